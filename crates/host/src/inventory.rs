@@ -1,0 +1,96 @@
+//! What a server has, before anything is measured.
+
+use serde::{Deserialize, Serialize};
+use waykeeper_units::{CoreId, DeviceId, PortId, WayMask};
+
+/// Whether a knob or counter can be used.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Support {
+    /// Yes.
+    Yes,
+    /// It can be read, and writing is known to do nothing or not known to do anything.
+    ReadOnly,
+    /// No, and why.
+    No(String),
+}
+
+/// The last-level cache of one socket, as CAT sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LlcGeometry {
+    /// Number of ways (bits in a CBM).
+    pub ways: u32,
+    /// Fewest ways a mask may have.
+    pub min_ways: u32,
+    /// Capacity in bytes.
+    pub bytes: u64,
+    /// Classes of service, root class included.
+    pub clos_count: u32,
+    /// Ways tied to the shared directory ways, the only ones whose lines may also be in an MLC
+    /// (A4 s2.1); `None` when the LLC is not of that kind or it is not known.
+    pub inclusive_ways: Option<WayMask>,
+}
+
+/// What kind of traffic a device brings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceKind {
+    /// A NIC.
+    Network,
+    /// An SSD or an array of them.
+    Storage,
+}
+
+/// One I/O device.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Device {
+    /// Its id and index.
+    pub id: DeviceId,
+    /// Name for people, for example `nic0`.
+    pub name: String,
+    /// Kind of traffic.
+    pub kind: DeviceKind,
+    /// Root ports it sits behind (an array may have several).
+    pub ports: Vec<PortId>,
+}
+
+/// One PCIe root port: the unit at which DCA is switched and bytes are counted.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RootPort {
+    /// Its id and index.
+    pub id: PortId,
+    /// PCI address, for example `0000:3a:00.0`.
+    pub address: String,
+    /// Socket it belongs to.
+    pub socket: u8,
+    /// Whether DCA can be switched here.
+    pub dca_switch: Support,
+}
+
+/// How to name the machine in a report.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Platform {
+    /// Chip name, for example `gold-6140`.
+    pub chip: String,
+    /// Where it is, for example `virtual server` or `Linux 6.12`.
+    pub host: String,
+}
+
+/// Everything a policy may know before it sees a counter.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Inventory {
+    /// How to name the machine.
+    pub platform: Platform,
+    /// Cores of the managed socket.
+    pub cores: Vec<CoreId>,
+    /// Its LLC.
+    pub llc: LlcGeometry,
+    /// Ways devices may allocate in at power-on; `None` when the chip has no DCA.
+    pub dca_ways_default: Option<WayMask>,
+    /// Whether the DCA ways can be changed.
+    pub dca_ways_switch: Support,
+    /// Devices, by id.
+    pub devices: Vec<Device>,
+    /// Root ports, by id.
+    pub ports: Vec<RootPort>,
+}

@@ -1,0 +1,65 @@
+//! What can be turned, and what came of turning it.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use waykeeper_units::{GroupId, PortId, WayMask};
+
+/// Knobs to turn. Only what is named is touched.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Plan {
+    /// Allocation mask per group (CAT).
+    pub masks: BTreeMap<GroupId, WayMask>,
+    /// Ways devices may allocate in (IIO_LLC_WAYS).
+    pub dca_ways: Option<WayMask>,
+    /// DCA on or off per root port.
+    pub dca: BTreeMap<PortId, bool>,
+}
+
+impl Plan {
+    /// True if no knob is named.
+    pub fn is_empty(&self) -> bool {
+        self.masks.is_empty() && self.dca_ways.is_none() && self.dca.is_empty()
+    }
+}
+
+/// The values all knobs read back.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct KnobValues {
+    /// Allocation mask per group.
+    pub masks: BTreeMap<GroupId, WayMask>,
+    /// Ways devices may allocate in; `None` when it cannot be read.
+    pub dca_ways: Option<WayMask>,
+    /// DCA per root port.
+    pub dca: BTreeMap<PortId, bool>,
+}
+
+/// What became of one knob.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KnobOutcome {
+    /// It reads back as wanted.
+    Applied,
+    /// The machine refused the value, in its own words.
+    Refused(String),
+    /// The write went through and something else reads back.
+    ReadsBack(String),
+}
+
+/// The report on a plan: one outcome per knob named in it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Applied {
+    /// Outcome per mask.
+    pub masks: BTreeMap<GroupId, KnobOutcome>,
+    /// Outcome of the DCA ways.
+    pub dca_ways: Option<KnobOutcome>,
+    /// Outcome per port switch.
+    pub dca: BTreeMap<PortId, KnobOutcome>,
+}
+
+impl Applied {
+    /// True if every knob reads back as wanted.
+    pub fn is_complete(&self) -> bool {
+        let good = |outcome: &KnobOutcome| *outcome == KnobOutcome::Applied;
+        self.masks.values().all(good) && self.dca_ways.iter().all(good) && self.dca.values().all(good)
+    }
+}

@@ -1,0 +1,113 @@
+//! The seam between what decides (policy, control) and what is decided upon (a server, real or virtual).
+//!
+//! This room knows what can be *seen* (counters, the values knobs read back) and what can be *turned*
+//! (way masks, DCA ways, DCA per port), and nothing about how either is done. The virtual server and the
+//! real Linux host implement the same trait, and nobody above can tell them apart.
+//!
+//! A policy sees only what real counters show. Whatever only a model could know (leaked lines, true p99,
+//! the content of a way) has no field here on purpose.
+
+mod inventory;
+mod knobs;
+mod reading;
+mod sample;
+
+pub use inventory::{Device, DeviceKind, Inventory, LlcGeometry, Platform, RootPort, Support};
+pub use knobs::{Applied, KnobOutcome, KnobValues, Plan};
+pub use reading::Reading;
+pub use sample::{GroupCounters, GroupRates, Interval, PortCounters, PortRates, Snapshot, SocketCounters, SocketRates};
+
+use serde::{Deserialize, Serialize};
+use waykeeper_units::{CoreList, DeviceId, GroupId};
+
+/// A priority an operator gives to a workload (A4 s5.1: HPW and LPW; IAT's PC and BE map onto it).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Priority {
+    /// High-priority workload.
+    High,
+    /// Low-priority workload.
+    Low,
+}
+
+/// What a workload does for a living, as its owner declares it (A4 s5.1).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkloadKind {
+    /// Computes; owns no device.
+    NonIo,
+    /// Polls or serves a NIC.
+    NetworkIo,
+    /// Reads or writes a storage device.
+    StorageIo,
+}
+
+/// One monitored workload: the record A4 s5.1 asks an operator or cluster manager for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    /// Its id, also its index in [`Host::groups`] as long as it lives.
+    pub id: GroupId,
+    /// The name people use.
+    pub name: String,
+    /// Declared priority.
+    pub priority: Priority,
+    /// Declared kind.
+    pub kind: WorkloadKind,
+    /// Cores it is pinned to.
+    pub cores: CoreList,
+    /// Devices it uses.
+    pub devices: Vec<DeviceId>,
+}
+
+/// Why a host could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The platform does not have it (exit code 3).
+    #[error("{what} is not supported here: {why}")]
+    Unsupported {
+        /// What was asked for.
+        what: String,
+        /// Why it cannot be, and what would help.
+        why: String,
+    },
+    /// A knob or counter failed while it was used.
+    #[error("{what}: {why}")]
+    Failed {
+        /// What was asked for.
+        what: String,
+        /// The cause in the platform's own words.
+        why: String,
+    },
+}
+
+/// A server whose counters can be read and whose knobs can be turned.
+///
+/// Time is the host's own: on the virtual server waiting *is* running the machine.
+pub trait Host {
+    /// What there is: cores, LLC geometry, devices and their root ports, and what is supported.
+    fn inventory(&self) -> &Inventory;
+
+    /// The workloads alive now. A [`GroupId`] is never reused while the host lives.
+    fn groups(&self) -> Vec<Group>;
+
+    /// All counters, cumulative since the host started, and every knob's value read back.
+    ///
+    /// # Errors
+    /// Only when nothing at all could be read; a single unreadable counter is a [`Reading`] in the snapshot.
+    fn sample(&mut self) -> Result<Snapshot, HostError>;
+
+    /// Turns knobs and reports, per knob, what the machine then says. Knobs not in the plan stay as they are.
+    ///
+    /// # Errors
+    /// Only when the host is gone; a refused knob is a [`KnobOutcome`] in the report.
+    fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError>;
+
+    /// Monotonic time in nanoseconds since the host started.
+    fn now_ns(&self) -> u64;
+
+    /// Waits until [`Host::now_ns`] reaches `deadline_ns` (absolute, so that a loop does not drift).
+    ///
+    /// # Errors
+    /// If the host can no longer make progress.
+    fn wait_until(&mut self, deadline_ns: u64) -> Result<(), HostError>;
+}

@@ -1,0 +1,55 @@
+//! Policies: what to do about what was seen. Pure: no I/O, no clock, no random numbers.
+//!
+//! A policy is handed the inventory, the workloads and one [`Interval`] after another, and answers with a
+//! [`Decision`]: knobs to turn and the numbers that caused it. It never learns whether the server is real.
+
+use serde::{Deserialize, Serialize};
+use waykeeper_host::{Group, Interval, Inventory, Plan};
+
+/// One number that caused a decision, beside the threshold it was held against.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Cause {
+    /// What was measured, for example `DCA write miss ratio`.
+    pub what: String,
+    /// Its value; ratios are 0..1.
+    pub value: f64,
+    /// The limit it was compared with, by the threshold's own name, if there is one.
+    pub limit: Option<(String, f64)>,
+}
+
+/// One thing a policy did, in words an operator can follow.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Event {
+    /// A stable machine name, for example `lp-zone-grow` or `storage-antagonist`.
+    pub action: String,
+    /// The workload it concerns, if one.
+    pub group: Option<String>,
+    /// One readable line.
+    pub text: String,
+    /// The numbers behind it.
+    pub causes: Vec<Cause>,
+}
+
+/// What a policy answers to one interval.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Decision {
+    /// Knobs to turn; empty means leave everything as it is.
+    pub plan: Plan,
+    /// The state the policy is in afterwards, by the paper's name.
+    pub state: String,
+    /// What happened, in order; empty when nothing did.
+    pub events: Vec<Event>,
+}
+
+/// A policy. One file each; listed in [`registry`].
+pub trait Policy: Send {
+    /// The name people select it by.
+    fn name(&self) -> &str;
+
+    /// Called once before the first interval: the initial knobs.
+    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision;
+
+    /// Called after every monitoring interval with what the counters showed. `groups` are those alive now;
+    /// a launch or an exit shows as a change in it.
+    fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision;
+}

@@ -1,0 +1,122 @@
+//! Lists of cores as the kernel writes them: `0-3,8`.
+
+use crate::CoreId;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// Cores, ascending, each once.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct CoreList(Vec<CoreId>);
+
+/// Why a core list was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CoreListError {
+    /// Not of the form `0-3,8`.
+    #[error("`{0}` is not a core list; write cores like 0-3,8")]
+    Syntax(String),
+    /// A core named twice.
+    #[error("core {1} stands twice in `{0}`")]
+    Twice(String, u16),
+}
+
+impl CoreList {
+    /// The cores, ascending.
+    pub fn cores(&self) -> &[CoreId] {
+        &self.0
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl From<Vec<CoreId>> for CoreList {
+    fn from(mut cores: Vec<CoreId>) -> CoreList {
+        cores.sort_unstable();
+        cores.dedup();
+        CoreList(cores)
+    }
+}
+
+impl FromStr for CoreList {
+    type Err = CoreListError;
+
+    fn from_str(text: &str) -> Result<CoreList, CoreListError> {
+        let bad = || CoreListError::Syntax(text.to_owned());
+        let mut cores = Vec::new();
+        for part in text.split(',') {
+            let (low, high) = part.split_once('-').unwrap_or((part, part));
+            let low: u16 = low.trim().parse().map_err(|_| bad())?;
+            let high: u16 = high.trim().parse().map_err(|_| bad())?;
+            // 4096 is beyond any machine this runs on; the bound keeps a typo from filling memory.
+            if low > high || high >= 4096 {
+                return Err(bad());
+            }
+            cores.extend((low..=high).map(CoreId));
+        }
+        cores.sort_unstable();
+        if let Some(pair) = cores.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(CoreListError::Twice(text.to_owned(), pair[0].0));
+        }
+        Ok(CoreList(cores))
+    }
+}
+
+impl fmt::Display for CoreList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0.as_slice();
+        let mut first = true;
+        while let Some(&start) = rest.first() {
+            let run = rest.iter().enumerate().take_while(|(i, core)| usize::from(core.0 - start.0) == *i).count();
+            if !first {
+                f.write_str(",")?;
+            }
+            first = false;
+            match run {
+                1 => write!(f, "{}", start.0)?,
+                _ => write!(f, "{}-{}", start.0, rest[run - 1].0)?,
+            }
+            rest = &rest[run..];
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for CoreList {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for CoreList {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<CoreList, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_and_writes_the_kernels_form() {
+        let list: CoreList = "8,0-3".parse().unwrap();
+        assert_eq!(list.cores().iter().map(|c| c.0).collect::<Vec<_>>(), [0, 1, 2, 3, 8]);
+        assert_eq!(list.to_string(), "0-3,8");
+        assert_eq!("5".parse::<CoreList>().unwrap().to_string(), "5");
+    }
+
+    #[test]
+    fn refuses_what_is_not_a_list() {
+        for bad in ["", "a", "3-1", "0-3,2", "1,,2", "-1", "0-99999"] {
+            assert!(bad.parse::<CoreList>().is_err(), "{bad} should be refused");
+        }
+    }
+}
