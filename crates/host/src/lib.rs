@@ -15,7 +15,9 @@ mod sample;
 pub use inventory::{Device, DeviceKind, Inventory, LlcGeometry, Platform, RootPort, Support};
 pub use knobs::{Applied, KnobOutcome, KnobValues, Plan};
 pub use reading::Reading;
-pub use sample::{GroupCounters, GroupRates, Interval, PortCounters, PortRates, Snapshot, SocketCounters, SocketRates};
+pub use sample::{
+    GroupCounters, GroupRates, Interval, PortCounters, PortRates, Snapshot, SocketCounters, SocketRates,
+};
 
 use serde::{Deserialize, Serialize};
 use waykeeper_units::{CoreList, DeviceId, GroupId};

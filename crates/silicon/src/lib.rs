@@ -1,1 +1,36 @@
-//! (being built)
+//! The chip: mid-level caches, last-level cache, directory, DCA, memory. State and rules, nothing else.
+//!
+//! This room knows no time, no programs and no devices beyond a number. It is handed accesses and answers
+//! with the level that served them. The specification is microarchitecture.md; every rule is one function
+//! that cites it, every variant of its section 11 is a value of [`Rules`].
+//!
+//! The hot path allocates nothing, hashes nothing and takes no lock: addresses become [`Line`] handles
+//! once, when memory is handed out by [`AddressMap`].
+
+mod address;
+mod audit;
+mod chip;
+mod counters;
+mod directory;
+mod dram;
+mod inclusive;
+mod level;
+mod line;
+mod mlc;
+mod noninclusive;
+mod rules;
+mod shared;
+mod simd;
+mod spec;
+mod ways;
+
+pub use address::{AddressMap, FRAME_LINES, HUGE_LINES, OutOfMemory, Region, Sampling};
+pub use audit::{MlcResident, Resident};
+pub use chip::{Chip, Fill, Level, MAX_DEVICES};
+pub use counters::{ChipCounters, CoreCounters, DeviceCounters};
+pub use dram::Dram;
+pub use level::OneLevel;
+pub use line::Line;
+pub use rules::{InclusiveVictim, Migration, MlcHeldWrite, Replacement, Rules, SliceHash};
+pub use shared::DcaMode;
+pub use spec::{ChipSpec, DramSpec, Latency, LlcKind, LlcSpec, MlcSpec, SpecError};

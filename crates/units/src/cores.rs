@@ -74,7 +74,8 @@ impl fmt::Display for CoreList {
         let mut rest = self.0.as_slice();
         let mut first = true;
         while let Some(&start) = rest.first() {
-            let run = rest.iter().enumerate().take_while(|(i, core)| usize::from(core.0 - start.0) == *i).count();
+            let run =
+                rest.iter().enumerate().take_while(|(i, core)| usize::from(core.0 - start.0) == *i).count();
             if !first {
                 f.write_str(",")?;
             }

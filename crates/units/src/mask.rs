@@ -114,7 +114,8 @@ impl WayMask {
 
     /// True if its ways are next to each other (and there is one).
     pub const fn is_contiguous(self) -> bool {
-        self.0 != 0 && (self.0 >> self.0.trailing_zeros()).wrapping_add(1) & (self.0 >> self.0.trailing_zeros()) == 0
+        self.0 != 0
+            && (self.0 >> self.0.trailing_zeros()).wrapping_add(1) & (self.0 >> self.0.trailing_zeros()) == 0
     }
 
     /// Would a chip with `ways` ways that asks for at least `min_ways` and for contiguity (Intel CAT,

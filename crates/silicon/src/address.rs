@@ -1,0 +1,361 @@
+//! Addresses: simulated memory, the sample of sets, and the way from an address to its place in the chip.
+//!
+//! Hands out memory and turns addresses into [`Line`] handles. Knows the geometry of a chip, not its
+//! state. A line is simulated if and only if its MLC index is in the sample, which takes MLC sets and the
+//! LLC sets behind them together (microarchitecture.md 9).
+
+use crate::line::{Line, NO_TAG};
+use crate::rules::SliceHash;
+use crate::spec::ChipSpec;
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// Lines in a 4-KiB frame.
+pub const FRAME_LINES: u32 = 64;
+/// Lines in a 2-MiB huge page.
+pub const HUGE_LINES: u32 = 32_768;
+
+/// How many sets are simulated: one in `n`. `1` is exact.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Sampling {
+    one_in: u32,
+}
+
+impl Sampling {
+    /// Every set.
+    pub const EXACT: Sampling = Sampling { one_in: 1 };
+    /// One set in 32: enough for control runs (microarchitecture.md 9).
+    pub const DEFAULT: Sampling = Sampling { one_in: 32 };
+
+    /// One set in `n`; `n` must be a power of two up to 256, so that every chip keeps whole sets.
+    pub fn one_in(n: u32) -> Option<Sampling> {
+        (n.is_power_of_two() && n <= 256).then_some(Sampling { one_in: n })
+    }
+
+    /// The factor that scales sampled counts to whole ones.
+    pub fn factor(self) -> u32 {
+        self.one_in
+    }
+}
+
+impl fmt::Display for Sampling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.one_in == 1 { f.write_str("exact") } else { write!(f, "1/{}", self.one_in) }
+    }
+}
+
+impl FromStr for Sampling {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Sampling, String> {
+        let n = match text.trim() {
+            "exact" => Some(1),
+            t => t.strip_prefix("1/").unwrap_or(t).parse().ok(),
+        };
+        n.and_then(Sampling::one_in).ok_or_else(|| {
+            format!("`{text}` is not a sampling; write exact, 1/2, 1/4, ... 1/256 (default 1/32)")
+        })
+    }
+}
+
+impl TryFrom<String> for Sampling {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Sampling, String> {
+        text.parse()
+    }
+}
+
+impl From<Sampling> for String {
+    fn from(sampling: Sampling) -> String {
+        sampling.to_string()
+    }
+}
+
+/// Simulated memory is used up.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the programs and devices ask for {asked_mib} MiB more than is left of the {total_mib} MiB of simulated memory; use smaller working sets"
+)]
+pub struct OutOfMemory {
+    /// What was asked for, MiB.
+    pub asked_mib: u64,
+    /// What there is in all, MiB.
+    pub total_mib: u64,
+}
+
+/// A piece of memory: its sampled lines in address order.
+#[derive(Clone, Debug, Default)]
+pub struct Region {
+    lines: Vec<Line>,
+    /// For each sampled line, its offset in lines from the region's start.
+    offsets: Vec<u32>,
+    total: u32,
+}
+
+impl Region {
+    /// Sampled lines, in address order.
+    pub fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+
+    /// Offset of each sampled line from the region's start, in lines, ascending.
+    pub fn offsets(&self) -> &[u32] {
+        &self.offsets
+    }
+
+    /// Lines the region really has.
+    pub fn total_lines(&self) -> u32 {
+        self.total
+    }
+
+    /// Real lines per sampled line of this very region; its own, not the nominal factor, so that a region
+    /// that the sample covers badly still takes the right time.
+    pub fn scale(&self) -> f64 {
+        f64::from(self.total) / self.lines.len().max(1) as f64
+    }
+
+    /// Index range of the sampled lines with `from <= offset < to`.
+    pub fn range(&self, from: u32, to: u32) -> std::ops::Range<usize> {
+        self.offsets.partition_point(|o| *o < from)..self.offsets.partition_point(|o| *o < to)
+    }
+}
+
+/// Hands out memory and places its lines.
+#[derive(Clone, Debug)]
+pub struct AddressMap {
+    sampling: Sampling,
+    /// Dense index per MLC set, `u16::MAX` when the set is not in the sample.
+    dense: Vec<u16>,
+    mlc_set_bits: u32,
+    slices: u32,
+    hash: SliceHash,
+    /// Free 2-MiB pages, in random order.
+    huge_pages: Vec<u32>,
+    /// Free 4-KiB frames of the pages opened for them.
+    frames: Vec<u32>,
+    rng: Xoshiro256PlusPlus,
+    total_lines: u64,
+}
+
+impl AddressMap {
+    /// The memory of a chip. `sample_seed` chooses the sampled sets and nothing else; `seed` chooses where
+    /// memory lands, so that the error of sampling can be told from the luck of a layout.
+    pub fn new(
+        spec: &ChipSpec,
+        hash: SliceHash,
+        sampling: Sampling,
+        seed: u64,
+        sample_seed: u64,
+    ) -> AddressMap {
+        let sets = spec.mlc.sets;
+        let kept = (sets / sampling.factor()).max(1) as usize;
+        // A random, not strided subset: packet buffers are strided (microarchitecture.md 9).
+        let mut order: Vec<u16> = (0..sets as u16).collect();
+        let mut choice = Xoshiro256PlusPlus::seed_from_u64(sample_seed ^ 0x5a5a_0000);
+        shuffle(&mut order, &mut choice);
+        let mut sampled = order[..kept].to_vec();
+        sampled.sort_unstable();
+        let mut dense = vec![u16::MAX; sets as usize];
+        for (index, set) in sampled.iter().enumerate() {
+            dense[usize::from(*set)] = index as u16;
+        }
+        let mlc_set_bits = sets.trailing_zeros();
+        // Tags are 16 bits with one value reserved; whole huge pages below that.
+        let total_lines = u64::from(NO_TAG) << mlc_set_bits;
+        let pages = (total_lines / u64::from(HUGE_LINES)) as u32;
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0xadd2_e550);
+        let mut huge_pages: Vec<u32> = (0..pages).collect();
+        shuffle(&mut huge_pages, &mut rng);
+        AddressMap {
+            sampling,
+            dense,
+            mlc_set_bits,
+            slices: spec.llc.slices,
+            hash,
+            huge_pages,
+            frames: Vec::new(),
+            rng,
+            total_lines,
+        }
+    }
+
+    /// The sampling in force.
+    pub fn sampling(&self) -> Sampling {
+        self.sampling
+    }
+
+    /// `bytes` of memory in 4-KiB frames at random places, as an ordinary program gets it.
+    ///
+    /// # Errors
+    /// When simulated memory is used up.
+    pub fn ordinary(&mut self, bytes: u64) -> Result<Region, OutOfMemory> {
+        let mut lines = waykeeper_units::lines_of(bytes);
+        let frames = lines.div_ceil(u64::from(FRAME_LINES));
+        let have = self.frames.len() as u64 + self.huge_pages.len() as u64 * 512;
+        if frames > have {
+            return Err(self.exhausted(bytes));
+        }
+        let mut region = Region::default();
+        for _ in 0..frames {
+            let frame = self.frame();
+            let count = lines.min(u64::from(FRAME_LINES)) as u32;
+            self.append(&mut region, frame * FRAME_LINES, count);
+            lines -= u64::from(count);
+        }
+        Ok(region)
+    }
+
+    /// `bytes` of memory in 2-MiB pages, as DPDK pools and rings get it.
+    ///
+    /// # Errors
+    /// When simulated memory is used up.
+    pub fn huge(&mut self, bytes: u64) -> Result<Region, OutOfMemory> {
+        let mut lines = waykeeper_units::lines_of(bytes);
+        let pages = lines.div_ceil(u64::from(HUGE_LINES));
+        if pages > self.huge_pages.len() as u64 {
+            return Err(self.exhausted(bytes));
+        }
+        let mut region = Region::default();
+        for _ in 0..pages {
+            let page = self.huge_pages.pop().expect("checked above");
+            let count = lines.min(u64::from(HUGE_LINES)) as u32;
+            self.append(&mut region, page * HUGE_LINES, count);
+            lines -= u64::from(count);
+        }
+        Ok(region)
+    }
+
+    fn exhausted(&self, bytes: u64) -> OutOfMemory {
+        OutOfMemory {
+            asked_mib: bytes >> 20,
+            total_mib: self.total_lines * waykeeper_units::LINE_BYTES >> 20,
+        }
+    }
+
+    fn frame(&mut self) -> u32 {
+        if self.frames.is_empty() {
+            // A batch of pages is cut up at once so that neighbours in a region are not neighbours in memory.
+            let take = self.huge_pages.len().min(64);
+            let opened = self.huge_pages.split_off(self.huge_pages.len() - take);
+            self.frames = opened.iter().flat_map(|page| (0..512).map(move |i| page * 512 + i)).collect();
+            shuffle(&mut self.frames, &mut self.rng);
+        }
+        self.frames.pop().expect("a page was opened")
+    }
+
+    fn append(&self, region: &mut Region, first: u32, count: u32) {
+        for i in 0..count {
+            if let Some(line) = self.place(first + i) {
+                region.lines.push(line);
+                region.offsets.push(region.total + i);
+            }
+        }
+        region.total += count;
+    }
+
+    /// The handle of a line address, if its set is in the sample.
+    fn place(&self, address: u32) -> Option<Line> {
+        let set = address & ((1 << self.mlc_set_bits) - 1);
+        let dense = self.dense[set as usize];
+        (dense != u16::MAX).then(|| {
+            let tag = (address >> self.mlc_set_bits) as u16;
+            Line::pack(tag, u32::from(dense), self.slice_of(address))
+        })
+    }
+
+    fn slice_of(&self, address: u32) -> u32 {
+        match self.hash {
+            SliceHash::Uniform => {
+                // Finaliser of a 64-bit mixer (Stafford's variant of murmur3), then multiply-shift.
+                let mut x = u64::from(address).wrapping_add(0x9e37_79b9_7f4a_7c15);
+                x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+                x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+                ((x >> 32) * u64::from(self.slices) >> 32) as u32
+            }
+            SliceHash::Permutation => {
+                // Successive lines of one index step through the slices from a start that the index and a
+                // coarse address hash choose: distinct slices for the lines of one index within a run.
+                let index = address & ((1 << self.mlc_set_bits) - 1);
+                let above = address >> self.mlc_set_bits;
+                let start = (index ^ above >> 4).wrapping_mul(0x9e37_79b1) >> 12;
+                (start + (above & 15)) % self.slices
+            }
+        }
+    }
+}
+
+/// Fisher-Yates with a frozen draw, so that a layout never depends on a library's version.
+fn shuffle<T>(items: &mut [T], rng: &mut Xoshiro256PlusPlus) {
+    for last in (1..items.len()).rev() {
+        let other = (u128::from(rng.next_u64()) * (last as u128 + 1) >> 64) as usize;
+        items.swap(last, other);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(sampling: u32) -> AddressMap {
+        let spec = ChipSpec::built_in("gold-6140").unwrap();
+        AddressMap::new(&spec, SliceHash::Uniform, Sampling::one_in(sampling).unwrap(), 1, 1)
+    }
+
+    #[test]
+    fn exact_keeps_every_line_once() {
+        let mut map = map(1);
+        let (a, b) = (map.ordinary(1 << 20).unwrap(), map.huge(3 << 20).unwrap());
+        assert_eq!((a.lines().len(), b.lines().len()), (1 << 14, 3 << 14));
+        let mut all: Vec<Line> = a.lines().iter().chain(b.lines()).copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 4 << 14);
+    }
+
+    #[test]
+    fn the_sample_is_one_in_n_and_its_scale_is_its_own() {
+        let mut map = map(32);
+        let region = map.huge(64 << 20).unwrap();
+        assert_eq!(region.total_lines(), 1 << 20);
+        assert_eq!(region.lines().len(), (1 << 20) / 32);
+        let odd = map.huge(10 * 64).unwrap();
+        assert!((odd.scale() * odd.lines().len().max(1) as f64 - 10.0).abs() < 1e-9);
+        assert_eq!(region.range(0, 1 << 20), 0..region.lines().len());
+    }
+
+    #[test]
+    fn slices_are_used_evenly() {
+        let mut map = map(1);
+        let mut counts = [0u32; 18];
+        for line in map.ordinary(36 << 20).unwrap().lines() {
+            counts[line.slice()] += 1;
+        }
+        let mean = f64::from(36 << 14) / 18.0;
+        for count in counts {
+            assert!((f64::from(count) / mean - 1.0).abs() < 0.02, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn memory_ends_with_an_error() {
+        let mut map = map(256);
+        let error = map.ordinary(5 << 30).unwrap_err();
+        assert_eq!(error.asked_mib, 5 << 10);
+        assert!(map.ordinary(1 << 30).is_ok());
+    }
+
+    #[test]
+    fn samplings_are_read_and_refused() {
+        assert_eq!("exact".parse(), Ok(Sampling::EXACT));
+        assert_eq!("1/32".parse(), Ok(Sampling::DEFAULT));
+        assert_eq!(Sampling::DEFAULT.to_string(), "1/32");
+        for bad in ["", "1/0", "1/3", "1/512", "2/3", "half"] {
+            assert!(bad.parse::<Sampling>().is_err(), "{bad}");
+        }
+    }
+}

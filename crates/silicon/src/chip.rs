@@ -1,0 +1,294 @@
+//! The chip as the machine sees it: accesses in, levels out; masks and switches; counters.
+//!
+//! No time of its own and no programs. An MLC hit is decided here, everything else by the LLC's rules.
+
+use crate::address::Sampling;
+use crate::audit::{MlcResident, Resident};
+use crate::counters::{ChipCounters, CoreCounters, DeviceCounters};
+use crate::dram::Dram;
+use crate::inclusive::Inclusive;
+use crate::line::Line;
+use crate::mlc;
+use crate::noninclusive::NonInclusive;
+use crate::rules::Rules;
+use crate::shared::{DEVICE_OWNER, DcaMode, Shared};
+use crate::simd::prefetch;
+use crate::spec::{ChipSpec, LlcKind};
+use waykeeper_units::WayMask;
+
+/// Devices a chip can tell apart.
+pub const MAX_DEVICES: usize = 16;
+
+/// Where an access was served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Level {
+    /// The core's own MLC.
+    Mlc = 0,
+    /// The LLC.
+    Llc = 1,
+    /// Another core's MLC.
+    Peer = 2,
+    /// Memory.
+    Memory = 3,
+}
+
+/// What kind of data a fill brings, as far as the MLC's victim rule cares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fill {
+    /// Anything.
+    Ordinary,
+    /// Streaming I/O data: storage blocks that are read once (microarchitecture.md 3, S).
+    Stream,
+}
+
+#[derive(Debug)]
+enum Llc {
+    NonInclusive(NonInclusive),
+    Inclusive(Inclusive),
+}
+
+/// One socket: MLCs, LLC, memory.
+#[derive(Debug)]
+pub struct Chip {
+    shared: Shared,
+    llc: Llc,
+    ways: u32,
+    min_ways: u32,
+    dca_ways: Option<WayMask>,
+}
+
+impl Chip {
+    /// A cold chip with every core on all ways and DCA on. `seed` drives its random choices.
+    pub fn new(spec: &ChipSpec, rules: Rules, sampling: Sampling, seed: u64) -> Chip {
+        let shared = Shared::new(spec, rules, sampling, seed);
+        let llc = match spec.llc.kind {
+            LlcKind::NonInclusive => Llc::NonInclusive(NonInclusive::new(spec, &shared)),
+            LlcKind::Inclusive => Llc::Inclusive(Inclusive::new(spec, &shared)),
+        };
+        Chip { shared, llc, ways: spec.llc.ways, min_ways: spec.llc.min_ways, dca_ways: spec.llc.dca_ways }
+    }
+
+    /// A program on `core` reads a line.
+    #[inline]
+    pub fn read(&mut self, core: usize, line: Line, fill: Fill) -> Level {
+        let mlc = self.shared.mlc(core, line.set());
+        if let Some(way) = mlc.find(line.tag()) {
+            mlc.touch(way);
+            self.shared.core[core].mlc_hits += 1;
+            return Level::Mlc;
+        }
+        let level = match &mut self.llc {
+            Llc::NonInclusive(llc) => llc.read_miss(&mut self.shared, core, line, fill),
+            Llc::Inclusive(llc) => llc.read_miss(&mut self.shared, core, line, fill),
+        };
+        self.count_miss(core, level);
+        level
+    }
+
+    /// A program on `core` writes a line.
+    #[inline]
+    pub fn write(&mut self, core: usize, line: Line, fill: Fill) -> Level {
+        let mlc = self.shared.mlc(core, line.set());
+        if let Some(way) = mlc.find(line.tag()) {
+            mlc.touch(way);
+            mlc.add_flags(way, mlc::DIRTY);
+            let (copied, shared) = (mlc.copied >> way & 1 == 1, mlc.shared >> way & 1 == 1);
+            if copied || shared {
+                mlc.copied &= !(1 << way);
+                mlc.shared &= !(1 << way);
+                self.own_exclusively(core, line, copied, shared);
+            }
+            self.shared.core[core].mlc_hits += 1;
+            return Level::Mlc;
+        }
+        let level = match &mut self.llc {
+            Llc::NonInclusive(llc) => llc.write_miss(&mut self.shared, core, line, fill),
+            Llc::Inclusive(llc) => llc.write_miss(&mut self.shared, core, line, fill),
+        };
+        self.count_miss(core, level);
+        level
+    }
+
+    #[inline(never)]
+    fn own_exclusively(&mut self, core: usize, line: Line, copied: bool, shared: bool) {
+        match &mut self.llc {
+            Llc::NonInclusive(llc) => llc.own_exclusively(&mut self.shared, core, line, copied, shared),
+            Llc::Inclusive(llc) => llc.own_exclusively(&mut self.shared, core, line),
+        }
+    }
+
+    #[inline(always)]
+    fn count_miss(&mut self, core: usize, level: Level) {
+        let counters = &mut self.shared.core[core];
+        let memory = u64::from(level == Level::Memory);
+        counters.mlc_misses += 1;
+        counters.llc_misses += memory;
+        counters.llc_hits += 1 - memory;
+    }
+
+    /// A device writes a full line. Returns whether it was cached before.
+    #[inline]
+    pub fn dma_write(&mut self, device: usize, line: Line) -> bool {
+        match &mut self.llc {
+            Llc::NonInclusive(llc) => llc.dma_write(&mut self.shared, device, line),
+            Llc::Inclusive(llc) => llc.dma_write(&mut self.shared, device, line),
+        }
+    }
+
+    /// A device reads a line. Returns whether the caches served it.
+    #[inline]
+    pub fn dma_read(&mut self, device: usize, line: Line) -> bool {
+        match &mut self.llc {
+            Llc::NonInclusive(llc) => llc.dma_read(&mut self.shared, device, line),
+            Llc::Inclusive(llc) => llc.dma_read(&mut self.shared, device, line),
+        }
+    }
+
+    /// Hints that `core` will access `line` soon. Changes nothing but speed.
+    #[inline(always)]
+    pub fn prefetch(&mut self, core: usize, line: Line) {
+        prefetch(self.shared.mlc(core, line.set()));
+        self.prefetch_llc(line);
+    }
+
+    /// Hints that a device will access `line` soon. Changes nothing but speed.
+    #[inline(always)]
+    pub fn prefetch_llc(&self, line: Line) {
+        match &self.llc {
+            Llc::NonInclusive(llc) => llc.prefetch(line),
+            Llc::Inclusive(llc) => llc.prefetch(line),
+        }
+    }
+
+    /// Confines a core's allocations (CAT). Moves no line.
+    ///
+    /// # Errors
+    /// A mask the chip would not take.
+    pub fn set_core_mask(&mut self, core: usize, mask: WayMask) -> Result<(), waykeeper_units::MaskError> {
+        let mask = mask.check(self.ways, self.min_ways)?;
+        match &mut self.llc {
+            Llc::NonInclusive(llc) => llc.set_core_mask(core, mask),
+            Llc::Inclusive(llc) => llc.set_core_mask(core, mask),
+        }
+        Ok(())
+    }
+
+    /// The mask a core's allocations are confined to.
+    pub fn core_mask(&self, core: usize) -> WayMask {
+        match &self.llc {
+            Llc::NonInclusive(llc) => llc.core_mask(core),
+            Llc::Inclusive(llc) => llc.core_mask(core),
+        }
+    }
+
+    /// Sets the ways devices may allocate in (IIO_LLC_WAYS). Moves no line. Does nothing on a chip without
+    /// DCA, where there is no such register.
+    ///
+    /// # Errors
+    /// A mask with holes or beyond the chip.
+    pub fn set_dca_ways(&mut self, mask: WayMask) -> Result<(), waykeeper_units::MaskError> {
+        let mask = mask.check(self.ways, 1)?;
+        if self.dca_ways.is_some() {
+            self.dca_ways = Some(mask);
+            match &mut self.llc {
+                Llc::NonInclusive(llc) => llc.set_dca_ways(mask),
+                Llc::Inclusive(llc) => llc.set_dca_ways(mask),
+            }
+        }
+        Ok(())
+    }
+
+    /// The ways devices may allocate in; `None` on a chip without DCA.
+    pub fn dca_ways(&self) -> Option<WayMask> {
+        self.dca_ways
+    }
+
+    /// Switches how a device's writes reach the chip.
+    pub fn set_dca(&mut self, device: usize, mode: DcaMode) {
+        self.shared.dca[device] = mode;
+    }
+
+    /// How a device's writes reach the chip.
+    pub fn dca(&self, device: usize) -> DcaMode {
+        self.shared.dca[device]
+    }
+
+    /// Charges a core's future insertions to `group` (RMID; below 128).
+    pub fn set_group(&mut self, core: usize, group: u8) {
+        assert!(group < DEVICE_OWNER, "groups are numbered below {DEVICE_OWNER}");
+        self.shared.group_of[core] = group;
+    }
+
+    /// Sampled LLC lines a group holds.
+    pub fn group_occupancy(&self, group: u8) -> u32 {
+        self.shared.occupancy[usize::from(group)]
+    }
+
+    /// Sampled LLC lines a device wrote or had copied.
+    pub fn device_occupancy(&self, device: usize) -> u32 {
+        self.shared.occupancy[usize::from(DEVICE_OWNER) + device]
+    }
+
+    /// Counters of a core.
+    pub fn core_counters(&self, core: usize) -> CoreCounters {
+        self.shared.core[core]
+    }
+
+    /// Counters of a device.
+    pub fn device_counters(&self, device: usize) -> DeviceCounters {
+        self.shared.device[device]
+    }
+
+    /// Counters of the chip.
+    pub fn counters(&self) -> ChipCounters {
+        self.shared.chip
+    }
+
+    /// Memory: loaded latency.
+    #[inline(always)]
+    pub fn dram(&self) -> &Dram {
+        &self.shared.dram
+    }
+
+    /// Memory, to end a quantum.
+    pub fn dram_mut(&mut self) -> &mut Dram {
+        &mut self.shared.dram
+    }
+
+    /// Every line in the LLC (tests).
+    pub fn residents(&self) -> Vec<Resident> {
+        match &self.llc {
+            Llc::NonInclusive(llc) => llc.residents().collect(),
+            Llc::Inclusive(llc) => llc.residents().collect(),
+        }
+    }
+
+    /// Every line in an MLC (tests).
+    pub fn mlc_residents(&self) -> Vec<MlcResident> {
+        let sets = (0..self.shared.cores()).flat_map(|c| (0..self.shared.mlc_sets()).map(move |s| (c, s)));
+        sets.flat_map(|(core, set)| {
+            let mlc = self.shared.mlc_ref(core, set);
+            mlc.tags().map(move |(way, _)| {
+                let held = mlc.occupant(way, set).expect("the way has a tag");
+                MlcResident { line: held.line, core, dirty: held.flags & mlc::DIRTY != 0 }
+            })
+        })
+        .collect()
+    }
+
+    /// Lines the directory tracks, with the number of cores it says hold them: `None` for "several" (tests;
+    /// empty on an inclusive LLC, which has no directory).
+    pub fn tracked(&self) -> Vec<(Line, Option<usize>)> {
+        match &self.llc {
+            Llc::NonInclusive(llc) => llc
+                .tracked()
+                .map(|(line, holder)| match holder {
+                    crate::directory::Holder::One { core, .. } => (line, Some(core)),
+                    crate::directory::Holder::Several => (line, None),
+                })
+                .collect(),
+            Llc::Inclusive(_) => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What the chip counts. Sampled counts: whoever shows them scales them by the sampling factor.
+
+/// Per core, demand accesses of programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CoreCounters {
+    /// Served by the own MLC.
+    pub mlc_hits: u64,
+    /// Not served by the own MLC.
+    pub mlc_misses: u64,
+    /// ... but by the LLC or another MLC.
+    pub llc_hits: u64,
+    /// ... but by memory.
+    pub llc_misses: u64,
+}
+
+/// Per device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceCounters {
+    /// Full-line writes with DCA on that found the line cached (ItoM hit, write update).
+    pub write_hits: u64,
+    /// Full-line writes with DCA on that did not (ItoM miss, write allocate).
+    pub write_misses: u64,
+    /// Writes with DCA off or from a remote socket: straight to memory.
+    pub writes_uncached: u64,
+    /// Reads served from the caches.
+    pub read_hits: u64,
+    /// Reads served from memory.
+    pub read_misses: u64,
+    /// Lines of this device that left the LLC for memory before a core read them (DMA leak).
+    pub leaked: u64,
+}
+
+/// Whole chip.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChipCounters {
+    /// Lines read from memory.
+    pub memory_reads: u64,
+    /// Lines written to memory.
+    pub memory_writes: u64,
+    /// ... of these, dirty LLC evictions.
+    pub dirty_evictions: u64,
+    /// ... of these, device writes past the caches.
+    pub uncached_writes: u64,
+    /// Lines inserted into the LLC.
+    pub llc_fills: u64,
+    /// Lines evicted from the LLC to make room.
+    pub llc_evictions: u64,
+    /// Lines taken out of the LLC because they moved or were overwritten.
+    pub llc_removals: u64,
+    /// Lines filled into MLCs.
+    pub mlc_fills: u64,
+    /// Lines pushed out of MLCs by a fill or a full directory.
+    pub mlc_evictions: u64,
+    /// MLC lines invalidated by devices, other cores or the LLC.
+    pub mlc_invalidations: u64,
+    /// MLC evictions forced by a full directory.
+    pub directory_evictions: u64,
+    /// I/O lines that moved to an MLC with a copy in the inclusive ways (directory contention's cause).
+    pub migrations: u64,
+    /// I/O lines that left an MLC for the CAT ways (DMA bloat).
+    pub bloated: u64,
+}

@@ -1,0 +1,118 @@
+//! The directory (snoop filter) of one LLC set: which MLC holds which line, and in which of its ways.
+//!
+//! Knowing the way lets a device write invalidate an MLC copy without searching for it. Knows tags and
+//! cores; what happens to a line that has to go is the LLC's business.
+
+use crate::line::NO_TAG;
+use crate::simd::eq_u16;
+
+/// Core number that stands for "several cores; ask them all".
+const SEVERAL: u8 = u8::MAX;
+
+/// Who holds a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Holder {
+    /// One MLC, in this way.
+    One {
+        /// The core whose MLC it is.
+        core: usize,
+        /// The way there.
+        way: u32,
+    },
+    /// More than one.
+    Several,
+}
+
+/// The entries of one set.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Directory {
+    tags: [u16; 16],
+    core: [u8; 16],
+    way: [u8; 16],
+}
+
+impl Directory {
+    pub(crate) const EMPTY: Directory = Directory { tags: [NO_TAG; 16], core: [0; 16], way: [0; 16] };
+
+    #[inline(always)]
+    fn slot(&self, tag: u16) -> Option<usize> {
+        let bits = eq_u16(&self.tags, tag);
+        if bits == 0 { None } else { Some(bits.trailing_zeros() as usize & 15) }
+    }
+
+    #[inline(always)]
+    fn at(&self, slot: usize) -> Holder {
+        match self.core[slot] {
+            SEVERAL => Holder::Several,
+            core => Holder::One { core: usize::from(core), way: u32::from(self.way[slot]) },
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn holder(&self, tag: u16) -> Option<Holder> {
+        self.slot(tag).map(|slot| self.at(slot))
+    }
+
+    /// Enters a line into a free slot of `mask`; false if there is none.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, mask: u32, tag: u16, core: usize, way: u32) -> bool {
+        debug_assert!(self.slot(tag).is_none(), "a line is tracked once");
+        let free = eq_u16(&self.tags, NO_TAG) & mask;
+        if free == 0 {
+            return false;
+        }
+        let slot = free.trailing_zeros() as usize & 15;
+        self.tags[slot] = tag;
+        self.core[slot] = core as u8;
+        self.way[slot] = way as u8;
+        true
+    }
+
+    /// Forgets a line and says who held it.
+    #[inline(always)]
+    pub(crate) fn remove(&mut self, tag: u16) -> Option<Holder> {
+        let slot = self.slot(tag)?;
+        self.tags[slot] = NO_TAG;
+        Some(self.at(slot))
+    }
+
+    /// Forgets a line that `core` alone holds (in `way`); false, and nothing changed, if others do too.
+    #[inline(always)]
+    pub(crate) fn remove_single(&mut self, tag: u16, core: usize, way: u32) -> bool {
+        let Some(slot) = self.slot(tag) else {
+            debug_assert!(false, "every MLC line is tracked");
+            return true;
+        };
+        if self.core[slot] == SEVERAL {
+            return false;
+        }
+        debug_assert_eq!(self.at(slot), Holder::One { core, way });
+        self.tags[slot] = NO_TAG;
+        true
+    }
+
+    pub(crate) fn set_single(&mut self, tag: u16, core: usize, way: u32) {
+        if let Some(slot) = self.slot(tag) {
+            self.core[slot] = core as u8;
+            self.way[slot] = way as u8;
+        }
+    }
+
+    pub(crate) fn set_several(&mut self, tag: u16) {
+        if let Some(slot) = self.slot(tag) {
+            self.core[slot] = SEVERAL;
+        }
+    }
+
+    /// One of the entries in `mask`, all of which are in use, by a random number. Which entry a full
+    /// directory gives up is not published (X).
+    pub(crate) fn choose(&self, mask: u32, random: u32) -> (u16, Holder) {
+        let slot = (u64::from(random) * u64::from(mask.count_ones()) >> 32) as usize & 15;
+        (self.tags[slot], self.at(slot))
+    }
+
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (u16, Holder)> + '_ {
+        (0..16).filter(|slot| self.tags[*slot] != NO_TAG).map(|slot| (self.tags[slot], self.at(slot)))
+    }
+}

@@ -1,0 +1,327 @@
+//! The plain inclusive LLC of Haswell and older: whatever an MLC holds is in the LLC too, all ways alike.
+//!
+//! ddio-bench and the nvme-memload thesis ran on such chips. Core fills allocate in the core's CAT ways,
+//! an LLC eviction takes the MLC copies with it, a device write updates in place or allocates in the DCA
+//! ways. Not prototyped and not validated against a measurement (microarchitecture.md 12); the replacement
+//! rule is the one of section 5 with demand fills at age 1.
+
+use crate::line::{Line, NO_TAG};
+use crate::mlc::{self, MlcVictim};
+use crate::rules::Replacement;
+use crate::shared::{Arrival, DEVICE_OWNER, DcaMode, Shared};
+use crate::simd::prefetch;
+use crate::spec::ChipSpec;
+use crate::ways::{AGE, Chooser, DIRTY, Evicted, IO, MaskLanes, UNCONSUMED, Ways, promoted};
+use crate::{Fill, Level};
+use waykeeper_units::WayMask;
+
+/// No MLC holds the line.
+const NOBODY: u8 = u8::MAX;
+/// Several may.
+const SEVERAL: u8 = u8::MAX - 1;
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Set {
+    ways: Ways<32>,
+    /// Core whose MLC may hold the line (core-valid bits; a clean MLC eviction is silent, so it is a hint).
+    holder: [u8; 32],
+}
+
+#[derive(Debug)]
+pub(crate) struct Inclusive {
+    sets: Vec<Set>,
+    slices: usize,
+    spread: usize,
+    core_masks: Vec<MaskLanes<32>>,
+    dca_ways: Option<MaskLanes<32>>,
+    recency: Vec<[u8; 32]>,
+}
+
+impl Inclusive {
+    pub(crate) fn new(spec: &ChipSpec, shared: &Shared) -> Inclusive {
+        let slices = spec.llc.slices as usize;
+        let spread = (spec.llc.sets / spec.mlc.sets) as usize;
+        let count = shared.mlc_sets() * spread * slices;
+        let lru = shared.rules.replacement == Replacement::Lru;
+        Inclusive {
+            sets: vec![Set { ways: Ways::EMPTY, holder: [NOBODY; 32] }; count],
+            slices,
+            spread,
+            core_masks: vec![MaskLanes::new(WayMask::full(spec.llc.ways)); spec.cores as usize],
+            dca_ways: spec.llc.dca_ways.map(MaskLanes::new),
+            recency: if lru { vec![std::array::from_fn(|way| way as u8); count] } else { Vec::new() },
+        }
+    }
+
+    pub(crate) fn set_core_mask(&mut self, core: usize, mask: WayMask) {
+        self.core_masks[core] = MaskLanes::new(mask);
+    }
+
+    pub(crate) fn core_mask(&self, core: usize) -> WayMask {
+        WayMask::from_bits(self.core_masks[core].bits())
+    }
+
+    pub(crate) fn set_dca_ways(&mut self, mask: WayMask) {
+        self.dca_ways = Some(MaskLanes::new(mask));
+    }
+
+    #[inline(always)]
+    fn index(&self, line: Line) -> usize {
+        let above = usize::from(line.tag()) & (self.spread - 1);
+        (line.set() * self.spread + above) * self.slices + line.slice()
+    }
+
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, line: Line) {
+        prefetch(&self.sets[self.index(line)]);
+    }
+
+    /// Allocates; what had to go takes its MLC copies with it (inclusion).
+    fn allocate(
+        &mut self,
+        sh: &mut Shared,
+        at: usize,
+        line: Line,
+        mask: &MaskLanes<32>,
+        entry: Entry,
+    ) -> u32 {
+        let mut rule = Chooser { kind: sh.rules.replacement, rng: &mut sh.rng, recency: &mut self.recency };
+        let set = &mut self.sets[at];
+        let gone = set.ways.insert(mask, (line.tag(), entry.state, entry.owner), &mut rule, at);
+        sh.llc_filled(entry.owner);
+        let way = set.ways.find(line.tag()).expect("it was just inserted");
+        let old_holder = std::mem::replace(&mut set.holder[way as usize], entry.holder);
+        if let Some(mut gone) = gone {
+            let victim = line.with_tag(gone.tag);
+            if invalidate_mlcs(sh, victim, old_holder) & mlc::DIRTY != 0 {
+                gone.state |= DIRTY;
+            }
+            sh.llc_evicted(line, Evicted { ..gone });
+        }
+        way
+    }
+
+    #[inline]
+    pub(crate) fn read_miss(&mut self, sh: &mut Shared, core: usize, line: Line, fill: Fill) -> Level {
+        let at = self.index(line);
+        match self.sets[at].ways.find(line.tag()) {
+            Some(way) => {
+                let holder = self.sets[at].holder[way as usize];
+                let state = self.sets[at].ways.state(way);
+                self.promote(sh, at, way, state & !UNCONSUMED);
+                let lone = holder == NOBODY || usize::from(holder) == core;
+                // The other MLC's copy may be dirty: it is written back into the LLC and both stay clean.
+                let dirty = if lone { 0 } else { clean_mlcs(sh, line, holder) };
+                if dirty & mlc::DIRTY != 0 {
+                    let state = self.sets[at].ways.state(way);
+                    self.sets[at].ways.set_state(way, state | DIRTY);
+                }
+                self.sets[at].holder[way as usize] = if lone { core as u8 } else { SEVERAL };
+                self.fill(sh, core, line, Arrival { shared: !lone, ..Arrival::new(0, fill) });
+                if dirty & mlc::DIRTY != 0 { Level::Peer } else { Level::Llc }
+            }
+            None => {
+                self.fetch(sh, core, line, at, 0);
+                self.fill(sh, core, line, Arrival::new(0, fill));
+                Level::Memory
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn write_miss(&mut self, sh: &mut Shared, core: usize, line: Line, fill: Fill) -> Level {
+        let at = self.index(line);
+        let level = match self.sets[at].ways.find(line.tag()) {
+            Some(way) => {
+                let holder = self.sets[at].holder[way as usize];
+                let foreign = holder != NOBODY && usize::from(holder) != core;
+                let dropped = if foreign { invalidate_mlcs(sh, line, holder) } else { 0 };
+                self.sets[at].holder[way as usize] = core as u8;
+                let state = self.sets[at].ways.state(way) & !(UNCONSUMED | IO);
+                self.promote(sh, at, way, state);
+                if dropped & mlc::DIRTY != 0 { Level::Peer } else { Level::Llc }
+            }
+            None => {
+                self.fetch(sh, core, line, at, 0);
+                Level::Memory
+            }
+        };
+        self.fill(sh, core, line, Arrival::new(mlc::DIRTY, fill));
+        level
+    }
+
+    /// A write that hit the own MLC on a line others may hold too.
+    #[inline(never)]
+    pub(crate) fn own_exclusively(&mut self, sh: &mut Shared, core: usize, line: Line) {
+        for other in (0..sh.cores()).filter(|other| *other != core) {
+            if let Some(way) = sh.mlc(other, line.set()).find(line.tag()) {
+                sh.mlc_invalidate(other, line.set(), way);
+            }
+        }
+        let at = self.index(line);
+        if let Some(way) = self.sets[at].ways.find(line.tag()) {
+            self.sets[at].holder[way as usize] = core as u8;
+        }
+    }
+
+    /// From memory into the core's CAT ways.
+    fn fetch(&mut self, sh: &mut Shared, core: usize, line: Line, at: usize, state: u8) {
+        sh.memory_read(line);
+        let mask = self.core_masks[core];
+        let entry =
+            Entry { state: state | sh.rules.victim_age, owner: sh.group_of[core], holder: core as u8 };
+        self.allocate(sh, at, line, &mask, entry);
+    }
+
+    fn promote(&mut self, sh: &mut Shared, at: usize, way: u32, state: u8) {
+        self.sets[at].ways.set_state(way, state & !AGE | promoted(state & AGE));
+        Chooser { kind: sh.rules.replacement, rng: &mut sh.rng, recency: &mut self.recency }.touched(at, way);
+    }
+
+    /// Fills the MLC; a dirty victim is written back into its LLC line, a clean one is dropped silently.
+    fn fill(&mut self, sh: &mut Shared, core: usize, line: Line, arrival: Arrival) {
+        // Looked up here and not before: an LLC eviction in between may have emptied a way of this very set.
+        let (way, victim) = sh.mlc_victim(core, line.set());
+        if let Some(victim) = victim {
+            sh.chip.mlc_evictions += 1;
+            self.write_back(victim);
+        }
+        sh.mlc_fill(core, way, line, arrival);
+    }
+
+    fn write_back(&mut self, victim: MlcVictim) {
+        let at = self.index(victim.line);
+        let set = &mut self.sets[at];
+        let way = set.ways.find(victim.line.tag());
+        debug_assert!(way.is_some(), "an inclusive LLC holds every MLC line");
+        if let Some(way) = way {
+            if victim.flags & mlc::DIRTY != 0 {
+                set.ways.set_state(way, set.ways.state(way) | DIRTY);
+            }
+            // The hint stays exact for a line one core held, which is nearly all of them.
+            if set.holder[way as usize] != SEVERAL {
+                set.holder[way as usize] = NOBODY;
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn dma_write(&mut self, sh: &mut Shared, device: usize, line: Line) -> bool {
+        let at = self.index(line);
+        let found = self.sets[at].ways.find(line.tag());
+        if let Some(way) = found {
+            let holder = std::mem::replace(&mut self.sets[at].holder[way as usize], NOBODY);
+            if holder != NOBODY {
+                invalidate_mlcs(sh, line, holder);
+            }
+        }
+        let owner = DEVICE_OWNER + device as u8;
+        match (sh.dca[device], self.dca_ways, found) {
+            (DcaMode::On, Some(_), Some(way)) => {
+                let age = if sh.rules.dma_update_promotes { 0 } else { sh.rules.io_age };
+                let ways = &mut self.sets[at].ways;
+                sh.occupancy[usize::from(ways.owner(way))] -= 1;
+                sh.occupancy[usize::from(owner)] += 1;
+                ways.set_owner(way, owner);
+                ways.set_state(way, DIRTY | IO | UNCONSUMED | age);
+                sh.device[device].write_hits += 1;
+            }
+            (DcaMode::On, Some(mask), None) => {
+                let young = sh.p_io_young.hits(sh.random());
+                let age = if young { sh.rules.victim_age } else { sh.rules.io_age };
+                let entry = Entry { state: DIRTY | IO | UNCONSUMED | age, owner, holder: NOBODY };
+                self.allocate(sh, at, line, &mask, entry);
+                sh.device[device].write_misses += 1;
+            }
+            (_, _, found) => {
+                if let Some(way) = found {
+                    sh.llc_removed(self.sets[at].ways.owner(way));
+                    self.sets[at].ways.free(way);
+                }
+                sh.uncached_write(device, line);
+            }
+        }
+        found.is_some()
+    }
+
+    #[inline]
+    pub(crate) fn dma_read(&mut self, sh: &mut Shared, device: usize, line: Line) -> bool {
+        let at = self.index(line);
+        let found = self.sets[at].ways.find(line.tag());
+        match found {
+            Some(way) => {
+                // A dirty MLC copy is snooped; the LLC line takes the dirtiness, the MLC keeps a clean line.
+                let holder = self.sets[at].holder[way as usize];
+                if holder != NOBODY && clean_mlcs(sh, line, holder) & mlc::DIRTY != 0 {
+                    let state = self.sets[at].ways.state(way);
+                    self.sets[at].ways.set_state(way, state | DIRTY);
+                }
+                if sh.rules.dma_read_promotes {
+                    let state = self.sets[at].ways.state(way);
+                    self.promote(sh, at, way, state);
+                }
+                sh.device[device].read_hits += 1;
+            }
+            None => {
+                sh.memory_read(line);
+                sh.device[device].read_misses += 1;
+            }
+        }
+        found.is_some()
+    }
+
+    pub(crate) fn residents(&self) -> impl Iterator<Item = crate::audit::Resident> + '_ {
+        self.sets.iter().enumerate().flat_map(move |(at, set)| {
+            (0..32).filter(move |way| set.ways.tag(*way) != NO_TAG).map(move |way| {
+                let set_index = (at / self.slices / self.spread) as u32;
+                let line = Line::pack(set.ways.tag(way), set_index, (at % self.slices) as u32);
+                crate::audit::Resident::new(line, way, set.ways.state(way))
+            })
+        })
+    }
+}
+
+/// What is written into an allocated way.
+#[derive(Clone, Copy)]
+struct Entry {
+    state: u8,
+    owner: u8,
+    holder: u8,
+}
+
+/// Takes a line out of the MLCs that may hold it. Returns the flags it had there, merged.
+fn invalidate_mlcs(sh: &mut Shared, line: Line, holder: u8) -> u8 {
+    each_holder(sh, line, holder, |sh, core, way| sh.mlc_invalidate(core, line.set(), way))
+}
+
+/// Makes the MLC copies of a line clean. Returns the flags they had, merged.
+fn clean_mlcs(sh: &mut Shared, line: Line, holder: u8) -> u8 {
+    each_holder(sh, line, holder, |sh, core, way| {
+        let mlc = sh.mlc(core, line.set());
+        let flags = mlc.flags(way);
+        mlc.clear_flags(way, mlc::DIRTY);
+        mlc.shared |= 1 << way;
+        flags
+    })
+}
+
+fn each_holder(
+    sh: &mut Shared,
+    line: Line,
+    holder: u8,
+    mut act: impl FnMut(&mut Shared, usize, u32) -> u8,
+) -> u8 {
+    let cores = match holder {
+        NOBODY => return 0,
+        SEVERAL => 0..sh.cores(),
+        core => usize::from(core)..usize::from(core) + 1,
+    };
+    let mut flags = 0;
+    for core in cores {
+        if let Some(way) = sh.mlc(core, line.set()).find(line.tag()) {
+            flags |= act(sh, core, way);
+        }
+    }
+    flags
+}

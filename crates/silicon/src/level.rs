@@ -1,0 +1,62 @@
+//! A single cache level and nothing else: the bare path of the model, for benchmarks and closed forms.
+//!
+//! The same [`Ways`] and the same QLRU rule as the chip's LLC, without MLCs, directory or devices.
+
+use crate::simd::prefetch;
+use crate::ways::{MaskLanes, Ways};
+use waykeeper_units::WayMask;
+
+/// One set-associative cache of up to 16 ways with the LLC's replacement rule.
+#[derive(Debug)]
+pub struct OneLevel {
+    sets: Vec<Ways<16>>,
+    mask: MaskLanes<16>,
+}
+
+impl OneLevel {
+    /// A cold cache.
+    ///
+    /// # Panics
+    /// If `sets` is 0 or over 2^16, or `ways` is not 1 to 16.
+    pub fn new(sets: u32, ways: u32) -> OneLevel {
+        assert!((1..=1 << 16).contains(&sets) && (1..=16).contains(&ways));
+        OneLevel { sets: vec![Ways::EMPTY; sets as usize], mask: MaskLanes::new(WayMask::full(ways)) }
+    }
+
+    /// Where a line address lives: set and tag. Low bits choose the set, as in most caches.
+    #[inline(always)]
+    pub fn place(&self, line: u32) -> (u32, u16) {
+        let sets = self.sets.len() as u32;
+        (line % sets, (line / sets) as u16)
+    }
+
+    /// Touches a line; allocates it if absent. Returns whether it hit.
+    #[inline(always)]
+    pub fn access(&mut self, (set, tag): (u32, u16)) -> bool {
+        self.sets[set as usize].touch_or_allocate(&self.mask, tag)
+    }
+
+    /// Hints that a set will be accessed soon.
+    #[inline(always)]
+    pub fn prefetch(&self, (set, _): (u32, u16)) {
+        prefetch(&self.sets[set as usize]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_hits_and_a_scan_beyond_it_misses() {
+        // 64 sets x 4 ways hold 256 lines: a second pass over 256 hits, over 2560 (ten times) hardly does.
+        let mut cache = OneLevel::new(64, 4);
+        let pass = |cache: &mut OneLevel, lines: u32| {
+            (0..lines).filter(|line| cache.access(cache.place(*line))).count()
+        };
+        assert_eq!(pass(&mut cache, 256), 0);
+        assert_eq!(pass(&mut cache, 256), 256);
+        pass(&mut cache, 2560);
+        assert!(pass(&mut cache, 2560) < 512);
+    }
+}

@@ -1,0 +1,179 @@
+//! Mid-level caches (L2): private, exact LRU (microarchitecture.md 2: "LRU is good enough").
+//!
+//! Knows tags, dirtiness and recency; knows nothing of the LLC. One set of up to 16 ways is one 64-byte
+//! line of the machine that runs the model.
+
+use crate::line::{Line, NO_TAG};
+use crate::simd::eq_u16;
+
+/// D: newer than memory and the LLC.
+pub(crate) const DIRTY: u8 = 0b001;
+/// R: filled by an LLC hit on a non-I/O line (proven reuse, microarchitecture.md 3).
+pub(crate) const REUSED: u8 = 0b010;
+/// S: streaming I/O data (storage blocks read once).
+pub(crate) const STREAM: u8 = 0b100;
+const FLAGS: u8 = 0b111;
+const SLICE_SHIFT: u32 = 3;
+
+/// One set. `order` holds way numbers as nibbles, nibble 0 the most recent; empty ways stand last.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct MlcSet {
+    tags: [u16; 16],
+    meta: [u8; 16],
+    order: u64,
+    /// Ways whose line may also be in the LLC (a stale bit costs a look-up, a missing one would be wrong).
+    pub copied: u16,
+    /// Ways whose line may also be in another MLC (likewise).
+    pub shared: u16,
+}
+
+/// A line pushed out of an MLC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MlcVictim {
+    pub line: Line,
+    pub flags: u8,
+    pub copied: bool,
+}
+
+const NIBBLES: u64 = 0x1111_1111_1111_1111;
+
+impl MlcSet {
+    pub(crate) const EMPTY: MlcSet =
+        MlcSet { tags: [NO_TAG; 16], meta: [0; 16], order: 0xfedc_ba98_7654_3210, copied: 0, shared: 0 };
+
+    #[inline(always)]
+    pub(crate) fn find(&self, tag: u16) -> Option<u32> {
+        let bits = eq_u16(&self.tags, tag);
+        if bits == 0 { None } else { Some(bits.trailing_zeros()) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn flags(&self, way: u32) -> u8 {
+        self.meta[way as usize & 15] & FLAGS
+    }
+
+    #[inline(always)]
+    pub(crate) fn add_flags(&mut self, way: u32, flags: u8) {
+        self.meta[way as usize & 15] |= flags;
+    }
+
+    #[inline(always)]
+    pub(crate) fn clear_flags(&mut self, way: u32, flags: u8) {
+        self.meta[way as usize & 15] &= !flags;
+    }
+
+    /// Makes `way` the most recent, branch-free.
+    #[inline(always)]
+    pub(crate) fn touch(&mut self, way: u32) {
+        let shift = self.position(way) * 4;
+        let below = (1u64 << shift) - 1;
+        let through = (16u64 << shift).wrapping_sub(1); // wraps to all ones for the last nibble
+        self.order = self.order & !through | (self.order & below) << 4 | u64::from(way);
+    }
+
+    /// Where in the order `way` stands: the lowest zero nibble of order xor way.
+    #[inline(always)]
+    fn position(&self, way: u32) -> u32 {
+        let x = self.order ^ NIBBLES * u64::from(way);
+        (x.wrapping_sub(NIBBLES) & !x & (NIBBLES << 3)).trailing_zeros() / 4
+    }
+
+    /// The least recent of the first `ways` positions.
+    #[inline(always)]
+    pub(crate) fn least_recent(&self, ways: u32) -> u32 {
+        (self.order >> ((ways - 1) * 4) & 15) as u32
+    }
+
+    /// What stands in `way`, if anything.
+    #[inline(always)]
+    pub(crate) fn occupant(&self, way: u32, set: usize) -> Option<MlcVictim> {
+        let at = way as usize & 15;
+        let tag = self.tags[at];
+        if tag == NO_TAG {
+            return None;
+        }
+        let meta = self.meta[at];
+        let line = Line::pack(tag, set as u32, u32::from(meta >> SLICE_SHIFT));
+        Some(MlcVictim { line, flags: meta & FLAGS, copied: self.copied >> at & 1 == 1 })
+    }
+
+    /// Puts `line` into `way` as the most recent.
+    #[inline(always)]
+    pub(crate) fn fill(&mut self, way: u32, line: Line, flags: u8, copied: bool, shared: bool) {
+        let at = way as usize & 15;
+        self.tags[at] = line.tag();
+        self.meta[at] = flags | (line.slice() as u8) << SLICE_SHIFT;
+        self.copied = self.copied & !(1 << at) | u16::from(copied) << at;
+        self.shared = self.shared & !(1 << at) | u16::from(shared) << at;
+        self.touch(way);
+    }
+
+    /// Empties `way` and makes it the next of the chip's `ways` to be filled. Returns the flags it had.
+    #[inline(always)]
+    pub(crate) fn invalidate(&mut self, way: u32, ways: u32) -> u8 {
+        let at = way as usize & 15;
+        let flags = self.meta[at] & FLAGS;
+        self.tags[at] = NO_TAG;
+        self.copied &= !(1 << at);
+        self.shared &= !(1 << at);
+        let shift = self.position(way) * 4;
+        let below = (1u64 << shift) - 1;
+        // Everything older moves up one place, the emptied way goes to the end of the chip's ways; nibbles
+        // beyond those name ways the chip does not have and stay where they are.
+        let end = (ways - 1) * 4;
+        let rest = u64::MAX.checked_shl(end + 4).unwrap_or(0);
+        let moved = self.order >> 4 & !below & ((1 << end) - 1);
+        self.order = self.order & (below | rest) | moved | u64::from(way) << end;
+        flags
+    }
+
+    pub(crate) fn tags(&self) -> impl Iterator<Item = (u32, u16)> + '_ {
+        self.tags.iter().enumerate().filter(|(_, tag)| **tag != NO_TAG).map(|(way, tag)| (way as u32, *tag))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn touch_moves_to_front_and_keeps_the_rest_in_order() {
+        let mut set = MlcSet::EMPTY;
+        set.touch(0xf);
+        assert_eq!(set.order, 0xedcb_a987_6543_210f);
+        set.touch(0x3);
+        assert_eq!(set.order, 0xedcb_a987_6542_10f3);
+        set.touch(0x3);
+        assert_eq!(set.order, 0xedcb_a987_6542_10f3);
+    }
+
+    proptest! {
+        /// The packed order behaves as a plain list of ways would.
+        #[test]
+        fn order_is_a_list(
+            ways in prop_oneof![Just(8u32), Just(16)],
+            steps in proptest::collection::vec((0u32..16, any::<bool>()), 1..200),
+        ) {
+            let mut set = MlcSet::EMPTY;
+            let mut list: Vec<u32> = (0..ways).collect();
+            for (way, touch) in steps {
+                let way = way % ways;
+                let at = list.iter().position(|w| *w == way).unwrap();
+                list.remove(at);
+                if touch {
+                    set.touch(way);
+                    list.insert(0, way);
+                } else {
+                    set.fill(way, Line::pack(5, 1, 2), 0, true, true);
+                    set.invalidate(way, ways);
+                    list.push(way);
+                }
+                let packed: Vec<u32> = (0..ways).map(|i| (set.order >> (4 * i) & 15) as u32).collect();
+                prop_assert_eq!(&packed, &list);
+                prop_assert_eq!(set.least_recent(ways), list[ways as usize - 1]);
+            }
+        }
+    }
+}

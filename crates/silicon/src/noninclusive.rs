@@ -1,0 +1,589 @@
+//! Skylake-SP's LLC: exclusive for ordinary lines, two inclusive ways, a directory for what MLCs hold.
+//!
+//! One function per row of the transition table in microarchitecture.md 4; the section's marks say how
+//! well each is established. Knows nothing of time or of who runs on a core.
+
+use crate::directory::{Directory, Holder};
+use crate::line::Line;
+use crate::mlc::{self, MlcVictim};
+use crate::rules::{InclusiveVictim, Migration, MlcHeldWrite, Replacement};
+use crate::shared::{Arrival, DEVICE_OWNER, DcaMode, Shared};
+use crate::simd::prefetch;
+use crate::spec::ChipSpec;
+use crate::ways::{AGE, COPY, Chooser, DIRTY, IO, MaskLanes, UNCONSUMED, Ways, promoted};
+use crate::{Fill, Level};
+use waykeeper_units::WayMask;
+
+/// A set's ways and its directory entries: two neighbouring lines of the machine that runs the model.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(128))]
+struct Set {
+    ways: Ways<16>,
+    directory: Directory,
+}
+
+#[derive(Debug)]
+pub(crate) struct NonInclusive {
+    sets: Vec<Set>,
+    slices: usize,
+    /// LLC sets per MLC set and slice: the index bits that lie above the MLC's.
+    spread: usize,
+    core_masks: Vec<MaskLanes<16>>,
+    dca_ways: Option<MaskLanes<16>>,
+    inclusive: MaskLanes<16>,
+    directory_mask: u32,
+    recency: Vec<[u8; 32]>,
+}
+
+impl NonInclusive {
+    pub(crate) fn new(spec: &ChipSpec, shared: &Shared) -> NonInclusive {
+        let slices = spec.llc.slices as usize;
+        let spread = (spec.llc.sets / spec.mlc.sets) as usize;
+        let count = shared.mlc_sets() * spread * slices;
+        let lru = shared.rules.replacement == Replacement::Lru;
+        NonInclusive {
+            sets: vec![Set { ways: Ways::EMPTY, directory: Directory::EMPTY }; count],
+            slices,
+            spread,
+            core_masks: vec![MaskLanes::new(WayMask::full(spec.llc.ways)); spec.cores as usize],
+            dca_ways: spec.llc.dca_ways.map(MaskLanes::new),
+            inclusive: MaskLanes::new(spec.llc.inclusive_ways.unwrap_or_default()),
+            directory_mask: (1 << shared.rules.directory_ways) - 1,
+            recency: if lru { vec![std::array::from_fn(|way| way as u8); count] } else { Vec::new() },
+        }
+    }
+
+    pub(crate) fn set_core_mask(&mut self, core: usize, mask: WayMask) {
+        self.core_masks[core] = MaskLanes::new(mask);
+    }
+
+    pub(crate) fn core_mask(&self, core: usize) -> WayMask {
+        WayMask::from_bits(self.core_masks[core].bits())
+    }
+
+    pub(crate) fn set_dca_ways(&mut self, mask: WayMask) {
+        self.dca_ways = Some(MaskLanes::new(mask));
+    }
+
+    #[inline(always)]
+    fn index(&self, line: Line) -> usize {
+        let above = usize::from(line.tag()) & (self.spread - 1);
+        (line.set() * self.spread + above) * self.slices + line.slice()
+    }
+
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, line: Line) {
+        let set = &self.sets[self.index(line)];
+        prefetch(&set.ways);
+        prefetch(&set.directory);
+    }
+
+    /// `insert(mask, class)` of microarchitecture.md 4: an empty way, else the victim of section 5; a dirty
+    /// victim is one memory write; a victim with C leaves the MLC's copy alone.
+    #[inline(always)]
+    fn insert(&mut self, sh: &mut Shared, at: usize, line: Line, mask: &MaskLanes<16>, state: u8, owner: u8) {
+        let mut rule = Chooser { kind: sh.rules.replacement, rng: &mut sh.rng, recency: &mut self.recency };
+        let gone = self.sets[at].ways.insert(mask, (line.tag(), state, owner), &mut rule, at);
+        sh.llc_filled(owner);
+        if let Some(gone) = gone {
+            sh.llc_evicted(line, gone);
+        }
+    }
+
+    /// Frees a way because its line moves elsewhere.
+    #[inline(always)]
+    fn remove(&mut self, sh: &mut Shared, at: usize, way: u32) {
+        let ways = &mut self.sets[at].ways;
+        sh.llc_removed(ways.owner(way));
+        ways.free(way);
+    }
+
+    /// LRU variant only: notes a use in place.
+    #[inline(always)]
+    fn touched(&mut self, sh: &mut Shared, at: usize, way: u32) {
+        Chooser { kind: sh.rules.replacement, rng: &mut sh.rng, recency: &mut self.recency }.touched(at, way);
+    }
+
+    // ---- cores ----------------------------------------------------------------------------------------
+
+    /// A core's read that its MLC could not serve.
+    #[inline]
+    pub(crate) fn read_miss(&mut self, sh: &mut Shared, core: usize, line: Line, fill: Fill) -> Level {
+        let at = self.index(line);
+        let (way, victim) = sh.mlc_victim(core, line.set());
+        if let Some(victim) = &victim {
+            self.prefetch(victim.line);
+        }
+        let (level, arrival) = match self.sets[at].ways.find(line.tag()) {
+            Some(found) => (Level::Llc, self.read_from_llc(sh, at, found, line, fill)),
+            None => self.read_from_elsewhere(sh, at, line, fill),
+        };
+        self.fill(sh, core, line, at, way, victim, arrival);
+        level
+    }
+
+    /// Core read, line in the LLC: three rows of the table.
+    #[inline(always)]
+    fn read_from_llc(&mut self, sh: &mut Shared, at: usize, way: u32, line: Line, fill: Fill) -> Arrival {
+        let state = self.sets[at].ways.state(way);
+        if state & COPY != 0 {
+            // Another MLC holds it as well: it stays, and so does whoever is responsible for the dirt.
+            self.promote(sh, at, way, state & !UNCONSUMED);
+            return Arrival { copied: true, shared: true, ..Arrival::new(0, fill) };
+        }
+        if state & IO == 0 {
+            return self.read_ordinary(sh, at, way, state, fill);
+        }
+        let dirty = if state & DIRTY != 0 { mlc::DIRTY } else { 0 };
+        if self.inclusive.bits() >> way & 1 == 1 {
+            // In bits 1-0: stays in place as a clean copy, the MLC takes the dirtiness.
+            self.promote(sh, at, way, state & !(DIRTY | UNCONSUMED) | COPY);
+            return Arrival { copied: true, ..Arrival::new(dirty, fill) };
+        }
+        self.migrate(sh, at, way, line, dirty, fill)
+    }
+
+    /// Core read, LLC, not IO: the line leaves the LLC and has proven reuse.
+    #[inline(always)]
+    fn read_ordinary(&mut self, sh: &mut Shared, at: usize, way: u32, state: u8, fill: Fill) -> Arrival {
+        let reused = if sh.rules.reuse_flag { mlc::REUSED } else { 0 };
+        if sh.rules.ordinary_hit_stays {
+            self.promote(sh, at, way, state | COPY);
+            return Arrival { copied: true, ..Arrival::new(reused, fill) };
+        }
+        let dirty = if state & DIRTY != 0 { mlc::DIRTY } else { 0 };
+        self.remove(sh, at, way);
+        Arrival::new(dirty | reused, fill)
+    }
+
+    /// Core read, LLC, IO, outside the inclusive ways: the line migrates (A4 O1).
+    #[inline(always)]
+    fn migrate(
+        &mut self,
+        sh: &mut Shared,
+        at: usize,
+        way: u32,
+        line: Line,
+        dirty: u8,
+        fill: Fill,
+    ) -> Arrival {
+        let owner = self.sets[at].ways.owner(way);
+        self.remove(sh, at, way);
+        sh.chip.migrations += 1;
+        if sh.rules.migration == Migration::NoCopy {
+            return Arrival::new(dirty, fill);
+        }
+        let inclusive = self.inclusive;
+        if !self.sets[at].ways.has_room(&inclusive) && !sh.p_force.hits(sh.random()) {
+            return Arrival::new(dirty, fill);
+        }
+        let keeps_dirt = sh.rules.migration == Migration::DirtyCopy && dirty != 0;
+        let dirt = if keeps_dirt { DIRTY } else { 0 };
+        let state = COPY | IO | dirt | sh.rules.io_age;
+        self.insert(sh, at, line, &inclusive, state, owner);
+        let flags = if keeps_dirt { 0 } else { dirty };
+        Arrival { copied: true, ..Arrival::new(flags, fill) }
+    }
+
+    /// Hit promotion H11 of core reads in place.
+    #[inline(always)]
+    fn promote(&mut self, sh: &mut Shared, at: usize, way: u32, state: u8) {
+        self.sets[at].ways.set_state(way, state & !AGE | promoted(state & AGE));
+        self.touched(sh, at, way);
+    }
+
+    /// Core read, line in another MLC (cache to cache) or nowhere (the MLC fills from memory, not the LLC).
+    #[inline(always)]
+    fn read_from_elsewhere(
+        &mut self,
+        sh: &mut Shared,
+        at: usize,
+        line: Line,
+        fill: Fill,
+    ) -> (Level, Arrival) {
+        match self.sets[at].directory.holder(line.tag()) {
+            None => {
+                sh.memory_read(line);
+                (Level::Memory, Arrival::new(0, fill))
+            }
+            Some(holder) => {
+                if let Holder::One { core, way, .. } = holder {
+                    sh.mlc(core, line.set()).shared |= 1 << way;
+                }
+                (Level::Peer, Arrival { shared: true, ..Arrival::new(0, fill) })
+            }
+        }
+    }
+
+    /// A core's write that its MLC could not serve: it ends up dirty there and nowhere else.
+    #[inline]
+    pub(crate) fn write_miss(&mut self, sh: &mut Shared, core: usize, line: Line, fill: Fill) -> Level {
+        let at = self.index(line);
+        let (way, victim) = sh.mlc_victim(core, line.set());
+        if let Some(victim) = &victim {
+            self.prefetch(victim.line);
+        }
+        let mut flags = mlc::DIRTY;
+        let level = match self.sets[at].ways.find(line.tag()) {
+            Some(found) => {
+                let state = self.sets[at].ways.state(found);
+                if state & IO == 0 && sh.rules.reuse_flag {
+                    flags |= mlc::REUSED;
+                }
+                if state & COPY != 0 {
+                    self.drop_mlc_copies(sh, at, line);
+                }
+                self.remove(sh, at, found);
+                Level::Llc
+            }
+            None if self.drop_mlc_copies(sh, at, line) => Level::Peer,
+            None => {
+                sh.memory_read(line);
+                Level::Memory
+            }
+        };
+        self.fill(sh, core, line, at, way, victim, Arrival::new(flags, fill));
+        level
+    }
+
+    /// A write that hit the own MLC where a copy may stand in the LLC or in another MLC: both go.
+    #[inline(never)]
+    pub(crate) fn own_exclusively(
+        &mut self,
+        sh: &mut Shared,
+        core: usize,
+        line: Line,
+        copied: bool,
+        shared: bool,
+    ) {
+        let at = self.index(line);
+        if copied && let Some(way) = self.sets[at].ways.find(line.tag()) {
+            self.remove(sh, at, way);
+        }
+        if shared {
+            for other in 0..sh.cores() {
+                if other != core
+                    && let Some(way) = sh.mlc(other, line.set()).find(line.tag())
+                {
+                    sh.mlc_invalidate(other, line.set(), way);
+                }
+            }
+            if let Some(way) = sh.mlc(core, line.set()).find(line.tag()) {
+                self.sets[at].directory.set_single(line.tag(), core, way);
+            }
+        }
+    }
+
+    /// Puts a line into an MLC: its victim goes where victims go, the directory learns of the line.
+    #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "one call site per access kind, all values in registers")]
+    fn fill(
+        &mut self,
+        sh: &mut Shared,
+        core: usize,
+        line: Line,
+        at: usize,
+        way: u32,
+        victim: Option<MlcVictim>,
+        arrival: Arrival,
+    ) {
+        if let Some(victim) = victim {
+            sh.chip.mlc_evictions += 1;
+            let victim_at = self.index(victim.line);
+            self.place_victim(sh, core, victim, victim_at, way);
+        }
+        sh.mlc_fill(core, way, line, arrival);
+        if arrival.shared {
+            self.share(sh, core, line, at, way);
+        } else {
+            self.track(sh, core, line, at, way);
+        }
+    }
+
+    /// Enters a line into the directory; a full one first pushes a tracked line out of its MLC into its
+    /// owner's CAT ways.
+    #[inline(always)]
+    fn track(&mut self, sh: &mut Shared, core: usize, line: Line, at: usize, way: u32) {
+        if !self.sets[at].directory.add(self.directory_mask, line.tag(), core, way) {
+            self.make_directory_room(sh, at, line);
+            let added = self.sets[at].directory.add(self.directory_mask, line.tag(), core, way);
+            debug_assert!(added, "an entry was just freed");
+        }
+    }
+
+    #[cold]
+    fn make_directory_room(&mut self, sh: &mut Shared, at: usize, near: Line) {
+        let random = sh.random();
+        let (tag, holder) = self.sets[at].directory.choose(self.directory_mask, random);
+        let line = near.with_tag(tag);
+        sh.chip.directory_evictions += 1;
+        match holder {
+            Holder::One { core, .. } => self.push_out(sh, at, line, core),
+            Holder::Several => {
+                for core in 0..sh.cores() {
+                    self.push_out(sh, at, line, core);
+                }
+            }
+        }
+    }
+
+    fn push_out(&mut self, sh: &mut Shared, at: usize, line: Line, core: usize) {
+        let way = sh.mlc(core, line.set()).find(line.tag());
+        if let Some(way) = way
+            && let Some(victim) = sh.mlc_push_out(core, line)
+        {
+            self.place_victim(sh, core, victim, at, way);
+        }
+    }
+
+    /// A line that now stands in several MLCs.
+    #[cold]
+    fn share(&mut self, sh: &mut Shared, core: usize, line: Line, at: usize, way: u32) {
+        match self.sets[at].directory.holder(line.tag()) {
+            Some(Holder::One { core: first, way: first_way }) => {
+                sh.mlc(first, line.set()).shared |= 1 << first_way;
+                self.sets[at].directory.set_several(line.tag());
+            }
+            Some(Holder::Several) => {}
+            // Only with `dma_write_invalidates_mlc = false` can a copy outlive its directory entry.
+            None => self.track(sh, core, line, at, way),
+        }
+    }
+
+    /// MLC eviction: four rows of the table. `way` is the MLC way the line left.
+    #[inline(always)]
+    fn place_victim(&mut self, sh: &mut Shared, core: usize, victim: MlcVictim, at: usize, way: u32) {
+        let tag = victim.line.tag();
+        if !self.sets[at].directory.remove_single(tag, core, way) && self.leave_sharers(sh, core, victim, at)
+        {
+            return;
+        }
+        let mut dirty = victim.flags & mlc::DIRTY != 0;
+        let reused = victim.flags & mlc::REUSED != 0;
+        let age = if reused { sh.rules.reused_age } else { sh.rules.victim_age };
+        let copy = if victim.copied { self.sets[at].ways.find(tag) } else { None };
+        let keep = if let Some(copy) = copy {
+            // A copy stands in the inclusive ways: it is freed, the line is never dropped (DMA bloat).
+            let state = self.sets[at].ways.state(copy);
+            dirty |= state & DIRTY != 0;
+            if sh.rules.inclusive_victim == InclusiveVictim::Stays || sh.rules.ordinary_hit_stays {
+                let dirt = if dirty { DIRTY } else { 0 };
+                self.sets[at].ways.set_state(copy, state & !COPY | dirt);
+                return;
+            }
+            sh.chip.bloated += u64::from(state & IO != 0);
+            self.remove(sh, at, copy);
+            true
+        } else {
+            reused | dirty
+        };
+        if !keep {
+            // Clean and unproven: mostly dropped.
+            let stream = victim.flags & mlc::STREAM != 0;
+            let chance = if stream { sh.p_insert_stream } else { sh.p_insert };
+            if !chance.hits(sh.random()) {
+                return;
+            }
+        }
+        let state = age | if dirty { DIRTY } else { 0 };
+        let mask = self.core_masks[core];
+        self.insert(sh, at, victim.line, &mask, state, sh.group_of[core]);
+    }
+
+    /// One of several holders lets go: its copy vanishes, its dirtiness passes to another holder. False if
+    /// it was the last holder after all.
+    #[cold]
+    fn leave_sharers(&mut self, sh: &mut Shared, core: usize, victim: MlcVictim, at: usize) -> bool {
+        let line = victim.line;
+        let holders = (0..sh.cores()).filter(|other| *other != core);
+        let holders: Vec<(usize, u32)> = holders
+            .filter_map(|other| sh.mlc_ref(other, line.set()).find(line.tag()).map(|way| (other, way)))
+            .collect();
+        let Some(&(first, way)) = holders.first() else {
+            self.sets[at].directory.remove(line.tag());
+            return false;
+        };
+        if victim.flags & mlc::DIRTY != 0 {
+            sh.mlc(first, line.set()).add_flags(way, mlc::DIRTY);
+        }
+        if holders.len() == 1 {
+            self.sets[at].directory.set_single(line.tag(), first, way);
+            sh.mlc(first, line.set()).shared &= !(1 << way);
+        }
+        true
+    }
+
+    // ---- devices --------------------------------------------------------------------------------------
+
+    /// Device write of a full line. Returns whether the line was cached.
+    #[inline]
+    pub(crate) fn dma_write(&mut self, sh: &mut Shared, device: usize, line: Line) -> bool {
+        let at = self.index(line);
+        match (sh.dca[device], self.dca_ways) {
+            (DcaMode::On, Some(mask)) => self.dma_write_cached(sh, device, line, at, &mask),
+            _ => self.dma_write_uncached(sh, device, line, at),
+        }
+    }
+
+    #[inline(always)]
+    fn dma_write_cached(
+        &mut self,
+        sh: &mut Shared,
+        device: usize,
+        line: Line,
+        at: usize,
+        dca_ways: &MaskLanes<16>,
+    ) -> bool {
+        let owner = DEVICE_OWNER + device as u8;
+        let fresh = DIRTY | IO | UNCONSUMED;
+        if let Some(way) = self.sets[at].ways.find(line.tag()) {
+            // Write update: in place, wherever it is; MLC copies go.
+            let state = self.sets[at].ways.state(way);
+            if state & COPY != 0 && sh.rules.dma_write_invalidates_mlc {
+                self.drop_mlc_copies(sh, at, line);
+            }
+            let kept = if sh.rules.dma_write_invalidates_mlc { 0 } else { state & COPY };
+            let age = if sh.rules.dma_update_promotes { 0 } else { sh.rules.io_age };
+            let ways = &mut self.sets[at].ways;
+            sh.occupancy[usize::from(ways.owner(way))] -= 1;
+            sh.occupancy[usize::from(owner)] += 1;
+            ways.set_owner(way, owner);
+            ways.set_state(way, fresh | age | kept);
+            self.touched(sh, at, way);
+            sh.device[device].write_hits += 1;
+            return true;
+        }
+        // Held by an MLC only: that copy goes and the line is allocated all the same, but counts as a hit.
+        let held = self.sets[at].directory.holder(line.tag()).is_some();
+        if held && sh.rules.dma_write_invalidates_mlc {
+            self.drop_mlc_copies(sh, at, line);
+        } else if held {
+            sh.device[device].write_hits += 1;
+            return true;
+        }
+        let inclusive = self.inclusive;
+        let mask = match sh.rules.mlc_held_write {
+            MlcHeldWrite::InclusiveWays if held => &inclusive,
+            _ => dca_ways,
+        };
+        let young = sh.p_io_young.hits(sh.random());
+        let age = if young { sh.rules.victim_age } else { sh.rules.io_age };
+        self.insert(sh, at, line, mask, fresh | age, owner);
+        if held {
+            sh.device[device].write_hits += 1;
+        } else {
+            sh.device[device].write_misses += 1;
+        }
+        held
+    }
+
+    /// DCA off, or a device of another socket: cached copies go, memory is written.
+    #[inline(always)]
+    fn dma_write_uncached(&mut self, sh: &mut Shared, device: usize, line: Line, at: usize) -> bool {
+        let found = self.sets[at].ways.find(line.tag());
+        let held = self.drop_mlc_copies(sh, at, line);
+        if let Some(way) = found {
+            if sh.rules.dca_off_updates {
+                let state = self.sets[at].ways.state(way);
+                self.sets[at].ways.set_state(way, state & !(DIRTY | COPY));
+            } else {
+                self.remove(sh, at, way);
+            }
+        }
+        sh.uncached_write(device, line);
+        held || found.is_some()
+    }
+
+    /// Device read. Returns whether the caches served it.
+    #[inline]
+    pub(crate) fn dma_read(&mut self, sh: &mut Shared, device: usize, line: Line) -> bool {
+        let at = self.index(line);
+        if let Some(way) = self.sets[at].ways.find(line.tag()) {
+            if sh.rules.dma_read_promotes {
+                let state = self.sets[at].ways.state(way);
+                self.promote(sh, at, way, state);
+            }
+            sh.device[device].read_hits += 1;
+            return true;
+        }
+        let Some(holder) = self.sets[at].directory.holder(line.tag()) else {
+            sh.memory_read(line);
+            sh.device[device].read_misses += 1;
+            return false;
+        };
+        if sh.rules.read_allocate {
+            self.read_allocate(sh, device, line, at, holder);
+        }
+        sh.device[device].read_hits += 1;
+        true
+    }
+
+    /// Device read of a line that only MLCs hold: it is copied into bits 1-0 first (A4 s2.2, egress). The
+    /// copy takes over the dirtiness, the MLC keeps a clean line.
+    #[inline(always)]
+    fn read_allocate(&mut self, sh: &mut Shared, device: usize, line: Line, at: usize, holder: Holder) {
+        let set = line.set();
+        let mut dirty = 0;
+        let mut copy_from = |sh: &mut Shared, core: usize, way: u32| {
+            let mlc = sh.mlc(core, set);
+            dirty |= mlc.flags(way) & mlc::DIRTY;
+            mlc.clear_flags(way, mlc::DIRTY);
+            mlc.copied |= 1 << way;
+        };
+        match holder {
+            Holder::One { core, way } => copy_from(sh, core, way),
+            Holder::Several => {
+                for core in 0..sh.cores() {
+                    if let Some(way) = sh.mlc(core, set).find(line.tag()) {
+                        copy_from(sh, core, way);
+                    }
+                }
+            }
+        }
+        let dirt = if dirty != 0 { DIRTY } else { 0 };
+        let inclusive = self.inclusive;
+        let state = COPY | dirt | sh.rules.io_age;
+        self.insert(sh, at, line, &inclusive, state, DEVICE_OWNER + device as u8);
+    }
+
+    /// Invalidates every MLC copy of a line. Returns whether there was one.
+    #[inline(always)]
+    fn drop_mlc_copies(&mut self, sh: &mut Shared, at: usize, line: Line) -> bool {
+        match self.sets[at].directory.remove(line.tag()) {
+            None => false,
+            Some(Holder::One { core, way }) => {
+                sh.mlc_invalidate(core, line.set(), way);
+                true
+            }
+            Some(Holder::Several) => {
+                for core in 0..sh.cores() {
+                    if let Some(way) = sh.mlc(core, line.set()).find(line.tag()) {
+                        sh.mlc_invalidate(core, line.set(), way);
+                    }
+                }
+                true
+            }
+        }
+    }
+}
+
+/// What a test wants to see of the LLC: every resident line once, with where it is.
+impl NonInclusive {
+    pub(crate) fn residents(&self) -> impl Iterator<Item = crate::audit::Resident> + '_ {
+        self.sets.iter().enumerate().flat_map(move |(at, set)| {
+            (0..16).filter(move |way| set.ways.tag(*way) != crate::line::NO_TAG).map(move |way| {
+                crate::audit::Resident::new(self.line_at(at, set.ways.tag(way)), way, set.ways.state(way))
+            })
+        })
+    }
+
+    pub(crate) fn tracked(&self) -> impl Iterator<Item = (Line, Holder)> + '_ {
+        self.sets.iter().enumerate().flat_map(move |(at, set)| {
+            set.directory.entries().map(move |(tag, holder)| (self.line_at(at, tag), holder))
+        })
+    }
+
+    fn line_at(&self, at: usize, tag: u16) -> Line {
+        Line::pack(tag, (at / self.slices / self.spread) as u32, (at % self.slices) as u32)
+    }
+}

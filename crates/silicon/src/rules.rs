@@ -1,0 +1,243 @@
+//! The choices of the model: which rule, and the constants in it.
+//!
+//! [`Rules::default`] is the model of microarchitecture.md 4 and 5. Every other value is a variant of its
+//! section 11 (each of them breaks a published figure; `tests/ablation.rs` in the lab holds that) or a
+//! user's experiment. Marks: P paper, F forced by an ablation, C calibrated, X assumption.
+
+use serde::{Deserialize, Serialize};
+
+/// Who leaves a full set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Replacement {
+    /// Leftmost way of age 3, ageing as needed (F; the QLRU family of uops.info).
+    #[default]
+    Qlru,
+    /// The same with a random candidate instead of the leftmost.
+    QlruRandom,
+    /// Any way of the mask.
+    Random,
+    /// Least recently used or filled of the mask.
+    Lru,
+}
+
+/// What happens when a core reads an I/O line outside the inclusive ways.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Migration {
+    /// The line moves to the MLC with its dirtiness and leaves a clean, weak copy in the inclusive ways (F).
+    #[default]
+    CleanCopy,
+    /// It moves to the MLC and leaves nothing.
+    NoCopy,
+    /// The copy keeps the dirtiness, the MLC gets a clean line.
+    DirtyCopy,
+}
+
+/// Where a line goes that leaves the MLC while a copy stands in the inclusive ways.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InclusiveVictim {
+    /// The copy is freed, the line goes to the core's CAT ways: DMA bloat (F).
+    #[default]
+    ToCatWays,
+    /// The two merge where the copy stands.
+    Stays,
+}
+
+/// Where a device write of a line that only an MLC holds is put.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MlcHeldWrite {
+    /// In the DCA ways, like any other allocation (F).
+    #[default]
+    DcaWays,
+    /// In the inclusive ways.
+    InclusiveWays,
+}
+
+/// How a line address chooses its slice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SliceHash {
+    /// Uniform: Poisson lines per set (X; fits 1500 B x 128/512/1024 descriptors).
+    #[default]
+    Uniform,
+    /// The lines of one index in a run of slices fall on distinct slices (McCalpin 2021).
+    Permutation,
+}
+
+/// The rule set. Probabilities are 0..1, ages 0 (keep) to 3 (evict first).
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Rules {
+    /// Victim choice.
+    pub replacement: Replacement,
+    /// Core read of an I/O line outside the inclusive ways.
+    pub migration: Migration,
+    /// Probability that a migrated copy may displace a protected line of the inclusive ways (C: 1/4, Fig. 3b).
+    pub p_force: f64,
+    /// MLC eviction of a line with an inclusive copy.
+    pub inclusive_victim: InclusiveVictim,
+    /// Device write of an MLC-held line.
+    pub mlc_held_write: MlcHeldWrite,
+    /// Lines that proved reuse (filled by an LLC hit) come back with age 0 and are never dropped (F).
+    pub reuse_flag: bool,
+    /// Probability that a clean MLC victim without proven reuse is put into the LLC (C: 1/4).
+    pub p_insert: f64,
+    /// The same for streaming I/O data (C: 0.06, A4 Fig. 8b; 0.03-0.08 fit).
+    pub p_insert_stream: f64,
+    /// Ordinary lines stay in the LLC when a core reads them (variant; P says they leave).
+    pub ordinary_hit_stays: bool,
+    /// A device write update makes a line young instead of evict-first (variant).
+    pub dma_update_promotes: bool,
+    /// A device read makes a line young instead of leaving its age (variant).
+    pub dma_read_promotes: bool,
+    /// Device writes invalidate MLC copies (P, ItoM); `false` is a variant.
+    pub dma_write_invalidates_mlc: bool,
+    /// Device reads of MLC-only lines allocate in the inclusive ways (P, A4 s2.2); `false` is a variant.
+    pub read_allocate: bool,
+    /// With DCA off, an LLC copy is updated instead of invalidated (variant; makes no difference).
+    pub dca_off_updates: bool,
+    /// Age of device allocations, migrated copies, read allocations and device updates (F: evict first).
+    pub io_age: u8,
+    /// Age of MLC victims without proven reuse (C).
+    pub victim_age: u8,
+    /// Age of MLC victims with proven reuse (F).
+    pub reused_age: u8,
+    /// Probability that a device allocation gets `victim_age` instead of `io_age` (C: 1/16).
+    pub p_io_young: f64,
+    /// Directory entries per (slice, set) for lines that MLCs hold (P: 12, Yan et al.).
+    pub directory_ways: u32,
+    /// Address to slice.
+    pub slice_hash: SliceHash,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules {
+            replacement: Replacement::Qlru,
+            migration: Migration::CleanCopy,
+            p_force: 0.25,
+            inclusive_victim: InclusiveVictim::ToCatWays,
+            mlc_held_write: MlcHeldWrite::DcaWays,
+            reuse_flag: true,
+            p_insert: 0.25,
+            p_insert_stream: 0.06,
+            ordinary_hit_stays: false,
+            dma_update_promotes: false,
+            dma_read_promotes: false,
+            dma_write_invalidates_mlc: true,
+            read_allocate: true,
+            dca_off_updates: false,
+            io_age: 3,
+            victim_age: 1,
+            reused_age: 0,
+            p_io_young: 1.0 / 16.0,
+            directory_ways: 12,
+            slice_hash: SliceHash::Uniform,
+        }
+    }
+}
+
+impl Rules {
+    /// The rows of microarchitecture.md 11: name and rule set, each one step from the default.
+    pub fn variants() -> Vec<(&'static str, Rules)> {
+        let base = Rules::default();
+        vec![
+            ("base", base),
+            ("no-migrated-copy", Rules { migration: Migration::NoCopy, ..base }),
+            ("migration-always-evicts", Rules { p_force: 1.0, ..base }),
+            ("dirt-stays-when-migrating", Rules { migration: Migration::DirtyCopy, ..base }),
+            ("mlc-victim-stays-inclusive", Rules { inclusive_victim: InclusiveVictim::Stays, ..base }),
+            ("random-replacement", Rules { replacement: Replacement::Random, ..base }),
+            ("lru", Rules { replacement: Replacement::Lru, ..base }),
+            ("no-evict-first", Rules { io_age: 1, victim_age: 1, reused_age: 1, ..base }),
+            ("evict-first-random", Rules { replacement: Replacement::QlruRandom, ..base }),
+            ("no-reuse-flag", Rules { reuse_flag: false, ..base }),
+            ("pure-victim-cache", Rules { reuse_flag: false, p_insert: 1.0, p_insert_stream: 1.0, ..base }),
+            ("all-clean-victims-inserted", Rules { p_insert: 1.0, p_insert_stream: 1.0, ..base }),
+            ("llc-keeps-lines-on-hit", Rules { ordinary_hit_stays: true, ..base }),
+            ("dma-update-promotes", Rules { dma_update_promotes: true, ..base }),
+            ("dma-read-promotes", Rules { dma_read_promotes: true, ..base }),
+            ("mlc-held-write-inclusive", Rules { mlc_held_write: MlcHeldWrite::InclusiveWays, ..base }),
+            ("dma-write-leaves-mlc", Rules { dma_write_invalidates_mlc: false, ..base }),
+            ("no-read-allocate", Rules { read_allocate: false, ..base }),
+            ("dca-off-updates", Rules { dca_off_updates: true, ..base }),
+            ("permutation-hash", Rules { slice_hash: SliceHash::Permutation, ..base }),
+        ]
+    }
+
+    /// Refuses values outside their range, naming the key.
+    ///
+    /// # Errors
+    /// `(key, value, what would do)` of the first bad one.
+    pub fn check(&self) -> Result<(), (&'static str, String, &'static str)> {
+        let chances = [
+            ("p_force", self.p_force),
+            ("p_insert", self.p_insert),
+            ("p_insert_stream", self.p_insert_stream),
+            ("p_io_young", self.p_io_young),
+        ];
+        if let Some((key, value)) = chances.iter().find(|(_, p)| !(0.0..=1.0).contains(p)) {
+            return Err((key, value.to_string(), "a probability from 0 to 1"));
+        }
+        let ages =
+            [("io_age", self.io_age), ("victim_age", self.victim_age), ("reused_age", self.reused_age)];
+        if let Some((key, value)) = ages.iter().find(|(_, age)| *age > 3) {
+            return Err((key, value.to_string(), "an age from 0 (keep) to 3 (evict first)"));
+        }
+        if !(1..=16).contains(&self.directory_ways) {
+            let value = self.directory_ways.to_string();
+            return Err(("directory_ways", value, "1 to 16 entries per slice and set"));
+        }
+        Ok(())
+    }
+}
+
+/// A probability as a threshold on a uniform 32-bit number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chance(u32);
+
+impl Chance {
+    pub(crate) fn new(p: f64) -> Chance {
+        Chance((p * f64::from(u32::MAX)).round() as u32)
+    }
+
+    /// True with that probability, given a uniform random number.
+    #[inline(always)]
+    pub(crate) fn hits(self, random: u32) -> bool {
+        // Strictly below, except that probability 1 must always hit.
+        random < self.0 || self.0 == u32::MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_values_are_named() {
+        let check = |rules: Rules| rules.check().map_err(|(key, ..)| key);
+        assert_eq!(check(Rules::default()), Ok(()));
+        assert_eq!(check(Rules { p_insert: 1.5, ..Rules::default() }), Err("p_insert"));
+        assert_eq!(check(Rules { p_force: f64::NAN, ..Rules::default() }), Err("p_force"));
+        assert_eq!(check(Rules { io_age: 4, ..Rules::default() }), Err("io_age"));
+        assert_eq!(check(Rules { directory_ways: 0, ..Rules::default() }), Err("directory_ways"));
+    }
+
+    #[test]
+    fn every_variant_is_one_step_from_base_and_legal() {
+        let base = Rules::default();
+        for (name, rules) in Rules::variants() {
+            assert_eq!(rules.check(), Ok(()), "{name}");
+            assert_eq!(rules == base, name == "base", "{name}");
+        }
+    }
+
+    #[test]
+    fn chances_at_the_ends_are_certain() {
+        assert!(Chance::new(1.0).hits(u32::MAX) && Chance::new(1.0).hits(0));
+        assert!(!Chance::new(0.0).hits(0));
+    }
+}

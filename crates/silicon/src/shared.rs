@@ -1,0 +1,202 @@
+//! What both kinds of LLC lean on: the MLCs, memory, counters, ownership and chance.
+//!
+//! Knows the private side of the chip and how to account for what happens; knows no transition rule.
+
+use crate::address::Sampling;
+use crate::counters::{ChipCounters, CoreCounters, DeviceCounters};
+use crate::dram::Dram;
+use crate::line::Line;
+use crate::mlc::{self, MlcSet, MlcVictim};
+use crate::rules::{Chance, Rules};
+use crate::spec::ChipSpec;
+use crate::ways::{self, Evicted};
+use crate::{Fill, MAX_DEVICES};
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro128PlusPlus;
+
+/// Owner ids from here on are devices; below it are groups of cores.
+pub(crate) const DEVICE_OWNER: u8 = 128;
+
+/// How a device's writes reach the chip.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DcaMode {
+    /// Into the LLC (DCA, DDIO).
+    On,
+    /// To memory; cached copies are invalidated.
+    Off,
+    /// The device hangs on another socket: to memory, and not seen by this socket's I/O counters.
+    Remote,
+}
+
+/// The state both LLC kinds share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub rules: Rules,
+    pub p_force: Chance,
+    pub p_insert: Chance,
+    pub p_insert_stream: Chance,
+    pub p_io_young: Chance,
+    pub rng: Xoshiro128PlusPlus,
+    mlcs: Vec<MlcSet>,
+    mlc_sets: usize,
+    mlc_ways: u32,
+    cores: usize,
+    pub core: Vec<CoreCounters>,
+    pub device: [DeviceCounters; MAX_DEVICES],
+    pub chip: ChipCounters,
+    pub dram: Dram,
+    channels: u32,
+    /// Sampled LLC lines per owner: groups below [`DEVICE_OWNER`], devices from there on.
+    pub occupancy: [u32; 256],
+    /// Group that each core's insertions are charged to.
+    pub group_of: Vec<u8>,
+    pub dca: [DcaMode; MAX_DEVICES],
+}
+
+impl Shared {
+    pub(crate) fn new(spec: &ChipSpec, rules: Rules, sampling: Sampling, seed: u64) -> Shared {
+        let mlc_sets = (spec.mlc.sets / sampling.factor()).max(1) as usize;
+        let cores = spec.cores as usize;
+        Shared {
+            rules,
+            p_force: Chance::new(rules.p_force),
+            p_insert: Chance::new(rules.p_insert),
+            p_insert_stream: Chance::new(rules.p_insert_stream),
+            p_io_young: Chance::new(rules.p_io_young),
+            rng: Xoshiro128PlusPlus::seed_from_u64(seed ^ 0x51_11c0),
+            mlcs: vec![MlcSet::EMPTY; mlc_sets * cores],
+            mlc_sets,
+            mlc_ways: spec.mlc.ways,
+            cores,
+            core: vec![CoreCounters::default(); cores],
+            device: [DeviceCounters::default(); MAX_DEVICES],
+            chip: ChipCounters::default(),
+            dram: Dram::new(spec.dram),
+            channels: spec.dram.channels,
+            occupancy: [0; 256],
+            group_of: vec![0; cores],
+            dca: [DcaMode::On; MAX_DEVICES],
+        }
+    }
+
+    pub(crate) fn cores(&self) -> usize {
+        self.cores
+    }
+
+    pub(crate) fn mlc_sets(&self) -> usize {
+        self.mlc_sets
+    }
+
+    #[inline(always)]
+    pub(crate) fn mlc(&mut self, core: usize, set: usize) -> &mut MlcSet {
+        &mut self.mlcs[core * self.mlc_sets + set]
+    }
+
+    pub(crate) fn mlc_ref(&self, core: usize, set: usize) -> &MlcSet {
+        &self.mlcs[core * self.mlc_sets + set]
+    }
+
+    /// The way the next fill of this set will take, and what stands there.
+    #[inline(always)]
+    pub(crate) fn mlc_victim(&mut self, core: usize, set: usize) -> (u32, Option<MlcVictim>) {
+        let ways = self.mlc_ways;
+        let mlc = self.mlc(core, set);
+        let way = mlc.least_recent(ways);
+        (way, mlc.occupant(way, set))
+    }
+
+    #[inline(always)]
+    pub(crate) fn mlc_fill(&mut self, core: usize, way: u32, line: Line, fill: Arrival) {
+        self.chip.mlc_fills += 1;
+        self.mlc(core, line.set()).fill(way, line, fill.flags, fill.copied, fill.shared);
+    }
+
+    /// Takes a line out of an MLC because someone else owns it now. Returns its flags.
+    #[inline(always)]
+    pub(crate) fn mlc_invalidate(&mut self, core: usize, set: usize, way: u32) -> u8 {
+        self.chip.mlc_invalidations += 1;
+        let ways = self.mlc_ways;
+        self.mlc(core, set).invalidate(way, ways)
+    }
+
+    /// Takes a line out of an MLC because the directory or the LLC has no room for it. Unlike
+    /// [`Shared::mlc_invalidate`] the caller has to put the line somewhere.
+    pub(crate) fn mlc_push_out(&mut self, core: usize, line: Line) -> Option<MlcVictim> {
+        let ways = self.mlc_ways;
+        let mlc = self.mlc(core, line.set());
+        let way = mlc.find(line.tag())?;
+        let victim = mlc.occupant(way, line.set());
+        mlc.invalidate(way, ways);
+        self.chip.mlc_evictions += 1;
+        victim
+    }
+
+    #[inline(always)]
+    pub(crate) fn memory_read(&mut self, line: Line) {
+        self.chip.memory_reads += 1;
+        self.dram.moved(line.channel(self.channels));
+    }
+
+    #[inline(always)]
+    pub(crate) fn memory_write(&mut self, line: Line) {
+        self.chip.memory_writes += 1;
+        self.dram.moved(line.channel(self.channels));
+    }
+
+    /// A device write past the caches.
+    #[inline(always)]
+    pub(crate) fn uncached_write(&mut self, device: usize, line: Line) {
+        self.device[device].writes_uncached += 1;
+        self.chip.uncached_writes += 1;
+        self.memory_write(line);
+    }
+
+    /// Books an LLC insertion by `owner`.
+    #[inline(always)]
+    pub(crate) fn llc_filled(&mut self, owner: u8) {
+        self.chip.llc_fills += 1;
+        self.occupancy[usize::from(owner)] += 1;
+    }
+
+    /// Books a line that left the LLC other than by eviction.
+    #[inline(always)]
+    pub(crate) fn llc_removed(&mut self, owner: u8) {
+        self.chip.llc_removals += 1;
+        self.occupancy[usize::from(owner)] -= 1;
+    }
+
+    /// Books an LLC eviction: a dirty line is one memory write; an unconsumed I/O line is a leak.
+    #[inline(always)]
+    pub(crate) fn llc_evicted(&mut self, near: Line, gone: Evicted) {
+        self.chip.llc_evictions += 1;
+        self.occupancy[usize::from(gone.owner)] -= 1;
+        if gone.state & ways::DIRTY != 0 {
+            self.chip.dirty_evictions += 1;
+            self.memory_write(near.with_tag(gone.tag));
+        }
+        if gone.state & ways::UNCONSUMED != 0 {
+            self.device[usize::from(gone.owner - DEVICE_OWNER)].leaked += 1;
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn random(&mut self) -> u32 {
+        self.rng.next_u32()
+    }
+}
+
+/// How a line arrives in an MLC.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub flags: u8,
+    pub copied: bool,
+    pub shared: bool,
+}
+
+impl Arrival {
+    #[inline(always)]
+    pub(crate) fn new(flags: u8, fill: Fill) -> Arrival {
+        let stream = if fill == Fill::Stream { mlc::STREAM } else { 0 };
+        Arrival { flags: flags | stream, copied: false, shared: false }
+    }
+}

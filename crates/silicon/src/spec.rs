@@ -1,0 +1,289 @@
+//! Chips as data: geometry, latencies and memory of one socket.
+//!
+//! The chips of the papers come with the program (`chips/*.toml`); a user copies one and changes it.
+//! Every constant names its source in those files.
+
+use crate::line::{SET_BITS, SLICE_BITS};
+use crate::simd::LANES;
+use serde::{Deserialize, Serialize};
+use waykeeper_units::WayMask;
+
+/// Which kind of last-level cache a chip has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LlcKind {
+    /// Skylake-SP and later: exclusive for ordinary lines, with inclusive ways and a directory.
+    NonInclusive,
+    /// Haswell, Broadwell and older: every MLC line is in the LLC too.
+    Inclusive,
+}
+
+/// The last-level cache.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LlcSpec {
+    /// Kind of LLC.
+    pub kind: LlcKind,
+    /// Slices (1..32).
+    pub slices: u32,
+    /// Sets per slice (a power of two).
+    pub sets: u32,
+    /// Ways (at most 16 non-inclusive, 32 inclusive).
+    pub ways: u32,
+    /// Ways devices may allocate in at power-on; absent on a chip without DCA.
+    pub dca_ways: Option<WayMask>,
+    /// Ways tied to the shared directory ways (non-inclusive only).
+    pub inclusive_ways: Option<WayMask>,
+    /// Classes of service for CAT.
+    pub clos: u32,
+    /// Fewest ways a CAT mask may have.
+    pub min_ways: u32,
+}
+
+/// A mid-level cache.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MlcSpec {
+    /// Sets (a power of two, at most 1024).
+    pub sets: u32,
+    /// Ways (at most 16).
+    pub ways: u32,
+}
+
+/// What an access costs where it is served, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Latency {
+    /// Served by the own MLC.
+    pub mlc_ns: f64,
+    /// Served by the LLC.
+    pub llc_ns: f64,
+    /// Served by memory, unloaded.
+    pub memory_ns: f64,
+}
+
+/// The memory of the socket.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DramSpec {
+    /// Channels.
+    pub channels: u32,
+    /// Usable bandwidth of one channel, GB/s (10^9 bytes).
+    pub channel_gb_per_s: f64,
+    /// Slope of latency over u / (1 - u).
+    pub load_slope: f64,
+    /// Highest utilisation the latency formula is used for.
+    pub max_utilisation: f64,
+}
+
+/// One socket.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChipSpec {
+    /// Short name, for example `gold-6140`.
+    pub name: String,
+    /// One line for people.
+    pub about: String,
+    /// Cores (at most 64).
+    pub cores: u32,
+    /// Core clock in GHz (turbo off).
+    pub ghz: f64,
+    /// Mid-level cache of a core.
+    pub mlc: MlcSpec,
+    /// Last-level cache.
+    pub llc: LlcSpec,
+    /// Cost of dependent loads (pointer chases).
+    pub dependent: Latency,
+    /// Cost per line of streaming loads (copies, scans).
+    pub streaming: Latency,
+    /// A hit in another core's MLC costs this many LLC hits.
+    pub core_to_core_factor: f64,
+    /// Memory.
+    pub dram: DramSpec,
+}
+
+/// Why a chip was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum SpecError {
+    /// Not TOML, or not the keys a chip has.
+    #[error("{file}: {why}")]
+    Syntax {
+        /// File or built-in name.
+        file: String,
+        /// The parser's words, with line and column.
+        why: String,
+    },
+    /// A value outside its range.
+    #[error("{file}: `{key}` is {value}; it must be {wanted}")]
+    Value {
+        /// File or built-in name.
+        file: String,
+        /// Dotted key.
+        key: String,
+        /// What stands there.
+        value: String,
+        /// What would do.
+        wanted: String,
+    },
+    /// No such built-in chip.
+    #[error("there is no chip `{name}`; built in are {known}; or give the path of a chip file (*.toml)")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+}
+
+const BUILT_IN: [(&str, &str); 5] = [
+    ("gold-6140", include_str!("../../../chips/gold-6140.toml")),
+    ("gold-6134", include_str!("../../../chips/gold-6134.toml")),
+    ("e5-2667v3", include_str!("../../../chips/e5-2667v3.toml")),
+    ("e5-2630v3", include_str!("../../../chips/e5-2630v3.toml")),
+    ("e3-1230", include_str!("../../../chips/e3-1230.toml")),
+];
+
+impl ChipSpec {
+    /// Names of the chips that come with the program.
+    pub fn built_in_names() -> impl Iterator<Item = &'static str> {
+        BUILT_IN.iter().map(|(name, _)| *name)
+    }
+
+    /// The text of a built-in chip file, to copy and change.
+    pub fn built_in_text(name: &str) -> Option<&'static str> {
+        BUILT_IN.iter().find(|(n, _)| *n == name).map(|(_, text)| *text)
+    }
+
+    /// A chip that comes with the program.
+    ///
+    /// # Errors
+    /// [`SpecError::Unknown`] with the list of names.
+    pub fn built_in(name: &str) -> Result<ChipSpec, SpecError> {
+        let text = ChipSpec::built_in_text(name).ok_or_else(|| SpecError::Unknown {
+            name: name.to_owned(),
+            known: ChipSpec::built_in_names().collect::<Vec<_>>().join(", "),
+        })?;
+        ChipSpec::parse(name, text)
+    }
+
+    /// A chip from the text of a chip file; `file` is for error messages.
+    ///
+    /// # Errors
+    /// Syntax, unknown keys and values out of range, each with file and key.
+    pub fn parse(file: &str, text: &str) -> Result<ChipSpec, SpecError> {
+        let spec: ChipSpec = toml::from_str(text)
+            .map_err(|error| SpecError::Syntax { file: file.to_owned(), why: error.to_string() })?;
+        spec.check().map_err(|(key, value, wanted)| SpecError::Value {
+            file: file.to_owned(),
+            key: key.to_owned(),
+            value,
+            wanted,
+        })?;
+        Ok(spec)
+    }
+
+    /// LLC capacity in bytes.
+    pub fn llc_bytes(&self) -> u64 {
+        let llc = &self.llc;
+        u64::from(llc.slices) * u64::from(llc.sets) * u64::from(llc.ways) * waykeeper_units::LINE_BYTES
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String, String)> {
+        let bad = |key, value: &dyn ToString, wanted: &str| Err((key, value.to_string(), wanted.to_owned()));
+        let (mlc, llc) = (&self.mlc, &self.llc);
+        if !(1..=64).contains(&self.cores) {
+            return bad("cores", &self.cores, "1 to 64");
+        }
+        if !mlc.sets.is_power_of_two() || !(16..=1 << SET_BITS).contains(&mlc.sets) {
+            return bad("mlc.sets", &mlc.sets, "a power of two from 16 to 1024");
+        }
+        if !(2..=16).contains(&mlc.ways) {
+            return bad("mlc.ways", &mlc.ways, "2 to 16");
+        }
+        if !(1..=1 << SLICE_BITS).contains(&llc.slices) {
+            return bad("llc.slices", &llc.slices, "1 to 32");
+        }
+        if !llc.sets.is_power_of_two() || llc.sets < mlc.sets || llc.sets > mlc.sets << 8 {
+            let wanted = format!("a power of two, at least mlc.sets ({})", mlc.sets);
+            return bad("llc.sets", &llc.sets, &wanted);
+        }
+        let most = if llc.kind == LlcKind::NonInclusive { LANES as u32 } else { 32 };
+        if !(1..=most).contains(&llc.ways) {
+            return bad("llc.ways", &llc.ways, &format!("1 to {most} for this kind of LLC"));
+        }
+        for (key, mask) in [("llc.dca_ways", llc.dca_ways), ("llc.inclusive_ways", llc.inclusive_ways)] {
+            if let Some(Err(error)) = mask.map(|mask| mask.check(llc.ways, 1)) {
+                return Err((key, mask.unwrap_or_default().to_string(), format!("a legal mask ({error})")));
+            }
+        }
+        if (llc.kind == LlcKind::NonInclusive) != llc.inclusive_ways.is_some() {
+            let value = llc.inclusive_ways.map_or("absent".to_owned(), |mask| mask.to_string());
+            return bad("llc.inclusive_ways", &value, "given for a non-inclusive LLC and absent otherwise");
+        }
+        if !(1..=llc.ways).contains(&llc.min_ways) {
+            return bad("llc.min_ways", &llc.min_ways, "at least 1 and at most llc.ways");
+        }
+        if !(1..=255).contains(&llc.clos) {
+            return bad("llc.clos", &llc.clos, "1 to 255");
+        }
+        let positive = [
+            ("ghz", self.ghz),
+            ("dependent.mlc_ns", self.dependent.mlc_ns),
+            ("dependent.llc_ns", self.dependent.llc_ns),
+            ("dependent.memory_ns", self.dependent.memory_ns),
+            ("streaming.mlc_ns", self.streaming.mlc_ns),
+            ("streaming.llc_ns", self.streaming.llc_ns),
+            ("streaming.memory_ns", self.streaming.memory_ns),
+            ("core_to_core_factor", self.core_to_core_factor),
+            ("dram.channel_gb_per_s", self.dram.channel_gb_per_s),
+        ];
+        if let Some((key, value)) = positive.iter().find(|(_, v)| !(v.is_finite() && *v > 0.0)) {
+            return bad(key, value, "a positive number");
+        }
+        if !(1..=64).contains(&self.dram.channels) {
+            return bad("dram.channels", &self.dram.channels, "1 to 64");
+        }
+        if !(0.0..1.0).contains(&self.dram.max_utilisation) {
+            return bad("dram.max_utilisation", &self.dram.max_utilisation, "from 0 to below 1");
+        }
+        if !(self.dram.load_slope.is_finite() && self.dram.load_slope >= 0.0) {
+            return bad("dram.load_slope", &self.dram.load_slope, "0 or more");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn built_in_chips_are_legal_and_have_their_published_sizes() {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let size = |name: &str| mib(ChipSpec::built_in(name).unwrap().llc_bytes());
+        assert_eq!(size("gold-6140"), 24.75); // 18 x 2048 x 11 x 64 B
+        assert_eq!(size("gold-6134"), 24.75); // 24.75 MiB on 8 cores
+        assert_eq!(size("e5-2667v3"), 20.0);
+        assert_eq!(size("e5-2630v3"), 20.0);
+        assert_eq!(size("e3-1230"), 8.0);
+        assert_eq!(ChipSpec::built_in("e3-1230").unwrap().llc.dca_ways, None);
+    }
+
+    #[test]
+    fn a_bad_chip_is_named_by_file_key_and_value() {
+        let good = ChipSpec::built_in_text("gold-6140").unwrap();
+        let error = |from: &str, to: &str| {
+            assert!(good.contains(from), "{from}");
+            ChipSpec::parse("my.toml", &good.replace(from, to)).unwrap_err().to_string()
+        };
+        let text = error("cores = 18", "cores = 0");
+        assert!(
+            text.contains("my.toml") && text.contains("`cores` is 0") && text.contains("1 to 64"),
+            "{text}"
+        );
+        assert!(error("0x600", "0x605").contains("holes"));
+        assert!(error("0x600", "0xf00").contains("wider than the chip"));
+        assert!(error("cores = 18", "coers = 18").contains("coers"));
+        assert!(ChipSpec::built_in("gold-9999").unwrap_err().to_string().contains("gold-6140"));
+    }
+}

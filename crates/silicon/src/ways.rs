@@ -1,0 +1,353 @@
+//! The ways of one LLC set: tags, states, owners, and who has to go.
+//!
+//! Knows a way mask and ages; knows nothing of MLCs, devices or directories. Both kinds of LLC are built
+//! on it. A set's tags, states and owners stand together: for up to 16 ways they are one 64-byte line of
+//! the machine that runs the model.
+
+use crate::line::NO_TAG;
+use crate::rules::Replacement;
+use crate::simd::{LANES, eq_masked_u8, eq_u16};
+use rand_core::Rng;
+use waykeeper_units::WayMask;
+
+/// Age field: 0 = keep longest, 3 = evict first (microarchitecture.md 3).
+pub(crate) const AGE: u8 = 0b0000_0011;
+/// D: newer than memory.
+pub(crate) const DIRTY: u8 = 0b0000_0100;
+/// IO: last written by a device and not moved since.
+pub(crate) const IO: u8 = 0b0000_1000;
+/// C: an MLC holds the line too.
+pub(crate) const COPY: u8 = 0b0001_0000;
+/// Written by a device and not read by a core yet (statistics only).
+pub(crate) const UNCONSUMED: u8 = 0b0010_0000;
+
+/// A way mask in the two forms the hot path wants: bits, and a byte per way.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
+pub(crate) struct MaskLanes<const L: usize> {
+    bytes: [u8; L],
+    bits: u32,
+}
+
+impl<const L: usize> MaskLanes<L> {
+    pub(crate) fn new(mask: WayMask) -> MaskLanes<L> {
+        let byte = |way: usize| if mask.contains(way as u32) { 0xff } else { 0 };
+        MaskLanes { bytes: std::array::from_fn(byte), bits: mask.bits() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn bits(&self) -> u32 {
+        self.bits
+    }
+}
+
+/// What an insertion pushed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Evicted {
+    pub tag: u16,
+    pub state: u8,
+    pub owner: u8,
+    pub way: u32,
+}
+
+/// The ways of one set. `L` lanes are stored, the chip's ways are the low ones of them.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Ways<const L: usize> {
+    tags: [u16; L],
+    state: [u8; L],
+    owner: [u8; L],
+}
+
+impl<const L: usize> Ways<L> {
+    pub(crate) const EMPTY: Ways<L> = Ways { tags: [NO_TAG; L], state: [0; L], owner: [0; L] };
+
+    /// Bit per way whose tag is `tag`.
+    #[inline(always)]
+    fn matches(&self, tag: u16) -> u32 {
+        let mut bits = 0;
+        for (i, lanes) in self.tags.as_chunks::<LANES>().0.iter().enumerate() {
+            bits |= eq_u16(lanes, tag) << (i * LANES);
+        }
+        bits
+    }
+
+    /// Bit per way whose state, masked with `and`, is `value`.
+    #[inline(always)]
+    fn states(&self, and: u8, value: u8) -> u32 {
+        let mut bits = 0;
+        for (i, lanes) in self.state.as_chunks::<LANES>().0.iter().enumerate() {
+            bits |= eq_masked_u8(lanes, and, value) << (i * LANES);
+        }
+        bits
+    }
+
+    /// The way that holds `tag`.
+    #[inline(always)]
+    pub(crate) fn find(&self, tag: u16) -> Option<u32> {
+        let bits = self.matches(tag);
+        if bits == 0 { None } else { Some(bits.trailing_zeros()) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn state(&self, way: u32) -> u8 {
+        self.state[way as usize % L]
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_state(&mut self, way: u32, state: u8) {
+        self.state[way as usize % L] = state;
+    }
+
+    #[inline(always)]
+    pub(crate) fn owner(&self, way: u32) -> u8 {
+        self.owner[way as usize % L]
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_owner(&mut self, way: u32, owner: u8) {
+        self.owner[way as usize % L] = owner;
+    }
+
+    #[inline(always)]
+    pub(crate) fn tag(&self, way: u32) -> u16 {
+        self.tags[way as usize % L]
+    }
+
+    /// Empties a way.
+    #[inline(always)]
+    pub(crate) fn free(&mut self, way: u32) {
+        self.tags[way as usize % L] = NO_TAG;
+        self.state[way as usize % L] = 0;
+    }
+
+    /// True if some way of `mask` is empty or evict-first: an insertion there displaces nothing of value.
+    #[inline(always)]
+    pub(crate) fn has_room(&self, mask: &MaskLanes<L>) -> bool {
+        (self.matches(NO_TAG) | self.states(AGE, 3)) & mask.bits != 0
+    }
+
+    /// Puts a line into a way of `mask`: an empty one, else the victim of `rule`. Returns what had to go.
+    #[inline(always)]
+    pub(crate) fn insert(
+        &mut self,
+        mask: &MaskLanes<L>,
+        line: (u16, u8, u8),
+        rule: &mut Chooser<'_>,
+        set: usize,
+    ) -> Option<Evicted> {
+        let (tag, state, owner) = line;
+        debug_assert!(self.matches(tag) == 0, "a line is in a set once");
+        let empty = self.matches(NO_TAG) & mask.bits;
+        let way = if empty != 0 { 31 - empty.leading_zeros() } else { self.victim(mask, rule, set) };
+        let at = way as usize % L;
+        let gone = Evicted { tag: self.tags[at], state: self.state[at], owner: self.owner[at], way };
+        self.tags[at] = tag;
+        self.state[at] = state;
+        self.owner[at] = owner;
+        rule.touched(set, way);
+        if empty != 0 { None } else { Some(gone) }
+    }
+
+    #[inline(always)]
+    fn victim(&mut self, mask: &MaskLanes<L>, rule: &mut Chooser<'_>, set: usize) -> u32 {
+        match rule.kind {
+            Replacement::Qlru => {
+                let oldest = self.age_until_evictable(mask);
+                31 - oldest.leading_zeros()
+            }
+            Replacement::QlruRandom => {
+                let oldest = self.age_until_evictable(mask);
+                pick(oldest, rule.rng.next_u32())
+            }
+            Replacement::Random => pick(mask.bits, rule.rng.next_u32()),
+            Replacement::Lru => rule.least_recent(set, mask.bits),
+        }
+    }
+
+    /// QLRU (microarchitecture.md 5): if no way of the mask has age 3, all of them grow older by what the
+    /// oldest lacks. Returns the ways of the mask that then have age 3.
+    #[inline(always)]
+    fn age_until_evictable(&mut self, mask: &MaskLanes<L>) -> u32 {
+        let old = self.states(AGE, 3) & mask.bits;
+        if old != 0 {
+            return old;
+        }
+        let (two, one) = (self.states(AGE, 2) & mask.bits, self.states(AGE, 1) & mask.bits);
+        let (lack, oldest) = if two != 0 {
+            (1, two)
+        } else if one != 0 {
+            (2, one)
+        } else {
+            (3, mask.bits)
+        };
+        for (state, byte) in self.state.iter_mut().zip(&mask.bytes) {
+            *state += lack & byte;
+        }
+        oldest
+    }
+
+    /// Hit or allocate in one branch-free step, QLRU: what an inclusive cache does on a demand access. On
+    /// a mixed stream the hit-or-miss branch would mispredict every other time, which costs more than
+    /// always doing both halves (performance.md, column c). Returns whether it hit.
+    #[inline(always)]
+    pub(crate) fn touch_or_allocate(&mut self, mask: &MaskLanes<L>, tag: u16) -> bool {
+        let found = self.matches(tag);
+        let empty = self.matches(NO_TAG) & mask.bits;
+        let ages = [0, 1, 2, 3].map(|age| self.states(AGE, age) & mask.bits);
+        let hit = found != 0;
+        // Each step replaces the candidates by better ones if there are any.
+        let mut lack = 3u8;
+        let mut candidates = ages[0];
+        for (age, ways) in ages.iter().enumerate().skip(1) {
+            let better = *ways != 0;
+            lack = if better { 3 - age as u8 } else { lack };
+            candidates = if better { *ways } else { candidates };
+        }
+        let settled = hit | (empty != 0);
+        lack = if settled { 0 } else { lack };
+        candidates = if empty != 0 { empty } else { candidates };
+        let way = 31 - (if hit { found } else { candidates }).leading_zeros();
+        for (state, byte) in self.state.iter_mut().zip(&mask.bytes) {
+            *state = state.wrapping_add(lack & byte);
+        }
+        let at = way as usize % L;
+        let state = self.state[at];
+        self.tags[at] = tag;
+        self.state[at] = if hit { state & !AGE | promoted(state & AGE) } else { 1 };
+        hit
+    }
+}
+
+/// Hit promotion H11 (microarchitecture.md 5, QLRU family of uops.info): 3 -> 1, 2 -> 1, else 0.
+#[inline(always)]
+pub(crate) fn promoted(age: u8) -> u8 {
+    age >> 1
+}
+
+/// One of the set bits of `bits`, by a random number.
+#[inline]
+fn pick(bits: u32, random: u32) -> u32 {
+    let nth = (u64::from(random) * u64::from(bits.count_ones()) >> 32) as u32;
+    (0..nth).fold(bits, |rest, _| rest & (rest - 1)).trailing_zeros()
+}
+
+/// The replacement rule with the state it needs beside the set.
+pub(crate) struct Chooser<'a> {
+    pub kind: Replacement,
+    pub rng: &'a mut rand_xoshiro::Xoshiro128PlusPlus,
+    /// Recency order per set for [`Replacement::Lru`]; empty otherwise. Byte 0 is the most recent way.
+    pub recency: &'a mut [[u8; 32]],
+}
+
+impl Chooser<'_> {
+    /// Notes that `way` was used (matters to LRU only).
+    #[inline(always)]
+    pub(crate) fn touched(&mut self, set: usize, way: u32) {
+        if self.kind == Replacement::Lru {
+            move_to_front(&mut self.recency[set], way as u8);
+        }
+    }
+
+    fn least_recent(&self, set: usize, mask: u32) -> u32 {
+        let order = &self.recency[set];
+        let oldest = order.iter().rev().find(|way| mask >> **way & 1 == 1);
+        u32::from(*oldest.expect("every way stands in the order, and the mask has one"))
+    }
+}
+
+#[cold]
+fn move_to_front(order: &mut [u8; 32], way: u8) {
+    let at = order.iter().position(|w| *w == way).expect("every way stands in the order");
+    order.copy_within(0..at, 1);
+    order[0] = way;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_core::SeedableRng;
+
+    fn with_chooser<T>(kind: Replacement, run: impl FnOnce(&mut Chooser<'_>) -> T) -> T {
+        let mut rng = rand_xoshiro::Xoshiro128PlusPlus::seed_from_u64(1);
+        let mut recency = vec![std::array::from_fn(|way| way as u8); 1];
+        run(&mut Chooser { kind, rng: &mut rng, recency: &mut recency })
+    }
+
+    fn mask(bits: u32) -> MaskLanes<16> {
+        MaskLanes::new(WayMask::from_bits(bits))
+    }
+
+    #[test]
+    fn empty_ways_fill_from_the_left_then_the_leftmost_oldest_goes() {
+        with_chooser(Replacement::Qlru, |rule| {
+            let mut ways = Ways::<16>::EMPTY;
+            let mask = mask(0b111);
+            for (tag, age) in [(10, 1), (11, 3), (12, 3)] {
+                assert_eq!(ways.insert(&mask, (tag, age, 0), rule, 0), None);
+            }
+            // Bits 2, 1, 0 hold ages 1, 3, 3: the leftmost of age 3 is bit 1.
+            let gone = ways.insert(&mask, (13, 1, 0), rule, 0).unwrap();
+            assert_eq!((gone.tag, gone.way), (11, 1));
+            // Ages 1, 1, 3: bit 0.
+            assert_eq!(ways.insert(&mask, (14, 1, 0), rule, 0).unwrap().tag, 12);
+            // Ages 1, 1, 1: everyone ages by 2, the leftmost goes, the others are evict-first now.
+            assert_eq!(ways.insert(&mask, (15, 0, 0), rule, 0).unwrap().tag, 10);
+            assert_eq!((ways.state(2) & AGE, ways.state(1) & AGE, ways.state(0) & AGE), (0, 3, 3));
+        });
+    }
+
+    #[test]
+    fn a_mask_confines_victims() {
+        for kind in [Replacement::Qlru, Replacement::QlruRandom, Replacement::Random, Replacement::Lru] {
+            with_chooser(kind, |rule| {
+                let mut ways = Ways::<16>::EMPTY;
+                for tag in 0..11 {
+                    ways.insert(&mask(0x7ff), (tag, 0, 0), rule, 0);
+                }
+                for tag in 100..200 {
+                    let gone = ways.insert(&mask(0x060), (tag, 3, 0), rule, 0).unwrap();
+                    assert!(gone.way == 5 || gone.way == 6, "{kind:?} took way {}", gone.way);
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn lru_evicts_the_least_recent_of_the_mask() {
+        with_chooser(Replacement::Lru, |rule| {
+            let mut ways = Ways::<16>::EMPTY;
+            let mask = mask(0b1111);
+            for tag in 0..4 {
+                ways.insert(&mask, (tag, 1, 0), rule, 0); // ways 3, 2, 1, 0
+            }
+            rule.touched(0, 3); // tag 0 again
+            assert_eq!(ways.insert(&mask, (9, 1, 0), rule, 0).unwrap().tag, 1);
+            assert_eq!(ways.insert(&mask, (8, 1, 0), rule, 0).unwrap().tag, 2);
+        });
+    }
+
+    #[test]
+    fn branch_free_path_agrees_with_find_and_insert() {
+        with_chooser(Replacement::Qlru, |rule| {
+            let (mut fused, mut plain) = (Ways::<32>::EMPTY, Ways::<32>::EMPTY);
+            let mask = MaskLanes::<32>::new(WayMask::from_bits(0xff0ff));
+            for step in 0..20_000 {
+                let tag = (rule.rng.next_u32() % 24) as u16;
+                let hit = match plain.find(tag) {
+                    Some(way) => {
+                        let state = plain.state(way);
+                        plain.set_state(way, state & !AGE | promoted(state & AGE));
+                        true
+                    }
+                    None => {
+                        plain.insert(&mask, (tag, 1, 0), rule, 0);
+                        false
+                    }
+                };
+                assert_eq!(fused.touch_or_allocate(&mask, tag), hit, "step {step}");
+                assert_eq!((fused.tags, fused.state), (plain.tags, plain.state), "step {step}");
+            }
+        });
+    }
+}
