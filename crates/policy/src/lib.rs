@@ -3,6 +3,19 @@
 //! A policy is handed the inventory, the workloads and one [`Interval`] after another, and answers with a
 //! [`Decision`]: knobs to turn and the numbers that caused it. It never learns whether the server is real.
 
+mod a4;
+mod default;
+mod describe;
+mod error;
+mod isolate;
+mod registry;
+mod settings;
+mod ways;
+
+pub use describe::{Description, SettingDescription, StateDescription};
+pub use error::PolicyError;
+pub use registry::{Entry, build, registry};
+
 use serde::{Deserialize, Serialize};
 use waykeeper_host::{Group, Interval, Inventory, Plan};
 
@@ -45,6 +58,12 @@ pub struct Decision {
 pub trait Policy: Send {
     /// The name people select it by.
     fn name(&self) -> &str;
+
+    /// What it is, what it looks at, what it turns, and its settings with the values it was built with.
+    /// A policy that says nothing about itself is described by its name alone.
+    fn describe(&self) -> Description {
+        Description { name: self.name().to_owned(), ..Description::default() }
+    }
 
     /// Called once before the first interval: the initial knobs.
     fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision;

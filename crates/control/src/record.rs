@@ -1,0 +1,115 @@
+//! What the loop reports: one record a step, in a form that can be written down and read again.
+//!
+//! Wish (`desired`), receipt (`applied`) and fact (`knobs`) are three separate things here.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::ops::ControlFlow;
+use waykeeper_host::{Applied, Interval, KnobValues, Plan};
+use waykeeper_policy::Event;
+use waykeeper_units::{GroupId, PortId, WayMask};
+
+/// One knob and the value it was to have.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Knob {
+    /// Way mask of a group.
+    Mask(GroupId, WayMask),
+    /// Ways devices may allocate in.
+    DcaWays(WayMask),
+    /// DCA of a root port.
+    Dca(PortId, bool),
+}
+
+impl fmt::Display for Knob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Knob::Mask(group, mask) => write!(f, "mask {mask} of {group}"),
+            Knob::DcaWays(mask) => write!(f, "DCA ways {mask}"),
+            Knob::Dca(port, on) => write!(f, "DCA {} on {port}", if *on { "on" } else { "off" }),
+        }
+    }
+}
+
+/// Something that went wrong in a step; the loop goes on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
+pub enum Problem {
+    /// No counter could be read; nothing was decided in this step.
+    #[error("counters could not be read: {0}")]
+    Sample(String),
+    /// No time passed since the last sample; nothing was decided in this step.
+    #[error("the host's clock did not move since the last sample")]
+    NoTime,
+    /// The plan could not be handed to the machine.
+    #[error("knobs could not be turned: {0}")]
+    Apply(String),
+    /// The machine refused a knob. Said once for each value; it is not tried again until another is wanted.
+    #[error("{knob} was refused: {why}")]
+    Refused {
+        /// The knob and the value wanted.
+        knob: Knob,
+        /// The machine's own words.
+        why: String,
+    },
+    /// The write went through and something else reads back. Said once for each value, like a refusal.
+    #[error("{knob} did not stick: {found} reads back")]
+    ReadsBack {
+        /// The knob and the value wanted.
+        knob: Knob,
+        /// What reads back.
+        found: String,
+    },
+    /// The masks need more classes of service than there are; no mask was touched. Said once in a row.
+    #[error("{0}")]
+    Classes(String),
+    /// The step came so late that deadlines were skipped.
+    #[error("{missed} deadlines were missed")]
+    Late {
+        /// How many.
+        missed: u64,
+    },
+}
+
+/// Everything about one step.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Record {
+    /// When, in nanoseconds on the host's clock.
+    pub at_ns: u64,
+    /// State of the policy afterwards.
+    pub state: String,
+    /// What the policy did and why.
+    pub events: Vec<Event>,
+    /// What the policy wants: all it named, whether it stands already or not.
+    pub desired: Plan,
+    /// What was turned, and what came of it. Knobs that stood as wanted are not in it.
+    pub applied: Applied,
+    /// All knobs as they read back at the end of the step; empty if they could not be read.
+    pub knobs: KnobValues,
+    /// What went wrong.
+    pub problems: Vec<Problem>,
+}
+
+/// What a whole run came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Summary {
+    /// Steps taken, the start not counted.
+    pub steps: u64,
+    /// Steps in which no counter could be read.
+    pub blind_steps: u64,
+    /// Deadlines that were missed.
+    pub missed_deadlines: u64,
+}
+
+/// Whoever wants to know what the loop does.
+pub trait Observer {
+    /// Called after the start and after every step. `seen` is what the policy saw; `None` at the start and
+    /// when nothing could be read. Answer `Break` to end the run.
+    fn observe(&mut self, record: &Record, seen: Option<&Interval>) -> ControlFlow<()>;
+}
+
+impl<F: FnMut(&Record, Option<&Interval>) -> ControlFlow<()>> Observer for F {
+    fn observe(&mut self, record: &Record, seen: Option<&Interval>) -> ControlFlow<()> {
+        self(record, seen)
+    }
+}

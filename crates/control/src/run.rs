@@ -1,0 +1,267 @@
+//! The loop. Knows the host and the policy only by their traits, and writes nothing anywhere.
+//!
+//! One step: wait for the deadline, read all counters, form the interval since the last reading, let the
+//! policy decide, check that the masks fit into the classes of service, turn what is not as wanted, read
+//! back, report. Intervals join without a gap: each starts where the last one ended, also across a step in
+//! which nothing could be read.
+
+use crate::apply::Refusals;
+use crate::classes::classes;
+use crate::record::{Observer, Problem, Record, Summary};
+use std::collections::BTreeMap;
+use waykeeper_host::{Group, Host, HostError, Interval, KnobValues, Plan, Snapshot};
+use waykeeper_policy::{Decision, Policy};
+
+/// When the loop steps and when it ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ControlConfig {
+    /// Time between two samples, nanoseconds of the host's clock (A4 and IAT: 1 s).
+    pub period_ns: u64,
+    /// Length of the run, nanoseconds; `None` runs until the observer breaks it off.
+    pub duration_ns: Option<u64>,
+}
+
+/// Why a run could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// A period of nothing.
+    #[error("the period must be longer than 0 ns")]
+    NoPeriod,
+    /// The host is gone.
+    #[error("the host cannot go on")]
+    Host(#[from] HostError),
+}
+
+/// Runs `policy` on `host` until the time is over or `observer` breaks it off.
+///
+/// The observer is called once for the start and once for every step. The last step is the last whole
+/// period; the host is then brought to the end of the run without another one.
+///
+/// # Errors
+/// A period of 0, or a host that can no longer wait. Counters that cannot be read and knobs that are
+/// refused are problems in the records, and the run goes on.
+pub fn run(
+    host: &mut dyn Host,
+    policy: &mut dyn Policy,
+    config: ControlConfig,
+    observer: &mut dyn Observer,
+) -> Result<Summary, ControlError> {
+    let mut looping = Loop::start(host, policy, config)?;
+    if observer.observe(&looping.record, None).is_break() {
+        return Ok(looping.summary);
+    }
+    while looping.step()? {
+        if observer.observe(&looping.record, looping.seen.as_ref()).is_break() {
+            break;
+        }
+    }
+    Ok(looping.summary)
+}
+
+/// A run in progress, one step at a time; [`run`] is this in a loop.
+pub struct Loop<'a> {
+    host: &'a mut dyn Host,
+    policy: &'a mut dyn Policy,
+    config: ControlConfig,
+    started_ns: u64,
+    /// Number of the next deadline; deadline n is n periods after the start.
+    next: u64,
+    /// The last reading of the counters, if there ever was one.
+    before: Option<Snapshot>,
+    refusals: Refusals,
+    /// The last complaint about classes, so that it is made once.
+    classes_said: Option<String>,
+    record: Record,
+    seen: Option<Interval>,
+    summary: Summary,
+}
+
+impl<'a> Loop<'a> {
+    /// Starts the policy, turns its initial knobs and takes the first reading.
+    ///
+    /// # Errors
+    /// A period of 0.
+    pub fn start(
+        host: &'a mut dyn Host,
+        policy: &'a mut dyn Policy,
+        config: ControlConfig,
+    ) -> Result<Loop<'a>, ControlError> {
+        if config.period_ns == 0 {
+            return Err(ControlError::NoPeriod);
+        }
+        let started_ns = host.now_ns();
+        let mut looping = Loop {
+            host,
+            policy,
+            config,
+            started_ns,
+            next: 1,
+            before: None,
+            refusals: Refusals::default(),
+            classes_said: None,
+            record: Record { at_ns: started_ns, ..Record::default() },
+            seen: None,
+            summary: Summary::default(),
+        };
+        let groups = looping.host.groups();
+        let decision = looping.policy.start(looping.host.inventory(), &groups);
+        // What stands before the first write: without it every knob would be written, wanted or not.
+        looping.sample();
+        looping.carry_out(decision, &groups);
+        // The first interval starts after the initial knobs were turned.
+        looping.sample();
+        Ok(looping)
+    }
+
+    /// What the last step (or the start) came to.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// What the policy saw in the last step; `None` if nothing could be read.
+    pub fn seen(&self) -> Option<&Interval> {
+        self.seen.as_ref()
+    }
+
+    /// How the run goes so far.
+    pub fn summary(&self) -> Summary {
+        self.summary
+    }
+
+    /// Waits for the next deadline and takes one step; false if the time of the run is over.
+    ///
+    /// # Errors
+    /// If the host can no longer wait.
+    pub fn step(&mut self) -> Result<bool, ControlError> {
+        let missed = self.skip_missed_deadlines();
+        let deadline_ns = self.deadline(self.next);
+        if let Some(end_ns) = self.config.duration_ns.map(|ns| self.started_ns.saturating_add(ns))
+            && deadline_ns > end_ns
+        {
+            self.host.wait_until(end_ns)?;
+            return Ok(false);
+        }
+        self.host.wait_until(deadline_ns)?;
+        self.next += 1;
+        self.summary.steps += 1;
+        self.summary.missed_deadlines += missed;
+        let state = std::mem::take(&mut self.record.state);
+        self.record = Record { at_ns: self.host.now_ns(), state, ..Record::default() };
+        if missed > 0 {
+            self.record.problems.push(Problem::Late { missed });
+        }
+        let before = self.before.take();
+        self.seen = None;
+        if !self.sample() {
+            self.before = before;
+            self.summary.blind_steps += 1;
+            return Ok(true);
+        }
+        let Some(before) = before else {
+            // The first reading of all: nothing to compare with yet.
+            self.summary.blind_steps += 1;
+            return Ok(true);
+        };
+        let seen = self.before.as_ref().and_then(|after| Interval::between(&before, after));
+        match seen {
+            None => {
+                self.record.problems.push(Problem::NoTime);
+                self.summary.blind_steps += 1;
+            }
+            Some(seen) => {
+                let groups = self.host.groups();
+                let decision = self.policy.step(&groups, &seen);
+                self.seen = Some(seen);
+                self.carry_out(decision, &groups);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Deadlines that lie in the past are not made up for: the next one is the first that does not.
+    fn skip_missed_deadlines(&mut self) -> u64 {
+        let periods = self.host.now_ns().saturating_sub(self.started_ns).div_ceil(self.config.period_ns);
+        let missed = periods.saturating_sub(self.next);
+        self.next += missed;
+        missed
+    }
+
+    fn deadline(&self, number: u64) -> u64 {
+        self.started_ns.saturating_add(number.saturating_mul(self.config.period_ns))
+    }
+
+    /// Reads everything; false if it could not be done.
+    fn sample(&mut self) -> bool {
+        match self.host.sample() {
+            Ok(snapshot) => {
+                self.record.knobs = snapshot.knobs.clone();
+                self.before = Some(snapshot);
+                true
+            }
+            Err(error) => {
+                self.record.problems.push(Problem::Sample(error.to_string()));
+                false
+            }
+        }
+    }
+
+    /// Turns what a decision asks for and does not stand already, and reads back.
+    fn carry_out(&mut self, decision: Decision, alive: &[Group]) {
+        let Decision { plan: desired, state, events } = decision;
+        (self.record.state, self.record.events) = (state, events);
+        let is_alive = |id| alive.iter().any(|group| group.id == id);
+        self.refusals.keep_groups(is_alive);
+        let mut wanted = desired.clone();
+        wanted.masks.retain(|id, _| is_alive(*id));
+        self.check_classes(&mut wanted, alive);
+        self.record.desired = desired;
+        let plan = self.refusals.worth_turning(&wanted, &self.record.knobs);
+        if plan.is_empty() {
+            return;
+        }
+        match self.host.apply(&plan) {
+            Err(error) => self.record.problems.push(Problem::Apply(error.to_string())),
+            Ok(applied) => {
+                let problems = self.refusals.note(&plan, &applied);
+                self.record.problems.extend(problems);
+                self.record.applied = applied;
+            }
+        }
+        self.read_back();
+    }
+
+    /// Masks that need more classes than there are cannot all be in force: then none is touched.
+    fn check_classes(&mut self, wanted: &mut Plan, alive: &[Group]) {
+        if wanted.masks.is_empty() {
+            return;
+        }
+        let llc = self.host.inventory().llc;
+        let standing =
+            self.record.knobs.masks.iter().filter(|(id, _)| alive.iter().any(|group| group.id == **id));
+        let mut masks: BTreeMap<_, _> = standing.map(|(id, mask)| (*id, *mask)).collect();
+        masks.extend(&wanted.masks);
+        match classes(&masks, llc.ways, llc.clos_count) {
+            Ok(_) => self.classes_said = None,
+            Err(error) => {
+                wanted.masks.clear();
+                let text = error.to_string();
+                if self.classes_said.as_ref() != Some(&text) {
+                    self.record.problems.push(Problem::Classes(text.clone()));
+                    self.classes_said = Some(text);
+                }
+            }
+        }
+    }
+
+    /// The knobs after they were turned. Only the knob values of this reading are used: the next interval
+    /// still starts at the sample before, so that no counts fall between two intervals.
+    fn read_back(&mut self) {
+        match self.host.sample() {
+            Ok(snapshot) => self.record.knobs = snapshot.knobs,
+            Err(error) => {
+                self.record.knobs = KnobValues::default();
+                self.record.problems.push(Problem::Sample(error.to_string()));
+            }
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! The loop against a fake host that can be slow, blind and stubborn. Times in seconds for reading's sake.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use waykeeper_control::{ControlConfig, ControlError, Loop, Problem, Record, Summary, run};
+use waykeeper_host::{
+    Applied, Group, GroupCounters, Host, HostError, Interval, Inventory, KnobOutcome, KnobValues,
+    LlcGeometry, Plan, Platform, PortCounters, Priority, Reading, RootPort, Snapshot, SocketCounters,
+    Support, WorkloadKind,
+};
+use waykeeper_policy::{Decision, Policy};
+use waykeeper_units::{CoreId, CoreList, GroupId, PortId, WayMask};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A server in memory. Counters run with its clock; knobs are a map.
+struct FakeHost {
+    inventory: Inventory,
+    now_ns: u64,
+    /// Who lives when: from the given second on.
+    lives: BTreeMap<u64, Vec<Group>>,
+    knobs: KnobValues,
+    /// Masks it refuses, and ports whose switch does nothing.
+    refused_masks: BTreeSet<WayMask>,
+    dead_ports: BTreeSet<PortId>,
+    /// Seconds in which no counter can be read.
+    blind: BTreeSet<u64>,
+    /// How long an `apply` takes.
+    apply_ns: u64,
+    /// Every plan it was handed.
+    plans: Vec<(u64, Plan)>,
+}
+
+fn group(id: u16) -> Group {
+    Group {
+        id: GroupId(id),
+        name: format!("w{id}"),
+        priority: if id == 0 { Priority::High } else { Priority::Low },
+        kind: WorkloadKind::NonIo,
+        cores: CoreList::from(vec![CoreId(id)]),
+        devices: Vec::new(),
+    }
+}
+
+fn fake() -> FakeHost {
+    let llc = LlcGeometry {
+        ways: 11,
+        min_ways: 1,
+        bytes: 25_952_256,
+        clos_count: 4,
+        inclusive_ways: Some(WayMask::from_bits(3)),
+    };
+    let port =
+        RootPort { id: PortId(0), address: "0000:5e:00.0".to_owned(), socket: 0, dca_switch: Support::Yes };
+    FakeHost {
+        inventory: Inventory {
+            platform: Platform { chip: "fake".to_owned(), host: "test".to_owned() },
+            cores: (0..4).map(CoreId).collect(),
+            llc,
+            dca_ways_default: Some(WayMask::from_bits(0x600)),
+            dca_ways_switch: Support::Yes,
+            devices: Vec::new(),
+            ports: vec![port],
+        },
+        now_ns: 0,
+        lives: [(0, vec![group(0), group(1)])].into(),
+        knobs: KnobValues { masks: BTreeMap::new(), dca_ways: None, dca: [(PortId(0), true)].into() },
+        refused_masks: BTreeSet::new(),
+        dead_ports: BTreeSet::new(),
+        blind: BTreeSet::new(),
+        apply_ns: 0,
+        plans: Vec::new(),
+    }
+}
+
+impl Host for FakeHost {
+    fn inventory(&self) -> &Inventory {
+        &self.inventory
+    }
+
+    fn groups(&self) -> Vec<Group> {
+        let alive = self.lives.range(..=self.now_ns / SECOND).next_back();
+        alive.map(|(_, groups)| groups.clone()).unwrap_or_default()
+    }
+
+    fn sample(&mut self) -> Result<Snapshot, HostError> {
+        if self.blind.contains(&(self.now_ns / SECOND)) {
+            return Err(HostError::Failed { what: "counters".to_owned(), why: "blind".to_owned() });
+        }
+        // A million hits and as many misses a second.
+        let count = Reading::Value(self.now_ns / 1000);
+        let group = |group: &Group| {
+            let counters = GroupCounters {
+                instructions: count,
+                cycles: count,
+                mlc_hits: count,
+                mlc_misses: count,
+                llc_hits: count,
+                llc_misses: count,
+                occupancy_bytes: Reading::Unsupported,
+            };
+            (group.id, counters)
+        };
+        let alive = self.groups();
+        let mut knobs = self.knobs.clone();
+        knobs.masks.retain(|id, _| alive.iter().any(|group| group.id == *id));
+        for group in &alive {
+            knobs.masks.entry(group.id).or_insert(WayMask::full(11));
+        }
+        Ok(Snapshot {
+            at_ns: self.now_ns,
+            groups: alive.iter().map(group).collect(),
+            socket: SocketCounters {
+                dca_write_hits: count,
+                dca_write_misses: count,
+                dca_read_hits: count,
+                dca_read_misses: count,
+                memory_read_bytes: count,
+                memory_write_bytes: count,
+            },
+            ports: [(PortId(0), PortCounters { inbound_bytes: count, outbound_bytes: count })].into(),
+            knobs,
+        })
+    }
+
+    fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
+        self.plans.push((self.now_ns, plan.clone()));
+        self.now_ns += self.apply_ns;
+        let mut applied = Applied::default();
+        for (id, mask) in &plan.masks {
+            let outcome = if self.refused_masks.contains(mask) {
+                KnobOutcome::Refused("invalid argument".to_owned())
+            } else {
+                self.knobs.masks.insert(*id, *mask);
+                KnobOutcome::Applied
+            };
+            applied.masks.insert(*id, outcome);
+        }
+        for (port, on) in &plan.dca {
+            let outcome = if self.dead_ports.contains(port) {
+                KnobOutcome::ReadsBack("on".to_owned())
+            } else {
+                self.knobs.dca.insert(*port, *on);
+                KnobOutcome::Applied
+            };
+            applied.dca.insert(*port, outcome);
+        }
+        Ok(applied)
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    fn wait_until(&mut self, deadline_ns: u64) -> Result<(), HostError> {
+        self.now_ns = self.now_ns.max(deadline_ns);
+        Ok(())
+    }
+}
+
+/// A policy that always wants the same, from a function of the workloads alive.
+struct Wants<F>(F);
+
+impl<F: FnMut(&[Group]) -> Plan + Send> Policy for Wants<F> {
+    fn name(&self) -> &str {
+        "wants"
+    }
+
+    fn start(&mut self, _inventory: &Inventory, groups: &[Group]) -> Decision {
+        Decision { plan: (self.0)(groups), state: "Started".to_owned(), events: Vec::new() }
+    }
+
+    fn step(&mut self, groups: &[Group], _seen: &Interval) -> Decision {
+        Decision { plan: (self.0)(groups), state: "Stepped".to_owned(), events: Vec::new() }
+    }
+}
+
+fn masks(pairs: &[(u16, u32)]) -> Plan {
+    let masks = pairs.iter().map(|(id, bits)| (GroupId(*id), WayMask::from_bits(*bits))).collect();
+    Plan { masks, ..Plan::default() }
+}
+
+fn seconds(count: u64) -> ControlConfig {
+    ControlConfig { period_ns: SECOND, duration_ns: Some(count * SECOND) }
+}
+
+/// Runs to the end and returns all records with the span of what was seen.
+fn records(
+    host: &mut FakeHost,
+    policy: &mut dyn Policy,
+    config: ControlConfig,
+) -> (Vec<(Record, Option<(u64, u64)>)>, Summary) {
+    let mut all = Vec::new();
+    let mut keep = |record: &Record, seen: Option<&Interval>| {
+        all.push((record.clone(), seen.map(|seen| (seen.from_ns, seen.to_ns))));
+        ControlFlow::Continue(())
+    };
+    let summary = run(host, policy, config, &mut keep).unwrap();
+    (all, summary)
+}
+
+#[test]
+fn one_step_a_period_at_absolute_times_and_intervals_that_join() {
+    let mut host = fake();
+    host.now_ns = 7 * SECOND / 2; // the run starts at 3.5 s
+    host.apply_ns = SECOND / 4;
+    let mut flip = 0;
+    let mut policy = Wants(move |_: &[Group]| {
+        flip ^= 1;
+        masks(&[(0, 0x00c + flip * 0x4)])
+    });
+    let config = ControlConfig { period_ns: SECOND, duration_ns: Some(3 * SECOND + 1) };
+    let (all, summary) = records(&mut host, &mut policy, config);
+    let times: Vec<u64> = all.iter().map(|(record, _)| record.at_ns).collect();
+    assert_eq!(times, [7 * SECOND / 2, 9 * SECOND / 2, 11 * SECOND / 2, 13 * SECOND / 2]);
+    assert_eq!(summary, Summary { steps: 3, blind_steps: 0, missed_deadlines: 0 });
+    // The first interval starts after the initial knobs (0.25 s to turn), the others join.
+    let spans: Vec<_> = all.iter().filter_map(|(_, seen)| *seen).collect();
+    assert_eq!(spans[0], (15 * SECOND / 4, 9 * SECOND / 2));
+    assert!(spans.windows(2).all(|pair| pair[0].1 == pair[1].0));
+    assert_eq!(host.now_ns, 13 * SECOND / 2 + SECOND / 4);
+}
+
+#[test]
+fn the_run_is_brought_to_its_end() {
+    let mut host = fake();
+    let mut policy = Wants(|_: &[Group]| Plan::default());
+    let config = ControlConfig { period_ns: SECOND, duration_ns: Some(5 * SECOND / 2) };
+    let (all, _) = records(&mut host, &mut policy, config);
+    assert_eq!(all.len(), 3);
+    assert_eq!(host.now_ns, 5 * SECOND / 2);
+}
+
+#[test]
+fn knobs_that_stand_are_not_turned_again_and_lost_ones_are() {
+    let mut host = fake();
+    let mut policy = Wants(|_: &[Group]| masks(&[(0, 0x7ff), (1, 0x00c)]));
+    let mut looping = Loop::start(&mut host, &mut policy, seconds(9)).unwrap();
+    assert_eq!(looping.record().applied.masks.len(), 1, "group 0 has all ways already");
+    assert_eq!(looping.record().knobs.masks[&GroupId(1)].bits(), 0x00c);
+    assert!(looping.step().unwrap());
+    assert!(looping.record().applied.masks.is_empty());
+    assert_eq!(looping.record().desired.masks.len(), 2, "the wish is recorded whole");
+    assert_eq!(looping.summary().steps, 1);
+    assert!(looping.seen().is_some());
+    drop(looping);
+    // Somebody else turns it: the next step turns it back.
+    host.knobs.masks.insert(GroupId(1), WayMask::from_bits(0x600));
+    let plans = host.plans.len();
+    let (_, _) = records(&mut host, &mut policy, seconds(1));
+    assert_eq!(host.plans.len(), plans + 1);
+}
+
+#[test]
+fn a_refused_knob_is_told_once_and_not_tried_at_every_step() {
+    let mut host = fake();
+    host.refused_masks.insert(WayMask::from_bits(0x00c));
+    host.dead_ports.insert(PortId(0));
+    let mut policy =
+        Wants(|_: &[Group]| Plan { dca: [(PortId(0), false)].into(), ..masks(&[(0, 0x3ff), (1, 0x00c)]) });
+    let (all, _) = records(&mut host, &mut policy, seconds(5));
+    let told: Vec<String> =
+        all.iter().flat_map(|(record, _)| &record.problems).map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "mask 0x00c of group 1 was refused: invalid argument",
+            "DCA off on port 0 did not stick: on reads back"
+        ]
+    );
+    assert_eq!(host.plans.len(), 1);
+    assert_eq!(all[5].0.knobs.masks[&GroupId(0)].bits(), 0x3ff, "the others are in force");
+}
+
+#[test]
+fn another_value_is_tried_again() {
+    let mut host = fake();
+    host.refused_masks.extend([WayMask::from_bits(0x00c), WayMask::from_bits(0x01c)]);
+    let mut step = 0;
+    let mut policy = Wants(move |_: &[Group]| {
+        step += 1;
+        masks(&[(1, if step <= 3 { 0x00c } else { 0x01c })])
+    });
+    let (all, _) = records(&mut host, &mut policy, seconds(6));
+    let told = all.iter().flat_map(|(record, _)| &record.problems).count();
+    assert_eq!((told, host.plans.len()), (2, 2));
+}
+
+#[test]
+fn a_blind_step_is_recorded_and_the_next_interval_spans_it() {
+    let mut host = fake();
+    host.blind = [2, 3].into();
+    let mut policy = Wants(|_: &[Group]| Plan::default());
+    let (all, summary) = records(&mut host, &mut policy, seconds(5));
+    assert_eq!(summary, Summary { steps: 5, blind_steps: 2, missed_deadlines: 0 });
+    assert_eq!(all[2].0.problems, [Problem::Sample("counters: blind".to_owned())]);
+    assert_eq!(all[2].0.state, "Stepped", "the policy is where it was");
+    let spans: Vec<_> =
+        all.iter().map(|(_, seen)| seen.map(|(from, to)| (from / SECOND, to / SECOND))).collect();
+    assert_eq!(spans, [None, Some((0, 1)), None, None, Some((1, 4)), Some((4, 5))]);
+}
+
+#[test]
+fn a_host_that_is_blind_at_the_start_is_waited_for() {
+    let mut host = fake();
+    host.blind = [0].into();
+    let mut policy = Wants(|_: &[Group]| masks(&[(1, 0x00c)]));
+    let (all, summary) = records(&mut host, &mut policy, seconds(3));
+    assert!(all[0].0.problems.iter().all(|problem| matches!(problem, Problem::Sample(_))));
+    assert_eq!(all[1].1, None, "one reading alone is no interval");
+    assert_eq!(all[2].1, Some((SECOND, 2 * SECOND)));
+    assert_eq!(summary.blind_steps, 1);
+    assert_eq!(all[2].0.knobs.masks[&GroupId(1)].bits(), 0x00c);
+}
+
+#[test]
+fn missed_deadlines_are_skipped_and_counted() {
+    let mut host = fake();
+    host.apply_ns = 5 * SECOND / 2;
+    let mut step = 0;
+    let mut policy = Wants(move |_: &[Group]| {
+        step += 1;
+        if step == 2 { masks(&[(1, 0x00c)]) } else { Plan::default() }
+    });
+    let (all, summary) = records(&mut host, &mut policy, seconds(6));
+    // The step at 1 s lasts until 3.5 s: 2 s and 3 s are missed, 4 s is kept.
+    let times: Vec<u64> = all.iter().map(|(record, _)| record.at_ns / SECOND).collect();
+    assert_eq!(times, [0, 1, 4, 5, 6]);
+    assert_eq!(all[2].0.problems, [Problem::Late { missed: 2 }]);
+    assert_eq!(summary.missed_deadlines, 2);
+}
+
+#[test]
+fn launch_and_exit_reach_the_policy_and_nobody_gone_is_planned_for() {
+    let mut host = fake();
+    host.lives.insert(2, vec![group(0), group(1), group(2)]);
+    host.lives.insert(4, vec![group(2)]);
+    // A policy that plans for everybody it ever saw.
+    let mut known = BTreeSet::new();
+    let mut policy = Wants(move |groups: &[Group]| {
+        known.extend(groups.iter().map(|group| group.id.0));
+        masks(&known.iter().map(|id| (*id, 0x00c)).collect::<Vec<_>>())
+    });
+    let (all, _) = records(&mut host, &mut policy, seconds(5));
+    assert_eq!(all[2].0.applied.masks.keys().collect::<Vec<_>>(), [&GroupId(2)]);
+    assert!(all.iter().all(|(record, _)| record.problems.is_empty()));
+    assert_eq!(all[5].0.knobs.masks.keys().collect::<Vec<_>>(), [&GroupId(2)]);
+    assert!(host.plans.iter().all(|(at, plan)| *at < 4 * SECOND || !plan.masks.contains_key(&GroupId(0))));
+}
+
+#[test]
+fn more_masks_than_classes_are_refused_as_a_whole_and_told_once() {
+    let mut host = fake();
+    host.lives = [(0, (0..4).map(group).collect())].into();
+    // Four distinct masks and the root class: five classes, the chip has four.
+    let mut policy = Wants(|_: &[Group]| masks(&[(0, 0x400), (1, 0x200), (2, 0x100), (3, 0x080)]));
+    let (all, _) = records(&mut host, &mut policy, seconds(4));
+    let told: Vec<&Problem> = all.iter().flat_map(|(record, _)| &record.problems).collect();
+    assert_eq!(told.len(), 1);
+    assert!(told[0].to_string().starts_with("5 classes of service are needed and the chip has 4"));
+    assert!(host.plans.is_empty());
+}
+
+#[test]
+fn the_observer_can_end_the_run() {
+    let mut host = fake();
+    let mut policy = Wants(|_: &[Group]| Plan::default());
+    let config = ControlConfig { period_ns: SECOND, duration_ns: None };
+    let mut stop = |record: &Record, _: Option<&Interval>| {
+        if record.at_ns >= 3 * SECOND { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let summary = run(&mut host, &mut policy, config, &mut stop).unwrap();
+    assert_eq!(summary.steps, 3);
+    let config = ControlConfig { period_ns: 0, duration_ns: None };
+    let refused = run(&mut host, &mut policy, config, &mut stop);
+    assert!(matches!(refused, Err(ControlError::NoPeriod)));
+}
+
+#[test]
+fn records_survive_being_written_down() {
+    let mut host = fake();
+    host.refused_masks.insert(WayMask::from_bits(0x003));
+    let mut policy = waykeeper_policy::build("a4", &Default::default()).unwrap();
+    let (all, _) = records(&mut host, policy.as_mut(), seconds(4));
+    assert!(!all[0].0.events.is_empty() && !all[0].0.problems.is_empty());
+    for (record, _) in all {
+        let line = serde_json::to_string(&record).unwrap();
+        assert_eq!(serde_json::from_str::<Record>(&line).unwrap(), record);
+    }
+}
+
+#[test]
+fn full_a4_settles_on_a_quiet_server() {
+    let mut host = fake();
+    let mut policy = waykeeper_policy::build("a4", &Default::default()).unwrap();
+    let (all, _) = records(&mut host, policy.as_mut(), seconds(30));
+    let states: Vec<&str> = all.iter().map(|(record, _)| record.state.as_str()).collect();
+    assert!(
+        ["InitMeasure", "Expand", "Stable", "Revert"].iter().all(|state| states.contains(state)),
+        "{states:?}"
+    );
+    assert_eq!(all[30].0.knobs.masks[&GroupId(1)].bits(), 0x0ff);
+    assert!(all.iter().all(|(record, _)| record.problems.is_empty()));
+}

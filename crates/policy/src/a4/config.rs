@@ -1,0 +1,362 @@
+//! A4's thresholds and intervals, by the paper's own names, in the two profiles `paper` and `artifact`.
+//!
+//! One table makes the struct, the reader, the range checks and the description. Knows nothing of counters
+//! or masks. All values are `f64`; counts are whole numbers, switches are 0 or 1. A threshold marked
+//! "0 = not tested" is off at 0.
+
+use crate::describe::SettingDescription;
+use crate::settings::{nearest, refuse_unknown, wrong_type};
+use crate::{Cause, PolicyError};
+use toml::{Table, Value};
+
+/// Where defaults come from when paper and artifact differ (algorithms.md 3.2-3.9).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Profile {
+    /// The ISCA 2025 paper, with our resolutions where it is silent.
+    Paper,
+    /// The authors' published scripts.
+    Artifact,
+}
+
+/// What a value means and how it is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Unit {
+    /// 0..1.
+    Ratio,
+    /// A difference of two ratios: 0.05 is five percentage points.
+    Points,
+    /// A multiple.
+    Factor,
+    /// Seconds.
+    Seconds,
+    /// Events per second.
+    PerSecond,
+    /// A whole number of ways.
+    Ways,
+    /// A whole number of monitoring samples.
+    Samples,
+    /// true or false.
+    Switch,
+}
+
+impl Unit {
+    fn text(self) -> &'static str {
+        match self {
+            Unit::Ratio => "ratio 0..1",
+            Unit::Points => "difference of ratios 0..1",
+            Unit::Factor => "factor",
+            Unit::Seconds => "s",
+            Unit::PerSecond => "1/s",
+            Unit::Ways => "ways",
+            Unit::Samples => "samples",
+            Unit::Switch => "true or false",
+        }
+    }
+
+    fn is_whole(self) -> bool {
+        matches!(self, Unit::Ways | Unit::Samples)
+    }
+
+    /// The value as TOML writes it.
+    fn show(self, value: f64) -> String {
+        match self {
+            Unit::Switch => (value != 0.0).to_string(),
+            _ => value.to_string(),
+        }
+    }
+}
+
+/// One row of the table.
+struct Setting {
+    name: &'static str,
+    unit: Unit,
+    paper: f64,
+    artifact: f64,
+    low: f64,
+    high: f64,
+    source: &'static str,
+    meaning: &'static [&'static str],
+    get: fn(&Config) -> f64,
+    set: fn(&mut Config, f64),
+}
+
+macro_rules! settings {
+    ($($(#[doc = $doc:literal])+
+       $name:ident: $unit:ident, paper $paper:literal, artifact $artifact:literal, range $low:literal, $high:literal,
+       $source:literal;)+) => {
+        /// Every threshold and interval of A4. Each field says its unit, default and source.
+        #[derive(Clone, PartialEq, Debug)]
+        pub(super) struct Config {
+            /// Which profile the defaults came from.
+            pub profile: Profile,
+            $($(#[doc = $doc])+
+              #[doc = concat!("\n\nUnit ", stringify!($unit), ", default ", $paper, " (artifact profile ",
+                              $artifact, "), source: ", $source, ".")]
+              pub $name: f64,)+
+        }
+
+        impl Config {
+            /// All defaults of a profile.
+            pub fn of(profile: Profile) -> Config {
+                let pick = |paper: f64, artifact: f64| if profile == Profile::Paper { paper } else { artifact };
+                Config { profile, $($name: pick($paper, $artifact)),+ }
+            }
+        }
+
+        const SETTINGS: &[Setting] = &[$(Setting {
+            name: stringify!($name),
+            unit: Unit::$unit,
+            paper: $paper,
+            artifact: $artifact,
+            low: $low,
+            high: $high,
+            source: $source,
+            meaning: &[$($doc),+],
+            get: |config| config.$name,
+            set: |config, value| config.$name = value,
+        }),+];
+    };
+}
+
+settings! {
+    /// Largest relative loss of any HPW's LLC hit ratio before the LP zone steps back; also what counts as
+    /// a phase change.
+    hpw_llc_hit_thr: Ratio, paper 0.20, artifact 0.20, range 0.0, 1.0, "s5.2, Table 1 (HPW_LLC_HIT_THR)";
+    /// A hit-ratio loss must also be larger than this, so that the noise of ratios of a few percent does
+    /// not stop the search.
+    hit_point_guard: Points, paper 0.05, artifact 0.05, range 0.0, 1.0, "artifact; the paper has none";
+    /// A hit ratio must move this far from its settled value to be a phase change.
+    phase_point_guard: Points, paper 0.10, artifact 0.10, range 0.0, 1.0, "artifact; the paper has none";
+    /// Chip-wide DCA write miss ratio above which I/O lines are evicted too often.
+    dmalk_dca_ms_thr: Ratio, paper 0.40, artifact 0.40, range 0.0, 1.0, "s5.4, Table 1 (DMALK_DCA_MS_THR)";
+    /// LLC miss ratio of a storage workload above which its DMA leaks.
+    dmalk_llc_ms_thr: Ratio, paper 0.40, artifact 0.40, range 0.0, 1.0, "s5.4, Table 1 (DMALK_LLC_MS_THR)";
+    /// Share of all inbound I/O bytes above which a storage workload is the cause.
+    dmalk_io_tp_thr: Ratio, paper 0.35, artifact 0.35, range 0.0, 1.0, "s5.4, Table 1 (DMALK_IO_TP_THR)";
+    /// MLC miss ratio above which, together with the next, a non-I/O workload is an antagonist.
+    ant_mlc_miss_thr: Ratio, paper 0.90, artifact 0.80, range 0.0, 1.0, "s5.5, Table 1 (ANT_CACHE_MISS_THR)";
+    /// LLC miss ratio above which, together with the previous, a non-I/O workload is an antagonist.
+    ant_llc_miss_thr: Ratio, paper 0.90, artifact 0.90, range 0.0, 1.0, "s5.5, Table 1 (ANT_CACHE_MISS_THR)";
+    /// Fewest LLC references at which a workload's ratios are judged at all; below it is idle.
+    min_llc_refs: PerSecond, paper 1e5, artifact 1e5, range 0.0, 1e12, "ours";
+    /// Monitoring samples in a row that must show an antagonist, a phase change or a restoration.
+    samples_in_a_row: Samples, paper 2.0, artifact 2.0, range 1.0, 100.0, "ours, to ignore start-up transients";
+    /// Monitoring interval that the loop should keep; timers forgive a twentieth of it.
+    monitor_interval_s: Seconds, paper 1.0, artifact 1.0, range 0.001, 3600.0, "s5.6, s6";
+    /// Time between two changes of the LP zone or of the trash ways.
+    expand_interval_s: Seconds, paper 2.0, artifact 2.0, range 0.001, 3600.0, "s5.2, s6";
+    /// Time after a change whose samples are discarded.
+    settle_s: Seconds, paper 1.0, artifact 0.0, range 0.0, 3600.0, "ours; the artifact averages all samples";
+    /// Stable time after which the initial partitions are tried again.
+    stable_interval_s: Seconds, paper 10.0, artifact 10.0, range 0.001, 86400.0, "s5.6, Table 1";
+    /// How long the initial partitions are tried.
+    revert_interval_s: Seconds, paper 1.0, artifact 1.0, range 0.001, 3600.0, "s5.6, Table 1";
+    /// Whether the initial partitions are tried again at all.
+    revert: Switch, paper 1.0, artifact 0.0, range 0.0, 1.0, "s5.6; not implemented in the artifact";
+    /// Relative rise of an antagonist's LLC miss ratio that stops the trash ways from shrinking
+    /// (0 = not tested).
+    bypass_llc_miss_thr: Ratio, paper 0.10, artifact 0.05, range 0.0, 1.0, "s5.5";
+    /// Relative rise of an antagonist's MLC miss ratio that stops it (0 = not tested).
+    bypass_mlc_miss_thr: Ratio, paper 0.0, artifact 0.05, range 0.0, 1.0, "artifact only";
+    /// Relative fall of a storage antagonist's throughput that stops it (0 = not tested).
+    bypass_storage_thr: Ratio, paper 0.10, artifact 0.30, range 0.0, 1.0, "s5.5";
+    /// Relative fall of network throughput that stops it (0 = not tested).
+    bypass_network_thr: Ratio, paper 0.0, artifact 0.01, range 0.0, 1.0, "artifact only";
+    /// Relative rise of memory bandwidth that stops it (0 = not tested).
+    bypass_memory_thr: Ratio, paper 0.10, artifact 0.10, range 0.0, 1.0, "s5.5";
+    /// Fewest trash ways.
+    trash_min_ways: Ways, paper 1.0, artifact 2.0, range 1.0, 32.0, "s5.5 (way[8] alone); artifact 0x00c";
+    /// Relative move of an antagonist's LLC miss ratio, either way, that restores its priority.
+    restore_llc_miss_thr: Ratio, paper 0.10, artifact 0.05, range 0.0, 1.0, "ours; s5.6 gives no size";
+    /// Relative move of its MLC miss ratio that restores it (0 = not tested).
+    restore_mlc_miss_thr: Ratio, paper 0.0, artifact 0.10, range 0.0, 1.0, "artifact only";
+    /// Relative move of a storage antagonist's throughput, either way, that restores it.
+    restore_storage_thr: Ratio, paper 0.30, artifact 0.30, range 0.0, 1.0, "artifact (falls only); s5.6 gives no size";
+    /// Time after a restoration during which a storage workload is not tested again.
+    holdoff_s: Seconds, paper 10.0, artifact 10.0, range 0.0, 86400.0, "ours";
+    /// The search also stops when the DCA write miss ratio exceeds this multiple of its initial value
+    /// (0 = not tested).
+    expand_dca_stop: Factor, paper 0.0, artifact 0.0, range 0.0, 1000.0, "artifact, deprecated there";
+    /// Keep LPWs off the inclusive ways even when no I/O HPW runs.
+    lpw_never_inclusive: Switch, paper 0.0, artifact 1.0, range 0.0, 1.0, "artifact; s5.2 starts at way[9:10]";
+}
+
+/// Names of the profiles, as `profile` takes them.
+const PROFILES: [&str; 2] = ["paper", "artifact"];
+
+impl Config {
+    /// Reads a table for the policy called `policy`.
+    ///
+    /// # Errors
+    /// An unknown key or profile, a value of the wrong kind or out of range.
+    pub fn read(policy: &str, table: &Table) -> Result<Config, PolicyError> {
+        let mut accepted: Vec<&str> = vec!["profile"];
+        accepted.extend(SETTINGS.iter().map(|setting| setting.name));
+        refuse_unknown(policy, table, &accepted)?;
+        let mut config = Config::of(read_profile(policy, table.get("profile"))?);
+        for setting in SETTINGS {
+            if let Some(value) = table.get(setting.name) {
+                (setting.set)(&mut config, setting.read(policy, value)?);
+            }
+        }
+        Ok(config)
+    }
+
+    /// All settings with the values in force.
+    pub fn describe(&self) -> Vec<SettingDescription> {
+        let name = match self.profile {
+            Profile::Paper => PROFILES[0],
+            Profile::Artifact => PROFILES[1],
+        };
+        let profile = SettingDescription {
+            name: "profile".to_owned(),
+            value: format!("\"{name}\""),
+            default: format!("\"{}\"", PROFILES[0]),
+            unit: "name".to_owned(),
+            meaning: "which defaults hold where paper and artifact differ".to_owned(),
+            source: "ours".to_owned(),
+        };
+        let rest = SETTINGS.iter().map(|setting| SettingDescription {
+            name: setting.name.to_owned(),
+            value: setting.unit.show((setting.get)(self)),
+            default: setting.unit.show(setting.default(self.profile)),
+            unit: setting.unit.text().to_owned(),
+            meaning: setting.meaning.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" "),
+            source: setting.source.to_owned(),
+        });
+        std::iter::once(profile).chain(rest).collect()
+    }
+
+    /// A cause held against one of the thresholds.
+    ///
+    /// # Panics
+    /// If there is no setting called `threshold`.
+    pub fn cause(&self, what: String, value: f64, threshold: &str) -> Cause {
+        let setting = SETTINGS.iter().find(|setting| setting.name == threshold).expect("a setting of A4");
+        Cause { what, value, limit: Some((threshold.to_owned(), (setting.get)(self))) }
+    }
+}
+
+impl Setting {
+    fn default(&self, profile: Profile) -> f64 {
+        if profile == Profile::Paper { self.paper } else { self.artifact }
+    }
+
+    fn read(&self, policy: &str, value: &Value) -> Result<f64, PolicyError> {
+        if self.unit == Unit::Switch {
+            let switch =
+                value.as_bool().ok_or_else(|| wrong_type(policy, self.name, "true or false", value))?;
+            return Ok(f64::from(u8::from(switch)));
+        }
+        let number = match value {
+            Value::Integer(whole) => *whole as f64,
+            Value::Float(number) if !self.unit.is_whole() => *number,
+            _ => {
+                let wanted = if self.unit.is_whole() { "a whole number" } else { "a number" };
+                return Err(wrong_type(policy, self.name, wanted, value));
+            }
+        };
+        if !(self.low..=self.high).contains(&number) {
+            return Err(PolicyError::OutOfRange {
+                policy: policy.to_owned(),
+                key: self.name.to_owned(),
+                value: number,
+                low: self.low,
+                high: self.high,
+                unit: self.unit.text().to_owned(),
+            });
+        }
+        Ok(number)
+    }
+}
+
+fn read_profile(policy: &str, value: Option<&Value>) -> Result<Profile, PolicyError> {
+    let Some(value) = value else { return Ok(Profile::Paper) };
+    match value.as_str() {
+        None => Err(wrong_type(policy, "profile", "a profile's name", value)),
+        Some("paper") => Ok(Profile::Paper),
+        Some("artifact") => Ok(Profile::Artifact),
+        Some(other) => Err(PolicyError::UnknownChoice {
+            policy: policy.to_owned(),
+            key: "profile".to_owned(),
+            value: other.to_owned(),
+            nearest: nearest(other, PROFILES),
+            accepted: PROFILES.iter().map(|name| (*name).to_owned()).collect(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Config, String> {
+        Config::read("a4", &text.parse().unwrap()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_papers_values_are_the_defaults() {
+        // A4 Table 1 and algorithms.md 3.2.
+        let config = read("").unwrap();
+        assert_eq!(config.hpw_llc_hit_thr, 0.20);
+        assert_eq!(
+            [config.dmalk_dca_ms_thr, config.dmalk_llc_ms_thr, config.dmalk_io_tp_thr],
+            [0.4, 0.4, 0.35]
+        );
+        assert_eq!([config.ant_mlc_miss_thr, config.ant_llc_miss_thr], [0.9, 0.9]);
+        assert_eq!(
+            [config.expand_interval_s, config.stable_interval_s, config.revert_interval_s],
+            [2.0, 10.0, 1.0]
+        );
+    }
+
+    #[test]
+    fn the_artifact_profile_differs_where_the_scripts_do_and_single_values_win() {
+        let config = read("profile = \"artifact\"\ntrash_min_ways = 3").unwrap();
+        assert_eq!([config.ant_mlc_miss_thr, config.bypass_storage_thr, config.revert], [0.8, 0.3, 0.0]);
+        assert_eq!(config.trash_min_ways, 3.0);
+    }
+
+    #[test]
+    fn every_default_lies_in_its_own_range() {
+        for setting in SETTINGS {
+            for value in [setting.paper, setting.artifact] {
+                assert!((setting.low..=setting.high).contains(&value), "{}", setting.name);
+                assert!(!setting.unit.is_whole() || value.fract() == 0.0, "{}", setting.name);
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        let refusal = |text| read(text).unwrap_err();
+        assert!(
+            refusal("hpw_llc_hit_thrr = 0.1")
+                .contains("did you mean `hpw_llc_hit_thr`?; accepted are profile, ")
+        );
+        assert_eq!(
+            refusal("hpw_llc_hit_thr = 20"),
+            "a4: `hpw_llc_hit_thr` = 20 is out of range; give ratio 0..1 from 0 to 1"
+        );
+        assert!(refusal("settle_s = nan").contains("out of range"));
+        assert_eq!(
+            refusal("trash_min_ways = 1.5"),
+            "a4: `trash_min_ways` must be a whole number, not a float 1.5"
+        );
+        assert_eq!(refusal("revert = 1"), "a4: `revert` must be true or false, not an integer 1");
+        assert_eq!(
+            refusal("profile = \"papper\""),
+            "a4: `profile` cannot be `papper`; did you mean `paper`?; accepted are paper, artifact"
+        );
+        assert!(refusal("profile = 4").contains("must be a profile's name"));
+    }
+
+    #[test]
+    fn the_description_shows_values_beside_defaults() {
+        let rows = read("revert = false\nsettle_s = 2").unwrap().describe();
+        let row = |name: &str| rows.iter().find(|row| row.name == name).unwrap();
+        assert_eq!((row("revert").value.as_str(), row("revert").default.as_str()), ("false", "true"));
+        assert_eq!((row("settle_s").value.as_str(), row("settle_s").unit.as_str()), ("2", "s"));
+        assert_eq!(row("profile").value, "\"paper\"");
+    }
+}

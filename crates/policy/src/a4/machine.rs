@@ -1,0 +1,246 @@
+//! A4's state machine (algorithms.md 3.10): which state, since when, and the masks that follow from it.
+//!
+//! ```text
+//! Idle -> InitMeasure -> Expand* -> [antagonists?] -> Trash* -> Stable
+//! Stable -> Revert -> Stable | InitMeasure
+//! Stable -> InitMeasure   on antagonists, phase changes, restored HPWs and storage
+//! any    -> InitMeasure   on launch or exit of a workload (Idle if none is left)
+//! ```
+//!
+//! What is done inside the states lies in `search` (InitMeasure, Expand, Trash) and `watch` (Stable,
+//! Revert). Time is read off the intervals only: a step may be any number of seconds long.
+
+use super::Variant;
+use super::config::Config;
+use super::measure::{Window, seconds_of};
+use super::roster::{Roster, Wiring, event};
+use super::search::TrashBase;
+use super::zones::Zones;
+use crate::{Decision, Event};
+use waykeeper_host::{Group, Interval, Inventory, LlcGeometry, Plan, WorkloadKind};
+use waykeeper_units::{GroupId, WayMask};
+
+/// A sample is kept if at most this share of it lies in the settling time after a change (ours).
+const DIRTY_SHARE_MAX: f64 = 0.25;
+
+/// Timers fire this share of the monitor interval early, so that a jitter of microseconds does not cost a
+/// whole sample (ours).
+const TIMER_SLACK: f64 = 0.05;
+
+/// Where in 3.10 it is.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum State {
+    /// Nobody to manage, or a chip with too few ways.
+    Idle,
+    /// Initial partitions are in force and being measured.
+    InitMeasure,
+    /// The LP zone has grown and the effect is being measured.
+    Expand,
+    /// The trash ways are being shrunk; the base is unknown until the first measurement.
+    Trash(Option<TrashBase>),
+    /// Settled.
+    Stable,
+    /// Initial partitions are tried for a moment.
+    Revert,
+}
+
+impl State {
+    fn name(&self) -> &'static str {
+        match self {
+            State::Idle => "Idle",
+            State::InitMeasure => "InitMeasure",
+            State::Expand => "Expand",
+            State::Trash(_) => "Trash",
+            State::Stable => "Stable",
+            State::Revert => "Revert",
+        }
+    }
+}
+
+/// A4 on one server.
+pub(super) struct Machine {
+    pub(super) config: Config,
+    pub(super) variant: Variant,
+    pub(super) wiring: Wiring,
+    llc: LlcGeometry,
+    dca_ways: Option<WayMask>,
+    pub(super) roster: Roster,
+    pub(super) state: State,
+    /// `None` when the chip has too few ways for the zones that the workloads ask for.
+    pub(super) zones: Option<Zones>,
+    /// Ways of the LP zone (outside Revert, which shows the initial ones).
+    pub(super) lp_ways: u32,
+    /// Ways of the trash; equal to `lp_ways` until Trash shrinks them.
+    pub(super) trash_ways: u32,
+    /// When the state was entered or its zone last changed; `None` until the first interval gives a time.
+    pub(super) since_ns: Option<u64>,
+    /// When any mask or switch last changed: samples right after it are discarded.
+    pub(super) changed_ns: Option<u64>,
+    /// What was seen since.
+    pub(super) window: Window,
+    /// DCA write miss ratio under the initial partitions, for the deprecated stop of the artifact.
+    pub(super) dca_initial: Option<f64>,
+    /// Whether it was said that a number is waited for.
+    pub(super) waiting_said: bool,
+}
+
+impl Machine {
+    /// A machine for one server; nobody runs yet.
+    pub fn new(inventory: &Inventory, variant: Variant, config: Config) -> Machine {
+        Machine {
+            config,
+            variant,
+            wiring: Wiring::of(inventory),
+            llc: inventory.llc,
+            dca_ways: inventory.dca_ways_default,
+            roster: Roster::default(),
+            state: State::Idle,
+            zones: None,
+            lp_ways: 0,
+            trash_ways: 0,
+            since_ns: None,
+            changed_ns: None,
+            window: Window::default(),
+            dca_initial: None,
+            waiting_said: false,
+        }
+    }
+
+    /// The initial knobs for those who run at the start.
+    pub fn start(&mut self, groups: &[Group]) -> Decision {
+        let mut log = Vec::new();
+        if self.roster.update(&self.wiring, groups, &mut log) {
+            self.reset(None, &mut log);
+        }
+        self.decision(log)
+    }
+
+    /// One monitoring interval.
+    pub fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
+        let mut log = Vec::new();
+        self.since_ns.get_or_insert(seen.from_ns);
+        self.changed_ns.get_or_insert(seen.from_ns);
+        if self.roster.update(&self.wiring, groups, &mut log) {
+            self.reset(Some(seen.to_ns), &mut log);
+        } else {
+            match self.state {
+                State::Idle => {}
+                State::InitMeasure => self.init_measure(seen, &mut log),
+                State::Expand => self.expand(seen, &mut log),
+                State::Trash(_) => self.trash(seen, &mut log),
+                State::Stable => self.stable(seen, &mut log),
+                State::Revert => self.revert(seen, &mut log),
+            }
+        }
+        self.decision(log)
+    }
+
+    /// Back to the initial partitions: the search begins anew (or there is nobody to search for).
+    pub(super) fn reset(&mut self, now_ns: Option<u64>, log: &mut Vec<Event>) {
+        self.roster.forget_measurements();
+        let io_hpw = self.roster.has_io_high();
+        let keep_inclusive = self.config.lpw_never_inclusive != 0.0;
+        self.zones = Zones::new(&self.llc, self.dca_ways, self.variant, io_hpw, keep_inclusive);
+        self.dca_initial = None;
+        match self.zones {
+            _ if self.roster.members.is_empty() => self.enter(State::Idle, now_ns),
+            None => {
+                let text =
+                    format!("{} ways are too few for A4's zones; masks stay as they are", self.llc.ways);
+                log.push(event("zones-impossible", None, text));
+                self.enter(State::Idle, now_ns);
+            }
+            Some(zones) => {
+                self.lp_ways = zones.lp_start;
+                self.trash_ways = zones.lp_start;
+                let lp = zones.lp(zones.lp_start);
+                let dca =
+                    if zones.dca.is_empty() { String::new() } else { format!(", DCA zone {}", zones.dca) };
+                let text = format!("initial partitions: HP zone {}, LP zone {lp}{dca}", zones.hp);
+                log.push(event("initial-partitions", None, text));
+                self.enter(State::InitMeasure, now_ns);
+            }
+        }
+    }
+
+    /// Enters a state whose masks may differ: time starts anew and nothing has been seen yet.
+    pub(super) fn enter(&mut self, state: State, now_ns: Option<u64>) {
+        self.state = state;
+        self.since_ns = now_ns;
+        self.changed_ns = now_ns;
+        self.window = Window::default();
+        self.waiting_said = false;
+    }
+
+    /// Fewest ways any mask may have on this chip.
+    pub(super) fn min_ways(&self) -> u32 {
+        self.llc.min_ways.max(1)
+    }
+
+    /// Adds the sample to the window unless it lies too near the last change; true if it was added.
+    pub(super) fn gather(&mut self, seen: &Interval) -> bool {
+        let settled = self.is_settled(seen);
+        if settled {
+            self.window.add(seen);
+        }
+        settled
+    }
+
+    /// True if little enough of the sample lies in the settling time after the last change.
+    fn is_settled(&self, seen: &Interval) -> bool {
+        let from_change = seen.from_ns as f64 - self.changed_ns.unwrap_or(seen.from_ns) as f64;
+        let dirty = self.config.settle_s - from_change * 1e-9;
+        dirty <= DIRTY_SHARE_MAX * seconds_of(seen)
+    }
+
+    /// True if `seconds` have passed since the state was entered or its zone changed.
+    pub(super) fn is_due(&self, seen: &Interval, seconds: f64) -> bool {
+        let passed = seen.to_ns.saturating_sub(self.since_ns.unwrap_or(seen.to_ns)) as f64 * 1e-9;
+        passed + TIMER_SLACK * self.config.monitor_interval_s >= seconds
+    }
+
+    /// True if a measurement of the present zone is complete: long enough, and with something in it.
+    pub(super) fn is_measured(&self, seen: &Interval) -> bool {
+        self.is_due(seen, self.config.expand_interval_s) && !self.window.is_empty()
+    }
+
+    /// Says once per measurement that a number is missing; the state stays as it is.
+    pub(super) fn wait_for(&mut self, who: &[GroupId], log: &mut Vec<Event>) {
+        if !self.waiting_said {
+            self.waiting_said = true;
+            let names = self.roster.names(who);
+            log.push(event("waiting", None, format!("{} waits: no reading of {names}", self.state.name())));
+        }
+    }
+
+    /// The LP zone in force now.
+    fn lp_mask(&self, zones: &Zones) -> WayMask {
+        let reverting = self.state == State::Revert;
+        zones.lp(if reverting { zones.lp_start } else { self.lp_ways })
+    }
+
+    /// The mask of one workload.
+    fn mask(&self, zones: &Zones, id: GroupId, kind: WorkloadKind) -> WayMask {
+        if self.roster.is_antagonist(id) {
+            return zones.lp(self.trash_ways);
+        }
+        if !self.roster.is_high(id) {
+            return self.lp_mask(zones);
+        }
+        if kind == WorkloadKind::NonIo { zones.hp } else { zones.all }
+    }
+
+    /// Every knob A4 owns, as it should be now.
+    fn decision(&self, events: Vec<Event>) -> Decision {
+        let masks = match &self.zones {
+            None => Default::default(),
+            Some(zones) => {
+                let members = self.roster.members.iter();
+                members.map(|(id, member)| (*id, self.mask(zones, *id, member.group.kind))).collect()
+            }
+        };
+        let off = self.roster.ports_off(&self.wiring);
+        let dca = self.wiring.switchable.iter().map(|port| (*port, !off.contains(port))).collect();
+        Decision { plan: Plan { masks, dca_ways: None, dca }, state: self.state.name().to_owned(), events }
+    }
+}

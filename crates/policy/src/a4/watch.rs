@@ -1,0 +1,277 @@
+//! Watching over what was found: Stable and Revert (algorithms.md 3.5, 3.6, 3.8, 3.9).
+//!
+//! In Stable every sample is tested; what is found must be found in several samples in a row. A sample that
+//! lacks the numbers for a test breaks the row, so that no missing number ever helps a decision.
+
+use super::detect::{self, hit_ratio, lost_hits, moved, percent, phase_changed};
+use super::machine::{Machine, State};
+use super::measure::Window;
+use super::roster::event;
+use crate::{Cause, Event};
+use waykeeper_host::{Interval, Priority};
+use waykeeper_units::GroupId;
+
+impl Machine {
+    /// Nothing moves; watch for what ends that.
+    pub(super) fn stable(&mut self, seen: &Interval, log: &mut Vec<Event>) {
+        if self.gather(seen) {
+            let sample = Window::of(seen);
+            self.keep_hits(&sample, seen);
+            // Antagonists come first: when storage starts to leak, HPWs lose hits in the same samples, and the
+            // search that follows should find the culprit flagged already.
+            let storage = self.find_leaks(&sample, seen.to_ns, log);
+            let missers = self.find_missers(&sample, log);
+            let restored =
+                self.restore_storage(&sample, seen.to_ns, log) | self.restore_missers(&sample, seen, log);
+            if storage || missers || restored || self.find_phase_change(&sample, log) {
+                return self.reset(Some(seen.to_ns), log);
+            }
+        }
+        let asks = self.config.revert != 0.0 && !self.roster.high().is_empty();
+        if asks && self.is_due(seen, self.config.stable_interval_s) {
+            log.push(event("revert", None, "back to the initial partitions for a moment".to_owned()));
+            self.enter(State::Revert, Some(seen.to_ns));
+        }
+    }
+
+    /// The initial partitions are in force for a moment: what could the HPWs have (algorithms.md 3.8 case 3)?
+    pub(super) fn revert(&mut self, seen: &Interval, log: &mut Vec<Event>) {
+        // No time to settle in so short a try: every sample of it counts.
+        self.window.add(seen);
+        if !self.is_due(seen, self.config.revert_interval_s) {
+            return;
+        }
+        let high = self.roster.high();
+        for id in &high {
+            if let Some((reason, causes)) = self.attainable_differs(*id) {
+                log.push(Event { causes, ..event("revert-changed", Some(&self.roster.name(*id)), reason) });
+                return self.reset(Some(seen.to_ns), log);
+            }
+        }
+        for id in high {
+            let attainable = hit_ratio(&self.config, &self.window, id);
+            if let Some(member) = self.roster.members.get_mut(&id) {
+                member.hit_initial = attainable.or(member.hit_initial);
+            }
+        }
+        let text = format!("nothing better to be had; back to LP zone {}", self.lp_text());
+        log.push(event("revert-unchanged", None, text));
+        self.enter(State::Stable, Some(seen.to_ns));
+    }
+
+    /// Does what an HPW could have differ from what it has, or from its record?
+    fn attainable_differs(&self, id: GroupId) -> Option<(String, Vec<Cause>)> {
+        let member = self.roster.members.get(&id)?;
+        let name = &member.group.name;
+        let attainable = hit_ratio(&self.config, &self.window, id)?;
+        if let Some(now) = member.hit_last
+            && let Some(causes) = lost_hits(&self.config, name, attainable, now)
+        {
+            let (could, has) = (percent(attainable), percent(now));
+            return Some((format!("{name} could hit {could} and hits {has}"), causes));
+        }
+        let initial = member.hit_initial?;
+        let causes = detect::moved_hits(&self.config, name, initial, attainable)?;
+        let (could, record) = (percent(attainable), percent(initial));
+        Some((format!("{name} could hit {could}, its initial record says {record}"), causes))
+    }
+
+    /// Keeps the hit ratios that later tests compare with.
+    fn keep_hits(&mut self, sample: &Window, seen: &Interval) {
+        let settled = self.is_measured(seen);
+        for id in self.roster.high() {
+            let last = hit_ratio(&self.config, sample, id);
+            let average = hit_ratio(&self.config, &self.window, id);
+            let Some(member) = self.roster.members.get_mut(&id) else { continue };
+            member.hit_last = last.or(member.hit_last);
+            if settled && member.hit_settled.is_none() {
+                member.hit_settled = average;
+            }
+        }
+    }
+
+    /// Storage antagonists (algorithms.md 3.5): DCA off for their ports, LP zone for them. True if any was found.
+    fn find_leaks(&mut self, sample: &Window, now_ns: u64, log: &mut Vec<Event>) -> bool {
+        if !self.variant.has_selective_dca() {
+            return false;
+        }
+        let mut found = false;
+        for at in 0..self.roster.units.len() {
+            let unit = &self.roster.units[at];
+            let ports = unit.ports.intersection(&self.wiring.switchable).copied().collect();
+            let tested = !unit.flagged && now_ns >= unit.holdoff_until_ns && !unit.ports.is_disjoint(&ports);
+            let causes = if tested {
+                detect::leaks(&self.config, sample, unit, &self.wiring.known_ports)
+            } else {
+                None
+            };
+            let throughput = sample.inbound(&unit.ports);
+            let names = self.roster.names(&unit.members);
+            let alone = (unit.members.len() == 1).then_some(names.as_str());
+            let event = causes.map(|causes| {
+                let text = self.leak_text(&names, &self.wiring.addresses(&ports), &causes);
+                Event { causes, ..event("storage-antagonist", alone, text) }
+            });
+            let unit = &mut self.roster.units[at];
+            unit.leak_streak = if event.is_some() { unit.leak_streak + 1 } else { 0 };
+            if let Some(event) = event
+                && f64::from(unit.leak_streak) >= self.config.samples_in_a_row
+            {
+                (unit.flagged, unit.throughput, unit.restore_streak) = (true, throughput, 0);
+                log.push(event);
+                found = true;
+            }
+        }
+        found
+    }
+
+    fn leak_text(&self, names: &str, addresses: &str, causes: &[Cause]) -> String {
+        let value = |at: usize| causes.get(at).map_or(String::new(), |cause| percent(cause.value));
+        let config = &self.config;
+        format!(
+            "DCA off on port {addresses}: {names} leaks (DCA write miss {} > {}, LLC miss {} > {}, storage {} of \
+             inbound > {})",
+            value(0),
+            percent(config.dmalk_dca_ms_thr),
+            value(1),
+            percent(config.dmalk_llc_ms_thr),
+            value(2),
+            percent(config.dmalk_io_tp_thr),
+        )
+    }
+
+    /// Non-I/O antagonists (algorithms.md 3.6). True if any was found.
+    fn find_missers(&mut self, sample: &Window, log: &mut Vec<Event>) -> bool {
+        let ids: Vec<GroupId> = self.roster.members.keys().copied().collect();
+        let mut found = false;
+        for id in ids {
+            let causes = self.misser(sample, id);
+            let needed = self.config.samples_in_a_row;
+            let Some(member) = self.roster.members.get_mut(&id) else { continue };
+            member.antagonist_streak = if causes.is_some() { member.antagonist_streak + 1 } else { 0 };
+            if let Some(causes) = causes
+                && f64::from(member.antagonist_streak) >= needed
+            {
+                self.flag_misser(sample, id, causes, log);
+                found = true;
+            }
+        }
+        found
+    }
+
+    /// Storage antagonists whose throughput went elsewhere get their class and DCA back (algorithms.md 3.9).
+    /// True if any did: its DCA changes what everybody sees, so the search begins anew.
+    fn restore_storage(&mut self, sample: &Window, now_ns: u64, log: &mut Vec<Event>) -> bool {
+        let mut restored = false;
+        let thr = ("restore_storage_thr", self.config.restore_storage_thr);
+        for at in 0..self.roster.units.len() {
+            let unit = &self.roster.units[at];
+            let now = sample.inbound(&unit.ports);
+            if !unit.flagged {
+                continue;
+            }
+            let names = self.roster.names(&unit.members);
+            let addresses = self.wiring.addresses(&unit.ports);
+            let compared = unit.throughput.zip(now);
+            let what = format!("storage throughput of {names} moved");
+            let cause = compared.and_then(|(base, now)| moved(&self.config, what, base, now, thr));
+            let alone = (unit.members.len() == 1).then(|| names.clone());
+            let unit = &mut self.roster.units[at];
+            // A unit whose workloads changed has no value to compare with until now.
+            unit.throughput = unit.throughput.or(now);
+            unit.restore_streak = if cause.is_some() { unit.restore_streak + 1 } else { 0 };
+            if let Some(cause) = cause
+                && f64::from(unit.restore_streak) >= self.config.samples_in_a_row
+            {
+                (unit.flagged, unit.throughput, unit.leak_streak, unit.restore_streak) = (false, None, 0, 0);
+                unit.holdoff_until_ns = now_ns.saturating_add((self.config.holdoff_s * 1e9) as u64);
+                let text = format!(
+                    "DCA on again on port {addresses}: throughput of {names} moved by {} > {}",
+                    percent(cause.value),
+                    percent(thr.1)
+                );
+                let causes = vec![cause];
+                log.push(Event { causes, ..event("storage-restored", alone.as_deref(), text) });
+                restored = true;
+            }
+        }
+        restored
+    }
+
+    /// Non-I/O antagonists whose misses went elsewhere are none any more (algorithms.md 3.9). True if one of
+    /// them is an HPW again; an LPW just goes back into the LP zone.
+    fn restore_missers(&mut self, sample: &Window, seen: &Interval, log: &mut Vec<Event>) -> bool {
+        let ids: Vec<GroupId> = self.roster.members.keys().copied().collect();
+        let mut high_restored = false;
+        for id in ids {
+            let now = self.misses(sample, id);
+            let config = &self.config;
+            let Some(member) = self.roster.members.get_mut(&id) else { continue };
+            let Some(before) = member.antagonist else { continue };
+            let name = member.group.name.clone();
+            let llc_thr = ("restore_llc_miss_thr", config.restore_llc_miss_thr);
+            let mlc_thr = ("restore_mlc_miss_thr", config.restore_mlc_miss_thr);
+            let llc = before.llc.zip(now.llc);
+            let mlc = before.mlc.zip(now.mlc);
+            let llc = llc
+                .and_then(|(a, b)| moved(config, format!("LLC miss ratio of {name} moved"), a, b, llc_thr));
+            let mlc = mlc
+                .and_then(|(a, b)| moved(config, format!("MLC miss ratio of {name} moved"), a, b, mlc_thr));
+            let cause = llc.or(mlc);
+            member.restore_streak = if cause.is_some() { member.restore_streak + 1 } else { 0 };
+            if let Some(cause) = cause
+                && f64::from(member.restore_streak) >= config.samples_in_a_row
+            {
+                (member.antagonist, member.antagonist_streak, member.restore_streak) = (None, 0, 0);
+                let high = member.group.priority == Priority::High;
+                let class = if high { "HPW" } else { "LPW" };
+                let text = format!("{name} is an {class} again: {} by {}", cause.what, percent(cause.value));
+                log.push(Event { causes: vec![cause], ..event("restored", Some(&name), text) });
+                high_restored |= high;
+                self.changed_ns = Some(seen.to_ns);
+            }
+        }
+        high_restored
+    }
+
+    /// Phase changes of HPWs (algorithms.md 3.8 case 2). True if any was found.
+    fn find_phase_change(&mut self, sample: &Window, log: &mut Vec<Event>) -> bool {
+        for id in self.roster.high() {
+            let now = hit_ratio(&self.config, sample, id);
+            let Some(member) = self.roster.members.get(&id) else { continue };
+            let name = member.group.name.clone();
+            let (initial, settled) = (member.hit_initial, member.hit_settled);
+            let found = now.and_then(|now| match initial {
+                Some(_) => phase_changed(&self.config, &name, initial, settled, now).map(|causes| {
+                    (format!("{name} hits {}, {}", percent(now), record_text(initial, settled)), causes)
+                }),
+                None => Some(self.woke_up(sample, id, &name)),
+            });
+            let Some(member) = self.roster.members.get_mut(&id) else { continue };
+            member.phase_streak = if found.is_some() { member.phase_streak + 1 } else { 0 };
+            if let Some((text, causes)) = found
+                && f64::from(member.phase_streak) >= self.config.samples_in_a_row
+            {
+                log.push(Event {
+                    causes,
+                    ..event("phase-change", Some(&name), format!("phase change: {text}"))
+                });
+                return true;
+            }
+        }
+        false
+    }
+
+    /// An HPW that was idle at the initial record has no say in where the zones lie until it is measured.
+    fn woke_up(&self, sample: &Window, id: GroupId, name: &str) -> (String, Vec<Cause>) {
+        let references = sample.llc_references(id).unwrap_or(0.0);
+        let cause = self.config.cause(format!("LLC references of {name}"), references, "min_llc_refs");
+        (format!("{name} was idle at the initial record and is not any more"), vec![cause])
+    }
+}
+
+/// The values a phase was compared with.
+fn record_text(initial: Option<f64>, settled: Option<f64>) -> String {
+    let text = |value: Option<f64>| value.map_or("unknown".to_owned(), percent);
+    format!("after {} in the initial record and {} when it settled", text(initial), text(settled))
+}

@@ -1,0 +1,69 @@
+//! The default policy: what a server does when nobody manages its cache.
+//!
+//! Every workload may allocate in all ways and DCA is on wherever it can be switched (A4 s7, "Default").
+//! It looks at no counter.
+
+use crate::describe::{StateDescription, lines};
+use crate::{Decision, Description, Policy, PolicyError, settings};
+use std::collections::BTreeMap;
+use toml::Table;
+use waykeeper_host::{Group, Interval, Inventory, Plan, Support};
+use waykeeper_units::{PortId, WayMask};
+
+/// One line for the list of policies.
+pub(crate) const IDEA: &str = "all ways for everyone, DCA on for all";
+
+/// Builds it; it has no settings.
+pub(crate) fn build(settings: &Table) -> Result<Box<dyn Policy>, PolicyError> {
+    settings::refuse_unknown("default", settings, &[])?;
+    Ok(Box::<DefaultPolicy>::default())
+}
+
+/// DCA on at every port where it can be switched.
+pub(crate) fn dca_on_everywhere(inventory: &Inventory) -> BTreeMap<PortId, bool> {
+    let switchable = inventory.ports.iter().filter(|port| port.dca_switch == Support::Yes);
+    switchable.map(|port| (port.id, true)).collect()
+}
+
+/// State: only what it was told about the chip.
+#[derive(Default)]
+struct DefaultPolicy {
+    all_ways: WayMask,
+    dca: BTreeMap<PortId, bool>,
+}
+
+impl DefaultPolicy {
+    fn decide(&self, groups: &[Group]) -> Decision {
+        let masks = groups.iter().map(|group| (group.id, self.all_ways)).collect();
+        let plan = Plan { masks, dca_ways: None, dca: self.dca.clone() };
+        Decision { plan, state: "Default".to_owned(), events: Vec::new() }
+    }
+}
+
+impl Policy for DefaultPolicy {
+    fn name(&self) -> &str {
+        "default"
+    }
+
+    fn describe(&self) -> Description {
+        Description {
+            name: "default".to_owned(),
+            idea: "All workloads share all LLC ways and devices write into the LLC: the server as it boots."
+                .to_owned(),
+            source: "A4 s7 (Default)".to_owned(),
+            knobs: lines(&["way mask per workload (all ways)", "DCA per root port (on)"]),
+            states: vec![StateDescription::new("Default", "nothing is ever decided")],
+            ..Description::default()
+        }
+    }
+
+    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
+        self.all_ways = WayMask::full(inventory.llc.ways);
+        self.dca = dca_on_everywhere(inventory);
+        self.decide(groups)
+    }
+
+    fn step(&mut self, groups: &[Group], _seen: &Interval) -> Decision {
+        self.decide(groups)
+    }
+}

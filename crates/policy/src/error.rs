@@ -1,0 +1,98 @@
+//! Why a policy could not be built: bad names, bad settings. Knows no policy.
+//!
+//! Every message says what was written, what is nearest to it and what would have been accepted.
+
+use waykeeper_units::MaskError;
+
+/// Why a policy was refused.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum PolicyError {
+    /// No policy of that name.
+    #[error("unknown policy `{name}`{}; known are {}", hint(.nearest), .known.join(", "))]
+    UnknownPolicy {
+        /// What was asked for.
+        name: String,
+        /// The known name most like it, if one is like it at all.
+        nearest: Option<String>,
+        /// All known names.
+        known: Vec<String>,
+    },
+    /// The policy has no such setting.
+    #[error("policy {policy} has no setting `{key}`{}; {}", hint(.nearest), accepted_keys(.accepted))]
+    UnknownSetting {
+        /// The policy.
+        policy: String,
+        /// What was asked for.
+        key: String,
+        /// The setting most like it, if one is like it at all.
+        nearest: Option<String>,
+        /// All its settings.
+        accepted: Vec<String>,
+    },
+    /// A value of the wrong kind.
+    #[error("{policy}: `{key}` must be {wanted}, not {found}")]
+    WrongType {
+        /// The policy.
+        policy: String,
+        /// The setting.
+        key: String,
+        /// What it takes.
+        wanted: String,
+        /// The kind that was given.
+        found: String,
+    },
+    /// A number outside what makes sense.
+    #[error("{policy}: `{key}` = {value} is out of range; give {unit} from {low} to {high}")]
+    OutOfRange {
+        /// The policy.
+        policy: String,
+        /// The setting.
+        key: String,
+        /// The value that was given.
+        value: f64,
+        /// Smallest value taken.
+        low: f64,
+        /// Largest value taken.
+        high: f64,
+        /// Unit of all three.
+        unit: String,
+    },
+    /// A word that is not one of the choices.
+    #[error("{policy}: `{key}` cannot be `{value}`{}; accepted are {}", hint(.nearest), .accepted.join(", "))]
+    UnknownChoice {
+        /// The policy.
+        policy: String,
+        /// The setting.
+        key: String,
+        /// The value that was given.
+        value: String,
+        /// The choice most like it, if one is like it at all.
+        nearest: Option<String>,
+        /// All choices.
+        accepted: Vec<String>,
+    },
+    /// A way mask that cannot be read.
+    #[error("{policy}: mask of workload `{workload}`: {source}")]
+    BadMask {
+        /// The policy.
+        policy: String,
+        /// The workload it was meant for.
+        workload: String,
+        /// What is wrong with it.
+        source: MaskError,
+    },
+}
+
+/// `; did you mean ...?` or nothing.
+fn hint(nearest: &Option<String>) -> String {
+    nearest.as_ref().map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
+}
+
+/// The list of settings, or that there is none.
+fn accepted_keys(accepted: &[String]) -> String {
+    if accepted.is_empty() {
+        "it has none".to_owned()
+    } else {
+        format!("accepted are {}", accepted.join(", "))
+    }
+}

@@ -1,0 +1,74 @@
+//! The list of policies. Adding one is one file beside this one and one line in [`registry`].
+
+use crate::settings::nearest;
+use crate::{Policy, PolicyError, a4, default, isolate};
+use toml::Table;
+
+/// One policy people can select.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// The name people select it by.
+    pub name: &'static str,
+    /// Its idea in one line.
+    pub idea: &'static str,
+    /// Builds it from its settings.
+    pub build: fn(&Table) -> Result<Box<dyn Policy>, PolicyError>,
+}
+
+/// All policies, in the order they are shown.
+pub fn registry() -> &'static [Entry] {
+    use a4::Variant;
+    const {
+        &[
+            Entry { name: "default", idea: default::IDEA, build: default::build },
+            Entry { name: "isolate", idea: isolate::IDEA, build: isolate::build },
+            Entry { name: "a4-a", idea: Variant::A.idea(), build: |s| a4::build("a4-a", Variant::A, s) },
+            Entry { name: "a4-b", idea: Variant::B.idea(), build: |s| a4::build("a4-b", Variant::B, s) },
+            Entry { name: "a4-c", idea: Variant::C.idea(), build: |s| a4::build("a4-c", Variant::C, s) },
+            Entry { name: "a4-d", idea: Variant::D.idea(), build: |s| a4::build("a4-d", Variant::D, s) },
+            Entry { name: "a4", idea: Variant::D.idea(), build: |s| a4::build("a4", Variant::D, s) },
+        ]
+    }
+}
+
+/// Builds the policy `name` with `settings`; an empty table means all defaults.
+///
+/// # Errors
+/// An unknown name, an unknown setting, a value of the wrong kind or out of range; each message names the
+/// nearest known word and what is accepted.
+pub fn build(name: &str, settings: &Table) -> Result<Box<dyn Policy>, PolicyError> {
+    match registry().iter().find(|entry| entry.name == name) {
+        Some(entry) => (entry.build)(settings),
+        None => Err(PolicyError::UnknownPolicy {
+            name: name.to_owned(),
+            nearest: nearest(name, registry().iter().map(|entry| entry.name)),
+            known: registry().iter().map(|entry| entry.name.to_owned()).collect(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_entry_builds_under_its_own_name_and_describes_itself() {
+        for entry in registry() {
+            let policy = build(entry.name, &Table::new()).unwrap();
+            assert_eq!(policy.name(), entry.name);
+            let description = policy.describe();
+            assert_eq!(description.name, entry.name);
+            assert!(!entry.idea.is_empty() && !description.idea.is_empty() && !description.source.is_empty());
+            assert!(!description.knobs.is_empty() && !description.states.is_empty());
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_refused_with_the_nearest_one() {
+        let error = build("isolat", &Table::new()).err().unwrap().to_string();
+        assert!(
+            error.starts_with("unknown policy `isolat`; did you mean `isolate`?; known are default,"),
+            "{error}"
+        );
+    }
+}

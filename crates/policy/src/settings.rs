@@ -1,0 +1,78 @@
+//! Reading a policy's settings out of a TOML table: unknown keys and values out of range are refused.
+//!
+//! Knows no policy; each hands in the keys it takes.
+
+use crate::PolicyError;
+use toml::{Table, Value};
+
+/// The known word most like `word`, if one is like it at all.
+///
+/// Likeness is 1 minus the edit distance over the longer length; below 0.4 a hint would mislead more than
+/// it helps (our choice).
+pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let mut best: Option<(f64, &str)> = None;
+    for candidate in known {
+        let likeness = strsim::normalized_damerau_levenshtein(word, candidate);
+        if likeness >= 0.4 && best.is_none_or(|(value, _)| likeness > value) {
+            best = Some((likeness, candidate));
+        }
+    }
+    best.map(|(_, name)| name.to_owned())
+}
+
+/// Refuses any key of `table` that is not in `accepted`.
+///
+/// # Errors
+/// [`PolicyError::UnknownSetting`] for the first such key.
+pub(crate) fn refuse_unknown(policy: &str, table: &Table, accepted: &[&str]) -> Result<(), PolicyError> {
+    match table.keys().find(|key| !accepted.contains(&key.as_str())) {
+        None => Ok(()),
+        Some(key) => Err(PolicyError::UnknownSetting {
+            policy: policy.to_owned(),
+            key: key.clone(),
+            nearest: nearest(key, accepted.iter().copied()),
+            accepted: accepted.iter().map(|name| (*name).to_owned()).collect(),
+        }),
+    }
+}
+
+/// The error for a value of the wrong kind.
+pub(crate) fn wrong_type(policy: &str, key: &str, wanted: &str, found: &Value) -> PolicyError {
+    PolicyError::WrongType {
+        policy: policy.to_owned(),
+        key: key.to_owned(),
+        wanted: wanted.to_owned(),
+        found: format!("{} {found}", article(found.type_str())),
+    }
+}
+
+/// The type name with its article.
+fn article(kind: &str) -> String {
+    let article = if kind.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+    format!("{article} {kind}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_is_given_only_when_it_is_like_the_word() {
+        let known = ["default", "isolate", "a4", "a4-a"];
+        assert_eq!(nearest("defualt", known), Some("default".to_owned()));
+        assert_eq!(nearest("a5", known), Some("a4".to_owned()));
+        assert_eq!(nearest("qqqqqqqq", known), None);
+    }
+
+    #[test]
+    fn unknown_keys_name_what_is_accepted() {
+        let table: Table = "maks = 1".parse().unwrap();
+        let error = refuse_unknown("isolate", &table, &["masks"]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "policy isolate has no setting `maks`; did you mean `masks`?; accepted are masks"
+        );
+        let error = refuse_unknown("default", &table, &[]).unwrap_err();
+        assert_eq!(error.to_string(), "policy default has no setting `maks`; it has none");
+    }
+}
