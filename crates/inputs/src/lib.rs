@@ -1,1 +1,27 @@
-//! (being built)
+//! Files that drive the virtual server: packet captures and memory traces, turned into plain records.
+//!
+//! A capture drives a NIC (sizes, gaps, flows and the queue a flow hashes to); a memory trace drives a
+//! core (which cache line is touched, how, after how many instructions). Captures are pcap and pcapng;
+//! traces are our own `.wkt`, valgrind lackey text and ChampSim binaries; all of them plain or packed
+//! with gzip, xz or zstd. [`record()`] makes a trace of a real program with valgrind.
+//!
+//! This room must not know chips, machines or simulated time: it does not say what a record costs or
+//! where it hits. It reads hostile files: every length is checked before memory is asked for, and what
+//! is wrong with a file comes back as one [`InputError`] that names the file, the place and the cure.
+
+mod capture;
+mod error;
+mod record;
+mod rss;
+mod source;
+mod trace;
+
+pub use capture::{Capture, CaptureFormat, CaptureInfo, FlowKey, LinkType, MAX_PACKETS, Packet};
+pub use error::InputError;
+pub use record::{Ended, Progress, RecordError, RecordOptions, Recording, record};
+pub use rss::{IndirectionTable, MICROSOFT_KEY, RSS_TABLE_ENTRIES, toeplitz};
+pub use source::Packing;
+pub use trace::{
+    ConvertOptions, Kind, L1_SETS, L1_WAYS, L1Filter, L1Filtered, LINE_BYTES, Record, Trace, TraceFormat,
+    TraceInfo, TraceReader, TraceSummary, TraceWriter, Window, convert, l1_filter,
+};

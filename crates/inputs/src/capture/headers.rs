@@ -1,0 +1,239 @@
+//! From a packet's first bytes to what a NIC's parser takes from them: addresses, ports, DSCP.
+//!
+//! One pass over the bytes that a snap length left, never beyond them: what is cut off is absent. Must
+//! not know files or time. Tunnels (GRE, VXLAN), MPLS and PPPoE are not opened; such packets hash as
+//! their outer addresses say, or not at all, as they do on a NIC without tunnel offload.
+
+use super::FlowKey;
+use serde::Serialize;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86dd;
+/// 802.1Q, 802.1ad, and the tag type that switches used for stacked tags before 802.1ad.
+const ETHERTYPE_TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
+/// Tags and IPv6 extension headers followed before giving up; NIC parsers stop far earlier.
+const MAX_NESTING: usize = 8;
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+/// What comes before the IP header (<https://www.tcpdump.org/linktypes.html>).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkType {
+    /// Ethernet, with or without VLAN tags.
+    Ethernet,
+    /// BSD loopback: four bytes of address family.
+    Loopback,
+    /// The IP header at once.
+    RawIp,
+    /// Linux cooked, version 1 (`tcpdump -i any` of old).
+    LinuxSll,
+    /// Linux cooked, version 2 (`tcpdump -i any` now).
+    LinuxSll2,
+}
+
+impl LinkType {
+    /// The link type with this LINKTYPE_ number, if it is one of ours.
+    pub(super) fn from_number(number: u16) -> Option<LinkType> {
+        Some(match number {
+            1 => LinkType::Ethernet,
+            0 | 108 => LinkType::Loopback,
+            12 | 14 | 101 | 228 | 229 => LinkType::RawIp,
+            113 => LinkType::LinuxSll,
+            276 => LinkType::LinuxSll2,
+            _ => return None,
+        })
+    }
+}
+
+/// What the headers say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Headers {
+    pub(super) flow: Option<FlowKey>,
+    pub(super) dscp: Option<u8>,
+}
+
+/// Reads a packet's headers.
+pub(super) fn parse(link: LinkType, data: &[u8]) -> Headers {
+    match link {
+        LinkType::Ethernet => ether_payload(word(data, 12), data.get(14..)),
+        LinkType::LinuxSll => ether_payload(word(data, 14), data.get(16..)),
+        LinkType::LinuxSll2 => ether_payload(word(data, 0), data.get(20..)),
+        // The family is in the capturing host's byte order and its IPv6 number differs among systems
+        // (10, 24, 28, 30); the version in the IP header says the same without that doubt.
+        LinkType::Loopback => ip(data.get(4..)),
+        LinkType::RawIp => ip(Some(data)),
+    }
+}
+
+fn word(data: &[u8], at: usize) -> Option<u16> {
+    data.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+}
+
+fn ether_payload(mut ethertype: Option<u16>, mut data: Option<&[u8]>) -> Headers {
+    for _ in 0..MAX_NESTING {
+        let (Some(kind), Some(rest)) = (ethertype, data) else { break };
+        if ETHERTYPE_TAGS.contains(&kind) {
+            ethertype = word(rest, 2);
+            data = rest.get(4..);
+            continue;
+        }
+        return match kind {
+            ETHERTYPE_IPV4 | ETHERTYPE_IPV6 => ip(data),
+            _ => Headers::default(),
+        };
+    }
+    Headers::default()
+}
+
+fn ip(data: Option<&[u8]>) -> Headers {
+    let found = data.and_then(|data| match data.first()? >> 4 {
+        4 => ipv4(data),
+        6 => ipv6(data),
+        _ => None,
+    });
+    found.unwrap_or_default()
+}
+
+fn ipv4(data: &[u8]) -> Option<Headers> {
+    let header = data.get(..20)?;
+    let header_bytes = usize::from(header[0] & 0xf) * 4;
+    if header_bytes < 20 {
+        return None;
+    }
+    let address =
+        |at: usize| IpAddr::V4(Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]));
+    let protocol = header[9];
+    // More-fragments flag or an offset: a fragment.
+    let fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
+    let ports = if fragment { None } else { ports(protocol, data.get(header_bytes..)) };
+    let flow = FlowKey { source: address(12), destination: address(16), protocol, ports };
+    Some(Headers { flow: Some(flow), dscp: Some(header[1] >> 2) })
+}
+
+fn ipv6(data: &[u8]) -> Option<Headers> {
+    let header = data.get(..40)?;
+    let address = |at: usize| {
+        let mut octets = [0; 16];
+        octets.copy_from_slice(&header[at..at + 16]);
+        IpAddr::V6(Ipv6Addr::from(octets))
+    };
+    let traffic_class = (header[0] & 0xf) << 4 | header[1] >> 4;
+    let mut protocol = header[6];
+    let mut rest = data.get(40..);
+    let mut fragment = false;
+    for _ in 0..MAX_NESTING {
+        let Some(next) = rest.filter(|rest| rest.len() >= 8) else { break };
+        let bytes = match protocol {
+            // Hop-by-hop, routing, destination options: length in units of 8 beyond the first 8.
+            0 | 43 | 60 => (usize::from(next[1]) + 1) * 8,
+            44 => {
+                fragment = true;
+                8
+            }
+            // Authentication header: length in units of 4, less 2.
+            51 => (usize::from(next[1]) + 2) * 4,
+            _ => break,
+        };
+        protocol = next[0];
+        rest = next.get(bytes..);
+        // Behind a fragment header lies a header only in the first fragment; NICs do not look.
+        if fragment {
+            break;
+        }
+    }
+    let ports = if fragment { None } else { ports(protocol, rest) };
+    let flow = FlowKey { source: address(8), destination: address(24), protocol, ports };
+    Some(Headers { flow: Some(flow), dscp: Some(traffic_class >> 2) })
+}
+
+fn ports(protocol: u8, data: Option<&[u8]>) -> Option<(u16, u16)> {
+    match protocol {
+        TCP | UDP => Some((word(data?, 0)?, word(data?, 2)?)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// IPv4, DSCP 46 (expedited forwarding, TOS 0xb8), 10.0.0.1:0x1234 -> 10.0.0.2:0x0050, TCP.
+    const V4: [u8; 24] =
+        [0x45, 0xb8, 0, 24, 0, 0, 0x40, 0, 64, TCP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0x12, 0x34, 0x00, 0x50];
+
+    fn v4_flow() -> FlowKey {
+        FlowKey {
+            source: "10.0.0.1".parse().unwrap(),
+            destination: "10.0.0.2".parse().unwrap(),
+            protocol: TCP,
+            ports: Some((0x1234, 0x50)),
+        }
+    }
+
+    fn v6(next: u8, rest: &[u8]) -> Vec<u8> {
+        // Traffic class 0x28: DSCP 10 (AF11). ::1 -> ::2.
+        let mut data = vec![0x62, 0x80, 0, 0, 0, 0, next, 64];
+        data.extend(Ipv6Addr::from(1).octets());
+        data.extend(Ipv6Addr::from(2).octets());
+        data.extend(rest);
+        data
+    }
+
+    #[test]
+    fn every_link_type_leads_to_the_same_flow() {
+        let wanted = Headers { flow: Some(v4_flow()), dscp: Some(46) };
+        let with = |head: &[u8]| [head, &V4].concat();
+        let mut ethernet = vec![0; 12];
+        assert_eq!(parse(LinkType::RawIp, &V4), wanted);
+        assert_eq!(parse(LinkType::Loopback, &with(&[2, 0, 0, 0])), wanted);
+        assert_eq!(parse(LinkType::LinuxSll, &with(&[[0; 14].as_slice(), &[8, 0]].concat())), wanted);
+        assert_eq!(parse(LinkType::LinuxSll2, &with(&[[8, 0].as_slice(), &[0; 18]].concat())), wanted);
+        ethernet.extend([0x08, 0x00]);
+        assert_eq!(parse(LinkType::Ethernet, &with(&ethernet)), wanted);
+        // Two stacked tags: 802.1ad VLAN 5, 802.1Q VLAN 7.
+        ethernet.truncate(12);
+        ethernet.extend([0x88, 0xa8, 0, 5, 0x81, 0x00, 0, 7, 0x08, 0x00]);
+        assert_eq!(parse(LinkType::Ethernet, &with(&ethernet)), wanted);
+    }
+
+    #[test]
+    fn ipv6_extension_headers_are_stepped_over() {
+        let udp = [0x00, 0x35, 0x10, 0x00];
+        let plain = parse(LinkType::RawIp, &v6(UDP, &udp));
+        assert_eq!(plain.dscp, Some(10));
+        assert_eq!(plain.flow.unwrap().ports, Some((53, 4096)));
+        let hop_by_hop = [[UDP, 0, 0, 0, 0, 0, 0, 0].as_slice(), &udp].concat();
+        assert_eq!(parse(LinkType::RawIp, &v6(0, &hop_by_hop)), plain);
+        // A fragment: protocol known, ports not.
+        let fragment = [[UDP, 0, 0, 1, 0, 0, 0, 9].as_slice(), &udp].concat();
+        let flow = parse(LinkType::RawIp, &v6(44, &fragment)).flow.unwrap();
+        assert_eq!((flow.protocol, flow.ports), (UDP, None));
+    }
+
+    #[test]
+    fn fragments_and_cut_headers_have_no_ports() {
+        let mut fragment = V4;
+        fragment[6] = 0x20;
+        assert_eq!(parse(LinkType::RawIp, &fragment).flow.unwrap().ports, None);
+        assert_eq!(parse(LinkType::RawIp, &V4[..22]).flow.unwrap().ports, None);
+        assert_eq!(parse(LinkType::RawIp, &V4[..19]), Headers::default());
+    }
+
+    #[test]
+    fn what_is_not_ip_has_no_flow() {
+        let mut arp = vec![0; 12];
+        arp.extend([0x08, 0x06, 0, 1, 8, 0]);
+        assert_eq!(parse(LinkType::Ethernet, &arp), Headers::default());
+        assert_eq!(parse(LinkType::RawIp, &[0x15; 40]), Headers::default());
+        assert_eq!(
+            parse(LinkType::RawIp, &[0x44; 40]),
+            Headers::default(),
+            "a header length of 16 cannot be"
+        );
+        // Tags without end.
+        assert_eq!(parse(LinkType::Ethernet, &[0x81, 0x00].repeat(50)), Headers::default());
+    }
+}

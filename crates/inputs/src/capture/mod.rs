@@ -1,0 +1,317 @@
+//! Packet captures as a NIC sees them: when a packet arrives, how long it is, which flow it belongs to.
+//!
+//! Must not know NICs or queues: it gives the RSS hash, [`crate::IndirectionTable`] gives the queue.
+//! Payloads are dropped on reading; a packet costs 32 bytes of memory, a flow is kept once.
+
+mod headers;
+mod pcap;
+mod pcapng;
+
+use crate::error::InputError;
+use crate::rss::{MICROSOFT_KEY, toeplitz};
+use crate::source::Source;
+use headers::Headers;
+pub use headers::LinkType;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::path::Path;
+
+/// Packets that one capture may hold: 2^26, 2 GiB of records. A guess at what a run can use; the bound
+/// keeps a packed file of zeros from filling memory.
+pub const MAX_PACKETS: usize = 1 << 26;
+/// The longest packet believed. Linux's BIG TCP builds 512 KiB on loopback; 16 MiB leaves room.
+const MAX_PACKET_BYTES: u32 = 16 << 20;
+/// Time between first and last packet that is believed: 2^62 ns, 146 years. Beyond it sums overflow.
+const MAX_SPAN_NS: i128 = 1 << 62;
+/// What the reader takes, for messages.
+const WANTED: &str =
+    "a pcap or pcapng capture (plain, gzip, xz or zstd), as tcpdump -w or Wireshark write it";
+
+/// One packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Packet {
+    /// Nanoseconds since the capture's first packet. Never falls from one packet to the next: a packet
+    /// stamped before its predecessor gets the predecessor's time (and is counted in
+    /// [`Capture::reordered`]).
+    pub at_ns: u64,
+    /// Length before any snap length cut it: what the capture calls the original length. Counts the
+    /// capture's link header, and the frame check sequence only where the capture has it.
+    pub bytes: u32,
+    /// RSS hash under [`MICROSOFT_KEY`]; 0 for a packet that is not IP, as NICs report it.
+    pub hash: u32,
+    /// Index into [`Capture::flows`]; none if it is not IP, or the snap length cut its addresses off.
+    pub flow: Option<u32>,
+    /// Differentiated services code point (RFC 2474), 0..=63; none if it is not IP.
+    pub dscp: Option<u8>,
+}
+
+/// What an RSS NIC tells flows apart by.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+pub struct FlowKey {
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address.
+    pub destination: IpAddr,
+    /// IP protocol number: 6 TCP, 17 UDP.
+    pub protocol: u8,
+    /// Source and destination port of TCP and UDP; none for other protocols, for fragments (as NICs do:
+    /// only the first fragment carries ports) and where the snap length cut them off.
+    pub ports: Option<(u16, u16)>,
+}
+
+impl FlowKey {
+    /// The flow's RSS hash under a key: over addresses and ports, or over addresses if there are no ports.
+    pub fn rss_hash(&self, key: &[u8; 40]) -> u32 {
+        let mut data = [0; 36];
+        let mut length = 0;
+        let mut push = |bytes: &[u8]| {
+            data[length..length + bytes.len()].copy_from_slice(bytes);
+            length += bytes.len();
+        };
+        for address in [self.source, self.destination] {
+            match address {
+                IpAddr::V4(address) => push(&address.octets()),
+                IpAddr::V6(address) => push(&address.octets()),
+            }
+        }
+        if let Some((source, destination)) = self.ports {
+            push(&source.to_be_bytes());
+            push(&destination.to_be_bytes());
+        }
+        toeplitz(key, &data[..length])
+    }
+}
+
+/// Which file format a capture came in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CaptureFormat {
+    /// The classic libpcap format, either byte order, micro- or nanoseconds.
+    Pcap,
+    /// pcapng (draft-ietf-opsawg-pcapng).
+    Pcapng,
+}
+
+/// A capture, read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Capture {
+    /// The packets in file order.
+    pub packets: Vec<Packet>,
+    /// The flows in order of first appearance.
+    pub flows: Vec<FlowKey>,
+    /// The file format.
+    pub format: CaptureFormat,
+    /// Link types of the interfaces that packets came from, each once.
+    pub links: Vec<LinkType>,
+    /// Packets whose time stamp lay before their predecessor's and was raised to it.
+    pub reordered: u64,
+}
+
+/// A capture in a few numbers.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct CaptureInfo {
+    /// The file format.
+    pub format: CaptureFormat,
+    /// Link types, each once.
+    pub links: Vec<LinkType>,
+    /// Packets.
+    pub packets: u64,
+    /// Sum of original lengths, bytes.
+    pub bytes: u64,
+    /// Distinct flows.
+    pub flows: u64,
+    /// Packets that belong to no flow.
+    pub without_flow: u64,
+    /// Packets whose time stamp was raised to their predecessor's.
+    pub reordered: u64,
+    /// From first to last packet, nanoseconds.
+    pub duration_ns: u64,
+    /// Shortest packet, bytes.
+    pub min_bytes: u32,
+    /// Longest packet, bytes. Above 1514 (or the MTU plus 14) the capture was taken before segmentation.
+    pub max_bytes: u32,
+    /// Mean packet, bytes.
+    pub mean_bytes: f64,
+    /// Mean packets per second: gaps over duration; none if all packets have one time stamp.
+    pub packets_per_s: Option<f64>,
+    /// Mean bytes per second; none if all packets have one time stamp.
+    pub bytes_per_s: Option<f64>,
+}
+
+impl Capture {
+    /// Reads a capture.
+    ///
+    /// # Errors
+    /// One [`InputError`] if the file cannot be read, is of another kind, is cut short, holds no packet,
+    /// or holds a length, time or link type that cannot be.
+    pub fn read(path: &Path) -> Result<Capture, InputError> {
+        let mut source = Source::open(path)?;
+        let first = source.peek(4)?;
+        let format = match first.get(..4) {
+            Some([0x0a, 0x0d, 0x0d, 0x0a]) => CaptureFormat::Pcapng,
+            Some(magic) if pcap::is_magic(magic) => CaptureFormat::Pcap,
+            _ => return Err(source.wrong_format(WANTED)),
+        };
+        let mut collector = Collector::new(format);
+        match format {
+            CaptureFormat::Pcap => pcap::read(&mut source, &mut collector)?,
+            CaptureFormat::Pcapng => pcapng::read(&mut source, &mut collector)?,
+        }
+        let capture = collector.capture;
+        if capture.packets.is_empty() {
+            let (path, what) = (path.to_owned(), "packets");
+            return Err(InputError::NoRecords { path, what, remedy: "capture some traffic into it" });
+        }
+        Ok(capture)
+    }
+
+    /// The capture in a few numbers.
+    pub fn info(&self) -> CaptureInfo {
+        let packets = self.packets.len() as u64;
+        let bytes: u64 = self.packets.iter().map(|packet| u64::from(packet.bytes)).sum();
+        let duration_ns = self.packets.last().map_or(0, |packet| packet.at_ns);
+        let seconds = duration_ns as f64 / 1e9;
+        // N packets span N-1 gaps; the last packet's bytes fall outside of them as well.
+        let last_bytes = self.packets.last().map_or(0, |packet| u64::from(packet.bytes));
+        let rate = |count: u64| (duration_ns > 0).then(|| count as f64 / seconds);
+        CaptureInfo {
+            format: self.format,
+            links: self.links.clone(),
+            packets,
+            bytes,
+            flows: self.flows.len() as u64,
+            without_flow: self.packets.iter().filter(|packet| packet.flow.is_none()).count() as u64,
+            reordered: self.reordered,
+            duration_ns,
+            min_bytes: self.packets.iter().map(|packet| packet.bytes).min().unwrap_or(0),
+            max_bytes: self.packets.iter().map(|packet| packet.bytes).max().unwrap_or(0),
+            mean_bytes: if packets == 0 { 0.0 } else { bytes as f64 / packets as f64 },
+            packets_per_s: rate(packets.saturating_sub(1)),
+            bytes_per_s: rate(bytes - last_bytes),
+        }
+    }
+}
+
+/// Where the two readers put what they find.
+struct Collector {
+    capture: Capture,
+    /// Flow to its index and hash, so that a flow is hashed once.
+    known: HashMap<FlowKey, (u32, u32)>,
+    first_ns: Option<i128>,
+}
+
+impl Collector {
+    fn new(format: CaptureFormat) -> Collector {
+        let capture =
+            Capture { packets: Vec::new(), flows: Vec::new(), format, links: Vec::new(), reordered: 0 };
+        Collector { capture, known: HashMap::new(), first_ns: None }
+    }
+
+    /// Takes a packet in; `source` stands at its start and is asked to make the error if it is refused.
+    fn packet(
+        &mut self,
+        source: &Source,
+        link: LinkType,
+        stamp_ns: i128,
+        bytes: u32,
+        headers: Headers,
+    ) -> Result<(), InputError> {
+        let offset = source.offset();
+        if self.capture.packets.len() == MAX_PACKETS {
+            let wanted = format!("at most {MAX_PACKETS}; cut the capture with editcap -c");
+            return Err(source.value(offset, "number of packets", "larger", wanted));
+        }
+        let first = *self.first_ns.get_or_insert(stamp_ns);
+        let since = stamp_ns - first;
+        if since > MAX_SPAN_NS {
+            let wanted = "within 146 years of the first packet; the file is damaged or its if_tsresol wrong";
+            return Err(source.value(
+                offset,
+                "time stamp",
+                format!("{since} ns after the first packet"),
+                wanted,
+            ));
+        }
+        // Bounded by MAX_SPAN_NS above and by zero here.
+        let since = since.max(0) as u64;
+        let last = self.capture.packets.last().map_or(0, |packet| packet.at_ns);
+        if stamp_ns - first < i128::from(last) {
+            self.capture.reordered += 1;
+        }
+        if !self.capture.links.contains(&link) {
+            self.capture.links.push(link);
+        }
+        let (flow, hash) = match headers.flow {
+            None => (None, 0),
+            Some(key) => {
+                let flows = &mut self.capture.flows;
+                let (index, hash) = *self.known.entry(key).or_insert_with(|| {
+                    flows.push(key);
+                    // No more flows than packets, and those are bounded by MAX_PACKETS.
+                    ((flows.len() - 1) as u32, key.rss_hash(&MICROSOFT_KEY))
+                });
+                (Some(index), hash)
+            }
+        };
+        self.capture.packets.push(Packet { at_ns: since.max(last), bytes, hash, flow, dscp: headers.dscp });
+        Ok(())
+    }
+}
+
+/// Checks a packet's two lengths, which both formats carry.
+fn check_lengths(source: &Source, captured: u32, original: u32) -> Result<(), InputError> {
+    let offset = source.offset();
+    if original > MAX_PACKET_BYTES {
+        let wanted = format!("at most {MAX_PACKET_BYTES} bytes; the file is damaged, capture again");
+        return Err(source.value(offset, "the packet's original length", original, wanted));
+    }
+    if captured > original {
+        let wanted = format!("at most the original length, {original}; the file is damaged, capture again");
+        return Err(source.value(offset, "the packet's captured length", captured, wanted));
+    }
+    Ok(())
+}
+
+fn link_type(source: &Source, offset: u64, number: u16) -> Result<LinkType, InputError> {
+    LinkType::from_number(number).ok_or_else(|| {
+        let wanted = "1 (Ethernet), 0 or 108 (loopback), 101, 12, 14, 228 or 229 (raw IP), 113 or 276 (Linux \
+                      cooked); capture on an Ethernet or loopback interface";
+        source.value(offset, "link type", number, wanted)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_hashes_as_microsofts_vectors_do() {
+        let key = FlowKey {
+            source: "66.9.149.187".parse().unwrap(),
+            destination: "161.142.100.80".parse().unwrap(),
+            protocol: 6,
+            ports: Some((2794, 1766)),
+        };
+        assert_eq!(key.rss_hash(&MICROSOFT_KEY), 0x51cc_c178);
+        assert_eq!(FlowKey { ports: None, ..key }.rss_hash(&MICROSOFT_KEY), 0x323e_8fc2);
+    }
+
+    /// 3 packets of 100, 200, 300 bytes at 0, 1 and 2 us: 600 bytes, mean 200, 2 gaps in 2 us = 1 Mpps,
+    /// 300 bytes in 2 us = 150 MB/s.
+    #[test]
+    fn the_summary_is_arithmetic() {
+        let packet = |at_ns, bytes, flow| Packet { at_ns, bytes, hash: 0, flow, dscp: None };
+        let capture = Capture {
+            packets: vec![packet(0, 100, None), packet(1000, 200, Some(0)), packet(2000, 300, Some(0))],
+            flows: Vec::new(),
+            format: CaptureFormat::Pcap,
+            links: vec![LinkType::Ethernet],
+            reordered: 0,
+        };
+        let info = capture.info();
+        assert_eq!((info.packets, info.bytes, info.duration_ns, info.without_flow), (3, 600, 2000, 1));
+        assert_eq!((info.min_bytes, info.max_bytes, info.mean_bytes), (100, 300, 200.0));
+        assert_eq!((info.packets_per_s, info.bytes_per_s), (Some(1e6), Some(150e6)));
+    }
+}

@@ -1,0 +1,75 @@
+//! The classic pcap file: a 24-byte header, then 16 bytes and data per packet (pcap-savefile(5)).
+//!
+//! The fields are decoded by `pcap-parser`; what they may be is checked here, before a length is believed.
+
+use super::{Collector, check_lengths, headers, link_type};
+use crate::error::InputError;
+use crate::source::Source;
+use pcap_parser::pcap::{parse_pcap_frame, parse_pcap_frame_be, parse_pcap_header};
+
+const HEADER_BYTES: usize = 24;
+const FRAME_BYTES: usize = 16;
+
+/// True for the four magics: micro- and nanoseconds, either byte order.
+pub(super) fn is_magic(magic: &[u8]) -> bool {
+    matches!(
+        magic,
+        [0xd4, 0xc3, 0xb2, 0xa1]
+            | [0xa1, 0xb2, 0xc3, 0xd4]
+            | [0x4d, 0x3c, 0xb2, 0xa1]
+            | [0xa1, 0xb2, 0x3c, 0x4d]
+    )
+}
+
+/// Reads all packets of a file that starts with one of the magics.
+pub(super) fn read(source: &mut Source, into: &mut Collector) -> Result<(), InputError> {
+    let parsed = parse_pcap_header(source.need(HEADER_BYTES, "file header")?).ok();
+    let Some((_, header)) = parsed else {
+        return Err(source.value(0, "file header", "unreadable", "a pcap header; capture again"));
+    };
+    if header.version_major != 2 {
+        let wanted = "2; rewrite the file with a current tcpdump (-r old -w new)";
+        return Err(source.value(4, "pcap version", header.version_major, wanted));
+    }
+    // The low 16 bits are the link type, the others say whether a frame check sequence is there.
+    let link = link_type(source, 20, (header.network.0 as u32 & 0xffff) as u16)?;
+    let big_endian = header.is_bigendian();
+    let fractions_per_s = if header.is_nanosecond_precision() { 1_000_000_000 } else { 1_000_000 };
+    source.consume(HEADER_BYTES);
+
+    while !source.peek(1)?.is_empty() {
+        let head = source.need(FRAME_BYTES, "packet header")?;
+        let length = [head[8], head[9], head[10], head[11]];
+        let original = [head[12], head[13], head[14], head[15]];
+        let word = if big_endian { u32::from_be_bytes } else { u32::from_le_bytes };
+        check_lengths(source, word(length), word(original))?;
+
+        let whole = FRAME_BYTES + word(length) as usize;
+        let bytes = source.need(whole, "packet")?;
+        let parsed = if big_endian { parse_pcap_frame_be(bytes) } else { parse_pcap_frame(bytes) };
+        let frame =
+            parsed.ok().map(|(_, frame)| (frame.ts_sec, frame.ts_usec, headers::parse(link, frame.data)));
+        let Some((seconds, fraction, headers)) = frame else {
+            return Err(source.value(
+                source.offset(),
+                "packet",
+                "unreadable",
+                "a pcap packet; capture again",
+            ));
+        };
+        if fraction >= fractions_per_s {
+            let wanted = format!("below {fractions_per_s}; the file is damaged, capture again");
+            return Err(source.value(
+                source.offset() + 4,
+                "fraction of the packet's second",
+                fraction,
+                wanted,
+            ));
+        }
+        let nanos = i128::from(fraction) * i128::from(1_000_000_000 / fractions_per_s);
+        let stamp_ns = i128::from(seconds) * 1_000_000_000 + nanos;
+        into.packet(source, link, stamp_ns, word(original), headers)?;
+        source.consume(whole);
+    }
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! What can be wrong with an input file, in one type for all readers.
+//!
+//! Every message names the file, the place in it, what stands there and what would do. Offsets count
+//! from the start of the *unpacked* data, which for a plain file is the file itself.
+
+use crate::source::Packing;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why an input file was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum InputError {
+    /// The file cannot be opened.
+    #[error("cannot open {path}: {source}; check the name and that it may be read")]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The kernel or the decompressor failed in mid file.
+    #[error(
+        "cannot read {path} ({packing}) beyond byte {offset}: {source}; the file may be damaged or cut short, copy it again"
+    )]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// How the file is packed.
+        packing: Packing,
+        /// Unpacked bytes that were read before it failed.
+        offset: u64,
+        /// What the kernel or the decompressor said.
+        source: io::Error,
+    },
+    /// The file cannot be written.
+    #[error("cannot write {path}: {source}; check the folder and the space left")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// There is nothing in it.
+    #[error("{path} is empty; wanted {wanted}")]
+    Empty {
+        /// The file.
+        path: PathBuf,
+        /// What the file should be.
+        wanted: &'static str,
+    },
+    /// The file is sound so far as it goes, and holds not one record.
+    #[error("{path} holds no {what}; {remedy}")]
+    NoRecords {
+        /// The file.
+        path: PathBuf,
+        /// What it should hold: "packets", "memory accesses".
+        what: &'static str,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// It is a file of some other kind.
+    #[error("{path} is not {wanted}: it starts with {found}")]
+    WrongFormat {
+        /// The file.
+        path: PathBuf,
+        /// What the file starts with: a known format's name, or its first bytes in hex.
+        found: String,
+        /// What would do.
+        wanted: &'static str,
+    },
+    /// The file ends inside something.
+    #[error(
+        "{path} is cut short: the {what} at byte {offset} needs {needed} bytes and {present} are left; \
+         copy the file again or record it anew"
+    )]
+    Cut {
+        /// The file.
+        path: PathBuf,
+        /// Where the cut thing starts.
+        offset: u64,
+        /// What is cut: "packet", "block", "record".
+        what: &'static str,
+        /// Bytes it needs.
+        needed: u64,
+        /// Bytes that are there.
+        present: u64,
+    },
+    /// A field holds what it cannot hold.
+    #[error("{path}, byte {offset}: {field} is {found}, must be {wanted}")]
+    Value {
+        /// The file.
+        path: PathBuf,
+        /// Where the field, or the record that holds it, starts.
+        offset: u64,
+        /// The field.
+        field: &'static str,
+        /// What stands there.
+        found: String,
+        /// What may stand there, or what to do about it.
+        wanted: String,
+    },
+    /// A line of a text trace is none that lackey writes.
+    #[error(
+        "{path}, line {line}: `{text}` is no lackey line; wanted `I  addr,size`, ` L addr,size`, \
+         ` S addr,size` or ` M addr,size` as `valgrind --tool=lackey --trace-mem=yes` writes them"
+    )]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// Its first characters, made printable.
+        text: String,
+    },
+    /// Stored bytes do not match their checksum.
+    #[error(
+        "{path}, byte {offset}: the {what} has checksum {found:#010x}, its bytes give {computed:#010x}; \
+         the file is damaged, copy it again or record it anew"
+    )]
+    Checksum {
+        /// The file.
+        path: PathBuf,
+        /// Where the checked thing starts.
+        offset: u64,
+        /// What is damaged.
+        what: &'static str,
+        /// The checksum in the file.
+        found: u32,
+        /// The checksum of what is there.
+        computed: u32,
+    },
+}
+
+impl InputError {
+    /// The file the error is about.
+    pub fn path(&self) -> &Path {
+        match self {
+            InputError::Open { path, .. }
+            | InputError::Read { path, .. }
+            | InputError::Write { path, .. }
+            | InputError::Empty { path, .. }
+            | InputError::NoRecords { path, .. }
+            | InputError::WrongFormat { path, .. }
+            | InputError::Cut { path, .. }
+            | InputError::Value { path, .. }
+            | InputError::Line { path, .. }
+            | InputError::Checksum { path, .. } => path,
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! A program under valgrind's lackey: started, listened to, stopped.
+//!
+//! Must not know what the text means. The text comes through a pipe that the child gets as one more
+//! descriptor, so that the program keeps its own stdin, stdout and stderr. The child leads a process
+//! group of its own, so that stopping it stops what it started as well.
+
+use super::RecordError;
+use command_fds::{CommandFdExt, FdMapping};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, PipeReader, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// The descriptor that the child writes its trace to. Any small one but 0 to 2 will do: valgrind moves it
+/// out of the program's way at once.
+const TRACE_FD: i32 = 3;
+/// How long one look at the pipe waits. Short enough for a progress bar, long enough to cost nothing.
+const POLL: Duration = Duration::from_millis(100);
+/// Size asked for the pipe: the most that an unprivileged process may have. Fewer switches between
+/// valgrind, which is the bottleneck, and us.
+const PIPE_BYTES: usize = 1 << 20;
+/// How long a program may take to end after SIGTERM before SIGKILL. Under lackey it runs some hundred
+/// times slower than otherwise.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What a look at the pipe found.
+pub(super) enum Heard {
+    /// So many bytes.
+    Bytes(usize),
+    /// Nothing for a while; the program waits or thinks.
+    Nothing,
+    /// The program has ended, and all it wrote was read.
+    End,
+}
+
+pub(super) struct Traced {
+    child: Child,
+    pipe: PipeReader,
+    /// The program was seen to have ended. It is collected by [`Traced::wait`] or on drop, and not before:
+    /// until then nobody else can get its process id, and its group can be signalled safely.
+    ended: bool,
+}
+
+impl Traced {
+    /// Starts `command` under lackey.
+    pub(super) fn start(valgrind: &Path, command: &[OsString]) -> Result<Traced, RecordError> {
+        let cannot = |source| RecordError::Start { valgrind: valgrind.to_owned(), source };
+        let (pipe, writer) = io::pipe().map_err(cannot)?;
+        // Larger is faster, no more than that.
+        let _ = rustix::pipe::fcntl_setpipe_size(&pipe, PIPE_BYTES);
+        let mut valgrind_command = Command::new(valgrind);
+        valgrind_command
+            .args(["--tool=lackey", "--trace-mem=yes", "--child-silent-after-fork=yes"])
+            .arg(format!("--log-fd={TRACE_FD}"))
+            .arg("--")
+            .args(command)
+            .process_group(0);
+        if io::stdin().is_terminal() {
+            // A background process group that reads its terminal is stopped by the kernel, for good.
+            valgrind_command.stdin(Stdio::null());
+        }
+        let mapping = FdMapping { parent_fd: OwnedFd::from(writer), child_fd: TRACE_FD };
+        valgrind_command.fd_mappings(vec![mapping]).map_err(|error| cannot(io::Error::other(error)))?;
+        let child = valgrind_command.spawn().map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => RecordError::NoValgrind { valgrind: valgrind.to_owned() },
+            _ => cannot(source),
+        })?;
+        // The command holds our copy of the writing end; with it open the pipe would never end.
+        drop(valgrind_command);
+        Ok(Traced { child, pipe, ended: false })
+    }
+
+    /// Waits for text, at most [`POLL`].
+    pub(super) fn listen(&mut self, into: &mut [u8]) -> io::Result<Heard> {
+        let mut polled = [PollFd::new(&self.pipe, PollFlags::IN)];
+        let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(POLL.subsec_nanos()) };
+        let ready = match poll(&mut polled, Some(&wait)) {
+            Ok(ready) => ready,
+            Err(rustix::io::Errno::INTR) => 0,
+            Err(error) => return Err(error.into()),
+        };
+        if ready > 0 {
+            return Ok(match self.pipe.read(into)? {
+                0 => Heard::End,
+                bytes => Heard::Bytes(bytes),
+            });
+        }
+        // Something that the program left behind, a daemon, may hold the pipe open for ever: what counts
+        // is that the program itself is gone and the pipe was seen empty after that.
+        if self.ended {
+            return Ok(Heard::End);
+        }
+        self.ended = self.has_ended()?;
+        Ok(Heard::Nothing)
+    }
+
+    /// Asks the program to end, then makes it; gives its exit status.
+    pub(super) fn stop(&mut self) -> io::Result<ExitStatus> {
+        self.signal(Signal::TERM);
+        let deadline = Instant::now() + GRACE;
+        let mut rest = vec![0; 64 * 1024];
+        while !self.has_ended()? {
+            if Instant::now() >= deadline {
+                self.signal(Signal::KILL);
+                break;
+            }
+            // A program blocked on a full pipe would not see the signal.
+            if let Heard::End = self.listen(&mut rest)? {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        self.wait()
+    }
+
+    /// Waits for a program whose pipe has ended, or that is being stopped.
+    pub(super) fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait()
+    }
+
+    fn id(&self) -> Option<Pid> {
+        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
+    }
+
+    fn has_ended(&self) -> io::Result<bool> {
+        let Some(id) = self.id() else { return Ok(true) };
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        Ok(waitid(WaitId::Pid(id), look)?.is_some())
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = self.id() {
+            // It fails if the group is gone, which is what was wanted.
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        // After `wait` the child is collected and this is `Ok(Some(_))`: the id is no longer ours to signal.
+        if let Ok(None) = self.child.try_wait() {
+            self.signal(Signal::KILL);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// A command as people type it.
+pub(super) fn shown(command: &[OsString]) -> String {
+    command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+/// A command without the folder its program lies in: what was traced, for people elsewhere.
+pub(super) fn source_text(command: &[OsString]) -> String {
+    let mut words = command.to_vec();
+    if let Some(program) = words.first_mut() {
+        let name = Path::new(program).file_name().map(OsString::from);
+        *program = name.unwrap_or_default();
+    }
+    shown(&words)
+}

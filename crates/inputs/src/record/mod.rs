@@ -1,0 +1,255 @@
+//! Makes a memory trace of a real program: runs it under valgrind's lackey and converts as it runs.
+//!
+//! Nothing is stored but the result: text flows through a pipe, a line becomes a touch, touches become
+//! records, records leave through the L1 filter and the window into a `.wkt` file. Must not know what
+//! programs do; a server that never ends is ended when the window is full.
+//!
+//! *What is followed.* The one process that valgrind starts, with all its threads as valgrind interleaves
+//! them (it runs one at a time and lackey does not say which). Children that it forks run on but are
+//! silent; programs that it executes in children run without valgrind. The kernel's own accesses are not
+//! seen, system calls take no instructions.
+
+mod child;
+
+use crate::error::InputError;
+use crate::trace::{L1Filter, Pipeline, RecordBuilder, TraceInfo, Window, decode_lackey, printable};
+use child::{Heard, Traced};
+use std::ffi::OsString;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+/// Text read at once. Lackey writes some 14 bytes an access.
+const CHUNK_BYTES: usize = 256 * 1024;
+
+/// What [`record()`] records, and with what.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RecordOptions {
+    /// The stretch to keep: skips a program's start-up, ends a server.
+    pub window: Window,
+    /// Keep only what misses L1 ([`L1Filter`]). The skipped stretch warms it.
+    pub l1_filter: bool,
+    /// What was traced, for people; by default the command without its folder.
+    pub source: Option<String>,
+    /// The valgrind to run.
+    pub valgrind: PathBuf,
+}
+
+impl Default for RecordOptions {
+    fn default() -> RecordOptions {
+        let (window, valgrind) = (Window::default(), PathBuf::from("valgrind"));
+        RecordOptions { window, l1_filter: false, source: None, valgrind }
+    }
+}
+
+/// How far a recording is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Instructions executed, those of the skipped stretch included.
+    pub instructions: u64,
+    /// Records written.
+    pub records: u64,
+}
+
+/// Why a recording ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// The window was full; the program was stopped.
+    Full,
+    /// The progress callback asked for it; the program was stopped.
+    Asked,
+    /// The program ended by itself, with this status.
+    Exited(ExitStatus),
+}
+
+/// A finished recording.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Recording {
+    /// What was recorded.
+    pub info: TraceInfo,
+    /// Why it ended.
+    pub ended: Ended,
+}
+
+/// Why a recording failed.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// No command was given.
+    #[error("no command to record; name the program behind --")]
+    NoCommand,
+    /// Valgrind is not installed.
+    #[error("cannot run {valgrind}: not found; install Debian package valgrind")]
+    NoValgrind {
+        /// The program that was tried.
+        valgrind: PathBuf,
+    },
+    /// Valgrind is there and could not be started.
+    #[error("cannot run {valgrind}: {source}; check that it may be executed")]
+    Start {
+        /// The program that was tried.
+        valgrind: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Valgrind ran and the program did not: it executed not one instruction.
+    #[error("`{command}` did not start under {valgrind} ({status}); run it without waykeeper to see why")]
+    NotStarted {
+        /// The command.
+        command: String,
+        /// The valgrind used.
+        valgrind: PathBuf,
+        /// Valgrind's exit status.
+        status: ExitStatus,
+    },
+    /// The pipe or the process failed.
+    #[error("lost `{command}` while recording: {source}; record again")]
+    Lost {
+        /// The command.
+        command: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Valgrind wrote what is not lackey's.
+    #[error("line {line} of lackey's output for `{command}` is `{text}`; use a valgrind from 3.13 to 3.25")]
+    Text {
+        /// The command.
+        command: String,
+        /// The line, from 1.
+        line: u64,
+        /// Its first characters, made printable.
+        text: String,
+    },
+    /// The program ended before anything was recorded.
+    #[error(
+        "`{command}` ended after {instructions} instructions ({status}), nothing of it lay in the window; skip less"
+    )]
+    Nothing {
+        /// The command.
+        command: String,
+        /// Instructions that it executed.
+        instructions: u64,
+        /// How it ended.
+        status: ExitStatus,
+    },
+    /// The trace cannot be written.
+    #[error(transparent)]
+    Output(#[from] InputError),
+}
+
+/// Records a program's memory accesses into a `.wkt` file.
+///
+/// Runs `command` under `valgrind --tool=lackey` until the window is full, `progress` says break, or the
+/// program ends. `progress` is called at least ten times a second. The program keeps its stdin (unless
+/// that is a terminal), stdout and stderr; it is stopped with SIGTERM to its process group, and with SIGKILL if
+/// it is still there after five seconds. The output appears under its name only when it is whole.
+///
+/// # Errors
+/// [`RecordError`]; in particular [`RecordError::NoValgrind`] where valgrind is missing.
+pub fn record(
+    command: &[OsString],
+    output: &Path,
+    options: &RecordOptions,
+    progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
+) -> Result<Recording, RecordError> {
+    if command.is_empty() {
+        return Err(RecordError::NoCommand);
+    }
+    let lost = |source| RecordError::Lost { command: child::shown(command), source };
+    let filter = options.l1_filter.then(L1Filter::new);
+    let source = options.source.clone().unwrap_or_else(|| child::source_text(command));
+    let pipeline = Pipeline::new(output, source, options.l1_filter, filter, options.window)?;
+    let mut traced = Traced::start(&options.valgrind, command)?;
+    let mut tape =
+        Tape { builder: RecordBuilder::default(), pipeline, text: vec![0; CHUNK_BYTES], held: 0, line: 0 };
+    let stopped = loop {
+        match traced.listen(&mut tape.text[tape.held..]).map_err(lost)? {
+            Heard::Bytes(bytes) => tape.take(bytes, command)?,
+            Heard::Nothing => {}
+            Heard::End => break None,
+        }
+        if tape.is_full() {
+            break Some(Ended::Full);
+        }
+        let so_far = Progress { instructions: tape.builder.instructions(), records: tape.pipeline.records() };
+        if progress(&so_far).is_break() {
+            break Some(Ended::Asked);
+        }
+    };
+    let status = match stopped {
+        Some(_) => traced.stop(),
+        None => traced.wait(),
+    };
+    let status = status.map_err(lost)?;
+    let instructions = tape.builder.instructions();
+    if instructions == 0 && stopped.is_none() {
+        let (command, valgrind) = (child::shown(command), options.valgrind.clone());
+        return Err(RecordError::NotStarted { command, valgrind, status });
+    }
+    let Some(info) = tape.finish()? else {
+        return Err(RecordError::Nothing { command: child::shown(command), instructions, status });
+    };
+    Ok(Recording { info, ended: stopped.unwrap_or(Ended::Exited(status)) })
+}
+
+/// Text in, records out.
+struct Tape {
+    builder: RecordBuilder,
+    pipeline: Pipeline,
+    text: Vec<u8>,
+    /// Bytes at the start of `text` that are a line's beginning.
+    held: usize,
+    line: u64,
+}
+
+impl Tape {
+    /// Takes in the bytes that were read behind those held.
+    fn take(&mut self, bytes: usize, command: &[OsString]) -> Result<(), RecordError> {
+        let end = self.held + bytes;
+        let mut start = 0;
+        while let Some(length) = self.text[start..end].iter().position(|byte| *byte == b'\n') {
+            let line = &self.text[start..start + length];
+            self.line += 1;
+            if !decode_lackey(line, &mut self.builder) {
+                return Err(self.refused(start..start + length, command));
+            }
+            start += length + 1;
+        }
+        if start == 0 && end == self.text.len() {
+            return Err(self.refused(0..end, command));
+        }
+        self.text.copy_within(start..end, 0);
+        self.held = end - start;
+        self.drain()
+    }
+
+    fn drain(&mut self) -> Result<(), RecordError> {
+        while let Some(record) = self.builder.pop() {
+            self.pipeline.push(record)?;
+        }
+        Ok(())
+    }
+
+    /// True if nothing further will be kept, be it that a program loops without touching memory.
+    fn is_full(&self) -> bool {
+        self.pipeline.is_full() || self.pipeline.is_past(self.builder.instructions())
+    }
+
+    /// Ends the file; none if nothing was recorded.
+    fn finish(mut self) -> Result<Option<TraceInfo>, RecordError> {
+        self.builder.finish();
+        self.drain()?;
+        if self.pipeline.records() == 0 {
+            return Ok(None);
+        }
+        Ok(Some(self.pipeline.finish(self.builder.instructions())?))
+    }
+
+    fn refused(&self, place: std::ops::Range<usize>, command: &[OsString]) -> RecordError {
+        RecordError::Text {
+            command: child::shown(command),
+            line: self.line,
+            text: printable(&self.text[place]),
+        }
+    }
+}

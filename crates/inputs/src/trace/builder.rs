@@ -1,0 +1,103 @@
+//! From single accesses to records: counts instructions, splits what crosses a line, merges repeats.
+//!
+//! The readers of foreign formats share it, so that merging means the same thing whatever the source.
+
+use super::{Kind, LINE_BYTES, Record};
+use std::collections::VecDeque;
+
+/// Touches merged into one record at most, so that a program that spins on one line still makes records
+/// and a limit on a live recording is noticed.
+const MAX_TOUCHES: u32 = 65_535;
+
+#[derive(Default)]
+pub(crate) struct RecordBuilder {
+    instructions: u64,
+    /// [`RecordBuilder::instructions`] at the first touch of the newest record.
+    counted: u64,
+    pending: Option<Record>,
+    ready: VecDeque<Record>,
+}
+
+impl RecordBuilder {
+    /// One instruction begins; accesses that follow are its.
+    pub(crate) fn instruction(&mut self) {
+        self.instructions += 1;
+    }
+
+    /// Bytes are touched; the caller has checked that they lie within the address space.
+    pub(crate) fn access(&mut self, address: u64, bytes: u64, kind: Kind) {
+        let last = address + (bytes.max(1) - 1);
+        for line in address / LINE_BYTES..=last / LINE_BYTES {
+            self.touch(line, kind);
+        }
+    }
+
+    /// A line is touched.
+    pub(crate) fn touch(&mut self, line: u64, kind: Kind) {
+        if let Some(pending) = &mut self.pending
+            && (pending.line, pending.kind) == (line, kind)
+            && pending.touches < MAX_TOUCHES
+        {
+            pending.touches += 1;
+            return;
+        }
+        let record = Record { line, instructions: self.instructions - self.counted, touches: 1, kind };
+        self.counted = self.instructions;
+        self.ready.extend(self.pending.replace(record));
+    }
+
+    /// The oldest finished record.
+    pub(crate) fn pop(&mut self) -> Option<Record> {
+        self.ready.pop_front()
+    }
+
+    /// The trace ends: what was pending is finished.
+    pub(crate) fn finish(&mut self) {
+        self.ready.extend(self.pending.take());
+    }
+
+    /// Instructions so far.
+    pub(crate) fn instructions(&self) -> u64 {
+        self.instructions
+    }
+
+    /// Instructions after the newest record's first touch.
+    pub(crate) fn tail_instructions(&self) -> u64 {
+        self.instructions - self.counted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Instruction 1 loads line 1 (twice, with instruction 2), 3 stores 8 bytes at 124 (lines 1 and 2),
+    /// 4 and 5 touch nothing, 6 loads line 2.
+    #[test]
+    fn merges_splits_and_counts() {
+        let mut builder = RecordBuilder::default();
+        builder.instruction();
+        builder.access(64, 8, Kind::Load);
+        builder.instruction();
+        builder.access(127, 1, Kind::Load);
+        builder.instruction();
+        builder.access(124, 8, Kind::Store);
+        for _ in 0..3 {
+            builder.instruction();
+        }
+        builder.access(128, 4, Kind::Load);
+        builder.instruction();
+        builder.finish();
+        let record = |line, instructions, touches, kind| Record { line, instructions, touches, kind };
+        assert_eq!(
+            std::iter::from_fn(|| builder.pop()).collect::<Vec<_>>(),
+            [
+                record(1, 1, 2, Kind::Load),
+                record(1, 2, 1, Kind::Store),
+                record(2, 0, 1, Kind::Store),
+                record(2, 3, 1, Kind::Load),
+            ]
+        );
+        assert_eq!((builder.instructions(), builder.tail_instructions()), (7, 1));
+    }
+}

@@ -1,0 +1,155 @@
+//! From any trace format to `.wkt`: filter, cut, write, and put in place only what is whole.
+
+use super::info::Footprint;
+use super::window::Cut;
+use super::{L1Filter, Record, TraceFormat, TraceInfo, TraceReader, TraceWriter, Window};
+use crate::error::InputError;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+
+/// What [`convert`] does on the way.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ConvertOptions {
+    /// The stretch to keep.
+    pub window: Window,
+    /// Keep only what misses L1 ([`L1Filter`]); a trace that was filtered before stays as it is.
+    pub l1_filter: bool,
+    /// What was traced, for people; by default what the input says, or else its file name.
+    pub source: Option<String>,
+}
+
+/// Converts a trace to `.wkt`. The output appears under its name only when it is whole.
+///
+/// # Errors
+/// Those of [`TraceReader`] about the input, [`InputError::Write`] about the output, and
+/// [`InputError::NoRecords`] if the window is empty.
+pub fn convert(input: &Path, output: &Path, options: &ConvertOptions) -> Result<TraceInfo, InputError> {
+    let mut reader = TraceReader::open(input)?;
+    let name = || input.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let source = match &options.source {
+        Some(source) => source.clone(),
+        None if reader.source().is_empty() => name(),
+        None => reader.source().to_owned(),
+    };
+    let filter = (options.l1_filter && !reader.l1_filtered()).then(L1Filter::new);
+    let l1_filtered = reader.l1_filtered() || filter.is_some();
+    let mut pipeline = Pipeline::new(output, source, l1_filtered, filter, options.window)?;
+    while !pipeline.is_full() {
+        let Some(record) = reader.next().transpose()? else { break };
+        pipeline.push(record)?;
+    }
+    if pipeline.records() == 0 {
+        let remedy = "skip less of the trace, or take more of it";
+        return Err(InputError::NoRecords {
+            path: input.to_owned(),
+            what: "memory accesses in the window",
+            remedy,
+        });
+    }
+    pipeline.finish(reader.summary().instructions)
+}
+
+/// Records on their way into a file: through the filter, through the window, into the writer.
+pub(crate) struct Pipeline {
+    filter: Option<L1Filter>,
+    cut: Cut,
+    file: PartFile,
+    writer: TraceWriter<BufWriter<File>>,
+    footprint: Footprint,
+    source: String,
+    l1_filtered: bool,
+    records: u64,
+}
+
+impl Pipeline {
+    pub(crate) fn new(
+        output: &Path,
+        source: String,
+        l1_filtered: bool,
+        filter: Option<L1Filter>,
+        window: Window,
+    ) -> Result<Pipeline, InputError> {
+        let (file, out) = PartFile::create(output)?;
+        let writer = TraceWriter::new(BufWriter::new(out), &source, l1_filtered)
+            .map_err(|error| file.cannot(error))?;
+        let (cut, footprint) = (Cut::new(window), Footprint::default());
+        Ok(Pipeline { filter, cut, file, writer, footprint, source, l1_filtered, records: 0 })
+    }
+
+    /// Takes a record in.
+    pub(crate) fn push(&mut self, record: Record) -> Result<(), InputError> {
+        let record = match &mut self.filter {
+            Some(filter) => filter.push(record),
+            None => Some(record),
+        };
+        if let Some(record) = record.and_then(|record| self.cut.push(record)) {
+            self.footprint.count(&record);
+            self.writer.push(record).map_err(|error| self.file.cannot(error))?;
+            self.records += 1;
+        }
+        Ok(())
+    }
+
+    /// Records written.
+    pub(crate) fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// True if nothing further will be written.
+    pub(crate) fn is_full(&self) -> bool {
+        self.cut.is_full()
+    }
+
+    /// True if an instruction count lies behind the window.
+    pub(crate) fn is_past(&self, instructions: u64) -> bool {
+        self.cut.is_past(instructions)
+    }
+
+    /// Ends the file and puts it in place; the input had this many instructions.
+    pub(crate) fn finish(self, instructions: u64) -> Result<TraceInfo, InputError> {
+        let Pipeline { cut, file, writer, footprint, source, l1_filtered, .. } = self;
+        let (summary, _) =
+            writer.finish(cut.tail_instructions(instructions)).map_err(|error| file.cannot(error))?;
+        file.keep()?;
+        Ok(footprint.info(TraceFormat::Wkt, source, l1_filtered, summary))
+    }
+}
+
+/// An output under a name of its own until it is whole; removed if it never is.
+struct PartFile {
+    output: PathBuf,
+    part: PathBuf,
+    kept: bool,
+}
+
+impl PartFile {
+    fn create(output: &Path) -> Result<(PartFile, File), InputError> {
+        let mut part = OsString::from(output);
+        part.push(".part");
+        let part = PathBuf::from(part);
+        let file =
+            File::create(&part).map_err(|source| InputError::Write { path: output.to_owned(), source })?;
+        Ok((PartFile { output: output.to_owned(), part, kept: false }, file))
+    }
+
+    fn cannot(&self, source: io::Error) -> InputError {
+        InputError::Write { path: self.output.clone(), source }
+    }
+
+    fn keep(mut self) -> Result<(), InputError> {
+        fs::rename(&self.part, &self.output).map_err(|error| self.cannot(error))?;
+        self.kept = true;
+        Ok(())
+    }
+}
+
+impl Drop for PartFile {
+    fn drop(&mut self) {
+        if !self.kept {
+            // It is ours and half written; if it cannot be removed there is nobody left to tell.
+            let _ = fs::remove_file(&self.part);
+        }
+    }
+}

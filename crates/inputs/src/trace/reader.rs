@@ -1,0 +1,196 @@
+//! Any memory trace: finds out the format, then gives records.
+//!
+//! `.wkt` has a magic, lackey's text is recognised by its first line, ChampSim has neither and is what
+//! remains if the first record can be one. A file's name is not looked at.
+
+use super::champsim::ChampSimReader;
+use super::lackey::LackeyReader;
+use super::wkt_reader::WktReader;
+use super::{L1Filter, Record, TraceSummary, WKT_MAGIC, Window, window};
+use crate::error::InputError;
+use crate::source::{Source, name_of};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+const WANTED: &str = "a memory trace: .wkt, valgrind lackey text (--trace-mem=yes) or ChampSim, \
+                      plain, gzip, xz or zstd";
+/// Records that [`Trace::read`] holds at most: 2^27, 3 GiB. A guess at what a run can use.
+const MAX_RECORDS: u64 = 1 << 27;
+
+/// The formats that are read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TraceFormat {
+    /// Our own.
+    Wkt,
+    /// Valgrind lackey's text.
+    Lackey,
+    /// ChampSim's 64-byte records.
+    ChampSim,
+}
+
+enum Reader {
+    Wkt(Box<WktReader>),
+    Lackey(LackeyReader),
+    ChampSim(ChampSimReader),
+}
+
+/// Reads a trace of any format, record by record, in bounded memory. Ends after the first error.
+pub struct TraceReader {
+    path: PathBuf,
+    reader: Reader,
+    summary: TraceSummary,
+    tail_instructions: u64,
+    ended: bool,
+}
+
+impl TraceReader {
+    /// Opens a trace.
+    ///
+    /// # Errors
+    /// [`InputError`] if the file cannot be read, is empty, or is none of the three formats.
+    pub fn open(path: &Path) -> Result<TraceReader, InputError> {
+        let mut source = Source::open(path)?;
+        let first = source.peek(512)?;
+        let reader = if first.starts_with(WKT_MAGIC) {
+            Reader::Wkt(Box::new(WktReader::new(source)?))
+        } else if LackeyReader::is_it(first) {
+            Reader::Lackey(LackeyReader::new(source))
+        } else if ChampSimReader::is_it(first) && name_of(first).is_none() {
+            Reader::ChampSim(ChampSimReader::new(source))
+        } else {
+            return Err(source.wrong_format(WANTED));
+        };
+        let path = path.to_owned();
+        Ok(TraceReader { path, reader, summary: TraceSummary::default(), tail_instructions: 0, ended: false })
+    }
+
+    /// The format found.
+    pub fn format(&self) -> TraceFormat {
+        match self.reader {
+            Reader::Wkt(_) => TraceFormat::Wkt,
+            Reader::Lackey(_) => TraceFormat::Lackey,
+            Reader::ChampSim(_) => TraceFormat::ChampSim,
+        }
+    }
+
+    /// What was traced, as the file says; empty if the format has no place for it.
+    pub fn source(&self) -> &str {
+        match &self.reader {
+            Reader::Wkt(reader) => &reader.source,
+            Reader::Lackey(_) | Reader::ChampSim(_) => "",
+        }
+    }
+
+    /// True if the records went through the L1 filter when the file was made.
+    pub fn l1_filtered(&self) -> bool {
+        matches!(&self.reader, Reader::Wkt(reader) if reader.l1_filtered)
+    }
+
+    /// Counts so far; of the whole trace once the records have run out.
+    pub fn summary(&self) -> TraceSummary {
+        self.summary
+    }
+
+    /// Instructions behind the last record; 0 until the records have run out.
+    pub fn tail_instructions(&self) -> u64 {
+        self.tail_instructions
+    }
+
+    fn read(&mut self) -> Result<Option<Record>, InputError> {
+        let (record, tail) = match &mut self.reader {
+            Reader::Wkt(reader) => (reader.next()?, reader.tail_instructions()),
+            Reader::Lackey(reader) => (reader.next()?, reader.tail_instructions()),
+            Reader::ChampSim(reader) => (reader.next()?, reader.tail_instructions()),
+        };
+        match &record {
+            // A sum beyond 64 bits needs more bytes than there are, or a damaged .wkt, which its reader refuses.
+            Some(record) => assert!(self.summary.count(record).is_some(), "a trace's sums fit 64 bits"),
+            None if self.summary.records == 0 => {
+                let (path, what) = (self.path.clone(), "memory accesses");
+                let remedy = "record a longer stretch, or skip less of it";
+                return Err(InputError::NoRecords { path, what, remedy });
+            }
+            None => {
+                self.tail_instructions = tail;
+                self.summary.instructions = self.summary.instructions.saturating_add(tail);
+            }
+        }
+        Ok(record)
+    }
+}
+
+impl Iterator for TraceReader {
+    type Item = Result<Record, InputError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let record = self.read().transpose();
+        self.ended = !matches!(record, Some(Ok(_)));
+        record
+    }
+}
+
+/// A trace, or a stretch of one, in memory: 24 bytes a record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Trace {
+    /// What was traced, as the file says.
+    pub source: String,
+    /// The records.
+    pub records: Vec<Record>,
+    /// Instructions behind the last record.
+    pub tail_instructions: u64,
+    /// True if the records are what misses L1, be it that the file says so or [`Trace::through_l1`] did it.
+    pub l1_filtered: bool,
+}
+
+impl Trace {
+    /// Reads a trace, or a stretch of one.
+    ///
+    /// # Errors
+    /// Those of [`TraceReader`]; also if the window holds no record, or more than 2^27.
+    pub fn read(path: &Path, window: &Window) -> Result<Trace, InputError> {
+        let mut reader = TraceReader::open(path)?;
+        let mut cut = window::Cut::new(*window);
+        let mut records = Vec::new();
+        while !cut.is_full() {
+            let Some(record) = reader.next().transpose()? else { break };
+            records.extend(cut.push(record));
+            if records.len() as u64 > MAX_RECORDS {
+                let path = path.to_owned();
+                let (field, found) = ("number of records", format!("over {MAX_RECORDS}"));
+                let wanted = "less; name a window (skip and limit) of the trace".to_owned();
+                return Err(InputError::Value { path, offset: 0, field, found, wanted });
+            }
+        }
+        if records.is_empty() {
+            let remedy = "skip less of the trace, or take more of it";
+            return Err(InputError::NoRecords {
+                path: path.to_owned(),
+                what: "memory accesses in the window",
+                remedy,
+            });
+        }
+        let tail_instructions = cut.tail_instructions(reader.summary().instructions);
+        let (source, l1_filtered) = (reader.source().to_owned(), reader.l1_filtered());
+        Ok(Trace { source, records, tail_instructions, l1_filtered })
+    }
+
+    /// The trace as it leaves an L1 that starts empty; itself if it already did.
+    pub fn through_l1(mut self) -> Trace {
+        if !self.l1_filtered {
+            let mut filter = L1Filter::new();
+            self.records = self.records.iter().filter_map(|record| filter.push(*record)).collect();
+            self.tail_instructions = self.tail_instructions.saturating_add(filter.carried_instructions());
+            self.l1_filtered = true;
+        }
+        self
+    }
+
+    /// Instructions in all.
+    pub fn instructions(&self) -> u64 {
+        self.records.iter().map(|record| record.instructions).sum::<u64>() + self.tail_instructions
+    }
+}

@@ -1,0 +1,109 @@
+//! Which part of a trace is wanted: skip the start-up, stop after so much.
+
+use super::Record;
+
+/// A stretch of a trace. The default is all of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Window {
+    /// Instructions dropped from the start. They still warm the L1 filter, where there is one.
+    pub skip_instructions: u64,
+    /// Instructions kept after those; all if none.
+    pub max_instructions: Option<u64>,
+    /// Records kept at most; all if none.
+    pub max_records: Option<u64>,
+}
+
+/// A window on its way along a trace.
+pub(super) struct Cut {
+    window: Window,
+    /// Number of the instruction that the newest record belongs to, from 1.
+    position: u64,
+    /// Position of the newest record that was kept.
+    kept: u64,
+    records: u64,
+    full: bool,
+}
+
+impl Cut {
+    pub(super) fn new(window: Window) -> Cut {
+        let full = window.max_instructions == Some(0) || window.max_records == Some(0);
+        Cut { window, position: 0, kept: window.skip_instructions, records: 0, full }
+    }
+
+    /// The record, its instructions counted from the window's start; none if it lies outside.
+    pub(super) fn push(&mut self, record: Record) -> Option<Record> {
+        self.position = self.position.saturating_add(record.instructions);
+        let skip = self.window.skip_instructions;
+        // What is touched before the first instruction (position 0) is skipped only where something is.
+        if self.full || (skip > 0 && self.position <= skip) {
+            return None;
+        }
+        if self.window.max_instructions.is_some_and(|most| self.position - skip > most) {
+            self.full = true;
+            return None;
+        }
+        let instructions = self.position - self.kept;
+        self.kept = self.position;
+        self.records += 1;
+        self.full = self.window.max_records == Some(self.records);
+        Some(Record { instructions, ..record })
+    }
+
+    /// True if nothing further will be kept.
+    pub(super) fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// True if an instruction count lies behind the window, records or not.
+    pub(super) fn is_past(&self, instructions: u64) -> bool {
+        let end = self.window.max_instructions.map(|most| self.window.skip_instructions.saturating_add(most));
+        self.full || end.is_some_and(|end| instructions > end)
+    }
+
+    /// Instructions within the window behind the last record kept, where the whole trace has (so far)
+    /// this many. A window that its records filled ends with the last of them.
+    pub(super) fn tail_instructions(&self, instructions: u64) -> u64 {
+        if self.window.max_records == Some(self.records) {
+            return 0;
+        }
+        let end = self
+            .window
+            .max_instructions
+            .map_or(u64::MAX, |most| self.window.skip_instructions.saturating_add(most));
+        instructions.min(end).saturating_sub(self.kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Kind;
+    use super::*;
+
+    fn run(window: Window) -> (Vec<(u64, u64)>, u64) {
+        let mut cut = Cut::new(window);
+        // Touches at instructions 3, 3, 8, 12; 20 in all.
+        let records = [(1, 3), (2, 0), (3, 5), (4, 4)];
+        let records =
+            records.map(|(line, instructions)| Record { line, instructions, touches: 1, kind: Kind::Load });
+        let kept = records
+            .into_iter()
+            .filter_map(|record| cut.push(record))
+            .map(|r| (r.line, r.instructions))
+            .collect();
+        (kept, cut.tail_instructions(20))
+    }
+
+    #[test]
+    fn instructions_are_counted_from_the_windows_start() {
+        let all = Window::default();
+        assert_eq!(run(all), (vec![(1, 3), (2, 0), (3, 5), (4, 4)], 8));
+        // From instruction 4: touch at 8 is the 5th.
+        assert_eq!(run(Window { skip_instructions: 3, ..all }), (vec![(3, 5), (4, 4)], 8));
+        // Instructions 3..=9 (2 skipped, 7 kept): touches at 3, 3, 8; one instruction behind.
+        let seven = Window { skip_instructions: 2, max_instructions: Some(7), ..all };
+        assert_eq!(run(seven), (vec![(1, 1), (2, 0), (3, 5)], 1));
+        assert_eq!(run(Window { max_records: Some(2), ..all }), (vec![(1, 3), (2, 0)], 0));
+        assert_eq!(run(Window { max_instructions: Some(0), ..all }), (vec![], 0));
+        assert_eq!(run(Window { skip_instructions: 50, ..all }), (vec![], 0));
+    }
+}
