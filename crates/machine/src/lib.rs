@@ -1,1 +1,30 @@
-//! (being built)
+//! The virtual server: cores and programs, NICs, SSDs, simulated time; and the same [`Host`] seam as a
+//! real server in front of it.
+//!
+//! Knows the chip's interface and what programs and devices do to it. Knows no policy: it is watched and
+//! steered through [`waykeeper_host::Host`] alone. The results of a run ([`Measured`]) are the truth a
+//! report needs and a policy never sees.
+//!
+//! [`Host`]: waykeeper_host::Host
+
+mod bus;
+mod host;
+mod measured;
+mod meter;
+mod nic;
+mod programs;
+mod random;
+mod scenario;
+mod server;
+mod ssd;
+
+pub use host::VirtualServer;
+pub use measured::{Measured, SystemMeasured, WorkloadMeasured};
+pub use nic::{CapturedPacket, FlowOrder, TrafficSpec};
+pub use programs::{KINDS, Kind, Score, Unit};
+pub use scenario::{
+    Keys, NicPhase, NicSpec, Scenario, ScenarioError, ScenarioSource, StorageSpec, Sweep, WorkloadPhase,
+    WorkloadSpec, shown,
+};
+pub use server::{Machine, RunOptions};
+pub use ssd::ArraySpec;

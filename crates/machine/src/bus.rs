@@ -1,0 +1,131 @@
+//! What agents share: the chip, the devices, the meters, and what an access costs.
+//!
+//! An access costs by the level that served it and by how loaded its memory channel is
+//! (microarchitecture.md 2 and 7). Knows nothing of what any program does with it.
+
+use crate::meter::Meter;
+use crate::nic::Nic;
+use crate::programs::Mailbox;
+use crate::ssd::Array;
+use waykeeper_silicon::{Chip, ChipSpec, Fill, Latency, Level, Line};
+
+/// Cost in ns by level: MLC, LLC, another MLC, memory (unloaded).
+#[derive(Clone, Copy, Debug)]
+pub struct Costs([f64; 4]);
+
+impl Costs {
+    /// From the three published numbers; a hit in another MLC costs `peer` times an LLC hit.
+    pub const fn new(mlc: f64, llc: f64, memory: f64, peer: f64) -> Costs {
+        Costs([mlc, llc, llc * peer, memory])
+    }
+
+    fn of(latency: Latency, peer: f64) -> Costs {
+        Costs::new(latency.mlc_ns, latency.llc_ns, latency.memory_ns, peer)
+    }
+
+    /// All costs multiplied, for example divided by the memory-level parallelism of a program.
+    pub fn scaled(self, factor: f64) -> Costs {
+        Costs(self.0.map(|ns| ns * factor))
+    }
+
+    /// Cost of a level on an idle chip.
+    pub fn idle(self, level: Level) -> f64 {
+        self.0[level as usize]
+    }
+}
+
+/// One access of a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// A load.
+    Read,
+    /// A store.
+    Write,
+}
+
+/// The chip with what an access to it costs.
+#[derive(Debug)]
+pub struct Memory {
+    /// The chip.
+    pub chip: Chip,
+    channels: u32,
+}
+
+impl Memory {
+    /// One access of `core`; returns its cost in ns, loaded memory included.
+    #[inline(always)]
+    pub fn touch(&mut self, core: usize, line: Line, access: Access, fill: Fill, costs: &Costs) -> f64 {
+        let level = match access {
+            Access::Read => self.chip.read(core, line, fill),
+            Access::Write => self.chip.write(core, line, fill),
+        };
+        let ns = costs.0[level as usize];
+        if level == Level::Memory { ns * self.chip.dram().factor(line.channel(self.channels)) } else { ns }
+    }
+}
+
+/// Everything agents share.
+#[derive(Debug)]
+pub struct Bus {
+    /// The chip and the cost of touching it.
+    pub memory: Memory,
+    /// NICs, by index.
+    pub nics: Vec<Nic>,
+    /// SSD arrays, by index.
+    pub arrays: Vec<Array>,
+    /// One meter per workload.
+    pub meters: Vec<Meter>,
+    /// Pairs of programs that talk to each other.
+    pub mailboxes: Vec<Mailbox>,
+    /// Dependent loads on this chip.
+    pub dependent: Costs,
+    /// Streaming loads on this chip.
+    pub streaming: Costs,
+    /// Core clock, GHz.
+    pub ghz: f64,
+    /// A hit in another core's MLC costs this many LLC hits.
+    pub peer_factor: f64,
+}
+
+impl Bus {
+    /// A chip without devices.
+    pub fn new(spec: &ChipSpec, chip: Chip) -> Bus {
+        Bus {
+            memory: Memory { chip, channels: spec.dram.channels },
+            nics: Vec::new(),
+            arrays: Vec::new(),
+            meters: Vec::new(),
+            mailboxes: Vec::new(),
+            dependent: Costs::of(spec.dependent, spec.core_to_core_factor),
+            streaming: Costs::of(spec.streaming, spec.core_to_core_factor),
+            ghz: spec.ghz,
+            peer_factor: spec.core_to_core_factor,
+        }
+    }
+}
+
+/// Mean cost of one class of accesses, for the lines outside the sample (microarchitecture.md 9).
+#[derive(Clone, Copy, Debug)]
+pub struct ClassMean(f64);
+
+/// Weight of one sampled access: the mean follows a change within a few hundred of them.
+const MEAN_WEIGHT: f64 = 1.0 / 256.0;
+
+impl ClassMean {
+    /// Starts from a first guess.
+    pub fn new(ns: f64) -> ClassMean {
+        ClassMean(ns)
+    }
+
+    /// A sampled access cost this much.
+    #[inline(always)]
+    pub fn note(&mut self, ns: f64) {
+        self.0 += (ns - self.0) * MEAN_WEIGHT;
+    }
+
+    /// The mean, ns.
+    #[inline(always)]
+    pub fn ns(self) -> f64 {
+        self.0
+    }
+}

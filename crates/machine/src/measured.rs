@@ -1,0 +1,191 @@
+//! What really happened in a stretch of a run: the numbers of a report.
+//!
+//! Taken from the machine itself, not through the counters a policy sees. Rates are per second of
+//! simulated traffic.
+
+use crate::server::Machine;
+use waykeeper_silicon::{ChipCounters, CoreCounters, DeviceCounters};
+use waykeeper_units::LINE_BYTES;
+
+/// One workload over a stretch.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WorkloadMeasured {
+    /// Operations per second: packets, I/Os, requests, instructions, lines.
+    pub operations_per_s: f64,
+    /// Payload bytes per second.
+    pub bytes_per_s: f64,
+    /// Lost operations per second.
+    pub dropped_per_s: f64,
+    /// Mean latency, ns.
+    pub latency_mean_ns: Option<f64>,
+    /// Median latency, ns.
+    pub latency_p50_ns: Option<f64>,
+    /// 99th percentile latency, ns.
+    pub latency_p99_ns: Option<f64>,
+    /// Instructions per busy cycle.
+    pub ipc: Option<f64>,
+    /// Share of cores' time they were not halted.
+    pub busy_ratio: f64,
+    /// LLC hits / (hits + misses).
+    pub llc_hit_ratio: Option<f64>,
+    /// MLC hits / (hits + misses).
+    pub mlc_hit_ratio: Option<f64>,
+    /// LLC misses per second.
+    pub llc_misses_per_s: f64,
+    /// LLC bytes held at the end.
+    pub llc_occupancy_bytes: f64,
+}
+
+/// The system over a stretch.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SystemMeasured {
+    /// Memory reads, bytes per second.
+    pub memory_read_bytes_per_s: f64,
+    /// Memory writes, bytes per second.
+    pub memory_write_bytes_per_s: f64,
+    /// Device writes that found their line cached / all with DCA on.
+    pub dca_write_hit_ratio: Option<f64>,
+    /// Device reads served from the caches / all.
+    pub dca_read_hit_ratio: Option<f64>,
+    /// Device-written lines evicted unread, per second.
+    pub dma_leak_lines_per_s: f64,
+    /// I/O lines that left an MLC for CAT ways, per second (DMA bloat).
+    pub dma_bloat_lines_per_s: f64,
+    /// I/O lines that migrated to the inclusive ways, per second.
+    pub migrations_per_s: f64,
+    /// MLC lines pushed out by a full directory, per second.
+    pub directory_evictions_per_s: f64,
+    /// Packets dropped by NICs, per second.
+    pub drops_per_s: f64,
+    /// Bytes devices wrote to the host, per second.
+    pub inbound_bytes_per_s: f64,
+    /// Bytes devices read from the host, per second.
+    pub outbound_bytes_per_s: f64,
+    /// Line events simulated in the stretch (sampled ones), for benchmarks.
+    pub line_events: u64,
+}
+
+/// Everything over a stretch.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Length, s of simulated traffic.
+    pub seconds: f64,
+    /// Per workload, in the scenario's order.
+    pub workloads: Vec<WorkloadMeasured>,
+    /// The system.
+    pub system: SystemMeasured,
+}
+
+/// The machine's cumulative counts at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    at_ns: f64,
+    cores: Vec<CoreCounters>,
+    busy_ns: Vec<f64>,
+    instructions: Vec<f64>,
+    devices: Vec<DeviceCounters>,
+    chip: ChipCounters,
+    dropped: u64,
+    inbound: u64,
+    outbound: u64,
+}
+
+impl Mark {
+    pub(crate) fn of(machine: &Machine) -> Mark {
+        let chip = &machine.bus.memory.chip;
+        let count = machine.parked.len();
+        let cores: Vec<_> = (0..count).map(|id| machine.core(id)).collect();
+        let devices = machine.bus.nics.len() + machine.bus.arrays.len();
+        let nics = &machine.bus.nics;
+        let arrays = &machine.bus.arrays;
+        Mark {
+            at_ns: machine.now_ns(),
+            cores: (0..count).map(|id| chip.core_counters(id)).collect(),
+            busy_ns: cores.iter().map(|core| core.busy_ns).collect(),
+            instructions: cores.iter().map(|core| core.instructions).collect(),
+            devices: (0..devices).map(|device| chip.device_counters(device)).collect(),
+            chip: chip.counters(),
+            dropped: nics.iter().map(|nic| nic.counters.dropped).sum(),
+            inbound: nics.iter().map(|nic| nic.counters.inbound_bytes).sum::<u64>()
+                + arrays.iter().map(|array| array.inbound_bytes).sum::<u64>(),
+            outbound: nics.iter().map(|nic| nic.counters.outbound_bytes).sum::<u64>()
+                + arrays.iter().map(|array| array.outbound_bytes).sum::<u64>(),
+        }
+    }
+
+    /// What happened since `self` was taken.
+    pub(crate) fn until_now(&self, machine: &Machine) -> Measured {
+        let now = Mark::of(machine);
+        let seconds = (now.at_ns - self.at_ns) * 1e-9;
+        let count = machine.scenario.workloads.len();
+        Measured {
+            seconds,
+            workloads: (0..count).map(|index| self.workload(&now, machine, index, seconds)).collect(),
+            system: self.system(&now, machine.scale(), seconds),
+        }
+    }
+
+    fn workload(&self, now: &Mark, machine: &Machine, index: usize, seconds: f64) -> WorkloadMeasured {
+        let spec = &machine.scenario.workloads[index];
+        let meter = &machine.bus.meters[index];
+        let scale = machine.scale();
+        let sum = |f: &dyn Fn(&Mark, usize) -> f64| -> f64 {
+            spec.cores.cores().iter().map(|c| f(now, c.index()) - f(self, c.index())).sum()
+        };
+        let mlc_hits = sum(&|mark, core| mark.cores[core].mlc_hits as f64);
+        let mlc_misses = sum(&|mark, core| mark.cores[core].mlc_misses as f64);
+        let llc_hits = sum(&|mark, core| mark.cores[core].llc_hits as f64);
+        let llc_misses = sum(&|mark, core| mark.cores[core].llc_misses as f64);
+        let busy_ns = sum(&|mark, core| mark.busy_ns[core]);
+        let instructions = sum(&|mark, core| mark.instructions[core]);
+        WorkloadMeasured {
+            operations_per_s: meter.operations / seconds,
+            bytes_per_s: meter.bytes / seconds,
+            dropped_per_s: meter.dropped / seconds,
+            latency_mean_ns: meter.mean_ns(),
+            latency_p50_ns: meter.quantile_ns(0.5),
+            latency_p99_ns: meter.quantile_ns(0.99),
+            ipc: share_of(instructions, busy_ns * machine.bus.ghz),
+            busy_ratio: busy_ns * 1e-9 / (seconds * spec.cores.len() as f64),
+            llc_hit_ratio: share_of(llc_hits, llc_hits + llc_misses),
+            mlc_hit_ratio: share_of(mlc_hits, mlc_hits + mlc_misses),
+            llc_misses_per_s: llc_misses * scale / seconds,
+            llc_occupancy_bytes: f64::from(machine.bus.memory.chip.group_occupancy(index as u8 + 1))
+                * scale
+                * LINE_BYTES as f64,
+        }
+    }
+
+    fn system(&self, now: &Mark, scale: f64, seconds: f64) -> SystemMeasured {
+        let rate = |count: u64| count as f64 * scale / seconds;
+        let lines = |f: fn(&ChipCounters) -> u64| f(&now.chip) - f(&self.chip);
+        let devices = |f: fn(&DeviceCounters) -> u64| -> u64 {
+            now.devices.iter().map(f).sum::<u64>() - self.devices.iter().map(f).sum::<u64>()
+        };
+        let cores = |f: fn(&CoreCounters) -> u64| -> u64 {
+            now.cores.iter().map(f).sum::<u64>() - self.cores.iter().map(f).sum::<u64>()
+        };
+        let (hits, misses) = (devices(|d| d.write_hits), devices(|d| d.write_misses));
+        let (read_hits, read_misses) = (devices(|d| d.read_hits), devices(|d| d.read_misses));
+        let accesses = cores(|c| c.mlc_hits) + cores(|c| c.mlc_misses);
+        SystemMeasured {
+            memory_read_bytes_per_s: rate(lines(|c| c.memory_reads)) * LINE_BYTES as f64,
+            memory_write_bytes_per_s: rate(lines(|c| c.memory_writes)) * LINE_BYTES as f64,
+            dca_write_hit_ratio: share_of(hits as f64, (hits + misses) as f64),
+            dca_read_hit_ratio: share_of(read_hits as f64, (read_hits + read_misses) as f64),
+            dma_leak_lines_per_s: rate(devices(|d| d.leaked)),
+            dma_bloat_lines_per_s: rate(lines(|c| c.bloated)),
+            migrations_per_s: rate(lines(|c| c.migrations)),
+            directory_evictions_per_s: rate(lines(|c| c.directory_evictions)),
+            drops_per_s: (now.dropped - self.dropped) as f64 / seconds,
+            inbound_bytes_per_s: (now.inbound - self.inbound) as f64 / seconds,
+            outbound_bytes_per_s: (now.outbound - self.outbound) as f64 / seconds,
+            line_events: accesses + hits + misses + read_hits + read_misses + devices(|d| d.writes_uncached),
+        }
+    }
+}
+
+/// `part / whole`, or nothing when the whole is zero.
+fn share_of(part: f64, whole: f64) -> Option<f64> {
+    (whole > 0.0).then(|| part / whole)
+}

@@ -1,0 +1,150 @@
+//! NIC ports: arrivals, RSS, RX and TX rings, PCIe.
+//!
+//! The NIC writes packets and completions, and reads descriptors and packets to send, through the chip's
+//! DMA rules; it knows neither caches nor what a worker does with a packet (microarchitecture.md 7).
+
+mod pool;
+mod queue;
+mod traffic;
+
+pub(crate) use pool::BUFFER_BYTES;
+pub(crate) use queue::{Packet, Queue, TX_RING};
+pub use traffic::{CapturedPacket, FlowOrder, Traffic, TrafficSpec};
+
+use crate::meter::Meter;
+use waykeeper_silicon::Chip;
+
+/// Usable PCIe bandwidth towards the host, bytes per ns (gen3 x16, microarchitecture.md 2: about 14 GB/s
+/// after headers).
+const PCIE_BYTES_PER_NS: f64 = 14.0;
+/// On-chip receive buffer: what PCIe may lag behind the wire before packets are lost (X).
+const RX_FIFO_BYTES: f64 = 512.0 * 1024.0;
+/// From enqueue to the NIC's fetch of descriptor and packet, ns (microarchitecture.md 7).
+const TX_FETCH_NS: f64 = 700.0;
+/// One send queue takes this long per packet, ns, and per byte (single-core l2fwd: 256 B 11.9 ... 1500 B
+/// 7.5 Mpps).
+const TX_PACKET_NS: f64 = 22.0;
+const TX_BYTE_NS: f64 = 0.0735;
+/// Preamble, gap and checksum around a packet on the wire, bytes.
+pub(crate) const WIRE_OVERHEAD_BYTES: f64 = 24.0;
+/// Time outside the host in a measured latency, ns.
+pub(crate) const OUTSIDE_NS: f64 = 12_000.0;
+
+/// Cumulative counts of a NIC.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NicCounters {
+    /// Packets offered by the wire.
+    pub offered: u64,
+    /// Packets dropped for want of a buffer or of PCIe bandwidth.
+    pub dropped: u64,
+    /// Bytes written to the host.
+    pub inbound_bytes: u64,
+    /// Bytes read from the host.
+    pub outbound_bytes: u64,
+}
+
+/// One port.
+#[derive(Clone, Debug)]
+pub struct Nic {
+    /// Device number on the chip.
+    pub(crate) device: usize,
+    /// Line rate, Gb/s.
+    pub(crate) gbps: f64,
+    pub(crate) queues: Vec<Queue>,
+    pub(crate) traffic: Traffic,
+    pub(crate) counters: NicCounters,
+    pcie_free_ns: f64,
+    wire_free_ns: f64,
+}
+
+impl Nic {
+    pub(crate) fn new(device: usize, gbps: f64, traffic: Traffic) -> Nic {
+        Nic {
+            device,
+            gbps,
+            queues: Vec::new(),
+            traffic,
+            counters: NicCounters::default(),
+            pcie_free_ns: 0.0,
+            wire_free_ns: 0.0,
+        }
+    }
+
+    /// Everything that arrives before `until_ns` is written to the host or lost.
+    pub(crate) fn receive(&mut self, chip: &mut Chip, meters: &mut [Meter], until_ns: f64) {
+        if self.queues.is_empty() {
+            return;
+        }
+        while let Some(arrival) = self.traffic.next_before(until_ns) {
+            self.counters.offered += 1;
+            let queue = &mut self.queues[arrival.queue as usize];
+            let start = self.pcie_free_ns.max(arrival.at_ns);
+            let lagging = (start - arrival.at_ns) * PCIE_BYTES_PER_NS > RX_FIFO_BYTES;
+            let Some((slot, buffer)) = queue.next_posted().filter(|_| !lagging) else {
+                self.counters.dropped += 1;
+                meters[queue.workload].dropped += 1.0;
+                continue;
+            };
+            // Every fourth packet the NIC fetches a line of receive descriptors.
+            if queue.descriptors.starts_line(slot)
+                && let Some(line) = queue.descriptors.line(slot)
+            {
+                chip.dma_read(self.device, line);
+            }
+            let lines = arrival.bytes.div_ceil(64);
+            for line in queue.pool.data(buffer, lines) {
+                chip.dma_write(self.device, *line);
+            }
+            if let Some(line) = queue.completions.line(slot) {
+                chip.dma_write(self.device, line);
+            }
+            let written = f64::from(lines + 1) * 64.0;
+            self.pcie_free_ns = start + written / PCIE_BYTES_PER_NS;
+            self.counters.inbound_bytes += u64::from(lines + 1) * 64;
+            queue.fill(
+                slot,
+                Packet {
+                    buffer,
+                    bytes: arrival.bytes,
+                    arrived_ns: arrival.at_ns,
+                    ready_ns: self.pcie_free_ns,
+                },
+            );
+        }
+    }
+
+    /// Sends what is queued and may be fetched before `until_ns`.
+    pub(crate) fn transmit(&mut self, chip: &mut Chip, meters: &mut [Meter], until_ns: f64) {
+        for queue in &mut self.queues {
+            while let Some(packet) = queue.transmit.front().copied() {
+                let fetch = packet.ready_ns + TX_FETCH_NS;
+                let start = fetch.max(queue.engine_free_ns).max(self.wire_free_ns);
+                if start >= until_ns {
+                    break;
+                }
+                queue.transmit.pop_front();
+                let bytes = f64::from(packet.bytes);
+                queue.engine_free_ns = start + TX_PACKET_NS + TX_BYTE_NS * bytes;
+                self.wire_free_ns = start + (bytes + WIRE_OVERHEAD_BYTES) * 8.0 / self.gbps;
+                if let Some(line) = queue.send_ring.line(queue.sent % TX_RING) {
+                    chip.dma_read(self.device, line);
+                }
+                queue.sent = queue.sent.wrapping_add(1);
+                for line in queue.pool.data(packet.buffer, packet.lines()) {
+                    chip.dma_read(self.device, *line);
+                }
+                self.counters.outbound_bytes += u64::from(packet.lines() + 1) * 64;
+                queue.release(packet.buffer);
+                let meter = &mut meters[queue.workload];
+                meter.operations += 1.0;
+                meter.bytes += bytes;
+                meter.latency(start - packet.arrived_ns + OUTSIDE_NS);
+            }
+        }
+    }
+
+    /// Packets waiting in all RX rings.
+    pub fn backlog(&self) -> u32 {
+        self.queues.iter().map(Queue::waiting).sum()
+    }
+}

@@ -1,0 +1,186 @@
+//! What arrives on the wire: flows at a rate, or the packets of a capture.
+//!
+//! Flows are mapped to queues once, as RSS does: a synthetic flow's hash is a uniform number, a captured
+//! packet brings its own Toeplitz hash. Which queue a flow lands on is luck, and how unevenly is what the
+//! latency of the fullest queue depends on.
+
+use super::WIRE_OVERHEAD_BYTES;
+use crate::random::Stream;
+
+/// In which order flows send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FlowOrder {
+    /// Round robin, as the client of A4's artifact does.
+    InTurn,
+    /// Each packet from a random flow.
+    Random,
+}
+
+/// One packet of a capture.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CapturedPacket {
+    /// Time since the capture's first packet, ns.
+    pub at_ns: f64,
+    /// Bytes in the host's memory.
+    pub bytes: u32,
+    /// Toeplitz hash of its flow.
+    pub hash: u32,
+}
+
+/// What a port is offered.
+#[derive(Clone, Debug)]
+pub enum TrafficSpec {
+    /// Fixed-size packets of some flows at a rate.
+    Flows {
+        /// Packet size in bytes, without preamble and checksum.
+        packet_bytes: u32,
+        /// Offered load on the wire, Gb/s (overheads included).
+        gbps: f64,
+        /// Number of flows.
+        flows: u32,
+        /// Order in which they send.
+        order: FlowOrder,
+    },
+    /// A capture, played in a loop.
+    Capture {
+        /// Its packets, in time order.
+        packets: Vec<CapturedPacket>,
+        /// Offered load on the wire, Gb/s; `None` keeps the original gaps.
+        gbps: Option<f64>,
+    },
+}
+
+/// A packet on the wire.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub at_ns: f64,
+    pub bytes: u32,
+    pub queue: u32,
+}
+
+/// The source of a port's packets.
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    source: Source,
+    stream: Stream,
+    queues: u32,
+    next_ns: f64,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Silent,
+    Flows { bytes: u32, gap_ns: f64, queue_of: Vec<u32>, order: FlowOrder, turn: usize },
+    Capture { packets: Vec<CapturedPacket>, gaps_ns: Vec<f64>, turn: usize },
+}
+
+impl Traffic {
+    pub(crate) fn new(spec: &TrafficSpec, queues: u32, stream: Stream) -> Traffic {
+        let mut traffic = Traffic { source: Source::Silent, stream, queues, next_ns: 0.0 };
+        traffic.change(spec, 0.0);
+        traffic
+    }
+
+    /// Switches to other traffic from `now_ns` on. Flows keep their number's luck: RSS is drawn again only
+    /// for flows that were not there.
+    pub(crate) fn change(&mut self, spec: &TrafficSpec, now_ns: f64) {
+        self.source = match spec {
+            TrafficSpec::Flows { gbps, .. } if *gbps <= 0.0 => Source::Silent,
+            TrafficSpec::Flows { packet_bytes, gbps, flows, order } => {
+                let mut queue_of = match &mut self.source {
+                    Source::Flows { queue_of, .. } => std::mem::take(queue_of),
+                    _ => Vec::new(),
+                };
+                while queue_of.len() < *flows as usize {
+                    queue_of.push(self.stream.below(self.queues));
+                }
+                queue_of.truncate(*flows as usize);
+                let gap_ns = (f64::from(*packet_bytes) + WIRE_OVERHEAD_BYTES) * 8.0 / gbps;
+                Source::Flows { bytes: *packet_bytes, gap_ns, queue_of, order: *order, turn: 0 }
+            }
+            TrafficSpec::Capture { packets, .. } if packets.is_empty() => Source::Silent,
+            TrafficSpec::Capture { packets, gbps } => {
+                Source::Capture { packets: packets.clone(), gaps_ns: gaps(packets, *gbps), turn: 0 }
+            }
+        };
+        self.next_ns = self.next_ns.max(now_ns);
+    }
+
+    /// The next packet that arrives before `until_ns`.
+    #[inline(always)]
+    pub(crate) fn next_before(&mut self, until_ns: f64) -> Option<Arrival> {
+        if self.next_ns >= until_ns {
+            return None;
+        }
+        let at_ns = self.next_ns;
+        match &mut self.source {
+            Source::Silent => None,
+            Source::Flows { bytes, gap_ns, queue_of, order, turn } => {
+                let flow = match order {
+                    FlowOrder::InTurn => {
+                        *turn = if *turn + 1 < queue_of.len() { *turn + 1 } else { 0 };
+                        *turn
+                    }
+                    FlowOrder::Random => self.stream.below(queue_of.len() as u32) as usize,
+                };
+                self.next_ns += *gap_ns;
+                Some(Arrival { at_ns, bytes: *bytes, queue: queue_of[flow] })
+            }
+            Source::Capture { packets, gaps_ns, turn } => {
+                let packet = packets[*turn];
+                self.next_ns += gaps_ns[*turn];
+                *turn = if *turn + 1 < packets.len() { *turn + 1 } else { 0 };
+                // The low bits of the hash index the indirection table, which spreads queues evenly.
+                Some(Arrival { at_ns, bytes: packet.bytes, queue: packet.hash % 128 % self.queues })
+            }
+        }
+    }
+}
+
+/// Time from each packet to the next; the last one's gap is the mean, so that a loop has no seam.
+fn gaps(packets: &[CapturedPacket], gbps: Option<f64>) -> Vec<f64> {
+    if let Some(gbps) = gbps {
+        // A target rate: every packet takes its own time on a wire of that rate.
+        return packets.iter().map(|p| (f64::from(p.bytes) + WIRE_OVERHEAD_BYTES) * 8.0 / gbps).collect();
+    }
+    let span = packets[packets.len() - 1].at_ns - packets[0].at_ns;
+    let mean = if packets.len() > 1 { span / (packets.len() - 1) as f64 } else { 1_000.0 };
+    let mut gaps: Vec<f64> = packets.windows(2).map(|p| p[1].at_ns - p[0].at_ns).collect();
+    gaps.push(mean.max(1.0));
+    gaps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_rate_of_one_kib_packets() {
+        // 1024 B + 24 B on the wire at 100 Gb/s: 83.84 ns, 11.93 Mpps (microarchitecture.md 7).
+        let spec =
+            TrafficSpec::Flows { packet_bytes: 1024, gbps: 100.0, flows: 192, order: FlowOrder::InTurn };
+        let mut traffic = Traffic::new(&spec, 4, Stream::new(1, "nic"));
+        let mut per_queue = [0u32; 4];
+        let mut count = 0;
+        while let Some(arrival) = traffic.next_before(1e6) {
+            per_queue[arrival.queue as usize] += 1;
+            count += 1;
+        }
+        assert_eq!(count, 11_928); // 1e6 / 83.84 = 11927.5
+        assert!(per_queue.iter().all(|n| *n > 11_928 / 8), "{per_queue:?}");
+    }
+
+    #[test]
+    fn a_capture_keeps_its_gaps_or_takes_a_rate() {
+        let packet = |at_ns, bytes| CapturedPacket { at_ns, bytes, hash: 5 };
+        let packets = vec![packet(0.0, 100), packet(10.0, 200), packet(40.0, 300)];
+        let arrivals = |gbps, until| {
+            let spec = TrafficSpec::Capture { packets: packets.clone(), gbps };
+            let mut traffic = Traffic::new(&spec, 4, Stream::new(1, "nic"));
+            std::iter::from_fn(move || traffic.next_before(until).map(|a| a.at_ns)).collect::<Vec<_>>()
+        };
+        assert_eq!(arrivals(None, 75.0), [0.0, 10.0, 40.0, 60.0, 70.0]); // looped after the mean gap of 20
+        // At 8 Gb/s a byte takes 1 ns: 124, then 224.
+        assert_eq!(arrivals(Some(8.0), 400.0), [0.0, 124.0, 348.0]);
+    }
+}

@@ -1,0 +1,60 @@
+//! `dpdk-t` and `dpdk-nt`: A4's network microbenchmarks. T reads every byte of a packet and drops it, NT
+//! drops it unread (A4 s3.1). Burst 64, an added delay per packet (artifact).
+
+use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
+use super::{Blueprint, Kind, Program, Score, Site, Unit};
+use crate::scenario::{Keys, ScenarioError};
+use std::sync::Arc;
+use waykeeper_host::WorkloadKind;
+use waykeeper_silicon::OutOfMemory;
+
+pub(super) const TOUCH: Kind = Kind {
+    name: "dpdk-t",
+    about: "receives packets, reads all of each, drops them (A4 s3.1)",
+    kind: WorkloadKind::NetworkIo,
+    score: Score::InverseLatency,
+    unit: Unit::Packets,
+    read: |keys| read(keys, Touch::Payload),
+};
+
+pub(super) const NO_TOUCH: Kind = Kind {
+    name: "dpdk-nt",
+    about: "receives packets and drops them unread (A4 s3.1)",
+    read: |keys| read(keys, Touch::None),
+    ..TOUCH
+};
+
+#[derive(Debug)]
+struct Dpdk {
+    work: PacketWork,
+    stall: Stall,
+}
+
+fn read(keys: &mut Keys<'_>, touch: Touch) -> Result<Arc<dyn Blueprint>, ScenarioError> {
+    let work = PacketWork {
+        burst: keys.count("burst", 1..=512, 64)?,
+        // Fits A4's solo latency; 20 to 46 ns fit one figure or another (microarchitecture.md 7, C).
+        base_ns: keys.number("base_ns", 0.0..=1e6, 26.0)?,
+        burst_ns: keys.number("burst_ns", 0.0..=1e6, 60.0)?,
+        delay_ns: keys.number("delay_ns", 0.0..=1e6, 150.0)?,
+        meta_lines: 1,
+        touch,
+        fate: Fate::Drop,
+    };
+    Ok(Arc::new(Dpdk { work, stall: read_stall(keys)? }))
+}
+
+/// The keys `stall_us` and `stall_period_ms` that every polling program has.
+pub(super) fn read_stall(keys: &mut Keys<'_>) -> Result<Stall, ScenarioError> {
+    let usual = Stall::default();
+    Ok(Stall {
+        length_ns: keys.number("stall_us", 0.0..=1e6, usual.length_ns / 1e3)? * 1e3,
+        period_ns: keys.number("stall_period_ms", 0.001..=1e6, usual.period_ns / 1e6)? * 1e6,
+    })
+}
+
+impl Blueprint for Dpdk {
+    fn build(&self, site: &mut Site<'_>) -> Result<Box<dyn Program>, OutOfMemory> {
+        Ok(Box::new(Poller::new(site, self.work, self.stall)))
+    }
+}

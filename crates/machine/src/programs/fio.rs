@@ -1,0 +1,209 @@
+//! `fio`, `ffsb-heavy`, `ffsb-light`: storage programs with deep queues.
+//!
+//! A thread keeps a number of requests in flight, each with a buffer of its own. When one completes it
+//! pays a fixed cost, reads every line of the block (A4's regex over the block), and submits the slot
+//! again (microarchitecture.md 7, 8). A write is filled first and then submitted.
+
+use super::poller::LINE_WORK_NS;
+use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
+use crate::bus::{Access, Bus};
+use crate::random::Stream;
+use crate::scenario::{Keys, ScenarioError};
+use crate::ssd::Direction;
+use std::sync::Arc;
+use waykeeper_host::WorkloadKind;
+use waykeeper_silicon::{Fill, OutOfMemory};
+
+pub(super) const FIO: Kind = Kind {
+    name: "fio",
+    about: "random reads or writes at a queue depth, every block consumed (A4 s3.2)",
+    kind: WorkloadKind::StorageIo,
+    score: Score::InverseLatency,
+    unit: Unit::Bytes,
+    read: |keys| read(keys, Usual { block: 128 << 10, depth: 32, writes: 0.0 }),
+};
+
+pub(super) const FFSB_HEAVY: Kind = Kind {
+    name: "ffsb-heavy",
+    about: "FFSB with 2-MiB blocks, reads and writes 1:1, regex over each block (A4 Table 2)",
+    // 64 threads over the workload's three cores (artifact).
+    read: |keys| read(keys, Usual { block: 2 << 20, depth: 21, writes: 0.5 }),
+    ..FIO
+};
+
+pub(super) const FFSB_LIGHT: Kind = Kind {
+    name: "ffsb-light",
+    about: "FFSB with 32-KiB blocks, reads and writes 1:1, regex over each block (A4 Table 2)",
+    read: |keys| read(keys, Usual { block: 32 << 10, depth: 32, writes: 0.5 }),
+    ..FIO
+};
+
+/// Fixed cost of a request on the core, ns (microarchitecture.md 7).
+const REQUEST_NS: f64 = 3_650.0;
+/// Instructions of a request (X: kernel and libaio code at about 1.2 per cycle) and per consumed line.
+const REQUEST_INSTRUCTIONS: f64 = 10_000.0;
+const LINE_INSTRUCTIONS: f64 = 24.0;
+/// Sampled lines ahead that are asked for early.
+const AHEAD: usize = 6;
+
+struct Usual {
+    block: u64,
+    depth: u32,
+    writes: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Storage {
+    block: u64,
+    depth: u32,
+    writes: f64,
+}
+
+fn read(keys: &mut Keys<'_>, usual: Usual) -> Result<Arc<dyn Blueprint>, ScenarioError> {
+    Ok(Arc::new(Storage {
+        block: keys.size("block", 512..=16 << 20, usual.block)?,
+        depth: keys.count("depth", 1..=1024, usual.depth)?,
+        writes: keys.number("write_share", 0.0..=1.0, usual.writes)?,
+    }))
+}
+
+impl Blueprint for Storage {
+    fn build(&self, site: &mut Site<'_>) -> Result<Box<dyn Program>, OutOfMemory> {
+        let stream = site.stream();
+        let index = site.array.expect("a scenario with a storage program has an array");
+        let array = &mut site.bus.arrays[index];
+        let queue = array.open_queue();
+        let mut slots = Vec::with_capacity(self.depth as usize);
+        for _ in 0..self.depth {
+            let region = site.memory.ordinary(self.block)?;
+            let buffer = array.add_buffer(region);
+            slots.push(Slot { buffer, direction: Direction::Read, submitted_ns: 0.0 });
+        }
+        Ok(Box::new(StorageThread {
+            array: index,
+            queue,
+            workload: site.workload,
+            slots,
+            writes: self.writes,
+            block: self.block as f64,
+            stream,
+            started: false,
+            scan: None,
+        }))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    buffer: u32,
+    direction: Direction,
+    submitted_ns: f64,
+}
+
+/// The block the thread is going through.
+#[derive(Clone, Copy, Debug)]
+struct Scan {
+    slot: u32,
+    at: usize,
+    access: Access,
+}
+
+#[derive(Debug)]
+struct StorageThread {
+    array: usize,
+    queue: u32,
+    workload: usize,
+    slots: Vec<Slot>,
+    writes: f64,
+    block: f64,
+    stream: Stream,
+    started: bool,
+    scan: Option<Scan>,
+}
+
+impl StorageThread {
+    /// Goes on through a block until it or the quantum ends. Returns whether the block is done.
+    fn scan(&mut self, bus: &mut Bus, core: &mut Core, scan: &mut Scan, until_ns: f64) -> bool {
+        let Bus { memory, arrays, streaming, .. } = bus;
+        let region = arrays[self.array].buffer(self.slots[scan.slot as usize].buffer);
+        let (lines, scale) = (region.lines(), region.scale());
+        while core.clock_ns < until_ns {
+            let Some(line) = lines.get(scan.at) else {
+                return true;
+            };
+            if let Some(ahead) = lines.get(scan.at + AHEAD) {
+                memory.chip.prefetch(core.id, *ahead);
+            }
+            scan.at += 1;
+            let ns = memory.touch(core.id, *line, scan.access, Fill::Stream, streaming) + LINE_WORK_NS;
+            core.work(ns * scale, LINE_INSTRUCTIONS * scale);
+        }
+        scan.at == lines.len()
+    }
+
+    /// Chooses what the slot does next: a read goes out at once, a write is filled first.
+    fn next_request(&mut self, bus: &mut Bus, core: &Core, slot: u32) -> Option<Scan> {
+        let write = self.writes > 0.0 && self.stream.chance(self.writes);
+        let entry = &mut self.slots[slot as usize];
+        entry.submitted_ns = core.clock_ns;
+        entry.direction = if write { Direction::Write } else { Direction::Read };
+        if write {
+            return Some(Scan { slot, at: 0, access: Access::Write });
+        }
+        bus.arrays[self.array].submit(core.clock_ns, self.queue, slot, entry.buffer, Direction::Read);
+        None
+    }
+
+    fn completed(&mut self, bus: &mut Bus, core: &Core, slot: u32) {
+        let meter = &mut bus.meters[self.workload];
+        meter.operations += 1.0;
+        meter.bytes += self.block;
+        meter.latency(core.clock_ns - self.slots[slot as usize].submitted_ns);
+    }
+
+    /// The block is gone through: a read is complete, a write can go out.
+    fn scanned(&mut self, bus: &mut Bus, core: &Core, scan: Scan) -> Option<Scan> {
+        if scan.access == Access::Write {
+            let buffer = self.slots[scan.slot as usize].buffer;
+            bus.arrays[self.array].submit(core.clock_ns, self.queue, scan.slot, buffer, Direction::Write);
+            return None;
+        }
+        self.completed(bus, core, scan.slot);
+        self.next_request(bus, core, scan.slot)
+    }
+}
+
+impl Program for StorageThread {
+    fn run(&mut self, bus: &mut Bus, core: &mut Core, until_ns: f64) {
+        if !self.started {
+            self.started = true;
+            for slot in 0..self.slots.len() as u32 {
+                // All slots begin with a read so that the queue is deep at once.
+                let entry = &mut self.slots[slot as usize];
+                entry.submitted_ns = core.clock_ns;
+                bus.arrays[self.array].submit(core.clock_ns, self.queue, slot, entry.buffer, Direction::Read);
+            }
+        }
+        while core.clock_ns < until_ns {
+            if let Some(mut scan) = self.scan.take() {
+                let done = self.scan(bus, core, &mut scan, until_ns);
+                self.scan = if done { self.scanned(bus, core, scan) } else { Some(scan) };
+                continue;
+            }
+            let array = &mut bus.arrays[self.array];
+            let Some(done) = array.poll(self.queue, core.clock_ns) else {
+                let next = array.next_completion_ns(self.queue).unwrap_or(until_ns).min(until_ns);
+                core.halt(next);
+                continue;
+            };
+            core.work(REQUEST_NS, REQUEST_INSTRUCTIONS);
+            self.scan = match self.slots[done.slot as usize].direction {
+                Direction::Read => Some(Scan { slot: done.slot, at: 0, access: Access::Read }),
+                Direction::Write => {
+                    self.completed(bus, core, done.slot);
+                    self.next_request(bus, core, done.slot)
+                }
+            };
+        }
+    }
+}

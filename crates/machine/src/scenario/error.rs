@@ -1,0 +1,102 @@
+//! What can be wrong with a scenario: one message that names file, key, value and what would do.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+/// A scenario that cannot be run. Exit code 2.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// The file cannot be read.
+    #[error("{}: cannot be read: {why}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        why: std::io::Error,
+    },
+    /// Not TOML.
+    #[error("{file}: not valid TOML: {why}")]
+    Syntax {
+        /// File or built-in name.
+        file: String,
+        /// The parser's words, with line and column.
+        why: String,
+    },
+    /// A key nobody knows.
+    #[error("{file}:{at} `{key}` is not a key here{nearest}; known are {known}")]
+    UnknownKey {
+        /// File or built-in name.
+        file: String,
+        /// Line, as `12:`; empty if unknown.
+        at: String,
+        /// Dotted key.
+        key: String,
+        /// `, did you mean ...` or empty.
+        nearest: String,
+        /// What is accepted.
+        known: String,
+    },
+    /// A value that will not do.
+    #[error("{file}:{at} `{key}` is {value}; it must be {wanted}")]
+    Value {
+        /// File or built-in name.
+        file: String,
+        /// Line, as `12:`; empty if unknown.
+        at: String,
+        /// Dotted key.
+        key: String,
+        /// What stands there.
+        value: String,
+        /// What would do.
+        wanted: String,
+    },
+    /// A key that has to be there.
+    #[error("{file}:{at} `{key}` is missing; it must be {wanted}")]
+    Missing {
+        /// File or built-in name.
+        file: String,
+        /// Line of the table, as `12:`; empty if unknown.
+        at: String,
+        /// Dotted key.
+        key: String,
+        /// What would do.
+        wanted: String,
+    },
+    /// A chip file or name.
+    #[error(transparent)]
+    Chip(#[from] waykeeper_silicon::SpecError),
+    /// A capture or trace the scenario names.
+    #[error("{0}")]
+    Input(String),
+    /// Working sets that do not fit simulated memory.
+    #[error("{file}: {workload}: {why}")]
+    Memory {
+        /// File or built-in name.
+        file: String,
+        /// Who asked for too much.
+        workload: String,
+        /// The arithmetic.
+        why: waykeeper_silicon::OutOfMemory,
+    },
+}
+
+impl ScenarioError {
+    /// A capture or trace that could not be read; the reader's message names file and offset.
+    pub fn input(error: impl Display) -> ScenarioError {
+        ScenarioError::Input(error.to_string())
+    }
+
+    pub(crate) fn unreadable(path: &Path, why: std::io::Error) -> ScenarioError {
+        ScenarioError::Unreadable { path: path.to_owned(), why }
+    }
+}
+
+/// `, did you mean `x`` if one of `known` is near to `word`.
+pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    known
+        .into_iter()
+        .map(|candidate| (strsim::jaro_winkler(word, candidate), candidate))
+        .filter(|(likeness, _)| *likeness > 0.7)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map_or_else(String::new, |(_, candidate)| format!(", did you mean `{candidate}`"))
+}

@@ -1,0 +1,330 @@
+//! Reads the keys of one table of a scenario, each once, each with its range; refuses what is left over.
+//!
+//! Knows TOML values and how to complain; knows no meaning of any key.
+
+use super::error::{ScenarioError, nearest};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use toml::{Table, Value};
+use waykeeper_units::{CoreList, WayMask, parse_size};
+
+/// Where a table stands: for messages and for paths relative to the file.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin<'a> {
+    pub file: &'a str,
+    /// Text of the file, to find lines in.
+    pub text: &'a str,
+    /// Paths in the scenario are relative to this.
+    pub folder: Option<&'a Path>,
+}
+
+/// A table being read.
+#[derive(Debug)]
+pub struct Keys<'a> {
+    origin: Origin<'a>,
+    table: &'a Table,
+    /// Dotted path of the table, with a trailing dot; empty at the top.
+    path: String,
+    /// First line of the table in the file, 1-based, if it was found.
+    first_line: Option<usize>,
+    asked: RefCell<BTreeSet<String>>,
+}
+
+impl<'a> Keys<'a> {
+    pub(crate) fn new(
+        origin: Origin<'a>,
+        table: &'a Table,
+        path: &str,
+        first_line: Option<usize>,
+    ) -> Keys<'a> {
+        let path = if path.is_empty() { String::new() } else { format!("{path}.") };
+        Keys { origin, table, path, first_line, asked: RefCell::default() }
+    }
+
+    fn get(&self, key: &str) -> Option<&'a Value> {
+        self.asked.borrow_mut().insert(key.to_owned());
+        self.table.get(key)
+    }
+
+    /// True if the table has this key.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// The error for a value that will not do.
+    pub fn refuse(&self, key: &str, value: &dyn Display, wanted: &str) -> ScenarioError {
+        ScenarioError::Value {
+            file: self.origin.file.to_owned(),
+            at: self.line_of(key),
+            key: format!("{}{key}", self.path),
+            value: value.to_string(),
+            wanted: wanted.to_owned(),
+        }
+    }
+
+    /// The error for a key that has to be there.
+    pub(crate) fn missing(&self, key: &str, wanted: &str) -> ScenarioError {
+        ScenarioError::Missing {
+            file: self.origin.file.to_owned(),
+            at: self.first_line.map_or_else(String::new, |line| format!("{line}:")),
+            key: format!("{}{key}", self.path),
+            wanted: wanted.to_owned(),
+        }
+    }
+
+    /// `12:` for a key of this table: the first line from the table's header on that assigns it.
+    fn line_of(&self, key: &str) -> String {
+        let start = self.first_line.unwrap_or(1) - 1;
+        let found = self.origin.text.lines().enumerate().skip(start).find(|(_, line)| {
+            let rest = line.trim_start().strip_prefix(key).map(str::trim_start);
+            rest.is_some_and(|rest| rest.starts_with('=') || rest.starts_with(']'))
+        });
+        found.map_or_else(String::new, |(index, _)| format!("{}:", index + 1))
+    }
+
+    /// A number in a range, or the usual one.
+    ///
+    /// # Errors
+    /// Anything that is not a number in the range.
+    pub fn number(
+        &mut self,
+        key: &str,
+        range: RangeInclusive<f64>,
+        usual: f64,
+    ) -> Result<f64, ScenarioError> {
+        Ok(self.optional_number(key, range)?.unwrap_or(usual))
+    }
+
+    /// A number in a range, if the key is there.
+    ///
+    /// # Errors
+    /// Anything that is not a number in the range.
+    pub fn optional_number(
+        &mut self,
+        key: &str,
+        range: RangeInclusive<f64>,
+    ) -> Result<Option<f64>, ScenarioError> {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        let number = match value {
+            Value::Integer(n) => Some(*n as f64),
+            Value::Float(x) => Some(*x),
+            _ => None,
+        };
+        let wanted = || format!("a number from {} to {}", range.start(), range.end());
+        match number.filter(|n| range.contains(n)) {
+            Some(number) => Ok(Some(number)),
+            None => Err(self.refuse(key, value, &wanted())),
+        }
+    }
+
+    /// A whole number in a range, or the usual one.
+    ///
+    /// # Errors
+    /// Anything that is not a whole number in the range.
+    pub fn count(&mut self, key: &str, range: RangeInclusive<u32>, usual: u32) -> Result<u32, ScenarioError> {
+        let Some(value) = self.get(key) else {
+            return Ok(usual);
+        };
+        let number = value.as_integer().and_then(|n| u32::try_from(n).ok());
+        let wanted = || format!("a whole number from {} to {}", range.start(), range.end());
+        number.filter(|n| range.contains(n)).ok_or_else(|| self.refuse(key, value, &wanted()))
+    }
+
+    /// A size like `4 MiB` or a number of bytes, or the usual one.
+    ///
+    /// # Errors
+    /// Anything that is not a size in the range.
+    pub fn size(&mut self, key: &str, range: RangeInclusive<u64>, usual: u64) -> Result<u64, ScenarioError> {
+        if self.has(key) { self.required_size(key, range) } else { Ok(usual) }
+    }
+
+    /// A size that has to be there.
+    ///
+    /// # Errors
+    /// A missing key, or anything that is not a size in the range.
+    pub fn required_size(&mut self, key: &str, range: RangeInclusive<u64>) -> Result<u64, ScenarioError> {
+        let wanted = || format!("a size from {} to {}", size(*range.start()), size(*range.end()));
+        let value = self.get(key).ok_or_else(|| self.missing(key, &wanted()))?;
+        let bytes = match value {
+            Value::Integer(n) => u64::try_from(*n).ok(),
+            Value::String(text) => parse_size(text).ok(),
+            _ => None,
+        };
+        bytes.filter(|b| range.contains(b)).ok_or_else(|| self.refuse(key, value, &wanted()))
+    }
+
+    /// A text, if the key is there.
+    ///
+    /// # Errors
+    /// Anything that is not a text.
+    pub fn optional_text(&mut self, key: &str) -> Result<Option<String>, ScenarioError> {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        let text = value.as_str().ok_or_else(|| self.refuse(key, value, "a text in quotes"))?;
+        Ok(Some(text.to_owned()))
+    }
+
+    /// A text that has to be there.
+    ///
+    /// # Errors
+    /// A missing key, or anything that is not a text.
+    pub(crate) fn required_text(&mut self, key: &str, wanted: &str) -> Result<String, ScenarioError> {
+        self.optional_text(key)?.ok_or_else(|| self.missing(key, wanted))
+    }
+
+    /// One of a few words, or the usual one.
+    ///
+    /// # Errors
+    /// Anything else.
+    pub fn choice(&mut self, key: &str, words: &[&str], usual: &str) -> Result<String, ScenarioError> {
+        if self.has(key) { self.required_choice(key, words) } else { Ok(usual.to_owned()) }
+    }
+
+    /// One of a few words, which has to be there.
+    ///
+    /// # Errors
+    /// A missing key, or anything else.
+    pub fn required_choice(&mut self, key: &str, words: &[&str]) -> Result<String, ScenarioError> {
+        let wanted = format!("one of {}", words.join(", "));
+        let text = self.required_text(key, &wanted)?;
+        if words.contains(&text.as_str()) {
+            return Ok(text);
+        }
+        let near = nearest(&text, words.iter().copied());
+        Err(self.refuse(key, &format!("`{text}`"), &format!("{wanted}{near}")))
+    }
+
+    /// A path, relative to the scenario's folder, that has to be there.
+    ///
+    /// # Errors
+    /// A missing key, or anything that is not a text.
+    pub fn required_path(&mut self, key: &str) -> Result<PathBuf, ScenarioError> {
+        let text = self.required_text(key, "the path of a file")?;
+        Ok(match self.origin.folder {
+            Some(folder) => folder.join(text),
+            None => PathBuf::from(text),
+        })
+    }
+
+    pub(crate) fn flag(&mut self, key: &str, usual: bool) -> Result<bool, ScenarioError> {
+        let Some(value) = self.get(key) else {
+            return Ok(usual);
+        };
+        value.as_bool().ok_or_else(|| self.refuse(key, value, "true or false"))
+    }
+
+    /// A way mask that a chip with `ways` ways and masks of at least `min_ways` takes, if the key is there.
+    pub(crate) fn mask(
+        &mut self,
+        key: &str,
+        ways: u32,
+        min_ways: u32,
+    ) -> Result<Option<WayMask>, ScenarioError> {
+        let Some(text) = self.optional_text(key)? else {
+            return Ok(None);
+        };
+        let mask = WayMask::parse(&text, ways).and_then(|mask| mask.check(ways, min_ways));
+        mask.map(Some).map_err(|why| {
+            let wanted = format!("contiguous ways of 0x{:x} ({why})", WayMask::full(ways).bits());
+            self.refuse(key, &format!("`{text}`"), &wanted)
+        })
+    }
+
+    pub(crate) fn cores(&mut self, key: &str, count: u32) -> Result<CoreList, ScenarioError> {
+        let wanted = format!("cores of this chip like 0-3,8 (it has 0-{})", count - 1);
+        let text = match self.get(key) {
+            None => return Err(self.missing(key, &wanted)),
+            Some(Value::Integer(core)) => core.to_string(),
+            Some(value) => value.as_str().ok_or_else(|| self.refuse(key, value, &wanted))?.to_owned(),
+        };
+        let refuse = |why: String| self.refuse(key, &format!("`{text}`"), &format!("{wanted}{why}"));
+        let list: CoreList = text.parse().map_err(|why| refuse(format!(" ({why})")))?;
+        match list.cores().iter().find(|core| u32::from(core.0) >= count) {
+            Some(core) => Err(refuse(format!("; there is no {core}"))),
+            None => Ok(list),
+        }
+    }
+
+    /// The tables of an array of tables, with the line each begins at.
+    pub(crate) fn tables(&mut self, key: &str) -> Result<Vec<(&'a Table, Option<usize>)>, ScenarioError> {
+        let Some(value) = self.get(key) else {
+            return Ok(Vec::new());
+        };
+        let wanted = format!("tables headed [[{}{key}]]", self.path);
+        let list = value.as_array().ok_or_else(|| self.refuse(key, &value.type_str(), &wanted))?;
+        let header = format!("[[{}{key}]]", self.header_path());
+        let from = self.first_line.unwrap_or(1) - 1;
+        let mut lines = self
+            .origin
+            .text
+            .lines()
+            .enumerate()
+            .skip(from)
+            .filter(|(_, line)| line.split('#').next().is_some_and(|l| l.trim() == header))
+            .map(|(index, _)| index + 1);
+        let tables = list.iter().map(|item| {
+            let table = item.as_table().ok_or_else(|| self.refuse(key, &item.type_str(), &wanted))?;
+            Ok((table, lines.next()))
+        });
+        tables.collect()
+    }
+
+    /// Path as headers write it: names of array elements are ours, not TOML's.
+    fn header_path(&self) -> String {
+        let plain: Vec<&str> =
+            self.path.split('.').map(|part| part.split('[').next().unwrap_or(part)).collect();
+        plain.join(".")
+    }
+
+    /// A sub-table, if the key is there.
+    pub(crate) fn table(&mut self, key: &str) -> Result<Option<&'a Table>, ScenarioError> {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        let wanted = format!("a table headed [{}{key}]", self.path);
+        value.as_table().map(Some).ok_or_else(|| self.refuse(key, &value.type_str(), &wanted))
+    }
+
+    /// A list of values, if the key is there.
+    pub(crate) fn list(&mut self, key: &str) -> Result<Option<&'a [Value]>, ScenarioError> {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        let list = value.as_array().ok_or_else(|| self.refuse(key, value, "a list in square brackets"))?;
+        Ok(Some(list))
+    }
+
+    /// Everything has been asked for: what is left over is unknown.
+    pub(crate) fn finish(self) -> Result<(), ScenarioError> {
+        let asked = self.asked.borrow();
+        match self.table.keys().find(|key| !asked.contains(*key)) {
+            None => Ok(()),
+            Some(key) => Err(ScenarioError::UnknownKey {
+                file: self.origin.file.to_owned(),
+                at: self.line_of(key),
+                key: format!("{}{key}", self.path),
+                nearest: nearest(key, asked.iter().map(String::as_str)),
+                known: asked.iter().cloned().collect::<Vec<_>>().join(", "),
+            }),
+        }
+    }
+
+    pub(crate) fn origin(&self) -> Origin<'a> {
+        self.origin.clone()
+    }
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        b if b >= 1 << 30 && b.is_multiple_of(1 << 30) => format!("{} GiB", b >> 30),
+        b if b >= 1 << 20 && b.is_multiple_of(1 << 20) => format!("{} MiB", b >> 20),
+        b if b >= 1 << 10 && b.is_multiple_of(1 << 10) => format!("{} KiB", b >> 10),
+        b => format!("{b} B"),
+    }
+}

@@ -1,0 +1,276 @@
+//! Scenarios: what runs on the virtual server, as a TOML file says it.
+//!
+//! Reading checks everything that can be checked without building the machine: keys, ranges, cores claimed
+//! twice, masks the chip would refuse, captures and traces. Knows no policy beyond its name and settings.
+
+mod devices;
+mod error;
+mod keys;
+mod sweep;
+mod workload;
+
+pub use devices::{NicPhase, NicSpec, StorageSpec};
+pub use error::ScenarioError;
+pub use keys::Keys;
+pub use sweep::{Sweep, shown};
+pub use workload::{WorkloadPhase, WorkloadSpec};
+
+use keys::Origin;
+use std::path::{Path, PathBuf};
+use toml::{Table, Value};
+use waykeeper_silicon::{ChipSpec, Rules};
+use waykeeper_units::{CoreId, WayMask};
+
+/// A scenario, read and checked.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Its name.
+    pub name: String,
+    /// One line for people.
+    pub about: String,
+    /// What it reproduces, for example `A4 Fig. 5`; empty if nothing.
+    pub paper: String,
+    /// The chip.
+    pub chip: ChipSpec,
+    /// The model's rules.
+    pub rules: Rules,
+    /// Length of a simulation step, ns.
+    pub quantum_ns: f64,
+    /// Length of a run on the server's clock, s.
+    pub duration_s: f64,
+    /// From the start until results count (control runs all the while), s.
+    pub warmup_s: f64,
+    /// Length of the stretch at the end over which results are taken, s.
+    pub measure_s: f64,
+    /// Seconds of the server's clock per second of simulated traffic.
+    pub time_factor: f64,
+    /// The policy's monitoring interval, s.
+    pub interval_s: f64,
+    /// Policies to compare, in order.
+    pub policies: Vec<String>,
+    /// Settings per policy.
+    pub policy_settings: Table,
+    /// Ways devices may allocate in from the start; `None` leaves the chip's default.
+    pub dca_ways: Option<WayMask>,
+    /// Names of devices whose DCA is off from the start.
+    pub dca_off: Vec<String>,
+    /// NICs.
+    pub nics: Vec<NicSpec>,
+    /// Storage arrays.
+    pub storage: Vec<StorageSpec>,
+    /// Workloads.
+    pub workloads: Vec<WorkloadSpec>,
+    /// Swept keys; empty for a single run.
+    pub sweeps: Vec<Sweep>,
+}
+
+/// A scenario's text with where it came from, to read it again with keys changed.
+#[derive(Clone, Debug)]
+pub struct ScenarioSource {
+    file: String,
+    text: String,
+    folder: Option<PathBuf>,
+    table: Table,
+}
+
+impl ScenarioSource {
+    /// A scenario file.
+    ///
+    /// # Errors
+    /// If it cannot be read or is not TOML.
+    pub fn open(path: &Path) -> Result<ScenarioSource, ScenarioError> {
+        let text = std::fs::read_to_string(path).map_err(|why| ScenarioError::unreadable(path, why))?;
+        let folder = path.parent().map(Path::to_owned);
+        ScenarioSource::parse(&path.display().to_string(), &text, folder)
+    }
+
+    /// A scenario's text; `file` is for messages, `folder` for the paths in it.
+    ///
+    /// # Errors
+    /// If it is not TOML.
+    pub fn parse(file: &str, text: &str, folder: Option<PathBuf>) -> Result<ScenarioSource, ScenarioError> {
+        let table = text.parse::<Table>().map_err(|error| ScenarioError::Syntax {
+            file: file.to_owned(),
+            why: error.to_string().trim_end().to_owned(),
+        })?;
+        Ok(ScenarioSource { file: file.to_owned(), text: text.to_owned(), folder, table })
+    }
+
+    /// The file's name.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// Sets a dotted key, as a sweep does.
+    ///
+    /// # Errors
+    /// If no such place exists in the scenario.
+    pub fn set(&mut self, key: &str, value: &Value) -> Result<(), ScenarioError> {
+        if sweep::set(&mut self.table, key, value) {
+            return Ok(());
+        }
+        Err(ScenarioError::Value {
+            file: self.file.clone(),
+            at: String::new(),
+            key: "sweep.key".to_owned(),
+            value: format!("`{key}`"),
+            wanted: "the dotted key of something in this scenario, like workload.NAME.KEY".to_owned(),
+        })
+    }
+
+    /// Reads and checks the scenario.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn read(&self) -> Result<Scenario, ScenarioError> {
+        let origin = Origin { file: &self.file, text: &self.text, folder: self.folder.as_deref() };
+        read(Keys::new(origin, &self.table, "", None))
+    }
+}
+
+fn read(mut keys: Keys<'_>) -> Result<Scenario, ScenarioError> {
+    let origin = keys.origin();
+    let chip = read_chip(&mut keys)?;
+    let (rules, quantum_ns) = read_model(&mut keys)?;
+    let nics = devices::read_nics(&mut keys)?;
+    let storage = devices::read_storage(&mut keys)?;
+    let workloads = workload::read_all(&mut keys, &chip, &nics, &storage)?;
+    let (dca_ways, dca_off) = read_knobs(&mut keys, &chip, &nics, &storage)?;
+    let sweeps = read_sweeps(&mut keys)?;
+    let policies = match keys.list("policies")? {
+        None => vec!["default".to_owned()],
+        Some(list) => list
+            .iter()
+            .map(|v| v.as_str().map(str::to_owned).ok_or_else(|| keys.refuse("policies", v, "policy names")))
+            .collect::<Result<_, _>>()?,
+    };
+    let scenario = Scenario {
+        name: keys.required_text("name", "a short name")?,
+        about: keys.optional_text("about")?.unwrap_or_default(),
+        paper: keys.optional_text("paper")?.unwrap_or_default(),
+        duration_s: keys.number("duration_s", 0.001..=86_400.0, 70.0)?,
+        warmup_s: keys.number("warmup_s", 0.0..=86_400.0, 10.0)?,
+        measure_s: keys.number("measure_s", 0.0005..=86_400.0, 10.0)?,
+        time_factor: keys.number("time_factor", 1.0..=1000.0, 20.0)?,
+        interval_s: keys.number("interval_s", 0.001..=3600.0, 1.0)?,
+        policy_settings: keys.table("policy")?.cloned().unwrap_or_default(),
+        chip,
+        rules,
+        quantum_ns,
+        policies,
+        dca_ways,
+        dca_off,
+        nics,
+        storage,
+        workloads,
+        sweeps,
+    };
+    if scenario.warmup_s + scenario.measure_s > scenario.duration_s + 1e-9 {
+        let wanted = format!("at least warmup_s + measure_s = {}", scenario.warmup_s + scenario.measure_s);
+        return Err(keys.refuse("duration_s", &scenario.duration_s, &wanted));
+    }
+    check_devices(&keys, &scenario)?;
+    let _ = origin;
+    keys.finish()?;
+    Ok(scenario)
+}
+
+fn read_chip(keys: &mut Keys<'_>) -> Result<ChipSpec, ScenarioError> {
+    let name = keys.optional_text("chip")?.unwrap_or_else(|| "gold-6140".to_owned());
+    if !name.ends_with(".toml") {
+        return Ok(ChipSpec::built_in(&name)?);
+    }
+    let path = keys.required_path("chip")?;
+    let text = std::fs::read_to_string(&path).map_err(|why| ScenarioError::unreadable(&path, why))?;
+    Ok(ChipSpec::parse(&path.display().to_string(), &text)?)
+}
+
+/// `[model]`: the rule set and the quantum.
+fn read_model(keys: &mut Keys<'_>) -> Result<(Rules, f64), ScenarioError> {
+    let mut quantum_ns = 500.0;
+    let Some(table) = keys.table("model")? else {
+        return Ok((Rules::default(), quantum_ns));
+    };
+    let mut table = table.clone();
+    if let Some(value) = table.remove("quantum_ns") {
+        let quantum = value.as_float().or_else(|| value.as_integer().map(|n| n as f64));
+        let legal = quantum.filter(|q| (10.0..=100_000.0).contains(q));
+        quantum_ns =
+            legal.ok_or_else(|| keys.refuse("model.quantum_ns", &value, "a number from 10 to 100000"))?;
+    }
+    let rules: Rules = Value::Table(table)
+        .try_into()
+        .map_err(|error: toml::de::Error| keys.refuse("model", &error.message(), "keys of the rule set"))?;
+    rules.check().map_err(|(key, value, wanted)| keys.refuse(&format!("model.{key}"), &value, wanted))?;
+    Ok((rules, quantum_ns))
+}
+
+/// `[knobs]`: how the machine is set before any policy acts.
+fn read_knobs(
+    keys: &mut Keys<'_>,
+    chip: &ChipSpec,
+    nics: &[NicSpec],
+    storage: &[StorageSpec],
+) -> Result<(Option<WayMask>, Vec<String>), ScenarioError> {
+    let Some(table) = keys.table("knobs")? else {
+        return Ok((None, Vec::new()));
+    };
+    let mut knobs = Keys::new(keys.origin(), table, "knobs", None);
+    let dca_ways = knobs.mask("dca_ways", chip.llc.ways, 1)?;
+    if let (Some(mask), None) = (dca_ways, chip.llc.dca_ways) {
+        return Err(knobs.refuse("dca_ways", &mask, "absent: this chip has no DCA"));
+    }
+    let names = nics.iter().map(|n| n.name.as_str()).chain(storage.iter().map(|s| s.name.as_str()));
+    let names: Vec<&str> = names.collect();
+    let mut off = Vec::new();
+    for value in knobs.list("dca_off")?.unwrap_or_default() {
+        match value.as_str().filter(|name| names.contains(name)) {
+            Some(name) => off.push(name.to_owned()),
+            None => return Err(knobs.refuse("dca_off", value, &format!("names of {}", names.join(", ")))),
+        }
+    }
+    knobs.finish()?;
+    Ok((dca_ways, off))
+}
+
+fn read_sweeps(keys: &mut Keys<'_>) -> Result<Vec<Sweep>, ScenarioError> {
+    let mut sweeps = Vec::new();
+    for (table, line) in keys.tables("sweep")? {
+        let mut inner = Keys::new(keys.origin(), table, "sweep", line);
+        sweeps.push(Sweep::read(&mut inner)?);
+        inner.finish()?;
+    }
+    if sweeps.len() > 2 {
+        return Err(keys.refuse("sweep", &format!("{} tables", sweeps.len()), "one or two [[sweep]] tables"));
+    }
+    Ok(sweeps)
+}
+
+/// Device names are one name space; a core is claimed once; every NIC and array is used by somebody.
+fn check_devices(keys: &Keys<'_>, scenario: &Scenario) -> Result<(), ScenarioError> {
+    let mut names: Vec<&str> = scenario.nics.iter().map(|nic| nic.name.as_str()).collect();
+    names.extend(scenario.storage.iter().map(|array| array.name.as_str()));
+    names.sort_unstable();
+    if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(keys.refuse(
+            "name",
+            &format!("`{}` twice", pair[0]),
+            "a name of its own for each device",
+        ));
+    }
+    let mut claimed: Vec<(CoreId, &str)> = Vec::new();
+    for workload in &scenario.workloads {
+        for core in workload.cores.cores() {
+            if let Some((_, other)) = claimed.iter().find(|(claimed, _)| claimed == core) {
+                let key = format!("workload[{}].cores", workload.name);
+                let value = format!("`{}`, and {core} belongs to `{other}`", workload.cores);
+                return Err(keys.refuse(&key, &value, "cores that no other workload has"));
+            }
+            claimed.push((*core, &workload.name));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

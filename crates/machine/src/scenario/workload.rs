@@ -1,0 +1,203 @@
+//! `[[workload]]`: a program, its cores, its priority, its devices, and when it changes.
+
+use super::devices::{NicSpec, StorageSpec};
+use super::error::{ScenarioError, nearest};
+use super::keys::Keys;
+use crate::programs::{Blueprint, KINDS, Kind, kind};
+use std::sync::Arc;
+use toml::Table;
+use waykeeper_host::{Priority, WorkloadKind};
+use waykeeper_silicon::ChipSpec;
+use waykeeper_units::{CoreList, WayMask};
+
+/// A change of a workload's program.
+#[derive(Clone, Debug)]
+pub struct WorkloadPhase {
+    /// When, s on the server's clock.
+    pub at_s: f64,
+    /// The program from then on.
+    pub blueprint: Arc<dyn Blueprint>,
+}
+
+/// One workload.
+#[derive(Clone, Debug)]
+pub struct WorkloadSpec {
+    /// Its name.
+    pub name: String,
+    /// What kind of program it is.
+    pub program: &'static Kind,
+    /// The program with its parameters.
+    pub blueprint: Arc<dyn Blueprint>,
+    /// Declared priority.
+    pub priority: Priority,
+    /// Cores, one thread each.
+    pub cores: CoreList,
+    /// Index of its NIC.
+    pub nic: Option<usize>,
+    /// Index of its storage array.
+    pub storage: Option<usize>,
+    /// Name of the workload it talks to.
+    pub peer: Option<String>,
+    /// Mask it starts with, before any policy; `None` is all ways.
+    pub mask: Option<WayMask>,
+    /// When it starts, s.
+    pub start_s: f64,
+    /// When it exits, s; `None` is never.
+    pub stop_s: Option<f64>,
+    /// Its threads stand still for this long after the start, ms of simulated time: rings begin full.
+    pub hold_ms: f64,
+    /// Changes.
+    pub phases: Vec<WorkloadPhase>,
+}
+
+pub(super) fn read_all(
+    keys: &mut Keys<'_>,
+    chip: &ChipSpec,
+    nics: &[NicSpec],
+    storage: &[StorageSpec],
+) -> Result<Vec<WorkloadSpec>, ScenarioError> {
+    let mut workloads: Vec<WorkloadSpec> = Vec::new();
+    for (table, line) in keys.tables("workload")? {
+        let name = table.get("name").and_then(toml::Value::as_str).unwrap_or("?");
+        let mut inner = Keys::new(keys.origin(), table, &format!("workload[{name}]"), line);
+        let workload = read_one(&mut inner, table, chip, nics, storage)?;
+        if workloads.iter().any(|other| other.name == workload.name) {
+            return Err(inner.refuse("name", &format!("`{}`, twice", workload.name), "a name of its own"));
+        }
+        inner.finish()?;
+        workloads.push(workload);
+    }
+    if workloads.is_empty() {
+        return Err(keys.missing("workload", "at least one [[workload]] table"));
+    }
+    for workload in &workloads {
+        check_peer(keys, workload, &workloads)?;
+    }
+    Ok(workloads)
+}
+
+fn read_one(
+    keys: &mut Keys<'_>,
+    table: &Table,
+    chip: &ChipSpec,
+    nics: &[NicSpec],
+    storage: &[StorageSpec],
+) -> Result<WorkloadSpec, ScenarioError> {
+    let name = keys.required_text("name", "a short name")?;
+    let known = || KINDS.iter().map(|kind| kind.name);
+    let program = keys.required_text("program", &known().collect::<Vec<_>>().join(", "))?;
+    let kind = kind(&program).ok_or_else(|| {
+        let wanted =
+            format!("one of {}{}", known().collect::<Vec<_>>().join(", "), nearest(&program, known()));
+        keys.refuse("program", &format!("`{program}`"), &wanted)
+    })?;
+    let nic_names: Vec<&str> = nics.iter().map(|nic| nic.name.as_str()).collect();
+    let storage_names: Vec<&str> = storage.iter().map(|array| array.name.as_str()).collect();
+    let nic = device(keys, "nic", &nic_names, kind.kind == WorkloadKind::NetworkIo)?;
+    let array = device(keys, "storage", &storage_names, kind.kind == WorkloadKind::StorageIo)?;
+    let priority = match keys.choice("priority", &["high", "low"], "low")?.as_str() {
+        "high" => Priority::High,
+        _ => Priority::Low,
+    };
+    let blueprint = (kind.read)(keys)?;
+    let workload = WorkloadSpec {
+        program: kind,
+        priority,
+        cores: keys.cores("cores", chip.cores)?,
+        nic,
+        storage: array,
+        peer: keys.optional_text("peer")?,
+        mask: keys.mask("mask", chip.llc.ways, chip.llc.min_ways)?,
+        start_s: keys.number("start_s", 0.0..=86_400.0, 0.0)?,
+        stop_s: keys.optional_number("stop_s", 0.0..=86_400.0)?,
+        hold_ms: keys.number("hold_ms", 0.0..=10_000.0, 0.0)?,
+        phases: read_phases(keys, table, kind, &name)?,
+        blueprint,
+        name,
+    };
+    if workload.stop_s.is_some_and(|stop| stop <= workload.start_s) {
+        let stop = workload.stop_s.unwrap_or_default();
+        return Err(keys.refuse("stop_s", &stop, &format!("after start_s = {}", workload.start_s)));
+    }
+    Ok(workload)
+}
+
+/// The device a workload uses: named, or the only one there is.
+fn device(
+    keys: &mut Keys<'_>,
+    key: &str,
+    names: &[&str],
+    needed: bool,
+) -> Result<Option<usize>, ScenarioError> {
+    let wanted = format!("the name of a [[{key}]] of this scenario ({})", names.join(", "));
+    if !needed {
+        return match keys.optional_text(key)? {
+            None => Ok(None),
+            Some(name) => Err(keys.refuse(key, &format!("`{name}`"), "absent: this program uses none")),
+        };
+    }
+    match keys.optional_text(key)? {
+        Some(name) => match names.iter().position(|n| *n == name) {
+            Some(index) => Ok(Some(index)),
+            None => Err(keys.refuse(key, &format!("`{name}`"), &wanted)),
+        },
+        None if names.len() == 1 => Ok(Some(0)),
+        None => Err(keys.missing(key, &wanted)),
+    }
+}
+
+/// `[[workload.phase]]`: the workload's own program keys with some changed from a time on.
+fn read_phases(
+    keys: &mut Keys<'_>,
+    table: &Table,
+    kind: &'static Kind,
+    name: &str,
+) -> Result<Vec<WorkloadPhase>, ScenarioError> {
+    let mut phases = Vec::new();
+    let mut current = table.clone();
+    for (changes, line) in keys.tables("phase")? {
+        for (key, value) in changes {
+            current.insert(key.clone(), value.clone());
+        }
+        let mut inner = Keys::new(keys.origin(), &current, &format!("workload[{name}].phase"), line);
+        let at_s = inner.optional_number("at_s", 0.0..=86_400.0)?;
+        let at_s = at_s.ok_or_else(|| inner.missing("at_s", "the time of the change, s"))?;
+        let blueprint = (kind.read)(&mut inner)?;
+        // What belongs to the workload and not to the program stays as it was.
+        for key in COMMON {
+            inner.has(key);
+        }
+        inner.finish()?;
+        phases.push(WorkloadPhase { at_s, blueprint });
+    }
+    Ok(phases)
+}
+
+const COMMON: [&str; 13] = [
+    "name", "program", "nic", "storage", "priority", "cores", "peer", "mask", "start_s", "stop_s", "hold_ms",
+    "phase", "at_s",
+];
+
+/// A redis client names its server; the two share a mailbox.
+fn check_peer(keys: &Keys<'_>, workload: &WorkloadSpec, all: &[WorkloadSpec]) -> Result<(), ScenarioError> {
+    let at = format!("workload[{}].peer", workload.name);
+    match (workload.program.name, &workload.peer) {
+        ("redis-client", None) => Err(keys.missing(&at, "the name of a redis-server workload")),
+        ("redis-client", Some(peer)) => {
+            let found = all.iter().find(|w| w.name == *peer && w.program.name == "redis-server");
+            let taken = all.iter().any(|w| w.name != workload.name && w.peer.as_ref() == Some(peer));
+            match found {
+                Some(_) if !taken => Ok(()),
+                _ => Err(keys.refuse(&at, &format!("`{peer}`"), "a redis-server workload of its own")),
+            }
+        }
+        ("redis-server", _) if !all.iter().any(|w| w.peer.as_deref() == Some(&workload.name)) => {
+            let wanted = "served: a redis-client workload whose `peer` it is";
+            Err(keys.refuse("workload", &format!("`{}` without a client", workload.name), wanted))
+        }
+        (_, Some(peer)) if workload.program.name != "redis-client" => {
+            Err(keys.refuse(&at, &format!("`{peer}`"), "absent: only a redis-client has a peer"))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,338 @@
+//! The machine in motion: agents take turns in short quanta of simulated time.
+//!
+//! In each quantum: NICs receive, NICs send, SSDs move data, then every core runs to the quantum's end on
+//! its own clock (microarchitecture.md 7). Knows when things start, change and stop; knows no policy.
+
+use crate::bus::Bus;
+use crate::meter::Meter;
+use crate::nic::{Nic, Queue, Traffic};
+use crate::programs::{Blueprint, Core, Mailbox, Program, Site};
+use crate::random::Stream;
+use crate::scenario::{Scenario, ScenarioError};
+use crate::ssd::Array;
+use std::sync::Arc;
+use waykeeper_silicon::{AddressMap, Chip, DcaMode, OutOfMemory, Sampling};
+use waykeeper_units::WayMask;
+
+/// Requests a YCSB client keeps in flight (X: threads of the client).
+const REQUESTS_IN_FLIGHT: u32 = 8;
+
+/// How a scenario is run: what may differ between runs of the same scenario.
+#[derive(Clone, Copy, Debug)]
+pub struct RunOptions {
+    /// Seed of everything random in the machine.
+    pub seed: u64,
+    /// Seed of the choice of sampled sets.
+    pub sample_seed: u64,
+    /// Which part of the sets is simulated.
+    pub sampling: Sampling,
+}
+
+/// A thread on a core.
+#[derive(Debug)]
+struct Thread {
+    program: Box<dyn Program>,
+    core: Core,
+    workload: usize,
+}
+
+/// Something that happens at a time of its own.
+#[derive(Clone, Debug)]
+enum Change {
+    Start(usize),
+    Phase(usize, Arc<dyn Blueprint>),
+    Stop(usize),
+    Traffic(usize, usize),
+}
+
+/// The virtual server's insides.
+#[derive(Debug)]
+pub struct Machine {
+    pub(crate) scenario: Arc<Scenario>,
+    options: RunOptions,
+    memory: AddressMap,
+    pub(crate) bus: Bus,
+    threads: Vec<Thread>,
+    /// Clock and counters of cores whose thread has gone.
+    pub(crate) parked: Vec<Core>,
+    changes: Vec<(f64, Change)>,
+    mailbox_of: Vec<Option<usize>>,
+    pub(crate) alive: Vec<bool>,
+    now_ns: f64,
+}
+
+impl Machine {
+    /// Builds the machine of a scenario at time 0.
+    ///
+    /// # Errors
+    /// If working sets and buffers do not fit simulated memory.
+    pub fn new(scenario: Arc<Scenario>, options: RunOptions) -> Result<Machine, ScenarioError> {
+        let spec = &scenario.chip;
+        let seed = options.seed;
+        let mut memory =
+            AddressMap::new(spec, scenario.rules.slice_hash, options.sampling, seed, options.sample_seed);
+        let mut chip = Chip::new(spec, scenario.rules, options.sampling, seed);
+        set_initial_knobs(&scenario, &mut chip);
+        let mut bus = Bus::new(spec, chip);
+        bus.meters = vec![Meter::default(); scenario.workloads.len()];
+        let failed = |name: &str, why: OutOfMemory| ScenarioError::Memory {
+            file: scenario.name.clone(),
+            workload: name.to_owned(),
+            why,
+        };
+        for (index, nic) in scenario.nics.iter().enumerate() {
+            bus.nics
+                .push(build_nic(&scenario, &mut memory, index, seed).map_err(|why| failed(&nic.name, why))?);
+        }
+        for (index, array) in scenario.storage.iter().enumerate() {
+            let stream = Stream::new(seed, &array.name);
+            bus.arrays.push(Array::new(scenario.nics.len() + index, array.array, stream));
+        }
+        let mailbox_of =
+            build_mailboxes(&scenario, &mut memory, &mut bus).map_err(|why| failed("redis", why))?;
+        let changes = timeline(&scenario);
+        let mut machine = Machine {
+            alive: vec![false; scenario.workloads.len()],
+            parked: (0..spec.cores as usize).map(|id| Core { id, ..Core::default() }).collect(),
+            scenario: scenario.clone(),
+            options,
+            memory,
+            bus,
+            threads: Vec::new(),
+            changes,
+            mailbox_of,
+            now_ns: 0.0,
+        };
+        machine.make_changes()?;
+        Ok(machine)
+    }
+
+    /// Simulated time, ns.
+    pub fn now_ns(&self) -> f64 {
+        self.now_ns
+    }
+
+    /// Real lines per sampled line, nominal.
+    pub fn scale(&self) -> f64 {
+        f64::from(self.options.sampling.factor())
+    }
+
+    /// The state of a core, whether a thread runs on it or not.
+    pub(crate) fn core(&self, id: usize) -> Core {
+        self.threads.iter().map(|t| t.core).find(|core| core.id == id).unwrap_or(self.parked[id])
+    }
+
+    /// Runs until simulated time reaches `until_ns`.
+    ///
+    /// # Errors
+    /// If a program that starts on the way does not fit simulated memory.
+    pub fn run_until(&mut self, until_ns: f64) -> Result<(), ScenarioError> {
+        let quantum = self.scenario.quantum_ns;
+        let scale = self.scale();
+        while self.now_ns < until_ns {
+            let mut end = (self.now_ns + quantum).min(until_ns);
+            if let Some((at, _)) = self.changes.last() {
+                end = end.min(*at).max(self.now_ns);
+            }
+            let span = end - self.now_ns;
+            if span > 0.0 {
+                self.quantum(end);
+                self.bus.memory.chip.dram_mut().tick(span, scale);
+            }
+            self.now_ns = end;
+            self.make_changes()?;
+        }
+        Ok(())
+    }
+
+    fn quantum(&mut self, end_ns: f64) {
+        let bus = &mut self.bus;
+        for nic in &mut bus.nics {
+            nic.receive(&mut bus.memory.chip, &mut bus.meters, end_ns);
+            nic.transmit(&mut bus.memory.chip, &mut bus.meters, end_ns);
+        }
+        for array in &mut bus.arrays {
+            array.advance(&mut bus.memory.chip, end_ns);
+        }
+        for thread in &mut self.threads {
+            thread.program.run(&mut self.bus, &mut thread.core, end_ns);
+        }
+    }
+
+    /// Makes every change that is due.
+    fn make_changes(&mut self) -> Result<(), ScenarioError> {
+        while self.changes.last().is_some_and(|(at, _)| *at <= self.now_ns) {
+            let (_, change) = self.changes.pop().expect("there is a last one");
+            let scenario = self.scenario.clone();
+            match change {
+                Change::Start(workload) => {
+                    self.alive[workload] = true;
+                    let blueprint = scenario.workloads[workload].blueprint.clone();
+                    self.start(workload, &blueprint, scenario.workloads[workload].hold_ms)?;
+                }
+                Change::Phase(workload, blueprint) => {
+                    if self.alive[workload] {
+                        self.park(workload);
+                        self.start(workload, &blueprint, 0.0)?;
+                    }
+                }
+                Change::Stop(workload) => {
+                    self.alive[workload] = false;
+                    self.park(workload);
+                }
+                Change::Traffic(nic, phase) => {
+                    let spec = &scenario.nics[nic].phases[phase].traffic;
+                    self.bus.nics[nic].traffic.change(spec, self.now_ns);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a workload's threads off their cores.
+    fn park(&mut self, workload: usize) {
+        let (gone, kept) = self.threads.drain(..).partition(|thread| thread.workload == workload);
+        self.threads = kept;
+        let gone: Vec<Thread> = gone;
+        for thread in gone {
+            self.parked[thread.core.id] = thread.core;
+        }
+    }
+
+    fn start(
+        &mut self,
+        workload: usize,
+        blueprint: &Arc<dyn Blueprint>,
+        hold_ms: f64,
+    ) -> Result<(), ScenarioError> {
+        let scenario = self.scenario.clone();
+        let spec = &scenario.workloads[workload];
+        for (thread, core) in spec.cores.cores().iter().enumerate() {
+            let mut site = Site {
+                memory: &mut self.memory,
+                bus: &mut self.bus,
+                seed: self.options.seed,
+                name: &spec.name,
+                workload,
+                thread: thread + queues_before(&scenario, workload),
+                threads: spec.cores.len(),
+                nic: spec.nic,
+                array: spec.storage,
+                mailbox: self.mailbox_of[workload],
+                hold_ns: self.now_ns + hold_ms * 1e6,
+                start_ns: self.now_ns,
+            };
+            let program = blueprint.build(&mut site).map_err(|why| ScenarioError::Memory {
+                file: scenario.name.clone(),
+                workload: spec.name.clone(),
+                why,
+            })?;
+            let mut core = self.parked[core.index()];
+            core.clock_ns = core.clock_ns.max(self.now_ns);
+            self.bus.memory.chip.set_group(core.id, workload as u8 + 1);
+            self.threads.push(Thread { program, core, workload });
+        }
+        // Cores act in the order of their numbers, whoever started first.
+        self.threads.sort_by_key(|thread| thread.core.id);
+        Ok(())
+    }
+}
+
+/// Queue number of a packet workload's first core: workloads on one NIC share its queues in order.
+fn queues_before(scenario: &Scenario, workload: usize) -> usize {
+    let nic = scenario.workloads[workload].nic;
+    let earlier = &scenario.workloads[..workload];
+    match nic {
+        None => 0,
+        Some(_) => earlier.iter().filter(|w| w.nic == nic).map(|w| w.cores.len()).sum(),
+    }
+}
+
+fn set_initial_knobs(scenario: &Scenario, chip: &mut Chip) {
+    if let Some(mask) = scenario.dca_ways {
+        chip.set_dca_ways(mask).expect("the scenario reader checked the mask");
+    }
+    let remote = scenario.nics.iter().map(|nic| (&nic.name, nic.remote));
+    let remote = remote.chain(scenario.storage.iter().map(|array| (&array.name, array.remote)));
+    for (device, (name, remote)) in remote.enumerate() {
+        let off = scenario.dca_off.contains(name);
+        let mode = match (remote, off) {
+            (true, _) => DcaMode::Remote,
+            (false, true) => DcaMode::Off,
+            (false, false) => DcaMode::On,
+        };
+        chip.set_dca(device, mode);
+    }
+    for workload in &scenario.workloads {
+        let mask = workload.mask.unwrap_or(WayMask::full(scenario.chip.llc.ways));
+        for core in workload.cores.cores() {
+            chip.set_core_mask(core.index(), mask).expect("the scenario reader checked the mask");
+        }
+    }
+}
+
+fn build_nic(
+    scenario: &Scenario,
+    memory: &mut AddressMap,
+    index: usize,
+    seed: u64,
+) -> Result<Nic, OutOfMemory> {
+    let spec = &scenario.nics[index];
+    let users = scenario.workloads.iter().enumerate().filter(|(_, w)| w.nic == Some(index));
+    let owners: Vec<usize> = users.flat_map(|(i, w)| std::iter::repeat_n(i, w.cores.len())).collect();
+    let stream = Stream::new(seed, &spec.name);
+    let mut nic = Nic::new(index, spec.gbps, Traffic::new(&spec.traffic, owners.len() as u32, stream));
+    for owner in owners {
+        nic.queues.push(Queue::new(memory, spec.ring, owner)?);
+    }
+    Ok(nic)
+}
+
+/// One mailbox per redis client, shared with its server.
+fn build_mailboxes(
+    scenario: &Scenario,
+    memory: &mut AddressMap,
+    bus: &mut Bus,
+) -> Result<Vec<Option<usize>>, OutOfMemory> {
+    let mut mailbox_of = vec![None; scenario.workloads.len()];
+    for (client, workload) in scenario.workloads.iter().enumerate() {
+        let Some(peer) = &workload.peer else {
+            continue;
+        };
+        let server = scenario.workloads.iter().position(|w| w.name == *peer);
+        let server = server.expect("the scenario reader checked the peer");
+        bus.mailboxes.push(Mailbox::new(memory, REQUESTS_IN_FLIGHT)?);
+        mailbox_of[client] = Some(bus.mailboxes.len() - 1);
+        mailbox_of[server] = Some(bus.mailboxes.len() - 1);
+    }
+    Ok(mailbox_of)
+}
+
+/// All changes of a scenario, the next one last.
+fn timeline(scenario: &Scenario) -> Vec<(f64, Change)> {
+    let at = |seconds: f64| seconds * 1e9 / scenario.time_factor;
+    let mut changes = Vec::new();
+    for (index, workload) in scenario.workloads.iter().enumerate() {
+        changes.push((at(workload.start_s), Change::Start(index)));
+        for phase in &workload.phases {
+            changes.push((at(phase.at_s), Change::Phase(index, phase.blueprint.clone())));
+        }
+        if let Some(stop) = workload.stop_s {
+            changes.push((at(stop), Change::Stop(index)));
+        }
+    }
+    for (index, nic) in scenario.nics.iter().enumerate() {
+        for (phase, spec) in nic.phases.iter().enumerate() {
+            changes.push((at(spec.at_s), Change::Traffic(index, phase)));
+        }
+    }
+    // Stable, so that changes of one moment happen in the order of the file.
+    changes.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut rest = changes.as_mut_slice();
+    while let Some(first) = rest.first() {
+        let same = rest.iter().take_while(|c| c.0 == first.0).count();
+        rest[..same].reverse();
+        rest = &mut rest[same..];
+    }
+    changes
+}

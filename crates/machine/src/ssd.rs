@@ -1,0 +1,323 @@
+//! SSDs and RAID-0 arrays of them: commands, flash, transfer, completion.
+//!
+//! A drive overlaps flash accesses and moves one command at a time in 4-KiB units (microarchitecture.md 7;
+//! with interleaved commands A4 Fig. 5's read curve does not come out). Knows buffers and DMA, not what a
+//! program does with a block.
+
+use crate::random::Stream;
+use std::collections::VecDeque;
+use waykeeper_silicon::{Chip, Region};
+
+/// Transfer unit, bytes.
+const UNIT_BYTES: u32 = 4096;
+const UNIT_LINES: u32 = UNIT_BYTES / 64;
+
+/// An array as a scenario describes it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ArraySpec {
+    /// Drives in the stripe set.
+    pub drives: u32,
+    /// Bytes per stripe chunk.
+    pub chunk_bytes: u32,
+    /// Transfer rate of one drive, GB/s.
+    pub drive_gb_per_s: f64,
+    /// Mean flash latency, ns.
+    pub flash_ns: f64,
+    /// Uniform spread of the flash latency, 0..1.
+    pub flash_spread: f64,
+    /// From the last unit to the completion the host sees, ns.
+    pub completion_ns: f64,
+    /// Commands a drive moves at a time.
+    pub interleave: u32,
+}
+
+impl Default for ArraySpec {
+    /// 4 x 980 PRO behind one x16 port (microarchitecture.md 7).
+    fn default() -> ArraySpec {
+        ArraySpec {
+            drives: 4,
+            chunk_bytes: 512 * 1024,
+            drive_gb_per_s: 2.69,
+            flash_ns: 65_000.0,
+            flash_spread: 0.3,
+            completion_ns: 3_000.0,
+            interleave: 1,
+        }
+    }
+}
+
+/// Which way the data goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// Drive to host: DMA writes.
+    Read,
+    /// Host to drive: DMA reads.
+    Write,
+}
+
+/// A finished request.
+#[derive(Clone, Copy, Debug)]
+pub struct Completion {
+    /// The submitter's slot.
+    pub slot: u32,
+    /// When the host can see it, ns.
+    pub ready_ns: f64,
+}
+
+/// Memory of one I/O slot, with its sampled lines found by unit.
+#[derive(Clone, Debug)]
+struct Buffer {
+    region: Region,
+    /// First sampled line of each unit; one more at the end.
+    unit_start: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    queue: u32,
+    slot: u32,
+    buffer: u32,
+    direction: Direction,
+    parts_left: u32,
+    last_ns: f64,
+}
+
+/// The part of a request that one drive serves: whole units of the buffer.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    request: u32,
+    next_unit: u32,
+    end_unit: u32,
+    /// When flash has the data (reads) or the drive wants it (writes), ns.
+    ready_ns: f64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Drive {
+    waiting: Vec<Part>,
+    moving: VecDeque<Part>,
+    free_ns: f64,
+}
+
+/// A RAID-0 array (or a single drive).
+#[derive(Clone, Debug)]
+pub struct Array {
+    pub(crate) device: usize,
+    spec: ArraySpec,
+    unit_ns: f64,
+    drives: Vec<Drive>,
+    buffers: Vec<Buffer>,
+    requests: Vec<Request>,
+    free_requests: Vec<u32>,
+    completions: Vec<VecDeque<Completion>>,
+    stream: Stream,
+    /// Bytes written to the host and read from it.
+    pub(crate) inbound_bytes: u64,
+    pub(crate) outbound_bytes: u64,
+}
+
+impl Array {
+    pub(crate) fn new(device: usize, spec: ArraySpec, stream: Stream) -> Array {
+        Array {
+            device,
+            spec,
+            unit_ns: f64::from(UNIT_BYTES) / spec.drive_gb_per_s,
+            drives: vec![Drive::default(); spec.drives as usize],
+            buffers: Vec::new(),
+            requests: Vec::new(),
+            free_requests: Vec::new(),
+            completions: Vec::new(),
+            stream,
+            inbound_bytes: 0,
+            outbound_bytes: 0,
+        }
+    }
+
+    /// A submission and completion queue pair of its own.
+    pub(crate) fn open_queue(&mut self) -> u32 {
+        self.completions.push(VecDeque::new());
+        self.completions.len() as u32 - 1
+    }
+
+    /// Registers an I/O buffer.
+    pub(crate) fn add_buffer(&mut self, region: Region) -> u32 {
+        let units = region.total_lines().div_ceil(UNIT_LINES);
+        let unit_start = (0..=units).map(|unit| region.range(0, unit * UNIT_LINES).end as u32).collect();
+        self.buffers.push(Buffer { region, unit_start });
+        self.buffers.len() as u32 - 1
+    }
+
+    /// The memory of a buffer.
+    pub(crate) fn buffer(&self, buffer: u32) -> &Region {
+        &self.buffers[buffer as usize].region
+    }
+
+    /// Submits one request for the whole of `buffer` at a random place of the array.
+    pub(crate) fn submit(&mut self, now_ns: f64, queue: u32, slot: u32, buffer: u32, direction: Direction) {
+        let units = self.buffers[buffer as usize].unit_start.len() as u32 - 1;
+        let per_chunk = (self.spec.chunk_bytes / UNIT_BYTES).max(1);
+        let parts = units.div_ceil(per_chunk);
+        let request = Request { queue, slot, buffer, direction, parts_left: parts, last_ns: 0.0 };
+        let id = match self.free_requests.pop() {
+            Some(id) => {
+                self.requests[id as usize] = request;
+                id
+            }
+            None => {
+                self.requests.push(request);
+                self.requests.len() as u32 - 1
+            }
+        };
+        let first_drive = self.stream.below(self.spec.drives);
+        for part in 0..parts {
+            // A write is acknowledged by the drive's own buffer: it is fetched at once, flash comes later.
+            let flash = match direction {
+                Direction::Read => self.stream.around(self.spec.flash_ns, self.spec.flash_spread),
+                Direction::Write => 0.0,
+            };
+            let drive = ((first_drive + part) % self.spec.drives) as usize;
+            self.drives[drive].waiting.push(Part {
+                request: id,
+                next_unit: part * per_chunk,
+                end_unit: ((part + 1) * per_chunk).min(units),
+                ready_ns: now_ns + flash,
+            });
+        }
+    }
+
+    /// The oldest completion of a queue, if the host can see it at `now_ns`.
+    pub(crate) fn poll(&mut self, queue: u32, now_ns: f64) -> Option<Completion> {
+        let queue = &mut self.completions[queue as usize];
+        if queue.front()?.ready_ns <= now_ns { queue.pop_front() } else { None }
+    }
+
+    /// When the next completion of a queue becomes visible, if one is on its way.
+    pub(crate) fn next_completion_ns(&self, queue: u32) -> Option<f64> {
+        self.completions[queue as usize].front().map(|c| c.ready_ns)
+    }
+
+    /// Moves every unit whose transfer ends before `until_ns`.
+    pub(crate) fn advance(&mut self, chip: &mut Chip, until_ns: f64) {
+        for index in 0..self.drives.len() {
+            while self.move_unit(chip, index, until_ns) {}
+        }
+    }
+
+    fn move_unit(&mut self, chip: &mut Chip, index: usize, until_ns: f64) -> bool {
+        let drive = &mut self.drives[index];
+        while drive.moving.len() < self.spec.interleave as usize && !drive.waiting.is_empty() {
+            let first = earliest(&drive.waiting);
+            let at = drive.free_ns.max(drive.waiting[first].ready_ns);
+            if at >= until_ns {
+                break;
+            }
+            drive.moving.push_back(drive.waiting.swap_remove(first));
+        }
+        let Some(mut part) = drive.moving.front().copied() else {
+            return false;
+        };
+        let request = self.requests[part.request as usize];
+        let buffer = &self.buffers[request.buffer as usize];
+        let lines = (buffer.region.total_lines() - part.next_unit * UNIT_LINES).min(UNIT_LINES);
+        let share = f64::from(lines) / f64::from(UNIT_LINES);
+        let end = drive.free_ns.max(part.ready_ns) + self.unit_ns * share;
+        if end >= until_ns {
+            return false;
+        }
+        drive.free_ns = end;
+        drive.moving.pop_front();
+        let from = buffer.unit_start[part.next_unit as usize] as usize;
+        let to = buffer.unit_start[part.next_unit as usize + 1] as usize;
+        let bytes = u64::from(lines) * 64;
+        match request.direction {
+            Direction::Read => {
+                for line in &buffer.region.lines()[from..to] {
+                    chip.dma_write(self.device, *line);
+                }
+                self.inbound_bytes += bytes;
+            }
+            Direction::Write => {
+                for line in &buffer.region.lines()[from..to] {
+                    chip.dma_read(self.device, *line);
+                }
+                self.outbound_bytes += bytes;
+            }
+        }
+        part.next_unit += 1;
+        if part.next_unit < part.end_unit {
+            // Commands that are moved together take turns, unit by unit.
+            drive.moving.push_back(part);
+        } else {
+            self.finish(part.request, end);
+        }
+        true
+    }
+
+    fn finish(&mut self, id: u32, end_ns: f64) {
+        let request = &mut self.requests[id as usize];
+        request.parts_left -= 1;
+        request.last_ns = request.last_ns.max(end_ns);
+        if request.parts_left > 0 {
+            return;
+        }
+        let done = Completion { slot: request.slot, ready_ns: request.last_ns + self.spec.completion_ns };
+        let queue = &mut self.completions[request.queue as usize];
+        // Drives finish independently within a quantum; completions are seen in time order.
+        let at = queue.iter().rposition(|c| c.ready_ns <= done.ready_ns).map_or(0, |i| i + 1);
+        queue.insert(at, done);
+        self.free_requests.push(id);
+    }
+}
+
+fn earliest(parts: &[Part]) -> usize {
+    let mut best = 0;
+    for (index, part) in parts.iter().enumerate() {
+        if part.ready_ns < parts[best].ready_ns {
+            best = index;
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use waykeeper_silicon::{AddressMap, ChipSpec, Rules, Sampling, SliceHash};
+
+    fn array(spec: ArraySpec) -> (Array, Chip, AddressMap) {
+        let chip_spec = ChipSpec::built_in("gold-6140").unwrap();
+        let memory = AddressMap::new(&chip_spec, SliceHash::Uniform, Sampling::EXACT, 1, 1);
+        let chip = Chip::new(&chip_spec, Rules::default(), Sampling::EXACT, 1);
+        (Array::new(0, spec, Stream::new(1, "ssd")), chip, memory)
+    }
+
+    #[test]
+    fn a_block_is_written_once_and_completes_when_arithmetic_says() {
+        let spec = ArraySpec { drives: 1, flash_spread: 0.0, ..ArraySpec::default() };
+        let (mut array, mut chip, mut memory) = array(spec);
+        let buffer = array.add_buffer(memory.ordinary(16 << 10).unwrap());
+        let queue = array.open_queue();
+        array.submit(1_000.0, queue, 7, buffer, Direction::Read);
+        array.advance(&mut chip, 1e6);
+        // 1 us + 65 us of flash + 4 units of 4096 B / 2.69 GB/s + 3 us.
+        let ready = array.next_completion_ns(queue).unwrap();
+        assert!((ready - (66_000.0 + 4.0 * 4096.0 / 2.69 + 3_000.0)).abs() < 1e-6, "{ready}");
+        assert_eq!(array.poll(queue, ready).map(|c| c.slot), Some(7));
+        assert_eq!(chip.device_counters(0).write_misses, 256);
+        assert_eq!(array.inbound_bytes, 16 << 10);
+    }
+
+    #[test]
+    fn a_two_mib_block_is_striped_over_four_drives() {
+        let (mut array, mut chip, mut memory) =
+            array(ArraySpec { flash_spread: 0.0, ..ArraySpec::default() });
+        let buffer = array.add_buffer(memory.ordinary(2 << 20).unwrap());
+        let queue = array.open_queue();
+        array.submit(0.0, queue, 0, buffer, Direction::Write);
+        array.advance(&mut chip, 1e7);
+        // Each drive moves 512 KiB at its own pace: 524288 / 2.69 ns, then 3 us.
+        let ready = array.next_completion_ns(queue).unwrap();
+        assert!((ready - (524_288.0 / 2.69 + 3_000.0)).abs() < 1e-3, "{ready}");
+        assert_eq!(array.outbound_bytes, 2 << 20);
+    }
+}
