@@ -1,0 +1,309 @@
+//! Charts as SVG text: grouped bars and lines. The drawing is kuva's; this file gives it our data, colours
+//! that follow the page, and identities that make the same data the same bytes.
+//!
+//! kuva was chosen because it draws on the server side (nothing in the report needs a script to be read),
+//! is one small dependency, lets colours be CSS variables, and is maintained. Must not know what the
+//! numbers mean.
+
+use crate::show;
+use kuva::backend::svg::SvgBackend;
+use kuva::plot::legend::{LegendEntry, LegendPosition, LegendShape};
+use kuva::plot::{BarPlot, LinePlot, LineStyle};
+use kuva::render::annotations::ReferenceLine;
+use kuva::render::layout::{Layout, TickFormat};
+use kuva::render::plots::Plot;
+use kuva::render::render::{Primitive, render_multiple};
+use kuva::render::theme::Theme;
+use std::sync::Arc;
+
+/// Colours of a series, by index: Okabe and Ito's set, which colour-blind readers can tell apart, ordered so
+/// that neighbours differ in lightness and so survive a grey printer. The page has its own for dark mode.
+const PAPER_COLOURS: [&str; 8] =
+    ["#9a9a9a", "#0072b2", "#e69f00", "#009e73", "#56b4e9", "#d55e00", "#cc79a7", "#403f3d"];
+
+/// Dash patterns of lines, so that lines can be told apart without colour. As many as there are colours
+/// minus one: the pairs repeat late.
+const DASHES: [&str; 7] = ["", "7 3", "2 3", "10 3 2 3", "14 4", "5 2 1 2 1 2", "1 5"];
+
+/// Where a chart will be looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Surface {
+    /// Inside the report: colours are the page's CSS variables, light or dark.
+    Page,
+    /// A picture of its own, on white.
+    Paper,
+}
+
+impl Surface {
+    fn colour(self, index: usize) -> String {
+        let index = index % PAPER_COLOURS.len();
+        match self {
+            Surface::Page => format!("var(--s{index})"),
+            Surface::Paper => PAPER_COLOURS[index].to_owned(),
+        }
+    }
+
+    fn ink(self) -> &'static str {
+        match self {
+            Surface::Page => "var(--ink)",
+            Surface::Paper => "#222222",
+        }
+    }
+
+    fn theme(self) -> Theme {
+        let (background, grid) = match self {
+            Surface::Page => ("none", "var(--grid)"),
+            Surface::Paper => ("#ffffff", "#dddddd"),
+        };
+        let mut theme = Theme::light();
+        theme.background = background.into();
+        theme.grid_color = grid.into();
+        theme.axis_color = self.ink().into();
+        theme.tick_color = self.ink().into();
+        theme.text_color = self.ink().into();
+        theme.legend_bg = "none".into();
+        theme.legend_border = "none".into();
+        theme.font_family = Some("system-ui, Helvetica, Arial, sans-serif".into());
+        theme
+    }
+}
+
+/// What every chart has.
+pub(crate) struct Frame<'a> {
+    /// Unique within the page; becomes part of ids.
+    pub id: &'a str,
+    /// What it shows, for readers who cannot see it.
+    pub alt: &'a str,
+    pub surface: Surface,
+    pub width: f64,
+    pub height: f64,
+    pub x_label: &'a str,
+    pub y_label: &'a str,
+}
+
+/// Grouped bars.
+pub(crate) struct Bars<'a> {
+    pub frame: Frame<'a>,
+    /// One bar of each group per series.
+    pub series: Vec<&'a str>,
+    pub groups: Vec<BarGroup<'a>>,
+    /// A dashed line across, where "no difference" lies.
+    pub reference: Option<f64>,
+}
+
+/// One group of bars: a label and per series a value and its deviation.
+pub(crate) struct BarGroup<'a> {
+    pub label: &'a str,
+    pub bars: Vec<Option<(f64, f64)>>,
+}
+
+/// Lines over a common axis.
+pub(crate) struct Lines<'a> {
+    pub frame: Frame<'a>,
+    pub lines: Vec<Line>,
+    /// Fixed top of the y axis, for ratios; otherwise the data's.
+    pub y_max: Option<f64>,
+    /// Names of the positions 0, 1, 2, ... when x is not a number.
+    pub x_names: Option<Vec<String>>,
+    /// Where the legend goes: below, when its labels are long.
+    pub legend_below: bool,
+}
+
+/// One line.
+pub(crate) struct Line {
+    pub label: String,
+    /// Index of its colour.
+    pub colour: usize,
+    /// Index of its dash pattern.
+    pub dash: usize,
+    pub points: Vec<(f64, f64)>,
+}
+
+impl Bars<'_> {
+    /// The chart; empty when there is nothing to draw.
+    pub(crate) fn svg(&self) -> String {
+        if self.groups.is_empty() || self.series.is_empty() {
+            return String::new();
+        }
+        let surface = self.frame.surface;
+        let mut plot = BarPlot::new().with_width(0.82).with_error_color(surface.ink());
+        let (mut errors, mut tips) = (Vec::new(), Vec::new());
+        for group in &self.groups {
+            let bars = group.bars.iter().enumerate();
+            // A missing bar keeps its place with no height, so that a series keeps its colour everywhere.
+            plot = plot.with_group(
+                literal(&show::name(group.label)),
+                bars.map(|(i, bar)| (bar.map_or(0.0, |(value, _)| value), surface.colour(i))),
+            );
+            for (series, bar) in self.series.iter().zip(&group.bars) {
+                let text = match bar {
+                    Some((value, 0.0)) => show::digits(*value),
+                    Some((value, deviation)) => {
+                        format!("{} ±{}", show::digits(*value), show::digits(*deviation))
+                    }
+                    None => "not available".to_owned(),
+                };
+                tips.push(format!("{}, {}: {text}", show::plain(group.label), show::plain(series)));
+                errors.push(bar.map_or(0.0, |(_, deviation)| deviation));
+            }
+        }
+        if errors.iter().any(|error| *error > 0.0) {
+            plot = plot.with_error(errors);
+        }
+        let names: Vec<String> = self.series.iter().map(|name| literal(&show::name(name))).collect();
+        plot = plot.with_tooltip_labels(tips).with_legend(names.iter().map(String::as_str).collect());
+        plot.show_tooltips = true;
+        let plots = vec![Plot::Bar(plot)];
+        let mut layout = self.frame.layout(&plots).with_height(self.frame.height);
+        if let Some(reference) = self.reference {
+            let line = ReferenceLine::horizontal(reference).with_color(surface.ink()).with_stroke_width(1.0);
+            layout = layout.with_reference_line(line);
+        }
+        if self.groups.iter().map(|group| group.label.len()).max().unwrap_or(0) * self.groups.len() > 110 {
+            layout = layout.with_x_tick_rotate(-30.0);
+        }
+        self.frame.render(plots, layout)
+    }
+}
+
+impl Lines<'_> {
+    /// The chart; empty when there is nothing to draw.
+    pub(crate) fn svg(&self) -> String {
+        let surface = self.frame.surface;
+        let plots: Vec<Plot> = self
+            .lines
+            .iter()
+            .filter(|line| !line.points.is_empty())
+            .map(|line| {
+                let plot = LinePlot::new()
+                    .with_data(line.points.iter().copied())
+                    .with_color(surface.colour(line.colour))
+                    .with_line_style(line.style())
+                    .with_stroke_width(1.8)
+                    .with_legend(literal(&show::plain(&line.label)));
+                Plot::Line(plot)
+            })
+            .collect();
+        if plots.is_empty() {
+            return String::new();
+        }
+        let mut layout = self.frame.layout(&plots).with_y_axis_min(0.0);
+        let highest = self.lines.iter().flat_map(|line| &line.points).map(|(_, y)| *y).fold(0.0, f64::max);
+        // Some room above the highest point, so that its line is not drawn on the frame.
+        let top = self.y_max.or_else(|| (highest > 0.0).then_some(highest * 1.06));
+        if let Some(top) = top {
+            layout = layout.with_y_axis_max(top);
+        }
+        layout = match self.legend_below {
+            true => layout
+                .with_legend_entries(self.legend())
+                .with_legend_position(LegendPosition::OutsideBottomColumns)
+                .with_height(self.frame.height + self.legend_height()),
+            false => layout.with_height(self.frame.height),
+        };
+        if let Some(names) = &self.x_names {
+            let names: Vec<String> = names.iter().map(|name| literal(&show::name(name))).collect();
+            let last = names.len().saturating_sub(1) as f64;
+            let at = move |x: f64| {
+                let name = (x >= 0.0 && x.fract() == 0.0).then(|| names.get(x as usize)).flatten();
+                name.cloned().unwrap_or_default()
+            };
+            layout = layout
+                .with_x_axis_min(0.0)
+                .with_x_axis_max(last.max(1.0))
+                .with_x_tick_step(1.0)
+                .with_x_tick_format(TickFormat::Custom(Arc::new(at)));
+        } else {
+            let xs = || self.lines.iter().flat_map(|line| line.points.iter().map(|(x, _)| *x));
+            let (low, high) = (xs().fold(f64::INFINITY, f64::min), xs().fold(f64::NEG_INFINITY, f64::max));
+            if low < high {
+                layout = layout.with_x_axis_min(low.min(0.0)).with_x_axis_max(high);
+            }
+        }
+        self.frame.render(plots, layout)
+    }
+}
+
+impl Line {
+    fn style(&self) -> LineStyle {
+        match DASHES[self.dash % DASHES.len()] {
+            "" => LineStyle::Solid,
+            dash => LineStyle::Custom(dash.to_owned()),
+        }
+    }
+}
+
+impl Lines<'_> {
+    /// The legend's entries. kuva makes the same from the lines, but then counts them as one when it keeps
+    /// room below the drawing.
+    fn legend(&self) -> Vec<LegendEntry> {
+        let drawn = self.lines.iter().filter(|line| !line.points.is_empty());
+        drawn
+            .map(|line| LegendEntry {
+                label: literal(&show::plain(&line.label)),
+                color: self.frame.surface.colour(line.colour),
+                shape: LegendShape::Line,
+                dasharray: line.style().dasharray(),
+            })
+            .collect()
+    }
+
+    /// About what a legend below takes, so that the drawing keeps its size. kuva sets the entries in columns
+    /// as wide as the longest label; the widths here are those of its fonts, rounded up (measured on its
+    /// output).
+    fn legend_height(&self) -> f64 {
+        let drawn = || self.lines.iter().filter(|line| !line.points.is_empty());
+        let longest = drawn().map(|line| line.label.chars().count()).max().unwrap_or(0);
+        let columns = ((self.frame.width - 70.0) / (longest as f64 * 7.0 + 38.0)).floor().max(1.0);
+        (drawn().count() as f64 / columns).ceil() * 16.0
+    }
+}
+
+impl Frame<'_> {
+    fn layout(&self, plots: &[Plot]) -> Layout {
+        let layout = Layout::auto_from_plots(plots);
+        // An empty label would still take its room.
+        let layout =
+            if self.x_label.is_empty() { layout } else { layout.with_x_label(literal(self.x_label)) };
+        layout
+            .with_width(self.width)
+            .with_y_label(literal(self.y_label))
+            .with_theme(self.surface.theme())
+            .with_legend_box(false)
+            .with_legend_position(LegendPosition::OutsideRightTop)
+            .with_label_size(13)
+            .with_tick_size(12)
+            .with_body_size(12)
+    }
+
+    /// Draws, and gives clip paths names of our own: kuva numbers them through the life of the process, and
+    /// two charts of one page must not share them.
+    fn render(&self, plots: Vec<Plot>, layout: Layout) -> String {
+        let mut scene = render_multiple(plots, layout);
+        let mut count = 0;
+        for element in &mut scene.elements {
+            if let Primitive::ClipStart { id, .. } = element {
+                let ours = format!("{}-clip-{count}", self.id);
+                count += 1;
+                for definition in &mut scene.defs {
+                    *definition = definition.replace(&format!("\"{id}\""), &format!("\"{ours}\""));
+                }
+                *id = ours;
+            }
+        }
+        let svg = SvgBackend::new().render_scene(&scene);
+        // kuva writes a fixed size; a view box lets the page shrink it.
+        let open = format!(
+            "<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\" ",
+            scene.width,
+            scene.height,
+            super::escape(self.alt),
+        );
+        svg.replacen("<svg ", &open, 1)
+    }
+}
+
+/// A dollar sign opens a formula in kuva's labels; a backslash before it makes it a dollar sign again.
+fn literal(text: &str) -> String {
+    text.replace('$', "\\$")
+}

@@ -1,0 +1,97 @@
+//! One self-contained HTML page per result, and the picture for a README.
+//!
+//! The page holds everything: style, charts as SVG, way maps, and the result itself as JSON for tools. It
+//! fetches nothing and needs no script, so it opens from a disk, a mail or a locked-down browser alike.
+//! Must not know how a result came about or where the page is saved. Everything from a scenario (names,
+//! texts) is escaped by the template engine or the chart library; what is marked `safe` in the templates
+//! was made by them. The wall-clock time is left out, so the same result gives the same page.
+
+mod charts;
+mod run;
+mod sweep;
+mod waymap;
+
+use crate::results::{RunSummary, SweepSummary};
+use crate::show;
+use askama::filters::{Html, escape as askama_escape};
+use std::cmp::Ordering;
+
+/// Why a page could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// The template engine gave up.
+    #[error("cannot render the report: {0}")]
+    Template(#[from] askama::Error),
+}
+
+/// The report of a run.
+///
+/// # Errors
+/// When the template engine gives up, which no input should bring about.
+pub fn run_html(summary: &RunSummary) -> Result<String, ReportError> {
+    Ok(run::page(summary)?)
+}
+
+/// The report of a sweep.
+///
+/// # Errors
+/// As [`run_html`].
+pub fn sweep_html(sweep: &SweepSummary) -> Result<String, ReportError> {
+    Ok(sweep::page(sweep)?)
+}
+
+/// The group means per policy as a picture of its own (SVG, on white): what a README shows. Empty when
+/// there is no mean to show.
+pub fn headline_svg(summary: &RunSummary) -> String {
+    run::means_chart(summary, charts::Surface::Paper)
+}
+
+/// Text for an attribute or an element.
+fn escape(text: &str) -> String {
+    askama_escape(text, Html).map(|escaped| escaped.to_string()).unwrap_or_default()
+}
+
+/// A cell of a table: its text and a CSS class that says how to take it.
+struct Cell {
+    text: String,
+    class: &'static str,
+}
+
+impl Cell {
+    fn text(text: impl Into<String>) -> Cell {
+        Cell { text: text.into(), class: "" }
+    }
+
+    fn number(text: impl Into<String>) -> Cell {
+        Cell { text: text.into(), class: "num" }
+    }
+
+    fn nothing() -> Cell {
+        Cell { text: "–".into(), class: "num none" }
+    }
+
+    /// A performance ratio; the arrow in the style sheet says without colour which way it went.
+    fn ratio(ratio: Option<f64>, deviation: Option<f64>) -> Cell {
+        let Some(ratio) = ratio else { return Cell::nothing() };
+        let class = match show::verdict(ratio) {
+            Ordering::Greater => "num better",
+            Ordering::Less => "num worse",
+            Ordering::Equal => "num",
+        };
+        let spread = deviation.map(|deviation| format!(" ±{deviation:.2}")).unwrap_or_default();
+        Cell { text: format!("{ratio:.2}{spread}"), class }
+    }
+}
+
+/// A table: headings and rows; `class` of a heading is that of its column.
+struct Grid {
+    head: Vec<Cell>,
+    rows: Vec<Vec<Cell>>,
+}
+
+/// A chart with its heading and what to know before reading it.
+struct Figure {
+    title: String,
+    note: String,
+    svg: String,
+}

@@ -1,0 +1,363 @@
+//! The page of a run: what `report.html` shows, arranged for the template.
+//!
+//! Must not know HTML: the template does. Must not compute results: they are read.
+
+use super::charts::{BarGroup, Bars, Frame, Line, Lines, Surface};
+use super::{Cell, Figure, Grid, waymap};
+use crate::results::{
+    DecisionRecord, PolicyResult, RunSummary, Score, SystemMetrics, TimeSample, WorkloadMetrics, group_name,
+};
+use crate::ways::WayClass;
+use crate::{show, timeline};
+use askama::Template;
+use indexmap::IndexSet;
+
+/// The charts' common width; the page scales them down where it has to.
+const WIDTH: f64 = 1080.0;
+
+#[derive(Template)]
+#[template(path = "run.html")]
+struct Page<'a> {
+    summary: &'a RunSummary,
+    timeless: RunSummary,
+    facts: Vec<(&'static str, String)>,
+    ratios_chart: String,
+    means_chart: String,
+    ratios: Grid,
+    system: Grid,
+    legend: Vec<(&'static str, char, &'static str)>,
+    panels: Vec<Panel>,
+}
+
+/// One policy's part of the page.
+struct Panel {
+    name: String,
+    summary: String,
+    way_map: String,
+    dca_off: String,
+    figures: Vec<Figure>,
+    workloads: Grid,
+    decisions: Vec<DecisionRow>,
+}
+
+struct DecisionRow {
+    at: String,
+    state: String,
+    text: String,
+    causes: Vec<String>,
+    knobs: Vec<String>,
+}
+
+pub(super) fn page(summary: &RunSummary) -> Result<String, askama::Error> {
+    let panels: Result<Vec<Panel>, askama::Error> = summary
+        .policies
+        .iter()
+        .enumerate()
+        .map(|(index, (name, result))| panel(summary, index, name, result))
+        .collect();
+    let page = Page {
+        summary,
+        timeless: RunSummary { wall_s: None, ..summary.clone() },
+        facts: facts(summary),
+        ratios_chart: ratios_chart(summary),
+        means_chart: means_chart(summary, Surface::Page),
+        ratios: ratios(summary),
+        system: system(summary),
+        legend: WayClass::ALL.map(|class| (waymap::style(class), class.letter(), class.meaning())).to_vec(),
+        panels: panels?,
+    };
+    page.render()
+}
+
+/// Where the numbers come from.
+pub(super) fn facts(summary: &RunSummary) -> Vec<(&'static str, String)> {
+    let seeds = match summary.seeds {
+        0 | 1 => summary.seed.to_string(),
+        more => format!("{more} from {}, mean ± standard deviation", summary.seed),
+    };
+    let sets = if summary.sets == "exact" { "all (exact)".to_owned() } else { summary.sets.clone() };
+    let mut facts = vec![
+        ("Chip", summary.chip.clone()),
+        ("Seed", seeds),
+        ("LLC sets simulated", sets),
+        ("Simulated time", format!("{} per policy", show::seconds(summary.simulated_s))),
+        ("Time factor", summary.time_factor.to_string()),
+        ("Baseline", summary.baseline.clone().unwrap_or_else(|| show::NOTHING.to_owned())),
+        ("Waykeeper", summary.version.clone()),
+        ("Schema", summary.schema.clone()),
+    ];
+    if !summary.sampling_error.is_empty() {
+        let errors = summary.sampling_error.iter();
+        let errors: Vec<String> = errors
+            .map(|(key, error)| format!("{} ±{} points", show::metric_name(key), show::digits(*error)))
+            .collect();
+        facts.push(("Error of sampling", errors.join(", ")));
+    }
+    facts
+}
+
+fn policies(summary: &RunSummary) -> Vec<&str> {
+    summary.policies.keys().map(String::as_str).collect()
+}
+
+fn ratios_chart(summary: &RunSummary) -> String {
+    let groups = summary.workload_names().into_iter().map(|(name, _)| BarGroup {
+        label: name,
+        bars: summary
+            .policies
+            .values()
+            .map(|policy| {
+                let workload = policy.workloads.get(name)?;
+                let deviation = workload.spread.get("performance_ratio").copied().unwrap_or(0.0);
+                Some((workload.metrics.get("performance_ratio")?, deviation))
+            })
+            .collect(),
+    });
+    let chart = Bars {
+        frame: Frame {
+            id: "ratios",
+            alt: "Bar chart: performance of every workload under every policy, relative to the baseline",
+            surface: Surface::Page,
+            width: WIDTH,
+            height: 380.0,
+            x_label: "",
+            y_label: "performance ratio",
+        },
+        series: policies(summary),
+        groups: groups.collect(),
+        reference: Some(1.0),
+    };
+    chart.svg()
+}
+
+/// The group means, a bar per policy.
+pub(super) fn means_chart(summary: &RunSummary, surface: Surface) -> String {
+    let names: IndexSet<&String> =
+        summary.policies.values().flat_map(|policy| policy.groups.keys()).collect();
+    let labels: Vec<(String, &String)> = names
+        .into_iter()
+        .map(|name| {
+            let words = match name.as_str() {
+                "HPW" => "high-priority mean",
+                "LPW" => "low-priority mean",
+                other => other,
+            };
+            (words.to_owned(), name)
+        })
+        .collect();
+    let groups = labels.iter().map(|(label, name)| BarGroup {
+        label,
+        bars: summary
+            .policies
+            .values()
+            .map(|policy| {
+                let group = policy.groups.get(*name)?;
+                Some((
+                    group.performance_ratio?,
+                    group.spread.get("performance_ratio").copied().unwrap_or(0.0),
+                ))
+            })
+            .collect(),
+    });
+    let chart = Bars {
+        frame: Frame {
+            id: "means",
+            alt: "Bar chart: mean performance of high- and low-priority workloads under every policy",
+            surface,
+            width: 640.0,
+            height: 320.0,
+            x_label: "",
+            y_label: "performance ratio",
+        },
+        series: policies(summary),
+        groups: groups.collect(),
+        reference: Some(1.0),
+    };
+    chart.svg()
+}
+
+fn ratios(summary: &RunSummary) -> Grid {
+    let mut head = vec![Cell::text("workload"), Cell::text("priority"), Cell::text("judged by")];
+    head.extend(summary.policies.keys().map(Cell::number));
+    let mut rows = Vec::new();
+    for (name, workload) in summary.workload_names() {
+        let score = match workload.score {
+            Score::InverseLatency => "1 / mean latency",
+            Score::Ipc => "IPC",
+        };
+        let mut row = vec![Cell::text(name), Cell::text(group_name(workload.priority)), Cell::text(score)];
+        row.extend(summary.policies.values().map(|policy| {
+            let workload = policy.workloads.get(name);
+            let spread = workload.and_then(|workload| workload.spread.get("performance_ratio").copied());
+            Cell::ratio(workload.and_then(|workload| workload.metrics.get("performance_ratio")), spread)
+        }));
+        rows.push(row);
+    }
+    let groups: IndexSet<&String> =
+        summary.policies.values().flat_map(|policy| policy.groups.keys()).collect();
+    for name in groups {
+        let mut row =
+            vec![Cell::text(format!("{name} mean")), Cell::text(name), Cell::text("weighted by cores")];
+        row.extend(summary.policies.values().map(|policy| {
+            let group = policy.groups.get(name);
+            let spread = group.and_then(|group| group.spread.get("performance_ratio").copied());
+            Cell::ratio(group.and_then(|group| group.performance_ratio), spread)
+        }));
+        rows.push(row);
+    }
+    Grid { head, rows }
+}
+
+fn system(summary: &RunSummary) -> Grid {
+    let mut head = vec![Cell::text("whole socket")];
+    head.extend(summary.policies.keys().map(Cell::number));
+    let measured =
+        |key: &&&str| summary.policies.values().any(|policy| policy.system.metrics.get(key).is_some());
+    let rows = SystemMetrics::KEYS.iter().filter(measured).map(|key| {
+        let mut row = vec![Cell::text(show::metric_name(key))];
+        row.extend(summary.policies.values().map(|policy| match policy.system.metrics.get(key) {
+            Some(value) => Cell::number(show::metric(key, value)),
+            None => Cell::nothing(),
+        }));
+        row
+    });
+    Grid { head, rows: rows.collect() }
+}
+
+fn panel(
+    summary: &RunSummary,
+    index: usize,
+    name: &str,
+    result: &PolicyResult,
+) -> Result<Panel, askama::Error> {
+    let mean = |group: &str| {
+        let ratio = result.groups.get(group)?.performance_ratio?;
+        Some(format!("{group} mean {ratio:.2}"))
+    };
+    let mut words: Vec<String> = ["HPW", "LPW"].into_iter().filter_map(mean).collect();
+    words.push(match result.decisions.len() {
+        0 => "no decisions".to_owned(),
+        1 => "1 decision".to_owned(),
+        count => format!("{count} decisions"),
+    });
+    let ports: IndexSet<&str> =
+        result.way_map.iter().flat_map(|slice| slice.dca_off_ports.iter().map(String::as_str)).collect();
+    Ok(Panel {
+        name: name.to_owned(),
+        summary: words.join(", "),
+        way_map: waymap::svg(result, summary.llc_ways, format!("Way map over time under {name}"))?,
+        dca_off: ports.into_iter().map(|port| dca_off(result, port)).collect::<Vec<_>>().join("; "),
+        figures: figures(summary, index, result),
+        workloads: workloads(summary, result),
+        decisions: result.decisions.iter().map(decision).collect(),
+    })
+}
+
+/// When DCA was off at a port: `0000:5e:00.0 from 12 s to 30 s`.
+fn dca_off(result: &PolicyResult, port: &str) -> String {
+    let mut spans: Vec<(f64, f64)> = Vec::new();
+    for slice in result.way_map.iter().filter(|slice| slice.dca_off_ports.iter().any(|name| name == port)) {
+        match spans.last_mut() {
+            Some(span) if span.1 == slice.from_s => span.1 = slice.to_s,
+            _ => spans.push((slice.from_s, slice.to_s)),
+        }
+    }
+    let spans: Vec<String> = spans
+        .into_iter()
+        .map(|(from, to)| format!("{} to {}", show::seconds(from), show::seconds(to)))
+        .collect();
+    format!("{port} from {}", spans.join(", "))
+}
+
+/// What happened over time, as far as it was sampled.
+fn figures(summary: &RunSummary, index: usize, result: &PolicyResult) -> Vec<Figure> {
+    let over_time = |value: &dyn Fn(&TimeSample) -> Option<f64>| -> Vec<(f64, f64)> {
+        result.samples.iter().filter_map(|sample| Some((sample.at_s, value(sample)?))).collect()
+    };
+    let line = |label: &str, colour, dash, points| Line { label: label.to_owned(), colour, dash, points };
+    let names = summary.workload_names();
+    let hits = names.iter().enumerate().map(|(i, (name, _))| {
+        let value = |sample: &TimeSample| {
+            sample.workloads.get(*name)?.get("llc_hit_ratio").map(|ratio| ratio * 100.0)
+        };
+        line(name, i, i, over_time(&value))
+    });
+    let system = |label, i, key: &'static str, change: fn(f64) -> f64| {
+        line(label, i + 1, i, over_time(&move |sample| sample.system.get(key).map(change)))
+    };
+    let memory = vec![
+        system("read", 0, "memory_read_bytes_per_s", |bytes| bytes / 1e9),
+        system("write", 1, "memory_write_bytes_per_s", |bytes| bytes / 1e9),
+    ];
+    let dca = vec![
+        system("device writes", 0, "dca_write_hit_ratio", |ratio| (1.0 - ratio) * 100.0),
+        system("device reads", 1, "dca_read_hit_ratio", |ratio| (1.0 - ratio) * 100.0),
+    ];
+    let charts = [
+        ("LLC hit ratio per workload", "hit", "LLC hit ratio, %", Some(100.0), hits.collect(), WIDTH, 330.0),
+        ("Memory bandwidth", "memory", "GB/s", None, memory, WIDTH / 2.0, 270.0),
+        ("DCA miss ratio", "dca", "DCA miss ratio, %", None, dca, WIDTH / 2.0, 270.0),
+    ];
+    let figures = charts.into_iter().map(|(title, id, y_label, y_max, lines, width, height)| {
+        let frame = Frame {
+            id: &format!("p{index}-{id}"),
+            alt: title,
+            surface: Surface::Page,
+            width,
+            height,
+            x_label: "controller time, s",
+            y_label,
+        };
+        let svg = Lines { frame, lines, y_max, x_names: None, legend_below: false }.svg();
+        Figure { title: title.to_owned(), note: String::new(), svg }
+    });
+    figures.filter(|figure| !figure.svg.is_empty()).collect()
+}
+
+fn workloads(summary: &RunSummary, result: &PolicyResult) -> Grid {
+    let names = summary.workload_names();
+    let rows: Vec<_> =
+        names.iter().filter_map(|(name, _)| Some((*name, result.workloads.get(*name)?))).collect();
+    let keys: Vec<&&str> = WorkloadMetrics::KEYS
+        .iter()
+        .filter(|key| rows.iter().any(|(_, workload)| workload.metrics.get(key).is_some()))
+        .collect();
+    let mut head =
+        vec![Cell::text("workload"), Cell::text("program"), Cell::text("priority"), Cell::number("cores")];
+    head.extend(keys.iter().map(|key| Cell::number(show::metric_name(key))));
+    let rows = rows.into_iter().map(|(name, workload)| {
+        let mut row = vec![
+            Cell::text(name),
+            Cell::text(&workload.program),
+            Cell::text(group_name(workload.priority)),
+            Cell::number(workload.cores.to_string()),
+        ];
+        row.extend(keys.iter().map(|key| match (**key, workload.metrics.get(key)) {
+            ("performance_ratio", ratio) => {
+                Cell::ratio(ratio, workload.spread.get("performance_ratio").copied())
+            }
+            (_, None) => Cell::nothing(),
+            ("throughput", Some(value)) => Cell::number(show::throughput(workload, value)),
+            (key, Some(value)) => Cell::number(show::metric(key, value)),
+        }));
+        row
+    });
+    Grid { head, rows: rows.collect() }
+}
+
+fn decision(decision: &DecisionRecord) -> DecisionRow {
+    let knobs = decision.knobs.iter().map(|knob| {
+        let (what, target) = timeline::knob_words(knob);
+        match knob.outcome.as_deref() {
+            None | Some("applied") => format!("{what}{target} = {}", knob.value),
+            Some(outcome) => format!("{what}{target} = {} ({outcome})", knob.value),
+        }
+    });
+    DecisionRow {
+        at: show::seconds(decision.at_s),
+        state: decision.state.clone(),
+        text: timeline::text_of(decision),
+        causes: decision.causes.iter().map(timeline::cause).collect(),
+        knobs: knobs.collect(),
+    }
+}

@@ -1,0 +1,168 @@
+//! The way map over time as a picture: time to the right, ways upwards, a colour and a hatch per class.
+//!
+//! Ours, because no chart library draws it: cells of uneven width, hatched so that they can be told apart
+//! in grey, with the members of each in its tooltip. This file computes the geometry, `waymap.svg` writes
+//! it down, the page's style gives the colours. Must not know what a policy meant by its masks.
+
+use crate::results::{PolicyResult, WayMapSlice};
+use crate::show;
+use crate::ways::{WayClass, class_of, members};
+use askama::Template;
+
+const WIDTH: f64 = 1080.0;
+const LEFT: f64 = 74.0;
+const RIGHT: f64 = 16.0;
+const TOP: f64 = 18.0;
+const LANE: f64 = 17.0;
+const BOTTOM: f64 = 42.0;
+
+/// The narrowest cell that carries its letter.
+const LETTER_FROM: f64 = 14.0;
+
+/// One rectangle: a way, for as long as the same workloads may allocate in it.
+struct Cell {
+    x: f64,
+    y: f64,
+    width: f64,
+    class: &'static str,
+    letter: Option<char>,
+    title: String,
+}
+
+struct Tick {
+    at: f64,
+    label: String,
+}
+
+struct Mark {
+    x: f64,
+    title: String,
+}
+
+#[derive(Template)]
+#[template(path = "waymap.svg")]
+struct Picture {
+    alt: String,
+    width: f64,
+    height: f64,
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
+    lane: f64,
+    cells: Vec<Cell>,
+    ways: Vec<Tick>,
+    times: Vec<Tick>,
+    marks: Vec<Mark>,
+}
+
+/// The CSS class of a way class.
+pub(super) fn style(class: WayClass) -> &'static str {
+    match class {
+        WayClass::Dca => "w-dca",
+        WayClass::DcaShared => "w-dca-shared",
+        WayClass::High => "w-high",
+        WayClass::Low => "w-low",
+        WayClass::SomeLow => "w-some-low",
+        WayClass::Nobody => "w-nobody",
+    }
+}
+
+/// The picture, or nothing when the run has no way map.
+pub(super) fn svg(result: &PolicyResult, ways: u32, alt: String) -> Result<String, askama::Error> {
+    let (Some(first), Some(last)) = (result.way_map.first(), result.way_map.last()) else {
+        return Ok(String::new());
+    };
+    let (start, end) = (first.from_s, last.to_s.max(first.from_s + f64::MIN_POSITIVE));
+    let scale = (WIDTH - LEFT - RIGHT) / (end - start);
+    let x_of = |at_s: f64| LEFT + (at_s - start) * scale;
+    let ways = ways.min(32);
+    let lane_of = |way: u32| TOP + f64::from(ways - 1 - way) * LANE;
+    let mut cells = Vec::new();
+    for way in 0..ways {
+        for (class, from, to) in runs(&result.way_map, way, result) {
+            let width = x_of(to.to_s) - x_of(from.from_s);
+            cells.push(Cell {
+                x: x_of(from.from_s),
+                y: lane_of(way),
+                width,
+                class: style(class),
+                letter: (width >= LETTER_FROM).then(|| class.letter()),
+                title: title(way, class, from, to),
+            });
+        }
+    }
+    let marks = result.decisions.iter().filter(|decision| (start..=end).contains(&decision.at_s));
+    let picture = Picture {
+        alt,
+        width: WIDTH,
+        height: TOP + f64::from(ways) * LANE + BOTTOM,
+        left: LEFT,
+        right: WIDTH - RIGHT,
+        top: TOP,
+        bottom: TOP + f64::from(ways) * LANE,
+        lane: LANE,
+        cells,
+        ways: (0..ways).map(|way| Tick { at: lane_of(way) + LANE / 2.0, label: way.to_string() }).collect(),
+        times: times(start, end).map(|at| Tick { at: x_of(at), label: format!("{at}") }).collect(),
+        marks: marks
+            .map(|decision| Mark {
+                x: x_of(decision.at_s),
+                title: show::plain(&format!("{}: {}", show::seconds(decision.at_s), decision.text)),
+            })
+            .collect(),
+    };
+    picture.render()
+}
+
+/// Neighbouring slices in which the way belongs to the same workloads, as one.
+fn runs<'a>(
+    slices: &'a [WayMapSlice],
+    way: u32,
+    result: &PolicyResult,
+) -> Vec<(WayClass, &'a WayMapSlice, &'a WayMapSlice)> {
+    let mut runs: Vec<(WayClass, &WayMapSlice, &WayMapSlice)> = Vec::new();
+    for slice in slices {
+        let class = class_of(slice, way, result);
+        match runs.last_mut() {
+            Some(run) if run.0 == class && members(run.1, way) == members(slice, way) => run.2 = slice,
+            _ => runs.push((class, slice, slice)),
+        }
+    }
+    runs
+}
+
+fn title(way: u32, class: WayClass, from: &WayMapSlice, to: &WayMapSlice) -> String {
+    let who = members(from, way);
+    let who = if who.is_empty() { "no workload".to_owned() } else { show::plain(&who.join(", ")) };
+    let span = format!("{} to {}", show::seconds(from.from_s), show::seconds(to.to_s));
+    format!("way {way}, {span}: {} - {who}", class.meaning())
+}
+
+/// Round moments for the axis, a dozen at most.
+fn times(start: f64, end: f64) -> impl Iterator<Item = f64> {
+    let rough = ((end - start) / 12.0).max(1e-9);
+    let decade = 10f64.powf(rough.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|nice| nice * decade).find(|step| *step >= rough);
+    let step = step.unwrap_or(rough);
+    let first = (start / step).ceil();
+    // Multiples of the step rather than a running sum, which would show as 0.30000000000000004.
+    (0..=12)
+        .map(move |i| ((first + f64::from(i)) * step * 1e9).round() / 1e9)
+        .take_while(move |at| *at <= end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_axis_has_round_numbers() {
+        assert_eq!(times(0.0, 30.0).collect::<Vec<_>>(), [0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0]);
+        assert_eq!(
+            times(0.0, 1.0).collect::<Vec<_>>(),
+            [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+        );
+        assert_eq!(times(3.0, 5.0).count(), 11);
+    }
+}

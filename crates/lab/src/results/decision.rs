@@ -1,0 +1,275 @@
+//! What a policy did during a run, as it is written down: decisions, and which ways belonged to whom when.
+//!
+//! Names instead of ids, because a result is read long after the host that numbered them is gone. Knows
+//! the policies' and the host's vocabulary; must not know any particular policy.
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use waykeeper_host::{Applied, Group, KnobOutcome, KnobValues, Plan, RootPort};
+use waykeeper_policy::Decision;
+use waykeeper_units::{GroupId, PortId, WayMask};
+
+/// One thing a policy did.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct DecisionRecord {
+    /// When, in controller seconds since the start of the run.
+    pub at_s: f64,
+    /// The state the policy was in afterwards, by the paper's name.
+    pub state: String,
+    /// A stable machine name, for example `lp-zone-grow`.
+    pub action: String,
+    /// The workload it concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// One readable line.
+    pub text: String,
+    /// The numbers behind it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<CauseRecord>,
+    /// The knobs turned at that moment. When one moment brought several records, they stand in the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub knobs: Vec<KnobRecord>,
+}
+
+/// One number behind a decision.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CauseRecord {
+    /// What was measured.
+    pub what: String,
+    /// Its value; ratios are 0..1.
+    #[serde(default, skip_serializing_if = "super::metrics::not_available")]
+    pub value: Option<f64>,
+    /// The threshold it was held against, by its own name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_name: Option<String>,
+    /// That threshold's value.
+    #[serde(default, skip_serializing_if = "super::metrics::not_available")]
+    pub limit: Option<f64>,
+}
+
+/// Which kind of knob was turned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Knob {
+    /// A group's way mask (CAT).
+    Mask,
+    /// The ways devices may allocate in.
+    DcaWays,
+    /// DCA on or off at one root port.
+    Dca,
+}
+
+/// One knob, what it was set to, and what became of that.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KnobRecord {
+    /// Which kind.
+    pub knob: Knob,
+    /// The group or the port's PCI address; absent for the DCA ways.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// The value wanted: a mask in hex, `on` or `off`.
+    pub value: String,
+    /// `applied`, `refused: ...` or `reads back ...`; absent when the host did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+}
+
+/// The names behind a host's ids, for writing things down.
+#[derive(Clone, Copy, Debug)]
+pub struct Names<'a> {
+    /// The workloads, dead ones too.
+    pub groups: &'a [Group],
+    /// The root ports.
+    pub ports: &'a [RootPort],
+}
+
+impl Names<'_> {
+    fn group(&self, id: GroupId) -> String {
+        self.groups
+            .iter()
+            .find(|group| group.id == id)
+            .map_or_else(|| id.to_string(), |group| group.name.clone())
+    }
+
+    fn port(&self, id: PortId) -> String {
+        self.ports
+            .iter()
+            .find(|port| port.id == id)
+            .map_or_else(|| id.to_string(), |port| port.address.clone())
+    }
+}
+
+impl DecisionRecord {
+    /// Writes down what a policy answered and what the host made of it: one record per event, and one of
+    /// action `knobs` when knobs were turned without a word.
+    pub fn of(at_s: f64, decision: &Decision, applied: &Applied, names: Names<'_>) -> Vec<DecisionRecord> {
+        let record =
+            |action: &str, group: Option<String>, text: &str, causes: Vec<CauseRecord>| DecisionRecord {
+                at_s,
+                state: decision.state.clone(),
+                action: action.to_owned(),
+                group,
+                text: text.to_owned(),
+                causes,
+                knobs: Vec::new(),
+            };
+        let mut records: Vec<DecisionRecord> = decision
+            .events
+            .iter()
+            .map(|event| {
+                let causes = event.causes.iter().map(|cause| CauseRecord {
+                    what: cause.what.clone(),
+                    value: Some(cause.value),
+                    limit_name: cause.limit.as_ref().map(|(name, _)| name.clone()),
+                    limit: cause.limit.as_ref().map(|(_, value)| *value),
+                });
+                record(&event.action, event.group.clone(), &event.text, causes.collect())
+            })
+            .collect();
+        let knobs = knob_records(&decision.plan, applied, names);
+        if records.is_empty() && !knobs.is_empty() {
+            records.push(record("knobs", None, "knobs turned", Vec::new()));
+        }
+        if let Some(first) = records.first_mut() {
+            first.knobs = knobs;
+        }
+        records
+    }
+}
+
+fn knob_records(plan: &Plan, applied: &Applied, names: Names<'_>) -> Vec<KnobRecord> {
+    let masks = plan.masks.iter().map(|(id, mask)| KnobRecord {
+        knob: Knob::Mask,
+        target: Some(names.group(*id)),
+        value: mask.to_string(),
+        outcome: applied.masks.get(id).map(outcome),
+    });
+    let dca_ways = plan.dca_ways.iter().map(|mask| KnobRecord {
+        knob: Knob::DcaWays,
+        target: None,
+        value: mask.to_string(),
+        outcome: applied.dca_ways.as_ref().map(outcome),
+    });
+    let dca = plan.dca.iter().map(|(id, on)| KnobRecord {
+        knob: Knob::Dca,
+        target: Some(names.port(*id)),
+        value: if *on { "on" } else { "off" }.to_owned(),
+        outcome: applied.dca.get(id).map(outcome),
+    });
+    masks.chain(dca_ways).chain(dca).collect()
+}
+
+fn outcome(outcome: &KnobOutcome) -> String {
+    match outcome {
+        KnobOutcome::Applied => "applied".to_owned(),
+        KnobOutcome::Refused(why) => format!("refused: {why}"),
+        KnobOutcome::ReadsBack(value) => format!("reads back {value}"),
+    }
+}
+
+/// Which ways belonged to whom from one moment to another.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct WayMapSlice {
+    /// Start, in controller seconds since the start of the run.
+    pub from_s: f64,
+    /// End.
+    pub to_s: f64,
+    /// Allocation mask per workload.
+    pub masks: IndexMap<String, WayMask>,
+    /// Ways devices may allocate in; absent when it cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dca_ways: Option<WayMask>,
+    /// Root ports with DCA off, by PCI address.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dca_off_ports: Vec<String>,
+}
+
+/// Collects the way map of a run from the knobs' values read back at every interval; equal neighbours
+/// become one slice.
+#[derive(Clone, Debug, Default)]
+pub struct WayMapBuilder {
+    slices: Vec<WayMapSlice>,
+}
+
+impl WayMapBuilder {
+    /// From `at_s` on the knobs read like this. Moments must not run backwards.
+    pub fn push(&mut self, at_s: f64, knobs: &KnobValues, names: Names<'_>) {
+        let off = knobs.dca.iter().filter(|(_, on)| !**on).map(|(id, _)| names.port(*id));
+        let slice = WayMapSlice {
+            from_s: at_s,
+            to_s: at_s,
+            masks: knobs.masks.iter().map(|(id, mask)| (names.group(*id), *mask)).collect(),
+            dca_ways: knobs.dca_ways,
+            dca_off_ports: off.collect(),
+        };
+        if let Some(last) = self.slices.last_mut() {
+            debug_assert!(last.from_s <= at_s, "the way map is told in order of time");
+            last.to_s = at_s;
+            let same = last.masks == slice.masks
+                && last.dca_ways == slice.dca_ways
+                && last.dca_off_ports == slice.dca_off_ports;
+            if same {
+                return;
+            }
+            if last.from_s == at_s {
+                self.slices.pop();
+            }
+        }
+        self.slices.push(slice);
+    }
+
+    /// The map, its last slice ending at `to_s`.
+    pub fn finish(mut self, to_s: f64) -> Vec<WayMapSlice> {
+        if let Some(last) = self.slices.last_mut() {
+            last.to_s = to_s;
+        }
+        self.slices
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use waykeeper_policy::{Cause, Event};
+
+    #[test]
+    fn a_decision_is_written_with_names_causes_and_what_the_host_said() {
+        let mut plan = Plan::default();
+        plan.masks.insert(GroupId(7), WayMask::from_bits(0x1c));
+        plan.dca.insert(PortId(0), false);
+        let event = Event {
+            action: "dca-off".into(),
+            group: Some("fio".into()),
+            text: "DCA off for nvme0".into(),
+            causes: vec![Cause { what: "leak ratio".into(), value: 0.4, limit: Some(("T3".into(), 0.3)) }],
+        };
+        let decision = Decision { plan, state: "Expand".into(), events: vec![event.clone(), event] };
+        let mut applied = Applied::default();
+        applied.masks.insert(GroupId(7), KnobOutcome::ReadsBack("0x01f".into()));
+        let records = DecisionRecord::of(3.0, &decision, &applied, Names { groups: &[], ports: &[] });
+        assert_eq!(records.len(), 2);
+        assert_eq!(records[0].causes[0].limit_name.as_deref(), Some("T3"));
+        // An id nobody has a name for is written as the id, and only what the host said is an outcome.
+        assert_eq!(records[0].knobs[0].target.as_deref(), Some("group 7"));
+        assert_eq!(records[0].knobs[0].outcome.as_deref(), Some("reads back 0x01f"));
+        assert_eq!((records[0].knobs[1].value.as_str(), &records[0].knobs[1].outcome), ("off", &None));
+        assert!(records[1].knobs.is_empty());
+    }
+
+    #[test]
+    fn equal_neighbours_of_the_way_map_are_one_slice() {
+        let names = Names { groups: &[], ports: &[] };
+        let knobs = |bits| {
+            let mut knobs = KnobValues::default();
+            knobs.masks.insert(GroupId(0), WayMask::from_bits(bits));
+            knobs
+        };
+        let mut map = WayMapBuilder::default();
+        for (at_s, bits) in [(0.0, 0x7ff), (1.0, 0x7ff), (2.0, 0x003), (2.0, 0x007), (3.0, 0x007)] {
+            map.push(at_s, &knobs(bits), names);
+        }
+        let slices = map.finish(5.0);
+        let spans: Vec<_> = slices.iter().map(|s| (s.from_s, s.to_s, s.masks["group 0"].bits())).collect();
+        assert_eq!(spans, [(0.0, 2.0, 0x7ff), (2.0, 5.0, 0x007)]);
+    }
+}

@@ -1,0 +1,191 @@
+//! What came out of a run: plain data with a versioned schema (docs/results-schema.md).
+//!
+//! The running half fills these types and everything that prints, draws or writes reads them and nothing
+//! else. So this module must not know how a run is made, nor how a result looks on paper. Two promises:
+//! an absent key means "not available" (never zero), and two runs of the same seed, scenario and version
+//! serialise to the same bytes, the wall-clock time apart.
+
+mod combine;
+mod curve;
+mod decision;
+mod metrics;
+mod score;
+
+pub use combine::{CombineError, combine};
+pub use curve::{SWEEP_SCHEMA, SweepKey, SweepPoint, SweepSummary, SweepValue};
+pub use decision::{CauseRecord, DecisionRecord, Knob, KnobRecord, Names, WayMapBuilder, WayMapSlice};
+pub use metrics::{Score, SystemMetrics, ThroughputUnit, WorkloadMetrics};
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use waykeeper_host::{Priority, WorkloadKind};
+use waykeeper_units::CoreList;
+
+/// The schema of [`RunSummary`]. The number grows when a key changes its meaning or goes away; a new key
+/// leaves it as it is.
+pub const RUN_SCHEMA: &str = "waykeeper.run/1";
+
+/// Everything that came out of one scenario under one or more policies.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RunSummary {
+    /// [`RUN_SCHEMA`].
+    pub schema: String,
+    /// Version of Waykeeper that made it.
+    pub version: String,
+    /// Name of the scenario.
+    pub scenario: String,
+    /// What the scenario shows, in its own words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<String>,
+    /// Name of the chip.
+    pub chip: String,
+    /// Ways of its LLC: what a way map is drawn on.
+    pub llc_ways: u32,
+    /// The seed; the first one when there are several.
+    pub seed: u64,
+    /// How many seeds the numbers are means of.
+    pub seeds: u32,
+    /// Share of LLC sets simulated: `1/32`, or `exact`.
+    pub sets: String,
+    /// Controller seconds per simulated second; 1 is no shortcut.
+    pub time_factor: f64,
+    /// Simulated seconds per policy and seed.
+    pub simulated_s: f64,
+    /// Wall-clock seconds the whole took: the only number that differs from run to run.
+    #[serde(default, skip_serializing_if = "metrics::not_available")]
+    pub wall_s: Option<f64>,
+    /// The policy that performance ratios are relative to; filled by [`RunSummary::score`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
+    /// Standard error that set sampling brings, per metric, in percentage points.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub sampling_error: IndexMap<String, f64>,
+    /// Per policy, in the order asked for.
+    pub policies: IndexMap<String, PolicyResult>,
+}
+
+/// What came out under one policy.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct PolicyResult {
+    /// Per workload, in the scenario's order.
+    pub workloads: IndexMap<String, WorkloadResult>,
+    /// Means over the workloads of a priority, `HPW` and `LPW`; filled by [`RunSummary::score`].
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub groups: IndexMap<String, GroupResult>,
+    /// The whole socket.
+    pub system: SystemResult,
+    /// What the policy did, in order of time. Of the first seed.
+    #[serde(default)]
+    pub decisions: Vec<DecisionRecord>,
+    /// Which ways belonged to whom. Of the first seed.
+    #[serde(default)]
+    pub way_map: Vec<WayMapSlice>,
+    /// What was seen interval by interval, of the first seed. Written to `timeseries.csv`, not to JSON.
+    #[serde(skip)]
+    pub samples: Vec<TimeSample>,
+}
+
+/// What came out for one workload.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct WorkloadResult {
+    /// The program it runs.
+    pub program: String,
+    /// Cores it is pinned to.
+    pub cores: CoreList,
+    /// Declared priority.
+    pub priority: Priority,
+    /// Declared kind.
+    pub kind: WorkloadKind,
+    /// What its performance is judged by.
+    pub score: Score,
+    /// Unit of `throughput`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throughput_unit: Option<ThroughputUnit>,
+    /// The numbers.
+    #[serde(flatten)]
+    pub metrics: WorkloadMetrics,
+    /// Sample standard deviation over the seeds, per metric; empty for a single seed.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub spread: IndexMap<String, f64>,
+}
+
+/// Mean over the workloads of one priority.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct GroupResult {
+    /// Mean performance ratio, weighted by cores.
+    #[serde(default, skip_serializing_if = "metrics::not_available")]
+    pub performance_ratio: Option<f64>,
+    /// Cores behind that mean.
+    pub cores: u32,
+    /// Sample standard deviation over the seeds, per metric; empty for a single seed.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub spread: IndexMap<String, f64>,
+}
+
+/// What came out for the whole socket.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct SystemResult {
+    /// The numbers.
+    #[serde(flatten)]
+    pub metrics: SystemMetrics,
+    /// Sample standard deviation over the seeds, per metric; empty for a single seed.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub spread: IndexMap<String, f64>,
+}
+
+/// One controller interval: the same numbers as in the result, but of this interval only.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct TimeSample {
+    /// End of the interval, in controller seconds since the start of the run.
+    pub at_s: f64,
+    /// The policy's state after it.
+    pub state: Option<String>,
+    /// Per workload.
+    pub workloads: IndexMap<String, WorkloadMetrics>,
+    /// The whole socket.
+    pub system: SystemMetrics,
+}
+
+impl RunSummary {
+    /// The summary as `summary.json` holds it.
+    ///
+    /// # Errors
+    /// When serde_json refuses, which the types rule out.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string_pretty(self)
+    }
+
+    /// The summary without the wall-clock time: same inputs, same bytes.
+    ///
+    /// # Errors
+    /// As [`RunSummary::to_json`].
+    pub fn deterministic_json(&self) -> Result<String, serde_json::Error> {
+        RunSummary { wall_s: None, ..self.clone() }.to_json()
+    }
+
+    /// Every workload any policy ran, high priority first, otherwise in the scenario's order.
+    pub fn workload_names(&self) -> Vec<(&str, &WorkloadResult)> {
+        let mut seen: IndexMap<&str, &WorkloadResult> = IndexMap::new();
+        for (name, workload) in self.policies.values().flat_map(|policy| &policy.workloads) {
+            seen.entry(name).or_insert(workload);
+        }
+        let mut names: Vec<_> = seen.into_iter().collect();
+        names.sort_by_key(|(_, workload)| workload.priority);
+        names
+    }
+}
+
+impl PolicyResult {
+    /// The way map in force at a moment: what holds from `at_s` on.
+    pub fn ways_at(&self, at_s: f64) -> Option<&WayMapSlice> {
+        self.way_map.iter().rev().find(|slice| slice.from_s <= at_s)
+    }
+}
+
+/// The name of a priority's group in results and papers.
+pub fn group_name(priority: Priority) -> &'static str {
+    match priority {
+        Priority::High => "HPW",
+        Priority::Low => "LPW",
+    }
+}

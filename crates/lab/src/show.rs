@@ -1,0 +1,185 @@
+//! Numbers and names as people read them: three digits and a unit, nothing that could upset a terminal.
+//!
+//! Network bandwidth is shown in Gb/s, all other bandwidth in GB/s (10^9), sizes in KiB and MiB, ratios in
+//! percent. Must not know tables or charts: it makes words, others arrange them.
+
+use crate::results::{ThroughputUnit, WorkloadResult};
+use std::cmp::Ordering;
+use waykeeper_host::WorkloadKind;
+
+/// What stands where a number is not available.
+pub(crate) const NOTHING: &str = "-";
+
+/// A performance ratio this far from 1 is worth pointing out; below that it is noise on most scenarios (a
+/// choice of ours).
+const WORTH_SAYING: f64 = 0.03;
+
+/// Whether a performance ratio is better than the baseline's, worse, or the same for all that matters.
+pub(crate) fn verdict(ratio: f64) -> Ordering {
+    match ratio {
+        _ if ratio >= 1.0 + WORTH_SAYING => Ordering::Greater,
+        _ if ratio <= 1.0 - WORTH_SAYING => Ordering::Less,
+        _ => Ordering::Equal,
+    }
+}
+
+/// The longest name a table shows; longer ones end in an ellipsis.
+const NAME_CHARS: usize = 22;
+
+/// Three significant digits, without an exponent.
+pub(crate) fn digits(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        size if size >= 99.95 => format!("{value:.0}"),
+        size if size >= 9.995 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// A number in thousands, millions or billions of a unit: `7.42 Mpps`.
+pub(crate) fn scaled(value: f64, unit: &str) -> String {
+    let (factor, prefix) = match value.abs() {
+        size if size >= 0.9995e9 => (1e9, "G"),
+        size if size >= 0.9995e6 => (1e6, "M"),
+        size if size >= 0.9995e3 => (1e3, "k"),
+        _ => (1.0, ""),
+    };
+    format!("{} {prefix}{unit}", digits(value / factor))
+}
+
+/// A ratio in percent.
+pub(crate) fn percent(ratio: f64) -> String {
+    format!("{:.1}%", ratio * 100.0)
+}
+
+/// Memory or device bandwidth.
+pub(crate) fn bandwidth(bytes_per_s: f64) -> String {
+    format!("{} GB/s", digits(bytes_per_s / 1e9))
+}
+
+/// A time; milliseconds from ten of them on.
+pub(crate) fn micros(us: f64) -> String {
+    if us < 9_995.0 { format!("{} us", digits(us)) } else { format!("{} ms", digits(us / 1e3)) }
+}
+
+/// A size in bytes.
+pub(crate) fn size(bytes: f64) -> String {
+    const MIB: f64 = 1024.0 * 1024.0;
+    if bytes >= MIB {
+        format!("{} MiB", digits(bytes / MIB))
+    } else {
+        format!("{} KiB", digits(bytes / 1024.0))
+    }
+}
+
+/// Seconds on a time line: whole ones without a point.
+pub(crate) fn seconds(s: f64) -> String {
+    if s.fract() == 0.0 { format!("{s:.0} s") } else { format!("{s:.2} s") }
+}
+
+/// A workload's throughput in its own unit; bytes on a network are bits there.
+pub(crate) fn throughput(workload: &WorkloadResult, value: f64) -> String {
+    match workload.throughput_unit {
+        Some(ThroughputUnit::Packets) => scaled(value, "pps"),
+        Some(ThroughputUnit::Bytes) if workload.kind == WorkloadKind::NetworkIo => {
+            format!("{} Gb/s", digits(value * 8.0 / 1e9))
+        }
+        Some(ThroughputUnit::Bytes) => bandwidth(value),
+        Some(ThroughputUnit::Operations) => scaled(value, "op/s"),
+        Some(ThroughputUnit::Instructions) => scaled(value, "instr/s"),
+        None => scaled(value, "/s"),
+    }
+}
+
+/// Any metric by its key; the suffix is the unit, as the house's names have it.
+pub(crate) fn metric(key: &str, value: f64) -> String {
+    match key {
+        "performance_ratio" | "ipc" => format!("{value:.2}"),
+        _ if key.ends_with("_ratio") => percent(value),
+        _ if key.ends_with("_us") => micros(value),
+        _ if key.ends_with("bytes_per_s") => bandwidth(value),
+        _ if key.ends_with("_bytes") => size(value),
+        _ if key.ends_with("_per_s") => scaled(value, "/s"),
+        _ => digits(value),
+    }
+}
+
+/// A metric's name in a heading: `llc_hit_ratio` is `LLC hit`.
+pub(crate) fn metric_name(key: &str) -> &str {
+    match key {
+        "performance_ratio" => "performance",
+        "throughput" => "throughput",
+        "latency_mean_us" => "mean latency",
+        "latency_p50_us" => "p50 latency",
+        "latency_p99_us" => "p99 latency",
+        "ipc" => "IPC",
+        "llc_hit_ratio" => "LLC hit",
+        "mlc_hit_ratio" => "MLC hit",
+        "llc_misses_per_s" => "LLC misses",
+        "llc_occupancy_bytes" => "LLC occupancy",
+        "memory_read_bytes_per_s" => "memory read",
+        "memory_write_bytes_per_s" => "memory write",
+        "dca_write_hit_ratio" => "DCA write hit",
+        "dca_read_hit_ratio" => "DCA read hit",
+        "dma_leak_lines_per_s" => "DMA leak, lines",
+        "dma_bloat_lines_per_s" => "DMA bloat, lines",
+        "drops_per_s" => "drops",
+        "inbound_bytes_per_s" => "I/O inbound",
+        "outbound_bytes_per_s" => "I/O outbound",
+        other => other,
+    }
+}
+
+/// Text from a scenario made safe for a terminal: control characters (an escape sequence hides in them)
+/// become `?`.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// A name for a table: safe and not too long.
+pub(crate) fn name(text: &str) -> String {
+    let safe = plain(text);
+    if safe.chars().count() <= NAME_CHARS {
+        return safe;
+    }
+    safe.chars().take(NAME_CHARS - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_digits_and_the_unit_people_use() {
+        let cases = [
+            (digits(0.0), "0"),
+            (digits(9.994), "9.99"),
+            (digits(9.996), "10.0"),
+            (digits(99.96), "100"),
+            (digits(-12.34), "-12.3"),
+            (scaled(7_420_000.0, "pps"), "7.42 Mpps"),
+            (scaled(999.9, "op/s"), "1.00 kop/s"),
+            (scaled(12.0, "/s"), "12.0 /s"),
+            (percent(0.9714), "97.1%"),
+            (bandwidth(12.34e9), "12.3 GB/s"),
+            (micros(385.2), "385 us"),
+            (micros(12_000.0), "12.0 ms"),
+            (size(2.25 * 1024.0 * 1024.0), "2.25 MiB"),
+            (size(512.0), "0.50 KiB"),
+            (seconds(12.0), "12 s"),
+            (seconds(0.05), "0.05 s"),
+            (metric("performance_ratio", 1.484), "1.48"),
+            (metric("dca_write_hit_ratio", 0.5), "50.0%"),
+            (metric("inbound_bytes_per_s", 2e9), "2.00 GB/s"),
+        ];
+        for (got, wanted) in cases {
+            assert_eq!(got, wanted);
+        }
+    }
+
+    #[test]
+    fn names_cannot_drive_the_terminal_or_break_a_table() {
+        assert_eq!(name("\x1b[2Jboo\n"), "?[2Jboo?");
+        assert_eq!(name(&"x".repeat(40)).chars().count(), NAME_CHARS);
+    }
+}

@@ -1,0 +1,405 @@
+//! Results as tables for a terminal of 110 columns: policies side by side, workloads in detail, the system,
+//! and the curve of a sweep.
+//!
+//! Returns text; must not know where it is printed, except for [`Ink`], which says whether colour is welcome
+//! there. Borders, padding and alignment are comfy-table's; a table too wide for the page is split into
+//! several that repeat its leading columns.
+
+use crate::results::{
+    PolicyResult, RunSummary, Score, SweepSummary, SystemMetrics, WorkloadMetrics, WorkloadResult,
+};
+use crate::{show, timeline};
+use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle};
+use indexmap::IndexMap;
+use std::cmp::Ordering;
+use std::fmt::Write;
+use std::io::IsTerminal;
+use waykeeper_host::Priority;
+
+/// Columns of the terminal that every table fits.
+pub const PAGE_COLUMNS: usize = 110;
+
+const STYLE: TableStyle = TableStyle::new()
+    .header_separator(LineStyle::none().fill('─').junction('─'))
+    .bottom_border(LineStyle::none().fill('─').junction('─'));
+
+/// Whether colour may be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ink {
+    /// Text only.
+    Plain,
+    /// Colour as well.
+    Colour,
+}
+
+impl Ink {
+    /// Colour if standard output is a terminal and `NO_COLOR` (no-color.org) is not set or empty.
+    pub fn for_stdout() -> Ink {
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        if std::io::stdout().is_terminal() && !refused { Ink::Colour } else { Ink::Plain }
+    }
+}
+
+/// All there is to say about a run: the comparison, every policy's workloads, the system, the timelines.
+pub fn run(summary: &RunSummary, ink: Ink) -> String {
+    let mut out = heading(summary);
+    out.push_str(&comparison(summary, ink));
+    for policy in summary.policies.keys() {
+        let _ = write!(out, "\n{}\n{}", show::plain(policy), workloads(summary, policy, ink));
+    }
+    let _ = write!(out, "\nsystem\n{}\n{}", system(summary, ink), timeline::legend());
+    for policy in summary.policies.keys() {
+        let _ = write!(out, "\n{}", timeline::timeline(summary, policy));
+    }
+    out
+}
+
+/// What was run, in a line or two: scenario, chip, seeds, sets, time.
+pub fn heading(summary: &RunSummary) -> String {
+    let mut out = show::plain(&summary.scenario);
+    if let Some(about) = &summary.about {
+        let _ = write!(out, ": {}", show::plain(about));
+    }
+    let seeds = match summary.seeds {
+        0 | 1 => format!("seed {}", summary.seed),
+        more => format!("{more} seeds from {} (mean ±sd)", summary.seed),
+    };
+    let sets =
+        if summary.sets == "exact" { "all sets".to_owned() } else { format!("{} of the sets", summary.sets) };
+    let _ = writeln!(
+        out,
+        "\n{}, {seeds}, {}, {} simulated, time factor {}, waykeeper {}\n",
+        show::plain(&summary.chip),
+        show::plain(&sets),
+        show::seconds(summary.simulated_s),
+        summary.time_factor,
+        show::plain(&summary.version),
+    );
+    out
+}
+
+/// Performance ratios: a row per workload and per group mean, a column per policy.
+pub fn comparison(summary: &RunSummary, ink: Ink) -> String {
+    let baseline = summary.baseline.as_deref().unwrap_or(show::NOTHING);
+    let mut columns = vec![Column::text("workload"), Column::text("prio"), Column::text("score")];
+    columns.extend(summary.policies.keys().map(|policy| Column::number(policy)));
+    let mut grid = Grid::new(columns, 3);
+    for (name, workload) in summary.workload_names() {
+        let ratios = summary.policies.values().map(|policy| {
+            let workload = policy.workloads.get(name)?;
+            Some((
+                workload.metrics.get("performance_ratio")?,
+                workload.spread.get("performance_ratio").copied(),
+            ))
+        });
+        let score = match workload.score {
+            Score::InverseLatency => "1/latency",
+            Score::Ipc => "IPC",
+        };
+        let head = [Item::text(show::name(name)), Item::text(priority(workload.priority)), Item::text(score)];
+        grid.row(head.into_iter().chain(ratios.map(Item::ratio)));
+    }
+    let groups: IndexMap<&String, ()> =
+        summary.policies.values().flat_map(|policy| policy.groups.keys()).map(|name| (name, ())).collect();
+    for group in groups.keys() {
+        let ratios = summary.policies.values().map(|policy| {
+            let group = policy.groups.get(*group)?;
+            Some((group.performance_ratio?, group.spread.get("performance_ratio").copied()))
+        });
+        let head =
+            [Item::text(format!("{} mean", show::name(group))), Item::text(""), Item::text("by cores")];
+        grid.row(head.into_iter().chain(ratios.map(Item::ratio)));
+    }
+    format!("performance relative to {} (higher is better)\n{}", show::plain(baseline), grid.render(ink))
+}
+
+/// One policy's workloads in detail: a row each, a column per metric that any of them has.
+pub fn workloads(summary: &RunSummary, policy: &str, ink: Ink) -> String {
+    let Some(result) = summary.policies.get(policy) else { return String::new() };
+    let names: Vec<&str> = summary.workload_names().into_iter().map(|(name, _)| name).collect();
+    let workloads: Vec<(&str, &WorkloadResult)> =
+        names.iter().filter_map(|name| Some((*name, result.workloads.get(*name)?))).collect();
+    let keys: Vec<&str> = DETAIL_KEYS
+        .into_iter()
+        .filter(|key| workloads.iter().any(|(_, workload)| workload.metrics.get(key).is_some()))
+        .collect();
+    let mut columns = vec![Column::text("workload"), Column::text("prio"), Column::number("cores")];
+    columns.extend(keys.iter().map(|key| Column::number(&show::metric_name(key).replace(' ', "\n"))));
+    let mut grid = Grid::new(columns, 3);
+    for (name, workload) in workloads {
+        let head = [
+            Item::text(show::name(name)),
+            Item::text(priority(workload.priority)),
+            Item::text(workload.cores.to_string()),
+        ];
+        let numbers = keys.iter().map(|key| match (*key, workload.metrics.get(key)) {
+            (_, None) => Item::nothing(),
+            ("throughput", Some(value)) => Item::text(show::throughput(workload, value)),
+            ("performance_ratio", Some(value)) => Item::ratio(Some((value, None))),
+            (key, Some(value)) => Item::text(show::metric(key, value)),
+        });
+        grid.row(head.into_iter().chain(numbers));
+    }
+    grid.render(ink)
+}
+
+/// The metrics of the detail table; the others are in the files.
+const DETAIL_KEYS: [&str; 8] = [
+    "throughput",
+    "latency_mean_us",
+    "latency_p99_us",
+    "ipc",
+    "llc_hit_ratio",
+    "llc_occupancy_bytes",
+    "drops_per_s",
+    "performance_ratio",
+];
+
+/// The whole socket: a row per metric that any policy has, a column per policy.
+pub fn system(summary: &RunSummary, ink: Ink) -> String {
+    let mut columns = vec![Column::text("metric")];
+    columns.extend(summary.policies.keys().map(|policy| Column::number(policy)));
+    let mut grid = Grid::new(columns, 1);
+    for key in SystemMetrics::KEYS {
+        let values: Vec<Option<f64>> =
+            summary.policies.values().map(|policy| policy.system.metrics.get(key)).collect();
+        if values.iter().any(Option::is_some) {
+            let items = values
+                .into_iter()
+                .map(|value| value.map_or(Item::nothing(), |value| Item::text(show::metric(key, value))));
+            grid.row([Item::text(show::metric_name(key))].into_iter().chain(items));
+        }
+    }
+    grid.render(ink)
+}
+
+/// A sweep: per policy a row per point and a column per number that moves; with several policies, first
+/// their group means side by side.
+pub fn curve(sweep: &SweepSummary, ink: Ink) -> String {
+    let mut out = show::plain(&sweep.scenario);
+    if let Some(about) = &sweep.about {
+        let _ = write!(out, ": {}", show::plain(about));
+    }
+    out.push('\n');
+    let policies = sweep.policy_names();
+    if policies.len() > 1 {
+        let _ = write!(out, "\nperformance by policy\n{}", group_curve(sweep, &policies, ink));
+    }
+    for policy in policies {
+        let _ = write!(out, "\n{}\n{}", show::plain(policy), policy_curve(sweep, policy, ink));
+    }
+    out
+}
+
+fn group_curve(sweep: &SweepSummary, policies: &[&str], ink: Ink) -> String {
+    let pairs: Vec<(&str, &str)> =
+        policies.iter().flat_map(|policy| ["HPW", "LPW"].map(|group| (*policy, group))).collect();
+    let mut columns: Vec<Column> = sweep.keys.iter().map(|key| Column::number(key.title())).collect();
+    let leading = columns.len();
+    columns.extend(pairs.iter().map(|(policy, group)| Column::number(&format!("{policy} {group}"))));
+    let mut grid = Grid::new(columns, leading);
+    for point in &sweep.points {
+        let at = point.at.values().map(|value| Item::text(show::name(&value.to_string())));
+        let ratios = pairs.iter().map(|(policy, group)| {
+            let group = point.run.policies.get(*policy)?.groups.get(*group)?;
+            Some((group.performance_ratio?, group.spread.get("performance_ratio").copied()))
+        });
+        grid.row(at.chain(ratios.map(Item::ratio)));
+    }
+    grid.without_empty_columns(leading).render(ink)
+}
+
+/// What a curve shows of every workload and of the system.
+const CURVE_KEYS: [&str; 4] = ["throughput", "latency_mean_us", "latency_p99_us", "llc_hit_ratio"];
+const CURVE_SYSTEM_KEYS: [&str; 5] = [
+    "memory_read_bytes_per_s",
+    "memory_write_bytes_per_s",
+    "dca_write_hit_ratio",
+    "dca_read_hit_ratio",
+    "drops_per_s",
+];
+
+fn policy_curve(sweep: &SweepSummary, policy: &str, ink: Ink) -> String {
+    let results: Vec<Option<&PolicyResult>> =
+        sweep.points.iter().map(|point| point.run.policies.get(policy)).collect();
+    let workloads: IndexMap<&String, ()> =
+        results.iter().flatten().flat_map(|result| result.workloads.keys()).map(|name| (name, ())).collect();
+    let mut columns: Vec<Column> = sweep.keys.iter().map(|key| Column::number(key.title())).collect();
+    let leading = columns.len();
+    for name in workloads.keys() {
+        columns.extend(
+            CURVE_KEYS
+                .map(|key| Column::number(&format!("{}\n{}", show::name(name), show::metric_name(key)))),
+        );
+    }
+    columns.extend(CURVE_SYSTEM_KEYS.map(|key| Column::number(show::metric_name(key))));
+    let mut grid = Grid::new(columns, leading);
+    for (point, result) in sweep.points.iter().zip(results) {
+        let mut row: Vec<Item> =
+            point.at.values().map(|value| Item::text(show::name(&value.to_string()))).collect();
+        for name in workloads.keys() {
+            let workload = result.and_then(|result| result.workloads.get(*name));
+            row.extend(CURVE_KEYS.map(|key| workload_item(workload, key)));
+        }
+        let system = result.map(|result| result.system.metrics);
+        row.extend(CURVE_SYSTEM_KEYS.map(|key| match system.and_then(|system| system.get(key)) {
+            Some(value) => Item::text(show::metric(key, value)),
+            None => Item::nothing(),
+        }));
+        grid.row(row);
+    }
+    grid.without_empty_columns(leading).render(ink)
+}
+
+fn workload_item(workload: Option<&WorkloadResult>, key: &str) -> Item {
+    debug_assert!(WorkloadMetrics::KEYS.contains(&key));
+    match workload.and_then(|workload| Some((workload, workload.metrics.get(key)?))) {
+        Some((workload, value)) if key == "throughput" => Item::text(show::throughput(workload, value)),
+        Some((_, value)) => Item::text(show::metric(key, value)),
+        None => Item::nothing(),
+    }
+}
+
+fn priority(priority: Priority) -> &'static str {
+    match priority {
+        Priority::High => "high",
+        Priority::Low => "low",
+    }
+}
+
+/// A column: its heading (may have two lines) and the side its items stand on.
+struct Column {
+    title: String,
+    alignment: CellAlignment,
+}
+
+impl Column {
+    fn text(title: &str) -> Column {
+        Column { title: title.to_owned(), alignment: CellAlignment::Left }
+    }
+
+    fn number(title: &str) -> Column {
+        let lines: Vec<String> = title.split('\n').map(show::name).collect();
+        Column { title: lines.join("\n"), alignment: CellAlignment::Right }
+    }
+
+    fn title_chars(&self) -> usize {
+        self.title.lines().map(|line| line.chars().count()).max().unwrap_or(0)
+    }
+}
+
+/// What stands in a cell, and its colour if it has one.
+#[derive(Clone)]
+struct Item {
+    text: String,
+    colour: Option<Color>,
+}
+
+impl Item {
+    fn text(text: impl Into<String>) -> Item {
+        Item { text: text.into(), colour: None }
+    }
+
+    fn nothing() -> Item {
+        Item::text(show::NOTHING)
+    }
+
+    /// A performance ratio and its standard deviation over the seeds.
+    fn ratio(value: Option<(f64, Option<f64>)>) -> Item {
+        let Some((ratio, deviation)) = value else { return Item::nothing() };
+        let colour = match show::verdict(ratio) {
+            Ordering::Greater => Some(Color::Green),
+            Ordering::Less => Some(Color::Red),
+            Ordering::Equal => None,
+        };
+        let spread = deviation.map(|deviation| format!(" ±{deviation:.2}")).unwrap_or_default();
+        Item { text: format!("{ratio:.2}{spread}"), colour }
+    }
+}
+
+/// A table before it is cut to the page.
+struct Grid {
+    columns: Vec<Column>,
+    leading: usize,
+    rows: Vec<Vec<Item>>,
+}
+
+impl Grid {
+    /// `leading` columns say what a row is about and are repeated when the table is split.
+    fn new(columns: Vec<Column>, leading: usize) -> Grid {
+        Grid { columns, leading, rows: Vec::new() }
+    }
+
+    fn row(&mut self, items: impl IntoIterator<Item = Item>) {
+        let row: Vec<Item> = items.into_iter().collect();
+        debug_assert_eq!(row.len(), self.columns.len());
+        self.rows.push(row);
+    }
+
+    /// Drops columns after the first `keep` that have a value in no row.
+    fn without_empty_columns(mut self, keep: usize) -> Grid {
+        let used: Vec<bool> = (0..self.columns.len())
+            .map(|i| i < keep || self.rows.iter().any(|row| row[i].text != show::NOTHING))
+            .collect();
+        let mut flags = used.iter();
+        self.columns.retain(|_| *flags.next().unwrap_or(&true));
+        for row in &mut self.rows {
+            let mut flags = used.iter();
+            row.retain(|_| *flags.next().unwrap_or(&true));
+        }
+        self
+    }
+
+    fn render(&self, ink: Ink) -> String {
+        let parts = self.pages();
+        let tables: Vec<String> = parts.iter().map(|columns| self.part(columns, ink)).collect();
+        tables.join("\n")
+    }
+
+    /// Which columns stand together so that none of the tables is wider than the page.
+    fn pages(&self) -> Vec<Vec<usize>> {
+        let width = |i: usize| {
+            let widest = self.rows.iter().map(|row| row[i].text.chars().count()).max().unwrap_or(0);
+            // Two blanks between columns: the padding and where a border would be.
+            widest.max(self.columns[i].title_chars()) + 2
+        };
+        let leading: Vec<usize> = (0..self.leading).collect();
+        let leading_width: usize = leading.iter().copied().map(width).sum();
+        let mut pages = vec![leading.clone()];
+        let mut used = leading_width;
+        for i in self.leading..self.columns.len() {
+            let page_is_empty = pages.last().is_some_and(|page| page.len() == self.leading);
+            if used + width(i) > PAGE_COLUMNS && !page_is_empty {
+                pages.push(leading.clone());
+                used = leading_width;
+            }
+            used += width(i);
+            if let Some(page) = pages.last_mut() {
+                page.push(i);
+            }
+        }
+        pages
+    }
+
+    fn part(&self, columns: &[usize], ink: Ink) -> String {
+        let mut table = Table::new();
+        table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
+        match ink {
+            Ink::Plain => table.force_no_tty(),
+            Ink::Colour => table.force_no_tty().enforce_styling(),
+        };
+        let cell = |i: usize, text: &str| Cell::new(text).set_alignment(self.columns[i].alignment);
+        table.set_header(columns.iter().map(|&i| cell(i, &self.columns[i].title)));
+        for row in &self.rows {
+            table.add_row(columns.iter().map(|&i| match row[i].colour {
+                Some(colour) => cell(i, &row[i].text).fg(colour),
+                None => cell(i, &row[i].text),
+            }));
+        }
+        table.column_iter_mut().for_each(|column| {
+            column.set_padding((0, 1));
+        });
+        let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned() + "\n").collect();
+        lines.concat()
+    }
+}

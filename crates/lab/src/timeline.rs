@@ -1,0 +1,228 @@
+//! A policy's decisions as lines to read from top to bottom: when, in which state, what, and whose the ways
+//! were from then on, with the numbers behind it underneath.
+//!
+//! A policy that goes round in circles would bury everything else, so a block of lines that comes again and
+//! again, the numbers in it apart, is told once. Must not know any policy, nor where the text goes.
+
+use crate::results::{CauseRecord, DecisionRecord, Knob, KnobRecord, PolicyResult, RunSummary};
+use crate::{show, ways};
+use std::fmt::Write;
+
+/// The longest circle that is recognised: A4's longest (revert, restore, measure, expand) has four steps.
+const LONGEST_CIRCLE: usize = 4;
+
+/// How often a block must come in a row before it is folded.
+const FOLD_FROM: usize = 3;
+
+/// Texts up to this length are padded so that the way maps behind them line up.
+const TEXT_CHARS: usize = 64;
+
+/// The timeline of one policy of a run; empty when the policy was not run.
+pub fn timeline(summary: &RunSummary, policy: &str) -> String {
+    let Some(result) = summary.policies.get(policy) else { return String::new() };
+    let mut out = format!("{}: ", show::plain(policy));
+    if result.decisions.is_empty() {
+        out.push_str("no decisions");
+        if let [slice] = result.way_map.as_slice() {
+            let _ = write!(out, "; ways throughout {}", ways::letters(slice, summary.llc_ways, result));
+        }
+        out.push('\n');
+        return out;
+    }
+    let count = result.decisions.len();
+    let _ = writeln!(out, "{count} decision{}", if count == 1 { "" } else { "s" });
+    let lines = Lines::new(summary, result);
+    for fold in folds(&result.decisions) {
+        let block = &result.decisions[fold.start..fold.start + fold.period];
+        block.iter().for_each(|decision| lines.write(&mut out, decision));
+        if fold.times > 1 {
+            let last = &result.decisions[fold.start + fold.period * fold.times - 1];
+            let until = show::seconds(last.at_s);
+            let steps =
+                if fold.period == 1 { "this".to_owned() } else { format!("these {} steps", fold.period) };
+            let differs = block.last().is_none_or(|told| told.text != last.text);
+            let ending = if differs { ", last:" } else { "" };
+            let _ = writeln!(out, "{:>9}  ... {steps} {} times until {until}{ending}", "", fold.times);
+            if differs {
+                lines.write(&mut out, last);
+            }
+        }
+    }
+    out
+}
+
+/// What the letters of the way maps mean.
+pub fn legend() -> String {
+    let letters = ways::WayClass::ALL.map(|class| format!("{} {}", class.letter(), class.meaning()));
+    format!("ways, highest first: {}\n", letters.join(", "))
+}
+
+/// A block of `period` decisions that comes `times` in a row.
+#[derive(PartialEq, Eq, Debug)]
+struct Fold {
+    start: usize,
+    period: usize,
+    times: usize,
+}
+
+/// Splits decisions into blocks, folding what repeats; the shortest circle that folds wins.
+fn folds(decisions: &[DecisionRecord]) -> Vec<Fold> {
+    let keys: Vec<String> = decisions.iter().map(sameness).collect();
+    let mut folds = Vec::new();
+    let mut start = 0;
+    while start < keys.len() {
+        let fold = (1..=LONGEST_CIRCLE)
+            .map(|period| Fold { start, period, times: repeats(&keys[start..], period) })
+            .find(|fold| fold.times >= FOLD_FROM)
+            .unwrap_or(Fold { start, period: 1, times: 1 });
+        start += fold.period * fold.times;
+        folds.push(fold);
+    }
+    folds
+}
+
+/// How often the first `period` keys stand in a row at the beginning.
+fn repeats(keys: &[String], period: usize) -> usize {
+    let Some(block) = keys.get(..period) else { return 0 };
+    keys.chunks(period).take_while(|chunk| *chunk == block).count()
+}
+
+/// Two decisions that differ only in numbers are the same decision.
+fn sameness(decision: &DecisionRecord) -> String {
+    let mut text = String::new();
+    for c in decision.text.chars() {
+        match c {
+            '0'..='9' | '.' if text.ends_with('#') => {}
+            '0'..='9' => text.push('#'),
+            c => text.push(c),
+        }
+    }
+    let group = decision.group.as_deref().unwrap_or_default();
+    format!("{}\0{}\0{group}\0{text}", decision.state, decision.action)
+}
+
+struct Lines<'a> {
+    summary: &'a RunSummary,
+    result: &'a PolicyResult,
+    state_chars: usize,
+    text_chars: usize,
+}
+
+impl<'a> Lines<'a> {
+    fn new(summary: &'a RunSummary, result: &'a PolicyResult) -> Lines<'a> {
+        let widest = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(0);
+        let state_chars = widest(&mut result.decisions.iter().map(|d| d.state.chars().count()));
+        let text_chars = widest(&mut result.decisions.iter().map(|d| text_of(d).chars().count()));
+        Lines { summary, result, state_chars, text_chars: text_chars.min(TEXT_CHARS) }
+    }
+
+    fn write(&self, out: &mut String, decision: &DecisionRecord) {
+        let map = self.result.ways_at(decision.at_s);
+        let map =
+            map.map(|slice| ways::letters(slice, self.summary.llc_ways, self.result)).unwrap_or_default();
+        let line = format!(
+            "{:>9}  {:state$}  {:text$}  {map}",
+            show::seconds(decision.at_s),
+            show::plain(&decision.state),
+            text_of(decision),
+            state = self.state_chars,
+            text = self.text_chars,
+        );
+        let _ = writeln!(out, "{}", line.trim_end());
+        let indent = 9 + 2 + self.state_chars + 2;
+        let notes = decision.causes.iter().map(cause).chain(complaints(decision));
+        for note in notes {
+            let _ = writeln!(out, "{:indent$}- {note}", "");
+        }
+    }
+}
+
+/// What happened and to whom, in one line.
+pub(crate) fn text_of(decision: &DecisionRecord) -> String {
+    match &decision.group {
+        Some(group) if !decision.text.contains(group.as_str()) => {
+            show::plain(&format!("{group}: {}", decision.text))
+        }
+        _ => show::plain(&decision.text),
+    }
+}
+
+/// A cause in words: `DCA write miss ratio 34.2% (T2 20.0%)`.
+pub(crate) fn cause(cause: &CauseRecord) -> String {
+    let is_ratio = ["ratio", "share", "rate"].iter().any(|word| cause.what.contains(word));
+    let number = |value: f64| match value {
+        _ if is_ratio && value.abs() <= 1.0 => show::percent(value),
+        _ if value.abs() >= 1e4 => show::scaled(value, "").trim_end().to_owned(),
+        _ => show::digits(value),
+    };
+    let mut text = format!("{} {}", cause.what, cause.value.map_or(show::NOTHING.to_owned(), number));
+    match (&cause.limit_name, cause.limit) {
+        (Some(name), Some(limit)) => text = format!("{text} ({name} {})", number(limit)),
+        (None, Some(limit)) => text = format!("{text} (limit {})", number(limit)),
+        _ => {}
+    }
+    show::plain(&text)
+}
+
+/// Knobs that did not do as told: the one thing a reader must not miss.
+fn complaints(decision: &DecisionRecord) -> impl Iterator<Item = String> {
+    decision.knobs.iter().filter_map(|knob| {
+        let outcome = knob.outcome.as_deref().filter(|outcome| *outcome != "applied")?;
+        let (what, target) = knob_words(knob);
+        Some(show::plain(&format!("{what}{target} {}: {outcome}", knob.value)))
+    })
+}
+
+/// A knob in words, and whose it is: `mask` and ` of fio`.
+pub(crate) fn knob_words(knob: &KnobRecord) -> (&'static str, String) {
+    let what = match knob.knob {
+        Knob::Mask => "mask",
+        Knob::DcaWays => "DCA ways",
+        Knob::Dca => "DCA",
+    };
+    (what, knob.target.as_ref().map(|target| format!(" of {target}")).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decision(text: &str) -> DecisionRecord {
+        DecisionRecord {
+            at_s: 0.0,
+            state: "Stable".into(),
+            action: "a".into(),
+            group: None,
+            text: text.into(),
+            causes: Vec::new(),
+            knobs: Vec::new(),
+        }
+    }
+
+    fn folded(texts: &[&str]) -> Vec<(usize, usize)> {
+        let decisions: Vec<_> = texts.iter().map(|text| decision(text)).collect();
+        folds(&decisions).iter().map(|fold| (fold.period, fold.times)).collect()
+    }
+
+    #[test]
+    fn circles_are_told_once_and_single_steps_stay() {
+        assert_eq!(folded(&["a 1", "a 2"]), [(1, 1), (1, 1)]);
+        assert_eq!(folded(&["a 1", "a 2.5", "a 13", "b"]), [(1, 3), (1, 1)]);
+        assert_eq!(folded(&["x", "r", "s", "r", "s", "r", "s", "r"]), [(1, 1), (2, 3), (1, 1)]);
+        assert_eq!(folded(&[]), []);
+    }
+
+    #[test]
+    fn causes_read_like_sentences() {
+        let seen = CauseRecord {
+            what: "DCA write miss ratio".into(),
+            value: Some(0.342),
+            limit_name: Some("T2".into()),
+            limit: Some(0.2),
+        };
+        assert_eq!(cause(&seen), "DCA write miss ratio 34.2% (T2 20.0%)");
+        let bare =
+            CauseRecord { what: "memory bandwidth".into(), value: None, limit_name: None, limit: None };
+        assert_eq!(cause(&bare), "memory bandwidth -");
+    }
+}
