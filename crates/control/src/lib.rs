@@ -4,7 +4,7 @@
 //! time by absolute deadlines on the host's clock, turns only knobs that do not stand as wanted already,
 //! does not repeat what the machine refused, and hands every step to an [`Observer`].
 //!
-//! * [`run`] and [`Loop`]: the loop itself. [`Record`]: what it reports. [`classes`]: how many classes of
+//! * [`run()`] and [`Loop`]: the loop itself. [`Record`]: what it reports. [`classes()`]: how many classes of
 //!   service a set of masks needs.
 
 mod apply;

@@ -58,7 +58,7 @@ pub fn run(
     Ok(looping.summary)
 }
 
-/// A run in progress, one step at a time; [`run`] is this in a loop.
+/// A run in progress, one step at a time; [`run()`] is this in a loop.
 pub struct Loop<'a> {
     host: &'a mut dyn Host,
     policy: &'a mut dyn Policy,

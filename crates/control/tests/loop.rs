@@ -184,12 +184,11 @@ fn seconds(count: u64) -> ControlConfig {
     ControlConfig { period_ns: SECOND, duration_ns: Some(count * SECOND) }
 }
 
-/// Runs to the end and returns all records with the span of what was seen.
-fn records(
-    host: &mut FakeHost,
-    policy: &mut dyn Policy,
-    config: ControlConfig,
-) -> (Vec<(Record, Option<(u64, u64)>)>, Summary) {
+/// A record and the span of what was seen with it.
+type Seen = (Record, Option<(u64, u64)>);
+
+/// Runs to the end and returns all records.
+fn records(host: &mut FakeHost, policy: &mut dyn Policy, config: ControlConfig) -> (Vec<Seen>, Summary) {
     let mut all = Vec::new();
     let mut keep = |record: &Record, seen: Option<&Interval>| {
         all.push((record.clone(), seen.map(|seen| (seen.from_ns, seen.to_ns))));
