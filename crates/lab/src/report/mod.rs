@@ -89,9 +89,8 @@ struct Grid {
     rows: Vec<Vec<Cell>>,
 }
 
-/// A chart with its heading and what to know before reading it.
+/// A chart with its heading.
 struct Figure {
     title: String,
-    note: String,
     svg: String,
 }

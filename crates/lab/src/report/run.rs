@@ -309,7 +309,7 @@ fn figures(summary: &RunSummary, index: usize, result: &PolicyResult) -> Vec<Fig
             y_label,
         };
         let svg = Lines { frame, lines, y_max, x_names: None, legend_below: false }.svg();
-        Figure { title: title.to_owned(), note: String::new(), svg }
+        Figure { title: title.to_owned(), svg }
     });
     figures.filter(|figure| !figure.svg.is_empty()).collect()
 }
