@@ -176,7 +176,7 @@ impl<'a> Lineup<'a> {
             legend_below: true,
         };
         let svg = chart.svg();
-        (!svg.is_empty()).then(|| Figure { title: how.title, svg })
+        (!svg.is_empty()).then_some(Figure { title: how.title, svg })
     }
 }
 
