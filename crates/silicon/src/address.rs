@@ -233,7 +233,7 @@ impl AddressMap {
     fn exhausted(&self, bytes: u64) -> OutOfMemory {
         OutOfMemory {
             asked_mib: bytes >> 20,
-            total_mib: self.total_lines * waykeeper_units::LINE_BYTES >> 20,
+            total_mib: (self.total_lines * waykeeper_units::LINE_BYTES) >> 20,
         }
     }
 
@@ -275,7 +275,7 @@ impl AddressMap {
                 let mut x = u64::from(address).wrapping_add(0x9e37_79b9_7f4a_7c15);
                 x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
                 x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-                ((x >> 32) * u64::from(self.slices) >> 32) as u32
+                (((x >> 32) * u64::from(self.slices)) >> 32) as u32
             }
             SliceHash::Permutation => {
                 // Successive lines of one index step through the slices from a start that the index and a
@@ -292,7 +292,7 @@ impl AddressMap {
 /// Fisher-Yates with a frozen draw, so that a layout never depends on a library's version.
 fn shuffle<T>(items: &mut [T], rng: &mut Xoshiro256PlusPlus) {
     for last in (1..items.len()).rev() {
-        let other = (u128::from(rng.next_u64()) * (last as u128 + 1) >> 64) as usize;
+        let other = ((u128::from(rng.next_u64()) * (last as u128 + 1)) >> 64) as usize;
         items.swap(last, other);
     }
 }

@@ -1,7 +1,7 @@
 //! A look at the whole state of a chip, for tests that check invariants. Never on the hot path.
 
 use crate::line::Line;
-use crate::ways::{COPY, DIRTY, IO};
+use crate::ways::{AGE, COPY, DIRTY, IO};
 
 /// A line resident in the LLC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,11 +16,14 @@ pub struct Resident {
     pub io: bool,
     /// An MLC holds it too.
     pub copied: bool,
+    /// 0 (keep) to 3 (evict first).
+    pub age: u8,
 }
 
 impl Resident {
     pub(crate) fn new(line: Line, way: u32, state: u8) -> Resident {
-        Resident { line, way, dirty: state & DIRTY != 0, io: state & IO != 0, copied: state & COPY != 0 }
+        let has = |flag| state & flag != 0;
+        Resident { line, way, dirty: has(DIRTY), io: has(IO), copied: has(COPY), age: state & AGE }
     }
 }
 
@@ -33,4 +36,6 @@ pub struct MlcResident {
     pub core: usize,
     /// Newer than memory and the LLC.
     pub dirty: bool,
+    /// Filled by an LLC hit on a non-I/O line (R).
+    pub reused: bool,
 }

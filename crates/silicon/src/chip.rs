@@ -271,7 +271,8 @@ impl Chip {
             let mlc = self.shared.mlc_ref(core, set);
             mlc.tags().map(move |(way, _)| {
                 let held = mlc.occupant(way, set).expect("the way has a tag");
-                MlcResident { line: held.line, core, dirty: held.flags & mlc::DIRTY != 0 }
+                let has = |flag| held.flags & flag != 0;
+                MlcResident { line: held.line, core, dirty: has(mlc::DIRTY), reused: has(mlc::REUSED) }
             })
         })
         .collect()

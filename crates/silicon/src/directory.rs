@@ -108,7 +108,7 @@ impl Directory {
     /// One of the entries in `mask`, all of which are in use, by a random number. Which entry a full
     /// directory gives up is not published (X).
     pub(crate) fn choose(&self, mask: u32, random: u32) -> (u16, Holder) {
-        let slot = (u64::from(random) * u64::from(mask.count_ones()) >> 32) as usize & 15;
+        let slot = ((u64::from(random) * u64::from(mask.count_ones())) >> 32) as usize & 15;
         (self.tags[slot], self.at(slot))
     }
 

@@ -176,6 +176,12 @@ impl Inclusive {
 
     fn promote(&mut self, sh: &mut Shared, at: usize, way: u32, state: u8) {
         self.sets[at].ways.set_state(way, state & !AGE | promoted(state & AGE));
+        self.touched(sh, at, way);
+    }
+
+    /// LRU variant only: notes a use in place.
+    #[inline(always)]
+    fn touched(&mut self, sh: &mut Shared, at: usize, way: u32) {
         Chooser { kind: sh.rules.replacement, rng: &mut sh.rng, recency: &mut self.recency }.touched(at, way);
     }
 
@@ -225,6 +231,7 @@ impl Inclusive {
                 sh.occupancy[usize::from(owner)] += 1;
                 ways.set_owner(way, owner);
                 ways.set_state(way, DIRTY | IO | UNCONSUMED | age);
+                self.touched(sh, at, way);
                 sh.device[device].write_hits += 1;
             }
             (DcaMode::On, Some(mask), None) => {

@@ -45,7 +45,7 @@ impl Line {
     pub fn channel(self, channels: u32) -> usize {
         // Fibonacci hashing on the whole handle, then a multiply-shift range reduction.
         let hash = self.0.wrapping_mul(0x9e37_79b1) >> 8;
-        (u64::from(hash) * u64::from(channels) >> 24) as usize
+        ((u64::from(hash) * u64::from(channels)) >> 24) as usize
     }
 }
 

@@ -75,7 +75,7 @@ impl MlcSet {
     /// Where in the order `way` stands: the lowest zero nibble of order xor way.
     #[inline(always)]
     fn position(&self, way: u32) -> u32 {
-        let x = self.order ^ NIBBLES * u64::from(way);
+        let x = self.order ^ (NIBBLES * u64::from(way));
         (x.wrapping_sub(NIBBLES) & !x & (NIBBLES << 3)).trailing_zeros() / 4
     }
 

@@ -228,7 +228,7 @@ pub(crate) fn promoted(age: u8) -> u8 {
 /// One of the set bits of `bits`, by a random number.
 #[inline]
 fn pick(bits: u32, random: u32) -> u32 {
-    let nth = (u64::from(random) * u64::from(bits.count_ones()) >> 32) as u32;
+    let nth = ((u64::from(random) * u64::from(bits.count_ones())) >> 32) as u32;
     (0..nth).fold(bits, |rest, _| rest & (rest - 1)).trailing_zeros()
 }
 

@@ -1,0 +1,118 @@
+//! The same seed gives the same bits: final state and counters of fixed runs, as one number each.
+//!
+//! These numbers guard the hot path: a faster layout or a branch-free step must not change a result. When
+//! a rule itself changes on purpose, the numbers below change with it and the commit says why.
+
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro128PlusPlus;
+use waykeeper_silicon::{AddressMap, Chip, ChipSpec, DcaMode, Fill, Line, OneLevel, Rules, Sampling};
+use waykeeper_units::WayMask;
+
+/// FNV-1a over the debug text: slow, plain and the same everywhere.
+fn digest(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// A server's mix on a chip: hot sets, streams, shared lines, packets, blocks; masks and DCA move meanwhile.
+fn run(chip: &str, rules: Rules) -> u64 {
+    let spec = ChipSpec::built_in(chip).unwrap();
+    let sampling = Sampling::one_in(64).unwrap();
+    let mut map = AddressMap::new(&spec, rules.slice_hash, sampling, 21, 22);
+    let cores = spec.cores as usize;
+    let mut own = |mib: u64| map.ordinary(mib << 20).unwrap();
+    let hot: Vec<_> = (0..cores).map(|_| own(3)).collect();
+    let cold: Vec<_> = (0..cores).map(|_| own(16)).collect();
+    let shared = own(2);
+    let ring = map.huge(8 << 20).unwrap();
+    let mut chip = Chip::new(&spec, rules, sampling, 23);
+    let mut rng = Xoshiro128PlusPlus::seed_from_u64(24);
+    for step in 0..120_000usize {
+        let (draw, pick) = (rng.next_u32(), rng.next_u32() as usize);
+        let core = step % cores;
+        let of = |region: &waykeeper_silicon::Region| region.lines()[pick % region.lines().len()];
+        let next = cold[core].lines()[step / cores % cold[core].lines().len()];
+        let packet = |at: usize| ring.lines()[at % ring.lines().len()];
+        match draw % 16 {
+            0..4 => drop(chip.read(core, of(&hot[core]), Fill::Ordinary)),
+            4..6 => drop(chip.write(core, of(&hot[core]), Fill::Ordinary)),
+            6..8 => drop(chip.read(core, next, Fill::Stream)),
+            8 => drop(chip.read(core, of(&shared), Fill::Ordinary)),
+            9 if draw & 0x100 == 0 => drop(chip.write(core, of(&shared), Fill::Ordinary)),
+            9..12 => drop(chip.dma_write(draw as usize >> 8 & 3, packet(step))),
+            12..14 => drop(chip.read(core, packet(step + ring.lines().len() - 400), Fill::Ordinary)),
+            _ => drop(chip.dma_read(draw as usize >> 8 & 3, packet(step + ring.lines().len() - 500))),
+        }
+        if step % 10_000 == 0 {
+            let low = draw >> 8 & 3;
+            chip.set_core_mask(core, WayMask::span(low, 4)).unwrap();
+            chip.set_dca_ways(WayMask::span(spec.llc.ways - 2 - low, 2)).unwrap();
+            chip.set_dca(3, [DcaMode::Off, DcaMode::On, DcaMode::Remote][step / 10_000 % 3]);
+        }
+    }
+    let cores: Vec<_> = (0..cores).map(|core| chip.core_counters(core)).collect();
+    let devices: Vec<_> = (0..4).map(|device| chip.device_counters(device)).collect();
+    // Spelled out and sorted: a new layout or a new audit field is no new result.
+    let place = |line: Line| (line.set(), line.slice(), line.tag());
+    let llc = chip.residents().into_iter().map(|l| (place(l.line), l.way, l.dirty, l.io, l.copied, l.age));
+    let mlc = chip.mlc_residents().into_iter().map(|l| (place(l.line), l.core, l.dirty, l.reused));
+    let mut tracked: Vec<_> = chip.tracked().into_iter().map(|(line, core)| (place(line), core)).collect();
+    let (mut llc, mut mlc) = (llc.collect::<Vec<_>>(), mlc.collect::<Vec<_>>());
+    llc.sort_unstable();
+    mlc.sort_unstable();
+    tracked.sort_unstable();
+    digest(&format!("{llc:?}{mlc:?}{tracked:?}{:?}{cores:?}{devices:?}", chip.counters()))
+}
+
+#[test]
+fn every_variant_ends_where_it_ended() {
+    let small = Rules { directory_ways: 3, ..Rules::default() };
+    let rules = Rules::variants().into_iter().chain([("small-directory", small)]);
+    let seen: Vec<String> = rules
+        .map(|(name, rules)| {
+            format!("{name} {:016x} {:016x}", run("gold-6140", rules), run("e5-2630v3", rules))
+        })
+        .collect();
+    assert_eq!(seen, GOLDEN, "a result changed; if on purpose, these are the new lines:\n{seen:#?}");
+}
+
+#[test]
+fn the_bare_level_ends_where_it_ended() {
+    let mut cache = OneLevel::new(4096, 11);
+    let mut rng = Xoshiro128PlusPlus::seed_from_u64(3);
+    let hits: Vec<bool> = (0..200_000u32)
+        .map(|step| {
+            let line = if rng.next_u32() & 1 == 0 { rng.next_u32() % 30_000 } else { 30_000 + step };
+            cache.access(cache.place(line))
+        })
+        .collect();
+    assert_eq!(format!("{:016x}", digest(&format!("{hits:?}"))), ONE_LEVEL);
+}
+
+const ONE_LEVEL: &str = "9961e6dd64754c15";
+
+/// Variant, digest on the Gold 6140, digest on the E5-2630 v3 (where many variants have nothing to change).
+const GOLDEN: [&str; 21] = [
+    "base 816e12b403acacbb 15202d0c2ea33f77",
+    "no-migrated-copy bb78691eb45f4634 15202d0c2ea33f77",
+    "migration-always-evicts e8f65fe7f6886801 15202d0c2ea33f77",
+    "dirt-stays-when-migrating 39d894ab3f92cb3a 15202d0c2ea33f77",
+    "mlc-victim-stays-inclusive 54e9af1d37820827 15202d0c2ea33f77",
+    "random-replacement d87e8005e880bfaf 5a140f5b1971590f",
+    "lru 3414f4787ca2bb43 78050f525aeac42f",
+    "no-evict-first 259a26d61fbb7e4d e0897cb608a76d9b",
+    "evict-first-random 67722b68aad8f7e6 a0a36366569ad807",
+    "no-reuse-flag 93fbd2bf739fe1c8 15202d0c2ea33f77",
+    "pure-victim-cache b5efc1bafa828682 15202d0c2ea33f77",
+    "all-clean-victims-inserted 24de2cc88fb4aa11 15202d0c2ea33f77",
+    "llc-keeps-lines-on-hit fc31fa6eed4410ee 15202d0c2ea33f77",
+    "dma-update-promotes d3e02edb16dba605 9116090beb766bee",
+    "dma-read-promotes 0caf8ccd84e589b4 1813e27ea2261221",
+    "mlc-held-write-inclusive 9042bd41aca92446 15202d0c2ea33f77",
+    "dma-write-leaves-mlc 1a3762748788255b 15202d0c2ea33f77",
+    "no-read-allocate de1ad481347f1094 15202d0c2ea33f77",
+    "dca-off-updates 0f8cf682c8e65919 15202d0c2ea33f77",
+    "permutation-hash bd77efc757cc46df 32d0b9a5e3f9d244",
+    "small-directory 55dd68f84067f27e 15202d0c2ea33f77",
+];
