@@ -7,7 +7,8 @@
 //! *What is followed.* The one process that valgrind starts, with all its threads as valgrind interleaves
 //! them (it runs one at a time and lackey does not say which). Children that it forks run on but are
 //! silent; programs that it executes in children run without valgrind. The kernel's own accesses are not
-//! seen, system calls take no instructions.
+//! seen, system calls take no instructions. A repeated string instruction (`rep movs`, `rep stos`) counts
+//! one instruction and one access a repeat, as valgrind runs it.
 
 mod child;
 
@@ -111,7 +112,9 @@ pub enum RecordError {
         source: io::Error,
     },
     /// Valgrind wrote what is not lackey's.
-    #[error("line {line} of lackey's output for `{command}` is `{text}`; use a valgrind from 3.13 to 3.25")]
+    #[error(
+        "line {line} of lackey's output for `{command}` is `{text}`; use a current valgrind, 3.19 is known to do"
+    )]
     Text {
         /// The command.
         command: String,

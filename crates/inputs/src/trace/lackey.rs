@@ -13,7 +13,7 @@ use crate::source::Source;
 
 /// Longest line. Lackey's own are under 30 bytes; the first lines quote the command.
 const MAX_LINE_BYTES: usize = 64 * 1024;
-/// Longest access believed: lackey's largest is xsave's, under 1 KiB.
+/// Longest access believed. A guess: the longest that x86 has, xsave's, is under 3 KiB.
 const MAX_ACCESS_BYTES: u64 = 4096;
 
 /// Takes one line in, without its newline. False if lackey does not write such lines.

@@ -10,7 +10,7 @@ use super::wkt::{
 use super::{Kind, LINE_BYTES, LINE_LIMIT, Record, TraceSummary, varint};
 use std::io::{self, Write};
 
-/// zstd's level. Measured on the shipped redis trace on a 2-core VM: see `inputs/FORMAT.md`.
+/// zstd's level: what higher ones gain and cost is in `inputs/FORMAT.md`.
 const LEVEL: i32 = 12;
 
 /// A `.wkt` file being written.
