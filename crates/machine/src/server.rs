@@ -146,10 +146,11 @@ impl Machine {
     }
 
     fn quantum(&mut self, end_ns: f64) {
+        let from_ns = self.now_ns;
         let bus = &mut self.bus;
         for nic in &mut bus.nics {
             nic.receive(&mut bus.memory.chip, &mut bus.meters, end_ns);
-            nic.transmit(&mut bus.memory.chip, &mut bus.meters, end_ns);
+            nic.transmit(&mut bus.memory.chip, &mut bus.meters, from_ns, end_ns);
         }
         for array in &mut bus.arrays {
             array.advance(&mut bus.memory.chip, end_ns);

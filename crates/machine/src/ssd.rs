@@ -203,8 +203,12 @@ impl Array {
         }
     }
 
+    #[inline]
     fn move_unit(&mut self, chip: &mut Chip, index: usize, until_ns: f64) -> bool {
         let drive = &mut self.drives[index];
+        if drive.free_ns >= until_ns {
+            return false;
+        }
         while drive.moving.len() < self.spec.interleave as usize && !drive.waiting.is_empty() {
             let first = earliest(&drive.waiting);
             let at = drive.free_ns.max(drive.waiting[first].ready_ns);
@@ -213,42 +217,50 @@ impl Array {
             }
             drive.moving.push_back(drive.waiting.swap_remove(first));
         }
-        let Some(mut part) = drive.moving.front().copied() else {
+        let Some(part) = drive.moving.front_mut() else {
             return false;
         };
-        let request = self.requests[part.request as usize];
+        let request = &self.requests[part.request as usize];
         let buffer = &self.buffers[request.buffer as usize];
-        let lines = (buffer.region.total_lines() - part.next_unit * UNIT_LINES).min(UNIT_LINES);
-        let share = f64::from(lines) / f64::from(UNIT_LINES);
+        let unit = part.next_unit;
+        let lines = (buffer.region.total_lines() - unit * UNIT_LINES).min(UNIT_LINES);
+        let share = f64::from(lines) * (1.0 / f64::from(UNIT_LINES));
         let end = drive.free_ns.max(part.ready_ns) + self.unit_ns * share;
         if end >= until_ns {
             return false;
         }
         drive.free_ns = end;
-        drive.moving.pop_front();
-        let from = buffer.unit_start[part.next_unit as usize] as usize;
-        let to = buffer.unit_start[part.next_unit as usize + 1] as usize;
+        part.next_unit += 1;
+        let (id, done) = (part.request, part.next_unit == part.end_unit);
+        if done {
+            drive.moving.pop_front();
+        } else {
+            // Commands that are moved together take turns, unit by unit.
+            drive.moving.rotate_left(usize::from(self.spec.interleave > 1).min(drive.moving.len()));
+        }
+        let from = buffer.unit_start[unit as usize] as usize;
+        let to = buffer.unit_start[unit as usize + 1] as usize;
+        let units = &buffer.region.lines()[from..to];
+        for line in units {
+            chip.prefetch_llc(*line);
+        }
         let bytes = u64::from(lines) * 64;
         match request.direction {
             Direction::Read => {
-                for line in &buffer.region.lines()[from..to] {
+                for line in units {
                     chip.dma_write(self.device, *line);
                 }
                 self.inbound_bytes += bytes;
             }
             Direction::Write => {
-                for line in &buffer.region.lines()[from..to] {
+                for line in units {
                     chip.dma_read(self.device, *line);
                 }
                 self.outbound_bytes += bytes;
             }
         }
-        part.next_unit += 1;
-        if part.next_unit < part.end_unit {
-            // Commands that are moved together take turns, unit by unit.
-            drive.moving.push_back(part);
-        } else {
-            self.finish(part.request, end);
+        if done {
+            self.finish(id, end);
         }
         true
     }

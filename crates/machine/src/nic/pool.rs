@@ -3,7 +3,7 @@
 //! A buffer is 37 lines apart from the next: 64-byte object header, two lines of rte_mbuf, two of headroom,
 //! 2 KiB of data, padded odd by the mempool (microarchitecture.md 6).
 
-use waykeeper_silicon::{AddressMap, Line, OutOfMemory};
+use waykeeper_silicon::{AddressMap, Chip, Line, OutOfMemory};
 use waykeeper_units::LINE_BYTES;
 
 /// Lines from one buffer to the next.
@@ -15,61 +15,77 @@ const MBUF_LINE: u32 = 1;
 /// Bytes of packet data a buffer holds.
 pub(crate) const BUFFER_BYTES: u32 = 2048;
 
+/// Where the sampled lines of one buffer are, and which of its lines they are.
+#[derive(Clone, Copy, Debug)]
+struct Buffer {
+    /// First sampled data line in `lines`; the header part's stand just before it.
+    data_at: u32,
+    /// Bit per data line: it is in the sample. At most 32 of them.
+    data_mask: u32,
+    /// Bit per line from the rte_mbuf structure up to the data: likewise.
+    meta_mask: u32,
+}
+
 /// A pool of packet buffers.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
-    /// Per buffer: where its lines start in `lines`; one more at the end.
-    first: Vec<u32>,
-    /// Per buffer: where its data lines start.
-    data: Vec<u32>,
+    buffers: Vec<Buffer>,
     lines: Vec<Line>,
-    /// Line number within the buffer's data, or within its header part.
-    offset: Vec<u8>,
 }
 
 impl Pool {
     pub(crate) fn new(memory: &mut AddressMap, buffers: u32) -> Result<Pool, OutOfMemory> {
         let region = memory.huge(u64::from(buffers * STRIDE_LINES) * LINE_BYTES)?;
-        let mut pool = Pool { first: vec![0], data: Vec::new(), lines: Vec::new(), offset: Vec::new() };
+        let mut pool = Pool { buffers: Vec::with_capacity(buffers as usize), lines: Vec::new() };
         for buffer in 0..buffers {
             let start = buffer * STRIDE_LINES;
-            let split = region.range(start, start + DATA_LINE);
-            let all = region.range(start, start + STRIDE_LINES);
-            pool.data.push(split.end as u32);
-            for at in all.clone() {
-                let within = region.offsets()[at] - start;
-                let offset = if within < DATA_LINE { within } else { within - DATA_LINE };
-                pool.lines.push(region.lines()[at]);
-                pool.offset.push(offset as u8);
-            }
-            pool.first.push(all.end as u32);
+            let mut part = |from: u32, to: u32| {
+                let range = region.range(start + from, start + to);
+                pool.lines.extend_from_slice(&region.lines()[range.clone()]);
+                region.offsets()[range].iter().fold(0u32, |mask, offset| mask | 1 << (offset - start - from))
+            };
+            let meta_mask = part(MBUF_LINE, DATA_LINE);
+            let data_mask = part(DATA_LINE, STRIDE_LINES);
+            let data_at = pool.lines.len() as u32 - data_mask.count_ones();
+            pool.buffers.push(Buffer { data_at, data_mask, meta_mask });
         }
         Ok(pool)
     }
 
     pub(crate) fn buffers(&self) -> u32 {
-        self.data.len() as u32
+        self.buffers.len() as u32
     }
 
     /// Sampled lines of the first `lines` data lines of a buffer.
     #[inline(always)]
     pub(crate) fn data(&self, buffer: u32, lines: u32) -> &[Line] {
-        let from = self.data[buffer as usize] as usize;
-        let to = self.first[buffer as usize + 1] as usize;
-        let count = self.offset[from..to].iter().take_while(|offset| u32::from(**offset) < lines).count();
-        &self.lines[from..from + count]
+        let Buffer { data_at, data_mask, .. } = self.buffers[buffer as usize];
+        let count = (data_mask & first_bits(lines)).count_ones() as usize;
+        &self.lines[data_at as usize..data_at as usize + count]
     }
 
     /// Sampled lines of the first `lines` lines of the rte_mbuf structure and what follows it.
     #[inline(always)]
     pub(crate) fn meta(&self, buffer: u32, lines: u32) -> &[Line] {
-        let from = self.first[buffer as usize] as usize;
-        let to = self.data[buffer as usize] as usize;
-        let offsets = &self.offset[from..to];
-        let skip = offsets.iter().take_while(|offset| u32::from(**offset) < MBUF_LINE).count();
-        let end = offsets.iter().take_while(|offset| u32::from(**offset) < MBUF_LINE + lines).count();
-        &self.lines[from + skip..from + end]
+        let Buffer { data_at, meta_mask, .. } = self.buffers[buffer as usize];
+        let from = (data_at - meta_mask.count_ones()) as usize;
+        let count = (meta_mask & first_bits(lines)).count_ones() as usize;
+        &self.lines[from..from + count]
     }
+
+    /// Hints that the lines of a buffer will be asked for soon.
+    #[inline(always)]
+    pub(crate) fn prefetch_data(&self, chip: &Chip, buffer: u32, lines: u32) {
+        for line in self.data(buffer, lines) {
+            chip.prefetch_llc(*line);
+        }
+    }
+}
+
+/// The low `count` bits; all of them from 32 on.
+#[inline(always)]
+fn first_bits(count: u32) -> u32 {
+    1u32.checked_shl(count).unwrap_or(0).wrapping_sub(1)
 }
 
 /// An array of equal entries, several to a line: completion or descriptor rings.

@@ -168,6 +168,9 @@ impl Poller {
                 _ => break,
             }
             let (slot, packet) = queue.take();
+            if self.work.touch != Touch::None {
+                queue.pool.prefetch_data(&memory.chip, packet.buffer, packet.lines());
+            }
             ns += self.completion.line(memory, core.id, queue.completions.line(slot), Access::Read);
             let meta = queue.pool.meta(packet.buffer, self.work.meta_lines);
             ns += self.meta.lines(memory, core.id, meta, self.work.meta_lines, Access::Write);

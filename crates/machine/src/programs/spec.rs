@@ -12,7 +12,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
-use waykeeper_silicon::{Fill, OutOfMemory, Region};
+use waykeeper_silicon::{Fill, Line, OutOfMemory, Region};
 
 pub(super) const SPEC: Kind = Kind {
     name: "spec",
@@ -76,6 +76,7 @@ impl Blueprint for Profile {
             compute_ns: instructions * self.cpi / site.bus.ghz,
             stream: site.stream(),
             workload: site.workload,
+            next: None,
         }))
     }
 }
@@ -96,26 +97,51 @@ struct Mixture {
     compute_ns: f64,
     stream: Stream,
     workload: usize,
+    /// The access after this one, chosen early so that the model's own memory can be fetched ahead.
+    next: Option<Choice>,
+}
+
+/// One access of the mixture. A set smaller than the sample's grain has no sampled line: it costs its
+/// compute time alone.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    line: Option<Line>,
+    access: Access,
+    streams: bool,
+}
+
+impl Mixture {
+    #[inline(always)]
+    fn choose(&mut self) -> Choice {
+        let place = self.stream.unit();
+        let write = self.stream.chance(self.profile.writes);
+        let access = if write { Access::Write } else { Access::Read };
+        let streams = place >= self.profile.hot + self.profile.warm;
+        let line = if streams {
+            let lines = self.streamed.lines();
+            self.stream_at = if self.stream_at + 1 < lines.len() { self.stream_at + 1 } else { 0 };
+            lines.get(self.stream_at)
+        } else {
+            let lines = self.sets[usize::from(place >= self.profile.hot)].lines();
+            lines.get(self.stream.below(lines.len() as u32) as usize)
+        };
+        Choice { line: line.copied(), access, streams }
+    }
 }
 
 impl Program for Mixture {
     fn run(&mut self, bus: &mut Bus, core: &mut Core, until_ns: f64) {
         let before = core.instructions;
-        let (hot, warm) = (self.profile.hot, self.profile.hot + self.profile.warm);
         while core.clock_ns < until_ns {
-            let place = self.stream.unit();
-            let write = self.stream.chance(self.profile.writes);
-            let access = if write { Access::Write } else { Access::Read };
-            let (line, costs) = if place < warm {
-                let lines = self.sets[usize::from(place >= hot)].lines();
-                (lines.get(self.stream.below(lines.len() as u32) as usize), &self.random)
-            } else {
-                let lines = self.streamed.lines();
-                self.stream_at = if self.stream_at + 1 < lines.len() { self.stream_at + 1 } else { 0 };
-                (lines.get(self.stream_at), &self.streaming)
+            let following = self.choose();
+            if let Some(line) = following.line {
+                bus.memory.chip.prefetch(core.id, line);
+            }
+            let Some(Choice { line, access, streams }) = self.next.replace(following) else {
+                continue;
             };
-            // A set smaller than the sample's grain has no sampled line; it costs its compute time alone.
-            let ns = line.map_or(0.0, |l| bus.memory.touch(core.id, *l, access, Fill::Ordinary, costs));
+            let costs = if streams { &self.streaming } else { &self.random };
+            let ns = line.map_or(0.0, |l| bus.memory.touch(core.id, l, access, Fill::Ordinary, costs));
             core.work(self.compute_ns + ns * self.factor, self.instructions);
         }
         let meter = &mut bus.meters[self.workload];
