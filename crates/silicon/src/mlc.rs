@@ -98,15 +98,18 @@ impl MlcSet {
         Some(MlcVictim { line, flags: meta & FLAGS, copied: self.copied >> at & 1 == 1 })
     }
 
-    /// Puts `line` into `way` as the most recent.
+    /// Puts `line` into `way`, the least recent of the chip's `ways`, which makes it the most recent.
     #[inline(always)]
-    pub(crate) fn fill(&mut self, way: u32, line: Line, flags: u8, copied: bool, shared: bool) {
+    pub(crate) fn fill(&mut self, way: u32, ways: u32, line: Line, flags: u8, copied: bool, shared: bool) {
+        debug_assert_eq!(way, self.least_recent(ways));
         let at = way as usize & 15;
         self.tags[at] = line.tag();
         self.meta[at] = flags | (line.slice() as u8) << SLICE_SHIFT;
         self.copied = self.copied & !(1 << at) | u16::from(copied) << at;
         self.shared = self.shared & !(1 << at) | u16::from(shared) << at;
-        self.touch(way);
+        // The last nibble in use goes to the front: no search for where it stands.
+        let beyond = (u64::MAX << 4) << ((ways - 1) * 4);
+        self.order = self.order & beyond | (self.order << 4) & !beyond | u64::from(way);
     }
 
     /// Empties `way` and makes it the next of the chip's `ways` to be filled. Returns the flags it had.
@@ -166,9 +169,12 @@ mod tests {
                     set.touch(way);
                     list.insert(0, way);
                 } else {
-                    set.fill(way, Line::pack(5, 1, 2), 0, true, true);
                     set.invalidate(way, ways);
                     list.push(way);
+                    if way % 2 == 0 {
+                        set.fill(way, ways, Line::pack(5, 1, 2), 0, true, true);
+                        list.rotate_right(1);
+                    }
                 }
                 let packed: Vec<u32> = (0..ways).map(|i| (set.order >> (4 * i) & 15) as u32).collect();
                 prop_assert_eq!(&packed, &list);

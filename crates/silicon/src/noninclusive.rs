@@ -82,12 +82,8 @@ impl NonInclusive {
     /// victim is one memory write; a victim with C leaves the MLC's copy alone.
     #[inline(always)]
     fn insert(&mut self, sh: &mut Shared, at: usize, line: Line, mask: &MaskLanes<16>, state: u8, owner: u8) {
-        let mut rule = Chooser { kind: sh.rules.replacement, rng: &mut sh.rng, recency: &mut self.recency };
-        let gone = self.sets[at].ways.insert(mask, (line.tag(), state, owner), &mut rule, at);
-        sh.llc_filled(owner);
-        if let Some(gone) = gone {
-            sh.llc_evicted(line, gone);
-        }
+        let NonInclusive { sets, recency, .. } = self;
+        insert(sh, &mut sets[at].ways, recency, at, line, mask, (state, owner));
     }
 
     /// Frees a way because its line moves elsewhere.
@@ -206,12 +202,7 @@ impl NonInclusive {
                 sh.memory_read(line);
                 (Level::Memory, Arrival::new(0, fill))
             }
-            Some(holder) => {
-                if let Holder::One { core, way, .. } = holder {
-                    sh.mlc(core, line.set()).shared |= 1 << way;
-                }
-                (Level::Peer, Arrival { shared: true, ..Arrival::new(0, fill) })
-            }
+            Some(_) => (Level::Peer, Arrival { shared: true, ..Arrival::new(0, fill) }),
         }
     }
 
@@ -386,8 +377,9 @@ impl NonInclusive {
             }
         }
         let state = age | if dirty { DIRTY } else { 0 };
-        let mask = self.core_masks[core];
-        self.insert(sh, at, victim.line, &mask, state, sh.group_of[core]);
+        let owner = sh.group_of[core];
+        let NonInclusive { sets, recency, core_masks, .. } = self;
+        insert(sh, &mut sets[at].ways, recency, at, victim.line, &core_masks[core], (state, owner));
     }
 
     /// One of several holders lets go: its copy vanishes, its dirtiness passes to another holder. False if
@@ -395,18 +387,21 @@ impl NonInclusive {
     #[cold]
     fn leave_sharers(&mut self, sh: &mut Shared, core: usize, victim: MlcVictim, at: usize) -> bool {
         let line = victim.line;
-        let holders = (0..sh.cores()).filter(|other| *other != core);
-        let holders: Vec<(usize, u32)> = holders
-            .filter_map(|other| sh.mlc_ref(other, line.set()).find(line.tag()).map(|way| (other, way)))
-            .collect();
-        let Some(&(first, way)) = holders.first() else {
+        let (mut heir, mut others) = (None, 0);
+        for other in (0..sh.cores()).filter(|other| *other != core) {
+            if let Some(way) = sh.mlc_ref(other, line.set()).find(line.tag()) {
+                heir = heir.or(Some((other, way)));
+                others += 1;
+            }
+        }
+        let Some((first, way)) = heir else {
             self.sets[at].directory.remove(line.tag());
             return false;
         };
         if victim.flags & mlc::DIRTY != 0 {
             sh.mlc(first, line.set()).add_flags(way, mlc::DIRTY);
         }
-        if holders.len() == 1 {
+        if others == 1 {
             self.sets[at].directory.set_single(line.tag(), first, way);
             sh.mlc(first, line.set()).shared &= !(1 << way);
         }
@@ -564,6 +559,25 @@ impl NonInclusive {
                 true
             }
         }
+    }
+}
+
+/// [`NonInclusive::insert`] on borrowed parts, for callers that lend a mask of the LLC itself.
+#[inline(always)]
+fn insert(
+    sh: &mut Shared,
+    ways: &mut Ways<16>,
+    recency: &mut [[u8; 32]],
+    at: usize,
+    line: Line,
+    mask: &MaskLanes<16>,
+    (state, owner): (u8, u8),
+) {
+    let mut rule = Chooser { kind: sh.rules.replacement, rng: &mut sh.rng, recency };
+    let gone = ways.insert(mask, (line.tag(), state, owner), &mut rule, at);
+    sh.llc_filled(owner);
+    if let Some(gone) = gone {
+        sh.llc_evicted(line, gone);
     }
 }
 

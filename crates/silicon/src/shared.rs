@@ -108,7 +108,8 @@ impl Shared {
     #[inline(always)]
     pub(crate) fn mlc_fill(&mut self, core: usize, way: u32, line: Line, fill: Arrival) {
         self.chip.mlc_fills += 1;
-        self.mlc(core, line.set()).fill(way, line, fill.flags, fill.copied, fill.shared);
+        let ways = self.mlc_ways;
+        self.mlc(core, line.set()).fill(way, ways, line, fill.flags, fill.copied, fill.shared);
     }
 
     /// Takes a line out of an MLC because someone else owns it now. Returns its flags.
