@@ -145,9 +145,19 @@ impl Chip {
         }
     }
 
+    /// True if the chip's state is too big for the near caches of the machine that runs the model, so that
+    /// fetching ahead pays: with few sets sampled it only costs instructions.
+    #[inline(always)]
+    pub fn is_large(&self) -> bool {
+        self.shared.mlc_sets() > 64
+    }
+
     /// Hints that `core` will access `line` soon. Changes nothing but speed.
     #[inline(always)]
     pub fn prefetch(&mut self, core: usize, line: Line) {
+        if !self.is_large() {
+            return;
+        }
         prefetch(self.shared.mlc(core, line.set()));
         self.prefetch_llc(line);
     }

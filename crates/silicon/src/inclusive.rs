@@ -5,7 +5,7 @@
 //! ways. Not prototyped and not validated against a measurement (microarchitecture.md 12); the replacement
 //! rule is the one of section 5 with demand fills at age 1.
 
-use crate::line::{Line, NO_TAG};
+use crate::line::{Line, NO_TAG, SLICE_BITS};
 use crate::mlc::{self, MlcVictim};
 use crate::rules::Replacement;
 use crate::shared::{Arrival, DEVICE_OWNER, DcaMode, Shared};
@@ -31,8 +31,8 @@ struct Set {
 #[derive(Debug)]
 pub(crate) struct Inclusive {
     sets: Vec<Set>,
-    slices: usize,
-    spread: usize,
+    /// LLC index bits above the MLC's.
+    above: u32,
     core_masks: Vec<MaskLanes<32>>,
     dca_ways: Option<MaskLanes<32>>,
     recency: Vec<[u8; 32]>,
@@ -40,14 +40,12 @@ pub(crate) struct Inclusive {
 
 impl Inclusive {
     pub(crate) fn new(spec: &ChipSpec, shared: &Shared) -> Inclusive {
-        let slices = spec.llc.slices as usize;
-        let spread = (spec.llc.sets / spec.mlc.sets) as usize;
-        let count = shared.mlc_sets() * spread * slices;
+        let above = (spec.llc.sets / spec.mlc.sets).ilog2();
+        let count = shared.mlc_sets() << (SLICE_BITS + above);
         let lru = shared.rules.replacement == Replacement::Lru;
         Inclusive {
             sets: vec![Set { ways: Ways::EMPTY, holder: [NOBODY; 32] }; count],
-            slices,
-            spread,
+            above,
             core_masks: vec![MaskLanes::new(WayMask::full(spec.llc.ways)); spec.cores as usize],
             dca_ways: spec.llc.dca_ways.map(MaskLanes::new),
             recency: if lru { vec![std::array::from_fn(|way| way as u8); count] } else { Vec::new() },
@@ -68,8 +66,7 @@ impl Inclusive {
 
     #[inline(always)]
     fn index(&self, line: Line) -> usize {
-        let above = usize::from(line.tag()) & (self.spread - 1);
-        (line.set() * self.spread + above) * self.slices + line.slice()
+        line.llc_place(self.above)
     }
 
     #[inline(always)]
@@ -281,8 +278,7 @@ impl Inclusive {
     pub(crate) fn residents(&self) -> impl Iterator<Item = crate::audit::Resident> + '_ {
         self.sets.iter().enumerate().flat_map(move |(at, set)| {
             (0..32).filter(move |way| set.ways.tag(*way) != NO_TAG).map(move |way| {
-                let set_index = (at / self.slices / self.spread) as u32;
-                let line = Line::pack(set.ways.tag(way), set_index, (at % self.slices) as u32);
+                let line = Line::at_llc_place(at, self.above, set.ways.tag(way));
                 crate::audit::Resident::new(line, way, set.ways.state(way))
             })
         })

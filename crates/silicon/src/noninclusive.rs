@@ -4,7 +4,7 @@
 //! well each is established. Knows nothing of time or of who runs on a core.
 
 use crate::directory::{Directory, Holder};
-use crate::line::Line;
+use crate::line::{Line, SLICE_BITS};
 use crate::mlc::{self, MlcVictim};
 use crate::rules::{InclusiveVictim, Migration, MlcHeldWrite, Replacement};
 use crate::shared::{Arrival, DEVICE_OWNER, DcaMode, Shared};
@@ -25,9 +25,8 @@ struct Set {
 #[derive(Debug)]
 pub(crate) struct NonInclusive {
     sets: Vec<Set>,
-    slices: usize,
-    /// LLC sets per MLC set and slice: the index bits that lie above the MLC's.
-    spread: usize,
+    /// LLC index bits above the MLC's.
+    above: u32,
     core_masks: Vec<MaskLanes<16>>,
     dca_ways: Option<MaskLanes<16>>,
     inclusive: MaskLanes<16>,
@@ -37,14 +36,12 @@ pub(crate) struct NonInclusive {
 
 impl NonInclusive {
     pub(crate) fn new(spec: &ChipSpec, shared: &Shared) -> NonInclusive {
-        let slices = spec.llc.slices as usize;
-        let spread = (spec.llc.sets / spec.mlc.sets) as usize;
-        let count = shared.mlc_sets() * spread * slices;
+        let above = (spec.llc.sets / spec.mlc.sets).ilog2();
+        let count = shared.mlc_sets() << (SLICE_BITS + above);
         let lru = shared.rules.replacement == Replacement::Lru;
         NonInclusive {
             sets: vec![Set { ways: Ways::EMPTY, directory: Directory::EMPTY }; count],
-            slices,
-            spread,
+            above,
             core_masks: vec![MaskLanes::new(WayMask::full(spec.llc.ways)); spec.cores as usize],
             dca_ways: spec.llc.dca_ways.map(MaskLanes::new),
             inclusive: MaskLanes::new(spec.llc.inclusive_ways.unwrap_or_default()),
@@ -67,8 +64,7 @@ impl NonInclusive {
 
     #[inline(always)]
     fn index(&self, line: Line) -> usize {
-        let above = usize::from(line.tag()) & (self.spread - 1);
-        (line.set() * self.spread + above) * self.slices + line.slice()
+        line.llc_place(self.above)
     }
 
     #[inline(always)]
@@ -598,6 +594,6 @@ impl NonInclusive {
     }
 
     fn line_at(&self, at: usize, tag: u16) -> Line {
-        Line::pack(tag, (at / self.slices / self.spread) as u32, (at % self.slices) as u32)
+        Line::at_llc_place(at, self.above, tag)
     }
 }

@@ -17,14 +17,20 @@ use waykeeper_silicon::Chip;
 /// Usable PCIe bandwidth towards the host, bytes per ns (gen3 x16, microarchitecture.md 2: about 14 GB/s
 /// after headers).
 const PCIE_BYTES_PER_NS: f64 = 14.0;
-/// On-chip receive buffer: what PCIe may lag behind the wire before packets are lost (X).
+/// On-chip receive buffer: what may wait for PCIe or for a queue's engine before packets are lost (X).
 const RX_FIFO_BYTES: f64 = 512.0 * 1024.0;
 /// From enqueue to the NIC's fetch of descriptor and packet, ns (microarchitecture.md 7).
 const TX_FETCH_NS: f64 = 700.0;
-/// One send queue takes this long per packet, ns, and per byte (single-core l2fwd: 256 B 11.9 ... 1500 B
-/// 7.5 Mpps).
-const TX_PACKET_NS: f64 = 22.0;
-const TX_BYTE_NS: f64 = 0.0735;
+/// One queue's engine takes this long per packet, ns, and per byte, in either direction (ddio-bench,
+/// single-core l2fwd: 256 B 11.9 ... 1500 B 7.5 Mpps). It bounds receiving too: were it the send side
+/// alone, a single core's software queue would always be full, and its write hits at 128 descriptors
+/// (97.9 %) could not be.
+const QUEUE_PACKET_NS: f64 = 22.0;
+const QUEUE_BYTE_NS: f64 = 0.0735;
+/// With one or two send queues the wire is filled to this share, with more of them fully (C: ddio-bench
+/// Fig. 8, two cores, where sending backs up above 97 Gb/s).
+const FEW_QUEUES: usize = 2;
+const FEW_QUEUES_SHARE: f64 = 0.97;
 /// Preamble, gap and checksum around a packet on the wire, bytes.
 pub(crate) const WIRE_OVERHEAD_BYTES: f64 = 24.0;
 /// Time outside the host in a measured latency, ns.
@@ -57,6 +63,7 @@ pub struct Nic {
     /// Time the wire has promised away, ns: it is busy until then at the latest.
     wire_owed_until_ns: f64,
     first_to_send: usize,
+    wire_byte_ns: f64,
 }
 
 impl Nic {
@@ -70,6 +77,7 @@ impl Nic {
             pcie_free_ns: 0.0,
             wire_owed_until_ns: 0.0,
             first_to_send: 0,
+            wire_byte_ns: 8.0 / gbps,
         }
     }
 
@@ -78,11 +86,13 @@ impl Nic {
         if self.queues.is_empty() {
             return;
         }
+        // Each queue has its share of the receive buffer, which fills at line rate.
+        let patience_ns = RX_FIFO_BYTES * 8.0 / self.gbps / self.queues.len() as f64;
         while let Some(arrival) = self.traffic.next_before(until_ns) {
             self.counters.offered += 1;
             let queue = &mut self.queues[arrival.queue as usize];
-            let start = self.pcie_free_ns.max(arrival.at_ns);
-            let lagging = (start - arrival.at_ns) * PCIE_BYTES_PER_NS > RX_FIFO_BYTES;
+            let start = self.pcie_free_ns.max(arrival.at_ns).max(queue.receive_free_ns);
+            let lagging = start - arrival.at_ns > patience_ns;
             let Some((slot, buffer)) = queue.next_posted().filter(|_| !lagging) else {
                 self.counters.dropped += 1;
                 meters[queue.workload].dropped += 1.0;
@@ -103,6 +113,7 @@ impl Nic {
             }
             let written = f64::from(lines + 1) * 64.0;
             self.pcie_free_ns = start + written / PCIE_BYTES_PER_NS;
+            queue.receive_free_ns = start + QUEUE_PACKET_NS + QUEUE_BYTE_NS * f64::from(arrival.bytes);
             self.counters.inbound_bytes += u64::from(lines + 1) * 64;
             queue.fill(
                 slot,
@@ -126,6 +137,8 @@ impl Nic {
     pub(crate) fn transmit(&mut self, chip: &mut Chip, meters: &mut [Meter], from_ns: f64, until_ns: f64) {
         self.wire_owed_until_ns = self.wire_owed_until_ns.max(from_ns);
         let count = self.queues.len();
+        let share = if count > FEW_QUEUES { 1.0 } else { FEW_QUEUES_SHARE };
+        self.wire_byte_ns = 8.0 / (self.gbps * share);
         self.first_to_send = if self.first_to_send + 1 < count { self.first_to_send + 1 } else { 0 };
         for turn in 0..count {
             let index = (self.first_to_send + turn) % count;
@@ -140,7 +153,7 @@ impl Nic {
             return false;
         };
         let fetch = packet.ready_ns + TX_FETCH_NS;
-        let start = fetch.max(queue.engine_free_ns).max(self.wire_owed_until_ns);
+        let start = fetch.max(queue.send_free_ns).max(self.wire_owed_until_ns);
         if start >= until_ns {
             return false;
         }
@@ -149,8 +162,8 @@ impl Nic {
             queue.pool.prefetch_data(chip, next.buffer, next.lines());
         }
         let bytes = f64::from(packet.bytes);
-        queue.engine_free_ns = start + TX_PACKET_NS + TX_BYTE_NS * bytes;
-        self.wire_owed_until_ns += (bytes + WIRE_OVERHEAD_BYTES) * 8.0 / self.gbps;
+        queue.send_free_ns = start + QUEUE_PACKET_NS + QUEUE_BYTE_NS * bytes;
+        self.wire_owed_until_ns += (bytes + WIRE_OVERHEAD_BYTES) * self.wire_byte_ns;
         if let Some(line) = queue.send_ring.line(queue.sent % TX_RING) {
             chip.dma_read(self.device, line);
         }

@@ -76,6 +76,9 @@ impl Pool {
     /// Hints that the lines of a buffer will be asked for soon.
     #[inline(always)]
     pub(crate) fn prefetch_data(&self, chip: &Chip, buffer: u32, lines: u32) {
+        if !chip.is_large() {
+            return;
+        }
         for line in self.data(buffer, lines) {
             chip.prefetch_llc(*line);
         }

@@ -55,8 +55,9 @@ pub(crate) struct Queue {
     free: Vec<u32>,
     pub transmit: VecDeque<Packet>,
     pub sent: u32,
-    /// When this queue's send engine is free again, ns.
-    pub engine_free_ns: f64,
+    /// When the queue's engine is free to receive and to send again, ns.
+    pub receive_free_ns: f64,
+    pub send_free_ns: f64,
     /// The workload that serves this queue.
     pub workload: usize,
 }
@@ -79,7 +80,8 @@ impl Queue {
             taken: 0,
             transmit: VecDeque::new(),
             sent: 0,
-            engine_free_ns: 0.0,
+            receive_free_ns: 0.0,
+            send_free_ns: 0.0,
             workload,
         };
         for _ in 0..ring {
