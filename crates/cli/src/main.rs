@@ -1,1 +1,42 @@
-fn main() {}
+//! The one binary: parses, wires, exits. One file a subcommand; what they do is done by the rooms below.
+//!
+//! Must not hold logic that a library's user would miss: what a run means is `lab`'s, what a scenario
+//! means is `machine`'s.
+
+mod args;
+mod capture;
+mod chip;
+mod exit;
+mod listing;
+mod out;
+mod policy;
+mod progress;
+mod run;
+mod scenario;
+mod trace;
+
+use clap::Parser;
+use std::panic;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    panic::set_hook(Box::new(|panic| exit::say_panic(panic)));
+    let cli = args::Cli::parse();
+    // A panic has been told by the hook when it arrives here.
+    let done = panic::catch_unwind(|| dispatch(cli.command)).unwrap_or_else(|_| Err(exit::Failure::told()));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.leave(),
+    }
+}
+
+fn dispatch(command: args::Command) -> Result<(), exit::Failure> {
+    match command {
+        args::Command::Run(run) => run::run(run),
+        args::Command::Scenario(command) => scenario::scenario(command),
+        args::Command::Policy(command) => policy::policy(command),
+        args::Command::Chip(command) => chip::chip(command),
+        args::Command::Trace(command) => trace::trace(command),
+        args::Command::Capture(command) => capture::capture(command),
+    }
+}

@@ -1,0 +1,62 @@
+//! `waykeeper capture`: what a packet capture holds, before a scenario's NIC plays it.
+
+use crate::exit::Failure;
+use crate::{listing, out};
+use clap::Subcommand;
+use std::path::PathBuf;
+use waykeeper_inputs::{Capture, CaptureInfo};
+
+const INFO_EXAMPLES: &str = "\
+Examples:
+  waykeeper capture info inputs/redis-benchmark.pcap
+  waykeeper capture info traffic.pcapng.zst --json
+
+A scenario plays it as: [[nic]] capture = \"traffic.pcapng\".";
+
+/// What to do with captures.
+#[derive(Subcommand, Debug)]
+pub enum CaptureCommand {
+    /// Say what a capture holds
+    #[command(after_help = INFO_EXAMPLES)]
+    Info {
+        /// The capture: pcap or pcapng, plain or packed with gzip, xz or zstd
+        file: PathBuf,
+        /// Print JSON instead of a list
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Does it.
+pub fn capture(command: CaptureCommand) -> Result<(), Failure> {
+    let CaptureCommand::Info { file, json } = command;
+    let info = Capture::read(&file)?.info();
+    if json { out::json(&info) } else { out::text(&page(&info)) }
+}
+
+fn page(info: &CaptureInfo) -> String {
+    let count = listing::grouped;
+    let links: Vec<String> = info.links.iter().map(|link| format!("{link:?}").to_lowercase()).collect();
+    let rate = |rate: Option<f64>, scale: f64, unit: &str| {
+        rate.map_or_else(|| "-".to_owned(), |rate| format!("{:.3} {unit}", rate * scale))
+    };
+    let without_flow = match info.without_flow {
+        0 => String::new(),
+        packets => format!(", {} packets belong to none", count(packets)),
+    };
+    let mut facts = vec![
+        ("format", format!("{:?}", info.format).to_lowercase()),
+        ("link types", links.join(", ")),
+        ("packets", count(info.packets)),
+        ("bytes", count(info.bytes)),
+        ("packet size", format!("{} to {} bytes, mean {:.1}", info.min_bytes, info.max_bytes, info.mean_bytes)),
+        ("flows", format!("{}{without_flow}", count(info.flows))),
+        ("duration", format!("{:.6} s", info.duration_ns as f64 * 1e-9)),
+        ("packet rate", rate(info.packets_per_s, 1e-6, "M packets/s")),
+        ("data rate", rate(info.bytes_per_s, 8e-9, "Gb/s")),
+    ];
+    if info.reordered > 0 {
+        facts.push(("out of order", format!("{} packets, raised to their predecessor's time", count(info.reordered))));
+    }
+    listing::facts(&facts)
+}

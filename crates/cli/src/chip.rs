@@ -1,0 +1,73 @@
+//! `waykeeper chip`: the chips that the virtual server can be, as files to copy and change.
+
+use crate::exit::Failure;
+use crate::{listing, out};
+use clap::Subcommand;
+use waykeeper_silicon::{ChipSpec, SpecError};
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  waykeeper chip list
+  waykeeper chip list --json";
+
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  waykeeper chip show gold-6140
+  waykeeper chip show gold-6140 > mine.toml      copy it, change it, write chip = \"mine.toml\" into a scenario";
+
+/// What to do with chips.
+#[derive(Subcommand, Debug)]
+pub enum ChipCommand {
+    /// List the built-in chips
+    #[command(after_help = LIST_EXAMPLES)]
+    List {
+        /// Print JSON instead of a table
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a chip's file, with the source of every constant
+    #[command(after_help = SHOW_EXAMPLES)]
+    Show {
+        /// Name of the chip
+        name: String,
+        /// Print JSON instead of the file
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Does it.
+pub fn chip(command: ChipCommand) -> Result<(), Failure> {
+    match command {
+        ChipCommand::List { json } => list(json),
+        ChipCommand::Show { name, json: true } => out::json(&ChipSpec::built_in(&name)?),
+        ChipCommand::Show { name, json: false } => {
+            ChipSpec::built_in(&name)?;
+            out::text(ChipSpec::built_in_text(&name).unwrap_or_default())
+        }
+    }
+}
+
+fn list(json: bool) -> Result<(), Failure> {
+    let chips = ChipSpec::built_in_names().map(ChipSpec::built_in).collect::<Result<Vec<_>, SpecError>>()?;
+    if json {
+        return out::json(&chips);
+    }
+    let heading = ["name", "cores", "GHz", "LLC", "ways", "DCA ways", "LLC kind"];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    rows.extend(chips.iter().map(|chip| {
+        vec![
+            chip.name.clone(),
+            chip.cores.to_string(),
+            chip.ghz.to_string(),
+            format!("{} MiB", chip.llc_bytes() as f64 / f64::from(1 << 20)),
+            chip.llc.ways.to_string(),
+            chip.llc.dca_ways.map_or_else(|| "none".to_owned(), |mask| mask.to_string()),
+            match chip.llc.kind {
+                waykeeper_silicon::LlcKind::NonInclusive => "non-inclusive".to_owned(),
+                waykeeper_silicon::LlcKind::Inclusive => "inclusive".to_owned(),
+            },
+        ]
+    }));
+    out::text(&listing::columns(&rows))
+}

@@ -1,0 +1,167 @@
+//! How the program ends: exit codes, and the one line that says why.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::panic::PanicHookInfo;
+use std::process::ExitCode;
+use waykeeper_inputs::{InputError, RecordError};
+use waykeeper_lab::files::OutError;
+use waykeeper_lab::registry::RegistryError;
+use waykeeper_lab::runner::RunError;
+use waykeeper_machine::ScenarioError;
+use waykeeper_policy::PolicyError;
+use waykeeper_silicon::SpecError;
+
+/// It was tried and did not work.
+pub const FAILED: u8 = 1;
+/// The command line or an input file is at fault.
+pub const BAD_INPUT: u8 = 2;
+/// The platform lacks what is needed.
+pub const UNSUPPORTED: u8 = 3;
+/// The user may not do that.
+pub const NOT_PERMITTED: u8 = 4;
+/// The user broke it off.
+pub const INTERRUPTED: u8 = 130;
+
+/// Why the program ends otherwise than well.
+#[derive(Debug)]
+pub struct Failure {
+    code: u8,
+    /// One line; none if everything has been said.
+    line: Option<String>,
+}
+
+impl Failure {
+    /// Ends with `code` and says why.
+    pub fn new(code: u8, why: impl Display) -> Failure {
+        Failure { code, line: Some(why.to_string()) }
+    }
+
+    /// The command line or an input is at fault.
+    pub fn bad_input(why: impl Display) -> Failure {
+        Failure::new(BAD_INPUT, why)
+    }
+
+    /// Something failed that has been told already.
+    pub fn told() -> Failure {
+        Failure { code: FAILED, line: None }
+    }
+
+    /// Inputs were at fault and each has been told.
+    pub fn told_bad_input() -> Failure {
+        Failure { code: BAD_INPUT, line: None }
+    }
+
+    /// A read or a write that failed.
+    pub fn io(what: impl Display, why: &io::Error) -> Failure {
+        Failure::new(io_code(why), format!("{what}: {why}"))
+    }
+
+    /// The line, without its `error: `.
+    pub fn line(&self) -> &str {
+        self.line.as_deref().unwrap_or_default()
+    }
+
+    /// Says why and hands out the exit code.
+    pub fn leave(self) -> ExitCode {
+        if let Some(line) = self.line {
+            say(&format!("error: {line}"));
+        }
+        ExitCode::from(self.code)
+    }
+}
+
+/// A line on standard error. If nobody can read it, nothing can be done about that.
+pub fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// A panic is a mistake of ours: one line for the user, the rest for who asks for it.
+pub fn say_panic(panic: &PanicHookInfo<'_>) {
+    let what = panic.payload_as_str().unwrap_or("no message");
+    let place = panic.location().map_or_else(String::new, |place| format!(" at {place}"));
+    say(&format!(
+        "error: a mistake in waykeeper itself: {what}{place}; please report it with the command line (RUST_BACKTRACE=1 \
+         says more)"
+    ));
+    if std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0") {
+        say(&std::backtrace::Backtrace::force_capture().to_string());
+    }
+}
+
+fn io_code(error: &io::Error) -> u8 {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => NOT_PERMITTED,
+        _ => FAILED,
+    }
+}
+
+impl From<ScenarioError> for Failure {
+    fn from(error: ScenarioError) -> Failure {
+        Failure::bad_input(error)
+    }
+}
+
+impl From<RegistryError> for Failure {
+    fn from(error: RegistryError) -> Failure {
+        Failure::bad_input(error)
+    }
+}
+
+impl From<PolicyError> for Failure {
+    fn from(error: PolicyError) -> Failure {
+        Failure::bad_input(error)
+    }
+}
+
+impl From<SpecError> for Failure {
+    fn from(error: SpecError) -> Failure {
+        Failure::bad_input(error)
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Failure {
+        let code = match &error {
+            error if error.is_bad_input() => BAD_INPUT,
+            error if error.is_unsupported() => UNSUPPORTED,
+            _ => FAILED,
+        };
+        Failure::new(code, error)
+    }
+}
+
+impl From<OutError> for Failure {
+    fn from(error: OutError) -> Failure {
+        let code = match &error {
+            OutError::Directory { source, .. } | OutError::Write { source, .. } => io_code(source),
+            _ => FAILED,
+        };
+        Failure::new(code, error)
+    }
+}
+
+impl From<InputError> for Failure {
+    fn from(error: InputError) -> Failure {
+        let code = match &error {
+            InputError::Write { source, .. } => io_code(source),
+            _ => BAD_INPUT,
+        };
+        Failure::new(code, error)
+    }
+}
+
+impl From<RecordError> for Failure {
+    fn from(error: RecordError) -> Failure {
+        match error {
+            RecordError::NoValgrind { .. } => Failure::new(UNSUPPORTED, error),
+            RecordError::NoCommand | RecordError::NotStarted { .. } | RecordError::Nothing { .. } => {
+                Failure::bad_input(error)
+            }
+            RecordError::Output(error) => error.into(),
+            RecordError::Start { .. } | RecordError::Lost { .. } | RecordError::Text { .. } => {
+                Failure::new(FAILED, error)
+            }
+        }
+    }
+}

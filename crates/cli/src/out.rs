@@ -1,0 +1,22 @@
+//! Standard output. A reader that has seen enough (`| head`) is no error.
+
+use crate::exit::Failure;
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// Prints text as it is.
+pub fn text(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(why) if why.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(why) => Err(Failure::io("cannot write the output", &why)),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Prints a value as JSON for programs.
+pub fn json(value: &impl Serialize) -> Result<(), Failure> {
+    let json = serde_json::to_string_pretty(value);
+    let json = json.map_err(|why| Failure::new(crate::exit::FAILED, format!("cannot put it into JSON: {why}")))?;
+    text(&(json + "\n"))
+}

@@ -1,0 +1,97 @@
+//! `waykeeper policy`: which policies there are, and what each looks at, turns and can be told.
+
+use crate::exit::Failure;
+use crate::{listing, out};
+use clap::Subcommand;
+use serde::Serialize;
+use std::fmt::Write;
+use waykeeper_policy::{Description, build, registry};
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  waykeeper policy list
+  waykeeper policy list --json";
+
+const DESCRIBE_EXAMPLES: &str = "\
+Examples:
+  waykeeper policy describe a4
+  waykeeper policy describe a4-d --json
+
+A setting goes into a scenario as [policy.NAME], or on the command line: run --set policy.a4.T1=0.3";
+
+/// What to do with policies.
+#[derive(Subcommand, Debug)]
+pub enum PolicyCommand {
+    /// List the policies
+    #[command(after_help = LIST_EXAMPLES)]
+    List {
+        /// Print JSON instead of a table
+        #[arg(long)]
+        json: bool,
+    },
+    /// Describe a policy: idea, inputs, knobs, settings, states, deviations from its paper
+    #[command(after_help = DESCRIBE_EXAMPLES)]
+    Describe {
+        /// Name of the policy
+        name: String,
+        /// Print JSON instead of a page
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// A policy as a list shows it.
+#[derive(Serialize)]
+struct Listed {
+    name: &'static str,
+    idea: &'static str,
+}
+
+/// Does it.
+pub fn policy(command: PolicyCommand) -> Result<(), Failure> {
+    match command {
+        PolicyCommand::List { json: true } => {
+            let listed = registry().iter().map(|entry| Listed { name: entry.name, idea: entry.idea });
+            out::json(&listed.collect::<Vec<_>>())
+        }
+        PolicyCommand::List { json: false } => {
+            let mut rows = vec![["name", "idea"].map(str::to_owned).to_vec()];
+            rows.extend(registry().iter().map(|entry| vec![entry.name.to_owned(), entry.idea.to_owned()]));
+            out::text(&listing::columns(&rows))
+        }
+        PolicyCommand::Describe { name, json } => {
+            let description = build(&name, &toml::Table::new())?.describe();
+            if json { out::json(&description) } else { out::text(&page(&description)) }
+        }
+    }
+}
+
+fn page(about: &Description) -> String {
+    let mut out = format!("{}: {}\nfrom {}\n", about.name, about.idea, about.source);
+    let mut list = |title: &str, lines: &[String]| {
+        if !lines.is_empty() {
+            let _ = writeln!(out, "\n{title}");
+            lines.iter().for_each(|line| {
+                let _ = writeln!(out, "  {line}");
+            });
+        }
+    };
+    list("looks at", &about.inputs);
+    list("turns", &about.knobs);
+    let states = about.states.iter().map(|state| vec![state.name.clone(), state.meaning.clone()]);
+    list("states", &table(states.collect()));
+    if !about.settings.is_empty() {
+        let mut rows = vec![["setting", "value", "unit", "meaning (source of the default)"].map(str::to_owned).to_vec()];
+        rows.extend(about.settings.iter().map(|setting| {
+            let meaning = format!("{} ({})", setting.meaning, setting.source);
+            vec![setting.name.clone(), setting.value.clone(), listing::or_dash(&setting.unit), meaning]
+        }));
+        list("settings", &table(rows));
+    }
+    list("deviations from its source", &about.deviations);
+    out
+}
+
+fn table(rows: Vec<Vec<String>>) -> Vec<String> {
+    listing::columns(&rows).lines().map(str::to_owned).collect()
+}

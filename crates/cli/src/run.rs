@@ -1,0 +1,180 @@
+//! `waykeeper run`: a scenario under policies, and a table of what they were worth.
+
+use crate::exit::{self, Failure};
+use crate::out;
+use crate::progress::Bar;
+use clap::Args;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use waykeeper_lab::results::{RunSummary, SweepSummary};
+use waykeeper_lab::runner::{Experiment, Outcome, RunPlan};
+use waykeeper_lab::table::{self, Ink};
+use waykeeper_lab::{files, registry};
+use waykeeper_machine::ScenarioSource;
+use waykeeper_silicon::Sampling;
+
+const EXAMPLES: &str = "\
+Examples:
+  waykeeper run                                       the flagship under its six policies
+  waykeeper run --policy default --policy a4          only these two
+  waykeeper run --seeds 5 --out results               means of 5 seeds; JSON, CSV and a page in results/
+  waykeeper run a4-fig5 --json                        a sweep, for programs
+  waykeeper run my.toml --set workload.fio.block=64k  your own scenario with a key changed
+  waykeeper run --sets exact --duration 20            every LLC set, a shorter run";
+
+/// Runs a scenario on the virtual server under one or more policies and compares them.
+///
+/// The same scenario, seed and version give the same numbers on any machine and any number of threads.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct RunArgs {
+    /// Built-in scenario or path of a scenario file; `waykeeper scenario list` names the built-in ones
+    #[arg(default_value = registry::FLAGSHIP)]
+    scenario: String,
+    /// Policy to run, may be given several times; the scenario's own list by default
+    #[arg(long, value_name = "NAME")]
+    policy: Vec<String>,
+    /// The (first) seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Number of seeds to run, counting up from the first; the result is their mean and spread
+    #[arg(long, value_name = "K", default_value_t = 1)]
+    seeds: u32,
+    /// Share of the LLC's sets to simulate: exact, 1/2, 1/4, ... 1/256
+    #[arg(long, value_name = "1/N|exact", default_value_t = Sampling::DEFAULT)]
+    sets: Sampling,
+    /// Length of each run, seconds on the server's clock; the scenario's by default
+    #[arg(long, value_name = "S")]
+    duration: Option<f64>,
+    /// Count results from this second on, to the end; by default as the scenario says
+    #[arg(long, value_name = "S")]
+    warmup: Option<f64>,
+    /// Threads to simulate on, one simulation each; one for each core by default
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Write summary.json, CSV, decisions and a page with charts into this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print the result as JSON instead of tables
+    #[arg(long)]
+    json: bool,
+    /// Change a key of the scenario, may be given several times: workload.fio.block=64k
+    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
+    set: Vec<(String, toml::Value)>,
+}
+
+/// Runs it.
+pub fn run(args: RunArgs) -> Result<(), Failure> {
+    leave_on_interrupt()?;
+    let mut source = registry::open(&args.scenario)?;
+    for (key, value) in &args.set {
+        change(&mut source, key, value)?;
+    }
+    if args.threads == Some(0) {
+        return Err(Failure::bad_input("`--threads` is 0; it must be at least 1, or left out"));
+    }
+    let plan = RunPlan {
+        policies: args.policy,
+        seed: args.seed,
+        seeds: args.seeds,
+        sampling: args.sets,
+        duration_s: args.duration,
+        warmup_s: args.warmup,
+        threads: args.threads.unwrap_or(0),
+        ..RunPlan::default()
+    };
+    let experiment = Experiment::prepare(&source, plan)?;
+    for note in experiment.notes() {
+        exit::say(&format!("note: {note}"));
+    }
+    let bar = Bar::new();
+    let outcome = experiment.run(&|progress| bar.show(progress));
+    bar.clear();
+    match outcome? {
+        Outcome::Run(summary) => show_run(&summary, args.out.as_deref(), args.json),
+        Outcome::Sweep(sweep) => show_sweep(&sweep, args.out.as_deref(), args.json),
+    }
+}
+
+fn show_run(summary: &RunSummary, directory: Option<&Path>, json: bool) -> Result<(), Failure> {
+    // Files first: a reader of the table who leaves early must not cost them.
+    let written = directory.map(|directory| files::write_run(directory, summary)).transpose()?;
+    if json {
+        out::json(summary)?;
+    } else {
+        out::text(&table::run(summary, Ink::for_stdout()))?;
+    }
+    say_written(written);
+    Ok(())
+}
+
+fn show_sweep(sweep: &SweepSummary, directory: Option<&Path>, json: bool) -> Result<(), Failure> {
+    let written = directory.map(|directory| files::write_sweep(directory, sweep)).transpose()?;
+    if json {
+        out::json(sweep)?;
+    } else {
+        out::text(&table::curve(sweep, Ink::for_stdout()))?;
+    }
+    say_written(written);
+    Ok(())
+}
+
+fn say_written(written: Option<Vec<PathBuf>>) {
+    let Some(files) = written else { return };
+    let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    exit::say(&format!("wrote {}", names.join(", ")));
+}
+
+fn change(source: &mut ScenarioSource, key: &str, value: &toml::Value) -> Result<(), Failure> {
+    source.set(key, value).map_err(|_| {
+        Failure::bad_input(format!(
+            "`--set {key}={value}`: {} has no such place; write the dotted key of something in it, like \
+             workload.NAME.KEY, nic.NAME.KEY or knobs.KEY",
+            source.file()
+        ))
+    })
+}
+
+/// `KEY=VALUE`; the value is TOML, or a text that needs no quotes.
+fn assignment(text: &str) -> Result<(String, toml::Value), String> {
+    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, like workload.fio.block=64k")?;
+    let (key, value) = (key.trim(), value.trim());
+    if key.is_empty() {
+        return Err("the key is missing; write KEY=VALUE, like workload.fio.block=64k".to_owned());
+    }
+    let parsed = format!("value = {value}").parse::<toml::Table>().ok().and_then(|mut table| {
+        let value = table.remove("value");
+        value.filter(|_| table.is_empty())
+    });
+    Ok((key.to_owned(), parsed.unwrap_or_else(|| toml::Value::String(value.to_owned()))))
+}
+
+/// Ctrl-C ends the program at once: files appear whole or not at all, so nothing needs tidying.
+fn leave_on_interrupt() -> Result<(), Failure> {
+    let always = Arc::new(AtomicBool::new(true));
+    let code = i32::from(exit::INTERRUPTED);
+    signal_hook::flag::register_conditional_shutdown(signal_hook::consts::SIGINT, code, always)
+        .map(drop)
+        .map_err(|why| Failure::io("cannot listen for Ctrl-C", &why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toml::Value;
+
+    #[test]
+    fn a_value_is_toml_or_a_text_without_quotes() {
+        let value = |text: &str| assignment(text).unwrap().1;
+        assert_eq!(value("nic.nic0.ring=4096"), Value::Integer(4096));
+        assert_eq!(value("workload.x.gb_per_s = 1.5"), Value::Float(1.5));
+        assert_eq!(value("workload.fio.block=64k"), Value::String("64k".into()));
+        assert_eq!(value("workload.fio.cores=0-3"), Value::String("0-3".into()));
+        assert_eq!(value("workload.fio.mask=\"0x3\""), Value::String("0x3".into()));
+        assert_eq!(value("knobs.dca_off=[\"raid0\"]"), Value::Array(vec![Value::String("raid0".into())]));
+        // A value that would smuggle in a second key is a text.
+        assert_eq!(value("a=1\nb=2"), Value::String("1\nb=2".into()));
+        assert!(assignment("no equals sign").is_err() && assignment("=1").is_err());
+    }
+}

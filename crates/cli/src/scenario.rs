@@ -1,0 +1,140 @@
+//! `waykeeper scenario`: which scenarios there are, what is in them, whether a file is one.
+
+use crate::exit::{self, Failure};
+use crate::{listing, out};
+use clap::Subcommand;
+use serde::Serialize;
+use waykeeper_lab::registry::{self, BUILT_IN};
+use waykeeper_lab::runner::{Experiment, RunPlan};
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  waykeeper scenario list
+  waykeeper scenario list --json";
+
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  waykeeper scenario show a4-fig5
+  waykeeper scenario show a4-hpw-heavy > my.toml     copy one and change it";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  waykeeper scenario check my.toml
+  waykeeper scenario check scenarios/*.toml --json";
+
+/// What to do with scenarios.
+#[derive(Subcommand, Debug)]
+pub enum ScenarioCommand {
+    /// List the built-in scenarios
+    #[command(after_help = LIST_EXAMPLES)]
+    List {
+        /// Print JSON instead of a table
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a scenario's file; docs/scenarios.md explains every key
+    #[command(after_help = SHOW_EXAMPLES)]
+    Show {
+        /// Built-in scenario or path of a scenario file
+        name: String,
+    },
+    /// Read scenarios as `run` would, every sweep point and policy, without running them
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check {
+        /// Paths of scenario files, or names of built-in scenarios
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<String>,
+        /// Print JSON instead of a line for each file
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Does it.
+pub fn scenario(command: ScenarioCommand) -> Result<(), Failure> {
+    match command {
+        ScenarioCommand::List { json } => list(json),
+        ScenarioCommand::Show { name } => out::text(&registry::text(&name)?),
+        ScenarioCommand::Check { files, json } => check(&files, json),
+    }
+}
+
+/// A scenario as a list shows it.
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    about: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    paper: String,
+    policies: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sweeps: Vec<String>,
+}
+
+fn list(json: bool) -> Result<(), Failure> {
+    let listed: Vec<Listed> = BUILT_IN.iter().map(|scenario| listed(scenario.text)).collect();
+    if json {
+        return out::json(&listed);
+    }
+    let mut rows = vec![["name", "shows", "about"].map(str::to_owned).to_vec()];
+    rows.extend(listed.into_iter().map(|s| vec![s.name, listing::or_dash(&s.paper), s.about]));
+    out::text(&listing::columns(&rows))
+}
+
+/// What a list needs of a scenario's text. Only the head is looked at: listing must work where a
+/// scenario's captures and traces are not.
+fn listed(text: &str) -> Listed {
+    let table: toml::Table = text.parse().unwrap_or_default();
+    let word = |key: &str| table.get(key).and_then(toml::Value::as_str).unwrap_or_default().to_owned();
+    let words = |values: Option<&toml::Value>| -> Vec<String> {
+        let values = values.and_then(toml::Value::as_array).into_iter().flatten();
+        values.filter_map(|value| value.as_str().map(str::to_owned)).collect()
+    };
+    let policies = words(table.get("policies"));
+    let sweeps = table.get("sweep").and_then(toml::Value::as_array).into_iter().flatten();
+    Listed {
+        name: word("name"),
+        about: word("about"),
+        paper: word("paper"),
+        policies: if policies.is_empty() { vec!["default".to_owned()] } else { policies },
+        sweeps: sweeps.filter_map(|sweep| sweep.get("key")?.as_str().map(str::to_owned)).collect(),
+    }
+}
+
+/// What was found out about one file.
+#[derive(Serialize)]
+struct Checked<'a> {
+    file: &'a str,
+    ok: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    simulations: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+fn check(files: &[String], json: bool) -> Result<(), Failure> {
+    let checked: Vec<Checked<'_>> = files.iter().map(|file| check_one(file)).collect();
+    if json {
+        out::json(&checked)?;
+    } else {
+        let good = checked.iter().filter_map(|c| Some(format!("{}: ok, {} simulations\n", c.file, c.simulations?)));
+        out::text(&good.collect::<String>())?;
+        for error in checked.iter().filter_map(|checked| checked.error.as_ref()) {
+            exit::say(&format!("error: {error}"));
+        }
+    }
+    if checked.iter().all(|checked| checked.ok) { Ok(()) } else { Err(Failure::told_bad_input()) }
+}
+
+fn check_one(file: &str) -> Checked<'_> {
+    let read = || -> Result<usize, Failure> {
+        let source = registry::open(file)?;
+        Ok(Experiment::prepare(&source, RunPlan::default())?.jobs())
+    };
+    match read() {
+        Ok(simulations) => Checked { file, ok: true, simulations: Some(simulations), error: None },
+        Err(failure) => {
+            Checked { file, ok: false, simulations: None, error: Some(failure.line().to_owned()) }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! `waykeeper trace`: memory traces of real programs, recorded, looked into, converted.
+
+use crate::exit::{self, Failure};
+use crate::progress::Spinner;
+use crate::{listing, out};
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use std::ffi::OsString;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use waykeeper_inputs::{
+    ConvertOptions, Ended, RecordOptions, TraceInfo, Window, convert, record,
+};
+
+const RECORD_EXAMPLES: &str = "\
+Examples:
+  waykeeper trace record -o ls.wkt -- ls -lR /usr/share
+  waykeeper trace record -o redis.wkt --skip 50M --limit 25M -- redis-server --port 7777
+  waykeeper trace record -o sort.wkt --l1 -- sort big.txt      only what misses a 32 KiB L1
+
+A scenario runs it as: program = \"replay\", trace = \"ls.wkt\". Needs valgrind.";
+
+const INFO_EXAMPLES: &str = "\
+Examples:
+  waykeeper trace info inputs/redis-server.wkt
+  waykeeper trace info 605.mcf_s-472B.champsimtrace.xz --json";
+
+const CONVERT_EXAMPLES: &str = "\
+Examples:
+  waykeeper trace convert 605.mcf_s-472B.champsimtrace.xz mcf.wkt --limit 50M
+  waykeeper trace convert lackey.txt.zst program.wkt --l1
+
+Reads valgrind lackey text (--trace-mem=yes), ChampSim binary traces and .wkt, plain or packed with gzip,
+xz or zstd.";
+
+/// What to do with traces.
+#[derive(Subcommand, Debug)]
+pub enum TraceCommand {
+    /// Run a program under valgrind and record its memory accesses
+    #[command(after_help = RECORD_EXAMPLES)]
+    Record(RecordArgs),
+    /// Say what a trace holds
+    #[command(after_help = INFO_EXAMPLES)]
+    Info {
+        /// The trace
+        file: PathBuf,
+        /// Print JSON instead of a list
+        #[arg(long)]
+        json: bool,
+    },
+    /// Convert a trace of another program into a .wkt file
+    #[command(after_help = CONVERT_EXAMPLES)]
+    Convert(ConvertArgs),
+}
+
+/// Which part of a program's run to keep.
+#[derive(Args, Debug)]
+struct WindowArgs {
+    /// Drop this many instructions from the start: 5000, 50k, 50M, 2G
+    #[arg(long, value_name = "N", default_value = "0", value_parser = count)]
+    skip: u64,
+    /// Keep at most this many instructions after those
+    #[arg(long, value_name = "N", value_parser = count)]
+    limit: Option<u64>,
+    /// Keep only what misses a 32 KiB L1 data cache: much smaller, and all that the model looks at
+    #[arg(long)]
+    l1: bool,
+    /// Print JSON instead of a list
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `trace record` needs.
+#[derive(Args, Debug)]
+pub struct RecordArgs {
+    /// The trace to write, a .wkt file
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    #[command(flatten)]
+    window: WindowArgs,
+    /// The valgrind to run
+    #[arg(long, value_name = "PATH", default_value = "valgrind")]
+    valgrind: PathBuf,
+    /// The program and its arguments, behind --
+    #[arg(required = true, last = true)]
+    command: Vec<OsString>,
+}
+
+/// What `trace convert` needs.
+#[derive(Args, Debug)]
+pub struct ConvertArgs {
+    /// The trace to read
+    input: PathBuf,
+    /// The .wkt file to write
+    output: PathBuf,
+    #[command(flatten)]
+    window: WindowArgs,
+}
+
+impl WindowArgs {
+    fn window(&self) -> Window {
+        Window { skip_instructions: self.skip, max_instructions: self.limit, max_records: None }
+    }
+}
+
+/// Does it.
+pub fn trace(command: TraceCommand) -> Result<(), Failure> {
+    match command {
+        TraceCommand::Record(args) => record_program(&args),
+        TraceCommand::Info { file, json } => show(&TraceInfo::read(&file)?, None, json),
+        TraceCommand::Convert(args) => {
+            let options =
+                ConvertOptions { window: args.window.window(), l1_filter: args.window.l1, source: None };
+            show(&convert(&args.input, &args.output, &options)?, None, args.window.json)
+        }
+    }
+}
+
+fn record_program(args: &RecordArgs) -> Result<(), Failure> {
+    // Ctrl-C ends the recording, not the program: what has been recorded is kept.
+    let asked = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGINT, asked.clone())
+        .map_err(|why| Failure::io("cannot listen for Ctrl-C", &why))?;
+    let options = RecordOptions {
+        window: args.window.window(),
+        l1_filter: args.window.l1,
+        source: None,
+        valgrind: args.valgrind.clone(),
+    };
+    let spinner = Spinner::new();
+    let recording = record(&args.command, &args.output, &options, &mut |progress| {
+        spinner.show(format!(
+            "{} million instructions, {} records",
+            progress.instructions / 1_000_000,
+            listing::grouped(progress.records)
+        ));
+        if asked.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    spinner.clear();
+    let recording = recording?;
+    let ended = match recording.ended {
+        Ended::Full => "the limit was reached; the program was stopped".to_owned(),
+        Ended::Asked => "interrupted; what was recorded until then is kept".to_owned(),
+        Ended::Exited(status) => format!("the program ended by itself ({status})"),
+    };
+    show(&recording.info, Some(&ended), args.window.json)?;
+    exit::say(&format!("wrote {}", args.output.display()));
+    match recording.ended {
+        Ended::Asked => Err(Failure::new(exit::INTERRUPTED, "interrupted")),
+        Ended::Full | Ended::Exited(_) => Ok(()),
+    }
+}
+
+/// A trace and how its recording ended, for programs.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    info: &'a TraceInfo,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended: Option<&'a str>,
+}
+
+fn show(info: &TraceInfo, ended: Option<&str>, json: bool) -> Result<(), Failure> {
+    if json {
+        return out::json(&Shown { info, ended });
+    }
+    let count = listing::grouped;
+    let summary = info.summary;
+    let mut facts = vec![
+        ("format", format!("{:?}", info.format).to_lowercase()),
+        ("source", listing::or_dash(&info.source)),
+        ("instructions", count(summary.instructions)),
+        ("records", format!("{} ({:.1} per 1000 instructions)", count(summary.records), info.records_per_kilo_instruction)),
+        ("loads", count(summary.loads)),
+        ("stores", format!("{} ({:.1} %)", count(summary.stores), 100.0 * info.store_ratio)),
+        ("footprint", format!("{} ({} lines)", listing::bytes(info.footprint_bytes), count(info.lines))),
+        ("lines written", count(info.lines_written)),
+        ("L1 filtered", if info.l1_filtered { "yes" } else { "no" }.to_owned()),
+    ];
+    facts.extend(ended.map(|ended| ("ended", ended.to_owned())));
+    out::text(&listing::facts(&facts))
+}
+
+/// A count with an optional k, M or G (powers of ten).
+fn count(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is no count; write a whole number like 5000, 50k, 50M or 2G");
+    let (digits, unit) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1_000),
+        Some((at, 'm' | 'M')) => (&text[..at], 1_000_000),
+        Some((at, 'g' | 'G')) => (&text[..at], 1_000_000_000),
+        _ => (text, 1),
+    };
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    number.checked_mul(unit).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_take_a_decimal_unit() {
+        assert_eq!(["7", "5k", "50M", "2G"].map(|text| count(text).unwrap()), [7, 5_000, 50_000_000, 2_000_000_000]);
+        assert!(["", "k", "-1", "1.5M", "99999999999999G", "ü"].iter().all(|text| count(text).is_err()));
+    }
+}

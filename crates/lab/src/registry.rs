@@ -1,0 +1,200 @@
+//! The scenarios that come with the program, and how a name or a path becomes a scenario's source.
+//!
+//! The files of `scenarios/` are part of the binary, so that `waykeeper run a4-fig5` works from anywhere.
+//! Adding one is adding a file and a line in [`BUILT_IN`]. Must not know what is in a scenario, except
+//! whether it names files of its own.
+
+use std::path::{Path, PathBuf};
+use waykeeper_machine::{ScenarioError, ScenarioSource};
+
+macro_rules! built_in {
+    ($($name:literal,)*) => {
+        /// Name and text of every scenario that comes with the program, the flagship first.
+        pub const BUILT_IN: &[BuiltIn] = &[
+            $(BuiltIn {
+                name: $name,
+                text: include_str!(concat!("../../../scenarios/", $name, ".toml")),
+            },)*
+        ];
+    };
+}
+
+built_in! {
+    "a4-hpw-heavy",
+    "a4-lpw-heavy",
+    "a4-fig3a",
+    "a4-fig3b",
+    "a4-fig4",
+    "a4-fig5",
+    "a4-fig6",
+    "a4-fig7",
+    "a4-fig8a",
+    "a4-fig8b",
+    "a4-fig11",
+    "a4-fig12",
+    "ddio-fig5",
+    "ddio-fig6",
+    "ddio-fig10",
+    "ddio-fig11",
+    "real-inputs",
+}
+
+/// What runs when nothing is named.
+pub const FLAGSHIP: &str = "a4-hpw-heavy";
+
+/// A scenario that comes with the program.
+#[derive(Clone, Copy, Debug)]
+pub struct BuiltIn {
+    /// The name people select it by, also its file's.
+    pub name: &'static str,
+    /// Its file.
+    pub text: &'static str,
+}
+
+/// Why a name leads to no scenario.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// Neither a built-in scenario nor a file.
+    #[error("there is no scenario `{name}`{nearest}; built in are {known}; or give the path of a scenario file")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// `, did you mean ...` or empty.
+        nearest: String,
+        /// What there is.
+        known: String,
+    },
+    /// A built-in scenario whose captures and traces are not on this machine.
+    #[error(
+        "the built-in scenario `{name}` reads {file}, which is not here; get Waykeeper's repository and run \
+         scenarios/{name}.toml by its path"
+    )]
+    NoInputs {
+        /// The scenario.
+        name: String,
+        /// The first file it names.
+        file: String,
+    },
+    /// The file cannot be read, or is not TOML.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+}
+
+/// The scenario that `name` means: a built-in one, or the file at that path.
+///
+/// # Errors
+/// [`RegistryError`]; an unknown name is answered with the nearest one.
+pub fn open(name: &str) -> Result<ScenarioSource, RegistryError> {
+    if let Some(scenario) = BUILT_IN.iter().find(|scenario| scenario.name == name) {
+        return scenario.source(repository().as_deref());
+    }
+    let path = Path::new(name);
+    if name.contains('/') || name.ends_with(".toml") || path.is_file() {
+        return Ok(ScenarioSource::open(path)?);
+    }
+    Err(unknown(name))
+}
+
+/// The text of the scenario that `name` means.
+///
+/// # Errors
+/// As [`open`].
+pub fn text(name: &str) -> Result<String, RegistryError> {
+    if let Some(scenario) = BUILT_IN.iter().find(|scenario| scenario.name == name) {
+        return Ok(scenario.text.to_owned());
+    }
+    // Opened first for its messages: a file that is no scenario is not shown as one.
+    open(name)?;
+    let why = |why| ScenarioError::Unreadable { path: name.into(), why };
+    Ok(std::fs::read_to_string(name).map_err(why)?)
+}
+
+impl BuiltIn {
+    /// Its source; the files it names are looked for in `folder`.
+    fn source(&self, folder: Option<&Path>) -> Result<ScenarioSource, RegistryError> {
+        let source = ScenarioSource::parse(self.name, self.text, folder.map(Path::to_owned))?;
+        let here = |file: &String| folder.is_some_and(|folder| folder.join(file).is_file());
+        match self.files().into_iter().find(|file| !here(file)) {
+            None => Ok(source),
+            Some(file) => Err(RegistryError::NoInputs { name: self.name.to_owned(), file }),
+        }
+    }
+
+    /// Captures and traces that it names.
+    fn files(&self) -> Vec<String> {
+        let table: toml::Table = self.text.parse().unwrap_or_default();
+        let named = [("nic", "capture"), ("workload", "trace")].into_iter().flat_map(|(kind, key)| {
+            let tables = table.get(kind).and_then(toml::Value::as_array).into_iter().flatten();
+            tables.filter_map(move |inner| inner.get(key)?.as_str().map(str::to_owned))
+        });
+        named.collect()
+    }
+}
+
+/// The scenarios' folder in the repository this binary was built in, if it is still there.
+fn repository() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    folder.canonicalize().ok()
+}
+
+fn unknown(name: &str) -> RegistryError {
+    let names = || BUILT_IN.iter().map(|scenario| scenario.name);
+    let near = names()
+        .map(|candidate| (strsim::normalized_damerau_levenshtein(name, candidate), candidate))
+        .filter(|(likeness, _)| *likeness >= 0.4)
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    RegistryError::Unknown {
+        name: name.to_owned(),
+        nearest: near.map_or_else(String::new, |(_, near)| format!(", did you mean `{near}`?")),
+        known: names().collect::<Vec<_>>().join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_of_the_folder_is_listed_and_named_after_itself() {
+        let folder = repository().unwrap();
+        let mut files: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+            .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        files.sort();
+        let mut listed: Vec<&str> = BUILT_IN.iter().map(|scenario| scenario.name).collect();
+        listed.sort_unstable();
+        assert_eq!(files, listed);
+        assert_eq!(BUILT_IN[0].name, FLAGSHIP);
+        for scenario in BUILT_IN {
+            let table: toml::Table = scenario.text.parse().unwrap();
+            assert_eq!(table["name"].as_str(), Some(scenario.name));
+        }
+    }
+
+    #[test]
+    fn every_built_in_scenario_reads() {
+        for scenario in BUILT_IN {
+            let source = open(scenario.name).unwrap();
+            if let Err(error) = source.read() {
+                panic!("{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn inputs_that_are_not_here_are_named_with_the_way_out() {
+        let real = BUILT_IN.iter().find(|scenario| scenario.name == "real-inputs").unwrap();
+        let error = real.source(None).unwrap_err().to_string();
+        assert!(error.contains("redis-benchmark.pcap") && error.contains("scenarios/real-inputs.toml"), "{error}");
+    }
+
+    #[test]
+    fn an_unknown_name_is_refused_with_the_nearest_one() {
+        let error = open("a4-hwp-heavy").unwrap_err().to_string();
+        assert!(error.starts_with("there is no scenario `a4-hwp-heavy`, did you mean `a4-hpw-heavy`?"), "{error}");
+        assert!(matches!(open("no/such/file.toml"), Err(RegistryError::Scenario(_))));
+    }
+}

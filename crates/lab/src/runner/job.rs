@@ -1,0 +1,130 @@
+//! One simulation: a scenario under one policy with one seed, through the real control loop.
+
+use super::RunError;
+use super::watch::{Journal, Watched};
+use crate::results::{
+    PolicyResult, Score, SystemMetrics, SystemResult, ThroughputUnit, WorkloadMetrics, WorkloadResult,
+};
+use indexmap::IndexMap;
+use std::sync::Arc;
+use toml::Table;
+use waykeeper_control::ControlConfig;
+use waykeeper_host::{Host, WorkloadKind};
+use waykeeper_machine::{
+    Measured, RunOptions, Scenario, SystemMeasured, Unit, VirtualServer, WorkloadMeasured, WorkloadSpec,
+};
+use waykeeper_silicon::Sampling;
+
+/// What to simulate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Job<'a> {
+    pub scenario: &'a Arc<Scenario>,
+    pub policy: &'a str,
+    pub seed: u64,
+    pub sample_seed: u64,
+    pub sampling: Sampling,
+    /// Keep what was seen interval by interval.
+    pub with_samples: bool,
+}
+
+impl Job<'_> {
+    /// Simulated time it takes, ns.
+    pub fn simulated_ns(&self) -> u64 {
+        (nanoseconds(self.scenario.duration_s) as f64 / self.scenario.time_factor) as u64
+    }
+
+    /// Runs it; `tick` hears of every stretch of simulated time that is done, ns.
+    pub fn run(&self, tick: &dyn Fn(u64)) -> Result<PolicyResult, RunError> {
+        let scenario = self.scenario;
+        let settings = scenario.policy_settings.get(self.policy).and_then(toml::Value::as_table);
+        let mut policy = waykeeper_policy::build(self.policy, settings.unwrap_or(&Table::new()))
+            .map_err(|why| RunError::Policy { file: scenario.name.clone(), why })?;
+        let options =
+            RunOptions { seed: self.seed, sample_seed: self.sample_seed, sampling: self.sampling };
+        let server = VirtualServer::new(scenario.clone(), options)?;
+        let duration_ns = nanoseconds(scenario.duration_s);
+        let measure_from_ns = duration_ns.saturating_sub(nanoseconds(scenario.measure_s));
+        let ports = server.inventory().ports.clone();
+        let mut host = Watched::new(server, measure_from_ns, scenario.time_factor, tick);
+        let config =
+            ControlConfig { period_ns: nanoseconds(scenario.interval_s), duration_ns: Some(duration_ns) };
+        let mut journal = Journal::new(scenario, &ports, self.with_samples);
+        waykeeper_control::run(&mut host, policy.as_mut(), config, &mut journal).map_err(|why| {
+            RunError::Stopped { policy: self.policy.to_owned(), seed: self.seed, why }
+        })?;
+        let mut result = journal.finish(scenario.duration_s);
+        let measured = host.measured();
+        result.workloads = workloads(scenario, &measured);
+        result.system = SystemResult { metrics: system_metrics(&measured.system), spread: IndexMap::new() };
+        Ok(result)
+    }
+}
+
+fn nanoseconds(seconds: f64) -> u64 {
+    (seconds * 1e9).round() as u64
+}
+
+fn workloads(scenario: &Scenario, measured: &Measured) -> IndexMap<String, WorkloadResult> {
+    let pairs = scenario.workloads.iter().zip(&measured.workloads);
+    pairs.map(|(spec, measured)| (spec.name.clone(), workload(spec, measured))).collect()
+}
+
+fn workload(spec: &WorkloadSpec, measured: &WorkloadMeasured) -> WorkloadResult {
+    let unit = match spec.program.unit {
+        Unit::Packets => ThroughputUnit::Packets,
+        Unit::Bytes => ThroughputUnit::Bytes,
+        Unit::Operations => ThroughputUnit::Operations,
+        Unit::Instructions => ThroughputUnit::Instructions,
+    };
+    WorkloadResult {
+        program: spec.program.name.to_owned(),
+        cores: spec.cores.clone(),
+        priority: spec.priority,
+        kind: spec.program.kind,
+        score: match spec.program.score {
+            waykeeper_machine::Score::InverseLatency => Score::InverseLatency,
+            waykeeper_machine::Score::Ipc => Score::Ipc,
+        },
+        throughput_unit: Some(unit),
+        metrics: workload_metrics(spec, measured),
+        spread: IndexMap::new(),
+    }
+}
+
+fn workload_metrics(spec: &WorkloadSpec, measured: &WorkloadMeasured) -> WorkloadMetrics {
+    let us = |ns: Option<f64>| ns.map(|ns| ns / 1e3);
+    let throughput = match spec.program.unit {
+        Unit::Bytes => measured.bytes_per_s,
+        Unit::Packets | Unit::Operations | Unit::Instructions => measured.operations_per_s,
+    };
+    WorkloadMetrics {
+        performance_ratio: None,
+        throughput: Some(throughput),
+        latency_mean_us: us(measured.latency_mean_ns),
+        latency_p50_us: us(measured.latency_p50_ns),
+        latency_p99_us: us(measured.latency_p99_ns),
+        ipc: measured.ipc,
+        llc_hit_ratio: measured.llc_hit_ratio,
+        mlc_hit_ratio: measured.mlc_hit_ratio,
+        llc_misses_per_s: Some(measured.llc_misses_per_s),
+        llc_occupancy_bytes: Some(measured.llc_occupancy_bytes),
+        // The model does not keep memory traffic per workload.
+        memory_read_bytes_per_s: None,
+        memory_write_bytes_per_s: None,
+        drops_per_s: (spec.program.kind == WorkloadKind::NetworkIo).then_some(measured.dropped_per_s),
+    }
+}
+
+fn system_metrics(measured: &SystemMeasured) -> SystemMetrics {
+    SystemMetrics {
+        memory_read_bytes_per_s: Some(measured.memory_read_bytes_per_s),
+        memory_write_bytes_per_s: Some(measured.memory_write_bytes_per_s),
+        dca_write_hit_ratio: measured.dca_write_hit_ratio,
+        dca_read_hit_ratio: measured.dca_read_hit_ratio,
+        dma_leak_lines_per_s: Some(measured.dma_leak_lines_per_s),
+        dma_bloat_lines_per_s: Some(measured.dma_bloat_lines_per_s),
+        drops_per_s: Some(measured.drops_per_s),
+        inbound_bytes_per_s: Some(measured.inbound_bytes_per_s),
+        outbound_bytes_per_s: Some(measured.outbound_bytes_per_s),
+    }
+}

@@ -1,0 +1,244 @@
+//! Runs a scenario: every sweep point under every policy with every seed, each a simulation of its own.
+//!
+//! Simulations share nothing and their results are put together in the order of the plan, so the number of
+//! threads cannot be seen in a result. This room knows scenarios, policies and the loop; it must not know
+//! how a result looks on paper, nor whether a terminal watches.
+
+mod error;
+mod job;
+mod plan;
+mod sampling_error;
+mod watch;
+
+pub use error::RunError;
+pub use plan::RunPlan;
+
+use crate::results::{
+    RUN_SCHEMA, RunSummary, SWEEP_SCHEMA, SweepKey, SweepPoint, SweepSummary, SweepValue, combine,
+};
+use indexmap::IndexMap;
+use job::Job;
+use rayon::prelude::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+use waykeeper_machine::{Scenario, ScenarioSource, shown};
+
+/// What came out: of a scenario that sweeps keys a curve, of any other a run.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Outcome {
+    /// One set of numbers.
+    Run(RunSummary),
+    /// A curve.
+    Sweep(SweepSummary),
+}
+
+/// How far all simulations together are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Simulated nanoseconds done, summed over all simulations.
+    pub done_ns: u64,
+    /// Simulated nanoseconds there are to do.
+    pub total_ns: u64,
+    /// Simulations that are through.
+    pub jobs_done: u64,
+    /// Simulations there are.
+    pub jobs: u64,
+}
+
+/// One combination of swept values; a scenario without a sweep has one of nothing.
+#[derive(Debug)]
+struct Point {
+    at: IndexMap<String, SweepValue>,
+    scenario: Arc<Scenario>,
+}
+
+/// A scenario and a plan, read and checked: all that can be wrong with them is out of the way.
+#[derive(Debug)]
+pub struct Experiment {
+    plan: RunPlan,
+    policies: Vec<String>,
+    keys: Vec<SweepKey>,
+    points: Vec<Point>,
+    notes: Vec<String>,
+}
+
+impl Experiment {
+    /// Reads the scenario at every point of its sweep, and builds every policy once to see that it can be.
+    ///
+    /// # Errors
+    /// [`RunError`], the first thing that is wrong.
+    pub fn prepare(source: &ScenarioSource, plan: RunPlan) -> Result<Experiment, RunError> {
+        plan.check()?;
+        let mut source = source.clone();
+        let base = source.read()?;
+        let changes = plan.changes(&base)?;
+        for (key, value) in changes.values {
+            source.set(key, &toml::Value::Float(value))?;
+        }
+        let policies = plan::policies(&plan, &base, source.file())?;
+        let keys: Vec<SweepKey> =
+            base.sweeps.iter().map(|sweep| SweepKey { key: sweep.key.clone(), label: None }).collect();
+        let mut points = Vec::new();
+        for values in combinations(&base) {
+            let mut source = source.clone();
+            for (key, value) in keys.iter().zip(&values) {
+                source.set(&key.key, value)?;
+            }
+            let at = keys.iter().map(|key| key.key.clone()).zip(values.iter().map(sweep_value)).collect();
+            points.push(Point { at, scenario: Arc::new(source.read()?) });
+        }
+        Ok(Experiment { plan, policies, keys, points, notes: changes.notes })
+    }
+
+    /// What the reader of the result should know about how the plan was understood, a line each.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// How many simulations it takes.
+    pub fn jobs(&self) -> usize {
+        self.points.len() * self.policies.len() * self.plan.seeds as usize
+    }
+
+    /// Runs all simulations. `progress` is called from many threads, after every control interval.
+    ///
+    /// # Errors
+    /// [`RunError`] of the first simulation, in the plan's order, that failed.
+    pub fn run(&self, progress: &(dyn Fn(Progress) + Sync)) -> Result<Outcome, RunError> {
+        let started = Instant::now();
+        let jobs = self.job_list();
+        let total_ns = jobs.iter().map(Job::simulated_ns).sum();
+        let (done_ns, jobs_done) = (AtomicU64::new(0), AtomicU64::new(0));
+        let tell = |span_ns: u64, finished: u64| {
+            // Relaxed: the counts are for people and order nothing.
+            let done_ns = done_ns.fetch_add(span_ns, Ordering::Relaxed) + span_ns;
+            let jobs_done = jobs_done.fetch_add(finished, Ordering::Relaxed) + finished;
+            progress(Progress { done_ns, total_ns, jobs_done, jobs: jobs.len() as u64 });
+        };
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.plan.threads).build();
+        let pool = pool.map_err(|why| RunError::Threads { threads: self.plan.threads, why: why.to_string() })?;
+        let results = pool.install(|| {
+            let run = |job: &Job<'_>| {
+                let result = job.run(&|span_ns| tell(span_ns, 0));
+                tell(0, 1);
+                result
+            };
+            jobs.par_iter().map(run).collect::<Vec<_>>()
+        });
+        let mut results = results.into_iter();
+        let seeds = self.plan.seeds as usize;
+        let mut runs = Vec::new();
+        for point in &self.points {
+            let mut per_seed: Vec<RunSummary> = (0..seeds).map(|seed| self.blank(point, seed)).collect();
+            for policy in &self.policies {
+                for summary in &mut per_seed {
+                    let result = results.next().expect("every job has a result")?;
+                    summary.policies.insert(policy.clone(), result);
+                }
+            }
+            let mut run = combine(per_seed)?;
+            run.sampling_error = sampling_error::estimate(&run);
+            runs.push(run);
+        }
+        Ok(self.outcome(runs, started.elapsed().as_secs_f64()))
+    }
+
+    /// All simulations: points outermost, seeds innermost.
+    fn job_list(&self) -> Vec<Job<'_>> {
+        let mut jobs = Vec::with_capacity(self.jobs());
+        for point in &self.points {
+            for policy in &self.policies {
+                for index in 0..self.plan.seeds as usize {
+                    let seed = self.seed(index);
+                    jobs.push(Job {
+                        scenario: &point.scenario,
+                        policy,
+                        seed,
+                        sample_seed: self.plan.sample_seed.unwrap_or(seed),
+                        sampling: self.plan.sampling,
+                        with_samples: index == 0 && self.keys.is_empty(),
+                    });
+                }
+            }
+        }
+        jobs
+    }
+
+    fn seed(&self, index: usize) -> u64 {
+        self.plan.seed.wrapping_add(index as u64)
+    }
+
+    /// The summary of one point and seed, before any policy's result is in it.
+    fn blank(&self, point: &Point, seed: usize) -> RunSummary {
+        let scenario = &point.scenario;
+        RunSummary {
+            schema: RUN_SCHEMA.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            scenario: scenario.name.clone(),
+            about: about(scenario),
+            chip: scenario.chip.name.clone(),
+            llc_ways: scenario.chip.llc.ways,
+            seed: self.seed(seed),
+            seeds: 1,
+            sets: self.plan.sampling.to_string(),
+            time_factor: scenario.time_factor,
+            simulated_s: scenario.duration_s / scenario.time_factor,
+            wall_s: None,
+            baseline: None,
+            sampling_error: IndexMap::new(),
+            policies: IndexMap::new(),
+        }
+    }
+
+    fn outcome(&self, mut runs: Vec<RunSummary>, wall_s: f64) -> Outcome {
+        if self.keys.is_empty() {
+            let mut run = runs.swap_remove(0);
+            run.wall_s = Some(wall_s);
+            return Outcome::Run(run);
+        }
+        let scenario = &self.points[0].scenario;
+        let points = self.points.iter().zip(runs).map(|(point, run)| SweepPoint { at: point.at.clone(), run });
+        Outcome::Sweep(SweepSummary {
+            schema: SWEEP_SCHEMA.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            scenario: scenario.name.clone(),
+            about: about(scenario),
+            wall_s: Some(wall_s),
+            keys: self.keys.clone(),
+            points: points.collect(),
+        })
+    }
+}
+
+/// What a scenario shows and where that was published.
+fn about(scenario: &Scenario) -> Option<String> {
+    match (scenario.about.as_str(), scenario.paper.as_str()) {
+        ("", "") => None,
+        (about, "") => Some(about.to_owned()),
+        ("", paper) => Some(paper.to_owned()),
+        (about, paper) => Some(format!("{about} ({paper})")),
+    }
+}
+
+/// All combinations of swept values, the last key running fastest.
+fn combinations(scenario: &Scenario) -> Vec<Vec<toml::Value>> {
+    let mut all = vec![Vec::new()];
+    for sweep in &scenario.sweeps {
+        let longer = |values: &Vec<toml::Value>| {
+            let values = values.clone();
+            sweep.values.iter().map(move |value| [values.as_slice(), std::slice::from_ref(value)].concat())
+        };
+        all = all.iter().flat_map(longer).collect();
+    }
+    all
+}
+
+fn sweep_value(value: &toml::Value) -> SweepValue {
+    match value {
+        toml::Value::Boolean(flag) => SweepValue::Flag(*flag),
+        toml::Value::Integer(number) => SweepValue::Integer(*number),
+        toml::Value::Float(number) => SweepValue::Number(*number),
+        other => SweepValue::Text(shown(other)),
+    }
+}

@@ -1,0 +1,144 @@
+//! What may differ between runs of one scenario: policies, seeds, sampling, length, threads.
+
+use super::RunError;
+use toml::{Table, Value};
+use waykeeper_machine::Scenario;
+use waykeeper_policy::{PolicyError, build};
+use waykeeper_silicon::Sampling;
+
+/// Most seeds of one run: beyond it a mistyped number is likelier than a wish (ours).
+const MOST_SEEDS: u32 = 10_000;
+
+/// Most threads: beyond it a mistyped number is likelier than a wish (ours).
+const MOST_THREADS: usize = 4096;
+
+/// How a scenario is to be run. The default is what the scenario says, with one seed.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RunPlan {
+    /// Policies to compare, in order; empty means the scenario's.
+    pub policies: Vec<String>,
+    /// The first seed.
+    pub seed: u64,
+    /// How many seeds, counting up from the first.
+    pub seeds: u32,
+    /// Seed of the choice of sampled sets; `None` is the run's own seed.
+    pub sample_seed: Option<u64>,
+    /// Which part of the sets is simulated.
+    pub sampling: Sampling,
+    /// Length of a run on the server's clock, s, instead of the scenario's.
+    pub duration_s: Option<f64>,
+    /// When results begin to count, s, instead of the scenario's; they count to the end.
+    pub warmup_s: Option<f64>,
+    /// Seconds of the server's clock per second of simulated traffic, instead of the scenario's.
+    pub time_factor: Option<f64>,
+    /// Threads; 0 is one for each core.
+    pub threads: usize,
+}
+
+impl Default for RunPlan {
+    fn default() -> RunPlan {
+        RunPlan {
+            policies: Vec::new(),
+            seed: 1,
+            seeds: 1,
+            sample_seed: None,
+            sampling: Sampling::DEFAULT,
+            duration_s: None,
+            warmup_s: None,
+            time_factor: None,
+            threads: 0,
+        }
+    }
+}
+
+/// Keys of a scenario that a plan changes, and what is to be said about it.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    pub values: Vec<(&'static str, f64)>,
+    pub notes: Vec<String>,
+}
+
+impl RunPlan {
+    pub(super) fn check(&self) -> Result<(), RunError> {
+        let refuse = |what, value: &dyn ToString, wanted: String| {
+            Err(RunError::Plan { what, value: value.to_string(), wanted })
+        };
+        if !(1..=MOST_SEEDS).contains(&self.seeds) {
+            return refuse("the number of seeds", &self.seeds, format!("from 1 to {MOST_SEEDS}"));
+        }
+        if self.threads > MOST_THREADS {
+            return refuse("the number of threads", &self.threads, format!("at most {MOST_THREADS}"));
+        }
+        Ok(())
+    }
+
+    /// What the plan changes of `scenario`. The scenario's reader checks the values' ranges.
+    pub(super) fn changes(&self, scenario: &Scenario) -> Result<Changes, RunError> {
+        let mut changes = Changes::default();
+        let duration_s = self.duration_s.unwrap_or(scenario.duration_s);
+        changes.values.extend(self.duration_s.map(|value| ("duration_s", value)));
+        changes.values.extend(self.time_factor.map(|value| ("time_factor", value)));
+        let counted_s = scenario.warmup_s + scenario.measure_s;
+        if let Some(warmup_s) = self.warmup_s {
+            // Also refuses what is not a number.
+            if !(0.0..duration_s).contains(&warmup_s) {
+                let wanted = format!("at least 0 and less than the duration of {duration_s} s");
+                return Err(RunError::Plan { what: "the warm-up", value: format!("{warmup_s} s"), wanted });
+            }
+            changes.values.extend([("warmup_s", warmup_s), ("measure_s", duration_s - warmup_s)]);
+        } else if duration_s > 0.0 && counted_s > duration_s {
+            let warmup_s = scenario.warmup_s * duration_s / counted_s;
+            let measure_s = duration_s - warmup_s;
+            changes.values.extend([("warmup_s", warmup_s), ("measure_s", measure_s)]);
+            changes.notes.push(format!(
+                "a run of {duration_s} s has no room for the scenario's warm-up of {} s and measurement of {} s: \
+                 they are {warmup_s:.3} s and {measure_s:.3} s",
+                scenario.warmup_s, scenario.measure_s
+            ));
+        }
+        Ok(changes)
+    }
+}
+
+/// The policies to run, each once, all known to build.
+pub(super) fn policies(plan: &RunPlan, scenario: &Scenario, file: &str) -> Result<Vec<String>, RunError> {
+    let (asked, origin) = match plan.policies.as_slice() {
+        [] => (&scenario.policies, file),
+        _ => (&plan.policies, "the policies asked for"),
+    };
+    if asked.is_empty() {
+        let wanted = "the name of one policy at least".to_owned();
+        return Err(RunError::Plan { what: "the list of policies", value: "empty".to_owned(), wanted });
+    }
+    // Settings of a policy that is not run are checked as well: a mistyped name would go unnoticed.
+    for name in scenario.policy_settings.keys() {
+        check(name, settings(scenario, name, file)?, file)?;
+    }
+    let mut policies: Vec<String> = Vec::new();
+    for name in asked {
+        check(name, settings(scenario, name, file)?, origin)?;
+        if !policies.contains(name) {
+            policies.push(name.clone());
+        }
+    }
+    Ok(policies)
+}
+
+/// The settings that a scenario has for a policy.
+fn settings<'a>(scenario: &'a Scenario, policy: &str, file: &str) -> Result<Option<&'a Table>, RunError> {
+    match scenario.policy_settings.get(policy) {
+        None => Ok(None),
+        Some(Value::Table(table)) => Ok(Some(table)),
+        Some(other) => {
+            let (policy, key) = ("policy".to_owned(), policy.to_owned());
+            let (wanted, found) = (format!("a table headed [policy.{key}]"), other.to_string());
+            let why = PolicyError::WrongType { policy, key, wanted, found };
+            Err(RunError::Policy { file: file.to_owned(), why })
+        }
+    }
+}
+
+fn check(name: &str, settings: Option<&Table>, origin: &str) -> Result<(), RunError> {
+    let built = build(name, settings.unwrap_or(&Table::new()));
+    built.map(drop).map_err(|why| RunError::Policy { file: origin.to_owned(), why })
+}

@@ -1,0 +1,188 @@
+//! Watching a simulation: the host with a stretch of measurement laid over it, and the journal of what the
+//! loop reports.
+
+use crate::results::{
+    DecisionRecord, Names, PolicyResult, SystemMetrics, TimeSample, WayMapBuilder, WorkloadMetrics,
+};
+use std::ops::ControlFlow;
+use waykeeper_control::{Observer, Record};
+use waykeeper_host::{
+    Applied, Group, GroupRates, Host, HostError, Interval, Inventory, Plan, Reading, RootPort, Snapshot,
+};
+use waykeeper_machine::{Measured, Scenario, VirtualServer};
+use waykeeper_policy::Decision;
+use waykeeper_units::GroupId;
+
+/// The virtual server, which starts its measured stretch at a given time and tells how far it is.
+pub(super) struct Watched<'a> {
+    server: VirtualServer,
+    /// Start of the measured stretch, ns of the server's clock; none once it has begun.
+    measure_from_ns: Option<u64>,
+    time_factor: f64,
+    tick: &'a dyn Fn(u64),
+}
+
+impl<'a> Watched<'a> {
+    pub fn new(
+        server: VirtualServer,
+        measure_from_ns: u64,
+        time_factor: f64,
+        tick: &'a dyn Fn(u64),
+    ) -> Watched<'a> {
+        Watched { server, measure_from_ns: Some(measure_from_ns), time_factor, tick }
+    }
+
+    /// What happened in the measured stretch so far.
+    pub fn measured(&self) -> Measured {
+        self.server.measured()
+    }
+}
+
+impl Host for Watched<'_> {
+    fn inventory(&self) -> &Inventory {
+        self.server.inventory()
+    }
+
+    fn groups(&self) -> Vec<Group> {
+        self.server.groups()
+    }
+
+    fn sample(&mut self) -> Result<Snapshot, HostError> {
+        self.server.sample()
+    }
+
+    fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
+        self.server.apply(plan)
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.server.now_ns()
+    }
+
+    fn wait_until(&mut self, deadline_ns: u64) -> Result<(), HostError> {
+        let before_ns = self.server.now_ns();
+        if let Some(from_ns) = self.measure_from_ns.filter(|from_ns| *from_ns <= deadline_ns) {
+            self.server.wait_until(from_ns)?;
+            self.server.begin_stretch();
+            self.measure_from_ns = None;
+        }
+        self.server.wait_until(deadline_ns)?;
+        let span_ns = self.server.now_ns() - before_ns;
+        (self.tick)((span_ns as f64 / self.time_factor) as u64);
+        Ok(())
+    }
+}
+
+/// Writes down what the loop reports.
+pub(super) struct Journal<'a> {
+    /// Every workload of the scenario, alive or not: an id names the same one throughout.
+    groups: Vec<Group>,
+    ports: &'a [RootPort],
+    with_samples: bool,
+    decisions: Vec<DecisionRecord>,
+    ways: WayMapBuilder,
+    samples: Vec<TimeSample>,
+}
+
+impl<'a> Journal<'a> {
+    pub fn new(scenario: &Scenario, ports: &'a [RootPort], with_samples: bool) -> Journal<'a> {
+        let groups = scenario.workloads.iter().enumerate().map(|(index, workload)| Group {
+            id: GroupId(index as u16),
+            name: workload.name.clone(),
+            priority: workload.priority,
+            kind: workload.program.kind,
+            cores: workload.cores.clone(),
+            devices: Vec::new(),
+        });
+        Journal {
+            groups: groups.collect(),
+            ports,
+            with_samples,
+            decisions: Vec::new(),
+            ways: WayMapBuilder::default(),
+            samples: Vec::new(),
+        }
+    }
+
+    /// The result so far: decisions, way map and samples.
+    pub fn finish(self, duration_s: f64) -> PolicyResult {
+        PolicyResult {
+            decisions: self.decisions,
+            way_map: self.ways.finish(duration_s),
+            samples: self.samples,
+            ..PolicyResult::default()
+        }
+    }
+
+    fn sample(&self, record: &Record, seen: &Interval) -> TimeSample {
+        let workloads = seen.groups.iter().filter_map(|(id, rates)| {
+            let group = self.groups.get(id.index())?;
+            Some((group.name.clone(), workload_metrics(rates)))
+        });
+        TimeSample {
+            at_s: record.at_ns as f64 * 1e-9,
+            state: (!record.state.is_empty()).then(|| record.state.clone()),
+            workloads: workloads.collect(),
+            system: system_metrics(seen),
+        }
+    }
+}
+
+impl Observer for Journal<'_> {
+    fn observe(&mut self, record: &Record, seen: Option<&Interval>) -> ControlFlow<()> {
+        let at_s = record.at_ns as f64 * 1e-9;
+        let names = Names { groups: &self.groups, ports: self.ports };
+        let decision =
+            Decision { plan: turned(record), state: record.state.clone(), events: record.events.clone() };
+        self.decisions.extend(DecisionRecord::of(at_s, &decision, &record.applied, names));
+        self.decisions.extend(record.problems.iter().map(|problem| DecisionRecord {
+            at_s,
+            state: record.state.clone(),
+            action: "problem".to_owned(),
+            group: None,
+            text: problem.to_string(),
+            causes: Vec::new(),
+            knobs: Vec::new(),
+        }));
+        self.ways.push(at_s, &record.knobs, names);
+        if let Some(seen) = seen.filter(|_| self.with_samples) {
+            let sample = self.sample(record, seen);
+            self.samples.push(sample);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The part of a policy's wish that was turned: knobs that stood as wanted are no news.
+fn turned(record: &Record) -> Plan {
+    let mut plan = record.desired.clone();
+    plan.masks.retain(|id, _| record.applied.masks.contains_key(id));
+    plan.dca_ways = plan.dca_ways.filter(|_| record.applied.dca_ways.is_some());
+    plan.dca.retain(|id, _| record.applied.dca.contains_key(id));
+    plan
+}
+
+fn workload_metrics(rates: &GroupRates) -> WorkloadMetrics {
+    WorkloadMetrics {
+        ipc: rates.ipc(),
+        llc_hit_ratio: rates.llc_hit_ratio(),
+        mlc_hit_ratio: rates.mlc_miss_ratio().map(|ratio| 1.0 - ratio),
+        llc_misses_per_s: rates.llc_misses.value(),
+        llc_occupancy_bytes: rates.occupancy_bytes.value().map(|bytes| bytes as f64),
+        ..WorkloadMetrics::default()
+    }
+}
+
+fn system_metrics(seen: &Interval) -> SystemMetrics {
+    let socket = &seen.socket;
+    let sum = |values: &mut dyn Iterator<Item = Reading<f64>>| values.map(Reading::value).sum::<Option<f64>>();
+    SystemMetrics {
+        memory_read_bytes_per_s: socket.memory_read_bytes.value(),
+        memory_write_bytes_per_s: socket.memory_write_bytes.value(),
+        dca_write_hit_ratio: socket.dca_write_miss_ratio().map(|ratio| 1.0 - ratio),
+        dca_read_hit_ratio: socket.dca_read_miss_ratio().map(|ratio| 1.0 - ratio),
+        inbound_bytes_per_s: sum(&mut seen.ports.values().map(|port| port.inbound_bytes)),
+        outbound_bytes_per_s: sum(&mut seen.ports.values().map(|port| port.outbound_bytes)),
+        ..SystemMetrics::default()
+    }
+}
