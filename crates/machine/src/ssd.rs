@@ -2,7 +2,7 @@
 //!
 //! A drive overlaps flash accesses and moves one command at a time in 4-KiB units (microarchitecture.md 7;
 //! with interleaved commands A4 Fig. 5's read curve does not come out). Knows buffers and DMA, not what a
-//! program does with a block.
+//! program does with a block. Both directions move at the same time: PCIe is full duplex.
 
 use crate::random::Stream;
 use std::collections::VecDeque;
@@ -92,8 +92,9 @@ struct Part {
     ready_ns: f64,
 }
 
+/// One direction of a drive: reads and writes have a lane each.
 #[derive(Clone, Debug, Default)]
-struct Drive {
+struct Lane {
     waiting: Vec<Part>,
     moving: VecDeque<Part>,
     free_ns: f64,
@@ -105,7 +106,8 @@ pub struct Array {
     pub(crate) device: usize,
     spec: ArraySpec,
     unit_ns: f64,
-    drives: Vec<Drive>,
+    /// Two per drive: reads, then writes.
+    lanes: Vec<Lane>,
     buffers: Vec<Buffer>,
     requests: Vec<Request>,
     free_requests: Vec<u32>,
@@ -122,7 +124,7 @@ impl Array {
             device,
             spec,
             unit_ns: f64::from(UNIT_BYTES) / spec.drive_gb_per_s,
-            drives: vec![Drive::default(); spec.drives as usize],
+            lanes: vec![Lane::default(); 2 * spec.drives as usize],
             buffers: Vec::new(),
             requests: Vec::new(),
             free_requests: Vec::new(),
@@ -176,7 +178,8 @@ impl Array {
                 Direction::Write => 0.0,
             };
             let drive = ((first_drive + part) % self.spec.drives) as usize;
-            self.drives[drive].waiting.push(Part {
+            let lane = 2 * drive + usize::from(direction == Direction::Write);
+            self.lanes[lane].waiting.push(Part {
                 request: id,
                 next_unit: part * per_chunk,
                 end_unit: ((part + 1) * per_chunk).min(units),
@@ -198,26 +201,26 @@ impl Array {
 
     /// Moves every unit whose transfer ends before `until_ns`.
     pub(crate) fn advance(&mut self, chip: &mut Chip, until_ns: f64) {
-        for index in 0..self.drives.len() {
+        for index in 0..self.lanes.len() {
             while self.move_unit(chip, index, until_ns) {}
         }
     }
 
     #[inline]
     fn move_unit(&mut self, chip: &mut Chip, index: usize, until_ns: f64) -> bool {
-        let drive = &mut self.drives[index];
-        if drive.free_ns >= until_ns {
+        let lane = &mut self.lanes[index];
+        if lane.free_ns >= until_ns {
             return false;
         }
-        while drive.moving.len() < self.spec.interleave as usize && !drive.waiting.is_empty() {
-            let first = earliest(&drive.waiting);
-            let at = drive.free_ns.max(drive.waiting[first].ready_ns);
+        while lane.moving.len() < self.spec.interleave as usize && !lane.waiting.is_empty() {
+            let first = earliest(&lane.waiting);
+            let at = lane.free_ns.max(lane.waiting[first].ready_ns);
             if at >= until_ns {
                 break;
             }
-            drive.moving.push_back(drive.waiting.swap_remove(first));
+            lane.moving.push_back(lane.waiting.swap_remove(first));
         }
-        let Some(part) = drive.moving.front_mut() else {
+        let Some(part) = lane.moving.front_mut() else {
             return false;
         };
         let request = &self.requests[part.request as usize];
@@ -225,18 +228,18 @@ impl Array {
         let unit = part.next_unit;
         let lines = (buffer.region.total_lines() - unit * UNIT_LINES).min(UNIT_LINES);
         let share = f64::from(lines) * (1.0 / f64::from(UNIT_LINES));
-        let end = drive.free_ns.max(part.ready_ns) + self.unit_ns * share;
+        let end = lane.free_ns.max(part.ready_ns) + self.unit_ns * share;
         if end >= until_ns {
             return false;
         }
-        drive.free_ns = end;
+        lane.free_ns = end;
         part.next_unit += 1;
         let (id, done) = (part.request, part.next_unit == part.end_unit);
         if done {
-            drive.moving.pop_front();
+            lane.moving.pop_front();
         } else {
             // Commands that are moved together take turns, unit by unit.
-            drive.moving.rotate_left(usize::from(self.spec.interleave > 1).min(drive.moving.len()));
+            lane.moving.rotate_left(usize::from(self.spec.interleave > 1).min(lane.moving.len()));
         }
         let from = buffer.unit_start[unit as usize] as usize;
         let to = buffer.unit_start[unit as usize + 1] as usize;

@@ -15,11 +15,13 @@ pub enum ScenarioError {
         why: std::io::Error,
     },
     /// Not TOML.
-    #[error("{file}: not valid TOML: {why}")]
+    #[error("{file}:{at} not valid TOML: {why}")]
     Syntax {
         /// File or built-in name.
         file: String,
-        /// The parser's words, with line and column.
+        /// Line and column, as `12:5:`; empty if unknown.
+        at: String,
+        /// The parser's words.
         why: String,
     },
     /// A key nobody knows.
@@ -89,6 +91,16 @@ impl ScenarioError {
     pub(crate) fn unreadable(path: &Path, why: std::io::Error) -> ScenarioError {
         ScenarioError::Unreadable { path: path.to_owned(), why }
     }
+}
+
+/// `12:5:` for the start of a span of bytes in `text`; empty if it is not known.
+pub(crate) fn place(text: &str, span: Option<std::ops::Range<usize>>) -> String {
+    let Some(before) = span.and_then(|span| text.get(..span.start)) else {
+        return String::new();
+    };
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    format!("{line}:{column}:")
 }
 
 /// `, did you mean `x`` if one of `known` is near to `word`.

@@ -75,13 +75,21 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// `12:` for a key of this table: the first line from the table's header on that assigns it.
+    /// `12:` for a key of this table: the line between the table's header and the next that assigns it.
     fn line_of(&self, key: &str) -> String {
-        let start = self.first_line.unwrap_or(1) - 1;
-        let found = self.origin.text.lines().enumerate().skip(start).find(|(_, line)| {
-            let rest = line.trim_start().strip_prefix(key).map(str::trim_start);
-            rest.is_some_and(|rest| rest.starts_with('=') || rest.starts_with(']'))
+        let header = format!("[{}]", self.header_path().trim_end_matches('.'));
+        let lines = || self.origin.text.lines().map(str::trim_start).enumerate();
+        // Without a known line: after the table's header if it has one in the file, else from the top.
+        let after = self.first_line.or_else(|| Some(lines().find(|(_, line)| line.starts_with(&header))?.0 + 1));
+        let mut inside = lines().skip(after.unwrap_or(0)).take_while(|(_, line)| !line.starts_with('['));
+        let found = inside.find(|(_, line)| {
+            let rest = line.strip_prefix(key).map(str::trim_start);
+            rest.is_some_and(|rest| rest.starts_with('='))
         });
+        // A key may be a table of its own: then its header is its line.
+        let path = self.header_path();
+        let heads = [format!("[{path}{key}]"), format!("[[{path}{key}]]")];
+        let found = found.or_else(|| lines().find(|(_, line)| heads.iter().any(|head| line.starts_with(head))));
         found.map_or_else(String::new, |(index, _)| format!("{}:", index + 1))
     }
 

@@ -91,7 +91,8 @@ impl ScenarioSource {
     pub fn parse(file: &str, text: &str, folder: Option<PathBuf>) -> Result<ScenarioSource, ScenarioError> {
         let table = text.parse::<Table>().map_err(|error| ScenarioError::Syntax {
             file: file.to_owned(),
-            why: error.to_string().trim_end().to_owned(),
+            at: error::place(text, error.span()),
+            why: error.message().trim().replace('\n', "; "),
         })?;
         Ok(ScenarioSource { file: file.to_owned(), text: text.to_owned(), folder, table })
     }
@@ -138,7 +139,7 @@ fn read(mut keys: Keys<'_>) -> Result<Scenario, ScenarioError> {
     let (dca_ways, dca_off) = read_knobs(&mut keys, &chip, &nics, &storage)?;
     let sweeps = read_sweeps(&mut keys)?;
     let policies = match keys.list("policies")? {
-        None => vec!["default".to_owned()],
+        None => vec!["none".to_owned()],
         Some(list) => list
             .iter()
             .map(|v| v.as_str().map(str::to_owned).ok_or_else(|| keys.refuse("policies", v, "policy names")))

@@ -1,0 +1,72 @@
+//! Running scenario files without a policy and averaging over seeds: what the fidelity tests share.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use waykeeper_host::Host;
+use waykeeper_machine::{Measured, RunOptions, Scenario, ScenarioSource, VirtualServer};
+use waykeeper_silicon::{Rules, Sampling};
+
+/// A scenario of the repository with keys changed: `key=value;key=value`, values as TOML writes them.
+pub fn scenario(name: &str, sets: &str) -> Scenario {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../scenarios/{name}.toml"));
+    let mut source = ScenarioSource::open(&path).unwrap_or_else(|error| panic!("{error}"));
+    for set in sets.split(';').filter(|set| !set.is_empty()) {
+        let (key, value) = set.split_once('=').expect("key=value");
+        let parsed: toml::Table = format!("value = {value}").parse().expect("a TOML value");
+        source.set(key, &parsed["value"]).unwrap_or_else(|error| panic!("{error}"));
+    }
+    source.read().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// One run under the scenario's own knobs; the stretch at its end.
+pub fn run(scenario: &Arc<Scenario>, seed: u64, sample_seed: u64, sampling: Sampling) -> Measured {
+    let options = RunOptions { seed, sample_seed, sampling };
+    let mut server = VirtualServer::new(scenario.clone(), options).expect("it fits");
+    let start = scenario.duration_s - scenario.measure_s;
+    server.wait_until((start * 1e9) as u64).expect("it runs");
+    server.begin_stretch();
+    server.wait_until((scenario.duration_s * 1e9) as u64).expect("it runs");
+    server.measured()
+}
+
+/// The numbers figures show, averaged over seeds: `metric` or `metric/workload`.
+pub fn means(scenario: Scenario, seeds: std::ops::RangeInclusive<u64>, sampling: Sampling) -> BTreeMap<String, f64> {
+    let scenario = Arc::new(scenario);
+    let count = (seeds.end() - seeds.start() + 1) as f64;
+    let mut sums: BTreeMap<String, f64> = BTreeMap::new();
+    for seed in seeds {
+        let measured = run(&scenario, seed, seed, sampling);
+        for (key, value) in numbers(&scenario, &measured) {
+            *sums.entry(key).or_default() += value / count;
+        }
+    }
+    sums
+}
+
+/// Ratios in percent, bandwidth in GB/s, latencies in us: the units of the figures.
+pub fn numbers(scenario: &Scenario, measured: &Measured) -> Vec<(String, f64)> {
+    let system = &measured.system;
+    let mut numbers = vec![
+        ("mem_rd".to_owned(), system.memory_read_bytes_per_s / 1e9),
+        ("mem_wr".to_owned(), system.memory_write_bytes_per_s / 1e9),
+        ("write_hit".to_owned(), system.dca_write_hit_ratio.unwrap_or(0.0) * 100.0),
+        ("read_hit".to_owned(), system.dca_read_hit_ratio.unwrap_or(0.0) * 100.0),
+        ("drops".to_owned(), system.drops_per_s / 1e6),
+    ];
+    for (spec, workload) in scenario.workloads.iter().zip(&measured.workloads) {
+        let mut add = |metric: &str, value: f64| numbers.push((format!("{metric}/{}", spec.name), value));
+        add("llc_miss", 100.0 - workload.llc_hit_ratio.unwrap_or(1.0) * 100.0);
+        add("latency", workload.latency_mean_ns.unwrap_or(0.0) / 1e3);
+        add("gb_per_s", workload.bytes_per_s / 1e9);
+        add("mpps", workload.operations_per_s / 1e6);
+        add("llc_misses", workload.llc_misses_per_s / 1e6);
+    }
+    numbers
+}
+
+/// A scenario under other rules of the model.
+pub fn with_rules(mut scenario: Scenario, rules: Rules) -> Scenario {
+    scenario.rules = rules;
+    scenario
+}
