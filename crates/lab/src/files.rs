@@ -1,6 +1,6 @@
 //! `--out DIR`: a result as files.
 //!
-//! A run becomes `summary.json`, `timeseries.csv`, `decisions.jsonl` and `report.html`; a sweep
+//! A run becomes `summary.json`, `timeseries.csv`, `decisions.jsonl`, `report.html` and `headline.svg`; a sweep
 //! `summary.json`, `curve.csv` and `report.html`. Each file is written beside its place and renamed into it,
 //! so a reader never sees half of one, and a run that is stopped leaves the previous files whole. Must not
 //! know how results are made or what they mean.
@@ -53,6 +53,7 @@ pub fn write_run(directory: &Path, summary: &RunSummary) -> Result<Vec<PathBuf>,
         ("timeseries.csv", timeseries_csv(summary)?),
         ("decisions.jsonl", decisions_jsonl(summary)?),
         ("report.html", report::run_html(summary)?),
+        ("headline.svg", report::headline_svg(summary)),
     ];
     write_all(directory, &files)
 }

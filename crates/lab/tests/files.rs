@@ -6,14 +6,14 @@ use std::fs;
 use waykeeper_lab::{files, report, results::*};
 
 #[test]
-fn a_run_becomes_four_files_that_agree() {
+fn a_run_becomes_files_that_agree() {
     let directory = tempfile::tempdir().unwrap();
     let target = directory.path().join("new/deep");
     let summary = common::flagship(1);
     let paths = files::write_run(&target, &summary).unwrap();
     let names: Vec<_> = paths.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
-    assert_eq!(names, ["summary.json", "timeseries.csv", "decisions.jsonl", "report.html"]);
-    assert_eq!(fs::read_dir(&target).unwrap().count(), 4, "no draft is left behind");
+    assert_eq!(names, ["summary.json", "timeseries.csv", "decisions.jsonl", "report.html", "headline.svg"]);
+    assert_eq!(fs::read_dir(&target).unwrap().count(), 5, "no draft is left behind");
 
     let read: RunSummary = serde_json::from_str(&fs::read_to_string(&paths[0]).unwrap()).unwrap();
     assert!(read.to_json().unwrap() == summary.to_json().unwrap(), "what is written can be read back");

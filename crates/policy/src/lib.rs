@@ -8,6 +8,7 @@ mod default;
 mod describe;
 mod error;
 mod isolate;
+mod none;
 mod registry;
 mod settings;
 mod ways;

@@ -110,7 +110,7 @@ pub enum SpecError {
     Syntax {
         /// File or built-in name.
         file: String,
-        /// The parser's words, with line and column.
+        /// The line and the parser's words.
         why: String,
     },
     /// A value outside its range.
@@ -171,8 +171,12 @@ impl ChipSpec {
     /// # Errors
     /// Syntax, unknown keys and values out of range, each with file and key.
     pub fn parse(file: &str, text: &str) -> Result<ChipSpec, SpecError> {
-        let spec: ChipSpec = toml::from_str(text)
-            .map_err(|error| SpecError::Syntax { file: file.to_owned(), why: error.to_string() })?;
+        let spec: ChipSpec = toml::from_str(text).map_err(|error| {
+            let before = error.span().and_then(|span| text.get(..span.start));
+            let at = before.map_or_else(String::new, |text| format!("line {}: ", text.matches('\n').count() + 1));
+            let why = format!("{at}{}", error.message().trim().replace('\n', "; "));
+            SpecError::Syntax { file: file.to_owned(), why }
+        })?;
         spec.check().map_err(|(key, value, wanted)| SpecError::Value {
             file: file.to_owned(),
             key: key.to_owned(),

@@ -1,0 +1,55 @@
+//! No policy: every knob stays as it was found. What a scenario sets by hand is measured as it stands.
+//!
+//! Unlike `default`, which puts the server back to what it boots with.
+
+use crate::describe::{StateDescription, lines};
+use crate::{Decision, Description, Policy, PolicyError, settings};
+use toml::Table;
+use waykeeper_host::{Group, Interval, Inventory};
+
+/// One line for the list of policies.
+pub(crate) const IDEA: &str = "touches nothing: masks and DCA stay as the scenario sets them";
+
+/// Builds it; it has no settings.
+pub(crate) fn build(settings: &Table) -> Result<Box<dyn Policy>, PolicyError> {
+    settings::refuse_unknown("none", settings, &[])?;
+    Ok(Box::new(NoPolicy))
+}
+
+struct NoPolicy;
+
+impl Policy for NoPolicy {
+    fn name(&self) -> &str {
+        "none"
+    }
+
+    fn describe(&self) -> Description {
+        Description {
+            name: "none".to_owned(),
+            idea: "Every knob stays as it was found: for scenarios that set masks and DCA by hand.".to_owned(),
+            source: "ours".to_owned(),
+            knobs: lines(&["none"]),
+            states: vec![StateDescription::new("None", "nothing is ever decided")],
+            ..Description::default()
+        }
+    }
+
+    fn start(&mut self, _: &Inventory, _: &[Group]) -> Decision {
+        Decision { state: "None".to_owned(), ..Decision::default() }
+    }
+
+    fn step(&mut self, _: &[Group], _: &Interval) -> Decision {
+        Decision { state: "None".to_owned(), ..Decision::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_takes_no_settings() {
+        assert!(build(&Table::new()).is_ok());
+        assert!(build(&"mask = 1".parse().unwrap()).is_err());
+    }
+}
