@@ -80,7 +80,7 @@ struct Class {
 impl Class {
     fn new((mlc, llc, memory): (f64, f64, f64), peer: f64) -> Class {
         let costs = Costs::new(mlc, llc, memory, peer);
-        Class { costs, mean: ClassMean::new(costs.idle(Level::Llc)) }
+        Class { costs, mean: ClassMean::new(costs.idle(Level::Memory)) }
     }
 
     /// Cost of `total` lines of which `sampled` are in the sample.
