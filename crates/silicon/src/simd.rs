@@ -57,6 +57,36 @@ pub fn eq_masked_u8(lanes: &[u8; LANES], and: u8, value: u8) -> u32 {
     lanes.iter().enumerate().fold(0, |bits, (i, lane)| bits | u32::from(lane & and == value) << i)
 }
 
+/// Adds `amount` to every lane whose `mask` byte is 0xff; the others, whose byte is 0, stay.
+///
+/// Written out because a loop over sixteen bytes is vectorised or torn into single bytes as the surroundings
+/// happen to be inlined, and byte stores stall the vector load of the next access to the set (measured: 115
+/// against 185 M accesses/s on plain x86-64).
+#[inline(always)]
+#[cfg(target_arch = "x86_64")]
+pub fn add_where(lanes: &mut [u8; LANES], mask: &[u8; LANES], amount: u8) {
+    use std::arch::x86_64::{
+        __m128i, _mm_add_epi8, _mm_and_si128, _mm_loadu_si128, _mm_set1_epi8, _mm_storeu_si128,
+    };
+    let place = lanes.as_mut_ptr().cast::<__m128i>();
+    // SAFETY: unaligned 16-byte accesses to 16-byte arrays, one of them exclusively borrowed; SSE2 is part of
+    // x86-64.
+    unsafe {
+        let wanted = _mm_loadu_si128(mask.as_ptr().cast::<__m128i>());
+        let added = _mm_and_si128(_mm_set1_epi8(amount.cast_signed()), wanted);
+        _mm_storeu_si128(place, _mm_add_epi8(_mm_loadu_si128(place), added));
+    }
+}
+
+/// Adds `amount` to every lane whose `mask` byte is 0xff; the others, whose byte is 0, stay.
+#[inline(always)]
+#[cfg(not(target_arch = "x86_64"))]
+pub fn add_where(lanes: &mut [u8; LANES], mask: &[u8; LANES], amount: u8) {
+    for (lane, byte) in lanes.iter_mut().zip(mask) {
+        *lane = lane.wrapping_add(amount & byte);
+    }
+}
+
 /// Asks the memory system for the cache line at `at` ahead of its use. A hint: changes no result.
 #[inline(always)]
 pub fn prefetch<T>(at: &T) {
@@ -86,6 +116,11 @@ mod tests {
             let mut states = [0b1100u8; LANES];
             states[lane] = 0b1111;
             assert_eq!(eq_masked_u8(&states, 3, 3), 1 << lane);
+            let mut mask = [0u8; LANES];
+            mask[lane] = 0xff;
+            states[lane] = 0xfe;
+            add_where(&mut states, &mask, 3);
+            assert_eq!(states, std::array::from_fn(|i| if i == lane { 1 } else { 0b1100 }));
         }
     }
 }

@@ -173,7 +173,8 @@ impl ChipSpec {
     pub fn parse(file: &str, text: &str) -> Result<ChipSpec, SpecError> {
         let spec: ChipSpec = toml::from_str(text).map_err(|error| {
             let before = error.span().and_then(|span| text.get(..span.start));
-            let at = before.map_or_else(String::new, |text| format!("line {}: ", text.matches('\n').count() + 1));
+            let at =
+                before.map_or_else(String::new, |text| format!("line {}: ", text.matches('\n').count() + 1));
             let why = format!("{at}{}", error.message().trim().replace('\n', "; "));
             SpecError::Syntax { file: file.to_owned(), why }
         })?;

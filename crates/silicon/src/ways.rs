@@ -6,7 +6,7 @@
 
 use crate::line::NO_TAG;
 use crate::rules::Replacement;
-use crate::simd::{LANES, eq_masked_u8, eq_u16};
+use crate::simd::{LANES, add_where, eq_masked_u8, eq_u16};
 use rand_core::Rng;
 use waykeeper_units::WayMask;
 
@@ -181,10 +181,17 @@ impl<const L: usize> Ways<L> {
         } else {
             (3, mask.bits)
         };
-        for (state, byte) in self.state.iter_mut().zip(&mask.bytes) {
-            *state += lack & byte;
-        }
+        self.age_by(mask, lack);
         oldest
+    }
+
+    /// Makes every way of the mask older by `lack`, which leaves none beyond age 3.
+    #[inline(always)]
+    fn age_by(&mut self, mask: &MaskLanes<L>, lack: u8) {
+        let masks = mask.bytes.as_chunks::<LANES>().0;
+        for (states, mask) in self.state.as_chunks_mut::<LANES>().0.iter_mut().zip(masks) {
+            add_where(states, mask, lack);
+        }
     }
 
     /// Hit or allocate in one branch-free step, QLRU: what an inclusive cache does on a demand access. On
@@ -208,9 +215,7 @@ impl<const L: usize> Ways<L> {
         lack = if settled { 0 } else { lack };
         candidates = if empty != 0 { empty } else { candidates };
         let way = 31 - (if hit { found } else { candidates }).leading_zeros();
-        for (state, byte) in self.state.iter_mut().zip(&mask.bytes) {
-            *state = state.wrapping_add(lack & byte);
-        }
+        self.age_by(mask, lack);
         let at = way as usize % L;
         let state = self.state[at];
         self.tags[at] = tag;
