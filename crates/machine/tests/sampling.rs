@@ -30,25 +30,32 @@ fn hit_ratios(scenario: &Scenario, measured: &Measured) -> Vec<(String, f64)> {
     ratios
 }
 
-/// The default sampling is within one point of exact on every hit ratio, as a mean over sample seeds.
+/// The default sampling is within one point of exact on every hit ratio, as a mean over sample seeds. Means over
+/// traffic seeds too: FastClick's fullest queue is near critical, and which of its two steady states a single
+/// run is in is luck in both.
 #[test]
 fn default_sampling_is_within_a_point_of_exact() {
-    const SAMPLES: u64 = 12;
+    const TRAFFIC: u64 = 12;
+    const SAMPLES: u64 = 4;
     let slice = Arc::new(slice());
-    let exact = hit_ratios(&slice, &run(&slice, 1, 1, Sampling::EXACT));
-    let mut mean: Vec<f64> = vec![0.0; exact.len()];
-    for sample in 1..=SAMPLES {
-        let sampled = hit_ratios(&slice, &run(&slice, 1, sample, Sampling::DEFAULT));
-        for (sum, (name, value)) in mean.iter_mut().zip(&sampled) {
-            assert!(value.is_finite(), "{name}");
-            *sum += value / SAMPLES as f64;
+    let mean = |samples: u64, sampling: Sampling| {
+        let mut mean: Vec<(String, f64)> = Vec::new();
+        for (seed, sample) in (1..=TRAFFIC).flat_map(|seed| (1..=samples).map(move |sample| (seed, sample))) {
+            let ratios = hit_ratios(&slice, &run(&slice, seed, 100 * seed + sample, sampling));
+            mean.resize_with(ratios.len(), Default::default);
+            for (sum, (name, value)) in mean.iter_mut().zip(ratios) {
+                sum.0 = name;
+                sum.1 += value / (TRAFFIC * samples) as f64;
+            }
         }
-    }
+        mean
+    };
+    let (exact, sampled) = (mean(1, Sampling::EXACT), mean(SAMPLES, Sampling::DEFAULT));
     let off: Vec<String> = exact
         .iter()
-        .zip(&mean)
-        .filter(|((_, exact), sampled)| (exact - *sampled).abs() > 1.0)
-        .map(|((name, exact), sampled)| format!("{name}: exact {exact:.2}, sampled {sampled:.2}"))
+        .zip(&sampled)
+        .filter(|((_, exact), (_, sampled))| (exact - sampled).abs() > 1.0)
+        .map(|((name, exact), (_, sampled))| format!("{name}: exact {exact:.2}, sampled {sampled:.2}"))
         .collect();
     assert!(off.is_empty(), "{}", off.join("\n"));
 }

@@ -62,16 +62,22 @@ impl Blueprint for Profile {
     fn build(&self, site: &mut Site<'_>) -> Result<Box<dyn Program>, OutOfMemory> {
         let mut region = |kib: u64| site.memory.ordinary(kib << 10);
         let (hot, warm, streamed) = (region(self.hot_kib)?, region(self.warm_kib)?, region(self.stream_kib)?);
-        let factor = f64::from(site.memory.sampling().factor());
-        let instructions = factor * 1000.0 / self.apki;
+        // Sampled accesses come from each set as often as the sample really covers it: a set that is covered
+        // badly must not see its lines touched more often than they are.
+        let shares = [self.hot, self.warm, 1.0 - self.hot - self.warm];
+        let scales = [&hot, &warm, &streamed].map(Region::scale);
+        let sampled: f64 = (0..3).map(|set| shares[set] / scales[set]).sum();
+        let accesses = 1.0 / sampled;
+        let instructions = accesses * 1000.0 / self.apki;
         Ok(Box::new(Mixture {
-            profile: *self,
-            sets: [hot, warm],
-            streamed,
+            hot: shares[0] / scales[0] * accesses,
+            warm: (shares[0] / scales[0] + shares[1] / scales[1]) * accesses,
+            writes: self.writes,
+            sets: [hot, warm, streamed],
+            scales,
             stream_at: 0,
             random: site.bus.dependent.scaled(1.0 / self.mlp),
             streaming: site.bus.streaming,
-            factor,
             instructions,
             compute_ns: instructions * self.cpi / site.bus.ghz,
             stream: site.stream(),
@@ -83,14 +89,16 @@ impl Blueprint for Profile {
 
 #[derive(Debug)]
 struct Mixture {
-    profile: Profile,
-    sets: [Region; 2],
-    streamed: Region,
+    /// Below this a uniform number means the hot set, below `warm` the warm one, above it the stream.
+    hot: f64,
+    warm: f64,
+    writes: f64,
+    sets: [Region; 3],
+    /// Real lines per sampled one of each set.
+    scales: [f64; 3],
     stream_at: usize,
     random: Costs,
     streaming: Costs,
-    /// Real accesses per sampled one.
-    factor: f64,
     /// Instructions per sampled access.
     instructions: f64,
     /// Time of these without leaving the L1, ns.
@@ -107,25 +115,27 @@ struct Mixture {
 struct Choice {
     line: Option<Line>,
     access: Access,
-    streams: bool,
+    set: usize,
 }
+
+/// Index of the streamed set among a mixture's sets.
+const STREAMED: usize = 2;
 
 impl Mixture {
     #[inline(always)]
     fn choose(&mut self) -> Choice {
         let place = self.stream.unit();
-        let write = self.stream.chance(self.profile.writes);
+        let write = self.stream.chance(self.writes);
         let access = if write { Access::Write } else { Access::Read };
-        let streams = place >= self.profile.hot + self.profile.warm;
-        let line = if streams {
-            let lines = self.streamed.lines();
+        let set = usize::from(place >= self.hot) + usize::from(place >= self.warm);
+        let lines = self.sets[set].lines();
+        let at = if set == STREAMED {
             self.stream_at = if self.stream_at + 1 < lines.len() { self.stream_at + 1 } else { 0 };
-            lines.get(self.stream_at)
+            self.stream_at
         } else {
-            let lines = self.sets[usize::from(place >= self.profile.hot)].lines();
-            lines.get(self.stream.below(lines.len() as u32) as usize)
+            self.stream.below(lines.len() as u32) as usize
         };
-        Choice { line: line.copied(), access, streams }
+        Choice { line: lines.get(at).copied(), access, set }
     }
 }
 
@@ -137,12 +147,12 @@ impl Program for Mixture {
             if let Some(line) = following.line {
                 bus.memory.chip.prefetch(core.id, line);
             }
-            let Some(Choice { line, access, streams }) = self.next.replace(following) else {
+            let Some(Choice { line, access, set }) = self.next.replace(following) else {
                 continue;
             };
-            let costs = if streams { &self.streaming } else { &self.random };
+            let costs = if set == STREAMED { &self.streaming } else { &self.random };
             let ns = line.map_or(0.0, |l| bus.memory.touch(core.id, l, access, Fill::Ordinary, costs));
-            core.work(self.compute_ns + ns * self.factor, self.instructions);
+            core.work(self.compute_ns + ns * self.scales[set], self.instructions);
         }
         let meter = &mut bus.meters[self.workload];
         meter.operations += core.instructions - before;

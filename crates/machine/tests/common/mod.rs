@@ -1,5 +1,8 @@
 //! Running scenario files without a policy and averaging over seeds: what the fidelity tests share.
 
+// Each test program uses a part of this.
+#![allow(dead_code)]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
