@@ -49,14 +49,20 @@ fn page(info: &CaptureInfo) -> String {
         ("link types", links.join(", ")),
         ("packets", count(info.packets)),
         ("bytes", count(info.bytes)),
-        ("packet size", format!("{} to {} bytes, mean {:.1}", info.min_bytes, info.max_bytes, info.mean_bytes)),
+        (
+            "packet size",
+            format!("{} to {} bytes, mean {:.1}", info.min_bytes, info.max_bytes, info.mean_bytes),
+        ),
         ("flows", format!("{}{without_flow}", count(info.flows))),
         ("duration", format!("{:.6} s", info.duration_ns as f64 * 1e-9)),
         ("packet rate", rate(info.packets_per_s, 1e-6, "M packets/s")),
         ("data rate", rate(info.bytes_per_s, 8e-9, "Gb/s")),
     ];
     if info.reordered > 0 {
-        facts.push(("out of order", format!("{} packets, raised to their predecessor's time", count(info.reordered))));
+        facts.push((
+            "out of order",
+            format!("{} packets, raised to their predecessor's time", count(info.reordered)),
+        ));
     }
     listing::facts(&facts)
 }

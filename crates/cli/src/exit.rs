@@ -78,7 +78,9 @@ pub fn say(line: &str) {
 
 /// A panic is a mistake of ours: one line for the user, the rest for who asks for it.
 pub fn say_panic(panic: &PanicHookInfo<'_>) {
-    let what = panic.payload_as_str().unwrap_or("no message");
+    let payload = panic.payload();
+    let what = payload.downcast_ref::<&str>().copied();
+    let what = what.or(payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
     let place = panic.location().map_or_else(String::new, |place| format!(" at {place}"));
     say(&format!(
         "error: a mistake in waykeeper itself: {what}{place}; please report it with the command line (RUST_BACKTRACE=1 \

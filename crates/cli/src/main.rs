@@ -20,7 +20,7 @@ use std::panic;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    panic::set_hook(Box::new(|panic| exit::say_panic(panic)));
+    panic::set_hook(Box::new(exit::say_panic));
     let cli = args::Cli::parse();
     // A panic has been told by the hook when it arrives here.
     let done = panic::catch_unwind(|| dispatch(cli.command)).unwrap_or_else(|_| Err(exit::Failure::told()));

@@ -17,6 +17,7 @@ pub fn text(text: &str) -> Result<(), Failure> {
 /// Prints a value as JSON for programs.
 pub fn json(value: &impl Serialize) -> Result<(), Failure> {
     let json = serde_json::to_string_pretty(value);
-    let json = json.map_err(|why| Failure::new(crate::exit::FAILED, format!("cannot put it into JSON: {why}")))?;
+    let json =
+        json.map_err(|why| Failure::new(crate::exit::FAILED, format!("cannot put it into JSON: {why}")))?;
     text(&(json + "\n"))
 }

@@ -17,7 +17,7 @@ Examples:
   waykeeper policy describe a4
   waykeeper policy describe a4-d --json
 
-A setting goes into a scenario as [policy.NAME], or on the command line: run --set policy.a4.T1=0.3";
+A setting goes into a scenario as [policy.NAME], or on the command line: run --set policy.a4.stable_interval_s=5";
 
 /// What to do with policies.
 #[derive(Subcommand, Debug)]
@@ -81,7 +81,8 @@ fn page(about: &Description) -> String {
     let states = about.states.iter().map(|state| vec![state.name.clone(), state.meaning.clone()]);
     list("states", &table(states.collect()));
     if !about.settings.is_empty() {
-        let mut rows = vec![["setting", "value", "unit", "meaning (source of the default)"].map(str::to_owned).to_vec()];
+        let mut rows =
+            vec![["setting", "value", "unit", "meaning (source of the default)"].map(str::to_owned).to_vec()];
         rows.extend(about.settings.iter().map(|setting| {
             let meaning = format!("{} ({})", setting.meaning, setting.source);
             vec![setting.name.clone(), setting.value.clone(), listing::or_dash(&setting.unit), meaning]

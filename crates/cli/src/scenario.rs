@@ -117,7 +117,8 @@ fn check(files: &[String], json: bool) -> Result<(), Failure> {
     if json {
         out::json(&checked)?;
     } else {
-        let good = checked.iter().filter_map(|c| Some(format!("{}: ok, {} simulations\n", c.file, c.simulations?)));
+        let good =
+            checked.iter().filter_map(|c| Some(format!("{}: ok, {} simulations\n", c.file, c.simulations?)));
         out::text(&good.collect::<String>())?;
         for error in checked.iter().filter_map(|checked| checked.error.as_ref()) {
             exit::say(&format!("error: {error}"));
@@ -129,7 +130,9 @@ fn check(files: &[String], json: bool) -> Result<(), Failure> {
 fn check_one(file: &str) -> Checked<'_> {
     let read = || -> Result<usize, Failure> {
         let source = registry::open(file)?;
-        Ok(Experiment::prepare(&source, RunPlan::default())?.jobs())
+        let experiment = Experiment::prepare(&source, RunPlan::default())?;
+        experiment.build()?;
+        Ok(experiment.jobs())
     };
     match read() {
         Ok(simulations) => Checked { file, ok: true, simulations: Some(simulations), error: None },

@@ -10,9 +10,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use waykeeper_inputs::{
-    ConvertOptions, Ended, RecordOptions, TraceInfo, Window, convert, record,
-};
+use waykeeper_inputs::{ConvertOptions, Ended, RecordOptions, TraceInfo, Window, convert, record};
 
 const RECORD_EXAMPLES: &str = "\
 Examples:
@@ -172,7 +170,14 @@ fn show(info: &TraceInfo, ended: Option<&str>, json: bool) -> Result<(), Failure
         ("format", format!("{:?}", info.format).to_lowercase()),
         ("source", listing::or_dash(&info.source)),
         ("instructions", count(summary.instructions)),
-        ("records", format!("{} ({:.1} per 1000 instructions)", count(summary.records), info.records_per_kilo_instruction)),
+        (
+            "records",
+            format!(
+                "{} ({:.1} per 1000 instructions)",
+                count(summary.records),
+                info.records_per_kilo_instruction
+            ),
+        ),
         ("loads", count(summary.loads)),
         ("stores", format!("{} ({:.1} %)", count(summary.stores), 100.0 * info.store_ratio)),
         ("footprint", format!("{} ({} lines)", listing::bytes(info.footprint_bytes), count(info.lines))),
@@ -202,7 +207,10 @@ mod tests {
 
     #[test]
     fn counts_take_a_decimal_unit() {
-        assert_eq!(["7", "5k", "50M", "2G"].map(|text| count(text).unwrap()), [7, 5_000, 50_000_000, 2_000_000_000]);
+        assert_eq!(
+            ["7", "5k", "50M", "2G"].map(|text| count(text).unwrap()),
+            [7, 5_000, 50_000_000, 2_000_000_000]
+        );
         assert!(["", "k", "-1", "1.5M", "99999999999999G", "ü"].iter().all(|text| count(text).is_err()));
     }
 }

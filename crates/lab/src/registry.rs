@@ -55,7 +55,9 @@ pub struct BuiltIn {
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// Neither a built-in scenario nor a file.
-    #[error("there is no scenario `{name}`{nearest}; built in are {known}; or give the path of a scenario file")]
+    #[error(
+        "there is no scenario `{name}`{nearest}; built in are {known}; or give the path of a scenario file"
+    )]
     Unknown {
         /// What was asked for.
         name: String,
@@ -77,7 +79,13 @@ pub enum RegistryError {
     },
     /// The file cannot be read, or is not TOML.
     #[error(transparent)]
-    Scenario(#[from] ScenarioError),
+    Scenario(Box<ScenarioError>),
+}
+
+impl From<ScenarioError> for RegistryError {
+    fn from(error: ScenarioError) -> RegistryError {
+        RegistryError::Scenario(Box::new(error))
+    }
 }
 
 /// The scenario that `name` means: a built-in one, or the file at that path.
@@ -188,13 +196,19 @@ mod tests {
     fn inputs_that_are_not_here_are_named_with_the_way_out() {
         let real = BUILT_IN.iter().find(|scenario| scenario.name == "real-inputs").unwrap();
         let error = real.source(None).unwrap_err().to_string();
-        assert!(error.contains("redis-benchmark.pcap") && error.contains("scenarios/real-inputs.toml"), "{error}");
+        assert!(
+            error.contains("redis-benchmark.pcap") && error.contains("scenarios/real-inputs.toml"),
+            "{error}"
+        );
     }
 
     #[test]
     fn an_unknown_name_is_refused_with_the_nearest_one() {
         let error = open("a4-hwp-heavy").unwrap_err().to_string();
-        assert!(error.starts_with("there is no scenario `a4-hwp-heavy`, did you mean `a4-hpw-heavy`?"), "{error}");
+        assert!(
+            error.starts_with("there is no scenario `a4-hwp-heavy`, did you mean `a4-hpw-heavy`?"),
+            "{error}"
+        );
         assert!(matches!(open("no/such/file.toml"), Err(RegistryError::Scenario(_))));
     }
 }

@@ -31,7 +31,7 @@ impl Stream {
     /// Uniform in `0..n`; 0 for `n == 0`.
     #[inline(always)]
     pub fn below(&mut self, n: u32) -> u32 {
-        (u64::from(self.bits()) * u64::from(n) >> 32) as u32
+        ((u64::from(self.bits()) * u64::from(n)) >> 32) as u32
     }
 
     /// Uniform in `[0, 1)`.

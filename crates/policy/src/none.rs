@@ -26,7 +26,8 @@ impl Policy for NoPolicy {
     fn describe(&self) -> Description {
         Description {
             name: "none".to_owned(),
-            idea: "Every knob stays as it was found: for scenarios that set masks and DCA by hand.".to_owned(),
+            idea: "Every knob stays as it was found: for scenarios that set masks and DCA by hand."
+                .to_owned(),
             source: "ours".to_owned(),
             knobs: lines(&["none"]),
             states: vec![StateDescription::new("None", "nothing is ever decided")],

@@ -11,14 +11,14 @@ use waykeeper_policy::PolicyError;
 pub enum RunError {
     /// The scenario cannot be read, or does not fit the machine.
     #[error(transparent)]
-    Scenario(#[from] ScenarioError),
+    Scenario(Box<ScenarioError>),
     /// A policy or its settings.
     #[error("{file}: {why}")]
     Policy {
         /// Where it was named: a scenario's file, or `the policies asked for`.
         file: String,
         /// What is wrong with it.
-        why: PolicyError,
+        why: Box<PolicyError>,
     },
     /// A value of the plan that will not do.
     #[error("{what} is {value}; it must be {wanted}")]
@@ -53,7 +53,18 @@ pub enum RunError {
     },
 }
 
+impl From<ScenarioError> for RunError {
+    fn from(error: ScenarioError) -> RunError {
+        RunError::Scenario(Box::new(error))
+    }
+}
+
 impl RunError {
+    /// A policy that cannot be built, and where it was named.
+    pub(super) fn policy(file: &str, why: PolicyError) -> RunError {
+        RunError::Policy { file: file.to_owned(), why: Box::new(why) }
+    }
+
     /// True if what was asked for is at fault, not the run.
     pub fn is_bad_input(&self) -> bool {
         matches!(self, RunError::Scenario(_) | RunError::Policy { .. } | RunError::Plan { .. })

@@ -11,7 +11,8 @@ use toml::Table;
 use waykeeper_control::ControlConfig;
 use waykeeper_host::{Host, WorkloadKind};
 use waykeeper_machine::{
-    Measured, RunOptions, Scenario, SystemMeasured, Unit, VirtualServer, WorkloadMeasured, WorkloadSpec,
+    Measured, RunOptions, Scenario, ScenarioError, SystemMeasured, Unit, VirtualServer, WorkloadMeasured,
+    WorkloadSpec,
 };
 use waykeeper_silicon::Sampling;
 
@@ -19,6 +20,8 @@ use waykeeper_silicon::Sampling;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job<'a> {
     pub scenario: &'a Arc<Scenario>,
+    /// Where the scenario came from, for messages.
+    pub file: &'a str,
     pub policy: &'a str,
     pub seed: u64,
     pub sample_seed: u64,
@@ -33,15 +36,24 @@ impl Job<'_> {
         (nanoseconds(self.scenario.duration_s) as f64 / self.scenario.time_factor) as u64
     }
 
+    /// The server, switched on.
+    pub fn server(&self) -> Result<VirtualServer, RunError> {
+        let options = RunOptions { seed: self.seed, sample_seed: self.sample_seed, sampling: self.sampling };
+        VirtualServer::new(self.scenario.clone(), options).map_err(|error| match error {
+            ScenarioError::Memory { workload, why, .. } => {
+                ScenarioError::Memory { file: self.file.to_owned(), workload, why }.into()
+            }
+            other => other.into(),
+        })
+    }
+
     /// Runs it; `tick` hears of every stretch of simulated time that is done, ns.
     pub fn run(&self, tick: &dyn Fn(u64)) -> Result<PolicyResult, RunError> {
         let scenario = self.scenario;
         let settings = scenario.policy_settings.get(self.policy).and_then(toml::Value::as_table);
         let mut policy = waykeeper_policy::build(self.policy, settings.unwrap_or(&Table::new()))
-            .map_err(|why| RunError::Policy { file: scenario.name.clone(), why })?;
-        let options =
-            RunOptions { seed: self.seed, sample_seed: self.sample_seed, sampling: self.sampling };
-        let server = VirtualServer::new(scenario.clone(), options)?;
+            .map_err(|why| RunError::policy(self.file, why))?;
+        let server = self.server()?;
         let duration_ns = nanoseconds(scenario.duration_s);
         let measure_from_ns = duration_ns.saturating_sub(nanoseconds(scenario.measure_s));
         let ports = server.inventory().ports.clone();
@@ -49,9 +61,8 @@ impl Job<'_> {
         let config =
             ControlConfig { period_ns: nanoseconds(scenario.interval_s), duration_ns: Some(duration_ns) };
         let mut journal = Journal::new(scenario, &ports, self.with_samples);
-        waykeeper_control::run(&mut host, policy.as_mut(), config, &mut journal).map_err(|why| {
-            RunError::Stopped { policy: self.policy.to_owned(), seed: self.seed, why }
-        })?;
+        waykeeper_control::run(&mut host, policy.as_mut(), config, &mut journal)
+            .map_err(|why| RunError::Stopped { policy: self.policy.to_owned(), seed: self.seed, why })?;
         let mut result = journal.finish(scenario.duration_s);
         let measured = host.measured();
         result.workloads = workloads(scenario, &measured);

@@ -56,6 +56,8 @@ struct Point {
 /// A scenario and a plan, read and checked: all that can be wrong with them is out of the way.
 #[derive(Debug)]
 pub struct Experiment {
+    /// Where the scenario came from, for messages.
+    file: String,
     plan: RunPlan,
     policies: Vec<String>,
     keys: Vec<SweepKey>,
@@ -88,7 +90,8 @@ impl Experiment {
             let at = keys.iter().map(|key| key.key.clone()).zip(values.iter().map(sweep_value)).collect();
             points.push(Point { at, scenario: Arc::new(source.read()?) });
         }
-        Ok(Experiment { plan, policies, keys, points, notes: changes.notes })
+        let file = source.file().to_owned();
+        Ok(Experiment { file, plan, policies, keys, points, notes: changes.notes })
     }
 
     /// What the reader of the result should know about how the plan was understood, a line each.
@@ -99,6 +102,16 @@ impl Experiment {
     /// How many simulations it takes.
     pub fn jobs(&self) -> usize {
         self.points.len() * self.policies.len() * self.plan.seeds as usize
+    }
+
+    /// Switches the server on once at every sweep point, without running it: what does not fit simulated
+    /// memory shows only then.
+    ///
+    /// # Errors
+    /// [`RunError`] of the first point that cannot be built.
+    pub fn build(&self) -> Result<(), RunError> {
+        let per_point = self.policies.len() * self.plan.seeds as usize;
+        self.job_list().iter().step_by(per_point).try_for_each(|job| job.server().map(drop))
     }
 
     /// Runs all simulations. `progress` is called from many threads, after every control interval.
@@ -117,7 +130,8 @@ impl Experiment {
             progress(Progress { done_ns, total_ns, jobs_done, jobs: jobs.len() as u64 });
         };
         let pool = rayon::ThreadPoolBuilder::new().num_threads(self.plan.threads).build();
-        let pool = pool.map_err(|why| RunError::Threads { threads: self.plan.threads, why: why.to_string() })?;
+        let pool =
+            pool.map_err(|why| RunError::Threads { threads: self.plan.threads, why: why.to_string() })?;
         let results = pool.install(|| {
             let run = |job: &Job<'_>| {
                 let result = job.run(&|span_ns| tell(span_ns, 0));
@@ -153,6 +167,7 @@ impl Experiment {
                     let seed = self.seed(index);
                     jobs.push(Job {
                         scenario: &point.scenario,
+                        file: &self.file,
                         policy,
                         seed,
                         sample_seed: self.plan.sample_seed.unwrap_or(seed),
@@ -198,7 +213,8 @@ impl Experiment {
             return Outcome::Run(run);
         }
         let scenario = &self.points[0].scenario;
-        let points = self.points.iter().zip(runs).map(|(point, run)| SweepPoint { at: point.at.clone(), run });
+        let points =
+            self.points.iter().zip(runs).map(|(point, run)| SweepPoint { at: point.at.clone(), run });
         Outcome::Sweep(SweepSummary {
             schema: SWEEP_SCHEMA.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),

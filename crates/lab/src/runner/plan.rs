@@ -106,10 +106,6 @@ pub(super) fn policies(plan: &RunPlan, scenario: &Scenario, file: &str) -> Resul
         [] => (&scenario.policies, file),
         _ => (&plan.policies, "the policies asked for"),
     };
-    if asked.is_empty() {
-        let wanted = "the name of one policy at least".to_owned();
-        return Err(RunError::Plan { what: "the list of policies", value: "empty".to_owned(), wanted });
-    }
     // Settings of a policy that is not run are checked as well: a mistyped name would go unnoticed.
     for name in scenario.policy_settings.keys() {
         check(name, settings(scenario, name, file)?, file)?;
@@ -133,12 +129,12 @@ fn settings<'a>(scenario: &'a Scenario, policy: &str, file: &str) -> Result<Opti
             let (policy, key) = ("policy".to_owned(), policy.to_owned());
             let (wanted, found) = (format!("a table headed [policy.{key}]"), other.to_string());
             let why = PolicyError::WrongType { policy, key, wanted, found };
-            Err(RunError::Policy { file: file.to_owned(), why })
+            Err(RunError::policy(file, why))
         }
     }
 }
 
 fn check(name: &str, settings: Option<&Table>, origin: &str) -> Result<(), RunError> {
     let built = build(name, settings.unwrap_or(&Table::new()));
-    built.map(drop).map_err(|why| RunError::Policy { file: origin.to_owned(), why })
+    built.map(drop).map_err(|why| RunError::policy(origin, why))
 }

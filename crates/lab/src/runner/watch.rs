@@ -175,7 +175,8 @@ fn workload_metrics(rates: &GroupRates) -> WorkloadMetrics {
 
 fn system_metrics(seen: &Interval) -> SystemMetrics {
     let socket = &seen.socket;
-    let sum = |values: &mut dyn Iterator<Item = Reading<f64>>| values.map(Reading::value).sum::<Option<f64>>();
+    let sum =
+        |values: &mut dyn Iterator<Item = Reading<f64>>| values.map(Reading::value).sum::<Option<f64>>();
     SystemMetrics {
         memory_read_bytes_per_s: socket.memory_read_bytes.value(),
         memory_write_bytes_per_s: socket.memory_write_bytes.value(),

@@ -80,7 +80,8 @@ impl<'a> Keys<'a> {
         let header = format!("[{}]", self.header_path().trim_end_matches('.'));
         let lines = || self.origin.text.lines().map(str::trim_start).enumerate();
         // Without a known line: after the table's header if it has one in the file, else from the top.
-        let after = self.first_line.or_else(|| Some(lines().find(|(_, line)| line.starts_with(&header))?.0 + 1));
+        let after =
+            self.first_line.or_else(|| Some(lines().find(|(_, line)| line.starts_with(&header))?.0 + 1));
         let mut inside = lines().skip(after.unwrap_or(0)).take_while(|(_, line)| !line.starts_with('['));
         let found = inside.find(|(_, line)| {
             let rest = line.strip_prefix(key).map(str::trim_start);
@@ -89,7 +90,8 @@ impl<'a> Keys<'a> {
         // A key may be a table of its own: then its header is its line.
         let path = self.header_path();
         let heads = [format!("[{path}{key}]"), format!("[[{path}{key}]]")];
-        let found = found.or_else(|| lines().find(|(_, line)| heads.iter().any(|head| line.starts_with(head))));
+        let found =
+            found.or_else(|| lines().find(|(_, line)| heads.iter().any(|head| line.starts_with(head))));
         found.map_or_else(String::new, |(index, _)| format!("{}:", index + 1))
     }
 
@@ -234,8 +236,13 @@ impl<'a> Keys<'a> {
         ways: u32,
         min_ways: u32,
     ) -> Result<Option<WayMask>, ScenarioError> {
-        let Some(text) = self.optional_text(key)? else {
-            return Ok(None);
+        // TOML's own hex numbers do as well.
+        let text = match self.get(key) {
+            Some(Value::Integer(bits)) => format!("{bits:#x}"),
+            _ => match self.optional_text(key)? {
+                Some(text) => text,
+                None => return Ok(None),
+            },
         };
         let mask = WayMask::parse(&text, ways).and_then(|mask| mask.check(ways, min_ways));
         mask.map(Some).map_err(|why| {
@@ -311,14 +318,19 @@ impl<'a> Keys<'a> {
     /// Everything has been asked for: what is left over is unknown.
     pub(crate) fn finish(self) -> Result<(), ScenarioError> {
         let asked = self.asked.borrow();
-        match self.table.keys().find(|key| !asked.contains(*key)) {
+        self.only(&asked.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// Refuses a key that is not among `known`.
+    pub(crate) fn only(&self, known: &[&str]) -> Result<(), ScenarioError> {
+        match self.table.keys().find(|key| !known.contains(&key.as_str())) {
             None => Ok(()),
             Some(key) => Err(ScenarioError::UnknownKey {
                 file: self.origin.file.to_owned(),
                 at: self.line_of(key),
                 key: format!("{}{key}", self.path),
-                nearest: nearest(key, asked.iter().map(String::as_str)),
-                known: asked.iter().cloned().collect::<Vec<_>>().join(", "),
+                nearest: nearest(key, known.iter().copied()),
+                known: known.join(", "),
             }),
         }
     }

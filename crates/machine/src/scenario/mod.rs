@@ -129,8 +129,30 @@ impl ScenarioSource {
     }
 }
 
+/// Keys at the top of a scenario.
+const TOP: [&str; 17] = [
+    "name",
+    "about",
+    "paper",
+    "chip",
+    "duration_s",
+    "warmup_s",
+    "measure_s",
+    "time_factor",
+    "interval_s",
+    "policies",
+    "policy",
+    "model",
+    "knobs",
+    "nic",
+    "storage",
+    "workload",
+    "sweep",
+];
+
 fn read(mut keys: Keys<'_>) -> Result<Scenario, ScenarioError> {
-    let origin = keys.origin();
+    // Before anything else: a mistyped [[nic]] must not be told as a NIC that is missing.
+    keys.only(&TOP)?;
     let chip = read_chip(&mut keys)?;
     let (rules, quantum_ns) = read_model(&mut keys)?;
     let nics = devices::read_nics(&mut keys)?;
@@ -140,6 +162,7 @@ fn read(mut keys: Keys<'_>) -> Result<Scenario, ScenarioError> {
     let sweeps = read_sweeps(&mut keys)?;
     let policies = match keys.list("policies")? {
         None => vec!["none".to_owned()],
+        Some([]) => return Err(keys.refuse("policies", &"[]", "a list of one policy name at least")),
         Some(list) => list
             .iter()
             .map(|v| v.as_str().map(str::to_owned).ok_or_else(|| keys.refuse("policies", v, "policy names")))
@@ -170,8 +193,7 @@ fn read(mut keys: Keys<'_>) -> Result<Scenario, ScenarioError> {
         let wanted = format!("at least warmup_s + measure_s = {}", scenario.warmup_s + scenario.measure_s);
         return Err(keys.refuse("duration_s", &scenario.duration_s, &wanted));
     }
-    check_devices(&keys, &scenario)?;
-    let _ = origin;
+    check_devices(&mut keys, &scenario)?;
     keys.finish()?;
     Ok(scenario)
 }
@@ -179,7 +201,12 @@ fn read(mut keys: Keys<'_>) -> Result<Scenario, ScenarioError> {
 fn read_chip(keys: &mut Keys<'_>) -> Result<ChipSpec, ScenarioError> {
     let name = keys.optional_text("chip")?.unwrap_or_else(|| "gold-6140".to_owned());
     if !name.ends_with(".toml") {
-        return Ok(ChipSpec::built_in(&name)?);
+        return ChipSpec::built_in(&name).map_err(|_| {
+            let known = ChipSpec::built_in_names().collect::<Vec<_>>().join(", ");
+            let near = error::nearest(&name, ChipSpec::built_in_names());
+            let wanted = format!("one of {known}, or the path of a chip file (*.toml){near}");
+            keys.refuse("chip", &format!("`{name}`"), &wanted)
+        });
     }
     let path = keys.required_path("chip")?;
     let text = std::fs::read_to_string(&path).map_err(|why| ScenarioError::unreadable(&path, why))?;
@@ -248,7 +275,7 @@ fn read_sweeps(keys: &mut Keys<'_>) -> Result<Vec<Sweep>, ScenarioError> {
 }
 
 /// Device names are one name space; a core is claimed once; every NIC and array is used by somebody.
-fn check_devices(keys: &Keys<'_>, scenario: &Scenario) -> Result<(), ScenarioError> {
+fn check_devices(keys: &mut Keys<'_>, scenario: &Scenario) -> Result<(), ScenarioError> {
     let mut names: Vec<&str> = scenario.nics.iter().map(|nic| nic.name.as_str()).collect();
     names.extend(scenario.storage.iter().map(|array| array.name.as_str()));
     names.sort_unstable();
@@ -260,18 +287,15 @@ fn check_devices(keys: &Keys<'_>, scenario: &Scenario) -> Result<(), ScenarioErr
         ));
     }
     let mut claimed: Vec<(CoreId, &str)> = Vec::new();
-    for workload in &scenario.workloads {
+    for (workload, (table, line)) in scenario.workloads.iter().zip(keys.tables("workload")?) {
         for core in workload.cores.cores() {
             if let Some((_, other)) = claimed.iter().find(|(claimed, _)| claimed == core) {
-                let key = format!("workload[{}].cores", workload.name);
+                let inner = Keys::new(keys.origin(), table, &format!("workload[{}]", workload.name), line);
                 let value = format!("`{}`, and {core} belongs to `{other}`", workload.cores);
-                return Err(keys.refuse(&key, &value, "cores that no other workload has"));
+                return Err(inner.refuse("cores", &value, "cores that no other workload has"));
             }
             claimed.push((*core, &workload.name));
         }
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,0 +1,35 @@
+//! Help is part of the interface: what it says is kept and reviewed when it changes.
+
+mod common;
+
+use common::output;
+
+#[test]
+fn help_says_what_it_said() {
+    let pages: &[&[&str]] = &[
+        &[],
+        &["run"],
+        &["scenario"],
+        &["scenario", "list"],
+        &["scenario", "show"],
+        &["scenario", "check"],
+        &["policy"],
+        &["policy", "list"],
+        &["policy", "describe"],
+        &["chip"],
+        &["chip", "list"],
+        &["chip", "show"],
+        &["trace"],
+        &["trace", "record"],
+        &["trace", "info"],
+        &["trace", "convert"],
+        &["capture"],
+        &["capture", "info"],
+    ];
+    let mut all = String::new();
+    for page in pages {
+        let text = output(&[page, &["--help"][..]].concat());
+        all.push_str(&format!("$ waykeeper {}\n\n{text}\n", [page, &["--help"][..]].concat().join(" ")));
+    }
+    insta::assert_snapshot!("help", all);
+}

@@ -1,0 +1,77 @@
+//! Tidy rules: every source file says what it is for, none grows past reading, and crates depend inwards
+//! only, as ARCHITECTURE.md draws it.
+
+mod common;
+
+use common::repository;
+use std::path::{Path, PathBuf};
+
+/// Most lines of a source file before it is time to look for the seam.
+const MOST_LINES: usize = 600;
+
+/// The rooms, innermost first. A crate may depend on those before it, and only on these.
+const ROOMS: [(&str, &[&str]); 10] = [
+    ("units", &[]),
+    ("host", &["units"]),
+    ("silicon", &["units"]),
+    ("inputs", &[]),
+    ("machine", &["units", "host", "silicon", "inputs"]),
+    ("policy", &["units", "host"]),
+    ("control", &["units", "host", "policy"]),
+    ("lab", &["units", "host", "silicon", "inputs", "machine", "policy", "control"]),
+    ("cli", &["units", "silicon", "inputs", "machine", "policy", "lab"]),
+    ("bench", &["units", "host", "silicon", "machine", "policy", "control", "lab"]),
+];
+
+fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        // Examples are allowed to be somebody's toys.
+        if path.is_dir() && !path.ends_with("target") && !path.ends_with("examples") {
+            sources(&path, into);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            into.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_source_says_what_it_is_for_and_is_short_enough() {
+    let mut files = Vec::new();
+    sources(&repository().join("crates"), &mut files);
+    assert!(files.len() > 100, "the sources were not found");
+    let mut wrong = Vec::new();
+    for path in files {
+        let text = std::fs::read_to_string(&path).unwrap();
+        if !text.starts_with("//!") {
+            wrong.push(format!("{}: does not open with //! and what it is for", path.display()));
+        }
+        let lines = text.lines().count();
+        if lines > MOST_LINES {
+            wrong.push(format!("{}: {lines} lines; look for the seam", path.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn crates_depend_inwards_only() {
+    let mut wrong = Vec::new();
+    for entry in std::fs::read_dir(repository().join("crates")).unwrap() {
+        let folder = entry.unwrap().path();
+        let Ok(text) = std::fs::read_to_string(folder.join("Cargo.toml")) else { continue };
+        let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
+        let Some((_, allowed)) = ROOMS.iter().find(|(room, _)| *room == name) else {
+            wrong.push(format!("{name}: not in the list of rooms; put it there and into ARCHITECTURE.md"));
+            continue;
+        };
+        let manifest: toml::Table = text.parse().unwrap();
+        let dependencies = manifest.get("dependencies").and_then(toml::Value::as_table).into_iter().flatten();
+        for room in dependencies.filter_map(|(key, _)| key.strip_prefix("waykeeper-")) {
+            if !allowed.contains(&room) {
+                wrong.push(format!("{name} depends on {room}, which it must not know"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
