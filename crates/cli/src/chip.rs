@@ -13,7 +13,9 @@ Examples:
 const SHOW_EXAMPLES: &str = "\
 Examples:
   waykeeper chip show gold-6140
-  waykeeper chip show gold-6140 > mine.toml      copy it, change it, write chip = \"mine.toml\" into a scenario";
+  waykeeper chip show gold-6140 > mine.toml      copy it and change it
+
+A scenario takes it as: chip = \"mine.toml\".";
 
 /// What to do with chips.
 #[derive(Subcommand, Debug)]

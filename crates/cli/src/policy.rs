@@ -17,7 +17,8 @@ Examples:
   waykeeper policy describe a4
   waykeeper policy describe a4-d --json
 
-A setting goes into a scenario as [policy.NAME], or on the command line: run --set policy.a4.stable_interval_s=5";
+A setting goes into a scenario under [policy.NAME], or on the command line:
+  waykeeper run --set policy.a4.stable_interval_s=5";
 
 /// What to do with policies.
 #[derive(Subcommand, Debug)]

@@ -18,14 +18,14 @@ const EXAMPLES: &str = "\
 Examples:
   waykeeper run                                       the flagship under its six policies
   waykeeper run --policy default --policy a4          only these two
-  waykeeper run --seeds 5 --out results               means of 5 seeds; JSON, CSV and a page in results/
+  waykeeper run --seeds 5 --out results               means of 5 seeds; files and a page
   waykeeper run a4-fig5 --json                        a sweep, for programs
   waykeeper run my.toml --set workload.fio.block=64k  your own scenario with a key changed
-  waykeeper run --sets exact --duration 20            every LLC set, a shorter run";
+  waykeeper run --sets exact --duration 20            every LLC set, a shorter run
 
-/// Runs a scenario on the virtual server under one or more policies and compares them.
-///
-/// The same scenario, seed and version give the same numbers on any machine and any number of threads.
+The same scenario, seed and version give the same numbers on any machine and any number of threads.";
+
+/// The words of `run`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct RunArgs {

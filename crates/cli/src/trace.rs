@@ -30,8 +30,8 @@ Examples:
   waykeeper trace convert 605.mcf_s-472B.champsimtrace.xz mcf.wkt --limit 50M
   waykeeper trace convert lackey.txt.zst program.wkt --l1
 
-Reads valgrind lackey text (--trace-mem=yes), ChampSim binary traces and .wkt, plain or packed with gzip,
-xz or zstd.";
+Reads valgrind lackey text (--trace-mem=yes), ChampSim binary traces and .wkt, plain or packed
+with gzip, xz or zstd.";
 
 /// What to do with traces.
 #[derive(Subcommand, Debug)]
