@@ -72,38 +72,49 @@ impl Chip {
     /// A program on `core` reads a line.
     #[inline]
     pub fn read(&mut self, core: usize, line: Line, fill: Fill) -> Level {
-        let mlc = self.shared.mlc(core, line.set());
-        if let Some(way) = mlc.find(line.tag()) {
-            mlc.touch(way);
-            self.shared.core[core].mlc_hits += 1;
-            return Level::Mlc;
+        let index = self.shared.mlc_index(core, line.set());
+        let mlc = self.shared.mlc_at(index);
+        let Some(way) = mlc.find(line.tag()) else {
+            return self.read_miss(core, index, line, fill);
+        };
+        mlc.touch(way);
+        self.shared.core[core].mlc_hits += 1;
+        Level::Mlc
+    }
+
+    /// A program on `core` writes a line.
+    #[inline]
+    pub fn write(&mut self, core: usize, line: Line, fill: Fill) -> Level {
+        let index = self.shared.mlc_index(core, line.set());
+        let mlc = self.shared.mlc_at(index);
+        let Some(way) = mlc.find(line.tag()) else {
+            return self.write_miss(core, index, line, fill);
+        };
+        mlc.touch(way);
+        mlc.add_flags(way, mlc::DIRTY);
+        let elsewhere = mlc.elsewhere(way);
+        if elsewhere != 0 {
+            mlc.unmark(way, elsewhere);
+            self.own_exclusively(core, line, elsewhere);
         }
+        self.shared.core[core].mlc_hits += 1;
+        Level::Mlc
+    }
+
+    #[inline(never)]
+    fn read_miss(&mut self, core: usize, index: usize, line: Line, fill: Fill) -> Level {
         let level = match &mut self.llc {
-            Llc::NonInclusive(llc) => llc.read_miss(&mut self.shared, core, line, fill),
+            Llc::NonInclusive(llc) => llc.read_miss(&mut self.shared, core, index, line, fill),
             Llc::Inclusive(llc) => llc.read_miss(&mut self.shared, core, line, fill),
         };
         self.count_miss(core, level);
         level
     }
 
-    /// A program on `core` writes a line.
-    #[inline]
-    pub fn write(&mut self, core: usize, line: Line, fill: Fill) -> Level {
-        let mlc = self.shared.mlc(core, line.set());
-        if let Some(way) = mlc.find(line.tag()) {
-            mlc.touch(way);
-            mlc.add_flags(way, mlc::DIRTY);
-            let (copied, shared) = (mlc.copied >> way & 1 == 1, mlc.shared >> way & 1 == 1);
-            if copied || shared {
-                mlc.copied &= !(1 << way);
-                mlc.shared &= !(1 << way);
-                self.own_exclusively(core, line, copied, shared);
-            }
-            self.shared.core[core].mlc_hits += 1;
-            return Level::Mlc;
-        }
+    #[inline(never)]
+    fn write_miss(&mut self, core: usize, index: usize, line: Line, fill: Fill) -> Level {
         let level = match &mut self.llc {
-            Llc::NonInclusive(llc) => llc.write_miss(&mut self.shared, core, line, fill),
+            Llc::NonInclusive(llc) => llc.write_miss(&mut self.shared, core, index, line, fill),
             Llc::Inclusive(llc) => llc.write_miss(&mut self.shared, core, line, fill),
         };
         self.count_miss(core, level);
@@ -111,9 +122,9 @@ impl Chip {
     }
 
     #[inline(never)]
-    fn own_exclusively(&mut self, core: usize, line: Line, copied: bool, shared: bool) {
+    fn own_exclusively(&mut self, core: usize, line: Line, elsewhere: u32) {
         match &mut self.llc {
-            Llc::NonInclusive(llc) => llc.own_exclusively(&mut self.shared, core, line, copied, shared),
+            Llc::NonInclusive(llc) => llc.own_exclusively(&mut self.shared, core, line, elsewhere),
             Llc::Inclusive(llc) => llc.own_exclusively(&mut self.shared, core, line),
         }
     }

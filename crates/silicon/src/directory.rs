@@ -54,6 +54,11 @@ impl Directory {
         self.slot(tag).map(|slot| self.at(slot))
     }
 
+    #[inline(always)]
+    pub(crate) fn holds(&self, tag: u16) -> bool {
+        eq_u16(&self.tags, tag) != 0
+    }
+
     /// Enters a line into a free slot of `mask`; false if there is none.
     #[inline(always)]
     pub(crate) fn add(&mut self, mask: u32, tag: u16, core: usize, way: u32) -> bool {

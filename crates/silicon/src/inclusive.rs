@@ -115,7 +115,12 @@ impl Inclusive {
                     self.sets[at].ways.set_state(way, state | DIRTY);
                 }
                 self.sets[at].holder[way as usize] = if lone { core as u8 } else { SEVERAL };
-                self.fill(sh, core, line, Arrival { shared: !lone, ..Arrival::new(0, fill) });
+                self.fill(
+                    sh,
+                    core,
+                    line,
+                    if lone { Arrival::new(0, fill) } else { Arrival::new(0, fill).also(mlc::SHARED) },
+                );
                 if dirty & mlc::DIRTY != 0 { Level::Peer } else { Level::Llc }
             }
             None => {
@@ -185,12 +190,13 @@ impl Inclusive {
     /// Fills the MLC; a dirty victim is written back into its LLC line, a clean one is dropped silently.
     fn fill(&mut self, sh: &mut Shared, core: usize, line: Line, arrival: Arrival) {
         // Looked up here and not before: an LLC eviction in between may have emptied a way of this very set.
-        let (way, victim) = sh.mlc_victim(core, line.set());
+        let mlc = sh.mlc_index(core, line.set());
+        let (way, victim) = sh.mlc_victim(mlc, line.set());
         if let Some(victim) = victim {
             sh.chip.mlc_evictions += 1;
             self.write_back(victim);
         }
-        sh.mlc_fill(core, way, line, arrival);
+        sh.mlc_fill(mlc, way, line, arrival);
     }
 
     fn write_back(&mut self, victim: MlcVictim) {
@@ -304,7 +310,7 @@ fn clean_mlcs(sh: &mut Shared, line: Line, holder: u8) -> u8 {
         let mlc = sh.mlc(core, line.set());
         let flags = mlc.flags(way);
         mlc.clear_flags(way, mlc::DIRTY);
-        mlc.shared |= 1 << way;
+        mlc.mark(way, mlc::SHARED);
         flags
     })
 }

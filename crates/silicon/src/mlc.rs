@@ -22,11 +22,14 @@ pub(crate) struct MlcSet {
     tags: [u16; 16],
     meta: [u8; 16],
     order: u64,
-    /// Ways whose line may also be in the LLC (a stale bit costs a look-up, a missing one would be wrong).
-    pub copied: u16,
-    /// Ways whose line may also be in another MLC (likewise).
-    pub shared: u16,
+    /// A bit per way and [`COPIED`] or [`SHARED`]: where else the way's line may be.
+    elsewhere: u32,
 }
+
+/// The line may also be in the LLC (a stale mark costs a look-up, a missing one would be wrong).
+pub(crate) const COPIED: u32 = 1;
+/// The line may also be in another MLC (likewise).
+pub(crate) const SHARED: u32 = 1 << 16;
 
 /// A line pushed out of an MLC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +43,7 @@ const NIBBLES: u64 = 0x1111_1111_1111_1111;
 
 impl MlcSet {
     pub(crate) const EMPTY: MlcSet =
-        MlcSet { tags: [NO_TAG; 16], meta: [0; 16], order: 0xfedc_ba98_7654_3210, copied: 0, shared: 0 };
+        MlcSet { tags: [NO_TAG; 16], meta: [0; 16], order: 0xfedc_ba98_7654_3210, elsewhere: 0 };
 
     #[inline(always)]
     pub(crate) fn find(&self, tag: u16) -> Option<u32> {
@@ -61,6 +64,24 @@ impl MlcSet {
     #[inline(always)]
     pub(crate) fn clear_flags(&mut self, way: u32, flags: u8) {
         self.meta[way as usize & 15] &= !flags;
+    }
+
+    /// Where else the line in `way` may be: [`COPIED`], [`SHARED`].
+    #[inline(always)]
+    pub(crate) fn elsewhere(&self, way: u32) -> u32 {
+        self.elsewhere >> (way & 15) & (COPIED | SHARED)
+    }
+
+    /// Notes that the line in `way` may also be where `marks` say.
+    #[inline(always)]
+    pub(crate) fn mark(&mut self, way: u32, marks: u32) {
+        self.elsewhere |= marks << (way & 15);
+    }
+
+    /// Notes that the line in `way` is not, or no longer, where `marks` say.
+    #[inline(always)]
+    pub(crate) fn unmark(&mut self, way: u32, marks: u32) {
+        self.elsewhere &= !(marks << (way & 15));
     }
 
     /// Makes `way` the most recent, branch-free.
@@ -95,18 +116,17 @@ impl MlcSet {
         }
         let meta = self.meta[at];
         let line = Line::pack(tag, set as u32, u32::from(meta >> SLICE_SHIFT));
-        Some(MlcVictim { line, flags: meta & FLAGS, copied: self.copied >> at & 1 == 1 })
+        Some(MlcVictim { line, flags: meta & FLAGS, copied: self.elsewhere >> at & COPIED != 0 })
     }
 
     /// Puts `line` into `way`, the least recent of the chip's `ways`, which makes it the most recent.
     #[inline(always)]
-    pub(crate) fn fill(&mut self, way: u32, ways: u32, line: Line, flags: u8, copied: bool, shared: bool) {
+    pub(crate) fn fill(&mut self, way: u32, ways: u32, line: Line, flags: u8, elsewhere: u32) {
         debug_assert_eq!(way, self.least_recent(ways));
         let at = way as usize & 15;
         self.tags[at] = line.tag();
         self.meta[at] = flags | (line.slice() as u8) << SLICE_SHIFT;
-        self.copied = self.copied & !(1 << at) | u16::from(copied) << at;
-        self.shared = self.shared & !(1 << at) | u16::from(shared) << at;
+        self.elsewhere = self.elsewhere & !((COPIED | SHARED) << at) | elsewhere << at;
         // The last nibble in use goes to the front: no search for where it stands.
         let beyond = (u64::MAX << 4) << ((ways - 1) * 4);
         self.order = self.order & beyond | (self.order << 4) & !beyond | u64::from(way);
@@ -118,8 +138,7 @@ impl MlcSet {
         let at = way as usize & 15;
         let flags = self.meta[at] & FLAGS;
         self.tags[at] = NO_TAG;
-        self.copied &= !(1 << at);
-        self.shared &= !(1 << at);
+        self.elsewhere &= !((COPIED | SHARED) << at);
         let shift = self.position(way) * 4;
         let below = (1u64 << shift) - 1;
         // Everything older moves up one place, the emptied way goes to the end of the chip's ways; nibbles
@@ -172,7 +191,7 @@ mod tests {
                     set.invalidate(way, ways);
                     list.push(way);
                     if way % 2 == 0 {
-                        set.fill(way, ways, Line::pack(5, 1, 2), 0, true, true);
+                        set.fill(way, ways, Line::pack(5, 1, 2), 0, COPIED | SHARED);
                         list.rotate_right(1);
                     }
                 }

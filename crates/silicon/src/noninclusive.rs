@@ -22,6 +22,9 @@ struct Set {
     directory: Directory,
 }
 
+/// State of a line that a device has just written, without its age.
+const FRESH: u8 = DIRTY | IO | UNCONSUMED;
+
 #[derive(Debug)]
 pub(crate) struct NonInclusive {
     sets: Vec<Set>,
@@ -74,20 +77,10 @@ impl NonInclusive {
         prefetch(&set.directory);
     }
 
-    /// `insert(mask, class)` of microarchitecture.md 4: an empty way, else the victim of section 5; a dirty
-    /// victim is one memory write; a victim with C leaves the MLC's copy alone.
-    #[inline(always)]
-    fn insert(&mut self, sh: &mut Shared, at: usize, line: Line, mask: &MaskLanes<16>, state: u8, owner: u8) {
-        let NonInclusive { sets, recency, .. } = self;
-        insert(sh, &mut sets[at].ways, recency, at, line, mask, (state, owner));
-    }
-
     /// Frees a way because its line moves elsewhere.
     #[inline(always)]
     fn remove(&mut self, sh: &mut Shared, at: usize, way: u32) {
-        let ways = &mut self.sets[at].ways;
-        sh.llc_removed(ways.owner(way));
-        ways.free(way);
+        remove(sh, &mut self.sets[at].ways, way);
     }
 
     /// LRU variant only: notes a use in place.
@@ -98,30 +91,43 @@ impl NonInclusive {
 
     // ---- cores ----------------------------------------------------------------------------------------
 
-    /// A core's read that its MLC could not serve.
-    #[inline]
-    pub(crate) fn read_miss(&mut self, sh: &mut Shared, core: usize, line: Line, fill: Fill) -> Level {
+    /// A core's read that its MLC could not serve. `index` is where that MLC's set stands.
+    #[inline(always)]
+    pub(crate) fn read_miss(
+        &mut self,
+        sh: &mut Shared,
+        core: usize,
+        index: usize,
+        line: Line,
+        fill: Fill,
+    ) -> Level {
         let at = self.index(line);
-        let (way, victim) = sh.mlc_victim(core, line.set());
+        let (way, victim) = sh.mlc_victim(index, line.set());
         if let Some(victim) = &victim {
             self.prefetch(victim.line);
         }
-        let (level, arrival) = match self.sets[at].ways.find(line.tag()) {
+        let set = &self.sets[at];
+        let (level, arrival) = match set.ways.find(line.tag()) {
             Some(found) => (Level::Llc, self.read_from_llc(sh, at, found, line, fill)),
-            None => self.read_from_elsewhere(sh, at, line, fill),
+            // The MLC fills from another MLC (cache to cache) or from memory, in either case not through the LLC.
+            None if set.directory.holds(line.tag()) => (Level::Peer, Arrival::new(0, fill).also(mlc::SHARED)),
+            None => {
+                sh.memory_read(line);
+                (Level::Memory, Arrival::new(0, fill))
+            }
         };
-        self.fill(sh, core, line, at, way, victim, arrival);
+        self.fill(sh, core, index, line, at, way, victim, arrival);
         level
     }
 
     /// Core read, line in the LLC: three rows of the table.
-    #[inline(always)]
+    #[inline(never)]
     fn read_from_llc(&mut self, sh: &mut Shared, at: usize, way: u32, line: Line, fill: Fill) -> Arrival {
         let state = self.sets[at].ways.state(way);
         if state & COPY != 0 {
             // Another MLC holds it as well: it stays, and so does whoever is responsible for the dirt.
             self.promote(sh, at, way, state & !UNCONSUMED);
-            return Arrival { copied: true, shared: true, ..Arrival::new(0, fill) };
+            return Arrival::new(0, fill).also(mlc::COPIED | mlc::SHARED);
         }
         if state & IO == 0 {
             return self.read_ordinary(sh, at, way, state, fill);
@@ -130,7 +136,7 @@ impl NonInclusive {
         if self.inclusive.bits() >> way & 1 == 1 {
             // In bits 1-0: stays in place as a clean copy, the MLC takes the dirtiness.
             self.promote(sh, at, way, state & !(DIRTY | UNCONSUMED) | COPY);
-            return Arrival { copied: true, ..Arrival::new(dirty, fill) };
+            return Arrival::new(dirty, fill).also(mlc::COPIED);
         }
         self.migrate(sh, at, way, line, dirty, fill)
     }
@@ -141,7 +147,7 @@ impl NonInclusive {
         let reused = if sh.rules.reuse_flag { mlc::REUSED } else { 0 };
         if sh.rules.ordinary_hit_stays {
             self.promote(sh, at, way, state | COPY);
-            return Arrival { copied: true, ..Arrival::new(reused, fill) };
+            return Arrival::new(reused, fill).also(mlc::COPIED);
         }
         let dirty = if state & DIRTY != 0 { mlc::DIRTY } else { 0 };
         self.remove(sh, at, way);
@@ -159,22 +165,23 @@ impl NonInclusive {
         dirty: u8,
         fill: Fill,
     ) -> Arrival {
-        let owner = self.sets[at].ways.owner(way);
-        self.remove(sh, at, way);
+        let NonInclusive { sets, recency, inclusive, .. } = self;
+        let ways = &mut sets[at].ways;
+        let owner = ways.owner(way);
+        remove(sh, ways, way);
         sh.chip.migrations += 1;
         if sh.rules.migration == Migration::NoCopy {
             return Arrival::new(dirty, fill);
         }
-        let inclusive = self.inclusive;
-        if !self.sets[at].ways.has_room(&inclusive) && !sh.p_force.hits(sh.random()) {
+        if !ways.has_room(inclusive) && !sh.p_force.hits(sh.random()) {
             return Arrival::new(dirty, fill);
         }
         let keeps_dirt = sh.rules.migration == Migration::DirtyCopy && dirty != 0;
         let dirt = if keeps_dirt { DIRTY } else { 0 };
         let state = COPY | IO | dirt | sh.rules.io_age;
-        self.insert(sh, at, line, &inclusive, state, owner);
+        insert(sh, ways, recency, at, line, inclusive, (state, owner));
         let flags = if keeps_dirt { 0 } else { dirty };
-        Arrival { copied: true, ..Arrival::new(flags, fill) }
+        Arrival::new(flags, fill).also(mlc::COPIED)
     }
 
     /// Hit promotion H11 of core reads in place.
@@ -184,29 +191,18 @@ impl NonInclusive {
         self.touched(sh, at, way);
     }
 
-    /// Core read, line in another MLC (cache to cache) or nowhere (the MLC fills from memory, not the LLC).
+    /// A core's write that its MLC could not serve: it ends up dirty there and nowhere else.
     #[inline(always)]
-    fn read_from_elsewhere(
+    pub(crate) fn write_miss(
         &mut self,
         sh: &mut Shared,
-        at: usize,
+        core: usize,
+        index: usize,
         line: Line,
         fill: Fill,
-    ) -> (Level, Arrival) {
-        match self.sets[at].directory.holder(line.tag()) {
-            None => {
-                sh.memory_read(line);
-                (Level::Memory, Arrival::new(0, fill))
-            }
-            Some(_) => (Level::Peer, Arrival { shared: true, ..Arrival::new(0, fill) }),
-        }
-    }
-
-    /// A core's write that its MLC could not serve: it ends up dirty there and nowhere else.
-    #[inline]
-    pub(crate) fn write_miss(&mut self, sh: &mut Shared, core: usize, line: Line, fill: Fill) -> Level {
+    ) -> Level {
         let at = self.index(line);
-        let (way, victim) = sh.mlc_victim(core, line.set());
+        let (way, victim) = sh.mlc_victim(index, line.set());
         if let Some(victim) = &victim {
             self.prefetch(victim.line);
         }
@@ -229,25 +225,20 @@ impl NonInclusive {
                 Level::Memory
             }
         };
-        self.fill(sh, core, line, at, way, victim, Arrival::new(flags, fill));
+        self.fill(sh, core, index, line, at, way, victim, Arrival::new(flags, fill));
         level
     }
 
     /// A write that hit the own MLC where a copy may stand in the LLC or in another MLC: both go.
     #[inline(never)]
-    pub(crate) fn own_exclusively(
-        &mut self,
-        sh: &mut Shared,
-        core: usize,
-        line: Line,
-        copied: bool,
-        shared: bool,
-    ) {
+    pub(crate) fn own_exclusively(&mut self, sh: &mut Shared, core: usize, line: Line, elsewhere: u32) {
         let at = self.index(line);
-        if copied && let Some(way) = self.sets[at].ways.find(line.tag()) {
+        if elsewhere & mlc::COPIED != 0
+            && let Some(way) = self.sets[at].ways.find(line.tag())
+        {
             self.remove(sh, at, way);
         }
-        if shared {
+        if elsewhere & mlc::SHARED != 0 {
             for other in 0..sh.cores() {
                 if other != core
                     && let Some(way) = sh.mlc(other, line.set()).find(line.tag())
@@ -268,6 +259,7 @@ impl NonInclusive {
         &mut self,
         sh: &mut Shared,
         core: usize,
+        index: usize,
         line: Line,
         at: usize,
         way: u32,
@@ -279,8 +271,8 @@ impl NonInclusive {
             let victim_at = self.index(victim.line);
             self.place_victim(sh, core, victim, victim_at, way);
         }
-        sh.mlc_fill(core, way, line, arrival);
-        if arrival.shared {
+        sh.mlc_fill(index, way, line, arrival);
+        if arrival.elsewhere & mlc::SHARED != 0 {
             self.share(sh, core, line, at, way);
         } else {
             self.track(sh, core, line, at, way);
@@ -328,7 +320,7 @@ impl NonInclusive {
     fn share(&mut self, sh: &mut Shared, core: usize, line: Line, at: usize, way: u32) {
         match self.sets[at].directory.holder(line.tag()) {
             Some(Holder::One { core: first, way: first_way }) => {
-                sh.mlc(first, line.set()).shared |= 1 << first_way;
+                sh.mlc(first, line.set()).mark(first_way, mlc::SHARED);
                 self.sets[at].directory.set_several(line.tag());
             }
             Some(Holder::Several) => {}
@@ -345,37 +337,37 @@ impl NonInclusive {
         {
             return;
         }
-        let mut dirty = victim.flags & mlc::DIRTY != 0;
-        let reused = victim.flags & mlc::REUSED != 0;
-        let age = if reused { sh.rules.reused_age } else { sh.rules.victim_age };
-        let copy = if victim.copied { self.sets[at].ways.find(tag) } else { None };
-        let keep = if let Some(copy) = copy {
-            // A copy stands in the inclusive ways: it is freed, the line is never dropped (DMA bloat).
-            let state = self.sets[at].ways.state(copy);
-            dirty |= state & DIRTY != 0;
-            if sh.rules.inclusive_victim == InclusiveVictim::Stays || sh.rules.ordinary_hit_stays {
-                let dirt = if dirty { DIRTY } else { 0 };
-                self.sets[at].ways.set_state(copy, state & !COPY | dirt);
-                return;
-            }
-            sh.chip.bloated += u64::from(state & IO != 0);
-            self.remove(sh, at, copy);
-            true
-        } else {
-            reused | dirty
-        };
-        if !keep {
-            // Clean and unproven: mostly dropped.
-            let stream = victim.flags & mlc::STREAM != 0;
-            let chance = if stream { sh.p_insert_stream } else { sh.p_insert };
-            if !chance.hits(sh.random()) {
-                return;
+        let mut rule = sh.victims[usize::from(victim.flags) % 8];
+        if victim.copied
+            && let Some(copy) = self.sets[at].ways.find(tag)
+        {
+            match self.take_copy(sh, at, copy, rule.state & DIRTY) {
+                Some(dirt) => (rule.state, rule.keep) = (rule.state | dirt, true),
+                None => return,
             }
         }
-        let state = age | if dirty { DIRTY } else { 0 };
+        // Clean and unproven: mostly dropped.
+        if !rule.keep && !rule.chance.hits(sh.random()) {
+            return;
+        }
         let owner = sh.group_of[core];
         let NonInclusive { sets, recency, core_masks, .. } = self;
-        insert(sh, &mut sets[at].ways, recency, at, victim.line, &core_masks[core], (state, owner));
+        insert(sh, &mut sets[at].ways, recency, at, victim.line, &core_masks[core], (rule.state, owner));
+    }
+
+    /// The line of an MLC victim has a copy in the inclusive ways: it is freed and its dirt returned, for the line
+    /// is never dropped (DMA bloat). `None` if by the rules the two merge there.
+    #[inline(never)]
+    fn take_copy(&mut self, sh: &mut Shared, at: usize, copy: u32, dirt: u8) -> Option<u8> {
+        let ways = &mut self.sets[at].ways;
+        let state = ways.state(copy);
+        if sh.rules.inclusive_victim == InclusiveVictim::Stays || sh.rules.ordinary_hit_stays {
+            ways.set_state(copy, state & !COPY | dirt);
+            return None;
+        }
+        sh.chip.bloated += u64::from(state & IO != 0);
+        remove(sh, ways, copy);
+        Some(state & DIRTY)
     }
 
     /// One of several holders lets go: its copy vanishes, its dirtiness passes to another holder. False if
@@ -399,7 +391,7 @@ impl NonInclusive {
         }
         if others == 1 {
             self.sets[at].directory.set_single(line.tag(), first, way);
-            sh.mlc(first, line.set()).shared &= !(1 << way);
+            sh.mlc(first, line.set()).unmark(way, mlc::SHARED);
         }
         true
     }
@@ -410,61 +402,58 @@ impl NonInclusive {
     #[inline]
     pub(crate) fn dma_write(&mut self, sh: &mut Shared, device: usize, line: Line) -> bool {
         let at = self.index(line);
-        match (sh.dca[device], self.dca_ways) {
-            (DcaMode::On, Some(mask)) => self.dma_write_cached(sh, device, line, at, &mask),
-            _ => self.dma_write_uncached(sh, device, line, at),
+        if sh.dca[device] != DcaMode::On || self.dca_ways.is_none() {
+            return self.dma_write_uncached(sh, device, line, at);
+        }
+        match self.sets[at].ways.find(line.tag()) {
+            Some(way) => {
+                self.dma_update(sh, device, line, at, way);
+                true
+            }
+            None => self.dma_allocate(sh, device, line, at),
         }
     }
 
+    /// Write update: in place, wherever it is; MLC copies go.
     #[inline(always)]
-    fn dma_write_cached(
-        &mut self,
-        sh: &mut Shared,
-        device: usize,
-        line: Line,
-        at: usize,
-        dca_ways: &MaskLanes<16>,
-    ) -> bool {
+    fn dma_update(&mut self, sh: &mut Shared, device: usize, line: Line, at: usize, way: u32) {
         let owner = DEVICE_OWNER + device as u8;
-        let fresh = DIRTY | IO | UNCONSUMED;
-        if let Some(way) = self.sets[at].ways.find(line.tag()) {
-            // Write update: in place, wherever it is; MLC copies go.
-            let state = self.sets[at].ways.state(way);
-            if state & COPY != 0 && sh.rules.dma_write_invalidates_mlc {
-                self.drop_mlc_copies(sh, at, line);
-            }
-            let kept = if sh.rules.dma_write_invalidates_mlc { 0 } else { state & COPY };
-            let age = if sh.rules.dma_update_promotes { 0 } else { sh.rules.io_age };
-            let ways = &mut self.sets[at].ways;
-            sh.occupancy[usize::from(ways.owner(way))] -= 1;
-            sh.occupancy[usize::from(owner)] += 1;
-            ways.set_owner(way, owner);
-            ways.set_state(way, fresh | age | kept);
-            self.touched(sh, at, way);
-            sh.device[device].write_hits += 1;
-            return true;
-        }
-        // Held by an MLC only: that copy goes and the line is allocated all the same, but counts as a hit.
-        let held = self.sets[at].directory.holder(line.tag()).is_some();
-        if held && sh.rules.dma_write_invalidates_mlc {
+        let state = self.sets[at].ways.state(way);
+        if state & COPY != 0 && sh.rules.dma_write_invalidates_mlc {
             self.drop_mlc_copies(sh, at, line);
-        } else if held {
-            sh.device[device].write_hits += 1;
-            return true;
         }
-        let inclusive = self.inclusive;
-        let mask = match sh.rules.mlc_held_write {
-            MlcHeldWrite::InclusiveWays if held => &inclusive,
-            _ => dca_ways,
-        };
-        let young = sh.p_io_young.hits(sh.random());
-        let age = if young { sh.rules.victim_age } else { sh.rules.io_age };
-        self.insert(sh, at, line, mask, fresh | age, owner);
+        let kept = if sh.rules.dma_write_invalidates_mlc { 0 } else { state & COPY };
+        let age = if sh.rules.dma_update_promotes { 0 } else { sh.rules.io_age };
+        let ways = &mut self.sets[at].ways;
+        sh.occupancy[usize::from(ways.owner(way))] -= 1;
+        sh.occupancy[usize::from(owner)] += 1;
+        ways.set_owner(way, owner);
+        ways.set_state(way, FRESH | age | kept);
+        self.touched(sh, at, way);
+        sh.device[device].write_hits += 1;
+    }
+
+    /// Write of a line the LLC does not have: it is allocated there. A copy that an MLC held goes, and the write
+    /// counts as a hit.
+    #[inline(always)]
+    fn dma_allocate(&mut self, sh: &mut Shared, device: usize, line: Line, at: usize) -> bool {
+        let held = self.sets[at].directory.holds(line.tag());
         if held {
             sh.device[device].write_hits += 1;
+            if !sh.rules.dma_write_invalidates_mlc {
+                return true;
+            }
+            self.drop_mlc_copies(sh, at, line);
         } else {
             sh.device[device].write_misses += 1;
         }
+        let NonInclusive { sets, recency, inclusive, dca_ways, .. } = self;
+        let into_inclusive = held && sh.rules.mlc_held_write == MlcHeldWrite::InclusiveWays;
+        let mask = dca_ways.as_ref().filter(|_| !into_inclusive).unwrap_or(inclusive);
+        let young = sh.p_io_young.hits(sh.random());
+        let age = if young { sh.rules.victim_age } else { sh.rules.io_age };
+        let owner = DEVICE_OWNER + device as u8;
+        insert(sh, &mut sets[at].ways, recency, at, line, mask, (FRESH | age, owner));
         held
     }
 
@@ -519,7 +508,7 @@ impl NonInclusive {
             let mlc = sh.mlc(core, set);
             dirty |= mlc.flags(way) & mlc::DIRTY;
             mlc.clear_flags(way, mlc::DIRTY);
-            mlc.copied |= 1 << way;
+            mlc.mark(way, mlc::COPIED);
         };
         match holder {
             Holder::One { core, way } => copy_from(sh, core, way),
@@ -532,9 +521,9 @@ impl NonInclusive {
             }
         }
         let dirt = if dirty != 0 { DIRTY } else { 0 };
-        let inclusive = self.inclusive;
-        let state = COPY | dirt | sh.rules.io_age;
-        self.insert(sh, at, line, &inclusive, state, DEVICE_OWNER + device as u8);
+        let NonInclusive { sets, recency, inclusive, .. } = self;
+        let entry = (COPY | dirt | sh.rules.io_age, DEVICE_OWNER + device as u8);
+        insert(sh, &mut sets[at].ways, recency, at, line, inclusive, entry);
     }
 
     /// Invalidates every MLC copy of a line. Returns whether there was one.
@@ -558,7 +547,15 @@ impl NonInclusive {
     }
 }
 
-/// [`NonInclusive::insert`] on borrowed parts, for callers that lend a mask of the LLC itself.
+/// [`NonInclusive::remove`] where the set is at hand.
+#[inline(always)]
+fn remove(sh: &mut Shared, ways: &mut Ways<16>, way: u32) {
+    sh.llc_removed(ways.owner(way));
+    ways.free(way);
+}
+
+/// `insert(mask, class)` of microarchitecture.md 4: an empty way, else the victim of section 5; a dirty victim is
+/// one memory write; a victim with C leaves the MLC's copy alone.
 #[inline(always)]
 fn insert(
     sh: &mut Shared,

@@ -197,18 +197,19 @@ impl Rules {
 
 /// A probability as a threshold on a uniform 32-bit number.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chance(u32);
+pub(crate) struct Chance(u64);
 
 impl Chance {
     pub(crate) fn new(p: f64) -> Chance {
-        Chance((p * f64::from(u32::MAX)).round() as u32)
+        let below = (p * f64::from(u32::MAX)).round() as u64;
+        // Strictly below, except that probability 1 must always hit.
+        Chance(if below == u64::from(u32::MAX) { below + 1 } else { below })
     }
 
     /// True with that probability, given a uniform random number.
     #[inline(always)]
     pub(crate) fn hits(self, random: u32) -> bool {
-        // Strictly below, except that probability 1 must always hit.
-        random < self.0 || self.0 == u32::MAX
+        u64::from(random) < self.0
     }
 }
 

@@ -33,8 +33,8 @@ pub enum DcaMode {
 pub(crate) struct Shared {
     pub rules: Rules,
     pub p_force: Chance,
-    pub p_insert: Chance,
-    pub p_insert_stream: Chance,
+    /// What becomes of an MLC victim with these flags, but for a copy in the inclusive ways.
+    pub victims: [VictimRule; 8],
     pub p_io_young: Chance,
     pub rng: Xoshiro128PlusPlus,
     mlcs: Vec<MlcSet>,
@@ -60,8 +60,7 @@ impl Shared {
         Shared {
             rules,
             p_force: Chance::new(rules.p_force),
-            p_insert: Chance::new(rules.p_insert),
-            p_insert_stream: Chance::new(rules.p_insert_stream),
+            victims: std::array::from_fn(|flags| VictimRule::new(&rules, flags as u8)),
             p_io_young: Chance::new(rules.p_io_young),
             rng: Xoshiro128PlusPlus::seed_from_u64(seed ^ 0x51_11c0),
             mlcs: vec![MlcSet::EMPTY; mlc_sets * cores],
@@ -87,9 +86,21 @@ impl Shared {
         self.mlc_sets
     }
 
+    /// Where the MLC set of a core stands among all of them.
+    #[inline(always)]
+    pub(crate) fn mlc_index(&self, core: usize, set: usize) -> usize {
+        core * self.mlc_sets + set
+    }
+
+    #[inline(always)]
+    pub(crate) fn mlc_at(&mut self, index: usize) -> &mut MlcSet {
+        &mut self.mlcs[index]
+    }
+
     #[inline(always)]
     pub(crate) fn mlc(&mut self, core: usize, set: usize) -> &mut MlcSet {
-        &mut self.mlcs[core * self.mlc_sets + set]
+        let index = self.mlc_index(core, set);
+        self.mlc_at(index)
     }
 
     pub(crate) fn mlc_ref(&self, core: usize, set: usize) -> &MlcSet {
@@ -98,18 +109,18 @@ impl Shared {
 
     /// The way the next fill of this set will take, and what stands there.
     #[inline(always)]
-    pub(crate) fn mlc_victim(&mut self, core: usize, set: usize) -> (u32, Option<MlcVictim>) {
+    pub(crate) fn mlc_victim(&mut self, index: usize, set: usize) -> (u32, Option<MlcVictim>) {
         let ways = self.mlc_ways;
-        let mlc = self.mlc(core, set);
+        let mlc = self.mlc_at(index);
         let way = mlc.least_recent(ways);
         (way, mlc.occupant(way, set))
     }
 
     #[inline(always)]
-    pub(crate) fn mlc_fill(&mut self, core: usize, way: u32, line: Line, fill: Arrival) {
+    pub(crate) fn mlc_fill(&mut self, index: usize, way: u32, line: Line, fill: Arrival) {
         self.chip.mlc_fills += 1;
         let ways = self.mlc_ways;
-        self.mlc(core, line.set()).fill(way, ways, line, fill.flags, fill.copied, fill.shared);
+        self.mlc_at(index).fill(way, ways, line, fill.flags, fill.elsewhere);
     }
 
     /// Takes a line out of an MLC because someone else owns it now. Returns its flags.
@@ -186,18 +197,46 @@ impl Shared {
     }
 }
 
+/// What becomes of a line that leaves an MLC (microarchitecture.md 4 and 5).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct VictimRule {
+    /// Its state in the LLC if it goes there.
+    pub state: u8,
+    /// It is never dropped.
+    pub keep: bool,
+    /// Else: the probability that it is kept all the same.
+    pub chance: Chance,
+}
+
+impl VictimRule {
+    fn new(rules: &Rules, flags: u8) -> VictimRule {
+        let has = |flag| flags & flag != 0;
+        let age = if has(mlc::REUSED) { rules.reused_age } else { rules.victim_age };
+        VictimRule {
+            state: age | if has(mlc::DIRTY) { ways::DIRTY } else { 0 },
+            keep: has(mlc::REUSED) || has(mlc::DIRTY),
+            chance: Chance::new(if has(mlc::STREAM) { rules.p_insert_stream } else { rules.p_insert }),
+        }
+    }
+}
+
 /// How a line arrives in an MLC.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub flags: u8,
-    pub copied: bool,
-    pub shared: bool,
+    /// Where else it may be: [`mlc::COPIED`], [`mlc::SHARED`].
+    pub elsewhere: u32,
 }
 
 impl Arrival {
     #[inline(always)]
     pub(crate) fn new(flags: u8, fill: Fill) -> Arrival {
         let stream = if fill == Fill::Stream { mlc::STREAM } else { 0 };
-        Arrival { flags: flags | stream, copied: false, shared: false }
+        Arrival { flags: flags | stream, elsewhere: 0 }
+    }
+
+    #[inline(always)]
+    pub(crate) fn also(self, elsewhere: u32) -> Arrival {
+        Arrival { elsewhere, ..self }
     }
 }

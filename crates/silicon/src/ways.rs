@@ -151,28 +151,31 @@ impl<const L: usize> Ways<L> {
 
     #[inline(always)]
     fn victim(&mut self, mask: &MaskLanes<L>, rule: &mut Chooser<'_>, set: usize) -> u32 {
+        // Not an arm of the match below: what nearly every run does must not go through a jump table.
+        if rule.kind == Replacement::Qlru {
+            return 31 - self.age_until_evictable(mask).leading_zeros();
+        }
         match rule.kind {
-            Replacement::Qlru => {
-                let oldest = self.age_until_evictable(mask);
-                31 - oldest.leading_zeros()
-            }
-            Replacement::QlruRandom => {
+            Replacement::Qlru | Replacement::QlruRandom => {
                 let oldest = self.age_until_evictable(mask);
                 pick(oldest, rule.rng.next_u32())
             }
             Replacement::Random => pick(mask.bits, rule.rng.next_u32()),
-            Replacement::Lru => rule.least_recent(set, mask.bits),
+            Replacement::Lru => least_recent(&rule.recency[set], mask.bits),
         }
     }
 
-    /// QLRU (microarchitecture.md 5): if no way of the mask has age 3, all of them grow older by what the
-    /// oldest lacks. Returns the ways of the mask that then have age 3.
+    /// The ways of the mask that may go, QLRU (microarchitecture.md 5): those of age 3; if there is none, all of
+    /// them grow older first.
     #[inline(always)]
     fn age_until_evictable(&mut self, mask: &MaskLanes<L>) -> u32 {
         let old = self.states(AGE, 3) & mask.bits;
-        if old != 0 {
-            return old;
-        }
+        if old != 0 { old } else { self.age(mask) }
+    }
+
+    /// Makes the ways of the mask older by what the oldest lacks to age 3. Returns the ways that then have it.
+    #[inline(never)]
+    fn age(&mut self, mask: &MaskLanes<L>) -> u32 {
         let (two, one) = (self.states(AGE, 2) & mask.bits, self.states(AGE, 1) & mask.bits);
         let (lack, oldest) = if two != 0 {
             (1, two)
@@ -253,12 +256,12 @@ impl Chooser<'_> {
             move_to_front(&mut self.recency[set], way as u8);
         }
     }
+}
 
-    fn least_recent(&self, set: usize, mask: u32) -> u32 {
-        let order = &self.recency[set];
-        let oldest = order.iter().rev().find(|way| mask >> **way & 1 == 1);
-        u32::from(*oldest.expect("every way stands in the order, and the mask has one"))
-    }
+#[cold]
+fn least_recent(order: &[u8; 32], mask: u32) -> u32 {
+    let oldest = order.iter().rev().find(|way| mask >> **way & 1 == 1);
+    u32::from(*oldest.expect("every way stands in the order, and the mask has one"))
 }
 
 #[cold]

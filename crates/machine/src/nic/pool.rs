@@ -85,43 +85,25 @@ impl Pool {
     }
 }
 
-/// The low `count` bits; all of them from 32 on.
+/// The low `count` bits, of 32 at most.
 #[inline(always)]
 fn first_bits(count: u32) -> u32 {
-    1u32.checked_shl(count).unwrap_or(0).wrapping_sub(1)
+    debug_assert!(count <= 32);
+    ((1u64 << (count & 63)) - 1) as u32
 }
 
-/// An array of equal entries, several to a line: completion or descriptor rings.
-#[derive(Clone, Debug)]
-pub(crate) struct EntryRing {
-    /// Per line: its handle if the sample has it.
-    lines: Vec<Option<Line>>,
-    per_line: u32,
-}
-
-impl EntryRing {
-    pub(crate) fn new(
-        memory: &mut AddressMap,
-        entries: u32,
-        entry_bytes: u32,
-    ) -> Result<EntryRing, OutOfMemory> {
-        let region = memory.huge(u64::from(entries) * u64::from(entry_bytes))?;
-        let mut lines = vec![None; region.total_lines() as usize];
-        for (line, offset) in region.lines().iter().zip(region.offsets()) {
-            lines[*offset as usize] = Some(*line);
-        }
-        Ok(EntryRing { lines, per_line: (LINE_BYTES as u32 / entry_bytes).max(1) })
+/// The sampled lines of an array of equal entries, one or several to a line: for each entry that starts a line,
+/// the line if the sample has it. Worked out once; rings keep the answers beside what they ask them for.
+pub(crate) fn entry_lines(
+    memory: &mut AddressMap,
+    entries: u32,
+    entry_bytes: u32,
+) -> Result<Vec<Option<Line>>, OutOfMemory> {
+    let region = memory.huge(u64::from(entries) * u64::from(entry_bytes))?;
+    let per_line = LINE_BYTES as u32 / entry_bytes;
+    let mut lines = vec![None; entries as usize];
+    for (line, offset) in region.lines().iter().zip(region.offsets()) {
+        lines[(offset * per_line) as usize] = Some(*line);
     }
-
-    /// The line of an entry, if the sample has it.
-    #[inline(always)]
-    pub(crate) fn line(&self, entry: u32) -> Option<Line> {
-        self.lines[(entry / self.per_line) as usize]
-    }
-
-    /// True if this entry is the first of its line.
-    #[inline(always)]
-    pub(crate) fn starts_line(&self, entry: u32) -> bool {
-        entry.is_multiple_of(self.per_line)
-    }
+    Ok(lines)
 }

@@ -3,6 +3,7 @@
 
 use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
 use super::{Blueprint, Kind, Program, Score, Site, Unit};
+use crate::nic::MAX_BURST;
 use crate::scenario::{Keys, ScenarioError};
 use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
@@ -32,7 +33,7 @@ struct Dpdk {
 
 fn read(keys: &mut Keys<'_>, touch: Touch) -> Result<Arc<dyn Blueprint>, ScenarioError> {
     let work = PacketWork {
-        burst: keys.count("burst", 1..=512, 64)?,
+        burst: keys.count("burst", 1..=MAX_BURST, 64)?,
         // Fits A4's solo latency; 20 to 46 ns fit one figure or another (microarchitecture.md 7, C).
         base_ns: keys.number("base_ns", 0.0..=1e6, 26.0)?,
         burst_ns: keys.number("burst_ns", 0.0..=1e6, 60.0)?,

@@ -4,6 +4,7 @@
 use super::dpdk::read_stall;
 use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
 use super::{Blueprint, Kind, Program, Score, Site, Unit};
+use crate::nic::MAX_BURST;
 use crate::scenario::{Keys, ScenarioError};
 use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
@@ -26,7 +27,7 @@ struct L2Forward {
 
 fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
     let work = PacketWork {
-        burst: keys.count("burst", 1..=512, 32)?,
+        burst: keys.count("burst", 1..=MAX_BURST, 32)?,
         base_ns: keys.number("base_ns", 0.0..=1e6, 34.0)?, // 22 receiving + 12 sending
         burst_ns: keys.number("burst_ns", 0.0..=1e6, 40.0)?,
         delay_ns: keys.number("delay_ns", 0.0..=1e6, 0.0)?,

@@ -5,7 +5,7 @@
 
 use super::{Core, Program, Site};
 use crate::bus::{Access, Bus, ClassMean, Costs, Memory};
-use crate::nic::{OUTSIDE_NS, Packet, Queue, TX_RING};
+use crate::nic::{OUTSIDE_NS, Packet, Queue, starts_descriptor_line};
 use crate::random::Stream;
 use waykeeper_silicon::{Fill, Level, Line};
 
@@ -106,7 +106,11 @@ impl Class {
     #[inline(always)]
     fn line(&mut self, memory: &mut Memory, core: usize, line: Option<Line>, access: Access) -> f64 {
         match line {
-            Some(line) => self.lines(memory, core, &[line], 1, access),
+            Some(line) => {
+                let cost = memory.touch(core, line, access, Fill::Ordinary, &self.costs);
+                self.mean.note(cost);
+                cost
+            }
             None => self.mean.ns(),
         }
     }
@@ -159,30 +163,29 @@ impl Poller {
     /// Takes a burst off the ring: completion entry, mbuf line, and a fresh buffer for each.
     #[inline]
     fn receive(&mut self, memory: &mut Memory, queue: &mut Queue, core: &mut Core) {
-        let now = core.clock_ns;
-        let mut ns = self.work.burst_ns;
-        self.burst.clear();
-        while self.burst.len() < self.work.burst as usize {
-            match queue.next_ready_ns() {
-                Some(ready) if ready <= now => {}
-                _ => break,
-            }
-            let (slot, packet) = queue.take();
-            if self.work.touch != Touch::None {
+        let Poller { work, completion: completions, meta: metadata, burst, .. } = self;
+        let (now, wanted) = (core.clock_ns, work.burst as usize);
+        let mut ns = work.burst_ns;
+        burst.clear();
+        while burst.len() < wanted
+            && let Some(slot) = queue.take(now)
+        {
+            let packet = slot.packet;
+            if memory.chip.is_large() && work.touch != Touch::None {
                 queue.pool.prefetch_data(&memory.chip, packet.buffer, packet.lines());
             }
-            ns += self.completion.line(memory, core.id, queue.completions.line(slot), Access::Read);
-            let meta = queue.pool.meta(packet.buffer, self.work.meta_lines);
-            ns += self.meta.lines(memory, core.id, meta, self.work.meta_lines, Access::Write);
+            ns += completions.line(memory, core.id, slot.completion, Access::Read);
+            let lines = queue.pool.meta(packet.buffer, work.meta_lines);
+            ns += metadata.lines(memory, core.id, lines, work.meta_lines, Access::Write);
             // Replenish from the LIFO cache: four descriptors share a line.
-            if let Some(posted) = queue.post()
-                && queue.descriptors.starts_line(posted)
+            if let Some((number, posted)) = queue.post()
+                && starts_descriptor_line(number)
             {
-                ns += self.meta.line(memory, core.id, queue.descriptors.line(posted), Access::Write);
+                ns += metadata.line(memory, core.id, posted.descriptors, Access::Write);
             }
-            self.burst.push(packet);
+            burst.push(packet);
         }
-        core.work(ns, self.work.burst_ns * INSTRUCTIONS_PER_CYCLE);
+        core.work(ns, work.burst_ns * INSTRUCTIONS_PER_CYCLE);
     }
 
     /// Works on each packet of the burst.
@@ -192,17 +195,19 @@ impl Poller {
         let Bus { memory, nics, meters, .. } = bus;
         let queue = &mut nics[self.nic].queues[self.queue];
         let meter = &mut meters[self.workload];
-        for packet in &self.burst {
-            let lines = match self.work.touch {
+        let Poller { work, data, send, burst, .. } = self;
+        let access = if work.touch == Touch::Header { Access::Write } else { Access::Read };
+        let base_ns = work.base_ns + work.delay_ns;
+        for packet in burst.iter() {
+            let lines = match work.touch {
                 Touch::None => 0,
                 Touch::Header => 1,
                 Touch::Payload => packet.lines(),
             };
-            let access = if self.work.touch == Touch::Header { Access::Write } else { Access::Read };
             let sampled = queue.pool.data(packet.buffer, lines);
-            let work_ns = self.work.base_ns + self.work.delay_ns + f64::from(lines) * LINE_WORK_NS;
-            let mut ns = work_ns + self.data.lines(memory, core.id, sampled, lines, access);
-            match self.work.fate {
+            let work_ns = base_ns + f64::from(lines) * LINE_WORK_NS;
+            let mut ns = work_ns + data.lines(memory, core.id, sampled, lines, access);
+            match work.fate {
                 Fate::Drop => {
                     core.work(ns, work_ns * cycles_per_ns);
                     queue.release(packet.buffer);
@@ -211,10 +216,10 @@ impl Poller {
                     meter.latency(core.clock_ns - packet.arrived_ns + OUTSIDE_NS);
                 }
                 Fate::Send => {
-                    let slot = queue.sent.wrapping_add(queue.transmit.len() as u32) % TX_RING;
-                    ns += self.send.line(memory, core.id, queue.send_ring.line(slot), Access::Write);
+                    let entry = queue.outgoing.next_entry();
+                    ns += send.line(memory, core.id, entry, Access::Write);
                     core.work(ns, work_ns * cycles_per_ns);
-                    queue.transmit.push_back(Packet { ready_ns: core.clock_ns, ..*packet });
+                    queue.outgoing.push(Packet { ready_ns: core.clock_ns, ..*packet });
                 }
             }
         }
@@ -236,7 +241,7 @@ impl Poller {
 
     /// A sender whose software queue is full waits for the NIC.
     fn blocked(&self, queue: &Queue) -> bool {
-        self.work.fate == Fate::Send && queue.transmit_is_full()
+        self.work.fate == Fate::Send && queue.outgoing.is_full()
     }
 }
 

@@ -1,0 +1,182 @@
+//! Results for a seed are the same on every machine and after every change that only makes things faster.
+//!
+//! Each case is a short run; what is compared is a hash over every number of its result, to the last bit.
+//! A change of the model is free to change them: the failure prints what to write here instead.
+
+use std::sync::Arc;
+use waykeeper_host::Host;
+use waykeeper_machine::{Measured, RunOptions, ScenarioSource, VirtualServer};
+use waykeeper_silicon::Sampling;
+
+/// A4's mix in small: forwarding, storage reads and writes, redis, mixtures, a scan, a confined core.
+const MIX: &str = r#"
+name = "mix"
+duration_s = 0.012
+warmup_s = 0.004
+measure_s = 0.006
+time_factor = 1
+
+[[nic]]
+name = "nic0"
+
+[[storage]]
+name = "raid0"
+
+[[workload]]
+name = "fastclick"
+program = "fastclick"
+cores = "0-3"
+
+[[workload]]
+name = "redis-server"
+program = "redis-server"
+cores = "4"
+
+[[workload]]
+name = "redis-client"
+program = "redis-client"
+cores = "5"
+peer = "redis-server"
+
+[[workload]]
+name = "omnetpp"
+program = "spec"
+cores = "6"
+benchmark = "omnetpp"
+mask = "0x018"
+
+[[workload]]
+name = "ffsb"
+program = "ffsb-light"
+cores = "7-8"
+
+[[workload]]
+name = "scan"
+program = "x-mem"
+cores = "9"
+working_set = "6M"
+operation = "write"
+"#;
+
+/// Two kinds of packet program on one NIC with small rings and random flows, storage past the caches.
+const PACKETS: &str = r#"
+name = "packets"
+duration_s = 0.012
+warmup_s = 0.004
+measure_s = 0.006
+time_factor = 1
+
+[knobs]
+dca_ways = "0x700"
+dca_off = ["raid0"]
+
+[[nic]]
+name = "nic0"
+packet_bytes = 1500
+ring = 256
+flows = 512
+flow_order = "random"
+
+[[storage]]
+name = "raid0"
+
+[[workload]]
+name = "l2fwd"
+program = "l2fwd"
+cores = "0-1"
+
+[[workload]]
+name = "dpdk-t"
+program = "dpdk-t"
+cores = "2-3"
+hold_ms = 2
+mask = "0x003"
+
+[[workload]]
+name = "fio"
+program = "fio"
+cores = "4"
+block = "64K"
+
+[[workload]]
+name = "chase"
+program = "x-mem"
+cores = "5"
+working_set = "4M"
+pattern = "random"
+"#;
+
+/// An inclusive LLC, and untouched packets.
+const INCLUSIVE: &str = r#"
+name = "inclusive"
+chip = "e5-2630v3"
+duration_s = 0.012
+warmup_s = 0.004
+measure_s = 0.006
+time_factor = 1
+
+[[nic]]
+name = "nic0"
+packet_bytes = 64
+offered_gbps = 10
+
+[[workload]]
+name = "dpdk-nt"
+program = "dpdk-nt"
+cores = "0-1"
+
+[[workload]]
+name = "lbm"
+program = "spec"
+cores = "2"
+benchmark = "lbm"
+
+[[workload]]
+name = "scan"
+program = "x-mem"
+cores = "3"
+working_set = "8M"
+"#;
+
+/// Rules away from the default take other ways through the chip.
+const VARIANT: &str = "[model]\nreplacement = \"lru\"\nmlc_held_write = \"inclusive-ways\"\n";
+
+fn run(text: &str, sampling: &str) -> Measured {
+    let source = ScenarioSource::parse("golden.toml", text, None).unwrap_or_else(|error| panic!("{error}"));
+    let scenario = Arc::new(source.read().unwrap_or_else(|error| panic!("{error}")));
+    let sampling: Sampling = sampling.parse().expect("a sampling");
+    let mut server = VirtualServer::new(scenario.clone(), RunOptions { seed: 7, sample_seed: 3, sampling })
+        .expect("it fits");
+    server.wait_until(((scenario.duration_s - scenario.measure_s) * 1e9) as u64).expect("it runs");
+    server.begin_stretch();
+    server.wait_until((scenario.duration_s * 1e9) as u64).expect("it runs");
+    server.measured()
+}
+
+/// FNV-1a over the numbers as text; Rust writes a float so that reading it gives the same bits.
+fn hash(measured: &Measured) -> u64 {
+    let text = format!("{measured:?}");
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, byte| (h ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[test]
+fn results_are_the_same_to_the_last_bit() {
+    let varied = format!("{PACKETS}{VARIANT}");
+    let cases = [
+        ("mix", MIX, "exact", 0xb2c7_c4f7_8e5f_32d3),
+        ("mix", MIX, "1/32", 0x07c0_fda5_d5d1_6b60),
+        ("packets", PACKETS, "exact", 0x1d20_ac82_d36f_aa15),
+        ("packets", PACKETS, "1/32", 0xed65_cd35_2213_75e1),
+        ("inclusive", INCLUSIVE, "exact", 0x80b5_3e13_1e91_93b2),
+        ("inclusive", INCLUSIVE, "1/32", 0x1c3d_349b_909e_edbc),
+        ("packets, other rules", &varied, "1/32", 0x4295_f0dc_49ff_6d3f),
+    ];
+    let mut wrong = Vec::new();
+    for (name, text, sampling, expected) in cases {
+        let got = hash(&run(text, sampling));
+        if got != expected {
+            wrong.push(format!("{name} at {sampling}: {got:#018x}"));
+        }
+    }
+    assert!(wrong.is_empty(), "results have changed:\n{}", wrong.join("\n"));
+}
