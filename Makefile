@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Arguments for `make run`: make run ARGS="a4-fig5 --out results"
 ARGS ?=
 
-.PHONY: run test bench lint build
+.PHONY: run test bench fidelity lint build
 
 ## Builds and runs the flagship: A4's mix under default, isolate and a4-a to a4-d.
 run: build
@@ -21,6 +21,10 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
-## Line events per second of the chip model.
+## How fast the model is: medians, on this machine; BENCH_BASELINE=old.json compares.
 bench:
-	$(CARGO) bench --locked -p waykeeper-silicon --bench line_events
+	$(CARGO) bench --locked -p waykeeper-machine --bench summary
+
+## Runs every published row again and writes docs/fidelity-table.md.
+fidelity:
+	WAYKEEPER_WRITE_TABLE=1 $(CARGO) test --release --locked -p waykeeper-machine --test published

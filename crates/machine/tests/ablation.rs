@@ -44,7 +44,12 @@ const ATC_LOW_RATE: (&str, &str, &str) = (
     "write_hit",
 );
 
-const fn row(variant: &'static str, at: (&'static str, &'static str, &'static str), limit: f64, above: bool) -> Row {
+const fn row(
+    variant: &'static str,
+    at: (&'static str, &'static str, &'static str),
+    limit: f64,
+    above: bool,
+) -> Row {
     Row { variant, scenario: at.0, sets: at.1, metric: at.2, limit, variant_is_above: above }
 }
 
@@ -79,7 +84,9 @@ fn every_variant_breaks_its_figure() {
         let broken = (changed > limit) == variant_is_above;
         let held = (plain > limit) != variant_is_above;
         if !(broken && held) {
-            wrong.push(format!("{variant}: {scenario} {sets} {metric}: base {plain:.2}, variant {changed:.2}, limit {limit}"));
+            wrong.push(format!(
+                "{variant}: {scenario} {sets} {metric}: base {plain:.2}, variant {changed:.2}, limit {limit}"
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -58,7 +58,11 @@ fn points() -> Vec<Point> {
     });
     cache.extend(results.into_inner().expect("no panic"));
     let point = |record: csv::StringRecord| {
-        let key = if record[4].is_empty() { record[3].to_owned() } else { format!("{}/{}", &record[3], &record[4]) };
+        let key = if record[4].is_empty() {
+            record[3].to_owned()
+        } else {
+            format!("{}/{}", &record[3], &record[4])
+        };
         Point {
             ours: cache[&(record[1].to_owned(), record[2].to_owned())][&key],
             row: record[0].to_owned(),
@@ -85,7 +89,8 @@ fn no_row_is_further_from_the_published_one_than_the_prototype() {
     let mut worse = Vec::new();
     for (row, list) in &rows {
         let count = list.len() as f64;
-        let distance = |f: fn(&Point) -> f64| list.iter().map(|p| (f(p) - p.published).abs()).sum::<f64>() / count;
+        let distance =
+            |f: fn(&Point) -> f64| list.iter().map(|p| (f(p) - p.published).abs()).sum::<f64>() / count;
         let (theirs, ours) = (distance(|p| p.prototype), distance(|p| p.ours));
         let level = list.iter().map(|p| p.published.abs()).sum::<f64>() / count;
         let show = |f: fn(&Point) -> f64| list.iter().map(|p| number(f(p))).collect::<Vec<_>>().join(" ");
@@ -100,7 +105,11 @@ fn no_row_is_further_from_the_published_one_than_the_prototype() {
         )
         .expect("writing to a string");
         if ours > theirs + SCATTER * level && !KNOWN.iter().any(|(known, _)| known == row) {
-            worse.push(format!("{row}: {} from the published points, the prototype {}", number(ours), number(theirs)));
+            worse.push(format!(
+                "{row}: {} from the published points, the prototype {}",
+                number(ours),
+                number(theirs)
+            ));
         }
     }
     if !KNOWN.is_empty() {
@@ -117,5 +126,9 @@ fn no_row_is_further_from_the_published_one_than_the_prototype() {
 }
 
 fn number(value: f64) -> String {
-    if value.abs() >= 100.0 { format!("{value:.0}") } else { format!("{value:.1}").trim_end_matches('0').trim_end_matches('.').to_owned() }
+    if value.abs() >= 100.0 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.1}").trim_end_matches('0').trim_end_matches('.').to_owned()
+    }
 }

@@ -64,7 +64,8 @@ fn dca_off_removes_the_outer_groups() {
 #[test]
 fn storage_does_not_need_dca() {
     let on = |block: &str| at("a4-fig5", &format!("knobs.dca_off=[];workload.fio.block=\"{block}\""));
-    let off = |block: &str| at("a4-fig5", &format!("knobs.dca_off=[\"raid0\"];workload.fio.block=\"{block}\""));
+    let off =
+        |block: &str| at("a4-fig5", &format!("knobs.dca_off=[\"raid0\"];workload.fio.block=\"{block}\""));
     for block in ["32k", "128k", "512k"] {
         let (on, off) = (on(block), off(block));
         assert!((on["gb_per_s/fio"] / off["gb_per_s/fio"] - 1.0).abs() < 0.03, "{block}");
@@ -84,7 +85,12 @@ fn selective_dca_off_gives_solo_latency_back() {
     let (on, ssd_off, all_off) = (cell("[]"), cell("[\"raid0\"]"), cell("[\"nic0\", \"raid0\"]"));
     let solo = at("a4-fig6", "knobs.dca_off=[];workload.fio.start_s=0.1;workload.fio.block=\"128k\"");
     let latency = |cell: &BTreeMap<String, f64>| cell["latency/dpdk-t"];
-    assert!((latency(&ssd_off) / latency(&solo) - 1.0).abs() < 0.1, "{} {}", latency(&ssd_off), latency(&solo));
+    assert!(
+        (latency(&ssd_off) / latency(&solo) - 1.0).abs() < 0.1,
+        "{} {}",
+        latency(&ssd_off),
+        latency(&solo)
+    );
     assert!(latency(&on) > 1.17 * latency(&ssd_off));
     assert!(latency(&all_off) > latency(&on));
     for cell in [&ssd_off, &all_off] {
@@ -121,7 +127,11 @@ fn write_hits_follow_the_footprint() {
     let falls = |curve: Vec<f64>| assert!(curve.windows(2).all(|pair| pair[0] > pair[1]), "{curve:?}");
     let rings = ["512", "1024", "2048", "4096"];
     falls(rings.map(|n| hit("ddio-fig6", &format!("nic.nic0.packet_bytes=1500;nic.nic0.ring={n}"))).into());
-    falls(["512", "1024", "1500"].map(|b| hit("ddio-fig6", &format!("nic.nic0.packet_bytes={b};nic.nic0.ring=4096"))).into());
+    falls(
+        ["512", "1024", "1500"]
+            .map(|b| hit("ddio-fig6", &format!("nic.nic0.packet_bytes={b};nic.nic0.ring=4096")))
+            .into(),
+    );
     falls(["0x7e0", "0x780", "0x600"].map(|m| hit("ddio-fig5", &format!("knobs.dca_ways=\"{m}\""))).into());
     let cores = |list: &str| hit("ddio-fig10", &format!("workload.l2fwd.cores=\"{list}\""));
     falls(["0", "0-3", "0-7", "0-11", "0-15"].map(cores).into());

@@ -2,7 +2,8 @@
 //!
 //! A thread keeps a number of requests in flight, each with a buffer of its own. When one completes it
 //! pays a fixed cost, reads every line of the block (A4's regex over the block), and submits the slot
-//! again (microarchitecture.md 7, 8). A write is filled first and then submitted.
+//! again (microarchitecture.md 7, 8). A write sends what its buffer holds: fio and FFSB fill their buffers once,
+//! not for every request.
 
 use super::poller::LINE_WORK_NS;
 use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
@@ -105,7 +106,6 @@ struct Slot {
 struct Scan {
     slot: u32,
     at: usize,
-    access: Access,
 }
 
 #[derive(Debug)]
@@ -135,23 +135,19 @@ impl StorageThread {
                 memory.chip.prefetch(core.id, *ahead);
             }
             scan.at += 1;
-            let ns = memory.touch(core.id, *line, scan.access, Fill::Stream, streaming) + LINE_WORK_NS;
+            let ns = memory.touch(core.id, *line, Access::Read, Fill::Stream, streaming) + LINE_WORK_NS;
             core.work(ns * scale, LINE_INSTRUCTIONS * scale);
         }
         scan.at == lines.len()
     }
 
-    /// Chooses what the slot does next: a read goes out at once, a write is filled first.
-    fn next_request(&mut self, bus: &mut Bus, core: &Core, slot: u32) -> Option<Scan> {
+    /// Submits the slot again, as a read or a write.
+    fn submit(&mut self, bus: &mut Bus, core: &Core, slot: u32) {
         let write = self.writes > 0.0 && self.stream.chance(self.writes);
         let entry = &mut self.slots[slot as usize];
         entry.submitted_ns = core.clock_ns;
         entry.direction = if write { Direction::Write } else { Direction::Read };
-        if write {
-            return Some(Scan { slot, at: 0, access: Access::Write });
-        }
-        bus.arrays[self.array].submit(core.clock_ns, self.queue, slot, entry.buffer, Direction::Read);
-        None
+        bus.arrays[self.array].submit(core.clock_ns, self.queue, slot, entry.buffer, entry.direction);
     }
 
     fn completed(&mut self, bus: &mut Bus, core: &Core, slot: u32) {
@@ -159,17 +155,6 @@ impl StorageThread {
         meter.operations += 1.0;
         meter.bytes += self.block;
         meter.latency(core.clock_ns - self.slots[slot as usize].submitted_ns);
-    }
-
-    /// The block is gone through: a read is complete, a write can go out.
-    fn scanned(&mut self, bus: &mut Bus, core: &Core, scan: Scan) -> Option<Scan> {
-        if scan.access == Access::Write {
-            let buffer = self.slots[scan.slot as usize].buffer;
-            bus.arrays[self.array].submit(core.clock_ns, self.queue, scan.slot, buffer, Direction::Write);
-            return None;
-        }
-        self.completed(bus, core, scan.slot);
-        self.next_request(bus, core, scan.slot)
     }
 }
 
@@ -186,8 +171,12 @@ impl Program for StorageThread {
         }
         while core.clock_ns < until_ns {
             if let Some(mut scan) = self.scan.take() {
-                let done = self.scan(bus, core, &mut scan, until_ns);
-                self.scan = if done { self.scanned(bus, core, scan) } else { Some(scan) };
+                if self.scan(bus, core, &mut scan, until_ns) {
+                    self.completed(bus, core, scan.slot);
+                    self.submit(bus, core, scan.slot);
+                } else {
+                    self.scan = Some(scan);
+                }
                 continue;
             }
             let array = &mut bus.arrays[self.array];
@@ -197,13 +186,13 @@ impl Program for StorageThread {
                 continue;
             };
             core.work(REQUEST_NS, REQUEST_INSTRUCTIONS);
-            self.scan = match self.slots[done.slot as usize].direction {
-                Direction::Read => Some(Scan { slot: done.slot, at: 0, access: Access::Read }),
+            match self.slots[done.slot as usize].direction {
+                Direction::Read => self.scan = Some(Scan { slot: done.slot, at: 0 }),
                 Direction::Write => {
                     self.completed(bus, core, done.slot);
-                    self.next_request(bus, core, done.slot)
+                    self.submit(bus, core, done.slot);
                 }
-            };
+            }
         }
     }
 }

@@ -34,7 +34,11 @@ pub fn run(scenario: &Arc<Scenario>, seed: u64, sample_seed: u64, sampling: Samp
 }
 
 /// The numbers figures show, averaged over seeds: `metric` or `metric/workload`.
-pub fn means(scenario: Scenario, seeds: std::ops::RangeInclusive<u64>, sampling: Sampling) -> BTreeMap<String, f64> {
+pub fn means(
+    scenario: Scenario,
+    seeds: std::ops::RangeInclusive<u64>,
+    sampling: Sampling,
+) -> BTreeMap<String, f64> {
     let scenario = Arc::new(scenario);
     let count = (seeds.end() - seeds.start() + 1) as f64;
     let mut sums: BTreeMap<String, f64> = BTreeMap::new();
