@@ -228,8 +228,8 @@ impl Inclusive {
         let owner = DEVICE_OWNER + device as u8;
         match (sh.dca[device], self.dca_ways, found) {
             (DcaMode::On, Some(_), Some(way)) => {
-                let age = if sh.rules.dma_update_promotes { 0 } else { sh.rules.io_age };
                 let ways = &mut self.sets[at].ways;
+                let age = sh.rules.dma_update.age(ways.state(way) & AGE, sh.rules.io_age);
                 sh.occupancy[usize::from(ways.owner(way))] -= 1;
                 sh.occupancy[usize::from(owner)] += 1;
                 ways.set_owner(way, owner);

@@ -31,6 +31,6 @@ pub use counters::{ChipCounters, CoreCounters, DeviceCounters};
 pub use dram::Dram;
 pub use level::OneLevel;
 pub use line::Line;
-pub use rules::{InclusiveVictim, Migration, MlcHeldWrite, Replacement, Rules, SliceHash};
+pub use rules::{DmaUpdate, InclusiveVictim, Migration, MlcHeldWrite, Replacement, Rules, SliceHash};
 pub use shared::DcaMode;
 pub use spec::{ChipSpec, DramSpec, Latency, LlcKind, LlcSpec, MlcSpec, SpecError};

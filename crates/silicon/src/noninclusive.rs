@@ -423,7 +423,7 @@ impl NonInclusive {
             self.drop_mlc_copies(sh, at, line);
         }
         let kept = if sh.rules.dma_write_invalidates_mlc { 0 } else { state & COPY };
-        let age = if sh.rules.dma_update_promotes { 0 } else { sh.rules.io_age };
+        let age = sh.rules.dma_update.age(state & AGE, sh.rules.io_age);
         let ways = &mut self.sets[at].ways;
         sh.occupancy[usize::from(ways.owner(way))] -= 1;
         sh.occupancy[usize::from(owner)] += 1;

@@ -17,7 +17,7 @@ fn dma_write_updates_in_place_wherever_the_line_is() {
     let line = w.dirty_in_llc(0, 0x040);
     assert_eq!(w.memory(|w| assert!(w.chip.dma_write(0, line))), (0, 0));
     let found = w.llc(line).unwrap();
-    assert_eq!((found.way, found.dirty, found.io, found.copied, found.age), (6, true, true, false, 3));
+    assert_eq!((found.way, found.dirty, found.io, found.copied, found.age), (6, true, true, false, 1));
     let counters = w.chip.device_counters(0);
     assert_eq!((counters.write_hits, counters.write_misses), (1, 0));
     assert_eq!(
@@ -36,7 +36,7 @@ fn dma_write_update_invalidates_the_mlc_copies() {
     assert!(w.chip.dma_write(0, line));
     assert!(w.holders(line).is_empty());
     let found = w.llc(line).unwrap();
-    assert_eq!((found.way, found.dirty, found.io, found.copied, found.age), (1, true, true, false, 3));
+    assert_eq!((found.way, found.dirty, found.io, found.copied, found.age), (1, true, true, false, 1));
     assert_eq!(w.chip.counters().mlc_invalidations, 2);
 }
 

@@ -67,7 +67,7 @@ fn dma_write_updates_anywhere_and_invalidates_the_mlcs() {
     w.write(0, line);
     assert_eq!(w.memory(|w| assert!(w.chip.dma_write(0, line))), (0, 0));
     let found = w.llc(line).unwrap();
-    assert_eq!((found.way, found.dirty, found.io, found.age), (2, true, true, 3));
+    assert_eq!((found.way, found.dirty, found.io, found.age), (2, true, true, 1));
     assert!(w.holders(line).is_empty());
 }
 

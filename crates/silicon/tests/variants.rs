@@ -5,8 +5,8 @@ mod common;
 
 use common::{World, certain, keeping, skylake};
 use waykeeper_silicon::{
-    AddressMap, ChipSpec, DcaMode, InclusiveVictim, Level, Line, Migration, MlcHeldWrite, Replacement, Rules,
-    Sampling, SliceHash,
+    AddressMap, ChipSpec, DcaMode, DmaUpdate, InclusiveVictim, Level, Line, Migration, MlcHeldWrite,
+    Replacement, Rules, Sampling, SliceHash,
 };
 
 /// What `case` shows under the base rules and under the variant.
@@ -146,15 +146,23 @@ fn llc_keeps_lines_on_hit() {
     });
 }
 
+/// Age of an MLC victim in the CAT ways (1) after a device writes it in place.
+fn age_after_update(w: &mut World) -> u8 {
+    let line = w.dirty_in_llc(0, 0x0f0);
+    w.chip.dma_write(0, line);
+    w.llc(line).unwrap().age
+}
+
+#[test]
+fn dma_update_evicts_first() {
+    let variant = Rules { dma_update: DmaUpdate::EvictFirst, ..certain() };
+    differs((certain(), 1), (variant, 3), age_after_update);
+}
+
 #[test]
 fn dma_update_promotes() {
-    let variant = Rules { dma_update_promotes: true, ..certain() };
-    differs((certain(), 3), (variant, 0), |w| {
-        let line = w.line();
-        w.chip.dma_write(0, line);
-        w.chip.dma_write(0, line);
-        w.llc(line).unwrap().age
-    });
+    let variant = Rules { dma_update: DmaUpdate::Promotes, ..certain() };
+    differs((certain(), 1), (variant, 0), age_after_update);
 }
 
 #[test]
@@ -252,6 +260,7 @@ fn every_published_variant_has_a_test_here() {
         "pure-victim-cache",
         "all-clean-victims-inserted",
         "llc-keeps-lines-on-hit",
+        "dma-update-evicts-first",
         "dma-update-promotes",
         "dma-read-promotes",
         "mlc-held-write-inclusive",
