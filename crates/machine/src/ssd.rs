@@ -98,6 +98,8 @@ struct Lane {
     waiting: Vec<Part>,
     moving: VecDeque<Part>,
     free_ns: f64,
+    /// Nothing moves before this time, ns: looking earlier would be in vain.
+    due_ns: f64,
 }
 
 /// A RAID-0 array (or a single drive).
@@ -179,6 +181,7 @@ impl Array {
             };
             let drive = ((first_drive + part) % self.spec.drives) as usize;
             let lane = 2 * drive + usize::from(direction == Direction::Write);
+            self.lanes[lane].due_ns = 0.0;
             self.lanes[lane].waiting.push(Part {
                 request: id,
                 next_unit: part * per_chunk,
@@ -202,20 +205,19 @@ impl Array {
     /// Moves every unit whose transfer ends before `until_ns`.
     pub(crate) fn advance(&mut self, chip: &mut Chip, until_ns: f64) {
         for index in 0..self.lanes.len() {
-            while self.move_unit(chip, index, until_ns) {}
+            while self.lanes[index].due_ns < until_ns && self.move_unit(chip, index, until_ns) {}
         }
     }
 
     #[inline]
     fn move_unit(&mut self, chip: &mut Chip, index: usize, until_ns: f64) -> bool {
         let lane = &mut self.lanes[index];
-        if lane.free_ns >= until_ns {
-            return false;
-        }
+        lane.due_ns = f64::INFINITY;
         while lane.moving.len() < self.spec.interleave as usize && !lane.waiting.is_empty() {
             let first = earliest(&lane.waiting);
             let at = lane.free_ns.max(lane.waiting[first].ready_ns);
             if at >= until_ns {
+                lane.due_ns = at;
                 break;
             }
             lane.moving.push_back(lane.waiting.swap_remove(first));
@@ -229,6 +231,7 @@ impl Array {
         let lines = (buffer.region.total_lines() - unit * UNIT_LINES).min(UNIT_LINES);
         let share = f64::from(lines) * (1.0 / f64::from(UNIT_LINES));
         let end = lane.free_ns.max(part.ready_ns) + self.unit_ns * share;
+        lane.due_ns = lane.due_ns.min(end);
         if end >= until_ns {
             return false;
         }
@@ -237,15 +240,17 @@ impl Array {
         let (id, done) = (part.request, part.next_unit == part.end_unit);
         if done {
             lane.moving.pop_front();
-        } else {
+        } else if lane.moving.len() > 1 {
             // Commands that are moved together take turns, unit by unit.
-            lane.moving.rotate_left(usize::from(self.spec.interleave > 1).min(lane.moving.len()));
+            lane.moving.rotate_left(1);
         }
         let from = buffer.unit_start[unit as usize] as usize;
         let to = buffer.unit_start[unit as usize + 1] as usize;
         let units = &buffer.region.lines()[from..to];
-        for line in units {
-            chip.prefetch_llc(*line);
+        if chip.is_large() {
+            for line in units {
+                chip.prefetch_llc(*line);
+            }
         }
         let bytes = u64::from(lines) * 64;
         match request.direction {

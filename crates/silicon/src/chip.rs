@@ -78,8 +78,7 @@ impl Chip {
             return self.read_miss(core, index, line, fill);
         };
         mlc.touch(way);
-        self.shared.core[core].mlc_hits += 1;
-        Level::Mlc
+        self.count(core, Level::Mlc)
     }
 
     /// A program on `core` writes a line.
@@ -97,8 +96,7 @@ impl Chip {
             mlc.unmark(way, elsewhere);
             self.own_exclusively(core, line, elsewhere);
         }
-        self.shared.core[core].mlc_hits += 1;
-        Level::Mlc
+        self.count(core, Level::Mlc)
     }
 
     #[inline(never)]
@@ -107,8 +105,7 @@ impl Chip {
             Llc::NonInclusive(llc) => llc.read_miss(&mut self.shared, core, index, line, fill),
             Llc::Inclusive(llc) => llc.read_miss(&mut self.shared, core, line, fill),
         };
-        self.count_miss(core, level);
-        level
+        self.count(core, level)
     }
 
     #[inline(never)]
@@ -117,8 +114,7 @@ impl Chip {
             Llc::NonInclusive(llc) => llc.write_miss(&mut self.shared, core, index, line, fill),
             Llc::Inclusive(llc) => llc.write_miss(&mut self.shared, core, line, fill),
         };
-        self.count_miss(core, level);
-        level
+        self.count(core, level)
     }
 
     #[inline(never)]
@@ -130,12 +126,9 @@ impl Chip {
     }
 
     #[inline(always)]
-    fn count_miss(&mut self, core: usize, level: Level) {
-        let counters = &mut self.shared.core[core];
-        let memory = u64::from(level == Level::Memory);
-        counters.mlc_misses += 1;
-        counters.llc_misses += memory;
-        counters.llc_hits += 1 - memory;
+    fn count(&mut self, core: usize, level: Level) -> Level {
+        self.shared.served[core][level as usize] += 1;
+        level
     }
 
     /// A device writes a full line. Returns whether it was cached before.
@@ -156,11 +149,10 @@ impl Chip {
         }
     }
 
-    /// True if the chip's state is too big for the near caches of the machine that runs the model, so that
-    /// fetching ahead pays: with few sets sampled it only costs instructions.
+    /// True if the chip's state is so big that fetching ahead pays ([`Chip::prefetch`]).
     #[inline(always)]
     pub fn is_large(&self) -> bool {
-        self.shared.mlc_sets() > 64
+        self.shared.is_large()
     }
 
     /// Hints that `core` will access `line` soon. Changes nothing but speed.
@@ -253,7 +245,9 @@ impl Chip {
 
     /// Counters of a core.
     pub fn core_counters(&self, core: usize) -> CoreCounters {
-        self.shared.core[core]
+        let [mlc_hits, llc, peer, llc_misses] = self.shared.served[core];
+        let llc_hits = llc + peer;
+        CoreCounters { mlc_hits, mlc_misses: llc_hits + llc_misses, llc_hits, llc_misses }
     }
 
     /// Counters of a device.

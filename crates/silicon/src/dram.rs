@@ -4,6 +4,7 @@
 //! the last few microseconds. Knows lines per channel; the chip's rules decide what reads and writes.
 
 use crate::spec::DramSpec;
+use crate::table::Table;
 use waykeeper_units::LINE_BYTES;
 
 /// Time constant over which a channel's utilisation is averaged: long against a quantum, short against
@@ -14,7 +15,7 @@ const SMOOTHING_NS: f64 = 10_000.0;
 #[derive(Clone, Debug)]
 pub struct Dram {
     spec: DramSpec,
-    channels: Vec<Channel>,
+    channels: Table<Channel>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +29,7 @@ struct Channel {
 impl Dram {
     pub(crate) fn new(spec: DramSpec) -> Dram {
         let idle = Channel { pending: 0, utilisation: 0.0, factor: 1.0 };
-        Dram { spec, channels: vec![idle; spec.channels as usize] }
+        Dram { spec, channels: Table::filled(spec.channels as usize, idle) }
     }
 
     /// Channels.
@@ -56,7 +57,7 @@ impl Dram {
     pub fn tick(&mut self, span_ns: f64, scale: f64) {
         let lines_per_ns = self.spec.channel_gb_per_s / LINE_BYTES as f64;
         let weight = span_ns / (span_ns + SMOOTHING_NS);
-        for channel in &mut self.channels {
+        for channel in self.channels.entries_mut() {
             let used = f64::from(channel.pending) * scale / (lines_per_ns * span_ns);
             channel.pending = 0;
             channel.utilisation += weight * (used - channel.utilisation);

@@ -31,8 +31,8 @@ struct Set {
 #[derive(Debug)]
 pub(crate) struct Inclusive {
     sets: Vec<Set>,
-    /// LLC index bits above the MLC's.
-    above: u32,
+    /// Bits of a slice number and LLC index bits above the MLC's.
+    place_bits: u32,
     core_masks: Vec<MaskLanes<32>>,
     dca_ways: Option<MaskLanes<32>>,
     recency: Vec<[u8; 32]>,
@@ -40,12 +40,12 @@ pub(crate) struct Inclusive {
 
 impl Inclusive {
     pub(crate) fn new(spec: &ChipSpec, shared: &Shared) -> Inclusive {
-        let above = (spec.llc.sets / spec.mlc.sets).ilog2();
-        let count = shared.mlc_sets() << (SLICE_BITS + above);
+        let place_bits = SLICE_BITS + (spec.llc.sets / spec.mlc.sets).ilog2();
+        let count = shared.mlc_sets() << place_bits;
         let lru = shared.rules.replacement == Replacement::Lru;
         Inclusive {
             sets: vec![Set { ways: Ways::EMPTY, holder: [NOBODY; 32] }; count],
-            above,
+            place_bits,
             core_masks: vec![MaskLanes::new(WayMask::full(spec.llc.ways)); spec.cores as usize],
             dca_ways: spec.llc.dca_ways.map(MaskLanes::new),
             recency: if lru { vec![std::array::from_fn(|way| way as u8); count] } else { Vec::new() },
@@ -66,7 +66,7 @@ impl Inclusive {
 
     #[inline(always)]
     fn index(&self, line: Line) -> usize {
-        line.llc_place(self.above)
+        line.llc_place(self.place_bits)
     }
 
     #[inline(always)]
@@ -284,7 +284,7 @@ impl Inclusive {
     pub(crate) fn residents(&self) -> impl Iterator<Item = crate::audit::Resident> + '_ {
         self.sets.iter().enumerate().flat_map(move |(at, set)| {
             (0..32).filter(move |way| set.ways.tag(*way) != NO_TAG).map(move |way| {
-                let line = Line::at_llc_place(at, self.above, set.ways.tag(way));
+                let line = Line::at_llc_place(at, self.place_bits, set.ways.tag(way));
                 crate::audit::Resident::new(line, way, set.ways.state(way))
             })
         })

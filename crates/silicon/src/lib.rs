@@ -22,6 +22,7 @@ mod rules;
 mod shared;
 mod simd;
 mod spec;
+mod table;
 mod ways;
 
 pub use address::{AddressMap, FRAME_LINES, HUGE_LINES, OutOfMemory, Region, Sampling};
@@ -34,3 +35,4 @@ pub use line::Line;
 pub use rules::{DmaUpdate, InclusiveVictim, Migration, MlcHeldWrite, Replacement, Rules, SliceHash};
 pub use shared::DcaMode;
 pub use spec::{ChipSpec, DramSpec, Latency, LlcKind, LlcSpec, MlcSpec, SpecError};
+pub use table::Table;

@@ -47,19 +47,19 @@ impl Line {
     }
 
     /// Where the line's LLC set stands in an array: the sets behind one MLC set lie together, each index bit
-    /// beyond the MLC's (`above` of them) doubling their room. A slice number has room for 32, so that the
-    /// place is bits of the handle and no product.
+    /// beyond the MLC's doubling their room. A slice number has room for 32, so that the place is bits of the
+    /// handle and no product. `bits`, at most 16, are those of a slice number and of the index beyond the MLC's.
     #[inline(always)]
-    pub(crate) fn llc_place(self, above: u32) -> usize {
-        let bits = SLICE_BITS + above;
-        let high = (self.0.get() & ((1 << SET_BITS) - 1)) << bits;
-        (high | self.0.get() >> SET_BITS & ((1 << bits) - 1)) as usize
+    pub(crate) fn llc_place(self, bits: u32) -> usize {
+        let handle = u64::from(self.0.get());
+        let high = (handle & ((1 << SET_BITS) - 1)) << (bits & 63);
+        (high | handle >> SET_BITS & ((1 << (bits & 63)) - 1)) as usize
     }
 
     /// The line of this tag in the LLC set at a place: the inverse of [`Line::llc_place`].
-    pub(crate) fn at_llc_place(place: usize, above: u32, tag: u16) -> Line {
+    pub(crate) fn at_llc_place(place: usize, bits: u32, tag: u16) -> Line {
         let slice = place as u32 & ((1 << SLICE_BITS) - 1);
-        Line::pack(tag, place as u32 >> (SLICE_BITS + above), slice)
+        Line::pack(tag, place as u32 >> bits, slice)
     }
 
     /// Memory channel out of `channels`: lines are spread over channels by a hash of their own.

@@ -10,6 +10,7 @@ use crate::rules::{InclusiveVictim, Migration, MlcHeldWrite, Replacement};
 use crate::shared::{Arrival, DEVICE_OWNER, DcaMode, Shared};
 use crate::simd::prefetch;
 use crate::spec::ChipSpec;
+use crate::table::Table;
 use crate::ways::{AGE, COPY, Chooser, DIRTY, IO, MaskLanes, UNCONSUMED, Ways, promoted};
 use crate::{Fill, Level};
 use waykeeper_units::WayMask;
@@ -27,10 +28,10 @@ const FRESH: u8 = DIRTY | IO | UNCONSUMED;
 
 #[derive(Debug)]
 pub(crate) struct NonInclusive {
-    sets: Vec<Set>,
-    /// LLC index bits above the MLC's.
-    above: u32,
-    core_masks: Vec<MaskLanes<16>>,
+    sets: Table<Set>,
+    /// Bits of a slice number and LLC index bits above the MLC's.
+    place_bits: u32,
+    core_masks: Table<MaskLanes<16>>,
     dca_ways: Option<MaskLanes<16>>,
     inclusive: MaskLanes<16>,
     directory_mask: u32,
@@ -39,13 +40,13 @@ pub(crate) struct NonInclusive {
 
 impl NonInclusive {
     pub(crate) fn new(spec: &ChipSpec, shared: &Shared) -> NonInclusive {
-        let above = (spec.llc.sets / spec.mlc.sets).ilog2();
-        let count = shared.mlc_sets() << (SLICE_BITS + above);
+        let place_bits = SLICE_BITS + (spec.llc.sets / spec.mlc.sets).ilog2();
+        let count = shared.mlc_sets() << place_bits;
         let lru = shared.rules.replacement == Replacement::Lru;
         NonInclusive {
-            sets: vec![Set { ways: Ways::EMPTY, directory: Directory::EMPTY }; count],
-            above,
-            core_masks: vec![MaskLanes::new(WayMask::full(spec.llc.ways)); spec.cores as usize],
+            sets: Table::filled(count, Set { ways: Ways::EMPTY, directory: Directory::EMPTY }),
+            place_bits,
+            core_masks: Table::filled(spec.cores as usize, MaskLanes::new(WayMask::full(spec.llc.ways))),
             dca_ways: spec.llc.dca_ways.map(MaskLanes::new),
             inclusive: MaskLanes::new(spec.llc.inclusive_ways.unwrap_or_default()),
             directory_mask: (1 << shared.rules.directory_ways) - 1,
@@ -67,7 +68,7 @@ impl NonInclusive {
 
     #[inline(always)]
     fn index(&self, line: Line) -> usize {
-        line.llc_place(self.above)
+        line.llc_place(self.place_bits)
     }
 
     #[inline(always)]
@@ -102,10 +103,7 @@ impl NonInclusive {
         fill: Fill,
     ) -> Level {
         let at = self.index(line);
-        let (way, victim) = sh.mlc_victim(index, line.set());
-        if let Some(victim) = &victim {
-            self.prefetch(victim.line);
-        }
+        self.prefetch_victim(sh, index, line);
         let set = &self.sets[at];
         let (level, arrival) = match set.ways.find(line.tag()) {
             Some(found) => (Level::Llc, self.read_from_llc(sh, at, found, line, fill)),
@@ -116,8 +114,19 @@ impl NonInclusive {
                 (Level::Memory, Arrival::new(0, fill))
             }
         };
-        self.fill(sh, core, index, line, at, way, victim, arrival);
+        self.fill(sh, core, index, line, at, arrival);
         level
+    }
+
+    /// Asks early for the LLC set of the line that the next fill of an MLC set will push out, where the model is
+    /// too large for the near caches of the machine it runs on.
+    #[inline(always)]
+    fn prefetch_victim(&self, sh: &mut Shared, index: usize, line: Line) {
+        if sh.is_large()
+            && let (_, Some(victim)) = sh.mlc_victim(index, line.set())
+        {
+            self.prefetch(victim.line);
+        }
     }
 
     /// Core read, line in the LLC: three rows of the table.
@@ -202,10 +211,7 @@ impl NonInclusive {
         fill: Fill,
     ) -> Level {
         let at = self.index(line);
-        let (way, victim) = sh.mlc_victim(index, line.set());
-        if let Some(victim) = &victim {
-            self.prefetch(victim.line);
-        }
+        self.prefetch_victim(sh, index, line);
         let mut flags = mlc::DIRTY;
         let level = match self.sets[at].ways.find(line.tag()) {
             Some(found) => {
@@ -225,7 +231,7 @@ impl NonInclusive {
                 Level::Memory
             }
         };
-        self.fill(sh, core, index, line, at, way, victim, Arrival::new(flags, fill));
+        self.fill(sh, core, index, line, at, Arrival::new(flags, fill));
         level
     }
 
@@ -254,18 +260,8 @@ impl NonInclusive {
 
     /// Puts a line into an MLC: its victim goes where victims go, the directory learns of the line.
     #[inline(always)]
-    #[expect(clippy::too_many_arguments, reason = "one call site per access kind, all values in registers")]
-    fn fill(
-        &mut self,
-        sh: &mut Shared,
-        core: usize,
-        index: usize,
-        line: Line,
-        at: usize,
-        way: u32,
-        victim: Option<MlcVictim>,
-        arrival: Arrival,
-    ) {
+    fn fill(&mut self, sh: &mut Shared, core: usize, index: usize, line: Line, at: usize, arrival: Arrival) {
+        let (way, victim) = sh.mlc_victim(index, line.set());
         if let Some(victim) = victim {
             sh.chip.mlc_evictions += 1;
             let victim_at = self.index(victim.line);
@@ -577,7 +573,7 @@ fn insert(
 /// What a test wants to see of the LLC: every resident line once, with where it is.
 impl NonInclusive {
     pub(crate) fn residents(&self) -> impl Iterator<Item = crate::audit::Resident> + '_ {
-        self.sets.iter().enumerate().flat_map(move |(at, set)| {
+        self.sets.entries().iter().enumerate().flat_map(move |(at, set)| {
             (0..16).filter(move |way| set.ways.tag(*way) != crate::line::NO_TAG).map(move |way| {
                 crate::audit::Resident::new(self.line_at(at, set.ways.tag(way)), way, set.ways.state(way))
             })
@@ -585,12 +581,12 @@ impl NonInclusive {
     }
 
     pub(crate) fn tracked(&self) -> impl Iterator<Item = (Line, Holder)> + '_ {
-        self.sets.iter().enumerate().flat_map(move |(at, set)| {
+        self.sets.entries().iter().enumerate().flat_map(move |(at, set)| {
             set.directory.entries().map(move |(tag, holder)| (self.line_at(at, tag), holder))
         })
     }
 
     fn line_at(&self, at: usize, tag: u16) -> Line {
-        Line::at_llc_place(at, self.above, tag)
+        Line::at_llc_place(at, self.place_bits, tag)
     }
 }

@@ -3,12 +3,13 @@
 //! Knows the private side of the chip and how to account for what happens; knows no transition rule.
 
 use crate::address::Sampling;
-use crate::counters::{ChipCounters, CoreCounters, DeviceCounters};
+use crate::counters::{ChipCounters, DeviceCounters};
 use crate::dram::Dram;
 use crate::line::Line;
 use crate::mlc::{self, MlcSet, MlcVictim};
 use crate::rules::{Chance, Rules};
 use crate::spec::ChipSpec;
+use crate::table::Table;
 use crate::ways::{self, Evicted};
 use crate::{Fill, MAX_DEVICES};
 use rand_core::{Rng, SeedableRng};
@@ -37,11 +38,12 @@ pub(crate) struct Shared {
     pub victims: [VictimRule; 8],
     pub p_io_young: Chance,
     pub rng: Xoshiro128PlusPlus,
-    mlcs: Vec<MlcSet>,
+    mlcs: Table<MlcSet>,
     mlc_sets: usize,
     mlc_ways: u32,
     cores: usize,
-    pub core: Vec<CoreCounters>,
+    /// Demand accesses per core and [`Level`] that served them.
+    pub served: Table<[u64; 4]>,
     pub device: [DeviceCounters; MAX_DEVICES],
     pub chip: ChipCounters,
     pub dram: Dram,
@@ -49,7 +51,7 @@ pub(crate) struct Shared {
     /// Sampled LLC lines per owner: groups below [`DEVICE_OWNER`], devices from there on.
     pub occupancy: [u32; 256],
     /// Group that each core's insertions are charged to.
-    pub group_of: Vec<u8>,
+    pub group_of: Table<u8>,
     pub dca: [DcaMode; MAX_DEVICES],
 }
 
@@ -63,17 +65,17 @@ impl Shared {
             victims: std::array::from_fn(|flags| VictimRule::new(&rules, flags as u8)),
             p_io_young: Chance::new(rules.p_io_young),
             rng: Xoshiro128PlusPlus::seed_from_u64(seed ^ 0x51_11c0),
-            mlcs: vec![MlcSet::EMPTY; mlc_sets * cores],
+            mlcs: Table::filled(mlc_sets * cores, MlcSet::EMPTY),
             mlc_sets,
             mlc_ways: spec.mlc.ways,
             cores,
-            core: vec![CoreCounters::default(); cores],
+            served: Table::filled(cores, [0; 4]),
             device: [DeviceCounters::default(); MAX_DEVICES],
             chip: ChipCounters::default(),
             dram: Dram::new(spec.dram),
             channels: spec.dram.channels,
             occupancy: [0; 256],
-            group_of: vec![0; cores],
+            group_of: Table::filled(cores, 0),
             dca: [DcaMode::On; MAX_DEVICES],
         }
     }
@@ -84,6 +86,13 @@ impl Shared {
 
     pub(crate) fn mlc_sets(&self) -> usize {
         self.mlc_sets
+    }
+
+    /// True if the chip's state is too big for the near caches of the machine that runs the model, so that
+    /// fetching ahead pays: with few sets sampled it only costs instructions.
+    #[inline(always)]
+    pub(crate) fn is_large(&self) -> bool {
+        self.mlc_sets > 64
     }
 
     /// Where the MLC set of a core stands among all of them.

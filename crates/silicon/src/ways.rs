@@ -151,18 +151,19 @@ impl<const L: usize> Ways<L> {
 
     #[inline(always)]
     fn victim(&mut self, mask: &MaskLanes<L>, rule: &mut Chooser<'_>, set: usize) -> u32 {
-        // Not an arm of the match below: what nearly every run does must not go through a jump table.
         if rule.kind == Replacement::Qlru {
             return 31 - self.age_until_evictable(mask).leading_zeros();
         }
         match rule.kind {
-            Replacement::Qlru | Replacement::QlruRandom => {
-                let oldest = self.age_until_evictable(mask);
-                pick(oldest, rule.rng.next_u32())
-            }
-            Replacement::Random => pick(mask.bits, rule.rng.next_u32()),
             Replacement::Lru => least_recent(&rule.recency[set], mask.bits),
+            kind => self.random_victim(mask, kind, rule.rng.next_u32()),
         }
+    }
+
+    #[cold]
+    fn random_victim(&mut self, mask: &MaskLanes<L>, kind: Replacement, random: u32) -> u32 {
+        let any_age = kind == Replacement::Random;
+        pick(if any_age { mask.bits } else { self.age_until_evictable(mask) }, random)
     }
 
     /// The ways of the mask that may go, QLRU (microarchitecture.md 5): those of age 3; if there is none, all of

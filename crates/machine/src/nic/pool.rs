@@ -3,7 +3,7 @@
 //! A buffer is 37 lines apart from the next: 64-byte object header, two lines of rte_mbuf, two of headroom,
 //! 2 KiB of data, padded odd by the mempool (microarchitecture.md 6).
 
-use waykeeper_silicon::{AddressMap, Chip, Line, OutOfMemory};
+use waykeeper_silicon::{AddressMap, Chip, Line, OutOfMemory, Table};
 use waykeeper_units::LINE_BYTES;
 
 /// Lines from one buffer to the next.
@@ -29,31 +29,28 @@ struct Buffer {
 /// A pool of packet buffers.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
-    buffers: Vec<Buffer>,
+    buffers: Table<Buffer>,
     lines: Vec<Line>,
 }
 
 impl Pool {
     pub(crate) fn new(memory: &mut AddressMap, buffers: u32) -> Result<Pool, OutOfMemory> {
         let region = memory.huge(u64::from(buffers * STRIDE_LINES) * LINE_BYTES)?;
-        let mut pool = Pool { buffers: Vec::with_capacity(buffers as usize), lines: Vec::new() };
+        let (mut places, mut lines) = (Vec::with_capacity(buffers as usize), Vec::new());
         for buffer in 0..buffers {
             let start = buffer * STRIDE_LINES;
             let mut part = |from: u32, to: u32| {
                 let range = region.range(start + from, start + to);
-                pool.lines.extend_from_slice(&region.lines()[range.clone()]);
+                lines.extend_from_slice(&region.lines()[range.clone()]);
                 region.offsets()[range].iter().fold(0u32, |mask, offset| mask | 1 << (offset - start - from))
             };
             let meta_mask = part(MBUF_LINE, DATA_LINE);
             let data_mask = part(DATA_LINE, STRIDE_LINES);
-            let data_at = pool.lines.len() as u32 - data_mask.count_ones();
-            pool.buffers.push(Buffer { data_at, data_mask, meta_mask });
+            let data_at = lines.len() as u32 - data_mask.count_ones();
+            places.push(Buffer { data_at, data_mask, meta_mask });
         }
-        Ok(pool)
-    }
-
-    pub(crate) fn buffers(&self) -> u32 {
-        self.buffers.len() as u32
+        let none = Buffer { data_at: 0, data_mask: 0, meta_mask: 0 };
+        Ok(Pool { buffers: Table::new(places, none), lines })
     }
 
     /// Sampled lines of the first `lines` data lines of a buffer.

@@ -4,7 +4,7 @@
 //! filled ones and posts, sends or frees. Knows rings and buffers, not what packets are for.
 
 use super::pool::{Pool, entry_lines};
-use waykeeper_silicon::{AddressMap, Line, OutOfMemory};
+use waykeeper_silicon::{AddressMap, Line, OutOfMemory, Table};
 use waykeeper_units::LINE_BYTES;
 
 /// Packets a program may hold beyond the RX ring and the TX queue: two bursts of 64 and a mempool cache.
@@ -34,7 +34,7 @@ pub(crate) struct Packet {
 }
 
 impl Packet {
-    const NONE: Packet = Packet { buffer: 0, bytes: 0, arrived_ns: 0.0, ready_ns: 0.0 };
+    pub(crate) const NONE: Packet = Packet { buffer: 0, bytes: 0, arrived_ns: 0.0, ready_ns: 0.0 };
 
     #[inline(always)]
     pub(crate) fn lines(self) -> u32 {
@@ -59,19 +59,24 @@ pub(crate) struct Slot {
     pub descriptors: Option<Line>,
 }
 
+impl Slot {
+    const EMPTY: Slot = Slot { packet: Packet::NONE, completion: None, descriptors: None };
+}
+
 /// A queue pair.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
     pub pool: Pool,
     pub outgoing: Outgoing,
-    slots: Vec<Slot>,
+    slots: Table<Slot>,
     mask: u32,
     /// Packets ever posted, filled by the NIC, taken by the worker (each wraps; differences count).
     posted: u32,
     filled: u32,
     taken: u32,
     /// Free buffers, last freed first: DPDK's per-core mempool cache.
-    free: Vec<u32>,
+    free: Table<u32>,
+    free_count: u32,
     /// When the queue's engine is free to receive and to send again, ns.
     pub receive_free_ns: f64,
     pub send_free_ns: f64,
@@ -86,12 +91,13 @@ impl Queue {
         let completions = entry_lines(memory, ring, CQE_BYTES)?;
         let descriptors = entry_lines(memory, ring, RX_DESCRIPTOR_BYTES)?;
         let entries = completions.into_iter().zip(descriptors);
-        let slot = |(completion, descriptors)| Slot { packet: Packet::NONE, completion, descriptors };
+        let slot = |(completion, descriptors)| Slot { completion, descriptors, ..Slot::EMPTY };
         let mut queue = Queue {
-            free: (0..pool.buffers()).rev().collect(),
+            free: Table::new((0..buffers).rev().collect(), 0),
+            free_count: buffers,
             pool,
             outgoing: Outgoing::new(memory)?,
-            slots: entries.map(slot).collect(),
+            slots: Table::new(entries.map(slot).collect(), Slot::EMPTY),
             mask: ring - 1,
             posted: 0,
             filled: 0,
@@ -110,7 +116,8 @@ impl Queue {
     /// a free buffer.
     #[inline(always)]
     pub(crate) fn post(&mut self) -> Option<(u32, &Slot)> {
-        let buffer = self.free.pop()?;
+        self.free_count = self.free_count.checked_sub(1)?;
+        let buffer = self.free[self.free_count as usize];
         let number = self.posted & self.mask;
         self.posted = self.posted.wrapping_add(1);
         let slot = &mut self.slots[number as usize];
@@ -162,7 +169,8 @@ impl Queue {
     /// Gives a buffer back to the mempool cache.
     #[inline(always)]
     pub(crate) fn release(&mut self, buffer: u32) {
-        self.free.push(buffer);
+        self.free[self.free_count as usize] = buffer;
+        self.free_count += 1;
     }
 }
 

@@ -131,7 +131,9 @@ pub(super) struct Poller {
     next_stall_ns: f64,
     stream: Stream,
     hold_ns: f64,
-    burst: Vec<Packet>,
+    /// Room for a burst, and the packets in it.
+    burst: Box<[Packet]>,
+    taken: usize,
 }
 
 impl Poller {
@@ -156,7 +158,8 @@ impl Poller {
             next_stall_ns: site.start_ns + first_stall,
             stream,
             hold_ns: site.hold_ns,
-            burst: Vec::with_capacity(work.burst as usize),
+            burst: vec![Packet::NONE; work.burst as usize].into(),
+            taken: 0,
         }
     }
 
@@ -164,12 +167,13 @@ impl Poller {
     #[inline]
     fn receive(&mut self, memory: &mut Memory, queue: &mut Queue, core: &mut Core) {
         let Poller { work, completion: completions, meta: metadata, burst, .. } = self;
-        let (now, wanted) = (core.clock_ns, work.burst as usize);
+        let now = core.clock_ns;
         let mut ns = work.burst_ns;
-        burst.clear();
-        while burst.len() < wanted
-            && let Some(slot) = queue.take(now)
-        {
+        self.taken = 0;
+        for place in burst {
+            let Some(slot) = queue.take(now) else {
+                break;
+            };
             let packet = slot.packet;
             if memory.chip.is_large() && work.touch != Touch::None {
                 queue.pool.prefetch_data(&memory.chip, packet.buffer, packet.lines());
@@ -183,7 +187,8 @@ impl Poller {
             {
                 ns += metadata.line(memory, core.id, posted.descriptors, Access::Write);
             }
-            burst.push(packet);
+            *place = packet;
+            self.taken += 1;
         }
         core.work(ns, work.burst_ns * INSTRUCTIONS_PER_CYCLE);
     }
@@ -198,7 +203,7 @@ impl Poller {
         let Poller { work, data, send, burst, .. } = self;
         let access = if work.touch == Touch::Header { Access::Write } else { Access::Read };
         let base_ns = work.base_ns + work.delay_ns;
-        for packet in burst.iter() {
+        for packet in &burst[..self.taken] {
             let lines = match work.touch {
                 Touch::None => 0,
                 Touch::Header => 1,
