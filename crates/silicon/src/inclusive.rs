@@ -11,7 +11,7 @@ use crate::rules::Replacement;
 use crate::shared::{Arrival, DEVICE_OWNER, DcaMode, Shared};
 use crate::simd::prefetch;
 use crate::spec::ChipSpec;
-use crate::ways::{AGE, Chooser, DIRTY, Evicted, IO, MaskLanes, UNCONSUMED, Ways, promoted};
+use crate::ways::{AGE, Chooser, DIRTY, IO, MaskLanes, UNCONSUMED, Ways, promoted};
 use crate::{Fill, Level};
 use waykeeper_units::WayMask;
 
@@ -75,14 +75,7 @@ impl Inclusive {
     }
 
     /// Allocates; what had to go takes its MLC copies with it (inclusion).
-    fn allocate(
-        &mut self,
-        sh: &mut Shared,
-        at: usize,
-        line: Line,
-        mask: &MaskLanes<32>,
-        entry: Entry,
-    ) -> u32 {
+    fn allocate(&mut self, sh: &mut Shared, at: usize, line: Line, mask: &MaskLanes<32>, entry: Entry) {
         let mut rule = Chooser { kind: sh.rules.replacement, rng: &mut sh.rng, recency: &mut self.recency };
         let set = &mut self.sets[at];
         let gone = set.ways.insert(mask, (line.tag(), entry.state, entry.owner), &mut rule, at);
@@ -94,9 +87,8 @@ impl Inclusive {
             if invalidate_mlcs(sh, victim, old_holder) & mlc::DIRTY != 0 {
                 gone.state |= DIRTY;
             }
-            sh.llc_evicted(line, Evicted { ..gone });
+            sh.llc_evicted(line, gone);
         }
-        way
     }
 
     #[inline]
@@ -124,7 +116,7 @@ impl Inclusive {
                 if dirty & mlc::DIRTY != 0 { Level::Peer } else { Level::Llc }
             }
             None => {
-                self.fetch(sh, core, line, at, 0);
+                self.fetch(sh, core, line, at);
                 self.fill(sh, core, line, Arrival::new(0, fill));
                 Level::Memory
             }
@@ -145,7 +137,7 @@ impl Inclusive {
                 if dropped & mlc::DIRTY != 0 { Level::Peer } else { Level::Llc }
             }
             None => {
-                self.fetch(sh, core, line, at, 0);
+                self.fetch(sh, core, line, at);
                 Level::Memory
             }
         };
@@ -168,11 +160,10 @@ impl Inclusive {
     }
 
     /// From memory into the core's CAT ways.
-    fn fetch(&mut self, sh: &mut Shared, core: usize, line: Line, at: usize, state: u8) {
+    fn fetch(&mut self, sh: &mut Shared, core: usize, line: Line, at: usize) {
         sh.memory_read(line);
         let mask = self.core_masks[core];
-        let entry =
-            Entry { state: state | sh.rules.victim_age, owner: sh.group_of[core], holder: core as u8 };
+        let entry = Entry { state: sh.rules.victim_age, owner: sh.group_of[core], holder: core as u8 };
         self.allocate(sh, at, line, &mask, entry);
     }
 
