@@ -19,6 +19,9 @@ use waykeeper_units::WayMask;
 /// Devices a chip can tell apart.
 pub const MAX_DEVICES: usize = 16;
 
+/// Lines of a device's transfer that are asked for ahead of their turn.
+const DMA_AHEAD: usize = 4;
+
 /// Where an access was served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -146,6 +149,28 @@ impl Chip {
         match &mut self.llc {
             Llc::NonInclusive(llc) => llc.dma_read(&mut self.shared, device, line),
             Llc::Inclusive(llc) => llc.dma_read(&mut self.shared, device, line),
+        }
+    }
+
+    /// A device writes full lines, one after the other.
+    #[inline]
+    pub fn dma_write_all(&mut self, device: usize, lines: &[Line]) {
+        for (index, line) in lines.iter().enumerate() {
+            if let Some(ahead) = lines.get(index + DMA_AHEAD) {
+                self.prefetch_llc(*ahead);
+            }
+            self.dma_write(device, *line);
+        }
+    }
+
+    /// A device reads lines, one after the other.
+    #[inline]
+    pub fn dma_read_all(&mut self, device: usize, lines: &[Line]) {
+        for (index, line) in lines.iter().enumerate() {
+            if let Some(ahead) = lines.get(index + DMA_AHEAD) {
+                self.prefetch_llc(*ahead);
+            }
+            self.dma_read(device, *line);
         }
     }
 

@@ -22,6 +22,9 @@ const PRESENT: NonZeroU32 = NonZeroU32::new(1 << 31).unwrap();
 pub(crate) const NO_TAG: u16 = u16::MAX;
 
 impl Line {
+    /// Some line or other, to fill room with that nobody looks at.
+    pub(crate) const ANY: Line = Line(PRESENT);
+
     #[inline(always)]
     pub(crate) fn pack(tag: u16, set: u32, slice: u32) -> Line {
         debug_assert!(tag != NO_TAG && set < 1 << SET_BITS && slice < 1 << SLICE_BITS);

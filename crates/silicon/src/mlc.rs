@@ -128,8 +128,12 @@ impl MlcSet {
         self.meta[at] = flags | (line.slice() as u8) << SLICE_SHIFT;
         self.elsewhere = self.elsewhere & !((COPIED | SHARED) << at) | elsewhere << at;
         // The last nibble in use goes to the front: no search for where it stands.
-        let beyond = (u64::MAX << 4) << ((ways - 1) * 4);
-        self.order = self.order & beyond | (self.order << 4) & !beyond | u64::from(way);
+        self.order = if ways == 16 {
+            self.order.rotate_left(4)
+        } else {
+            let beyond = (u64::MAX << 4) << ((ways - 1) * 4);
+            self.order & beyond | (self.order << 4) & !beyond | u64::from(way)
+        };
     }
 
     /// Empties `way` and makes it the next of the chip's `ways` to be filled. Returns the flags it had.

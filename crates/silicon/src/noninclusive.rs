@@ -342,12 +342,15 @@ impl NonInclusive {
                 None => return,
             }
         }
+        let owner = sh.group_of[core];
+        let NonInclusive { sets, recency, core_masks, .. } = self;
         // Clean and unproven: mostly dropped.
         if !rule.keep && !rule.chance.hits(sh.random()) {
             return;
         }
-        let owner = sh.group_of[core];
-        let NonInclusive { sets, recency, core_masks, .. } = self;
+        if !rule.keep && rule.needs_room && !sets[at].ways.has_room(&core_masks[core]) {
+            return;
+        }
         insert(sh, &mut sets[at].ways, recency, at, victim.line, &core_masks[core], (rule.state, owner));
     }
 

@@ -213,8 +213,10 @@ pub(crate) struct VictimRule {
     pub state: u8,
     /// It is never dropped.
     pub keep: bool,
-    /// Else: the probability that it is kept all the same.
+    /// Else: the probability that it is kept all the same,
     pub chance: Chance,
+    /// if there is a way for it that holds nothing of value, where this says so.
+    pub needs_room: bool,
 }
 
 impl VictimRule {
@@ -224,7 +226,8 @@ impl VictimRule {
         VictimRule {
             state: age | if has(mlc::DIRTY) { ways::DIRTY } else { 0 },
             keep: has(mlc::REUSED) || has(mlc::DIRTY),
-            chance: Chance::new(if has(mlc::STREAM) { rules.p_insert_stream } else { rules.p_insert }),
+            chance: Chance::new(rules.p_insert),
+            needs_room: has(mlc::STREAM) && rules.stream_needs_room,
         }
     }
 }

@@ -5,7 +5,7 @@ mod common;
 
 use common::{World, certain, keeping, skylake};
 use waykeeper_silicon::{
-    AddressMap, ChipSpec, DcaMode, DmaUpdate, InclusiveVictim, Level, Line, Migration, MlcHeldWrite,
+    AddressMap, ChipSpec, DcaMode, DmaUpdate, Fill, InclusiveVictim, Level, Line, Migration, MlcHeldWrite,
     Replacement, Rules, Sampling, SliceHash,
 };
 
@@ -125,12 +125,27 @@ fn no_reuse_flag() {
 
 #[test]
 fn all_clean_victims_inserted() {
-    let variant = Rules { p_insert: 1.0, p_insert_stream: 1.0, ..certain() };
+    let variant = Rules { p_insert: 1.0, ..certain() };
     differs((certain(), 0), (variant, 4), |w| {
         for _ in 0..3 {
             w.evict(0);
         }
         w.chip.residents().len()
+    });
+}
+
+#[test]
+fn stream_displaces() {
+    let variant = Rules { stream_needs_room: false, ..keeping() };
+    differs((keeping(), true), (variant, false), |w| {
+        w.confine(0, 0x080);
+        let value = w.line();
+        w.write(0, value);
+        for _ in 0..4 {
+            let line = w.line();
+            w.chip.read(0, line, Fill::Stream);
+        }
+        w.llc(value).is_some()
     });
 }
 
@@ -259,6 +274,7 @@ fn every_published_variant_has_a_test_here() {
         "no-reuse-flag",
         "pure-victim-cache",
         "all-clean-victims-inserted",
+        "stream-displaces",
         "llc-keeps-lines-on-hit",
         "dma-update-evicts-first",
         "dma-update-promotes",

@@ -41,7 +41,7 @@ pub fn haswell() -> ChipSpec {
 
 /// Every probability 0: nothing is left to chance.
 pub fn certain() -> Rules {
-    Rules { p_force: 0.0, p_insert: 0.0, p_insert_stream: 0.0, p_io_young: 0.0, ..Rules::default() }
+    Rules { p_force: 0.0, p_insert: 0.0, p_io_young: 0.0, ..Rules::default() }
 }
 
 /// Clean victims always go to the LLC.
