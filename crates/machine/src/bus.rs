@@ -64,6 +64,29 @@ impl Memory {
     }
 }
 
+/// Lines of a run of accesses that are asked for ahead of their turn.
+const AHEAD: usize = 6;
+
+impl Memory {
+    /// Accesses of `core`, one after the other. `each` is told the cost of each in ns, in their order.
+    #[inline(always)]
+    pub fn touch_all(
+        &mut self,
+        core: usize,
+        lines: &[Line],
+        access: Access,
+        costs: &Costs,
+        mut each: impl FnMut(f64),
+    ) {
+        for (index, line) in lines.iter().enumerate() {
+            if let Some(ahead) = lines.get(index + AHEAD) {
+                self.chip.prefetch(core, *ahead);
+            }
+            each(self.touch(core, *line, access, Fill::Ordinary, costs));
+        }
+    }
+}
+
 /// Everything agents share.
 #[derive(Debug)]
 pub struct Bus {

@@ -5,6 +5,14 @@ use hdrhistogram::Histogram;
 /// Longest latency told apart, ns (10 s); longer ones count as this.
 const LONGEST_NS: u64 = 10_000_000_000;
 
+/// Latencies below this, ns, are counted in equal steps first and go into the histogram when it is asked: a packet's
+/// latency is noted twelve million times a second, and finding its place in the histogram costs ten times as much
+/// as finding its step.
+const FRONT_NS: usize = 1 << 18;
+/// Such a step, ns; above the shortest of these latencies half a step is under half a per cent.
+const STEP_NS: usize = 64;
+const SHORTEST_NS: usize = 1 << 13;
+
 /// The meter of one workload, over the time since it was last cleared.
 #[derive(Clone, Debug)]
 pub struct Meter {
@@ -15,6 +23,8 @@ pub struct Meter {
     /// Operations lost (dropped packets).
     pub dropped: f64,
     latency_ns: Histogram<u64>,
+    /// Counts per step that the histogram does not have yet.
+    front: Box<[u32; FRONT_NS / STEP_NS]>,
     latency_sum_ns: f64,
     latency_count: f64,
 }
@@ -27,6 +37,7 @@ impl Default for Meter {
             bytes: 0.0,
             dropped: 0.0,
             latency_ns,
+            front: Box::new([0; FRONT_NS / STEP_NS]),
             latency_sum_ns: 0.0,
             latency_count: 0.0,
         }
@@ -39,7 +50,12 @@ impl Meter {
     pub fn latency(&mut self, ns: f64) {
         self.latency_sum_ns += ns;
         self.latency_count += 1.0;
-        self.latency_ns.saturating_record(ns as u64);
+        // Through a signed number, which is the cheaper way from a float; anything out of its range is no step.
+        let step = (ns * (1.0 / STEP_NS as f64)) as i32 as usize;
+        match self.front.get_mut(step).filter(|_| step >= SHORTEST_NS / STEP_NS) {
+            Some(count) => *count += 1,
+            None => self.latency_ns.saturating_record(ns as u64),
+        }
     }
 
     /// Mean latency, ns; `None` if nothing completed.
@@ -49,7 +65,13 @@ impl Meter {
 
     /// Latency at a quantile 0..1, ns, within 1 %.
     pub fn quantile_ns(&self, quantile: f64) -> Option<f64> {
-        (self.latency_count > 0.0).then(|| self.latency_ns.value_at_quantile(quantile) as f64)
+        (self.latency_count > 0.0).then(|| {
+            let mut all = self.latency_ns.clone();
+            for (step, count) in self.front.iter().enumerate() {
+                all.saturating_record_n((step * STEP_NS + STEP_NS / 2) as u64, u64::from(*count));
+            }
+            all.value_at_quantile(quantile) as f64
+        })
     }
 
     /// Starts over.
@@ -58,6 +80,7 @@ impl Meter {
         self.bytes = 0.0;
         self.dropped = 0.0;
         self.latency_ns.reset();
+        self.front.fill(0);
         self.latency_sum_ns = 0.0;
         self.latency_count = 0.0;
     }

@@ -6,7 +6,8 @@
 
 use crate::random::Stream;
 use std::collections::VecDeque;
-use waykeeper_silicon::{Chip, Region};
+use waykeeper_silicon::{Chip, Gather, Region};
+use waykeeper_units::LINE_BYTES;
 
 /// Transfer unit, bytes.
 const UNIT_BYTES: u32 = 4096;
@@ -70,14 +71,29 @@ struct Buffer {
     region: Region,
     /// First sampled line of each unit; one more at the end.
     unit_start: Vec<u32>,
+    /// Lines of the last unit.
+    last_lines: u32,
+}
+
+impl Buffer {
+    #[inline(always)]
+    fn last_unit(&self) -> u32 {
+        self.unit_start.len() as u32 - 2
+    }
+
+    /// Adds the sampled lines of a unit to a list.
+    #[inline(always)]
+    fn gather(&self, unit: u32, into: &mut Gather) {
+        let at = unit as usize;
+        let (from, to) = (self.unit_start[at] as usize, self.unit_start[at + 1] as usize);
+        into.extend(&self.region.lines()[from..], to - from);
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Request {
     queue: u32,
     slot: u32,
-    buffer: u32,
-    direction: Direction,
     parts_left: u32,
     last_ns: f64,
 }
@@ -86,6 +102,8 @@ struct Request {
 #[derive(Clone, Copy, Debug)]
 struct Part {
     request: u32,
+    buffer: u32,
+    direction: Direction,
     next_unit: u32,
     end_unit: u32,
     /// When flash has the data (reads) or the drive wants it (writes), ns.
@@ -107,7 +125,7 @@ struct Lane {
 pub struct Array {
     pub(crate) device: usize,
     spec: ArraySpec,
-    unit_ns: f64,
+    line_ns: f64,
     /// Two per drive: reads, then writes.
     lanes: Vec<Lane>,
     buffers: Vec<Buffer>,
@@ -115,6 +133,9 @@ pub struct Array {
     free_requests: Vec<u32>,
     completions: Vec<VecDeque<Completion>>,
     stream: Stream,
+    /// Lines to read and to write before this turn of the array ends.
+    reads: Gather,
+    writes: Gather,
     /// Bytes written to the host and read from it.
     pub(crate) inbound_bytes: u64,
     pub(crate) outbound_bytes: u64,
@@ -125,7 +146,9 @@ impl Array {
         Array {
             device,
             spec,
-            unit_ns: f64::from(UNIT_BYTES) / spec.drive_gb_per_s,
+            line_ns: LINE_BYTES as f64 / spec.drive_gb_per_s,
+            reads: Gather::new(),
+            writes: Gather::new(),
             lanes: vec![Lane::default(); 2 * spec.drives as usize],
             buffers: Vec::new(),
             requests: Vec::new(),
@@ -147,7 +170,8 @@ impl Array {
     pub(crate) fn add_buffer(&mut self, region: Region) -> u32 {
         let units = region.total_lines().div_ceil(UNIT_LINES);
         let unit_start = (0..=units).map(|unit| region.range(0, unit * UNIT_LINES).end as u32).collect();
-        self.buffers.push(Buffer { region, unit_start });
+        let last_lines = region.total_lines() - (units - 1) * UNIT_LINES;
+        self.buffers.push(Buffer { region, unit_start, last_lines });
         self.buffers.len() as u32 - 1
     }
 
@@ -161,7 +185,7 @@ impl Array {
         let units = self.buffers[buffer as usize].unit_start.len() as u32 - 1;
         let per_chunk = (self.spec.chunk_bytes / UNIT_BYTES).max(1);
         let parts = units.div_ceil(per_chunk);
-        let request = Request { queue, slot, buffer, direction, parts_left: parts, last_ns: 0.0 };
+        let request = Request { queue, slot, parts_left: parts, last_ns: 0.0 };
         let id = match self.free_requests.pop() {
             Some(id) => {
                 self.requests[id as usize] = request;
@@ -184,6 +208,8 @@ impl Array {
             self.lanes[lane].due_ns = 0.0;
             self.lanes[lane].waiting.push(Part {
                 request: id,
+                buffer,
+                direction,
                 next_unit: part * per_chunk,
                 end_unit: ((part + 1) * per_chunk).min(units),
                 ready_ns: now_ns + flash,
@@ -204,73 +230,68 @@ impl Array {
 
     /// Moves every unit whose transfer ends before `until_ns`.
     pub(crate) fn advance(&mut self, chip: &mut Chip, until_ns: f64) {
+        self.reads.clear();
+        self.writes.clear();
         for index in 0..self.lanes.len() {
-            while self.lanes[index].due_ns < until_ns && self.move_unit(chip, index, until_ns) {}
+            while self.lanes[index].due_ns < until_ns {
+                if let Some((request, end_ns)) = self.move_part(index, until_ns) {
+                    self.finish(request, end_ns);
+                }
+            }
         }
+        chip.dma_read_all(self.device, self.reads.lines());
+        chip.dma_write_all(self.device, self.writes.lines());
     }
 
-    #[inline]
-    fn move_unit(&mut self, chip: &mut Chip, index: usize, until_ns: f64) -> bool {
-        let lane = &mut self.lanes[index];
-        lane.due_ns = f64::INFINITY;
-        while lane.moving.len() < self.spec.interleave as usize && !lane.waiting.is_empty() {
+    /// Moves units of the part whose turn it is, until it or the time ends or another part takes its turn. Says
+    /// which request this part was of, and when it ended, if it did.
+    fn move_part(&mut self, index: usize, until_ns: f64) -> Option<(u32, f64)> {
+        let Array { spec, line_ns, lanes, buffers, reads, writes, inbound_bytes, outbound_bytes, .. } = self;
+        let lane = &mut lanes[index];
+        let mut due_ns = f64::INFINITY;
+        while lane.moving.len() < spec.interleave as usize && !lane.waiting.is_empty() {
             let first = earliest(&lane.waiting);
             let at = lane.free_ns.max(lane.waiting[first].ready_ns);
             if at >= until_ns {
-                lane.due_ns = at;
+                due_ns = at;
                 break;
             }
             lane.moving.push_back(lane.waiting.swap_remove(first));
         }
+        let alone = lane.moving.len() == 1;
         let Some(part) = lane.moving.front_mut() else {
-            return false;
+            lane.due_ns = due_ns;
+            return None;
         };
-        let request = &self.requests[part.request as usize];
-        let buffer = &self.buffers[request.buffer as usize];
-        let unit = part.next_unit;
-        let lines = (buffer.region.total_lines() - unit * UNIT_LINES).min(UNIT_LINES);
-        let share = f64::from(lines) * (1.0 / f64::from(UNIT_LINES));
-        let end = lane.free_ns.max(part.ready_ns) + self.unit_ns * share;
-        lane.due_ns = lane.due_ns.min(end);
-        if end >= until_ns {
-            return false;
-        }
-        lane.free_ns = end;
-        part.next_unit += 1;
-        let (id, done) = (part.request, part.next_unit == part.end_unit);
-        if done {
-            lane.moving.pop_front();
-        } else if lane.moving.len() > 1 {
-            // Commands that are moved together take turns, unit by unit.
-            lane.moving.rotate_left(1);
-        }
-        let from = buffer.unit_start[unit as usize] as usize;
-        let to = buffer.unit_start[unit as usize + 1] as usize;
-        let units = &buffer.region.lines()[from..to];
-        if chip.is_large() {
-            for line in units {
-                chip.prefetch_llc(*line);
+        let buffer = &buffers[part.buffer as usize];
+        let (into, bytes) = match part.direction {
+            Direction::Read => (writes, inbound_bytes),
+            Direction::Write => (reads, outbound_bytes),
+        };
+        let mut free_ns = lane.free_ns.max(part.ready_ns);
+        loop {
+            let lines = if part.next_unit == buffer.last_unit() { buffer.last_lines } else { UNIT_LINES };
+            let end_ns = free_ns + f64::from(lines) * *line_ns;
+            if end_ns >= until_ns {
+                lane.due_ns = due_ns.min(end_ns);
+                return None;
+            }
+            *bytes += u64::from(lines) * 64;
+            buffer.gather(part.next_unit, into);
+            part.next_unit += 1;
+            lane.free_ns = end_ns;
+            free_ns = end_ns;
+            if part.next_unit == part.end_unit {
+                let request = part.request;
+                lane.moving.pop_front();
+                return Some((request, end_ns));
+            }
+            if !alone || due_ns <= end_ns {
+                // Commands that are moved together take turns, unit by unit.
+                lane.moving.rotate_left(1);
+                return None;
             }
         }
-        let bytes = u64::from(lines) * 64;
-        match request.direction {
-            Direction::Read => {
-                for line in units {
-                    chip.dma_write(self.device, *line);
-                }
-                self.inbound_bytes += bytes;
-            }
-            Direction::Write => {
-                for line in units {
-                    chip.dma_read(self.device, *line);
-                }
-                self.outbound_bytes += bytes;
-            }
-        }
-        if done {
-            self.finish(id, end);
-        }
-        true
     }
 
     fn finish(&mut self, id: u32, end_ns: f64) {

@@ -8,12 +8,12 @@ mod queue;
 mod traffic;
 
 pub(crate) use pool::BUFFER_BYTES;
-pub(crate) use queue::{MAX_BURST, Packet, Queue, starts_descriptor_line};
+pub(crate) use queue::{MAX_BURST, Packet, Queue};
 pub use traffic::{CapturedPacket, FlowOrder, Traffic, TrafficSpec};
 
 use crate::meter::Meter;
 use queue::lines_of;
-use waykeeper_silicon::Chip;
+use waykeeper_silicon::{Chip, Gather};
 
 /// Usable PCIe bandwidth towards the host, bytes per ns (gen3 x16, microarchitecture.md 2: about 14 GB/s
 /// after headers).
@@ -68,6 +68,9 @@ pub struct Nic {
     wire_owed_until_ns: f64,
     first_to_send: usize,
     wire_byte_ns: f64,
+    /// Lines to read and to write before this turn of the NIC ends.
+    reads: Gather,
+    writes: Gather,
 }
 
 impl Nic {
@@ -82,6 +85,8 @@ impl Nic {
             wire_owed_until_ns: 0.0,
             first_to_send: 0,
             wire_byte_ns: 8.0 / gbps,
+            reads: Gather::new(),
+            writes: Gather::new(),
         }
     }
 
@@ -92,47 +97,31 @@ impl Nic {
         }
         // Each queue has its share of the receive buffer, which fills at line rate.
         let patience_ns = RX_FIFO_BYTES * 8.0 / self.gbps / self.queues.len() as f64;
-        while let Some(arrival) = self.traffic.next_before(until_ns) {
-            self.counters.offered += 1;
-            let queue = &mut self.queues[arrival.queue as usize];
-            let start = later(later(self.pcie_free_ns, arrival.at_ns), queue.receive_free_ns);
+        self.reads.clear();
+        self.writes.clear();
+        let Nic { queues, traffic, counters, pcie_free_ns, reads, writes, .. } = self;
+        while let Some(arrival) = traffic.next_before(until_ns) {
+            counters.offered += 1;
+            let queue = &mut queues[arrival.queue as usize];
+            let start = later(later(*pcie_free_ns, arrival.at_ns), queue.receive_free_ns);
             let lagging = start - arrival.at_ns > patience_ns;
-            let Some(slot) = queue.next_posted().filter(|_| !lagging) else {
-                self.counters.dropped += 1;
+            if lagging || !queue.has_posted() {
+                counters.dropped += 1;
                 meters[queue.workload].dropped += 1.0;
                 continue;
-            };
-            let lines = lines_of(arrival.bytes);
-            let written = f64::from(lines + 1) * 64.0;
-            self.pcie_free_ns = start + written / PCIE_BYTES_PER_NS;
-            self.counters.inbound_bytes += u64::from(lines + 1) * 64;
-            let buffer = slot.packet.buffer;
-            slot.packet = Packet {
-                buffer,
-                bytes: arrival.bytes,
-                arrived_ns: arrival.at_ns,
-                ready_ns: self.pcie_free_ns,
-            };
-            let (descriptors, completion) = (slot.descriptors, slot.completion);
-            queue.filled();
+            }
+            let with_completion = u32::from(lines_of(arrival.bytes)) + 1;
+            *pcie_free_ns = start + f64::from(with_completion) * (64.0 / PCIE_BYTES_PER_NS);
+            counters.inbound_bytes += u64::from(with_completion) * 64;
             queue.receive_free_ns = start + QUEUE_PACKET_NS + QUEUE_BYTE_NS * f64::from(arrival.bytes);
-            // Every fourth packet the NIC fetches a line of receive descriptors.
-            if let Some(line) = descriptors {
-                chip.dma_read(self.device, line);
-            }
-            for line in queue.pool.data(buffer, lines) {
-                chip.dma_write(self.device, *line);
-            }
-            if let Some(line) = completion {
-                chip.dma_write(self.device, line);
-            }
-            if chip.is_large()
-                && let Some(next) = queue.next_posted()
-            {
-                let buffer = next.packet.buffer;
-                queue.pool.prefetch_data(chip, buffer, lines);
-            }
+            let packet = queue.fill(arrival.bytes, arrival.at_ns, *pcie_free_ns);
+            queue.pool.gather(packet.place, packet.sampled, writes);
         }
+        for queue in queues {
+            queue.gather_filled(reads, writes);
+        }
+        chip.dma_read_all(self.device, self.reads.lines());
+        chip.dma_write_all(self.device, self.writes.lines());
     }
 
     /// Sends what is queued and may be fetched between `from_ns` and `until_ns`.
@@ -145,45 +134,37 @@ impl Nic {
         let share = if count > FEW_QUEUES { 1.0 } else { FEW_QUEUES_SHARE };
         self.wire_byte_ns = 8.0 / (self.gbps * share);
         self.first_to_send = if self.first_to_send + 1 < count { self.first_to_send + 1 } else { 0 };
+        self.reads.clear();
         for turn in 0..count {
             let index = (self.first_to_send + turn) % count;
-            self.send(chip, meters, index, until_ns);
+            self.send(meters, index, until_ns);
         }
+        chip.dma_read_all(self.device, self.reads.lines());
     }
 
     /// Sends from one queue until it is empty or its next packet has to wait.
     #[inline]
-    fn send(&mut self, chip: &mut Chip, meters: &mut [Meter], index: usize, until_ns: f64) {
-        let queue = &mut self.queues[index];
+    fn send(&mut self, meters: &mut [Meter], index: usize, until_ns: f64) {
+        let Nic { queues, counters, wire_owed_until_ns, wire_byte_ns, reads, .. } = self;
+        let queue = &mut queues[index];
         let meter = &mut meters[queue.workload];
-        while let Some(packet) = queue.outgoing.front().copied() {
+        while let Some(packet) = queue.next_to_send() {
             let fetch = packet.ready_ns + TX_FETCH_NS;
-            let start = later(later(fetch, queue.send_free_ns), self.wire_owed_until_ns);
+            let start = later(later(fetch, queue.send_free_ns), *wire_owed_until_ns);
             if start >= until_ns {
                 break;
             }
-            let entry = queue.outgoing.pop();
-            if chip.is_large()
-                && let Some(next) = queue.outgoing.front()
-            {
-                queue.pool.prefetch_data(chip, next.buffer, next.lines());
-            }
             let bytes = f64::from(packet.bytes);
-            queue.send_free_ns = start + SEND_PART * (QUEUE_PACKET_NS + QUEUE_BYTE_NS * bytes);
-            self.wire_owed_until_ns += (bytes + WIRE_OVERHEAD_BYTES) * self.wire_byte_ns;
-            if let Some(line) = entry {
-                chip.dma_read(self.device, line);
-            }
-            let lines = packet.lines();
-            for line in queue.pool.data(packet.buffer, lines) {
-                chip.dma_read(self.device, *line);
-            }
-            self.counters.outbound_bytes += u64::from(lines + 1) * 64;
-            queue.release(packet.buffer);
+            *wire_owed_until_ns += (bytes + WIRE_OVERHEAD_BYTES) * *wire_byte_ns;
+            counters.outbound_bytes += (u64::from(packet.lines) + 1) * 64;
             meter.operations += 1.0;
             meter.bytes += bytes;
             meter.latency(start - packet.arrived_ns + OUTSIDE_NS);
+            queue.pool.gather(packet.place, packet.sampled, reads);
+            queue.send_free_ns = start + SEND_PART * (QUEUE_PACKET_NS + QUEUE_BYTE_NS * bytes);
+            queue.sent();
         }
+        queue.gather_sent(reads);
     }
 
     /// Packets waiting in all RX rings.

@@ -3,7 +3,7 @@
 //! A buffer is 37 lines apart from the next: 64-byte object header, two lines of rte_mbuf, two of headroom,
 //! 2 KiB of data, padded odd by the mempool (microarchitecture.md 6).
 
-use waykeeper_silicon::{AddressMap, Chip, Line, OutOfMemory, Table};
+use waykeeper_silicon::{AddressMap, Gather, Line, OutOfMemory, PADDING, Table};
 use waykeeper_units::LINE_BYTES;
 
 /// Lines from one buffer to the next.
@@ -15,10 +15,11 @@ const MBUF_LINE: u32 = 1;
 /// Bytes of packet data a buffer holds.
 pub(crate) const BUFFER_BYTES: u32 = 2048;
 
-/// Where the sampled lines of one buffer are, and which of its lines they are.
+/// A buffer and where its sampled lines are.
 #[derive(Clone, Copy, Debug)]
-struct Buffer {
-    /// First sampled data line in `lines`; the header part's stand just before it.
+pub(crate) struct Place {
+    pub buffer: u32,
+    /// First sampled data line in the pool's list; the header part's stand just before it.
     data_at: u32,
     /// Bit per data line: it is in the sample. At most 32 of them.
     data_mask: u32,
@@ -26,10 +27,21 @@ struct Buffer {
     meta_mask: u32,
 }
 
+impl Place {
+    pub(crate) const NONE: Place = Place { buffer: 0, data_at: 0, data_mask: 0, meta_mask: 0 };
+
+    /// How many of the first `lines` data lines are in the sample.
+    #[inline(always)]
+    pub(crate) fn sampled(self, lines: u8) -> u8 {
+        (self.data_mask & first_bits(lines)).count_ones() as u8
+    }
+}
+
 /// A pool of packet buffers.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
-    buffers: Table<Buffer>,
+    buffers: Table<Place>,
+    /// The lines of all buffers, and [`PADDING`].
     lines: Vec<Line>,
 }
 
@@ -47,60 +59,52 @@ impl Pool {
             let meta_mask = part(MBUF_LINE, DATA_LINE);
             let data_mask = part(DATA_LINE, STRIDE_LINES);
             let data_at = lines.len() as u32 - data_mask.count_ones();
-            places.push(Buffer { data_at, data_mask, meta_mask });
+            places.push(Place { buffer, data_at, data_mask, meta_mask });
         }
-        let none = Buffer { data_at: 0, data_mask: 0, meta_mask: 0 };
-        Ok(Pool { buffers: Table::new(places, none), lines })
+        let last = lines.last().copied();
+        lines.extend(last.into_iter().flat_map(|line| [line; PADDING]));
+        Ok(Pool { buffers: Table::new(places, Place::NONE), lines })
     }
 
-    /// Sampled lines of the first `lines` data lines of a buffer.
+    /// Where a buffer is.
     #[inline(always)]
-    pub(crate) fn data(&self, buffer: u32, lines: u32) -> &[Line] {
-        let Buffer { data_at, data_mask, .. } = self.buffers[buffer as usize];
-        let count = (data_mask & first_bits(lines)).count_ones() as usize;
-        &self.lines[data_at as usize..data_at as usize + count]
+    pub(crate) fn place(&self, buffer: u32) -> Place {
+        self.buffers[buffer as usize]
     }
 
-    /// Sampled lines of the first `lines` lines of the rte_mbuf structure and what follows it.
+    /// Adds the sampled ones of the first `lines` lines of the rte_mbuf structure and what follows it to a list.
     #[inline(always)]
-    pub(crate) fn meta(&self, buffer: u32, lines: u32) -> &[Line] {
-        let Buffer { data_at, meta_mask, .. } = self.buffers[buffer as usize];
-        let from = (data_at - meta_mask.count_ones()) as usize;
-        let count = (meta_mask & first_bits(lines)).count_ones() as usize;
-        &self.lines[from..from + count]
+    pub(crate) fn gather_meta(&self, place: Place, lines: u8, into: &mut Gather) {
+        let sampled = place.meta_mask & first_bits(lines);
+        // Few buffers have one: unlike a packet's data this is a branch that is mostly foreseen.
+        if sampled != 0 {
+            let from = place.data_at - place.meta_mask.count_ones();
+            into.extend(&self.lines[from as usize..], sampled.count_ones() as usize);
+        }
     }
 
-    /// Hints that the lines of a buffer will be asked for soon.
+    /// Adds the first `count` sampled data lines of a buffer to a list.
     #[inline(always)]
-    pub(crate) fn prefetch_data(&self, chip: &Chip, buffer: u32, lines: u32) {
-        if !chip.is_large() {
-            return;
-        }
-        for line in self.data(buffer, lines) {
-            chip.prefetch_llc(*line);
-        }
+    pub(crate) fn gather(&self, place: Place, count: u8, into: &mut Gather) {
+        into.extend(&self.lines[place.data_at as usize..], usize::from(count));
     }
 }
 
 /// The low `count` bits, of 32 at most.
 #[inline(always)]
-fn first_bits(count: u32) -> u32 {
+fn first_bits(count: u8) -> u32 {
     debug_assert!(count <= 32);
     ((1u64 << (count & 63)) - 1) as u32
 }
 
-/// The sampled lines of an array of equal entries, one or several to a line: for each entry that starts a line,
-/// the line if the sample has it. Worked out once; rings keep the answers beside what they ask them for.
+/// The sampled lines of an array of equal entries, one or several to a line, each with the entry that begins it,
+/// ascending.
 pub(crate) fn entry_lines(
     memory: &mut AddressMap,
     entries: u32,
     entry_bytes: u32,
-) -> Result<Vec<Option<Line>>, OutOfMemory> {
+) -> Result<Vec<(u32, Line)>, OutOfMemory> {
     let region = memory.huge(u64::from(entries) * u64::from(entry_bytes))?;
     let per_line = LINE_BYTES as u32 / entry_bytes;
-    let mut lines = vec![None; entries as usize];
-    for (line, offset) in region.lines().iter().zip(region.offsets()) {
-        lines[(offset * per_line) as usize] = Some(*line);
-    }
-    Ok(lines)
+    Ok(region.offsets().iter().map(|offset| offset * per_line).zip(region.lines().iter().copied()).collect())
 }

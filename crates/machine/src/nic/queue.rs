@@ -1,10 +1,13 @@
-//! One RX queue with its completion ring and buffers, and the TX queue beside it.
+//! One RX queue with its completion ring and buffers, and the TX queue behind it.
 //!
-//! Worker and NIC meet here: the NIC fills posted buffers and transmits queued ones, the worker takes
+//! Worker and NIC meet here: the NIC fills posted buffers and transmits queued packets, the worker takes
 //! filled ones and posts, sends or frees. Knows rings and buffers, not what packets are for.
+//!
+//! A packet stands in one place from its arrival until its buffer is free again; the stages it passes are
+//! counters that run after one another. Nothing is copied from ring to ring.
 
-use super::pool::{Pool, entry_lines};
-use waykeeper_silicon::{AddressMap, Line, OutOfMemory, Table};
+use super::pool::{Place, Pool, entry_lines};
+use waykeeper_silicon::{AddressMap, Gather, Line, OutOfMemory, Table};
 use waykeeper_units::LINE_BYTES;
 
 /// Packets a program may hold beyond the RX ring and the TX queue: two bursts of 64 and a mempool cache.
@@ -25,55 +28,51 @@ const TX_DESCRIPTOR_BYTES: u32 = 64;
 /// A packet in a buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet {
-    pub buffer: u32,
-    pub bytes: u32,
     /// When it reached the NIC, ns.
     pub arrived_ns: f64,
-    /// When the worker can see it (RX) or when the NIC may fetch it (TX), ns.
+    /// When the worker can see it or, once it is queued to be sent, when it was queued, ns.
     pub ready_ns: f64,
+    /// Where its lines are.
+    pub place: Place,
+    pub bytes: u16,
+    /// Lines it fills.
+    pub lines: u8,
+    /// How many of these are in the sample.
+    pub sampled: u8,
 }
 
 impl Packet {
-    pub(crate) const NONE: Packet = Packet { buffer: 0, bytes: 0, arrived_ns: 0.0, ready_ns: 0.0 };
-
-    #[inline(always)]
-    pub(crate) fn lines(self) -> u32 {
-        lines_of(self.bytes)
-    }
+    const NONE: Packet =
+        Packet { arrived_ns: 0.0, ready_ns: 0.0, place: Place::NONE, bytes: 0, lines: 0, sampled: 0 };
 }
 
 /// Lines a packet of so many bytes takes.
 #[inline(always)]
-pub(crate) fn lines_of(bytes: u32) -> u32 {
-    bytes.div_ceil(LINE_BYTES as u32)
-}
-
-/// A slot of the RX ring: a posted buffer, then the packet in it; and the sampled lines of its ring entries, so
-/// that one line of the machine that runs the model has all there is to know of two slots.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Slot {
-    pub packet: Packet,
-    /// The completion entry's line, if the sample has it.
-    pub completion: Option<Line>,
-    /// The line of receive descriptors that begins with this slot's, if one does and the sample has it.
-    pub descriptors: Option<Line>,
-}
-
-impl Slot {
-    const EMPTY: Slot = Slot { packet: Packet::NONE, completion: None, descriptors: None };
+pub(crate) fn lines_of(bytes: u16) -> u8 {
+    // A buffer holds 32 lines.
+    u32::from(bytes).div_ceil(LINE_BYTES as u32) as u8
 }
 
 /// A queue pair.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
     pub pool: Pool,
-    pub outgoing: Outgoing,
-    slots: Table<Slot>,
-    mask: u32,
-    /// Packets ever posted, filled by the NIC, taken by the worker (each wraps; differences count).
-    posted: u32,
-    filled: u32,
-    taken: u32,
+    /// Every packet between arrival and release, by its number.
+    packets: Table<Packet>,
+    packet_mask: u64,
+    /// Per slot of the RX ring: the buffer posted there.
+    buffers: Table<u32>,
+    ring_mask: u64,
+    completions: Entries,
+    descriptors: Entries,
+    send_entries: Entries,
+    /// Buffers ever posted; packets ever filled by the NIC, done with by the worker (queued to be sent, or dropped),
+    /// released, and sent.
+    posted: u64,
+    filled: u64,
+    done: u64,
+    released: u64,
+    sent: u64,
     /// Free buffers, last freed first: DPDK's per-core mempool cache.
     free: Table<u32>,
     free_count: u32,
@@ -87,151 +86,190 @@ pub(crate) struct Queue {
 impl Queue {
     pub(crate) fn new(memory: &mut AddressMap, ring: u32, workload: usize) -> Result<Queue, OutOfMemory> {
         let buffers = ring + TX_RING + TX_SOFTWARE_QUEUE + SPARE_BUFFERS;
-        let pool = Pool::new(memory, buffers)?;
-        let completions = entry_lines(memory, ring, CQE_BYTES)?;
-        let descriptors = entry_lines(memory, ring, RX_DESCRIPTOR_BYTES)?;
-        let entries = completions.into_iter().zip(descriptors);
-        let slot = |(completion, descriptors)| Slot { completion, descriptors, ..Slot::EMPTY };
+        let packets = (ring + TX_RING + TX_SOFTWARE_QUEUE + MAX_BURST).next_power_of_two();
         let mut queue = Queue {
-            free: Table::new((0..buffers).rev().collect(), 0),
-            free_count: buffers,
-            pool,
-            outgoing: Outgoing::new(memory)?,
-            slots: Table::new(entries.map(slot).collect(), Slot::EMPTY),
-            mask: ring - 1,
+            pool: Pool::new(memory, buffers)?,
+            packets: Table::filled(packets as usize, Packet::NONE),
+            packet_mask: u64::from(packets) - 1,
+            buffers: Table::filled(ring as usize, 0),
+            ring_mask: u64::from(ring) - 1,
+            completions: Entries::new(memory, ring, CQE_BYTES)?,
+            descriptors: Entries::new(memory, ring, RX_DESCRIPTOR_BYTES)?,
+            send_entries: Entries::new(memory, TX_RING, TX_DESCRIPTOR_BYTES)?,
             posted: 0,
             filled: 0,
-            taken: 0,
+            done: 0,
+            released: 0,
+            sent: 0,
+            free: Table::new((0..buffers).rev().collect(), 0),
+            free_count: buffers,
             receive_free_ns: 0.0,
             send_free_ns: 0.0,
             workload,
         };
-        for _ in 0..ring {
+        while queue.posted < u64::from(ring) {
             queue.post();
         }
+        // Rings are posted before anybody looks at the caches.
+        queue.gather_posted(&mut Gather::new());
         Ok(queue)
     }
 
-    /// Posts the last freed buffer in the next ring slot. Returns the slot's number and the slot; `None` without
-    /// a free buffer.
+    // ---- NIC ------------------------------------------------------------------------------------------
+
+    /// True if a buffer is posted that the next packet can go to.
     #[inline(always)]
-    pub(crate) fn post(&mut self) -> Option<(u32, &Slot)> {
-        self.free_count = self.free_count.checked_sub(1)?;
-        let buffer = self.free[self.free_count as usize];
-        let number = self.posted & self.mask;
-        self.posted = self.posted.wrapping_add(1);
-        let slot = &mut self.slots[number as usize];
-        slot.packet.buffer = buffer;
-        Some((number, slot))
+    pub(crate) fn has_posted(&self) -> bool {
+        self.filled != self.posted
     }
 
-    /// NIC: the next posted slot, if there is one. Whoever puts a packet into it says so by
-    /// [`Queue::filled`].
+    /// Puts a packet into the next posted buffer.
     #[inline(always)]
-    pub(crate) fn next_posted(&mut self) -> Option<&mut Slot> {
-        if self.filled == self.posted {
-            return None;
-        }
-        Some(&mut self.slots[(self.filled & self.mask) as usize])
+    pub(crate) fn fill(&mut self, bytes: u16, arrived_ns: f64, ready_ns: f64) -> Packet {
+        let place = self.pool.place(self.buffers[(self.filled & self.ring_mask) as usize]);
+        let lines = lines_of(bytes);
+        let packet = Packet { arrived_ns, ready_ns, place, bytes, lines, sampled: place.sampled(lines) };
+        self.packets[(self.filled & self.packet_mask) as usize] = packet;
+        self.filled += 1;
+        packet
     }
 
-    /// NIC: the packet in the next posted slot is written.
+    /// Adds the lines of receive descriptors that the NIC had to fetch and of completion entries it had to write for
+    /// what it filled since the last time.
     #[inline(always)]
-    pub(crate) fn filled(&mut self) {
-        self.filled = self.filled.wrapping_add(1);
+    pub(crate) fn gather_filled(&mut self, reads: &mut Gather, writes: &mut Gather) {
+        self.descriptors.nic_up_to(self.filled, reads);
+        self.completions.nic_up_to(self.filled, writes);
     }
 
-    /// Worker: when the oldest waiting packet is visible, if one waits.
+    /// The oldest packet that waits to be sent.
     #[inline(always)]
-    pub(crate) fn next_ready_ns(&self) -> Option<f64> {
-        (self.taken != self.filled).then(|| self.slots[(self.taken & self.mask) as usize].packet.ready_ns)
+    pub(crate) fn next_to_send(&self) -> Option<&Packet> {
+        (self.released != self.done).then(|| &self.packets[(self.released & self.packet_mask) as usize])
     }
 
-    /// Worker: takes the oldest packet that is visible at `now_ns`.
+    /// Adds the lines of send descriptors that the NIC fetched for what it sent since the last time.
     #[inline(always)]
-    pub(crate) fn take(&mut self, now_ns: f64) -> Option<Slot> {
-        if self.taken == self.filled {
-            return None;
-        }
-        let slot = self.slots[(self.taken & self.mask) as usize];
-        if slot.packet.ready_ns > now_ns {
-            return None;
-        }
-        self.taken = self.taken.wrapping_add(1);
-        Some(slot)
+    pub(crate) fn gather_sent(&mut self, reads: &mut Gather) {
+        self.send_entries.nic_up_to(self.sent, reads);
     }
 
-    /// Packets written and not yet taken.
-    pub(crate) fn waiting(&self) -> u32 {
-        self.filled.wrapping_sub(self.taken)
+    /// The oldest packet is sent and its buffer free.
+    #[inline(always)]
+    pub(crate) fn sent(&mut self) {
+        self.sent += 1;
+        self.release();
     }
 
-    /// Gives a buffer back to the mempool cache.
+    /// Gives the buffer of the oldest packet that is done with back to the mempool cache.
     #[inline(always)]
-    pub(crate) fn release(&mut self, buffer: u32) {
-        self.free[self.free_count as usize] = buffer;
+    pub(crate) fn release(&mut self) {
+        debug_assert!(self.released != self.done);
+        let packet = &self.packets[(self.released & self.packet_mask) as usize];
+        self.free[self.free_count as usize] = packet.place.buffer;
         self.free_count += 1;
+        self.released += 1;
     }
-}
 
-/// True if this slot's receive descriptor is the first of its line.
-#[inline(always)]
-pub(crate) fn starts_descriptor_line(slot: u32) -> bool {
-    slot.is_multiple_of(LINE_BYTES as u32 / RX_DESCRIPTOR_BYTES)
-}
+    /// Packets written that no worker has taken.
+    pub(crate) fn waiting(&self) -> u32 {
+        (self.filled - self.done) as u32
+    }
 
-/// Packets on their way out: the hardware send ring and the software queue in front of it, in one.
-#[derive(Clone, Debug)]
-pub(crate) struct Outgoing {
-    packets: Box<[Packet; OUTGOING]>,
-    /// Per entry of the send ring: its line, if the sample has it.
-    entries: Box<[Option<Line>; TX_RING as usize]>,
-    /// Packets ever queued and sent (each wraps; the difference counts).
-    queued: u32,
-    sent: u32,
-}
+    // ---- worker ---------------------------------------------------------------------------------------
 
-/// Room for what waits and a last burst on top, rounded up to a power of two.
-const OUTGOING: usize = (TX_RING + TX_SOFTWARE_QUEUE + MAX_BURST).next_power_of_two() as usize;
+    /// The oldest packet that waits for the worker, visible or not yet.
+    #[inline(always)]
+    pub(crate) fn front(&mut self) -> Option<&mut Packet> {
+        (self.done != self.filled).then(|| &mut self.packets[(self.done & self.packet_mask) as usize])
+    }
 
-impl Outgoing {
-    fn new(memory: &mut AddressMap) -> Result<Outgoing, OutOfMemory> {
-        let entries = entry_lines(memory, TX_RING, TX_DESCRIPTOR_BYTES)?;
-        let entries: [Option<Line>; TX_RING as usize] = entries.try_into().expect("as many as asked for");
-        let packets = Box::new([Packet::NONE; OUTGOING]);
-        Ok(Outgoing { packets, entries: Box::new(entries), queued: 0, sent: 0 })
+    /// The worker is done with the front packet, and posts the last freed buffer in its stead, if there is one.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self) {
+        self.done += 1;
+        self.post();
+    }
+
+    #[inline(always)]
+    fn post(&mut self) {
+        if let Some(count) = self.free_count.checked_sub(1) {
+            self.free_count = count;
+            self.buffers[(self.posted & self.ring_mask) as usize] = self.free[count as usize];
+            self.posted += 1;
+        }
     }
 
     /// True if no packet fits the send ring and the software queue in front of it.
     #[inline(always)]
     pub(crate) fn is_full(&self) -> bool {
-        self.queued.wrapping_sub(self.sent) >= TX_RING + TX_SOFTWARE_QUEUE
+        self.done - self.released >= u64::from(TX_RING + TX_SOFTWARE_QUEUE)
     }
 
-    /// The line of the send ring that the next packet's descriptor goes to, if the sample has it.
-    #[inline(always)]
-    pub(crate) fn next_entry(&self) -> Option<Line> {
-        self.entries[self.queued as usize % TX_RING as usize]
+    /// Adds the lines of completion entries that the worker read since the last time.
+    pub(crate) fn gather_completions(&mut self, into: &mut Gather) {
+        self.completions.worker_up_to(self.done, into);
+    }
+
+    /// Adds the lines of receive descriptors that it wrote since the last time.
+    pub(crate) fn gather_posted(&mut self, into: &mut Gather) {
+        self.descriptors.worker_up_to(self.posted, into);
+    }
+
+    /// Adds the lines of send descriptors that it wrote since the last time.
+    pub(crate) fn gather_queued(&mut self, into: &mut Gather) {
+        self.send_entries.worker_up_to(self.done, into);
+    }
+}
+
+/// A ring of entries in memory that worker and NIC go round, one behind the other. Only entries that begin a line
+/// of the sample matter, and these are few: each side knows which is its next.
+#[derive(Clone, Debug)]
+struct Entries {
+    /// Those entries, ascending, and their lines.
+    sampled: Vec<(u32, Line)>,
+    ring: u64,
+    nic: Cursor,
+    worker: Cursor,
+}
+
+/// How far one side has got.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cursor {
+    /// Which of the sampled entries comes next, and its number if entries of all rounds are counted.
+    next: usize,
+    number: u64,
+}
+
+impl Entries {
+    fn new(memory: &mut AddressMap, entries: u32, entry_bytes: u32) -> Result<Entries, OutOfMemory> {
+        let sampled = entry_lines(memory, entries, entry_bytes)?;
+        let number = sampled.first().map_or(u64::MAX, |first| u64::from(first.0));
+        let start = Cursor { next: 0, number };
+        Ok(Entries { sampled, ring: u64::from(entries), nic: start, worker: start })
     }
 
     #[inline(always)]
-    pub(crate) fn push(&mut self, packet: Packet) {
-        debug_assert!(self.queued.wrapping_sub(self.sent) < OUTGOING as u32);
-        self.packets[self.queued as usize % OUTGOING] = packet;
-        self.queued = self.queued.wrapping_add(1);
+    fn nic_up_to(&mut self, number: u64, into: &mut Gather) {
+        self.nic.up_to(&self.sampled, self.ring, number, into);
     }
 
-    /// The oldest packet, if one waits.
     #[inline(always)]
-    pub(crate) fn front(&self) -> Option<&Packet> {
-        (self.sent != self.queued).then(|| &self.packets[self.sent as usize % OUTGOING])
+    fn worker_up_to(&mut self, number: u64, into: &mut Gather) {
+        self.worker.up_to(&self.sampled, self.ring, number, into);
     }
+}
 
-    /// The oldest packet is sent: returns the line its descriptor is fetched from, if the sample has it.
+impl Cursor {
+    /// Adds the lines of the sampled entries before `number` that it has not passed yet, and passes them.
     #[inline(always)]
-    pub(crate) fn pop(&mut self) -> Option<Line> {
-        let entry = self.entries[self.sent as usize % TX_RING as usize];
-        self.sent = self.sent.wrapping_add(1);
-        entry
+    fn up_to(&mut self, sampled: &[(u32, Line)], ring: u64, number: u64, into: &mut Gather) {
+        while self.number < number {
+            into.push(sampled[self.next].1);
+            let round = self.number - u64::from(sampled[self.next].0);
+            self.next = if self.next + 1 < sampled.len() { self.next + 1 } else { 0 };
+            let next_round = if self.next == 0 { round + ring } else { round };
+            self.number = next_round + u64::from(sampled[self.next].0);
+        }
     }
 }

@@ -54,7 +54,8 @@ pub enum TrafficSpec {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub at_ns: f64,
-    pub bytes: u32,
+    /// A buffer's room at most.
+    pub bytes: u16,
     pub queue: u32,
 }
 
@@ -124,14 +125,14 @@ impl Traffic {
                     FlowOrder::Random => self.stream.below(queue_of.len() as u32) as usize,
                 };
                 self.next_ns += *gap_ns;
-                Some(Arrival { at_ns, bytes: *bytes, queue: queue_of[flow] })
+                Some(Arrival { at_ns, bytes: *bytes as u16, queue: queue_of[flow] })
             }
             Source::Capture { packets, gaps_ns, turn } => {
                 let packet = packets[*turn];
                 self.next_ns += gaps_ns[*turn];
                 *turn = if *turn + 1 < packets.len() { *turn + 1 } else { 0 };
                 // The low bits of the hash index the indirection table, which spreads queues evenly.
-                Some(Arrival { at_ns, bytes: packet.bytes, queue: packet.hash % 128 % self.queues })
+                Some(Arrival { at_ns, bytes: packet.bytes as u16, queue: packet.hash % 128 % self.queues })
             }
         }
     }

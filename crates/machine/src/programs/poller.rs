@@ -5,12 +5,15 @@
 
 use super::{Core, Program, Site};
 use crate::bus::{Access, Bus, ClassMean, Costs, Memory};
-use crate::nic::{OUTSIDE_NS, Packet, Queue, starts_descriptor_line};
+use crate::meter::Meter;
+use crate::nic::{OUTSIDE_NS, Packet, Queue};
 use crate::random::Stream;
-use waykeeper_silicon::{Fill, Level, Line};
+use waykeeper_silicon::{Gather, Level};
 
 /// An empty poll, ns.
 const EMPTY_POLL_NS: f64 = 25.0;
+/// Lines of receive descriptors written per packet: four descriptors share one.
+const DESCRIPTOR_LINES: f64 = 0.25;
 /// Work on a line beyond fetching it, ns.
 pub(super) const LINE_WORK_NS: f64 = 0.9;
 /// Completion entry read, ns, by level: MLC, LLC, memory.
@@ -51,7 +54,7 @@ pub(super) struct PacketWork {
     /// Further work per packet, ns (the artifact's `delay`).
     pub delay_ns: f64,
     /// rte_mbuf and metadata lines written.
-    pub meta_lines: u32,
+    pub meta_lines: u8,
     pub touch: Touch,
     pub fate: Fate,
 }
@@ -70,49 +73,42 @@ impl Default for Stall {
     }
 }
 
-/// A class of accesses with its costs and the mean for lines outside the sample.
-#[derive(Clone, Copy, Debug)]
+/// A class of accesses: what they cost, the mean that lines outside the sample cost, and the sampled ones of this
+/// turn.
+///
+/// Every line is charged the mean when its packet is worked on; what the sampled ones really cost is settled when the
+/// core's turn ends, in one pass over the chip. So the clock is right turn by turn, and a packet's own time is that
+/// of its class.
+#[derive(Debug)]
 struct Class {
     costs: Costs,
     mean: ClassMean,
+    sampled: Gather,
 }
 
 impl Class {
     fn new((mlc, llc, memory): (f64, f64, f64), peer: f64) -> Class {
         let costs = Costs::new(mlc, llc, memory, peer);
-        Class { costs, mean: ClassMean::new(costs.idle(Level::Memory)) }
+        Class { costs, mean: ClassMean::new(costs.idle(Level::Memory)), sampled: Gather::new() }
     }
 
-    /// Cost of `total` lines of which `sampled` are in the sample.
+    /// Touches what was gathered. Returns how much more it cost than the mean it was charged, ns.
     #[inline(always)]
-    fn lines(
-        &mut self,
-        memory: &mut Memory,
-        core: usize,
-        sampled: &[Line],
-        total: u32,
-        access: Access,
-    ) -> f64 {
-        let mut ns = (total - sampled.len() as u32) as f64 * self.mean.ns();
-        for line in sampled {
-            let cost = memory.touch(core, *line, access, Fill::Ordinary, &self.costs);
-            self.mean.note(cost);
+    fn settle(&mut self, memory: &mut Memory, core: usize, access: Access) -> f64 {
+        if self.sampled.count() == 0 { 0.0 } else { self.touch(memory, core, access) }
+    }
+
+    #[inline(never)]
+    fn touch(&mut self, memory: &mut Memory, core: usize, access: Access) -> f64 {
+        let Class { costs, mean, sampled } = self;
+        let charged = mean.ns() * sampled.count() as f64;
+        let mut ns = 0.0;
+        memory.touch_all(core, sampled.lines(), access, costs, |cost| {
+            mean.note(cost);
             ns += cost;
-        }
-        ns
-    }
-
-    /// Cost of one line that may be in the sample.
-    #[inline(always)]
-    fn line(&mut self, memory: &mut Memory, core: usize, line: Option<Line>, access: Access) -> f64 {
-        match line {
-            Some(line) => {
-                let cost = memory.touch(core, line, access, Fill::Ordinary, &self.costs);
-                self.mean.note(cost);
-                cost
-            }
-            None => self.mean.ns(),
-        }
+        });
+        sampled.clear();
+        ns - charged
     }
 }
 
@@ -131,9 +127,6 @@ pub(super) struct Poller {
     next_stall_ns: f64,
     stream: Stream,
     hold_ns: f64,
-    /// Room for a burst, and the packets in it.
-    burst: Box<[Packet]>,
-    taken: usize,
 }
 
 impl Poller {
@@ -158,95 +151,75 @@ impl Poller {
             next_stall_ns: site.start_ns + first_stall,
             stream,
             hold_ns: site.hold_ns,
-            burst: vec![Packet::NONE; work.burst as usize].into(),
-            taken: 0,
         }
     }
 
-    /// Takes a burst off the ring: completion entry, mbuf line, and a fresh buffer for each.
-    #[inline]
-    fn receive(&mut self, memory: &mut Memory, queue: &mut Queue, core: &mut Core) {
-        let Poller { work, completion: completions, meta: metadata, burst, .. } = self;
-        let now = core.clock_ns;
-        let mut ns = work.burst_ns;
-        self.taken = 0;
-        for place in burst {
-            let Some(slot) = queue.take(now) else {
-                break;
-            };
-            let packet = slot.packet;
-            if memory.chip.is_large() && work.touch != Touch::None {
-                queue.pool.prefetch_data(&memory.chip, packet.buffer, packet.lines());
-            }
-            ns += completions.line(memory, core.id, slot.completion, Access::Read);
-            let lines = queue.pool.meta(packet.buffer, work.meta_lines);
-            ns += metadata.lines(memory, core.id, lines, work.meta_lines, Access::Write);
-            // Replenish from the LIFO cache: four descriptors share a line.
-            if let Some((number, posted)) = queue.post()
-                && starts_descriptor_line(number)
-            {
-                ns += metadata.line(memory, core.id, posted.descriptors, Access::Write);
-            }
-            *place = packet;
-            self.taken += 1;
-        }
-        core.work(ns, work.burst_ns * INSTRUCTIONS_PER_CYCLE);
-    }
-
-    /// Works on each packet of the burst.
-    #[inline]
-    fn process(&mut self, bus: &mut Bus, core: &mut Core) {
-        let cycles_per_ns = bus.ghz * INSTRUCTIONS_PER_CYCLE;
-        let Bus { memory, nics, meters, .. } = bus;
-        let queue = &mut nics[self.nic].queues[self.queue];
-        let meter = &mut meters[self.workload];
-        let Poller { work, data, send, burst, .. } = self;
-        let access = if work.touch == Touch::Header { Access::Write } else { Access::Read };
+    /// Works on packets from `core`'s clock on until `until_ns`, one burst after the other. Returns the time spent on
+    /// instructions rather than on waiting for lines, ns.
+    #[inline(always)]
+    fn work(&mut self, queue: &mut Queue, meter: &mut Meter, clock_ns: &mut f64, until_ns: f64) -> f64 {
+        let Poller { work, completion, meta, data, send, .. } = self;
+        let sends = work.fate == Fate::Send;
         let base_ns = work.base_ns + work.delay_ns;
-        for packet in &burst[..self.taken] {
-            let lines = match work.touch {
-                Touch::None => 0,
-                Touch::Header => 1,
-                Touch::Payload => packet.lines(),
+        let ring_ns = completion.mean.ns()
+            + (f64::from(work.meta_lines) + DESCRIPTOR_LINES) * meta.mean.ns()
+            + if sends { send.mean.ns() } else { 0.0 };
+        let line_ns = data.mean.ns();
+        let mut worked_ns = 0.0;
+        let mut now = *clock_ns;
+        // The packets of a burst are those that were visible when the ring was polled.
+        let (mut polled_ns, mut left) = (f64::NEG_INFINITY, 0);
+        let full = sends && queue.is_full();
+        while let Some(packet) = queue.front().filter(|_| !full) {
+            let ready = packet.ready_ns;
+            let polls = left == 0 || ready > polled_ns;
+            // A worker that waits for a packet finds it half an empty poll late.
+            let start = if polls && ready > now { ready + EMPTY_POLL_NS / 2.0 } else { now };
+            if polls && start >= until_ns {
+                break;
+            }
+            polled_ns = if polls { start } else { polled_ns };
+            left = if polls { work.burst - 1 } else { left - 1 };
+            let (lines, sampled) = match work.touch {
+                Touch::None => (0, 0),
+                Touch::Header => (1, packet.place.sampled(1)),
+                Touch::Payload => (packet.lines, packet.sampled),
             };
-            let sampled = queue.pool.data(packet.buffer, lines);
-            let work_ns = base_ns + f64::from(lines) * LINE_WORK_NS;
-            let mut ns = work_ns + data.lines(memory, core.id, sampled, lines, access);
-            match work.fate {
-                Fate::Drop => {
-                    core.work(ns, work_ns * cycles_per_ns);
-                    queue.release(packet.buffer);
-                    meter.operations += 1.0;
-                    meter.bytes += f64::from(packet.bytes);
-                    meter.latency(core.clock_ns - packet.arrived_ns + OUTSIDE_NS);
-                }
-                Fate::Send => {
-                    let entry = queue.outgoing.next_entry();
-                    ns += send.line(memory, core.id, entry, Access::Write);
-                    core.work(ns, work_ns * cycles_per_ns);
-                    queue.outgoing.push(Packet { ready_ns: core.clock_ns, ..*packet });
-                }
+            let lines = f64::from(lines);
+            let work_ns = base_ns + lines * LINE_WORK_NS;
+            worked_ns += work_ns;
+            now = start + if polls { work.burst_ns } else { 0.0 } + (work_ns + ring_ns) + lines * line_ns;
+            packet.ready_ns = now;
+            let Packet { arrived_ns, place, bytes, .. } = *packet;
+            queue.pool.gather_meta(place, work.meta_lines, &mut meta.sampled);
+            queue.pool.gather(place, sampled, &mut data.sampled);
+            queue.advance();
+            if !sends {
+                queue.release();
+                meter.operations += 1.0;
+                meter.bytes += f64::from(bytes);
+                meter.latency(now - arrived_ns + OUTSIDE_NS);
             }
         }
+        *clock_ns = now;
+        worked_ns
     }
 
-    fn lose_time(&mut self, core: &mut Core) {
-        core.work(self.stall.length_ns, 0.0);
-        self.next_stall_ns = core.clock_ns + self.stream.exponential(self.stall.period_ns);
-    }
-
-    /// Polls without finding anything until `until_ns` or until a packet shows.
-    fn poll_idle(&self, bus: &Bus, core: &mut Core, until_ns: f64) {
-        let queue = &bus.nics[self.nic].queues[self.queue];
-        let next = queue.next_ready_ns().filter(|_| !self.blocked(queue)).unwrap_or(until_ns).min(until_ns);
-        let polls = ((next - core.clock_ns) / EMPTY_POLL_NS).ceil().max(1.0);
-        let ns = polls * EMPTY_POLL_NS;
-        core.work(ns, ns * bus.ghz * INSTRUCTIONS_PER_CYCLE);
-    }
-
-    /// A sender whose software queue is full waits for the NIC.
-    fn blocked(&self, queue: &Queue) -> bool {
-        self.work.fate == Fate::Send && queue.outgoing.is_full()
+    /// Touches the sampled lines of this turn. Returns what they cost beyond what was charged, ns.
+    #[inline(always)]
+    fn settle(&mut self, memory: &mut Memory, queue: &mut Queue, core: usize) -> f64 {
+        let Poller { work, completion, meta, data, send, .. } = self;
+        queue.gather_completions(&mut completion.sampled);
+        queue.gather_posted(&mut meta.sampled);
+        let access = if work.touch == Touch::Header { Access::Write } else { Access::Read };
+        let mut ns = completion.settle(memory, core, Access::Read);
+        ns += meta.settle(memory, core, Access::Write);
+        ns += data.settle(memory, core, access);
+        if work.fate == Fate::Send {
+            queue.gather_queued(&mut send.sampled);
+            ns += send.settle(memory, core, Access::Write);
+        }
+        ns
     }
 }
 
@@ -255,19 +228,24 @@ impl Program for Poller {
         if core.clock_ns < self.hold_ns {
             core.halt(self.hold_ns.min(until_ns));
         }
+        let Bus { memory, nics, meters, ghz, .. } = bus;
+        let queue = &mut nics[self.nic].queues[self.queue];
+        let meter = &mut meters[self.workload];
+        let instructions_per_ns = *ghz * INSTRUCTIONS_PER_CYCLE;
         while core.clock_ns < until_ns {
             if core.clock_ns >= self.next_stall_ns {
-                self.lose_time(core);
+                core.work(self.stall.length_ns, 0.0);
+                self.next_stall_ns = core.clock_ns + self.stream.exponential(self.stall.period_ns);
                 continue;
             }
-            let queue = &bus.nics[self.nic].queues[self.queue];
-            let ready = queue.next_ready_ns().is_some_and(|ready| ready <= core.clock_ns);
-            if !ready || self.blocked(queue) {
-                self.poll_idle(bus, core, until_ns);
-                continue;
-            }
-            self.receive(&mut bus.memory, &mut bus.nics[self.nic].queues[self.queue], core);
-            self.process(bus, core);
+            let from = core.clock_ns;
+            let end = until_ns.min(self.next_stall_ns);
+            let mut clock = from;
+            let worked_ns = self.work(queue, meter, &mut clock, end);
+            clock += self.settle(memory, queue, core.id);
+            // Nothing more to do before the end: it polls.
+            let idle_ns = (end - clock).max(0.0);
+            core.work(clock - from + idle_ns, (worked_ns + idle_ns) * instructions_per_ns);
         }
     }
 }
