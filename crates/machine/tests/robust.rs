@@ -83,7 +83,7 @@ fn storage_does_not_need_dca() {
 fn selective_dca_off_gives_solo_latency_back() {
     // Whether the fullest queue of a seed stays full is a toss-up here, and one of five seeds' twenty queues is a
     // tenth of the mean: more seeds than elsewhere.
-    let at = |sets: &str| means(scenario("a4-fig6", sets), 1..=16, Sampling::DEFAULT);
+    let at = |sets: &str| means(scenario("a4-fig6", sets), 1..=8, Sampling::DEFAULT);
     let cell = |off: &str| at(&format!("knobs.dca_off={off};workload.fio.block=\"128k\""));
     let (on, ssd_off, all_off) = (cell("[]"), cell("[\"raid0\"]"), cell("[\"nic0\", \"raid0\"]"));
     let solo = at("knobs.dca_off=[];workload.fio.start_s=0.1;workload.fio.block=\"128k\"");

@@ -91,7 +91,7 @@ impl Inclusive {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     pub(crate) fn read_miss(&mut self, sh: &mut Shared, core: usize, line: Line, fill: Fill) -> Level {
         let at = self.index(line);
         match self.sets[at].ways.find(line.tag()) {
@@ -123,7 +123,7 @@ impl Inclusive {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     pub(crate) fn write_miss(&mut self, sh: &mut Shared, core: usize, line: Line, fill: Fill) -> Level {
         let at = self.index(line);
         let level = match self.sets[at].ways.find(line.tag()) {
@@ -206,7 +206,7 @@ impl Inclusive {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     pub(crate) fn dma_write(&mut self, sh: &mut Shared, device: usize, line: Line) -> bool {
         let at = self.index(line);
         let found = self.sets[at].ways.find(line.tag());
@@ -246,7 +246,7 @@ impl Inclusive {
         found.is_some()
     }
 
-    #[inline]
+    #[inline(never)]
     pub(crate) fn dma_read(&mut self, sh: &mut Shared, device: usize, line: Line) -> bool {
         let at = self.index(line);
         let found = self.sets[at].ways.find(line.tag());

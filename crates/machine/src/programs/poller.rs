@@ -155,7 +155,7 @@ impl Poller {
     }
 
     /// Works on packets from `core`'s clock on until `until_ns`, one burst after the other. Returns the time spent on
-    /// instructions rather than on waiting for lines, ns.
+    /// instructions, empty polls among them, rather than on waiting for lines, ns.
     #[inline(always)]
     fn work(&mut self, queue: &mut Queue, meter: &mut Meter, clock_ns: &mut f64, until_ns: f64) -> f64 {
         let Poller { work, completion, meta, data, send, .. } = self;
@@ -178,6 +178,7 @@ impl Poller {
             if polls && start >= until_ns {
                 break;
             }
+            worked_ns += start - now;
             polled_ns = if polls { start } else { polled_ns };
             left = if polls { work.burst - 1 } else { left - 1 };
             let (lines, sampled) = match work.touch {
