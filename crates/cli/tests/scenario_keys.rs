@@ -66,6 +66,11 @@ fn every_key_is_documented() {
     let base = with_program("l2fwd");
     documented(&page, "the top", &known(&format!("zzz = 1\n{base}")));
     documented(&page, "knobs", &known(&format!("{base}[knobs]\nzzz = 1")));
+    documented(
+        &page,
+        "knobs.phase",
+        &known(&format!("{base}[[knobs.phase]]\nzzz = 1\nat_s = 1\ndca_ways = \"0x600\"")),
+    );
     documented(&page, "nic", &known(&base.replace("name = \"n\"", "name = \"n\"\nzzz = 1")));
     let phase = base.replace("name = \"n\"", "name = \"n\"\n[[nic.phase]]\nzzz = 1");
     documented(&page, "nic.phase", &known(&phase));

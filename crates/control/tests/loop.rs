@@ -39,6 +39,8 @@ fn group(id: u16) -> Group {
         kind: WorkloadKind::NonIo,
         cores: CoreList::from(vec![CoreId(id)]),
         devices: Vec::new(),
+        stack: false,
+        mask: None,
     }
 }
 

@@ -20,7 +20,7 @@ pub use sample::{
 };
 
 use serde::{Deserialize, Serialize};
-use waykeeper_units::{CoreList, DeviceId, GroupId};
+use waykeeper_units::{CoreList, DeviceId, GroupId, WayMask};
 
 /// A priority an operator gives to a workload (A4 s5.1: HPW and LPW; IAT's PC and BE map onto it).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -59,6 +59,14 @@ pub struct Group {
     pub cores: CoreList,
     /// Devices it uses.
     pub devices: Vec<DeviceId>,
+    /// It is the software stack of the aggregation model: a virtual switch or its kin, which owns the
+    /// buffers of all tenants behind it (IAT s2.C, s4.A).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stack: bool,
+    /// Ways its owner was granted at first (IAT s4.A keeps them in the tenant's record); `None` leaves them
+    /// to the policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask: Option<WayMask>,
 }
 
 /// Why a host could not do what it was asked.

@@ -42,6 +42,8 @@ impl VirtualServer {
             kind: workload.program.kind,
             cores: workload.cores.clone(),
             devices: devices_of(&scenario, index),
+            stack: workload.stack,
+            mask: workload.mask,
         });
         let groups = groups.collect();
         let mark = Mark::of(&machine);

@@ -23,8 +23,8 @@ pub use measured::{Measured, SystemMeasured, WorkloadMeasured};
 pub use nic::{CapturedPacket, FlowOrder, TrafficSpec};
 pub use programs::{KINDS, Kind, Score, Unit};
 pub use scenario::{
-    Keys, NicPhase, NicSpec, Scenario, ScenarioError, ScenarioSource, StorageSpec, Sweep, WorkloadPhase,
-    WorkloadSpec, shown,
+    Keys, KnobPhase, NicPhase, NicSpec, Scenario, ScenarioError, ScenarioSource, StorageSpec, Sweep,
+    WorkloadPhase, WorkloadSpec, shown,
 };
 pub use server::{Machine, RunOptions};
 pub use ssd::ArraySpec;

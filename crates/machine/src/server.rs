@@ -43,6 +43,8 @@ enum Change {
     Phase(usize, Arc<dyn Blueprint>),
     Stop(usize),
     Traffic(usize, usize),
+    /// Ways devices may allocate in, turned by hand.
+    DcaWays(WayMask),
 }
 
 /// The virtual server's insides.
@@ -180,6 +182,10 @@ impl Machine {
                 Change::Stop(workload) => {
                     self.alive[workload] = false;
                     self.park(workload);
+                }
+                Change::DcaWays(mask) => {
+                    let chip = &mut self.bus.memory.chip;
+                    chip.set_dca_ways(mask).expect("the scenario reader checked the mask");
                 }
                 Change::Traffic(nic, phase) => {
                     let spec = &scenario.nics[nic].phases[phase].traffic;
@@ -326,6 +332,9 @@ fn timeline(scenario: &Scenario) -> Vec<(f64, Change)> {
         for (phase, spec) in nic.phases.iter().enumerate() {
             changes.push((at(spec.at_s), Change::Traffic(index, phase)));
         }
+    }
+    for phase in &scenario.knob_phases {
+        changes.push((at(phase.at_s), Change::DcaWays(phase.dca_ways)));
     }
     // Stable, so that changes of one moment happen in the order of the file.
     changes.sort_by(|a, b| b.0.total_cmp(&a.0));

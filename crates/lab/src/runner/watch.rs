@@ -93,6 +93,8 @@ impl<'a> Journal<'a> {
             kind: workload.program.kind,
             cores: workload.cores.clone(),
             devices: Vec::new(),
+            stack: workload.stack,
+            mask: workload.mask,
         });
         Journal {
             groups: groups.collect(),

@@ -54,6 +54,8 @@ pub struct Scenario {
     pub dca_ways: Option<WayMask>,
     /// Names of devices whose DCA is off from the start.
     pub dca_off: Vec<String>,
+    /// What an operator turns by hand during the run, whatever the policy.
+    pub knob_phases: Vec<KnobPhase>,
     /// NICs.
     pub nics: Vec<NicSpec>,
     /// Storage arrays.
@@ -62,6 +64,15 @@ pub struct Scenario {
     pub workloads: Vec<WorkloadSpec>,
     /// Swept keys; empty for a single run.
     pub sweeps: Vec<Sweep>,
+}
+
+/// A knob turned by hand during the run.
+#[derive(Clone, Copy, Debug)]
+pub struct KnobPhase {
+    /// When, s on the server's clock.
+    pub at_s: f64,
+    /// Ways devices may allocate in from then on.
+    pub dca_ways: WayMask,
 }
 
 /// A scenario's text with where it came from, to read it again with keys changed.
@@ -158,7 +169,7 @@ fn read(mut keys: Keys<'_>) -> Result<Scenario, ScenarioError> {
     let nics = devices::read_nics(&mut keys)?;
     let storage = devices::read_storage(&mut keys)?;
     let workloads = workload::read_all(&mut keys, &chip, &nics, &storage)?;
-    let (dca_ways, dca_off) = read_knobs(&mut keys, &chip, &nics, &storage)?;
+    let (dca_ways, dca_off, knob_phases) = read_knobs(&mut keys, &chip, &nics, &storage)?;
     let sweeps = read_sweeps(&mut keys)?;
     let policies = match keys.list("policies")? {
         None => vec!["none".to_owned()],
@@ -184,6 +195,7 @@ fn read(mut keys: Keys<'_>) -> Result<Scenario, ScenarioError> {
         policies,
         dca_ways,
         dca_off,
+        knob_phases,
         nics,
         storage,
         workloads,
@@ -233,15 +245,15 @@ fn read_model(keys: &mut Keys<'_>) -> Result<(Rules, f64), ScenarioError> {
     Ok((rules, quantum_ns))
 }
 
-/// `[knobs]`: how the machine is set before any policy acts.
+/// `[knobs]`: how the machine is set before any policy acts, and what is turned by hand later.
 fn read_knobs(
     keys: &mut Keys<'_>,
     chip: &ChipSpec,
     nics: &[NicSpec],
     storage: &[StorageSpec],
-) -> Result<(Option<WayMask>, Vec<String>), ScenarioError> {
+) -> Result<(Option<WayMask>, Vec<String>, Vec<KnobPhase>), ScenarioError> {
     let Some(table) = keys.table("knobs")? else {
-        return Ok((None, Vec::new()));
+        return Ok((None, Vec::new(), Vec::new()));
     };
     let mut knobs = Keys::new(keys.origin(), table, "knobs", None);
     let dca_ways = knobs.mask("dca_ways", chip.llc.ways, 1)?;
@@ -257,8 +269,21 @@ fn read_knobs(
             None => return Err(knobs.refuse("dca_off", value, &format!("names of {}", names.join(", ")))),
         }
     }
+    let mut phases = Vec::new();
+    for (table, line) in knobs.tables("phase")? {
+        let mut inner = Keys::new(knobs.origin(), table, "knobs.phase", line);
+        let at_s = inner.optional_number("at_s", 0.0..=86_400.0)?;
+        let at_s = at_s.ok_or_else(|| inner.missing("at_s", "the time of the change, s"))?;
+        let mask = inner.mask("dca_ways", chip.llc.ways, 1)?;
+        let mask = mask.ok_or_else(|| inner.missing("dca_ways", "ways from then on"))?;
+        if chip.llc.dca_ways.is_none() {
+            return Err(inner.refuse("dca_ways", &mask, "absent: this chip has no DCA"));
+        }
+        inner.finish()?;
+        phases.push(KnobPhase { at_s, dca_ways: mask });
+    }
     knobs.finish()?;
-    Ok((dca_ways, off))
+    Ok((dca_ways, off, phases))
 }
 
 fn read_sweeps(keys: &mut Keys<'_>) -> Result<Vec<Sweep>, ScenarioError> {

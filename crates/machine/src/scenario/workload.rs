@@ -38,6 +38,8 @@ pub struct WorkloadSpec {
     pub storage: Option<usize>,
     /// Name of the workload it talks to.
     pub peer: Option<String>,
+    /// It is the software stack through which the other tenants reach the devices.
+    pub stack: bool,
     /// Mask it starts with, before any policy; `None` is all ways.
     pub mask: Option<WayMask>,
     /// When it starts, s.
@@ -99,6 +101,14 @@ fn read_one(
         "high" => Priority::High,
         _ => Priority::Low,
     };
+    let stack = keys.flag("stack", false)?;
+    if stack && kind.kind == WorkloadKind::NonIo {
+        return Err(keys.refuse(
+            "stack",
+            &stack,
+            "absent: a stack uses a device, and this program uses none",
+        ));
+    }
     let blueprint = (kind.read)(keys)?;
     let workload = WorkloadSpec {
         program: kind,
@@ -107,6 +117,7 @@ fn read_one(
         nic,
         storage: array,
         peer: keys.optional_text("peer")?,
+        stack,
         mask: keys.mask("mask", chip.llc.ways, chip.llc.min_ways)?,
         start_s: keys.number("start_s", 0.0..=86_400.0, 0.0)?,
         stop_s: keys.optional_number("stop_s", 0.0..=86_400.0)?,
@@ -173,9 +184,9 @@ fn read_phases(
     Ok(phases)
 }
 
-const COMMON: [&str; 13] = [
-    "name", "program", "nic", "storage", "priority", "cores", "peer", "mask", "start_s", "stop_s", "hold_ms",
-    "phase", "at_s",
+const COMMON: [&str; 14] = [
+    "name", "program", "nic", "storage", "priority", "cores", "peer", "stack", "mask", "start_s", "stop_s",
+    "hold_ms", "phase", "at_s",
 ];
 
 /// A redis client names its server; the two share a mailbox.

@@ -66,6 +66,8 @@ pub fn group(
         kind,
         cores: CoreList::from((id * 4..id * 4 + cores).map(CoreId).collect::<Vec<_>>()),
         devices: devices.iter().map(|device| DeviceId(*device)).collect(),
+        stack: false,
+        mask: None,
     }
 }
 
