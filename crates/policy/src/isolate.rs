@@ -4,7 +4,7 @@
 //! that ignorance is the point: it is the baseline that shows what way isolation misses. It looks at no
 //! counter; masks change only when a workload comes or goes.
 
-mod shares;
+pub(crate) mod shares;
 
 use crate::default::dca_on_everywhere;
 use crate::describe::{SettingDescription, StateDescription, lines};

@@ -4,9 +4,13 @@
 //! [`Decision`]: knobs to turn and the numbers that caused it. It never learns whether the server is real.
 
 mod a4;
+mod baseline;
+mod core_only;
 mod default;
 mod describe;
 mod error;
+mod iat;
+mod io_iso;
 mod isolate;
 mod none;
 mod registry;

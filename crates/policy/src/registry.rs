@@ -1,7 +1,7 @@
 //! The list of policies. Adding one is one file beside this one and one line in [`registry`].
 
 use crate::settings::nearest;
-use crate::{Policy, PolicyError, a4, default, isolate, none};
+use crate::{Policy, PolicyError, a4, baseline, core_only, default, iat, io_iso, isolate, none};
 use toml::Table;
 
 /// One policy people can select.
@@ -27,6 +27,10 @@ pub fn registry() -> &'static [Entry] {
             Entry { name: "a4-c", idea: Variant::C.idea(), build: |s| a4::build("a4-c", Variant::C, s) },
             Entry { name: "a4-d", idea: Variant::D.idea(), build: |s| a4::build("a4-d", Variant::D, s) },
             Entry { name: "a4", idea: Variant::D.idea(), build: |s| a4::build("a4", Variant::D, s) },
+            Entry { name: "iat", idea: iat::IDEA, build: iat::build },
+            Entry { name: "core-only", idea: core_only::IDEA, build: core_only::build },
+            Entry { name: "io-iso", idea: io_iso::IDEA, build: io_iso::build },
+            Entry { name: "baseline", idea: baseline::IDEA, build: baseline::build },
             Entry { name: "none", idea: none::IDEA, build: none::build },
         ]
     }

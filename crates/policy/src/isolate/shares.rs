@@ -6,7 +6,7 @@ use waykeeper_host::Group;
 use waykeeper_units::WayMask;
 
 /// One contiguous run of ways and who lives in it.
-pub(super) struct Partition<'a> {
+pub(crate) struct Partition<'a> {
     /// The ways.
     pub mask: WayMask,
     /// Its workloads, in order of id.
@@ -18,7 +18,7 @@ pub(super) struct Partition<'a> {
 /// Ways go from the left in order of the smallest group id in a part. When there are more groups than
 /// parts can be made, the two lightest parts are put together until it fits: the smallest workloads share
 /// neighbouring ways. Empty if not even one part fits.
-pub(super) fn partition<'a>(
+pub(crate) fn partition<'a>(
     groups: &[&'a Group],
     free: WayMask,
     min_ways: u32,

@@ -1,0 +1,76 @@
+//! Baseline of the IAT paper: fixed masks as first granted, DDIO as the machine has it (IAT s6.B).
+//!
+//! "Basic static CAT": it looks at no counter, and masks change only when a tenant comes or goes.
+
+use crate::describe::{StateDescription, lines};
+use crate::iat::tenants::Tenants;
+use crate::{Decision, Description, Event, Policy, PolicyError, settings};
+use toml::Table;
+use waykeeper_host::{Group, Interval, Inventory, Plan};
+
+/// One line for the list of policies.
+pub(crate) const IDEA: &str = "IAT's baseline: way masks as first granted, never moved, DDIO as it is";
+
+/// Builds it; it has no settings.
+pub(crate) fn build(settings: &Table) -> Result<Box<dyn Policy>, PolicyError> {
+    settings::refuse_unknown("baseline", settings, &[])?;
+    Ok(Box::<Baseline>::default())
+}
+
+/// State: the chip and the masks given to the tenants alive.
+#[derive(Default)]
+struct Baseline {
+    inventory: Option<Inventory>,
+    groups: Vec<Group>,
+    tenants: Tenants,
+}
+
+impl Baseline {
+    fn lay_out(&mut self, groups: &[Group]) -> Vec<Event> {
+        let mut log = Vec::new();
+        if let Some(inventory) = &self.inventory {
+            let ddio = inventory.dca_ways_default.unwrap_or_default();
+            self.tenants = Tenants::of(groups, &inventory.llc, ddio, &mut log);
+        }
+        self.groups = groups.to_vec();
+        log
+    }
+
+    fn decide(&self, events: Vec<Event>) -> Decision {
+        let ways = self.inventory.as_ref().map_or(0, |inventory| inventory.llc.ways);
+        let plan = Plan { masks: self.tenants.masks(ways), ..Plan::default() };
+        Decision { plan, state: "Baseline".to_owned(), events }
+    }
+}
+
+impl Policy for Baseline {
+    fn name(&self) -> &str {
+        "baseline"
+    }
+
+    fn describe(&self) -> Description {
+        Description {
+            name: "baseline".to_owned(),
+            idea: "Every tenant keeps the ways it was first granted, and devices keep the DDIO ways the machine \
+                   has."
+                .to_owned(),
+            source: "IAT s6.B (baseline)".to_owned(),
+            inputs: lines(&["first mask of each tenant"]),
+            knobs: lines(&["way mask per tenant"]),
+            states: vec![StateDescription::new("Baseline", "masks change only when a tenant comes or goes")],
+            deviations: lines(&["tenants declared without a mask divide the ways beside DDIO's by cores (ours)"]),
+            ..Description::default()
+        }
+    }
+
+    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
+        self.inventory = Some(inventory.clone());
+        let events = self.lay_out(groups);
+        self.decide(events)
+    }
+
+    fn step(&mut self, groups: &[Group], _seen: &Interval) -> Decision {
+        let events = if self.groups == groups { Vec::new() } else { self.lay_out(groups) };
+        self.decide(events)
+    }
+}

@@ -1,0 +1,161 @@
+//! Core-only, IAT's first rival: tenants gain ways as their LLC misses ask, and nobody looks at I/O (IAT s6.B).
+//!
+//! Ways that no core has are free to it, DDIO's among them: that ignorance is the point. The loop here also
+//! drives `io_iso`, which differs in where tenants may lie and in who lends.
+
+use crate::describe::{StateDescription, lines};
+use crate::iat::config::Config;
+use crate::iat::core_side::CoreSide;
+use crate::iat::layout::View;
+use crate::iat::poll::{Sample, Trends};
+use crate::iat::sizing::{Source, give};
+use crate::iat::tenants::{Slot, Tenants, event};
+use crate::{Cause, Decision, Description, Event, Policy, PolicyError};
+use toml::Table;
+use waykeeper_host::{Group, Interval, Inventory, LlcGeometry, Plan};
+use waykeeper_units::WayMask;
+
+/// One line for the list of policies.
+pub(crate) const IDEA: &str = "IAT's core-only: tenants grow as their LLC misses ask, without a look at I/O";
+
+/// Builds it.
+pub(crate) fn build(settings: &Table) -> Result<Box<dyn Policy>, PolicyError> {
+    let config = Config::read_core_side("core-only", settings)?;
+    Ok(Box::new(CoreOnly { driver: Driver::new(config) }))
+}
+
+/// Tenants in slots that grow on demand, in a run of ways that is theirs.
+pub(crate) struct Driver {
+    pub(crate) config: Config,
+    pub(crate) llc: Option<LlcGeometry>,
+    /// Ways tenants may lie in.
+    pub(crate) run: WayMask,
+    pub(crate) groups: Vec<Group>,
+    pub(crate) tenants: Tenants,
+    before: Option<Sample>,
+    core_side: CoreSide,
+}
+
+impl Driver {
+    /// Knows no chip yet.
+    pub(crate) fn new(config: Config) -> Driver {
+        Driver {
+            config,
+            llc: None,
+            run: WayMask::EMPTY,
+            groups: Vec::new(),
+            tenants: Tenants::default(),
+            before: None,
+            core_side: CoreSide::default(),
+        }
+    }
+
+    /// First masks for `groups`; those without a declared one keep out of `avoid` if they can.
+    pub(crate) fn form(&mut self, groups: &[Group], avoid: WayMask, log: &mut Vec<Event>) {
+        self.groups = groups.to_vec();
+        if let Some(llc) = &self.llc {
+            self.tenants = Tenants::of(groups, llc, avoid, log);
+        }
+        self.before = None;
+        self.core_side.reset();
+    }
+
+    /// One interval: one way for whom the core-side allocator names, if somebody has one to give.
+    pub(crate) fn feed(&mut self, seen: &Interval, least: impl Fn(&Slot) -> u32, log: &mut Vec<Event>) {
+        let now = Sample::of(seen, &self.tenants.slots);
+        let Some(before) = self.before.replace(now.clone()) else { return };
+        let trends = Trends::between(&before, &now, &self.config);
+        let asks = |index: &usize| trends.slots[*index].ipc.changed() && trends.slots[*index].llc_changed();
+        let eligible: Vec<usize> = (0..trends.slots.len()).filter(asks).collect();
+        let Some((slot, causes)) = self.core_side.choose(&eligible, &before, &now, &trends, &self.config)
+        else {
+            return;
+        };
+        let refs = now.refs();
+        let view = View {
+            run: self.run,
+            ddio: WayMask::EMPTY,
+            refs: &refs,
+            threshold: self.config.threshold_stable,
+            floor: self.config.llc_floor,
+        };
+        let masks: Vec<WayMask> = self.tenants.slots.iter().map(|slot| slot.mask).collect();
+        let Some(source) = give(&mut self.tenants.slots, slot, &view, least) else {
+            self.core_side.reset();
+            return;
+        };
+        let slots = &self.tenants.slots;
+        let from = match source {
+            Source::Pool => "the idle pool",
+            Source::Lender(lender) => &slots[lender].name,
+        };
+        let name = &slots[slot].name;
+        let text = format!("{name} grows from {} to {} out of {from}", masks[slot], slots[slot].mask);
+        log.push(Event { causes, ..event("tenant-grow", Some(name), text) });
+        for (index, (other, before)) in slots.iter().zip(&masks).enumerate() {
+            if index != slot && other.mask != *before {
+                log.push(moved(other, *before));
+            }
+        }
+    }
+
+    /// What stands now.
+    pub(crate) fn decision(&self, state: &str, events: Vec<Event>) -> Decision {
+        let ways = self.llc.map_or(0, |llc| llc.ways);
+        let plan = Plan { masks: self.tenants.masks(ways), ..Plan::default() };
+        Decision { plan, state: state.to_owned(), events }
+    }
+}
+
+/// A slot lies elsewhere now.
+pub(crate) fn moved(slot: &Slot, before: WayMask) -> Event {
+    let text = format!("{} moves from {before} to {}", slot.name, slot.mask);
+    let causes = vec![Cause { what: "its ways".to_owned(), value: f64::from(slot.ways()), limit: None }];
+    Event { causes, ..event("move", Some(&slot.name), text) }
+}
+
+struct CoreOnly {
+    driver: Driver,
+}
+
+impl Policy for CoreOnly {
+    fn name(&self) -> &str {
+        "core-only"
+    }
+
+    fn describe(&self) -> Description {
+        Description {
+            name: "core-only".to_owned(),
+            idea: "A tenant whose LLC misses rise gets free ways, one an interval, as long as they help; nobody \
+                   asks whether devices write there."
+                .to_owned(),
+            source: "IAT s6.B (Core-only)".to_owned(),
+            inputs: lines(&["first mask of each tenant", "IPC, LLC hits and misses per tenant"]),
+            knobs: lines(&["way mask per tenant"]),
+            settings: self.driver.config.describe_core_side(),
+            states: vec![StateDescription::new("CoreOnly", "always; tenants grow while their misses ask for it")],
+            deviations: lines(&[
+                "the paper only says what it mimics; the rule is that of IAT's skip case 2 (ours)",
+                "ways come from the idle pool, else from best-effort tenants above their first grant (ours)",
+            ]),
+        }
+    }
+
+    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
+        let mut log = Vec::new();
+        self.driver.llc = Some(inventory.llc);
+        self.driver.run = WayMask::full(inventory.llc.ways);
+        self.driver.form(groups, WayMask::EMPTY, &mut log);
+        self.driver.decision("CoreOnly", log)
+    }
+
+    fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
+        let mut log = Vec::new();
+        if self.driver.groups == groups {
+            self.driver.feed(seen, |slot| slot.grant, &mut log);
+        } else {
+            self.driver.form(groups, WayMask::EMPTY, &mut log);
+        }
+        self.driver.decision("CoreOnly", log)
+    }
+}

@@ -1,0 +1,72 @@
+//! The ordinary core-side allocator: a tenant whose LLC misses rise gets ways as long as they help
+//! (algorithms.md 2.3, skip case 2). It knows no device; IAT hands pure core demand to it, and the
+//! baselines core-only and io-iso are made of it.
+
+use super::config::Config;
+use super::poll::{Sample, Trend, Trends};
+use crate::Cause;
+
+/// A tenant that is being fed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Pursuit {
+    slot: usize,
+    /// Its misses before they rose: back there, it has enough.
+    served: f64,
+    /// Its misses when it was last given a way.
+    misses: f64,
+}
+
+/// Its memory: whom it fed last.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct CoreSide {
+    pursuit: Option<Pursuit>,
+}
+
+impl CoreSide {
+    /// Forgets whom it fed.
+    pub fn reset(&mut self) {
+        self.pursuit = None;
+    }
+
+    /// The slot that should have one way more, and why: the one fed last if that helped and did not yet
+    /// suffice, else the one of `eligible` whose LLC miss ratio rose most.
+    pub fn choose(
+        &mut self,
+        eligible: &[usize],
+        before: &Sample,
+        now: &Sample,
+        trends: &Trends,
+        config: &Config,
+    ) -> Option<(usize, Vec<Cause>)> {
+        let misses = |index: usize| now.slots[index].misses;
+        if let Some(last) = self.pursuit.take()
+            && eligible.contains(&last.slot)
+            && let Some(present) = misses(last.slot)
+        {
+            let stable = config.threshold_stable;
+            let helped = Trend::of(Some(last.misses), Some(present), stable, config.llc_floor) == Trend::Down;
+            let short = Trend::of(Some(last.served), Some(present), stable, config.llc_floor) == Trend::Up;
+            if helped && short {
+                self.pursuit = Some(Pursuit { misses: present, ..last });
+                let change = present / last.misses - 1.0;
+                let cause = config.cause("relative change of its LLC misses", change, "threshold_stable");
+                return Some((last.slot, vec![cause]));
+            }
+        }
+        let rise = |index: usize| {
+            let earlier = before.slots[index].miss_ratio().unwrap_or(0.0);
+            now.slots[index].miss_ratio().unwrap_or(0.0) - earlier
+        };
+        let rising = eligible.iter().copied().filter(|index| trends.slots[*index].misses == Trend::Up);
+        // The first of equals: `max_by` keeps the last.
+        let chosen = rising.rev().max_by(|a, b| rise(*a).total_cmp(&rise(*b)))?;
+        let (served, present) = (before.slots[chosen].misses?, misses(chosen)?);
+        self.pursuit = Some(Pursuit { slot: chosen, served, misses: present });
+        let change = super::poll::relative(Some(served), Some(present), config.llc_floor).unwrap_or(0.0);
+        let causes = vec![
+            config.cause("relative change of its LLC misses", change, "threshold_stable"),
+            Cause { what: "rise of its LLC miss ratio".to_owned(), value: rise(chosen), limit: None },
+        ];
+        Some((chosen, causes))
+    }
+}

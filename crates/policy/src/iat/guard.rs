@@ -1,0 +1,106 @@
+//! The ping-pong guard of the guarded mode (algorithms.md 2.4): what a reclaim broke is not reclaimed again soon.
+//!
+//! Counts intervals in which IAT was asked; knows no counter and no mask.
+
+/// Who lost a way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Owner {
+    /// The DDIO ways.
+    Ddio,
+    /// This slot.
+    Slot(usize),
+}
+
+/// A count below which nothing is reclaimed for a while.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Hold {
+    owner: Owner,
+    count: u32,
+    intervals_left: u32,
+    length: u32,
+}
+
+/// All holds, and the last reclaim, which a transition may show to have been wrong.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Guard {
+    holds: Vec<Hold>,
+    last: Option<(Owner, u32)>,
+}
+
+/// Longest time of a hold, so that no number overflows (about eleven days of one-second intervals).
+const LONGEST: u32 = 1_000_000;
+
+impl Guard {
+    /// Another interval has passed.
+    pub fn tick(&mut self) {
+        for hold in &mut self.holds {
+            hold.intervals_left = hold.intervals_left.saturating_sub(1);
+        }
+    }
+
+    /// Forgets slots, since they were formed anew.
+    pub fn forget_slots(&mut self) {
+        self.holds.retain(|hold| hold.owner == Owner::Ddio);
+        self.last = self.last.filter(|(owner, _)| *owner == Owner::Ddio);
+    }
+
+    /// True if one way may be taken from `owner`, who has `count`.
+    pub fn allows(&self, owner: Owner, count: u32) -> bool {
+        let held = |hold: &Hold| hold.owner == owner && hold.intervals_left > 0 && count <= hold.count;
+        !self.holds.iter().any(held)
+    }
+
+    /// A way was taken from `owner`, who had `count`.
+    pub fn reclaimed(&mut self, owner: Owner, count: u32) {
+        self.last = Some((owner, count));
+    }
+
+    /// Reclaim ended well: nothing is left to be undone.
+    pub fn settled(&mut self) {
+        self.last = None;
+    }
+
+    /// The last reclaim has to be undone: it is not repeated for `intervals`, or `backoff` times as long as
+    /// the last time. Returns who, the count and how long, if there was one.
+    pub fn undone(&mut self, intervals: u32, backoff: f64) -> Option<(Owner, u32, u32)> {
+        let (owner, count) = self.last.take()?;
+        let known = self.holds.iter_mut().find(|hold| hold.owner == owner && hold.count == count);
+        let length = match known {
+            Some(hold) => {
+                hold.length = (f64::from(hold.length) * backoff).min(f64::from(LONGEST)) as u32;
+                hold.intervals_left = hold.length;
+                hold.length
+            }
+            None => {
+                self.holds.push(Hold { owner, count, intervals_left: intervals, length: intervals });
+                intervals
+            }
+        };
+        Some((owner, count, length))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reclaim_that_had_to_be_undone_waits_and_waits_longer_each_time() {
+        let mut guard = Guard::default();
+        assert_eq!(guard.undone(10, 2.0), None);
+        guard.reclaimed(Owner::Ddio, 4);
+        assert_eq!(guard.undone(10, 2.0), Some((Owner::Ddio, 4, 10)));
+        // Four ways stay; the fifth is no matter, nor is anybody else's.
+        assert!(!guard.allows(Owner::Ddio, 4) && !guard.allows(Owner::Ddio, 3));
+        assert!(guard.allows(Owner::Ddio, 5) && guard.allows(Owner::Slot(0), 4));
+        (0..9).for_each(|_| guard.tick());
+        assert!(!guard.allows(Owner::Ddio, 4));
+        guard.tick();
+        assert!(guard.allows(Owner::Ddio, 4));
+        guard.reclaimed(Owner::Ddio, 4);
+        assert_eq!(guard.undone(10, 2.0), Some((Owner::Ddio, 4, 20)));
+        guard.reclaimed(Owner::Slot(1), 3);
+        guard.settled();
+        assert_eq!(guard.undone(10, 2.0), None);
+    }
+}
