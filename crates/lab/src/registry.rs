@@ -36,6 +36,8 @@ built_in! {
     "ddio-fig6",
     "ddio-fig10",
     "ddio-fig11",
+    "iat-fig11",
+    "iat-leaky-dma",
     "real-inputs",
 }
 

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test file uses its own part of the harness")]
 
+pub mod iat;
+
 use std::collections::BTreeMap;
 use waykeeper_host::{
     Device, DeviceKind, Group, GroupRates, Interval, Inventory, KnobValues, LlcGeometry, Platform, PortRates,
