@@ -4,7 +4,7 @@
 //! (microarchitecture.md 2 and 7). Knows nothing of what any program does with it.
 
 use crate::meter::Meter;
-use crate::nic::Nic;
+use crate::nic::{Nic, Queue};
 use crate::programs::Mailbox;
 use crate::ssd::Array;
 use waykeeper_silicon::{Chip, ChipSpec, Fill, Latency, Level, Line};
@@ -94,6 +94,8 @@ pub struct Bus {
     pub memory: Memory,
     /// NICs, by index.
     pub nics: Vec<Nic>,
+    /// Virtual ports between switches and their tenants.
+    pub(crate) ports: Vec<Queue>,
     /// SSD arrays, by index.
     pub arrays: Vec<Array>,
     /// One meter per workload.
@@ -116,6 +118,7 @@ impl Bus {
         Bus {
             memory: Memory { chip, channels: spec.dram.channels },
             nics: Vec::new(),
+            ports: Vec::new(),
             arrays: Vec::new(),
             meters: Vec::new(),
             mailboxes: Vec::new(),

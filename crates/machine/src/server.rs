@@ -5,17 +5,23 @@
 
 use crate::bus::Bus;
 use crate::meter::Meter;
-use crate::nic::{Nic, Queue, Traffic};
+use crate::nic::{Function, Nic, Queue, Spread, Traffic};
 use crate::programs::{Blueprint, Core, Mailbox, Program, Site};
 use crate::random::Stream;
-use crate::scenario::{Scenario, ScenarioError};
+use crate::scenario::{Scenario, ScenarioError, WorkloadSpec};
 use crate::ssd::Array;
 use std::sync::Arc;
-use waykeeper_silicon::{AddressMap, Chip, DcaMode, OutOfMemory, Sampling};
+use waykeeper_silicon::{AddressMap, Chip, DcaMode, OutOfMemory, Region, Sampling};
 use waykeeper_units::WayMask;
 
 /// Requests a YCSB client keeps in flight (X: threads of the client).
 const REQUESTS_IN_FLIGHT: u32 = 8;
+
+/// Descriptors of a virtual port's rings: QEMU's most for virtio-net, and what OVS's guide sets.
+const PORT_RING: u32 = 1024;
+
+/// Buffers that a switch's send queue goes round in: a mempool cache gives back what was freed last, in bulks of 32.
+const OUTLET_RING: u32 = 32;
 
 /// How a scenario is run: what may differ between runs of the same scenario.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +65,8 @@ pub struct Machine {
     pub(crate) parked: Vec<Core>,
     changes: Vec<(f64, Change)>,
     mailbox_of: Vec<Option<usize>>,
+    /// First virtual port of each tenant; its threads' follow.
+    port_of: Vec<Option<usize>>,
     pub(crate) alive: Vec<bool>,
     now_ns: f64,
 }
@@ -92,6 +100,8 @@ impl Machine {
         }
         let mailbox_of =
             build_mailboxes(&scenario, &mut memory, &mut bus).map_err(|why| failed("redis", why))?;
+        let port_of =
+            build_ports(&scenario, &mut memory, &mut bus).map_err(|why| failed("a switch's ports", why))?;
         let changes = timeline(&scenario);
         let mut machine = Machine {
             alive: vec![false; scenario.workloads.len()],
@@ -103,6 +113,7 @@ impl Machine {
             threads: Vec::new(),
             changes,
             mailbox_of,
+            port_of,
             now_ns: 0.0,
         };
         machine.make_changes()?;
@@ -206,6 +217,14 @@ impl Machine {
         }
     }
 
+    /// The ports of each tenant of a switch.
+    fn tenants_of(&self, switch: usize) -> Vec<std::ops::Range<usize>> {
+        let name = &self.scenario.workloads[switch].name;
+        let tenants = self.scenario.workloads.iter().zip(&self.port_of);
+        let mine = tenants.filter(|(tenant, _)| tenant.switch.as_ref() == Some(name));
+        mine.filter_map(|(tenant, first)| first.map(|first| first..first + tenant.cores.len())).collect()
+    }
+
     fn start(
         &mut self,
         workload: usize,
@@ -214,6 +233,8 @@ impl Machine {
     ) -> Result<(), ScenarioError> {
         let scenario = self.scenario.clone();
         let spec = &scenario.workloads[workload];
+        let mut shared: Option<Arc<Region>> = None;
+        let tenants = self.tenants_of(workload);
         for (thread, core) in spec.cores.cores().iter().enumerate() {
             let mut site = Site {
                 memory: &mut self.memory,
@@ -226,6 +247,9 @@ impl Machine {
                 nic: spec.nic,
                 array: spec.storage,
                 mailbox: self.mailbox_of[workload],
+                port: self.port_of[workload].map(|first| first + thread),
+                tenants: &tenants,
+                shared: &mut shared,
                 hold_ns: self.now_ns + hold_ms * 1e6,
                 start_ns: self.now_ns,
             };
@@ -288,11 +312,53 @@ fn build_nic(
     let users = scenario.workloads.iter().enumerate().filter(|(_, w)| w.nic == Some(index));
     let owners: Vec<usize> = users.flat_map(|(i, w)| std::iter::repeat_n(i, w.cores.len())).collect();
     let stream = Stream::new(seed, &spec.name);
-    let mut nic = Nic::new(index, spec.gbps, Traffic::new(&spec.traffic, owners.len() as u32, stream));
-    for owner in owners {
-        nic.queues.push(Queue::new(memory, spec.ring, owner)?);
+    let spread = spread(scenario, index, owners.len() as u32);
+    let mut nic = Nic::new(index, spec.gbps, Traffic::new(&spec.traffic, spread, stream));
+    for owner in &owners {
+        nic.queues.push(Queue::new(memory, spec.ring, *owner)?);
+    }
+    let switched = |owner: &&usize| scenario.workloads.iter().any(|w| is_tenant_of(w, scenario, **owner));
+    for owner in owners.iter().filter(switched) {
+        nic.outlets.push(Queue::new(memory, OUTLET_RING, *owner)?);
     }
     Ok(nic)
+}
+
+fn is_tenant_of(tenant: &WorkloadSpec, scenario: &Scenario, switch: usize) -> bool {
+    tenant.switch.as_ref() == Some(&scenario.workloads[switch].name)
+}
+
+/// Workloads with a share of a NIC's traffic sit on virtual functions; the others' share is their queues.
+fn spread(scenario: &Scenario, nic: usize, queues: u32) -> Spread {
+    let users = || scenario.workloads.iter().filter(|w| w.nic == Some(nic));
+    if users().all(|w| w.share.is_none()) {
+        return Spread::Rss(queues);
+    }
+    let mut first = 0;
+    let functions = users().map(|w| {
+        let queues = w.cores.len() as u32;
+        first += queues;
+        Function { first: first - queues, queues, weight: w.share.unwrap_or(f64::from(queues)) }
+    });
+    Spread::Functions(functions.collect())
+}
+
+/// A virtual port for every thread of every tenant of a switch.
+fn build_ports(
+    scenario: &Scenario,
+    memory: &mut AddressMap,
+    bus: &mut Bus,
+) -> Result<Vec<Option<usize>>, OutOfMemory> {
+    let mut port_of = vec![None; scenario.workloads.len()];
+    for (index, workload) in scenario.workloads.iter().enumerate() {
+        if workload.switch.is_some() {
+            port_of[index] = Some(bus.ports.len());
+            for _ in 0..workload.cores.len() {
+                bus.ports.push(Queue::port(memory, PORT_RING, index)?);
+            }
+        }
+    }
+    Ok(port_of)
 }
 
 /// One mailbox per redis client, shared with its server.

@@ -7,9 +7,10 @@ mod pool;
 mod queue;
 mod traffic;
 
-pub(crate) use pool::BUFFER_BYTES;
+pub(crate) use pool::{BUFFER_BYTES, Pool};
 pub(crate) use queue::{MAX_BURST, Packet, Queue};
 pub use traffic::{CapturedPacket, FlowOrder, Traffic, TrafficSpec};
+pub(crate) use traffic::{Function, Spread};
 
 use crate::meter::Meter;
 use queue::lines_of;
@@ -61,6 +62,8 @@ pub struct Nic {
     /// Line rate, Gb/s.
     pub(crate) gbps: f64,
     pub(crate) queues: Vec<Queue>,
+    /// Queues that only send: those of a switch, which fills them from its ports.
+    pub(crate) outlets: Vec<Queue>,
     pub(crate) traffic: Traffic,
     pub(crate) counters: NicCounters,
     pcie_free_ns: f64,
@@ -79,6 +82,7 @@ impl Nic {
             device,
             gbps,
             queues: Vec::new(),
+            outlets: Vec::new(),
             traffic,
             counters: NicCounters::default(),
             pcie_free_ns: 0.0,
@@ -114,7 +118,7 @@ impl Nic {
             *pcie_free_ns = start + f64::from(with_completion) * (64.0 / PCIE_BYTES_PER_NS);
             counters.inbound_bytes += u64::from(with_completion) * 64;
             queue.receive_free_ns = start + QUEUE_PACKET_NS + QUEUE_BYTE_NS * f64::from(arrival.bytes);
-            let packet = queue.fill(arrival.bytes, arrival.at_ns, *pcie_free_ns);
+            let packet = queue.fill(arrival.bytes, arrival.flow, arrival.at_ns, *pcie_free_ns);
             queue.pool.gather(packet.place, packet.sampled, writes);
         }
         for queue in queues {
@@ -130,8 +134,9 @@ impl Nic {
     /// hand, so that serving one queue after the other within a quantum loses no gap between packets.
     pub(crate) fn transmit(&mut self, chip: &mut Chip, meters: &mut [Meter], from_ns: f64, until_ns: f64) {
         self.wire_owed_until_ns = self.wire_owed_until_ns.max(from_ns);
-        let count = self.queues.len();
-        let share = if count > FEW_QUEUES { 1.0 } else { FEW_QUEUES_SHARE };
+        let count = self.queues.len() + self.outlets.len();
+        // Queues of a switch do not send themselves: there are as many senders as receive queues.
+        let share = if self.queues.len() > FEW_QUEUES { 1.0 } else { FEW_QUEUES_SHARE };
         self.wire_byte_ns = 8.0 / (self.gbps * share);
         self.first_to_send = if self.first_to_send + 1 < count { self.first_to_send + 1 } else { 0 };
         self.reads.clear();
@@ -145,8 +150,11 @@ impl Nic {
     /// Sends from one queue until it is empty or its next packet has to wait.
     #[inline]
     fn send(&mut self, meters: &mut [Meter], index: usize, until_ns: f64) {
-        let Nic { queues, counters, wire_owed_until_ns, wire_byte_ns, reads, .. } = self;
-        let queue = &mut queues[index];
+        let Nic { queues, outlets, counters, wire_owed_until_ns, wire_byte_ns, reads, .. } = self;
+        let queue = match index.checked_sub(queues.len()) {
+            None => &mut queues[index],
+            Some(outlet) => &mut outlets[outlet],
+        };
         let meter = &mut meters[queue.workload];
         while let Some(packet) = queue.next_to_send() {
             let fetch = packet.ready_ns + TX_FETCH_NS;

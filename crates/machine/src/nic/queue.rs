@@ -25,6 +25,19 @@ const RX_DESCRIPTOR_BYTES: u32 = 16;
 /// Bytes of a send descriptor (mlx5: one line).
 const TX_DESCRIPTOR_BYTES: u32 = 64;
 
+/// Bytes of an element of a virtual port's used ring, and of its descriptors (virtio 1.1, s2.6).
+const VIRTIO_USED_BYTES: u32 = 8;
+const VIRTIO_DESCRIPTOR_BYTES: u32 = 16;
+
+/// What differs between the rings of a NIC's queue and those of a virtual port.
+struct Shape {
+    completion_bytes: u32,
+    rx_descriptor_bytes: u32,
+    tx_descriptor_bytes: u32,
+    /// Packets that may wait to be sent.
+    send_room: u32,
+}
+
 /// A packet in a buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet {
@@ -34,6 +47,8 @@ pub(crate) struct Packet {
     pub ready_ns: f64,
     /// Where its lines are.
     pub place: Place,
+    /// Number of its flow.
+    pub flow: u32,
     pub bytes: u16,
     /// Lines it fills.
     pub lines: u8,
@@ -42,8 +57,23 @@ pub(crate) struct Packet {
 }
 
 impl Packet {
-    const NONE: Packet =
-        Packet { arrived_ns: 0.0, ready_ns: 0.0, place: Place::NONE, bytes: 0, lines: 0, sampled: 0 };
+    /// Other bytes stand in the packet's buffer now, from its first line on: an answer to what it brought.
+    #[inline(always)]
+    pub(crate) fn answer(&mut self, bytes: u16) {
+        self.bytes = bytes;
+        self.lines = lines_of(bytes);
+        self.sampled = self.place.sampled(self.lines);
+    }
+
+    const NONE: Packet = Packet {
+        arrived_ns: 0.0,
+        ready_ns: 0.0,
+        place: Place::NONE,
+        flow: 0,
+        bytes: 0,
+        lines: 0,
+        sampled: 0,
+    };
 }
 
 /// Lines a packet of so many bytes takes.
@@ -79,23 +109,57 @@ pub(crate) struct Queue {
     /// When the queue's engine is free to receive and to send again, ns.
     pub receive_free_ns: f64,
     pub send_free_ns: f64,
+    /// Packets that may wait to be sent.
+    send_room: u64,
+    /// Lines of completion and of send entries per packet.
+    pub completion_lines: f64,
+    pub send_lines: f64,
     /// The workload that serves this queue.
     pub workload: usize,
 }
 
 impl Queue {
+    /// A queue of a NIC.
     pub(crate) fn new(memory: &mut AddressMap, ring: u32, workload: usize) -> Result<Queue, OutOfMemory> {
-        let buffers = ring + TX_RING + TX_SOFTWARE_QUEUE + SPARE_BUFFERS;
-        let packets = (ring + TX_RING + TX_SOFTWARE_QUEUE + MAX_BURST).next_power_of_two();
+        let shape = Shape {
+            completion_bytes: CQE_BYTES,
+            rx_descriptor_bytes: RX_DESCRIPTOR_BYTES,
+            tx_descriptor_bytes: TX_DESCRIPTOR_BYTES,
+            send_room: TX_RING + TX_SOFTWARE_QUEUE,
+        };
+        Queue::shaped(memory, ring, workload, &shape)
+    }
+
+    /// A virtual port: `workload` is its worker as it would be a NIC queue's, and a switch does what the NIC does.
+    /// It fills posted buffers by copying and takes what is queued to be sent.
+    pub(crate) fn port(memory: &mut AddressMap, ring: u32, workload: usize) -> Result<Queue, OutOfMemory> {
+        let shape = Shape {
+            completion_bytes: VIRTIO_USED_BYTES,
+            rx_descriptor_bytes: VIRTIO_DESCRIPTOR_BYTES,
+            tx_descriptor_bytes: VIRTIO_DESCRIPTOR_BYTES,
+            send_room: ring,
+        };
+        Queue::shaped(memory, ring, workload, &shape)
+    }
+
+    fn shaped(
+        memory: &mut AddressMap,
+        ring: u32,
+        workload: usize,
+        shape: &Shape,
+    ) -> Result<Queue, OutOfMemory> {
+        let buffers = ring + shape.send_room + SPARE_BUFFERS;
+        let packets = (ring + shape.send_room + MAX_BURST).next_power_of_two();
+        let lines = |bytes: u32| f64::from(bytes) / LINE_BYTES as f64;
         let mut queue = Queue {
             pool: Pool::new(memory, buffers)?,
             packets: Table::filled(packets as usize, Packet::NONE),
             packet_mask: u64::from(packets) - 1,
             buffers: Table::filled(ring as usize, 0),
             ring_mask: u64::from(ring) - 1,
-            completions: Entries::new(memory, ring, CQE_BYTES)?,
-            descriptors: Entries::new(memory, ring, RX_DESCRIPTOR_BYTES)?,
-            send_entries: Entries::new(memory, TX_RING, TX_DESCRIPTOR_BYTES)?,
+            completions: Entries::new(memory, ring, shape.completion_bytes)?,
+            descriptors: Entries::new(memory, ring, shape.rx_descriptor_bytes)?,
+            send_entries: Entries::new(memory, TX_RING, shape.tx_descriptor_bytes)?,
             posted: 0,
             filled: 0,
             done: 0,
@@ -105,6 +169,9 @@ impl Queue {
             free_count: buffers,
             receive_free_ns: 0.0,
             send_free_ns: 0.0,
+            send_room: u64::from(shape.send_room),
+            completion_lines: lines(shape.completion_bytes),
+            send_lines: lines(shape.tx_descriptor_bytes),
             workload,
         };
         while queue.posted < u64::from(ring) {
@@ -125,10 +192,11 @@ impl Queue {
 
     /// Puts a packet into the next posted buffer.
     #[inline(always)]
-    pub(crate) fn fill(&mut self, bytes: u16, arrived_ns: f64, ready_ns: f64) -> Packet {
+    pub(crate) fn fill(&mut self, bytes: u16, flow: u32, arrived_ns: f64, ready_ns: f64) -> Packet {
         let place = self.pool.place(self.buffers[(self.filled & self.ring_mask) as usize]);
         let lines = lines_of(bytes);
-        let packet = Packet { arrived_ns, ready_ns, place, bytes, lines, sampled: place.sampled(lines) };
+        let packet =
+            Packet { arrived_ns, ready_ns, place, flow, bytes, lines, sampled: place.sampled(lines) };
         self.packets[(self.filled & self.packet_mask) as usize] = packet;
         self.filled += 1;
         packet
@@ -184,6 +252,12 @@ impl Queue {
         (self.done != self.filled).then(|| &mut self.packets[(self.done & self.packet_mask) as usize])
     }
 
+    /// Puts another packet in the place of the front one: the answer to a request stands in its buffer.
+    #[inline(always)]
+    pub(crate) fn replace_front(&mut self, packet: Packet) {
+        self.packets[(self.done & self.packet_mask) as usize] = packet;
+    }
+
     /// The worker is done with the front packet, and posts the last freed buffer in its stead, if there is one.
     #[inline(always)]
     pub(crate) fn advance(&mut self) {
@@ -200,10 +274,10 @@ impl Queue {
         }
     }
 
-    /// True if no packet fits the send ring and the software queue in front of it.
+    /// True if no packet fits the send ring and, before a NIC, the software queue in front of it.
     #[inline(always)]
     pub(crate) fn is_full(&self) -> bool {
-        self.done - self.released >= u64::from(TX_RING + TX_SOFTWARE_QUEUE)
+        self.done - self.released >= self.send_room
     }
 
     /// Adds the lines of completion entries that the worker read since the last time.
@@ -219,6 +293,15 @@ impl Queue {
     /// Adds the lines of send descriptors that it wrote since the last time.
     pub(crate) fn gather_queued(&mut self, into: &mut Gather) {
         self.send_entries.worker_up_to(self.done, into);
+    }
+}
+
+/// What a queue has passed on: for checks that nothing is lost on the way.
+#[cfg(test)]
+impl Queue {
+    /// Packets ever filled, done with, and released.
+    pub(crate) fn counts(&self) -> [u64; 3] {
+        [self.filled, self.done, self.released]
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Flows are mapped to queues once, as RSS does: a synthetic flow's hash is a uniform number, a captured
 //! packet brings its own Toeplitz hash. Which queue a flow lands on is luck, and how unevenly is what the
-//! latency of the fullest queue depends on.
+//! latency of the fullest queue depends on. On virtual functions flows are first dealt out by weight, as a sender
+//! chooses whom it addresses, and RSS spreads those of a function over its queues.
 
 use super::WIRE_OVERHEAD_BYTES;
 use crate::random::Stream;
@@ -50,6 +51,74 @@ pub enum TrafficSpec {
     },
 }
 
+/// How packets are spread over a port's queues.
+#[derive(Clone, Debug)]
+pub(crate) enum Spread {
+    /// RSS over so many queues.
+    Rss(u32),
+    /// By weight over virtual functions, and by RSS over the queues of each.
+    Functions(Vec<Function>),
+}
+
+/// The queues of one virtual function.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Function {
+    pub first: u32,
+    pub queues: u32,
+    /// Its part of the traffic against those of the others.
+    pub weight: f64,
+}
+
+impl Spread {
+    /// Appends the queues of further flows until `flows` have one.
+    fn deal(&self, queue_of: &mut Vec<u32>, flows: usize, stream: &mut Stream) {
+        match self {
+            Spread::Rss(queues) => {
+                while queue_of.len() < flows {
+                    queue_of.push(stream.below(*queues));
+                }
+            }
+            Spread::Functions(functions) => {
+                let total: f64 = functions.iter().map(|f| f.weight).sum();
+                let has = |f: &Function, queue: u32| (f.first..f.first + f.queues).contains(&queue);
+                let mut dealt: Vec<f64> = functions
+                    .iter()
+                    .map(|f| queue_of.iter().filter(|queue| has(f, **queue)).count() as f64)
+                    .collect();
+                while queue_of.len() < flows {
+                    // To the function that is furthest behind its due; of equals to the first.
+                    let number = queue_of.len() as f64 + 1.0;
+                    let due = |index: usize| functions[index].weight / total * number - dealt[index];
+                    let next = (1..functions.len()).fold(0, |a, b| if due(b) > due(a) { b } else { a });
+                    dealt[next] += 1.0;
+                    queue_of.push(functions[next].first + stream.below(functions[next].queues));
+                }
+            }
+        }
+    }
+
+    /// The queue of a captured packet's hash.
+    #[inline(always)]
+    fn of_hash(&self, hash: u32) -> u32 {
+        // The low bits of the hash index the indirection table, which spreads queues evenly.
+        match self {
+            Spread::Rss(queues) => hash % 128 % queues,
+            Spread::Functions(functions) => {
+                let total: f64 = functions.iter().map(|f| f.weight).sum();
+                let at = f64::from(hash) / 4_294_967_296.0 * total;
+                let mut upto = 0.0;
+                let last = functions.len() - 1;
+                let inside = |function: &&Function| {
+                    upto += function.weight;
+                    at < upto
+                };
+                let chosen = functions[..last].iter().find(inside).unwrap_or(&functions[last]);
+                chosen.first + hash % 128 % chosen.queues
+            }
+        }
+    }
+}
+
 /// A packet on the wire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
@@ -57,6 +126,8 @@ pub(crate) struct Arrival {
     /// A buffer's room at most.
     pub bytes: u16,
     pub queue: u32,
+    /// Number of the flow; of a captured packet, its hash.
+    pub flow: u32,
 }
 
 /// The source of a port's packets.
@@ -64,7 +135,7 @@ pub(crate) struct Arrival {
 pub struct Traffic {
     source: Source,
     stream: Stream,
-    queues: u32,
+    spread: Spread,
     next_ns: f64,
 }
 
@@ -76,8 +147,8 @@ enum Source {
 }
 
 impl Traffic {
-    pub(crate) fn new(spec: &TrafficSpec, queues: u32, stream: Stream) -> Traffic {
-        let mut traffic = Traffic { source: Source::Silent, stream, queues, next_ns: 0.0 };
+    pub(crate) fn new(spec: &TrafficSpec, spread: Spread, stream: Stream) -> Traffic {
+        let mut traffic = Traffic { source: Source::Silent, stream, spread, next_ns: 0.0 };
         traffic.change(spec, 0.0);
         traffic
     }
@@ -92,9 +163,7 @@ impl Traffic {
                     Source::Flows { queue_of, .. } => std::mem::take(queue_of),
                     _ => Vec::new(),
                 };
-                while queue_of.len() < *flows as usize {
-                    queue_of.push(self.stream.below(self.queues));
-                }
+                self.spread.deal(&mut queue_of, *flows as usize, &mut self.stream);
                 queue_of.truncate(*flows as usize);
                 let gap_ns = (f64::from(*packet_bytes) + WIRE_OVERHEAD_BYTES) * 8.0 / gbps;
                 Source::Flows { bytes: *packet_bytes, gap_ns, queue_of, order: *order, turn: 0 }
@@ -125,14 +194,14 @@ impl Traffic {
                     FlowOrder::Random => self.stream.below(queue_of.len() as u32) as usize,
                 };
                 self.next_ns += *gap_ns;
-                Some(Arrival { at_ns, bytes: *bytes as u16, queue: queue_of[flow] })
+                Some(Arrival { at_ns, bytes: *bytes as u16, queue: queue_of[flow], flow: flow as u32 })
             }
             Source::Capture { packets, gaps_ns, turn } => {
                 let packet = packets[*turn];
                 self.next_ns += gaps_ns[*turn];
                 *turn = if *turn + 1 < packets.len() { *turn + 1 } else { 0 };
-                // The low bits of the hash index the indirection table, which spreads queues evenly.
-                Some(Arrival { at_ns, bytes: packet.bytes as u16, queue: packet.hash % 128 % self.queues })
+                let queue = self.spread.of_hash(packet.hash);
+                Some(Arrival { at_ns, bytes: packet.bytes as u16, queue, flow: packet.hash })
             }
         }
     }
@@ -160,7 +229,7 @@ mod tests {
         // 1024 B + 24 B on the wire at 100 Gb/s: 83.84 ns, 11.93 Mpps (microarchitecture.md 7).
         let spec =
             TrafficSpec::Flows { packet_bytes: 1024, gbps: 100.0, flows: 192, order: FlowOrder::InTurn };
-        let mut traffic = Traffic::new(&spec, 4, Stream::new(1, "nic"));
+        let mut traffic = Traffic::new(&spec, Spread::Rss(4), Stream::new(1, "nic"));
         let mut per_queue = [0u32; 4];
         let mut count = 0;
         while let Some(arrival) = traffic.next_before(1e6) {
@@ -172,12 +241,30 @@ mod tests {
     }
 
     #[test]
+    fn functions_get_their_part_of_flows_and_hashes() {
+        // Weights 1 : 3, one queue and two: of 8 flows 2 and 6, whatever RSS does within the second function.
+        let function = |first, queues, weight| Function { first, queues, weight };
+        let spread = Spread::Functions(vec![function(0, 1, 1.0), function(1, 2, 3.0)]);
+        let spec = TrafficSpec::Flows { packet_bytes: 1000, gbps: 8.192, flows: 8, order: FlowOrder::InTurn };
+        let mut traffic = Traffic::new(&spec, spread.clone(), Stream::new(1, "nic"));
+        let mut packets = [0u32; 3];
+        // A packet takes 1024 x 8 / 8.192 = 1000 ns.
+        while let Some(arrival) = traffic.next_before(800_000.0) {
+            packets[arrival.queue as usize] += 1;
+        }
+        assert_eq!((packets[0], packets[1] + packets[2]), (200, 600));
+        let hashes = (0..4096u32).map(|i| (i << 20) | (i % 128));
+        let first = hashes.filter(|hash| spread.of_hash(*hash) == 0).count();
+        assert_eq!(first, 1024);
+    }
+
+    #[test]
     fn a_capture_keeps_its_gaps_or_takes_a_rate() {
         let packet = |at_ns, bytes| CapturedPacket { at_ns, bytes, hash: 5 };
         let packets = vec![packet(0.0, 100), packet(10.0, 200), packet(40.0, 300)];
         let arrivals = |gbps, until| {
             let spec = TrafficSpec::Capture { packets: packets.clone(), gbps };
-            let mut traffic = Traffic::new(&spec, 4, Stream::new(1, "nic"));
+            let mut traffic = Traffic::new(&spec, Spread::Rss(4), Stream::new(1, "nic"));
             std::iter::from_fn(move || traffic.next_before(until).map(|a| a.at_ns)).collect::<Vec<_>>()
         };
         assert_eq!(arrivals(None, 75.0), [0.0, 10.0, 40.0, 60.0, 70.0]); // looped after the mean gap of 20

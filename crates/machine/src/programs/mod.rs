@@ -3,15 +3,28 @@
 //! A program is handed the bus and its core's clock and runs until the quantum ends. What it does to the
 //! caches it does through [`crate::bus::Memory::touch`] alone; it knows no masks and no policies.
 
+mod class;
 mod dpdk;
+mod errand;
 mod fastclick;
 mod fio;
+mod flow_cache;
 mod forward;
+mod iperf;
+mod l3fwd;
 mod mailbox;
+mod memcached;
+mod nfv_chain;
 mod poller;
 mod redis;
 mod replay;
+mod rocksdb;
 mod spec;
+mod table;
+mod testpmd;
+mod vswitch;
+mod water;
+mod working_set;
 mod xmem;
 
 pub use mailbox::Mailbox;
@@ -19,9 +32,10 @@ pub use mailbox::Mailbox;
 use crate::bus::Bus;
 use crate::random::Stream;
 use crate::scenario::{Keys, ScenarioError};
+use std::ops::Range;
 use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
-use waykeeper_silicon::{AddressMap, OutOfMemory};
+use waykeeper_silicon::{AddressMap, OutOfMemory, Region};
 
 /// The clock and the retired instructions of one core.
 #[derive(Clone, Copy, Debug, Default)]
@@ -111,6 +125,12 @@ pub struct Site<'a> {
     pub array: Option<usize>,
     /// Its mailbox with its peer, if it has one.
     pub mailbox: Option<usize>,
+    /// Its virtual port, if it sits behind a switch.
+    pub port: Option<usize>,
+    /// The ports of each of its tenants, if it is a switch.
+    pub tenants: &'a [Range<usize>],
+    /// Memory that all threads of the workload use; the first of them takes it.
+    pub shared: &'a mut Option<Arc<Region>>,
     /// Nothing runs before this time, ns (the start rule of microarchitecture.md 7).
     pub hold_ns: f64,
     /// When the thread starts, ns.
@@ -146,14 +166,22 @@ pub const KINDS: &[Kind] = &[
     dpdk::TOUCH,
     dpdk::NO_TOUCH,
     forward::L2FWD,
+    l3fwd::L3FWD,
+    testpmd::TESTPMD,
     fastclick::FASTCLICK,
+    nfv_chain::NFV_CHAIN,
+    vswitch::VSWITCH,
+    iperf::IPERF,
+    memcached::MEMCACHED,
     xmem::XMEM,
     fio::FIO,
     fio::FFSB_HEAVY,
     fio::FFSB_LIGHT,
     redis::SERVER,
     redis::CLIENT,
+    rocksdb::ROCKSDB,
     spec::SPEC,
+    water::WATER,
     replay::REPLAY,
 ];
 

@@ -1,27 +1,34 @@
 //! A DPDK worker: polls one RX queue, does something to each packet, drops or sends it.
 //!
-//! What it does per packet is data ([`PacketWork`]); the programs built on it are a few lines each. All
-//! times are those of microarchitecture.md 7, at 2.3 GHz.
+//! What it does per packet is data ([`PacketWork`]); what only some programs do, as looking flows up, is an
+//! [`Errand`]. The programs built on it are a few lines each. Knows neither which NIC nor which switch is behind its
+//! queue. All times are those of microarchitecture.md 7, at 2.3 GHz.
 
+use super::class::Class;
+use super::errand::{Errand, NoErrand};
 use super::{Core, Program, Site};
-use crate::bus::{Access, Bus, ClassMean, Costs, Memory};
+use crate::bus::{Access, Bus, Memory};
 use crate::meter::Meter;
 use crate::nic::{OUTSIDE_NS, Packet, Queue};
 use crate::random::Stream;
-use waykeeper_silicon::{Gather, Level};
+use waykeeper_silicon::Level;
 
 /// An empty poll, ns.
-const EMPTY_POLL_NS: f64 = 25.0;
+pub(super) const EMPTY_POLL_NS: f64 = 25.0;
 /// Lines of receive descriptors written per packet: four descriptors share one.
-const DESCRIPTOR_LINES: f64 = 0.25;
+pub(super) const DESCRIPTOR_LINES: f64 = 0.25;
 /// Work on a line beyond fetching it, ns.
 pub(super) const LINE_WORK_NS: f64 = 0.9;
 /// Completion entry read, ns, by level: MLC, LLC, memory.
-const COMPLETION_NS: (f64, f64, f64) = (3.0, 12.0, 70.0);
+pub(super) const COMPLETION_NS: (f64, f64, f64) = (3.0, 12.0, 70.0);
 /// Packet line read or mbuf line written, ns, by level.
-const PACKET_LINE_NS: (f64, f64, f64) = (2.0, 5.0, 9.5);
+pub(super) const PACKET_LINE_NS: (f64, f64, f64) = (2.0, 5.0, 9.5);
 /// Instructions per cycle while not waiting for memory (X): polling and packet code is simple.
-const INSTRUCTIONS_PER_CYCLE: f64 = 2.0;
+pub(super) const INSTRUCTIONS_PER_CYCLE: f64 = 2.0;
+
+/// From a packet's arrival to a sleeping worker's wake-up, ns (X: an interrupt held back for a while, NAPI, the
+/// scheduler).
+const WAKE_NS: f64 = 5_000.0;
 
 /// What a worker does with the packet's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,52 +80,22 @@ impl Default for Stall {
     }
 }
 
-/// A class of accesses: what they cost, the mean that lines outside the sample cost, and the sampled ones of this
-/// turn.
-///
-/// Every line is charged the mean when its packet is worked on; what the sampled ones really cost is settled when the
-/// core's turn ends, in one pass over the chip. So the clock is right turn by turn, and a packet's own time is that
-/// of its class.
-#[derive(Debug)]
-struct Class {
-    costs: Costs,
-    mean: ClassMean,
-    sampled: Gather,
-}
-
-impl Class {
-    fn new((mlc, llc, memory): (f64, f64, f64), peer: f64) -> Class {
-        let costs = Costs::new(mlc, llc, memory, peer);
-        Class { costs, mean: ClassMean::new(costs.idle(Level::Memory)), sampled: Gather::new() }
-    }
-
-    /// Touches what was gathered. Returns how much more it cost than the mean it was charged, ns.
-    #[inline(always)]
-    fn settle(&mut self, memory: &mut Memory, core: usize, access: Access) -> f64 {
-        if self.sampled.count() == 0 { 0.0 } else { self.touch(memory, core, access) }
-    }
-
-    #[inline(never)]
-    fn touch(&mut self, memory: &mut Memory, core: usize, access: Access) -> f64 {
-        let Class { costs, mean, sampled } = self;
-        let charged = mean.ns() * sampled.count() as f64;
-        let mut ns = 0.0;
-        memory.touch_all(core, sampled.lines(), access, costs, |cost| {
-            mean.note(cost);
-            ns += cost;
-        });
-        sampled.clear();
-        ns - charged
-    }
+/// Where a worker's packets come from.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    /// A queue of a NIC.
+    Nic { nic: usize, queue: usize },
+    /// A virtual port of a switch.
+    Port(usize),
 }
 
 /// One polling thread.
 #[derive(Debug)]
-pub(super) struct Poller {
-    nic: usize,
-    queue: usize,
+pub(super) struct Poller<E = NoErrand> {
+    source: Source,
     workload: usize,
     work: PacketWork,
+    errand: E,
     completion: Class,
     meta: Class,
     data: Class,
@@ -127,30 +104,47 @@ pub(super) struct Poller {
     next_stall_ns: f64,
     stream: Stream,
     hold_ns: f64,
+    /// Time slept in this turn between packets, ns.
+    slept_ns: f64,
 }
 
 impl Poller {
-    /// The worker of queue `site.thread`.
+    /// The worker of queue or port `site.thread`.
+    pub(super) fn new(site: &mut Site<'_>, work: PacketWork, stall: Stall) -> Poller {
+        Poller::with(NoErrand, site, work, stall)
+    }
+}
+
+impl<E: Errand> Poller<E> {
+    /// The worker of queue or port `site.thread`, with something more to do for each packet.
     ///
     /// # Panics
-    /// If the site has no NIC; scenarios are checked for that before.
-    pub(super) fn new(site: &mut Site<'_>, work: PacketWork, stall: Stall) -> Poller {
+    /// If the site has neither NIC nor port; scenarios are checked for that before.
+    pub(super) fn with(errand: E, site: &mut Site<'_>, work: PacketWork, stall: Stall) -> Poller<E> {
         let peer = site.bus.peer_factor;
         let mut stream = site.stream();
         let first_stall = stream.exponential(stall.period_ns);
+        let source = match site.port {
+            Some(port) => Source::Port(port),
+            None => {
+                let nic = site.nic.expect("a scenario with a packet program has a NIC or a switch");
+                Source::Nic { nic, queue: site.thread }
+            }
+        };
         Poller {
-            nic: site.nic.expect("a scenario with a packet program has a NIC"),
-            queue: site.thread,
+            source,
             workload: site.workload,
             work,
-            completion: Class::new(COMPLETION_NS, peer),
-            meta: Class::new(PACKET_LINE_NS, peer),
-            data: Class::new(PACKET_LINE_NS, peer),
-            send: Class::new(PACKET_LINE_NS, peer),
+            errand,
+            completion: Class::new(COMPLETION_NS, peer, Level::Memory),
+            meta: Class::new(PACKET_LINE_NS, peer, Level::Memory),
+            data: Class::new(PACKET_LINE_NS, peer, Level::Memory),
+            send: Class::new(PACKET_LINE_NS, peer, Level::Memory),
             stall,
             next_stall_ns: site.start_ns + first_stall,
             stream,
             hold_ns: site.hold_ns,
+            slept_ns: 0.0,
         }
     }
 
@@ -158,13 +152,15 @@ impl Poller {
     /// instructions, empty polls among them, rather than on waiting for lines, ns.
     #[inline(always)]
     fn work(&mut self, queue: &mut Queue, meter: &mut Meter, clock_ns: &mut f64, until_ns: f64) -> f64 {
-        let Poller { work, completion, meta, data, send, .. } = self;
+        let Poller { source, work, errand, completion, meta, data, send, slept_ns, .. } = self;
         let sends = work.fate == Fate::Send;
+        // What a NIC sends it counts itself; what a switch takes is the tenant's when it is handed over.
+        let counts = !sends || matches!(source, Source::Port(_));
         let base_ns = work.base_ns + work.delay_ns;
-        let ring_ns = completion.mean.ns()
-            + (f64::from(work.meta_lines) + DESCRIPTOR_LINES) * meta.mean.ns()
-            + if sends { send.mean.ns() } else { 0.0 };
-        let line_ns = data.mean.ns();
+        let ring_ns = completion.ns() * queue.completion_lines
+            + (f64::from(work.meta_lines) + DESCRIPTOR_LINES) * meta.ns()
+            + if sends { send.ns() * queue.send_lines } else { 0.0 };
+        let line_ns = data.ns();
         let mut worked_ns = 0.0;
         let mut now = *clock_ns;
         // The packets of a burst are those that were visible when the ring was polled.
@@ -174,11 +170,13 @@ impl Poller {
             let ready = packet.ready_ns;
             let polls = left == 0 || ready > polled_ns;
             // A worker that waits for a packet finds it half an empty poll late.
-            let start = if polls && ready > now { ready + EMPTY_POLL_NS / 2.0 } else { now };
+            let late_ns = if E::SLEEPS { WAKE_NS } else { EMPTY_POLL_NS / 2.0 };
+            let start = if polls && ready > now { ready + late_ns } else { now };
             if polls && start >= until_ns {
                 break;
             }
-            worked_ns += start - now;
+            // A worker that polls works while it waits.
+            *if E::SLEEPS { &mut *slept_ns } else { &mut worked_ns } += start - now;
             polled_ns = if polls { start } else { polled_ns };
             left = if polls { work.burst - 1 } else { left - 1 };
             let (lines, sampled) = match work.touch {
@@ -191,12 +189,22 @@ impl Poller {
             worked_ns += work_ns;
             now = start + if polls { work.burst_ns } else { 0.0 } + (work_ns + ring_ns) + lines * line_ns;
             packet.ready_ns = now;
-            let Packet { arrived_ns, place, bytes, .. } = *packet;
+            let mut taken = *packet;
+            if E::ANY {
+                let spent = errand.run(&mut taken, &queue.pool);
+                worked_ns += spent.work_ns;
+                now += spent.work_ns + spent.line_ns;
+                taken.ready_ns = now;
+                queue.replace_front(taken);
+            }
+            let Packet { arrived_ns, place, bytes, .. } = taken;
             queue.pool.gather_meta(place, work.meta_lines, &mut meta.sampled);
             queue.pool.gather(place, sampled, &mut data.sampled);
             queue.advance();
-            if !sends {
-                queue.release();
+            if counts {
+                if !sends {
+                    queue.release();
+                }
                 meter.operations += 1.0;
                 meter.bytes += f64::from(bytes);
                 meter.latency(now - arrived_ns + OUTSIDE_NS);
@@ -209,7 +217,7 @@ impl Poller {
     /// Touches the sampled lines of this turn. Returns what they cost beyond what was charged, ns.
     #[inline(always)]
     fn settle(&mut self, memory: &mut Memory, queue: &mut Queue, core: usize) -> f64 {
-        let Poller { work, completion, meta, data, send, .. } = self;
+        let Poller { work, errand, completion, meta, data, send, .. } = self;
         queue.gather_completions(&mut completion.sampled);
         queue.gather_posted(&mut meta.sampled);
         let access = if work.touch == Touch::Header { Access::Write } else { Access::Read };
@@ -220,17 +228,23 @@ impl Poller {
             queue.gather_queued(&mut send.sampled);
             ns += send.settle(memory, core, Access::Write);
         }
+        if E::ANY {
+            ns += errand.settle(memory, core);
+        }
         ns
     }
 }
 
-impl Program for Poller {
+impl<E: Errand> Program for Poller<E> {
     fn run(&mut self, bus: &mut Bus, core: &mut Core, until_ns: f64) {
         if core.clock_ns < self.hold_ns {
             core.halt(self.hold_ns.min(until_ns));
         }
-        let Bus { memory, nics, meters, ghz, .. } = bus;
-        let queue = &mut nics[self.nic].queues[self.queue];
+        let Bus { memory, nics, ports, meters, ghz, .. } = bus;
+        let queue = match self.source {
+            Source::Nic { nic, queue } => &mut nics[nic].queues[queue],
+            Source::Port(port) => &mut ports[port],
+        };
         let meter = &mut meters[self.workload];
         let instructions_per_ns = *ghz * INSTRUCTIONS_PER_CYCLE;
         while core.clock_ns < until_ns {
@@ -244,9 +258,15 @@ impl Program for Poller {
             let mut clock = from;
             let worked_ns = self.work(queue, meter, &mut clock, end);
             clock += self.settle(memory, queue, core.id);
-            // Nothing more to do before the end: it polls.
+            // Nothing more to do before the end: it polls, or it sleeps.
             let idle_ns = (end - clock).max(0.0);
-            core.work(clock - from + idle_ns, (worked_ns + idle_ns) * instructions_per_ns);
+            if E::SLEEPS {
+                core.work(clock - from - self.slept_ns, worked_ns * instructions_per_ns);
+                core.halt(clock.max(end));
+                self.slept_ns = 0.0;
+            } else {
+                core.work(clock - from + idle_ns, (worked_ns + idle_ns) * instructions_per_ns);
+            }
         }
     }
 }

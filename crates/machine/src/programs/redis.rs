@@ -6,13 +6,14 @@
 //! calibrated on its LLC hit ratio in A4 Fig. 13b (10 % shared); the rest is assumption (X).
 
 use super::mailbox::{Message, REQUEST_LINES};
+use super::working_set::{WorkingSet, anywhere, in_turn, message, mix};
 use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
-use crate::bus::{Access, Bus, ClassMean, Costs, Memory};
+use crate::bus::{Access, Bus, ClassMean, Costs};
 use crate::random::{Stream, Zipf};
 use crate::scenario::{Keys, ScenarioError};
 use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
-use waykeeper_silicon::{Fill, Level, Line, OutOfMemory, Region};
+use waykeeper_silicon::{Level, OutOfMemory, Region};
 
 pub(super) const SERVER: Kind = Kind {
     name: "redis-server",
@@ -49,15 +50,6 @@ const HEAP_LINES: f64 = 120.0;
 /// From one side's send to the other's wake-up, ns.
 const WAKE_NS: f64 = 2_000.0;
 
-/// The YCSB core mixes, as share of updates: A 50 %, B 5 %, C none.
-fn mix(keys: &mut Keys<'_>) -> Result<f64, ScenarioError> {
-    Ok(match keys.choice("mix", &["a", "b", "c"], "a")?.as_str() {
-        "a" => 0.5,
-        "b" => 0.05,
-        _ => 0.0,
-    })
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Server {
     records: u32,
@@ -75,68 +67,6 @@ fn read_server(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError>
 
 fn read_client(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
     Ok(Arc::new(Client { writes: mix(keys)?, heap: keys.size("heap", 1 << 16..=1 << 30, 64 << 20)? }))
-}
-
-/// Lines touched at random or in turn, a real number of them at a time.
-#[derive(Debug)]
-struct WorkingSet {
-    region: Region,
-    costs: Costs,
-    mean: ClassMean,
-    at: usize,
-}
-
-impl WorkingSet {
-    fn new(region: Region, costs: Costs) -> WorkingSet {
-        WorkingSet { region, costs, mean: ClassMean::new(costs.idle(Level::Llc)), at: 0 }
-    }
-
-    /// Touches `count` lines of which the sampled ones are chosen by `next`; dithered, so that the sampled
-    /// number is right on average without a rhythm. Returns the cost of all `count`.
-    fn touch(
-        &mut self,
-        memory: &mut Memory,
-        core: usize,
-        count: f64,
-        access: Access,
-        stream: &mut Stream,
-        next: fn(&mut usize, usize, &mut Stream) -> usize,
-    ) -> f64 {
-        let lines = self.region.lines();
-        let sampled = if lines.is_empty() { 0.0 } else { count / self.region.scale() };
-        for _ in 0..(sampled + stream.unit()) as u32 {
-            let line = lines[next(&mut self.at, lines.len(), stream)];
-            self.mean.note(memory.touch(core, line, access, Fill::Ordinary, &self.costs));
-        }
-        count * self.mean.ns()
-    }
-}
-
-fn anywhere(_: &mut usize, len: usize, stream: &mut Stream) -> usize {
-    stream.below(len as u32) as usize
-}
-
-fn in_turn(at: &mut usize, len: usize, _: &mut Stream) -> usize {
-    *at = if *at + 1 < len { *at + 1 } else { 0 };
-    *at
-}
-
-/// A class of lines that both sides share: sampled ones are touched, the rest cost the mean.
-fn message(
-    memory: &mut Memory,
-    core: usize,
-    lines: &[Line],
-    total: u32,
-    access: Access,
-    class: &mut (Costs, ClassMean),
-) -> f64 {
-    let mut ns = f64::from(total - lines.len() as u32) * class.1.ns();
-    for line in lines {
-        let cost = memory.touch(core, *line, access, Fill::Ordinary, &class.0);
-        class.1.note(cost);
-        ns += cost;
-    }
-    ns
 }
 
 impl Blueprint for Server {

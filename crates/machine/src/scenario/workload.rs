@@ -36,6 +36,10 @@ pub struct WorkloadSpec {
     pub nic: Option<usize>,
     /// Index of its storage array.
     pub storage: Option<usize>,
+    /// Its part of the NIC's traffic against those of the others on it; `None` leaves it to RSS.
+    pub share: Option<f64>,
+    /// Name of the switch its packets come through instead of a NIC.
+    pub switch: Option<String>,
     /// Name of the workload it talks to.
     pub peer: Option<String>,
     /// It is the software stack through which the other tenants reach the devices.
@@ -74,6 +78,7 @@ pub(super) fn read_all(
     }
     for workload in &workloads {
         check_peer(keys, workload, &workloads)?;
+        check_switch(keys, workload, &workloads)?;
     }
     Ok(workloads)
 }
@@ -95,7 +100,24 @@ fn read_one(
     })?;
     let nic_names: Vec<&str> = nics.iter().map(|nic| nic.name.as_str()).collect();
     let storage_names: Vec<&str> = storage.iter().map(|array| array.name.as_str()).collect();
-    let nic = device(keys, "nic", &nic_names, kind.kind == WorkloadKind::NetworkIo)?;
+    let network = kind.kind == WorkloadKind::NetworkIo;
+    let switch = keys.optional_text("switch")?;
+    if let (Some(name), false) = (&switch, network && kind.name != SWITCH) {
+        return Err(keys.refuse(
+            "switch",
+            &format!("`{name}`"),
+            "absent: only a packet program has a switch",
+        ));
+    }
+    let nic = device(keys, "nic", &nic_names, network && switch.is_none())?;
+    let share = keys.optional_number("share", 0.001..=1000.0)?;
+    if let (Some(share), None) = (share, nic) {
+        return Err(keys.refuse(
+            "share",
+            &share,
+            "absent: only a workload on a NIC has a share of its traffic",
+        ));
+    }
     let array = device(keys, "storage", &storage_names, kind.kind == WorkloadKind::StorageIo)?;
     let priority = match keys.choice("priority", &["high", "low"], "low")?.as_str() {
         "high" => Priority::High,
@@ -116,6 +138,8 @@ fn read_one(
         cores: keys.cores("cores", chip.cores)?,
         nic,
         storage: array,
+        share,
+        switch,
         peer: keys.optional_text("peer")?,
         stack,
         mask: keys.mask("mask", chip.llc.ways, chip.llc.min_ways)?,
@@ -184,10 +208,28 @@ fn read_phases(
     Ok(phases)
 }
 
-const COMMON: [&str; 14] = [
+const COMMON: [&str; 16] = [
     "name", "program", "nic", "storage", "priority", "cores", "peer", "stack", "mask", "start_s", "stop_s",
-    "hold_ms", "phase", "at_s",
+    "hold_ms", "phase", "at_s", "share", "switch",
 ];
+
+/// The program that tenants can sit behind.
+const SWITCH: &str = "vswitch";
+
+/// A tenant names its switch, and a switch has tenants.
+fn check_switch(keys: &Keys<'_>, workload: &WorkloadSpec, all: &[WorkloadSpec]) -> Result<(), ScenarioError> {
+    if let Some(name) = &workload.switch
+        && !all.iter().any(|w| w.name == *name && w.program.name == SWITCH)
+    {
+        let at = format!("workload[{}].switch", workload.name);
+        return Err(keys.refuse(&at, &format!("`{name}`"), "the name of a vswitch workload"));
+    }
+    if workload.program.name == SWITCH && !all.iter().any(|w| w.switch.as_ref() == Some(&workload.name)) {
+        let wanted = "tenants: packet programs whose `switch` it is";
+        return Err(keys.refuse("workload", &format!("`{}` without a tenant", workload.name), wanted));
+    }
+    Ok(())
+}
 
 /// A redis client names its server; the two share a mailbox.
 fn check_peer(keys: &Keys<'_>, workload: &WorkloadSpec, all: &[WorkloadSpec]) -> Result<(), ScenarioError> {

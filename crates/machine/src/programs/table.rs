@@ -1,0 +1,85 @@
+//! Tables that packets are looked up in: hash buckets and entries, by a number such as that of a flow.
+//!
+//! Where an entry lies is decided by a hash, so any line of the table is as good as another: numbers are spread over
+//! the lines such that those of the sample come first, and whether a line is in it takes one comparison. Knows
+//! numbers and lines, not what stands in a table.
+
+use super::Site;
+use super::class::Class;
+use crate::bus::{Access, Memory};
+use std::sync::Arc;
+use waykeeper_silicon::{Level, Line, OutOfMemory, Region};
+
+/// A table line read, ns, by level: MLC, LLC, memory. Look-ups of a burst overlap (microarchitecture.md 8, l3fwd).
+pub(super) const LOOKUP_NS: (f64, f64, f64) = (4.0, 9.0, 24.0);
+
+/// A table of a power of two lines, in huge pages.
+#[derive(Clone, Debug)]
+pub(super) struct Table {
+    region: Arc<Region>,
+    /// Odd, and about the golden part of the number of lines: neighbouring numbers fall far apart and evenly, and
+    /// no two of the first `lines` numbers fall on one line.
+    step: u32,
+    mask: u32,
+}
+
+impl Table {
+    /// A table of at least `lines` lines that this thread has for itself.
+    pub(super) fn own(site: &mut Site<'_>, lines: u32) -> Result<Table, OutOfMemory> {
+        let lines = lines.next_power_of_two();
+        Ok(Table::over(Arc::new(site.memory.huge(u64::from(lines) * 64)?)))
+    }
+
+    /// The one table of at least `lines` lines that all threads of the workload look into.
+    pub(super) fn shared(site: &mut Site<'_>, lines: u32) -> Result<Table, OutOfMemory> {
+        if site.shared.is_none() {
+            let lines = lines.next_power_of_two();
+            *site.shared = Some(Arc::new(site.memory.huge(u64::from(lines) * 64)?));
+        }
+        Ok(Table::over(site.shared.clone().expect("just made")))
+    }
+
+    fn over(region: Arc<Region>) -> Table {
+        let lines = region.total_lines();
+        let step = ((u64::from(lines) * 0x9e37_79b9) >> 32) as u32 | 1;
+        Table { region, step, mask: lines - 1 }
+    }
+
+    /// The line of a number, if it is in the sample.
+    #[inline(always)]
+    fn line(&self, number: u32) -> Option<Line> {
+        self.region.lines().get((number.wrapping_mul(self.step) & self.mask) as usize).copied()
+    }
+}
+
+/// A table and the class its lines are touched in, one way.
+#[derive(Debug)]
+pub(super) struct Lookups {
+    table: Table,
+    class: Class,
+    access: Access,
+}
+
+impl Lookups {
+    /// Look-ups in `table`. Few entries are in the MLC, which is what is assumed until a sampled line says otherwise.
+    pub(super) fn new(table: Table, access: Access, peer: f64) -> Lookups {
+        Lookups { table, class: Class::new(LOOKUP_NS, peer, Level::Mlc), access }
+    }
+
+    /// Touches the `count` lines from number `first` on; returns what they are charged, ns.
+    #[inline(always)]
+    pub(super) fn touch(&mut self, first: u32, count: u32) -> f64 {
+        for number in first..first.wrapping_add(count) {
+            if let Some(line) = self.table.line(number) {
+                self.class.sampled.push(line);
+            }
+        }
+        f64::from(count) * self.class.ns()
+    }
+
+    /// Settles the lines of this turn; returns what they cost beyond what was charged, ns.
+    #[inline(always)]
+    pub(super) fn settle(&mut self, memory: &mut Memory, core: usize) -> f64 {
+        self.class.settle(memory, core, self.access)
+    }
+}
