@@ -32,11 +32,13 @@ built_in! {
     "a4-fig8b",
     "a4-fig11",
     "a4-fig12",
+    "ddio-fig3",
     "ddio-fig5",
     "ddio-fig6",
     "ddio-fig10",
     "ddio-fig11",
     "iat-fig11",
+    "iat-flow-count",
     "iat-leaky-dma",
     "real-inputs",
 }
