@@ -169,7 +169,7 @@ fn read(mut keys: Keys<'_>) -> Result<Scenario, ScenarioError> {
     let nics = devices::read_nics(&mut keys)?;
     let storage = devices::read_storage(&mut keys)?;
     let workloads = workload::read_all(&mut keys, &chip, &nics, &storage)?;
-    let (dca_ways, dca_off, knob_phases) = read_knobs(&mut keys, &chip, &nics, &storage)?;
+    let Knobs { dca_ways, dca_off, phases: knob_phases } = read_knobs(&mut keys, &chip, &nics, &storage)?;
     let sweeps = read_sweeps(&mut keys)?;
     let policies = match keys.list("policies")? {
         None => vec!["none".to_owned()],
@@ -245,15 +245,23 @@ fn read_model(keys: &mut Keys<'_>) -> Result<(Rules, f64), ScenarioError> {
     Ok((rules, quantum_ns))
 }
 
-/// `[knobs]`: how the machine is set before any policy acts, and what is turned by hand later.
+/// How the machine is set before any policy acts, and what is turned by hand later.
+#[derive(Default)]
+struct Knobs {
+    dca_ways: Option<WayMask>,
+    dca_off: Vec<String>,
+    phases: Vec<KnobPhase>,
+}
+
+/// `[knobs]`.
 fn read_knobs(
     keys: &mut Keys<'_>,
     chip: &ChipSpec,
     nics: &[NicSpec],
     storage: &[StorageSpec],
-) -> Result<(Option<WayMask>, Vec<String>, Vec<KnobPhase>), ScenarioError> {
+) -> Result<Knobs, ScenarioError> {
     let Some(table) = keys.table("knobs")? else {
-        return Ok((None, Vec::new(), Vec::new()));
+        return Ok(Knobs::default());
     };
     let mut knobs = Keys::new(keys.origin(), table, "knobs", None);
     let dca_ways = knobs.mask("dca_ways", chip.llc.ways, 1)?;
@@ -283,7 +291,7 @@ fn read_knobs(
         phases.push(KnobPhase { at_s, dca_ways: mask });
     }
     knobs.finish()?;
-    Ok((dca_ways, off, phases))
+    Ok(Knobs { dca_ways, dca_off: off, phases })
 }
 
 fn read_sweeps(keys: &mut Keys<'_>) -> Result<Vec<Sweep>, ScenarioError> {
