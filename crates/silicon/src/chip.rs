@@ -5,6 +5,7 @@
 use crate::address::Sampling;
 use crate::audit::{MlcResident, Resident};
 use crate::counters::{ChipCounters, CoreCounters, DeviceCounters};
+use crate::dca::{DcaRegisters, RegisterError};
 use crate::dram::Dram;
 use crate::inclusive::Inclusive;
 use crate::line::Line;
@@ -59,6 +60,7 @@ pub struct Chip {
     ways: u32,
     min_ways: u32,
     dca_ways: Option<WayMask>,
+    dca_registers: Option<DcaRegisters>,
 }
 
 impl Chip {
@@ -69,7 +71,14 @@ impl Chip {
             LlcKind::NonInclusive => Llc::NonInclusive(NonInclusive::new(spec, &shared)),
             LlcKind::Inclusive => Llc::Inclusive(Inclusive::new(spec, &shared)),
         };
-        Chip { shared, llc, ways: spec.llc.ways, min_ways: spec.llc.min_ways, dca_ways: spec.llc.dca_ways }
+        Chip {
+            shared,
+            llc,
+            ways: spec.llc.ways,
+            min_ways: spec.llc.min_ways,
+            dca_ways: spec.llc.dca_ways,
+            dca_registers: spec.dca,
+        }
     }
 
     /// A program on `core` reads a line.
@@ -220,8 +229,8 @@ impl Chip {
         }
     }
 
-    /// Sets the ways devices may allocate in (IIO_LLC_WAYS). Moves no line. Does nothing on a chip without
-    /// DCA, where there is no such register.
+    /// Sets the ways devices may allocate in, whatever the register would take: where an experiment starts
+    /// from. Moves no line. Does nothing on a chip without DCA.
     ///
     /// # Errors
     /// A mask with holes or beyond the chip.
@@ -229,15 +238,36 @@ impl Chip {
         let mask = mask.check(self.ways, 1)?;
         if self.dca_ways.is_some() {
             self.dca_ways = Some(mask);
-            match &mut self.llc {
-                Llc::NonInclusive(llc) => llc.set_dca_ways(mask),
-                Llc::Inclusive(llc) => llc.set_dca_ways(mask),
-            }
+            self.steer_devices(mask);
         }
         Ok(())
     }
 
-    /// The ways devices may allocate in; `None` on a chip without DCA.
+    /// Writes IIO_LLC_WAYS as software on the server does, under the rules of this generation; returns what
+    /// then reads back.
+    ///
+    /// # Errors
+    /// A value the register faults on, or no such register.
+    pub fn write_dca_register(&mut self, wanted: WayMask) -> Result<WayMask, RegisterError> {
+        let (Some(registers), Some(before)) = (self.dca_registers, self.dca_ways) else {
+            return Err(RegisterError::Absent);
+        };
+        let after = registers.write(before, wanted, self.ways)?;
+        self.dca_ways = Some(after);
+        if registers.acts {
+            self.steer_devices(after);
+        }
+        Ok(after)
+    }
+
+    fn steer_devices(&mut self, mask: WayMask) {
+        match &mut self.llc {
+            Llc::NonInclusive(llc) => llc.set_dca_ways(mask),
+            Llc::Inclusive(llc) => llc.set_dca_ways(mask),
+        }
+    }
+
+    /// What IIO_LLC_WAYS holds: the ways devices may allocate in; `None` on a chip without DCA.
     pub fn dca_ways(&self) -> Option<WayMask> {
         self.dca_ways
     }

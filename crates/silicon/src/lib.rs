@@ -11,6 +11,7 @@ mod address;
 mod audit;
 mod chip;
 mod counters;
+mod dca;
 mod directory;
 mod dram;
 mod gather;
@@ -30,6 +31,7 @@ pub use address::{AddressMap, FRAME_LINES, HUGE_LINES, OutOfMemory, Region, Samp
 pub use audit::{MlcResident, Resident};
 pub use chip::{Chip, Fill, Level, MAX_DEVICES};
 pub use counters::{ChipCounters, CoreCounters, DeviceCounters};
+pub use dca::{DcaRegisters, RegisterError};
 pub use dram::Dram;
 pub use gather::{Gather, PADDING};
 pub use level::OneLevel;

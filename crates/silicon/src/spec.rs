@@ -3,6 +3,7 @@
 //! The chips of the papers come with the program (`chips/*.toml`); a user copies one and changes it.
 //! Every constant names its source in those files.
 
+use crate::dca::DcaRegisters;
 use crate::line::{SET_BITS, SLICE_BITS};
 use crate::simd::LANES;
 use serde::{Deserialize, Serialize};
@@ -88,6 +89,8 @@ pub struct ChipSpec {
     pub cores: u32,
     /// Core clock in GHz (turbo off).
     pub ghz: f64,
+    /// The registers that steer DCA; absent on a chip without it.
+    pub dca: Option<DcaRegisters>,
     /// Mid-level cache of a core.
     pub mlc: MlcSpec,
     /// Last-level cache.
@@ -224,6 +227,16 @@ impl ChipSpec {
         if (llc.kind == LlcKind::NonInclusive) != llc.inclusive_ways.is_some() {
             let value = llc.inclusive_ways.map_or("absent".to_owned(), |mask| mask.to_string());
             return bad("llc.inclusive_ways", &value, "given for a non-inclusive LLC and absent otherwise");
+        }
+        match (&self.dca, llc.dca_ways) {
+            (Some(registers), Some(at_power_on)) => {
+                if let Err((key, value, wanted)) = registers.check(at_power_on, llc.ways) {
+                    return bad(key, &value, &wanted);
+                }
+            }
+            (None, None) => {}
+            (Some(_), None) => return bad("dca", &"there", "absent on a chip without `llc.dca_ways`"),
+            (None, Some(_)) => return bad("dca", &"absent", "the table of a chip with `llc.dca_ways`"),
         }
         if !(1..=llc.ways).contains(&llc.min_ways) {
             return bad("llc.min_ways", &llc.min_ways, "at least 1 and at most llc.ways");

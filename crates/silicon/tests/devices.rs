@@ -117,6 +117,24 @@ fn dca_is_switched_per_device() {
 }
 
 #[test]
+fn a_register_that_answers_and_does_not_act_reads_back_and_moves_nothing() {
+    // Ice Lake as one user found it: the value sticks, devices go on in the ways of power-on (hardware.md 1.2).
+    for (acts, way) in [(true, 8), (false, 10)] {
+        let mut spec = skylake();
+        spec.dca.as_mut().unwrap().acts = acts;
+        let mut w = World::new(&spec, keeping());
+        let wider = mask(0x700);
+        assert_eq!(w.chip.write_dca_register(wider), Ok(wider));
+        assert_eq!(w.chip.dca_ways(), Some(wider));
+        let lines = [w.line(), w.line(), w.line()];
+        for line in lines {
+            w.chip.dma_write(0, line);
+        }
+        assert_eq!(w.llc(lines[2]).unwrap().way, way, "the third write: a third way, or one of two again");
+    }
+}
+
+#[test]
 fn dma_read_of_an_llc_line_is_served_and_leaves_its_age() {
     let mut w = World::new(&skylake(), keeping());
     let (ordinary, io) = (w.dirty_in_llc(0, 0x040), w.line());

@@ -14,11 +14,18 @@ use waykeeper_units::WayMask;
 /// Sets of the small chips' MLCs.
 pub const MLC_SETS: u32 = 16;
 
-/// A chip of 4 cores with 2-way MLCs; `llc` is the body of its `[llc]` table.
+/// A chip of 4 cores with 2-way MLCs; `llc` is the body of its `[llc]` table. If it has DCA ways, its register
+/// takes any.
 pub fn spec(llc: &str) -> ChipSpec {
+    let dca = if llc.contains("dca_ways") {
+        "[dca]\nlowest = \"0x1\"\nkept = \"0x0\"\ncontiguous = false\nacts = true\nport_switch = true\n"
+    } else {
+        ""
+    };
     let text = format!(
         "name = \"small\"\nabout = \"for tests\"\ncores = 4\nghz = 2.0\ncore_to_core_factor = 1.8\n\
          [mlc]\nsets = {MLC_SETS}\nways = 2\n[llc]\n{llc}\nclos = 4\nmin_ways = 1\n\
+         {dca}\
          [dependent]\nmlc_ns = 5.0\nllc_ns = 20.0\nmemory_ns = 90.0\n\
          [streaming]\nmlc_ns = 2.0\nllc_ns = 5.0\nmemory_ns = 11.0\n\
          [dram]\nchannels = 2\nchannel_gb_per_s = 17.5\nload_slope = 0.12\nmax_utilisation = 0.95\n"
