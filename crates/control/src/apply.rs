@@ -9,31 +9,44 @@ use waykeeper_units::{GroupId, PortId};
 
 /// Which knob, whatever its value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Place {
+pub(crate) enum Place {
     Mask(GroupId),
     DcaWays,
     Dca(PortId),
+    RxRing(PortId),
+    RxBurst(PortId),
+}
+
+impl Place {
+    /// Its value among those read back.
+    pub fn standing(self, knobs: &KnobValues) -> Option<Knob> {
+        match self {
+            Place::Mask(group) => knobs.masks.get(&group).map(|mask| Knob::Mask(group, *mask)),
+            Place::DcaWays => knobs.dca_ways.map(Knob::DcaWays),
+            Place::Dca(port) => knobs.dca.get(&port).map(|on| Knob::Dca(port, *on)),
+            Place::RxRing(port) => knobs.rx_ring.get(&port).map(|ring| Knob::RxRing(port, *ring)),
+            Place::RxBurst(port) => knobs.rx_burst.get(&port).map(|burst| Knob::RxBurst(port, *burst)),
+        }
+    }
 }
 
 impl Knob {
-    fn place(self) -> Place {
+    pub(crate) fn place(self) -> Place {
         match self {
             Knob::Mask(group, _) => Place::Mask(group),
             Knob::DcaWays(_) => Place::DcaWays,
             Knob::Dca(port, _) => Place::Dca(port),
+            Knob::RxRing(port, _) => Place::RxRing(port),
+            Knob::RxBurst(port, _) => Place::RxBurst(port),
         }
     }
 
     /// True if it reads back so already.
     fn stands(self, knobs: &KnobValues) -> bool {
-        match self {
-            Knob::Mask(group, mask) => knobs.masks.get(&group) == Some(&mask),
-            Knob::DcaWays(mask) => knobs.dca_ways == Some(mask),
-            Knob::Dca(port, on) => knobs.dca.get(&port) == Some(&on),
-        }
+        self.place().standing(knobs) == Some(self)
     }
 
-    fn put_into(self, plan: &mut Plan) {
+    pub(crate) fn put_into(self, plan: &mut Plan) {
         match self {
             Knob::Mask(group, mask) => {
                 plan.masks.insert(group, mask);
@@ -41,6 +54,12 @@ impl Knob {
             Knob::DcaWays(mask) => plan.dca_ways = Some(mask),
             Knob::Dca(port, on) => {
                 plan.dca.insert(port, on);
+            }
+            Knob::RxRing(port, ring) => {
+                plan.rx_ring.insert(port, ring);
+            }
+            Knob::RxBurst(port, burst) => {
+                plan.rx_burst.insert(port, burst);
             }
         }
     }
@@ -50,15 +69,28 @@ impl Knob {
             Knob::Mask(group, _) => applied.masks.get(&group),
             Knob::DcaWays(_) => applied.dca_ways.as_ref(),
             Knob::Dca(port, _) => applied.dca.get(&port),
+            Knob::RxRing(port, _) => applied.rx_ring.get(&port),
+            Knob::RxBurst(port, _) => applied.rx_burst.get(&port),
+        }
+    }
+
+    /// The value alone, as people read it.
+    fn value(self) -> String {
+        match self {
+            Knob::Mask(_, mask) | Knob::DcaWays(mask) => mask.to_string(),
+            Knob::Dca(_, on) => if on { "on" } else { "off" }.to_owned(),
+            Knob::RxRing(_, number) | Knob::RxBurst(_, number) => number.to_string(),
         }
     }
 }
 
 /// All knobs a plan names.
-fn knobs_of(plan: &Plan) -> Vec<Knob> {
+pub(crate) fn knobs_of(plan: &Plan) -> Vec<Knob> {
     let masks = plan.masks.iter().map(|(group, mask)| Knob::Mask(*group, *mask));
     let dca = plan.dca.iter().map(|(port, on)| Knob::Dca(*port, *on));
-    masks.chain(plan.dca_ways.map(Knob::DcaWays)).chain(dca).collect()
+    let rings = plan.rx_ring.iter().map(|(port, ring)| Knob::RxRing(*port, *ring));
+    let bursts = plan.rx_burst.iter().map(|(port, burst)| Knob::RxBurst(*port, *burst));
+    masks.chain(plan.dca_ways.map(Knob::DcaWays)).chain(dca).chain(rings).chain(bursts).collect()
 }
 
 /// What the machine would not take: the last value per knob, so that it is neither tried nor told again
@@ -81,17 +113,31 @@ impl Refusals {
         plan
     }
 
-    /// Takes in the report on `plan` and says what went wrong in it.
-    pub fn note(&mut self, plan: &Plan, applied: &Applied) -> Vec<Problem> {
+    /// Takes in the report on `plan` and what then read back, and says what went wrong. `knobs` is `None`
+    /// if nothing could be read: then the report is all there is.
+    ///
+    /// A host that calls a knob applied is not believed when another value reads back: otherwise the knob
+    /// would be turned again at every step, and nobody would hear of it.
+    pub fn note(&mut self, plan: &Plan, applied: &Applied, knobs: Option<&KnobValues>) -> Vec<Problem> {
         let mut problems = Vec::new();
         for knob in knobs_of(plan) {
+            let standing = knobs.and_then(|knobs| knob.place().standing(knobs));
             let problem = match knob.outcome(applied) {
-                Some(KnobOutcome::Applied) => None,
-                Some(KnobOutcome::Refused(why)) => Some(Problem::Refused { knob, why: why.clone() }),
-                Some(KnobOutcome::ReadsBack(found)) => {
-                    Some(Problem::ReadsBack { knob, found: found.clone() })
+                Some(KnobOutcome::Applied) if knobs.is_none() || standing == Some(knob) => None,
+                Some(KnobOutcome::Applied) => {
+                    let found = standing.map_or_else(|| "nothing".to_owned(), Knob::value);
+                    Some(Problem::ReadsBack { knob, found, standing })
                 }
-                None => Some(Problem::Refused { knob, why: "the host said nothing about it".to_owned() }),
+                Some(KnobOutcome::Refused(why)) => {
+                    Some(Problem::Refused { knob, why: why.clone(), standing })
+                }
+                Some(KnobOutcome::ReadsBack(found)) => {
+                    Some(Problem::ReadsBack { knob, found: found.clone(), standing })
+                }
+                None => {
+                    let why = "the host said nothing about it".to_owned();
+                    Some(Problem::Refused { knob, why, standing })
+                }
             };
             match problem {
                 None => {
@@ -141,7 +187,7 @@ mod tests {
         answer.masks.insert(GroupId(0), KnobOutcome::Refused("no".to_owned()));
         answer.dca.insert(PortId(1), KnobOutcome::Applied);
         let wish = plan(0x00c, false);
-        assert_eq!(refusals.note(&wish, &answer).len(), 1);
+        assert_eq!(refusals.note(&wish, &answer, None).len(), 1);
         assert!(refusals.worth_turning(&wish, &knobs).masks.is_empty());
         assert_eq!(refusals.worth_turning(&plan(0x01c, false), &knobs).masks.len(), 1);
         // It stands after all (somebody else did it): forgotten, so a later loss is repaired.
@@ -154,6 +200,6 @@ mod tests {
     #[test]
     fn silence_about_a_knob_is_not_success() {
         let mut refusals = Refusals::default();
-        assert_eq!(refusals.note(&plan(0x00c, true), &Applied::default()).len(), 2);
+        assert_eq!(refusals.note(&plan(0x00c, true), &Applied::default(), None).len(), 2);
     }
 }

@@ -9,6 +9,7 @@
 
 mod apply;
 mod classes;
+mod handover;
 mod record;
 mod run;
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::ControlFlow;
 use waykeeper_host::{Applied, Interval, KnobValues, Plan};
-use waykeeper_policy::Event;
+use waykeeper_policy::{Cause, Event};
 use waykeeper_units::{GroupId, PortId, WayMask};
 
 /// One knob and the value it was to have.
@@ -19,6 +19,23 @@ pub enum Knob {
     DcaWays(WayMask),
     /// DCA of a root port.
     Dca(PortId, bool),
+    /// Descriptors of the RX rings behind a root port.
+    RxRing(PortId, u32),
+    /// Most packets taken from such a ring at one poll.
+    RxBurst(PortId, u32),
+}
+
+impl Knob {
+    /// Its value as a number, with what that number is.
+    fn number(self) -> (&'static str, f64) {
+        match self {
+            Knob::Mask(_, mask) => ("ways of the mask", f64::from(mask.count())),
+            Knob::DcaWays(mask) => ("DCA ways", f64::from(mask.count())),
+            Knob::Dca(_, on) => ("DCA switch", f64::from(u8::from(on))),
+            Knob::RxRing(_, descriptors) => ("RX ring descriptors", f64::from(descriptors)),
+            Knob::RxBurst(_, packets) => ("RX burst packets", f64::from(packets)),
+        }
+    }
 }
 
 impl fmt::Display for Knob {
@@ -27,6 +44,8 @@ impl fmt::Display for Knob {
             Knob::Mask(group, mask) => write!(f, "mask {mask} of {group}"),
             Knob::DcaWays(mask) => write!(f, "DCA ways {mask}"),
             Knob::Dca(port, on) => write!(f, "DCA {} on {port}", if *on { "on" } else { "off" }),
+            Knob::RxRing(port, descriptors) => write!(f, "RX ring of {descriptors} on {port}"),
+            Knob::RxBurst(port, packets) => write!(f, "RX burst of {packets} on {port}"),
         }
     }
 }
@@ -51,6 +70,8 @@ pub enum Problem {
         knob: Knob,
         /// The machine's own words.
         why: String,
+        /// What is in force in its stead, if it can be read.
+        standing: Option<Knob>,
     },
     /// The write went through and something else reads back. Said once for each value, like a refusal.
     #[error("{knob} did not stick: {found} reads back")]
@@ -59,6 +80,8 @@ pub enum Problem {
         knob: Knob,
         /// What reads back.
         found: String,
+        /// The same as a value, if it can be read.
+        standing: Option<Knob>,
     },
     /// The masks need more classes of service than there are; no mask was touched. Said once in a row.
     #[error("{0}")]
@@ -69,6 +92,22 @@ pub enum Problem {
         /// How many.
         missed: u64,
     },
+}
+
+impl Problem {
+    /// The numbers behind it: what was wanted of a knob, and what is in force in its stead.
+    pub fn causes(&self) -> Vec<Cause> {
+        let (Problem::Refused { knob, standing, .. } | Problem::ReadsBack { knob, standing, .. }) = self
+        else {
+            return Vec::new();
+        };
+        let cause = |knob: Knob, which: &str| {
+            let (what, value) = knob.number();
+            Cause { what: format!("{what}, {which}"), value, limit: None }
+        };
+        let standing = standing.map(|knob| cause(knob, "in force"));
+        std::iter::once(cause(*knob, "wanted")).chain(standing).collect()
+    }
 }
 
 /// Everything about one step.

@@ -7,10 +7,11 @@
 
 use crate::apply::Refusals;
 use crate::classes::classes;
+use crate::handover::Ledger;
 use crate::record::{Observer, Problem, Record, Summary};
 use std::collections::BTreeMap;
 use waykeeper_host::{Group, Host, HostError, Interval, KnobValues, Plan, Snapshot};
-use waykeeper_policy::{Decision, Policy};
+use waykeeper_policy::{Cause, Decision, Event, Policy};
 
 /// When the loop steps and when it ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,6 +70,7 @@ pub struct Loop<'a> {
     /// The last reading of the counters, if there ever was one.
     before: Option<Snapshot>,
     refusals: Refusals,
+    ledger: Ledger,
     /// The last complaint about classes, so that it is made once.
     classes_said: Option<String>,
     record: Record,
@@ -98,19 +100,44 @@ impl<'a> Loop<'a> {
             next: 1,
             before: None,
             refusals: Refusals::default(),
+            ledger: Ledger::default(),
             classes_said: None,
             record: Record { at_ns: started_ns, ..Record::default() },
             seen: None,
             summary: Summary::default(),
         };
-        let groups = looping.host.groups();
-        let decision = looping.policy.start(looping.host.inventory(), &groups);
-        // What stands before the first write: without it every knob would be written, wanted or not.
-        looping.sample();
-        looping.carry_out(decision, &groups);
-        // The first interval starts after the initial knobs were turned.
-        looping.sample();
+        looping.begin(Vec::new());
         Ok(looping)
+    }
+
+    /// Lets `policy` follow the one in charge, between two steps: its initial knobs are turned at once, and the
+    /// next step's interval begins afterwards. [`Loop::record`] then tells of the change.
+    ///
+    /// Knobs of the predecessor that the new policy names too are taken over as they stand; the others go
+    /// back to what was found before the loop first turned them. Both in one plan, so that no workload
+    /// passes through a state neither policy wanted. What the machine refused before is not tried again.
+    pub fn replace(&mut self, policy: &'a mut dyn Policy) {
+        let before = std::mem::replace(&mut self.policy, policy);
+        let knobs = self.ledger.hand_over();
+        let text = format!("{} follows {}", self.policy.name(), before.name());
+        let turned =
+            Cause { what: "knobs the last policy turned".to_owned(), value: knobs as f64, limit: None };
+        let event = Event { action: "policy-replaced".to_owned(), group: None, text, causes: vec![turned] };
+        self.record = Record { at_ns: self.host.now_ns(), ..Record::default() };
+        self.seen = None;
+        self.begin(vec![event]);
+    }
+
+    /// Starts the policy in charge and turns its initial knobs; `said` comes before its own events.
+    fn begin(&mut self, said: Vec<Event>) {
+        let groups = self.host.groups();
+        let mut decision = self.policy.start(self.host.inventory(), &groups);
+        decision.events.splice(0..0, said);
+        // What stands before the first write: without it every knob would be written, wanted or not.
+        self.sample();
+        self.carry_out(decision, &groups);
+        // The first interval starts after the initial knobs were turned.
+        self.sample();
     }
 
     /// What the last step (or the start) came to.
@@ -194,6 +221,7 @@ impl<'a> Loop<'a> {
     fn sample(&mut self) -> bool {
         match self.host.sample() {
             Ok(snapshot) => {
+                self.ledger.saw(&snapshot.knobs);
                 self.record.knobs = snapshot.knobs.clone();
                 self.before = Some(snapshot);
                 true
@@ -207,10 +235,12 @@ impl<'a> Loop<'a> {
 
     /// Turns what a decision asks for and does not stand already, and reads back.
     fn carry_out(&mut self, decision: Decision, alive: &[Group]) {
-        let Decision { plan: desired, state, events } = decision;
+        let Decision { plan: mut desired, state, events } = decision;
         (self.record.state, self.record.events) = (state, events);
         let is_alive = |id| alive.iter().any(|group| group.id == id);
         self.refusals.keep_groups(is_alive);
+        self.ledger.keep_groups(is_alive);
+        self.ledger.complete(&mut desired);
         let mut wanted = desired.clone();
         wanted.masks.retain(|id, _| is_alive(*id));
         self.check_classes(&mut wanted, alive);
@@ -219,15 +249,18 @@ impl<'a> Loop<'a> {
         if plan.is_empty() {
             return;
         }
-        match self.host.apply(&plan) {
+        self.ledger.turns(&plan);
+        let applied = self.host.apply(&plan);
+        let could_read = self.read_back();
+        match applied {
             Err(error) => self.record.problems.push(Problem::Apply(error.to_string())),
             Ok(applied) => {
-                let problems = self.refusals.note(&plan, &applied);
+                let knobs = could_read.then_some(&self.record.knobs);
+                let problems = self.refusals.note(&plan, &applied, knobs);
                 self.record.problems.extend(problems);
                 self.record.applied = applied;
             }
         }
-        self.read_back();
     }
 
     /// Masks that need more classes than there are cannot all be in force: then none is touched.
@@ -253,14 +286,19 @@ impl<'a> Loop<'a> {
         }
     }
 
-    /// The knobs after they were turned. Only the knob values of this reading are used: the next interval
-    /// still starts at the sample before, so that no counts fall between two intervals.
-    fn read_back(&mut self) {
+    /// The knobs after they were turned; false if they could not be read. Only the knob values of this reading
+    /// are used: the next interval still starts at the sample before, so that no counts fall between two
+    /// intervals.
+    fn read_back(&mut self) -> bool {
         match self.host.sample() {
-            Ok(snapshot) => self.record.knobs = snapshot.knobs,
+            Ok(snapshot) => {
+                self.record.knobs = snapshot.knobs;
+                true
+            }
             Err(error) => {
                 self.record.knobs = KnobValues::default();
                 self.record.problems.push(Problem::Sample(error.to_string()));
+                false
             }
         }
     }

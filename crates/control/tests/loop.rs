@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use waykeeper_control::{ControlConfig, ControlError, Loop, Problem, Record, Summary, run};
 use waykeeper_host::{
-    Applied, Group, GroupCounters, Host, HostError, Interval, Inventory, KnobOutcome, KnobValues,
+    Applied, Dial, Group, GroupCounters, Host, HostError, Interval, Inventory, KnobOutcome, KnobValues,
     LlcGeometry, Plan, Platform, PortCounters, Priority, Reading, RootPort, Snapshot, SocketCounters,
     Support, WorkloadKind,
 };
@@ -52,8 +52,14 @@ fn fake() -> FakeHost {
         clos_count: 4,
         inclusive_ways: Some(WayMask::from_bits(3)),
     };
-    let port =
-        RootPort { id: PortId(0), address: "0000:5e:00.0".to_owned(), socket: 0, dca_switch: Support::Yes };
+    let port = RootPort {
+        id: PortId(0),
+        address: "0000:5e:00.0".to_owned(),
+        socket: 0,
+        dca_switch: Support::Yes,
+        rx_ring: Dial { switch: Support::Yes, low: 32, high: 2048 },
+        rx_burst: Dial::absent("the program does not offer it"),
+    };
     FakeHost {
         inventory: Inventory {
             platform: Platform { chip: "fake".to_owned(), host: "test".to_owned() },
@@ -66,7 +72,12 @@ fn fake() -> FakeHost {
         },
         now_ns: 0,
         lives: [(0, vec![group(0), group(1)])].into(),
-        knobs: KnobValues { masks: BTreeMap::new(), dca_ways: None, dca: [(PortId(0), true)].into() },
+        knobs: KnobValues {
+            dca_ways: Some(WayMask::from_bits(0x600)),
+            dca: [(PortId(0), true)].into(),
+            rx_ring: [(PortId(0), 2048)].into(),
+            ..KnobValues::default()
+        },
         refused_masks: BTreeSet::new(),
         dead_ports: BTreeSet::new(),
         blind: BTreeSet::new(),
@@ -137,6 +148,17 @@ impl Host for FakeHost {
                 KnobOutcome::Applied
             };
             applied.masks.insert(*id, outcome);
+        }
+        if let Some(mask) = plan.dca_ways {
+            // As on a Skylake: the bits of power-on stay. And this host calls everything applied.
+            if WayMask::from_bits(0x600).minus(mask).is_empty() {
+                self.knobs.dca_ways = Some(mask);
+            }
+            applied.dca_ways = Some(KnobOutcome::Applied);
+        }
+        for (port, ring) in &plan.rx_ring {
+            self.knobs.rx_ring.insert(*port, *ring);
+            applied.rx_ring.insert(*port, KnobOutcome::Applied);
         }
         for (port, on) in &plan.dca {
             let outcome = if self.dead_ports.contains(port) {
@@ -271,6 +293,113 @@ fn a_refused_knob_is_told_once_and_not_tried_at_every_step() {
     );
     assert_eq!(host.plans.len(), 1);
     assert_eq!(all[5].0.knobs.masks[&GroupId(0)].bits(), 0x3ff, "the others are in force");
+}
+
+#[test]
+fn a_host_that_calls_a_lost_write_applied_is_not_believed() {
+    let mut host = fake();
+    let wish = || Plan { dca_ways: Some(WayMask::from_bits(0x0e0)), ..masks(&[(1, 0x00c)]) };
+    let mut policy = Wants(move |_: &[Group]| wish());
+    let (all, _) = records(&mut host, &mut policy, seconds(5));
+    let told: Vec<&Problem> = all.iter().flat_map(|(record, _)| &record.problems).collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0].to_string(), "DCA ways 0x0e0 did not stick: 0x600 reads back");
+    // The numbers behind it: three ways wanted, two in force.
+    let causes: Vec<_> = told[0].causes().into_iter().map(|cause| (cause.what, cause.value)).collect();
+    let expected = [("DCA ways, wanted", 3.0), ("DCA ways, in force", 2.0)];
+    assert_eq!(causes, expected.map(|(what, value)| (what.to_owned(), value)));
+    assert_eq!(host.plans.len(), 1, "it is not tried at every step");
+    assert_eq!(all[5].0.knobs.masks[&GroupId(1)].bits(), 0x00c, "the others are in force");
+    assert_eq!(all[5].0.knobs.dca_ways, Some(WayMask::from_bits(0x600)));
+}
+
+#[test]
+fn a_knob_that_cannot_be_read_is_turned_once() {
+    let mut host = fake();
+    let mut policy = Wants(|_: &[Group]| Plan { rx_burst: [(PortId(0), 16)].into(), ..Plan::default() });
+    let (all, _) = records(&mut host, &mut policy, seconds(4));
+    let told: Vec<String> =
+        all.iter().flat_map(|(record, _)| &record.problems).map(ToString::to_string).collect();
+    assert_eq!(told, ["RX burst of 16 on port 0 was refused: the host said nothing about it"]);
+    assert_eq!(host.plans.len(), 1);
+}
+
+#[test]
+fn a_policy_is_replaced_while_running_and_what_it_leaves_goes_back() {
+    let mut host = fake();
+    let mut first = Wants(|_: &[Group]| Plan {
+        dca: [(PortId(0), false)].into(),
+        dca_ways: Some(WayMask::from_bits(0x700)),
+        rx_ring: [(PortId(0), 512)].into(),
+        ..masks(&[(0, 0x3ff), (1, 0x00c)])
+    });
+    let mut second = Wants(|_: &[Group]| masks(&[(1, 0x00c)]));
+    let mut third = Wants(|_: &[Group]| Plan::default());
+    let mut looping = Loop::start(&mut host, &mut first, seconds(9)).unwrap();
+    for _ in 0..2 {
+        looping.step().unwrap();
+    }
+    looping.replace(&mut second);
+    let record = looping.record();
+    assert_eq!((record.at_ns, record.state.as_str()), (2 * SECOND, "Started"));
+    assert_eq!(record.events[0].text, "wants follows wants");
+    assert_eq!(record.events[0].causes[0].value, 5.0);
+    // Group 1 keeps its mask without a write; everything else is as found.
+    assert_eq!(record.applied.masks.keys().collect::<Vec<_>>(), [&GroupId(0)]);
+    let knobs = &record.knobs;
+    assert_eq!([knobs.masks[&GroupId(0)].bits(), knobs.masks[&GroupId(1)].bits()], [0x7ff, 0x00c]);
+    assert_eq!((knobs.dca_ways.unwrap().bits(), knobs.rx_ring[&PortId(0)]), (0x600, 2048));
+    assert!(knobs.dca[&PortId(0)]);
+    // The next interval begins where the new policy's knobs stood.
+    looping.step().unwrap();
+    assert!(looping.record().applied.masks.is_empty() && looping.record().problems.is_empty());
+    let seen = looping.seen().unwrap();
+    assert_eq!((seen.from_ns, seen.to_ns), (2 * SECOND, 3 * SECOND));
+    // What was found is remembered over two changes.
+    looping.replace(&mut third);
+    assert_eq!(looping.record().knobs.masks[&GroupId(1)].bits(), 0x7ff);
+    drop(looping);
+    assert_eq!(host.plans.len(), 3, "one plan for the start and one for each change");
+}
+
+#[test]
+fn what_a_follower_names_later_is_its_own_and_stays_when_it_stops() {
+    let mut host = fake();
+    let mut first = Wants(|_: &[Group]| masks(&[(0, 0x3ff)]));
+    let mut step = 0;
+    let mut second = Wants(move |_: &[Group]| {
+        step += 1;
+        if step == 2 { masks(&[(0, 0x0ff)]) } else { Plan::default() }
+    });
+    let mut third = Wants(|_: &[Group]| Plan::default());
+    let mut looping = Loop::start(&mut host, &mut first, seconds(9)).unwrap();
+    looping.replace(&mut second);
+    let mask = |looping: &Loop<'_>| looping.record().knobs.masks[&GroupId(0)].bits();
+    assert_eq!(mask(&looping), 0x7ff);
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        looping.step().unwrap();
+        seen.push(mask(&looping));
+    }
+    assert_eq!(seen, [0x0ff; 3], "only what is named is touched");
+    looping.replace(&mut third);
+    assert_eq!(mask(&looping), 0x7ff, "and it goes back when its turn is over");
+}
+
+#[test]
+fn what_goes_back_is_repaired_and_what_was_refused_stays_refused() {
+    let mut host = fake();
+    host.refused_masks.insert(WayMask::from_bits(0x00c));
+    let mut first = Wants(|_: &[Group]| masks(&[(0, 0x3ff), (1, 0x00c)]));
+    let mut second = Wants(|_: &[Group]| masks(&[(1, 0x00c)]));
+    let mut looping = Loop::start(&mut host, &mut first, seconds(9)).unwrap();
+    assert_eq!(looping.record().problems.len(), 1);
+    looping.replace(&mut second);
+    assert!(looping.record().problems.is_empty(), "the machine said so already");
+    looping.step().unwrap();
+    assert_eq!(looping.record().desired.masks[&GroupId(0)].bits(), 0x7ff, "the wish is recorded whole");
+    drop(looping);
+    assert_eq!(host.plans.len(), 2);
 }
 
 #[test]

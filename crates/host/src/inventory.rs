@@ -54,6 +54,24 @@ pub struct Device {
     pub ports: Vec<PortId>,
 }
 
+/// A knob that takes a number.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Dial {
+    /// Whether it can be turned.
+    pub switch: Support,
+    /// Smallest value it takes; 0 where there is no such knob.
+    pub low: u32,
+    /// Largest value it takes.
+    pub high: u32,
+}
+
+impl Dial {
+    /// A dial that is not there, and why.
+    pub fn absent(why: &str) -> Dial {
+        Dial { switch: Support::No(why.to_owned()), low: 0, high: 0 }
+    }
+}
+
 /// One PCIe root port: the unit at which DCA is switched and bytes are counted.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RootPort {
@@ -65,6 +83,12 @@ pub struct RootPort {
     pub socket: u8,
     /// Whether DCA can be switched here.
     pub dca_switch: Support,
+    /// Descriptors per RX ring of the NIC behind it. A kernel driver has this knob (`ethtool -G`); a DPDK
+    /// program fixes its rings when it starts.
+    pub rx_ring: Dial,
+    /// Most packets a worker takes at one poll. It lies inside the program that polls: no server has it
+    /// unless that program offers it.
+    pub rx_burst: Dial,
 }
 
 /// How to name the machine in a report.

@@ -13,12 +13,20 @@ pub struct Plan {
     pub dca_ways: Option<WayMask>,
     /// DCA on or off per root port.
     pub dca: BTreeMap<PortId, bool>,
+    /// Descriptors of each RX ring of the NIC behind a root port.
+    pub rx_ring: BTreeMap<PortId, u32>,
+    /// The most packets a worker may take from such a ring at one poll.
+    pub rx_burst: BTreeMap<PortId, u32>,
 }
 
 impl Plan {
     /// True if no knob is named.
     pub fn is_empty(&self) -> bool {
-        self.masks.is_empty() && self.dca_ways.is_none() && self.dca.is_empty()
+        self.masks.is_empty()
+            && self.dca_ways.is_none()
+            && self.dca.is_empty()
+            && self.rx_ring.is_empty()
+            && self.rx_burst.is_empty()
     }
 }
 
@@ -31,6 +39,10 @@ pub struct KnobValues {
     pub dca_ways: Option<WayMask>,
     /// DCA per root port.
     pub dca: BTreeMap<PortId, bool>,
+    /// Descriptors of each RX ring, for ports whose rings can be read.
+    pub rx_ring: BTreeMap<PortId, u32>,
+    /// Most packets at one poll, for ports where that can be read.
+    pub rx_burst: BTreeMap<PortId, u32>,
 }
 
 /// What became of one knob.
@@ -54,12 +66,19 @@ pub struct Applied {
     pub dca_ways: Option<KnobOutcome>,
     /// Outcome per port switch.
     pub dca: BTreeMap<PortId, KnobOutcome>,
+    /// Outcome per RX ring.
+    pub rx_ring: BTreeMap<PortId, KnobOutcome>,
+    /// Outcome per RX burst.
+    pub rx_burst: BTreeMap<PortId, KnobOutcome>,
 }
 
 impl Applied {
     /// True if every knob reads back as wanted.
     pub fn is_complete(&self) -> bool {
         let good = |outcome: &KnobOutcome| *outcome == KnobOutcome::Applied;
-        self.masks.values().all(good) && self.dca_ways.iter().all(good) && self.dca.values().all(good)
+        let ports = [&self.dca, &self.rx_ring, &self.rx_burst];
+        self.masks.values().all(good)
+            && self.dca_ways.iter().all(good)
+            && ports.iter().all(|outcomes| outcomes.values().all(good))
     }
 }

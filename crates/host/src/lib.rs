@@ -12,7 +12,7 @@ mod knobs;
 mod reading;
 mod sample;
 
-pub use inventory::{Device, DeviceKind, Inventory, LlcGeometry, Platform, RootPort, Support};
+pub use inventory::{Device, DeviceKind, Dial, Inventory, LlcGeometry, Platform, RootPort, Support};
 pub use knobs::{Applied, KnobOutcome, KnobValues, Plan};
 pub use reading::Reading;
 pub use sample::{

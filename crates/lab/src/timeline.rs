@@ -179,6 +179,8 @@ pub(crate) fn knob_words(knob: &KnobRecord) -> (&'static str, String) {
         Knob::Mask => "mask",
         Knob::DcaWays => "DCA ways",
         Knob::Dca => "DCA",
+        Knob::RxRing => "RX ring",
+        Knob::RxBurst => "RX burst",
     };
     (what, knob.target.as_ref().map(|target| format!(" of {target}")).unwrap_or_default())
 }

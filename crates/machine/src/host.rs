@@ -4,24 +4,28 @@
 //! counters are scaled so that rates per second of the clock are those of the traffic. Waiting runs the
 //! machine. What only a model could know is not visible here.
 
+use crate::inventory::inventory;
+use crate::knobs::registers;
 use crate::measured::{Mark, Measured};
+use crate::root_port::PerfCtrlSts;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::server::{Machine, RunOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use waykeeper_host::{
-    Applied, Device, DeviceKind, Group, GroupCounters, Host, HostError, Inventory, KnobOutcome, KnobValues,
-    LlcGeometry, Plan, Platform, PortCounters, Reading, RootPort, Snapshot, SocketCounters, Support,
+    Applied, Group, GroupCounters, Host, HostError, Inventory, Plan, PortCounters, Reading, Snapshot,
+    SocketCounters,
 };
-use waykeeper_silicon::DcaMode;
-use waykeeper_units::{CoreId, DeviceId, GroupId, LINE_BYTES, PortId, WayMask};
+use waykeeper_units::{DeviceId, GroupId, LINE_BYTES, PortId};
 
 /// A server that is a model.
 #[derive(Debug)]
 pub struct VirtualServer {
-    machine: Machine,
-    inventory: Inventory,
-    groups: Vec<Group>,
+    pub(crate) machine: Machine,
+    pub(crate) inventory: Inventory,
+    pub(crate) groups: Vec<Group>,
+    /// Per port: what its register holds.
+    pub(crate) registers: Vec<PerfCtrlSts>,
     time_factor: f64,
     now_ns: u64,
     mark: Mark,
@@ -47,7 +51,16 @@ impl VirtualServer {
         });
         let groups = groups.collect();
         let mark = Mark::of(&machine);
-        Ok(VirtualServer { inventory, groups, time_factor: scenario.time_factor, now_ns: 0, mark, machine })
+        let registers = registers(&inventory, &machine);
+        Ok(VirtualServer {
+            inventory,
+            groups,
+            registers,
+            time_factor: scenario.time_factor,
+            now_ns: 0,
+            mark,
+            machine,
+        })
     }
 
     /// Starts a stretch: meters and [`VirtualServer::measured`] count from here.
@@ -61,34 +74,6 @@ impl VirtualServer {
     /// What happened since the stretch began.
     pub fn measured(&self) -> Measured {
         self.mark.until_now(&self.machine)
-    }
-
-    fn port_is_on(&self, port: PortId) -> bool {
-        self.machine.bus.memory.chip.dca(port.index()) == DcaMode::On
-    }
-
-    fn set_mask(&mut self, group: GroupId, mask: WayMask) -> KnobOutcome {
-        let Some(group) = self.groups.get(group.index()) else {
-            return KnobOutcome::Refused(format!("{group} does not exist"));
-        };
-        for core in group.cores.cores() {
-            if let Err(why) = self.machine.bus.memory.chip.set_core_mask(core.index(), mask) {
-                return KnobOutcome::Refused(why.to_string());
-            }
-        }
-        KnobOutcome::Applied
-    }
-
-    fn set_dca(&mut self, port: PortId, on: bool) -> KnobOutcome {
-        let chip = &mut self.machine.bus.memory.chip;
-        match self.inventory.ports.get(port.index()) {
-            None => KnobOutcome::Refused(format!("{port} does not exist")),
-            Some(RootPort { dca_switch: Support::No(why), .. }) => KnobOutcome::Refused(why.clone()),
-            Some(_) => {
-                chip.set_dca(port.index(), if on { DcaMode::On } else { DcaMode::Off });
-                KnobOutcome::Applied
-            }
-        }
     }
 
     fn group_counters(&self, group: &Group) -> GroupCounters {
@@ -146,21 +131,6 @@ impl VirtualServer {
         let scaled = |bytes: u64| Reading::Value((bytes as f64 * self.time_factor) as u64);
         PortCounters { inbound_bytes: scaled(inbound), outbound_bytes: scaled(outbound) }
     }
-
-    fn knobs(&self) -> KnobValues {
-        let chip = &self.machine.bus.memory.chip;
-        let alive = self.groups.iter().filter(|group| self.machine.alive[group.id.index()]);
-        let masks = alive.filter_map(|group| {
-            let first = group.cores.cores().first()?;
-            Some((group.id, chip.core_mask(first.index())))
-        });
-        let ports = self.inventory.ports.iter();
-        KnobValues {
-            masks: masks.collect(),
-            dca_ways: chip.dca_ways(),
-            dca: ports.map(|port| (port.id, self.port_is_on(port.id))).collect(),
-        }
-    }
 }
 
 impl Host for VirtualServer {
@@ -186,23 +156,7 @@ impl Host for VirtualServer {
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
-        let mut applied = Applied::default();
-        for (group, mask) in &plan.masks {
-            applied.masks.insert(*group, self.set_mask(*group, *mask));
-        }
-        if let Some(mask) = plan.dca_ways {
-            let outcome =
-                match (&self.inventory.dca_ways_switch, self.machine.bus.memory.chip.set_dca_ways(mask)) {
-                    (Support::No(why), _) => KnobOutcome::Refused(why.clone()),
-                    (_, Err(why)) => KnobOutcome::Refused(why.to_string()),
-                    (_, Ok(())) => KnobOutcome::Applied,
-                };
-            applied.dca_ways = Some(outcome);
-        }
-        for (port, on) in &plan.dca {
-            applied.dca.insert(*port, self.set_dca(*port, *on));
-        }
-        Ok(applied)
+        Ok(self.turn(plan))
     }
 
     fn now_ns(&self) -> u64 {
@@ -224,44 +178,4 @@ fn devices_of(scenario: &Scenario, workload: usize) -> Vec<DeviceId> {
     let spec = &scenario.workloads[workload];
     let storage = spec.storage.map(|index| scenario.nics.len() + index);
     spec.nic.into_iter().chain(storage).map(|index| DeviceId(index as u8)).collect()
-}
-
-fn inventory(scenario: &Scenario) -> Inventory {
-    let chip = &scenario.chip;
-    let no_dca = || Support::No("this chip has no DCA".to_owned());
-    let has_dca = chip.llc.dca_ways.is_some();
-    let mut devices = Vec::new();
-    let mut ports = Vec::new();
-    let mut add = |name: &str, kind, address: &str, remote: bool| {
-        let index = devices.len() as u8;
-        devices.push(Device { id: DeviceId(index), name: name.to_owned(), kind, ports: vec![PortId(index)] });
-        let dca_switch = match (has_dca, remote) {
-            (false, _) => no_dca(),
-            (true, true) => Support::No("the device hangs on another socket".to_owned()),
-            (true, false) => Support::Yes,
-        };
-        let socket = u8::from(remote);
-        ports.push(RootPort { id: PortId(index), address: address.to_owned(), socket, dca_switch });
-    };
-    for nic in &scenario.nics {
-        add(&nic.name, DeviceKind::Network, &nic.port, nic.remote);
-    }
-    for array in &scenario.storage {
-        add(&array.name, DeviceKind::Storage, &array.port, array.remote);
-    }
-    Inventory {
-        platform: Platform { chip: chip.name.clone(), host: "virtual server".to_owned() },
-        cores: (0..chip.cores as u16).map(CoreId).collect(),
-        llc: LlcGeometry {
-            ways: chip.llc.ways,
-            min_ways: chip.llc.min_ways,
-            bytes: chip.llc_bytes(),
-            clos_count: chip.llc.clos,
-            inclusive_ways: chip.llc.inclusive_ways,
-        },
-        dca_ways_default: chip.llc.dca_ways,
-        dca_ways_switch: if has_dca { Support::Yes } else { no_dca() },
-        devices,
-        ports,
-    }
 }

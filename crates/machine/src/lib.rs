@@ -9,11 +9,14 @@
 
 mod bus;
 mod host;
+mod inventory;
+mod knobs;
 mod measured;
 mod meter;
 mod nic;
 mod programs;
 mod random;
+mod root_port;
 mod scenario;
 mod server;
 mod ssd;

@@ -35,7 +35,7 @@ struct DefaultPolicy {
 impl DefaultPolicy {
     fn decide(&self, groups: &[Group]) -> Decision {
         let masks = groups.iter().map(|group| (group.id, self.all_ways)).collect();
-        let plan = Plan { masks, dca_ways: None, dca: self.dca.clone() };
+        let plan = Plan { masks, dca: self.dca.clone(), ..Plan::default() };
         Decision { plan, state: "Default".to_owned(), events: Vec::new() }
     }
 }

@@ -11,7 +11,7 @@ use crate::describe::{SettingDescription, StateDescription, lines};
 use crate::settings::{nearest, refuse_unknown, wrong_type};
 use crate::ways::widest_run;
 use crate::{Cause, Decision, Description, Event, Policy, PolicyError};
-use shares::{Partition, partition};
+pub(crate) use shares::{Partition, partition};
 use std::collections::{BTreeMap, BTreeSet};
 use toml::{Table, Value};
 use waykeeper_host::{Group, Interval, Inventory, Plan};
@@ -115,7 +115,7 @@ impl Isolate {
     }
 
     fn decide(&self, events: Vec<Event>) -> Decision {
-        let plan = Plan { masks: self.masks.clone(), dca_ways: None, dca: self.dca.clone() };
+        let plan = Plan { masks: self.masks.clone(), dca: self.dca.clone(), ..Plan::default() };
         Decision { plan, state: "Isolate".to_owned(), events }
     }
 }

@@ -5,8 +5,9 @@
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use waykeeper_host::{Applied, Group, KnobOutcome, KnobValues, Plan, RootPort};
-use waykeeper_policy::Decision;
+use waykeeper_policy::{Cause, Decision};
 use waykeeper_units::{GroupId, PortId, WayMask};
 
 /// One thing a policy did.
@@ -47,6 +48,19 @@ pub struct CauseRecord {
     pub limit: Option<f64>,
 }
 
+impl CauseRecord {
+    /// The numbers behind one thing, as they are written down.
+    pub(crate) fn all(causes: &[Cause]) -> Vec<CauseRecord> {
+        let record = |cause: &Cause| CauseRecord {
+            what: cause.what.clone(),
+            value: Some(cause.value),
+            limit_name: cause.limit.as_ref().map(|(name, _)| name.clone()),
+            limit: cause.limit.as_ref().map(|(_, value)| *value),
+        };
+        causes.iter().map(record).collect()
+    }
+}
+
 /// Which kind of knob was turned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -57,6 +71,10 @@ pub enum Knob {
     DcaWays,
     /// DCA on or off at one root port.
     Dca,
+    /// Descriptors of the RX rings behind one root port.
+    RxRing,
+    /// The most packets taken from such a ring at one poll.
+    RxBurst,
 }
 
 /// One knob, what it was set to, and what became of that.
@@ -67,7 +85,7 @@ pub struct KnobRecord {
     /// The group or the port's PCI address; absent for the DCA ways.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// The value wanted: a mask in hex, `on` or `off`.
+    /// The value wanted: a mask in hex, `on` or `off`, or a number.
     pub value: String,
     /// `applied`, `refused: ...` or `reads back ...`; absent when the host did not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -117,13 +135,7 @@ impl DecisionRecord {
             .events
             .iter()
             .map(|event| {
-                let causes = event.causes.iter().map(|cause| CauseRecord {
-                    what: cause.what.clone(),
-                    value: Some(cause.value),
-                    limit_name: cause.limit.as_ref().map(|(name, _)| name.clone()),
-                    limit: cause.limit.as_ref().map(|(_, value)| *value),
-                });
-                record(&event.action, event.group.clone(), &event.text, causes.collect())
+                record(&event.action, event.group.clone(), &event.text, CauseRecord::all(&event.causes))
             })
             .collect();
         let knobs = knob_records(&decision.plan, applied, names);
@@ -156,7 +168,18 @@ fn knob_records(plan: &Plan, applied: &Applied, names: Names<'_>) -> Vec<KnobRec
         value: if *on { "on" } else { "off" }.to_owned(),
         outcome: applied.dca.get(id).map(outcome),
     });
-    masks.chain(dca_ways).chain(dca).collect()
+    let number = |knob, wanted: &BTreeMap<PortId, u32>, outcomes: &BTreeMap<PortId, KnobOutcome>| {
+        let record = |(id, value): (&PortId, &u32)| KnobRecord {
+            knob,
+            target: Some(names.port(*id)),
+            value: value.to_string(),
+            outcome: outcomes.get(id).map(outcome),
+        };
+        wanted.iter().map(record).collect::<Vec<_>>()
+    };
+    let rings = number(Knob::RxRing, &plan.rx_ring, &applied.rx_ring);
+    let bursts = number(Knob::RxBurst, &plan.rx_burst, &applied.rx_burst);
+    masks.chain(dca_ways).chain(dca).chain(rings).chain(bursts).collect()
 }
 
 fn outcome(outcome: &KnobOutcome) -> String {
@@ -230,7 +253,7 @@ impl WayMapBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use waykeeper_policy::{Cause, Event};
+    use waykeeper_policy::Event;
 
     #[test]
     fn a_decision_is_written_with_names_causes_and_what_the_host_said() {

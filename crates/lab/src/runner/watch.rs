@@ -2,7 +2,8 @@
 //! loop reports.
 
 use crate::results::{
-    DecisionRecord, Names, PolicyResult, SystemMetrics, TimeSample, WayMapBuilder, WorkloadMetrics,
+    CauseRecord, DecisionRecord, Names, PolicyResult, SystemMetrics, TimeSample, WayMapBuilder,
+    WorkloadMetrics,
 };
 use std::ops::ControlFlow;
 use waykeeper_control::{Observer, Record};
@@ -143,7 +144,7 @@ impl Observer for Journal<'_> {
             action: "problem".to_owned(),
             group: None,
             text: problem.to_string(),
-            causes: Vec::new(),
+            causes: CauseRecord::all(&problem.causes()),
             knobs: Vec::new(),
         }));
         self.ways.push(at_s, &record.knobs, names);
@@ -161,6 +162,8 @@ fn turned(record: &Record) -> Plan {
     plan.masks.retain(|id, _| record.applied.masks.contains_key(id));
     plan.dca_ways = plan.dca_ways.filter(|_| record.applied.dca_ways.is_some());
     plan.dca.retain(|id, _| record.applied.dca.contains_key(id));
+    plan.rx_ring.retain(|id, _| record.applied.rx_ring.contains_key(id));
+    plan.rx_burst.retain(|id, _| record.applied.rx_burst.contains_key(id));
     plan
 }
 

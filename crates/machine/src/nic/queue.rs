@@ -114,6 +114,8 @@ pub(crate) struct Queue {
     /// Lines of completion and of send entries per packet.
     pub completion_lines: f64,
     pub send_lines: f64,
+    /// The most packets a worker may take at one poll, whatever its program would take.
+    pub burst_limit: u32,
     /// The workload that serves this queue.
     pub workload: usize,
 }
@@ -172,6 +174,7 @@ impl Queue {
             send_room: u64::from(shape.send_room),
             completion_lines: lines(shape.completion_bytes),
             send_lines: lines(shape.tx_descriptor_bytes),
+            burst_limit: MAX_BURST,
             workload,
         };
         while queue.posted < u64::from(ring) {
@@ -180,6 +183,36 @@ impl Queue {
         // Rings are posted before anybody looks at the caches.
         queue.gather_posted(&mut Gather::new());
         Ok(queue)
+    }
+
+    /// Descriptors of the RX ring.
+    pub(crate) fn ring(&self) -> u32 {
+        self.ring_mask as u32 + 1
+    }
+
+    /// Sets the RX ring up anew with `ring` descriptors, a power of two and no more than it was built with.
+    ///
+    /// Packets that wait keep their buffers; those that do not fit any more hold back new ones until the worker
+    /// has caught up. Both rings of entries begin again with their first `ring` entries.
+    pub(crate) fn resize(&mut self, ring: u32) {
+        // Taken back last first, so that they are posted again in the same order.
+        while self.posted != self.filled {
+            self.posted -= 1;
+            self.free[self.free_count as usize] = self.buffers[(self.posted & self.ring_mask) as usize];
+            self.free_count += 1;
+        }
+        self.ring_mask = u64::from(ring) - 1;
+        while self.has_room() && self.free_count > 0 {
+            self.post();
+        }
+        self.completions.resize(ring, self.filled, self.done);
+        self.descriptors.resize(ring, self.filled, self.posted);
+    }
+
+    /// True if the ring has a descriptor without a buffer or a packet.
+    #[inline(always)]
+    fn has_room(&self) -> bool {
+        self.posted - self.done <= self.ring_mask
     }
 
     // ---- NIC ------------------------------------------------------------------------------------------
@@ -258,11 +291,14 @@ impl Queue {
         self.packets[(self.done & self.packet_mask) as usize] = packet;
     }
 
-    /// The worker is done with the front packet, and posts the last freed buffer in its stead, if there is one.
+    /// The worker is done with the front packet, and posts the last freed buffer in its stead, if there is one
+    /// and the ring was not made smaller meanwhile.
     #[inline(always)]
     pub(crate) fn advance(&mut self) {
         self.done += 1;
-        self.post();
+        if self.has_room() {
+            self.post();
+        }
     }
 
     #[inline(always)]
@@ -309,7 +345,9 @@ impl Queue {
 /// of the sample matter, and these are few: each side knows which is its next.
 #[derive(Clone, Debug)]
 struct Entries {
-    /// Those entries, ascending, and their lines.
+    /// Those entries of the memory set aside, ascending, and their lines.
+    all: Vec<(u32, Line)>,
+    /// Those of the ring as large as it is now.
     sampled: Vec<(u32, Line)>,
     ring: u64,
     nic: Cursor,
@@ -326,10 +364,17 @@ struct Cursor {
 
 impl Entries {
     fn new(memory: &mut AddressMap, entries: u32, entry_bytes: u32) -> Result<Entries, OutOfMemory> {
-        let sampled = entry_lines(memory, entries, entry_bytes)?;
-        let number = sampled.first().map_or(u64::MAX, |first| u64::from(first.0));
-        let start = Cursor { next: 0, number };
-        Ok(Entries { sampled, ring: u64::from(entries), nic: start, worker: start })
+        let all = entry_lines(memory, entries, entry_bytes)?;
+        let start = Cursor::at(&all, u64::from(entries), 0);
+        Ok(Entries { sampled: all.clone(), all, ring: u64::from(entries), nic: start, worker: start })
+    }
+
+    /// Goes on with the first `entries` entries; the two sides have passed so many of all rounds.
+    fn resize(&mut self, entries: u32, nic: u64, worker: u64) {
+        self.ring = u64::from(entries);
+        self.sampled = self.all.iter().copied().filter(|(entry, _)| *entry < entries).collect();
+        self.nic = Cursor::at(&self.sampled, self.ring, nic);
+        self.worker = Cursor::at(&self.sampled, self.ring, worker);
     }
 
     #[inline(always)]
@@ -344,6 +389,18 @@ impl Entries {
 }
 
 impl Cursor {
+    /// Before the first sampled entry that is not among the first `passed` of all rounds.
+    fn at(sampled: &[(u32, Line)], ring: u64, passed: u64) -> Cursor {
+        let Some(first) = sampled.first() else {
+            return Cursor { next: 0, number: u64::MAX };
+        };
+        let (round, within) = (passed - passed % ring, passed % ring);
+        match sampled.iter().position(|(entry, _)| u64::from(*entry) >= within) {
+            Some(next) => Cursor { next, number: round + u64::from(sampled[next].0) },
+            None => Cursor { next: 0, number: round + ring + u64::from(first.0) },
+        }
+    }
+
     /// Adds the lines of the sampled entries before `number` that it has not passed yet, and passes them.
     #[inline(always)]
     fn up_to(&mut self, sampled: &[(u32, Line)], ring: u64, number: u64, into: &mut Gather) {
@@ -354,5 +411,81 @@ impl Cursor {
             let next_round = if self.next == 0 { round + ring } else { round };
             self.number = next_round + u64::from(sampled[self.next].0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use waykeeper_silicon::{ChipSpec, Rules, Sampling};
+
+    fn queue(ring: u32) -> Queue {
+        let chip = ChipSpec::built_in("gold-6140").unwrap();
+        let mut memory = AddressMap::new(&chip, Rules::default().slice_hash, Sampling::EXACT, 1, 1);
+        Queue::new(&mut memory, ring, 0).unwrap()
+    }
+
+    /// Packets until no descriptor has a buffer.
+    fn fill_up(queue: &mut Queue) -> u32 {
+        let mut count = 0;
+        while queue.has_posted() {
+            queue.fill(64, 0, 0.0, 0.0);
+            count += 1;
+        }
+        count
+    }
+
+    fn work_off(queue: &mut Queue, packets: u32) {
+        for _ in 0..packets {
+            queue.advance();
+            queue.release();
+        }
+    }
+
+    /// Lines of completion entries the NIC writes for the next `packets` packets.
+    fn completion_lines(queue: &mut Queue, packets: u32) -> usize {
+        let (mut reads, mut writes) = (Gather::new(), Gather::new());
+        for _ in 0..packets {
+            queue.fill(64, 0, 0.0, 0.0);
+            work_off(queue, 1);
+        }
+        queue.gather_filled(&mut reads, &mut writes);
+        writes.lines().iter().collect::<std::collections::BTreeSet<_>>().len()
+    }
+
+    #[test]
+    fn a_smaller_ring_holds_fewer_packets_in_fewer_buffers_and_entries() {
+        let mut queue = queue(256);
+        assert_eq!((queue.ring(), fill_up(&mut queue)), (256, 256));
+        work_off(&mut queue, 256);
+        queue.resize(64);
+        assert_eq!((queue.ring(), fill_up(&mut queue)), (64, 64));
+        work_off(&mut queue, 64);
+        let mut used = std::collections::BTreeSet::new();
+        for _ in 0..1000 {
+            used.insert(queue.fill(64, 0, 0.0, 0.0).place.buffer);
+            work_off(&mut queue, 1);
+        }
+        // One more than the ring: the worker posts a free buffer before it gives the packet's own back.
+        assert_eq!(used.len(), 65);
+        queue.gather_filled(&mut Gather::new(), &mut Gather::new());
+        assert_eq!(completion_lines(&mut queue, 500), 64);
+        queue.resize(256);
+        assert_eq!((queue.ring(), fill_up(&mut queue)), (256, 256));
+    }
+
+    #[test]
+    fn packets_that_wait_when_the_ring_shrinks_are_kept_and_hold_back_new_ones() {
+        let mut queue = queue(256);
+        for _ in 0..100 {
+            queue.fill(64, 0, 0.0, 0.0);
+        }
+        queue.resize(64);
+        assert_eq!((queue.waiting(), fill_up(&mut queue)), (100, 0));
+        // 100 wait: 36 go before the ring holds 64, the 37th makes room for one.
+        work_off(&mut queue, 36);
+        assert!(!queue.has_posted());
+        work_off(&mut queue, 1);
+        assert_eq!(fill_up(&mut queue), 1);
     }
 }

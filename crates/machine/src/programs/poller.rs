@@ -165,6 +165,7 @@ impl<E: Errand> Poller<E> {
         let mut now = *clock_ns;
         // The packets of a burst are those that were visible when the ring was polled.
         let (mut polled_ns, mut left) = (f64::NEG_INFINITY, 0);
+        let burst = work.burst.min(queue.burst_limit);
         let full = sends && queue.is_full();
         while let Some(packet) = queue.front().filter(|_| !full) {
             let ready = packet.ready_ns;
@@ -178,7 +179,7 @@ impl<E: Errand> Poller<E> {
             // A worker that polls works while it waits.
             *if E::SLEEPS { &mut *slept_ns } else { &mut worked_ns } += start - now;
             polled_ns = if polls { start } else { polled_ns };
-            left = if polls { work.burst - 1 } else { left - 1 };
+            left = if polls { burst - 1 } else { left - 1 };
             let (lines, sampled) = match work.touch {
                 Touch::None => (0, 0),
                 Touch::Header => (1, packet.place.sampled(1)),

@@ -241,6 +241,6 @@ impl Machine {
         };
         let off = self.roster.ports_off(&self.wiring);
         let dca = self.wiring.switchable.iter().map(|port| (*port, !off.contains(port))).collect();
-        Decision { plan: Plan { masks, dca_ways: None, dca }, state: self.state.name().to_owned(), events }
+        Decision { plan: Plan { masks, dca, ..Plan::default() }, state: self.state.name().to_owned(), events }
     }
 }

@@ -6,8 +6,8 @@ pub mod iat;
 
 use std::collections::BTreeMap;
 use waykeeper_host::{
-    Device, DeviceKind, Group, GroupRates, Interval, Inventory, KnobValues, LlcGeometry, Platform, PortRates,
-    Priority, Reading, RootPort, SocketRates, Support, WorkloadKind,
+    Device, DeviceKind, Dial, Group, GroupRates, Interval, Inventory, KnobValues, LlcGeometry, Platform,
+    PortRates, Priority, Reading, RootPort, SocketRates, Support, WorkloadKind,
 };
 use waykeeper_policy::{Decision, Event, Policy};
 use waykeeper_units::{CoreId, CoreList, DeviceId, GroupId, PortId, WayMask};
@@ -16,6 +16,10 @@ use waykeeper_units::{CoreId, CoreList, DeviceId, GroupId, PortId, WayMask};
 pub const NIC: u8 = 0;
 pub const SSD: u8 = 1;
 pub const SSD2: u8 = 2;
+
+fn dial(low: u32, high: u32) -> Dial {
+    Dial { switch: Support::Yes, low, high }
+}
 
 /// The Gold 6140 of the paper: 11 ways, DCA ways 0x600, inclusive ways 0x003; a NIC and two arrays.
 pub fn gold_6140() -> Inventory {
@@ -30,6 +34,8 @@ pub fn gold_6140() -> Inventory {
         address: address.to_owned(),
         socket: 0,
         dca_switch: Support::Yes,
+        rx_ring: if id == NIC { dial(32, 4096) } else { Dial::absent("no NIC") },
+        rx_burst: if id == NIC { dial(1, 512) } else { Dial::absent("no NIC") },
     };
     Inventory {
         platform: Platform { chip: "gold-6140".to_owned(), host: "test".to_owned() },

@@ -1,0 +1,138 @@
+//! The virtual server's knobs: what turning one does, and what then reads back.
+//!
+//! A register that real silicon would refuse or ignore is refused or ignored here. Knows no policy and no time.
+
+use crate::host::VirtualServer;
+use crate::inventory::RING_LOW;
+use crate::nic::Nic;
+use crate::root_port::PerfCtrlSts;
+use crate::server::Machine;
+use std::collections::BTreeMap;
+use waykeeper_host::{Applied, Dial, Inventory, KnobOutcome, KnobValues, Plan, RootPort, Support};
+use waykeeper_silicon::DcaMode;
+use waykeeper_units::{GroupId, PortId, WayMask};
+
+/// The ports' registers as the scenario left them.
+pub(crate) fn registers(inventory: &Inventory, machine: &Machine) -> Vec<PerfCtrlSts> {
+    let off = |port: &RootPort| machine.bus.memory.chip.dca(port.id.index()) == DcaMode::Off;
+    inventory.ports.iter().map(|port| PerfCtrlSts::POWER_ON.with_dca(!off(port))).collect()
+}
+
+impl VirtualServer {
+    /// Turns every knob of a plan.
+    pub(crate) fn turn(&mut self, plan: &Plan) -> Applied {
+        let mut applied = Applied::default();
+        for (group, mask) in &plan.masks {
+            applied.masks.insert(*group, self.set_mask(*group, *mask));
+        }
+        applied.dca_ways = plan.dca_ways.map(|mask| self.set_dca_ways(mask));
+        for (port, on) in &plan.dca {
+            applied.dca.insert(*port, self.set_dca(*port, *on));
+        }
+        for (port, ring) in &plan.rx_ring {
+            applied.rx_ring.insert(*port, self.set_rx_ring(*port, *ring));
+        }
+        for (port, burst) in &plan.rx_burst {
+            applied.rx_burst.insert(*port, self.set_rx_burst(*port, *burst));
+        }
+        applied
+    }
+
+    /// What every knob reads back.
+    pub(crate) fn knobs(&self) -> KnobValues {
+        let chip = &self.machine.bus.memory.chip;
+        let alive = self.groups.iter().filter(|group| self.machine.alive[group.id.index()]);
+        let masks = alive.filter_map(|group| {
+            let first = group.cores.cores().first()?;
+            Some((group.id, chip.core_mask(first.index())))
+        });
+        let nics = || (0..).map(PortId).zip(&self.machine.bus.nics);
+        let of_queues = |value: fn(&Nic) -> Option<u32>| -> BTreeMap<PortId, u32> {
+            nics().filter_map(|(port, nic)| Some((port, value(nic)?))).collect()
+        };
+        KnobValues {
+            masks: masks.collect(),
+            dca_ways: chip.dca_ways(),
+            dca: self.inventory.ports.iter().map(|port| (port.id, self.port_is_on(port))).collect(),
+            rx_ring: of_queues(|nic| nic.queues.first().map(|queue| queue.ring())),
+            rx_burst: of_queues(|nic| nic.queues.first().map(|queue| queue.burst_limit)),
+        }
+    }
+
+    /// A device on another socket never writes into this LLC, whatever its port's register says.
+    fn port_is_on(&self, port: &RootPort) -> bool {
+        let remote = self.machine.bus.memory.chip.dca(port.id.index()) == DcaMode::Remote;
+        !remote && self.registers[port.id.index()].dca()
+    }
+
+    fn set_mask(&mut self, group: GroupId, mask: WayMask) -> KnobOutcome {
+        let Some(group) = self.groups.get(group.index()) else {
+            return KnobOutcome::Refused(format!("{group} does not exist"));
+        };
+        for core in group.cores.cores() {
+            if let Err(why) = self.machine.bus.memory.chip.set_core_mask(core.index(), mask) {
+                return KnobOutcome::Refused(why.to_string());
+            }
+        }
+        KnobOutcome::Applied
+    }
+
+    fn set_dca_ways(&mut self, mask: WayMask) -> KnobOutcome {
+        match self.machine.bus.memory.chip.write_dca_register(mask) {
+            Ok(after) if after == mask => KnobOutcome::Applied,
+            Ok(after) => KnobOutcome::ReadsBack(after.to_string()),
+            Err(why) => KnobOutcome::Refused(why.to_string()),
+        }
+    }
+
+    fn set_dca(&mut self, port: PortId, on: bool) -> KnobOutcome {
+        match self.inventory.ports.get(port.index()) {
+            None => KnobOutcome::Refused(format!("{port} does not exist")),
+            Some(RootPort { dca_switch: Support::No(why), .. }) => KnobOutcome::Refused(why.clone()),
+            Some(_) => {
+                let register = &mut self.registers[port.index()];
+                *register = register.with_dca(on);
+                let mode = if register.dca() { DcaMode::On } else { DcaMode::Off };
+                self.machine.bus.memory.chip.set_dca(port.index(), mode);
+                KnobOutcome::Applied
+            }
+        }
+    }
+
+    fn set_rx_ring(&mut self, port: PortId, ring: u32) -> KnobOutcome {
+        if let Err(why) = self.dial(port, |port| &port.rx_ring, ring) {
+            return KnobOutcome::Refused(why);
+        }
+        if !ring.is_power_of_two() {
+            let why =
+                format!("a ring has a power of two of descriptors, {RING_LOW} at least; {ring} is none");
+            return KnobOutcome::Refused(why);
+        }
+        for queue in &mut self.machine.bus.nics[port.index()].queues {
+            queue.resize(ring);
+        }
+        KnobOutcome::Applied
+    }
+
+    fn set_rx_burst(&mut self, port: PortId, burst: u32) -> KnobOutcome {
+        if let Err(why) = self.dial(port, |port| &port.rx_burst, burst) {
+            return KnobOutcome::Refused(why);
+        }
+        for queue in &mut self.machine.bus.nics[port.index()].queues {
+            queue.burst_limit = burst;
+        }
+        KnobOutcome::Applied
+    }
+
+    /// Refuses a value that a port's dial does not take.
+    fn dial(&self, port: PortId, of: fn(&RootPort) -> &Dial, value: u32) -> Result<(), String> {
+        match self.inventory.ports.get(port.index()).map(of) {
+            None => Err(format!("{port} does not exist")),
+            Some(Dial { switch: Support::No(why), .. }) => Err(why.clone()),
+            Some(Dial { low, high, .. }) if !(*low..=*high).contains(&value) => {
+                Err(format!("{value} is out of range; it takes {low} to {high}"))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+}
