@@ -51,6 +51,25 @@ pub struct StateDescription {
     pub meaning: String,
 }
 
+impl SettingDescription {
+    /// A setting whose value and default are written alike.
+    pub(crate) fn new(
+        name: &str,
+        value: impl ToString,
+        default: impl ToString,
+        (unit, meaning, source): (&str, &str, &str),
+    ) -> SettingDescription {
+        SettingDescription {
+            name: name.to_owned(),
+            value: value.to_string(),
+            default: default.to_string(),
+            unit: unit.to_owned(),
+            meaning: meaning.to_owned(),
+            source: source.to_owned(),
+        }
+    }
+}
+
 impl StateDescription {
     /// A state and what goes on in it.
     pub(crate) fn new(name: &str, meaning: &str) -> StateDescription {

@@ -71,6 +71,30 @@ pub enum PolicyError {
         /// All choices.
         accepted: Vec<String>,
     },
+    /// A setting for something the server does not have.
+    #[error("{policy}: there is no {kind} `{name}`{}; there are {}", hint(.nearest), .known.join(", "))]
+    UnknownTarget {
+        /// The policy.
+        policy: String,
+        /// What it should be: `workload` or `device`.
+        kind: String,
+        /// The name that was given.
+        name: String,
+        /// The name most like it, if one is like it at all.
+        nearest: Option<String>,
+        /// All there are.
+        known: Vec<String>,
+    },
+    /// A knob that this server does not have.
+    #[error("{policy}: `{key}` cannot be set on this server: {why}")]
+    NoKnob {
+        /// The policy.
+        policy: String,
+        /// The setting.
+        key: String,
+        /// Why it cannot.
+        why: String,
+    },
     /// A way mask that cannot be read.
     #[error("{policy}: mask of workload `{workload}`: {source}")]
     BadMask {

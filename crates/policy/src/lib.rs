@@ -6,14 +6,20 @@
 mod a4;
 mod baseline;
 mod core_only;
+mod ddio_off;
+mod ddio_ways;
 mod default;
 mod describe;
+mod dma_dynamic;
 mod error;
+mod fixed;
 mod iat;
 mod io_iso;
 mod isolate;
+mod knobs;
 mod none;
 mod registry;
+mod resq;
 mod settings;
 mod ways;
 
@@ -68,6 +74,15 @@ pub trait Policy: Send {
     /// A policy that says nothing about itself is described by its name alone.
     fn describe(&self) -> Description {
         Description { name: self.name().to_owned(), ..Description::default() }
+    }
+
+    /// Whether its settings fit a server with these workloads, dead or alive. Whoever runs the policy asks
+    /// before it starts, so that a wrong name is an error of the user's and not a line in a log.
+    ///
+    /// # Errors
+    /// The first setting that does not fit.
+    fn check(&self, _inventory: &Inventory, _workloads: &[&str]) -> Result<(), PolicyError> {
+        Ok(())
     }
 
     /// Called once before the first interval: the initial knobs.

@@ -1,7 +1,10 @@
 //! The list of policies. Adding one is one file beside this one and one line in [`registry`].
 
 use crate::settings::nearest;
-use crate::{Policy, PolicyError, a4, baseline, core_only, default, iat, io_iso, isolate, none};
+use crate::{
+    Policy, PolicyError, a4, baseline, core_only, ddio_off, ddio_ways, default, dma_dynamic, fixed, iat,
+    io_iso, isolate, none, resq,
+};
 use toml::Table;
 
 /// One policy people can select.
@@ -31,6 +34,11 @@ pub fn registry() -> &'static [Entry] {
             Entry { name: "core-only", idea: core_only::IDEA, build: core_only::build },
             Entry { name: "io-iso", idea: io_iso::IDEA, build: io_iso::build },
             Entry { name: "baseline", idea: baseline::IDEA, build: baseline::build },
+            Entry { name: "fixed", idea: fixed::IDEA, build: fixed::build },
+            Entry { name: "ddio-ways", idea: ddio_ways::IDEA, build: ddio_ways::build },
+            Entry { name: "ddio-off", idea: ddio_off::IDEA, build: ddio_off::build },
+            Entry { name: "resq", idea: resq::IDEA, build: resq::build },
+            Entry { name: "dmadynamic", idea: dma_dynamic::IDEA, build: dma_dynamic::build },
             Entry { name: "none", idea: none::IDEA, build: none::build },
         ]
     }

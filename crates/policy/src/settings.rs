@@ -46,6 +46,48 @@ pub(crate) fn wrong_type(policy: &str, key: &str, wanted: &str, found: &Value) -
     }
 }
 
+/// A number in a range, or the default.
+///
+/// # Errors
+/// Anything that is not a number in the range.
+pub(crate) fn number(
+    policy: &str,
+    table: &Table,
+    key: &str,
+    default: f64,
+    (low, high, unit): (f64, f64, &str),
+) -> Result<f64, PolicyError> {
+    let value = match table.get(key) {
+        None => return Ok(default),
+        Some(Value::Integer(whole)) => *whole as f64,
+        Some(Value::Float(number)) => *number,
+        Some(other) => return Err(wrong_type(policy, key, "a number", other)),
+    };
+    if (low..=high).contains(&value) {
+        return Ok(value);
+    }
+    let (policy, key, unit) = (policy.to_owned(), key.to_owned(), unit.to_owned());
+    Err(PolicyError::OutOfRange { policy, key, value, low, high, unit })
+}
+
+/// A whole number in a range, or the default.
+///
+/// # Errors
+/// Anything that is not a whole number in the range.
+pub(crate) fn whole(
+    policy: &str,
+    table: &Table,
+    key: &str,
+    default: u32,
+    (low, high, unit): (u32, u32, &str),
+) -> Result<u32, PolicyError> {
+    if let Some(other) = table.get(key).filter(|value| !value.is_integer()) {
+        return Err(wrong_type(policy, key, "a whole number", other));
+    }
+    let range = (f64::from(low), f64::from(high), unit);
+    number(policy, table, key, f64::from(default), range).map(|value| value as u32)
+}
+
 /// The type name with its article.
 fn article(kind: &str) -> String {
     let article = if kind.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };

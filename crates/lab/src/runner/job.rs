@@ -54,6 +54,8 @@ impl Job<'_> {
         let mut policy = waykeeper_policy::build(self.policy, settings.unwrap_or(&Table::new()))
             .map_err(|why| RunError::policy(self.file, why))?;
         let server = self.server()?;
+        let names: Vec<&str> = scenario.workloads.iter().map(|workload| workload.name.as_str()).collect();
+        policy.check(server.inventory(), &names).map_err(|why| RunError::policy(self.file, why))?;
         let duration_ns = nanoseconds(scenario.duration_s);
         let measure_from_ns = duration_ns.saturating_sub(nanoseconds(scenario.measure_s));
         let ports = server.inventory().ports.clone();

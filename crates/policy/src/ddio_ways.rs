@@ -1,0 +1,128 @@
+//! ddio-ways: a fixed number of DCA ways, all else as the server boots (DDIOTune, ddio-bench s4.4).
+//!
+//! Looks at no counter; must not know which values the register of a chip takes: what does not hold is seen
+//! when it reads back.
+
+use crate::default::dca_on_everywhere;
+use crate::describe::{SettingDescription, StateDescription, lines};
+use crate::knobs::{Overruled, no_switch};
+use crate::settings::{refuse_unknown, whole};
+use crate::{Decision, Description, Event, Policy, PolicyError};
+use toml::Table;
+use waykeeper_host::{Group, Interval, Inventory, Plan};
+use waykeeper_units::WayMask;
+
+/// One line for the list of policies.
+pub(crate) const IDEA: &str = "a fixed number of DCA ways, all ways for everyone";
+
+const NAME: &str = "ddio-ways";
+/// The number a Skylake boots with.
+const DEFAULT_WAYS: u32 = 2;
+
+/// Builds it. Setting `ways`.
+pub(crate) fn build(settings: &Table) -> Result<Box<dyn Policy>, PolicyError> {
+    refuse_unknown(NAME, settings, &["ways"])?;
+    let ways = whole(NAME, settings, "ways", DEFAULT_WAYS, (2, 32, "ways"))?;
+    Ok(Box::new(DdioWays {
+        ways,
+        plan: Plan::default(),
+        all_ways: WayMask::EMPTY,
+        overruled: Overruled::default(),
+    }))
+}
+
+struct DdioWays {
+    ways: u32,
+    /// The knobs that do not depend on who is alive.
+    plan: Plan,
+    all_ways: WayMask,
+    overruled: Overruled,
+}
+
+impl DdioWays {
+    fn decide(&self, groups: &[Group], state: &str, events: Vec<Event>) -> Decision {
+        let masks = groups.iter().map(|group| (group.id, self.all_ways)).collect();
+        Decision { plan: Plan { masks, ..self.plan.clone() }, state: state.to_owned(), events }
+    }
+
+    fn state(&self) -> &'static str {
+        if self.plan.dca_ways.is_some() { "Held" } else { "Overruled" }
+    }
+}
+
+impl Policy for DdioWays {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn describe(&self) -> Description {
+        Description {
+            name: NAME.to_owned(),
+            idea: "Devices may allocate in so many ways, counted from the leftmost, and keep them."
+                .to_owned(),
+            source: "ddio-bench s4.4 and its DDIOTune (algorithms.md 6.1)".to_owned(),
+            inputs: lines(&["what IIO_LLC_WAYS reads back"]),
+            knobs: lines(&[
+                "DCA ways (IIO_LLC_WAYS)",
+                "way mask per workload (all ways)",
+                "DCA per root port (on)",
+            ]),
+            settings: vec![SettingDescription::new(
+                "ways",
+                self.ways,
+                DEFAULT_WAYS,
+                (
+                    "ways",
+                    "how many of the leftmost ways devices may allocate in",
+                    "hardware.md 1.2: two at power-on; DDIOTune refuses one and takes 0 for DCA off, which is ddio-off here",
+                ),
+            )],
+            states: vec![
+                StateDescription::new(
+                    "Held",
+                    "the ways are wanted and, as far as they can be read, in force",
+                ),
+                StateDescription::new(
+                    "Overruled",
+                    "the chip has no such register or holds another value, which stays",
+                ),
+            ],
+            deviations: lines(&[
+                "DDIOTune restores the old value at exit: here that is the control loop's when another policy follows",
+            ]),
+        }
+    }
+
+    fn check(&self, inventory: &Inventory, _workloads: &[&str]) -> Result<(), PolicyError> {
+        let (policy, key) = (NAME.to_owned(), "ways".to_owned());
+        if let Some(why) = no_switch(&inventory.dca_ways_switch) {
+            return Err(PolicyError::NoKnob { policy, key, why });
+        }
+        if self.ways > inventory.llc.ways {
+            let (value, high) = (f64::from(self.ways), f64::from(inventory.llc.ways));
+            let unit = "ways of this chip".to_owned();
+            return Err(PolicyError::OutOfRange { policy, key, value, low: 2.0, high, unit });
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
+        let all = inventory.llc.ways;
+        self.all_ways = WayMask::full(all);
+        self.plan = Plan { dca: dca_on_everywhere(inventory), ..Plan::default() };
+        let mut events = Vec::new();
+        match self.check(inventory, &[]) {
+            Ok(()) => self.plan.dca_ways = Some(WayMask::span(all - self.ways, self.ways)),
+            Err(why) => {
+                let action = "knob-unavailable".to_owned();
+                events.push(Event { action, group: None, text: why.to_string(), causes: Vec::new() });
+            }
+        }
+        self.decide(groups, self.state(), events)
+    }
+
+    fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
+        let events = self.overruled.yield_to(&mut self.plan, &seen.knobs);
+        self.decide(groups, self.state(), events)
+    }
+}

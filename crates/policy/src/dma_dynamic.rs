@@ -1,0 +1,196 @@
+//! DMAdynamic: fewer packets per poll when device writes evict more (ddio-bench s3.1, which found no gain).
+//!
+//! Looks at DCA write misses alone; must not know what a worker does with a packet.
+
+use crate::default::dca_on_everywhere;
+use crate::describe::{SettingDescription, StateDescription, lines};
+use crate::knobs::no_switch;
+use crate::settings::{number, refuse_unknown, whole};
+use crate::{Cause, Decision, Description, Event, Policy, PolicyError};
+use toml::Table;
+use waykeeper_host::{Group, Interval, Inventory, KnobValues, Plan};
+use waykeeper_units::{PortId, WayMask};
+
+/// One line for the list of policies.
+pub(crate) const IDEA: &str = "fewer packets per poll for one interval when DCA write misses rise";
+
+const NAME: &str = "dmadynamic";
+const BURST: u32 = 32;
+const MISS_RISE: f64 = 0.10;
+const MISS_FLOOR_PER_S: f64 = 1e5;
+
+/// Builds it. Settings `burst`, `miss_rise` and `miss_floor_per_s`.
+pub(crate) fn build(settings: &Table) -> Result<Box<dyn Policy>, PolicyError> {
+    refuse_unknown(NAME, settings, &["burst", "miss_rise", "miss_floor_per_s"])?;
+    Ok(Box::new(DmaDynamic {
+        burst: whole(NAME, settings, "burst", BURST, (1, 512, "packets"))?,
+        miss_rise: number(NAME, settings, "miss_rise", MISS_RISE, (0.0, 100.0, "ratio"))?,
+        miss_floor_per_s: number(NAME, settings, "miss_floor_per_s", MISS_FLOOR_PER_S, (0.0, 1e12, "1/s"))?,
+        plan: Plan::default(),
+        all_ways: WayMask::EMPTY,
+        ports: Vec::new(),
+        misses_before: None,
+        now: BURST,
+    }))
+}
+
+struct DmaDynamic {
+    burst: u32,
+    miss_rise: f64,
+    miss_floor_per_s: f64,
+    plan: Plan,
+    all_ways: WayMask,
+    /// Ports whose burst can be set.
+    ports: Vec<PortId>,
+    misses_before: Option<f64>,
+    /// The burst in force.
+    now: u32,
+}
+
+impl DmaDynamic {
+    /// The burst for the next interval: cut by the factor by which misses rose, for this once.
+    fn next_burst(&self, before: f64, misses: f64) -> u32 {
+        if misses <= self.miss_floor_per_s || misses <= before * (1.0 + self.miss_rise) {
+            return self.burst;
+        }
+        // An empty poll would last a whole interval here: one packet is the least.
+        ((f64::from(self.burst) * before / misses) as u32).max(1)
+    }
+
+    /// Gives up ports whose burst reads back as something else than was set.
+    fn yield_to(&mut self, knobs: &KnobValues) -> Vec<Event> {
+        let mut events = Vec::new();
+        let now = self.now;
+        self.ports.retain(|port| {
+            let Some(found) = knobs.rx_burst.get(port).filter(|found| **found != now) else { return true };
+            let cause = |which: &str, burst: u32| Cause {
+                what: format!("RX burst packets, {which}"),
+                value: f64::from(burst),
+                limit: None,
+            };
+            let text = format!("RX burst of {now} on {port} does not hold: {found} reads back and stays");
+            let causes = vec![cause("wanted", now), cause("in force", *found)];
+            events.push(Event { action: "knob-overruled".to_owned(), group: None, text, causes });
+            false
+        });
+        events
+    }
+
+    fn decide(&self, groups: &[Group], events: Vec<Event>) -> Decision {
+        let masks = groups.iter().map(|group| (group.id, self.all_ways)).collect();
+        let rx_burst = self.ports.iter().map(|port| (*port, self.now)).collect();
+        let state = match self.ports.is_empty() {
+            true => "Unavailable",
+            false if self.now < self.burst => "Reduced",
+            false => "Full",
+        };
+        let plan = Plan { masks, rx_burst, ..self.plan.clone() };
+        Decision { plan, state: state.to_owned(), events }
+    }
+}
+
+impl Policy for DmaDynamic {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn describe(&self) -> Description {
+        Description {
+            name: NAME.to_owned(),
+            idea:
+                "When device writes evict more than a moment ago, workers fetch fewer packets per poll, once."
+                    .to_owned(),
+            source: "ddio-bench s3.1 and its DMAdynamic branch of FastClick (algorithms.md 6.4)".to_owned(),
+            inputs: lines(&["DCA write misses, chip-wide"]),
+            knobs: lines(&[
+                "RX burst per NIC port: it lies inside the program that polls, so no server has this knob from outside \
+                 unless that program offers it; the inventory says whether it is there",
+                "way mask per workload (all ways)",
+                "DCA per root port (on)",
+            ]),
+            settings: vec![
+                SettingDescription::new(
+                    "burst",
+                    self.burst,
+                    BURST,
+                    (
+                        "packets",
+                        "burst while misses do not rise",
+                        "DMAdynamic branch: BURST = 32 (algorithms.md 6.4)",
+                    ),
+                ),
+                SettingDescription::new(
+                    "miss_rise",
+                    self.miss_rise,
+                    MISS_RISE,
+                    (
+                        "ratio of the last interval",
+                        "how much DCA write misses per second must rise for a reduction",
+                        "ours; ddio-bench s3.1 says only: when they grow",
+                    ),
+                ),
+                SettingDescription::new(
+                    "miss_floor_per_s",
+                    self.miss_floor_per_s,
+                    MISS_FLOOR_PER_S,
+                    ("1/s", "misses below which a rise is noise", "ours"),
+                ),
+            ],
+            states: vec![
+                StateDescription::new("Full", "workers take up to the full burst"),
+                StateDescription::new(
+                    "Reduced",
+                    "misses rose: a part of the burst for one interval, then Full again",
+                ),
+                StateDescription::new("Unavailable", "no port offers its burst; nothing is ever decided"),
+            ],
+            deviations: lines(&[
+                "the branch reacts to partly accepted sends, per poll: f = accepted / offered for the next poll alone. \
+                 A policy sees intervals and PCIe events, which the paper names too: f = misses before / misses now, \
+                 for the next interval alone",
+                "f = 0 gives an empty poll there; the least here is one packet",
+            ]),
+        }
+    }
+
+    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
+        self.all_ways = WayMask::full(inventory.llc.ways);
+        self.plan = Plan { dca: dca_on_everywhere(inventory), ..Plan::default() };
+        self.now = self.burst;
+        let within = |port: &&waykeeper_host::RootPort| {
+            let dial = &port.rx_burst;
+            no_switch(&dial.switch).is_none() && (dial.low..=dial.high).contains(&self.burst)
+        };
+        self.ports = inventory.ports.iter().filter(within).map(|port| port.id).collect();
+        let mut events = Vec::new();
+        if self.ports.is_empty() {
+            let why = inventory.ports.iter().find_map(|port| no_switch(&port.rx_burst.switch));
+            let why = why.unwrap_or_else(|| "no port takes this burst".to_owned());
+            let text = format!("no RX burst can be set on this server: {why}");
+            let action = "burst-unavailable".to_owned();
+            events.push(Event { action, group: None, text, causes: Vec::new() });
+        }
+        self.decide(groups, events)
+    }
+
+    fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
+        let mut events = self.yield_to(&seen.knobs);
+        // A reading that is missing makes no decision, and the next one has nothing to be compared with.
+        let misses = seen.socket.dca_write_misses.value();
+        let next = match (self.misses_before, misses) {
+            (Some(before), Some(misses)) => self.next_burst(before, misses),
+            _ => self.burst,
+        };
+        if next < self.burst && !self.ports.is_empty() {
+            let before = self.misses_before.unwrap_or_default();
+            let limit = Some(("miss_rise".to_owned(), before * (1.0 + self.miss_rise)));
+            let value = misses.unwrap_or_default();
+            let causes = vec![Cause { what: "DCA write misses per second".to_owned(), value, limit }];
+            let text = format!("{next} packets per poll in place of {}, for one interval", self.burst);
+            events.push(Event { action: "burst-reduce".to_owned(), group: None, text, causes });
+        }
+        self.misses_before = misses;
+        self.now = next;
+        self.decide(groups, events)
+    }
+}
