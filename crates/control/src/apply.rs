@@ -75,7 +75,7 @@ impl Knob {
     }
 
     /// The value alone, as people read it.
-    fn value(self) -> String {
+    pub(crate) fn value(self) -> String {
         match self {
             Knob::Mask(_, mask) | Knob::DcaWays(mask) => mask.to_string(),
             Knob::Dca(_, on) => if on { "on" } else { "off" }.to_owned(),
@@ -93,24 +93,40 @@ pub(crate) fn knobs_of(plan: &Plan) -> Vec<Knob> {
     masks.chain(plan.dca_ways.map(Knob::DcaWays)).chain(dca).chain(rings).chain(bursts).collect()
 }
 
+/// Times a value is handed to a machine that is busy before that counts as a refusal.
+const TRIES: u32 = 5;
+
 /// What the machine would not take: the last value per knob, so that it is neither tried nor told again
 /// until another value is wanted there.
 #[derive(Default, Debug)]
-pub(crate) struct Refusals(BTreeMap<Place, Knob>);
+pub(crate) struct Refusals(BTreeMap<Place, Refusal>);
+
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    knob: Knob,
+    /// For a machine that was busy: how often so far, and the step from which on it is tried again.
+    again: Option<(u32, u64)>,
+}
 
 impl Refusals {
-    /// The part of `desired` worth turning: not standing already, and not known to be refused.
-    pub fn worth_turning(&mut self, desired: &Plan, knobs: &KnobValues) -> Plan {
+    /// The part of `desired` worth turning in this step: not standing already, and not known to be refused.
+    pub fn worth_turning(&mut self, desired: &Plan, knobs: &KnobValues, step: u64) -> Plan {
         let mut plan = Plan::default();
         for knob in knobs_of(desired) {
             let place = knob.place();
+            let refused = self.0.get(&place).filter(|refusal| refusal.knob == knob);
             if knob.stands(knobs) {
                 self.0.remove(&place);
-            } else if self.0.get(&place) != Some(&knob) {
+            } else if refused.is_none_or(|refusal| refusal.again.is_some_and(|(_, from)| from <= step)) {
                 knob.put_into(&mut plan);
             }
         }
         plan
+    }
+
+    /// The knob is somebody else's until another value is wanted there.
+    pub fn leave(&mut self, knob: Knob) {
+        self.0.insert(knob.place(), Refusal { knob, again: None });
     }
 
     /// Takes in the report on `plan` and what then read back, and says what went wrong. `knobs` is `None`
@@ -118,36 +134,49 @@ impl Refusals {
     ///
     /// A host that calls a knob applied is not believed when another value reads back: otherwise the knob
     /// would be turned again at every step, and nobody would hear of it.
-    pub fn note(&mut self, plan: &Plan, applied: &Applied, knobs: Option<&KnobValues>) -> Vec<Problem> {
+    pub fn note(
+        &mut self,
+        plan: &Plan,
+        applied: &Applied,
+        knobs: Option<&KnobValues>,
+        step: u64,
+    ) -> Vec<Problem> {
         let mut problems = Vec::new();
         for knob in knobs_of(plan) {
-            let standing = knobs.and_then(|knobs| knob.place().standing(knobs));
+            let place = knob.place();
+            let standing = knobs.and_then(|knobs| place.standing(knobs));
             let problem = match knob.outcome(applied) {
-                Some(KnobOutcome::Applied) if knobs.is_none() || standing == Some(knob) => None,
+                Some(KnobOutcome::Applied) if knobs.is_none() || standing == Some(knob) => {
+                    self.0.remove(&place);
+                    continue;
+                }
                 Some(KnobOutcome::Applied) => {
                     let found = standing.map_or_else(|| "nothing".to_owned(), Knob::value);
-                    Some(Problem::ReadsBack { knob, found, standing })
+                    Problem::ReadsBack { knob, found, standing }
                 }
-                Some(KnobOutcome::Refused(why)) => {
-                    Some(Problem::Refused { knob, why: why.clone(), standing })
-                }
+                Some(KnobOutcome::Refused(why)) => Problem::Refused { knob, why: why.clone(), standing },
                 Some(KnobOutcome::ReadsBack(found)) => {
-                    Some(Problem::ReadsBack { knob, found: found.clone(), standing })
+                    Problem::ReadsBack { knob, found: found.clone(), standing }
+                }
+                Some(KnobOutcome::Busy(why)) => {
+                    let before = self.0.get(&place).filter(|refusal| refusal.knob == knob);
+                    let tries = 1 + before.and_then(|refusal| refusal.again).map_or(0, |(tries, _)| tries);
+                    if tries < TRIES {
+                        // The next step, then two, four, eight later: a lock that is held for long is not hammered.
+                        let again = Some((tries, step + (1 << (tries - 1))));
+                        self.0.insert(place, Refusal { knob, again });
+                        problems.extend((tries == 1).then(|| Problem::Busy { knob, why: why.clone() }));
+                        continue;
+                    }
+                    Problem::Refused { knob, why: format!("{why}, {tries} times"), standing }
                 }
                 None => {
                     let why = "the host said nothing about it".to_owned();
-                    Some(Problem::Refused { knob, why, standing })
+                    Problem::Refused { knob, why, standing }
                 }
             };
-            match problem {
-                None => {
-                    self.0.remove(&knob.place());
-                }
-                Some(problem) => {
-                    self.0.insert(knob.place(), knob);
-                    problems.push(problem);
-                }
-            }
+            self.leave(knob);
+            problems.push(problem);
         }
         problems
     }
@@ -174,7 +203,7 @@ mod tests {
     fn knobs_that_stand_as_wanted_are_not_turned() {
         let mut knobs = KnobValues::default();
         knobs.masks.insert(GroupId(0), WayMask::from_bits(0x00c));
-        let left = Refusals::default().worth_turning(&plan(0x00c, false), &knobs);
+        let left = Refusals::default().worth_turning(&plan(0x00c, false), &knobs, 1);
         assert!(left.masks.is_empty());
         assert!(!left.dca[&PortId(1)]);
     }
@@ -187,19 +216,44 @@ mod tests {
         answer.masks.insert(GroupId(0), KnobOutcome::Refused("no".to_owned()));
         answer.dca.insert(PortId(1), KnobOutcome::Applied);
         let wish = plan(0x00c, false);
-        assert_eq!(refusals.note(&wish, &answer, None).len(), 1);
-        assert!(refusals.worth_turning(&wish, &knobs).masks.is_empty());
-        assert_eq!(refusals.worth_turning(&plan(0x01c, false), &knobs).masks.len(), 1);
+        assert_eq!(refusals.note(&wish, &answer, None, 1).len(), 1);
+        assert!(refusals.worth_turning(&wish, &knobs, 1).masks.is_empty());
+        assert_eq!(refusals.worth_turning(&plan(0x01c, false), &knobs, 1).masks.len(), 1);
         // It stands after all (somebody else did it): forgotten, so a later loss is repaired.
         let mut standing = KnobValues::default();
         standing.masks.insert(GroupId(0), WayMask::from_bits(0x00c));
-        refusals.worth_turning(&wish, &standing);
-        assert_eq!(refusals.worth_turning(&wish, &knobs).masks.len(), 1);
+        refusals.worth_turning(&wish, &standing, 1);
+        assert_eq!(refusals.worth_turning(&wish, &knobs, 1).masks.len(), 1);
     }
 
     #[test]
     fn silence_about_a_knob_is_not_success() {
         let mut refusals = Refusals::default();
-        assert_eq!(refusals.note(&plan(0x00c, true), &Applied::default(), None).len(), 2);
+        assert_eq!(refusals.note(&plan(0x00c, true), &Applied::default(), None, 1).len(), 2);
+    }
+
+    #[test]
+    fn a_busy_machine_is_asked_again_at_growing_distances_and_five_times_at_most() {
+        let mut refusals = Refusals::default();
+        let (wish, knobs) = (plan(0x00c, false), KnobValues::default());
+        let mut answer = Applied::default();
+        answer.masks.insert(GroupId(0), KnobOutcome::Busy("locked".to_owned()));
+        answer.dca.insert(PortId(1), KnobOutcome::Applied);
+        let (mut tried, mut told) = (Vec::new(), Vec::new());
+        for step in 1..=40 {
+            let turn = refusals.worth_turning(&wish, &knobs, step);
+            if !turn.masks.is_empty() {
+                tried.push(step);
+                let one = Plan { masks: turn.masks, ..Plan::default() };
+                told.extend(refusals.note(&one, &answer, None, step).iter().map(ToString::to_string));
+            }
+        }
+        // 1, then 1, 2, 4 and 8 steps later.
+        assert_eq!(tried, [1, 2, 4, 8, 16]);
+        let text = "mask 0x00c of group 0";
+        assert_eq!(
+            told,
+            [format!("{text} has to wait: locked"), format!("{text} was refused: locked, 5 times")]
+        );
     }
 }

@@ -43,6 +43,17 @@ impl Ledger {
         self.turned.extend(ours.filter(|place| !self.given_back.contains_key(place)));
     }
 
+    /// True if the policy in charge turned it.
+    pub fn is_turned(&self, place: Place) -> bool {
+        self.turned.contains(&place)
+    }
+
+    /// A knob is left to somebody else: it is not ours to put back.
+    pub fn disown(&mut self, knob: Knob) {
+        self.turned.remove(&knob.place());
+        self.found.remove(&knob.place());
+    }
+
     /// Another policy takes over: what the last one turned goes back to what was found, as far as the new
     /// one does not name it. Returns how many knobs were its predecessor's.
     pub fn hand_over(&mut self) -> usize {

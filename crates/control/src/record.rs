@@ -83,6 +83,43 @@ pub enum Problem {
         /// The same as a value, if it can be read.
         standing: Option<Knob>,
     },
+    /// The machine could not take a value just now. Said once; it is tried again at growing distances, a few
+    /// times, and then counts as refused.
+    #[error("{knob} has to wait: {why}")]
+    Busy {
+        /// The knob and the value wanted.
+        knob: Knob,
+        /// The machine's own words.
+        why: String,
+    },
+    /// A knob that stood as wanted was turned by somebody else.
+    #[error("{knob} was changed to {} by somebody else; {}", found.value(), if *left { "it is left to them" } else { "it is put back" })]
+    Outsider {
+        /// The knob and the value wanted.
+        knob: Knob,
+        /// What reads back now.
+        found: Knob,
+        /// It happened too often: the knob is theirs until the policy wants another value.
+        left: bool,
+    },
+    /// A knob reads back as wanted, and counters show that it does not act. Said once.
+    #[error("{knob} reads back and does not act: {what} is {measured}, at most {expected} if it did")]
+    NoEffect {
+        /// The knob and its value.
+        knob: Knob,
+        /// The counter that shows it, with its unit.
+        what: String,
+        /// The most it could show if the knob acted.
+        expected: u64,
+        /// What it shows.
+        measured: u64,
+    },
+    /// The host's clock ran backwards; deadlines are counted anew from where it is now.
+    #[error("the host's clock ran back by {by_ns} ns")]
+    ClockBack {
+        /// How far.
+        by_ns: u64,
+    },
     /// The masks need more classes of service than there are; no mask was touched. Said once in a row.
     #[error("{0}")]
     Classes(String),
@@ -97,9 +134,16 @@ pub enum Problem {
 impl Problem {
     /// The numbers behind it: what was wanted of a knob, and what is in force in its stead.
     pub fn causes(&self) -> Vec<Cause> {
-        let (Problem::Refused { knob, standing, .. } | Problem::ReadsBack { knob, standing, .. }) = self
-        else {
-            return Vec::new();
+        let (knob, standing) = match self {
+            Problem::Refused { knob, standing, .. } | Problem::ReadsBack { knob, standing, .. } => {
+                (knob, *standing)
+            }
+            Problem::Outsider { knob, found, .. } => (knob, Some(*found)),
+            Problem::NoEffect { what, expected, measured, .. } => {
+                let limit = ("at most, if it acted".to_owned(), *expected as f64);
+                return vec![Cause { what: what.clone(), value: *measured as f64, limit: Some(limit) }];
+            }
+            _ => return Vec::new(),
         };
         let cause = |knob: Knob, which: &str| {
             let (what, value) = knob.number();
@@ -145,6 +189,9 @@ pub trait Observer {
     /// Called after the start and after every step. `seen` is what the policy saw; `None` at the start and
     /// when nothing could be read. Answer `Break` to end the run.
     fn observe(&mut self, record: &Record, seen: Option<&Interval>) -> ControlFlow<()>;
+
+    /// Called once after the last step, when the knobs have gone back.
+    fn ended(&mut self, _record: &Record) {}
 }
 
 impl<F: FnMut(&Record, Option<&Interval>) -> ControlFlow<()>> Observer for F {

@@ -1,13 +1,17 @@
 //! The loop. Knows the host and the policy only by their traits, and writes nothing anywhere.
 //!
-//! One step: wait for the deadline, read all counters, form the interval since the last reading, let the
-//! policy decide, check that the masks fit into the classes of service, turn what is not as wanted, read
-//! back, report. Intervals join without a gap: each starts where the last one ended, also across a step in
-//! which nothing could be read.
+//! One step: wait for the deadline, read all counters, see whether somebody else turned a knob and whether ours act,
+//! form the interval since the last reading, let the policy decide, check that the masks fit into the classes of
+//! service, turn what is not as wanted, read back, report. Intervals join without a gap: each starts where the last
+//! one ended, also across a step in which nothing could be read.
+//!
+//! When a loop ends, by whatever way, every knob it turned goes back to what was found.
 
 use crate::apply::Refusals;
 use crate::classes::classes;
+use crate::effect::Effects;
 use crate::handover::Ledger;
+use crate::orders::Orders;
 use crate::record::{Observer, Problem, Record, Summary};
 use std::collections::BTreeMap;
 use waykeeper_host::{Group, Host, HostError, Interval, KnobValues, Plan, Snapshot};
@@ -36,7 +40,8 @@ pub enum ControlError {
 /// Runs `policy` on `host` until the time is over or `observer` breaks it off.
 ///
 /// The observer is called once for the start and once for every step. The last step is the last whole
-/// period; the host is then brought to the end of the run without another one.
+/// period; the host is then brought to the end of the run without another one. Then the knobs go back, and the
+/// observer hears of it if it asks for that ([`Observer::ended`]).
 ///
 /// # Errors
 /// A period of 0, or a host that can no longer wait. Counters that cannot be read and knobs that are
@@ -48,16 +53,17 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<Summary, ControlError> {
     let mut looping = Loop::start(host, policy, config)?;
-    if observer.observe(&looping.record, None).is_break() {
-        return Ok(looping.summary);
+    let mut goes_on = observer.observe(&looping.record, None).is_continue();
+    while goes_on && looping.step()? {
+        goes_on = observer.observe(&looping.record, looping.seen.as_ref()).is_continue();
     }
-    while looping.step()? {
-        if observer.observe(&looping.record, looping.seen.as_ref()).is_break() {
-            break;
-        }
-    }
+    looping.restore();
+    observer.ended(&looping.record);
     Ok(looping.summary)
 }
+
+/// How often the end of a run tries to put the knobs back.
+const ENDING_TRIES: u32 = 3;
 
 /// A run in progress, one step at a time; [`run()`] is this in a loop.
 pub struct Loop<'a> {
@@ -71,6 +77,8 @@ pub struct Loop<'a> {
     before: Option<Snapshot>,
     refusals: Refusals,
     ledger: Ledger,
+    orders: Orders,
+    effects: Effects,
     /// The last complaint about classes, so that it is made once.
     classes_said: Option<String>,
     record: Record,
@@ -101,6 +109,8 @@ impl<'a> Loop<'a> {
             before: None,
             refusals: Refusals::default(),
             ledger: Ledger::default(),
+            orders: Orders::default(),
+            effects: Effects::default(),
             classes_said: None,
             record: Record { at_ns: started_ns, ..Record::default() },
             seen: None,
@@ -119,6 +129,7 @@ impl<'a> Loop<'a> {
     pub fn replace(&mut self, policy: &'a mut dyn Policy) {
         let before = std::mem::replace(&mut self.policy, policy);
         let knobs = self.ledger.hand_over();
+        self.orders.forget();
         let text = format!("{} follows {}", self.policy.name(), before.name());
         let turned =
             Cause { what: "knobs the last policy turned".to_owned(), value: knobs as f64, limit: None };
@@ -160,6 +171,7 @@ impl<'a> Loop<'a> {
     /// # Errors
     /// If the host can no longer wait.
     pub fn step(&mut self) -> Result<bool, ControlError> {
+        let went_back = self.follow_clock();
         let missed = self.skip_missed_deadlines();
         let deadline_ns = self.deadline(self.next);
         if let Some(end_ns) = self.config.duration_ns.map(|ns| self.started_ns.saturating_add(ns))
@@ -174,6 +186,7 @@ impl<'a> Loop<'a> {
         self.summary.missed_deadlines += missed;
         let state = std::mem::take(&mut self.record.state);
         self.record = Record { at_ns: self.host.now_ns(), state, ..Record::default() };
+        self.record.problems.extend(went_back);
         if missed > 0 {
             self.record.problems.push(Problem::Late { missed });
         }
@@ -189,13 +202,18 @@ impl<'a> Loop<'a> {
             self.summary.blind_steps += 1;
             return Ok(true);
         };
+        self.look_for_outsiders();
         let seen = self.before.as_ref().and_then(|after| Interval::between(&before, after));
         match seen {
             None => {
                 self.record.problems.push(Problem::NoTime);
                 self.summary.blind_steps += 1;
             }
-            Some(seen) => {
+            Some(mut seen) => {
+                let (llc, ledger) = (self.host.inventory().llc, &self.ledger);
+                let dead = self.effects.look(&seen, &llc, |place| ledger.is_turned(place));
+                self.record.problems.extend(dead);
+                self.effects.correct(&mut seen.knobs);
                 let groups = self.host.groups();
                 let decision = self.policy.step(&groups, &seen);
                 self.seen = Some(seen);
@@ -205,10 +223,72 @@ impl<'a> Loop<'a> {
         Ok(true)
     }
 
-    /// Deadlines that lie in the past are not made up for: the next one is the first that does not.
+    /// A clock that ran back takes the deadlines with it: the next is one period from now, and the run ends after
+    /// as many periods as it was to have.
+    fn follow_clock(&mut self) -> Option<Problem> {
+        let last_ns = self.deadline(self.next - 1);
+        let by_ns = last_ns.checked_sub(self.host.now_ns()).filter(|by_ns| *by_ns > 0)?;
+        match self.started_ns.checked_sub(by_ns) {
+            Some(started_ns) => self.started_ns = started_ns,
+            // The clock begins anew, and so does the run, with what is left of it.
+            None => {
+                let done_ns = (self.next - 1).saturating_mul(self.config.period_ns);
+                self.config.duration_ns = self.config.duration_ns.map(|ns| ns.saturating_sub(done_ns));
+                (self.started_ns, self.next) = (self.host.now_ns(), 1);
+            }
+        }
+        Some(Problem::ClockBack { by_ns })
+    }
+
+    /// Knobs that stood as wanted and do not any more were turned by somebody else.
+    fn look_for_outsiders(&mut self) {
+        for problem in self.orders.disturbed(&self.record.knobs) {
+            if let Problem::Outsider { knob, left: true, .. } = &problem {
+                self.refusals.leave(*knob);
+                self.ledger.disown(*knob);
+            }
+            self.record.problems.push(problem);
+        }
+    }
+
+    /// Ends the run: every knob the loop turned goes back to what was found, but for those that were left to
+    /// somebody else and those of workloads that are gone. [`Loop::record`] then tells of it. Also done when a
+    /// loop is dropped, so that a panic leaves nothing turned either.
+    pub fn restore(&mut self) {
+        let knobs = self.ledger.hand_over();
+        self.orders.forget();
+        self.seen = None;
+        self.record = Record { at_ns: self.host.now_ns(), ..Record::default() };
+        let mut decision = Decision { state: "Restored".to_owned(), ..Decision::default() };
+        self.ledger.complete(&mut decision.plan);
+        if decision.plan.is_empty() {
+            self.record.state = decision.state;
+            return;
+        }
+        let cause = Cause { what: "knobs turned".to_owned(), value: knobs as f64, limit: None };
+        decision.events.push(Event {
+            action: "restored".to_owned(),
+            group: None,
+            text: "every knob goes back to what was found".to_owned(),
+            causes: vec![cause],
+        });
+        // Once more for a machine that is busy or loses a write: there is no later step to do it in.
+        for _ in 0..ENDING_TRIES {
+            self.sample();
+            let groups = self.host.groups();
+            self.refusals = Refusals::default();
+            self.carry_out(decision.clone(), &groups);
+            if self.record.problems.is_empty() {
+                break;
+            }
+        }
+        self.ledger = Ledger::default();
+    }
+
+    /// Deadlines that are not in the future are not made up for: the next one is the first that is.
     fn skip_missed_deadlines(&mut self) -> u64 {
-        let periods = self.host.now_ns().saturating_sub(self.started_ns).div_ceil(self.config.period_ns);
-        let missed = periods.saturating_sub(self.next);
+        let passed = self.host.now_ns().saturating_sub(self.started_ns) / self.config.period_ns;
+        let missed = (passed + 1).saturating_sub(self.next);
         self.next += missed;
         missed
     }
@@ -240,13 +320,17 @@ impl<'a> Loop<'a> {
         let is_alive = |id| alive.iter().any(|group| group.id == id);
         self.refusals.keep_groups(is_alive);
         self.ledger.keep_groups(is_alive);
+        self.orders.keep_groups(is_alive);
+        desired = self.orders.add(&desired);
         self.ledger.complete(&mut desired);
         let mut wanted = desired.clone();
         wanted.masks.retain(|id, _| is_alive(*id));
         self.check_classes(&mut wanted, alive);
         self.record.desired = desired;
-        let plan = self.refusals.worth_turning(&wanted, &self.record.knobs);
+        let step = self.summary.steps;
+        let plan = self.refusals.worth_turning(&wanted, &self.record.knobs, step);
         if plan.is_empty() {
+            self.orders.stood(&self.record.knobs);
             return;
         }
         self.ledger.turns(&plan);
@@ -256,11 +340,12 @@ impl<'a> Loop<'a> {
             Err(error) => self.record.problems.push(Problem::Apply(error.to_string())),
             Ok(applied) => {
                 let knobs = could_read.then_some(&self.record.knobs);
-                let problems = self.refusals.note(&plan, &applied, knobs);
+                let problems = self.refusals.note(&plan, &applied, knobs, step);
                 self.record.problems.extend(problems);
                 self.record.applied = applied;
             }
         }
+        self.orders.stood(&self.record.knobs);
     }
 
     /// Masks that need more classes than there are cannot all be in force: then none is touched.
@@ -301,5 +386,11 @@ impl<'a> Loop<'a> {
                 false
             }
         }
+    }
+}
+
+impl Drop for Loop<'_> {
+    fn drop(&mut self) {
+        self.restore();
     }
 }

@@ -53,6 +53,8 @@ pub enum KnobOutcome {
     Applied,
     /// The machine refused the value, in its own words.
     Refused(String),
+    /// The machine could not take any value just now, in its own words (EBUSY, a lock held by another tool).
+    Busy(String),
     /// The write went through and something else reads back.
     ReadsBack(String),
 }

@@ -186,6 +186,7 @@ fn outcome(outcome: &KnobOutcome) -> String {
     match outcome {
         KnobOutcome::Applied => "applied".to_owned(),
         KnobOutcome::Refused(why) => format!("refused: {why}"),
+        KnobOutcome::Busy(why) => format!("busy: {why}"),
         KnobOutcome::ReadsBack(value) => format!("reads back {value}"),
     }
 }

@@ -1,0 +1,267 @@
+//! Verify by effect: whether a knob that reads back as wanted also acts, as far as counters can show it.
+//!
+//! Some registers take a value and change nothing (IIO_LLC_WAYS on an Ice Lake, hardware.md 1.2; a root port whose
+//! bit a BIOS locks). Two knobs leave a trace that cannot be mistaken: a port without DCA causes no DCA writes, and a
+//! workload cannot fill more of the LLC than its ways hold. DCA ways leave none (a hit ratio that does not move proves
+//! nothing); finding that out takes an experiment. Knows counters and knobs; must not know policy or host.
+
+use crate::apply::Place;
+use crate::record::{Knob, Problem};
+use std::collections::{BTreeMap, BTreeSet};
+use waykeeper_host::{Interval, KnobValues, LlcGeometry};
+use waykeeper_units::{GroupId, LINE_BYTES, PortId, WayMask};
+
+/// Intervals in a row that must show it: one may hold the change itself, and traffic may change in another.
+const STRIKES: u32 = 3;
+/// How far beyond the most it could be a counter must be: CMT and the kind of packets vary by less.
+const MARGIN: f64 = 1.1;
+
+/// What is known so far.
+#[derive(Default, Debug)]
+pub(crate) struct Effects {
+    /// DCA writes per line that devices write, seen while every port had DCA.
+    writes_per_line: Option<f64>,
+    /// Intervals in a row with more DCA writes than ports with DCA can cause.
+    too_many: u32,
+    /// Ports off whose switch was seen to act.
+    confirmed: BTreeSet<PortId>,
+    masks: BTreeMap<GroupId, MaskWatch>,
+    dead: BTreeSet<Place>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct MaskWatch {
+    mask: WayMask,
+    /// Bytes when the mask came into force: lines stay where they are until somebody needs the room.
+    at_first: u64,
+    beyond: u32,
+}
+
+impl Effects {
+    /// Looks at an interval through which `knobs` stood; says which of them do not act.
+    pub fn look(
+        &mut self,
+        seen: &Interval,
+        llc: &LlcGeometry,
+        turned: impl Fn(Place) -> bool,
+    ) -> Vec<Problem> {
+        let mut problems = self.look_at_ports(seen, &turned);
+        problems.extend(self.look_at_masks(seen, llc, &turned));
+        problems
+    }
+
+    /// The knobs as they act: a port whose switch is dead has DCA on, whatever reads back.
+    pub fn correct(&self, knobs: &mut KnobValues) {
+        for (port, on) in &mut knobs.dca {
+            *on |= self.dead.contains(&Place::Dca(*port));
+        }
+    }
+
+    /// DCA writes beyond what the ports with DCA can cause come from a port without.
+    fn look_at_ports(&mut self, seen: &Interval, turned: &impl Fn(Place) -> bool) -> Vec<Problem> {
+        let socket = &seen.socket;
+        let (Some(hits), Some(misses)) = (socket.dca_write_hits.value(), socket.dca_write_misses.value())
+        else {
+            return Vec::new();
+        };
+        let (mut on_lines, mut off_lines, mut off) = (0.0, 0.0, BTreeSet::new());
+        for (port, rates) in &seen.ports {
+            let Some(bytes) = rates.inbound_bytes.value() else { return Vec::new() };
+            let lines = bytes / LINE_BYTES as f64;
+            // A switch known to be dead leaves DCA on.
+            if seen.knobs.dca.get(port) != Some(&false) || self.dead.contains(&Place::Dca(*port)) {
+                on_lines += lines;
+                continue;
+            }
+            off.insert(*port);
+            if !self.confirmed.contains(port) {
+                off_lines += lines;
+            }
+        }
+        self.confirmed.retain(|port| off.contains(port));
+        let writes = hits + misses;
+        if off.is_empty() {
+            self.writes_per_line = (on_lines > 0.0).then_some(writes / on_lines).or(self.writes_per_line);
+            self.too_many = 0;
+            return Vec::new();
+        }
+        let Some(ratio) = self.writes_per_line else { return Vec::new() };
+        // Half of what the ports without DCA write is a clear sign, if it stands out from the others' traffic.
+        let (expected, doubtful) = (ratio * on_lines, 0.5 * ratio * off_lines);
+        if off_lines == 0.0 || writes <= MARGIN * expected + doubtful {
+            self.too_many = 0;
+            if off_lines > 0.0 {
+                self.confirmed.extend(off);
+            }
+            return Vec::new();
+        }
+        self.too_many += 1;
+        if self.too_many < STRIKES {
+            return Vec::new();
+        }
+        self.too_many = 0;
+        let suspects: Vec<PortId> = off
+            .into_iter()
+            .filter(|port| !self.confirmed.contains(port) && turned(Place::Dca(*port)))
+            .collect();
+        self.dead.extend(suspects.iter().map(|port| Place::Dca(*port)));
+        let problem = |port| Problem::NoEffect {
+            knob: Knob::Dca(port, false),
+            what: "DCA writes of the socket per second".to_owned(),
+            expected: expected as u64,
+            measured: writes as u64,
+        };
+        suspects.into_iter().map(problem).collect()
+    }
+
+    /// A workload whose lines grow beyond what its ways hold allocates elsewhere.
+    fn look_at_masks(
+        &mut self,
+        seen: &Interval,
+        llc: &LlcGeometry,
+        turned: &impl Fn(Place) -> bool,
+    ) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        self.masks.retain(|group, _| seen.groups.contains_key(group));
+        for (group, rates) in &seen.groups {
+            let (Some(mask), Some(bytes)) = (seen.knobs.masks.get(group), rates.occupancy_bytes.value())
+            else {
+                continue;
+            };
+            let watch =
+                self.masks.entry(*group).or_insert(MaskWatch { mask: *mask, at_first: bytes, beyond: 0 });
+            if watch.mask != *mask {
+                *watch = MaskWatch { mask: *mask, at_first: bytes, beyond: 0 };
+                self.dead.remove(&Place::Mask(*group));
+            }
+            // Lines read from the MLCs of others move to the inclusive ways, whatever the mask (A4 s3.1).
+            let ways = mask.or(llc.inclusive_ways.unwrap_or(WayMask::EMPTY)).count();
+            let most = llc.bytes as f64 * f64::from(ways) / f64::from(llc.ways);
+            let grew = bytes as f64 > watch.at_first as f64 + (MARGIN - 1.0) * most;
+            watch.beyond = if grew && bytes as f64 > MARGIN * most { watch.beyond + 1 } else { 0 };
+            let place = Place::Mask(*group);
+            if watch.beyond >= STRIKES && turned(place) && self.dead.insert(place) {
+                problems.push(Problem::NoEffect {
+                    knob: Knob::Mask(*group, *mask),
+                    what: "LLC occupancy, bytes".to_owned(),
+                    expected: most as u64,
+                    measured: bytes,
+                });
+            }
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use waykeeper_host::{GroupRates, PortRates, Reading, SocketRates};
+
+    /// 11 ways of 1 MB.
+    const LLC: LlcGeometry = LlcGeometry {
+        ways: 11,
+        min_ways: 1,
+        bytes: 11_000_000,
+        clos_count: 16,
+        inclusive_ways: Some(WayMask::from_bits(0x003)),
+    };
+
+    /// Ports 0 and 1 write a and b million lines per second, w million DCA writes are counted; group 0 has `bytes` in
+    /// the ways `mask`.
+    fn interval(lines: [f64; 2], on: [bool; 2], writes: f64, mask: u32, bytes: u64) -> Interval {
+        let gone = Reading::Unsupported;
+        let ports = lines
+            .map(|lines| PortRates { inbound_bytes: Reading::Value(lines * 64e6), outbound_bytes: gone });
+        let group = GroupRates {
+            instructions: gone,
+            cycles: gone,
+            mlc_hits: gone,
+            mlc_misses: gone,
+            llc_hits: gone,
+            llc_misses: gone,
+            occupancy_bytes: Reading::Value(bytes),
+        };
+        Interval {
+            from_ns: 0,
+            to_ns: 1_000_000_000,
+            groups: [(GroupId(0), group)].into(),
+            socket: SocketRates {
+                dca_write_hits: Reading::Value(writes * 0.75e6),
+                dca_write_misses: Reading::Value(writes * 0.25e6),
+                dca_read_hits: gone,
+                dca_read_misses: gone,
+                memory_read_bytes: gone,
+                memory_write_bytes: gone,
+            },
+            ports: (0..).map(PortId).zip(ports).collect(),
+            knobs: KnobValues {
+                masks: [(GroupId(0), WayMask::from_bits(mask))].into(),
+                dca: (0..).map(PortId).zip(on).collect(),
+                ..KnobValues::default()
+            },
+        }
+    }
+
+    fn said(effects: &mut Effects, seen: &Interval, times: usize) -> Vec<String> {
+        let all = (0..times).flat_map(|_| effects.look(seen, &LLC, |_| true));
+        all.map(|problem| problem.to_string()).collect()
+    }
+
+    #[test]
+    fn a_port_whose_switch_acts_takes_its_writes_along_and_nothing_is_said() {
+        let mut effects = Effects::default();
+        // 30 million lines and 33 million writes: a tenth more for completions.
+        assert!(said(&mut effects, &interval([10.0, 20.0], [true, true], 33.0, 0x7ff, 0), 1).is_empty());
+        assert!(said(&mut effects, &interval([10.0, 20.0], [true, false], 11.0, 0x7ff, 0), 9).is_empty());
+        // Smaller packets bring more completions: 1.5 writes a line are not the other port's.
+        assert!(said(&mut effects, &interval([10.0, 20.0], [true, false], 15.0, 0x7ff, 0), 9).is_empty());
+    }
+
+    #[test]
+    fn a_port_that_goes_on_writing_into_the_llc_is_named_after_three_intervals_and_once() {
+        let mut effects = Effects::default();
+        said(&mut effects, &interval([10.0, 20.0], [true, true], 33.0, 0x7ff, 0), 1);
+        let dead = interval([10.0, 20.0], [true, false], 33.0, 0x7ff, 0);
+        assert!(said(&mut effects, &dead, 2).is_empty());
+        let text = "DCA off on port 1 reads back and does not act: DCA writes of the socket per second is 33000000, \
+                    at most 11000000 if it did";
+        assert_eq!(said(&mut effects, &dead, 9), [text]);
+        let mut knobs = dead.knobs.clone();
+        effects.correct(&mut knobs);
+        assert_eq!(knobs.dca, [(PortId(0), true), (PortId(1), true)].into(), "a policy sees what acts");
+    }
+
+    #[test]
+    fn a_port_seen_to_act_is_not_suspected_for_another() {
+        let mut effects = Effects::default();
+        said(&mut effects, &interval([10.0, 10.0], [true, true], 20.0, 0x7ff, 0), 1);
+        said(&mut effects, &interval([10.0, 10.0], [true, false], 10.0, 0x7ff, 0), 1);
+        let told = said(&mut effects, &interval([10.0, 10.0], [false, false], 10.0, 0x7ff, 0), 5);
+        assert!(told.len() == 1 && told[0].starts_with("DCA off on port 0 "), "{told:?}");
+    }
+
+    #[test]
+    fn a_workload_that_grows_beyond_its_ways_shows_a_dead_mask_and_old_lines_do_not() {
+        let mut effects = Effects::default();
+        // Six ways full, then two ways: the lines stay, nobody needs the room. 0x030 and the inclusive ways hold 4 MB.
+        assert!(said(&mut effects, &interval([0.0; 2], [true; 2], 0.0, 0x7e0, 6_000_000), 1).is_empty());
+        assert!(said(&mut effects, &interval([0.0; 2], [true; 2], 0.0, 0x030, 6_000_000), 5).is_empty());
+        assert!(said(&mut effects, &interval([0.0; 2], [true; 2], 0.0, 0x030, 4_300_000), 5).is_empty());
+        // A new workload that fills 7 MB from nothing.
+        let mut effects = Effects::default();
+        said(&mut effects, &interval([0.0; 2], [true; 2], 0.0, 0x030, 0), 1);
+        let told = said(&mut effects, &interval([0.0; 2], [true; 2], 0.0, 0x030, 7_000_000), 5);
+        let text = "mask 0x030 of group 0 reads back and does not act: LLC occupancy, bytes is 7000000, \
+                    at most 4000000 if it did";
+        assert_eq!(told, [text]);
+    }
+
+    #[test]
+    fn knobs_that_the_loop_did_not_turn_are_nobody_elses_business() {
+        let mut effects = Effects::default();
+        said(&mut effects, &interval([10.0, 20.0], [true, true], 33.0, 0x7ff, 0), 1);
+        let dead = interval([10.0, 20.0], [true, false], 33.0, 0x030, 9_000_000);
+        assert!((0..9).all(|_| effects.look(&dead, &LLC, |_| false).is_empty()));
+    }
+}
