@@ -80,7 +80,8 @@ fn every_key_is_documented() {
         "sweep",
         &known(&format!("{base}[[sweep]]\nkey = \"name\"\nvalues = [\"a\"]\nzzz = 1")),
     );
-    documented(&page, "workload.phase", &["at_s".to_owned()]);
+    documented(&page, "workload.phase", &["at_s".to_owned(), "priority".to_owned()]);
+    documented(&page, "fault", &known(&format!("{base}[[fault]]\nkind = \"busy\"\nat_s = 1\nzzz = 1")));
 
     let common = section(&page, "workload");
     for kind in KINDS {

@@ -29,6 +29,8 @@ pub struct VirtualServer {
     time_factor: f64,
     now_ns: u64,
     mark: Mark,
+    /// When the stretch begins that is to be measured, ns of the server's clock; none once it has.
+    measure_from_ns: Option<u64>,
 }
 
 impl VirtualServer {
@@ -59,8 +61,26 @@ impl VirtualServer {
             time_factor: scenario.time_factor,
             now_ns: 0,
             mark,
+            measure_from_ns: None,
             machine,
         })
+    }
+
+    /// What runs on it.
+    pub(crate) fn scenario(&self) -> &Scenario {
+        &self.machine.scenario
+    }
+
+    /// A workload exits before its time.
+    pub(crate) fn kill(&mut self, group: GroupId) {
+        if self.machine.alive[group.index()] {
+            self.machine.stop(group.index());
+        }
+    }
+
+    /// Has the measured stretch begin when the server's clock reaches a time.
+    pub fn begin_stretch_at(&mut self, at_ns: u64) {
+        self.measure_from_ns = Some(at_ns);
     }
 
     /// Starts a stretch: meters and [`VirtualServer::measured`] count from here.
@@ -139,7 +159,10 @@ impl Host for VirtualServer {
     }
 
     fn groups(&self) -> Vec<Group> {
-        self.groups.iter().filter(|group| self.machine.alive[group.id.index()]).cloned().collect()
+        let alive = self.groups.iter().filter(|group| self.machine.alive[group.id.index()]);
+        alive
+            .map(|group| Group { priority: self.machine.priorities[group.id.index()], ..group.clone() })
+            .collect()
     }
 
     fn sample(&mut self) -> Result<Snapshot, HostError> {
@@ -164,6 +187,10 @@ impl Host for VirtualServer {
     }
 
     fn wait_until(&mut self, deadline_ns: u64) -> Result<(), HostError> {
+        if let Some(from_ns) = self.measure_from_ns.take_if(|from_ns| *from_ns <= deadline_ns) {
+            self.wait_until(from_ns)?;
+            self.begin_stretch();
+        }
         let simulated = deadline_ns as f64 / self.time_factor;
         self.machine.run_until(simulated).map_err(|why| HostError::Failed {
             what: "running the virtual server".to_owned(),

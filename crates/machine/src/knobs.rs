@@ -8,7 +8,7 @@ use crate::nic::Nic;
 use crate::root_port::PerfCtrlSts;
 use crate::server::Machine;
 use std::collections::BTreeMap;
-use waykeeper_host::{Applied, Dial, Inventory, KnobOutcome, KnobValues, Plan, RootPort, Support};
+use waykeeper_host::{Applied, Dial, Group, Inventory, KnobOutcome, KnobValues, Plan, RootPort, Support};
 use waykeeper_silicon::DcaMode;
 use waykeeper_units::{GroupId, PortId, WayMask};
 
@@ -66,7 +66,8 @@ impl VirtualServer {
     }
 
     fn set_mask(&mut self, group: GroupId, mask: WayMask) -> KnobOutcome {
-        let Some(group) = self.groups.get(group.index()) else {
+        let alive = |group: &&Group| self.machine.alive[group.id.index()];
+        let Some(group) = self.groups.get(group.index()).filter(alive) else {
             return KnobOutcome::Refused(format!("{group} does not exist"));
         };
         for core in group.cores.cores() {

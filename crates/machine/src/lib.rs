@@ -8,6 +8,7 @@
 //! [`Host`]: waykeeper_host::Host
 
 mod bus;
+mod faults;
 mod host;
 mod inventory;
 mod knobs;
@@ -21,13 +22,14 @@ mod scenario;
 mod server;
 mod ssd;
 
+pub use faults::FaultyServer;
 pub use host::VirtualServer;
 pub use measured::{Measured, SystemMeasured, WorkloadMeasured};
 pub use nic::{CapturedPacket, FlowOrder, TrafficSpec};
 pub use programs::{KINDS, Kind, Score, Unit};
 pub use scenario::{
-    Keys, KnobPhase, NicPhase, NicSpec, Scenario, ScenarioError, ScenarioSource, StorageSpec, Sweep,
-    WorkloadPhase, WorkloadSpec, shown,
+    Fault, FaultKind, Keys, KnobPhase, NicPhase, NicSpec, Scenario, ScenarioError, ScenarioSource,
+    StorageSpec, Sweep, WorkloadPhase, WorkloadSpec, shown,
 };
 pub use server::{Machine, RunOptions};
 pub use ssd::ArraySpec;

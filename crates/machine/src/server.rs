@@ -11,6 +11,7 @@ use crate::random::Stream;
 use crate::scenario::{Scenario, ScenarioError, WorkloadSpec};
 use crate::ssd::Array;
 use std::sync::Arc;
+use waykeeper_host::Priority;
 use waykeeper_silicon::{AddressMap, Chip, DcaMode, OutOfMemory, Region, Sampling};
 use waykeeper_units::WayMask;
 
@@ -46,7 +47,8 @@ struct Thread {
 #[derive(Clone, Debug)]
 enum Change {
     Start(usize),
-    Phase(usize, Arc<dyn Blueprint>),
+    Phase(usize, Option<Arc<dyn Blueprint>>),
+    Priority(usize, Priority),
     Stop(usize),
     Traffic(usize, usize),
     /// Ways devices may allocate in, turned by hand.
@@ -68,6 +70,8 @@ pub struct Machine {
     /// First virtual port of each tenant; its threads' follow.
     port_of: Vec<Option<usize>>,
     pub(crate) alive: Vec<bool>,
+    /// What each workload's owner declares now.
+    pub(crate) priorities: Vec<Priority>,
     now_ns: f64,
 }
 
@@ -105,6 +109,7 @@ impl Machine {
         let changes = timeline(&scenario);
         let mut machine = Machine {
             alive: vec![false; scenario.workloads.len()],
+            priorities: scenario.workloads.iter().map(|w| w.priority).collect(),
             parked: (0..spec.cores as usize).map(|id| Core { id, ..Core::default() }).collect(),
             scenario: scenario.clone(),
             options,
@@ -185,15 +190,13 @@ impl Machine {
                     self.start(workload, &blueprint, scenario.workloads[workload].hold_ms)?;
                 }
                 Change::Phase(workload, blueprint) => {
-                    if self.alive[workload] {
+                    if let Some(blueprint) = blueprint.filter(|_| self.alive[workload]) {
                         self.park(workload);
                         self.start(workload, &blueprint, 0.0)?;
                     }
                 }
-                Change::Stop(workload) => {
-                    self.alive[workload] = false;
-                    self.park(workload);
-                }
+                Change::Stop(workload) => self.stop(workload),
+                Change::Priority(workload, priority) => self.priorities[workload] = priority,
                 Change::DcaWays(mask) => {
                     let chip = &mut self.bus.memory.chip;
                     chip.set_dca_ways(mask).expect("the scenario reader checked the mask");
@@ -205,6 +208,12 @@ impl Machine {
             }
         }
         Ok(())
+    }
+
+    /// A workload exits.
+    pub(crate) fn stop(&mut self, workload: usize) {
+        self.alive[workload] = false;
+        self.park(workload);
     }
 
     /// Takes a workload's threads off their cores.
@@ -389,6 +398,7 @@ fn timeline(scenario: &Scenario) -> Vec<(f64, Change)> {
         changes.push((at(workload.start_s), Change::Start(index)));
         for phase in &workload.phases {
             changes.push((at(phase.at_s), Change::Phase(index, phase.blueprint.clone())));
+            changes.push((at(phase.at_s), Change::Priority(index, phase.priority)));
         }
         if let Some(stop) = workload.stop_s {
             changes.push((at(stop), Change::Stop(index)));

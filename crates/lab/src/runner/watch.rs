@@ -1,5 +1,4 @@
-//! Watching a simulation: the host with a stretch of measurement laid over it, and the journal of what the
-//! loop reports.
+//! Watching a simulation: a host that tells how far it is, and the journal of what the loop reports.
 
 use crate::results::{
     CauseRecord, DecisionRecord, Names, PolicyResult, SystemMetrics, TimeSample, WayMapBuilder,
@@ -10,32 +9,31 @@ use waykeeper_control::{Observer, Record};
 use waykeeper_host::{
     Applied, Group, GroupRates, Host, HostError, Interval, Inventory, Plan, Reading, RootPort, Snapshot,
 };
-use waykeeper_machine::{Measured, Scenario, VirtualServer};
+use waykeeper_machine::{FaultyServer, Measured, Scenario, VirtualServer};
 use waykeeper_policy::Decision;
 use waykeeper_units::GroupId;
 
-/// The virtual server, which starts its measured stretch at a given time and tells how far it is.
+/// The virtual server with its scenario's faults, which tells how far it is.
 pub(super) struct Watched<'a> {
-    server: VirtualServer,
-    /// Start of the measured stretch, ns of the server's clock; none once it has begun.
-    measure_from_ns: Option<u64>,
+    server: FaultyServer,
     time_factor: f64,
     tick: &'a dyn Fn(u64),
 }
 
 impl<'a> Watched<'a> {
     pub fn new(
-        server: VirtualServer,
+        mut server: VirtualServer,
         measure_from_ns: u64,
         time_factor: f64,
         tick: &'a dyn Fn(u64),
     ) -> Watched<'a> {
-        Watched { server, measure_from_ns: Some(measure_from_ns), time_factor, tick }
+        server.begin_stretch_at(measure_from_ns);
+        Watched { server: FaultyServer::new(server), time_factor, tick }
     }
 
     /// What happened in the measured stretch so far.
     pub fn measured(&self) -> Measured {
-        self.server.measured()
+        self.server.server().measured()
     }
 }
 
@@ -61,14 +59,10 @@ impl Host for Watched<'_> {
     }
 
     fn wait_until(&mut self, deadline_ns: u64) -> Result<(), HostError> {
-        let before_ns = self.server.now_ns();
-        if let Some(from_ns) = self.measure_from_ns.filter(|from_ns| *from_ns <= deadline_ns) {
-            self.server.wait_until(from_ns)?;
-            self.server.begin_stretch();
-            self.measure_from_ns = None;
-        }
+        // On the server's own clock: the one people see may jump.
+        let before_ns = self.server.server().now_ns();
         self.server.wait_until(deadline_ns)?;
-        let span_ns = self.server.now_ns() - before_ns;
+        let span_ns = self.server.server().now_ns() - before_ns;
         (self.tick)((span_ns as f64 / self.time_factor) as u64);
         Ok(())
     }

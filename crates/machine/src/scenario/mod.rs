@@ -5,12 +5,14 @@
 
 mod devices;
 mod error;
+mod faults;
 mod keys;
 mod sweep;
 mod workload;
 
 pub use devices::{NicPhase, NicSpec, StorageSpec};
 pub use error::ScenarioError;
+pub use faults::{Fault, FaultKind};
 pub use keys::Keys;
 pub use sweep::{Sweep, shown};
 pub use workload::{WorkloadPhase, WorkloadSpec};
@@ -64,6 +66,8 @@ pub struct Scenario {
     pub workloads: Vec<WorkloadSpec>,
     /// Swept keys; empty for a single run.
     pub sweeps: Vec<Sweep>,
+    /// What goes wrong.
+    pub faults: Vec<Fault>,
 }
 
 /// A knob turned by hand during the run.
@@ -141,7 +145,7 @@ impl ScenarioSource {
 }
 
 /// Keys at the top of a scenario.
-const TOP: [&str; 17] = [
+const TOP: [&str; 18] = [
     "name",
     "about",
     "paper",
@@ -159,6 +163,7 @@ const TOP: [&str; 17] = [
     "storage",
     "workload",
     "sweep",
+    "fault",
 ];
 
 fn read(mut keys: Keys<'_>) -> Result<Scenario, ScenarioError> {
@@ -171,6 +176,7 @@ fn read(mut keys: Keys<'_>) -> Result<Scenario, ScenarioError> {
     let workloads = workload::read_all(&mut keys, &chip, &nics, &storage)?;
     let Knobs { dca_ways, dca_off, phases: knob_phases } = read_knobs(&mut keys, &chip, &nics, &storage)?;
     let sweeps = read_sweeps(&mut keys)?;
+    let faults = faults::read_all(&mut keys, &chip, &workloads, &nics, &storage)?;
     let policies = match keys.list("policies")? {
         None => vec!["none".to_owned()],
         Some([]) => return Err(keys.refuse("policies", &"[]", "a list of one policy name at least")),
@@ -200,6 +206,7 @@ fn read(mut keys: Keys<'_>) -> Result<Scenario, ScenarioError> {
         storage,
         workloads,
         sweeps,
+        faults,
     };
     if scenario.warmup_s + scenario.measure_s > scenario.duration_s + 1e-9 {
         let wanted = format!("at least warmup_s + measure_s = {}", scenario.warmup_s + scenario.measure_s);

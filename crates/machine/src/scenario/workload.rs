@@ -10,13 +10,15 @@ use waykeeper_host::{Priority, WorkloadKind};
 use waykeeper_silicon::ChipSpec;
 use waykeeper_units::{CoreList, WayMask};
 
-/// A change of a workload's program.
+/// A change of a workload's program or class.
 #[derive(Clone, Debug)]
 pub struct WorkloadPhase {
     /// When, s on the server's clock.
     pub at_s: f64,
-    /// The program from then on.
-    pub blueprint: Arc<dyn Blueprint>,
+    /// The program from then on, begun anew; `None` leaves the one that runs.
+    pub blueprint: Option<Arc<dyn Blueprint>>,
+    /// The priority its owner declares from then on.
+    pub priority: Priority,
 }
 
 /// One workload.
@@ -119,10 +121,7 @@ fn read_one(
         ));
     }
     let array = device(keys, "storage", &storage_names, kind.kind == WorkloadKind::StorageIo)?;
-    let priority = match keys.choice("priority", &["high", "low"], "low")?.as_str() {
-        "high" => Priority::High,
-        _ => Priority::Low,
-    };
+    let priority = read_priority(keys)?;
     let stack = keys.flag("stack", false)?;
     if stack && kind.kind == WorkloadKind::NonIo {
         return Err(keys.refuse(
@@ -157,6 +156,13 @@ fn read_one(
     Ok(workload)
 }
 
+fn read_priority(keys: &mut Keys<'_>) -> Result<Priority, ScenarioError> {
+    Ok(match keys.choice("priority", &["high", "low"], "low")?.as_str() {
+        "high" => Priority::High,
+        _ => Priority::Low,
+    })
+}
+
 /// The device a workload uses: named, or the only one there is.
 fn device(
     keys: &mut Keys<'_>,
@@ -181,7 +187,7 @@ fn device(
     }
 }
 
-/// `[[workload.phase]]`: the workload's own program keys with some changed from a time on.
+/// `[[workload.phase]]`: the workload's own program keys, or its priority, with some changed from a time on.
 fn read_phases(
     keys: &mut Keys<'_>,
     table: &Table,
@@ -197,13 +203,15 @@ fn read_phases(
         let mut inner = Keys::new(keys.origin(), &current, &format!("workload[{name}].phase"), line);
         let at_s = inner.optional_number("at_s", 0.0..=86_400.0)?;
         let at_s = at_s.ok_or_else(|| inner.missing("at_s", "the time of the change, s"))?;
+        let priority = read_priority(&mut inner)?;
         let blueprint = (kind.read)(&mut inner)?;
+        let of_program = changes.keys().any(|key| !["at_s", "priority"].contains(&key.as_str()));
         // What belongs to the workload and not to the program stays as it was.
         for key in COMMON {
             inner.has(key);
         }
         inner.finish()?;
-        phases.push(WorkloadPhase { at_s, blueprint });
+        phases.push(WorkloadPhase { at_s, blueprint: of_program.then_some(blueprint), priority });
     }
     Ok(phases)
 }

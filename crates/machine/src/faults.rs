@@ -1,0 +1,219 @@
+//! A virtual server on which things go wrong at set times: what a controller meets on machines that are not its own.
+//!
+//! Faults lie between the seam and the server, so that everything above meets them as it would on real hardware.
+//! Deterministic: the same scenario, the same faults at the same simulated time. Knows the seam and the server's
+//! knobs; must not know any policy.
+
+use crate::host::VirtualServer;
+use crate::scenario::{Fault, FaultKind};
+use std::collections::BTreeMap;
+use waykeeper_host::{
+    Applied, Group, GroupCounters, Host, HostError, Inventory, KnobOutcome, KnobValues, Plan, Reading,
+    Snapshot,
+};
+use waykeeper_units::GroupId;
+
+/// The server and what goes wrong on it.
+#[derive(Debug)]
+pub struct FaultyServer {
+    server: VirtualServer,
+    faults: Vec<Fault>,
+    /// Faults of one moment that are over.
+    done: Vec<bool>,
+    /// How far the clock people see is ahead of the server's, ns.
+    ahead_ns: i64,
+    /// What a workload's counters stood at when they began again.
+    restarted: BTreeMap<GroupId, GroupCounters>,
+    /// Values that dead knobs read back.
+    sham: KnobValues,
+}
+
+impl FaultyServer {
+    /// A server with the faults of its scenario; none is a server as it is.
+    pub fn new(server: VirtualServer) -> FaultyServer {
+        let faults = server.scenario().faults.clone();
+        FaultyServer {
+            done: vec![false; faults.len()],
+            faults,
+            server,
+            ahead_ns: 0,
+            restarted: BTreeMap::new(),
+            sham: KnobValues::default(),
+        }
+    }
+
+    /// The server behind the faults.
+    pub fn server(&self) -> &VirtualServer {
+        &self.server
+    }
+
+    fn is(&self, wanted: impl Fn(FaultKind) -> bool) -> bool {
+        let now_s = self.server.now_ns() as f64 * 1e-9;
+        self.faults.iter().any(|f| f.at_s <= now_s && now_s < f.until_s && wanted(f.kind))
+    }
+
+    /// Ends workloads whose time has come.
+    fn bury(&mut self) {
+        let now_s = self.server.now_ns() as f64 * 1e-9;
+        for (fault, done) in self.faults.iter().zip(&mut self.done) {
+            if let (FaultKind::Dies(group), false, true) = (fault.kind, *done, fault.at_s <= now_s) {
+                *done = true;
+                self.server.kill(group);
+            }
+        }
+    }
+
+    /// The first fault of one moment in a stretch of the server's clock, ns.
+    fn next_moment(&self, until_ns: u64) -> Option<(usize, u64)> {
+        let moments = self.faults.iter().enumerate().filter(|(index, fault)| {
+            let moment = matches!(
+                fault.kind,
+                FaultKind::CounterRestarts(_) | FaultKind::ClockJumps(_) | FaultKind::Outsider(..)
+            );
+            moment && !self.done[*index]
+        });
+        let times = moments.map(|(index, fault)| (index, (fault.at_s * 1e9) as u64));
+        times.filter(|(_, at)| *at <= until_ns).min_by_key(|(_, at)| *at)
+    }
+
+    /// Takes a dead knob's value out of a plan and keeps it to be read back.
+    fn feign(&mut self, plan: &mut Plan, applied: &mut Applied) {
+        for fault in self.faults.clone() {
+            if !self.is(|kind| kind == fault.kind) {
+                continue;
+            }
+            match fault.kind {
+                FaultKind::DeadMask(group) => {
+                    if let Some(mask) = plan.masks.remove(&group) {
+                        self.sham.masks.insert(group, mask);
+                        applied.masks.insert(group, KnobOutcome::Applied);
+                    }
+                }
+                FaultKind::DeadSwitch(port) => {
+                    if let Some(on) = plan.dca.remove(&port) {
+                        self.sham.dca.insert(port, on);
+                        applied.dca.insert(port, KnobOutcome::Applied);
+                    }
+                }
+                FaultKind::DeadDcaWays => {
+                    if let Some(mask) = plan.dca_ways.take() {
+                        self.sham.dca_ways = Some(mask);
+                        applied.dca_ways = Some(KnobOutcome::Applied);
+                    }
+                }
+                FaultKind::Busy => {
+                    for group in std::mem::take(&mut plan.masks).into_keys() {
+                        let why = "device or resource busy".to_owned();
+                        applied.masks.insert(group, KnobOutcome::Busy(why));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Host for FaultyServer {
+    fn inventory(&self) -> &Inventory {
+        self.server.inventory()
+    }
+
+    fn groups(&self) -> Vec<Group> {
+        self.server.groups()
+    }
+
+    fn sample(&mut self) -> Result<Snapshot, HostError> {
+        if self.is(|kind| kind == FaultKind::SampleFails) {
+            let why = "input/output error".to_owned();
+            return Err(HostError::Failed { what: "reading counters".to_owned(), why });
+        }
+        let mut snapshot = self.server.sample()?;
+        snapshot.at_ns = self.now_ns();
+        for (group, counters) in &mut snapshot.groups {
+            if self.is(|kind| kind == FaultKind::Unavailable(*group)) {
+                *counters = each(counters, |_| Reading::Unavailable);
+            } else if let Some(base) = self.restarted.get(group) {
+                *counters = since(counters, base);
+            }
+        }
+        let knobs = &mut snapshot.knobs;
+        let alive = self.sham.masks.iter().filter(|(group, _)| snapshot.groups.contains_key(group));
+        knobs.masks.extend(alive);
+        knobs.dca.extend(&self.sham.dca);
+        knobs.dca_ways = self.sham.dca_ways.or(knobs.dca_ways);
+        Ok(snapshot)
+    }
+
+    fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
+        self.bury();
+        let (mut plan, mut feigned) = (plan.clone(), Applied::default());
+        self.feign(&mut plan, &mut feigned);
+        let mut applied = self.server.apply(&plan)?;
+        applied.masks.extend(feigned.masks);
+        applied.dca.extend(feigned.dca);
+        applied.dca_ways = feigned.dca_ways.or(applied.dca_ways);
+        Ok(applied)
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.server.now_ns().saturating_add_signed(self.ahead_ns)
+    }
+
+    /// A clock that jumps past the deadline ends the wait, and so does one that jumps back.
+    fn wait_until(&mut self, deadline_ns: u64) -> Result<(), HostError> {
+        // A workload whose end found no plan to fall into dies all the same.
+        self.bury();
+        loop {
+            let until_ns = deadline_ns.saturating_add_signed(self.ahead_ns.saturating_neg());
+            let Some((index, at_ns)) = self.next_moment(until_ns) else {
+                return self.server.wait_until(until_ns);
+            };
+            self.server.wait_until(at_ns)?;
+            self.done[index] = true;
+            match self.faults[index].kind {
+                FaultKind::CounterRestarts(group) => {
+                    let now = self.server.sample()?;
+                    self.restarted.extend(now.groups.get(&group).map(|counters| (group, *counters)));
+                }
+                FaultKind::Outsider(group, mask) => {
+                    let masks = [(group, mask)].into();
+                    self.server.apply(&Plan { masks, ..Plan::default() })?;
+                }
+                FaultKind::ClockJumps(by_s) => {
+                    self.ahead_ns += (by_s * 1e9) as i64;
+                    if by_s < 0.0 || self.now_ns() >= deadline_ns {
+                        return Ok(());
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Counters with `f` done to each that counts; how much of the LLC is occupied is a level and stays.
+fn each(counters: &GroupCounters, f: impl Fn(Reading<u64>) -> Reading<u64>) -> GroupCounters {
+    GroupCounters {
+        instructions: f(counters.instructions),
+        cycles: f(counters.cycles),
+        mlc_hits: f(counters.mlc_hits),
+        mlc_misses: f(counters.mlc_misses),
+        llc_hits: f(counters.llc_hits),
+        llc_misses: f(counters.llc_misses),
+        occupancy_bytes: counters.occupancy_bytes,
+    }
+}
+
+/// What was counted since `base`.
+fn since(counters: &GroupCounters, base: &GroupCounters) -> GroupCounters {
+    let rest = |now: Reading<u64>, base: Reading<u64>| now.zip_with(base, u64::saturating_sub);
+    GroupCounters {
+        instructions: rest(counters.instructions, base.instructions),
+        cycles: rest(counters.cycles, base.cycles),
+        mlc_hits: rest(counters.mlc_hits, base.mlc_hits),
+        mlc_misses: rest(counters.mlc_misses, base.mlc_misses),
+        llc_hits: rest(counters.llc_hits, base.llc_hits),
+        llc_misses: rest(counters.llc_misses, base.llc_misses),
+        occupancy_bytes: counters.occupancy_bytes,
+    }
+}
