@@ -21,6 +21,7 @@ mod none;
 mod registry;
 mod resq;
 mod settings;
+mod waykeeper;
 mod ways;
 
 pub use describe::{Description, SettingDescription, StateDescription};

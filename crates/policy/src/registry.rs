@@ -3,7 +3,7 @@
 use crate::settings::nearest;
 use crate::{
     Policy, PolicyError, a4, baseline, core_only, ddio_off, ddio_ways, default, dma_dynamic, fixed, iat,
-    io_iso, isolate, none, resq,
+    io_iso, isolate, none, resq, waykeeper,
 };
 use toml::Table;
 
@@ -39,6 +39,7 @@ pub fn registry() -> &'static [Entry] {
             Entry { name: "ddio-off", idea: ddio_off::IDEA, build: ddio_off::build },
             Entry { name: "resq", idea: resq::IDEA, build: resq::build },
             Entry { name: "dmadynamic", idea: dma_dynamic::IDEA, build: dma_dynamic::build },
+            Entry { name: "waykeeper", idea: waykeeper::IDEA, build: waykeeper::build },
             Entry { name: "none", idea: none::IDEA, build: none::build },
         ]
     }

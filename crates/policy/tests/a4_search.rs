@@ -209,7 +209,8 @@ fn an_antagonist_needs_both_miss_ratios_and_references() {
     // algorithms.md 3.6: MLC miss > 90 % and LLC miss > 90 %, at 10^5 references a second or more.
     let flagged = |mlc: f64, llc: f64, references: f64, settings: &str| {
         let mut bench = Bench::new("a4", settings, pair());
-        *bench.load(1) = common::Load { llc_hit: 1.0 - llc, mlc_miss: mlc, references, llc_readable: true };
+        *bench.load(1) =
+            common::Load { llc_hit: 1.0 - llc, mlc_miss: mlc, references, ipc: 1.0, llc_readable: true };
         bench.run(20);
         bench.happened("non-io-antagonist")
     };

@@ -88,13 +88,15 @@ pub struct Load {
     pub mlc_miss: f64,
     /// LLC references per second.
     pub references: f64,
+    /// Instructions per cycle.
+    pub ipc: f64,
     /// False makes the LLC counters unavailable.
     pub llc_readable: bool,
 }
 
 impl Default for Load {
     fn default() -> Load {
-        Load { llc_hit: 0.6, mlc_miss: 0.3, references: 1e7, llc_readable: true }
+        Load { llc_hit: 0.6, mlc_miss: 0.3, references: 1e7, ipc: 1.0, llc_readable: true }
     }
 }
 
@@ -235,7 +237,7 @@ impl Bench {
             let mlc_all = if load.mlc_miss > 0.0 { load.references / load.mlc_miss } else { 1e9 };
             let rates = GroupRates {
                 instructions: Reading::Value(1e9),
-                cycles: Reading::Value(1e9),
+                cycles: Reading::Value(1e9 / load.ipc),
                 mlc_hits: Reading::Value(mlc_all * (1.0 - load.mlc_miss)),
                 mlc_misses: Reading::Value(mlc_all * load.mlc_miss),
                 llc_hits: llc(load.llc_hit),

@@ -1,0 +1,172 @@
+//! What an interval says about workloads and devices: the reasons for trying a layout, and the traffic that tells one
+//! phase from another.
+//!
+//! Knows counters and thresholds; must not know layouts.
+
+use super::config::Config;
+use super::progress::lines;
+use crate::Cause;
+use std::collections::BTreeMap;
+use waykeeper_host::{DeviceKind, Group, Interval, Inventory, WorkloadKind};
+use waykeeper_units::{GroupId, PortId};
+
+/// Fewest LLC references per second that say anything about a workload.
+const REFERENCES_LEAST: f64 = 1e5;
+/// Fewest inbound bytes per second that count as traffic.
+const TRAFFIC_LEAST: f64 = 1e6;
+
+/// Why something may help: what it is about and the numbers.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Reason<T> {
+    pub of: T,
+    pub causes: Vec<Cause>,
+}
+
+fn cause(what: String, value: f64, limit: Option<(&str, f64)>) -> Cause {
+    Cause { what, value, limit: limit.map(|(name, value)| (name.to_owned(), value)) }
+}
+
+/// Share of DCA writes that miss, where devices write at all.
+pub(super) fn dca_miss(seen: &Interval) -> Option<f64> {
+    seen.socket.dca_write_miss_ratio()
+}
+
+/// Limits beyond which storage is held to leak, by the names of their settings.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leak {
+    dca_miss: (&'static str, f64),
+    llc_miss: (&'static str, f64),
+    io_share: (&'static str, f64),
+}
+
+impl Leak {
+    /// A4's: sure enough to act on.
+    pub fn sure(config: &Config) -> Leak {
+        Leak {
+            dca_miss: ("leak_dca_miss", config.leak_dca_miss),
+            llc_miss: ("leak_llc_miss", config.leak_llc_miss),
+            io_share: ("leak_io_share", config.leak_io_share),
+        }
+    }
+
+    /// Enough to try it.
+    pub fn suspected(config: &Config) -> Leak {
+        Leak {
+            dca_miss: ("ddio_miss", config.ddio_miss),
+            llc_miss: ("leak_llc_miss", config.leak_llc_miss),
+            io_share: ("suspect_io_share", config.suspect_io_share),
+        }
+    }
+}
+
+/// Storage ports whose blocks leak: A4's three conditions (s5.4), each port with the workloads behind it.
+pub(super) fn leaking_ports(
+    groups: &[Group],
+    seen: &Interval,
+    inventory: &Inventory,
+    limits: Leak,
+) -> Vec<Reason<PortId>> {
+    let Some(dca_miss) = dca_miss(seen).filter(|ratio| *ratio > limits.dca_miss.1) else {
+        return Vec::new();
+    };
+    let inbound =
+        |port: &PortId| seen.ports.get(port).and_then(|rates| rates.inbound_bytes.value()).unwrap_or(0.0);
+    let total: f64 = seen.ports.keys().map(inbound).sum();
+    let mut found = Vec::new();
+    for device in inventory.devices.iter().filter(|device| device.kind == DeviceKind::Storage) {
+        let share = device.ports.iter().map(inbound).sum::<f64>() / total.max(1.0);
+        let users =
+            groups.iter().filter(|g| g.kind == WorkloadKind::StorageIo && g.devices.contains(&device.id));
+        let misses: Vec<f64> = users.filter_map(|g| seen.groups.get(&g.id)?.llc_miss_ratio()).collect();
+        let miss = misses.iter().sum::<f64>() / misses.len().max(1) as f64;
+        if share > limits.io_share.1 && miss > limits.llc_miss.1 {
+            let causes = vec![
+                cause("DCA write miss ratio".to_owned(), dca_miss, Some(limits.dca_miss)),
+                cause(format!("{}'s share of inbound bytes", device.name), share, Some(limits.io_share)),
+                cause(
+                    format!("LLC miss ratio of the workloads on {}", device.name),
+                    miss,
+                    Some(limits.llc_miss),
+                ),
+            ];
+            found.extend(device.ports.iter().map(|port| Reason { of: *port, causes: causes.clone() }));
+        }
+    }
+    found
+}
+
+/// Workloads without I/O that gain nothing from MLC or LLC (A4 s5.5), of any priority.
+pub(super) fn antagonists(groups: &[Group], seen: &Interval, config: &Config) -> Vec<Reason<GroupId>> {
+    let of =
+        groups.iter().filter(|group| group.kind == WorkloadKind::NonIo && !group.stack).filter_map(|group| {
+            let rates = seen.groups.get(&group.id)?;
+            let busy = rates.llc_references()? >= REFERENCES_LEAST;
+            let (mlc, llc) = (rates.mlc_miss_ratio()?, rates.llc_miss_ratio()?);
+            let limit = config.antagonist_miss;
+            let causes = vec![
+                cause(format!("MLC miss ratio of {}", group.name), mlc, Some(("antagonist_miss", limit))),
+                cause(format!("LLC miss ratio of {}", group.name), llc, Some(("antagonist_miss", limit))),
+            ];
+            (busy && mlc > limit && llc > limit).then_some(Reason { of: group.id, causes })
+        });
+    of.collect()
+}
+
+/// LLC miss ratio of a workload that uses the LLC enough to say.
+pub(super) fn llc_miss(group: GroupId, seen: &Interval) -> Option<f64> {
+    let rates = seen.groups.get(&group)?;
+    (rates.llc_references()? >= REFERENCES_LEAST).then(|| rates.llc_miss_ratio()).flatten()
+}
+
+/// What workloads and devices do of their own, as far as no layout changes it: bytes per port, MLC accesses per
+/// instruction of programs that compute.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Signature {
+    ports: BTreeMap<PortId, f64>,
+    programs: BTreeMap<GroupId, [f64; 2]>,
+}
+
+impl Signature {
+    pub fn of(groups: &[Group], seen: &Interval, inventory: &Inventory) -> Signature {
+        // A storage array delivers what its program asks for, and that a layout may change.
+        let network = inventory.devices.iter().filter(|device| device.kind == DeviceKind::Network);
+        let ports = network.flat_map(|device| {
+            let sum = lines(&[device.id], seen, inventory).unwrap_or(0.0) * 64.0;
+            device.ports.iter().map(move |port| (*port, sum))
+        });
+        let computing = groups.iter().filter(|group| group.kind == WorkloadKind::NonIo);
+        let programs = computing.filter_map(|group| {
+            let rates = seen.groups.get(&group.id)?;
+            let instructions = rates.instructions.value().filter(|count| *count > 0.0)?;
+            let (hits, misses) = (rates.mlc_hits.value()?, rates.mlc_misses.value()?);
+            Some((group.id, [(hits + misses) / instructions, misses / instructions]))
+        });
+        Signature { ports: ports.collect(), programs: programs.collect() }
+    }
+
+    /// The largest relative change, and of whom; of what both know.
+    pub fn distance(&self, other: &Signature, groups: &[Group]) -> (f64, String) {
+        let change = |a: f64, b: f64, least: f64| {
+            let larger = a.max(b);
+            if larger < least { 0.0 } else { (a - b).abs() / a.min(b).max(larger * 1e-3) }
+        };
+        let mut worst = (0.0, String::new());
+        for (port, a) in &self.ports {
+            let by = other.ports.get(port).map_or(0.0, |b| change(*a, *b, TRAFFIC_LEAST));
+            if by > worst.0 {
+                worst = (by, format!("bytes of {port}"));
+            }
+        }
+        for (id, a) in &self.programs {
+            let Some(b) = other.programs.get(id) else { continue };
+            // Less than one access in a thousand instructions is nothing the LLC could matter for.
+            let by = change(a[0], b[0], 1e-3).max(change(a[1], b[1], 1e-3));
+            if by > worst.0 {
+                let name =
+                    groups.iter().find(|group| group.id == *id).map_or("?", |group| group.name.as_str());
+                worst = (by, format!("memory accesses per instruction of {name}"));
+            }
+        }
+        worst
+    }
+}

@@ -1,0 +1,211 @@
+//! A layout of the LLC: who may allocate where, and what devices may do. Data and masks.
+//!
+//! Knows ways and workloads' classes; must not know counters or why a layout is chosen.
+
+use crate::ways::widest_run;
+use std::collections::BTreeSet;
+use waykeeper_host::{Group, Inventory, Plan, Priority, Support, WorkloadKind};
+use waykeeper_units::{GroupId, PortId, WayMask};
+
+/// What can be chosen.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Layout {
+    /// Everybody everywhere; the LP zone and the trash ways do not exist.
+    pub open: bool,
+    /// Ways of the LP zone (A4 s5.2).
+    pub lp_ways: u32,
+    /// HPWs that use no device keep out of the DCA ways (A4 s5.3).
+    pub hp_clear: bool,
+    /// Ways devices may allocate in, counted from the left (IAT s4.D).
+    pub dca_ways: u32,
+    /// Workloads that gain nothing from the LLC and get the trash way (A4 s5.5).
+    pub trash: BTreeSet<GroupId>,
+    /// Ports without DCA (A4 s5.4).
+    pub dca_off: BTreeSet<PortId>,
+}
+
+/// What a chip and its devices allow.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    ways: u32,
+    min_ways: u32,
+    inclusive: WayMask,
+    /// Ways devices have at power-on; `None` where there is no DCA.
+    dca_default: Option<WayMask>,
+    /// Whether more can be had.
+    pub dca_dial: bool,
+    /// The DCA ways were turned from here: what reads back is ours to keep.
+    pub dca_turned: bool,
+    /// Ports whose DCA can be switched.
+    pub switches: BTreeSet<PortId>,
+}
+
+impl Shape {
+    pub fn new(inventory: &Inventory) -> Shape {
+        let llc = &inventory.llc;
+        let full = WayMask::full(llc.ways);
+        let default = inventory.dca_ways_default.map(|mask| mask.and(full)).filter(|mask| !mask.is_empty());
+        // Growing leftmost ways to the right is all that is understood here.
+        let leftmost =
+            default.is_some_and(|mask| mask == WayMask::span(llc.ways - mask.count(), mask.count()));
+        let switches = inventory.ports.iter().filter(|port| port.dca_switch == Support::Yes);
+        Shape {
+            ways: llc.ways,
+            min_ways: llc.min_ways.max(1),
+            inclusive: llc.inclusive_ways.unwrap_or(WayMask::EMPTY).and(full),
+            dca_default: default,
+            dca_dial: leftmost && inventory.dca_ways_switch == Support::Yes,
+            dca_turned: false,
+            switches: switches.map(|port| port.id).collect(),
+        }
+    }
+
+    /// Somebody set the DCA ways by hand: that is what there is to go on from.
+    pub fn adopt_dca(&mut self, found: WayMask) -> bool {
+        let new = !self.dca_turned && self.dca_default.is_some_and(|mask| mask != found);
+        if new {
+            self.dca_dial &= found == WayMask::span(self.ways - found.count(), found.count());
+            self.dca_default = Some(found);
+        }
+        new
+    }
+
+    pub fn dca_least(&self) -> u32 {
+        self.dca_default.map_or(0, WayMask::count)
+    }
+
+    /// Most ways devices may get: half of the LLC, as IAT's limit of 6 of 11 (algorithms.md 2.2).
+    pub fn dca_most(&self) -> u32 {
+        if self.dca_dial { self.dca_least().max(self.ways.div_ceil(2)) } else { self.dca_least() }
+    }
+
+    fn dca_mask(&self, ways: u32) -> WayMask {
+        match self.dca_default {
+            None => WayMask::EMPTY,
+            Some(mask) if ways == mask.count() => mask,
+            Some(_) => WayMask::span(self.ways - ways, ways),
+        }
+    }
+
+    /// The ways that LPWs may have: neither devices' nor inclusive.
+    fn standard(&self, dca_ways: u32) -> WayMask {
+        let outside = widest_run(WayMask::full(self.ways).minus(self.dca_mask(dca_ways)));
+        let standard = widest_run(outside.minus(self.inclusive));
+        if standard.count() >= self.min_ways { standard } else { outside }
+    }
+
+    /// Most ways the LP zone may have beside so many DCA ways; where HPWs have no inclusive ways they keep one.
+    pub fn lp_most(&self, dca_ways: u32) -> u32 {
+        let standard = self.standard(dca_ways).count();
+        let own = u32::from(self.inclusive.is_empty());
+        standard.saturating_sub(own).max(self.min_ways)
+    }
+
+    pub fn lp_least(&self) -> u32 {
+        self.min_ways
+    }
+
+    /// The LLC as it is at power-on.
+    pub fn open(&self) -> Layout {
+        Layout {
+            open: true,
+            lp_ways: self.lp_most(self.dca_least()),
+            hp_clear: false,
+            dca_ways: self.dca_least(),
+            trash: BTreeSet::new(),
+            dca_off: BTreeSet::new(),
+        }
+    }
+
+    /// The layout as far as this chip has it: never more ways than there are.
+    pub fn fitted(&self, mut layout: Layout) -> Layout {
+        layout.dca_ways = layout.dca_ways.clamp(self.dca_least(), self.dca_most());
+        layout.lp_ways = layout.lp_ways.clamp(self.lp_least(), self.lp_most(layout.dca_ways));
+        layout.dca_off.retain(|port| self.switches.contains(port));
+        if layout.open {
+            // What does not matter is the same, so that equal layouts are equal.
+            layout.lp_ways = self.lp_most(layout.dca_ways);
+            layout.hp_clear = false;
+            layout.trash.clear();
+        }
+        layout
+    }
+
+    /// The knobs of a layout.
+    pub fn plan(&self, layout: &Layout, groups: &[Group]) -> Plan {
+        let masks = groups.iter().map(|group| (group.id, self.mask(layout, group)));
+        let dca = self.switches.iter().map(|port| (*port, !layout.dca_off.contains(port)));
+        Plan {
+            masks: masks.collect(),
+            // Not named as long as they are as found: somebody else may set them by hand.
+            dca_ways: (self.dca_turned && self.dca_dial).then(|| self.dca_mask(layout.dca_ways)),
+            dca: dca.collect(),
+            ..Plan::default()
+        }
+    }
+
+    fn mask(&self, layout: &Layout, group: &Group) -> WayMask {
+        let all = WayMask::full(self.ways);
+        if layout.open {
+            return all;
+        }
+        let right = self.standard(layout.dca_ways).lowest().unwrap_or(0);
+        if layout.trash.contains(&group.id) {
+            return WayMask::span(right, self.min_ways);
+        }
+        if group.priority == Priority::Low {
+            return WayMask::span(right, layout.lp_ways);
+        }
+        let clear = layout.hp_clear && group.kind == WorkloadKind::NonIo && !group.stack;
+        let outside = widest_run(all.minus(self.dca_mask(layout.dca_ways)));
+        if clear && outside.count() >= self.min_ways { outside } else { all }
+    }
+}
+
+impl Layout {
+    /// What differs from `before`, in words.
+    pub fn changes(&self, before: &Layout, groups: &[Group], inventory: &Inventory) -> String {
+        let mut said = Vec::new();
+        let name = |id: &GroupId| {
+            groups
+                .iter()
+                .find(|group| group.id == *id)
+                .map_or_else(|| id.to_string(), |group| group.name.clone())
+        };
+        if self.open != before.open {
+            said.push(if self.open { "everybody may use all ways".to_owned() } else { "zones".to_owned() });
+        }
+        if !self.open && (self.lp_ways != before.lp_ways || before.open) {
+            said.push(format!("LP zone of {} ways", self.lp_ways));
+        }
+        if self.dca_ways != before.dca_ways {
+            said.push(format!("{} DCA ways", self.dca_ways));
+        }
+        if self.hp_clear != before.hp_clear {
+            let verb = if self.hp_clear { "leave" } else { "may use" };
+            said.push(format!("HPWs without I/O {verb} the DCA ways"));
+        }
+        let names = |ids: Vec<&GroupId>| ids.into_iter().map(name).collect::<Vec<_>>().join(", ");
+        let (into, out) = (
+            names(self.trash.difference(&before.trash).collect()),
+            names(before.trash.difference(&self.trash).collect()),
+        );
+        if !into.is_empty() {
+            said.push(format!("{into} into the trash way"));
+        }
+        if !out.is_empty() && !self.open {
+            said.push(format!("{out} out of the trash way"));
+        }
+        let device = |port: &PortId| {
+            let found = inventory.devices.iter().find(|device| device.ports.contains(port));
+            found.map_or_else(|| port.to_string(), |device| device.name.clone())
+        };
+        said.extend(
+            self.dca_off.difference(&before.dca_off).map(|port| format!("DCA off for {}", device(port))),
+        );
+        said.extend(
+            before.dca_off.difference(&self.dca_off).map(|port| format!("DCA on for {}", device(port))),
+        );
+        if said.is_empty() { "nothing changes".to_owned() } else { said.join(", ") }
+    }
+}

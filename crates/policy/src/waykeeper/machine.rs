@@ -1,0 +1,425 @@
+//! The state machine: look, try, keep or go back, settle; and what makes it look again.
+//!
+//! ```text
+//! Look --settled--> Try --nothing left--> Stable --recheck--> Try
+//!   ^                                       |
+//!   +------- workloads or phase change -----+
+//! ```
+//!
+//! Knows progress, layouts and moves; must not know the papers' thresholds (they are in [`super::config`]) or masks.
+
+use super::config::Config;
+use super::evidence::Signature;
+use super::layout::{Layout, Shape};
+use super::moves::{Move, Scene, Way};
+use super::progress::Progress;
+use crate::{Cause, Decision, Event};
+use std::collections::{BTreeSet, VecDeque};
+use waykeeper_host::{Group, Interval, Inventory};
+use waykeeper_units::PortId;
+
+/// Phases whose layouts are remembered.
+const PHASES_REMEMBERED: usize = 16;
+/// Weight of the newest interval in the running noise.
+const NOISE_WEIGHT: f64 = 0.2;
+/// Intervals in a row that must show another phase; one does if it is twice the limit. Doubled, up to the most, by every
+/// phase that follows the last one soon: traffic that never rests is no reason to search for ever.
+const PATIENCE_LEAST: u32 = 2;
+const PATIENCE_MOST: u32 = 64;
+/// So many times the patience is soon.
+const SOON: u32 = 4;
+/// Steps in a row in which a knob must read back as something else before it is given up.
+const ODD_READINGS: u32 = 2;
+
+#[derive(Clone, PartialEq, Debug)]
+enum State {
+    /// Measuring the layout in force.
+    Look,
+    /// Measuring another one.
+    Try(Move),
+    /// Nothing left to try.
+    Stable,
+}
+
+/// A layout found for a phase met before.
+#[derive(Clone, Debug)]
+struct Remembered {
+    signature: Signature,
+    layout: Layout,
+}
+
+/// Everything it knows.
+pub(super) struct Machine {
+    pub config: Config,
+    inventory: Inventory,
+    shape: Shape,
+    groups: Vec<Group>,
+    state: State,
+    /// The best layout so far and how everybody got on under it.
+    best: Layout,
+    best_progress: Progress,
+    /// What was seen under it: the reasons for the next steps.
+    best_seen: Option<Interval>,
+    /// Its steps are in the queue, or were.
+    expanded: bool,
+    /// How everybody got on when the phase began: what an HPW's loss is held against.
+    first_progress: Progress,
+    /// What is in force.
+    in_force: Layout,
+    /// Layouts tried in this phase.
+    tried: BTreeSet<Layout>,
+    queue: VecDeque<Move>,
+    /// The last interval under the layout in force, and how many there were.
+    last: Option<Progress>,
+    waited: u32,
+    noise: f64,
+    signature: Signature,
+    strange: u32,
+    patience: u32,
+    /// Intervals since the last change of phase.
+    since_phase: u32,
+    /// Layouts tried in this search.
+    trials: u32,
+    /// Steps in a row in which a counter asked for something new.
+    asked: u32,
+    odd: u32,
+    memory: VecDeque<Remembered>,
+    stable_for: u32,
+    recheck: u32,
+}
+
+impl Machine {
+    pub fn new(config: Config, inventory: &Inventory, groups: &[Group]) -> Machine {
+        let shape = Shape::new(inventory);
+        let open = shape.open();
+        Machine {
+            config,
+            inventory: inventory.clone(),
+            groups: groups.to_vec(),
+            state: State::Look,
+            best: open.clone(),
+            best_progress: Progress::default(),
+            best_seen: None,
+            expanded: false,
+            first_progress: Progress::default(),
+            in_force: open,
+            shape,
+            tried: BTreeSet::new(),
+            queue: VecDeque::new(),
+            last: None,
+            waited: 0,
+            noise: config.settle_tolerance / 2.0,
+            signature: Signature::default(),
+            strange: 0,
+            patience: PATIENCE_LEAST,
+            since_phase: u32::MAX,
+            trials: 0,
+            asked: 0,
+            odd: 0,
+            memory: VecDeque::new(),
+            stable_for: 0,
+            recheck: config.recheck,
+        }
+    }
+
+    /// The knobs of the layout in force.
+    pub fn decide(&self, events: Vec<Event>) -> Decision {
+        let state = match self.state {
+            State::Look => "Look",
+            State::Try(_) => "Try",
+            State::Stable => "Stable",
+        };
+        Decision { plan: self.shape.plan(&self.in_force, &self.groups), state: state.to_owned(), events }
+    }
+
+    /// One interval.
+    pub fn step(&mut self, groups: &[Group], seen: &Interval) -> Vec<Event> {
+        let mut events = Vec::new();
+        self.give_up_dead_knobs(seen, &mut events);
+        if self.groups != groups {
+            self.groups_changed(groups, &mut events);
+            return events;
+        }
+        let progress = Progress::of(groups, seen, &self.inventory, &self.config);
+        if progress.is_empty() {
+            return events;
+        }
+        if self.is_another_phase(&progress, seen, &mut events) {
+            return events;
+        }
+        let Some(settled) = self.settled(&progress) else { return events };
+        match self.state.clone() {
+            State::Look => {
+                self.first_progress = settled.clone();
+                self.found(self.in_force.clone(), settled, seen);
+                self.signature = Signature::of(groups, seen, &self.inventory);
+                self.begin_search(seen, &mut events);
+            }
+            State::Try(tried) => self.judge(&tried, settled, seen, &mut events),
+            State::Stable => self.watch(&settled, seen, &mut events),
+        }
+        events
+    }
+
+    /// The measurement of the layout in force, once two intervals agree or it has been waited for long enough.
+    fn settled(&mut self, progress: &Progress) -> Option<Progress> {
+        self.waited += 1;
+        let before = self.last.replace(progress.clone())?;
+        let moved = progress.gain(&before, &self.groups, &self.config).all.abs();
+        let agree = moved <= self.config.settle_tolerance.max(2.0 * self.noise);
+        if agree {
+            self.noise += NOISE_WEIGHT * (moved - self.noise);
+        }
+        (agree || self.waited >= self.config.settle_max).then(|| progress.mixed(&before))
+    }
+
+    fn put_in_force(&mut self, layout: Layout) {
+        self.shape.dca_turned |= layout.dca_ways != self.shape.dca_least();
+        if layout != self.in_force {
+            (self.last, self.waited) = (None, 0);
+        }
+        self.in_force = layout;
+    }
+
+    /// A new phase: what was tried says nothing any more. A phase met before begins with what was best then.
+    fn begin_search(&mut self, seen: &Interval, events: &mut Vec<Event>) {
+        self.tried = BTreeSet::from([self.best.clone()]);
+        self.trials = 0;
+        let guess = self.scene(seen).guess(&self.best);
+        let known = self.memory.iter().find(|known| {
+            known.signature.distance(&self.signature, &self.groups).0 <= self.config.phase_change
+        });
+        if let Some(known) = known {
+            let why = "it was best in this phase before".to_owned();
+            self.queue.push_back(Move {
+                to: self.shape.fitted(known.layout.clone()),
+                way: Way::Other,
+                why,
+                causes: Vec::new(),
+            });
+        }
+        self.queue.push_back(guess);
+        self.next(events);
+    }
+
+    /// A layout that is better than any so far: other steps lie ahead from here.
+    fn found(&mut self, layout: Layout, progress: Progress, seen: &Interval) {
+        (self.best, self.best_progress, self.best_seen) = (layout, progress, Some(seen.clone()));
+        self.expanded = false;
+        self.queue.clear();
+    }
+
+    fn scene<'a>(&'a self, seen: &'a Interval) -> Scene<'a> {
+        Scene {
+            groups: &self.groups,
+            seen,
+            inventory: &self.inventory,
+            shape: &self.shape,
+            config: &self.config,
+        }
+    }
+
+    /// Puts the next layout to the test, or settles.
+    fn next(&mut self, events: &mut Vec<Event>) {
+        while self.trials < self.config.trials_max {
+            let Some(next) = self.queue.pop_front() else {
+                let Some(seen) = self.best_seen.as_ref().filter(|_| !self.expanded) else { break };
+                self.queue = self.scene(seen).steps(&self.best).into();
+                self.expanded = true;
+                continue;
+            };
+            if self.tried.insert(next.to.clone()) {
+                let what = next.to.changes(&self.best, &self.groups, &self.inventory);
+                events.push(event("try", format!("try {what}: {}", next.why), next.causes.clone()));
+                self.put_in_force(next.to.clone());
+                self.state = State::Try(next);
+                self.trials += 1;
+                return;
+            }
+        }
+        if self.state != State::Stable {
+            let text = format!("settled; layouts tried in this phase: {}", self.tried.len());
+            events.push(event("settle", text, Vec::new()));
+        }
+        (self.state, self.stable_for, self.strange, self.asked) = (State::Stable, 0, 0, 0);
+        self.put_in_force(self.best.clone());
+        self.memory.retain(|known| {
+            known.signature.distance(&self.signature, &self.groups).0 > self.config.phase_change
+        });
+        self.memory.push_front(Remembered { signature: self.signature.clone(), layout: self.best.clone() });
+        self.memory.truncate(PHASES_REMEMBERED);
+    }
+
+    /// Keeps a layout or drops it, and goes on with the next.
+    fn judge(&mut self, tried: &Move, measured: Progress, seen: &Interval, events: &mut Vec<Event>) {
+        let gain = measured.gain(&self.best_progress, &self.groups, &self.config);
+        let loss = measured.gain(&self.first_progress, &self.groups, &self.config);
+        let needed = self.config.min_gain.max(2.0 * self.noise);
+        let limit = 1.0 - self.config.hpw_loss_max;
+        let kept = gain.all > needed && loss.worst_hpw >= limit;
+        let number = |what: &str, value: f64, limit: Option<(&str, f64)>| Cause {
+            what: what.to_owned(),
+            value,
+            limit: limit.map(|(name, value)| (name.to_owned(), value)),
+        };
+        let causes = vec![
+            number("gain of all", gain.all, Some(("min_gain or twice the noise", needed))),
+            number("HPWs' progress against the best so far", gain.hpw, None),
+            number("LPWs' progress against the best so far", gain.lpw, None),
+            number(
+                "worst HPW against the start of the phase",
+                loss.worst_hpw,
+                Some(("1 - hpw_loss_max", limit)),
+            ),
+        ];
+        let what = tried.to.changes(&self.best, &self.groups, &self.inventory);
+        if kept {
+            events.push(event("keep", format!("keep {what}"), causes));
+            self.found(tried.to.clone(), measured, seen);
+        } else {
+            events.push(event("drop", format!("drop {what}"), causes));
+            // Nothing happened: a shorter step the same way would not do more.
+            if gain.all.abs() <= needed && tried.way != Way::Other {
+                self.queue.retain(|step| step.way != tried.way);
+            }
+        }
+        self.next(events);
+    }
+
+    /// True if the programs' or the devices' own traffic is another than when the phase began, or an HPW lost what it
+    /// had: then everything is measured anew.
+    fn is_another_phase(&mut self, progress: &Progress, seen: &Interval, events: &mut Vec<Event>) -> bool {
+        if self.state == State::Look {
+            return false;
+        }
+        let limit = self.config.phase_change;
+        let (mut by, mut whose) =
+            Signature::of(&self.groups, seen, &self.inventory).distance(&self.signature, &self.groups);
+        let mut name = "phase_change";
+        let mut sudden = 2.0 * limit;
+        if self.state == State::Stable && by <= limit {
+            let loss = 1.0 - progress.gain(&self.best_progress, &self.groups, &self.config).worst_hpw;
+            if loss > self.config.hpw_loss_max {
+                (by, whose, name, sudden) =
+                    (loss, "progress of an HPW".to_owned(), "hpw_loss_max", f64::INFINITY);
+            }
+        }
+        let limit = if name == "phase_change" { limit } else { self.config.hpw_loss_max };
+        self.strange = if by > limit { self.strange + 1 } else { 0 };
+        self.since_phase = self.since_phase.saturating_add(1);
+        let at_once = by > sudden && self.since_phase >= 2 * self.patience;
+        if self.strange < self.patience && !at_once {
+            return false;
+        }
+        let soon = self.since_phase < SOON * self.patience;
+        self.patience = if soon { (2 * self.patience).min(PATIENCE_MOST) } else { PATIENCE_LEAST };
+        self.since_phase = 0;
+        let limit = Some((name.to_owned(), limit));
+        let causes = vec![Cause { what: format!("relative change of {whose}"), value: by, limit }];
+        events.push(event("phase", format!("another phase: {whose} changed"), causes));
+        self.put_in_force(self.best.clone());
+        self.look();
+        true
+    }
+
+    /// Tries what a counter newly asks for, and now and then gives back what was taken to see what it is worth.
+    fn watch(&mut self, measured: &Progress, seen: &Interval, events: &mut Vec<Event>) {
+        self.best_progress = self.best_progress.mixed(measured);
+        let mut asked_for = self.scene(seen).asked_for(&self.best);
+        asked_for.retain(|step| !self.tried.contains(&step.to));
+        self.asked = if asked_for.is_empty() { 0 } else { self.asked + 1 };
+        if self.asked >= PATIENCE_LEAST {
+            (self.queue, self.expanded, self.trials) = (asked_for.into(), true, 0);
+            self.next(events);
+            return;
+        }
+        self.stable_for += 1;
+        if self.stable_for < self.recheck {
+            return;
+        }
+        // Next time later, unless this one finds something.
+        self.recheck = self.recheck.saturating_mul(2);
+        self.stable_for = 0;
+        let releases = self.scene(seen).releases(&self.best);
+        let turn = self.recheck as usize % releases.len().max(1);
+        if let Some(release) = releases.into_iter().nth(turn) {
+            self.tried.remove(&release.to);
+            (self.queue, self.expanded, self.trials) = ([release].into(), true, 0);
+            self.next(events);
+        }
+    }
+
+    /// Measures what is in force anew.
+    fn look(&mut self) {
+        (self.state, self.last, self.waited, self.strange) = (State::Look, None, 0, 0);
+        self.best = self.in_force.clone();
+        self.recheck = self.config.recheck;
+    }
+
+    /// Workloads came, went or changed class: those that stayed keep what was found out about them.
+    fn groups_changed(&mut self, groups: &[Group], events: &mut Vec<Event>) {
+        let names = |all: &[Group], not_in: &[Group]| {
+            let new = all.iter().filter(|group| !not_in.contains(group));
+            new.map(|group| group.name.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let (new, gone) = (names(groups, &self.groups), names(&self.groups, groups));
+        let text = match (new.is_empty(), gone.is_empty()) {
+            (false, true) => format!("{new} launched"),
+            (true, _) => format!("{gone} exited"),
+            (false, false) => format!("{new} launched or changed class, {gone} exited or did"),
+        };
+        events.push(event("workloads", text, Vec::new()));
+        self.groups = groups.to_vec();
+        let mut layout = self.best.clone();
+        layout.trash.retain(|id| groups.iter().any(|group| group.id == *id));
+        self.put_in_force(self.shape.fitted(layout));
+        self.memory.clear();
+        self.look();
+    }
+
+    /// A knob that goes on reading back as something else, or does not act, is not tried any more. DCA ways that
+    /// somebody set before they were ever turned from here are what there is to go on from.
+    fn give_up_dead_knobs(&mut self, seen: &Interval, events: &mut Vec<Event>) {
+        if let Some(found) = seen.knobs.dca_ways
+            && self.shape.adopt_dca(found)
+        {
+            events.push(event("dca-ways", format!("DCA ways were set to {found} by hand"), Vec::new()));
+            self.start_over();
+            return;
+        }
+        let wanted = self.shape.plan(&self.in_force, &self.groups);
+        let ways = wanted.dca_ways.zip(seen.knobs.dca_ways).filter(|(wanted, found)| wanted != found);
+        let ports =
+            wanted.dca.iter().filter(|(port, on)| seen.knobs.dca.get(port).is_some_and(|found| found != *on));
+        let ports: Vec<PortId> = ports.map(|(port, _)| *port).collect();
+        self.odd = if ways.is_some() || !ports.is_empty() { self.odd + 1 } else { 0 };
+        if self.odd < ODD_READINGS {
+            return;
+        }
+        self.odd = 0;
+        let mut dead = Vec::new();
+        if let Some((wanted, found)) = ways {
+            self.shape.dca_dial = false;
+            dead.push(format!("DCA ways {wanted} do not hold, {found} reads back"));
+        }
+        for port in ports {
+            self.shape.switches.remove(&port);
+            dead.push(format!("the DCA switch of {port} does not act"));
+        }
+        events.extend(dead.into_iter().map(|text| event("dead-knob", text, Vec::new())));
+        self.start_over();
+    }
+
+    /// What can be chosen is not what it was.
+    fn start_over(&mut self) {
+        self.best = self.shape.fitted(self.best.clone());
+        self.put_in_force(self.best.clone());
+        self.queue.clear();
+        self.memory.clear();
+        self.look();
+    }
+}
+
+fn event(action: &str, text: String, causes: Vec<Cause>) -> Event {
+    Event { action: action.to_owned(), group: None, text, causes }
+}

@@ -1,0 +1,59 @@
+//! Waykeeper's own policy: A4's and IAT's cures, each tried, measured and remembered.
+//!
+//! A4 walks to its zones in fixed steps of two seconds and walks back every ten; IAT turns one knob at a time by the
+//! sign of a change. Both trust that a cure helps. This policy goes at once to the layout the counters speak for, keeps
+//! what measurably helps HPWs (and does not cost LPWs more), drops the rest, and remembers what it found for each
+//! phase. It sees counters and turns CAT masks, DDIO ways and DCA per port; `docs/policy-waykeeper.md` says why.
+
+mod config;
+mod describe;
+mod evidence;
+mod layout;
+mod machine;
+mod moves;
+mod progress;
+
+use crate::{Decision, Description, Event, Policy, PolicyError};
+use config::Config;
+use machine::Machine;
+use toml::Table;
+use waykeeper_host::{Group, Interval, Inventory};
+
+/// One line for the list of policies.
+pub(crate) const IDEA: &str =
+    "ours: the cures of A4 and IAT at once, each kept only if HPWs measurably gain, and remembered per phase";
+
+/// Builds it; settings as [`Config`] names them.
+pub(crate) fn build(settings: &Table) -> Result<Box<dyn Policy>, PolicyError> {
+    Ok(Box::new(Waykeeper { config: Config::read(settings)?, machine: None }))
+}
+
+struct Waykeeper {
+    config: Config,
+    machine: Option<Machine>,
+}
+
+impl Policy for Waykeeper {
+    fn name(&self) -> &'static str {
+        "waykeeper"
+    }
+
+    fn describe(&self) -> Description {
+        describe::describe(&self.config)
+    }
+
+    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
+        let machine = Machine::new(self.config, inventory, groups);
+        let text = "all ways for everybody, to see how they get on".to_owned();
+        let event = Event { action: "look".to_owned(), group: None, text, causes: Vec::new() };
+        let decision = machine.decide(vec![event]);
+        self.machine = Some(machine);
+        decision
+    }
+
+    fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
+        let Some(machine) = &mut self.machine else { return Decision::default() };
+        let events = machine.step(groups, seen);
+        machine.decide(events)
+    }
+}

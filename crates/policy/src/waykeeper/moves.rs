@@ -1,0 +1,206 @@
+//! Which layouts are worth trying next, the likeliest to help first, each with its reason.
+//!
+//! A4's and IAT's cures as single steps from the layout in force: zones, selective DCA, trash ways, DDIO ways by demand.
+//! Knows layouts and evidence; must not know what was tried before or what came of it.
+
+use super::config::Config;
+use super::evidence::{Leak, antagonists, dca_miss, leaking_ports, llc_miss};
+use super::layout::{Layout, Shape};
+use crate::Cause;
+use waykeeper_host::{Group, Interval, Inventory, Priority, WorkloadKind};
+
+/// Which way a step goes: two that go the same way differ in length only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    LpSmaller,
+    LpLarger,
+    MoreDca,
+    Other,
+}
+
+/// A layout to try.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Move {
+    pub to: Layout,
+    pub way: Way,
+    pub why: String,
+    pub causes: Vec<Cause>,
+}
+
+/// Steps from a layout as they are found.
+struct Steps<'a> {
+    shape: &'a Shape,
+    best: &'a Layout,
+    moves: Vec<Move>,
+}
+
+impl Steps<'_> {
+    fn add(&mut self, way: Way, why: &str, causes: Vec<Cause>, change: impl FnOnce(&mut Layout)) {
+        let mut to = self.best.clone();
+        change(&mut to);
+        self.moves.push(Move { to: self.shape.fitted(to), way, why: why.to_owned(), causes });
+    }
+}
+
+fn number(what: &str, value: f64) -> Cause {
+    Cause { what: what.to_owned(), value, limit: None }
+}
+
+/// Everything known about the server now.
+pub(super) struct Scene<'a> {
+    pub groups: &'a [Group],
+    pub seen: &'a Interval,
+    pub inventory: &'a Inventory,
+    pub shape: &'a Shape,
+    pub config: &'a Config,
+}
+
+impl Scene<'_> {
+    fn has(&self, priority: Priority, io: bool) -> bool {
+        self.groups.iter().any(|g| g.priority == priority && (g.kind != WorkloadKind::NonIo) == io)
+    }
+
+    /// The layout that what is seen speaks for, all at once: what A4 finds at the end of its search, without one.
+    pub fn guess(&self, from: &Layout) -> Move {
+        let (mut to, mut causes) = (from.clone(), Vec::new());
+        for reason in leaking_ports(self.groups, self.seen, self.inventory, Leak::sure(self.config)) {
+            if self.shape.switches.contains(&reason.of) && to.dca_off.insert(reason.of) {
+                causes.extend(reason.causes);
+            }
+        }
+        for reason in antagonists(self.groups, self.seen, self.config) {
+            if to.trash.insert(reason.of) {
+                causes.extend(reason.causes);
+            }
+        }
+        to.trash.extend(self.storage_behind(&to));
+        let high = self.has(Priority::High, true) || self.has(Priority::High, false);
+        let low = self.has(Priority::Low, true) || self.has(Priority::Low, false);
+        if (high && low) || !to.trash.is_empty() {
+            if from.open {
+                to.lp_ways = self.shape.lp_most(to.dca_ways).div_ceil(2);
+                to.hp_clear = self.has(Priority::High, true);
+            }
+            to.open = false;
+        }
+        let why = "what the counters speak for".to_owned();
+        Move { to: self.shape.fitted(to), way: Way::Other, why, causes }
+    }
+
+    /// LPWs on ports without DCA: their blocks come from memory and go back there.
+    fn storage_behind(&self, layout: &Layout) -> Vec<waykeeper_units::GroupId> {
+        let off = |group: &Group| {
+            let devices = group.devices.iter().filter_map(|id| self.inventory.devices.get(id.index()));
+            group.kind == WorkloadKind::StorageIo
+                && devices.flat_map(|device| &device.ports).all(|port| layout.dca_off.contains(port))
+        };
+        let low = self.groups.iter().filter(|group| group.priority == Priority::Low && off(group));
+        low.map(|group| group.id).collect()
+    }
+
+    /// Steps that a counter beyond its limit asks for.
+    pub fn asked_for(&self, best: &Layout) -> Vec<Move> {
+        let mut steps = self.steps(best);
+        steps.retain(|step| step.causes.iter().any(|cause| cause.limit.is_some()));
+        steps
+    }
+
+    /// Single steps from `best`, the likeliest to help first.
+    pub fn steps(&self, best: &Layout) -> Vec<Move> {
+        let mut steps = Steps { shape: self.shape, best, moves: Vec::new() };
+        self.against_leaks_and_antagonists(&mut steps);
+        let miss = dca_miss(self.seen);
+        self.more_dca_ways(miss, &mut steps);
+        if !best.open {
+            self.other_zones(&mut steps);
+        }
+        if let Some(miss) = miss
+            && miss < self.config.ddio_miss / 5.0
+            && best.dca_ways > self.shape.dca_least()
+        {
+            let why = "devices have more ways than they need";
+            steps.add(Way::Other, why, vec![number("DCA write miss ratio", miss)], |l| l.dca_ways -= 1);
+        }
+        if !best.open {
+            steps.add(Way::Other, "zones may cost more than they bring", Vec::new(), |l| l.open = true);
+        }
+        steps.moves
+    }
+
+    fn against_leaks_and_antagonists(&self, steps: &mut Steps<'_>) {
+        // Where the outcome is measured, suspicion is enough.
+        for reason in leaking_ports(self.groups, self.seen, self.inventory, Leak::suspected(self.config)) {
+            let port = reason.of;
+            if self.shape.switches.contains(&port) && !steps.best.dca_off.contains(&port) {
+                let mut off = steps.best.clone();
+                off.dca_off.insert(port);
+                let behind = self.storage_behind(&off);
+                steps.add(Way::Other, "its blocks leak", reason.causes, |l| {
+                    l.dca_off.insert(port);
+                    l.trash.extend(behind);
+                });
+            }
+        }
+        for reason in antagonists(self.groups, self.seen, self.config) {
+            if !steps.best.open && !steps.best.trash.contains(&reason.of) {
+                let why = "it gains nothing from the LLC";
+                steps.add(Way::Other, why, reason.causes, |l| _ = l.trash.insert(reason.of));
+            }
+        }
+    }
+
+    fn more_dca_ways(&self, miss: Option<f64>, steps: &mut Steps<'_>) {
+        let limit = self.config.ddio_miss;
+        let Some(miss) = miss.filter(|miss| *miss > limit) else { return };
+        let room = self.shape.dca_most() - steps.best.dca_ways;
+        // Many misses ask for more than one way.
+        let longest = if miss > 3.0 * limit { 2 } else { 1 };
+        for by in (1..=longest.min(room)).rev() {
+            let limit = Some(("ddio_miss".to_owned(), limit));
+            let cause = Cause { what: "DCA write miss ratio".to_owned(), value: miss, limit };
+            steps.add(Way::MoreDca, "devices outgrow their ways", vec![cause], |l| l.dca_ways += by);
+        }
+    }
+
+    fn other_zones(&self, steps: &mut Steps<'_>) {
+        let best = steps.best;
+        let starving = |priority: Priority| {
+            let all = self.groups.iter().filter(|g| g.priority == priority && !best.trash.contains(&g.id));
+            let misses: Vec<f64> = all.filter_map(|g| llc_miss(g.id, self.seen)).collect();
+            misses.iter().sum::<f64>() / misses.len().max(1) as f64
+        };
+        let (high, low) = (starving(Priority::High), starving(Priority::Low));
+        let causes =
+            || vec![number("mean LLC miss ratio of HPWs", high), number("mean LLC miss ratio of LPWs", low)];
+        // HPWs first: what they could use is taken from LPWs before LPWs are given any.
+        for by in [2, 1].into_iter().filter(|by| best.lp_ways >= self.shape.lp_least() + by) {
+            steps.add(Way::LpSmaller, "HPWs may need the room", causes(), |l| l.lp_ways -= by);
+        }
+        let most = self.shape.lp_most(best.dca_ways);
+        for by in [2, 1].into_iter().filter(|by| low > 0.0 && best.lp_ways + by <= most) {
+            steps.add(Way::LpLarger, "LPWs may need the room", causes(), |l| l.lp_ways += by);
+        }
+        if self.has(Priority::High, true) && self.has(Priority::High, false) {
+            let why = "HPWs without I/O may gain more from devices' ways than devices lose";
+            steps.add(Way::Other, why, Vec::new(), |l| l.hp_clear = !l.hp_clear);
+        }
+    }
+
+    /// Single steps that give back what was taken: what nobody can see the worth of from where things are.
+    pub fn releases(&self, best: &Layout) -> Vec<Move> {
+        let mut steps = Steps { shape: self.shape, best, moves: Vec::new() };
+        for group in &best.trash {
+            steps.add(Way::Other, "it may have changed its ways", Vec::new(), |l| _ = l.trash.remove(group));
+        }
+        for port in &best.dca_off {
+            steps.add(Way::Other, "its traffic may have changed", Vec::new(), |l| _ = l.dca_off.remove(port));
+        }
+        if best.dca_ways > self.shape.dca_least() {
+            steps.add(Way::Other, "devices may need fewer ways", Vec::new(), |l| l.dca_ways -= 1);
+        }
+        if !best.open {
+            steps.add(Way::Other, "zones may not be needed any more", Vec::new(), |l| l.open = true);
+        }
+        steps.moves
+    }
+}
