@@ -83,7 +83,7 @@ const DEVIATIONS: &[&str] = &[
     "a reading that is missing makes no decision: an event without numbers did not change, and without DDIO \
      misses the state stays",
     "the inclusive ways are unknown to it, as they are to the paper",
-    "guarded mode only: a reclaim undone by transition 5 or 9 is not repeated for guard_intervals, longer each time",
+    "guarded mode only: a reclaim that a demand of I/O or cores follows is not repeated for guard_intervals, longer each time",
     "the interval is the control loop's (s4.E: 1 s); hits and misses are those of the whole chip, where s5 \
      multiplies those of one slice",
 ];

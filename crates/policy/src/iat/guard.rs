@@ -55,27 +55,17 @@ impl Guard {
         self.last = Some((owner, count));
     }
 
-    /// Reclaim ended well: nothing is left to be undone.
-    pub fn settled(&mut self) {
-        self.last = None;
-    }
-
-    /// The last reclaim has to be undone: it is not repeated for `intervals`, or `backoff` times as long as
-    /// the last time. Returns who, the count and how long, if there was one.
+    /// The last reclaim has to be undone: it is not repeated for `intervals`, or `backoff` times as long as the longest
+    /// hold so far. Returns who, the count and how long, if there was one.
+    ///
+    /// Whoever's it was: where counters are noisy, ways go round among owners, each of them wrong for the first time.
     pub fn undone(&mut self, intervals: u32, backoff: f64) -> Option<(Owner, u32, u32)> {
         let (owner, count) = self.last.take()?;
-        let known = self.holds.iter_mut().find(|hold| hold.owner == owner && hold.count == count);
-        let length = match known {
-            Some(hold) => {
-                hold.length = (f64::from(hold.length) * backoff).min(f64::from(LONGEST)) as u32;
-                hold.intervals_left = hold.length;
-                hold.length
-            }
-            None => {
-                self.holds.push(Hold { owner, count, intervals_left: intervals, length: intervals });
-                intervals
-            }
-        };
+        let longest = self.holds.iter().map(|hold| hold.length).max();
+        let longer = |length: u32| (f64::from(length) * backoff).min(f64::from(LONGEST)) as u32;
+        let length = longest.map_or(intervals, longer);
+        self.holds.retain(|hold| (hold.owner, hold.count) != (owner, count));
+        self.holds.push(Hold { owner, count, intervals_left: length, length });
         Some((owner, count, length))
     }
 }
@@ -99,8 +89,8 @@ mod tests {
         assert!(guard.allows(Owner::Ddio, 4));
         guard.reclaimed(Owner::Ddio, 4);
         assert_eq!(guard.undone(10, 2.0), Some((Owner::Ddio, 4, 20)));
+        // Another's is held longer at once.
         guard.reclaimed(Owner::Slot(1), 3);
-        guard.settled();
-        assert_eq!(guard.undone(10, 2.0), None);
+        assert_eq!(guard.undone(10, 2.0), Some((Owner::Slot(1), 3, 40)));
     }
 }

@@ -207,10 +207,9 @@ impl Machine {
             let mut moved = event("transition", None, text);
             moved.causes = self.transition_causes(misses, before, now);
             log.push(moved);
-            match edge.number {
-                5 | 9 => self.guard_undone(log),
-                2 => self.guard.settled(),
-                _ => {}
+            // Not 5 and 9 alone: a reclaim that ended in LowKeep and brought the demand back was as wrong.
+            if matches!(edge.to, State::IoDemand | State::CoreDemand) {
+                self.guard_undone(log);
             }
             self.state = edge.to;
             self.entered_misses = misses;

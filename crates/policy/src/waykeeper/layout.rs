@@ -117,6 +117,19 @@ impl Shape {
         }
     }
 
+    /// Where to begin, before anything was seen: zones where both classes live, with half of the ways LPWs may ever have.
+    ///
+    /// Not the open LLC: rings that fill there stay full, since their buffers no longer fit the DCA ways (A4 Fig. 6).
+    pub fn first(&self, groups: &[Group]) -> Layout {
+        let any = |priority: Priority| groups.iter().any(|group| group.priority == priority);
+        let open = self.open();
+        if !any(Priority::High) || !any(Priority::Low) {
+            return open;
+        }
+        let lp_ways = self.lp_most(open.dca_ways).div_ceil(2);
+        self.fitted(Layout { open: false, lp_ways, hp_clear: has_io_hpw(groups), ..open })
+    }
+
     /// The layout as far as this chip has it: never more ways than there are.
     pub fn fitted(&self, mut layout: Layout) -> Layout {
         layout.dca_ways = layout.dca_ways.clamp(self.dca_least(), self.dca_most());
@@ -160,6 +173,11 @@ impl Shape {
         let outside = widest_run(all.minus(self.dca_mask(layout.dca_ways)));
         if clear && outside.count() >= self.min_ways { outside } else { all }
     }
+}
+
+/// True if an HPW uses a device.
+pub(super) fn has_io_hpw(groups: &[Group]) -> bool {
+    groups.iter().any(|group| group.priority == Priority::High && group.kind != WorkloadKind::NonIo)
 }
 
 impl Layout {

@@ -78,6 +78,8 @@ pub(super) struct Machine {
     patience: u32,
     /// Intervals since the last change of phase.
     since_phase: u32,
+    /// Zones were kept against the open LLC in this phase: it need not be tried again.
+    zones_paid: bool,
     /// Layouts tried in this search.
     trials: u32,
     /// Steps in a row in which a counter asked for something new.
@@ -91,18 +93,18 @@ pub(super) struct Machine {
 impl Machine {
     pub fn new(config: Config, inventory: &Inventory, groups: &[Group]) -> Machine {
         let shape = Shape::new(inventory);
-        let open = shape.open();
+        let first = shape.first(groups);
         Machine {
             config,
             inventory: inventory.clone(),
             groups: groups.to_vec(),
             state: State::Look,
-            best: open.clone(),
+            best: first.clone(),
             best_progress: Progress::default(),
             best_seen: None,
             expanded: false,
             first_progress: Progress::default(),
-            in_force: open,
+            in_force: first,
             shape,
             tried: BTreeSet::new(),
             queue: VecDeque::new(),
@@ -113,6 +115,7 @@ impl Machine {
             strange: 0,
             patience: PATIENCE_LEAST,
             since_phase: u32::MAX,
+            zones_paid: false,
             trials: 0,
             asked: 0,
             odd: 0,
@@ -184,7 +187,7 @@ impl Machine {
     /// A new phase: what was tried says nothing any more. A phase met before begins with what was best then.
     fn begin_search(&mut self, seen: &Interval, events: &mut Vec<Event>) {
         self.tried = BTreeSet::from([self.best.clone()]);
-        self.trials = 0;
+        (self.trials, self.zones_paid) = (0, false);
         let guess = self.scene(seen).guess(&self.best);
         let known = self.memory.iter().find(|known| {
             known.signature.distance(&self.signature, &self.groups).0 <= self.config.phase_change
@@ -224,8 +227,10 @@ impl Machine {
         while self.trials < self.config.trials_max {
             let Some(next) = self.queue.pop_front() else {
                 let Some(seen) = self.best_seen.as_ref().filter(|_| !self.expanded) else { break };
-                self.queue = self.scene(seen).steps(&self.best).into();
-                self.expanded = true;
+                let mut steps = self.scene(seen).steps(&self.best);
+                // An LLC opened for a moment fills rings that take long to drain.
+                steps.retain(|step| !(step.to.open && self.zones_paid));
+                (self.queue, self.expanded) = (steps.into(), true);
                 continue;
             };
             if self.tried.insert(next.to.clone()) {
@@ -275,6 +280,7 @@ impl Machine {
         let what = tried.to.changes(&self.best, &self.groups, &self.inventory);
         if kept {
             events.push(event("keep", format!("keep {what}"), causes));
+            self.zones_paid |= self.best.open && !tried.to.open;
             self.found(tried.to.clone(), measured, seen);
         } else {
             events.push(event("drop", format!("drop {what}"), causes));

@@ -44,7 +44,7 @@ impl Policy for Waykeeper {
 
     fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
         let machine = Machine::new(self.config, inventory, groups);
-        let text = "all ways for everybody, to see how they get on".to_owned();
+        let text = "to begin with, to see how everybody gets on".to_owned();
         let event = Event { action: "look".to_owned(), group: None, text, causes: Vec::new() };
         let decision = machine.decide(vec![event]);
         self.machine = Some(machine);

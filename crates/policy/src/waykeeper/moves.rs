@@ -5,7 +5,7 @@
 
 use super::config::Config;
 use super::evidence::{Leak, antagonists, dca_miss, leaking_ports, llc_miss};
-use super::layout::{Layout, Shape};
+use super::layout::{Layout, Shape, has_io_hpw};
 use crate::Cause;
 use waykeeper_host::{Group, Interval, Inventory, Priority, WorkloadKind};
 
@@ -79,7 +79,7 @@ impl Scene<'_> {
         if (high && low) || !to.trash.is_empty() {
             if from.open {
                 to.lp_ways = self.shape.lp_most(to.dca_ways).div_ceil(2);
-                to.hp_clear = self.has(Priority::High, true);
+                to.hp_clear = has_io_hpw(self.groups);
             }
             to.open = false;
         }
@@ -121,10 +121,15 @@ impl Scene<'_> {
             let why = "devices have more ways than they need";
             steps.add(Way::Other, why, vec![number("DCA write miss ratio", miss)], |l| l.dca_ways -= 1);
         }
-        if !best.open {
+        if self.may_open(best) {
             steps.add(Way::Other, "zones may cost more than they bring", Vec::new(), |l| l.open = true);
         }
         steps.moves
+    }
+
+    /// The open LLC is tried where no HPW's rings can fill in it: full ones stay full when the zones are back.
+    fn may_open(&self, best: &Layout) -> bool {
+        !best.open && !has_io_hpw(self.groups)
     }
 
     fn against_leaks_and_antagonists(&self, steps: &mut Steps<'_>) {
@@ -180,7 +185,7 @@ impl Scene<'_> {
         for by in [2, 1].into_iter().filter(|by| low > 0.0 && best.lp_ways + by <= most) {
             steps.add(Way::LpLarger, "LPWs may need the room", causes(), |l| l.lp_ways += by);
         }
-        if self.has(Priority::High, true) && self.has(Priority::High, false) {
+        if has_io_hpw(self.groups) && self.has(Priority::High, false) {
             let why = "HPWs without I/O may gain more from devices' ways than devices lose";
             steps.add(Way::Other, why, Vec::new(), |l| l.hp_clear = !l.hp_clear);
         }
@@ -198,7 +203,7 @@ impl Scene<'_> {
         if best.dca_ways > self.shape.dca_least() {
             steps.add(Way::Other, "devices may need fewer ways", Vec::new(), |l| l.dca_ways -= 1);
         }
-        if !best.open {
+        if self.may_open(best) {
             steps.add(Way::Other, "zones may not be needed any more", Vec::new(), |l| l.open = true);
         }
         steps.moves
