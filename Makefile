@@ -24,6 +24,7 @@ lint:
 ## How fast the model is: medians, on this machine; BENCH_BASELINE=old.json compares.
 bench:
 	$(CARGO) bench --locked -p waykeeper-machine --bench summary
+	$(CARGO) bench --locked -p waykeeper-policy --bench decision
 
 ## Runs every published row again and writes docs/fidelity-table.md.
 fidelity:

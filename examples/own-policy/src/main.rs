@@ -1,0 +1,84 @@
+//! Runs a policy of one's own on a scenario, through the loop that every policy runs through, and says what it was worth.
+//!
+//! ```sh
+//! cargo run --release -p own-policy -- scenarios/a4-hpw-heavy.toml
+//! ```
+#![allow(clippy::print_stdout, reason = "a program for a terminal")]
+
+mod policy;
+
+use anyhow::Context;
+use policy::Corner;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use waykeeper_control::{ControlConfig, Record};
+use waykeeper_host::Interval;
+use waykeeper_machine::{FaultyServer, Measured, RunOptions, Scenario, ScenarioSource, VirtualServer};
+use waykeeper_policy::Policy;
+use waykeeper_silicon::Sampling;
+
+fn main() -> anyhow::Result<()> {
+    let file = std::env::args().nth(1).context("usage: own-policy SCENARIO.toml")?;
+    let scenario = Arc::new(ScenarioSource::open(Path::new(&file))?.read()?);
+    let mut none = waykeeper_policy::build("default", &"".parse()?)?;
+    let before = run(&scenario, none.as_mut())?;
+    let after = run(&scenario, &mut Corner::new(0.5))?;
+    println!("{:<16} {:>12} {:>12} {:>12}", "workload", "IPC default", "IPC corner", "latency");
+    for ((workload, a), b) in scenario.workloads.iter().zip(&before.workloads).zip(&after.workloads) {
+        let ipc = |ipc: Option<f64>| ipc.map_or("-".to_owned(), |ipc| format!("{ipc:.3}"));
+        let ratio = a
+            .latency_mean_ns
+            .zip(b.latency_mean_ns)
+            .map_or("-".to_owned(), |(a, b)| format!("x{:.2}", b / a));
+        println!("{:<16} {:>12} {:>12} {:>12}", workload.name, ipc(a.ipc), ipc(b.ipc), ratio);
+    }
+    Ok(())
+}
+
+/// The measured stretch of one run.
+fn run(scenario: &Arc<Scenario>, policy: &mut dyn Policy) -> anyhow::Result<Measured> {
+    let options = RunOptions {
+        seed: 1,
+        sample_seed: 1,
+        sampling: Sampling::one_in(32).context("32 is a power of two")?,
+    };
+    let mut server = VirtualServer::new(scenario.clone(), options)?;
+    let ns = |seconds: f64| (seconds * 1e9) as u64;
+    server.begin_stretch_at(ns(scenario.duration_s - scenario.measure_s));
+    let mut host = FaultyServer::new(server);
+    let config =
+        ControlConfig { period_ns: ns(scenario.interval_s), duration_ns: Some(ns(scenario.duration_s)) };
+    let mut tell = |record: &Record, _: Option<&Interval>| {
+        for event in &record.events {
+            println!("{:6.1} s  {}: {}", record.at_ns as f64 * 1e-9, policy_state(record), event.text);
+        }
+        ControlFlow::Continue(())
+    };
+    waykeeper_control::run(&mut host, policy, config, &mut tell)?;
+    Ok(host.server().measured())
+}
+
+fn policy_state(record: &Record) -> &str {
+    if record.state.is_empty() { "-" } else { &record.state }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write;
+
+    /// A streaming LPW goes to the corner, once, with the number that caused it; a hitting one does not.
+    #[test]
+    fn a_streaming_lpw_goes_to_the_corner() {
+        let mut text =
+            "name = \"t\"\nduration_s = 4\nwarmup_s = 0\nmeasure_s = 1\ntime_factor = 500\n".to_owned();
+        for (core, (name, size)) in [("hits", "2 MiB"), ("streams", "64 MiB")].into_iter().enumerate() {
+            write!(text, "[[workload]]\nname = \"{name}\"\nprogram = \"x-mem\"\ncores = {core}\nworking_set = \"{size}\"\n").unwrap();
+        }
+        let scenario = Arc::new(ScenarioSource::parse("t", &text, None).unwrap().read().unwrap());
+        let mut policy = Corner::new(0.5);
+        run(&scenario, &mut policy).unwrap();
+        assert!(format!("{policy:?}").contains("inside: [GroupId(1)]"), "{policy:?}");
+    }
+}
