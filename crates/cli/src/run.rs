@@ -127,11 +127,10 @@ fn say_written(written: Option<Vec<PathBuf>>) {
 }
 
 fn change(source: &mut ScenarioSource, key: &str, value: &toml::Value) -> Result<(), Failure> {
-    source.set(key, value).map_err(|_| {
+    source.set(key, value).map_err(|why| {
         Failure::bad_input(format!(
-            "`--set {key}={value}`: {} has no such place; write the dotted key of something in it, like \
-             workload.NAME.KEY, nic.NAME.KEY or knobs.KEY",
-            source.file()
+            "--set {why}; write the dotted key of something in the scenario, like workload.NAME.KEY, nic.NAME.KEY \
+             or knobs.KEY"
         ))
     })
 }

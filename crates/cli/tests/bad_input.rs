@@ -31,7 +31,26 @@ fn unknown_keys_name_the_nearest_known_one() {
         "[policy.a4]\nT9 = 1\n[[storage]]",
         &["a4 has no setting `T9`", "hpw_llc_hit_thr"],
     );
-    scenario("[[storage]]", "[policy.a5]\n[[storage]]", &["unknown policy `a5`", "did you mean `a4`"]);
+    scenario(
+        "[[storage]]",
+        "[policy.a5]\n[[storage]]",
+        &["tiny.toml:13: `policy.a5`: unknown policy `a5`", "did you mean `a4`"],
+    );
+}
+
+#[test]
+fn a_misspelt_key_that_is_needed_is_found_among_those_that_stand_there() {
+    let wanted = "`workload[xmem].working_set` is missing (`workingset` is not a key here, did you mean `working_set`?)";
+    scenario("working_set", "workingset", &[wanted, "a size from 64 B"]);
+    scenario("cores = \"4\"", "core = \"4\"", &["cores` is missing", "`core` is not a key here"]);
+    scenario("[[storage]]", "[[fault]]\nkind = \"busy\"\nat = 1\n[[storage]]", &["did you mean `at_s`"]);
+}
+
+#[test]
+fn a_text_without_quotes_is_shown_in_quotes() {
+    scenario("cores = \"2-3\"", "cores = 2-3", &[":25:", "not valid TOML", "quotes: cores = \"2-3\""]);
+    scenario("block = \"128k\"", "block = 128k # big", &["quotes: block = \"128k\""]);
+    scenario("program = \"fio\"", "program = fio", &["quotes: program = \"fio\""]);
 }
 
 #[test]
@@ -59,11 +78,15 @@ fn masks_have_no_holes_and_fit_the_chip() {
 #[test]
 fn values_are_in_range_and_of_the_right_kind() {
     scenario("\"4 MiB\"", "0", &[":33:", "`workload[xmem].working_set` is 0", "64 B to 3 GiB"]);
-    scenario("\"4 MiB\"", "\"4 parsecs\"", &["4 parsecs", "a size"]);
+    scenario("\"4 MiB\"", "\"4 parsecs\"", &["4 parsecs", "a size", "KiB, MiB or GiB"]);
     scenario("duration_s = 2", "duration_s = 1", &["`duration_s` is 1", "warmup_s + measure_s = 1.5"]);
     scenario("time_factor = 100", "time_factor = 0", &["`time_factor` is 0", "1 to 1000"]);
     scenario("\"fio\"\ncores", "\"fiu\"\ncores", &["`fiu`", "did you mean `fio`"]);
-    scenario("\"default\", \"a4\"", "\"default\", \"a5\"", &["unknown policy `a5`", "did you mean `a4`"]);
+    scenario(
+        "\"default\", \"a4\"",
+        "\"default\", \"a5\"",
+        &["tiny.toml:8: `policies`: unknown policy `a5`", "did you mean `a4`"],
+    );
     scenario("\"default\", \"a4\"", "", &[":8:", "`policies` is []", "at least"]);
     scenario(
         "about",
@@ -110,6 +133,12 @@ fn the_command_line_is_checked_as_well() {
     run(&["--warmup", "2"], &["warm-up is 2 s", "less than the duration of 2 s"]);
     run(&["--set", "workload"], &["--set", "KEY=VALUE"]);
     run(&["--set", "workload.nope.x=1"], &["workload.nope.x", "no such place", "workload.NAME.KEY"]);
+    run(
+        &["--set", "workload[fia].block=4k"],
+        &["no workload `fia`, did you mean `fio`; there are dpdk, fio"],
+    );
+    run(&["--set", "worklod.fio.block=4k"], &["no table `worklod`, did you mean `workload`"]);
+    run(&["--set", "fio.block=4k"], &["did you mean `workload.fio.block`"]);
     run(&["--set", "workload.fio.blok=64k"], &["`workload[fio].blok`", "did you mean `block`"]);
     run(&["--set", "workload.fio.block=64x"], &["64x", "a size"]);
     refused(&["run", "a4-fig55"], 2, &["no scenario `a4-fig55`", "did you mean `a4-fig5`", "path"]);
@@ -150,15 +179,27 @@ fn captures_and_traces_name_the_offset() {
     scenario_beside(
         "name = \"nic0\"",
         &format!("name = \"nic0\"\ncapture = {:?}", cut),
-        &["cut.pcap is cut short"],
+        &["tiny.toml:12: `nic[nic0].capture`: ", "cut.pcap is cut short"],
     );
     let replay = format!("program = \"replay\"\ntrace = {:?}", cut);
-    scenario_beside("program = \"x-mem\"", &replay, &["cut.pcap", "is not a memory trace"]);
+    let place = "tiny.toml:31: `workload[xmem].trace`: ";
+    scenario_beside("program = \"x-mem\"", &replay, &[place, "cut.pcap", "is not a memory trace"]);
     scenario_beside(
         "name = \"nic0\"",
         "name = \"nic0\"\ncapture = \"gone.pcap\"",
-        &["gone.pcap", "check the name"],
+        &[
+            "tiny.toml:12: `nic[nic0].capture`: cannot open",
+            "check the name",
+            "(`gone.pcap` is relative to /",
+        ],
     );
+    // Named from within its own folder, where the path has none.
+    let (folder, _) = folder_with("name = \"nic0\"", "name = \"nic0\"\ncapture = \"gone.pcap\"");
+    let check = ["scenario", "check", "tiny.toml"];
+    let done = common::waykeeper().args(check).current_dir(folder.path()).assert().code(2);
+    let said = String::from_utf8_lossy(&done.get_output().stderr).into_owned();
+    let place = folder.path().canonicalize().unwrap();
+    assert!(said.contains(&format!("is relative to {}", place.display())), "{said}");
 }
 
 fn scenario_beside(from: &str, to: &str, parts: &[&str]) {

@@ -107,18 +107,41 @@ pub fn open(name: &str) -> Result<ScenarioSource, RegistryError> {
     Err(unknown(name))
 }
 
-/// The text of the scenario that `name` means.
+/// The text of the scenario that `name` means, to be kept as a file anywhere: paths in it are absolute as far as
+/// they lead to something.
 ///
 /// # Errors
 /// As [`open`].
 pub fn text(name: &str) -> Result<String, RegistryError> {
     if let Some(scenario) = BUILT_IN.iter().find(|scenario| scenario.name == name) {
-        return Ok(scenario.text.to_owned());
+        return Ok(rooted(scenario.text, repository().as_deref()));
     }
     // Opened first for its messages: a file that is no scenario is not shown as one.
     open(name)?;
     let why = |why| ScenarioError::Unreadable { path: name.into(), why };
-    Ok(std::fs::read_to_string(name).map_err(why)?)
+    let text = std::fs::read_to_string(name).map_err(why)?;
+    Ok(rooted(&text, Path::new(name).parent()))
+}
+
+/// Keys whose values are paths.
+const PATH_KEYS: [&str; 3] = ["capture", "trace", "chip"];
+
+/// A scenario's text with the paths that are relative to `folder` made absolute.
+fn rooted(text: &str, folder: Option<&Path>) -> String {
+    text.split_inclusive('\n').map(|line| rooted_line(line, folder).unwrap_or(line.to_owned())).collect()
+}
+
+/// A line of it; none if there is no such path in it.
+fn rooted_line(line: &str, folder: Option<&Path>) -> Option<String> {
+    let (key, _) = line.split_once('=')?;
+    PATH_KEYS.contains(&key.trim()).then_some(())?;
+    let table: toml::Table = line.parse().ok()?;
+    let value = table.get(key.trim())?.as_str()?;
+    let file = folder?.join(value).canonicalize().ok().filter(|file| file.is_file())?;
+    let absolute = toml::Value::String(file.to_str()?.to_owned()).to_string();
+    let written = ['"', '\''].map(|quote| format!("{quote}{value}{quote}"));
+    let written = written.iter().find(|written| line.contains(*written))?;
+    Some(line.replacen(written, &absolute, 1))
 }
 
 impl BuiltIn {
@@ -194,6 +217,18 @@ mod tests {
                 panic!("{error}");
             }
         }
+    }
+
+    #[test]
+    fn paths_that_lead_somewhere_become_absolute() {
+        let folder = repository().unwrap();
+        let text =
+            "chip = \"gold-6140\"\n  trace = '../inputs/redis-server.wkt' # real\ncapture = \"none.pcap\"";
+        let shown = rooted(text, Some(&folder));
+        let inputs = folder.parent().unwrap().join("inputs/redis-server.wkt");
+        let trace = format!("  trace = {:?} # real\n", inputs.display().to_string());
+        assert_eq!(shown, format!("chip = \"gold-6140\"\n{trace}capture = \"none.pcap\""));
+        assert_eq!(rooted(text, None), text);
     }
 
     #[test]

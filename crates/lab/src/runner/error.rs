@@ -15,7 +15,7 @@ pub enum RunError {
     /// A policy or its settings.
     #[error("{file}: {why}")]
     Policy {
-        /// Where it was named: a scenario's file, or `the policies asked for`.
+        /// Where it was named: a scenario's file, line and key, or `the policies asked for`.
         file: String,
         /// What is wrong with it.
         why: Box<PolicyError>,

@@ -78,7 +78,7 @@ impl Experiment {
         for (key, value) in changes.values {
             source.set(key, &toml::Value::Float(value))?;
         }
-        let policies = plan::policies(&plan, &base, source.file())?;
+        let (policies, named_again) = plan::policies(&plan, &base, &source)?;
         let keys: Vec<SweepKey> =
             base.sweeps.iter().map(|sweep| SweepKey { key: sweep.key.clone(), label: None }).collect();
         let mut points = Vec::new();
@@ -91,7 +91,7 @@ impl Experiment {
             points.push(Point { at, scenario: Arc::new(source.read()?) });
         }
         let file = source.file().to_owned();
-        Ok(Experiment { file, plan, policies, keys, points, notes: changes.notes })
+        Ok(Experiment { file, plan, policies, keys, points, notes: [changes.notes, named_again].concat() })
     }
 
     /// What the reader of the result should know about how the plan was understood, a line each.

@@ -2,7 +2,7 @@
 
 use super::RunError;
 use toml::{Table, Value};
-use waykeeper_machine::Scenario;
+use waykeeper_machine::{Scenario, ScenarioSource};
 use waykeeper_policy::{PolicyError, build};
 use waykeeper_silicon::Sampling;
 
@@ -100,24 +100,31 @@ impl RunPlan {
     }
 }
 
-/// The policies to run, each once, all known to build.
-pub(super) fn policies(plan: &RunPlan, scenario: &Scenario, file: &str) -> Result<Vec<String>, RunError> {
+/// The policies to run, each once, all known to build; a note for each that was named again.
+pub(super) fn policies(
+    plan: &RunPlan,
+    scenario: &Scenario,
+    source: &ScenarioSource,
+) -> Result<(Vec<String>, Vec<String>), RunError> {
     let (asked, origin) = match plan.policies.as_slice() {
-        [] => (&scenario.policies, file),
-        _ => (&plan.policies, "the policies asked for"),
+        [] => (&scenario.policies, source.place("policies")),
+        _ => (&plan.policies, "the policies asked for".to_owned()),
     };
     // Settings of a policy that is not run are checked as well: a mistyped name would go unnoticed.
+    let place = |name: &str| source.place(&format!("policy.{name}"));
     for name in scenario.policy_settings.keys() {
-        check(name, settings(scenario, name, file)?, file)?;
+        check(name, settings(scenario, name, &place(name))?, &place(name))?;
     }
-    let mut policies: Vec<String> = Vec::new();
+    let (mut policies, mut notes) = (Vec::new(), Vec::new());
     for name in asked {
-        check(name, settings(scenario, name, file)?, origin)?;
+        check(name, settings(scenario, name, &place(name))?, &origin)?;
         if !policies.contains(name) {
             policies.push(name.clone());
+        } else {
+            notes.push(format!("policy {name} is named more than once and run once"));
         }
     }
-    Ok(policies)
+    Ok((policies, notes))
 }
 
 /// The settings that a scenario has for a policy.

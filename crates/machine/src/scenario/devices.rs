@@ -91,7 +91,7 @@ fn read_traffic(
     let offered = keys.optional_number("offered_gbps", 0.0..=line_gbps)?;
     if keys.has("capture") {
         let path = keys.required_path("capture")?;
-        let capture = Capture::read(&path).map_err(ScenarioError::input)?;
+        let capture = Capture::read(&path).map_err(|why| keys.named(ScenarioError::input(why)))?;
         let packets: Vec<CapturedPacket> = capture.packets.iter().flat_map(split).collect();
         if packets.is_empty() {
             return Err(keys.refuse("capture", &path.display(), "a capture with packets"));

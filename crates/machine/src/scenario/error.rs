@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use toml::{Table, Value};
 
 /// A scenario that cannot be run. Exit code 2.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +54,7 @@ pub enum ScenarioError {
         wanted: String,
     },
     /// A key that has to be there.
-    #[error("{file}:{at} `{key}` is missing; it must be {wanted}")]
+    #[error("{file}:{at} `{key}` is missing{misspelt}; it must be {wanted}")]
     Missing {
         /// File or built-in name.
         file: String,
@@ -61,15 +62,41 @@ pub enum ScenarioError {
         at: String,
         /// Dotted key.
         key: String,
+        /// A key of the same table that was probably meant to be this one, in words; empty if there is none.
+        misspelt: String,
         /// What would do.
         wanted: String,
     },
     /// A chip file or name.
     #[error(transparent)]
     Chip(#[from] waykeeper_silicon::SpecError),
-    /// A capture or trace the scenario names.
+    /// A key that is to be changed and stands nowhere in the scenario.
+    #[error("{file}: `{key}`: {why}")]
+    Nowhere {
+        /// File or built-in name.
+        file: String,
+        /// The key as it was given.
+        key: String,
+        /// Which part of it leads nowhere, and what is near.
+        why: String,
+    },
+    /// A capture or trace, as its reader complains of it; the scenario's reader adds where it is named.
     #[error("{0}")]
     Input(String),
+    /// A capture or trace the scenario names.
+    #[error("{file}:{at} `{key}`: {why}{relative}")]
+    NamedInput {
+        /// File or built-in name.
+        file: String,
+        /// Line, as `12:`; empty if unknown.
+        at: String,
+        /// Dotted key.
+        key: String,
+        /// The words of the capture's or trace's reader.
+        why: String,
+        /// What the path is relative to, in words; empty for an absolute one.
+        relative: String,
+    },
     /// Working sets that do not fit simulated memory.
     #[error("{file}: {workload}: {why}")]
     Memory {
@@ -105,10 +132,44 @@ pub(crate) fn place(text: &str, span: Option<std::ops::Range<usize>>) -> String 
 
 /// `, did you mean `x`` if one of `known` is near to `word`.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    most_alike(word, known, 0.7).map_or_else(String::new, |candidate| format!(", did you mean `{candidate}`"))
+}
+
+/// The one of `known` that is most like `word`, if it is more alike than `from` (0..1).
+pub(crate) fn most_alike<'a>(
+    word: &str,
+    known: impl IntoIterator<Item = &'a str>,
+    from: f64,
+) -> Option<&'a str> {
     known
         .into_iter()
         .map(|candidate| (strsim::jaro_winkler(word, candidate), candidate))
-        .filter(|(likeness, _)| *likeness > 0.7)
+        .filter(|(likeness, _)| *likeness > from)
         .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map_or_else(String::new, |(_, candidate)| format!(", did you mean `{candidate}`"))
+        .map(|(_, candidate)| candidate)
+}
+
+/// What to say of a line whose value is a text without quotes, like `cores = 0-3`; empty for any other.
+pub(crate) fn quotes_hint(text: &str, span: Option<std::ops::Range<usize>>) -> String {
+    let line = span.and_then(|span| text.get(..span.start)).and_then(|before| {
+        let index = before.matches('\n').count();
+        // The parser may point behind the line's end.
+        [Some(index), index.checked_sub(1)]
+            .into_iter()
+            .flatten()
+            .find_map(|at| bare_value(text.lines().nth(at)?))
+    });
+    line.map_or_else(String::new, |(key, value)| {
+        format!("; a text stands in quotes: {key} = {}", Value::String(value.to_owned()))
+    })
+}
+
+/// Key and value of a line that would be TOML if its value stood in quotes.
+fn bare_value(line: &str) -> Option<(&str, &str)> {
+    let (key, value) = line.split_once('=')?;
+    let value = value.split('#').next().unwrap_or_default().trim();
+    let bare = !value.is_empty() && !value.contains(['"', '\'', '[', '{', '=']);
+    let wrong = || format!("{key} = {value}").parse::<Table>().is_err();
+    let right = || format!("{key} = \"{value}\"").parse::<Table>().is_ok();
+    (bare && wrong() && right()).then_some((key.trim(), value))
 }

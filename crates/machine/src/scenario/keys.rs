@@ -2,7 +2,7 @@
 //!
 //! Knows TOML values and how to complain; knows no meaning of any key.
 
-use super::error::{ScenarioError, nearest};
+use super::error::{ScenarioError, most_alike, nearest};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -10,6 +10,10 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 use waykeeper_units::{CoreList, WayMask, parse_size};
+
+/// A key more alike than this to one that is missing was meant to be it (ours; `nearest` asks for less, since
+/// there the key is known to be wrong).
+const MISSPELT: f64 = 0.85;
 
 /// Where a table stands: for messages and for paths relative to the file.
 #[derive(Clone, Debug)]
@@ -31,6 +35,8 @@ pub struct Keys<'a> {
     /// First line of the table in the file, 1-based, if it was found.
     first_line: Option<usize>,
     asked: RefCell<BTreeSet<String>>,
+    /// The key whose value was last taken for a path, and that value.
+    path_key: Option<(String, String)>,
 }
 
 impl<'a> Keys<'a> {
@@ -41,7 +47,7 @@ impl<'a> Keys<'a> {
         first_line: Option<usize>,
     ) -> Keys<'a> {
         let path = if path.is_empty() { String::new() } else { format!("{path}.") };
-        Keys { origin, table, path, first_line, asked: RefCell::default() }
+        Keys { origin, table, path, first_line, asked: RefCell::default(), path_key: None }
     }
 
     fn get(&self, key: &str) -> Option<&'a Value> {
@@ -71,12 +77,42 @@ impl<'a> Keys<'a> {
             file: self.origin.file.to_owned(),
             at: self.first_line.map_or_else(String::new, |line| format!("{line}:")),
             key: format!("{}{key}", self.path),
+            misspelt: self.misspelt(key),
             wanted: wanted.to_owned(),
         }
     }
 
+    /// The key that was meant to be a missing one: of those nobody has asked for, the one much like it.
+    fn misspelt(&self, missing: &str) -> String {
+        let asked = self.asked.borrow();
+        let left = self.table.keys().map(String::as_str).filter(|key| !asked.contains(*key));
+        most_alike(missing, left, MISSPELT).map_or_else(String::new, |key| {
+            format!(" (`{key}` is not a key here, did you mean `{missing}`?)")
+        })
+    }
+
+    /// What the reader of a capture or trace complains of, with the place that names the file; any other error
+    /// stays as it is.
+    pub(crate) fn named(&self, error: ScenarioError) -> ScenarioError {
+        let (ScenarioError::Input(why), Some((key, path))) = (&error, &self.path_key) else { return error };
+        // A scenario named without a folder lies in the one people are in.
+        let here = || std::env::current_dir().unwrap_or_default();
+        let folder = self.origin.folder.map_or_else(here, |folder| here().join(folder));
+        let relative = match Path::new(path).is_absolute() {
+            true => String::new(),
+            false => format!(" (`{path}` is relative to {})", folder.display()),
+        };
+        ScenarioError::NamedInput {
+            file: self.origin.file.to_owned(),
+            at: self.line_of(key),
+            key: format!("{}{key}", self.path),
+            why: why.clone(),
+            relative,
+        }
+    }
+
     /// `12:` for a key of this table: the line between the table's header and the next that assigns it.
-    fn line_of(&self, key: &str) -> String {
+    pub(crate) fn line_of(&self, key: &str) -> String {
         let header = format!("[{}]", self.header_path().trim_end_matches('.'));
         let lines = || self.origin.text.lines().map(str::trim_start).enumerate();
         // Without a known line: after the table's header if it has one in the file, else from the top.
@@ -158,7 +194,10 @@ impl<'a> Keys<'a> {
     /// # Errors
     /// A missing key, or anything that is not a size in the range.
     pub fn required_size(&mut self, key: &str, range: RangeInclusive<u64>) -> Result<u64, ScenarioError> {
-        let wanted = || format!("a size from {} to {}", size(*range.start()), size(*range.end()));
+        let wanted = || {
+            let (least, most) = (size(*range.start()), size(*range.end()));
+            format!("a size from {least} to {most}: bytes, or a number with KiB, MiB or GiB")
+        };
         let value = self.get(key).ok_or_else(|| self.missing(key, &wanted()))?;
         let bytes = match value {
             Value::Integer(n) => u64::try_from(*n).ok(),
@@ -216,6 +255,7 @@ impl<'a> Keys<'a> {
     /// A missing key, or anything that is not a text.
     pub fn required_path(&mut self, key: &str) -> Result<PathBuf, ScenarioError> {
         let text = self.required_text(key, "the path of a file")?;
+        self.path_key = Some((key.to_owned(), text.clone()));
         Ok(match self.origin.folder {
             Some(folder) => folder.join(text),
             None => PathBuf::from(text),

@@ -107,7 +107,7 @@ impl ScenarioSource {
         let table = text.parse::<Table>().map_err(|error| ScenarioError::Syntax {
             file: file.to_owned(),
             at: error::place(text, error.span()),
-            why: error.message().trim().replace('\n', "; "),
+            why: error.message().trim().replace('\n', "; ") + &error::quotes_hint(text, error.span()),
         })?;
         Ok(ScenarioSource { file: file.to_owned(), text: text.to_owned(), folder, table })
     }
@@ -117,21 +117,24 @@ impl ScenarioSource {
         &self.file
     }
 
-    /// Sets a dotted key, as a sweep does.
+    /// Sets a dotted key, as a sweep does: `workload.fio.block`, or `workload[fio].block`.
     ///
     /// # Errors
     /// If no such place exists in the scenario.
     pub fn set(&mut self, key: &str, value: &Value) -> Result<(), ScenarioError> {
-        if sweep::set(&mut self.table, key, value) {
-            return Ok(());
-        }
-        Err(ScenarioError::Value {
-            file: self.file.clone(),
-            at: String::new(),
-            key: "sweep.key".to_owned(),
-            value: format!("`{key}`"),
-            wanted: "the dotted key of something in this scenario, like workload.NAME.KEY".to_owned(),
-        })
+        let why = |why| ScenarioError::Nowhere { file: self.file.clone(), key: key.to_owned(), why };
+        sweep::set(&mut self.table, key, value).map_err(why)
+    }
+
+    /// Where a key stands, for a message about its value: `mine.toml:8: `policies``.
+    pub fn place(&self, key: &str) -> String {
+        let (path, last) = key.rsplit_once('.').unwrap_or(("", key));
+        let line = Keys::new(self.origin(), &self.table, path, None).line_of(last);
+        format!("{}:{line} `{key}`", self.file)
+    }
+
+    fn origin(&self) -> Origin<'_> {
+        Origin { file: &self.file, text: &self.text, folder: self.folder.as_deref() }
     }
 
     /// Reads and checks the scenario.
@@ -139,8 +142,7 @@ impl ScenarioSource {
     /// # Errors
     /// The first thing that is wrong.
     pub fn read(&self) -> Result<Scenario, ScenarioError> {
-        let origin = Origin { file: &self.file, text: &self.text, folder: self.folder.as_deref() };
-        read(Keys::new(origin, &self.table, "", None))
+        read(Keys::new(self.origin(), &self.table, "", None))
     }
 }
 

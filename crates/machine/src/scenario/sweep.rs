@@ -3,7 +3,7 @@
 //! Works on the scenario's table before anything is read from it, so that every key can be swept and every
 //! swept value is checked like a written one.
 
-use super::error::ScenarioError;
+use super::error::{ScenarioError, nearest};
 use super::keys::Keys;
 use toml::{Table, Value};
 
@@ -31,36 +31,89 @@ impl Sweep {
 /// Tables that a scenario may leave out: setting a key in one makes it.
 const OPTIONAL_TABLES: [&str; 3] = ["model", "knobs", "policy"];
 
-/// Sets `key` to `value` in a scenario's table. False if there is no such place: an element of that name,
-/// or a table on the way, is missing.
-pub(crate) fn set(table: &mut Table, key: &str, value: &Value) -> bool {
-    let optional = key.split('.').next().is_some_and(|first| OPTIONAL_TABLES.contains(&first));
-    set_in(table, key, value, optional)
+/// Sets `key` to `value` in a scenario's table.
+///
+/// # Errors
+/// If there is no such place, that is, a table on the way or an element of that name is missing: in words, which.
+pub(crate) fn set(table: &mut Table, key: &str, value: &Value) -> Result<(), String> {
+    let parts = parts(key);
+    let optional = parts.first().is_some_and(|first| OPTIONAL_TABLES.contains(first));
+    set_in(table, &parts, value, optional).map_err(|why| {
+        let first = parts.first().copied().unwrap_or_default();
+        match named(table, first) {
+            // People write `fio.block` for `workload.fio.block`.
+            Some(kind) => format!("{why}, did you mean `{kind}.{key}`"),
+            None => why,
+        }
+    })
 }
 
-/// The same; with `make`, tables on the way that are missing are made.
-fn set_in(table: &mut Table, key: &str, value: &Value, make: bool) -> bool {
-    let Some((first, rest)) = key.split_once('.') else {
-        table.insert(key.to_owned(), value.clone());
-        return true;
-    };
-    if make && !table.contains_key(first) {
-        table.insert(first.to_owned(), Value::Table(Table::new()));
+/// `workload.fio.block` and `workload[fio].block` alike; a name in brackets may have dots.
+fn parts(key: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut rest = key;
+    while let Some(at) = rest.find(['.', '[']) {
+        let inside = &rest[at..];
+        let (part, behind) = match inside.strip_prefix('[').and_then(|inside| inside.split_once(']')) {
+            Some((name, behind)) => ([&rest[..at], name], behind.strip_prefix('.').unwrap_or(behind)),
+            None => ([&rest[..at], ""], &inside[1..]),
+        };
+        parts.extend(part.into_iter().filter(|part| !part.is_empty()));
+        rest = behind;
     }
-    match table.get_mut(first) {
+    if !rest.is_empty() {
+        parts.push(rest);
+    }
+    parts
+}
+
+/// The same for the parts of a key; with `make`, tables on the way that are missing are made.
+fn set_in(table: &mut Table, parts: &[&str], value: &Value, make: bool) -> Result<(), String> {
+    let (first, rest) = parts.split_first().ok_or("there is no such place")?;
+    if rest.is_empty() {
+        table.insert((*first).to_owned(), value.clone());
+        return Ok(());
+    }
+    if make && !table.contains_key(*first) {
+        table.insert((*first).to_owned(), Value::Table(Table::new()));
+    }
+    let deeper =
+        table.iter().filter(|(_, inner)| inner.is_table() || inner.is_array()).map(|(key, _)| key.as_str());
+    let nowhere = format!("there is no such place, no table `{first}`{}", nearest(first, deeper));
+    match table.get_mut(*first) {
         Some(Value::Table(inner)) => set_in(inner, rest, value, make),
         Some(Value::Array(items)) => {
-            let Some((name, rest)) = rest.split_once('.') else {
-                return false;
+            let names: Vec<String> = items.iter().filter_map(name).map(str::to_owned).collect();
+            let known = || names.iter().map(String::as_str);
+            let (wanted, rest) = rest.split_first().ok_or(nowhere)?;
+            let item = items.iter_mut().find(|item| name(item) == Some(*wanted));
+            let Some(item) = item.and_then(Value::as_table_mut) else {
+                let near = nearest(wanted, known());
+                return Err(format!(
+                    "there is no such place, no {first} `{wanted}`{near}; there are {}",
+                    known().collect::<Vec<_>>().join(", ")
+                ));
             };
-            let named = |item: &&mut Value| item.get("name").and_then(Value::as_str) == Some(name);
-            match items.iter_mut().find(named).and_then(Value::as_table_mut) {
-                Some(item) => set_in(item, rest, value, false),
-                None => false,
+            if rest.is_empty() {
+                return Err(format!("there is no such place, name a key of {first} `{wanted}`"));
             }
+            set_in(item, rest, value, false)
         }
-        _ => false,
+        _ => Err(nowhere),
     }
+}
+
+/// What an element of `[[...]]` is called.
+fn name(item: &Value) -> Option<&str> {
+    item.get("name").and_then(Value::as_str)
+}
+
+/// The kind of the element called `wanted`: `workload`, `nic` or `storage`.
+fn named<'a>(table: &'a Table, wanted: &str) -> Option<&'a str> {
+    let has = |value: &Value| {
+        value.as_array().is_some_and(|items| items.iter().any(|item| name(item) == Some(wanted)))
+    };
+    table.iter().find(|(_, value)| has(value)).map(|(kind, _)| kind.as_str())
 }
 
 /// How a value is shown on an axis.
@@ -79,12 +132,26 @@ mod tests {
     fn a_key_is_set_where_it_belongs_or_not_at_all() {
         let mut table: Table = "[[nic]]\nname = \"a\"\n[[nic]]\nname = \"b\"\nring = 64".parse().unwrap();
         let one = Value::Integer(1);
-        assert!(set(&mut table, "nic.b.ring", &one) && set(&mut table, "policy.a4.T1", &one));
-        assert!(set(&mut table, "seed", &one) && set(&mut table, "knobs.dca_ways", &one));
-        assert_eq!(table["nic"][1]["ring"], one);
-        assert_eq!(table["policy"]["a4"]["T1"], one);
-        for nowhere in ["nic.c.ring", "nic.a", "workload.x.mask", "nic.a.b.c", "seed.x"] {
-            assert!(!set(&mut table, nowhere, &one), "{nowhere}");
+        for key in
+            ["nic.b.ring", "nic[a].ring", "policy.a4.T1", "policy.fixed.masks.a", "seed", "knobs.dca_ways"]
+        {
+            assert_eq!(set(&mut table, key, &one), Ok(()), "{key}");
         }
+        assert_eq!((&table["nic"][0]["ring"], &table["nic"][1]["ring"]), (&one, &one));
+        assert_eq!(table["policy"]["a4"]["T1"], one);
+        for nowhere in ["nic.c.ring", "nic.a", "nic[a]", "workload.x.mask", "nic.a.b.c", "seed.x", "", "."] {
+            assert!(set(&mut table, nowhere, &one).is_err(), "{nowhere}");
+        }
+    }
+
+    #[test]
+    fn a_place_that_is_not_there_is_answered_with_the_nearest() {
+        let mut table: Table = "[[nic]]\nname = \"left\"\n[[workload]]\nname = \"bully.1\"".parse().unwrap();
+        let mut why = |key: &str| set(&mut table, key, &Value::Integer(1)).unwrap_err();
+        assert!(why("nic.lefd.ring").contains("no nic `lefd`, did you mean `left`; there are left"));
+        assert!(why("worklod.left.ring").contains("no table `worklod`, did you mean `workload`"));
+        assert!(why("left.ring").contains("did you mean `nic.left.ring`"));
+        assert_eq!(parts("workload[bully.1].phase"), ["workload", "bully.1", "phase"]);
+        assert_eq!(parts("a[b"), ["a", "b"]);
     }
 }

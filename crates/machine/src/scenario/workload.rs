@@ -130,7 +130,7 @@ fn read_one(
             "absent: a stack uses a device, and this program uses none",
         ));
     }
-    let blueprint = (kind.read)(keys)?;
+    let blueprint = (kind.read)(keys).map_err(|error| keys.named(error))?;
     let workload = WorkloadSpec {
         program: kind,
         priority,
@@ -204,7 +204,7 @@ fn read_phases(
         let at_s = inner.optional_number("at_s", 0.0..=86_400.0)?;
         let at_s = at_s.ok_or_else(|| inner.missing("at_s", "the time of the change, s"))?;
         let priority = read_priority(&mut inner)?;
-        let blueprint = (kind.read)(&mut inner)?;
+        let blueprint = (kind.read)(&mut inner).map_err(|error| inner.named(error))?;
         let of_program = changes.keys().any(|key| !["at_s", "priority"].contains(&key.as_str()));
         // What belongs to the workload and not to the program stays as it was.
         for key in COMMON {
