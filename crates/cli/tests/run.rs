@@ -20,6 +20,24 @@ fn a_run_prints_a_table_with_the_decisions() {
         assert!(text.contains(part), "`{part}` is not in:\n{text}");
     }
     assert!(!text.contains('\x1b'), "no colour where no terminal is");
+    // What a newcomer must not miss: which stretch was measured, and that one seed is one draw.
+    assert!(
+        text.contains("measured 1-2 s of 2 s of the server's clock; a run is 0.02 s simulated"),
+        "{text}"
+    );
+    assert!(text.contains("one seed: ") && text.contains("--seeds 5"), "{text}");
+    let two = output(&["run", path.to_str().unwrap(), "--policy", "a4", "--seeds", "2", "--seed", "4"]);
+    assert!(!two.contains("one seed: ") && two.contains("timelines of seed 4"), "{two}");
+}
+
+#[test]
+fn a_policy_named_twice_is_run_once_and_that_is_said() {
+    let (_folder, path) = tiny();
+    let arguments =
+        ["run", path.to_str().unwrap(), "--policy", "none", "--policy", "none", "--duration", "2"];
+    let done = waykeeper().args(arguments).assert().success();
+    let said = String::from_utf8(done.get_output().stderr.clone()).unwrap();
+    assert_eq!(said, "note: policy none is named more than once and run once\n");
 }
 
 #[test]
@@ -97,8 +115,12 @@ fn out_writes_files_and_says_which() {
         assert!(said.contains(name), "{said}");
     }
     // Four intervals of half a second, three workloads and the socket, two policies.
-    let rows = std::fs::read_to_string(out.join("timeseries.csv")).unwrap().lines().count();
-    assert_eq!(rows, 1 + 4 * 4 * 2);
+    let table = std::fs::read_to_string(out.join("timeseries.csv")).unwrap();
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows.len(), 1 + 4 * 4 * 2);
+    for (column, name) in rows[0].iter().enumerate() {
+        assert!(rows[1..].iter().any(|row| !row[column].is_empty()), "`{name}` is empty in every row");
+    }
 }
 
 #[test]
@@ -162,7 +184,7 @@ fn a_key_can_be_changed_from_outside() {
         "--set",
         "name=renamed",
         "--set",
-        "workload.fio.cores=2",
+        "workload[fio].cores=2",
         "--set",
         "policy.a4.stable_interval_s=5",
         "--set",

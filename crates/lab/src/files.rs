@@ -6,7 +6,7 @@
 //! know how results are made or what they mean.
 
 use crate::report::{self, ReportError};
-use crate::results::{DecisionRecord, RunSummary, SweepSummary, SystemMetrics, WorkloadMetrics};
+use crate::results::{DecisionRecord, RunSummary, SweepSummary, SystemMetrics, TimeSample, WorkloadMetrics};
 use serde::Serialize;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -122,9 +122,9 @@ pub fn decisions_jsonl(summary: &RunSummary) -> Result<String, serde_json::Error
 /// # Errors
 /// When the CSV writer refuses, which writing to memory rules out.
 pub fn timeseries_csv(summary: &RunSummary) -> Result<String, csv::Error> {
-    let columns: Vec<&str> = metric_columns().into_iter().filter(|key| *key != "performance_ratio").collect();
+    let columns = TimeSample::KEYS;
     let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(["policy", "at_s", "state", "scope", "name"].iter().chain(&columns))?;
+    writer.write_record(["policy", "at_s", "state", "scope", "name"].iter().chain(columns))?;
     for (policy, result) in &summary.policies {
         for sample in &result.samples {
             let at_s = sample.at_s.to_string();

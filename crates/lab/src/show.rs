@@ -5,7 +5,11 @@
 
 use crate::results::{ThroughputUnit, WorkloadResult};
 use std::cmp::Ordering;
+use std::fmt::Write;
 use waykeeper_host::WorkloadKind;
+
+/// Columns of the terminal that every line of ours fits; lines of decisions are as long as their policy makes them.
+pub(crate) const PAGE_COLUMNS: usize = 110;
 
 /// What stands where a number is not available.
 pub(crate) const NOTHING: &str = "-";
@@ -145,6 +149,29 @@ pub(crate) fn name(text: &str) -> String {
     safe.chars().take(NAME_CHARS - 1).chain(['…']).collect()
 }
 
+/// A line that lists something, wrapped at the page's width; nothing for no items.
+pub(crate) fn listed(head: &str, items: Vec<String>) -> String {
+    let (mut out, mut used) = (String::new(), 0);
+    for (index, item) in items.iter().enumerate() {
+        let item = if index + 1 < items.len() { format!("{item}, ") } else { item.clone() };
+        let chars = item.chars().count();
+        if index == 0 {
+            out.push_str(head);
+            used = head.chars().count();
+        } else if used + chars > PAGE_COLUMNS {
+            out.truncate(out.trim_end().len());
+            let _ = write!(out, "\n{:1$}", "", head.chars().count());
+            used = head.chars().count();
+        }
+        out.push_str(&item);
+        used += chars;
+    }
+    if !out.is_empty() {
+        out.push('\n');
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,6 +202,18 @@ mod tests {
         for (got, wanted) in cases {
             assert_eq!(got, wanted);
         }
+    }
+
+    #[test]
+    fn a_list_is_wrapped_below_its_first_item() {
+        let items = |count| vec!["x".repeat(39); count];
+        assert_eq!(listed("head: ", items(0)), "");
+        assert_eq!(listed("head: ", items(1)), format!("head: {}\n", "x".repeat(39)));
+        // Six columns of head and two items of 41 are 88; a third does not fit.
+        let wrapped = listed("head: ", items(3));
+        let lines: Vec<&str> = wrapped.lines().collect();
+        assert_eq!(lines[1], format!("      {}", "x".repeat(39)));
+        assert!(lines.len() == 2 && lines[0].ends_with("x,"));
     }
 
     #[test]

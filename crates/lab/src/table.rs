@@ -17,7 +17,7 @@ use std::io::IsTerminal;
 use waykeeper_host::Priority;
 
 /// Columns of the terminal that every table fits.
-pub const PAGE_COLUMNS: usize = 110;
+pub const PAGE_COLUMNS: usize = show::PAGE_COLUMNS;
 
 const STYLE: TableStyle = TableStyle::new()
     .header_separator(LineStyle::none().fill('─').junction('─'))
@@ -44,10 +44,11 @@ impl Ink {
 pub fn run(summary: &RunSummary, ink: Ink) -> String {
     let mut out = heading(summary);
     out.push_str(&comparison(summary, ink));
+    out.push_str(&footer(summary));
     for policy in summary.policies.keys() {
         let _ = write!(out, "\n{}\n{}", show::plain(policy), workloads(summary, policy, ink));
     }
-    let _ = write!(out, "\nsystem\n{}\n{}", system(summary, ink), timeline::legend());
+    let _ = write!(out, "\nsystem\n{}\n{}", system(summary, ink), timeline::legend(summary));
     for policy in summary.policies.keys() {
         let _ = write!(out, "\n{}", timeline::timeline(summary, policy));
     }
@@ -68,15 +69,55 @@ pub fn heading(summary: &RunSummary) -> String {
         if summary.sets == "exact" { "all sets".to_owned() } else { format!("{} of the sets", summary.sets) };
     let _ = writeln!(
         out,
-        "\n{}, {seeds}, {}, {} simulated, time factor {}, waykeeper {}\n",
+        "\n{}, {seeds}, {}, time factor {}, waykeeper {}",
         show::plain(&summary.chip),
         show::plain(&sets),
-        show::seconds(summary.simulated_s),
         summary.time_factor,
         show::plain(&summary.version),
     );
+    let _ = writeln!(
+        out,
+        "measured {}-{} of {} of the server's clock; a run is {} simulated\n",
+        show::seconds(summary.measured_from_s).trim_end_matches(" s"),
+        show::seconds(summary.duration_s),
+        show::seconds(summary.duration_s),
+        show::seconds(summary.simulated_s),
+    );
     out
 }
+
+/// What to know about the comparison: that one seed is one draw, when policies came to rest, and which of them
+/// were still turning knobs while they were measured.
+pub fn footer(summary: &RunSummary) -> String {
+    let mut out = String::new();
+    if summary.seeds <= 1 {
+        let _ = writeln!(out, "{ONE_SEED}");
+    }
+    let seed = match summary.seeds {
+        0 | 1 => String::new(),
+        _ => format!(" (seed {})", summary.seed),
+    };
+    let acted = summary.policies.iter().filter(|(_, result)| !result.turned(0.0, f64::INFINITY).is_empty());
+    let settled = acted.map(|(name, result)| match result.settled_s {
+        Some(at_s) => format!("{} at {}", show::name(name), show::seconds(at_s)),
+        None => format!("{} never", show::name(name)),
+    });
+    out.push_str(&show::listed(&format!("settled{seed}: "), settled.collect()));
+    let turning = summary.policies.iter().filter_map(|(name, result)| {
+        let moments = result.turned(summary.measured_from_s, summary.duration_s);
+        let (first, last) = (moments.first()?, moments.last()?);
+        let when = match moments.len() {
+            1 => format!("at {}", show::seconds(*first)),
+            count => format!("{count} times from {} to {}", show::seconds(*first), show::seconds(*last)),
+        };
+        Some(format!("{} {when}", show::name(name)))
+    });
+    out.push_str(&show::listed(&format!("turned knobs while measured{seed}: "), turning.collect()));
+    out
+}
+
+/// Said under every comparison of a single seed: people took the first number for the truth.
+const ONE_SEED: &str = "one seed: another gives other numbers; `--seeds 5` shows mean and spread";
 
 /// Performance ratios: a row per workload and per group mean, a column per policy.
 pub fn comparison(summary: &RunSummary, ink: Ink) -> String {
@@ -184,6 +225,9 @@ pub fn curve(sweep: &SweepSummary, ink: Ink) -> String {
     let policies = sweep.policy_names();
     if policies.len() > 1 {
         let _ = write!(out, "\nperformance by policy\n{}", group_curve(sweep, &policies, ink));
+    }
+    if sweep.points.iter().any(|point| point.run.seeds <= 1) {
+        let _ = writeln!(out, "{ONE_SEED}");
     }
     for policy in policies {
         let _ = write!(out, "\n{}\n{}", show::plain(policy), policy_curve(sweep, policy, ink));

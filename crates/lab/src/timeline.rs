@@ -2,11 +2,13 @@
 //! were from then on, with the numbers behind it underneath.
 //!
 //! A policy that goes round in circles would bury everything else, so a block of lines that comes again and
-//! again, the numbers in it apart, is told once. Must not know any policy, nor where the text goes.
+//! again, the numbers in it apart, is told once, and so is what happens to many workloads at one moment. Must not
+//! know any policy, nor where the text goes.
 
-use crate::results::{CauseRecord, DecisionRecord, Knob, KnobRecord, PolicyResult, RunSummary};
+use crate::results::{CauseRecord, DecisionRecord, Knob, KnobRecord, PolicyResult, RunSummary, group_name};
 use crate::{show, ways};
 use std::fmt::Write;
+use waykeeper_host::Priority;
 
 /// The longest circle that is recognised: A4's longest (revert, restore, measure, expand) has four steps.
 const LONGEST_CIRCLE: usize = 4;
@@ -31,12 +33,13 @@ pub fn timeline(summary: &RunSummary, policy: &str) -> String {
     }
     let count = result.decisions.len();
     let _ = writeln!(out, "{count} decision{}", if count == 1 { "" } else { "s" });
-    let lines = Lines::new(summary, result);
-    for fold in folds(&result.decisions) {
-        let block = &result.decisions[fold.start..fold.start + fold.period];
-        block.iter().for_each(|decision| lines.write(&mut out, decision));
+    let entries = entries(result);
+    let lines = Lines::new(summary, result, &entries);
+    for fold in folds(&entries) {
+        let block = &entries[fold.start..fold.start + fold.period];
+        block.iter().for_each(|entry| lines.write(&mut out, entry));
         if fold.times > 1 {
-            let last = &result.decisions[fold.start + fold.period * fold.times - 1];
+            let last = &entries[fold.start + fold.period * fold.times - 1];
             let until = show::seconds(last.at_s);
             let steps =
                 if fold.period == 1 { "this".to_owned() } else { format!("these {} steps", fold.period) };
@@ -51,10 +54,80 @@ pub fn timeline(summary: &RunSummary, policy: &str) -> String {
     out
 }
 
-/// What the letters of the way maps mean.
-pub fn legend() -> String {
+/// What the letters of the way maps mean, and whose timelines follow.
+pub fn legend(summary: &RunSummary) -> String {
     let letters = ways::WayClass::ALL.map(|class| format!("{} {}", class.letter(), class.meaning()));
-    format!("ways, highest first: {}\n", letters.join(", "))
+    let mut out = show::listed("ways, highest first: ", letters.to_vec());
+    if summary.seeds > 1 {
+        let _ =
+            writeln!(out, "timelines of seed {}; under every other seed policies decide anew", summary.seed);
+    }
+    out
+}
+
+/// What a line of the timeline tells: a decision, or several of one moment.
+struct Entry {
+    at_s: f64,
+    state: String,
+    text: String,
+    /// What stands below it.
+    notes: Vec<String>,
+    /// Equal for entries that differ in numbers only.
+    sameness: String,
+}
+
+impl Entry {
+    fn of(decision: &DecisionRecord) -> Entry {
+        Entry {
+            at_s: decision.at_s,
+            state: show::plain(&decision.state),
+            text: text_of(decision),
+            notes: decision.causes.iter().map(cause).chain(complaints(decision)).collect(),
+            sameness: sameness(decision),
+        }
+    }
+
+    /// Several decisions of one moment that say the same of one workload each.
+    fn of_many(decisions: &[DecisionRecord], what: &str, result: &PolicyResult) -> Entry {
+        let mut entry = Entry::of(&decisions[0]);
+        entry.text = show::plain(&format!("{} workloads {what}", decisions.len()));
+        let names = decisions.iter().filter_map(|decision| decision.group.as_deref());
+        let priority = |name: &str| result.workloads.get(name).map_or(Priority::Low, |w| w.priority);
+        let (high, low): (Vec<&str>, Vec<&str>) = names.partition(|name| priority(name) == Priority::High);
+        let groups = [(Priority::High, high), (Priority::Low, low)];
+        let told = groups.into_iter().filter(|(_, names)| !names.is_empty());
+        let told =
+            told.map(|(group, names)| show::plain(&format!("{}s: {}", group_name(group), names.join(", "))));
+        entry.notes = told.chain(decisions.iter().flat_map(complaints)).collect();
+        entry
+    }
+}
+
+/// The decisions as they are told: what befalls many workloads at one moment in one entry.
+fn entries(result: &PolicyResult) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    let mut rest = result.decisions.as_slice();
+    while let Some(first) = rest.first() {
+        let what = what_befell(first);
+        let alike = |other: &&DecisionRecord| {
+            let moment = |d: &DecisionRecord| (d.at_s, d.state.clone(), d.action.clone());
+            moment(other) == moment(first) && what_befell(other) == what
+        };
+        let count = if what.is_some() { rest.iter().take_while(alike).count() } else { 1 };
+        entries.push(match what {
+            Some(what) if count > 1 => Entry::of_many(&rest[..count], what, result),
+            _ => Entry::of(first),
+        });
+        rest = &rest[count..];
+    }
+    entries
+}
+
+/// `launched` of `fio launched (LPW, storage I/O)`: what one workload did, when there are no numbers to it.
+fn what_befell(decision: &DecisionRecord) -> Option<&str> {
+    let behind = decision.text.strip_prefix(decision.group.as_deref()?)?.strip_prefix(' ')?;
+    let what = behind.split(" (").next()?;
+    (decision.causes.is_empty() && !what.contains(|c: char| c.is_ascii_digit())).then_some(what)
 }
 
 /// A block of `period` decisions that comes `times` in a row.
@@ -66,8 +139,8 @@ struct Fold {
 }
 
 /// Splits decisions into blocks, folding what repeats; the shortest circle that folds wins.
-fn folds(decisions: &[DecisionRecord]) -> Vec<Fold> {
-    let keys: Vec<String> = decisions.iter().map(sameness).collect();
+fn folds(entries: &[Entry]) -> Vec<Fold> {
+    let keys: Vec<&str> = entries.iter().map(|entry| entry.sameness.as_str()).collect();
     let mut folds = Vec::new();
     let mut start = 0;
     while start < keys.len() {
@@ -82,7 +155,7 @@ fn folds(decisions: &[DecisionRecord]) -> Vec<Fold> {
 }
 
 /// How often the first `period` keys stand in a row at the beginning.
-fn repeats(keys: &[String], period: usize) -> usize {
+fn repeats(keys: &[&str], period: usize) -> usize {
     let Some(block) = keys.get(..period) else { return 0 };
     keys.chunks(period).take_while(|chunk| *chunk == block).count()
 }
@@ -109,29 +182,28 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    fn new(summary: &'a RunSummary, result: &'a PolicyResult) -> Lines<'a> {
+    fn new(summary: &'a RunSummary, result: &'a PolicyResult, entries: &[Entry]) -> Lines<'a> {
         let widest = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(0);
-        let state_chars = widest(&mut result.decisions.iter().map(|d| d.state.chars().count()));
-        let text_chars = widest(&mut result.decisions.iter().map(|d| text_of(d).chars().count()));
+        let state_chars = widest(&mut entries.iter().map(|entry| entry.state.chars().count()));
+        let text_chars = widest(&mut entries.iter().map(|entry| entry.text.chars().count()));
         Lines { summary, result, state_chars, text_chars: text_chars.min(TEXT_CHARS) }
     }
 
-    fn write(&self, out: &mut String, decision: &DecisionRecord) {
-        let map = self.result.ways_at(decision.at_s);
+    fn write(&self, out: &mut String, entry: &Entry) {
+        let map = self.result.ways_at(entry.at_s);
         let map =
             map.map(|slice| ways::letters(slice, self.summary.llc_ways, self.result)).unwrap_or_default();
         let line = format!(
             "{:>9}  {:state$}  {:text$}  {map}",
-            show::seconds(decision.at_s),
-            show::plain(&decision.state),
-            text_of(decision),
+            show::seconds(entry.at_s),
+            entry.state,
+            entry.text,
             state = self.state_chars,
             text = self.text_chars,
         );
         let _ = writeln!(out, "{}", line.trim_end());
         let indent = 9 + 2 + self.state_chars + 2;
-        let notes = decision.causes.iter().map(cause).chain(complaints(decision));
-        for note in notes {
+        for note in &entry.notes {
             let _ = writeln!(out, "{:indent$}- {note}", "");
         }
     }
@@ -139,11 +211,21 @@ impl<'a> Lines<'a> {
 
 /// What happened and to whom, in one line.
 pub(crate) fn text_of(decision: &DecisionRecord) -> String {
-    match &decision.group {
-        Some(group) if !decision.text.contains(group.as_str()) => {
-            show::plain(&format!("{group}: {}", decision.text))
+    // The numbers stand below or beside; a policy that says them in its text as well would have them told twice.
+    let text = match decision.text.split_once(": ") {
+        Some((head, numbers))
+            if !decision.causes.is_empty()
+                && decision.causes.iter().all(|cause| numbers.contains(cause.what.as_str())) =>
+        {
+            head
         }
-        _ => show::plain(&decision.text),
+        _ => &decision.text,
+    };
+    // Policies write a count and its noun.
+    let text = text.replace("(1 ways)", "(1 way)");
+    match &decision.group {
+        Some(group) if !text.contains(group.as_str()) => show::plain(&format!("{group}: {text}")),
+        _ => show::plain(&text),
     }
 }
 
@@ -202,8 +284,8 @@ mod tests {
     }
 
     fn folded(texts: &[&str]) -> Vec<(usize, usize)> {
-        let decisions: Vec<_> = texts.iter().map(|text| decision(text)).collect();
-        folds(&decisions).iter().map(|fold| (fold.period, fold.times)).collect()
+        let entries: Vec<_> = texts.iter().map(|text| Entry::of(&decision(text))).collect();
+        folds(&entries).iter().map(|fold| (fold.period, fold.times)).collect()
     }
 
     #[test]
@@ -212,6 +294,31 @@ mod tests {
         assert_eq!(folded(&["a 1", "a 2.5", "a 13", "b"]), [(1, 3), (1, 1)]);
         assert_eq!(folded(&["x", "r", "s", "r", "s", "r", "s", "r"]), [(1, 1), (2, 3), (1, 1)]);
         assert_eq!(folded(&[]), []);
+    }
+
+    #[test]
+    fn what_befalls_many_at_one_moment_is_one_entry() {
+        let launch = |name: &str, at_s: f64| DecisionRecord {
+            at_s,
+            group: Some(name.into()),
+            ..decision(&format!("{name} launched (LPW, non-I/O)"))
+        };
+        let decisions = vec![launch("a", 0.0), launch("b", 0.0), launch("c", 1.0), decision("zones")];
+        let result = PolicyResult { decisions, ..PolicyResult::default() };
+        let told: Vec<_> = entries(&result).into_iter().map(|entry| (entry.text, entry.notes)).collect();
+        assert_eq!(told[0], ("2 workloads launched".to_owned(), vec!["LPWs: a, b".to_owned()]));
+        assert_eq!((told[1].0.as_str(), told[2].0.as_str()), ("c launched (LPW, non-I/O)", "zones"));
+    }
+
+    #[test]
+    fn numbers_are_said_once_and_one_way_is_one() {
+        let mut record = decision("initial record: LLC hit ratio of a 94 %, LLC hit ratio of b 29 %");
+        record.causes = ["LLC hit ratio of a", "LLC hit ratio of b"]
+            .map(|what| CauseRecord { what: what.into(), value: Some(0.5), limit_name: None, limit: None })
+            .to_vec();
+        assert_eq!(text_of(&record), "initial record");
+        assert_eq!(text_of(&decision("zones: a gets 0x400 (1 ways)")), "zones: a gets 0x400 (1 way)");
+        assert_eq!(text_of(&decision("grows to 0x7ff (11 ways)")), "grows to 0x7ff (11 ways)");
     }
 
     #[test]

@@ -9,8 +9,10 @@ use waykeeper_host::Priority;
 /// Who may allocate in a way.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum WayClass {
-    /// Devices, and no low-priority workload.
+    /// Devices, and no workload at all.
     Dca,
+    /// Devices and high-priority workloads.
+    DcaHigh,
     /// Devices and low-priority workloads: latent contention may strike here.
     DcaShared,
     /// High-priority workloads only.
@@ -25,8 +27,9 @@ pub(crate) enum WayClass {
 
 impl WayClass {
     /// Every class, in the order a legend lists them.
-    pub(crate) const ALL: [WayClass; 6] = [
+    pub(crate) const ALL: [WayClass; 7] = [
         WayClass::Dca,
+        WayClass::DcaHigh,
         WayClass::DcaShared,
         WayClass::High,
         WayClass::Low,
@@ -38,6 +41,7 @@ impl WayClass {
     pub(crate) fn letter(self) -> char {
         match self {
             WayClass::Dca => 'D',
+            WayClass::DcaHigh => 'H',
             WayClass::DcaShared => 'X',
             WayClass::High => '.',
             WayClass::Low => 'L',
@@ -49,11 +53,12 @@ impl WayClass {
     /// What it means, in a legend.
     pub(crate) fn meaning(self) -> &'static str {
         match self {
-            WayClass::Dca => "devices (DCA)",
-            WayClass::DcaShared => "devices and LPWs",
+            WayClass::Dca => "devices alone (DCA)",
+            WayClass::DcaHigh => "devices and HPWs",
+            WayClass::DcaShared => "devices and LPWs (HPWs may too)",
             WayClass::High => "HPWs only",
-            WayClass::Low => "all LPWs",
-            WayClass::SomeLow => "some LPWs",
+            WayClass::Low => "all LPWs (HPWs may too)",
+            WayClass::SomeLow => "some LPWs (HPWs may too)",
             WayClass::Nobody => "nobody",
         }
     }
@@ -75,6 +80,7 @@ pub(crate) fn class_of(slice: &WayMapSlice, way: u32, policy: &PolicyResult) -> 
     }
     let dca = slice.dca_ways.is_some_and(|mask| mask.contains(way));
     match (dca, low) {
+        (true, 0) if high => WayClass::DcaHigh,
         (true, 0) => WayClass::Dca,
         (true, _) => WayClass::DcaShared,
         (false, 0) if high => WayClass::High,

@@ -29,6 +29,23 @@ fn five_seeds_show_their_spread() {
 }
 
 #[test]
+fn the_footer_says_who_settled_when_and_who_was_not_at_rest() {
+    let mut summary = common::five_seeds();
+    summary.policies.retain(|name, _| name == "default" || name == "a4-b" || name == "a4-d");
+    summary.policies["a4-b"].settled_s = None;
+    // Measured from 12 s on. a4-d turned DCA at 12 s; what is turned when the run ends moves no number.
+    let mut late = summary.policies["a4-d"].decisions[4].clone();
+    late.at_s = 30.0;
+    summary.policies["a4-d"].decisions.push(late.clone());
+    let wanted =
+        "settled (seed 1): a4-b never, a4-d at 12 s\nturned knobs while measured (seed 1): a4-d at 12 s\n";
+    assert_eq!(table::footer(&summary), wanted);
+    late.at_s = 29.0;
+    summary.policies["a4-d"].decisions.push(late);
+    assert!(table::footer(&summary).ends_with("a4-d 2 times from 12 s to 29 s\n"));
+}
+
+#[test]
 fn a_sweep_as_text() {
     let text = table::curve(&common::sweep(true), Ink::Plain);
     assert_fits(&text);
@@ -39,7 +56,7 @@ fn a_sweep_as_text() {
 fn the_timeline_folds_circles_and_names_knobs_that_disobeyed() {
     let summary = common::flagship(1);
     let text = timeline::timeline(&summary, "a4-d");
-    assert!(text.contains("[DD..llllL..]"), "{text}");
+    assert!(text.contains("[HH..llllL..]"), "{text}");
     assert!(text.contains("these 2 steps 3 times"), "{text}");
     assert!(text.contains("DCA ways 0x600: reads back 0x400"), "{text}");
     assert_eq!(timeline::timeline(&summary, "nobody"), "");

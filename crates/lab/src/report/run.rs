@@ -80,6 +80,14 @@ pub(super) fn facts(summary: &RunSummary) -> Vec<(&'static str, String)> {
         ("Chip", summary.chip.clone()),
         ("Seed", seeds),
         ("LLC sets simulated", sets),
+        (
+            "Measured",
+            format!(
+                "{} to {} of the server's clock",
+                show::seconds(summary.measured_from_s),
+                show::seconds(summary.duration_s)
+            ),
+        ),
         ("Simulated time", format!("{} per policy", show::seconds(summary.simulated_s))),
         ("Time factor", summary.time_factor.to_string()),
         ("Baseline", summary.baseline.clone().unwrap_or_else(|| show::NOTHING.to_owned())),
@@ -240,6 +248,7 @@ fn panel(
         1 => "1 decision".to_owned(),
         count => format!("{count} decisions"),
     });
+    words.extend(result.settled_s.map(|at_s| format!("settled at {}", show::seconds(at_s))));
     let ports: IndexSet<&str> =
         result.way_map.iter().flat_map(|slice| slice.dca_off_ports.iter().map(String::as_str)).collect();
     Ok(Panel {

@@ -60,6 +60,7 @@ struct Picture {
 pub(super) fn style(class: WayClass) -> &'static str {
     match class {
         WayClass::Dca => "w-dca",
+        WayClass::DcaHigh => "w-dca-high",
         WayClass::DcaShared => "w-dca-shared",
         WayClass::High => "w-high",
         WayClass::Low => "w-low",

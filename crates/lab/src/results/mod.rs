@@ -10,11 +10,13 @@ mod curve;
 mod decision;
 mod metrics;
 mod score;
+mod settled;
 
 pub use combine::{CombineError, combine};
 pub use curve::{SWEEP_SCHEMA, SweepKey, SweepPoint, SweepSummary, SweepValue};
 pub use decision::{CauseRecord, DecisionRecord, Knob, KnobRecord, Names, WayMapBuilder, WayMapSlice};
 pub use metrics::{Score, SystemMetrics, ThroughputUnit, WorkloadMetrics};
+pub use settled::Standing;
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -49,6 +51,12 @@ pub struct RunSummary {
     pub sets: String,
     /// Controller seconds per simulated second; 1 is no shortcut.
     pub time_factor: f64,
+    /// Length of the run, in controller seconds.
+    #[serde(default)]
+    pub duration_s: f64,
+    /// From when results counted, to the end of the run, in controller seconds since its start.
+    #[serde(default)]
+    pub measured_from_s: f64,
     /// Simulated seconds per policy and seed.
     pub simulated_s: f64,
     /// Wall-clock seconds the whole took: the only number that differs from run to run.
@@ -74,6 +82,9 @@ pub struct PolicyResult {
     pub groups: IndexMap<String, GroupResult>,
     /// The whole socket.
     pub system: SystemResult,
+    /// When the policy last turned a knob and then let all of them stand for five intervals. Of the first seed.
+    #[serde(default, skip_serializing_if = "metrics::not_available")]
+    pub settled_s: Option<f64>,
     /// What the policy did, in order of time. Of the first seed.
     #[serde(default)]
     pub decisions: Vec<DecisionRecord>,
@@ -175,7 +186,34 @@ impl RunSummary {
     }
 }
 
+impl TimeSample {
+    /// The metrics that can be seen interval by interval, as a policy sees them; the others are taken of the
+    /// machine, over the whole measured stretch.
+    pub const KEYS: &[&str] = &[
+        "ipc",
+        "llc_hit_ratio",
+        "mlc_hit_ratio",
+        "llc_misses_per_s",
+        "llc_occupancy_bytes",
+        "memory_read_bytes_per_s",
+        "memory_write_bytes_per_s",
+        "dca_write_hit_ratio",
+        "dca_read_hit_ratio",
+        "inbound_bytes_per_s",
+        "outbound_bytes_per_s",
+    ];
+}
+
 impl PolicyResult {
+    /// The moments from `from_s` until before `to_s` at which knobs were turned.
+    pub fn turned(&self, from_s: f64, to_s: f64) -> Vec<f64> {
+        let turned = self.decisions.iter().filter(|decision| !decision.knobs.is_empty());
+        let moments = turned.map(|decision| decision.at_s).filter(|at_s| (from_s..to_s).contains(at_s));
+        let mut moments: Vec<f64> = moments.collect();
+        moments.dedup();
+        moments
+    }
+
     /// The way map in force at a moment: what holds from `at_s` on.
     pub fn ways_at(&self, at_s: f64) -> Option<&WayMapSlice> {
         self.way_map.iter().rev().find(|slice| slice.from_s <= at_s)

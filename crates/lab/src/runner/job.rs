@@ -65,7 +65,7 @@ impl Job<'_> {
         let mut journal = Journal::new(scenario, &ports, self.with_samples);
         waykeeper_control::run(&mut host, policy.as_mut(), config, &mut journal)
             .map_err(|why| RunError::Stopped { policy: self.policy.to_owned(), seed: self.seed, why })?;
-        let mut result = journal.finish(scenario.duration_s);
+        let mut result = journal.finish(scenario.duration_s, scenario.interval_s);
         let measured = host.measured();
         result.workloads = workloads(scenario, &measured);
         result.system = SystemResult { metrics: system_metrics(&measured.system), spread: IndexMap::new() };

@@ -28,7 +28,7 @@ use waykeeper_machine::{Scenario, ScenarioSource, shown};
 #[derive(Clone, PartialEq, Debug)]
 pub enum Outcome {
     /// One set of numbers.
-    Run(RunSummary),
+    Run(Box<RunSummary>),
     /// A curve.
     Sweep(SweepSummary),
 }
@@ -198,6 +198,8 @@ impl Experiment {
             seeds: 1,
             sets: self.plan.sampling.to_string(),
             time_factor: scenario.time_factor,
+            duration_s: scenario.duration_s,
+            measured_from_s: scenario.duration_s - scenario.measure_s,
             simulated_s: scenario.duration_s / scenario.time_factor,
             wall_s: None,
             baseline: None,
@@ -210,7 +212,7 @@ impl Experiment {
         if self.keys.is_empty() {
             let mut run = runs.swap_remove(0);
             run.wall_s = Some(wall_s);
-            return Outcome::Run(run);
+            return Outcome::Run(Box::new(run));
         }
         let scenario = &self.points[0].scenario;
         let points =

@@ -9,7 +9,8 @@ use crate::results::RunSummary;
 use indexmap::IndexMap;
 
 /// Metric -> standard error in percentage points: over all policies and workloads, root mean square. Ratios
-/// only, since points of anything else mean nothing. Empty when every set was simulated.
+/// only, since points of anything else mean nothing. Empty when every set was simulated; a metric in which no
+/// two seeds differ is left out: nothing happened there, and of an error of nothing nothing is known.
 pub(super) fn estimate(run: &RunSummary) -> IndexMap<String, f64> {
     if run.sets == "exact" || run.seeds < 2 {
         return IndexMap::new();
@@ -27,5 +28,6 @@ pub(super) fn estimate(run: &RunSummary) -> IndexMap<String, f64> {
         }
     }
     let error = |sum: f64, count: u32| 100.0 * (sum / f64::from(count) / f64::from(run.seeds)).sqrt();
-    squares.into_iter().map(|(key, (sum, count))| (key.to_owned(), error(sum, count))).collect()
+    let told = squares.into_iter().filter(|(_, (sum, _))| *sum > 0.0);
+    told.map(|(key, (sum, count))| (key.to_owned(), error(sum, count))).collect()
 }

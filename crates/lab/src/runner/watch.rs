@@ -1,13 +1,14 @@
 //! Watching a simulation: a host that tells how far it is, and the journal of what the loop reports.
 
 use crate::results::{
-    CauseRecord, DecisionRecord, Names, PolicyResult, SystemMetrics, TimeSample, WayMapBuilder,
+    CauseRecord, DecisionRecord, Names, PolicyResult, Standing, SystemMetrics, TimeSample, WayMapBuilder,
     WorkloadMetrics,
 };
 use std::ops::ControlFlow;
 use waykeeper_control::{Observer, Record};
 use waykeeper_host::{
-    Applied, Group, GroupRates, Host, HostError, Interval, Inventory, Plan, Reading, RootPort, Snapshot,
+    Applied, Group, GroupRates, Host, HostError, Interval, Inventory, KnobValues, Plan, Reading, RootPort,
+    Snapshot,
 };
 use waykeeper_machine::{FaultyServer, Measured, Scenario, VirtualServer};
 use waykeeper_policy::Decision;
@@ -76,6 +77,7 @@ pub(super) struct Journal<'a> {
     with_samples: bool,
     decisions: Vec<DecisionRecord>,
     ways: WayMapBuilder,
+    standing: Standing<KnobValues>,
     samples: Vec<TimeSample>,
 }
 
@@ -97,13 +99,15 @@ impl<'a> Journal<'a> {
             with_samples,
             decisions: Vec::new(),
             ways: WayMapBuilder::default(),
+            standing: Standing::default(),
             samples: Vec::new(),
         }
     }
 
     /// The result so far: decisions, way map and samples.
-    pub fn finish(self, duration_s: f64) -> PolicyResult {
+    pub fn finish(self, duration_s: f64, interval_s: f64) -> PolicyResult {
         PolicyResult {
+            settled_s: self.standing.settled_s(duration_s, interval_s),
             decisions: self.decisions,
             way_map: self.ways.finish(duration_s),
             samples: self.samples,
@@ -117,7 +121,7 @@ impl<'a> Journal<'a> {
             Some((group.name.clone(), workload_metrics(rates)))
         });
         TimeSample {
-            at_s: record.at_ns as f64 * 1e-9,
+            at_s: seconds(record.at_ns),
             state: (!record.state.is_empty()).then(|| record.state.clone()),
             workloads: workloads.collect(),
             system: system_metrics(seen),
@@ -127,7 +131,7 @@ impl<'a> Journal<'a> {
 
 impl Observer for Journal<'_> {
     fn observe(&mut self, record: &Record, seen: Option<&Interval>) -> ControlFlow<()> {
-        let at_s = record.at_ns as f64 * 1e-9;
+        let at_s = seconds(record.at_ns);
         let names = Names { groups: &self.groups, ports: self.ports };
         let decision =
             Decision { plan: turned(record), state: record.state.clone(), events: record.events.clone() };
@@ -142,12 +146,18 @@ impl Observer for Journal<'_> {
             knobs: Vec::new(),
         }));
         self.ways.push(at_s, &record.knobs, names);
+        self.standing.push(at_s, &record.knobs, !decision.plan.is_empty());
         if let Some(seen) = seen.filter(|_| self.with_samples) {
             let sample = self.sample(record, seen);
             self.samples.push(sample);
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Seconds of a time in ns; divided, not multiplied, so that 29 s is 29 and not 29.000000000000004.
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
 }
 
 /// The part of a policy's wish that was turned: knobs that stood as wanted are no news.
