@@ -31,18 +31,18 @@ pub enum Command {
     /// Run a scenario under one or more policies and compare them
     Run(run::RunArgs),
     /// List, show and check scenarios
-    #[command(subcommand)]
+    #[command(subcommand, after_help = scenario::EXAMPLES)]
     Scenario(scenario::ScenarioCommand),
     /// List policies and describe them
-    #[command(subcommand)]
+    #[command(subcommand, after_help = policy::EXAMPLES)]
     Policy(policy::PolicyCommand),
     /// List chips and show them
-    #[command(subcommand)]
+    #[command(subcommand, after_help = chip::EXAMPLES)]
     Chip(chip::ChipCommand),
     /// Record memory traces of real programs, look into them, convert them
-    #[command(subcommand)]
+    #[command(subcommand, after_help = trace::EXAMPLES)]
     Trace(trace::TraceCommand),
     /// Look into packet captures
-    #[command(subcommand)]
+    #[command(subcommand, after_help = capture::EXAMPLES)]
     Capture(capture::CaptureCommand),
 }

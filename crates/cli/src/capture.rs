@@ -13,6 +13,11 @@ Examples:
 
 A scenario plays it as: [[nic]] capture = \"traffic.pcapng\".";
 
+/// Examples of the whole subcommand.
+pub const EXAMPLES: &str = "\
+Examples:
+  waykeeper capture info inputs/redis-benchmark.pcap";
+
 /// What to do with captures.
 #[derive(Subcommand, Debug)]
 pub enum CaptureCommand {

@@ -17,6 +17,12 @@ Examples:
 
 A scenario takes it as: chip = \"mine.toml\".";
 
+/// Examples of the whole subcommand.
+pub const EXAMPLES: &str = "\
+Examples:
+  waykeeper chip list
+  waykeeper chip show gold-6140 > mine.toml      copy it and change it";
+
 /// What to do with chips.
 #[derive(Subcommand, Debug)]
 pub enum ChipCommand {

@@ -5,7 +5,7 @@ use crate::{listing, out};
 use clap::Subcommand;
 use serde::Serialize;
 use std::fmt::Write;
-use waykeeper_policy::{Description, build, registry};
+use waykeeper_policy::{Description, Entry, build, registry};
 
 const LIST_EXAMPLES: &str = "\
 Examples:
@@ -19,6 +19,13 @@ Examples:
 
 A setting goes into a scenario under [policy.NAME], or on the command line:
   waykeeper run --set policy.a4.stable_interval_s=5";
+
+/// Examples of the whole subcommand.
+pub const EXAMPLES: &str = "\
+Examples:
+  waykeeper policy list
+  waykeeper policy describe a4
+  waykeeper run --policy default --policy a4";
 
 /// What to do with policies.
 #[derive(Subcommand, Debug)]
@@ -57,7 +64,7 @@ pub fn policy(command: PolicyCommand) -> Result<(), Failure> {
         }
         PolicyCommand::List { json: false } => {
             let mut rows = vec![["name", "idea"].map(str::to_owned).to_vec()];
-            rows.extend(registry().iter().map(|entry| vec![entry.name.to_owned(), entry.idea.to_owned()]));
+            rows.extend(registry().iter().map(|entry| vec![entry.name.to_owned(), idea(entry)]));
             out::text(&listing::columns(&rows))
         }
         PolicyCommand::Describe { name, json } => {
@@ -65,6 +72,13 @@ pub fn policy(command: PolicyCommand) -> Result<(), Failure> {
             if json { out::json(&description) } else { out::text(&page(&description)) }
         }
     }
+}
+
+/// A policy's idea; that of an alias is that it is one.
+fn idea(entry: &Entry) -> String {
+    let same = |other: &&Entry| other.idea == entry.idea;
+    let first = registry().iter().take_while(|other| other.name != entry.name).find(same);
+    first.map_or_else(|| entry.idea.to_owned(), |first| format!("= {}", first.name))
 }
 
 fn page(about: &Description) -> String {

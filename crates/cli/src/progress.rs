@@ -1,65 +1,124 @@
-//! The bar on standard error, on a terminal only, with the ratio of simulated to wall time.
+//! How far it is, on standard error: a bar or a spinner on a terminal, a plain line now and then elsewhere.
 
+use crate::{exit, listing};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use waykeeper_lab::runner::Progress;
 
+/// So much time lies between two plain lines: often enough to see that something happens, seldom enough for a log.
+const EVERY: Duration = Duration::from_secs(10);
+
 /// A bar for simulations.
-pub struct Bar(ProgressBar);
+pub struct Bar {
+    bar: ProgressBar,
+    lines: Option<Pace>,
+}
 
 impl Bar {
-    /// A bar; it draws nothing where standard error is no terminal.
+    /// A bar, or plain lines where standard error is no terminal.
     pub fn new() -> Bar {
         let bar = ProgressBar::new(0);
-        if !std::io::stderr().is_terminal() {
-            bar.set_draw_target(ProgressDrawTarget::hidden());
-        }
+        let lines = plain_lines(&bar);
         let style = ProgressStyle::with_template("{bar:32} {percent:>3} %  {msg}  {eta} left");
         bar.set_style(style.expect("the template is legal"));
         bar.enable_steady_tick(Duration::from_millis(200));
-        Bar(bar)
+        Bar { bar, lines }
     }
 
     /// Shows how far the simulations are.
     pub fn show(&self, progress: Progress) {
-        self.0.set_length(progress.total_ns);
-        self.0.set_position(progress.done_ns);
-        let wall_s = self.0.elapsed().as_secs_f64();
+        self.bar.set_length(progress.total_ns);
+        self.bar.set_position(progress.done_ns);
+        let wall_s = self.bar.elapsed().as_secs_f64();
         let ratio = progress.done_ns as f64 * 1e-9 / wall_s.max(1e-9);
-        self.0.set_message(format!(
-            "{}/{} simulations, {ratio:.2} simulated s per s",
-            progress.jobs_done, progress.jobs
-        ));
+        let message =
+            format!("{}/{} simulations, {ratio:.2} simulated s per s", progress.jobs_done, progress.jobs);
+        if self.lines.as_ref().is_some_and(|lines| lines.due(self.bar.elapsed())) {
+            let share = progress.done_ns as f64 / progress.total_ns.max(1) as f64;
+            let left_s = wall_s * (1.0 - share) / share.max(1e-9);
+            exit::say(&format!("{:.0} %, {message}, about {left_s:.0} s left", 100.0 * share));
+        }
+        self.bar.set_message(message);
     }
 
     /// Takes the bar away.
     pub fn clear(&self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }
 
-/// A spinner for work of unknown length.
-pub struct Spinner(ProgressBar);
+/// A spinner for a recording.
+pub struct Spinner {
+    spinner: ProgressBar,
+    lines: Option<Pace>,
+    /// Instructions after which it ends, if it does.
+    until: Option<u64>,
+}
 
 impl Spinner {
-    /// A spinner; it draws nothing where standard error is no terminal.
-    pub fn new() -> Spinner {
+    /// A spinner, or plain lines where standard error is no terminal; it ends after `until` instructions.
+    pub fn new(until: Option<u64>) -> Spinner {
         let spinner = ProgressBar::new_spinner();
-        if !std::io::stderr().is_terminal() {
-            spinner.set_draw_target(ProgressDrawTarget::hidden());
-        }
-        Spinner(spinner)
+        let lines = plain_lines(&spinner);
+        Spinner { spinner, lines, until }
     }
 
-    /// Shows a line.
-    pub fn show(&self, line: String) {
-        self.0.set_message(line);
-        self.0.tick();
+    /// Shows how far the recording is.
+    pub fn show(&self, progress: waykeeper_inputs::Progress) {
+        let millions = progress.instructions / 1_000_000;
+        let until = self.until.map_or_else(String::new, |until| format!(" of {}", until.div_ceil(1_000_000)));
+        let records = listing::grouped(progress.records);
+        let line = format!("recording: {millions}{until} million instructions, {records} records");
+        if self.lines.as_ref().is_some_and(|lines| lines.due(self.spinner.elapsed())) {
+            exit::say(&line);
+        }
+        self.spinner.set_message(line);
+        self.spinner.tick();
     }
 
     /// Takes it away.
     pub fn clear(&self) {
-        self.0.finish_and_clear();
+        self.spinner.finish_and_clear();
+    }
+}
+
+/// Where standard error is no terminal the bar draws nothing and lines are written in its stead.
+fn plain_lines(bar: &ProgressBar) -> Option<Pace> {
+    if std::io::stderr().is_terminal() {
+        return None;
+    }
+    bar.set_draw_target(ProgressDrawTarget::hidden());
+    Some(Pace::default())
+}
+
+/// When the next plain line is due.
+#[derive(Default)]
+struct Pace {
+    told: Mutex<Duration>,
+}
+
+impl Pace {
+    /// True once in every [`EVERY`], the first time when it is over.
+    fn due(&self, elapsed: Duration) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = elapsed >= *told + EVERY;
+        if due {
+            *told = elapsed;
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_due_every_ten_seconds_and_not_at_once() {
+        let pace = Pace::default();
+        let due = [0, 9, 10, 11, 19, 25, 34, 35].map(|s| pace.due(Duration::from_secs(s)));
+        assert_eq!(due, [false, false, true, false, false, true, false, true]);
     }
 }

@@ -21,7 +21,7 @@ Examples:
   waykeeper run --seeds 5 --out results               means of 5 seeds; files and a page
   waykeeper run a4-fig5 --json                        a sweep, for programs
   waykeeper run my.toml --set workload.fio.block=64k  your own scenario with a key changed
-  waykeeper run --sets exact --duration 20            every LLC set, a shorter run
+  waykeeper run --sets exact --duration 40            every LLC set, a shorter run
 
 The same scenario, seed and version give the same numbers on any machine and any number of threads.";
 
@@ -59,7 +59,8 @@ pub struct RunArgs {
     /// Print the result as JSON instead of tables
     #[arg(long)]
     json: bool,
-    /// Change a key of the scenario, may be given several times: workload.fio.block=64k
+    /// Change a key of the scenario, may be given several times: workload.fio.block=64k or
+    /// workload[fio].block=64k
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
     set: Vec<(String, toml::Value)>,
 }

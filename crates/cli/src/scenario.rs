@@ -22,6 +22,13 @@ Examples:
   waykeeper scenario check my.toml
   waykeeper scenario check scenarios/*.toml --json";
 
+/// Examples of the whole subcommand.
+pub const EXAMPLES: &str = "\
+Examples:
+  waykeeper scenario list
+  waykeeper scenario show a4-hpw-heavy > my.toml     copy one and change it
+  waykeeper scenario check my.toml";
+
 /// What to do with scenarios.
 #[derive(Subcommand, Debug)]
 pub enum ScenarioCommand {
@@ -32,7 +39,7 @@ pub enum ScenarioCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Print a scenario's file; docs/scenarios.md explains every key
+    /// Print a scenario's file, its paths made absolute; docs/scenarios.md explains every key
     #[command(after_help = SHOW_EXAMPLES)]
     Show {
         /// Built-in scenario or path of a scenario file

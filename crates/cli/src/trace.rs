@@ -7,18 +7,22 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use waykeeper_inputs::{ConvertOptions, Ended, RecordOptions, TraceInfo, Window, convert, record};
 
 const RECORD_EXAMPLES: &str = "\
 Examples:
-  waykeeper trace record -o ls.wkt -- ls -lR /usr/share
+  waykeeper trace record -o ls.wkt --limit 20M --l1 -- ls -lR /usr/share
   waykeeper trace record -o redis.wkt --skip 50M --limit 25M -- redis-server --port 7777
   waykeeper trace record -o sort.wkt --l1 -- sort big.txt      only what misses a 32 KiB L1
 
-A scenario runs it as: program = \"replay\", trace = \"ls.wkt\". Needs valgrind.";
+Needs valgrind, which runs a program some hundred times slower; without --limit, to its end.
+Standard output is the program's. What was recorded is said on standard error when it is over;
+with --json on standard output, behind the program's.
+
+A scenario runs it as: program = \"replay\", trace = \"ls.wkt\".";
 
 const INFO_EXAMPLES: &str = "\
 Examples:
@@ -32,6 +36,13 @@ Examples:
 
 Reads valgrind lackey text (--trace-mem=yes), ChampSim binary traces and .wkt, plain or packed
 with gzip, xz or zstd.";
+
+/// Examples of the whole subcommand.
+pub const EXAMPLES: &str = "\
+Examples:
+  waykeeper trace record -o ls.wkt --limit 20M --l1 -- ls -lR /usr/share
+  waykeeper trace info inputs/redis-server.wkt
+  waykeeper trace convert 605.mcf_s-472B.champsimtrace.xz mcf.wkt --limit 50M";
 
 /// What to do with traces.
 #[derive(Subcommand, Debug)]
@@ -65,6 +76,9 @@ struct WindowArgs {
     /// Keep only what misses a 32 KiB L1 data cache: much smaller, and all that the model looks at
     #[arg(long)]
     l1: bool,
+    /// Write the trace even if a file of that name is there
+    #[arg(long)]
+    force: bool,
     /// Print JSON instead of a list
     #[arg(long)]
     json: bool,
@@ -101,6 +115,17 @@ impl WindowArgs {
     fn window(&self) -> Window {
         Window { skip_instructions: self.skip, max_instructions: self.limit, max_records: None }
     }
+
+    /// A trace may have taken hours to record: it is not overwritten unasked.
+    fn check_output(&self, output: &Path) -> Result<(), Failure> {
+        if output.exists() && !self.force {
+            let output = output.display();
+            return Err(Failure::bad_input(format!(
+                "{output} is there already; name another file, or add --force"
+            )));
+        }
+        Ok(())
+    }
 }
 
 /// Does it.
@@ -109,6 +134,7 @@ pub fn trace(command: TraceCommand) -> Result<(), Failure> {
         TraceCommand::Record(args) => record_program(&args),
         TraceCommand::Info { file, json } => show(&TraceInfo::read(&file)?, None, json),
         TraceCommand::Convert(args) => {
+            args.window.check_output(&args.output)?;
             let options =
                 ConvertOptions { window: args.window.window(), l1_filter: args.window.l1, source: None };
             show(&convert(&args.input, &args.output, &options)?, None, args.window.json)
@@ -117,6 +143,7 @@ pub fn trace(command: TraceCommand) -> Result<(), Failure> {
 }
 
 fn record_program(args: &RecordArgs) -> Result<(), Failure> {
+    args.window.check_output(&args.output)?;
     // Ctrl-C ends the recording, not the program: what has been recorded is kept.
     let asked = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGINT, asked.clone())
@@ -127,13 +154,9 @@ fn record_program(args: &RecordArgs) -> Result<(), Failure> {
         source: None,
         valgrind: args.valgrind.clone(),
     };
-    let spinner = Spinner::new();
+    let spinner = Spinner::new(args.window.limit.map(|limit| limit.saturating_add(args.window.skip)));
     let recording = record(&args.command, &args.output, &options, &mut |progress| {
-        spinner.show(format!(
-            "{} million instructions, {} records",
-            progress.instructions / 1_000_000,
-            listing::grouped(progress.records)
-        ));
+        spinner.show(*progress);
         if asked.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     spinner.clear();
@@ -143,8 +166,14 @@ fn record_program(args: &RecordArgs) -> Result<(), Failure> {
         Ended::Asked => "interrupted; what was recorded until then is kept".to_owned(),
         Ended::Exited(status) => format!("the program ended by itself ({status})"),
     };
-    show(&recording.info, Some(&ended), args.window.json)?;
-    exit::say(&format!("wrote {}", args.output.display()));
+    if args.window.json {
+        show(&recording.info, Some(&ended), true)?;
+    }
+    // Standard output is the program's.
+    exit::say(&format!("\nrecorded {}", args.output.display()));
+    if !args.window.json {
+        exit::say(page(&recording.info, Some(&ended)).trim_end());
+    }
     match recording.ended {
         Ended::Asked => Err(Failure::new(exit::INTERRUPTED, "interrupted")),
         Ended::Full | Ended::Exited(_) => Ok(()),
@@ -161,9 +190,10 @@ struct Shown<'a> {
 }
 
 fn show(info: &TraceInfo, ended: Option<&str>, json: bool) -> Result<(), Failure> {
-    if json {
-        return out::json(&Shown { info, ended });
-    }
+    if json { out::json(&Shown { info, ended }) } else { out::text(&page(info, ended)) }
+}
+
+fn page(info: &TraceInfo, ended: Option<&str>) -> String {
     let count = listing::grouped;
     let summary = info.summary;
     let mut facts = vec![
@@ -185,7 +215,7 @@ fn show(info: &TraceInfo, ended: Option<&str>, json: bool) -> Result<(), Failure
         ("L1 filtered", if info.l1_filtered { "yes" } else { "no" }.to_owned()),
     ];
     facts.extend(ended.map(|ended| ("ended", ended.to_owned())));
-    out::text(&listing::facts(&facts))
+    listing::facts(&facts)
 }
 
 /// A count with an optional k, M or G (powers of ten).

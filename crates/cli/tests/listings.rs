@@ -27,6 +27,18 @@ fn scenarios_are_listed_shown_and_checked() {
 }
 
 #[test]
+fn a_scenario_with_inputs_can_be_shown_kept_elsewhere_and_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let mine = folder.path().join("mine.toml");
+    std::fs::write(&mine, output(&["scenario", "show", "real-inputs"])).unwrap();
+    assert!(output(&["scenario", "check", mine.to_str().unwrap()]).contains("ok, 3 simulations"));
+    assert_eq!(
+        output(&["scenario", "show", mine.to_str().unwrap()]),
+        std::fs::read_to_string(&mine).unwrap()
+    );
+}
+
+#[test]
 fn check_goes_on_after_a_bad_file() {
     let folder = tempfile::tempdir().unwrap();
     let paths = ["good.toml", "bad.toml"].map(|name| folder.path().join(name).display().to_string());
@@ -70,6 +82,8 @@ fn policies_are_listed_and_described() {
         assert!(output(&["policy", "describe", name]).contains("states"), "{name}");
         assert_eq!(json(&["policy", "describe", name, "--json"])["name"], name);
     }
+    let alias = text.lines().find(|line| line.starts_with("a4 ")).unwrap();
+    assert!(alias.ends_with(" = a4-d"), "{alias}");
     let page = output(&["policy", "describe", "a4"]);
     assert!(page.contains("hpw_llc_hit_thr") && page.contains("deviations"), "{page}");
 }
@@ -106,6 +120,9 @@ fn a_trace_is_converted_and_cut() {
     assert_eq!(json(&["trace", "info", out.to_str().unwrap(), "--json"])["records"], info["records"]);
     let cut = folder.path().join("cut.wkt");
     let (trace, cut) = (shipped("inputs/redis-server.wkt"), cut.to_str().unwrap());
-    let text = output(&["trace", "convert", &trace, cut, "--skip", "1M", "--limit", "100k", "--l1"]);
+    let arguments = ["trace", "convert", &trace, cut, "--skip", "1M", "--limit", "100k", "--l1"];
+    let text = output(&arguments);
     assert!(text.contains("100 000") && text.contains("L1 filtered    yes"), "{text}");
+    common::refused(&arguments, 2, &["cut.wkt is there already", "--force"]);
+    output(&[&arguments[..], &["--force"]].concat());
 }

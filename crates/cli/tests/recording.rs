@@ -32,6 +32,11 @@ fn a_real_program_is_recorded_and_its_trace_run() {
         "--",
         "/bin/true",
     ]);
+    refused(
+        &["trace", "record", "-o", trace.to_str().unwrap(), "--", "/bin/true"],
+        2,
+        &["there already", "--force"],
+    );
     let info: serde_json::Value = serde_json::from_str(&recorded).unwrap();
     assert!(info["records"].as_u64().unwrap() > 1000, "{recorded}");
     assert!(info["ended"].is_string());
@@ -39,6 +44,21 @@ fn a_real_program_is_recorded_and_its_trace_run() {
     let text = TINY.replace("program = \"x-mem\"", "program = \"replay\"\ntrace = \"true.wkt\"");
     std::fs::write(&scenario, text.replace("working_set = \"4 MiB\"", "")).unwrap();
     assert!(output(&["run", scenario.to_str().unwrap(), "--policy", "none"]).contains("xmem"));
+}
+
+#[test]
+fn standard_output_is_the_programs() {
+    if !valgrind_is_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("echo.wkt");
+    let arguments = ["trace", "record", "-o", trace.to_str().unwrap(), "--", "/bin/echo", "hello"];
+    let done = waykeeper().args(arguments).assert().success();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    assert_eq!(text(&done.get_output().stdout), "hello\n");
+    let said = text(&done.get_output().stderr);
+    assert!(said.contains("\nrecorded ") && said.contains("\nfootprint "), "{said}");
 }
 
 #[test]
