@@ -3,12 +3,14 @@
 CARGO ?= cargo
 # Arguments for `make run`: make run ARGS="a4-fig5 --out results"
 ARGS ?=
+# Seeds of `make run`, since one alone misleads; `--seeds` in ARGS goes before it.
+SEEDS ?= 3
 
 .PHONY: run test bench fidelity lint build
 
 ## Builds and runs the flagship: A4's mix under default, isolate and a4-a to a4-d.
 run: build
-	target/release/waykeeper run $(ARGS)
+	target/release/waykeeper run $(if $(findstring --seeds,$(ARGS)),,--seeds $(SEEDS)) $(ARGS)
 
 build:
 	$(CARGO) build --release --locked -p waykeeper-cli --target-dir target
