@@ -52,7 +52,7 @@ fn server(cores: u16, tenants: u16) -> (Inventory, Vec<Group>) {
         Group {
             id: GroupId(id),
             name: format!("t{id}"),
-            priority: if id % 3 == 0 { Priority::High } else { Priority::Low },
+            priority: if id.is_multiple_of(3) { Priority::High } else { Priority::Low },
             kind,
             cores: CoreList::from((id * each..(id + 1) * each).map(CoreId).collect::<Vec<_>>()),
             devices,

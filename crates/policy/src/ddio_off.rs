@@ -73,7 +73,7 @@ impl Policy for DdioOff {
         Description {
             name: NAME.to_owned(),
             idea: "Devices write to memory and not into the LLC.".to_owned(),
-            source: "ddio-bench s4.4, s7, s8.1 (algorithms.md 6.2)".to_owned(),
+            source: "ddio-bench s4.4, s7, s8.1".to_owned(),
             inputs: lines(&["what each port's switch reads back"]),
             knobs: lines(&["DCA per root port", "way mask per workload (all ways)"]),
             settings: vec![SettingDescription::new(

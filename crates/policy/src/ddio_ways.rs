@@ -60,7 +60,7 @@ impl Policy for DdioWays {
             name: NAME.to_owned(),
             idea: "Devices may allocate in so many ways, counted from the leftmost, and keep them."
                 .to_owned(),
-            source: "ddio-bench s4.4 and its DDIOTune (algorithms.md 6.1)".to_owned(),
+            source: "ddio-bench s4.4 and its DDIOTune".to_owned(),
             inputs: lines(&["what IIO_LLC_WAYS reads back"]),
             knobs: lines(&[
                 "DCA ways (IIO_LLC_WAYS)",

@@ -100,7 +100,7 @@ impl Policy for DmaDynamic {
             idea:
                 "When device writes evict more than a moment ago, workers fetch fewer packets per poll, once."
                     .to_owned(),
-            source: "ddio-bench s3.1 and its DMAdynamic branch of FastClick (algorithms.md 6.4)".to_owned(),
+            source: "ddio-bench s3.1 and its DMAdynamic branch of FastClick".to_owned(),
             inputs: lines(&["DCA write misses, chip-wide"]),
             knobs: lines(&[
                 "RX burst per NIC port: it lies inside the program that polls, so no server has this knob from outside \
@@ -113,11 +113,7 @@ impl Policy for DmaDynamic {
                     "burst",
                     self.burst,
                     BURST,
-                    (
-                        "packets",
-                        "burst while misses do not rise",
-                        "DMAdynamic branch: BURST = 32 (algorithms.md 6.4)",
-                    ),
+                    ("packets", "burst while misses do not rise", "DMAdynamic branch: BURST = 32"),
                 ),
                 SettingDescription::new(
                     "miss_rise",

@@ -127,7 +127,7 @@ impl Policy for Fixed {
             name: NAME.to_owned(),
             idea: "What an operator sets by hand stays set; what is not named stays as it was found."
                 .to_owned(),
-            source: "ours; the fixed CAT masks of IAT's baseline (algorithms.md 2.7)".to_owned(),
+            source: "ours; the fixed CAT masks of IAT's baseline".to_owned(),
             inputs: lines(&["names of workloads and devices"]),
             knobs: lines(&["way mask per workload named", "DCA per root port named", "DCA ways if named"]),
             settings: vec![

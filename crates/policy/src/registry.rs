@@ -23,6 +23,7 @@ pub fn registry() -> &'static [Entry] {
     use a4::Variant;
     const {
         &[
+            Entry { name: "waykeeper", idea: waykeeper::IDEA, build: waykeeper::build },
             Entry { name: "default", idea: default::IDEA, build: default::build },
             Entry { name: "isolate", idea: isolate::IDEA, build: isolate::build },
             Entry { name: "a4-a", idea: Variant::A.idea(), build: |s| a4::build("a4-a", Variant::A, s) },
@@ -39,7 +40,6 @@ pub fn registry() -> &'static [Entry] {
             Entry { name: "ddio-off", idea: ddio_off::IDEA, build: ddio_off::build },
             Entry { name: "resq", idea: resq::IDEA, build: resq::build },
             Entry { name: "dmadynamic", idea: dma_dynamic::IDEA, build: dma_dynamic::build },
-            Entry { name: "waykeeper", idea: waykeeper::IDEA, build: waykeeper::build },
             Entry { name: "none", idea: none::IDEA, build: none::build },
         ]
     }

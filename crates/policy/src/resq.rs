@@ -148,7 +148,7 @@ impl Policy for Resq {
             name: NAME.to_owned(),
             idea: "All packet buffers in flight fit the DCA ways, and no core ever allocates there."
                 .to_owned(),
-            source: "ResQ as ddio-bench s3.1, s4.2, s8.1 and IAT s3.A use it (algorithms.md 6.3)".to_owned(),
+            source: "ResQ as ddio-bench s3.1, s4.2, s8.1 and IAT s3.A use it".to_owned(),
             inputs: lines(&[
                 "cores and devices of each workload",
                 "LLC size and DCA ways",
@@ -168,7 +168,7 @@ impl Policy for Resq {
                     (
                         "bytes",
                         "size every buffer is counted with, in whole lines",
-                        "ResQ (algorithms.md 6.3): MTU-sized buffers; 3072 of 1500 B fit two ways of a Gold 6140",
+                        "ResQ: MTU-sized buffers; 3072 of 1500 B fit two ways of a Gold 6140",
                     ),
                 ),
                 SettingDescription::new(
@@ -178,7 +178,7 @@ impl Policy for Resq {
                     (
                         "descriptors, rounded up to a power of two",
                         "fewest descriptors of a queue, also when they do not fit",
-                        "algorithms.md 6.3, ours",
+                        "ours",
                     ),
                 ),
             ],

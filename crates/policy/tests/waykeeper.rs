@@ -205,7 +205,7 @@ fn traffic_that_never_rests_is_no_reason_to_search_for_ever() {
     let flip = std::cell::Cell::new(0_u32);
     live(&mut bench, 600, |_, bench| {
         flip.set(flip.get() + 1);
-        let up = flip.get() / 3 % 2 == 0;
+        let up = (flip.get() / 3).is_multiple_of(2);
         bench.inbound.insert(NIC, Some(if up { 1.35e9 } else { 1e9 }));
     });
     let searches = count(&bench, "phase");

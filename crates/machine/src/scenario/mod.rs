@@ -180,7 +180,7 @@ fn read(mut keys: Keys<'_>) -> Result<Scenario, ScenarioError> {
     let sweeps = read_sweeps(&mut keys)?;
     let faults = faults::read_all(&mut keys, &chip, &workloads, &nics, &storage)?;
     let policies = match keys.list("policies")? {
-        None => vec!["none".to_owned()],
+        None => vec!["default".to_owned(), "waykeeper".to_owned()],
         Some([]) => return Err(keys.refuse("policies", &"[]", "a list of one policy name at least")),
         Some(list) => list
             .iter()

@@ -14,7 +14,7 @@ pub(super) fn describe(name: &str, variant: Variant, config: &Config) -> Descrip
     Description {
         name: name.to_owned(),
         idea: variant.idea().to_owned(),
-        source: "A4: I/O-aware LLC management, ISCA 2025, s5-s7; algorithms.md 3".to_owned(),
+        source: "A4: I/O-aware LLC management, ISCA 2025, s5-s7".to_owned(),
         inputs: inputs(variant),
         knobs: lines(&knobs),
         settings: config.describe(),
@@ -62,7 +62,7 @@ fn states(variant: Variant) -> Vec<StateDescription> {
 
 /// What differs from the paper, or settles what it leaves open.
 const DEVIATIONS: &[&str] = &[
-    "any launch or exit restarts the search, also that of an LPW (algorithms.md 3.10)",
+    "any launch or exit restarts the search, also that of an LPW (ours)",
     "a hit ratio is judged only at min_llc_refs references or more; an HPW that was idle at the initial record \
      and wakes up is a phase change",
     "the loss of hit ratio is relative and must also pass a guard of percentage points (s5.2 does not say which)",

@@ -134,7 +134,7 @@ settings! {
     /// DDIO gains and loses ways; off, their number is left to others and followed.
     ddio_sizing: Iat Switch, 1.0, range 0.0, 1.0, "s6.B sets the DDIO ways of Figs. 10 and 11 by hand";
     /// Guarded mode: how long nothing is reclaimed below a count whose reclaim had to be undone.
-    guard_intervals: Iat Intervals, 10.0, range 1.0, 1e6, "ours (algorithms.md 2.4)";
+    guard_intervals: Iat Intervals, 10.0, range 1.0, 1e6, "ours";
     /// Guarded mode: how many times longer the guard stands each time it had to be renewed.
     guard_backoff: Iat Factor, 2.0, range 1.0, 100.0, "ours: a steady load must end up at rest";
 }

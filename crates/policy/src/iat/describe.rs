@@ -11,7 +11,7 @@ pub(super) fn describe(config: &Config) -> Description {
         idea: "Find out from DDIO's hits and misses whether devices or cores need ways, give them one at a time, \
                and let the best-effort tenants with the fewest LLC references share with devices."
             .to_owned(),
-        source: "IAT: Don't Forget the I/O When Allocating Your LLC, ISCA 2021, s4-s5; algorithms.md 2".to_owned(),
+        source: "IAT: Don't Forget the I/O When Allocating Your LLC, ISCA 2021, s4-s5".to_owned(),
         inputs: lines(&[
             "priority, kind, stack flag and first mask of each tenant",
             "instructions and cycles per tenant (IPC)",
