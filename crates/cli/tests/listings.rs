@@ -31,7 +31,7 @@ fn a_scenario_with_inputs_can_be_shown_kept_elsewhere_and_run() {
     let folder = tempfile::tempdir().unwrap();
     let mine = folder.path().join("mine.toml");
     std::fs::write(&mine, output(&["scenario", "show", "real-inputs"])).unwrap();
-    assert!(output(&["scenario", "check", mine.to_str().unwrap()]).contains("ok, 3 simulations"));
+    assert!(output(&["scenario", "check", mine.to_str().unwrap()]).contains("ok, 4 simulations"));
     assert_eq!(
         output(&["scenario", "show", mine.to_str().unwrap()]),
         std::fs::read_to_string(&mine).unwrap()

@@ -4,6 +4,8 @@
 //! stand at the end as they stood at the start, and once nothing changes any more the policy comes to rest.
 //! `CHAOS_SEEDS=5000 cargo test -p waykeeper-lab --test chaos` looks further; `CHAOS_SEED=17` runs one and prints it.
 
+#![allow(clippy::print_stdout, reason = "one seed is asked for to be looked at")]
+
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::{BTreeMap, BTreeSet};
@@ -162,8 +164,15 @@ fn run(seed: u64) -> Result<(), String> {
     let mut theirs = BTreeSet::new();
     let mut changes: Vec<(u64, String)> = Vec::new();
     let mut last: Option<(Masks, KnobValues)> = None;
+    let told = std::env::var("CHAOS_SEED").is_ok();
     let mut watch = |record: &Record, _: Option<&Interval>| {
         let at_s = record.at_ns / 1_000_000_000;
+        if told {
+            let events = record.events.iter().map(|event| event.text.clone());
+            for text in events.chain(record.problems.iter().map(ToString::to_string)) {
+                println!("{at_s:4} s {:<10} {text}", record.state);
+            }
+        }
         for (group, mask) in &record.knobs.masks {
             if let Err(why) = mask.check(llc.ways, llc.min_ways) {
                 wrong.push(format!("{at_s} s: mask of {group}: {why}"));

@@ -81,7 +81,7 @@ mod tests {
     fn an_unknown_name_is_refused_with_the_nearest_one() {
         let error = build("isolat", &Table::new()).err().unwrap().to_string();
         assert!(
-            error.starts_with("unknown policy `isolat`; did you mean `isolate`?; known are default,"),
+            error.starts_with("unknown policy `isolat`; did you mean `isolate`?; known are waykeeper,"),
             "{error}"
         );
     }

@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn a_streaming_lpw_goes_to_the_corner() {
         let mut text =
-            "name = \"t\"\nduration_s = 4\nwarmup_s = 0\nmeasure_s = 1\ntime_factor = 500\n".to_owned();
+            "name = \"t\"\nduration_s = 4\nwarmup_s = 0\nmeasure_s = 1\ntime_factor = 50\n".to_owned();
         for (core, (name, size)) in [("hits", "2 MiB"), ("streams", "64 MiB")].into_iter().enumerate() {
             write!(text, "[[workload]]\nname = \"{name}\"\nprogram = \"x-mem\"\ncores = {core}\nworking_set = \"{size}\"\n").unwrap();
         }

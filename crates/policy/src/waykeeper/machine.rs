@@ -22,6 +22,8 @@ use waykeeper_units::PortId;
 const PHASES_REMEMBERED: usize = 16;
 /// Weight of the newest interval in the running noise.
 const NOISE_WEIGHT: f64 = 0.2;
+/// So many times the usual change from interval to interval is an unusual one.
+const JITTER_MARGIN: f64 = 4.0;
 /// Intervals in a row that must show another phase; one does if it is twice the limit. Doubled, up to the most, by every
 /// phase that follows the last one soon: traffic that never rests is no reason to search for ever.
 const PATIENCE_LEAST: u32 = 2;
@@ -74,6 +76,9 @@ pub(super) struct Machine {
     waited: u32,
     noise: f64,
     signature: Signature,
+    last_signature: Option<Signature>,
+    /// How far the signature moves from one interval to the next, a running mean.
+    jitter: f64,
     strange: u32,
     patience: u32,
     /// Intervals since the last change of phase.
@@ -112,6 +117,8 @@ impl Machine {
             waited: 0,
             noise: config.settle_tolerance / 2.0,
             signature: Signature::default(),
+            last_signature: None,
+            jitter: 0.0,
             strange: 0,
             patience: PATIENCE_LEAST,
             since_phase: u32::MAX,
@@ -295,15 +302,20 @@ impl Machine {
     /// True if the programs' or the devices' own traffic is another than when the phase began, or an HPW lost what it
     /// had: then everything is measured anew.
     fn is_another_phase(&mut self, progress: &Progress, seen: &Interval, events: &mut Vec<Event>) -> bool {
+        let now = Signature::of(&self.groups, seen, &self.inventory);
+        // What changes from interval to interval anyway is no phase.
+        let limit = self.config.phase_change.max(JITTER_MARGIN * self.jitter);
+        let jump = self.last_signature.as_ref().map_or(0.0, |before| now.distance(before, &self.groups).0);
+        self.jitter += NOISE_WEIGHT * (jump.min(1.0) - self.jitter);
+        let (mut by, mut whose) = now.distance(&self.signature, &self.groups);
+        self.last_signature = Some(now);
         if self.state == State::Look {
             return false;
         }
-        let limit = self.config.phase_change;
-        let (mut by, mut whose) =
-            Signature::of(&self.groups, seen, &self.inventory).distance(&self.signature, &self.groups);
         let mut name = "phase_change";
         let mut sudden = 2.0 * limit;
-        if self.state == State::Stable && by <= limit {
+        // Where its traffic is what it was, an HPW's loss is another's doing.
+        if self.state == State::Stable && by <= self.config.phase_change {
             let loss = 1.0 - progress.gain(&self.best_progress, &self.groups, &self.config).worst_hpw;
             if loss > self.config.hpw_loss_max {
                 (by, whose, name, sudden) =
