@@ -1,7 +1,7 @@
 //! A look at the whole state of a chip, for tests that check invariants. Never on the hot path.
 
 use crate::line::Line;
-use crate::ways::{AGE, COPY, DIRTY, IO};
+use crate::ways::{AGE, COPY, DIRTY, IO, PAYLOAD};
 
 /// A line resident in the LLC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,12 +18,15 @@ pub struct Resident {
     pub copied: bool,
     /// 0 (keep) to 3 (evict first).
     pub age: u8,
+    /// IDIO's tag: payload of a packet.
+    pub payload: bool,
 }
 
 impl Resident {
     pub(crate) fn new(line: Line, way: u32, state: u8) -> Resident {
         let has = |flag| state & flag != 0;
-        Resident { line, way, dirty: has(DIRTY), io: has(IO), copied: has(COPY), age: state & AGE }
+        let (dirty, io, copied, payload) = (has(DIRTY), has(IO), has(COPY), has(PAYLOAD));
+        Resident { line, way, dirty, io, copied, age: state & AGE, payload }
     }
 }
 
@@ -38,4 +41,6 @@ pub struct MlcResident {
     pub dirty: bool,
     /// Filled by an LLC hit on a non-I/O line (R).
     pub reused: bool,
+    /// IDIO's tag: payload of a packet.
+    pub payload: bool,
 }

@@ -15,6 +15,7 @@ use crate::rules::Rules;
 use crate::shared::{DEVICE_OWNER, DcaMode, Shared};
 use crate::simd::prefetch;
 use crate::spec::{ChipSpec, LlcKind};
+use crate::steering::{self, Placement, Status, SteeringCounters, Tag};
 use waykeeper_units::WayMask;
 
 /// Devices a chip can tell apart.
@@ -66,6 +67,7 @@ pub struct Chip {
 impl Chip {
     /// A cold chip with every core on all ways and DCA on. `seed` drives its random choices.
     pub fn new(spec: &ChipSpec, rules: Rules, sampling: Sampling, seed: u64) -> Chip {
+        let rules = rules.without_inclusive_ways_if(spec.llc.inclusive_ways.is_none());
         let shared = Shared::new(spec, rules, sampling, seed);
         let llc = match spec.llc.kind {
             LlcKind::NonInclusive => Llc::NonInclusive(NonInclusive::new(spec, &shared)),
@@ -90,6 +92,10 @@ impl Chip {
             return self.read_miss(core, index, line, fill);
         };
         mlc.touch(way);
+        if mlc.is_pushed(way) {
+            mlc.unmark(way, mlc::PUSHED);
+            self.shared.steering.pushed_payload_hit(core);
+        }
         self.count(core, Level::Mlc)
     }
 
@@ -103,10 +109,10 @@ impl Chip {
         };
         mlc.touch(way);
         mlc.add_flags(way, mlc::DIRTY);
-        let elsewhere = mlc.elsewhere(way);
-        if elsewhere != 0 {
-            mlc.unmark(way, elsewhere);
-            self.own_exclusively(core, line, elsewhere);
+        let marks = mlc.marks(way);
+        if marks & !mlc::PAYLOAD != 0 {
+            mlc.unmark(way, marks & !mlc::PAYLOAD);
+            self.marked_write(core, line, marks);
         }
         self.count(core, Level::Mlc)
     }
@@ -130,7 +136,14 @@ impl Chip {
     }
 
     #[inline(never)]
-    fn own_exclusively(&mut self, core: usize, line: Line, elsewhere: u32) {
+    fn marked_write(&mut self, core: usize, line: Line, marks: u64) {
+        if marks & mlc::PUSHED != 0 {
+            self.shared.steering.pushed_payload_hit(core);
+        }
+        let elsewhere = marks & mlc::ELSEWHERE;
+        if elsewhere == 0 {
+            return;
+        }
         match &mut self.llc {
             Llc::NonInclusive(llc) => llc.own_exclusively(&mut self.shared, core, line, elsewhere),
             Llc::Inclusive(llc) => llc.own_exclusively(&mut self.shared, core, line),
@@ -181,6 +194,73 @@ impl Chip {
             }
             self.dma_read(device, *line);
         }
+    }
+
+    /// A device writes full lines of a packet, one after the other: the first of them is the packet's header if
+    /// `header` says so. An inclusive LLC has no IDIO and treats them as any others.
+    pub fn steered_write_all(
+        &mut self,
+        device: usize,
+        lines: &[Line],
+        header: bool,
+        placement: Placement,
+        tag: Tag,
+    ) {
+        let Chip { shared, llc, .. } = self;
+        for (index, line) in lines.iter().enumerate() {
+            match llc {
+                Llc::NonInclusive(llc) => {
+                    let tag = Tag { header: header && index == 0, ..tag };
+                    let to = steering::target(placement, tag, shared.steering.status(tag.core));
+                    llc.steered_write(shared, device, *line, tag, to);
+                }
+                Llc::Inclusive(llc) => drop(llc.dma_write(shared, device, *line)),
+            }
+        }
+    }
+
+    /// A device reads lines of packets that were for `core`.
+    pub fn steered_read_all(&mut self, device: usize, lines: &[Line], core: usize) {
+        for line in lines {
+            match &mut self.llc {
+                Llc::NonInclusive(llc) => drop(llc.steered_read(&mut self.shared, device, *line, core)),
+                Llc::Inclusive(llc) => drop(llc.dma_read(&mut self.shared, device, *line)),
+            }
+        }
+    }
+
+    /// Consumed buffers are invalidated without being written back. An inclusive LLC cannot.
+    pub fn discard_all(&mut self, lines: &[Line]) {
+        if let Llc::NonInclusive(llc) = &mut self.llc {
+            for line in lines {
+                llc.discard(&mut self.shared, *line);
+            }
+        }
+    }
+
+    /// The register that says where IDIO sends payload for a core.
+    pub fn steering_status(&self, core: usize) -> Status {
+        self.shared.steering.status(core)
+    }
+
+    /// Sets that register.
+    pub fn set_steering_status(&mut self, core: usize, status: Status) {
+        self.shared.steering.set_status(core, status);
+    }
+
+    /// IDIO's counters of a core, and whether its MLC is flooded with untouched payload.
+    pub fn steering_counters(&self, core: usize) -> (SteeringCounters, bool) {
+        (self.shared.steering.counters(core), self.shared.steering.mlc_is_flooded(core))
+    }
+
+    /// Clears IDIO's counters of a core, as every epoch does.
+    pub fn clear_steering_counters(&mut self, core: usize) {
+        self.shared.steering.clear_counters(core);
+    }
+
+    /// Dirty lines that left a core's MLC for want of room (non-inclusive LLC).
+    pub fn mlc_writebacks(&self, core: usize) -> u64 {
+        self.shared.steering.mlc_writebacks(core)
     }
 
     /// True if the chip's state is so big that fetching ahead pays ([`Chip::prefetch`]).
@@ -342,7 +422,8 @@ impl Chip {
             mlc.tags().map(move |(way, _)| {
                 let held = mlc.occupant(way, set).expect("the way has a tag");
                 let has = |flag| held.flags & flag != 0;
-                MlcResident { line: held.line, core, dirty: has(mlc::DIRTY), reused: has(mlc::REUSED) }
+                let (dirty, reused) = (has(mlc::DIRTY), has(mlc::REUSED));
+                MlcResident { line: held.line, core, dirty, reused, payload: held.marks & mlc::PAYLOAD != 0 }
             })
         })
         .collect()

@@ -24,6 +24,7 @@ mod rules;
 mod shared;
 mod simd;
 mod spec;
+mod steering;
 mod table;
 mod ways;
 
@@ -39,4 +40,5 @@ pub use line::Line;
 pub use rules::{DmaUpdate, InclusiveVictim, Migration, MlcHeldWrite, Replacement, Rules, SliceHash};
 pub use shared::DcaMode;
 pub use spec::{ChipSpec, DramSpec, Latency, LlcKind, LlcSpec, MlcSpec, SpecError};
+pub use steering::{Placement, Status, SteeringCounters, Tag};
 pub use table::Table;

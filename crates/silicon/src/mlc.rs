@@ -22,28 +22,35 @@ pub(crate) struct MlcSet {
     tags: [u16; 16],
     meta: [u8; 16],
     order: u64,
-    /// A bit per way and [`COPIED`] or [`SHARED`]: where else the way's line may be.
-    elsewhere: u32,
+    /// A bit per way and mark.
+    marks: u64,
 }
 
 /// The line may also be in the LLC (a stale mark costs a look-up, a missing one would be wrong).
-pub(crate) const COPIED: u32 = 1;
+pub(crate) const COPIED: u64 = 1;
 /// The line may also be in another MLC (likewise).
-pub(crate) const SHARED: u32 = 1 << 16;
+pub(crate) const SHARED: u64 = 1 << 16;
+/// IDIO's tag: the line holds payload of a packet (IDIO s3.4). Only steered devices set it.
+pub(crate) const PAYLOAD: u64 = 1 << 32;
+/// A hint brought the payload here and nobody has touched it since (IDIO s3.3).
+pub(crate) const PUSHED: u64 = 1 << 48;
+/// Where else a line may be.
+pub(crate) const ELSEWHERE: u64 = COPIED | SHARED;
+const MARKS: u64 = ELSEWHERE | PAYLOAD | PUSHED;
 
 /// A line pushed out of an MLC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MlcVictim {
     pub line: Line,
     pub flags: u8,
-    pub copied: bool,
+    pub marks: u64,
 }
 
 const NIBBLES: u64 = 0x1111_1111_1111_1111;
 
 impl MlcSet {
     pub(crate) const EMPTY: MlcSet =
-        MlcSet { tags: [NO_TAG; 16], meta: [0; 16], order: 0xfedc_ba98_7654_3210, elsewhere: 0 };
+        MlcSet { tags: [NO_TAG; 16], meta: [0; 16], order: 0xfedc_ba98_7654_3210, marks: 0 };
 
     #[inline(always)]
     pub(crate) fn find(&self, tag: u16) -> Option<u32> {
@@ -66,22 +73,28 @@ impl MlcSet {
         self.meta[way as usize & 15] &= !flags;
     }
 
-    /// Where else the line in `way` may be: [`COPIED`], [`SHARED`].
+    /// What is marked of the line in `way`: [`COPIED`], [`SHARED`], [`PAYLOAD`], [`PUSHED`].
     #[inline(always)]
-    pub(crate) fn elsewhere(&self, way: u32) -> u32 {
-        self.elsewhere >> (way & 15) & (COPIED | SHARED)
+    pub(crate) fn marks(&self, way: u32) -> u64 {
+        self.marks >> (way & 15) & MARKS
     }
 
-    /// Notes that the line in `way` may also be where `marks` say.
+    /// True if the line in `way` was pushed there and has not been touched.
     #[inline(always)]
-    pub(crate) fn mark(&mut self, way: u32, marks: u32) {
-        self.elsewhere |= marks << (way & 15);
+    pub(crate) fn is_pushed(&self, way: u32) -> bool {
+        self.marks & PUSHED << (way & 15) != 0
     }
 
-    /// Notes that the line in `way` is not, or no longer, where `marks` say.
+    /// Marks the line in `way`.
     #[inline(always)]
-    pub(crate) fn unmark(&mut self, way: u32, marks: u32) {
-        self.elsewhere &= !(marks << (way & 15));
+    pub(crate) fn mark(&mut self, way: u32, marks: u64) {
+        self.marks |= marks << (way & 15);
+    }
+
+    /// Takes marks off the line in `way`.
+    #[inline(always)]
+    pub(crate) fn unmark(&mut self, way: u32, marks: u64) {
+        self.marks &= !(marks << (way & 15));
     }
 
     /// Makes `way` the most recent, branch-free.
@@ -116,17 +129,17 @@ impl MlcSet {
         }
         let meta = self.meta[at];
         let line = Line::pack(tag, set as u32, u32::from(meta >> SLICE_SHIFT));
-        Some(MlcVictim { line, flags: meta & FLAGS, copied: self.elsewhere >> at & COPIED != 0 })
+        Some(MlcVictim { line, flags: meta & FLAGS, marks: self.marks(way) })
     }
 
     /// Puts `line` into `way`, the least recent of the chip's `ways`, which makes it the most recent.
     #[inline(always)]
-    pub(crate) fn fill(&mut self, way: u32, ways: u32, line: Line, flags: u8, elsewhere: u32) {
+    pub(crate) fn fill(&mut self, way: u32, ways: u32, line: Line, flags: u8, marks: u64) {
         debug_assert_eq!(way, self.least_recent(ways));
         let at = way as usize & 15;
         self.tags[at] = line.tag();
         self.meta[at] = flags | (line.slice() as u8) << SLICE_SHIFT;
-        self.elsewhere = self.elsewhere & !((COPIED | SHARED) << at) | elsewhere << at;
+        self.marks = self.marks & !(MARKS << at) | marks << at;
         // The last nibble in use goes to the front: no search for where it stands.
         self.order = if ways == 16 {
             self.order.rotate_left(4)
@@ -142,7 +155,7 @@ impl MlcSet {
         let at = way as usize & 15;
         let flags = self.meta[at] & FLAGS;
         self.tags[at] = NO_TAG;
-        self.elsewhere &= !((COPIED | SHARED) << at);
+        self.marks &= !(MARKS << at);
         let shift = self.position(way) * 4;
         let below = (1u64 << shift) - 1;
         // Everything older moves up one place, the emptied way goes to the end of the chip's ways; nibbles

@@ -3,6 +3,9 @@
 //! One function per row of the transition table in microarchitecture.md 4; the section's marks say how
 //! well each is established. Knows nothing of time or of who runs on a core.
 
+mod steered;
+mod view;
+
 use crate::directory::{Directory, Holder};
 use crate::line::{Line, SLICE_BITS};
 use crate::mlc::{self, MlcVictim};
@@ -11,7 +14,7 @@ use crate::shared::{Arrival, DEVICE_OWNER, DcaMode, Shared};
 use crate::simd::prefetch;
 use crate::spec::ChipSpec;
 use crate::table::Table;
-use crate::ways::{AGE, COPY, Chooser, DIRTY, IO, MaskLanes, UNCONSUMED, Ways, promoted};
+use crate::ways::{AGE, COPY, Chooser, DIRTY, IO, MaskLanes, PAYLOAD, UNCONSUMED, Ways, promoted};
 use crate::{Fill, Level};
 use waykeeper_units::WayMask;
 
@@ -106,7 +109,10 @@ impl NonInclusive {
         self.prefetch_victim(sh, index, line);
         let set = &self.sets[at];
         let (level, arrival) = match set.ways.find(line.tag()) {
-            Some(found) => (Level::Llc, self.read_from_llc(sh, at, found, line, fill)),
+            Some(found) => {
+                let payload = self.demand(sh, core, set.ways.state(found));
+                (Level::Llc, self.read_from_llc(sh, at, found, line, fill).also(payload))
+            }
             // The MLC fills from another MLC (cache to cache) or from memory, in either case not through the LLC.
             None if set.directory.holds(line.tag()) => (Level::Peer, Arrival::new(0, fill).also(mlc::SHARED)),
             None => {
@@ -127,6 +133,16 @@ impl NonInclusive {
         {
             self.prefetch(victim.line);
         }
+    }
+
+    /// A core demands a line of this state from the LLC: payload is counted, and its tag goes along (IDIO s3.3, s3.4).
+    #[inline(always)]
+    fn demand(&self, sh: &mut Shared, core: usize, state: u8) -> u64 {
+        if state & PAYLOAD == 0 {
+            return 0;
+        }
+        sh.steering.payload_missed(core);
+        mlc::PAYLOAD
     }
 
     /// Core read, line in the LLC: three rows of the table.
@@ -212,10 +228,11 @@ impl NonInclusive {
     ) -> Level {
         let at = self.index(line);
         self.prefetch_victim(sh, index, line);
-        let mut flags = mlc::DIRTY;
+        let (mut flags, mut payload) = (mlc::DIRTY, 0);
         let level = match self.sets[at].ways.find(line.tag()) {
             Some(found) => {
                 let state = self.sets[at].ways.state(found);
+                payload = self.demand(sh, core, state);
                 if state & IO == 0 && sh.rules.reuse_flag {
                     flags |= mlc::REUSED;
                 }
@@ -231,13 +248,13 @@ impl NonInclusive {
                 Level::Memory
             }
         };
-        self.fill(sh, core, index, line, at, Arrival::new(flags, fill));
+        self.fill(sh, core, index, line, at, Arrival::new(flags, fill).also(payload));
         level
     }
 
     /// A write that hit the own MLC where a copy may stand in the LLC or in another MLC: both go.
     #[inline(never)]
-    pub(crate) fn own_exclusively(&mut self, sh: &mut Shared, core: usize, line: Line, elsewhere: u32) {
+    pub(crate) fn own_exclusively(&mut self, sh: &mut Shared, core: usize, line: Line, elsewhere: u64) {
         let at = self.index(line);
         if elsewhere & mlc::COPIED != 0
             && let Some(way) = self.sets[at].ways.find(line.tag())
@@ -268,7 +285,7 @@ impl NonInclusive {
             self.place_victim(sh, core, victim, victim_at, way);
         }
         sh.mlc_fill(index, way, line, arrival);
-        if arrival.elsewhere & mlc::SHARED != 0 {
+        if arrival.marks & mlc::SHARED != 0 {
             self.share(sh, core, line, at, way);
         } else {
             self.track(sh, core, line, at, way);
@@ -333,8 +350,10 @@ impl NonInclusive {
         {
             return;
         }
+        sh.steering.mlc_gave_up(core, victim.flags & mlc::DIRTY != 0);
         let mut rule = sh.victims[usize::from(victim.flags) % 8];
-        if victim.copied
+        rule.state |= if victim.marks & mlc::PAYLOAD != 0 { PAYLOAD } else { 0 };
+        if victim.marks & mlc::COPIED != 0
             && let Some(copy) = self.sets[at].ways.find(tag)
         {
             match self.take_copy(sh, at, copy, rule.state & DIRTY) {
@@ -404,18 +423,24 @@ impl NonInclusive {
         if sh.dca[device] != DcaMode::On || self.dca_ways.is_none() {
             return self.dma_write_uncached(sh, device, line, at);
         }
+        self.dma_write_cached(sh, device, line, at, FRESH)
+    }
+
+    /// The same where the line goes to the LLC; `fresh` is its state there but for the age.
+    #[inline(always)]
+    fn dma_write_cached(&mut self, sh: &mut Shared, device: usize, line: Line, at: usize, fresh: u8) -> bool {
         match self.sets[at].ways.find(line.tag()) {
             Some(way) => {
-                self.dma_update(sh, device, line, at, way);
+                self.dma_update(sh, device, line, at, way, fresh);
                 true
             }
-            None => self.dma_allocate(sh, device, line, at),
+            None => self.dma_allocate(sh, device, line, at, fresh),
         }
     }
 
     /// Write update: in place, wherever it is; MLC copies go.
     #[inline(always)]
-    fn dma_update(&mut self, sh: &mut Shared, device: usize, line: Line, at: usize, way: u32) {
+    fn dma_update(&mut self, sh: &mut Shared, device: usize, line: Line, at: usize, way: u32, fresh: u8) {
         let owner = DEVICE_OWNER + device as u8;
         let state = self.sets[at].ways.state(way);
         if state & COPY != 0 && sh.rules.dma_write_invalidates_mlc {
@@ -427,7 +452,7 @@ impl NonInclusive {
         sh.occupancy[usize::from(ways.owner(way))] -= 1;
         sh.occupancy[usize::from(owner)] += 1;
         ways.set_owner(way, owner);
-        ways.set_state(way, FRESH | age | kept);
+        ways.set_state(way, fresh | age | kept);
         self.touched(sh, at, way);
         sh.device[device].write_hits += 1;
     }
@@ -435,7 +460,7 @@ impl NonInclusive {
     /// Write of a line the LLC does not have: it is allocated there. A copy that an MLC held goes, and the write
     /// counts as a hit.
     #[inline(always)]
-    fn dma_allocate(&mut self, sh: &mut Shared, device: usize, line: Line, at: usize) -> bool {
+    fn dma_allocate(&mut self, sh: &mut Shared, device: usize, line: Line, at: usize, fresh: u8) -> bool {
         let held = self.sets[at].directory.holds(line.tag());
         if held {
             sh.device[device].write_hits += 1;
@@ -452,7 +477,7 @@ impl NonInclusive {
         let young = sh.p_io_young.hits(sh.random());
         let age = if young { sh.rules.victim_age } else { sh.rules.io_age };
         let owner = DEVICE_OWNER + device as u8;
-        insert(sh, &mut sets[at].ways, recency, at, line, mask, (FRESH | age, owner));
+        insert(sh, &mut sets[at].ways, recency, at, line, mask, (fresh | age, owner));
         held
     }
 
@@ -570,26 +595,5 @@ fn insert(
     sh.llc_filled(owner);
     if let Some(gone) = gone {
         sh.llc_evicted(line, gone);
-    }
-}
-
-/// What a test wants to see of the LLC: every resident line once, with where it is.
-impl NonInclusive {
-    pub(crate) fn residents(&self) -> impl Iterator<Item = crate::audit::Resident> + '_ {
-        self.sets.entries().iter().enumerate().flat_map(move |(at, set)| {
-            (0..16).filter(move |way| set.ways.tag(*way) != crate::line::NO_TAG).map(move |way| {
-                crate::audit::Resident::new(self.line_at(at, set.ways.tag(way)), way, set.ways.state(way))
-            })
-        })
-    }
-
-    pub(crate) fn tracked(&self) -> impl Iterator<Item = (Line, Holder)> + '_ {
-        self.sets.entries().iter().enumerate().flat_map(move |(at, set)| {
-            set.directory.entries().map(move |(tag, holder)| (self.line_at(at, tag), holder))
-        })
-    }
-
-    fn line_at(&self, at: usize, tag: u16) -> Line {
-        Line::at_llc_place(at, self.place_bits, tag)
     }
 }

@@ -203,6 +203,16 @@ impl Rules {
         ]
     }
 
+    /// These rules on a non-inclusive LLC that has no inclusive ways (gem5's, algorithms.md 4.3): a line is in the LLC or
+    /// in MLCs and nothing that would take a copy there is done.
+    pub(crate) fn without_inclusive_ways_if(self, none: bool) -> Rules {
+        if !none {
+            return self;
+        }
+        let (migration, mlc_held_write) = (Migration::NoCopy, MlcHeldWrite::DcaWays);
+        Rules { migration, mlc_held_write, read_allocate: false, ordinary_hit_stays: false, ..self }
+    }
+
     /// Refuses values outside their range, naming the key.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use crate::line::Line;
 use crate::mlc::{self, MlcSet, MlcVictim};
 use crate::rules::{Chance, Rules};
 use crate::spec::ChipSpec;
+use crate::steering::Steering;
 use crate::table::Table;
 use crate::ways::{self, Evicted};
 use crate::{Fill, MAX_DEVICES};
@@ -53,6 +54,8 @@ pub(crate) struct Shared {
     /// Group that each core's insertions are charged to.
     pub group_of: Table<u8>,
     pub dca: [DcaMode; MAX_DEVICES],
+    /// IDIO's registers.
+    pub steering: Steering,
 }
 
 impl Shared {
@@ -77,6 +80,7 @@ impl Shared {
             occupancy: [0; 256],
             group_of: Table::filled(cores, 0),
             dca: [DcaMode::On; MAX_DEVICES],
+            steering: Steering::new(cores, mlc_sets as u64 * u64::from(spec.mlc.ways)),
         }
     }
 
@@ -129,7 +133,7 @@ impl Shared {
     pub(crate) fn mlc_fill(&mut self, index: usize, way: u32, line: Line, fill: Arrival) {
         self.chip.mlc_fills += 1;
         let ways = self.mlc_ways;
-        self.mlc_at(index).fill(way, ways, line, fill.flags, fill.elsewhere);
+        self.mlc_at(index).fill(way, ways, line, fill.flags, fill.marks);
     }
 
     /// Takes a line out of an MLC because someone else owns it now. Returns its flags.
@@ -236,19 +240,19 @@ impl VictimRule {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub flags: u8,
-    /// Where else it may be: [`mlc::COPIED`], [`mlc::SHARED`].
-    pub elsewhere: u32,
+    /// What is marked of it: [`mlc::COPIED`], [`mlc::SHARED`], [`mlc::PAYLOAD`], [`mlc::PUSHED`].
+    pub marks: u64,
 }
 
 impl Arrival {
     #[inline(always)]
     pub(crate) fn new(flags: u8, fill: Fill) -> Arrival {
         let stream = if fill == Fill::Stream { mlc::STREAM } else { 0 };
-        Arrival { flags: flags | stream, elsewhere: 0 }
+        Arrival { flags: flags | stream, marks: 0 }
     }
 
     #[inline(always)]
-    pub(crate) fn also(self, elsewhere: u32) -> Arrival {
-        Arrival { elsewhere, ..self }
+    pub(crate) fn also(self, marks: u64) -> Arrival {
+        Arrival { marks: self.marks | marks, ..self }
     }
 }

@@ -33,7 +33,8 @@ pub struct LlcSpec {
     pub ways: u32,
     /// Ways devices may allocate in at power-on; absent on a chip without DCA.
     pub dca_ways: Option<WayMask>,
-    /// Ways tied to the shared directory ways (non-inclusive only).
+    /// Ways tied to the shared directory ways (non-inclusive only); absent where a line is never in the LLC and an
+    /// MLC at once.
     pub inclusive_ways: Option<WayMask>,
     /// Classes of service for CAT.
     pub clos: u32,
@@ -138,12 +139,13 @@ pub enum SpecError {
     },
 }
 
-const BUILT_IN: [(&str, &str); 5] = [
+const BUILT_IN: [(&str, &str); 6] = [
     ("gold-6140", include_str!("../../../chips/gold-6140.toml")),
     ("gold-6134", include_str!("../../../chips/gold-6134.toml")),
     ("e5-2667v3", include_str!("../../../chips/e5-2667v3.toml")),
     ("e5-2630v3", include_str!("../../../chips/e5-2630v3.toml")),
     ("e3-1230", include_str!("../../../chips/e3-1230.toml")),
+    ("idio", include_str!("../../../chips/idio.toml")),
 ];
 
 impl ChipSpec {
@@ -224,9 +226,8 @@ impl ChipSpec {
                 return Err((key, mask.unwrap_or_default().to_string(), format!("a legal mask ({error})")));
             }
         }
-        if (llc.kind == LlcKind::NonInclusive) != llc.inclusive_ways.is_some() {
-            let value = llc.inclusive_ways.map_or("absent".to_owned(), |mask| mask.to_string());
-            return bad("llc.inclusive_ways", &value, "given for a non-inclusive LLC and absent otherwise");
+        if let (LlcKind::Inclusive, Some(mask)) = (llc.kind, llc.inclusive_ways) {
+            return bad("llc.inclusive_ways", &mask, "absent: an inclusive LLC has none of its own");
         }
         match (&self.dca, llc.dca_ways) {
             (Some(registers), Some(at_power_on)) => {
@@ -284,6 +285,7 @@ mod tests {
         assert_eq!(size("e5-2667v3"), 20.0);
         assert_eq!(size("e5-2630v3"), 20.0);
         assert_eq!(size("e3-1230"), 8.0);
+        assert_eq!(size("idio"), 4.0); // 3.6 MB in the paper, and no power of two of sets comes closer with 16 ways
         assert_eq!(ChipSpec::built_in("e3-1230").unwrap().llc.dca_ways, None);
     }
 

@@ -20,6 +20,8 @@ pub(crate) const IO: u8 = 0b0000_1000;
 pub(crate) const COPY: u8 = 0b0001_0000;
 /// Written by a device and not read by a core yet (statistics only).
 pub(crate) const UNCONSUMED: u8 = 0b0010_0000;
+/// IDIO's tag: the line holds payload of a packet (IDIO s3.4). Only steered devices set it.
+pub(crate) const PAYLOAD: u8 = 0b0100_0000;
 
 /// A way mask in the two forms the hot path wants: bits, and a byte per way.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,28 @@
+//! What a test wants to see of a non-inclusive LLC: every resident line once, with where it is.
+//!
+//! Knows the layout; never on the hot path.
+
+use super::NonInclusive;
+use crate::audit::Resident;
+use crate::directory::Holder;
+use crate::line::{Line, NO_TAG};
+
+impl NonInclusive {
+    pub(crate) fn residents(&self) -> impl Iterator<Item = Resident> + '_ {
+        self.sets.entries().iter().enumerate().flat_map(move |(at, set)| {
+            (0..16)
+                .filter(move |way| set.ways.tag(*way) != NO_TAG)
+                .map(move |way| Resident::new(self.line_at(at, set.ways.tag(way)), way, set.ways.state(way)))
+        })
+    }
+
+    pub(crate) fn tracked(&self) -> impl Iterator<Item = (Line, Holder)> + '_ {
+        self.sets.entries().iter().enumerate().flat_map(move |(at, set)| {
+            set.directory.entries().map(move |(tag, holder)| (self.line_at(at, tag), holder))
+        })
+    }
+
+    fn line_at(&self, at: usize, tag: u16) -> Line {
+        Line::at_llc_place(at, self.place_bits, tag)
+    }
+}

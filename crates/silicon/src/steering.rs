@@ -1,0 +1,275 @@
+//! IDIO's controller as the data path sees it: what is known of a device write, where it goes, what is counted.
+//!
+//! Simulated hardware that nobody sells (IDIO, Computer Architecture Letters 2020; algorithms.md 4). Every rule is one
+//! function. Knows registers and counters; must not know time: whoever has a clock reads the counters once an epoch
+//! and sets the status registers. How lines move is the LLC's business.
+//!
+//! All counters are of *payload* lines, on both sides of every difference. The paper counts hits on payload and does
+//! not say that pushed or received headers are left out; but headers always take the same way, and counted on one
+//! side only they would look untouched for ever (ours).
+
+use crate::table::Table;
+
+/// Where payload for a core goes: the 2-bit status register (s3.5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Status {
+    /// Into the DCA ways, as DDIO does. Every register starts here (s3.5).
+    #[default]
+    Llc,
+    /// There, and from there on to the core's MLC.
+    Mlc,
+    /// To memory, past the caches.
+    Dram,
+}
+
+/// Who decides where a device's packets go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Placement {
+    /// Nobody: one place for every line (s4, the static configurations).
+    Fixed(Status),
+    /// Nobody: headers to the MLC, payload to the LLC (a mode of the author's gem5 code, algorithms.md 4.4).
+    Headers,
+    /// The status register of the core it is for (s3.5).
+    Dynamic,
+}
+
+/// What the NIC's packet classifier says of a line, in reserved bits of the PCIe packet's header (s3.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tag {
+    /// `destCore`: the core that will read the packet.
+    pub core: usize,
+    /// `isHeader`: the packet's first line.
+    pub header: bool,
+    /// `isLatencyCritical`: the packet's class.
+    pub latency_critical: bool,
+}
+
+/// Where a line goes (algorithms.md 4.3).
+#[inline]
+pub(crate) fn target(placement: Placement, tag: Tag, status: Status) -> Status {
+    match placement {
+        Placement::Fixed(status) => status,
+        Placement::Headers if tag.header => Status::Mlc,
+        Placement::Headers => Status::Llc,
+        Placement::Dynamic => by_status(tag, status),
+    }
+}
+
+/// IDIO's own rule (s3.5): a header goes to the MLC whatever the status; a critical packet never goes to memory.
+/// That criticality overrides DRAM alone and not MLC is algorithms.md's reading of a text that tests MLC first.
+fn by_status(tag: Tag, status: Status) -> Status {
+    match status {
+        _ if tag.header => Status::Mlc,
+        Status::Dram if tag.latency_critical => Status::Llc,
+        status => status,
+    }
+}
+
+/// Per core, payload lines since the counters were last taken (s3.2, s3.3). Of the sample, like all counts of a chip.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SteeringCounters {
+    /// `dataRXCounter`: received for the core.
+    pub received: u64,
+    /// `prefetchedMLCCounter`: pushed to its MLC.
+    pub pushed: u64,
+    /// `DRAMWritebacks`: sent straight to memory.
+    pub to_memory: u64,
+    /// `IOAccessCounter`: read back by a device, with an LLC hit.
+    pub device_reads: u64,
+    /// `coreAccessCounter`: demanded by the core, not in its MLC, found in the LLC.
+    pub core_misses: u64,
+    /// `hitMLCCounter`: pushed lines that the core touched, each once.
+    pub pushed_hits: u64,
+}
+
+impl SteeringCounters {
+    /// Lines pushed to the MLC and not touched since (s3.5). Lines pushed in an earlier epoch may be hit in this one.
+    pub fn untouched(self) -> u64 {
+        self.pushed.saturating_sub(self.pushed_hits)
+    }
+
+    /// Lines sent to the caches: the denominator of `dataUsage`.
+    pub fn cached(self) -> u64 {
+        self.received - self.to_memory
+    }
+
+    /// Of these, lines that the core or a device used (s3.5). A line may be used twice, hence the cap.
+    pub fn touched(self) -> u64 {
+        (self.core_misses + self.pushed_hits + self.device_reads).min(self.cached())
+    }
+}
+
+/// Registers of one core.
+#[derive(Clone, Copy, Debug, Default)]
+struct Registers {
+    status: Status,
+    counters: SteeringCounters,
+    /// Dirty lines that left the MLC for want of room, ever; not cleared with the rest.
+    mlc_writebacks: u64,
+}
+
+/// Registers of all cores.
+#[derive(Debug)]
+pub(crate) struct Steering {
+    cores: Table<Registers>,
+    mlc_lines: u64,
+}
+
+impl Steering {
+    /// Every status is LLC; `mlc_lines` are those of one MLC that are in the sample.
+    pub(crate) fn new(cores: usize, mlc_lines: u64) -> Steering {
+        Steering { cores: Table::filled(cores, Registers::default()), mlc_lines }
+    }
+
+    pub(crate) fn status(&self, core: usize) -> Status {
+        self.cores[core].status
+    }
+
+    pub(crate) fn set_status(&mut self, core: usize, status: Status) {
+        self.cores[core].status = status;
+    }
+
+    pub(crate) fn counters(&self, core: usize) -> SteeringCounters {
+        self.cores[core].counters
+    }
+
+    pub(crate) fn clear_counters(&mut self, core: usize) {
+        self.cores[core].counters = SteeringCounters::default();
+    }
+
+    pub(crate) fn mlc_writebacks(&self, core: usize) -> u64 {
+        self.cores[core].mlc_writebacks
+    }
+
+    /// More than a tenth of the MLC is pushed data that nobody has touched (s3.5).
+    pub(crate) fn mlc_is_flooded(&self, core: usize) -> bool {
+        self.cores[core].counters.untouched() * 10 > self.mlc_lines
+    }
+
+    /// Counts a line that goes to `target`. A flooded MLC gets no more from the next line on: the test is a compare of
+    /// two counters and made on every hint, not only once an epoch (algorithms.md 4.4).
+    pub(crate) fn sent(&mut self, tag: Tag, target: Status) {
+        if tag.header {
+            return;
+        }
+        let counters = &mut self.cores[tag.core].counters;
+        counters.received += 1;
+        match target {
+            Status::Llc => {}
+            Status::Dram => counters.to_memory += 1,
+            Status::Mlc => {
+                counters.pushed += 1;
+                if self.mlc_is_flooded(tag.core) && self.status(tag.core) == Status::Mlc {
+                    self.set_status(tag.core, Status::Llc);
+                }
+            }
+        }
+    }
+
+    /// `hitMLCCounter` (s3.3).
+    #[cold]
+    pub(crate) fn pushed_payload_hit(&mut self, core: usize) {
+        self.cores[core].counters.pushed_hits += 1;
+    }
+
+    /// `coreAccessCounter` (s3.3).
+    #[cold]
+    pub(crate) fn payload_missed(&mut self, core: usize) {
+        self.cores[core].counters.core_misses += 1;
+    }
+
+    /// `IOAccessCounter` (s3.2).
+    pub(crate) fn payload_read_by_device(&mut self, core: usize) {
+        self.cores[core].counters.device_reads += 1;
+    }
+
+    /// An MLC gives a line up; a dirty one is a write-back.
+    #[inline(always)]
+    pub(crate) fn mlc_gave_up(&mut self, core: usize, dirty: bool) {
+        self.cores[core].mlc_writebacks += u64::from(dirty);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CORE: usize = 1;
+
+    fn payload(latency_critical: bool) -> Tag {
+        Tag { core: CORE, header: false, latency_critical }
+    }
+
+    #[test]
+    fn a_header_goes_to_the_mlc_whatever_the_status() {
+        let header = Tag { header: true, ..payload(false) };
+        for status in [Status::Llc, Status::Mlc, Status::Dram] {
+            assert_eq!(target(Placement::Dynamic, header, status), Status::Mlc);
+        }
+    }
+
+    #[test]
+    fn batch_payload_follows_the_status() {
+        for status in [Status::Llc, Status::Mlc, Status::Dram] {
+            assert_eq!(target(Placement::Dynamic, payload(false), status), status);
+        }
+    }
+
+    #[test]
+    fn critical_payload_never_goes_to_memory_and_else_follows_the_status() {
+        let to = |status| target(Placement::Dynamic, payload(true), status);
+        assert_eq!([Status::Llc, Status::Mlc, Status::Dram].map(to), [Status::Llc, Status::Mlc, Status::Llc]);
+    }
+
+    #[test]
+    fn static_placements_ask_neither_tag_nor_status() {
+        for fixed in [Status::Llc, Status::Mlc, Status::Dram] {
+            for header in [false, true] {
+                let tag = Tag { header, ..payload(true) };
+                assert_eq!(target(Placement::Fixed(fixed), tag, Status::Dram), fixed);
+            }
+        }
+        let header = Tag { header: true, ..payload(false) };
+        assert_eq!(target(Placement::Headers, header, Status::Dram), Status::Mlc);
+        assert_eq!(target(Placement::Headers, payload(false), Status::Mlc), Status::Llc);
+    }
+
+    #[test]
+    fn usage_is_capped_at_what_the_caches_were_sent() {
+        // 100 received, 30 of them to memory: 70 cached. 40 + 20 + 30 = 90 uses of them count as 70.
+        let counters = SteeringCounters {
+            received: 100,
+            pushed: 50,
+            to_memory: 30,
+            device_reads: 30,
+            core_misses: 40,
+            pushed_hits: 20,
+        };
+        assert_eq!((counters.cached(), counters.touched(), counters.untouched()), (70, 70, 30));
+    }
+
+    #[test]
+    fn the_flood_test_takes_more_than_a_tenth_of_the_mlc() {
+        // s3.5: 10 % of the MLC's capacity; 1 MB is 16384 lines, so 1638 may be untouched and 1639 may not.
+        let mut steering = Steering::new(2, 16_384);
+        steering.set_status(CORE, Status::Mlc);
+        for _ in 0..1638 {
+            steering.sent(payload(false), Status::Mlc);
+        }
+        assert_eq!(steering.status(CORE), Status::Mlc);
+        // A touched line does not count.
+        steering.pushed_payload_hit(CORE);
+        steering.sent(payload(false), Status::Mlc);
+        assert_eq!(steering.status(CORE), Status::Mlc);
+        steering.sent(payload(false), Status::Mlc);
+        assert_eq!(steering.status(CORE), Status::Llc);
+        assert_eq!(steering.status(0), Status::Llc);
+    }
+
+    #[test]
+    fn headers_are_counted_nowhere() {
+        let mut steering = Steering::new(2, 16_384);
+        steering.sent(Tag { header: true, ..payload(false) }, Status::Mlc);
+        assert_eq!(steering.counters(CORE), SteeringCounters::default());
+    }
+}
