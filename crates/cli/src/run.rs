@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use waykeeper_lab::results::{RunSummary, SweepSummary};
 use waykeeper_lab::runner::{Experiment, Outcome, RunPlan};
 use waykeeper_lab::table::{self, Ink};
-use waykeeper_lab::{files, registry};
+use waykeeper_lab::{files, msl, registry};
 use waykeeper_machine::ScenarioSource;
 use waykeeper_silicon::Sampling;
 
@@ -22,6 +22,7 @@ Examples:
   waykeeper run a4-fig5 --json                        a sweep, for programs
   waykeeper run my.toml --set workload.fio.block=64k  your own scenario with a key changed
   waykeeper run --sets exact --duration 40            every LLC set, a shorter run
+  waykeeper run idio-msl --find-msl                   the load at the knee of p99, per placement
 
 The same scenario, seed and version give the same numbers on any machine and any number of threads.";
 
@@ -59,6 +60,10 @@ pub struct RunArgs {
     /// Print the result as JSON instead of tables
     #[arg(long)]
     json: bool,
+    /// Find the maximum sustainable load instead: the highest load of the NIC (of this name, if there are
+    /// several) before p99 latency turns up or packets are lost, by repeated runs
+    #[arg(long, value_name = "NIC", num_args = 0..=1, require_equals = true, conflicts_with = "out")]
+    find_msl: Option<Option<String>>,
     /// Change a key of the scenario, may be given several times: workload.fio.block=64k or
     /// workload[fio].block=64k
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
@@ -85,6 +90,9 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         threads: args.threads.unwrap_or(0),
         ..RunPlan::default()
     };
+    if let Some(nic) = &args.find_msl {
+        return find_msl(&source, &plan, nic.as_deref(), args.json);
+    }
     let experiment = Experiment::prepare(&source, plan)?;
     for note in experiment.notes() {
         exit::say(&format!("note: {note}"));
@@ -96,6 +104,14 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         Outcome::Run(summary) => show_run(&summary, args.out.as_deref(), args.json),
         Outcome::Sweep(sweep) => show_sweep(&sweep, args.out.as_deref(), args.json),
     }
+}
+
+fn find_msl(source: &ScenarioSource, plan: &RunPlan, nic: Option<&str>, json: bool) -> Result<(), Failure> {
+    let bar = Bar::new();
+    let found = msl::find(source, plan, nic, &|progress| bar.show(progress));
+    bar.clear();
+    let found = found?;
+    if json { out::json(&found) } else { out::text(&msl::table(&found)) }
 }
 
 fn show_run(summary: &RunSummary, directory: Option<&Path>, json: bool) -> Result<(), Failure> {

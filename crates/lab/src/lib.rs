@@ -8,6 +8,7 @@ mod show;
 mod ways;
 
 pub mod files;
+pub mod msl;
 pub mod registry;
 pub mod report;
 pub mod results;

@@ -40,6 +40,8 @@ built_in! {
     "iat-fig11",
     "iat-flow-count",
     "iat-leaky-dma",
+    "idio-fig3",
+    "idio-msl",
     "real-inputs",
 }
 

@@ -127,6 +127,8 @@ pub(crate) fn metric_name(key: &str) -> &str {
         "dca_read_hit_ratio" => "DCA read hit",
         "dma_leak_lines_per_s" => "DMA leak, lines",
         "dma_bloat_lines_per_s" => "DMA bloat, lines",
+        "mlc_writebacks_per_s" => "MLC write-backs, lines",
+        "llc_writebacks_per_s" => "LLC write-backs, lines",
         "drops_per_s" => "drops",
         "inbound_bytes_per_s" => "I/O inbound",
         "outbound_bytes_per_s" => "I/O outbound",

@@ -6,7 +6,7 @@
 
 use crate::inventory::inventory;
 use crate::knobs::registers;
-use crate::measured::{Mark, Measured};
+use crate::measured::{Mark, Measured, WriteBacks};
 use crate::root_port::PerfCtrlSts;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::server::{Machine, RunOptions};
@@ -94,6 +94,11 @@ impl VirtualServer {
     /// What happened since the stretch began.
     pub fn measured(&self) -> Measured {
         self.mark.until_now(&self.machine)
+    }
+
+    /// Dirty lines that the caches gave up since the stretch began.
+    pub fn write_backs(&self) -> WriteBacks {
+        self.mark.write_backs(&self.machine)
     }
 
     fn group_counters(&self, group: &Group) -> GroupCounters {

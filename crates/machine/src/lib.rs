@@ -10,6 +10,7 @@
 mod bus;
 mod faults;
 mod host;
+mod idio;
 mod inventory;
 mod knobs;
 mod measured;
@@ -24,8 +25,8 @@ mod ssd;
 
 pub use faults::FaultyServer;
 pub use host::VirtualServer;
-pub use measured::{Measured, SystemMeasured, WorkloadMeasured};
-pub use nic::{CapturedPacket, FlowOrder, TrafficSpec};
+pub use measured::{Measured, SystemMeasured, WorkloadMeasured, WriteBacks};
+pub use nic::{CapturedPacket, FlowOrder, Pace, Steering, TrafficSpec};
 pub use programs::{KINDS, Kind, Score, Unit};
 pub use scenario::{
     Fault, FaultKind, Keys, KnobPhase, NicPhase, NicSpec, Scenario, ScenarioError, ScenarioSource,

@@ -65,6 +65,15 @@ pub struct SystemMeasured {
     pub line_events: u64,
 }
 
+/// Dirty lines that caches gave up for want of room, over a stretch: what IDIO is judged by beside latency.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WriteBacks {
+    /// From MLCs (0 on a chip with an inclusive LLC, which has them already), per second.
+    pub mlc_lines_per_s: f64,
+    /// From the LLC, per second.
+    pub llc_lines_per_s: f64,
+}
+
 /// Everything over a stretch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
@@ -88,6 +97,7 @@ pub(crate) struct Mark {
     dropped: u64,
     inbound: u64,
     outbound: u64,
+    mlc_writebacks: u64,
 }
 
 impl Mark {
@@ -110,6 +120,18 @@ impl Mark {
                 + arrays.iter().map(|array| array.inbound_bytes).sum::<u64>(),
             outbound: nics.iter().map(|nic| nic.counters.outbound_bytes).sum::<u64>()
                 + arrays.iter().map(|array| array.outbound_bytes).sum::<u64>(),
+            mlc_writebacks: (0..count).map(|id| chip.mlc_writebacks(id)).sum(),
+        }
+    }
+
+    /// Dirty lines that the caches gave up since `self` was taken.
+    pub(crate) fn write_backs(&self, machine: &Machine) -> WriteBacks {
+        let now = Mark::of(machine);
+        let per_s = machine.scale() / ((now.at_ns - self.at_ns) * 1e-9);
+        let llc = now.chip.dirty_evictions - self.chip.dirty_evictions;
+        WriteBacks {
+            mlc_lines_per_s: (now.mlc_writebacks - self.mlc_writebacks) as f64 * per_s,
+            llc_lines_per_s: llc as f64 * per_s,
         }
     }
 

@@ -4,15 +4,16 @@
 //! its own clock (microarchitecture.md 7). Knows when things start, change and stop; knows no policy.
 
 use crate::bus::Bus;
+use crate::idio::Controller;
 use crate::meter::Meter;
-use crate::nic::{Function, Nic, Queue, Spread, Traffic};
+use crate::nic::{Classifier, Function, Nic, Queue, Spread, Steering, Traffic};
 use crate::programs::{Blueprint, Core, Mailbox, Program, Site};
 use crate::random::Stream;
 use crate::scenario::{Scenario, ScenarioError, WorkloadSpec};
 use crate::ssd::Array;
 use std::sync::Arc;
 use waykeeper_host::Priority;
-use waykeeper_silicon::{AddressMap, Chip, DcaMode, OutOfMemory, Region, Sampling};
+use waykeeper_silicon::{AddressMap, Chip, DcaMode, OutOfMemory, Placement, Region, Sampling};
 use waykeeper_units::WayMask;
 
 /// Requests a YCSB client keeps in flight (X: threads of the client).
@@ -72,6 +73,8 @@ pub struct Machine {
     pub(crate) alive: Vec<bool>,
     /// What each workload's owner declares now.
     pub(crate) priorities: Vec<Priority>,
+    /// Where a NIC leaves the placement of its packets to IDIO.
+    idio: Option<Controller>,
     now_ns: f64,
 }
 
@@ -119,6 +122,8 @@ impl Machine {
             changes,
             mailbox_of,
             port_of,
+            idio: steers(&scenario)
+                .then(|| Controller::new(spec.cores as usize, f64::from(options.sampling.factor()))),
             now_ns: 0.0,
         };
         machine.make_changes()?;
@@ -158,6 +163,9 @@ impl Machine {
                 self.bus.memory.chip.dram_mut().tick(span, scale);
             }
             self.now_ns = end;
+            if let Some(idio) = &mut self.idio {
+                idio.advance(&mut self.bus.memory.chip, end);
+            }
             self.make_changes()?;
         }
         Ok(())
@@ -288,6 +296,12 @@ fn queues_before(scenario: &Scenario, workload: usize) -> usize {
     }
 }
 
+/// True if some NIC's packets go where IDIO's status registers say.
+fn steers(scenario: &Scenario) -> bool {
+    let dynamic = |steering: &Steering| steering.placement == Placement::Dynamic;
+    scenario.nics.iter().any(|nic| nic.steering.as_ref().is_some_and(dynamic))
+}
+
 fn set_initial_knobs(scenario: &Scenario, chip: &mut Chip) {
     if let Some(mask) = scenario.dca_ways {
         chip.set_dca_ways(mask).expect("the scenario reader checked the mask");
@@ -324,8 +338,16 @@ fn build_nic(
     let spread = spread(scenario, index, owners.len() as u32);
     let mut nic = Nic::new(index, spec.gbps, Traffic::new(&spec.traffic, spread, stream));
     for owner in &owners {
-        nic.queues.push(Queue::new(memory, spec.ring, *owner)?);
+        let mut queue = Queue::new(memory, spec.ring, *owner)?;
+        queue.outside_ns = spec.outside_ns;
+        if spec.self_invalidate {
+            queue.invalidate_released();
+        }
+        nic.queues.push(queue);
     }
+    let users = scenario.workloads.iter().filter(|w| w.nic == Some(index));
+    let cores = users.flat_map(|w| w.cores.cores().iter().map(|core| core.index()));
+    nic.classifier = spec.steering.as_ref().map(|steering| Classifier::new(steering, cores.collect()));
     let switched = |owner: &&usize| scenario.workloads.iter().any(|w| is_tenant_of(w, scenario, **owner));
     for owner in owners.iter().filter(switched) {
         nic.outlets.push(Queue::new(memory, OUTLET_RING, *owner)?);

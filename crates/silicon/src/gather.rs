@@ -44,6 +44,11 @@ impl Gather {
         self.count
     }
 
+    /// Keeps the first `count` lines.
+    pub fn truncate(&mut self, count: usize) {
+        self.count = self.count.min(count);
+    }
+
     /// Adds a line.
     #[inline(always)]
     pub fn push(&mut self, line: Line) {

@@ -91,6 +91,10 @@ metrics! {
         dma_leak_lines_per_s,
         /// Consumed device lines that left an MLC into ordinary LLC ways (DMA bloat).
         dma_bloat_lines_per_s,
+        /// Dirty lines that MLCs gave up for want of room.
+        mlc_writebacks_per_s,
+        /// Dirty lines that the LLC gave up for want of room.
+        llc_writebacks_per_s,
         /// Packets dropped by any device.
         drops_per_s,
         /// Bytes devices wrote to the host.

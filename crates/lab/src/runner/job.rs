@@ -12,7 +12,7 @@ use waykeeper_control::ControlConfig;
 use waykeeper_host::{Host, WorkloadKind};
 use waykeeper_machine::{
     Measured, RunOptions, Scenario, ScenarioError, SystemMeasured, Unit, VirtualServer, WorkloadMeasured,
-    WorkloadSpec,
+    WorkloadSpec, WriteBacks,
 };
 use waykeeper_silicon::Sampling;
 
@@ -68,7 +68,10 @@ impl Job<'_> {
         let mut result = journal.finish(scenario.duration_s, scenario.interval_s);
         let measured = host.measured();
         result.workloads = workloads(scenario, &measured);
-        result.system = SystemResult { metrics: system_metrics(&measured.system), spread: IndexMap::new() };
+        result.system = SystemResult {
+            metrics: system_metrics(&measured.system, host.write_backs()),
+            spread: IndexMap::new(),
+        };
         Ok(result)
     }
 }
@@ -128,7 +131,7 @@ fn workload_metrics(spec: &WorkloadSpec, measured: &WorkloadMeasured) -> Workloa
     }
 }
 
-fn system_metrics(measured: &SystemMeasured) -> SystemMetrics {
+fn system_metrics(measured: &SystemMeasured, write_backs: WriteBacks) -> SystemMetrics {
     SystemMetrics {
         memory_read_bytes_per_s: Some(measured.memory_read_bytes_per_s),
         memory_write_bytes_per_s: Some(measured.memory_write_bytes_per_s),
@@ -136,6 +139,8 @@ fn system_metrics(measured: &SystemMeasured) -> SystemMetrics {
         dca_read_hit_ratio: measured.dca_read_hit_ratio,
         dma_leak_lines_per_s: Some(measured.dma_leak_lines_per_s),
         dma_bloat_lines_per_s: Some(measured.dma_bloat_lines_per_s),
+        mlc_writebacks_per_s: Some(write_backs.mlc_lines_per_s),
+        llc_writebacks_per_s: Some(write_backs.llc_lines_per_s),
         drops_per_s: Some(measured.drops_per_s),
         inbound_bytes_per_s: Some(measured.inbound_bytes_per_s),
         outbound_bytes_per_s: Some(measured.outbound_bytes_per_s),

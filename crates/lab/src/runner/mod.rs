@@ -99,6 +99,16 @@ impl Experiment {
         &self.notes
     }
 
+    /// The policies that are compared, in order.
+    pub fn policies(&self) -> &[String] {
+        &self.policies
+    }
+
+    /// Simulated time of all simulations together, ns.
+    pub fn simulated_ns(&self) -> u64 {
+        self.job_list().iter().map(Job::simulated_ns).sum()
+    }
+
     /// How many simulations it takes.
     pub fn jobs(&self) -> usize {
         self.points.len() * self.policies.len() * self.plan.seeds as usize
@@ -240,6 +250,24 @@ fn about(scenario: &Scenario) -> Option<String> {
 }
 
 /// All combinations of swept values, the last key running fastest.
+/// The scenario at every point of its sweep, without the sweep: values of the swept keys and the source.
+pub(crate) fn at_points(
+    source: &ScenarioSource,
+) -> Result<Vec<(IndexMap<String, SweepValue>, ScenarioSource)>, RunError> {
+    let base = source.read()?;
+    let mut points = Vec::new();
+    for values in combinations(&base) {
+        let mut source = source.clone();
+        for (sweep, value) in base.sweeps.iter().zip(&values) {
+            source.set(&sweep.key, value)?;
+        }
+        source.set("sweep", &toml::Value::Array(Vec::new()))?;
+        let keys = base.sweeps.iter().map(|sweep| sweep.key.clone());
+        points.push((keys.zip(values.iter().map(sweep_value)).collect(), source));
+    }
+    Ok(points)
+}
+
 fn combinations(scenario: &Scenario) -> Vec<Vec<toml::Value>> {
     let mut all = vec![Vec::new()];
     for sweep in &scenario.sweeps {

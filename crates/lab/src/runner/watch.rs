@@ -10,7 +10,7 @@ use waykeeper_host::{
     Applied, Group, GroupRates, Host, HostError, Interval, Inventory, KnobValues, Plan, Reading, RootPort,
     Snapshot,
 };
-use waykeeper_machine::{FaultyServer, Measured, Scenario, VirtualServer};
+use waykeeper_machine::{FaultyServer, Measured, Scenario, VirtualServer, WriteBacks};
 use waykeeper_policy::Decision;
 use waykeeper_units::GroupId;
 
@@ -35,6 +35,11 @@ impl<'a> Watched<'a> {
     /// What happened in the measured stretch so far.
     pub fn measured(&self) -> Measured {
         self.server.server().measured()
+    }
+
+    /// Dirty lines that the caches gave up over the measured stretch.
+    pub fn write_backs(&self) -> WriteBacks {
+        self.server.server().write_backs()
     }
 }
 

@@ -3,13 +3,16 @@
 //! The NIC writes packets and completions, and reads descriptors and packets to send, through the chip's
 //! DMA rules; it knows neither caches nor what a worker does with a packet (microarchitecture.md 7).
 
+mod classifier;
 mod pool;
 mod queue;
 mod traffic;
 
+pub(crate) use classifier::Classifier;
+pub use classifier::Steering;
 pub(crate) use pool::{BUFFER_BYTES, Pool};
 pub(crate) use queue::{MAX_BURST, Packet, Queue};
-pub use traffic::{CapturedPacket, FlowOrder, Traffic, TrafficSpec};
+pub use traffic::{CapturedPacket, FlowOrder, Pace, Traffic, TrafficSpec};
 pub(crate) use traffic::{Function, Spread};
 
 use crate::meter::Meter;
@@ -38,7 +41,7 @@ const FEW_QUEUES: usize = 2;
 const FEW_QUEUES_SHARE: f64 = 0.97;
 /// Preamble, gap and checksum around a packet on the wire, bytes.
 pub(crate) const WIRE_OVERHEAD_BYTES: f64 = 24.0;
-/// Time outside the host in a measured latency, ns.
+/// Time outside the host in a measured latency, ns, unless a scenario says otherwise.
 pub(crate) const OUTSIDE_NS: f64 = 12_000.0;
 
 /// Cumulative counts of a NIC.
@@ -66,6 +69,8 @@ pub struct Nic {
     pub(crate) outlets: Vec<Queue>,
     pub(crate) traffic: Traffic,
     pub(crate) counters: NicCounters,
+    /// Tags its packets where IDIO, or a static placement, decides about them; `None` leaves them to DCA.
+    pub(crate) classifier: Option<Classifier>,
     pcie_free_ns: f64,
     /// Time the wire has promised away, ns: it is busy until then at the latest.
     wire_owed_until_ns: f64,
@@ -85,6 +90,7 @@ impl Nic {
             outlets: Vec::new(),
             traffic,
             counters: NicCounters::default(),
+            classifier: None,
             pcie_free_ns: 0.0,
             wire_owed_until_ns: 0.0,
             first_to_send: 0,
@@ -103,7 +109,7 @@ impl Nic {
         let patience_ns = RX_FIFO_BYTES * 8.0 / self.gbps / self.queues.len() as f64;
         self.reads.clear();
         self.writes.clear();
-        let Nic { queues, traffic, counters, pcie_free_ns, reads, writes, .. } = self;
+        let Nic { queues, traffic, counters, classifier, pcie_free_ns, reads, writes, .. } = self;
         while let Some(arrival) = traffic.next_before(until_ns) {
             counters.offered += 1;
             let queue = &mut queues[arrival.queue as usize];
@@ -120,12 +126,18 @@ impl Nic {
             queue.receive_free_ns = start + QUEUE_PACKET_NS + QUEUE_BYTE_NS * f64::from(arrival.bytes);
             let packet = queue.fill(arrival.bytes, arrival.flow, arrival.at_ns, *pcie_free_ns);
             queue.pool.gather(packet.place, packet.sampled, writes);
+            if let Some(classifier) = classifier {
+                let (lines, header) = (usize::from(packet.sampled), packet.place.sampled(1) == 1);
+                classifier.classify(arrival.queue as usize, arrival.dscp, lines, header);
+            }
         }
         for queue in queues {
             queue.gather_filled(reads, writes);
         }
         chip.dma_read_all(self.device, self.reads.lines());
-        chip.dma_write_all(self.device, self.writes.lines());
+        let writes = self.writes.lines();
+        let steered = self.classifier.as_mut().map_or(0, |tags| tags.write(chip, self.device, writes));
+        chip.dma_write_all(self.device, &writes[steered..]);
     }
 
     /// Sends what is queued and may be fetched between `from_ns` and `until_ns`.
@@ -142,9 +154,17 @@ impl Nic {
         self.reads.clear();
         for turn in 0..count {
             let index = (self.first_to_send + turn) % count;
+            let before = self.reads.count();
             self.send(meters, index, until_ns);
+            if let Some(classifier) = self.classifier.as_ref().filter(|_| index < self.queues.len()) {
+                chip.steered_read_all(self.device, &self.reads.lines()[before..], classifier.core(index));
+                self.reads.truncate(before);
+            }
         }
         chip.dma_read_all(self.device, self.reads.lines());
+        for queue in &mut self.queues {
+            queue.discard_released(chip);
+        }
     }
 
     /// Sends from one queue until it is empty or its next packet has to wait.
@@ -167,7 +187,7 @@ impl Nic {
             counters.outbound_bytes += (u64::from(packet.lines) + 1) * 64;
             meter.operations += 1.0;
             meter.bytes += bytes;
-            meter.latency(start - packet.arrived_ns + OUTSIDE_NS);
+            meter.latency(start - packet.arrived_ns + queue.outside_ns);
             queue.pool.gather(packet.place, packet.sampled, reads);
             queue.send_free_ns = start + SEND_PART * (QUEUE_PACKET_NS + QUEUE_BYTE_NS * bytes);
             queue.sent();

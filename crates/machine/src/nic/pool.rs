@@ -90,6 +90,15 @@ impl Pool {
     }
 }
 
+/// The sampled data lines behind the first few.
+impl Pool {
+    /// Adds those of the first `count` sampled data lines of a buffer that come after the first `skip` of them.
+    #[inline(always)]
+    pub(crate) fn gather_behind(&self, place: Place, skip: u8, count: u8, into: &mut Gather) {
+        into.extend(&self.lines[place.data_at as usize + usize::from(skip)..], usize::from(count - skip));
+    }
+}
+
 /// The low `count` bits, of 32 at most.
 #[inline(always)]
 fn first_bits(count: u8) -> u32 {

@@ -6,8 +6,9 @@
 //! A packet stands in one place from its arrival until its buffer is free again; the stages it passes are
 //! counters that run after one another. Nothing is copied from ring to ring.
 
+use super::OUTSIDE_NS;
 use super::pool::{Place, Pool, entry_lines};
-use waykeeper_silicon::{AddressMap, Gather, Line, OutOfMemory, Table};
+use waykeeper_silicon::{AddressMap, Chip, Gather, Line, OutOfMemory, Table};
 use waykeeper_units::LINE_BYTES;
 
 /// Packets a program may hold beyond the RX ring and the TX queue: two bursts of 64 and a mempool cache.
@@ -118,6 +119,10 @@ pub(crate) struct Queue {
     pub burst_limit: u32,
     /// The workload that serves this queue.
     pub workload: usize,
+    /// Time outside the host in the latency of its packets, ns.
+    pub outside_ns: f64,
+    /// Lines of released buffers, where these are invalidated (algorithms.md 4.6), until somebody does it.
+    dead: Option<Gather>,
 }
 
 impl Queue {
@@ -176,6 +181,8 @@ impl Queue {
             send_lines: lines(shape.tx_descriptor_bytes),
             burst_limit: MAX_BURST,
             workload,
+            outside_ns: OUTSIDE_NS,
+            dead: None,
         };
         while queue.posted < u64::from(ring) {
             queue.post();
@@ -267,9 +274,26 @@ impl Queue {
     pub(crate) fn release(&mut self) {
         debug_assert!(self.released != self.done);
         let packet = &self.packets[(self.released & self.packet_mask) as usize];
+        if let Some(dead) = &mut self.dead {
+            self.pool.gather(packet.place, packet.sampled, dead);
+        }
         self.free[self.free_count as usize] = packet.place.buffer;
         self.free_count += 1;
         self.released += 1;
+    }
+
+    /// From now on buffers are invalidated when they are released.
+    pub(crate) fn invalidate_released(&mut self) {
+        self.dead = Some(Gather::new());
+    }
+
+    /// Invalidates the buffers that were released since the last time, before anything else is put into them.
+    #[inline(always)]
+    pub(crate) fn discard_released(&mut self, chip: &mut Chip) {
+        if let Some(dead) = &mut self.dead {
+            chip.discard_all(dead.lines());
+            dead.clear();
+        }
     }
 
     /// Packets written that no worker has taken.
@@ -289,6 +313,22 @@ impl Queue {
     #[inline(always)]
     pub(crate) fn replace_front(&mut self, packet: Packet) {
         self.packets[(self.done & self.packet_mask) as usize] = packet;
+    }
+
+    /// The front packet was copied into a fresh buffer, and the one it came in is free.
+    #[inline(always)]
+    pub(crate) fn exchange_front(&mut self) -> Packet {
+        let packet = &mut self.packets[(self.done & self.packet_mask) as usize];
+        if let Some(last) = self.free_count.checked_sub(1) {
+            let fresh = self.pool.place(self.free[last as usize]);
+            if let Some(dead) = &mut self.dead {
+                self.pool.gather(packet.place, packet.sampled, dead);
+            }
+            self.free[last as usize] = packet.place.buffer;
+            packet.place = fresh;
+            packet.sampled = fresh.sampled(packet.lines);
+        }
+        *packet
     }
 
     /// The worker is done with the front packet, and posts the last freed buffer in its stead, if there is one

@@ -26,6 +26,22 @@ pub struct CapturedPacket {
     pub bytes: u32,
     /// Toeplitz hash of its flow.
     pub hash: u32,
+    /// Differentiated services code point; 0, the default class, if it is not IP.
+    pub dscp: u8,
+}
+
+/// When the packets of flows come.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Pace {
+    /// At equal gaps.
+    Even,
+    /// In bursts at line rate, with exponential gaps between them.
+    Exponential {
+        /// Packets in a burst.
+        burst: u32,
+        /// The line rate, Gb/s.
+        line_gbps: f64,
+    },
 }
 
 /// What a port is offered.
@@ -41,6 +57,10 @@ pub enum TrafficSpec {
         flows: u32,
         /// Order in which they send.
         order: FlowOrder,
+        /// When they come.
+        pace: Pace,
+        /// Their differentiated services code point.
+        dscp: u8,
     },
     /// A capture, played in a loop.
     Capture {
@@ -128,6 +148,7 @@ pub(crate) struct Arrival {
     pub queue: u32,
     /// Number of the flow; of a captured packet, its hash.
     pub flow: u32,
+    pub dscp: u8,
 }
 
 /// The source of a port's packets.
@@ -142,7 +163,7 @@ pub struct Traffic {
 #[derive(Clone, Debug)]
 enum Source {
     Silent,
-    Flows { bytes: u32, gap_ns: f64, queue_of: Vec<u32>, order: FlowOrder, turn: usize },
+    Flows { bytes: u32, gaps: Gaps, queue_of: Vec<u32>, order: FlowOrder, turn: usize, dscp: u8 },
     Capture { packets: Vec<CapturedPacket>, gaps_ns: Vec<f64>, turn: usize },
 }
 
@@ -158,15 +179,15 @@ impl Traffic {
     pub(crate) fn change(&mut self, spec: &TrafficSpec, now_ns: f64) {
         self.source = match spec {
             TrafficSpec::Flows { gbps, .. } if *gbps <= 0.0 => Source::Silent,
-            TrafficSpec::Flows { packet_bytes, gbps, flows, order } => {
+            TrafficSpec::Flows { packet_bytes, gbps, flows, order, pace, dscp } => {
                 let mut queue_of = match &mut self.source {
                     Source::Flows { queue_of, .. } => std::mem::take(queue_of),
                     _ => Vec::new(),
                 };
                 self.spread.deal(&mut queue_of, *flows as usize, &mut self.stream);
                 queue_of.truncate(*flows as usize);
-                let gap_ns = (f64::from(*packet_bytes) + WIRE_OVERHEAD_BYTES) * 8.0 / gbps;
-                Source::Flows { bytes: *packet_bytes, gap_ns, queue_of, order: *order, turn: 0 }
+                let gaps = Gaps::new(*pace, (f64::from(*packet_bytes) + WIRE_OVERHEAD_BYTES) * 8.0, *gbps);
+                Source::Flows { bytes: *packet_bytes, gaps, queue_of, order: *order, turn: 0, dscp: *dscp }
             }
             TrafficSpec::Capture { packets, .. } if packets.is_empty() => Source::Silent,
             TrafficSpec::Capture { packets, gbps } => {
@@ -185,7 +206,7 @@ impl Traffic {
         let at_ns = self.next_ns;
         match &mut self.source {
             Source::Silent => None,
-            Source::Flows { bytes, gap_ns, queue_of, order, turn } => {
+            Source::Flows { bytes, gaps, queue_of, order, turn, dscp } => {
                 let flow = match order {
                     FlowOrder::InTurn => {
                         *turn = if *turn + 1 < queue_of.len() { *turn + 1 } else { 0 };
@@ -193,15 +214,60 @@ impl Traffic {
                     }
                     FlowOrder::Random => self.stream.below(queue_of.len() as u32) as usize,
                 };
-                self.next_ns += *gap_ns;
-                Some(Arrival { at_ns, bytes: *bytes as u16, queue: queue_of[flow], flow: flow as u32 })
+                self.next_ns += gaps.next(&mut self.stream);
+                let (bytes, queue, flow, dscp) = (*bytes as u16, queue_of[flow], flow as u32, *dscp);
+                Some(Arrival { at_ns, bytes, queue, flow, dscp })
             }
             Source::Capture { packets, gaps_ns, turn } => {
                 let packet = packets[*turn];
                 self.next_ns += gaps_ns[*turn];
                 *turn = if *turn + 1 < packets.len() { *turn + 1 } else { 0 };
                 let queue = self.spread.of_hash(packet.hash);
-                Some(Arrival { at_ns, bytes: packet.bytes as u16, queue, flow: packet.hash })
+                let (bytes, flow, dscp) = (packet.bytes as u16, packet.hash, packet.dscp);
+                Some(Arrival { at_ns, bytes, queue, flow, dscp })
+            }
+        }
+    }
+}
+
+/// Times between the packets of flows.
+#[derive(Clone, Copy, Debug)]
+enum Gaps {
+    Even(f64),
+    /// `left` packets of the burst are still to come, `within_ns` apart; bursts lie `between_ns` apart on average.
+    Bursts {
+        burst: u32,
+        left: u32,
+        within_ns: f64,
+        between_ns: f64,
+    },
+}
+
+impl Gaps {
+    /// For packets of so many bits, overhead included, at a mean rate.
+    fn new(pace: Pace, bits: f64, gbps: f64) -> Gaps {
+        match pace {
+            Pace::Even => Gaps::Even(bits / gbps),
+            Pace::Exponential { burst, line_gbps } => {
+                let within_ns = bits / line_gbps;
+                let others = f64::from(burst - 1);
+                let between_ns = (bits / gbps * f64::from(burst) - within_ns * others).max(within_ns);
+                Gaps::Bursts { burst, left: burst - 1, within_ns, between_ns }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn next(&mut self, stream: &mut Stream) -> f64 {
+        match self {
+            Gaps::Even(ns) => *ns,
+            Gaps::Bursts { left: left @ 1.., within_ns, .. } => {
+                *left -= 1;
+                *within_ns
+            }
+            Gaps::Bursts { burst, left, between_ns, .. } => {
+                *left = *burst - 1;
+                stream.exponential(*between_ns)
             }
         }
     }
@@ -227,8 +293,14 @@ mod tests {
     #[test]
     fn line_rate_of_one_kib_packets() {
         // 1024 B + 24 B on the wire at 100 Gb/s: 83.84 ns, 11.93 Mpps (microarchitecture.md 7).
-        let spec =
-            TrafficSpec::Flows { packet_bytes: 1024, gbps: 100.0, flows: 192, order: FlowOrder::InTurn };
+        let spec = TrafficSpec::Flows {
+            packet_bytes: 1024,
+            gbps: 100.0,
+            flows: 192,
+            order: FlowOrder::InTurn,
+            pace: Pace::Even,
+            dscp: 0,
+        };
         let mut traffic = Traffic::new(&spec, Spread::Rss(4), Stream::new(1, "nic"));
         let mut per_queue = [0u32; 4];
         let mut count = 0;
@@ -245,7 +317,14 @@ mod tests {
         // Weights 1 : 3, one queue and two: of 8 flows 2 and 6, whatever RSS does within the second function.
         let function = |first, queues, weight| Function { first, queues, weight };
         let spread = Spread::Functions(vec![function(0, 1, 1.0), function(1, 2, 3.0)]);
-        let spec = TrafficSpec::Flows { packet_bytes: 1000, gbps: 8.192, flows: 8, order: FlowOrder::InTurn };
+        let spec = TrafficSpec::Flows {
+            packet_bytes: 1000,
+            gbps: 8.192,
+            flows: 8,
+            order: FlowOrder::InTurn,
+            pace: Pace::Even,
+            dscp: 0,
+        };
         let mut traffic = Traffic::new(&spec, spread.clone(), Stream::new(1, "nic"));
         let mut packets = [0u32; 3];
         // A packet takes 1024 x 8 / 8.192 = 1000 ns.
@@ -259,8 +338,34 @@ mod tests {
     }
 
     #[test]
+    fn bursts_come_at_line_rate_and_keep_the_mean() {
+        // 1000 B + 24 B at a line of 8.192 Gb/s take 1000 ns; at 0.8192 Gb/s 4 packets come every 40 us on average.
+        let pace = Pace::Exponential { burst: 4, line_gbps: 8.192 };
+        let order = FlowOrder::InTurn;
+        let spec = TrafficSpec::Flows { packet_bytes: 1000, gbps: 0.8192, flows: 8, order, pace, dscp: 46 };
+        let mut traffic = Traffic::new(&spec, Spread::Rss(1), Stream::new(1, "nic"));
+        let all: Vec<Arrival> = std::iter::from_fn(|| traffic.next_before(400e6)).collect();
+        let mean = 400e6 / all.len() as f64;
+        assert!((mean / 10_000.0 - 1.0).abs() < 0.03, "{mean}");
+        for burst in all.chunks_exact(4) {
+            assert!(burst.windows(2).all(|pair| (pair[1].at_ns - pair[0].at_ns - 1000.0).abs() < 1e-3));
+        }
+        assert!(all.iter().all(|arrival| arrival.dscp == 46));
+    }
+
+    #[test]
+    fn a_captured_packet_brings_its_dscp() {
+        let packets =
+            [46, 0].map(|dscp| CapturedPacket { at_ns: f64::from(dscp), bytes: 100, hash: 5, dscp });
+        let spec = TrafficSpec::Capture { packets: packets.into_iter().rev().collect(), gbps: None };
+        let mut traffic = Traffic::new(&spec, Spread::Rss(1), Stream::new(1, "nic"));
+        let seen = std::iter::from_fn(|| traffic.next_before(60.0)).map(|a| a.dscp);
+        assert_eq!(seen.collect::<Vec<_>>(), [0, 46]);
+    }
+
+    #[test]
     fn a_capture_keeps_its_gaps_or_takes_a_rate() {
-        let packet = |at_ns, bytes| CapturedPacket { at_ns, bytes, hash: 5 };
+        let packet = |at_ns, bytes| CapturedPacket { at_ns, bytes, hash: 5, dscp: 46 };
         let packets = vec![packet(0.0, 100), packet(10.0, 200), packet(40.0, 300)];
         let arrivals = |gbps, until| {
             let spec = TrafficSpec::Capture { packets: packets.clone(), gbps };

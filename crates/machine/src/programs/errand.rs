@@ -22,9 +22,14 @@ pub(super) trait Errand: Send + std::fmt::Debug {
     const ANY: bool = true;
     /// True if its worker sleeps when there are no packets (sockets), instead of polling.
     const SLEEPS: bool = false;
+    /// True if the packet is copied into a fresh buffer, and that is what goes on.
+    const COPIES: bool = false;
 
     /// Does it for one packet; what is sent afterwards is the packet as this leaves it.
     fn run(&mut self, packet: &mut Packet, pool: &Pool) -> Spent;
+
+    /// Its packet was copied: this is what the copy stands in.
+    fn copied(&mut self, _packet: &Packet, _pool: &Pool) {}
 
     /// Touches the lines of this turn. Returns what they cost beyond what was charged, ns.
     fn settle(&mut self, memory: &mut Memory, core: usize) -> f64;

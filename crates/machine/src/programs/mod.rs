@@ -14,6 +14,7 @@ mod iperf;
 mod l3fwd;
 mod mailbox;
 mod memcached;
+mod nf;
 mod nfv_chain;
 mod poller;
 mod redis;
@@ -171,6 +172,12 @@ pub const KINDS: &[Kind] = &[
     fastclick::FASTCLICK,
     nfv_chain::NFV_CHAIN,
     vswitch::VSWITCH,
+    nf::IPF,
+    nf::IPFZ,
+    nf::IPFZRX,
+    nf::DPI,
+    nf::DPIZ,
+    nf::DPIZRX,
     iperf::IPERF,
     memcached::MEMCACHED,
     xmem::XMEM,

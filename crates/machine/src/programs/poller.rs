@@ -9,7 +9,7 @@ use super::errand::{Errand, NoErrand};
 use super::{Core, Program, Site};
 use crate::bus::{Access, Bus, Memory};
 use crate::meter::Meter;
-use crate::nic::{OUTSIDE_NS, Packet, Queue};
+use crate::nic::{Packet, Queue};
 use crate::random::Stream;
 use waykeeper_silicon::Level;
 
@@ -201,6 +201,10 @@ impl<E: Errand> Poller<E> {
             let Packet { arrived_ns, place, bytes, .. } = taken;
             queue.pool.gather_meta(place, work.meta_lines, &mut meta.sampled);
             queue.pool.gather(place, sampled, &mut data.sampled);
+            if E::COPIES {
+                let copy = queue.exchange_front();
+                errand.copied(&copy, &queue.pool);
+            }
             queue.advance();
             if counts {
                 if !sends {
@@ -208,7 +212,7 @@ impl<E: Errand> Poller<E> {
                 }
                 meter.operations += 1.0;
                 meter.bytes += f64::from(bytes);
-                meter.latency(now - arrived_ns + OUTSIDE_NS);
+                meter.latency(now - arrived_ns + queue.outside_ns);
             }
         }
         *clock_ns = now;
@@ -232,6 +236,7 @@ impl<E: Errand> Poller<E> {
         if E::ANY {
             ns += errand.settle(memory, core);
         }
+        queue.discard_released(&mut memory.chip);
         ns
     }
 }

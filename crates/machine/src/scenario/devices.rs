@@ -2,12 +2,19 @@
 
 use super::error::ScenarioError;
 use super::keys::Keys;
-use crate::nic::{BUFFER_BYTES, CapturedPacket, FlowOrder, TrafficSpec};
+use crate::nic::{BUFFER_BYTES, CapturedPacket, FlowOrder, OUTSIDE_NS, Pace, Steering, TrafficSpec};
 use crate::ssd::ArraySpec;
 use waykeeper_inputs::Capture;
+use waykeeper_silicon::{ChipSpec, LlcKind, Placement, Status};
 
 /// Largest packet as a wire without jumbo frames carries it; larger ones of a capture are split.
 const WIRE_PACKET_BYTES: u32 = 1514;
+
+/// Who may decide where packets go; the first is what servers have.
+const PLACEMENTS: [&str; 6] = ["ddio", "dram", "llc", "mlc", "headers", "idio"];
+
+/// The DSCP of traffic that wants low latency (RFC 3246). Which code points IDIO takes for critical is not said (ours).
+const EXPEDITED_FORWARDING: u8 = 46;
 
 /// A change of a NIC's traffic.
 #[derive(Clone, Debug)]
@@ -31,6 +38,12 @@ pub struct NicSpec {
     pub ring: u32,
     /// True if it hangs on another socket.
     pub remote: bool,
+    /// Time outside the host in a measured latency, ns.
+    pub outside_ns: f64,
+    /// Where its packets are placed; `None` leaves it to DCA.
+    pub steering: Option<Steering>,
+    /// Consumed buffers are invalidated instead of being written back.
+    pub self_invalidate: bool,
     /// What it is offered.
     pub traffic: TrafficSpec,
     /// Changes of that.
@@ -50,7 +63,7 @@ pub struct StorageSpec {
     pub array: ArraySpec,
 }
 
-pub(super) fn read_nics(keys: &mut Keys<'_>) -> Result<Vec<NicSpec>, ScenarioError> {
+pub(super) fn read_nics(keys: &mut Keys<'_>, chip: &ChipSpec) -> Result<Vec<NicSpec>, ScenarioError> {
     let mut nics = Vec::new();
     for (index, (table, line)) in keys.tables("nic")?.into_iter().enumerate() {
         let name = table.get("name").and_then(toml::Value::as_str).unwrap_or("?");
@@ -72,6 +85,9 @@ pub(super) fn read_nics(keys: &mut Keys<'_>) -> Result<Vec<NicSpec>, ScenarioErr
             name: inner.required_text("name", "a short name")?,
             port: inner.optional_text("port")?.unwrap_or_else(|| format!("0000:{:02x}:00.0", 0x16 + index)),
             remote: inner.flag("remote", false)?,
+            outside_ns: inner.number("outside_us", 0.0..=1e6, OUTSIDE_NS / 1e3)? * 1e3,
+            steering: read_steering(&mut inner, chip)?,
+            self_invalidate: inner.flag("self_invalidate", false)?,
             gbps,
             ring,
             traffic,
@@ -99,11 +115,15 @@ fn read_traffic(
         return Ok(TrafficSpec::Capture { packets, gbps: offered.filter(|gbps| *gbps > 0.0) });
     }
     let (bytes, rate, number, turns) = match before {
-        Some(TrafficSpec::Flows { packet_bytes, gbps, flows, order }) => {
+        Some(TrafficSpec::Flows { packet_bytes, gbps, flows, order, .. }) => {
             (*packet_bytes, *gbps, *flows, *order)
         }
         // 3 x 64 fixed flows in turn: A4's client (microarchitecture.md 7).
         _ => (1024, line_gbps, 192, FlowOrder::InTurn),
+    };
+    let (pace, dscp) = match before {
+        Some(TrafficSpec::Flows { pace, dscp, .. }) => (*pace, *dscp),
+        _ => (Pace::Even, 0),
     };
     if let (Some(TrafficSpec::Capture { packets, .. }), true) = (before, !keys.has("packet_bytes")) {
         return Ok(TrafficSpec::Capture { packets: packets.clone(), gbps: offered });
@@ -120,7 +140,54 @@ fn read_traffic(
             "random" => FlowOrder::Random,
             _ => FlowOrder::InTurn,
         },
+        pace: read_pace(keys, pace, line_gbps)?,
+        dscp: keys.count("dscp", 0..=63, u32::from(dscp))? as u8,
     })
+}
+
+/// `arrivals` and `train`.
+fn read_pace(keys: &mut Keys<'_>, before: Pace, line_gbps: f64) -> Result<Pace, ScenarioError> {
+    let (usual, train) = match before {
+        Pace::Even => ("even", 1),
+        Pace::Exponential { burst, .. } => ("exponential", burst),
+    };
+    let exponential = keys.choice("arrivals", &["even", "exponential"], usual)? == "exponential";
+    let burst = keys.count("train", 1..=100_000, train)?;
+    match (exponential, burst) {
+        (true, burst) => Ok(Pace::Exponential { burst, line_gbps }),
+        (false, 1) => Ok(Pace::Even),
+        (false, burst) => Err(keys.refuse("train", &burst, "1, unless `arrivals` is `exponential`")),
+    }
+}
+
+/// `placement` and what belongs to it. The names are those of algorithms.md 4.5.
+fn read_steering(keys: &mut Keys<'_>, chip: &ChipSpec) -> Result<Option<Steering>, ScenarioError> {
+    let placement = match keys.choice("placement", &PLACEMENTS, PLACEMENTS[0])?.as_str() {
+        "dram" => Some(Placement::Fixed(Status::Dram)),
+        "llc" => Some(Placement::Fixed(Status::Llc)),
+        "mlc" => Some(Placement::Fixed(Status::Mlc)),
+        "headers" => Some(Placement::Headers),
+        "idio" => Some(Placement::Dynamic),
+        _ => None,
+    };
+    let dscp_wanted = "a list of DSCPs from 0 to 63";
+    let listed = keys.list("critical_dscp")?.map(<[_]>::to_vec);
+    let critical_dscp = match listed {
+        None => vec![EXPEDITED_FORWARDING],
+        Some(list) => list
+            .iter()
+            .map(|value| match value.as_integer() {
+                Some(dscp @ 0..64) => Ok(dscp as u8),
+                _ => Err(keys.refuse("critical_dscp", value, dscp_wanted)),
+            })
+            .collect::<Result<_, _>>()?,
+    };
+    if placement.is_some() && chip.llc.kind != LlcKind::NonInclusive {
+        let value = keys.choice("placement", &PLACEMENTS, PLACEMENTS[0])?;
+        let wanted = "`ddio`: IDIO is simulated on chips with a non-inclusive LLC only";
+        return Err(keys.refuse("placement", &format!("`{value}`"), wanted));
+    }
+    Ok(placement.map(|placement| Steering { placement, critical_dscp }))
 }
 
 /// A captured packet as the wire carries it: what segmentation offload made larger is split again.
@@ -131,6 +198,7 @@ fn split(packet: &waykeeper_inputs::Packet) -> impl Iterator<Item = CapturedPack
         at_ns: packet.at_ns as f64,
         bytes: (packet.bytes - part * WIRE_PACKET_BYTES).clamp(60, WIRE_PACKET_BYTES),
         hash: packet.hash,
+        dscp: packet.dscp.unwrap_or(0),
     })
 }
 

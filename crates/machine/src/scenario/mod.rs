@@ -173,7 +173,7 @@ fn read(mut keys: Keys<'_>) -> Result<Scenario, ScenarioError> {
     keys.only(&TOP)?;
     let chip = read_chip(&mut keys)?;
     let (rules, quantum_ns) = read_model(&mut keys)?;
-    let nics = devices::read_nics(&mut keys)?;
+    let nics = devices::read_nics(&mut keys, &chip)?;
     let storage = devices::read_storage(&mut keys)?;
     let workloads = workload::read_all(&mut keys, &chip, &nics, &storage)?;
     let Knobs { dca_ways, dca_off, phases: knob_phases } = read_knobs(&mut keys, &chip, &nics, &storage)?;

@@ -1,0 +1,173 @@
+//! IDIO's control plane: once an epoch it reads every core's counters and sets where the core's payload goes.
+//!
+//! An agent in simulated time (IDIO s3.5; algorithms.md 4.4, whose resolutions of what the paper leaves open are marked
+//! ours). Knows counters and status registers; must not know how a line is moved.
+
+use waykeeper_silicon::{Chip, Status, SteeringCounters};
+
+/// Status and counters are reset this often (s3.5).
+const EPOCH_NS: f64 = 1e6;
+/// A core stays in DRAM this long before the caches are tried again (s3.5).
+const DRAM_HOLD_NS: f64 = 10e6;
+/// Payload is worth caching at all from this usage on (s3.5) ...
+const LOW_USAGE: f64 = 0.1;
+/// ... and worth the MLC above this one (s3.5).
+const HIGH_USAGE: f64 = 0.9;
+/// Fewer lines than this decide nothing (ours).
+const FEWEST_LINES: f64 = 64.0;
+
+/// The controller of all root complexes: a core's queues are on one NIC.
+#[derive(Clone, Debug)]
+pub(crate) struct Controller {
+    next_ns: f64,
+    /// Per core: when it leaves DRAM.
+    held_until_ns: Vec<Option<f64>>,
+    /// Real lines per sampled one.
+    scale: f64,
+}
+
+impl Controller {
+    pub(crate) fn new(cores: usize, scale: f64) -> Controller {
+        Controller { next_ns: EPOCH_NS, held_until_ns: vec![None; cores], scale }
+    }
+
+    /// Ends every epoch that is over at `now_ns`.
+    pub(crate) fn advance(&mut self, chip: &mut Chip, now_ns: f64) {
+        while self.next_ns <= now_ns {
+            for (core, held) in self.held_until_ns.iter_mut().enumerate() {
+                let (counters, flooded) = chip.steering_counters(core);
+                let next = next_status(held, counters, flooded, self.scale, self.next_ns);
+                chip.set_steering_status(core, next);
+                chip.clear_steering_counters(core);
+            }
+            self.next_ns += EPOCH_NS;
+        }
+    }
+}
+
+/// The status of a core after an epoch. `held` is when it leaves DRAM, if it is there.
+fn next_status(
+    held: &mut Option<f64>,
+    counters: SteeringCounters,
+    flooded: bool,
+    scale: f64,
+    now_ns: f64,
+) -> Status {
+    match *held {
+        // The reset of every epoch does not end the 10 ms (ours: else they would mean nothing).
+        Some(until_ns) if now_ns < until_ns => return Status::Dram,
+        // One epoch in the LLC with fresh counters: what was counted in DRAM says nothing about the caches.
+        Some(_) => {
+            *held = None;
+            return Status::Llc;
+        }
+        None => {}
+    }
+    let status = by_usage(counters, flooded, scale);
+    if status == Status::Dram {
+        *held = Some(now_ns + DRAM_HOLD_NS);
+    }
+    status
+}
+
+/// The tests of s3.5, in the order of the author's gem5 code (algorithms.md 4.4): untouched data in the MLC first, then
+/// low usage, then high; else the LLC, which is what the reset sets.
+fn by_usage(counters: SteeringCounters, flooded: bool, scale: f64) -> Status {
+    let cached = counters.cached() as f64;
+    if flooded || cached * scale < FEWEST_LINES {
+        return Status::Llc;
+    }
+    let usage = counters.touched() as f64 / cached;
+    if usage < LOW_USAGE {
+        Status::Dram
+    } else if usage > HIGH_USAGE {
+        Status::Mlc
+    } else {
+        Status::Llc
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An epoch of 1000 lines, `touched` of which the core asked the LLC for.
+    fn epoch(touched: u64) -> SteeringCounters {
+        SteeringCounters { received: 1000, core_misses: touched, ..SteeringCounters::default() }
+    }
+
+    fn after(counters: SteeringCounters, flooded: bool) -> Status {
+        next_status(&mut None, counters, flooded, 1.0, EPOCH_NS)
+    }
+
+    #[test]
+    fn from_llc_to_mlc_above_nine_tenths_of_usage() {
+        assert_eq!(after(epoch(901), false), Status::Mlc);
+        assert_eq!(after(epoch(900), false), Status::Llc);
+    }
+
+    #[test]
+    fn from_llc_to_dram_below_a_tenth_of_usage() {
+        assert_eq!(after(epoch(99), false), Status::Dram);
+        assert_eq!(after(epoch(100), false), Status::Llc);
+    }
+
+    #[test]
+    fn from_mlc_to_llc_when_the_mlc_is_flooded_whatever_the_usage() {
+        for touched in [0, 500, 1000] {
+            assert_eq!(after(epoch(touched), true), Status::Llc);
+        }
+    }
+
+    #[test]
+    fn from_mlc_to_llc_when_usage_is_middling() {
+        // The reset sets LLC every epoch; only high usage sets MLC again.
+        let counters = SteeringCounters { received: 1000, pushed: 1000, pushed_hits: 890, ..epoch(0) };
+        assert_eq!(after(counters, false), Status::Llc);
+    }
+
+    #[test]
+    fn in_mlc_stays_in_mlc_while_pushed_lines_are_hit() {
+        let counters = SteeringCounters { received: 1000, pushed: 1000, pushed_hits: 950, ..epoch(0) };
+        assert_eq!(after(counters, false), Status::Mlc);
+    }
+
+    #[test]
+    fn a_device_that_reads_payload_back_uses_it() {
+        let counters = SteeringCounters { received: 1000, device_reads: 950, ..epoch(0) };
+        assert_eq!(after(counters, false), Status::Mlc);
+    }
+
+    #[test]
+    fn dram_is_held_for_ten_milliseconds_and_then_llc_is_tried_for_one_epoch() {
+        let mut held = None;
+        let mut at = |ms: u32, counters| next_status(&mut held, counters, false, 1.0, f64::from(ms) * 1e6);
+        assert_eq!(at(1, epoch(0)), Status::Dram);
+        // 1 ms + 10 ms: until then not even full usage counts.
+        for ms in 2..11 {
+            assert_eq!(at(ms, epoch(1000)), Status::Dram, "{ms} ms");
+        }
+        assert_eq!(at(11, epoch(1000)), Status::Llc);
+        assert_eq!(at(12, epoch(0)), Status::Dram);
+        assert_eq!(at(21, epoch(0)), Status::Dram);
+        assert_eq!(at(22, epoch(0)), Status::Llc);
+        assert_eq!(at(23, epoch(950)), Status::Mlc);
+    }
+
+    #[test]
+    fn lines_sent_to_memory_are_no_part_of_the_usage() {
+        // 1000 received, 900 of them to memory: 95 of the 100 cached lines are 95 %.
+        let counters = SteeringCounters { to_memory: 900, ..epoch(95) };
+        assert_eq!(after(counters, false), Status::Mlc);
+    }
+
+    #[test]
+    fn an_epoch_of_few_lines_decides_nothing() {
+        let few = |received| SteeringCounters { received, ..SteeringCounters::default() };
+        assert_eq!(after(few(63), false), Status::Llc);
+        assert_eq!(after(few(64), false), Status::Dram);
+        // Two sampled lines of 32 stand for 64.
+        assert_eq!(next_status(&mut None, few(2), false, 32.0, EPOCH_NS), Status::Dram);
+        assert_eq!(next_status(&mut None, few(1), false, 32.0, EPOCH_NS), Status::Llc);
+    }
+}

@@ -1,0 +1,174 @@
+//! IDIO's six network functions: IP forwarding and deep packet inspection, each with a copy, without one, and without
+//! sending (IDIO s4; algorithms.md 4.5). They run on bare metal: no system ever stalls them.
+//!
+//! The paper gives no times. Those here are of a kind: C is chosen so that static MLC gains over static LLC about what
+//! Fig. 3 says for the zRX variants, everything else follows. Knows lines, not where they were placed.
+
+use super::class::Class;
+use super::errand::{Errand, Spent};
+use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
+use super::{Blueprint, Kind, Program, Score, Site, Unit};
+use crate::bus::{Access, Costs, Memory};
+use crate::nic::{MAX_BURST, Packet, Pool};
+use crate::scenario::{Keys, ScenarioError};
+use std::sync::Arc;
+use waykeeper_host::WorkloadKind;
+use waykeeper_silicon::{Level, OutOfMemory};
+
+/// Work per packet beyond hashing and copying, ns (C).
+const BASE_NS: f64 = 28.0;
+/// Murmur hash of one line, ns (C).
+const HASH_LINE_NS: f64 = 9.4;
+/// Copying one line, ns, beyond fetching it (X).
+const COPY_LINE_NS: f64 = 6.0;
+/// The first line of a packet, which nothing overlaps with, ns: MLC and LLC as IDIO s3.5 has them; memory so that static
+/// DRAM is hardly worse than static LLC, which is what Fig. 3 found (C).
+const HEADER_NS: (f64, f64, f64) = (4.0, 20.0, 28.0);
+/// No timer ticks on bare metal.
+const NO_STALL: Stall = Stall { length_ns: 0.0, period_ns: 1e15 };
+
+/// What sets the six apart.
+#[derive(Clone, Copy, Debug)]
+struct Function {
+    /// Hashes the whole packet and not its header alone.
+    inspects: bool,
+    copies: bool,
+    sends: bool,
+}
+
+const fn row(name: &'static str, about: &'static str, read: Read) -> Kind {
+    Kind {
+        name,
+        about,
+        kind: WorkloadKind::NetworkIo,
+        score: Score::InverseLatency,
+        unit: Unit::Packets,
+        read,
+    }
+}
+
+type Read = fn(&mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError>;
+
+pub(super) const IPF: Kind = row("ipf", "copies a packet, hashes its header, sends it (IDIO s4)", |keys| {
+    read(keys, Function { inspects: false, copies: true, sends: true })
+});
+pub(super) const IPFZ: Kind = row("ipfz", "ipf without the copy (IDIO s4)", |keys| {
+    read(keys, Function { inspects: false, copies: false, sends: true })
+});
+pub(super) const IPFZRX: Kind = row("ipfzrx", "ipfz that drops instead of sending (IDIO s4)", |keys| {
+    read(keys, Function { inspects: false, copies: false, sends: false })
+});
+pub(super) const DPI: Kind = row("dpi", "copies a packet, hashes all of it, sends it (IDIO s4)", |keys| {
+    read(keys, Function { inspects: true, copies: true, sends: true })
+});
+pub(super) const DPIZ: Kind = row("dpiz", "dpi without the copy (IDIO s4)", |keys| {
+    read(keys, Function { inspects: true, copies: false, sends: true })
+});
+pub(super) const DPIZRX: Kind = row("dpizrx", "dpiz that drops instead of sending (IDIO s4)", |keys| {
+    read(keys, Function { inspects: true, copies: false, sends: false })
+});
+
+#[derive(Debug)]
+struct NetworkFunction {
+    function: Function,
+    work: PacketWork,
+    hash_line_ns: f64,
+}
+
+fn read(keys: &mut Keys<'_>, function: Function) -> Result<Arc<dyn Blueprint>, ScenarioError> {
+    let work = PacketWork {
+        burst: keys.count("burst", 1..=MAX_BURST, 32)?,
+        base_ns: keys.number("base_ns", 0.0..=1e6, BASE_NS)?,
+        burst_ns: 0.0,
+        delay_ns: 0.0,
+        meta_lines: 1,
+        touch: Touch::None, // the errand does
+        fate: if function.sends { Fate::Send } else { Fate::Drop },
+    };
+    let hash_line_ns = keys.number("hash_line_ns", 0.0..=1e6, HASH_LINE_NS)?;
+    Ok(Arc::new(NetworkFunction { function, work, hash_line_ns }))
+}
+
+impl Blueprint for NetworkFunction {
+    fn build(&self, site: &mut Site<'_>) -> Result<Box<dyn Program>, OutOfMemory> {
+        let lines = Lines::new(self.function, self.hash_line_ns, site.bus.streaming, site.bus.peer_factor);
+        Ok(if self.function.copies {
+            Box::new(Poller::with(Copying(lines), site, self.work, NO_STALL))
+        } else {
+            Box::new(Poller::with(lines, site, self.work, NO_STALL))
+        })
+    }
+}
+
+/// The lines of packets that a function reads and writes.
+#[derive(Debug)]
+struct Lines {
+    function: Function,
+    hash_line_ns: f64,
+    header: Class,
+    payload: Class,
+    copy: Class,
+}
+
+impl Lines {
+    fn new(function: Function, hash_line_ns: f64, streaming: Costs, peer: f64) -> Lines {
+        Lines {
+            function,
+            hash_line_ns,
+            header: Class::new(HEADER_NS, peer, Level::Llc),
+            payload: Class::of(streaming, Level::Llc),
+            copy: Class::of(streaming, Level::Mlc),
+        }
+    }
+}
+
+impl Errand for Lines {
+    #[inline(always)]
+    fn run(&mut self, packet: &mut Packet, pool: &Pool) -> Spent {
+        let Function { inspects, copies, .. } = self.function;
+        let header = packet.place.sampled(1);
+        pool.gather(packet.place, header, &mut self.header.sampled);
+        let lines = f64::from(packet.lines);
+        let hashed = if inspects { lines } else { 1.0 };
+        let mut spent = Spent { work_ns: hashed * self.hash_line_ns, line_ns: self.header.ns() };
+        if inspects || copies {
+            pool.gather_behind(packet.place, header, packet.sampled, &mut self.payload.sampled);
+            spent.line_ns += (lines - 1.0) * self.payload.ns();
+        }
+        if copies {
+            spent.work_ns += lines * COPY_LINE_NS;
+            spent.line_ns += lines * self.copy.ns();
+        }
+        spent
+    }
+
+    #[inline(always)]
+    fn settle(&mut self, memory: &mut Memory, core: usize) -> f64 {
+        let read = self.header.settle(memory, core, Access::Read);
+        let read = read + self.payload.settle(memory, core, Access::Read);
+        read + self.copy.settle(memory, core, Access::Write)
+    }
+}
+
+/// A function that sends a copy: hash and copy read each line once between them.
+#[derive(Debug)]
+struct Copying(Lines);
+
+impl Errand for Copying {
+    const COPIES: bool = true;
+
+    #[inline(always)]
+    fn run(&mut self, packet: &mut Packet, pool: &Pool) -> Spent {
+        self.0.run(packet, pool)
+    }
+
+    #[inline(always)]
+    fn copied(&mut self, packet: &Packet, pool: &Pool) {
+        pool.gather(packet.place, packet.sampled, &mut self.0.copy.sampled);
+    }
+
+    #[inline(always)]
+    fn settle(&mut self, memory: &mut Memory, core: usize) -> f64 {
+        self.0.settle(memory, core)
+    }
+}
