@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{TINY, output, tiny, waykeeper};
+use common::{TINY, output, refused, tiny, waykeeper};
 use serde_json::Value;
 
 /// JSON of a run without its wall-clock time.
@@ -231,4 +231,23 @@ fn an_interrupt_ends_a_run_with_130() {
     let started = Instant::now();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(started.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn find_msl_prints_a_table_or_json_and_needs_a_nic() {
+    let (_folder, path) = tiny();
+    let path = path.to_str().unwrap();
+    let text = output(&["run", path, "--policy", "none", "--find-msl"]);
+    assert!(text.contains("maximum sustainable load of nic0") && text.contains("MSL, Gb/s"), "{text}");
+    let json = output(&["run", path, "--policy", "none", "--find-msl=nic0", "--json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["schema"], &json["nic"]), (&"waykeeper.msl/1".into(), &"nic0".into()));
+    assert!(json["knees"][0]["probes"].as_array().unwrap().len() >= 2);
+    refused(&["run", path, "--find-msl=nic7"], 2, &["the NIC to load is `nic7`", "one of nic0"]);
+    let folder = tempfile::tempdir().unwrap();
+    let without = folder.path().join("without.toml");
+    let text =
+        "name = \"n\"\n[[workload]]\nname = \"w\"\nprogram = \"x-mem\"\ncores = 0\nworking_set = \"1 MiB\"\n";
+    std::fs::write(&without, text).unwrap();
+    refused(&["run", without.to_str().unwrap(), "--find-msl"], 2, &["without.toml has no [[nic]]"]);
 }

@@ -1,0 +1,108 @@
+//! IDIO on the whole machine: NIC, classifier, controller and cores together do what its parts were built for.
+//!
+//! On the scenario of IDIO Fig. 3, shortened. What single rules do is tested beside them.
+
+mod common;
+
+use common::scenario;
+use std::sync::Arc;
+use waykeeper_host::Host;
+use waykeeper_machine::{Measured, RunOptions, VirtualServer, WriteBacks};
+use waykeeper_silicon::Sampling;
+
+/// The last 12 of 20 ms: twelve epochs, and more than DRAM is held for.
+fn run(sets: &str) -> (Measured, WriteBacks) {
+    let scenario =
+        Arc::new(scenario("idio-fig3", &format!("duration_s=0.02;warmup_s=0.008;measure_s=0.012;{sets}")));
+    let options = RunOptions { seed: 1, sample_seed: 1, sampling: Sampling::one_in(8).unwrap() };
+    let mut server = VirtualServer::new(scenario, options).expect("it fits");
+    server.wait_until(8_000_000).expect("it runs");
+    server.begin_stretch();
+    server.wait_until(20_000_000).expect("it runs");
+    (server.measured(), server.write_backs())
+}
+
+/// A function, bytes per packet, Gb/s and a placement.
+fn nf(program: &str, bytes: u32, gbps: f64, placement: &str) -> (Measured, WriteBacks) {
+    run(&format!(
+        "workload.nf.program=\"{program}\";nic.nic0.packet_bytes={bytes};nic.nic0.offered_gbps={gbps:?};\
+         nic.nic0.placement=\"{placement}\""
+    ))
+}
+
+fn p99_us(measured: &Measured) -> f64 {
+    measured.workloads[0].latency_p99_ns.unwrap() / 1e3
+}
+
+#[test]
+fn static_llc_is_ddio_to_the_last_bit() {
+    // algorithms.md 4.5: static LLC = DDIO.
+    for program in ["ipf", "dpizrx"] {
+        assert_eq!(nf(program, 256, 20.0, "ddio"), nf(program, 256, 20.0, "llc"));
+    }
+}
+
+#[test]
+fn mlc_and_idio_lower_tail_latency_near_the_knee() {
+    // IDIO s4: MLC and IDIO reduce tail latency, DDIO hardly does.
+    let p99 = |placement| p99_us(&nf("dpizrx", 256, 32.0, placement).0);
+    let [llc, mlc, idio] = ["llc", "mlc", "idio"].map(p99);
+    assert!(mlc < 0.7 * llc && idio < 0.7 * llc, "llc {llc}, mlc {mlc}, idio {idio}");
+    assert!((idio / mlc - 1.0).abs() < 0.1, "idio {idio}, mlc {mlc}");
+}
+
+#[test]
+fn a_function_that_uses_all_payload_ends_in_mlc_and_finds_it_there() {
+    let hits = |placement| nf("dpizrx", 256, 20.0, placement).0.workloads[0].mlc_hit_ratio.unwrap();
+    let [llc, mlc, idio] = ["llc", "mlc", "idio"].map(hits);
+    assert!(idio > llc + 0.2 && (idio - mlc).abs() < 0.02, "llc {llc}, mlc {mlc}, idio {idio}");
+}
+
+#[test]
+fn a_function_that_uses_headers_alone_ends_in_dram_and_the_llc_writes_less_back() {
+    // algorithms.md 4.4: such a function ends in DRAM or LLC. 1 KiB packets: a ring of 1024 is four times the DCA ways.
+    let (_, llc) = nf("ipfzrx", 1024, 20.0, "llc");
+    let (idio, less) = nf("ipfzrx", 1024, 20.0, "idio");
+    assert!(less.llc_lines_per_s < 0.2 * llc.llc_lines_per_s, "{less:?} {llc:?}");
+    // 20 Gb/s of 1024 + 24 bytes: 2.385 Mpps, of which 15 lines of 64 bytes go to memory: 2.29 GB/s; the one epoch in
+    // eleven that tries the LLC leaves some.
+    let written = idio.system.memory_write_bytes_per_s / 1e9;
+    assert!((1.9..2.5).contains(&written), "{written}");
+}
+
+#[test]
+fn critical_packets_stay_in_the_caches_where_batch_packets_go_to_memory() {
+    // Rings of 256 x 256 B fit the DCA ways with room to spare: what is not sent to memory is overwritten there before it is evicted.
+    let written = |sets: &str| {
+        let base = "workload.nf.program=\"ipfzrx\";nic.nic0.offered_gbps=20.0;\
+                    nic.nic0.ring=256;nic.nic0.placement=\"idio\"";
+        run(&format!("{base};{sets}")).0.system.memory_write_bytes_per_s / 1e9
+    };
+    let [batch, critical, other] =
+        ["nic.nic0.dscp=0", "nic.nic0.dscp=46", "nic.nic0.dscp=46;nic.nic0.critical_dscp=[10]"].map(written);
+    // 20 Gb/s of 256 + 24 bytes: 8.93 Mpps with 3 payload lines: 1.71 GB/s.
+    assert!((1.4..1.8).contains(&batch) && critical < 0.25 * batch, "{batch} {critical}");
+    assert!((other / batch - 1.0).abs() < 0.05, "{other} {batch}");
+}
+
+#[test]
+fn self_invalidating_buffers_write_next_to_nothing_back() {
+    // algorithms.md 4.6; 1 KiB packets cycle through more buffers than the MLCs hold.
+    let base = "workload.nf.program=\"dpizrx\";nic.nic0.packet_bytes=1024;nic.nic0.offered_gbps=20.0;\
+                nic.nic0.placement=\"idio\"";
+    let (kept, with) = run(base);
+    let (dropped, without) = run(&format!("{base};nic.nic0.self_invalidate=true"));
+    assert!(with.mlc_lines_per_s > 1e7, "{with:?}");
+    assert!(without.mlc_lines_per_s < 0.05 * with.mlc_lines_per_s, "{without:?} {with:?}");
+    let written = |measured: &Measured| measured.system.memory_write_bytes_per_s;
+    assert!(written(&dropped) < 0.05 * written(&kept), "{} {}", written(&dropped), written(&kept));
+}
+
+#[test]
+fn static_dram_keeps_packets_out_of_the_caches() {
+    let (measured, _) = nf("dpizrx", 256, 10.0, "dram");
+    // 10 Gb/s of 280 bytes: 4.464 Mpps x 4 lines of 64 bytes = 1.143 GB/s written, and read again by the core.
+    let (written, read) =
+        (measured.system.memory_write_bytes_per_s / 1e9, measured.system.memory_read_bytes_per_s / 1e9);
+    assert!((written / 1.143 - 1.0).abs() < 0.05 && (read / 1.143 - 1.0).abs() < 0.05, "{written} {read}");
+}
