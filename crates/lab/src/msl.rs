@@ -5,7 +5,7 @@
 //! their results; must not know how one is made, nor who asks.
 
 use crate::results::{RunSummary, SweepValue};
-use crate::runner::{Experiment, Outcome, Progress, RunError, RunPlan, at_points};
+use crate::runner::{At, Experiment, Outcome, Progress, RunError, RunPlan, at_points};
 use indexmap::IndexMap;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -88,7 +88,7 @@ struct Target {
 
 /// One search to make.
 struct Search {
-    at: IndexMap<String, SweepValue>,
+    at: At,
     source: ScenarioSource,
     policy: String,
 }

@@ -81,3 +81,17 @@ fn the_nic_to_load_must_exist_and_be_named_where_there_are_several() {
         "name = \"n\"\n[[workload]]\nname = \"w\"\nprogram = \"x-mem\"\ncores = 0\nworking_set = \"1 MiB\"\n";
     assert!(refused(none, None).contains("no [[nic]]"));
 }
+
+#[test]
+fn placing_packets_in_the_mlc_raises_the_maximum_sustainable_load() {
+    // IDIO Fig. 3, DPIzRX: MLC and IDIO +27.9 % over LLC. Shortened and coarser than the scenario: the direction and half
+    // of the size are held.
+    let mut source = waykeeper_lab::registry::open("idio-fig3").unwrap();
+    let sweep: toml::Table =
+        "sweep = [{ key = \"nic.nic0.placement\", values = [\"llc\", \"mlc\", \"idio\"] }]".parse().unwrap();
+    source.set("sweep", &sweep["sweep"]).unwrap();
+    let plan = RunPlan { duration_s: Some(0.012), ..RunPlan::default() };
+    let found = msl::find(&source, &plan, None, &|_| ()).unwrap();
+    let [llc, mlc, idio] = [0, 1, 2].map(|index: usize| found.knees[index].msl_gbps.unwrap());
+    assert!(mlc > 1.14 * llc && idio > 1.14 * llc, "llc {llc}, mlc {mlc}, idio {idio}");
+}

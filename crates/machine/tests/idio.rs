@@ -7,15 +7,17 @@ mod common;
 use common::scenario;
 use std::sync::Arc;
 use waykeeper_host::Host;
-use waykeeper_machine::{Measured, RunOptions, VirtualServer, WriteBacks};
+use waykeeper_machine::{Measured, RunOptions, Scenario, ScenarioSource, VirtualServer, WriteBacks};
 use waykeeper_silicon::Sampling;
 
 /// The last 12 of 20 ms: twelve epochs, and more than DRAM is held for.
 fn run(sets: &str) -> (Measured, WriteBacks) {
-    let scenario =
-        Arc::new(scenario("idio-fig3", &format!("duration_s=0.02;warmup_s=0.008;measure_s=0.012;{sets}")));
+    run_scenario(scenario("idio-fig3", &format!("duration_s=0.02;warmup_s=0.008;measure_s=0.012;{sets}")))
+}
+
+fn run_scenario(scenario: Scenario) -> (Measured, WriteBacks) {
     let options = RunOptions { seed: 1, sample_seed: 1, sampling: Sampling::one_in(8).unwrap() };
-    let mut server = VirtualServer::new(scenario, options).expect("it fits");
+    let mut server = VirtualServer::new(Arc::new(scenario), options).expect("it fits");
     server.wait_until(8_000_000).expect("it runs");
     server.begin_stretch();
     server.wait_until(20_000_000).expect("it runs");
@@ -105,4 +107,52 @@ fn static_dram_keeps_packets_out_of_the_caches() {
     let (written, read) =
         (measured.system.memory_write_bytes_per_s / 1e9, measured.system.memory_read_bytes_per_s / 1e9);
     assert!((written / 1.143 - 1.0).abs() < 0.05 && (read / 1.143 - 1.0).abs() < 0.05, "{written} {read}");
+}
+
+/// A pcap of one IPv4 packet of 256 bytes with this DSCP.
+fn pcap(dscp: u8) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1, 0, 0, 256, 256] {
+        bytes.extend(word.to_le_bytes());
+    }
+    let mut packet = [0u8; 256];
+    packet[12..14].copy_from_slice(&[0x08, 0x00]); // Ethernet: IPv4 follows
+    packet[14..24].copy_from_slice(&[0x45, dscp << 2, 0, 242, 0, 0, 0, 0, 64, 17]); // UDP
+    packet[26..34].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+    bytes.extend(packet);
+    bytes
+}
+
+#[test]
+fn a_captured_packets_ip_header_says_whether_it_is_critical() {
+    let text = r#"
+        name = "captured"
+        chip = "idio"
+        duration_s = 0.02
+        warmup_s = 0.008
+        measure_s = 0.012
+        time_factor = 1
+        [[nic]]
+        name = "nic0"
+        ring = 256
+        capture = "one.pcap"
+        offered_gbps = 10
+        placement = "idio"
+        [[workload]]
+        name = "nf"
+        program = "ipfzrx"
+        cores = 0
+    "#;
+    let written = |dscp: u8| {
+        let folder = std::env::temp_dir().join(format!("waykeeper-dscp-{}-{dscp}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("one.pcap"), pcap(dscp)).unwrap();
+        let source = ScenarioSource::parse("captured.toml", text, Some(folder.clone())).unwrap();
+        let scenario = source.read().unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        run_scenario(scenario).0.system.memory_write_bytes_per_s / 1e9
+    };
+    // 10 Gb/s of 256 + 24 bytes: 4.46 Mpps with 3 payload lines: 0.857 GB/s.
+    let [batch, critical] = [0, 46].map(written);
+    assert!((0.7..0.9).contains(&batch) && critical < 0.25 * batch, "{batch} {critical}");
 }

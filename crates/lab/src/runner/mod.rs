@@ -250,10 +250,11 @@ fn about(scenario: &Scenario) -> Option<String> {
 }
 
 /// All combinations of swept values, the last key running fastest.
+/// Swept keys and the values they have.
+pub(crate) type At = IndexMap<String, SweepValue>;
+
 /// The scenario at every point of its sweep, without the sweep: values of the swept keys and the source.
-pub(crate) fn at_points(
-    source: &ScenarioSource,
-) -> Result<Vec<(IndexMap<String, SweepValue>, ScenarioSource)>, RunError> {
+pub(crate) fn at_points(source: &ScenarioSource) -> Result<Vec<(At, ScenarioSource)>, RunError> {
     let base = source.read()?;
     let mut points = Vec::new();
     for values in combinations(&base) {
