@@ -216,3 +216,50 @@ fn without_inclusive_ways_a_line_is_in_the_llc_or_in_an_mlc() {
     w.evict(0);
     assert!(w.llc(line).is_some() && w.holders(line).is_empty());
 }
+
+#[test]
+fn whatever_is_steered_a_line_stands_in_one_place_and_the_counts_add_up() {
+    use rand_core::{Rng, SeedableRng};
+    let mut rng = rand_xoshiro::Xoshiro128PlusPlus::seed_from_u64(5);
+    let mut w = world();
+    let lines: Vec<Line> = (0..60).map(|_| w.line()).collect();
+    let (mut pushed, mut hits, mut written) = (0, 0, 0);
+    for step in 0..20_000 {
+        let draw = rng.next_u32();
+        let line = lines[(draw >> 8) as usize % lines.len()];
+        let core = (draw >> 4) as usize % 4;
+        let tag = Tag { core, header: false, latency_critical: draw & 0x8000_0000 != 0 };
+        let placement = [LLC, MLC, DRAM, Placement::Headers, Placement::Dynamic][(draw >> 20) as usize % 5];
+        match draw % 8 {
+            0..3 => {
+                w.chip.steered_write_all(0, &[line], draw & 8 != 0, placement, tag);
+                written += 1;
+            }
+            3..5 => drop(w.read(core, line)),
+            5 => drop(w.write(core, line)),
+            6 => w.chip.steered_read_all(0, &[line], core),
+            _ => w.chip.discard_all(&[line]),
+        }
+        w.chip.set_steering_status(core, [Status::Llc, Status::Mlc, Status::Dram][step % 3]);
+        if step % 100 == 0 {
+            for line in &lines {
+                assert!(w.llc(*line).is_none() || w.holders(*line).is_empty(), "in the LLC and in an MLC");
+            }
+            let mut tracked: Vec<Line> = w.chip.tracked().into_iter().map(|(line, _)| line).collect();
+            let mut held: Vec<Line> = w.chip.mlc_residents().into_iter().map(|held| held.line).collect();
+            tracked.sort_unstable();
+            held.sort_unstable();
+            held.dedup();
+            assert_eq!(tracked, held, "the directory knows what MLCs hold");
+        }
+        for core in 0..4 {
+            let (counters, _) = w.chip.steering_counters(core);
+            assert!(counters.pushed + counters.to_memory <= counters.received);
+        }
+    }
+    for core in 0..4 {
+        let (counters, _) = w.chip.steering_counters(core);
+        (pushed, hits) = (pushed + counters.pushed, hits + counters.pushed_hits);
+    }
+    assert!(hits > 0 && hits <= pushed && pushed < written, "{hits} {pushed} {written}");
+}
