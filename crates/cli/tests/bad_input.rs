@@ -218,3 +218,25 @@ fn a_directory_that_cannot_be_made_is_not_bad_input() {
         &["results", "write"],
     );
 }
+
+#[test]
+fn placements_and_their_keys_are_refused_with_what_would_do() {
+    let nic = "name = \"nic0\"\n";
+    let with = |keys: &str| format!("{nic}{keys}\n");
+    scenario(nic, &with("placement = \"mlcs\""), &["`nic[nic0].placement` is `mlcs`", "ddio", "idio"]);
+    scenario(nic, &with("critical_dscp = [64]"), &["`nic[nic0].critical_dscp` is 64", "from 0 to 63"]);
+    scenario(nic, &with("train = 4"), &["`nic[nic0].train` is 4", "`exponential`"]);
+    scenario(nic, &with("dscp = 64"), &["`nic[nic0].dscp` is 64", "0 to 63"]);
+    scenario(
+        nic,
+        &with("[[nic.phase]]\noffered_part = 0.5\noffered_gbps = 1"),
+        &["`nic[nic0].phase.offered_part` is 0.5", "absent"],
+    );
+    let haswell = "name = \"tiny\"\nchip = \"e5-2667v3\"\n[[nic]]\nname = \"n\"\nplacement = \"idio\"\n[[workload]]\n\
+                   name = \"w\"\nprogram = \"l2fwd\"\ncores = 0\n";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("haswell.toml");
+    std::fs::write(&path, haswell).unwrap();
+    let parts = ["`nic[n].placement` is `idio`", "non-inclusive LLC only"];
+    refused(&["scenario", "check", path.to_str().unwrap()], 2, &parts);
+}

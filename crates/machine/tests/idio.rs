@@ -156,3 +156,17 @@ fn a_captured_packets_ip_header_says_whether_it_is_critical() {
     let [batch, critical] = [0, 46].map(written);
     assert!((0.7..0.9).contains(&batch) && critical < 0.25 * batch, "{batch} {critical}");
 }
+
+#[test]
+fn a_full_ring_keeps_idio_out_of_the_mlc_and_a_gentle_start_does_not() {
+    // DPIz sustains 35 Gb/s from the LLC and 45 from the MLC. Started at 42, the first epoch in the LLC fills the ring;
+    // then what is pushed waits behind 1024 packets of 3 payload lines each, 10 % of the MLC are untouched long before
+    // the first of them is reached, and the status falls to LLC again (s3.5), every epoch.
+    let drops = |first: f64| {
+        let phases =
+            format!("nic.nic0.phase=[{{at_s=0,offered_part={first:?}}},{{at_s=0.003,offered_part=1}}]");
+        let base = "workload.nf.program=\"dpiz\";nic.nic0.offered_gbps=42.0;nic.nic0.placement=\"idio\"";
+        run(&format!("{base};{phases}")).0.system.drops_per_s
+    };
+    assert!(drops(1.0) > 1e6 && drops(0.5) == 0.0, "{} {}", drops(1.0), drops(0.5));
+}

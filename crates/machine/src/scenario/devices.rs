@@ -105,6 +105,10 @@ fn read_traffic(
     line_gbps: f64,
 ) -> Result<TrafficSpec, ScenarioError> {
     let offered = keys.optional_number("offered_gbps", 0.0..=line_gbps)?;
+    let part = match before {
+        Some(before) => read_part(keys, before, offered)?,
+        None => 1.0,
+    };
     if keys.has("capture") {
         let path = keys.required_path("capture")?;
         let capture = Capture::read(&path).map_err(|why| keys.named(ScenarioError::input(why)))?;
@@ -134,7 +138,7 @@ fn read_traffic(
     };
     Ok(TrafficSpec::Flows {
         packet_bytes: keys.count("packet_bytes", 60..=BUFFER_BYTES, bytes)?,
-        gbps: offered.unwrap_or(rate),
+        gbps: offered.unwrap_or(rate * part),
         flows: keys.count("flows", 1..=1_000_000, number)?,
         order: match keys.choice("flow_order", &["in-turn", "random"], order)?.as_str() {
             "random" => FlowOrder::Random,
@@ -143,6 +147,17 @@ fn read_traffic(
         pace: read_pace(keys, pace, line_gbps)?,
         dscp: keys.count("dscp", 0..=63, u32::from(dscp))? as u8,
     })
+}
+
+/// `offered_part` of a phase: the load as a part of the NIC's own, so that it follows when that is swept.
+fn read_part(keys: &mut Keys<'_>, before: &TrafficSpec, offered: Option<f64>) -> Result<f64, ScenarioError> {
+    let Some(part) = keys.optional_number("offered_part", 0.0..=1.0)? else { return Ok(1.0) };
+    let captured = matches!(before, TrafficSpec::Capture { .. }) || keys.has("capture");
+    if captured || offered.is_some() {
+        let wanted = "absent: it is for flows, and where `offered_gbps` does not say how much";
+        return Err(keys.refuse("offered_part", &part, wanted));
+    }
+    Ok(part)
 }
 
 /// `arrivals` and `train`.
