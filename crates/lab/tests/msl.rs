@@ -7,6 +7,7 @@ use waykeeper_machine::ScenarioSource;
 /// One core that takes 1000 ns a packet, and a packet of 1000 + 24 bytes.
 const WORKER: &str = r#"
 name = "worker"
+policies = ["none"]
 chip = "idio"
 duration_s = 0.006
 warmup_s = 0.002
