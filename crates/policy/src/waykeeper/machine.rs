@@ -71,6 +71,8 @@ pub(super) struct Machine {
     /// Layouts tried in this phase.
     tried: BTreeSet<Layout>,
     queue: VecDeque<Move>,
+    /// Ways in which a step from the best changed nothing.
+    fruitless: BTreeSet<Way>,
     /// The last interval under the layout in force, and how many there were.
     last: Option<Progress>,
     waited: u32,
@@ -113,6 +115,7 @@ impl Machine {
             shape,
             tried: BTreeSet::new(),
             queue: VecDeque::new(),
+            fruitless: BTreeSet::new(),
             last: None,
             waited: 0,
             noise: config.settle_tolerance / 2.0,
@@ -217,6 +220,7 @@ impl Machine {
         (self.best, self.best_progress, self.best_seen) = (layout, progress, Some(seen.clone()));
         self.expanded = false;
         self.queue.clear();
+        self.fruitless.clear();
     }
 
     fn scene<'a>(&'a self, seen: &'a Interval) -> Scene<'a> {
@@ -240,7 +244,7 @@ impl Machine {
                 (self.queue, self.expanded) = (steps.into(), true);
                 continue;
             };
-            if self.tried.insert(next.to.clone()) {
+            if !self.fruitless.contains(&next.way) && self.tried.insert(next.to.clone()) {
                 let what = next.to.changes(&self.best, &self.groups, &self.inventory);
                 events.push(event("try", format!("try {what}: {}", next.why), next.causes.clone()));
                 self.put_in_force(next.to.clone());
@@ -293,7 +297,7 @@ impl Machine {
             events.push(event("drop", format!("drop {what}"), causes));
             // Nothing happened: a shorter step the same way would not do more.
             if gain.all.abs() <= needed && tried.way != Way::Other {
-                self.queue.retain(|step| step.way != tried.way);
+                self.fruitless.insert(tried.way);
             }
         }
         self.next(events);
@@ -348,6 +352,7 @@ impl Machine {
         self.asked = if asked_for.is_empty() { 0 } else { self.asked + 1 };
         if self.asked >= PATIENCE_LEAST {
             (self.queue, self.expanded, self.trials) = (asked_for.into(), true, 0);
+            self.fruitless.clear();
             self.next(events);
             return;
         }
@@ -363,6 +368,7 @@ impl Machine {
         if let Some(release) = releases.into_iter().nth(turn) {
             self.tried.remove(&release.to);
             (self.queue, self.expanded, self.trials) = ([release].into(), true, 0);
+            self.fruitless.clear();
             self.next(events);
         }
     }

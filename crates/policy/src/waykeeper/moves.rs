@@ -10,8 +10,10 @@ use crate::Cause;
 use waykeeper_host::{Group, Interval, Inventory, Priority, WorkloadKind};
 
 /// Which way a step goes: two that go the same way differ in length only.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Way {
+    /// More workloads into the trash way, and nothing else.
+    Trash,
     LpSmaller,
     LpLarger,
     MoreDca,
@@ -84,7 +86,9 @@ impl Scene<'_> {
             to.open = false;
         }
         let why = "what the counters speak for".to_owned();
-        Move { to: self.shape.fitted(to), way: Way::Other, why, causes }
+        let to = self.shape.fitted(to);
+        let trash_alone = Layout { trash: from.trash.clone(), ..to.clone() } == *from;
+        Move { to, way: if trash_alone { Way::Trash } else { Way::Other }, why, causes }
     }
 
     /// LPWs on ports without DCA: their blocks come from memory and go back there.
@@ -149,7 +153,7 @@ impl Scene<'_> {
         for reason in antagonists(self.groups, self.seen, self.config) {
             if !steps.best.open && !steps.best.trash.contains(&reason.of) {
                 let why = "it gains nothing from the LLC";
-                steps.add(Way::Other, why, reason.causes, |l| _ = l.trash.insert(reason.of));
+                steps.add(Way::Trash, why, reason.causes, |l| _ = l.trash.insert(reason.of));
             }
         }
     }
@@ -177,6 +181,10 @@ impl Scene<'_> {
         let (high, low) = (starving(Priority::High), starving(Priority::Low));
         let causes =
             || vec![number("mean LLC miss ratio of HPWs", high), number("mean LLC miss ratio of LPWs", low)];
+        if has_io_hpw(self.groups) && self.has(Priority::High, false) {
+            let why = "HPWs without I/O may gain more from devices' ways than devices lose";
+            steps.add(Way::Other, why, Vec::new(), |l| l.hp_clear = !l.hp_clear);
+        }
         // HPWs first: what they could use is taken from LPWs before LPWs are given any.
         for by in [2, 1].into_iter().filter(|by| best.lp_ways >= self.shape.lp_least() + by) {
             steps.add(Way::LpSmaller, "HPWs may need the room", causes(), |l| l.lp_ways -= by);
@@ -184,10 +192,6 @@ impl Scene<'_> {
         let most = self.shape.lp_most(best.dca_ways);
         for by in [2, 1].into_iter().filter(|by| low > 0.0 && best.lp_ways + by <= most) {
             steps.add(Way::LpLarger, "LPWs may need the room", causes(), |l| l.lp_ways += by);
-        }
-        if has_io_hpw(self.groups) && self.has(Priority::High, false) {
-            let why = "HPWs without I/O may gain more from devices' ways than devices lose";
-            steps.add(Way::Other, why, Vec::new(), |l| l.hp_clear = !l.hp_clear);
         }
     }
 
