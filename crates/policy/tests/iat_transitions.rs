@@ -116,6 +116,10 @@ fn transition_5_reclaim_to_io_demand_on_many_misses_again() {
     let mut drive = reclaim();
     assert_eq!(edge(&drive.ddio(110.0, 1.1)), Some(5));
     assert_eq!((drive.state(), drive.ddio_ways()), ("IODemand", 3));
+    // Misses that stay many are no new demand: 4 M of 8 M led to Reclaim, 3.95 M keep it there.
+    let mut drive = high_keep();
+    assert_eq!(edge(&drive.ddio(115.0, 4.0)), Some(11));
+    assert_eq!((edge(&drive.ddio(120.0, 3.95)), drive.state()), (None, "Reclaim"));
 }
 
 #[test]
@@ -155,6 +159,9 @@ fn transition_9_reclaim_to_core_demand_when_hits_fall_too() {
     let mut drive = reclaim();
     assert_eq!(edge(&drive.ddio(100.0, 1.1)), Some(9));
     assert_eq!((drive.state(), drive.ddio_ways(), drive.ways(0)), ("CoreDemand", 2, 3));
+    // Rising misses that are still few, 0.95 M, are nobody's demand, whatever hits do.
+    let mut drive = reclaim();
+    assert_eq!(edge(&drive.ddio(100.0, 0.95)), Some(2));
 }
 
 #[test]
@@ -180,6 +187,9 @@ fn transition_12_high_keep_to_core_demand_on_fewer_hits_and_no_fewer_misses() {
     let mut drive = high_keep();
     assert_eq!(edge(&drive.ddio(100.0, 8.0)), Some(12));
     assert_eq!(drive.state(), "CoreDemand");
+    // With fewer misses too, 6 M of 8 M, there is less traffic and no quarrel.
+    let mut drive = high_keep();
+    assert_eq!((edge(&drive.ddio(100.0, 6.0)), drive.state()), (None, "HighKeep"));
 }
 
 #[test]
