@@ -46,6 +46,43 @@ pub(crate) fn wrong_type(policy: &str, key: &str, wanted: &str, found: &Value) -
     }
 }
 
+/// How a value is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// Any number.
+    Number,
+    /// A whole number.
+    Whole,
+    /// true or false; 1 or 0 where it is kept.
+    Switch,
+}
+
+/// A value in a range.
+///
+/// # Errors
+/// Anything of another form, or out of the range.
+pub(crate) fn value(
+    policy: &str,
+    key: &str,
+    value: &Value,
+    form: Form,
+    (low, high, unit): (f64, f64, &str),
+) -> Result<f64, PolicyError> {
+    let number = match (form, value) {
+        (Form::Switch, Value::Boolean(on)) => return Ok(f64::from(u8::from(*on))),
+        (Form::Number | Form::Whole, Value::Integer(whole)) => *whole as f64,
+        (Form::Number, Value::Float(number)) => *number,
+        (Form::Switch, _) => return Err(wrong_type(policy, key, "true or false", value)),
+        (Form::Whole, _) => return Err(wrong_type(policy, key, "a whole number", value)),
+        (Form::Number, _) => return Err(wrong_type(policy, key, "a number", value)),
+    };
+    if (low..=high).contains(&number) {
+        return Ok(number);
+    }
+    let (policy, key, unit) = (policy.to_owned(), key.to_owned(), unit.to_owned());
+    Err(PolicyError::OutOfRange { policy, key, value: number, low, high, unit })
+}
+
 /// A number in a range, or the default.
 ///
 /// # Errors
@@ -55,19 +92,9 @@ pub(crate) fn number(
     table: &Table,
     key: &str,
     default: f64,
-    (low, high, unit): (f64, f64, &str),
+    range: (f64, f64, &str),
 ) -> Result<f64, PolicyError> {
-    let value = match table.get(key) {
-        None => return Ok(default),
-        Some(Value::Integer(whole)) => *whole as f64,
-        Some(Value::Float(number)) => *number,
-        Some(other) => return Err(wrong_type(policy, key, "a number", other)),
-    };
-    if (low..=high).contains(&value) {
-        return Ok(value);
-    }
-    let (policy, key, unit) = (policy.to_owned(), key.to_owned(), unit.to_owned());
-    Err(PolicyError::OutOfRange { policy, key, value, low, high, unit })
+    table.get(key).map_or(Ok(default), |found| value(policy, key, found, Form::Number, range))
 }
 
 /// A whole number in a range, or the default.
@@ -81,11 +108,34 @@ pub(crate) fn whole(
     default: u32,
     (low, high, unit): (u32, u32, &str),
 ) -> Result<u32, PolicyError> {
-    if let Some(other) = table.get(key).filter(|value| !value.is_integer()) {
-        return Err(wrong_type(policy, key, "a whole number", other));
-    }
     let range = (f64::from(low), f64::from(high), unit);
-    number(policy, table, key, f64::from(default), range).map(|value| value as u32)
+    table.get(key).map_or(Ok(default), |found| {
+        value(policy, key, found, Form::Whole, range).map(|number| number as u32)
+    })
+}
+
+/// One of some words, or the usual one; `wanted` says what they are.
+///
+/// # Errors
+/// Anything that is not a text, and any other word.
+pub(crate) fn choice<T: Copy>(
+    policy: &str,
+    table: &Table,
+    key: &str,
+    (usual, wanted): (T, &str),
+    words: &[(&str, T)],
+) -> Result<T, PolicyError> {
+    let Some(value) = table.get(key) else { return Ok(usual) };
+    let word = value.as_str().ok_or_else(|| wrong_type(policy, key, wanted, value))?;
+    let known = || words.iter().map(|(known, _)| *known);
+    let found = words.iter().find(|(known, _)| *known == word).map(|(_, meant)| *meant);
+    found.ok_or_else(|| PolicyError::UnknownChoice {
+        policy: policy.to_owned(),
+        key: key.to_owned(),
+        value: word.to_owned(),
+        nearest: nearest(word, known()),
+        accepted: known().map(str::to_owned).collect(),
+    })
 }
 
 /// The type name with its article.

@@ -5,7 +5,7 @@
 //! "0 = not tested" is off at 0.
 
 use crate::describe::SettingDescription;
-use crate::settings::{nearest, refuse_unknown, wrong_type};
+use crate::settings::{self, Form, refuse_unknown};
 use crate::{Cause, PolicyError};
 use toml::{Table, Value};
 
@@ -53,8 +53,12 @@ impl Unit {
         }
     }
 
-    fn is_whole(self) -> bool {
-        matches!(self, Unit::Ways | Unit::Samples)
+    fn form(self) -> Form {
+        match self {
+            Unit::Ways | Unit::Samples => Form::Whole,
+            Unit::Switch => Form::Switch,
+            _ => Form::Number,
+        }
     }
 
     /// The value as TOML writes it.
@@ -182,7 +186,7 @@ settings! {
 }
 
 /// Names of the profiles, as `profile` takes them.
-const PROFILES: [&str; 2] = ["paper", "artifact"];
+const PROFILES: [(&str, Profile); 2] = [("paper", Profile::Paper), ("artifact", Profile::Artifact)];
 
 impl Config {
     /// Reads a table for the policy called `policy`.
@@ -193,7 +197,8 @@ impl Config {
         let mut accepted: Vec<&str> = vec!["profile"];
         accepted.extend(SETTINGS.iter().map(|setting| setting.name));
         refuse_unknown(policy, table, &accepted)?;
-        let mut config = Config::of(read_profile(policy, table.get("profile"))?);
+        let usual = (Profile::Paper, "a profile's name");
+        let mut config = Config::of(settings::choice(policy, table, "profile", usual, &PROFILES)?);
         for setting in SETTINGS {
             if let Some(value) = table.get(setting.name) {
                 (setting.set)(&mut config, setting.read(policy, value)?);
@@ -205,13 +210,13 @@ impl Config {
     /// All settings with the values in force.
     pub fn describe(&self) -> Vec<SettingDescription> {
         let name = match self.profile {
-            Profile::Paper => PROFILES[0],
-            Profile::Artifact => PROFILES[1],
+            Profile::Paper => PROFILES[0].0,
+            Profile::Artifact => PROFILES[1].0,
         };
         let profile = SettingDescription {
             name: "profile".to_owned(),
             value: format!("\"{name}\""),
-            default: format!("\"{}\"", PROFILES[0]),
+            default: format!("\"{}\"", PROFILES[0].0),
             unit: "name".to_owned(),
             meaning: "which defaults hold where paper and artifact differ".to_owned(),
             source: "ours".to_owned(),
@@ -243,46 +248,7 @@ impl Setting {
     }
 
     fn read(&self, policy: &str, value: &Value) -> Result<f64, PolicyError> {
-        if self.unit == Unit::Switch {
-            let switch =
-                value.as_bool().ok_or_else(|| wrong_type(policy, self.name, "true or false", value))?;
-            return Ok(f64::from(u8::from(switch)));
-        }
-        let number = match value {
-            Value::Integer(whole) => *whole as f64,
-            Value::Float(number) if !self.unit.is_whole() => *number,
-            _ => {
-                let wanted = if self.unit.is_whole() { "a whole number" } else { "a number" };
-                return Err(wrong_type(policy, self.name, wanted, value));
-            }
-        };
-        if !(self.low..=self.high).contains(&number) {
-            return Err(PolicyError::OutOfRange {
-                policy: policy.to_owned(),
-                key: self.name.to_owned(),
-                value: number,
-                low: self.low,
-                high: self.high,
-                unit: self.unit.text().to_owned(),
-            });
-        }
-        Ok(number)
-    }
-}
-
-fn read_profile(policy: &str, value: Option<&Value>) -> Result<Profile, PolicyError> {
-    let Some(value) = value else { return Ok(Profile::Paper) };
-    match value.as_str() {
-        None => Err(wrong_type(policy, "profile", "a profile's name", value)),
-        Some("paper") => Ok(Profile::Paper),
-        Some("artifact") => Ok(Profile::Artifact),
-        Some(other) => Err(PolicyError::UnknownChoice {
-            policy: policy.to_owned(),
-            key: "profile".to_owned(),
-            value: other.to_owned(),
-            nearest: nearest(other, PROFILES),
-            accepted: PROFILES.iter().map(|name| (*name).to_owned()).collect(),
-        }),
+        settings::value(policy, self.name, value, self.unit.form(), (self.low, self.high, self.unit.text()))
     }
 }
 
@@ -322,7 +288,7 @@ mod tests {
         for setting in SETTINGS {
             for value in [setting.paper, setting.artifact] {
                 assert!((setting.low..=setting.high).contains(&value), "{}", setting.name);
-                assert!(!setting.unit.is_whole() || value.fract() == 0.0, "{}", setting.name);
+                assert!(setting.unit.form() != Form::Whole || value.fract() == 0.0, "{}", setting.name);
             }
         }
     }

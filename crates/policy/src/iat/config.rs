@@ -4,7 +4,7 @@
 //! or masks. All values are `f64`; counts are whole numbers, switches are 0 or 1.
 
 use crate::describe::SettingDescription;
-use crate::settings::{nearest, refuse_unknown, wrong_type};
+use crate::settings::{self, Form, refuse_unknown};
 use crate::{Cause, PolicyError};
 use toml::{Table, Value};
 
@@ -42,8 +42,12 @@ impl Unit {
         }
     }
 
-    fn is_whole(self) -> bool {
-        matches!(self, Unit::Ways | Unit::Intervals)
+    fn form(self) -> Form {
+        match self {
+            Unit::Ways | Unit::Intervals => Form::Whole,
+            Unit::Switch => Form::Switch,
+            _ => Form::Number,
+        }
     }
 
     fn show(self, value: f64) -> String {
@@ -140,7 +144,7 @@ settings! {
 }
 
 /// Names of the modes, as `mode` takes them.
-const MODES: [&str; 2] = ["faithful", "guarded"];
+const MODES: [(&str, Mode); 2] = [("faithful", Mode::Faithful), ("guarded", Mode::Guarded)];
 
 impl Config {
     /// Reads IAT's settings.
@@ -149,7 +153,7 @@ impl Config {
     /// An unknown key or mode, a value of the wrong kind or out of range.
     pub fn read(policy: &str, table: &Table) -> Result<Config, PolicyError> {
         let mut config = Config::read_scope(policy, table, |_| true, &["mode"])?;
-        config.mode = read_mode(policy, table.get("mode"))?;
+        config.mode = settings::choice(policy, table, "mode", (Mode::Faithful, "a mode's name"), &MODES)?;
         Ok(config)
     }
 
@@ -181,11 +185,11 @@ impl Config {
 
     /// All settings of IAT with the values in force.
     pub fn describe(&self) -> Vec<SettingDescription> {
-        let name = if self.mode == Mode::Faithful { MODES[0] } else { MODES[1] };
+        let name = if self.mode == Mode::Faithful { MODES[0].0 } else { MODES[1].0 };
         let mode = SettingDescription {
             name: "mode".to_owned(),
             value: format!("\"{name}\""),
-            default: format!("\"{}\"", MODES[0]),
+            default: format!("\"{}\"", MODES[0].0),
             unit: "name".to_owned(),
             meaning: "guarded: a reclaim that had to be undone is not tried again for guard_intervals"
                 .to_owned(),
@@ -228,43 +232,7 @@ impl Setting {
     }
 
     fn read(&self, policy: &str, value: &Value) -> Result<f64, PolicyError> {
-        let number = match (self.unit, value) {
-            (Unit::Switch, Value::Boolean(on)) => return Ok(f64::from(u8::from(*on))),
-            (Unit::Switch, _) => return Err(wrong_type(policy, self.name, "true or false", value)),
-            (_, Value::Integer(whole)) => *whole as f64,
-            (unit, Value::Float(number)) if !unit.is_whole() => *number,
-            (unit, _) => {
-                let wanted = if unit.is_whole() { "a whole number" } else { "a number" };
-                return Err(wrong_type(policy, self.name, wanted, value));
-            }
-        };
-        if (self.low..=self.high).contains(&number) {
-            return Ok(number);
-        }
-        Err(PolicyError::OutOfRange {
-            policy: policy.to_owned(),
-            key: self.name.to_owned(),
-            value: number,
-            low: self.low,
-            high: self.high,
-            unit: self.unit.text().to_owned(),
-        })
-    }
-}
-
-fn read_mode(policy: &str, value: Option<&Value>) -> Result<Mode, PolicyError> {
-    let Some(value) = value else { return Ok(Mode::Faithful) };
-    match value.as_str() {
-        None => Err(wrong_type(policy, "mode", "a mode's name", value)),
-        Some("faithful") => Ok(Mode::Faithful),
-        Some("guarded") => Ok(Mode::Guarded),
-        Some(other) => Err(PolicyError::UnknownChoice {
-            policy: policy.to_owned(),
-            key: "mode".to_owned(),
-            value: other.to_owned(),
-            nearest: nearest(other, MODES),
-            accepted: MODES.iter().map(|name| (*name).to_owned()).collect(),
-        }),
+        settings::value(policy, self.name, value, self.unit.form(), (self.low, self.high, self.unit.text()))
     }
 }
 
@@ -291,7 +259,7 @@ mod tests {
     fn every_default_lies_in_its_own_range() {
         for setting in SETTINGS {
             assert!((setting.low..=setting.high).contains(&setting.default), "{}", setting.name);
-            assert!(!setting.unit.is_whole() || setting.default.fract() == 0.0, "{}", setting.name);
+            assert!(setting.unit.form() != Form::Whole || setting.default.fract() == 0.0, "{}", setting.name);
         }
     }
 

@@ -4,64 +4,70 @@
 
 use crate::PolicyError;
 use crate::describe::SettingDescription;
-use crate::settings::{number, refuse_unknown, whole};
+use crate::settings::{Form, refuse_unknown, value};
 use toml::Table;
 
 const NAME: &str = "waykeeper";
 
-/// The settings.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Config {
-    pub llc_cost: f64,
-    pub memory_cost: f64,
-    pub lpw_weight: f64,
-    pub memory_weight: f64,
-    pub min_gain: f64,
-    pub hpw_loss_max: f64,
-    pub settle_tolerance: f64,
-    pub settle_max: u32,
-    pub leak_dca_miss: f64,
-    pub leak_llc_miss: f64,
-    pub leak_io_share: f64,
-    pub suspect_io_share: f64,
-    pub antagonist_miss: f64,
-    pub ddio_miss: f64,
-    pub phase_change: f64,
-    pub trials_max: u32,
-    pub recheck: u32,
-}
-
-/// One number of the configuration: key, default, range, unit, meaning, source.
-struct Entry {
+/// One row of the table: key, default, range, unit, meaning, source.
+struct Setting {
     key: &'static str,
     default: f64,
-    range: (f64, f64),
+    #[cfg(test)]
+    high: f64,
     unit: &'static str,
     meaning: &'static str,
     source: &'static str,
-    value: fn(&mut Config) -> Slot<'_>,
+    get: fn(&Config) -> f64,
 }
 
-enum Slot<'a> {
-    Number(&'a mut f64),
-    Whole(&'a mut u32),
+macro_rules! kind {
+    (Number) => {
+        f64
+    };
+    (Whole) => {
+        u32
+    };
 }
 
-macro_rules! entries {
-    ($($key:ident $slot:ident $default:literal $low:literal..$high:literal $unit:literal $meaning:literal $source:literal;)*) => {
-        const ENTRIES: &[Entry] = &[$(Entry {
+macro_rules! settings {
+    ($($key:ident $kind:ident $default:literal $low:literal..$high:literal $unit:literal $meaning:literal $source:literal;)*) => {
+        /// The settings.
+        #[derive(Clone, Copy, PartialEq, Debug)]
+        pub(super) struct Config {
+            $(#[doc = $meaning] pub $key: kind!($kind),)*
+        }
+
+        impl Config {
+            /// Reads the settings.
+            ///
+            /// # Errors
+            /// Unknown keys, values of the wrong kind or out of range.
+            pub fn read(table: &Table) -> Result<Config, PolicyError> {
+                refuse_unknown(NAME, table, &[$(stringify!($key)),*])?;
+                let read = |key: &str, form, default: f64, range| {
+                    table.get(key).map_or(Ok(default), |found| value(NAME, key, found, form, range))
+                };
+                Ok(Config {
+                    $($key: read(stringify!($key), Form::$kind, $default, ($low, $high, $unit))? as kind!($kind),)*
+                })
+            }
+        }
+
+        const SETTINGS: &[Setting] = &[$(Setting {
             key: stringify!($key),
             default: $default,
-            range: ($low, $high),
+            #[cfg(test)]
+            high: $high,
             unit: $unit,
             meaning: $meaning,
             source: $source,
-            value: |config| Slot::$slot(&mut config.$key),
+            get: |config| f64::from(config.$key),
         }),*];
     };
 }
 
-entries! {
+settings! {
     llc_cost Number 0.5 0.0..100.0 "" "cost of an LLC hit per packet line against the line's own work" "ours: 5 ns against 10 ns of a line in an MLC";
     memory_cost Number 2.0 0.0..100.0 "" "cost of an LLC miss per packet line, likewise" "ours: 10 to 30 ns, some of it hidden";
     lpw_weight Number 0.5 0.0..10.0 "" "what LPWs' progress counts against HPWs'" "ours";
@@ -81,68 +87,12 @@ entries! {
     recheck Whole 30.0 1.0..86400.0 "intervals" "from settling to the first look at what was taken away; doubles each time nothing came of it" "ours; A4 looks every 10 s";
 }
 
-impl Default for Config {
-    fn default() -> Config {
-        Config::read(&Table::new()).expect("the defaults are in their ranges")
-    }
-}
-
 impl Config {
-    /// Reads the settings.
-    ///
-    /// # Errors
-    /// Unknown keys, values of the wrong kind or out of range.
-    pub fn read(table: &Table) -> Result<Config, PolicyError> {
-        let keys: Vec<&str> = ENTRIES.iter().map(|entry| entry.key).collect();
-        refuse_unknown(NAME, table, &keys)?;
-        let mut config = Config {
-            llc_cost: 0.0,
-            memory_cost: 0.0,
-            lpw_weight: 0.0,
-            memory_weight: 0.0,
-            min_gain: 0.0,
-            hpw_loss_max: 0.0,
-            settle_tolerance: 0.0,
-            settle_max: 0,
-            leak_dca_miss: 0.0,
-            leak_llc_miss: 0.0,
-            leak_io_share: 0.0,
-            suspect_io_share: 0.0,
-            antagonist_miss: 0.0,
-            ddio_miss: 0.0,
-            phase_change: 0.0,
-            trials_max: 0,
-            recheck: 0,
-        };
-        for entry in ENTRIES {
-            let (low, high) = entry.range;
-            match (entry.value)(&mut config) {
-                Slot::Number(slot) => {
-                    *slot = number(NAME, table, entry.key, entry.default, (low, high, entry.unit))?;
-                }
-                Slot::Whole(slot) => {
-                    let range = (low as u32, high as u32, entry.unit);
-                    *slot = whole(NAME, table, entry.key, entry.default as u32, range)?;
-                }
-            }
-        }
-        Ok(config)
-    }
-
     /// What `waykeeper policy describe` says of them.
     pub fn describe(&self) -> Vec<SettingDescription> {
-        let mut copy = *self;
-        let all = ENTRIES.iter().map(|entry| {
-            let value = match (entry.value)(&mut copy) {
-                Slot::Number(value) => *value,
-                Slot::Whole(value) => f64::from(*value),
-            };
-            SettingDescription::new(
-                entry.key,
-                value,
-                entry.default,
-                (entry.unit, entry.meaning, entry.source),
-            )
+        let all = SETTINGS.iter().map(|setting| {
+            let about = (setting.unit, setting.meaning, setting.source);
+            SettingDescription::new(setting.key, (setting.get)(self), setting.default, about)
         });
         all.collect()
     }
@@ -154,8 +104,8 @@ mod tests {
 
     #[test]
     fn every_setting_is_read_by_its_name_and_out_of_range_is_refused() {
-        for entry in ENTRIES {
-            let high = entry.range.1;
+        for entry in SETTINGS {
+            let high = entry.high;
             let text = format!(
                 "{} = {}",
                 entry.key,

@@ -165,7 +165,7 @@ impl Machine {
             State::Look => {
                 self.first_progress = settled.clone();
                 self.found(self.in_force.clone(), settled, seen);
-                self.signature = Signature::of(groups, seen, &self.inventory);
+                self.signature = self.last_signature.clone().unwrap_or_default();
                 self.begin_search(seen, &mut events);
             }
             State::Try(tried) => self.judge(&tried, settled, seen, &mut events),
