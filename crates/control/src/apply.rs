@@ -30,6 +30,13 @@ impl Place {
     }
 }
 
+impl Place {
+    /// False for the mask of a group that is gone.
+    pub fn is_alive(self, alive: impl Fn(GroupId) -> bool) -> bool {
+        !matches!(self, Place::Mask(group) if !alive(group))
+    }
+}
+
 impl Knob {
     pub(crate) fn place(self) -> Place {
         match self {
@@ -183,7 +190,7 @@ impl Refusals {
 
     /// Forgets groups that are gone.
     pub fn keep_groups(&mut self, alive: impl Fn(GroupId) -> bool) {
-        self.0.retain(|place, _| !matches!(place, Place::Mask(group) if !alive(*group)));
+        self.0.retain(|place, _| place.is_alive(&alive));
     }
 }
 

@@ -78,7 +78,7 @@ impl Ledger {
 
     /// Forgets groups that are gone.
     pub fn keep_groups(&mut self, alive: impl Fn(GroupId) -> bool) {
-        let keep = |place: &Place| !matches!(place, Place::Mask(group) if !alive(*group));
+        let keep = |place: &Place| place.is_alive(&alive);
         self.found.retain(|place, _| keep(place));
         self.given_back.retain(|place, _| keep(place));
         self.turned.retain(|place| keep(place));

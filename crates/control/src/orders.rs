@@ -61,7 +61,7 @@ impl Orders {
 
     /// Forgets groups that are gone.
     pub fn keep_groups(&mut self, alive: impl Fn(GroupId) -> bool) {
-        let keep = |place: &Place| !matches!(place, Place::Mask(group) if !alive(*group));
+        let keep = |place: &Place| place.is_alive(&alive);
         self.wanted.retain(|place, _| keep(place));
         self.in_force.retain(|place, _| keep(place));
         self.disputes.retain(|place, _| keep(place));

@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use waykeeper_control::{ControlConfig, Knob, Problem, Record};
 use waykeeper_host::{Host, Interval, KnobValues};
-use waykeeper_machine::{FaultyServer, RunOptions, ScenarioSource, VirtualServer};
+use waykeeper_machine::{FaultKind, FaultyServer, RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_silicon::Sampling;
 use waykeeper_units::GroupId;
 
@@ -91,19 +91,7 @@ fn scenario(seed: u64) -> String {
         text.push('\n');
     }
     for _ in 0..dice.below(4) {
-        let kinds = [
-            "sample-fails",
-            "unavailable",
-            "counter-restarts",
-            "busy",
-            "dead-mask",
-            "dead-switch",
-            "dead-dca-ways",
-            "dies",
-            "clock-jumps",
-            "outsider",
-        ];
-        let kind = dice.one_of(&kinds);
+        let kind = dice.one_of(&FaultKind::NAMES);
         writeln!(text, "[[fault]]\nkind = \"{kind}\"\nat_s = {}", 1 + dice.below(9)).unwrap();
         let whom = dice.below(tenants);
         match kind {

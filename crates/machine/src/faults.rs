@@ -131,9 +131,9 @@ impl Host for FaultyServer {
         snapshot.at_ns = self.now_ns();
         for (group, counters) in &mut snapshot.groups {
             if self.is(|kind| kind == FaultKind::Unavailable(*group)) {
-                *counters = each(counters, |_| Reading::Unavailable);
+                *counters = each(counters, counters, |_, _| Reading::Unavailable);
             } else if let Some(base) = self.restarted.get(group) {
-                *counters = since(counters, base);
+                *counters = each(counters, base, |now, base| now.zip_with(base, u64::saturating_sub));
             }
         }
         let knobs = &mut snapshot.knobs;
@@ -191,29 +191,19 @@ impl Host for FaultyServer {
     }
 }
 
-/// Counters with `f` done to each that counts; how much of the LLC is occupied is a level and stays.
-fn each(counters: &GroupCounters, f: impl Fn(Reading<u64>) -> Reading<u64>) -> GroupCounters {
+/// Counters made of two readings, each by `f`; how much of the LLC is occupied is a level and stays.
+fn each(
+    now: &GroupCounters,
+    base: &GroupCounters,
+    f: impl Fn(Reading<u64>, Reading<u64>) -> Reading<u64>,
+) -> GroupCounters {
     GroupCounters {
-        instructions: f(counters.instructions),
-        cycles: f(counters.cycles),
-        mlc_hits: f(counters.mlc_hits),
-        mlc_misses: f(counters.mlc_misses),
-        llc_hits: f(counters.llc_hits),
-        llc_misses: f(counters.llc_misses),
-        occupancy_bytes: counters.occupancy_bytes,
-    }
-}
-
-/// What was counted since `base`.
-fn since(counters: &GroupCounters, base: &GroupCounters) -> GroupCounters {
-    let rest = |now: Reading<u64>, base: Reading<u64>| now.zip_with(base, u64::saturating_sub);
-    GroupCounters {
-        instructions: rest(counters.instructions, base.instructions),
-        cycles: rest(counters.cycles, base.cycles),
-        mlc_hits: rest(counters.mlc_hits, base.mlc_hits),
-        mlc_misses: rest(counters.mlc_misses, base.mlc_misses),
-        llc_hits: rest(counters.llc_hits, base.llc_hits),
-        llc_misses: rest(counters.llc_misses, base.llc_misses),
-        occupancy_bytes: counters.occupancy_bytes,
+        instructions: f(now.instructions, base.instructions),
+        cycles: f(now.cycles, base.cycles),
+        mlc_hits: f(now.mlc_hits, base.mlc_hits),
+        mlc_misses: f(now.mlc_misses, base.mlc_misses),
+        llc_hits: f(now.llc_hits, base.llc_hits),
+        llc_misses: f(now.llc_misses, base.llc_misses),
+        occupancy_bytes: now.occupancy_bytes,
     }
 }

@@ -45,18 +45,21 @@ pub enum FaultKind {
     Outsider(GroupId, WayMask),
 }
 
-const KINDS: [&str; 10] = [
-    "sample-fails",
-    "unavailable",
-    "counter-restarts",
-    "busy",
-    "dead-mask",
-    "dead-switch",
-    "dead-dca-ways",
-    "dies",
-    "clock-jumps",
-    "outsider",
-];
+impl FaultKind {
+    /// The words of `kind`, in their order.
+    pub const NAMES: [&str; 10] = [
+        "sample-fails",
+        "unavailable",
+        "counter-restarts",
+        "busy",
+        "dead-mask",
+        "dead-switch",
+        "dead-dca-ways",
+        "dies",
+        "clock-jumps",
+        "outsider",
+    ];
+}
 
 pub(super) fn read_all(
     keys: &mut Keys<'_>,
@@ -71,7 +74,7 @@ pub(super) fn read_all(
     let devices: Vec<&str> = devices.collect();
     for (table, line) in keys.tables("fault")? {
         let mut inner = Keys::new(keys.origin(), table, "fault", line);
-        let kind = inner.required_choice("kind", &KINDS)?;
+        let kind = inner.required_choice("kind", &FaultKind::NAMES)?;
         let at_s = inner.optional_number("at_s", 0.0..=86_400.0)?;
         let at_s = at_s.ok_or_else(|| inner.missing("at_s", "when it begins, s"))?;
         let for_s = inner.optional_number("for_s", 0.0..=86_400.0)?;
