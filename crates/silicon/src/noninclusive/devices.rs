@@ -1,0 +1,181 @@
+//! What devices do to the LLC: DMA writes that update, allocate or go past it, and DMA reads.
+//!
+//! One function per row of the transition table, as for cores in the file above. Knows lines and ways; must not know
+//! which device writes or why.
+
+use super::{FRESH, NonInclusive, insert};
+use crate::directory::Holder;
+use crate::line::Line;
+use crate::mlc;
+use crate::rules::MlcHeldWrite;
+use crate::shared::{DEVICE_OWNER, DcaMode, Shared};
+use crate::ways::{AGE, COPY, DIRTY};
+
+impl NonInclusive {
+    /// Device write of a full line. Returns whether the line was cached.
+    #[inline]
+    pub(crate) fn dma_write(&mut self, sh: &mut Shared, device: usize, line: Line) -> bool {
+        let at = self.index(line);
+        if sh.dca[device] != DcaMode::On || self.dca_ways.is_none() {
+            return self.dma_write_uncached(sh, device, line, at);
+        }
+        self.dma_write_cached(sh, device, line, at, FRESH)
+    }
+
+    /// The same where the line goes to the LLC; `fresh` is its state there but for the age.
+    #[inline(always)]
+    pub(super) fn dma_write_cached(
+        &mut self,
+        sh: &mut Shared,
+        device: usize,
+        line: Line,
+        at: usize,
+        fresh: u8,
+    ) -> bool {
+        match self.sets[at].ways.find(line.tag()) {
+            Some(way) => {
+                self.dma_update(sh, device, line, at, way, fresh);
+                true
+            }
+            None => self.dma_allocate(sh, device, line, at, fresh),
+        }
+    }
+
+    /// Write update: in place, wherever it is; MLC copies go.
+    #[inline(always)]
+    fn dma_update(&mut self, sh: &mut Shared, device: usize, line: Line, at: usize, way: u32, fresh: u8) {
+        let owner = DEVICE_OWNER + device as u8;
+        let state = self.sets[at].ways.state(way);
+        if state & COPY != 0 && sh.rules.dma_write_invalidates_mlc {
+            self.drop_mlc_copies(sh, at, line);
+        }
+        let kept = if sh.rules.dma_write_invalidates_mlc { 0 } else { state & COPY };
+        let age = sh.rules.dma_update.age(state & AGE, sh.rules.io_age);
+        let ways = &mut self.sets[at].ways;
+        sh.occupancy[usize::from(ways.owner(way))] -= 1;
+        sh.occupancy[usize::from(owner)] += 1;
+        ways.set_owner(way, owner);
+        ways.set_state(way, fresh | age | kept);
+        self.touched(sh, at, way);
+        sh.device[device].write_hits += 1;
+    }
+
+    /// Write of a line the LLC does not have: it is allocated there. A copy that an MLC held goes, and the write
+    /// counts as a hit.
+    #[inline(always)]
+    fn dma_allocate(&mut self, sh: &mut Shared, device: usize, line: Line, at: usize, fresh: u8) -> bool {
+        let held = self.sets[at].directory.holds(line.tag());
+        if held {
+            sh.device[device].write_hits += 1;
+            if !sh.rules.dma_write_invalidates_mlc {
+                return true;
+            }
+            self.drop_mlc_copies(sh, at, line);
+        } else {
+            sh.device[device].write_misses += 1;
+        }
+        let NonInclusive { sets, recency, inclusive, dca_ways, .. } = self;
+        let into_inclusive = held && sh.rules.mlc_held_write == MlcHeldWrite::InclusiveWays;
+        let mask = dca_ways.as_ref().filter(|_| !into_inclusive).unwrap_or(inclusive);
+        let young = sh.p_io_young.hits(sh.random());
+        let age = if young { sh.rules.victim_age } else { sh.rules.io_age };
+        let owner = DEVICE_OWNER + device as u8;
+        insert(sh, &mut sets[at].ways, recency, at, line, mask, (fresh | age, owner));
+        held
+    }
+
+    /// DCA off, or a device of another socket: cached copies go, memory is written.
+    #[inline(always)]
+    pub(super) fn dma_write_uncached(
+        &mut self,
+        sh: &mut Shared,
+        device: usize,
+        line: Line,
+        at: usize,
+    ) -> bool {
+        let found = self.sets[at].ways.find(line.tag());
+        let held = self.drop_mlc_copies(sh, at, line);
+        if let Some(way) = found {
+            if sh.rules.dca_off_updates {
+                let state = self.sets[at].ways.state(way);
+                self.sets[at].ways.set_state(way, state & !(DIRTY | COPY));
+            } else {
+                self.remove(sh, at, way);
+            }
+        }
+        sh.uncached_write(device, line);
+        held || found.is_some()
+    }
+
+    /// Device read. Returns whether the caches served it.
+    #[inline]
+    pub(crate) fn dma_read(&mut self, sh: &mut Shared, device: usize, line: Line) -> bool {
+        let at = self.index(line);
+        if let Some(way) = self.sets[at].ways.find(line.tag()) {
+            if sh.rules.dma_read_promotes {
+                let state = self.sets[at].ways.state(way);
+                self.promote(sh, at, way, state);
+            }
+            sh.device[device].read_hits += 1;
+            return true;
+        }
+        let Some(holder) = self.sets[at].directory.holder(line.tag()) else {
+            sh.memory_read(line);
+            sh.device[device].read_misses += 1;
+            return false;
+        };
+        if sh.rules.read_allocate {
+            self.read_allocate(sh, device, line, at, holder);
+        }
+        sh.device[device].read_hits += 1;
+        true
+    }
+
+    /// Device read of a line that only MLCs hold: it is copied into bits 1-0 first (A4 s2.2, egress). The
+    /// copy takes over the dirtiness, the MLC keeps a clean line.
+    #[inline(always)]
+    fn read_allocate(&mut self, sh: &mut Shared, device: usize, line: Line, at: usize, holder: Holder) {
+        let set = line.set();
+        let mut dirty = 0;
+        let mut copy_from = |sh: &mut Shared, core: usize, way: u32| {
+            let mlc = sh.mlc(core, set);
+            dirty |= mlc.flags(way) & mlc::DIRTY;
+            mlc.clear_flags(way, mlc::DIRTY);
+            mlc.mark(way, mlc::COPIED);
+        };
+        match holder {
+            Holder::One { core, way } => copy_from(sh, core, way),
+            Holder::Several => {
+                for core in 0..sh.cores() {
+                    if let Some(way) = sh.mlc(core, set).find(line.tag()) {
+                        copy_from(sh, core, way);
+                    }
+                }
+            }
+        }
+        let dirt = if dirty != 0 { DIRTY } else { 0 };
+        let NonInclusive { sets, recency, inclusive, .. } = self;
+        let entry = (COPY | dirt | sh.rules.io_age, DEVICE_OWNER + device as u8);
+        insert(sh, &mut sets[at].ways, recency, at, line, inclusive, entry);
+    }
+
+    /// Invalidates every MLC copy of a line. Returns whether there was one.
+    #[inline(always)]
+    pub(super) fn drop_mlc_copies(&mut self, sh: &mut Shared, at: usize, line: Line) -> bool {
+        match self.sets[at].directory.remove(line.tag()) {
+            None => false,
+            Some(Holder::One { core, way }) => {
+                sh.mlc_invalidate(core, line.set(), way);
+                true
+            }
+            Some(Holder::Several) => {
+                for core in 0..sh.cores() {
+                    if let Some(way) = sh.mlc(core, line.set()).find(line.tag()) {
+                        sh.mlc_invalidate(core, line.set(), way);
+                    }
+                }
+                true
+            }
+        }
+    }
+}
