@@ -10,7 +10,7 @@ from typing import Any, Iterable, Mapping
 from tqdm.auto import tqdm
 
 from . import _native
-from .policy import Policy
+from .own_policy import Policy
 from .results import Curve, Load, Run, load
 from .scenario import Scenario, as_scenario
 
