@@ -43,6 +43,12 @@ built_in! {
     "idio-fig3",
     "idio-msl",
     "real-inputs",
+    "thesis-load-haswell",
+    "thesis-load-sandy-bridge",
+    "thesis-redis-haswell",
+    "thesis-redis-sandy-bridge",
+    "thesis-victim-haswell",
+    "thesis-victim-sandy-bridge",
 }
 
 /// What runs when nothing is named.

@@ -7,6 +7,7 @@
 use crate::inventory::inventory;
 use crate::knobs::registers;
 use crate::measured::{Mark, Measured, WriteBacks};
+use crate::opcodes::{Commands, Opcodes};
 use crate::root_port::PerfCtrlSts;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::server::{Machine, RunOptions};
@@ -99,6 +100,16 @@ impl VirtualServer {
     /// Dirty lines that the caches gave up since the stretch began.
     pub fn write_backs(&self) -> WriteBacks {
         self.mark.write_backs(&self.machine)
+    }
+
+    /// The opcode events since the stretch began; `None` on a chip without them.
+    pub fn opcodes(&self) -> Option<Opcodes> {
+        self.mark.opcodes(&self.machine)
+    }
+
+    /// What the block commands of a workload did since the stretch began; `None` if it has none.
+    pub fn commands(&self, workload: usize) -> Option<Commands> {
+        self.mark.commands(&self.machine, workload)
     }
 
     fn group_counters(&self, group: &Group) -> GroupCounters {

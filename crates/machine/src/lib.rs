@@ -16,6 +16,8 @@ mod knobs;
 mod measured;
 mod meter;
 mod nic;
+mod nvme;
+mod opcodes;
 mod programs;
 mod random;
 mod root_port;
@@ -27,6 +29,7 @@ pub use faults::FaultyServer;
 pub use host::VirtualServer;
 pub use measured::{Measured, SystemMeasured, WorkloadMeasured, WriteBacks};
 pub use nic::{CapturedPacket, FlowOrder, Pace, Steering, TrafficSpec};
+pub use opcodes::{Commands, Events, Opcodes};
 pub use programs::{KINDS, Kind, Score, Unit};
 pub use scenario::{
     Fault, FaultKind, Keys, KnobPhase, NicPhase, NicSpec, Scenario, ScenarioError, ScenarioSource,

@@ -3,6 +3,7 @@
 //! Taken from the machine itself, not through the counters a policy sees. Rates are per second of
 //! simulated traffic.
 
+use crate::opcodes::ArrayLines;
 use crate::server::Machine;
 use waykeeper_silicon::{ChipCounters, CoreCounters, DeviceCounters};
 use waykeeper_units::LINE_BYTES;
@@ -88,11 +89,12 @@ pub struct Measured {
 /// The machine's cumulative counts at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
-    at_ns: f64,
+    pub(crate) at_ns: f64,
     cores: Vec<CoreCounters>,
     busy_ns: Vec<f64>,
     instructions: Vec<f64>,
-    devices: Vec<DeviceCounters>,
+    pub(crate) devices: Vec<DeviceCounters>,
+    pub(crate) arrays: Vec<ArrayLines>,
     chip: ChipCounters,
     dropped: u64,
     inbound: u64,
@@ -115,6 +117,7 @@ impl Mark {
             instructions: cores.iter().map(|core| core.instructions).collect(),
             devices: (0..devices).map(|device| chip.device_counters(device)).collect(),
             chip: chip.counters(),
+            arrays: arrays.iter().map(ArrayLines::of).collect(),
             dropped: nics.iter().map(|nic| nic.counters.dropped).sum(),
             inbound: nics.iter().map(|nic| nic.counters.inbound_bytes).sum::<u64>()
                 + arrays.iter().map(|array| array.inbound_bytes).sum::<u64>(),
@@ -208,6 +211,6 @@ impl Mark {
 }
 
 /// `part / whole`, or nothing when the whole is zero.
-fn share_of(part: f64, whole: f64) -> Option<f64> {
+pub(crate) fn share_of(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
 }

@@ -20,6 +20,8 @@ pub struct Meter {
     pub operations: f64,
     /// Payload bytes of these.
     pub bytes: f64,
+    /// Blocks that a program of block commands counted; `None` for all others.
+    pub blocks: Option<f64>,
     /// Operations lost (dropped packets).
     pub dropped: f64,
     latency_ns: Histogram<u64>,
@@ -35,6 +37,7 @@ impl Default for Meter {
         Meter {
             operations: 0.0,
             bytes: 0.0,
+            blocks: None,
             dropped: 0.0,
             latency_ns,
             front: Box::new([0; FRONT_NS / STEP_NS]),
@@ -78,6 +81,7 @@ impl Meter {
     pub fn clear(&mut self) {
         self.operations = 0.0;
         self.bytes = 0.0;
+        self.blocks = self.blocks.map(|_| 0.0);
         self.dropped = 0.0;
         self.latency_ns.reset();
         self.front.fill(0);

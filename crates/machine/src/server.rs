@@ -251,6 +251,7 @@ impl Machine {
         let scenario = self.scenario.clone();
         let spec = &scenario.workloads[workload];
         let mut shared: Option<Arc<Region>> = None;
+        let mut team = None;
         let tenants = self.tenants_of(workload);
         for (thread, core) in spec.cores.cores().iter().enumerate() {
             let mut site = Site {
@@ -267,6 +268,7 @@ impl Machine {
                 port: self.port_of[workload].map(|first| first + thread),
                 tenants: &tenants,
                 shared: &mut shared,
+                team: &mut team,
                 hold_ns: self.now_ns + hold_ms * 1e6,
                 start_ns: self.now_ns,
             };

@@ -6,6 +6,7 @@
 
 use crate::random::Stream;
 use std::collections::VecDeque;
+use std::ops::Range;
 use waykeeper_silicon::{Chip, Gather, Region};
 use waykeeper_units::LINE_BYTES;
 
@@ -22,6 +23,14 @@ pub struct ArraySpec {
     pub chunk_bytes: u32,
     /// Transfer rate of one drive, GB/s.
     pub drive_gb_per_s: f64,
+    /// Rate at which one drive takes writes, GB/s; `None`: as it reads.
+    pub write_gb_per_s: Option<f64>,
+    /// Payload rate of one drive's PCIe link in each direction, GB/s; `None`: no limit.
+    pub link_gb_per_s: Option<f64>,
+    /// From submission until a command has been fetched and decoded, ns.
+    pub command_ns: f64,
+    /// Most commands the array's controller begins per second; `None`: no limit.
+    pub commands_per_s: Option<f64>,
     /// Mean flash latency, ns.
     pub flash_ns: f64,
     /// Uniform spread of the flash latency, 0..1.
@@ -39,6 +48,10 @@ impl Default for ArraySpec {
             drives: 4,
             chunk_bytes: 512 * 1024,
             drive_gb_per_s: 2.69,
+            write_gb_per_s: None,
+            link_gb_per_s: None,
+            command_ns: 0.0,
+            commands_per_s: None,
             flash_ns: 65_000.0,
             flash_spread: 0.3,
             completion_ns: 3_000.0,
@@ -125,7 +138,10 @@ struct Lane {
 pub struct Array {
     pub(crate) device: usize,
     spec: ArraySpec,
-    line_ns: f64,
+    /// Time of a line: reads, then writes.
+    line_ns: [f64; 2],
+    /// The controller begins no command before this time, ns.
+    begins_ns: f64,
     /// Two per drive: reads, then writes.
     lanes: Vec<Lane>,
     buffers: Vec<Buffer>,
@@ -139,6 +155,17 @@ pub struct Array {
     /// Bytes written to the host and read from it.
     pub(crate) inbound_bytes: u64,
     pub(crate) outbound_bytes: u64,
+    /// Commands and lists of pages read from the host and completions written to it, where a program has rings.
+    pub(crate) control: Control,
+}
+
+/// Control traffic of an array, lines.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Control {
+    /// Lines read: commands and lists of pages.
+    pub(crate) reads: u64,
+    /// Lines written in part: completions.
+    pub(crate) writes: u64,
 }
 
 impl Array {
@@ -146,7 +173,9 @@ impl Array {
         Array {
             device,
             spec,
-            line_ns: LINE_BYTES as f64 / spec.drive_gb_per_s,
+            line_ns: [spec.drive_gb_per_s, spec.write_gb_per_s.unwrap_or(spec.drive_gb_per_s)]
+                .map(|rate| LINE_BYTES as f64 / rate.min(spec.link_gb_per_s.unwrap_or(f64::INFINITY))),
+            begins_ns: 0.0,
             reads: Gather::new(),
             writes: Gather::new(),
             lanes: vec![Lane::default(); 2 * spec.drives as usize],
@@ -157,6 +186,7 @@ impl Array {
             stream,
             inbound_bytes: 0,
             outbound_bytes: 0,
+            control: Control::default(),
         }
     }
 
@@ -183,6 +213,20 @@ impl Array {
     /// Submits one request for the whole of `buffer` at a random place of the array.
     pub(crate) fn submit(&mut self, now_ns: f64, queue: u32, slot: u32, buffer: u32, direction: Direction) {
         let units = self.buffers[buffer as usize].unit_start.len() as u32 - 1;
+        self.submit_units(now_ns, (queue, slot), buffer, 0..units, direction);
+    }
+
+    /// Submits one request for the 4-KiB units `range` of `buffer`.
+    pub(crate) fn submit_units(
+        &mut self,
+        now_ns: f64,
+        (queue, slot): (u32, u32),
+        buffer: u32,
+        range: Range<u32>,
+        direction: Direction,
+    ) {
+        let units = range.end - range.start;
+        let begun_ns = self.begin(now_ns);
         let per_chunk = (self.spec.chunk_bytes / UNIT_BYTES).max(1);
         let parts = units.div_ceil(per_chunk);
         let request = Request { queue, slot, parts_left: parts, last_ns: 0.0 };
@@ -210,11 +254,25 @@ impl Array {
                 request: id,
                 buffer,
                 direction,
-                next_unit: part * per_chunk,
-                end_unit: ((part + 1) * per_chunk).min(units),
-                ready_ns: now_ns + flash,
+                next_unit: range.start + part * per_chunk,
+                end_unit: range.start + ((part + 1) * per_chunk).min(units),
+                ready_ns: begun_ns + flash,
             });
         }
+    }
+
+    /// Submits a request without data: a flush with nothing to be flushed.
+    pub(crate) fn submit_flush(&mut self, now_ns: f64, queue: u32, slot: u32) {
+        let ready_ns = self.begin(now_ns) + self.spec.completion_ns;
+        self.complete(queue, Completion { slot, ready_ns });
+    }
+
+    /// When the controller has fetched and decoded a command that is submitted now.
+    fn begin(&mut self, now_ns: f64) -> f64 {
+        let Some(most) = self.spec.commands_per_s else { return now_ns + self.spec.command_ns };
+        let from_ns = self.begins_ns.max(now_ns);
+        self.begins_ns = from_ns + 1e9 / most;
+        from_ns + self.spec.command_ns
     }
 
     /// The oldest completion of a queue, if the host can see it at `now_ns`.
@@ -264,14 +322,14 @@ impl Array {
             return None;
         };
         let buffer = &buffers[part.buffer as usize];
-        let (into, bytes) = match part.direction {
-            Direction::Read => (writes, inbound_bytes),
-            Direction::Write => (reads, outbound_bytes),
+        let (into, bytes, line_ns) = match part.direction {
+            Direction::Read => (writes, inbound_bytes, line_ns[0]),
+            Direction::Write => (reads, outbound_bytes, line_ns[1]),
         };
         let mut free_ns = lane.free_ns.max(part.ready_ns);
         loop {
             let lines = if part.next_unit == buffer.last_unit() { buffer.last_lines } else { UNIT_LINES };
-            let end_ns = free_ns + f64::from(lines) * *line_ns;
+            let end_ns = free_ns + f64::from(lines) * line_ns;
             if end_ns >= until_ns {
                 lane.due_ns = due_ns.min(end_ns);
                 return None;
@@ -302,11 +360,16 @@ impl Array {
             return;
         }
         let done = Completion { slot: request.slot, ready_ns: request.last_ns + self.spec.completion_ns };
-        let queue = &mut self.completions[request.queue as usize];
+        let queue = request.queue;
+        self.complete(queue, done);
+        self.free_requests.push(id);
+    }
+
+    fn complete(&mut self, queue: u32, done: Completion) {
+        let queue = &mut self.completions[queue as usize];
         // Drives finish independently within a quantum; completions are seen in time order.
         let at = queue.iter().rposition(|c| c.ready_ns <= done.ready_ns).map_or(0, |i| i + 1);
         queue.insert(at, done);
-        self.free_requests.push(id);
     }
 }
 

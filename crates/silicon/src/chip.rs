@@ -165,6 +165,26 @@ impl Chip {
         }
     }
 
+    /// A device writes a part of a line. Returns whether it was cached before.
+    ///
+    /// The rest of the line has to be there first: where DCA puts a line into the LLC that was not cached, memory is
+    /// read. Counted apart from full lines, as the opcode events do (RFO, not ItoM; nvme-memload s2.3).
+    pub fn dma_write_partial(&mut self, device: usize, line: Line) -> bool {
+        let before = self.shared.device[device];
+        let cached = self.dma_write(device, line);
+        let now = &mut self.shared.device[device];
+        if now.write_misses > before.write_misses {
+            self.shared.memory_read(line);
+        }
+        let now = &mut self.shared.device[device];
+        now.write_hits = before.write_hits;
+        now.write_misses = before.write_misses;
+        now.writes_uncached = before.writes_uncached;
+        now.partial_hits += u64::from(cached);
+        now.partial_misses += u64::from(!cached);
+        cached
+    }
+
     /// A device reads a line. Returns whether the caches served it.
     #[inline]
     pub fn dma_read(&mut self, device: usize, line: Line) -> bool {

@@ -20,6 +20,10 @@ pub struct DeviceCounters {
     pub write_hits: u64,
     /// Full-line writes with DCA on that did not (ItoM miss, write allocate).
     pub write_misses: u64,
+    /// Writes of a part of a line that found it cached (RFO hit).
+    pub partial_hits: u64,
+    /// Writes of a part of a line that did not (RFO miss).
+    pub partial_misses: u64,
     /// Writes with DCA off or from a remote socket: straight to memory.
     pub writes_uncached: u64,
     /// Reads served from the caches.

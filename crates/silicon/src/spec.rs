@@ -78,6 +78,14 @@ pub struct DramSpec {
     pub max_utilisation: f64,
 }
 
+/// How the uncore counts what devices do, by opcode (PCIeRdCur, ItoM, RFO).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OpcodeSpec {
+    /// A miss is recorded again as a hit once the line is there: hits are all accesses.
+    pub miss_adds_hit: bool,
+}
+
 /// One socket.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -92,6 +100,8 @@ pub struct ChipSpec {
     pub ghz: f64,
     /// The registers that steer DCA; absent on a chip without it.
     pub dca: Option<DcaRegisters>,
+    /// Its opcode events; absent on a chip without them.
+    pub opcodes: Option<OpcodeSpec>,
     /// Mid-level cache of a core.
     pub mlc: MlcSpec,
     /// Last-level cache.

@@ -231,3 +231,22 @@ fn occupancy_follows_groups_and_devices() {
     assert_eq!(w.chip.device_occupancy(3), 0);
     w.chip.set_dca_ways(mask(0x7ff)).unwrap();
 }
+
+#[test]
+fn a_partial_write_needs_the_rest_of_the_line_and_is_counted_apart() {
+    for chip in [skylake(), common::haswell()] {
+        let mut w = World::new(&chip, certain());
+        let line = w.line();
+        // Not cached: the rest of the line is read from memory, and the line is in the LLC from then on.
+        assert_eq!(w.memory(|w| assert!(!w.chip.dma_write_partial(0, line))), (1, 0));
+        assert_eq!(w.memory(|w| assert!(w.chip.dma_write_partial(0, line))), (0, 0));
+        assert!(w.llc(line).unwrap().dirty);
+        // Past the caches it is a write of memory alone.
+        w.chip.set_dca(0, DcaMode::Off);
+        assert_eq!(w.memory(|w| assert!(w.chip.dma_write_partial(0, line))), (0, 1));
+        assert_eq!(w.memory(|w| assert!(!w.chip.dma_write_partial(0, line))), (0, 1));
+        let counters = w.chip.device_counters(0);
+        assert_eq!((counters.partial_hits, counters.partial_misses), (2, 2));
+        assert_eq!((counters.write_hits, counters.write_misses, counters.writes_uncached), (0, 0, 0));
+    }
+}

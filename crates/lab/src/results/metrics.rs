@@ -73,6 +73,12 @@ metrics! {
         memory_write_bytes_per_s,
         /// Packets its devices dropped because no descriptor was free.
         drops_per_s,
+        /// Block commands it completed.
+        commands_per_s,
+        /// Blocks that these moved, as the program counts them.
+        blocks_per_s,
+        /// Bytes of these blocks and of 80 more per command (nvme-memload s5.2).
+        transfer_bytes_per_s,
     }
 }
 
@@ -101,6 +107,18 @@ metrics! {
         inbound_bytes_per_s,
         /// Bytes devices read from the host.
         outbound_bytes_per_s,
+        /// Lines that devices read: PCIeRdCur, as the chip counts hits.
+        pcie_rdcur_hits_per_s,
+        /// ... and misses.
+        pcie_rdcur_misses_per_s,
+        /// Whole lines that devices wrote: ItoM, as the chip counts hits.
+        itom_hits_per_s,
+        /// ... and misses.
+        itom_misses_per_s,
+        /// Lines that devices wrote in part: RFO, as the chip counts hits.
+        rfo_hits_per_s,
+        /// ... and misses.
+        rfo_misses_per_s,
     }
 }
 

@@ -13,8 +13,8 @@ use toml::Table;
 use waykeeper_control::ControlConfig;
 use waykeeper_host::{Host, WorkloadKind};
 use waykeeper_machine::{
-    Measured, RunOptions, Scenario, ScenarioError, SystemMeasured, Unit, VirtualServer, WorkloadMeasured,
-    WorkloadSpec, WriteBacks,
+    Commands, Measured, Opcodes, RunOptions, Scenario, ScenarioError, SystemMeasured, Unit, VirtualServer,
+    WorkloadMeasured, WorkloadSpec, WriteBacks,
 };
 use waykeeper_silicon::Sampling;
 
@@ -77,10 +77,14 @@ impl Job<'_> {
         let mut result = journal.finish(scenario.duration_s, scenario.interval_s);
         let measured = host.measured();
         result.workloads = workloads(scenario, &measured);
+        for (index, workload) in result.workloads.values_mut().enumerate() {
+            count_commands(&mut workload.metrics, host.server().commands(index));
+        }
         result.system = SystemResult {
             metrics: system_metrics(&measured.system, host.write_backs()),
             spread: IndexMap::new(),
         };
+        count_opcodes(&mut result.system.metrics, host.server().opcodes());
         Ok(result)
     }
 }
@@ -137,7 +141,26 @@ fn workload_metrics(spec: &WorkloadSpec, measured: &WorkloadMeasured) -> Workloa
         memory_read_bytes_per_s: None,
         memory_write_bytes_per_s: None,
         drops_per_s: (spec.program.kind == WorkloadKind::NetworkIo).then_some(measured.dropped_per_s),
+        ..WorkloadMetrics::default()
     }
+}
+
+/// What programs of block commands count, beside what all programs have.
+fn count_commands(metrics: &mut WorkloadMetrics, commands: Option<Commands>) {
+    metrics.commands_per_s = commands.map(|commands| commands.commands_per_s);
+    metrics.blocks_per_s = commands.map(|commands| commands.blocks_per_s);
+    metrics.transfer_bytes_per_s = commands.map(|commands| commands.bytes_per_s);
+}
+
+/// The opcode events, on chips that have them.
+fn count_opcodes(metrics: &mut SystemMetrics, opcodes: Option<Opcodes>) {
+    let Opcodes { pcie_rdcur, itom, rfo } = opcodes.unwrap_or_default();
+    metrics.pcie_rdcur_hits_per_s = pcie_rdcur.map(|events| events.hits_per_s);
+    metrics.pcie_rdcur_misses_per_s = pcie_rdcur.map(|events| events.misses_per_s);
+    metrics.itom_hits_per_s = itom.map(|events| events.hits_per_s);
+    metrics.itom_misses_per_s = itom.map(|events| events.misses_per_s);
+    metrics.rfo_hits_per_s = rfo.map(|events| events.hits_per_s);
+    metrics.rfo_misses_per_s = rfo.map(|events| events.misses_per_s);
 }
 
 fn system_metrics(measured: &SystemMeasured, write_backs: WriteBacks) -> SystemMetrics {
@@ -153,5 +176,6 @@ fn system_metrics(measured: &SystemMeasured, write_backs: WriteBacks) -> SystemM
         drops_per_s: Some(measured.drops_per_s),
         inbound_bytes_per_s: Some(measured.inbound_bytes_per_s),
         outbound_bytes_per_s: Some(measured.outbound_bytes_per_s),
+        ..SystemMetrics::default()
     }
 }

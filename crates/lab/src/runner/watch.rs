@@ -38,6 +38,11 @@ impl<'a> Watched<'a> {
         self.server.server().measured()
     }
 
+    /// The virtual server, to ask it for what else was measured.
+    pub fn server(&self) -> &VirtualServer {
+        self.server.server()
+    }
+
     /// Dirty lines that the caches gave up over the measured stretch.
     pub fn write_backs(&self) -> WriteBacks {
         self.server.server().write_backs()

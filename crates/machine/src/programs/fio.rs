@@ -40,9 +40,9 @@ pub(super) const FFSB_LIGHT: Kind = Kind {
 };
 
 /// Fixed cost of a request on the core, ns (microarchitecture.md 7).
-const REQUEST_NS: f64 = 3_650.0;
+pub(super) const REQUEST_NS: f64 = 3_650.0;
 /// Instructions of a request (X: kernel and libaio code at about 1.2 per cycle) and per consumed line.
-const REQUEST_INSTRUCTIONS: f64 = 10_000.0;
+pub(super) const REQUEST_INSTRUCTIONS: f64 = 10_000.0;
 const LINE_INSTRUCTIONS: f64 = 24.0;
 /// Sampled lines ahead that are asked for early.
 const AHEAD: usize = 6;

@@ -14,6 +14,7 @@ mod iperf;
 mod l3fwd;
 mod mailbox;
 mod memcached;
+mod memload;
 mod nf;
 mod nfv_chain;
 mod poller;
@@ -33,6 +34,7 @@ pub use mailbox::Mailbox;
 use crate::bus::Bus;
 use crate::random::Stream;
 use crate::scenario::{Keys, ScenarioError};
+use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
@@ -132,6 +134,8 @@ pub struct Site<'a> {
     pub tenants: &'a [Range<usize>],
     /// Memory that all threads of the workload use; the first of them takes it.
     pub shared: &'a mut Option<Arc<Region>>,
+    /// What the workload's threads know together, whatever the program makes of it; the first of them makes it.
+    pub team: &'a mut Option<Arc<dyn Any + Send + Sync>>,
     /// Nothing runs before this time, ns (the start rule of microarchitecture.md 7).
     pub hold_ns: f64,
     /// When the thread starts, ns.
@@ -184,6 +188,7 @@ pub const KINDS: &[Kind] = &[
     fio::FIO,
     fio::FFSB_HEAVY,
     fio::FFSB_LIGHT,
+    memload::MEMLOAD,
     redis::SERVER,
     redis::CLIENT,
     rocksdb::ROCKSDB,

@@ -147,11 +147,12 @@ impl ScenarioSource {
 }
 
 /// Keys at the top of a scenario.
-const TOP: [&str; 18] = [
+const TOP: [&str; 19] = [
     "name",
     "about",
     "paper",
     "chip",
+    "memory_channels",
     "duration_s",
     "warmup_s",
     "measure_s",
@@ -171,7 +172,9 @@ const TOP: [&str; 18] = [
 fn read(mut keys: Keys<'_>) -> Result<Scenario, ScenarioError> {
     // Before anything else: a mistyped [[nic]] must not be told as a NIC that is missing.
     keys.only(&TOP)?;
-    let chip = read_chip(&mut keys)?;
+    let mut chip = read_chip(&mut keys)?;
+    // As with modules taken out: the channels that stay keep their own bandwidth.
+    chip.dram.channels = keys.count("memory_channels", 1..=chip.dram.channels, chip.dram.channels)?;
     let (rules, quantum_ns) = read_model(&mut keys)?;
     let nics = devices::read_nics(&mut keys, &chip)?;
     let storage = devices::read_storage(&mut keys)?;

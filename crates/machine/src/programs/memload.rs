@@ -1,0 +1,344 @@
+//! `memload`: nvme-memload (Werling's thesis, s3), a generator of DMA load from NVMe commands on one buffer.
+//!
+//! Workers send a command each and wait for it. `read` and `write` are seen from memory: a write is data that the
+//! SSD brings. With `profile = "thesis"` the block count is passed as the program does it, though the field is
+//! zero-based: a command moves one block more than it counts (algorithms.md 7.6).
+
+mod limit;
+
+use super::fio::{REQUEST_INSTRUCTIONS, REQUEST_NS};
+use super::working_set::run_of;
+use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
+use crate::bus::{Access, Bus, ClassMean, Costs};
+use crate::nvme::{COMMAND_BYTES, COMPLETION_BYTES, Rings};
+use crate::random::Stream;
+use crate::scenario::{Keys, ScenarioError};
+use crate::ssd::Direction;
+use limit::{Limiter, Limits};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use waykeeper_host::WorkloadKind;
+use waykeeper_silicon::{Level, OutOfMemory};
+
+pub(super) const MEMLOAD: Kind = Kind {
+    name: "memload",
+    about: "DMA load from NVMe commands on one buffer (nvme-memload)",
+    kind: WorkloadKind::StorageIo,
+    score: Score::InverseLatency,
+    unit: Unit::Operations,
+    read,
+};
+
+/// Bytes of a block (thesis s5.1: the drive's preferred format), which is a page too.
+const BLOCK_BYTES: u64 = 4096;
+const BLOCK_LINES: u32 = 64;
+/// Cycles of the program's loop over a line that it wants cached: it adds 64 bytes one by one (X: one a cycle).
+const SUM_CYCLES: f64 = 64.0;
+/// Kernel time of a page's first use beside zeroing it, ns (X).
+const FAULT_NS: f64 = 500.0;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pattern {
+    Single,
+    Random,
+    Full,
+    Flush,
+    Noop,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Touch {
+    None,
+    Once,
+    Always,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Memload {
+    pattern: Pattern,
+    direction: Direction,
+    blocks: u32,
+    max: u32,
+    workers: u32,
+    touch: Touch,
+    /// Pages are there from the start; else each is zeroed by the kernel when it is first used.
+    resident: bool,
+    /// The program as published: a block more than counted, and a buffer that begins inside a page.
+    thesis: bool,
+    limits: Limits,
+}
+
+fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
+    let max = keys.count("max_blocks", 2..=512, 32)?;
+    let blocks = keys.count("buffer_blocks", 2..=262_144, 1000)?;
+    let pattern =
+        match keys.choice("pattern", &["random", "single", "full", "flush", "noop"], "random")?.as_str() {
+            "single" => Pattern::Single,
+            "full" => Pattern::Full,
+            "flush" => Pattern::Flush,
+            "noop" => Pattern::Noop,
+            _ => Pattern::Random,
+        };
+    if pattern == Pattern::Random && blocks < max {
+        return Err(keys.refuse("buffer_blocks", &blocks, &format!("at least `max_blocks` = {max}")));
+    }
+    Ok(Arc::new(Memload {
+        pattern,
+        direction: match keys.choice("operation", &["write", "read"], "write")?.as_str() {
+            "read" => Direction::Write,
+            _ => Direction::Read,
+        },
+        blocks,
+        max,
+        workers: keys.count("workers", 1..=64, 1)?,
+        touch: match keys.choice("touch", &["none", "once", "always"], "none")?.as_str() {
+            "once" => Touch::Once,
+            "always" => Touch::Always,
+            _ => Touch::None,
+        },
+        resident: keys.flag("resident", false)?,
+        thesis: keys.choice("profile", &["true", "thesis"], "true")? == "thesis",
+        limits: Limits {
+            blocks: keys.optional_number("blocks_per_s", 1.0..=1e9)?,
+            commands: keys.optional_number("commands_per_s", 1.0..=1e9)?,
+            slots: keys.count("slots_per_s", 1..=1_000_000, 1)?,
+        },
+    }))
+}
+
+/// One command: blocks as the program counts them, and as the device moves them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Command {
+    target: u32,
+    counted: u32,
+    moved: u32,
+}
+
+impl Memload {
+    /// Draws the next command (thesis s3.1.1). `position` is that of all workers together.
+    fn next(&self, position: &mut u32, stream: &mut Stream) -> Command {
+        let over = u32::from(self.thesis);
+        let (target, counted) = match self.pattern {
+            Pattern::Single => {
+                let target = *position;
+                *position = (target + 1) % (self.blocks - over);
+                (target, 1)
+            }
+            Pattern::Random => (stream.below(self.blocks - (self.max - 1)), self.max - 1),
+            Pattern::Full => {
+                let target = *position;
+                let counted = (self.max - 1).min(self.blocks - target);
+                *position = (target + counted) % self.blocks;
+                (target, counted)
+            }
+            Pattern::Flush | Pattern::Noop => return Command { target: 0, counted: 0, moved: 0 },
+        };
+        Command { target, counted, moved: (counted + over).min(self.blocks - target) }
+    }
+}
+
+/// What the threads of a workload share.
+#[derive(Debug)]
+struct Team {
+    buffer: u32,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    position: u32,
+    limiter: Limiter,
+    /// Blocks whose page is there.
+    present: Vec<bool>,
+    /// The buffer was read once, if that is wanted.
+    ready: bool,
+}
+
+impl Team {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics with the lock held and leaves half a change behind.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Blueprint for Memload {
+    fn build(&self, site: &mut Site<'_>) -> Result<Box<dyn Program>, OutOfMemory> {
+        let array = site.array.expect("a scenario with a storage program has an array");
+        let leader = site.team.is_none();
+        if leader {
+            let region = site.memory.ordinary(u64::from(self.blocks) * BLOCK_BYTES)?;
+            *site.team = Some(Arc::new(Team {
+                buffer: site.bus.arrays[array].add_buffer(region),
+                state: Mutex::new(State {
+                    position: 0,
+                    limiter: Limiter::new(self.limits, site.start_ns),
+                    present: vec![self.resident; self.blocks as usize],
+                    ready: self.touch != Touch::Once,
+                }),
+            }));
+        }
+        let team = site.team.clone().and_then(|team| team.downcast::<Team>().ok());
+        // A program that counts blocks says so from the start: nothing moved is zero blocks.
+        site.bus.meters[site.workload].blocks.get_or_insert(0.0);
+        let streaming = site.bus.streaming;
+        Ok(Box::new(Loader {
+            spec: *self,
+            array,
+            queue: site.bus.arrays[array].open_queue(),
+            workload: site.workload,
+            team: team.expect("the first thread made it"),
+            rings: Rings::new(site.memory, self.workers)?,
+            sent: vec![Sent::default(); self.workers as usize],
+            idle: (0..self.workers).collect(),
+            warm_to: if leader && self.touch == Touch::Once { Some(0) } else { None },
+            zeroing: (streaming, ClassMean::new(streaming.idle(Level::Memory))),
+            reading: (streaming, ClassMean::new(streaming.idle(Level::Memory))),
+            sum_ns: SUM_CYCLES / site.bus.ghz,
+            stream: site.stream(),
+        }))
+    }
+}
+
+/// The command a worker waits for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sent {
+    at_ns: f64,
+    blocks: u32,
+}
+
+/// The workers of one core.
+#[derive(Debug)]
+struct Loader {
+    spec: Memload,
+    array: usize,
+    queue: u32,
+    workload: usize,
+    team: Arc<Team>,
+    rings: Rings,
+    /// Per worker.
+    sent: Vec<Sent>,
+    /// Workers without a command, the one that waits longest first.
+    idle: VecDeque<u32>,
+    /// The thread that reads the buffer once has come so far.
+    warm_to: Option<u32>,
+    zeroing: (Costs, ClassMean),
+    reading: (Costs, ClassMean),
+    /// Work on a line that is read to have it cached, ns.
+    sum_ns: f64,
+    stream: Stream,
+}
+
+impl Loader {
+    /// The core reads blocks to have them cached.
+    fn read(&mut self, bus: &mut Bus, core: &mut Core, from: u32, count: u32) {
+        let Bus { memory, arrays, .. } = bus;
+        let region = arrays[self.array].buffer(self.team.buffer);
+        let lines = (region, from * BLOCK_LINES, count * BLOCK_LINES);
+        let ns = run_of(memory, core.id, lines, Access::Read, &mut self.reading);
+        let lines = f64::from(count * BLOCK_LINES);
+        core.work(ns + lines * self.sum_ns, lines * SUM_CYCLES);
+    }
+
+    /// The kernel zeroes pages that are used for the first time: memory from malloc is not there before.
+    fn fault_in(&mut self, bus: &mut Bus, core: &mut Core, from: u32, count: u32) {
+        for block in from..from + count {
+            if std::mem::replace(&mut self.team.state().present[block as usize], true) {
+                continue;
+            }
+            let Bus { memory, arrays, .. } = bus;
+            let region = arrays[self.array].buffer(self.team.buffer);
+            let lines = (region, block * BLOCK_LINES, BLOCK_LINES);
+            let ns = run_of(memory, core.id, lines, Access::Write, &mut self.zeroing);
+            core.work(FAULT_NS + ns, f64::from(BLOCK_LINES));
+        }
+    }
+
+    /// Reads the buffer once, block by block.
+    fn warm(&mut self, bus: &mut Bus, core: &mut Core, at: u32) {
+        self.fault_in(bus, core, at, 1);
+        self.read(bus, core, at, 1);
+        self.warm_to = (at + 1 < self.spec.blocks).then_some(at + 1);
+        self.team.state().ready = self.warm_to.is_none();
+    }
+
+    /// The next command, if the limits allow one now; else when they may.
+    fn draw(&mut self, now_ns: f64) -> Result<Command, f64> {
+        let mut state = self.team.state();
+        let State { position, limiter, .. } = &mut *state;
+        limiter.admit(now_ns)?;
+        let command = self.spec.next(position, &mut self.stream);
+        limiter.charge(command.counted);
+        Ok(command)
+    }
+
+    fn send(&mut self, bus: &mut Bus, core: &mut Core, worker: u32, command: Command) {
+        let Command { target, counted, moved } = command;
+        self.fault_in(bus, core, target, moved);
+        if self.spec.touch == Touch::Always && counted > 0 {
+            self.read(bus, core, target, counted);
+        }
+        let pages = moved + u32::from(self.spec.thesis && moved > 0);
+        let Bus { memory, arrays, .. } = bus;
+        let array = &mut arrays[self.array];
+        self.rings.send(memory, array, core.id, worker, pages);
+        self.sent[worker as usize] = Sent { at_ns: core.clock_ns, blocks: counted };
+        if moved == 0 {
+            array.submit_flush(core.clock_ns, self.queue, worker);
+        } else {
+            let (tag, blocks) = ((self.queue, worker), target..target + moved);
+            array.submit_units(core.clock_ns, tag, self.team.buffer, blocks, self.spec.direction);
+        }
+    }
+
+    fn completed(&mut self, bus: &mut Bus, core: &mut Core, worker: u32) {
+        core.work(REQUEST_NS, REQUEST_INSTRUCTIONS);
+        let Bus { memory, arrays, meters, .. } = bus;
+        self.rings.complete(memory, &mut arrays[self.array], core.id);
+        let Sent { at_ns, blocks } = self.sent[worker as usize];
+        let meter = &mut meters[self.workload];
+        meter.operations += 1.0;
+        // The thesis's bandwidth (s5.2): blocks, and 80 B of command and completion.
+        meter.bytes += f64::from(blocks) * BLOCK_BYTES as f64 + (COMMAND_BYTES + COMPLETION_BYTES) as f64;
+        *meter.blocks.get_or_insert(0.0) += f64::from(blocks);
+        meter.latency(core.clock_ns - at_ns);
+        self.idle.push_back(worker);
+    }
+}
+
+impl Program for Loader {
+    fn run(&mut self, bus: &mut Bus, core: &mut Core, until_ns: f64) {
+        if self.spec.pattern == Pattern::Noop {
+            core.halt(until_ns);
+            return;
+        }
+        while core.clock_ns < until_ns {
+            if let Some(at) = self.warm_to {
+                self.warm(bus, core, at);
+                continue;
+            }
+            if !self.team.state().ready {
+                core.halt(until_ns);
+                continue;
+            }
+            if let Some(done) = bus.arrays[self.array].poll(self.queue, core.clock_ns) {
+                self.completed(bus, core, done.slot);
+                continue;
+            }
+            let mut next = bus.arrays[self.array].next_completion_ns(self.queue).unwrap_or(until_ns);
+            if let Some(worker) = self.idle.front().copied() {
+                match self.draw(core.clock_ns) {
+                    Ok(command) => {
+                        self.idle.pop_front();
+                        self.send(bus, core, worker, command);
+                        continue;
+                    }
+                    Err(slot_ns) => next = next.min(slot_ns),
+                }
+            }
+            core.halt(next.min(until_ns));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! Patterns by hand, and whole runs against arithmetic.
+
+use super::*;
+use crate::host::VirtualServer;
+use crate::scenario::ScenarioSource;
+use crate::server::RunOptions;
+use waykeeper_host::Host;
+use waykeeper_silicon::Sampling;
+
+fn spec(pattern: Pattern, blocks: u32, thesis: bool) -> Memload {
+    let limits = Limits::default();
+    let direction = Direction::Read;
+    let (max, workers, touch, resident) = (32, 1, Touch::None, false);
+    Memload { pattern, direction, blocks, max, workers, touch, resident, thesis, limits }
+}
+
+fn commands(spec: Memload, count: usize) -> Vec<(u32, u32, u32)> {
+    let (mut position, mut stream) = (0, Stream::new(1, "test"));
+    let mut next = || spec.next(&mut position, &mut stream);
+    (0..count).map(|_| next()).map(|c| (c.target, c.counted, c.moved)).collect()
+}
+
+#[test]
+fn single_goes_on_by_one_block_and_the_published_program_moves_two() {
+    assert_eq!(commands(spec(Pattern::Single, 3, false), 4), [(0, 1, 1), (1, 1, 1), (2, 1, 1), (0, 1, 1)]);
+    // Its position wraps at blocks - 1, so that the second block is inside.
+    assert_eq!(commands(spec(Pattern::Single, 3, true), 3), [(0, 1, 2), (1, 1, 2), (0, 1, 2)]);
+}
+
+#[test]
+fn random_counts_one_less_than_the_most_and_stays_inside() {
+    for (thesis, moved) in [(false, 31), (true, 32)] {
+        let all = commands(spec(Pattern::Random, 40, thesis), 500);
+        // 40 - 31 = 9 targets, 0 to 8; the published program's last command ends at 8 + 32 = 40.
+        assert!(all.iter().all(|c| c.0 < 9 && (c.1, c.2) == (31, moved)));
+        assert!((0..9).all(|target| all.iter().any(|c| c.0 == target)));
+    }
+}
+
+#[test]
+fn full_goes_through_the_buffer_and_flush_moves_nothing() {
+    let all = commands(spec(Pattern::Full, 70, false), 4);
+    assert_eq!(all, [(0, 31, 31), (31, 31, 31), (62, 8, 8), (0, 31, 31)]);
+    assert_eq!(commands(spec(Pattern::Flush, 70, true), 1), [(0, 0, 0)]);
+}
+
+/// One drive whose command takes 10 us and whose link moves 4.096 GB/s: 1 us a block.
+fn run(program: &str, storage: &str) -> VirtualServer {
+    let text = format!(
+        "name = \"m\"\nchip = \"e5-2630v3\"\nduration_s = 0.03\nwarmup_s = 0.01\nmeasure_s = 0.01\ntime_factor = 1\n\
+         [model]\nquantum_ns = 500\n\
+         [[storage]]\nname = \"s\"\ndrives = 1\nflash_us = 0\nflash_spread = 0\ncompletion_us = 2\n\
+         drive_gb_per_s = 8\nlink_gb_per_s = 4.096\ncommand_us = 10\n{storage}\n\
+         [[workload]]\nname = \"w\"\nprogram = \"memload\"\ncores = \"0\"\n{program}\n"
+    );
+    let scenario = ScenarioSource::parse("m.toml", &text, None).unwrap().read();
+    let scenario = Arc::new(scenario.unwrap_or_else(|error| panic!("{error}")));
+    let options = RunOptions { seed: 1, sample_seed: 1, sampling: Sampling::EXACT };
+    let mut server = VirtualServer::new(scenario, options).unwrap();
+    server.begin_stretch_at(20_000_000);
+    server.wait_until(30_000_000).unwrap();
+    server
+}
+
+#[track_caller]
+fn near(ours: f64, wanted: f64, part: f64) {
+    assert!((ours / wanted - 1.0).abs() < part, "{ours} for {wanted}");
+}
+
+#[test]
+fn one_worker_takes_a_command_at_a_time() {
+    // 10 us + 1 block of 1 us + 2 us + 3.65 us on the core: 16.65 us, 60060 commands/s.
+    let commands = run("pattern = \"single\"", "").commands(0).unwrap();
+    near(commands.commands_per_s, 1e9 / 16_650.0, 0.01);
+    near(commands.blocks_per_s, 1e9 / 16_650.0, 0.01);
+    near(commands.bytes_per_s, (4096.0 + 80.0) * 1e9 / 16_650.0, 0.01);
+    // The published program moves two blocks and counts one: 17.65 us.
+    let thesis = run("pattern = \"single\"\nprofile = \"thesis\"", "").commands(0).unwrap();
+    near(thesis.blocks_per_s, 1e9 / 17_650.0, 0.01);
+    // A flush moves nothing: 15.65 us.
+    let flush = run("pattern = \"flush\"", "").commands(0).unwrap();
+    near(flush.bytes_per_s, 80.0 * 1e9 / 15_650.0, 0.01);
+    // Nothing at all is no commands, not no number.
+    assert_eq!(run("pattern = \"noop\"", "").commands(0).unwrap().commands_per_s, 0.0);
+}
+
+#[test]
+fn the_link_the_drive_and_the_controller_limit_workers() {
+    // 31 blocks of 1 us: four workers fill the link, 1e6 blocks/s.
+    let link = run("workers = 4", "").commands(0).unwrap();
+    near(link.blocks_per_s, 1e6, 0.01);
+    // The drive takes writes at 1.024 GB/s: 4 us a block.
+    let drive = run("workers = 4\noperation = \"read\"", "write_gb_per_s = 1.024").commands(0).unwrap();
+    near(drive.blocks_per_s, 0.25e6, 0.01);
+    // The controller begins 100000 commands/s at most; without that, four workers bring 4 / 16.65 us.
+    let slow = run("pattern = \"single\"\nworkers = 4", "commands_per_s = 100000").commands(0).unwrap();
+    near(slow.commands_per_s, 1e5, 0.01);
+    // The program's own limit: 5000 a second in slots of 1 ms, and one more each.
+    let limited = run("pattern = \"single\"\ncommands_per_s = 5000\nslots_per_s = 1000", "");
+    near(limited.commands(0).unwrap().commands_per_s, 6000.0, 0.03);
+}
+
+#[test]
+fn opcodes_count_commands_data_and_completions() {
+    let server = run("pattern = \"single\"\nprofile = \"thesis\"\nworkers = 4", "");
+    let (rate, opcodes) = (server.commands(0).unwrap().commands_per_s, server.opcodes().unwrap());
+    let (itom, rfo, rdcur) = (opcodes.itom.unwrap(), opcodes.rfo.unwrap(), opcodes.pcie_rdcur.unwrap());
+    // Two blocks of 64 lines a command, one completion; the command and one line of pages, for 8 KiB that begin
+    // inside a page lie on three. On this chip hits are all accesses.
+    near(itom.hits_per_s, 128.0 * rate, 0.01);
+    near(rfo.hits_per_s, rate, 0.01);
+    near(rdcur.hits_per_s, 2.0 * rate, 0.01);
+    // The buffer of 1000 blocks was zeroed by the core and fits the LLC: nothing misses.
+    assert!(itom.misses_per_s < 0.01 * itom.hits_per_s, "{itom:?}");
+    let read = run("operation = \"read\"", "");
+    let (rate, opcodes) = (read.commands(0).unwrap().commands_per_s, read.opcodes().unwrap());
+    // 31 blocks on 31 pages: 30 entries of 8 B are four lines.
+    near(opcodes.pcie_rdcur.unwrap().hits_per_s, (31.0 * 64.0 + 1.0 + 4.0) * rate, 0.01);
+    assert_eq!(opcodes.itom.unwrap().hits_per_s, 0.0);
+}
+
+#[test]
+fn a_buffer_beyond_the_cache_misses_unless_it_is_read_before() {
+    let share = |program: &str| {
+        let itom = run(&format!("workers = 4\nbuffer_blocks = 65536\nresident = true\n{program}"), "");
+        let itom = itom.opcodes().unwrap().itom.unwrap();
+        itom.misses_per_s / itom.hits_per_s
+    };
+    // 256 MiB: at most 20 of them are cached.
+    assert!(share("") > 0.9);
+    assert!(share("touch = \"always\"") < 0.1);
+}
