@@ -1,12 +1,16 @@
-# The three commands a newcomer needs. Everything else is cargo's.
+# The three commands a newcomer needs. Everything else is cargo's and pip's.
 
 CARGO ?= cargo
+PYTHON ?= python3
 # Arguments for `make run`: make run ARGS="a4-fig5 --out results"
 ARGS ?=
 # Seeds of `make run`, since one alone misleads; `--seeds` in ARGS goes before it.
 SEEDS ?= 3
+# Where the Python package is installed for its tests: a fresh environment, never the source tree.
+VENV ?= target/venv
+WHEELS = target/wheels
 
-.PHONY: run test bench fidelity lint build
+.PHONY: run test test-rust test-python bench fidelity lint build python repro
 
 ## Builds and runs the flagship: A4's mix under default, isolate and a4-a to a4-d.
 run: build
@@ -15,9 +19,35 @@ run: build
 build:
 	$(CARGO) build --release --locked -p waykeeper-cli --target-dir target
 
-## Everything that must hold before a commit: format, lints, tests.
-test: lint
+## Everything that must hold before a commit: format, lints, all tests.
+test: lint test-rust test-python
+
+test-rust:
 	$(CARGO) test --workspace --locked
+
+## The Python package's tests, on a wheel in a fresh environment.
+test-python:
+	$(PYTHON) -m venv --clear $(VENV)
+	$(MAKE) wheel PROFILE=dev
+	$(VENV)/bin/pip install --quiet "$$(ls $(WHEELS)/waykeeper-*.whl)[test]"
+	cd python && ../$(VENV)/bin/python -m pytest
+
+## The Python package in an environment of its own, to use: target/venv/bin/python
+python:
+	$(PYTHON) -m venv $(VENV)
+	$(MAKE) wheel PROFILE=release
+	$(VENV)/bin/pip install --quiet --force-reinstall --no-deps $(WHEELS)/waykeeper-*.whl
+	$(VENV)/bin/pip install --quiet "$$(ls $(WHEELS)/waykeeper-*.whl)[test]"
+
+.PHONY: wheel
+wheel:
+	$(VENV)/bin/pip install --quiet "maturin>=1.9,<2"
+	rm -rf $(WHEELS)
+	cd python && ../$(VENV)/bin/maturin build --quiet --profile $(PROFILE) --locked --out ../$(WHEELS)
+
+## Runs every figure of the papers (hours; QUICK=--quick: minutes) and writes repro-out/report.html.
+repro: python
+	$(VENV)/bin/python -m waykeeper.repro run all $(QUICK) --out repro-out
 
 lint:
 	$(CARGO) fmt --all --check

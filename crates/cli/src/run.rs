@@ -7,10 +7,11 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use waykeeper_lab::msl::{self, Criterion};
 use waykeeper_lab::results::{RunSummary, SweepSummary};
 use waykeeper_lab::runner::{Experiment, Outcome, RunPlan};
 use waykeeper_lab::table::{self, Ink};
-use waykeeper_lab::{files, msl, registry};
+use waykeeper_lab::{files, registry};
 use waykeeper_machine::ScenarioSource;
 use waykeeper_silicon::Sampling;
 
@@ -64,6 +65,9 @@ pub struct RunArgs {
     /// several) before p99 latency turns up or packets are lost, by repeated runs
     #[arg(long, value_name = "NIC", num_args = 0..=1, require_equals = true, conflicts_with = "out")]
     find_msl: Option<Option<String>>,
+    /// Find the highest load without loss instead (RFC 2544), whatever latency does
+    #[arg(long, value_name = "NIC", num_args = 0..=1, require_equals = true, conflicts_with_all = ["out", "find_msl"])]
+    find_zero_loss: Option<Option<String>>,
     /// Change a key of the scenario, may be given several times: workload.fio.block=64k or
     /// workload[fio].block=64k
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
@@ -90,8 +94,9 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         threads: args.threads.unwrap_or(0),
         ..RunPlan::default()
     };
-    if let Some(nic) = &args.find_msl {
-        return find_msl(&source, &plan, nic.as_deref(), args.json);
+    let searches = [(&args.find_msl, Criterion::Knee), (&args.find_zero_loss, Criterion::ZeroLoss)];
+    if let Some((nic, criterion)) = searches.into_iter().find_map(|(nic, what)| Some((nic.as_ref()?, what))) {
+        return find_msl(&source, &plan, nic.as_deref(), criterion, args.json);
     }
     let experiment = Experiment::prepare(&source, plan)?;
     for note in experiment.notes() {
@@ -106,9 +111,15 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     }
 }
 
-fn find_msl(source: &ScenarioSource, plan: &RunPlan, nic: Option<&str>, json: bool) -> Result<(), Failure> {
+fn find_msl(
+    source: &ScenarioSource,
+    plan: &RunPlan,
+    nic: Option<&str>,
+    criterion: Criterion,
+    json: bool,
+) -> Result<(), Failure> {
     let bar = Bar::new();
-    let found = msl::find(source, plan, nic, &|progress| bar.show(progress));
+    let found = msl::find(source, plan, nic, criterion, &|progress| bar.show(progress));
     bar.clear();
     let found = found?;
     if json { out::json(&found) } else { out::text(&msl::table(&found)) }

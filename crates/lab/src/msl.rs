@@ -1,14 +1,15 @@
 //! The maximum sustainable load of a scenario: the highest load of a NIC before the tail latency turns up.
 //!
-//! The knee is the definition of algorithms.md 4.5: the highest load with a p99 of at most five times that at a tenth of
-//! the line rate, and no loss. It is found by bisection, which takes p99 and loss to grow with the load. Knows runs and
-//! their results; must not know how one is made, nor who asks.
+//! Two criteria. The knee is the definition of algorithms.md 4.5: the highest load with a p99 of at most five times that at
+//! a tenth of the line rate, and no loss. The other is RFC 2544's: the highest load without loss. Both are found by
+//! bisection, which takes p99 and loss to grow with the load. Knows runs and their results; must not know how one is
+//! made, nor who asks.
 
 use crate::results::{RunSummary, SweepValue};
 use crate::runner::{At, Experiment, Outcome, Progress, RunError, RunPlan, at_points};
 use indexmap::IndexMap;
 use rayon::prelude::*;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use toml::Value;
@@ -27,6 +28,17 @@ const RESOLUTION: f64 = 0.005;
 /// Simulations of one search: reference, line rate, and halvings of the nine tenths between them down to the
 /// resolution.
 const MOST_PROBES: u64 = 10;
+
+/// When a load is sustained.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Criterion {
+    /// p99 has not turned up and nothing is lost.
+    #[default]
+    Knee,
+    /// Nothing is lost (RFC 2544, 26.1).
+    ZeroLoss,
+}
 
 /// One load tried.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
@@ -48,7 +60,7 @@ pub struct Knee {
     pub at: IndexMap<String, SweepValue>,
     /// The policy.
     pub policy: String,
-    /// Maximum sustainable load, Gb/s; absent if not even the reference load is without loss.
+    /// Maximum sustainable load, Gb/s; absent if not even the reference load (the lowest load tried) is without loss.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub msl_gbps: Option<f64>,
     /// The line rate was sustained: the knee lies beyond what the NIC can bring.
@@ -70,6 +82,8 @@ pub struct MslSummary {
     pub nic: String,
     /// Its line rate, Gb/s.
     pub line_gbps: f64,
+    /// What counts as sustained.
+    pub criterion: Criterion,
     /// First seed.
     pub seed: u64,
     /// Seeds per load.
@@ -102,6 +116,7 @@ pub fn find(
     source: &ScenarioSource,
     plan: &RunPlan,
     nic: Option<&str>,
+    criterion: Criterion,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<MslSummary, RunError> {
     let target = target(source, nic)?;
@@ -127,7 +142,7 @@ pub fn find(
     let knees = pool.install(|| {
         let run = |search: &Search| {
             let probes = AtomicU64::new(0);
-            let knee = knee_of(search, &target, plan, &|| {
+            let knee = knee_of(search, &target, criterion, plan, &|| {
                 probes.fetch_add(1, Ordering::Relaxed);
                 tell(1, 0);
             });
@@ -142,6 +157,7 @@ pub fn find(
         scenario: source.read()?.name,
         nic: target.nic,
         line_gbps: target.line_gbps,
+        criterion,
         seed: plan.seed,
         seeds: plan.seeds,
         knees,
@@ -176,13 +192,19 @@ fn target(source: &ScenarioSource, nic: Option<&str>) -> Result<Target, RunError
 }
 
 /// One search: `probed` hears of every simulation that is done.
-fn knee_of(search: &Search, target: &Target, plan: &RunPlan, probed: &dyn Fn()) -> Result<Knee, RunError> {
+fn knee_of(
+    search: &Search,
+    target: &Target,
+    criterion: Criterion,
+    plan: &RunPlan,
+    probed: &dyn Fn(),
+) -> Result<Knee, RunError> {
     let measure = |gbps: f64| {
         let result = probe(search, target, plan, gbps);
         probed();
         result
     };
-    let (msl_gbps, probes) = bisect(target.line_gbps, measure)?;
+    let (msl_gbps, probes) = bisect(target.line_gbps, criterion, measure)?;
     let at_line_rate = msl_gbps == Some(target.line_gbps);
     Ok(Knee { at: search.at.clone(), policy: search.policy.clone(), msl_gbps, at_line_rate, probes })
 }
@@ -190,6 +212,7 @@ fn knee_of(search: &Search, target: &Target, plan: &RunPlan, probed: &dyn Fn()) 
 /// The highest sustained load up to `line_gbps`, and what was tried on the way. `measure` returns p99 and losses.
 fn bisect<E>(
     line_gbps: f64,
+    criterion: Criterion,
     mut measure: impl FnMut(f64) -> Result<(Option<f64>, f64), E>,
 ) -> Result<(Option<f64>, Vec<Probe>), E> {
     let mut probes = Vec::new();
@@ -200,12 +223,15 @@ fn bisect<E>(
         probes.push(Probe { offered_gbps, p99_us, drops_per_s, sustained });
         Ok((sustained, p99_us))
     };
-    let mut low = line_gbps * REFERENCE_PART;
-    let (sustained, p99_us) = try_load(low, limit_us)?;
-    if !sustained {
-        return Ok((None, probes));
+    let mut low = 0.0;
+    if criterion == Criterion::Knee {
+        low = line_gbps * REFERENCE_PART;
+        let (sustained, p99_us) = try_load(low, limit_us)?;
+        if !sustained {
+            return Ok((None, probes));
+        }
+        limit_us = p99_us.map_or(limit_us, |p99| p99 * KNEE_FACTOR);
     }
-    limit_us = p99_us.map_or(limit_us, |p99| p99 * KNEE_FACTOR);
     if try_load(line_gbps, limit_us)?.0 {
         return Ok((Some(line_gbps), probes));
     }
@@ -214,7 +240,7 @@ fn bisect<E>(
         let middle = f64::midpoint(low, high);
         *(if try_load(middle, limit_us)?.0 { &mut low } else { &mut high }) = middle;
     }
-    Ok((Some(low), probes))
+    Ok(((low > 0.0).then_some(low), probes))
 }
 
 /// Runs the scenario with one load.
@@ -244,12 +270,17 @@ fn of_run(run: &RunSummary, policy: &str, target: &Target) -> (Option<f64>, f64)
 /// The searches as a table.
 pub fn table(summary: &MslSummary) -> String {
     let MslSummary { scenario, nic, line_gbps, .. } = summary;
+    let criterion = match summary.criterion {
+        Criterion::Knee => format!(
+            "highest load with p99 at most {KNEE_FACTOR} x that at {} % of the line rate, and no loss",
+            REFERENCE_PART * 100.0
+        ),
+        Criterion::ZeroLoss => "highest load without loss".to_owned(),
+    };
     let mut out = format!(
-        "{}: maximum sustainable load of {}, {line_gbps} Gb/s\n\
-         (highest load with p99 at most {KNEE_FACTOR} x that at {} % of the line rate, and no loss)\n\n",
+        "{}: maximum sustainable load of {}, {line_gbps} Gb/s\n({criterion})\n\n",
         crate::show::plain(scenario),
         crate::show::plain(nic),
-        REFERENCE_PART * 100.0
     );
     let keys: Vec<String> =
         summary.knees.first().map_or_else(Vec::new, |knee| knee.at.keys().cloned().collect());
@@ -263,7 +294,8 @@ pub fn table(summary: &MslSummary) -> String {
         row.push(knee.policy.clone());
         row.push(format!("{beyond}{}", number(knee.msl_gbps)));
         row.push(number(there.and_then(|probe| probe.p99_us)));
-        row.push(number(knee.probes.first().and_then(|probe| probe.p99_us)));
+        let lowest = knee.probes.iter().min_by(|a, b| a.offered_gbps.total_cmp(&b.offered_gbps));
+        row.push(number(lowest.and_then(|probe| probe.p99_us)));
         rows.push(row.iter().map(|cell| crate::show::plain(cell)).collect());
     }
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
@@ -288,7 +320,7 @@ mod tests {
     #[test]
     fn the_knee_is_found_to_the_resolution() {
         // At 10 Gb/s p99 is 1.2 us; 6 us is reached where 1 - load / 60 = 1/6, at 50 Gb/s.
-        let (msl, probes) = bisect(100.0, queue).unwrap();
+        let (msl, probes) = bisect(100.0, Criterion::Knee, queue).unwrap();
         let msl = msl.unwrap();
         assert!((49.5..=50.0).contains(&msl), "{msl}");
         // 90 Gb/s in halves to 0.5 Gb/s: 8 of them, after two.
@@ -297,14 +329,23 @@ mod tests {
     }
 
     #[test]
+    fn without_loss_is_where_losses_begin_whatever_latency_does() {
+        let (msl, probes) = bisect(100.0, Criterion::ZeroLoss, queue).unwrap();
+        assert!((79.5..=80.0).contains(&msl.unwrap()), "{msl:?}");
+        assert!(probes.iter().all(|probe| probe.sustained == (probe.offered_gbps <= 80.0)));
+        let lossy = |_| Ok::<_, ()>((Some(1.0), 1.0));
+        assert_eq!(bisect(100.0, Criterion::ZeroLoss, lossy).unwrap().0, None);
+    }
+
+    #[test]
     fn a_line_rate_that_is_sustained_is_the_answer_after_two_probes() {
-        let (msl, probes) = bisect(40.0, queue).unwrap();
+        let (msl, probes) = bisect(40.0, Criterion::Knee, queue).unwrap();
         assert_eq!((msl, probes.len()), (Some(40.0), 2));
     }
 
     #[test]
     fn loss_at_the_reference_load_is_no_answer() {
         let lossy = |_| Ok::<_, ()>((Some(1.0), 1.0));
-        assert_eq!(bisect(100.0, lossy).unwrap().0, None);
+        assert_eq!(bisect(100.0, Criterion::Knee, lossy).unwrap().0, None);
     }
 }

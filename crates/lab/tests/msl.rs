@@ -1,6 +1,6 @@
 //! The search for the maximum sustainable load, on a worker whose saturation is known in closed form.
 
-use waykeeper_lab::msl::{self, MslSummary};
+use waykeeper_lab::msl::{self, Criterion, MslSummary};
 use waykeeper_lab::runner::{RunError, RunPlan};
 use waykeeper_machine::ScenarioSource;
 
@@ -33,7 +33,7 @@ stall_us = 0
 
 fn find(text: &str, nic: Option<&str>, threads: usize) -> Result<MslSummary, RunError> {
     let source = ScenarioSource::parse("worker.toml", text, None).unwrap();
-    msl::find(&source, &RunPlan { threads, ..RunPlan::default() }, nic, &|_| ())
+    msl::find(&source, &RunPlan { threads, ..RunPlan::default() }, nic, Criterion::Knee, &|_| ())
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn placing_packets_in_the_mlc_raises_the_maximum_sustainable_load() {
         "sweep = [{ key = \"nic.nic0.placement\", values = [\"llc\", \"mlc\", \"idio\"] }]".parse().unwrap();
     source.set("sweep", &sweep["sweep"]).unwrap();
     let plan = RunPlan { duration_s: Some(0.012), ..RunPlan::default() };
-    let found = msl::find(&source, &plan, None, &|_| ()).unwrap();
+    let found = msl::find(&source, &plan, None, Criterion::Knee, &|_| ()).unwrap();
     let [llc, mlc, idio] = [0, 1, 2].map(|index: usize| found.knees[index].msl_gbps.unwrap());
     assert!(mlc > 1.14 * llc && idio > 1.14 * llc, "llc {llc}, mlc {mlc}, idio {idio}");
 }

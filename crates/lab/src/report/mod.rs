@@ -46,6 +46,17 @@ pub fn headline_svg(summary: &RunSummary) -> String {
     run::means_chart(summary, charts::Surface::Paper)
 }
 
+/// Whose the ways were over time under a policy, as a picture of its own (SVG, on white): what a notebook shows. Empty
+/// if the result has no such policy or no way map.
+///
+/// # Errors
+/// As [`run_html`].
+pub fn way_map_svg(summary: &RunSummary, policy: &str) -> Result<String, ReportError> {
+    let Some(result) = summary.policies.get(policy) else { return Ok(String::new()) };
+    let alt = format!("Way map over time under {policy}");
+    Ok(waymap::alone(result, summary.llc_ways, alt)?)
+}
+
 /// Text for an attribute or an element.
 fn escape(text: &str) -> String {
     askama_escape(text, Html).map(|escaped| escaped.to_string()).unwrap_or_default()

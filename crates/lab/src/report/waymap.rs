@@ -56,6 +56,30 @@ struct Picture {
     marks: Vec<Mark>,
 }
 
+#[derive(Template)]
+#[template(path = "waymap_alone.svg")]
+struct Alone {
+    width: f64,
+    height: f64,
+    palette: &'static str,
+    picture: String,
+}
+
+/// The page's style, whose first rule holds the colours.
+const STYLE: &str = include_str!("style.css");
+
+/// The picture for a place without the page's style, a notebook or a file. Always on white; its rules are scoped so
+/// that they do not touch what is around it.
+pub(super) fn alone(result: &PolicyResult, ways: u32, alt: String) -> Result<String, askama::Error> {
+    let palette =
+        STYLE.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map_or("", |(rule, _)| rule);
+    let height = TOP + f64::from(ways.min(32)) * LANE + BOTTOM;
+    match svg(result, ways, alt)? {
+        picture if picture.is_empty() => Ok(picture),
+        picture => Alone { width: WIDTH, height, palette, picture }.render(),
+    }
+}
+
 /// The CSS class of a way class.
 pub(super) fn style(class: WayClass) -> &'static str {
     match class {

@@ -40,6 +40,9 @@ pub enum RunError {
         /// Why it could not go on.
         why: ControlError,
     },
+    /// Somebody set the stop flag.
+    #[error("interrupted")]
+    Interrupted,
     /// Results that do not go together; a mistake of ours.
     #[error(transparent)]
     Combine(#[from] CombineError),
@@ -61,8 +64,8 @@ impl From<ScenarioError> for RunError {
 
 impl RunError {
     /// A policy that cannot be built, and where it was named.
-    pub(super) fn policy(file: &str, why: PolicyError) -> RunError {
-        RunError::Policy { file: file.to_owned(), why: Box::new(why) }
+    pub(super) fn policy(file: &str, why: Box<PolicyError>) -> RunError {
+        RunError::Policy { file: file.to_owned(), why }
     }
 
     /// True if what was asked for is at fault, not the run.

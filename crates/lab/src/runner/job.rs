@@ -1,12 +1,14 @@
 //! One simulation: a scenario under one policy with one seed, through the real control loop.
 
 use super::RunError;
+use super::plan::{self, OwnPolicy};
 use super::watch::{Journal, Watched};
 use crate::results::{
     PolicyResult, Score, SystemMetrics, SystemResult, ThroughputUnit, WorkloadMetrics, WorkloadResult,
 };
 use indexmap::IndexMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use toml::Table;
 use waykeeper_control::ControlConfig;
 use waykeeper_host::{Host, WorkloadKind};
@@ -23,6 +25,10 @@ pub(super) struct Job<'a> {
     /// Where the scenario came from, for messages.
     pub file: &'a str,
     pub policy: &'a str,
+    /// Policies of the caller's own.
+    pub own: &'a [OwnPolicy],
+    /// Set by somebody who wants it to end.
+    pub stop: &'a AtomicBool,
     pub seed: u64,
     pub sample_seed: u64,
     pub sampling: Sampling,
@@ -51,20 +57,23 @@ impl Job<'_> {
     pub fn run(&self, tick: &dyn Fn(u64)) -> Result<PolicyResult, RunError> {
         let scenario = self.scenario;
         let settings = scenario.policy_settings.get(self.policy).and_then(toml::Value::as_table);
-        let mut policy = waykeeper_policy::build(self.policy, settings.unwrap_or(&Table::new()))
+        let mut policy = plan::build(self.policy, self.own, settings.unwrap_or(&Table::new()))
             .map_err(|why| RunError::policy(self.file, why))?;
         let server = self.server()?;
         let names: Vec<&str> = scenario.workloads.iter().map(|workload| workload.name.as_str()).collect();
-        policy.check(server.inventory(), &names).map_err(|why| RunError::policy(self.file, why))?;
+        policy.check(server.inventory(), &names).map_err(|why| RunError::policy(self.file, Box::new(why)))?;
         let duration_ns = nanoseconds(scenario.duration_s);
         let measure_from_ns = duration_ns.saturating_sub(nanoseconds(scenario.measure_s));
         let ports = server.inventory().ports.clone();
         let mut host = Watched::new(server, measure_from_ns, scenario.time_factor, tick);
         let config =
             ControlConfig { period_ns: nanoseconds(scenario.interval_s), duration_ns: Some(duration_ns) };
-        let mut journal = Journal::new(scenario, &ports, self.with_samples);
+        let mut journal = Journal::new(scenario, &ports, self.with_samples, self.stop);
         waykeeper_control::run(&mut host, policy.as_mut(), config, &mut journal)
             .map_err(|why| RunError::Stopped { policy: self.policy.to_owned(), seed: self.seed, why })?;
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(RunError::Interrupted);
+        }
         let mut result = journal.finish(scenario.duration_s, scenario.interval_s);
         let measured = host.measured();
         result.workloads = workloads(scenario, &measured);

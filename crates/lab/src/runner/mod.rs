@@ -11,7 +11,7 @@ mod sampling_error;
 mod watch;
 
 pub use error::RunError;
-pub use plan::RunPlan;
+pub use plan::{OwnPolicy, RunPlan};
 
 use crate::results::{
     RUN_SCHEMA, RunSummary, SWEEP_SCHEMA, SweepKey, SweepPoint, SweepSummary, SweepValue, combine,
@@ -20,7 +20,7 @@ use indexmap::IndexMap;
 use job::Job;
 use rayon::prelude::*;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 use waykeeper_machine::{Scenario, ScenarioSource, shown};
 
@@ -59,10 +59,12 @@ pub struct Experiment {
     /// Where the scenario came from, for messages.
     file: String,
     plan: RunPlan,
+    own: Vec<OwnPolicy>,
     policies: Vec<String>,
     keys: Vec<SweepKey>,
     points: Vec<Point>,
     notes: Vec<String>,
+    stop: Arc<AtomicBool>,
 }
 
 impl Experiment {
@@ -71,6 +73,18 @@ impl Experiment {
     /// # Errors
     /// [`RunError`], the first thing that is wrong.
     pub fn prepare(source: &ScenarioSource, plan: RunPlan) -> Result<Experiment, RunError> {
+        Experiment::prepare_with(source, plan, Vec::new())
+    }
+
+    /// The same with policies of the caller's own, which are asked for by name like those of the registry.
+    ///
+    /// # Errors
+    /// As [`Experiment::prepare`].
+    pub fn prepare_with(
+        source: &ScenarioSource,
+        plan: RunPlan,
+        own: Vec<OwnPolicy>,
+    ) -> Result<Experiment, RunError> {
         plan.check()?;
         let mut source = source.clone();
         let base = source.read()?;
@@ -78,7 +92,7 @@ impl Experiment {
         for (key, value) in changes.values {
             source.set(key, &toml::Value::Float(value))?;
         }
-        let (policies, named_again) = plan::policies(&plan, &base, &source)?;
+        let (policies, named_again) = plan::policies(&plan, &own, &base, &source)?;
         let keys: Vec<SweepKey> =
             base.sweeps.iter().map(|sweep| SweepKey { key: sweep.key.clone(), label: None }).collect();
         let mut points = Vec::new();
@@ -91,7 +105,14 @@ impl Experiment {
             points.push(Point { at, scenario: Arc::new(source.read()?) });
         }
         let file = source.file().to_owned();
-        Ok(Experiment { file, plan, policies, keys, points, notes: [changes.notes, named_again].concat() })
+        let notes = [changes.notes, named_again].concat();
+        Ok(Experiment { file, plan, own, policies, keys, points, notes, stop: Arc::default() })
+    }
+
+    /// A flag that ends [`Experiment::run`] early when somebody sets it, with [`RunError::Interrupted`], at the next
+    /// control interval of each simulation.
+    pub fn stop_flag(&self) -> Arc<AtomicBool> {
+        self.stop.clone()
     }
 
     /// What the reader of the result should know about how the plan was understood, a line each.
@@ -179,6 +200,8 @@ impl Experiment {
                         scenario: &point.scenario,
                         file: &self.file,
                         policy,
+                        own: &self.own,
+                        stop: &self.stop,
                         seed,
                         sample_seed: self.plan.sample_seed.unwrap_or(seed),
                         sampling: self.plan.sampling,

@@ -1,9 +1,11 @@
 //! What may differ between runs of one scenario: policies, seeds, sampling, length, threads.
 
 use super::RunError;
+use std::fmt;
+use std::sync::Arc;
 use toml::{Table, Value};
 use waykeeper_machine::{Scenario, ScenarioSource};
-use waykeeper_policy::{PolicyError, build};
+use waykeeper_policy::{Policy, PolicyError};
 use waykeeper_silicon::Sampling;
 
 /// Most seeds of one run: beyond it a mistyped number is likelier than a wish (ours).
@@ -11,6 +13,25 @@ const MOST_SEEDS: u32 = 10_000;
 
 /// Most threads: beyond it a mistyped number is likelier than a wish (ours).
 const MOST_THREADS: usize = 4096;
+
+/// What makes a policy from its settings.
+type Build = dyn Fn(&Table) -> Result<Box<dyn Policy>, Box<PolicyError>> + Send + Sync;
+
+/// A policy that is not in the registry: the caller's own. It is run by its name like the others, one instance per
+/// simulation, on the simulation's thread.
+#[derive(Clone)]
+pub struct OwnPolicy {
+    /// The name it is asked for by.
+    pub name: String,
+    /// Builds it from the settings that the scenario has for this name.
+    pub build: Arc<Build>,
+}
+
+impl fmt::Debug for OwnPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnPolicy").field("name", &self.name).finish_non_exhaustive()
+    }
+}
 
 /// How a scenario is to be run. The default is what the scenario says, with one seed.
 #[derive(Clone, PartialEq, Debug)]
@@ -103,6 +124,7 @@ impl RunPlan {
 /// The policies to run, each once, all known to build; a note for each that was named again.
 pub(super) fn policies(
     plan: &RunPlan,
+    own: &[OwnPolicy],
     scenario: &Scenario,
     source: &ScenarioSource,
 ) -> Result<(Vec<String>, Vec<String>), RunError> {
@@ -113,11 +135,11 @@ pub(super) fn policies(
     // Settings of a policy that is not run are checked as well: a mistyped name would go unnoticed.
     let place = |name: &str| source.place(&format!("policy.{name}"));
     for name in scenario.policy_settings.keys() {
-        check(name, settings(scenario, name, &place(name))?, &place(name))?;
+        check(name, own, settings(scenario, name, &place(name))?, &place(name))?;
     }
     let (mut policies, mut notes) = (Vec::new(), Vec::new());
     for name in asked {
-        check(name, settings(scenario, name, &place(name))?, &origin)?;
+        check(name, own, settings(scenario, name, &place(name))?, &origin)?;
         if !policies.contains(name) {
             policies.push(name.clone());
         } else {
@@ -136,12 +158,24 @@ fn settings<'a>(scenario: &'a Scenario, policy: &str, file: &str) -> Result<Opti
             let (policy, key) = ("policy".to_owned(), policy.to_owned());
             let (wanted, found) = (format!("a table headed [policy.{key}]"), other.to_string());
             let why = PolicyError::WrongType { policy, key, wanted, found };
-            Err(RunError::policy(file, why))
+            Err(RunError::policy(file, Box::new(why)))
         }
     }
 }
 
-fn check(name: &str, settings: Option<&Table>, origin: &str) -> Result<(), RunError> {
-    let built = build(name, settings.unwrap_or(&Table::new()));
+fn check(name: &str, own: &[OwnPolicy], settings: Option<&Table>, origin: &str) -> Result<(), RunError> {
+    let built = build(name, own, settings.unwrap_or(&Table::new()));
     built.map(drop).map_err(|why| RunError::policy(origin, why))
+}
+
+/// Builds the policy `name`: a caller's own one goes before one of the registry.
+pub(super) fn build(
+    name: &str,
+    own: &[OwnPolicy],
+    settings: &Table,
+) -> Result<Box<dyn Policy>, Box<PolicyError>> {
+    match own.iter().find(|policy| policy.name == name) {
+        Some(policy) => (policy.build)(settings),
+        None => waykeeper_policy::build(name, settings).map_err(Box::new),
+    }
 }

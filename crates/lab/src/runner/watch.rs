@@ -5,6 +5,7 @@ use crate::results::{
     WorkloadMetrics,
 };
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use waykeeper_control::{Observer, Record};
 use waykeeper_host::{
     Applied, Group, GroupRates, Host, HostError, Interval, Inventory, KnobValues, Plan, Reading, RootPort,
@@ -80,6 +81,7 @@ pub(super) struct Journal<'a> {
     groups: Vec<Group>,
     ports: &'a [RootPort],
     with_samples: bool,
+    stop: &'a AtomicBool,
     decisions: Vec<DecisionRecord>,
     ways: WayMapBuilder,
     standing: Standing<KnobValues>,
@@ -87,7 +89,12 @@ pub(super) struct Journal<'a> {
 }
 
 impl<'a> Journal<'a> {
-    pub fn new(scenario: &Scenario, ports: &'a [RootPort], with_samples: bool) -> Journal<'a> {
+    pub fn new(
+        scenario: &Scenario,
+        ports: &'a [RootPort],
+        with_samples: bool,
+        stop: &'a AtomicBool,
+    ) -> Journal<'a> {
         let groups = scenario.workloads.iter().enumerate().map(|(index, workload)| Group {
             id: GroupId(index as u16),
             name: workload.name.clone(),
@@ -102,6 +109,7 @@ impl<'a> Journal<'a> {
             groups: groups.collect(),
             ports,
             with_samples,
+            stop,
             decisions: Vec::new(),
             ways: WayMapBuilder::default(),
             standing: Standing::default(),
@@ -156,7 +164,8 @@ impl Observer for Journal<'_> {
             let sample = self.sample(record, seen);
             self.samples.push(sample);
         }
-        ControlFlow::Continue(())
+        // Relaxed: it orders nothing, and an interval more or less does not matter.
+        if self.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 

@@ -1,0 +1,173 @@
+//! Running a scenario, and the search for the load it sustains.
+//!
+//! The simulation runs on threads of its own without Python's lock; the caller's thread looks for Ctrl-C and tells a
+//! progress function how far it is.
+
+use crate::errors::{BadInput, OrRaise};
+use crate::policy::{Raised, own};
+use crate::source::Source;
+use pyo3::prelude::*;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+use waykeeper_lab::files;
+use waykeeper_lab::msl::{self, Criterion};
+use waykeeper_lab::runner::{Experiment, Outcome, Progress, RunPlan};
+use waykeeper_silicon::Sampling;
+
+/// How often the caller's thread wakes up.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// How a scenario is to be run, as keyword arguments.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Options {
+    policies: Vec<String>,
+    seed: u64,
+    seeds: u32,
+    sample_seed: Option<u64>,
+    sets: String,
+    duration_s: Option<f64>,
+    warmup_s: Option<f64>,
+    time_factor: Option<f64>,
+    threads: usize,
+}
+
+impl Options {
+    fn plan(self) -> PyResult<RunPlan> {
+        let sampling: Sampling =
+            self.sets.parse().map_err(|why| BadInput::new_err(format!("sets: {why}")))?;
+        Ok(RunPlan {
+            policies: self.policies,
+            seed: self.seed,
+            seeds: self.seeds,
+            sample_seed: self.sample_seed,
+            sampling,
+            duration_s: self.duration_s,
+            warmup_s: self.warmup_s,
+            time_factor: self.time_factor,
+            threads: self.threads,
+        })
+    }
+}
+
+/// How far it is, shared with the threads that simulate.
+#[derive(Default)]
+struct Meter {
+    done_ns: AtomicU64,
+    total_ns: AtomicU64,
+}
+
+impl Meter {
+    fn set(&self, progress: Progress) {
+        self.done_ns.fetch_max(progress.done_ns, Ordering::Relaxed);
+        self.total_ns.store(progress.total_ns, Ordering::Relaxed);
+    }
+
+    fn part(&self) -> f64 {
+        let total = self.total_ns.load(Ordering::Relaxed);
+        if total == 0 { 0.0 } else { self.done_ns.load(Ordering::Relaxed) as f64 / total as f64 }
+    }
+}
+
+/// Runs `work` on another thread; meanwhile tells `progress` and looks for Ctrl-C, on which `stop` is called.
+fn watch<T: Send>(
+    py: Python<'_>,
+    progress: Option<&Bound<'_, PyAny>>,
+    stop: &(dyn Fn() + Sync),
+    work: impl FnOnce(&Meter) -> T + Send,
+) -> PyResult<T> {
+    let meter = Meter::default();
+    let (sender, receiver) = channel();
+    let receiver = std::sync::Mutex::new(receiver);
+    let mut raised = None;
+    let result = std::thread::scope(|scope| {
+        let meter = &meter;
+        scope.spawn(move || sender.send(work(meter)));
+        loop {
+            let told =
+                py.detach(|| receiver.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(GLANCE));
+            match told {
+                Ok(result) => return Some(result),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let heard = match progress {
+                Some(progress) if raised.is_none() => progress.call1((meter.part(),)).map(drop),
+                _ => Ok(()),
+            };
+            if let Err(why) = heard.and_then(|()| py.check_signals())
+                && raised.is_none()
+            {
+                raised = Some(why);
+                stop();
+            }
+        }
+    });
+    match (raised, result) {
+        (Some(why), _) => Err(why),
+        (None, Some(result)) => Ok(result),
+        (None, None) => {
+            Err(crate::errors::RunFailed::new_err("the simulation's thread ended without a result"))
+        }
+    }
+}
+
+/// Runs a scenario: JSON of `waykeeper.run/1` or `waykeeper.sweep/1`, the time series as CSV (a run only) and what the
+/// reader should know about how the plan was understood. `own` maps names to functions that make a policy from its settings.
+#[pyfunction]
+#[pyo3(signature = (source, options, own_policies, progress = None))]
+pub fn run(
+    py: Python<'_>,
+    source: &Source,
+    options: Options,
+    own_policies: Vec<(String, Py<PyAny>)>,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<(String, Option<String>, Vec<String>)> {
+    let raised = Raised::default();
+    let take = || raised.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let policies = own_policies.into_iter().map(|(name, make)| own(name, make, &raised)).collect();
+    let plan = options.plan()?;
+    let experiment = py.detach(|| Experiment::prepare_with(&source.0, plan, policies));
+    if let Some(why) = take() {
+        return Err(why);
+    }
+    let experiment = experiment.or_raise()?;
+    let stop = experiment.stop_flag();
+    let outcome = watch(py, progress, &|| stop.store(true, Ordering::Relaxed), |meter| {
+        experiment.run(&|progress| meter.set(progress))
+    })?;
+    if let Some(why) = take() {
+        return Err(why);
+    }
+    let notes = experiment.notes().to_vec();
+    match outcome.or_raise()? {
+        Outcome::Run(summary) => {
+            let csv = files::timeseries_csv(&summary);
+            let csv = csv.map_err(|why| crate::errors::RunFailed::new_err(why.to_string()))?;
+            Ok((serde_json::to_string(&summary).or_raise()?, Some(csv), notes))
+        }
+        Outcome::Sweep(sweep) => Ok((serde_json::to_string(&sweep).or_raise()?, None, notes)),
+    }
+}
+
+/// Finds the highest load that a scenario's NIC sustains: JSON of `waykeeper.msl/1`.
+#[pyfunction]
+#[pyo3(signature = (source, options, nic = None, zero_loss = false, progress = None))]
+pub fn find_load(
+    py: Python<'_>,
+    source: &Source,
+    options: Options,
+    nic: Option<&str>,
+    zero_loss: bool,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    let plan = options.plan()?;
+    let criterion = if zero_loss { Criterion::ZeroLoss } else { Criterion::Knee };
+    // A search cannot be stopped in the middle of a simulation; each is short.
+    let found = watch(py, progress, &|| (), |meter| {
+        msl::find(&source.0, &plan, nic, criterion, &|progress| meter.set(progress))
+    })?;
+    serde_json::to_string(&found.or_raise()?).or_raise()
+}

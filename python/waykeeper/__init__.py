@@ -1,0 +1,50 @@
+"""A server's shared last-level cache, its devices and policies, simulated.
+
+    import waykeeper as wk
+    result = wk.run("a4-hpw-heavy", policies=["default", "a4"])
+    result.to_pandas()
+
+`Scenario` is what runs, `run` runs it in process, `run_many` and `sweep` run many on all cores, `Policy` is the base of
+a policy of one's own, `python -m waykeeper.repro` reproduces the papers.
+"""
+
+from ._native import BadInput, RunFailed, __version__
+from .catalog import chip, chips, policies, policy, scenarios
+from .parallel import Failure, Work, run_many
+from .own_policy import Decision, Event, Interval, Plan, Policy, Server, Workload
+from .results import Curve, Load, PolicyRun, Run, WayMap, load
+from .running import find_load, run
+from .scenario import Scenario
+from .sweeping import SweepResult, sweep
+
+__all__ = [
+    "BadInput",
+    "Curve",
+    "Decision",
+    "Event",
+    "Failure",
+    "Interval",
+    "Load",
+    "Plan",
+    "Policy",
+    "PolicyRun",
+    "Run",
+    "RunFailed",
+    "Scenario",
+    "Server",
+    "SweepResult",
+    "WayMap",
+    "Work",
+    "Workload",
+    "__version__",
+    "chip",
+    "chips",
+    "find_load",
+    "load",
+    "policies",
+    "policy",
+    "run",
+    "run_many",
+    "scenarios",
+    "sweep",
+]

@@ -1,0 +1,293 @@
+"""A policy written in Python. It sees what every policy sees, counters interval by interval, and turns the same knobs.
+
+    class Corner(waykeeper.Policy):
+        name = "corner"
+
+        def step(self, workloads, seen):
+            return Plan(masks={w: 0x00c for w in workloads if seen.of(w).llc_miss_ratio > 0.5})
+
+A policy is pure: no clock, no files, no random numbers of its own, so that a run can be repeated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Mapping, Sequence
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A workload that is alive, as its owner declares it (A4 s5.1)."""
+
+    id: int
+    name: str
+    high: bool
+    """High priority: an HPW."""
+    kind: str
+    """`non-io`, `network-io` or `storage-io`."""
+    cores: str
+    ports: tuple[int, ...]
+    """Root ports of the devices it uses."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """What the server has. Masks are integers, bit 0 is the rightmost way."""
+
+    chip: str
+    cores: int
+    ways: int
+    min_ways: int
+    llc_bytes: int
+    inclusive_ways: int | None
+    dca_ways: int | None
+    """Ways that devices allocate in as it boots."""
+    devices: Mapping[str, tuple[int, ...]]
+    """Name of every device and its root ports."""
+    raw: Mapping[str, Any] = field(repr=False)
+    """The whole inventory."""
+
+    @property
+    def all_ways(self) -> int:
+        """The mask of every way."""
+        return (1 << self.ways) - 1
+
+
+class Rates:
+    """What counters showed over an interval, per second: attributes are numbers, or `None` if not available."""
+
+    def __init__(self, readings: Mapping[str, Any]) -> None:
+        self._readings = readings
+
+    def __getattr__(self, name: str) -> float | None:
+        try:
+            reading = self._readings[name]
+        except KeyError:
+            known = ", ".join(self._readings)
+            raise AttributeError(f"no counter {name!r}; there are {known} and the ratios of this class") from None
+        return reading.get("value") if isinstance(reading, Mapping) else None
+
+    def why_missing(self, name: str) -> str | None:
+        """Why a counter has no value: `unavailable` this time, `unsupported` here, `absent`; `None` if it has one."""
+        reading = self._readings[name]
+        return None if isinstance(reading, Mapping) else reading
+
+    @property
+    def ipc(self) -> float | None:
+        """Instructions per cycle."""
+        return _ratio(self.instructions, self.cycles)
+
+    @property
+    def llc_miss_ratio(self) -> float | None:
+        """LLC misses / (hits + misses)."""
+        return _share(self.llc_misses, self.llc_hits)
+
+    @property
+    def llc_hit_ratio(self) -> float | None:
+        """LLC hits / (hits + misses)."""
+        return _share(self.llc_hits, self.llc_misses)
+
+    @property
+    def mlc_miss_ratio(self) -> float | None:
+        """MLC misses / (hits + misses)."""
+        return _share(self.mlc_misses, self.mlc_hits)
+
+    @property
+    def dca_write_miss_ratio(self) -> float | None:
+        """Device writes that found no line / all of them (of the socket)."""
+        return _share(self.dca_write_misses, self.dca_write_hits)
+
+    @property
+    def dca_read_miss_ratio(self) -> float | None:
+        """Device reads that memory served / all of them (of the socket)."""
+        return _share(self.dca_read_misses, self.dca_read_hits)
+
+
+class Interval:
+    """What was seen over one monitoring interval."""
+
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        self.raw = raw
+
+    @property
+    def at_s(self) -> float:
+        """Its end on the host's clock, s."""
+        return self.raw["to_ns"] / 1e9
+
+    def of(self, workload: Workload | int) -> Rates:
+        """A workload's counters; all `None` for one that was not alive at both ends."""
+        key = workload.id if isinstance(workload, Workload) else workload
+        return Rates(self.raw["groups"].get(key, _NOT_SEEN))
+
+    @property
+    def socket(self) -> Rates:
+        """The socket's: device writes and reads, memory traffic."""
+        return Rates(self.raw["socket"])
+
+    def port(self, port: int) -> Rates:
+        """A root port's `inbound_bytes` and `outbound_bytes`. Raises `KeyError` for one that does not exist."""
+        return Rates(self.raw["ports"][port])
+
+    def mask(self, workload: Workload | int) -> int | None:
+        """The workload's allocation mask as it reads back."""
+        key = workload.id if isinstance(workload, Workload) else workload
+        return _bits(self.raw["knobs"]["masks"].get(key))
+
+    @property
+    def dca_ways(self) -> int | None:
+        """The ways that devices may allocate in as they read back."""
+        return _bits(self.raw["knobs"]["dca_ways"])
+
+    def dca(self, port: int) -> bool | None:
+        """Whether DCA is on at a root port."""
+        return self.raw["knobs"]["dca"].get(port)
+
+
+@dataclass
+class Plan:
+    """Knobs to turn; what is not named stays."""
+
+    masks: Mapping[Workload | int, int] = field(default_factory=dict)
+    """Allocation mask per workload: contiguous ways."""
+    dca_ways: int | None = None
+    """Ways that devices may allocate in (IIO_LLC_WAYS)."""
+    dca: Mapping[int, bool] = field(default_factory=dict)
+    """DCA on or off per root port."""
+
+
+@dataclass
+class Event:
+    """Something a policy did, for the timeline."""
+
+    action: str
+    """A stable name for machines."""
+    text: str
+    """One line for people."""
+    workload: str | None = None
+    causes: Sequence[tuple[str, float]] = ()
+    """What was measured and its value."""
+
+
+@dataclass
+class Decision:
+    """What a policy answers: knobs to turn, its state, and what happened."""
+
+    plan: Plan = field(default_factory=Plan)
+    state: str = ""
+    events: Sequence[Event] = ()
+
+
+class Policy:
+    """Base of a policy of one's own. A new one is made for every simulation, with the scenario's `[policy.NAME]`."""
+
+    name = "own"
+    """The name it is run by; may not be that of a built-in policy without hiding it."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = settings
+
+    def start(self, server: Server, workloads: list[Workload]) -> Decision | Plan | None:
+        """Called once before the first interval: the initial knobs. `None` leaves them."""
+        return None
+
+    def step(self, workloads: list[Workload], seen: Interval) -> Decision | Plan | None:
+        """Called after every interval with what was seen and who is alive now. `None` leaves everything as it is."""
+        raise NotImplementedError("a policy needs `step(self, workloads, seen)`")
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Policy:
+        """One for a simulation; keys of the scenario's table are keyword arguments."""
+        return cls(**settings)
+
+    # What the compiled part calls, with plain values.
+
+    def _start(self, inventory: Mapping[str, Any], groups: list[Mapping[str, Any]]) -> dict[str, Any]:
+        self._ports = {device["id"]: tuple(device["ports"]) for device in inventory["devices"]}
+        return _decision(self.start(_server(inventory), self._workloads(groups)))
+
+    def _step(self, groups: list[Mapping[str, Any]], seen: Mapping[str, Any]) -> dict[str, Any]:
+        return _decision(self.step(self._workloads(groups), Interval(seen)))
+
+    def _workloads(self, groups: list[Mapping[str, Any]]) -> list[Workload]:
+        return [
+            Workload(
+                id=group["id"],
+                name=group["name"],
+                high=group["priority"] == "high",
+                kind=group["kind"],
+                cores=group["cores"],
+                ports=tuple(port for device in group["devices"] for port in self._ports.get(device, ())),
+            )
+            for group in groups
+        ]
+
+
+_COUNTERS = (
+    "instructions",
+    "cycles",
+    "mlc_hits",
+    "mlc_misses",
+    "llc_hits",
+    "llc_misses",
+    "occupancy_bytes",
+)
+_NOT_SEEN = {name: "absent" for name in _COUNTERS}
+
+
+def _server(inventory: Mapping[str, Any]) -> Server:
+    llc = inventory["llc"]
+    return Server(
+        chip=inventory["platform"]["chip"],
+        cores=len(inventory["cores"]),
+        ways=llc["ways"],
+        min_ways=llc["min_ways"],
+        llc_bytes=llc["bytes"],
+        inclusive_ways=_bits(llc.get("inclusive_ways")),
+        dca_ways=_bits(inventory.get("dca_ways_default")),
+        devices={device["name"]: tuple(device["ports"]) for device in inventory["devices"]},
+        raw=inventory,
+    )
+
+
+def _decision(answer: Decision | Plan | None) -> dict[str, Any]:
+    if answer is None:
+        answer = Decision()
+    elif isinstance(answer, Plan):
+        answer = Decision(plan=answer)
+    elif not isinstance(answer, Decision):
+        raise TypeError(f"a policy answered {answer!r}; it must be a Decision, a Plan or None")
+    plan = answer.plan
+    masks = {_id(workload): hex(mask) for workload, mask in plan.masks.items()}
+    events = [
+        {
+            "action": event.action,
+            "group": event.workload,
+            "text": event.text,
+            "causes": [{"what": what, "value": float(value), "limit": None} for what, value in event.causes],
+        }
+        for event in answer.events
+    ]
+    knobs = {
+        "masks": masks,
+        "dca_ways": None if plan.dca_ways is None else hex(plan.dca_ways),
+        "dca": {int(port): bool(on) for port, on in plan.dca.items()},
+        "rx_ring": {},
+        "rx_burst": {},
+    }
+    return {"plan": knobs, "state": answer.state, "events": events}
+
+
+def _id(workload: Workload | int) -> int:
+    return workload.id if isinstance(workload, Workload) else int(workload)
+
+
+def _bits(mask: str | int | None) -> int | None:
+    return int(mask, 0) if isinstance(mask, str) else mask
+
+
+def _ratio(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None
+
+
+def _share(part: float | None, rest: float | None) -> float | None:
+    return None if part is None or rest is None else _ratio(part, part + rest)

@@ -1,0 +1,134 @@
+"""Many runs at once, in processes of their own, with a bar.
+
+Order in, order out; a run that fails is told apart and does not take the others with it. Must not know what is in a run.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import traceback
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Any, Callable, Iterable, Iterator, Sequence, TypeVar
+
+from tqdm.auto import tqdm
+
+from .results import Curve, Run
+from .running import AnyScenario, run
+from .scenario import Scenario, as_scenario
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+@dataclass(frozen=True)
+class Work:
+    """One run to make: a scenario, and the keyword arguments of `run`."""
+
+    scenario: Scenario
+    policies: tuple[Any, ...] = ()
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @staticmethod
+    def of(scenario: AnyScenario, policies: Iterable[Any] = (), **options: Any) -> Work:
+        """From what `run` takes."""
+        return Work(as_scenario(scenario), tuple(policies), tuple(sorted(options.items())))
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that did not work out."""
+
+    why: str
+    """One line."""
+    details: str = field(repr=False, default="")
+    """The traceback."""
+
+
+def run_many(
+    works: Sequence[Work], *, jobs: int | None = None, progress: bool | None = None
+) -> list[Run | Curve | Failure]:
+    """Runs all of `works`, `jobs` at a time (one per core by default), each in a process of its own kind.
+
+    Results come in the order of `works`; where a run failed stands a `Failure`.
+    """
+    results: list[Any] = [None] * len(works)
+    for index, result in each(_run, works, jobs=jobs, progress=progress, title="runs"):
+        results[index] = result
+    return results
+
+
+def _run(work: Work) -> Run | Curve:
+    return run(work.scenario, work.policies, threads=1, progress=False, **dict(work.options))
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def each(
+    function: Callable[[In], Out],
+    inputs: Sequence[In],
+    *,
+    jobs: int | None = None,
+    progress: bool | None = None,
+    title: str = "",
+) -> Iterator[tuple[int, Out | Failure]]:
+    """Calls `function` on every input in other processes and yields index and result as they come.
+
+    `function` must be importable. With one job nothing is started: it runs here.
+    """
+    jobs = min(jobs or cores(), max(len(inputs), 1))
+    off = not progress if progress is not None else not sys.stderr.isatty()
+    with tqdm(total=len(inputs), desc=title, disable=off) as bar:
+        results = _here(function, inputs) if jobs == 1 else _in_processes(function, inputs, jobs)
+        for pair in results:
+            bar.update()
+            yield pair
+
+
+def _here(function: Callable[[In], Out], inputs: Sequence[In]) -> Iterator[tuple[int, Out | Failure]]:
+    for index, value in enumerate(inputs):
+        yield index, attempt(function, value)
+
+
+def _in_processes(
+    function: Callable[[In], Out], inputs: Sequence[In], jobs: int
+) -> Iterator[tuple[int, Out | Failure]]:
+    # Fresh interpreters: a fork would copy threads' locks of whatever the caller has started.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(jobs, mp_context=context)
+    try:
+        waiting: dict[Future[Any], int] = {}
+        queue = iter(enumerate(inputs))
+        # A few ahead of the workers, so that stopping in the middle leaves little behind.
+        for index, value in queue:
+            waiting[pool.submit(attempt, function, value)] = index
+            if len(waiting) < 2 * jobs:
+                continue
+            yield from _finished(waiting)
+        while waiting:
+            yield from _finished(waiting)
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _finished(waiting: dict[Future[Any], int]) -> Iterator[tuple[int, Any]]:
+    done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+    for future in done:
+        index = waiting.pop(future)
+        try:
+            yield index, future.result()
+        except Exception as why:  # the worker itself died, or the result would not travel
+            yield index, Failure(f"{type(why).__name__}: {why}", "")
+
+
+def attempt(function: Callable[[In], Out], value: In) -> Out | Failure:
+    """The function's result, or what went wrong."""
+    try:
+        return function(value)
+    except Exception as why:
+        return Failure(f"{type(why).__name__}: {why}", traceback.format_exc())

@@ -1,0 +1,190 @@
+"""`python -m waykeeper.repro`: lists, runs and reports the reproduction suite.
+
+Exit codes: 0 done, 1 a simulation failed or (diff) something got worse, 2 bad usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from . import report
+from .claims import PAPERS
+from .engine import QUICK_SEEDS, SEEDS, run_figures
+from .figure import Figure
+from .outcome import RANK, SCHEMA, changes, document, outcomes, skipped
+from .registry import figures, not_simulable, problems
+
+EXAMPLES = """\
+examples:
+  python -m waykeeper.repro list
+  python -m waykeeper.repro run a4/fig5 ddio-bench/fig6 --quick
+  python -m waykeeper.repro run all --quick --out repro-out
+  python -m waykeeper.repro report --out repro-out --docs docs
+  python -m waykeeper.repro diff old/claims.json repro-out/claims.json
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs a command; the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m waykeeper.repro",
+        description="Every figure of the five papers on the virtual server, ours beside theirs.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    listing = commands.add_parser("list", help="list figures and what is not simulable")
+    listing.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    running = commands.add_parser("run", help="run figures and write the report")
+    running.add_argument("ids", nargs="+", metavar="ID", help="a figure (a4/fig5), a paper (a4), or all")
+    running.add_argument("--quick", action="store_true", help=f"reduced grids and {QUICK_SEEDS} seeds instead of {SEEDS}")
+    running.add_argument("--seeds", type=_count, help="seeds per case instead")
+    running.add_argument("--jobs", type=_count, help="simulations at a time; one per core by default")
+    running.add_argument("--out", type=Path, default=Path("repro-out"), help="folder of the report (repro-out)")
+    running.add_argument("--json", action="store_true", help="print the record instead of a table")
+    reporting = commands.add_parser("report", help="show the last run, and write the pages for docs/")
+    reporting.add_argument("--out", type=Path, default=Path("repro-out"), help="folder of the report (repro-out)")
+    reporting.add_argument("--docs", type=Path, help="write fidelity.md and fidelity.json here")
+    differing = commands.add_parser("diff", help="what changed between two records")
+    differing.add_argument("old", type=Path)
+    differing.add_argument("new", type=Path)
+    differing.add_argument("--json", action="store_true", help="print JSON instead of lines")
+    given = parser.parse_args(arguments)
+    command = {"list": _list, "run": _run, "report": _report, "diff": _diff}[given.command]
+    try:
+        return command(given)
+    except _Usage as why:
+        print(f"error: {why}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; what was simulated is kept, the same command goes on", file=sys.stderr)
+        return 130
+
+
+class _Usage(Exception):
+    """What the caller got wrong."""
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text}: must be at least 1")
+    return value
+
+
+def _list(given: argparse.Namespace) -> int:
+    rows = [
+        {"id": figure.id, "title": figure.title, "claims": [judgement.claim for judgement in figure.judgements()]}
+        for figure in figures().values()
+    ]
+    if given.json:
+        print(json.dumps({"figures": rows, "not_simulable": not_simulable(), "problems": problems()}, indent=1))
+        return 0
+    width = max(len(row["id"]) for row in rows)
+    for row in rows:
+        print(f"{row['id']:<{width}}  {len(row['claims']):>3} claims  {row['title']}")
+    print(f"\n{len(not_simulable())} claims are not simulable; --json and the report give each reason")
+    for problem in problems():
+        print(f"problem: {problem}")
+    return 0
+
+
+def _run(given: argparse.Namespace) -> int:
+    chosen = _chosen(given.ids)
+    seeds = given.seeds or (QUICK_SEEDS if given.quick else SEEDS)
+    results = run_figures(
+        chosen, quick=given.quick, seeds=seeds, jobs=given.jobs, cache=given.out / "runs"
+    )
+    found = outcomes(chosen, results)
+    papers = {figure.id.split("/")[0].replace("-", "_") for figure in chosen}
+    if given.ids == ["all"]:
+        found += skipped()
+    else:
+        found += [outcome for outcome in skipped() if outcome.paper in papers and outcome.paper in _folders(given.ids)]
+    record = document(found, given.quick, seeds)
+    page = report.write(given.out, record, chosen, results)
+    if given.json:
+        print(json.dumps(record, indent=1))
+    else:
+        _show(record)
+    failures = [f"{figure_id}: {line}" for figure_id, runs in results.items() for line in runs.failures]
+    for line in failures:
+        print(f"failed: {line}", file=sys.stderr)
+    print(f"wrote {page}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def _folders(ids: list[str]) -> set[str]:
+    return {name.replace("-", "_") for name in ids}
+
+
+def _chosen(ids: list[str]) -> list[Figure]:
+    everything = figures()
+    if ids == ["all"]:
+        return list(everything.values())
+    chosen: list[Figure] = []
+    for name in ids:
+        hits = [figure for figure in everything.values() if name in (figure.id, figure.id.split("/")[0])]
+        if not hits:
+            import difflib
+
+            near = difflib.get_close_matches(name, [*everything, *(folder for folder, _ in PAPERS.values())], n=1)
+            hint = f", did you mean {near[0]}?" if near else ""
+            raise _Usage(f"there is no figure or paper `{name}`{hint} `list` names them; `all` is everything")
+        chosen += [figure for figure in hits if figure not in chosen]
+    return chosen
+
+
+def _report(given: argparse.Namespace) -> int:
+    record = _record(given.out / "claims.json")
+    _show(record)
+    if given.docs is not None:
+        if record["quick"]:
+            raise _Usage(f"{given.out} holds a quick run; docs are made from a full one (run all)")
+        for path in report.write_docs(given.docs, record):
+            print(f"wrote {path}", file=sys.stderr)
+    return 0
+
+
+def _diff(given: argparse.Namespace) -> int:
+    found = changes(_record(given.old), _record(given.new))
+    if given.json:
+        print(json.dumps(found, indent=1))
+    else:
+        for change in found:
+            word = "worse " if change["worse"] else "better"
+            print(f"{word}  {change['id']}: {change['was']} ({change['was_ours']}) -> {change['is']} ({change['ours']})")
+        if not found:
+            print("no verdict changed")
+    return 1 if any(change["worse"] for change in found) else 0
+
+
+def _record(path: Path) -> Any:
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as why:
+        raise _Usage(f"cannot read {path}: {why.strerror}; `run` writes it") from why
+    except ValueError as why:
+        raise _Usage(f"{path} is not JSON: {why}") from why
+    if not isinstance(record, dict) or record.get("schema") != SCHEMA:
+        raise _Usage(f"{path} is no record of the suite; its schema must be {SCHEMA}")
+    return record
+
+
+def _show(record: Any) -> None:
+    heads = ["simulable", "reproduced", "shape_only", "not_reproduced", "not_simulable"]
+    print(f"{'paper':<12}" + "".join(f"{head.replace('_', ' '):>16}" for head in heads))
+    for paper, score in [*record["papers"].items(), ("all", record["total"])]:
+        print(f"{paper:<12}" + "".join(f"{score[head]:>16}" for head in heads))
+    worst = [claim for claim in record["claims"] if RANK[claim["verdict"]] in (1, 2)]
+    for claim in sorted(worst, key=lambda claim: -RANK[claim["verdict"]]):
+        published = f", published {claim['published']}" if claim["published"] else ""
+        print(f"{claim['verdict']:<15} {claim['id']:<16} {claim['ours'] or claim['why']}{published}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

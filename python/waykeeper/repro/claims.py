@@ -1,0 +1,98 @@
+"""The published claims: one row of claims.csv each, as `algorithms.md` 0 explains them.
+
+Knows the table and nothing of how a claim is judged.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+KINDS = ("absolute", "relative", "shape", "ordering")
+
+PAPERS = {
+    "ATC20": ("ddio_bench", "Reexamining Direct Cache Access (USENIX ATC 2020)"),
+    "ISCA21": ("iat", "Don't Forget the I/O When Allocating Your LLC (ISCA 2021)"),
+    "MEMLOAD": ("memload", "Werling's thesis: DMA interference (nvme-memload)"),
+    "CAL20": ("idio", "IDIO (Computer Architecture Letters 2020)"),
+    "ISCA25": ("a4", "A4 (ISCA 2025)"),
+}
+"""Prefix of the claims' names: folder of the figures, title."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One published statement."""
+
+    id: str
+    where: str
+    setup: str
+    metric: str
+    baseline: str
+    text: str
+    low: float | None
+    """Lower end of the published interval, in `unit`; `None` is open or not given."""
+    high: float | None
+    unit: str
+    kind: str
+    """`absolute`, `relative`, `shape` or `ordering`."""
+    hardware_only: bool
+    notes: str
+
+    @property
+    def paper(self) -> str:
+        """The folder of its paper's figures."""
+        return PAPERS[self.id.split("-")[0]][0]
+
+    @property
+    def has_number(self) -> bool:
+        """A number was published with it."""
+        return self.low is not None or self.high is not None
+
+    def published(self) -> str:
+        """The published number as people write it."""
+        if not self.has_number:
+            return ""
+        if self.low is None:
+            return f"up to {_short(self.high)} {self.unit}".strip()
+        if self.high is None:
+            return f"over {_short(self.low)} {self.unit}".strip()
+        if self.low == self.high:
+            return f"{_short(self.low)} {self.unit}".strip()
+        return f"{_short(self.low)} to {_short(self.high)} {self.unit}".strip()
+
+
+@cache
+def claims() -> dict[str, Claim]:
+    """All claims by name, in the table's order."""
+    with files(__package__).joinpath("claims.csv").open(encoding="utf-8", newline="") as file:
+        return {row["id"]: _claim(row) for row in csv.DictReader(file)}
+
+
+def _claim(row: dict[str, str]) -> Claim:
+    if row["kind"] not in KINDS:
+        raise ValueError(f"claims.csv: {row['id']}: kind is {row['kind']!r}; it must be one of {', '.join(KINDS)}")
+    return Claim(
+        id=row["id"],
+        where=row["where"],
+        setup=row["setup"],
+        metric=row["metric"],
+        baseline=row["baseline"],
+        text=row["claim"],
+        low=_number(row["value_low"]),
+        high=_number(row["value_high"]),
+        unit=row["unit"],
+        kind=row["kind"],
+        hardware_only=row["hardware_only"] == "yes",
+        notes=row["notes"],
+    )
+
+
+def _number(text: str) -> float | None:
+    return float(text) if text else None
+
+
+def _short(value: float | None) -> str:
+    return "" if value is None else f"{value:g}"

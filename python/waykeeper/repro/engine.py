@@ -1,0 +1,219 @@
+"""Runs figures: every case with every seed, each once however many figures want it, kept on disk.
+
+A run's result is kept under a name made of all that determines it (scenario, policies, seed, version), so a suite that is
+stopped goes on where it was, and a figure whose text changed does not run again. Knows cases and runs; must not know what
+a figure makes of them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Hashable, Mapping, Sequence
+
+from .._native import __version__
+from ..parallel import Failure, each
+from ..results import Run
+from ..running import find_load, run
+from ..scenario import Scenario, as_scenario
+from .figure import Case, CaseRun, Figure, Runs
+
+SEEDS = 5
+"""Seeds of a full run: what is random is told with a spread."""
+QUICK_SEEDS = 2
+
+
+@dataclass(frozen=True)
+class Job:
+    """One simulation, or one search, to make."""
+
+    scenario: Scenario
+    policies: tuple[str, ...]
+    seed: int
+    sets: str
+    duration_s: float | None
+    warmup_s: float | None
+    search: str | None
+    nic: str | None
+
+    def name(self) -> str:
+        """A name for all that determines the result."""
+        rest = [self.policies, self.seed, self.sets, self.duration_s, self.warmup_s, self.search, self.nic]
+        content = json.dumps([__version__, _build(), self.scenario.digest(), rest])
+        return hashlib.sha256(content.encode()).hexdigest()[:40]
+
+
+def _build() -> str:
+    """The compiled part's own digest: another model may give other numbers under the same version."""
+    global _BUILD
+    if _BUILD is None:
+        from .. import _native
+
+        assert _native.__file__ is not None
+        _BUILD = hashlib.sha256(Path(_native.__file__).read_bytes()).hexdigest()[:16]
+    return _BUILD
+
+
+_BUILD: str | None = None
+
+
+@dataclass
+class FigureRuns:
+    """A figure's results: means over the seeds, and each seed's."""
+
+    mean: Runs
+    seeds: list[Runs]
+    failures: list[str]
+    """Cases that could not be run, a line each."""
+
+
+def run_figures(
+    figures: Sequence[Figure],
+    *,
+    quick: bool,
+    seeds: int | None = None,
+    jobs: int | None = None,
+    cache: Path,
+    progress: bool | None = None,
+) -> dict[str, FigureRuns]:
+    """Runs all cases of `figures`; results by figure id. `cache` is the folder that keeps runs."""
+    count = seeds or (QUICK_SEEDS if quick else SEEDS)
+    cases = {figure.id: list(figure.cases(quick)) for figure in figures}
+    for figure_id, mine in cases.items():
+        keys = [case.key for case in mine]
+        doubled = {key for key in keys if keys.count(key) > 1}
+        if doubled:
+            raise ValueError(f"{figure_id}: case {doubled.pop()!r} exists twice")
+    wanted: dict[str, Job] = {}
+    names: dict[tuple[str, Hashable, int], str] = {}
+    for figure_id, mine in cases.items():
+        for case in mine:
+            for seed in range(1, count + 1):
+                job = _job(case, seed)
+                name = job.name()
+                wanted[name] = job
+                names[figure_id, case.key, seed] = name
+    failures = _run_missing(wanted, cache, jobs, progress)
+    return {
+        figure_id: _figure_runs(figure_id, mine, count, names, failures, cache)
+        for figure_id, mine in cases.items()
+    }
+
+
+def _job(case: Case, seed: int) -> Job:
+    if case.search not in (None, "msl", "zero-loss"):
+        raise ValueError(f"case {case.key!r}: search is {case.search!r}; it must be msl or zero-loss")
+    scenario = as_scenario(case.scenario).point().update(case.overrides)
+    return Job(
+        scenario=scenario,
+        policies=tuple(case.policies),
+        seed=seed,
+        sets=case.sets,
+        duration_s=case.duration_s,
+        warmup_s=case.warmup_s,
+        search=case.search,
+        nic=case.nic,
+    )
+
+
+def _run_missing(wanted: Mapping[str, Job], cache: Path, jobs: int | None, progress: bool | None) -> dict[str, str]:
+    cache.mkdir(parents=True, exist_ok=True)
+    missing = [(name, job) for name, job in wanted.items() if not _path(cache, name).is_file()]
+    failures = {}
+    work = [job for _, job in missing]
+    for index, result in each(run_job, work, jobs=jobs, progress=progress, title="simulations"):
+        name = missing[index][0]
+        if isinstance(result, Failure):
+            failures[name] = result.why
+        else:
+            _keep(_path(cache, name), result)
+    return failures
+
+
+def run_job(job: Job) -> dict[str, Any]:
+    """Makes one simulation or search; what comes back is plain."""
+    options = {
+        "seed": job.seed,
+        "sets": job.sets,
+        "duration_s": job.duration_s,
+        "warmup_s": job.warmup_s,
+        "threads": 1,
+        "progress": False,
+    }
+    if job.search is None:
+        result = run(job.scenario, job.policies, **options)
+        assert isinstance(result, Run)
+        return json.loads(result.to_json())
+    zero_loss = job.search == "zero-loss"
+    found = find_load(job.scenario, job.policies, nic=job.nic, zero_loss=zero_loss, **options)
+    return {"scenario": found.values["scenario"], "msl_gbps": found.gbps, "policies": {}, "seeds": 1}
+
+
+def _path(cache: Path, name: str) -> Path:
+    return cache / f"{name}.json.gz"
+
+
+def _keep(path: Path, values: Mapping[str, Any]) -> None:
+    part = path.with_suffix(".part")
+    with gzip.open(part, "wt", encoding="utf-8", compresslevel=4) as file:
+        json.dump(values, file)
+    os.replace(part, path)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return json.load(file)
+
+
+def _figure_runs(
+    figure_id: str,
+    cases: Sequence[Case],
+    count: int,
+    names: Mapping[tuple[str, Hashable, int], str],
+    failures: Mapping[str, str],
+    cache: Path,
+) -> FigureRuns:
+    told = []
+    means: dict[Hashable, CaseRun] = {}
+    singles: list[dict[Hashable, CaseRun]] = [{} for _ in range(count)]
+    for case in cases:
+        mine = [names[figure_id, case.key, seed] for seed in range(1, count + 1)]
+        broken = [failures[name] for name in mine if name in failures]
+        if broken:
+            told.append(f"case {case.key!r}: {broken[0]}")
+            continue
+        values = [_read(_path(cache, name)) for name in mine]
+        for single, value in zip(singles, values, strict=True):
+            single[case.key] = _case_run(value)
+        means[case.key] = _case_run(mean(values))
+    return FigureRuns(Runs(means), [Runs(single) for single in singles], told)
+
+
+def _case_run(values: Mapping[str, Any]) -> CaseRun:
+    result = CaseRun(json.dumps(values))
+    result.msl_gbps = values.get("msl_gbps")
+    return result
+
+
+def mean(values: Sequence[Any]) -> Any:
+    """The mean of results of the same shape: numbers are averaged, the rest is the first one's.
+
+    A number that one result lacks is absent; lists (decisions, way maps) and texts are the first result's.
+    """
+    first = values[0]
+    if isinstance(first, Mapping):
+        return {
+            key: mean([value[key] for value in values])
+            for key in first
+            if all(isinstance(value, Mapping) and key in value for value in values)
+        }
+    if isinstance(first, bool) or not isinstance(first, (int, float)):
+        return first
+    if any(not isinstance(value, (int, float)) for value in values):
+        return None
+    total = sum(values) / len(values)
+    return int(total) if all(isinstance(value, int) for value in values) and total == int(total) else total

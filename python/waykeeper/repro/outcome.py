@@ -1,0 +1,186 @@
+"""Outcomes: for every claim its verdict, ours beside theirs, and the score.
+
+The record that report, docs and `diff` read: `claims.json`, schema `waykeeper.fidelity/1`.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import asdict, dataclass
+from typing import Any, Mapping, Sequence
+
+from .. import _native
+from .claims import PAPERS, Claim, claims
+from .engine import FigureRuns
+from .figure import Figure, Judgement, Runs
+from .finding import Finding
+from .registry import not_simulable
+from .verdict import Judged, Verdict, judge
+
+SCHEMA = "waykeeper.fidelity/1"
+
+
+@dataclass
+class Outcome:
+    """What became of one claim."""
+
+    id: str
+    paper: str
+    figure: str
+    where: str
+    kind: str
+    metric: str
+    claim: str
+    unit: str
+    verdict: str
+    published: str
+    ours: str
+    ours_low: float | None
+    ours_high: float | None
+    deviation: float | None
+    """Relative, of the worse end."""
+    seeds: int
+    """Seeds behind ours; 0 for arithmetic."""
+    spread: float | None
+    """Sample standard deviation of ours over the seeds."""
+    agreeing: int
+    """Seeds that alone would give a verdict at least as good."""
+    why: str
+    """The best explanation of a mismatch, or the reason why it is not simulable."""
+
+
+RANK = {
+    Verdict.REPRODUCED.value: 0,
+    Verdict.SHAPE_ONLY.value: 1,
+    Verdict.NOT_REPRODUCED.value: 2,
+    Verdict.NOT_SIMULABLE.value: 3,
+}
+
+
+def outcomes(figures: Sequence[Figure], results: Mapping[str, FigureRuns]) -> list[Outcome]:
+    """Every claim of the figures that were run, in the order of claims.csv."""
+    found = {}
+    for figure in figures:
+        for judgement in figure.judgements():
+            found[judgement.claim] = _outcome(figure, judgement, results[figure.id])
+    return [found[name] for name in claims() if name in found]
+
+
+def skipped() -> list[Outcome]:
+    """Every claim that cannot be simulated, with the reason."""
+    return [_skipped(claims()[name], reason) for name, reason in not_simulable().items()]
+
+
+def _outcome(figure: Figure, judgement: Judgement, results: FigureRuns) -> Outcome:
+    claim = claims()[judgement.claim]
+    finding, judged, error = _look(figure, judgement, claim, results.mean)
+    alone = [_look(figure, judgement, claim, runs) for runs in results.seeds]
+    # Arithmetic has no case and no seed.
+    seeds = len(results.seeds) if len(results.mean) else 0
+    values = [one.low for one, _, _ in alone if one is not None and one.low is not None] if seeds else []
+    at_least = [one for _, one, _ in alone if RANK[one.verdict.value] <= RANK[judged.verdict.value]]
+    off = judged.verdict is not Verdict.REPRODUCED
+    why = "; ".join(text for text in (error, judgement.why if off else "", *(results.failures if error else ())) if text)
+    return Outcome(
+        id=claim.id,
+        paper=claim.paper,
+        figure=figure.id,
+        where=claim.where,
+        kind=claim.kind,
+        metric=claim.metric,
+        claim=claim.text,
+        unit=claim.unit,
+        verdict=judged.verdict.value,
+        published=claim.published(),
+        ours=finding.ours() if finding else "",
+        ours_low=finding.low if finding else None,
+        ours_high=finding.high if finding else None,
+        deviation=judged.deviation,
+        seeds=seeds,
+        spread=statistics.stdev(values) if len(values) > 1 else None,
+        agreeing=len(at_least) if seeds else 0,
+        why=why,
+    )
+
+
+def _look(
+    figure: Figure, judgement: Judgement, claim: Claim, runs: Runs
+) -> tuple[Finding | None, Judged, str]:
+    """A claim's finding and verdict; a figure that cannot find its runs or numbers reproduces nothing."""
+    try:
+        finding = judgement.judge(figure, runs)
+        return finding, judge(claim, finding), ""
+    except (KeyError, TypeError, ZeroDivisionError, IndexError) as why:
+        return None, Judged(Verdict.NOT_REPRODUCED), f"could not be judged: {type(why).__name__}: {why}"
+
+
+def _skipped(claim: Claim, reason: str) -> Outcome:
+    return Outcome(
+        id=claim.id,
+        paper=claim.paper,
+        figure="",
+        where=claim.where,
+        kind=claim.kind,
+        metric=claim.metric,
+        claim=claim.text,
+        unit=claim.unit,
+        verdict=Verdict.NOT_SIMULABLE.value,
+        published=claim.published(),
+        ours="",
+        ours_low=None,
+        ours_high=None,
+        deviation=None,
+        seeds=0,
+        spread=None,
+        agreeing=0,
+        why=reason,
+    )
+
+
+def score(found: Sequence[Outcome]) -> dict[str, int]:
+    """How many of each verdict; `simulable` is all but those that are not."""
+    counts = {verdict.value.replace(" ", "_"): 0 for verdict in Verdict}
+    for outcome in found:
+        counts[outcome.verdict.replace(" ", "_")] += 1
+    return {"simulable": len(found) - counts["not_simulable"], **counts}
+
+
+def document(found: Sequence[Outcome], quick: bool, seeds: int) -> dict[str, Any]:
+    """The whole record."""
+    folders = [folder for folder, _ in PAPERS.values()]
+    order = {name: index for index, name in enumerate(claims())}
+    found = sorted(found, key=lambda outcome: order[outcome.id])
+    return {
+        "schema": SCHEMA,
+        "version": _native.__version__,
+        "quick": quick,
+        "seeds": seeds,
+        "total": score(found),
+        "papers": {
+            paper: score([outcome for outcome in found if outcome.paper == paper])
+            for paper in folders
+            if any(outcome.paper == paper for outcome in found)
+        },
+        "claims": [asdict(outcome) for outcome in found],
+    }
+
+
+def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Claims whose verdict differs between two records, the worse ones first."""
+    before = {claim["id"]: claim for claim in old["claims"]}
+    found = []
+    for claim in new["claims"]:
+        was = before.get(claim["id"])
+        if was is not None and was["verdict"] != claim["verdict"]:
+            found.append(
+                {
+                    "id": claim["id"],
+                    "was": was["verdict"],
+                    "is": claim["verdict"],
+                    "was_ours": was["ours"],
+                    "ours": claim["ours"],
+                    "published": claim["published"],
+                    "worse": RANK[claim["verdict"]] > RANK[was["verdict"]],
+                }
+            )
+    return sorted(found, key=lambda change: not change["worse"])

@@ -1,0 +1,1 @@
+"""One folder a paper, one file a figure or table."""

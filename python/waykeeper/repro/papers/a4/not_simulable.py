@@ -1,0 +1,3 @@
+"""Claims that cannot be simulated, each with the reason."""
+
+REASONS: dict[str, str] = {}

@@ -1,0 +1,1 @@
+"""Figures of this paper, one a file."""

@@ -1,0 +1,82 @@
+"""Finds the figures: every module in `papers/<paper>/` with a subclass of `Figure`, and what is not simulable.
+
+Adding a figure is adding a file. Checks that every claim is looked at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+from types import ModuleType
+
+from .claims import PAPERS, claims
+from .figure import Figure
+
+
+def papers() -> list[str]:
+    """Folders of the papers, in the order of publication."""
+    return [folder for folder, _ in PAPERS.values()]
+
+
+@cache
+def figures() -> dict[str, Figure]:
+    """All figures by id, papers in order and figures as their files sort."""
+    found: dict[str, Figure] = {}
+    for paper in papers():
+        for module in _modules(paper):
+            for figure in _figures_of(module):
+                if figure.id in found:
+                    raise ValueError(f"{module.__name__}: figure {figure.id!r} exists twice")
+                found[figure.id] = figure
+    return found
+
+
+@cache
+def not_simulable() -> dict[str, str]:
+    """Claims that cannot be simulated, each with the reason."""
+    reasons: dict[str, str] = {}
+    for paper in papers():
+        module = importlib.import_module(f"{__package__}.papers.{paper}.not_simulable")
+        for name, reason in module.REASONS.items():
+            if name in reasons:
+                raise ValueError(f"{module.__name__}: claim {name} is listed twice")
+            reasons[name] = reason
+    return reasons
+
+
+def problems() -> list[str]:
+    """What is wrong with the suite: claims nobody looks at, or two do, or that do not exist."""
+    known = claims()
+    seen: dict[str, list[str]] = {name: [] for name in known}
+    wrong = []
+    places = [
+        (judgement.claim, figure.id) for figure in figures().values() for judgement in figure.judgements()
+    ]
+    places += [(name, "not_simulable") for name in not_simulable()]
+    for name, place in places:
+        if name not in seen:
+            wrong.append(f"{place}: there is no claim {name}")
+        else:
+            seen[name].append(place)
+    for name, where in seen.items():
+        if not where:
+            wrong.append(f"claim {name} ({known[name].where}): nobody looks at it")
+        elif len(where) > 1:
+            wrong.append(f"claim {name} is looked at by {' and '.join(where)}")
+    return wrong
+
+
+def _modules(paper: str) -> list[ModuleType]:
+    package = importlib.import_module(f"{__package__}.papers.{paper}")
+    names = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+    return [importlib.import_module(f"{package.__name__}.{name}") for name in names if name != "not_simulable"]
+
+
+def _figures_of(module: ModuleType) -> list[Figure]:
+    classes = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Figure) and value.__module__ == module.__name__ and value.id
+    ]
+    return [kind() for kind in classes]

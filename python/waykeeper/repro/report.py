@@ -1,0 +1,60 @@
+"""The report: figures as PNG and PDF, one page with all of them and the claims, and the pages for `docs/`.
+
+Knows outcomes and drawings; must not know how anything was run.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+from .claims import PAPERS
+from .engine import FigureRuns
+from .figure import Figure
+
+TITLES = dict(PAPERS.values())
+
+
+def write(
+    out: Path, record: Mapping[str, Any], figures: Sequence[Figure], results: Mapping[str, FigureRuns]
+) -> Path:
+    """Writes `claims.json`, the drawings and `report.html` into `out`; the page's path."""
+    from jinja2 import Environment
+
+    from .draw import draw
+
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "claims.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    drawn = []
+    for figure in figures:
+        about = {"figure": figure, "picture": None, "failures": results[figure.id].failures, "broken": ""}
+        try:
+            panels = list(figure.panels(results[figure.id].mean))
+        except (KeyError, TypeError, ZeroDivisionError) as why:
+            about["broken"], panels = f"could not be drawn: {type(why).__name__}: {why}", []
+        if panels:
+            path = out / "figures" / figure.id.replace("/", "-")
+            path.parent.mkdir(exist_ok=True)
+            draw(panels, f"{figure.id}: {figure.title}", path)
+            about["picture"] = f"figures/{path.name}"
+        drawn.append(about)
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string(files(__package__).joinpath("report.html").read_text(encoding="utf-8"))
+    page = out / "report.html"
+    page.write_text(template.render(record=record, drawn=drawn, titles=TITLES), encoding="utf-8")
+    return page
+
+
+def write_docs(folder: Path, record: Mapping[str, Any]) -> list[Path]:
+    """Writes `fidelity.md` and `fidelity.json` of a full run into `folder`."""
+    from jinja2 import Environment
+
+    environment = Environment(autoescape=False, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["cell"] = lambda text: str(text).replace("|", "\\|").replace("\n", " ")
+    template = environment.from_string(files(__package__).joinpath("fidelity.md").read_text(encoding="utf-8"))
+    page, data = folder / "fidelity.md", folder / "fidelity.json"
+    page.write_text(template.render(record=record, titles=TITLES), encoding="utf-8")
+    data.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    return [page, data]

@@ -1,0 +1,167 @@
+"""Verdicts: a finding held against a published claim. Bands are fixed here, by kind, for all claims alike.
+
+* shape, ordering: every check holds, or not. Where a knee was published, it must lie within 25 % or a grid step; the right
+  shape with the knee elsewhere is `shape only`.
+* relative: 0.5 to 2 times the published effect; the right sign with another size is `shape only`. An effect of at most 2 %
+  was published as none: ours may be at most 5 %, which is ddio-bench's own limit for "not sensitive" (ATC20 s7).
+* absolute: within 25 %; within a factor of two, or with the shape that a figure found, `shape only`.
+
+Of a published interval over a sweep both ends are held against ours. An interval from zero ("up to 30 %") has one end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from .claims import Claim
+from .finding import Finding
+
+
+class Verdict(Enum):
+    """What became of a claim."""
+
+    REPRODUCED = "reproduced"
+    SHAPE_ONLY = "shape only"
+    NOT_REPRODUCED = "not reproduced"
+    NOT_SIMULABLE = "not simulable"
+
+
+RELATIVE = (0.5, 2.0)
+"""Part of the published effect that is as good as it."""
+NO_EFFECT = 2.0
+"""A published effect of at most so many percent is none."""
+INSENSITIVE = 5.0
+"""Ours may then be so many percent."""
+ABSOLUTE = 0.25
+"""An absolute number may be off by this part."""
+ABSOLUTE_SHAPE = 2.0
+"""... and by this factor if only the order of magnitude is to be right."""
+KNEE = 0.25
+"""A knee may be off by this part."""
+RATIO_UNITS = ("ratio",)
+"""Units in which 1 is "no effect"."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A verdict and how far off the number is."""
+
+    verdict: Verdict
+    deviation: float | None = None
+    """Relative distance of ours from the published number: 0.1 is 10 % more. Of the worse end."""
+
+
+def judge(claim: Claim, finding: Finding) -> Judged:
+    """The verdict on what was found for a claim.
+
+    Raises `ValueError` if the finding is of the wrong sort for the claim: no number where one was published to be met.
+    """
+    if claim.kind in ("shape", "ordering"):
+        return _shape(claim, finding)
+    if not claim.has_number:
+        return _checks(finding)
+    if not finding.has_number:
+        if finding.checks:
+            raise ValueError(f"{claim.id} has a published number; its finding needs one, not checks alone")
+        return Judged(Verdict.NOT_REPRODUCED)
+    if not finding.holds:
+        return Judged(Verdict.NOT_REPRODUCED, _deviation(claim, finding))
+    return _relative(claim, finding) if claim.kind == "relative" else _absolute(claim, finding)
+
+
+def _checks(finding: Finding) -> Judged:
+    if not finding.checks:
+        raise ValueError("a claim without a number needs checks")
+    return Judged(Verdict.REPRODUCED if finding.holds else Verdict.NOT_REPRODUCED)
+
+
+def _shape(claim: Claim, finding: Finding) -> Judged:
+    if not finding.checks:
+        # A number for a shape: whether it is in the published interval is the shape.
+        if not (claim.has_number and finding.has_number):
+            raise ValueError(f"{claim.id} is a matter of shape; its finding needs checks")
+        inside = all(_near(ours, published, KNEE, finding.step) for ours, published in _ends(claim, finding))
+        return Judged(Verdict.REPRODUCED if inside else Verdict.NOT_REPRODUCED, _deviation(claim, finding))
+    if not finding.holds:
+        return Judged(Verdict.NOT_REPRODUCED)
+    if not (claim.has_number and finding.shape is not None):
+        return Judged(Verdict.REPRODUCED)
+    if not finding.has_number:
+        return Judged(Verdict.SHAPE_ONLY)
+    inside = all(_near(ours, published, KNEE, finding.step) for ours, published in _ends(claim, finding))
+    return Judged(Verdict.REPRODUCED if inside else Verdict.SHAPE_ONLY, _deviation(claim, finding))
+
+
+def _relative(claim: Claim, finding: Finding) -> Judged:
+    neutral = 1.0 if claim.unit.split(" ")[0] in RATIO_UNITS else 0.0
+    scale = 100.0 if neutral else 1.0
+    good, same_sign = True, True
+    for ours, published in _ends(claim, finding):
+        effect, wanted = (ours - neutral) * scale, (published - neutral) * scale
+        if abs(wanted) <= NO_EFFECT:
+            good &= abs(effect) <= INSENSITIVE
+            same_sign &= abs(effect) <= 2 * INSENSITIVE
+        else:
+            part = effect / wanted
+            good &= RELATIVE[0] <= part <= RELATIVE[1]
+            same_sign &= part > 0
+    if good:
+        verdict = Verdict.REPRODUCED
+    else:
+        shape = same_sign if finding.shape is None else finding.shape
+        verdict = Verdict.SHAPE_ONLY if shape else Verdict.NOT_REPRODUCED
+    return Judged(verdict, _deviation(claim, finding))
+
+
+def _absolute(claim: Claim, finding: Finding) -> Judged:
+    ends = _ends(claim, finding)
+    if all(_near(ours, published, ABSOLUTE, 0.0) for ours, published in ends):
+        return Judged(Verdict.REPRODUCED, _deviation(claim, finding))
+    near = all(_within_factor(ours, published, ABSOLUTE_SHAPE) for ours, published in ends)
+    shape = near if finding.shape is None else finding.shape
+    return Judged(Verdict.SHAPE_ONLY if shape else Verdict.NOT_REPRODUCED, _deviation(claim, finding))
+
+
+def _ends(claim: Claim, finding: Finding) -> list[tuple[float, float]]:
+    """Ours and the published number, for each end there is something to hold against.
+
+    A single number of ours against an interval is held against its nearest point; a bound ("up to", "over") against the
+    bound unless it is on the right side of it.
+    """
+    low, high = finding.low, finding.high
+    assert low is not None and high is not None
+    if claim.low is None or claim.high is None:
+        bound = claim.high if claim.low is None else claim.low
+        assert bound is not None
+        over = claim.low is None
+        value = high if over else low
+        return [(bound, bound)] if (value <= bound if over else value >= bound) else [(value, bound)]
+    if claim.low == claim.high:
+        return [(low, claim.low)] if low == high else [(low, claim.low), (high, claim.high)]
+    if claim.low == 0 and claim.kind == "absolute":
+        # A ceiling: anything below it will do.
+        return [(high, claim.high)] if high > claim.high else [(claim.high, claim.high)]
+    if claim.low == 0:
+        return [(high, claim.high)]
+    if low == high:
+        nearest = min(max(low, claim.low), claim.high)
+        return [(low, nearest)]
+    return [(low, claim.low), (high, claim.high)]
+
+
+def _near(ours: float, published: float, part: float, step: float) -> bool:
+    return abs(ours - published) <= max(part * abs(published), step, 1e-9)
+
+
+def _within_factor(ours: float, published: float, factor: float) -> bool:
+    if published == 0:
+        return ours == 0
+    return 1 / factor <= ours / published <= factor
+
+
+def _deviation(claim: Claim, finding: Finding) -> float | None:
+    if not finding.has_number or not claim.has_number:
+        return None
+    off = [(ours - published) / abs(published) for ours, published in _ends(claim, finding) if published]
+    return max(off, key=abs) if off else None

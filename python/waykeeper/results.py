@@ -1,0 +1,336 @@
+"""What came out of a run. Keys and units are those of docs/results-schema.md; what is not available is `None`, never 0.
+
+Tables are Arrow's, and through it pandas' and polars'. Knows how results are written; must not know how a run is made.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from html import escape
+from pathlib import Path
+from typing import Any, Iterator, Mapping
+
+import pyarrow as pa
+import pyarrow.csv
+
+from . import _native
+
+
+class Metrics(Mapping[str, Any]):
+    """Numbers by name, as attributes and as keys: `workload.ipc`, `workload["ipc"]`. An absent one is `None`."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._values.get(name)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({dict(self._values)!r})"
+
+
+class PolicyRun:
+    """What one policy brought."""
+
+    def __init__(self, name: str, values: Mapping[str, Any]) -> None:
+        self.name = name
+        self._values = values
+
+    def workload(self, name: str) -> Metrics:
+        """A workload's numbers. Raises `KeyError` with the known names."""
+        return Metrics(_pick(self._values["workloads"], name, "workload"))
+
+    @property
+    def workloads(self) -> dict[str, Metrics]:
+        """Every workload's numbers, in the scenario's order."""
+        return {name: Metrics(values) for name, values in self._values["workloads"].items()}
+
+    def group(self, name: str) -> Metrics:
+        """`HPW` or `LPW`: the mean ratio of its workloads."""
+        return Metrics(_pick(self._values.get("groups", {}), name, "group"))
+
+    @property
+    def system(self) -> Metrics:
+        """The whole socket."""
+        return Metrics(self._values["system"])
+
+    @property
+    def settled_s(self) -> float | None:
+        """When it came to rest, s on the server's clock."""
+        return self._values.get("settled_s")
+
+    @property
+    def decisions(self) -> list[dict[str, Any]]:
+        """What the policy did, in order of time."""
+        return self._values.get("decisions", [])
+
+    @property
+    def way_map(self) -> list[dict[str, Any]]:
+        """Whose the ways were, in order of time."""
+        return self._values.get("way_map", [])
+
+    def __repr__(self) -> str:
+        return f"PolicyRun({self.name!r}, workloads={list(self._values['workloads'])})"
+
+
+class WayMap:
+    """Whose the ways were over time under a policy; a picture in a notebook."""
+
+    def __init__(self, svg: str) -> None:
+        self.svg = svg
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes it as an SVG file."""
+        Path(path).write_text(self.svg, encoding="utf-8")
+
+
+class _Table:
+    """Something with an Arrow table."""
+
+    def to_arrow(self) -> pa.Table:
+        raise NotImplementedError
+
+    def to_pandas(self) -> Any:
+        """The table as a pandas.DataFrame."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """The table as a polars.DataFrame."""
+        import polars
+
+        return polars.from_arrow(self.to_arrow())
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+
+class Run(_Table):
+    """The result of a run: `waykeeper.run/1`."""
+
+    def __init__(self, text: str, series: str | None = None) -> None:
+        self._text = text
+        self._series = series
+        self._values: dict[str, Any] = json.loads(text)
+
+    @property
+    def scenario(self) -> str:
+        """The scenario's name."""
+        return self._values["scenario"]
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """What was run: version, scenario, chip, seeds, sets, times."""
+        return {key: value for key, value in self._values.items() if key != "policies"}
+
+    @property
+    def policies(self) -> dict[str, PolicyRun]:
+        """Every policy's result, in the order they were asked for."""
+        return {name: PolicyRun(name, values) for name, values in self._values["policies"].items()}
+
+    def policy(self, name: str) -> PolicyRun:
+        """One policy's result. Raises `KeyError` with the known names."""
+        return PolicyRun(name, _pick(self._values["policies"], name, "policy"))
+
+    def to_arrow(self) -> pa.Table:
+        """A row per policy and workload with all its numbers; ratios are 0..1."""
+        rows = [
+            {"policy": policy, "workload": name, **_flat(values)}
+            for policy, result in self._values["policies"].items()
+            for name, values in result["workloads"].items()
+        ]
+        return _arrow(rows)
+
+    def systems(self) -> pa.Table:
+        """A row per policy with the socket's numbers and the group means."""
+        rows = []
+        for policy, result in self._values["policies"].items():
+            row = {"policy": policy, **_flat(result["system"])}
+            for group, values in result.get("groups", {}).items():
+                row[f"{group.lower()}_performance_ratio"] = values.get("performance_ratio")
+            row["settled_s"] = result.get("settled_s")
+            rows.append(row)
+        return _arrow(rows)
+
+    def timeseries(self) -> pa.Table:
+        """What a policy saw, interval by interval: a row per policy, interval and workload, and one for the socket.
+
+        Raises `ValueError` for a result that was loaded from JSON, which does not hold it.
+        """
+        if self._series is None:
+            raise ValueError("this result holds no time series; it comes with a run, not with its JSON")
+        return pyarrow.csv.read_csv(io.BytesIO(self._series.encode()))
+
+    def way_map(self, policy: str) -> WayMap:
+        """Whose the ways were over time under a policy. Raises `BadInput` for one that was not run."""
+        return WayMap(_native.way_map_svg(self._text, policy))
+
+    def report(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The whole page as HTML, written to `path` if there is one."""
+        page = _native.report_html(self._text)
+        if path is not None:
+            Path(path).write_text(page, encoding="utf-8")
+        return page
+
+    def to_json(self) -> str:
+        """The result as `waykeeper run --json` prints it."""
+        return self._text
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Run):
+            return NotImplemented
+        mine, theirs = dict(self._values), dict(other._values)
+        mine.pop("wall_s", None)
+        theirs.pop("wall_s", None)
+        return mine == theirs
+
+    def __repr__(self) -> str:
+        return f"Run({self.scenario!r}, policies={list(self._values['policies'])}, seeds={self._values['seeds']})"
+
+    def _repr_html_(self) -> str:
+        names = list(self._values["policies"])
+        cells = []
+        first = self._values["policies"][names[0]] if names else {"workloads": {}}
+        for workload, values in first["workloads"].items():
+            ratios = [self._ratio(name, "workloads", workload) for name in names]
+            kind = "HPW" if values["priority"] == "high" else "LPW"
+            cells.append(f"<tr><td>{escape(workload)}</td><td>{kind}</td>{''.join(ratios)}</tr>")
+        for group in ("HPW", "LPW"):
+            if any(group in self._values["policies"][name].get("groups", {}) for name in names):
+                ratios = [self._ratio(name, "groups", group) for name in names]
+                cells.append(f"<tr><th>{group} mean</th><td></td>{''.join(ratios)}</tr>")
+        heads = "".join(f"<th>{escape(name)}</th>" for name in names)
+        maps = "".join(
+            f"<details><summary>way map under {escape(name)}</summary>{self.way_map(name).svg}</details>"
+            for name in names
+            if len(self._values["policies"][name].get("way_map", [])) > 1
+        )
+        baseline = escape(str(self._values.get("baseline", "-")))
+        return (
+            f"<b>{escape(self.scenario)}</b>: performance relative to {baseline} (higher is better)"
+            f"<table><tr><th>workload</th><th></th>{heads}</tr>{''.join(cells)}</table>{maps}"
+        )
+
+    def _ratio(self, policy: str, scope: str, name: str) -> str:
+        values = self._values["policies"][policy].get(scope, {}).get(name, {})
+        ratio = values.get("performance_ratio")
+        return f"<td>{ratio:.2f}</td>" if ratio is not None else "<td>-</td>"
+
+
+class Curve(_Table):
+    """The result of a scenario that sweeps keys: `waykeeper.sweep/1`."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._values: dict[str, Any] = json.loads(text)
+
+    @property
+    def scenario(self) -> str:
+        """The scenario's name."""
+        return self._values["scenario"]
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys swept, outermost first."""
+        return [key["key"] for key in self._values["keys"]]
+
+    @property
+    def points(self) -> list[tuple[dict[str, Any], Run]]:
+        """Every combination of values and its run."""
+        return [(point["at"], Run(json.dumps(point["run"]))) for point in self._values["points"]]
+
+    def to_arrow(self) -> pa.Table:
+        """A row per point, policy and workload; the swept keys come first."""
+        rows = []
+        for point in self._values["points"]:
+            for policy, result in point["run"]["policies"].items():
+                for name, values in result["workloads"].items():
+                    rows.append({**point["at"], "policy": policy, "workload": name, **_flat(values)})
+        return _arrow(rows)
+
+    def to_json(self) -> str:
+        """The result as `waykeeper run --json` prints it."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"Curve({self.scenario!r}, keys={self.keys}, points={len(self._values['points'])})"
+
+
+class Load:
+    """The highest load a scenario sustains: `waykeeper.msl/1`."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self.values: dict[str, Any] = json.loads(text)
+
+    @property
+    def knees(self) -> list[dict[str, Any]]:
+        """Per sweep point and policy: `msl_gbps` (absent if even the lowest load tried is too much) and all probes."""
+        return self.values["knees"]
+
+    @property
+    def gbps(self) -> float | None:
+        """The load of the first search, Gb/s; `None` if even the lowest load tried is too much."""
+        return self.knees[0].get("msl_gbps")
+
+    def to_json(self) -> str:
+        """The result as `waykeeper run --find-msl --json` prints it."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"Load({self.values['scenario']!r}, gbps={self.gbps})"
+
+
+def load(text: str, series: str | None = None) -> Run | Curve:
+    """Reads what `waykeeper run --json` printed, or what a run returned. Raises `BadInput` for anything else."""
+    try:
+        schema = json.loads(text).get("schema")
+    except (ValueError, AttributeError) as why:
+        raise _native.BadInput(f"these are no results of a run: {why}") from why
+    if schema == "waykeeper.run/1":
+        return Run(text, series)
+    if schema == "waykeeper.sweep/1":
+        return Curve(text)
+    raise _native.BadInput(
+        f"the results' schema is {schema!r}; this version reads waykeeper.run/1 and waykeeper.sweep/1"
+    )
+
+
+def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers of a workload or the system, with the spread of each beside it."""
+    row = {key: value for key, value in values.items() if key != "spread"}
+    row.update({f"{key}_sd": value for key, value in values.get("spread", {}).items()})
+    return row
+
+
+def _arrow(rows: list[dict[str, Any]]) -> pa.Table:
+    """Rows as a table: integers among floats become floats, what a row lacks is null."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = {}
+    for name in names:
+        column = [row.get(name) for row in rows]
+        if any(isinstance(value, float) for value in column):
+            column = [float(value) if isinstance(value, int) else value for value in column]
+        columns[name] = column
+    return pa.table(columns)
+
+
+def _pick(values: Mapping[str, Any], name: str, what: str) -> Any:
+    if name not in values:
+        raise KeyError(f"no {what} {name!r}; there are {', '.join(values) or 'none'}")
+    return values[name]

@@ -1,0 +1,234 @@
+"""Sweeps: a scenario at many points of a space, on all cores or on a cluster, resumable.
+
+Every point is written the moment it is done, so a sweep that is killed goes on where it was. Files in the sweep's folder:
+`manifest.json` (what is swept), `points/` (one Parquet file a point), `failures.jsonl` (points that failed twice),
+`sweep.parquet` (all points in order).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Iterable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tqdm.auto import tqdm
+
+from ._native import BadInput, __version__
+from .parallel import Failure, attempt, each
+from .results import Curve, _Table
+from .running import AnyScenario, run
+from .scenario import Scenario, as_scenario
+
+Space = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
+
+TRIES = 2
+"""A point that fails is tried once more."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point: its keys and values, and all that is needed to run it anywhere."""
+
+    index: int
+    at: tuple[tuple[str, Any], ...]
+    scenario: Scenario
+    policies: tuple[Any, ...]
+    options: tuple[tuple[str, Any], ...]
+
+    def name(self) -> str:
+        """A name for its content."""
+        content = json.dumps([self.at, [str(policy) for policy in self.policies], self.options, __version__])
+        return hashlib.sha256((self.scenario.digest() + content).encode()).hexdigest()[:32]
+
+
+class SweepResult(_Table):
+    """All points of a sweep that worked, and those that did not."""
+
+    def __init__(self, folder: Path, table: pa.Table, failures: list[dict[str, Any]]) -> None:
+        self.folder = folder
+        self._table = table
+        self.failures = failures
+        """Points that failed twice: `at`, `why`."""
+
+    def to_arrow(self) -> pa.Table:
+        """A row per point, policy and workload, the swept keys first; `scope` is `workload` or `system`."""
+        return self._table
+
+    def __repr__(self) -> str:
+        return f"SweepResult({str(self.folder)!r}, rows={self._table.num_rows}, failures={len(self.failures)})"
+
+
+def sweep(
+    space: Space,
+    scenario: AnyScenario,
+    policies: Iterable[Any] = (),
+    *,
+    out: str | os.PathLike[str],
+    engine: Any = None,
+    jobs: int | None = None,
+    progress: bool | None = None,
+    **options: Any,
+) -> SweepResult:
+    """Runs a scenario at every point of `space` and returns one table.
+
+    `space` maps dotted keys to lists of values (every combination is a point), or is a list of points, each a mapping of
+    keys to values. `options` are those of `run` (`seeds`, `sets`, `duration_s`, ...). `out` is the sweep's folder: calling
+    `sweep` again with the same arguments goes on where an earlier one ended, and `BadInput` is raised if the folder holds
+    another sweep. `engine` is `None` for processes on this machine or a `distributed.Client` (Dask), whose workers must
+    have this package. A point that fails is tried once more; if it fails again it is in `failures`.
+    """
+    base = as_scenario(scenario)
+    points = list(_points(space, base, tuple(policies), tuple(sorted(options.items()))))
+    folder = Path(out)
+    _claim(folder, base, points)
+    # Everything that is wrong with the keys shows before the first run.
+    for point in points:
+        point.scenario.check()
+    missing = [point for point in points if not _file(folder, point).is_file()]
+    if engine is None:
+        failed = _local(folder, missing, jobs, progress)
+    else:
+        failed = _on_cluster(folder, missing, engine, progress)
+    return _gather(folder, points, failed)
+
+
+def _points(
+    space: Space, base: Scenario, policies: tuple[Any, ...], options: tuple[tuple[str, Any], ...]
+) -> Iterator[Point]:
+    if isinstance(space, Mapping):
+        for key, values in space.items():
+            if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+                raise BadInput(f"the space's {key!r} is {values!r}; it must be a list of values")
+        lists = [list(values) for values in space.values()]
+        ats: Iterable[Mapping[str, Any]] = (
+            dict(zip(space, combination, strict=True)) for combination in itertools.product(*lists)
+        )
+    else:
+        ats = space
+    for index, at in enumerate(ats):
+        yield Point(index, tuple(at.items()), base.point().update(at), policies, options)
+
+
+def _claim(folder: Path, base: Scenario, points: list[Point]) -> None:
+    """Makes the folder this sweep's, or checks that it is."""
+    if not points:
+        raise BadInput("the space has no point; give every key at least one value")
+    content = {
+        "schema": "waykeeper.sweep-folder/1",
+        "version": __version__,
+        "scenario": base.file,
+        "points": [{"name": point.name(), "at": dict(point.at)} for point in points],
+    }
+    manifest = folder / "manifest.json"
+    if manifest.is_file():
+        held = json.loads(manifest.read_text(encoding="utf-8"))
+        if [point["name"] for point in held["points"]] != [point["name"] for point in content["points"]]:
+            raise BadInput(
+                f"{folder} holds another sweep ({len(held['points'])} points of {held['scenario']}, version "
+                f"{held['version']}); choose an empty folder, or delete it"
+            )
+        return
+    (folder / "points").mkdir(parents=True, exist_ok=True)
+    _write_whole(manifest, lambda path: path.write_text(json.dumps(content, indent=1, default=str), encoding="utf-8"))
+
+
+def _file(folder: Path, point: Point) -> Path:
+    return folder / "points" / f"{point.name()}.parquet"
+
+
+def _local(folder: Path, points: list[Point], jobs: int | None, progress: bool | None) -> list[tuple[Point, Failure]]:
+    failed: list[tuple[Point, Failure]] = []
+    for turn in range(TRIES):
+        failed = []
+        for index, table in each(run_point, points, jobs=jobs, progress=progress, title="points"):
+            if isinstance(table, Failure):
+                failed.append((points[index], table))
+            else:
+                _store(folder, points[index], table)
+        if not failed or turn == TRIES - 1:
+            break
+        points = [point for point, _ in failed]
+    return failed
+
+
+def _on_cluster(
+    folder: Path, points: list[Point], client: Any, progress: bool | None
+) -> list[tuple[Point, Failure]]:
+    from distributed import as_completed
+
+    off = not progress if progress is not None else not sys.stderr.isatty()
+    failed = []
+    tries = {point.index: 1 for point in points}
+    futures = {client.submit(_attempt_point, point, pure=False): point for point in points}
+    queue = as_completed(list(futures))
+    with tqdm(total=len(points), desc="points", disable=off) as bar:
+        for future in queue:
+            point = futures.pop(future)
+            table = attempt(type(future).result, future)
+            if not isinstance(table, Failure):
+                _store(folder, point, table)
+            elif tries[point.index] < TRIES:
+                tries[point.index] += 1
+                again = client.submit(_attempt_point, point, pure=False)
+                futures[again] = point
+                queue.add(again)
+                continue
+            else:
+                failed.append((point, table))
+            bar.update()
+    return failed
+
+
+def _attempt_point(point: Point) -> pa.Table | Failure:
+    return attempt(run_point, point)
+
+
+def run_point(point: Point) -> pa.Table:
+    """Runs one point: a row per policy and workload, and one per policy for the socket."""
+    result = run(point.scenario, point.policies, threads=1, progress=False, **dict(point.options))
+    if isinstance(result, Curve):
+        raise BadInput("a point of a sweep sweeps keys itself; put them into the space")
+    workloads, systems = result.to_arrow(), result.systems()
+    tables = [
+        workloads.add_column(0, "scope", pa.array(["workload"] * workloads.num_rows)),
+        systems.add_column(0, "scope", pa.array(["system"] * systems.num_rows)),
+    ]
+    table = pa.concat_tables(tables, promote_options="permissive")
+    for position, (key, value) in enumerate(point.at):
+        table = table.add_column(position, key, pa.array([value] * table.num_rows))
+    return table
+
+
+def _store(folder: Path, point: Point, table: pa.Table) -> None:
+    _write_whole(_file(folder, point), lambda path: pq.write_table(table, path))
+
+
+def _write_whole(path: Path, write: Any) -> None:
+    """Writes a file beside its place and moves it there: a reader sees all of it or nothing."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+    os.close(handle)
+    try:
+        write(Path(name))
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _gather(folder: Path, points: list[Point], failed: list[tuple[Point, Failure]]) -> SweepResult:
+    done = [path for path in (_file(folder, point) for point in points) if path.is_file()]
+    tables = [pq.read_table(path) for path in done]
+    table = pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
+    _write_whole(folder / "sweep.parquet", lambda path: pq.write_table(table, path))
+    failures = [{"at": dict(point.at), "why": failure.why} for point, failure in failed]
+    lines = "".join(json.dumps(failure, default=str) + "\n" for failure in failures)
+    _write_whole(folder / "failures.jsonl", lambda path: path.write_text(lines, encoding="utf-8"))
+    return SweepResult(folder, table, failures)
