@@ -153,7 +153,8 @@ impl Nic {
         self.wire_owed_until_ns = self.wire_owed_until_ns.max(from_ns);
         let count = self.queues.len() + self.outlets.len();
         // Queues of a switch do not send themselves: there are as many senders as receive queues.
-        let share = if self.queues.len() > FEW_QUEUES || self.fetch.is_some() { 1.0 } else { FEW_QUEUES_SHARE };
+        let share =
+            if self.queues.len() > FEW_QUEUES || self.fetch.is_some() { 1.0 } else { FEW_QUEUES_SHARE };
         self.wire_byte_ns = 8.0 / (self.gbps * share);
         self.first_to_send = if self.first_to_send + 1 < count { self.first_to_send + 1 } else { 0 };
         if let Some(fetch) = &mut self.fetch {
