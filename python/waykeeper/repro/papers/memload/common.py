@@ -11,11 +11,7 @@ PATTERNS = [
     ("single", "read"),
     ("flush", "write"),
 ]
-# Workers, and the cores they are on: the Sandy Bridge has four.
-CORES = {
-    "Haswell": {n: (n, 1) for n in range(1, 9)},
-    "Sandy Bridge": {1: (1, 1), 2: (2, 1), 3: (3, 1), 4: (4, 1), 6: (3, 2), 8: (4, 2)},
-}
+WORKERS = list(range(1, 9))
 MIB = 2**20
 BIG = {"workload.load.buffer_blocks": 262144, "workload.load.resident": True}
 """1 GiB, as after the first pass over it: its pages are there."""
@@ -28,12 +24,10 @@ QUIRK = "the program's zero-based block count is reproduced: a command moves one
 
 def load(machine, pattern, operation, workers=1, sets="1/32", **more):
     """A case of the load generator alone; `more` are its other keys."""
-    cores, each = CORES[machine][workers]
     overrides = {
         "workload.load.pattern": pattern,
         "workload.load.operation": operation,
-        "workload.load.cores": f"0-{cores - 1}" if cores > 1 else "0",
-        "workload.load.workers": each,
+        "workload.load.workers": workers,
     }
     key = (machine, pattern, operation, workers)
     return Case(key, SCENARIOS[machine], overrides | more, sets=sets)
@@ -43,19 +37,19 @@ def scaling():
     """Every pattern with every number of workers on both machines: Figs. 5.1 and 5.2."""
     for machine in MACHINES:
         for pattern, operation in PATTERNS:
-            for workers in CORES[machine]:
+            for workers in WORKERS:
                 yield load(machine, pattern, operation, workers)
 
 
 def curve(runs, machine, pattern, operation, metric):
     """A metric of the load over the number of workers."""
-    return [getattr(runs[machine, pattern, operation, n].workload("load"), metric) for n in CORES[machine]]
+    return [getattr(runs[machine, pattern, operation, n].workload("load"), metric) for n in WORKERS]
 
 
 def name(pattern, operation):
     return "flush" if pattern == "flush" else f"{pattern}-{operation}"
 
 
-def saturated(workers, values, part=0.95):
+def saturated(values, part=0.95):
     """The fewest workers that bring `part` of what the most bring."""
-    return next(n for n, value in zip(workers, values, strict=True) if value >= part * max(values))
+    return next(n for n, value in zip(WORKERS, values, strict=True) if value >= part * max(values))

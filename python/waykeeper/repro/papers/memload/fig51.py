@@ -2,7 +2,7 @@
 
 from waykeeper.repro import Figure, Panel, Series, checks, claim, knee, number, rising, span
 
-from .common import CORES, DRIVE, MACHINES, MIB, PATTERNS, QUIRK, curve, name, saturated, scaling
+from .common import DRIVE, MACHINES, MIB, PATTERNS, QUIRK, WORKERS, curve, name, saturated, scaling
 
 VISIBLE = 0.01
 """A curve can be told from the axis when it stands this part of the axis above it: about a line's width."""
@@ -14,7 +14,7 @@ class Fig51(Figure):
     assumes = [
         DRIVE,
         QUIRK,
-        "a worker has a core of its own as far as there are cores",
+        "a worker has a core of its own as far as there are cores; the Sandy Bridge has four",
         f"a curve is noticeable from {VISIBLE:.0%} of the highest one on",
     ]
 
@@ -23,8 +23,7 @@ class Fig51(Figure):
 
     def panels(self, runs):
         for machine in MACHINES:
-            workers = list(CORES[machine])
-            curves = [Series(name(*p), workers, self._mib(runs, machine, *p)) for p in PATTERNS]
+            curves = [Series(name(*p), WORKERS, self._mib(runs, machine, *p)) for p in PATTERNS]
             yield Panel(f"bandwidth, {machine}", x="workers", y="MiB/s", series=curves)
 
     def _mib(self, runs, machine, pattern, operation):
@@ -40,18 +39,18 @@ class Fig51(Figure):
 
     @claim("MEMLOAD-F5.1-3")
     def two_workers_are_enough_for_random(self, runs):
-        curves = [(list(CORES[m]), self._mib(runs, m, "random", "write")) for m in MACHINES]
-        flat = all(max(values[1:]) <= 1.05 * min(values[1:]) for _, values in curves)
-        return knee(max(saturated(*one) for one in curves), flat, 1)
+        curves = [self._mib(runs, m, "random", "write") for m in MACHINES]
+        flat = all(max(values[1:]) <= 1.05 * min(values[1:]) for values in curves)
+        return knee(max(saturated(values) for values in curves), flat, 1)
 
     @claim(
         "MEMLOAD-F5.1-4",
-        why="a command of ours takes 24 us (data sheet: 20 us for a block at depth 1), so that four to five workers fill "
-        "the link; three do at 16 us",
+        why="a command of ours takes 24 us (data sheet: 20 us for a block at depth 1), so that five workers fill the "
+        "link; three do at 16 us",
     )
     def single_caps_on_the_old_link(self, runs):
-        workers, values = list(CORES["Sandy Bridge"]), self._mib(runs, "Sandy Bridge", "single", "write")
-        return knee(saturated(workers, values), values[-1] <= 1.05 * values[-2], 1)
+        values = self._mib(runs, "Sandy Bridge", "single", "write")
+        return knee(saturated(values), values[-1] <= 1.05 * values[-2], 1)
 
     @claim("MEMLOAD-F5.1-5")
     def single_keeps_rising_on_the_new_one(self, runs):
@@ -69,8 +68,8 @@ class Fig51(Figure):
 
     @claim(
         "MEMLOAD-F5.1-7",
-        why="our drive takes writes at the data sheet's 1.08 GB/s, which two large commands fill and four small ones; the "
-        "thesis's curves rise with every worker, as if each command had a rate of its own",
+        why="our drive takes writes at the data sheet's 1.08 GB/s, which two large commands fill and four small ones; "
+        "the thesis's curves rise with every worker, as if each command had a rate of its own",
     )
     def reads_of_memory_bring_less(self, runs):
         found = {}
@@ -90,6 +89,6 @@ class Fig51(Figure):
         first = []
         for m in MACHINES:
             highest = max(self._mib(runs, m, "random", "write"))
-            flush = zip(CORES[m], self._mib(runs, m, "flush", "write"), strict=True)
+            flush = zip(WORKERS, self._mib(runs, m, "flush", "write"), strict=True)
             first += [n for n, value in flush if value >= VISIBLE * highest][:1]
         return knee(min(first, default=None), len(first) > 0, 1)

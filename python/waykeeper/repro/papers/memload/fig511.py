@@ -15,9 +15,9 @@ LOADS = ["random", "single"]
 VISIBLE = 2.0
 """A slowdown below this, %, is none (the suite's own limit for a published one)."""
 WHY = (
-    "neither the LLC nor memory makes Redis wait so long. Interrupts on the cores of others would follow the command rate, "
-    "but would have slowed PARSEC's compute-bound programs too, which the thesis saw unmoved; what remains is something in "
-    "the kernel that Redis's sockets and the driver share"
+    "neither the LLC nor memory makes Redis wait so long. Interrupts on the cores of others would follow the command "
+    "rate, but would have slowed PARSEC's compute-bound programs too, which the thesis saw unmoved; what remains is "
+    "something in the kernel that Redis's sockets and the driver share"
 )
 
 

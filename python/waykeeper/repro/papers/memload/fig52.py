@@ -2,7 +2,7 @@
 
 from waykeeper.repro import Figure, Panel, Series, checks, claim, knee
 
-from .common import CORES, DRIVE, MACHINES, PATTERNS, QUIRK, curve, name, saturated, scaling
+from .common import DRIVE, MACHINES, PATTERNS, QUIRK, WORKERS, curve, name, saturated, scaling
 
 
 class Fig52(Figure):
@@ -15,8 +15,7 @@ class Fig52(Figure):
 
     def panels(self, runs):
         for machine in MACHINES:
-            workers = list(CORES[machine])
-            curves = [Series(name(*p), workers, self._thousands(runs, machine, *p)) for p in PATTERNS]
+            curves = [Series(name(*p), WORKERS, self._thousands(runs, machine, *p)) for p in PATTERNS]
             yield Panel(f"commands, {machine}", x="workers", y="thousand/s", series=curves)
 
     def _thousands(self, runs, machine, pattern, operation):
@@ -38,7 +37,7 @@ class Fig52(Figure):
     @claim("MEMLOAD-F5.2-2")
     def single_read_is_the_drives(self, runs):
         near = {}
-        for n in sorted(set(CORES["Haswell"]) & set(CORES["Sandy Bridge"])):
+        for n in WORKERS:
             ours = [runs[m, "single", "read", n].workload("load").commands_per_s for m in MACHINES]
             near[f"{n} workers: within 5 %"] = max(ours) <= 1.05 * min(ours)
         return checks(near)
@@ -47,7 +46,7 @@ class Fig52(Figure):
     def single_write_starts_alike_and_caps(self, runs):
         old, new = (self._thousands(runs, m, "single", "write") for m in ("Sandy Bridge", "Haswell"))
         alike = abs(old[0] / new[0] - 1) <= 0.15
-        return knee(saturated(list(CORES["Sandy Bridge"]), old), alike and old[-1] <= 1.05 * old[-2], 1)
+        return knee(saturated(old), alike and old[-1] <= 1.05 * old[-2], 1)
 
     @claim("MEMLOAD-F5.2-4")
     def flush_and_single_write_send_most(self, runs):

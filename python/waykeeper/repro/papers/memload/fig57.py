@@ -54,8 +54,8 @@ class Fig57(Figure):
 
     @claim(
         "MEMLOAD-F5.7-4",
-        why="single-write hits the block that the command before moved too; a device's read that misses leaves no line in "
-        "the LLC (Intel's DDIO primer), so single-read misses that block again",
+        why="single-write hits the block that the command before moved too; a device's read that misses leaves no line "
+        "in the LLC (Intel's DDIO primer), so single-read misses that block again",
     )
     def random_misses_more_than_single(self, runs):
         shares = self._shares(runs, "big")
@@ -67,8 +67,8 @@ class Fig57(Figure):
 
     @claim(
         "MEMLOAD-F5.7-5",
-        why="with one worker the CPU reads the block that the command before brought in, and the second block, which it "
-        "does not read, misses: half of single-write's lines either way. With eight workers it is none of them",
+        why="with one worker the CPU reads the block that the command before brought in, and the second block, which "
+        "it does not read, misses: half of single-write's lines either way. With eight workers none of them do",
     )
     def reading_before_helps(self, runs):
         small, big, always = (self._shares(runs, mode) for mode in ("small", "big", "big, always"))

@@ -65,8 +65,8 @@ class Interference(Figure):
 
     @claim(
         "MEMLOAD-S5.5-2",
-        why="what slows the victim with caching is the generator's own reads, which fill the LLC and the memory bus on both "
-        "machines; the thesis saw no such effect on its Sandy Bridge",
+        why="what slows the victim with caching is the generator's own reads, which fill the LLC and the memory bus on "
+        "both machines; the thesis saw no such effect on its Sandy Bridge",
     )
     def caching_doubles_the_cost_with_ddio_alone(self, runs):
         def mean(machine, setting):

@@ -2,8 +2,8 @@
 
 from waykeeper.repro.claims import claims
 
-_DRIVER = "an artefact of the Linux driver or the drive's firmware; the thesis does not explain it, and a model of it would be a copy"
-_PARSEC = "the runtime of a native PARSEC program, none of which is modelled; a stand-in would be calibrated on this very number"
+_DRIVER = "an artefact of driver or firmware that the thesis does not explain; a model of it would be a copy"
+_PARSEC = "the runtime of a PARSEC program, none of which is modelled; a stand-in would be calibrated on it"
 _SILO = "the runtime of Silo, which is not modelled; the thesis itself calls the speed-up unexplained"
 
 REASONS: dict[str, str] = {
