@@ -6,7 +6,7 @@
 use crate::bus::Bus;
 use crate::idio::Controller;
 use crate::meter::Meter;
-use crate::nic::{Classifier, Function, Nic, Queue, Spread, Steering, Traffic};
+use crate::nic::{Classifier, Fetch, Function, Nic, Queue, Spread, Steering, Traffic};
 use crate::programs::{Blueprint, Core, Mailbox, Program, Site};
 use crate::random::Stream;
 use crate::scenario::{Scenario, ScenarioError, WorkloadSpec};
@@ -339,12 +339,15 @@ fn build_nic(
     let stream = Stream::new(seed, &spec.name);
     let spread = spread(scenario, index, owners.len() as u32);
     let mut nic = Nic::new(index, spec.gbps, Traffic::new(&spec.traffic, spread, stream));
+    let dependent = scenario.chip.dependent;
+    nic.fetch = spec.read_window.map(|bytes| Fetch::new(bytes, dependent.memory_ns - dependent.llc_ns));
     for owner in &owners {
         let mut queue = Queue::new(memory, spec.ring, *owner)?;
         queue.outside_ns = spec.outside_ns;
         if spec.self_invalidate {
             queue.invalidate_released();
         }
+        queue.cold = spec.warm_buffers;
         nic.queues.push(queue);
     }
     let users = scenario.workloads.iter().filter(|w| w.nic == Some(index));
@@ -363,6 +366,9 @@ fn is_tenant_of(tenant: &WorkloadSpec, scenario: &Scenario, switch: usize) -> bo
 
 /// Workloads with a share of a NIC's traffic sit on virtual functions; the others' share is their queues.
 fn spread(scenario: &Scenario, nic: usize, queues: u32) -> Spread {
+    if let Some(imbalance) = scenario.nics[nic].imbalance {
+        return Spread::uneven(queues, imbalance);
+    }
     let users = || scenario.workloads.iter().filter(|w| w.nic == Some(nic));
     if users().all(|w| w.share.is_none()) {
         return Spread::Rss(queues);

@@ -4,12 +4,14 @@
 //! DMA rules; it knows neither caches nor what a worker does with a packet (microarchitecture.md 7).
 
 mod classifier;
+mod fetch;
 mod pool;
 mod queue;
 mod traffic;
 
 pub(crate) use classifier::Classifier;
 pub use classifier::Steering;
+pub(crate) use fetch::Fetch;
 pub(crate) use pool::{BUFFER_BYTES, Pool};
 pub(crate) use queue::{MAX_BURST, Packet, Queue};
 pub use traffic::{CapturedPacket, FlowOrder, Pace, Traffic, TrafficSpec};
@@ -71,6 +73,8 @@ pub struct Nic {
     pub(crate) counters: NicCounters,
     /// Tags its packets where IDIO, or a static placement, decides about them; `None` leaves them to DCA.
     pub(crate) classifier: Option<Classifier>,
+    /// What it may read at a time; `None` is as much as it wants.
+    pub(crate) fetch: Option<Fetch>,
     pcie_free_ns: f64,
     /// Time the wire has promised away, ns: it is busy until then at the latest.
     wire_owed_until_ns: f64,
@@ -91,6 +95,7 @@ impl Nic {
             traffic,
             counters: NicCounters::default(),
             classifier: None,
+            fetch: None,
             pcie_free_ns: 0.0,
             wire_owed_until_ns: 0.0,
             first_to_send: 0,
@@ -148,9 +153,12 @@ impl Nic {
         self.wire_owed_until_ns = self.wire_owed_until_ns.max(from_ns);
         let count = self.queues.len() + self.outlets.len();
         // Queues of a switch do not send themselves: there are as many senders as receive queues.
-        let share = if self.queues.len() > FEW_QUEUES { 1.0 } else { FEW_QUEUES_SHARE };
+        let share = if self.queues.len() > FEW_QUEUES || self.fetch.is_some() { 1.0 } else { FEW_QUEUES_SHARE };
         self.wire_byte_ns = 8.0 / (self.gbps * share);
         self.first_to_send = if self.first_to_send + 1 < count { self.first_to_send + 1 } else { 0 };
+        if let Some(fetch) = &mut self.fetch {
+            fetch.begin(chip, self.device, from_ns);
+        }
         self.reads.clear();
         for turn in 0..count {
             let index = (self.first_to_send + turn) % count;
@@ -162,6 +170,9 @@ impl Nic {
             }
         }
         chip.dma_read_all(self.device, self.reads.lines());
+        if let Some(fetch) = &mut self.fetch {
+            fetch.end(chip, self.device);
+        }
         for queue in &mut self.queues {
             queue.discard_released(chip);
         }
@@ -170,7 +181,8 @@ impl Nic {
     /// Sends from one queue until it is empty or its next packet has to wait.
     #[inline]
     fn send(&mut self, meters: &mut [Meter], index: usize, until_ns: f64) {
-        let Nic { queues, outlets, counters, wire_owed_until_ns, wire_byte_ns, reads, .. } = self;
+        let Nic { queues, outlets, counters, wire_owed_until_ns, wire_byte_ns, reads, fetch: reader, .. } =
+            self;
         let queue = match index.checked_sub(queues.len()) {
             None => &mut queues[index],
             Some(outlet) => &mut outlets[outlet],
@@ -178,13 +190,20 @@ impl Nic {
         let meter = &mut meters[queue.workload];
         while let Some(packet) = queue.next_to_send() {
             let fetch = packet.ready_ns + TX_FETCH_NS;
-            let start = later(later(fetch, queue.send_free_ns), *wire_owed_until_ns);
+            let mut start = later(later(fetch, queue.send_free_ns), *wire_owed_until_ns);
+            if let Some(reader) = reader {
+                start = later(start, reader.free_ns());
+            }
             if start >= until_ns {
                 break;
             }
             let bytes = f64::from(packet.bytes);
             *wire_owed_until_ns += (bytes + WIRE_OVERHEAD_BYTES) * *wire_byte_ns;
-            counters.outbound_bytes += (u64::from(packet.lines) + 1) * 64;
+            let fetched = (u64::from(packet.lines) + 1) * 64;
+            counters.outbound_bytes += fetched;
+            if let Some(reader) = reader {
+                reader.read(fetched as f64);
+            }
             meter.operations += 1.0;
             meter.bytes += bytes;
             meter.latency(start - packet.arrived_ns + queue.outside_ns);

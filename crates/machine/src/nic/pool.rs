@@ -66,6 +66,11 @@ impl Pool {
         Ok(Pool { buffers: Table::new(places, Place::NONE), lines })
     }
 
+    /// The sampled lines of all buffers.
+    pub(crate) fn lines(&self) -> &[Line] {
+        &self.lines[..self.lines.len().saturating_sub(PADDING)]
+    }
+
     /// Where a buffer is.
     #[inline(always)]
     pub(crate) fn place(&self, buffer: u32) -> Place {

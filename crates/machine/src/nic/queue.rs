@@ -121,6 +121,8 @@ pub(crate) struct Queue {
     pub workload: usize,
     /// Time outside the host in the latency of its packets, ns.
     pub outside_ns: f64,
+    /// The worker has yet to write every buffer once before it begins.
+    pub cold: bool,
     /// Lines of released buffers, where these are invalidated (algorithms.md 4.6), until somebody does it.
     dead: Option<Gather>,
 }
@@ -182,6 +184,7 @@ impl Queue {
             burst_limit: MAX_BURST,
             workload,
             outside_ns: OUTSIDE_NS,
+            cold: false,
             dead: None,
         };
         while queue.posted < u64::from(ring) {

@@ -51,6 +51,8 @@ pub enum TrafficSpec {
     Flows {
         /// Packet size in bytes, without preamble and checksum.
         packet_bytes: u32,
+        /// Sizes drawn instead, each with its weight; none where all packets have one size.
+        mix: Vec<(u32, f64)>,
         /// Offered load on the wire, Gb/s (overheads included).
         gbps: f64,
         /// Number of flows.
@@ -90,6 +92,21 @@ pub(crate) struct Function {
 }
 
 impl Spread {
+    /// RSS that deals so unevenly that the busiest of `queues` queues has `imbalance` times the mean: loads fall as
+    /// a power of their rank, as those of a few large flows among many do (X: a measured maximum says nothing about
+    /// the others).
+    pub(crate) fn uneven(queues: u32, imbalance: f64) -> Spread {
+        let loads = |power: f64| (1..=queues).map(move |rank| f64::from(rank).powf(-power));
+        let busiest = |power: f64| f64::from(queues) / loads(power).sum::<f64>();
+        let (mut low, mut high) = (0.0, 64.0);
+        for _ in 0..60 {
+            let middle = (low + high) / 2.0;
+            *if busiest(middle) < imbalance { &mut low } else { &mut high } = middle;
+        }
+        let function = |(first, weight)| Function { first, queues: 1, weight };
+        Spread::Functions((0..queues).zip(loads(low)).map(function).collect())
+    }
+
     /// Appends the queues of further flows until `flows` have one.
     fn deal(&self, queue_of: &mut Vec<u32>, flows: usize, stream: &mut Stream) {
         match self {
@@ -163,7 +180,7 @@ pub struct Traffic {
 #[derive(Clone, Debug)]
 enum Source {
     Silent,
-    Flows { bytes: u32, gaps: Gaps, queue_of: Vec<u32>, order: FlowOrder, turn: usize, dscp: u8 },
+    Flows { sizes: Sizes, gaps: Gaps, queue_of: Vec<u32>, order: FlowOrder, turn: usize, dscp: u8 },
     Capture { packets: Vec<CapturedPacket>, gaps_ns: Vec<f64>, turn: usize },
 }
 
@@ -179,15 +196,16 @@ impl Traffic {
     pub(crate) fn change(&mut self, spec: &TrafficSpec, now_ns: f64) {
         self.source = match spec {
             TrafficSpec::Flows { gbps, .. } if *gbps <= 0.0 => Source::Silent,
-            TrafficSpec::Flows { packet_bytes, gbps, flows, order, pace, dscp } => {
+            TrafficSpec::Flows { packet_bytes, mix, gbps, flows, order, pace, dscp } => {
                 let mut queue_of = match &mut self.source {
                     Source::Flows { queue_of, .. } => std::mem::take(queue_of),
                     _ => Vec::new(),
                 };
                 self.spread.deal(&mut queue_of, *flows as usize, &mut self.stream);
                 queue_of.truncate(*flows as usize);
-                let gaps = Gaps::new(*pace, (f64::from(*packet_bytes) + WIRE_OVERHEAD_BYTES) * 8.0, *gbps);
-                Source::Flows { bytes: *packet_bytes, gaps, queue_of, order: *order, turn: 0, dscp: *dscp }
+                let sizes = Sizes::new(*packet_bytes, mix);
+                let gaps = Gaps::new(*pace, sizes.mean_bits(), *gbps);
+                Source::Flows { sizes, gaps, queue_of, order: *order, turn: 0, dscp: *dscp }
             }
             TrafficSpec::Capture { packets, .. } if packets.is_empty() => Source::Silent,
             TrafficSpec::Capture { packets, gbps } => {
@@ -206,7 +224,7 @@ impl Traffic {
         let at_ns = self.next_ns;
         match &mut self.source {
             Source::Silent => None,
-            Source::Flows { bytes, gaps, queue_of, order, turn, dscp } => {
+            Source::Flows { sizes, gaps, queue_of, order, turn, dscp } => {
                 let flow = match order {
                     FlowOrder::InTurn => {
                         *turn = if *turn + 1 < queue_of.len() { *turn + 1 } else { 0 };
@@ -214,8 +232,10 @@ impl Traffic {
                     }
                     FlowOrder::Random => self.stream.below(queue_of.len() as u32) as usize,
                 };
-                self.next_ns += gaps.next(&mut self.stream);
-                let (bytes, queue, flow, dscp) = (*bytes as u16, queue_of[flow], flow as u32, *dscp);
+                let gap_ns = gaps.next(&mut self.stream);
+                let (bytes, part) = sizes.next(&mut self.stream);
+                self.next_ns += gap_ns * part;
+                let (queue, flow, dscp) = (queue_of[flow], flow as u32, *dscp);
                 Some(Arrival { at_ns, bytes, queue, flow, dscp })
             }
             Source::Capture { packets, gaps_ns, turn } => {
@@ -225,6 +245,53 @@ impl Traffic {
                 let queue = self.spread.of_hash(packet.hash);
                 let (bytes, flow, dscp) = (packet.bytes as u16, packet.hash, packet.dscp);
                 Some(Arrival { at_ns, bytes, queue, flow, dscp })
+            }
+        }
+    }
+}
+
+/// How large packets of flows are.
+#[derive(Clone, Debug)]
+enum Sizes {
+    One(u16),
+    /// Sizes with the share of packets up to and with them, and what a packet of the size takes of a mean gap.
+    Mix(Vec<(u16, f64, f64)>, f64),
+}
+
+impl Sizes {
+    fn new(bytes: u32, mix: &[(u32, f64)]) -> Sizes {
+        if mix.is_empty() {
+            return Sizes::One(bytes as u16);
+        }
+        let total: f64 = mix.iter().map(|(_, weight)| weight).sum();
+        let bits = |bytes: u32| (f64::from(bytes) + WIRE_OVERHEAD_BYTES) * 8.0;
+        let mean: f64 = mix.iter().map(|(bytes, weight)| bits(*bytes) * weight / total).sum();
+        let mut upto = 0.0;
+        let size = |(bytes, weight): &(u32, f64)| {
+            upto += weight / total;
+            (*bytes as u16, upto, bits(*bytes) / mean)
+        };
+        Sizes::Mix(mix.iter().map(size).collect(), mean)
+    }
+
+    /// Mean bits on the wire.
+    fn mean_bits(&self) -> f64 {
+        match self {
+            Sizes::One(bytes) => (f64::from(*bytes) + WIRE_OVERHEAD_BYTES) * 8.0,
+            Sizes::Mix(_, mean) => *mean,
+        }
+    }
+
+    /// The next packet's size, and the part of a mean gap that it takes.
+    #[inline(always)]
+    fn next(&self, stream: &mut Stream) -> (u16, f64) {
+        match self {
+            Sizes::One(bytes) => (*bytes, 1.0),
+            Sizes::Mix(sizes, _) => {
+                let at = stream.unit();
+                let (bytes, _, part) =
+                    sizes.iter().find(|(_, upto, _)| at < *upto).unwrap_or(&sizes[sizes.len() - 1]);
+                (*bytes, *part)
             }
         }
     }
@@ -295,6 +362,7 @@ mod tests {
         // 1024 B + 24 B on the wire at 100 Gb/s: 83.84 ns, 11.93 Mpps (microarchitecture.md 7).
         let spec = TrafficSpec::Flows {
             packet_bytes: 1024,
+            mix: Vec::new(),
             gbps: 100.0,
             flows: 192,
             order: FlowOrder::InTurn,
@@ -319,6 +387,7 @@ mod tests {
         let spread = Spread::Functions(vec![function(0, 1, 1.0), function(1, 2, 3.0)]);
         let spec = TrafficSpec::Flows {
             packet_bytes: 1000,
+            mix: Vec::new(),
             gbps: 8.192,
             flows: 8,
             order: FlowOrder::InTurn,
@@ -342,7 +411,15 @@ mod tests {
         // 1000 B + 24 B at a line of 8.192 Gb/s take 1000 ns; at 0.8192 Gb/s 4 packets come every 40 us on average.
         let pace = Pace::Exponential { burst: 4, line_gbps: 8.192 };
         let order = FlowOrder::InTurn;
-        let spec = TrafficSpec::Flows { packet_bytes: 1000, gbps: 0.8192, flows: 8, order, pace, dscp: 46 };
+        let spec = TrafficSpec::Flows {
+            packet_bytes: 1000,
+            mix: Vec::new(),
+            gbps: 0.8192,
+            flows: 8,
+            order,
+            pace,
+            dscp: 46,
+        };
         let mut traffic = Traffic::new(&spec, Spread::Rss(1), Stream::new(1, "nic"));
         let all: Vec<Arrival> = std::iter::from_fn(|| traffic.next_before(400e6)).collect();
         let mean = 400e6 / all.len() as f64;
@@ -351,6 +428,43 @@ mod tests {
             assert!(burst.windows(2).all(|pair| (pair[1].at_ns - pair[0].at_ns - 1000.0).abs() < 1e-3));
         }
         assert!(all.iter().all(|arrival| arrival.dscp == 46));
+    }
+
+    #[test]
+    fn a_mix_has_its_shares_and_each_packet_its_time_on_the_wire() {
+        // One packet of 76 B to three of 976 B: (100 + 3 x 1000) x 8 / 4 = 6200 bits on average, at 6.2 Gb/s a packet
+        // every 1000 ns; the small one takes 100 x 8 / 6.2 = 129 ns of them, the large one 1290 ns.
+        let spec = TrafficSpec::Flows {
+            packet_bytes: 1024,
+            mix: vec![(76, 1.0), (976, 3.0)],
+            gbps: 6.2,
+            flows: 8,
+            order: FlowOrder::InTurn,
+            pace: Pace::Even,
+            dscp: 0,
+        };
+        let mut traffic = Traffic::new(&spec, Spread::Rss(1), Stream::new(1, "nic"));
+        let all: Vec<Arrival> = std::iter::from_fn(|| traffic.next_before(20e6)).collect();
+        assert!((all.len() as f64 / 20_000.0 - 1.0).abs() < 0.01, "{}", all.len());
+        let small = all.iter().filter(|a| a.bytes == 76).count() as f64 / all.len() as f64;
+        assert!((small - 0.25).abs() < 0.01, "{small}");
+        for pair in all.windows(2) {
+            let gap = pair[1].at_ns - pair[0].at_ns;
+            assert!((gap / (f64::from(pair[0].bytes) + 24.0) - 8.0 / 6.2).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn the_busiest_queue_has_so_many_times_the_mean() {
+        for (queues, imbalance) in [(18, 1.69), (18, 2.78), (4, 1.0), (4, 3.9)] {
+            let Spread::Functions(functions) = Spread::uneven(queues, imbalance) else {
+                panic!("no functions")
+            };
+            let total: f64 = functions.iter().map(|f| f.weight).sum();
+            let busiest = functions[0].weight / total * f64::from(queues);
+            assert!((busiest - imbalance).abs() < 1e-6, "{busiest}");
+            assert!(functions.windows(2).all(|pair| pair[0].weight >= pair[1].weight));
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::bus::{Access, Bus, Memory};
 use crate::meter::Meter;
 use crate::nic::{Packet, Queue};
 use crate::random::Stream;
-use waykeeper_silicon::Level;
+use waykeeper_silicon::{Fill, Level};
 
 /// An empty poll, ns.
 pub(super) const EMPTY_POLL_NS: f64 = 25.0;
@@ -251,6 +251,13 @@ impl<E: Errand> Program for Poller<E> {
             Source::Nic { nic, queue } => &mut nics[nic].queues[queue],
             Source::Port(port) => &mut ports[port],
         };
+        if queue.cold {
+            // Before its clock runs: a program sets its buffers up before it opens the port.
+            queue.cold = false;
+            for line in queue.pool.lines() {
+                memory.chip.write(core.id, *line, Fill::Ordinary);
+            }
+        }
         let meter = &mut meters[self.workload];
         let instructions_per_ns = *ghz * INSTRUCTIONS_PER_CYCLE;
         while core.clock_ns < until_ns {

@@ -44,6 +44,12 @@ pub struct NicSpec {
     pub steering: Option<Steering>,
     /// Consumed buffers are invalidated instead of being written back.
     pub self_invalidate: bool,
+    /// Load of the busiest queue against the mean; `None` leaves it to RSS.
+    pub imbalance: Option<f64>,
+    /// Bytes of reads it has in flight; `None` is as many as it wants.
+    pub read_window: Option<f64>,
+    /// Workers write every buffer once before they begin.
+    pub warm_buffers: bool,
     /// What it is offered.
     pub traffic: TrafficSpec,
     /// Changes of that.
@@ -88,6 +94,12 @@ pub(super) fn read_nics(keys: &mut Keys<'_>, chip: &ChipSpec) -> Result<Vec<NicS
             outside_ns: inner.number("outside_us", 0.0..=1e6, OUTSIDE_NS / 1e3)? * 1e3,
             steering: read_steering(&mut inner, chip)?,
             self_invalidate: inner.flag("self_invalidate", false)?,
+            imbalance: inner.optional_number("imbalance", 1.0..=1024.0)?,
+            read_window: match inner.has("read_window") {
+                true => Some(inner.required_size("read_window", 1024..=1 << 30)? as f64),
+                false => None,
+            },
+            warm_buffers: inner.flag("warm_buffers", false)?,
             gbps,
             ring,
             traffic,
@@ -136,8 +148,10 @@ fn read_traffic(
         FlowOrder::InTurn => "in-turn",
         FlowOrder::Random => "random",
     };
+    let packet_bytes = keys.count("packet_bytes", 60..=BUFFER_BYTES, bytes)?;
     Ok(TrafficSpec::Flows {
-        packet_bytes: keys.count("packet_bytes", 60..=BUFFER_BYTES, bytes)?,
+        packet_bytes,
+        mix: read_mix(keys, before)?,
         gbps: offered.unwrap_or(rate * part),
         flows: keys.count("flows", 1..=1_000_000, number)?,
         order: match keys.choice("flow_order", &["in-turn", "random"], order)?.as_str() {
@@ -147,6 +161,39 @@ fn read_traffic(
         pace: read_pace(keys, pace, line_gbps)?,
         dscp: keys.count("dscp", 0..=63, u32::from(dscp))? as u8,
     })
+}
+
+/// `packet_mix`: pairs of a size and a weight.
+fn read_mix(keys: &mut Keys<'_>, before: Option<&TrafficSpec>) -> Result<Vec<(u32, f64)>, ScenarioError> {
+    let sized = keys.has("packet_bytes");
+    let Some(list) = keys.list("packet_mix")? else {
+        return Ok(match before {
+            Some(TrafficSpec::Flows { mix, .. }) if !sized => mix.clone(),
+            _ => Vec::new(),
+        });
+    };
+    let number = |value: &toml::Value| value.as_float().or(value.as_integer().map(|n| n as f64));
+    let pair = |value: &toml::Value| match value.as_array()?.as_slice() {
+        [bytes, weight] => {
+            let bytes =
+                u32::try_from(bytes.as_integer()?).ok().filter(|b| (60..=BUFFER_BYTES).contains(b))?;
+            Some((bytes, number(weight).filter(|weight| *weight > 0.0 && *weight <= 1e6)?))
+        }
+        _ => None,
+    };
+    let wanted = "pairs of a size from 60 to 2048 and a weight, as in [[60, 1], [1514, 3.5]]";
+    let read = |value| pair(value).ok_or_else(|| keys.refuse("packet_mix", value, wanted));
+    if list.is_empty() {
+        return Err(keys.refuse("packet_mix", &"[]", wanted));
+    }
+    if sized {
+        return Err(keys.refuse(
+            "packet_bytes",
+            &"beside `packet_mix`",
+            "absent: the mix says how large packets are",
+        ));
+    }
+    list.iter().map(read).collect()
 }
 
 /// `offered_part` of a phase: the load as a part of the NIC's own, so that it follows when that is swept.

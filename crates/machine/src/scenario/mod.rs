@@ -319,8 +319,24 @@ fn read_sweeps(keys: &mut Keys<'_>) -> Result<Vec<Sweep>, ScenarioError> {
     Ok(sweeps)
 }
 
-/// Device names are one name space; a core is claimed once; every NIC and array is used by somebody.
+/// Device names are one name space; a core is claimed once; an uneven load has queues to fall on.
 fn check_devices(keys: &mut Keys<'_>, scenario: &Scenario) -> Result<(), ScenarioError> {
+    for (index, (nic, (table, line))) in scenario.nics.iter().zip(keys.tables("nic")?).enumerate() {
+        let users = || scenario.workloads.iter().filter(|w| w.nic == Some(index));
+        let queues: usize = users().map(|w| w.cores.len()).sum();
+        let inner = Keys::new(keys.origin(), table, &format!("nic[{}]", nic.name), line);
+        match nic.imbalance {
+            Some(imbalance) if imbalance > queues as f64 => {
+                let wanted = format!("1 to {queues}: it has a queue per core of the workloads that use it");
+                return Err(inner.refuse("imbalance", &imbalance, &wanted));
+            }
+            Some(imbalance) if users().any(|w| w.share.is_some()) => {
+                let wanted = "absent: its workloads have shares";
+                return Err(inner.refuse("imbalance", &imbalance, wanted));
+            }
+            _ => {}
+        }
+    }
     let mut names: Vec<&str> = scenario.nics.iter().map(|nic| nic.name.as_str()).collect();
     names.extend(scenario.storage.iter().map(|array| array.name.as_str()));
     names.sort_unstable();

@@ -1,0 +1,26 @@
+"""What several of A4's figures use: masks by the paper's numbering, and numbers made of results."""
+
+
+def way(first, last):
+    """The paper's way[first:last] of an 11-way LLC, which counts from the left, as a mask."""
+    return hex(((1 << (last - first + 1)) - 1) << (10 - last))
+
+
+SLIDES = [way(first, first + 1) for first in range(10)]
+"""A window of two ways from way[0:1] to way[9:10]."""
+PLACES = [f"{first}:{first + 1}" for first in range(10)]
+
+
+def miss(run, workload):
+    """LLC miss ratio, %."""
+    return 100 * (1 - run.workload(workload).llc_hit_ratio)
+
+
+def memory(run):
+    """Memory traffic, GB/s."""
+    return (run.system.memory_read_bytes_per_s + run.system.memory_write_bytes_per_s) / 1e9
+
+
+def change(new, old):
+    """Change of a number, %."""
+    return 100 * (new / old - 1)

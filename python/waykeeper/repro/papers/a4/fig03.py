@@ -1,0 +1,119 @@
+"""A4 Fig. 3: X-Mem's two ways slide over the LLC beside packets that nobody reads (a) and packets that are read (b)."""
+
+from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim
+
+from .common import PLACES, SLIDES, memory, miss
+
+QUICK = (0, 1, 3, 5, 8, 9)
+RAISED = 1.08
+"""A place is raised if it misses so much more than the quiet place way[3:4]."""
+
+
+class Fig03(Figure):
+    id = "a4/fig3"
+    title = "Contention over the place of a bystander's two ways"
+    assumes = [
+        "X-Mem's working set is 2368 KiB a thread: Figs. 3 and 4 fit no other",
+        "in (b) rings begin full for 3 ms, as at a program's start",
+    ]
+
+    def cases(self, quick):
+        for index in QUICK if quick else range(10):
+            for name, scenario in (("nt", "a4-fig3a"), ("t", "a4-fig3b")):
+                yield Case((name, index), scenario, {"workload.x-mem.mask": SLIDES[index]})
+        for migration in ("clean-copy", "no-copy"):
+            overrides = {"workload.x-mem.mask": SLIDES[9], "model.migration": migration}
+            yield Case(("rule", migration), {**_scenario("a4-fig3b"), "model": {"migration": migration}}, overrides)
+
+    def _places(self, runs):
+        return sorted(index for name, index in runs if name == "nt")
+
+    def panels(self, runs):
+        places = self._places(runs)
+        names = [PLACES[index] for index in places]
+        yield Panel(
+            "X-Mem's LLC miss rate",
+            x="X-Mem's ways, counted from the left",
+            y="%",
+            series=[
+                Series("DPDK-NT (a)", names, [miss(runs["nt", index], "x-mem") for index in places]),
+                Series("DPDK-T (b)", names, [miss(runs["t", index], "x-mem") for index in places]),
+            ],
+            published=[
+                Points("(a), paper", [PLACES[i] for i in (0, 1, 3, 8, 9)], [39, 29, 27.3, 27.6, 27.3]),
+                Points("(b), paper", PLACES, [32, 27, 27, 27, 33, 38.5, 28, 27, 30, 29]),
+            ],
+        )
+        yield Panel(
+            "memory bandwidth",
+            x="X-Mem's ways, counted from the left",
+            y="GB/s",
+            series=[
+                Series("DPDK-NT (a)", names, [memory(runs["nt", index]) for index in places]),
+                Series("DPDK-T (b)", names, [memory(runs["t", index]) for index in places]),
+            ],
+            published=[
+                Points("(a), paper", [PLACES[i] for i in (0, 1, 3, 8, 9)], [16.5, 14.6, 13.6, 13.9, 14]),
+                Points("(b), paper", PLACES, [13.6, 11.5, 10.9, 10.9, 12.3, 15, 11.5, 10.7, 19.1, 20.9]),
+            ],
+        )
+
+    def _raised(self, runs, name):
+        quiet = miss(runs[name, 3], "x-mem")
+        return {index: miss(runs[name, index], "x-mem") > RAISED * quiet for index in self._places(runs)}
+
+    @claim(
+        "ISCA25-F3A-1",
+        why="at way[1:2] the model's victims find room in the free half of the window, the paper's curve is 6 % up there",
+    )
+    def only_latent_contention_without_readers(self, runs):
+        quiet, first, second = (miss(runs["nt", index], "x-mem") for index in (3, 0, 1))
+        raised = self._raised(runs, "nt")
+        rest = [index for index in raised if index > 1]
+        return checks(
+            {
+                "misses are raised at way[0:1]": raised[0],
+                "and less at way[1:2]": quiet < second < first,
+                "nowhere else": not any(raised[index] for index in rest),
+                "memory bandwidth is highest at way[0:1]": memory(runs["nt", 0])
+                == max(memory(runs["nt", index]) for index in raised),
+            }
+        )
+
+    @claim("ISCA25-F3B-1")
+    def three_regions_with_readers(self, runs):
+        raised = self._raised(runs, "t")
+        return checks(
+            {
+                "raised around way[0:1]": raised[0],
+                "not between": not raised[3],
+                "raised around way[5:6]": raised[5],
+                "raised around way[9:10]": raised[9],
+            }
+        )
+
+    @claim("ISCA25-F3B-2")
+    def the_third_region_needs_readers(self, runs):
+        return checks(
+            {
+                "raised at way[9:10] with DPDK-T": self._raised(runs, "t")[9],
+                "not with DPDK-NT": not self._raised(runs, "nt")[9],
+            }
+        )
+
+    @claim("ISCA25-S2-2")
+    def lines_in_both_caches_are_in_the_inclusive_ways(self, runs):
+        quiet = miss(runs["t", 3], "x-mem")
+        with_copy, without = (miss(runs["rule", rule], "x-mem") for rule in ("clean-copy", "no-copy"))
+        return checks(
+            {
+                "lines that cores and devices share crowd way[9:10], which nobody else's mask has": with_copy > RAISED * quiet,
+                "and nothing does when they leave no copy in the LLC": without < RAISED * quiet,
+            }
+        )
+
+
+def _scenario(name):
+    from waykeeper import Scenario
+
+    return Scenario.load(name).point().to_dict() | {"sweep": []}

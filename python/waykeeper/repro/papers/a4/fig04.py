@@ -1,0 +1,74 @@
+"""A4 Fig. 4: what turning DCA off does to X-Mem at four places and to DPDK-T."""
+
+from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim
+
+from .common import miss
+
+MASKS = {"0:1": "0x600", "3:4": "0x0c0", "5:6": "0x030", "9:10": "0x003"}
+
+
+class Fig04(Figure):
+    id = "a4/fig4"
+    title = "DCA on and off"
+    assumes = ["X-Mem's working set is 2368 KiB a thread, as in Fig. 3"]
+
+    def cases(self, quick):
+        for place, mask in MASKS.items():
+            for off in (False, True):
+                overrides = {"workload.x-mem.mask": mask, "knobs.dca_off": ["nic0"] if off else []}
+                yield Case((place, off), "a4-fig4", overrides)
+
+    def panels(self, runs):
+        places = list(MASKS)
+        for what, y, on, off in (
+            (lambda run: miss(run, "x-mem"), "X-Mem's LLC miss rate, %", [30.5, 27, 38.5, 30], [27.5] * 4),
+            (lambda run: run.workload("dpdk-t").latency_mean_us, "DPDK-T's mean latency, us", [482, 381, 540, 715], [921] * 4),
+            (lambda run: run.workload("dpdk-t").latency_p99_us, "DPDK-T's p99 latency, us", None, None),
+        ):
+            series = [
+                Series(f"DCA {'off' if dark else 'on'}", places, [what(runs[place, dark]) for place in places])
+                for dark in (False, True)
+            ]
+            published = [] if on is None else [Points("on, paper", places, on), Points("off, paper", places, off)]
+            yield Panel(y.split(",")[0], x="X-Mem's ways, counted from the left", y=y, series=series, published=published)
+
+    def _contention(self, runs, place):
+        """How much more X-Mem misses there than at the quiet place, with DCA on and off."""
+        return [miss(runs[place, off], "x-mem") / miss(runs["3:4", off], "x-mem") - 1 for off in (False, True)]
+
+    @claim("ISCA25-F4-1")
+    def no_directory_contention_without_dca(self, runs):
+        on, off = self._contention(runs, "9:10")
+        return checks({"raised at way[9:10] with DCA": on > 0.08, "not without": abs(off) < 0.05})
+
+    @claim("ISCA25-F4-2")
+    def no_latent_contention_without_dca(self, runs):
+        on, off = self._contention(runs, "0:1")
+        return checks({"raised at way[0:1] with DCA": on > 0.08, "not without": abs(off) < 0.05})
+
+    @claim("ISCA25-F4-3")
+    def without_dca_latency_is_far_higher(self, runs):
+        tails = {place: [runs[place, off].workload("dpdk-t").latency_p99_us for off in (False, True)] for place in MASKS}
+        return checks({f"p99 at way[{place}]": off > 1.1 * on for place, (on, off) in tails.items()})
+
+    @claim("ISCA25-F4-4")
+    def lines_that_are_read_move(self, runs):
+        on, off = self._contention(runs, "9:10")
+        return checks(
+            {
+                "packets crowd ways that neither devices nor DPDK-T may allocate in": on > 0.08,
+                "only those that devices wrote into the LLC": abs(off) < 0.05,
+            }
+        )
+
+    @claim("ISCA25-S2-5")
+    def without_dca_lines_come_back_from_the_mlc(self, runs):
+        bloat = runs["3:4", True].system.dma_bloat_lines_per_s
+        contention = miss(runs["5:6", True], "x-mem") / miss(runs["3:4", True], "x-mem") - 1
+        return checks(
+            {
+                "consumed lines leave MLCs into the LLC, or are overwritten first": bloat is not None and bloat >= 0,
+                "device writes find nothing in the LLC to update": (runs["3:4", True].system.dca_write_hit_ratio or 0) < 0.05,
+                "and there is no more contention than where nobody is": abs(contention) < 0.1,
+            }
+        )

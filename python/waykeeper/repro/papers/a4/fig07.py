@@ -1,0 +1,80 @@
+"""A4 Fig. 7: n+2 ways that overlap the inclusive ways against n ways beside them."""
+
+from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim
+
+from .common import memory
+
+WINDOWS = {
+    "2-Overlap": "0x003",
+    "2-Exclude": "0x00c",
+    "4-Overlap": "0x00f",
+    "4-Exclude": "0x03c",
+    "6-Overlap": "0x03f",
+    "6-Exclude": "0x0fc",
+    "8-Overlap": "0x0ff",
+}
+AT_DCA = {"2 at DCA": "0x180", "4 at DCA": "0x780"}
+PAIRS = [("4-Overlap", "2-Exclude"), ("6-Overlap", "4-Exclude"), ("8-Overlap", "6-Exclude")]
+
+
+class Fig07(Figure):
+    id = "a4/fig7"
+    title = "Overlapping or excluding the inclusive ways"
+    assumes = [
+        "100 ns of work per packet, the artifact's: with it the model's queues are short, and latencies lie close together",
+        "windows at the DCA end: 2 ways beside them and 4 with them",
+    ]
+
+    def cases(self, quick):
+        for name, mask in {**WINDOWS, **AT_DCA}.items():
+            yield Case(name, "a4-fig7", {"workload.dpdk-t.mask": mask})
+
+    def panels(self, runs):
+        names = list(WINDOWS)
+        yield Panel(
+            "memory bandwidth",
+            x="DPDK-T's ways",
+            y="GB/s",
+            series=[Series("ours", names, [memory(runs[name]) for name in names])],
+            published=[Points("paper", names, [12.1, 8.2, 4.6, 4.2, 1.33, 1.26, 0.65])],
+        )
+        yield Panel(
+            "DPDK-T's latency",
+            x="DPDK-T's ways",
+            y="us",
+            series=[
+                Series("mean", names, [_latency(runs[name]) for name in names]),
+                Series("p99", names, [_tail(runs[name]) for name in names]),
+            ],
+            published=[Points("mean, paper", names, [297, 167, 87, 34, 15, 15, 15])],
+        )
+
+    @claim("ISCA25-F7-1")
+    def overlapping_is_better(self, runs):
+        found = {}
+        for more, fewer in PAIRS:
+            found[f"{more} needs no more memory bandwidth than {fewer}"] = memory(runs[more]) <= 1.02 * memory(runs[fewer])
+            found[f"{more} is no slower than {fewer}"] = (
+                _latency(runs[more]) <= 1.02 * _latency(runs[fewer]) and _tail(runs[more]) <= 1.05 * _tail(runs[fewer])
+            )
+        first, second = (runs[name] for name in PAIRS[0])
+        found["4-Overlap needs less memory bandwidth"] = memory(first) < 0.9 * memory(second)
+        found["and is faster"] = _latency(first) < _latency(second)
+        return checks(found)
+
+    @claim("ISCA25-F7-4")
+    def the_same_at_the_dca_end(self, runs):
+        return checks(
+            {
+                "four ways with the DCA ways need less memory bandwidth than two beside them": memory(runs["4 at DCA"])
+                < memory(runs["2 at DCA"])
+            }
+        )
+
+
+def _latency(run):
+    return run.workload("dpdk-t").latency_mean_us
+
+
+def _tail(run):
+    return run.workload("dpdk-t").latency_p99_us

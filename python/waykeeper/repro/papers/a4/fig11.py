@@ -1,0 +1,80 @@
+"""A4 Fig. 11: three X-Mems beside DPDK-T and FIO while packets grow."""
+
+from waykeeper.repro import Case, Figure, Panel, Series, checks, claim, falling, span
+
+SIZES = [64, 256, 512, 1024, 1514]
+POLICIES = ("default", "isolate", "a4")
+XMEMS = ("x-mem1", "x-mem2", "x-mem3")
+
+
+class Fig11(Figure):
+    id = "a4/fig11"
+    title = "X-Mem under Default, Isolate and A4 over the packet size"
+    assumes = ["100 ns of work per packet and three cores per X-Mem, the artifact's", "Isolate's rest is shared out by cores"]
+
+    def cases(self, quick):
+        for size in (64, 512, 1514) if quick else SIZES:
+            yield Case(size, "a4-fig11", {"nic.nic0.packet_bytes": size}, policies=POLICIES)
+
+    def panels(self, runs):
+        sizes = runs.keys()
+        for name in XMEMS:
+            series = [Series(policy, sizes, [_ipc(runs[size], policy, name) for size in sizes]) for policy in POLICIES]
+            yield Panel(f"{name}'s IPC", x="packet, bytes", y="instructions per cycle", series=series)
+        hits = [
+            Series(policy, sizes, [100 * runs[size].policy(policy).workload("x-mem1").llc_hit_ratio for size in sizes])
+            for policy in POLICIES
+        ]
+        yield Panel("x-mem1's LLC hit rate", x="packet, bytes", y="%", series=hits)
+
+    def _curve(self, runs, policy, name):
+        return [_ipc(runs[size], policy, name) for size in runs.keys()]
+
+    @claim("ISCA25-F11-1")
+    def a4_speeds_x_mem1_up(self, runs):
+        gains = [_ipc(runs[size], "a4", "x-mem1") / _ipc(runs[size], "default", "x-mem1") for size in runs.keys()]
+        return span(min(gains), max(gains))
+
+    @claim("ISCA25-F11-2")
+    def x_mem1_hits(self, runs):
+        hits = [100 * runs[size].policy("a4").workload("x-mem1").llc_hit_ratio for size in runs.keys()]
+        return span(min(hits), max(hits))
+
+    @claim("ISCA25-F11-3")
+    def larger_packets_cost_everybody(self, runs):
+        return checks({f"{name} loses": falling(self._curve(runs, "default", name), 0.03) for name in XMEMS})
+
+    @claim("ISCA25-F11-4")
+    def isolation_is_broken(self, runs):
+        return checks({f"{name} loses": falling(self._curve(runs, "isolate", name), 0.03) for name in XMEMS[:2]})
+
+    @claim("ISCA25-F11-5")
+    def isolate_is_worse_for_x_mem1(self, runs):
+        pairs = [(_ipc(runs[size], "isolate", "x-mem1"), _ipc(runs[size], "default", "x-mem1")) for size in runs.keys()]
+        return checks({"at every packet size": all(isolate < default for isolate, default in pairs)})
+
+    @claim("ISCA25-F11-6")
+    def the_antagonist_is_x_mem3(self, runs):
+        found = {size: _antagonists(runs[size].policy("a4").decisions) for size in runs.keys()}
+        return checks(
+            {
+                "X-Mem3 is found": all("x-mem3" in names for names in found.values()),
+                "X-Mem1 and X-Mem2 are not": all(not names & {"x-mem1", "x-mem2"} for names in found.values()),
+            }
+        )
+
+    @claim("ISCA25-F11-7")
+    def lpws_stay_acceptable(self, runs):
+        ratios = [
+            _ipc(runs[size], "a4", name) / _ipc(runs[size], "default", name) for size in runs.keys() for name in XMEMS[1:]
+        ]
+        return checks({"none below 0.8 of Default": min(ratios) >= 0.8})
+
+
+def _ipc(run, policy, name):
+    return run.policy(policy).workload(name).ipc
+
+
+def _antagonists(decisions):
+    """Workloads that A4 called antagonists, storage or not."""
+    return {decision["group"] for decision in decisions if "antagonist" in decision["action"] and "group" in decision}

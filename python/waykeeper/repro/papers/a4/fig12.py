@@ -1,0 +1,68 @@
+"""A4 Fig. 12: DPDK-T's latency and throughput while FIO's blocks grow."""
+
+from waykeeper.repro import Case, Figure, Panel, Series, checks, claim, knee, number
+
+from .common import change
+
+KIB = [4, 32, 128, 512, 2048]
+POLICIES = ("default", "isolate", "a4")
+
+
+class Fig12(Figure):
+    id = "a4/fig12"
+    title = "DPDK-T under Default, Isolate and A4 over the block size"
+    assumes = ["the set-up of Fig. 11 with 1514-byte packets"]
+
+    def cases(self, quick):
+        for kib in (4, 128, 2048) if quick else KIB:
+            yield Case(kib, "a4-fig12", {"workload.fio.block": f"{kib}k"}, policies=POLICIES)
+
+    def panels(self, runs):
+        blocks = runs.keys()
+        for what, title, y in ((_latency, "DPDK-T's mean latency", "us"), (_mpps, "DPDK-T's throughput", "Mpackets/s")):
+            series = [Series(policy, blocks, [what(runs[kib], policy) for kib in blocks]) for policy in POLICIES]
+            yield Panel(title, x="block, KiB", y=y, series=series, log_x=True)
+
+    @claim("ISCA25-F12-1")
+    def a4_lowers_latency(self, runs):
+        return number(change(_latency(runs[2048], "a4"), _latency(runs[2048], "default")))
+
+    @claim("ISCA25-F12-2")
+    def a4_raises_throughput(self, runs):
+        return number(change(_mpps(runs[2048], "a4"), _mpps(runs[2048], "default")))
+
+    @claim("ISCA25-F12-3")
+    def larger_blocks_cost(self, runs):
+        first, last = runs[4], runs[2048]
+        found = {}
+        for policy in ("default", "isolate"):
+            found[f"latency rises under {policy}"] = _latency(last, policy) > 1.02 * _latency(first, policy)
+            found[f"throughput does not rise under {policy}"] = _mpps(last, policy) <= 1.005 * _mpps(first, policy)
+        return checks(found)
+
+    @claim("ISCA25-F12-4")
+    def isolate_is_worse(self, runs):
+        first, last = runs[4], runs[2048]
+        slopes = [_latency(last, policy) / _latency(first, policy) for policy in ("isolate", "default")]
+        return checks({"latency rises more under Isolate": slopes[0] > slopes[1]})
+
+    @claim("ISCA25-F12-5")
+    def storage_is_flagged_above_a_block_size(self, runs):
+        flagged = [kib for kib in runs.keys() if _flagged(runs[kib])]
+        blocks = runs.keys()
+        first = min(flagged, default=None)
+        below = [kib for kib in blocks if first is not None and kib < first]
+        step = first - below[-1] if below else 0.0
+        return knee(below[-1] if below else None, first is not None and flagged == [k for k in blocks if k >= first], step)
+
+
+def _flagged(run):
+    return any(decision["action"] == "storage-antagonist" for decision in run.policy("a4").decisions)
+
+
+def _latency(run, policy):
+    return run.policy(policy).workload("dpdk-t").latency_mean_us
+
+
+def _mpps(run, policy):
+    return run.policy(policy).workload("dpdk-t").throughput / 1e6

@@ -1,0 +1,66 @@
+"""A4 Fig. 13b: the LPW-heavy mix under Default, Isolate and the four steps of A4."""
+
+from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, number
+
+from .fig13a import PROFILES, TWO_VALUED
+from .mixes import POLICIES, STEPS, antagonists, gain, hits, names, performance, ratio
+
+MIX, OTHER = "LPW-heavy", "HPW-heavy"
+
+
+class Fig13b(Figure):
+    id = "a4/fig13b"
+    title = "The LPW-heavy mix: performance and LLC hit rate"
+    assumes = ["as Fig. 13a", "two arrays of two drives: FFSB-L and FFSB-H have ports of their own"]
+
+    def cases(self, quick):
+        yield Case(MIX, "a4-lpw-heavy", policies=POLICIES)
+        yield Case(OTHER, "a4-hpw-heavy", policies=POLICIES)
+
+    def panels(self, runs):
+        run = runs[MIX]
+        workloads = names(run)
+        series = [Series(policy, workloads, [ratio(run, policy, name) for name in workloads]) for policy in POLICIES[1:]]
+        yield Panel("performance relative to Default", x="", y="ratio", series=series)
+        means = [Series("HPWs", list(POLICIES), [performance(run, policy, names(run, high=True)) for policy in POLICIES])]
+        means.append(Series("LPWs", list(POLICIES), [performance(run, policy, names(run, high=False)) for policy in POLICIES]))
+        yield Panel("mean performance", x="", y="ratio", series=means, published=[Points("HPWs, paper", ["a4-d"], [1.47])])
+
+    @claim("ISCA25-F13B-1", why=PROFILES)
+    def all_hit_more(self, runs):
+        everybody = names(runs[MIX])
+        return number(gain(hits(runs[MIX], "a4-d", everybody), hits(runs[MIX], "default", everybody)))
+
+    @claim("ISCA25-F13B-2", why=PROFILES)
+    def hpws_hit_more(self, runs):
+        high = names(runs[MIX], high=True)
+        return number(gain(hits(runs[MIX], "a4-d", high), hits(runs[MIX], "default", high)))
+
+    @claim("ISCA25-F13B-3", why=TWO_VALUED)
+    def all_gain(self, runs):
+        return number(gain(performance(runs[MIX], "a4-d", names(runs[MIX]))))
+
+    @claim("ISCA25-F13B-4", why=TWO_VALUED)
+    def hpws_gain(self, runs):
+        return number(gain(performance(runs[MIX], "a4-d", names(runs[MIX], high=True))))
+
+    @claim("ISCA25-F13B-5", why=PROFILES)
+    def non_io_hpws_saturate_at_once(self, runs):
+        run = runs[MIX]
+        curve = [performance(run, policy, names(run, high=True, io=False)) for policy in STEPS]
+        return checks({"later steps bring less than 3 %": max(curve) < 1.03 * curve[0]})
+
+    @claim("ISCA25-F13B-6", why=PROFILES)
+    def lpws_gain_less_than_they_did_as_hpws(self, runs):
+        found = {}
+        for name in ("x264", "parest"):
+            low, high = ratio(runs[MIX], "a4-d", name), ratio(runs[OTHER], "a4-d", name)
+            found[f"{name} gains"] = low > 1
+            found[f"{name} gains less than as an HPW"] = low < high
+        return checks(found)
+
+    @claim("ISCA25-F13B-7")
+    def dca_is_off_for_the_heavy_one_only(self, runs):
+        storage, _ = antagonists(runs[MIX].policy("a4-d").decisions)
+        ports = {port for piece in runs[MIX].policy("a4-d").way_map for port in piece.get("dca_off_ports", [])}
+        return checks({"FFSB-H alone is found": storage == {"ffsb-heavy"}, "one port loses DCA": len(ports) == 1})

@@ -1,0 +1,103 @@
+"""A4 Fig. 15: how much the thresholds and the revert interval matter on the HPW-heavy mix."""
+
+from waykeeper.repro import Case, Figure, Panel, Series, checks, claim, number, rising, span
+
+from .mixes import antagonists, names, performance
+
+T1 = {0.1: "10 %", 0.2: "20 %", 0.4: "40 %"}
+T5 = (0.8, 0.9, 0.95)
+RAISED = {"dmalk_dca_ms_thr": 0.95, "dmalk_io_tp_thr": 0.95, "dmalk_llc_ms_thr": 0.99}
+STABLE = (2, 5, 10)
+NEVER = 10_000
+
+
+class Fig15(Figure):
+    id = "a4/fig15"
+    title = "Sensitivity to thresholds and to the stable interval"
+    assumes = ["the oracle never reverts: its stable interval is longer than the run"]
+
+    def cases(self, quick):
+        for value in T1:
+            yield _case(("T1", value), {"hpw_llc_hit_thr": value})
+        for value in T5:
+            yield _case(("T5", value), {"ant_cache_miss_thr": value})
+        for name, value in RAISED.items():
+            yield _case(("raised", name), {name: value})
+        for stable in STABLE if not quick else (2, 10):
+            yield _case(("stable", stable), {"stable_interval_s": stable, "revert_interval_s": 1})
+        yield _case(("stable", NEVER), {"stable_interval_s": NEVER})
+
+    def panels(self, runs):
+        values = list(T1)
+        series = [
+            Series(name, [100 * value for value in values], [_mean(runs["T1", value], high) for value in values])
+            for name, high in (("HPWs", True), ("LPWs", False))
+        ]
+        yield Panel("T1 (HPW_LLC_HIT_THR)", x="T1, %", y="performance relative to Default", series=series)
+        stable = self._stable(runs)
+        yield Panel(
+            "stable interval",
+            x="stable interval, s",
+            y="% of the oracle",
+            series=[Series("HPWs", stable, [self._part(runs, value) for value in stable])],
+        )
+
+    def _stable(self, runs):
+        return sorted(key[1] for key in runs if key[0] == "stable" and key[1] != NEVER)
+
+    def _part(self, runs, stable):
+        """Performance of all workloads, % of the oracle's."""
+        return 100 * _mean(runs["stable", stable], None) / _mean(runs["stable", NEVER], None)
+
+    @claim("ISCA25-F15-1")
+    def a_lower_t1_helps_hpws(self, runs):
+        low, high = min(T1), max(T1)
+        return checks(
+            {
+                "HPWs are not worse with the lowest T1": _mean(runs["T1", low], True) >= 0.99 * _mean(runs["T1", high], True),
+                "LPWs are not better with it": _mean(runs["T1", low], False) <= 1.01 * _mean(runs["T1", high], False),
+                "one of the two moves": _mean(runs["T1", low], True) > 1.005 * _mean(runs["T1", high], True)
+                or _mean(runs["T1", low], False) < 0.995 * _mean(runs["T1", high], False),
+            }
+        )
+
+    @claim("ISCA25-F15-2")
+    def a_lower_t5_finds_more(self, runs):
+        counts = {value: len(antagonists(runs["T5", value].policy("a4").decisions)[1]) for value in T5}
+        return span(min(counts[0.9], counts[0.95]), counts[0.8])
+
+    @claim("ISCA25-F15-3")
+    def above_a_critical_value_storage_is_missed(self, runs):
+        found = {}
+        for name in RAISED:
+            storage, _ = antagonists(runs["raised", name].policy("a4").decisions)
+            found[f"FFSB-H is missed with a high {name}"] = "ffsb-heavy" not in storage
+        usual = _mean(runs["T5", 0.9], True)
+        found["and HPWs gain less then"] = min(_mean(runs["raised", name], True) for name in RAISED) < usual
+        return checks(found)
+
+    @claim("ISCA25-F15-4")
+    def reverting_costs_little(self, runs):
+        return number(self._part(runs, 10))
+
+    @claim("ISCA25-F15-5")
+    def longer_intervals_approach_the_oracle(self, runs):
+        return checks({"the part of the oracle grows": rising([self._part(runs, value) for value in self._stable(runs)], 0.01)})
+
+
+def _case(key, settings):
+    overrides = {f"policy.a4.{name}": value for name, value in settings.items()}
+    scenario = _scenario()
+    scenario["policy"] = {"a4": {}}
+    # A run of its own: the last 30 s, so that reverts lie in the measured stretch.
+    return Case(key, scenario, overrides, policies=("default", "a4"), duration_s=70, warmup_s=40)
+
+
+def _scenario():
+    from waykeeper import Scenario
+
+    return Scenario.load("a4-hpw-heavy").to_dict()
+
+
+def _mean(run, high):
+    return performance(run, "a4", names(run, high=high))

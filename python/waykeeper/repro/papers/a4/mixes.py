@@ -1,0 +1,55 @@
+"""What Figs. 13 to 15 measure on the two mixes: group means of performance and of LLC hit rates."""
+
+POLICIES = ("default", "isolate", "a4-a", "a4-b", "a4-c", "a4-d")
+STEPS = POLICIES[2:]
+IO = ("fastclick", "ffsb-heavy", "ffsb-light")
+
+
+def names(run, high=None, io=None):
+    """Workloads of a mix: HPWs or LPWs, with I/O or without."""
+    found = []
+    for name, workload in run.policy("default").workloads.items():
+        if high is not None and (workload.priority == "high") != high:
+            continue
+        if io is not None and (name in IO) != io:
+            continue
+        found.append(name)
+    return found
+
+
+def cores(run, name):
+    """Cores of a workload: its list is `0-3` or `4`."""
+    first, _, last = run.policy("default").workload(name).cores.partition("-")
+    return int(last or first) - int(first) + 1
+
+
+def performance(run, policy, workloads, over="default"):
+    """Mean performance of workloads relative to another policy, weighted by cores; 1 is the same."""
+    total = sum(cores(run, name) for name in workloads)
+    return sum(cores(run, name) * ratio(run, policy, name, over) for name in workloads) / total
+
+
+def ratio(run, policy, name, over="default"):
+    """A workload's performance relative to another policy."""
+    new, old = (run.policy(which).workload(name).performance_ratio for which in (policy, over))
+    return new / old
+
+
+def hits(run, policy, workloads):
+    """Mean LLC hit ratio of workloads."""
+    ratios = [run.policy(policy).workload(name).llc_hit_ratio for name in workloads]
+    return sum(ratios) / len(ratios)
+
+
+def gain(new, old=1.0):
+    """Relative gain, %."""
+    return 100 * (new / old - 1)
+
+
+def antagonists(decisions):
+    """Workloads that A4 called antagonists: storage ones and others."""
+    found = {"storage-antagonist": set(), "non-io-antagonist": set()}
+    for decision in decisions:
+        if decision["action"] in found and "group" in decision:
+            found[decision["action"]].add(decision["group"])
+    return found["storage-antagonist"], found["non-io-antagonist"]

@@ -1,0 +1,106 @@
+"""A4: parameters, geometry and device rates that the text states, held against the tool's own tables."""
+
+from waykeeper.repro import Case, Figure, checks, claim, number, span
+
+RATES = {"one": ("2M", 1)}
+
+
+class Text(Figure):
+    id = "a4/text"
+    title = "What the text states"
+    assumes = ["a T705 is one drive of 14.5 GB/s: the rate is the device's, whether the model carries it is ours"]
+
+    def cases(self, quick):
+        yield Case("ssd", _ssd(), {"storage.raid0.drives": 1, "storage.raid0.drive_gb_per_s": 14.5})
+        for name, ring in (("small", 64), ("large", 4096)):
+            yield Case(("writes", name), _writes(ring))
+        yield Case(("writes", "wide"), _writes(4096), {"knobs.dca_ways": "0x7f8"})
+        yield Case("reads", _reads())
+
+    @claim("ISCA25-S1-1")
+    def an_ssd_of_116_gbps(self, runs):
+        return number(runs["ssd"].workload("fio").throughput * 8 / 1e9)
+
+    @claim("ISCA25-S2-1")
+    def the_directory(self, runs):
+        from waykeeper import chip
+
+        llc, rules = chip("gold-6140")["llc"], _model_default("directory_ways")
+        return span(bin(int(llc["inclusive_ways"], 16)).count("1"), rules)
+
+    @claim("ISCA25-S2-3")
+    def device_writes_update_or_allocate_in_dca_ways(self, runs):
+        small, large, wide = (runs["writes", name].system for name in ("small", "large", "wide"))
+        return checks(
+            {
+                "a ring that fits is updated in place": small.dca_write_hit_ratio > 0.95,
+                "one that does not fit two ways is allocated again": large.dca_write_hit_ratio < 0.9,
+                "more DCA ways hold more of it": wide.dca_write_hit_ratio > large.dca_write_hit_ratio + 0.05,
+            }
+        )
+
+    @claim("ISCA25-S2-4")
+    def device_reads_do_not_allocate(self, runs):
+        system = runs["reads"].system
+        return checks(
+            {
+                "reads of what nobody has cached miss, over and over": system.dca_read_hit_ratio < 0.05,
+                "memory serves all of them": abs(system.memory_read_bytes_per_s / system.outbound_bytes_per_s - 1) < 0.1,
+            }
+        )
+
+    @claim("ISCA25-F5-5")
+    def a_storage_transaction_is_large(self, runs):
+        from waykeeper import Scenario
+
+        blocks = [_bytes(value) for value in _sweep(Scenario.load("a4-fig5"), "workload.fio.block")]
+        packets = _sweep(Scenario.load("a4-fig11"), "nic.nic0.packet_bytes")
+        ratios = [blocks[3] / packets[-1], blocks[-1] / packets[-1]]
+        return checks({"one order of magnitude at 32 KB": ratios[0] >= 10, "three at 2 MB": 1000 <= ratios[1] <= 10_000})
+
+    @claim("ISCA25-F7-3")
+    def two_ways_of_eleven(self, runs):
+        from waykeeper import chip
+
+        llc = chip("gold-6140")["llc"]
+        return number(100 * bin(int(llc["inclusive_ways"], 16)).count("1") / llc["ways"])
+
+    @claim("ISCA25-T1-1")
+    def thresholds(self, runs):
+        settings = _settings("a4")
+        names = ("hpw_llc_hit_thr", "dmalk_dca_ms_thr", "dmalk_io_tp_thr", "dmalk_llc_ms_thr", "ant_cache_miss_thr")
+        values = [100 * settings[name] for name in names]
+        assert values == sorted(values, key=[20, 40, 35, 40, 90].index), values
+        return span(min(values), max(values))
+
+    @claim("ISCA25-S5-1")
+    def timing(self, runs):
+        from waykeeper import Scenario
+
+        settings = _settings("a4")
+        monitor = Scenario.load("a4-hpw-heavy").check()["interval_s"]
+        times = (monitor, settings["expand_interval_s"], settings["revert_interval_s"], settings["stable_interval_s"])
+        return span(min(times), max(times))
+
+    @claim("ISCA25-S6-2")
+    def a_run_lasts(self, runs):
+        from waykeeper import Scenario
+
+        about = Scenario.load("a4-hpw-heavy").check()
+        if (about["warmup_s"], about["measure_s"]) != (10, 10):
+            return number(None)
+        return number(about["duration_s"])
+
+
+def _settings(name):
+    from waykeeper import policy
+
+    return {setting["name"]: setting["value"] for setting in policy(name)["settings"]}
+
+
+def _sweep(scenario, key):
+    return next(sweep["values"] for sweep in scenario.to_dict()["sweep"] if sweep["key"] == key)
+
+
+def _bytes(text):
+    return int(text[:-1]) * {"k": 2**10, "M": 2**20}[text[-1]]
