@@ -38,7 +38,7 @@ def draw(panels: Sequence[Panel], title: str, path: Path) -> list[Path]:
     figure.suptitle(title, fontsize=11)
     written = []
     for suffix in (".png", ".pdf"):
-        file = path.with_suffix(suffix)
+        file = path.with_name(path.name + suffix)
         # Without dates, so that the same results give the same bytes.
         metadata: dict[str, Any] = {"Software": None} if suffix == ".png" else {"CreationDate": None}
         figure.savefig(file, dpi=110, metadata=metadata)

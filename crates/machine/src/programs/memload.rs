@@ -59,7 +59,8 @@ struct Memload {
     direction: Direction,
     blocks: u32,
     max: u32,
-    workers: u32,
+    /// All workers; `None` is one on each core.
+    workers: Option<u32>,
     touch: Touch,
     /// Pages are there from the start; else each is zeroed by the kernel when it is first used.
     resident: bool,
@@ -90,7 +91,7 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
         },
         blocks,
         max,
-        workers: keys.count("workers", 1..=64, 1)?,
+        workers: if keys.has("workers") { Some(keys.count("workers", 1..=64, 1)?) } else { None },
         touch: match keys.choice("touch", &["none", "once", "always"], "none")?.as_str() {
             "once" => Touch::Once,
             "always" => Touch::Always,
@@ -115,6 +116,12 @@ struct Command {
 }
 
 impl Memload {
+    /// Workers of the thread `thread` of `threads`: dealt out in turn.
+    fn workers_of(&self, thread: usize, threads: usize) -> u32 {
+        let workers = self.workers.map_or(threads, |workers| workers as usize);
+        (workers / threads + usize::from(thread < workers % threads)) as u32
+    }
+
     /// Draws the next command (thesis s3.1.1). `position` is that of all workers together.
     fn next(&self, position: &mut u32, stream: &mut Stream) -> Command {
         let over = u32::from(self.thesis);
@@ -181,15 +188,16 @@ impl Blueprint for Memload {
         // A program that counts blocks says so from the start: nothing moved is zero blocks.
         site.bus.meters[site.workload].blocks.get_or_insert(0.0);
         let streaming = site.bus.streaming;
+        let workers = self.workers_of(site.thread, site.threads);
         Ok(Box::new(Loader {
             spec: *self,
             array,
             queue: site.bus.arrays[array].open_queue(),
             workload: site.workload,
             team: team.expect("the first thread made it"),
-            rings: Rings::new(site.memory, self.workers)?,
-            sent: vec![Sent::default(); self.workers as usize],
-            idle: (0..self.workers).collect(),
+            rings: Rings::new(site.memory, workers)?,
+            sent: vec![Sent::default(); workers as usize],
+            idle: (0..workers).collect(),
             warm_to: if leader && self.touch == Touch::Once { Some(0) } else { None },
             zeroing: (streaming, ClassMean::new(streaming.idle(Level::Memory))),
             reading: (streaming, ClassMean::new(streaming.idle(Level::Memory))),

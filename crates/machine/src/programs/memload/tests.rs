@@ -10,7 +10,7 @@ use waykeeper_silicon::Sampling;
 fn spec(pattern: Pattern, blocks: u32, thesis: bool) -> Memload {
     let limits = Limits::default();
     let direction = Direction::Read;
-    let (max, workers, touch, resident) = (32, 1, Touch::None, false);
+    let (max, workers, touch, resident) = (32, None, Touch::None, false);
     Memload { pattern, direction, blocks, max, workers, touch, resident, thesis, limits }
 }
 
@@ -42,6 +42,18 @@ fn full_goes_through_the_buffer_and_flush_moves_nothing() {
     let all = commands(spec(Pattern::Full, 70, false), 4);
     assert_eq!(all, [(0, 31, 31), (31, 31, 31), (62, 8, 8), (0, 31, 31)]);
     assert_eq!(commands(spec(Pattern::Flush, 70, true), 1), [(0, 0, 0)]);
+}
+
+#[test]
+fn workers_are_dealt_to_the_cores_in_turn() {
+    let on = |workers, cores| -> Vec<u32> {
+        let spec = Memload { workers, ..spec(Pattern::Random, 1000, true) };
+        (0..cores).map(|thread| spec.workers_of(thread, cores)).collect()
+    };
+    assert_eq!(on(None, 3), [1, 1, 1]);
+    assert_eq!(on(Some(5), 4), [2, 1, 1, 1]);
+    assert_eq!(on(Some(2), 4), [1, 1, 0, 0]);
+    assert_eq!(on(Some(8), 1), [8]);
 }
 
 /// One drive whose command takes 10 us and whose link moves 4.096 GB/s: 1 us a block.

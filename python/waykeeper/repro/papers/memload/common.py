@@ -1,0 +1,55 @@
+"""What the thesis's figures share: its two machines, its patterns, and how many workers there are."""
+
+from waykeeper.repro import Case
+
+SCENARIOS = {"Haswell": "thesis-load-haswell", "Sandy Bridge": "thesis-load-sandy-bridge"}
+MACHINES = list(SCENARIOS)
+PATTERNS = [
+    ("random", "write"),
+    ("single", "write"),
+    ("random", "read"),
+    ("single", "read"),
+    ("flush", "write"),
+]
+WORKERS = list(range(1, 9))
+MIB = 2**20
+BIG = {"workload.load.buffer_blocks": 262144, "workload.load.resident": True}
+"""1 GiB, as after the first pass over it: its pages are there."""
+DRIVE = (
+    "the thesis names no model: latency, command rate and write rate are those of Intel's DC P3700 400 GB data sheet; "
+    "reads of a formatted drive run at the link's rate"
+)
+QUIRK = "the program's zero-based block count is reproduced: a command moves one block more than it counts"
+
+
+def load(machine, pattern, operation, workers=1, sets="1/32", **more):
+    """A case of the load generator alone; `more` are its other keys."""
+    overrides = {
+        "workload.load.pattern": pattern,
+        "workload.load.operation": operation,
+        "workload.load.workers": workers,
+    }
+    key = (machine, pattern, operation, workers)
+    return Case(key, SCENARIOS[machine], overrides | more, sets=sets)
+
+
+def scaling():
+    """Every pattern with every number of workers on both machines: Figs. 5.1 and 5.2."""
+    for machine in MACHINES:
+        for pattern, operation in PATTERNS:
+            for workers in WORKERS:
+                yield load(machine, pattern, operation, workers)
+
+
+def curve(runs, machine, pattern, operation, metric):
+    """A metric of the load over the number of workers."""
+    return [getattr(runs[machine, pattern, operation, n].workload("load"), metric) for n in WORKERS]
+
+
+def name(pattern, operation):
+    return "flush" if pattern == "flush" else f"{pattern}-{operation}"
+
+
+def saturated(values, part=0.95):
+    """The fewest workers that bring `part` of what the most bring."""
+    return next(n for n, value in zip(WORKERS, values, strict=True) if value >= part * max(values))

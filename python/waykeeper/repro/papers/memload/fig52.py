@@ -1,0 +1,58 @@
+"""Thesis Fig. 5.2: NVMe commands per second over the number of workers."""
+
+from waykeeper.repro import Figure, Panel, Series, checks, claim, knee
+
+from .common import DRIVE, MACHINES, PATTERNS, QUIRK, WORKERS, curve, name, saturated, scaling
+
+
+class Fig52(Figure):
+    id = "memload/fig5.2"
+    title = "Command rate over the number of workers"
+    assumes = [DRIVE, QUIRK]
+
+    def cases(self, quick):
+        yield from scaling()
+
+    def panels(self, runs):
+        for machine in MACHINES:
+            curves = [Series(name(*p), WORKERS, self._thousands(runs, machine, *p)) for p in PATTERNS]
+            yield Panel(f"commands, {machine}", x="workers", y="thousand/s", series=curves)
+
+    def _thousands(self, runs, machine, pattern, operation):
+        return [value / 1e3 for value in curve(runs, machine, pattern, operation, "commands_per_s")]
+
+    def _highest(self, runs, machine):
+        return {p: max(self._thousands(runs, machine, *p)) for p in PATTERNS}
+
+    @claim("MEMLOAD-F5.2-1")
+    def random_sends_few(self, runs):
+        found = {}
+        for m in MACHINES:
+            best = self._highest(runs, m)
+            most = max(best["random", "write"], best["random", "read"])
+            least = min(value for (pattern, _), value in best.items() if pattern != "random")
+            found[f"{m}: a fifth of the others' or less"] = most <= least / 5
+        return checks(found)
+
+    @claim("MEMLOAD-F5.2-2")
+    def single_read_is_the_drives(self, runs):
+        near = {}
+        for n in WORKERS:
+            ours = [runs[m, "single", "read", n].workload("load").commands_per_s for m in MACHINES]
+            near[f"{n} workers: within 5 %"] = max(ours) <= 1.05 * min(ours)
+        return checks(near)
+
+    @claim("MEMLOAD-F5.2-3", why="as for Fig. 5.1: a command takes 24 us in the model, and five workers fill the link")
+    def single_write_starts_alike_and_caps(self, runs):
+        old, new = (self._thousands(runs, m, "single", "write") for m in ("Sandy Bridge", "Haswell"))
+        alike = abs(old[0] / new[0] - 1) <= 0.15
+        return knee(saturated(old), alike and old[-1] <= 1.05 * old[-2], 1)
+
+    @claim("MEMLOAD-F5.2-4")
+    def flush_and_single_write_send_most(self, runs):
+        found = {}
+        for m in MACHINES:
+            best = self._highest(runs, m)
+            first = [best.pop(("flush", "write")), best.pop(("single", "write"))]
+            found[f"{m}: both above all others"] = min(first) > max(best.values())
+        return checks(found)

@@ -1,0 +1,69 @@
+"""Thesis Fig. 5.6: opcode events against what the program's own counts make one expect."""
+
+from waykeeper.repro import Figure, Panel, Series, checks, claim, number, span
+
+from .common import PATTERNS, QUIRK, load, name
+
+
+class Fig56(Figure):
+    id = "memload/fig5.6"
+    title = "Measured against expected events"
+    assumes = [
+        QUIRK,
+        "one worker, the program's default",
+        "the buffer comes from malloc and begins inside a page: a command's data lie on one page more",
+    ]
+
+    def cases(self, quick):
+        for pattern, operation in PATTERNS:
+            yield load("Haswell", pattern, operation, sets="1/4")
+
+    def panels(self, runs):
+        data = PATTERNS[:4]
+        ratios = [_over_estimate(runs["Haswell", *p, 1], p[1]) for p in data]
+        names = [name(*p) for p in data]
+        yield Panel("events with data", x="pattern", y="counter / estimate", series=[Series("ours", names, ratios)])
+        control = [p for p in PATTERNS if p[1] == "write"]
+        reads = [_reads_a_command(runs["Haswell", *p, 1]) for p in control]
+        names = [name(*p) for p in control]
+        yield Panel("PCIeRdCur without data", x="pattern", y="events / command", series=[Series("ours", names, reads)])
+
+    def _ratios(self, runs, pattern):
+        return [_over_estimate(runs["Haswell", pattern, op, 1], op) for op in ("read", "write")]
+
+    @claim("MEMLOAD-F5.6-1")
+    def random_is_near_the_estimate(self, runs):
+        ratios = self._ratios(runs, "random")
+        return span(min(ratios), max(ratios))
+
+    @claim("MEMLOAD-F5.6-2")
+    def single_is_twice_the_estimate(self, runs):
+        ratios = self._ratios(runs, "single")
+        return span(min(ratios), max(ratios))
+
+    @claim("MEMLOAD-F5.6-3")
+    def completions_are_no_whole_lines(self, runs):
+        others = [p for p in PATTERNS if p[1] == "read" or p[0] == "flush"]
+        return number(max(runs["Haswell", *p, 1].system.itom_hits_per_s for p in others))
+
+    @claim("MEMLOAD-F5.6-4")
+    def a_flush_reads_its_command(self, runs):
+        return number(_reads_a_command(runs["Haswell", "flush", "write", 1]))
+
+    @claim("MEMLOAD-F5.6-5")
+    def writes_of_memory_read_more_than_commands(self, runs):
+        # Lists of pages (PRP lists): the thesis did not think of them.
+        reads = {p: _reads_a_command(runs["Haswell", p, "write", 1]) for p in ("random", "single")}
+        return checks({f"{p}-write reads over 1.5 lines a command": value > 1.5 for p, value in reads.items()})
+
+
+def _over_estimate(run, operation):
+    """The event with the data over the thesis's estimate (s5.4.2)."""
+    work = run.workload("load")
+    if operation == "read":
+        return run.system.pcie_rdcur_hits_per_s / (64 * work.blocks_per_s + work.commands_per_s)
+    return run.system.itom_hits_per_s / (64 * work.blocks_per_s)
+
+
+def _reads_a_command(run):
+    return run.system.pcie_rdcur_hits_per_s / run.workload("load").commands_per_s

@@ -1,0 +1,81 @@
+"""Thesis s5.5.1: which programs DMA load slows down, and what it does that DMA hits the LLC."""
+
+from waykeeper.repro import Case, Figure, Panel, Series, checks, claim
+
+SCENARIOS = {"Haswell": "thesis-victim-haswell", "Sandy Bridge": "thesis-victim-sandy-bridge"}
+# Mixtures that miss the LLC over 5 times per thousand instructions, and others.
+HUNGRY = ["mcf", "lbm", "omnetpp"]
+OTHERS = ["x264", "blender", "exchange2"]
+CANNEAL = "mcf"
+LARGE = {"workload.load.buffer_blocks": 32768, "workload.load.resident": True}
+SETTINGS = {
+    "default": {},
+    "big": LARGE,
+    "caching": LARGE | {"workload.load.touch": "always"},
+    "single channel": {"memory_channels": 1},
+}
+
+
+class Interference(Figure):
+    id = "memload/interference"
+    title = "Programs beside the load generator"
+    assumes = [
+        "SPEC mixtures stand for PARSEC's programs; mcf, a chase through a large graph, for canneal",
+        "the big buffer has 128 MiB instead of 1 GiB, for want of simulated memory beside the victims: still 6 LLCs",
+    ]
+
+    def cases(self, quick):
+        for machine, scenario in SCENARIOS.items():
+            for victim in HUNGRY + OTHERS:
+                for setting, keys in SETTINGS.items():
+                    for pattern in ("noop", "random", "single"):
+                        own = {"workload.victim.benchmark": victim, "workload.load.pattern": pattern}
+                        yield Case((machine, victim, setting, pattern), scenario, keys | own)
+
+    def panels(self, runs):
+        for machine in SCENARIOS:
+            curves = [
+                Series(f"{setting}, {pattern}", HUNGRY + OTHERS, self._all(runs, machine, setting, pattern))
+                for setting in SETTINGS
+                for pattern in ("random", "single")
+            ]
+            yield Panel(f"slowdown, {machine}", x="victim", y="%", series=curves)
+
+    def _all(self, runs, machine, setting, pattern):
+        return [self._slower(runs, machine, victim, setting, pattern) for victim in HUNGRY + OTHERS]
+
+    def _slower(self, runs, machine, victim, setting, pattern):
+        """How much longer the same work takes than without load, %."""
+        plain, loaded = (runs[machine, victim, setting, p].workload("victim").throughput for p in ("noop", pattern))
+        return 100 * (plain / loaded - 1)
+
+    def _worst(self, runs, machine, victim):
+        return max(self._slower(runs, machine, victim, s, p) for s in SETTINGS for p in ("random", "single"))
+
+    @claim("MEMLOAD-S5.5-1")
+    def hungry_programs_react(self, runs):
+        found = {}
+        for machine in SCENARIOS:
+            hungry = {v: self._worst(runs, machine, v) for v in HUNGRY}
+            others = {v: self._worst(runs, machine, v) for v in OTHERS}
+            found |= {f"{machine}: {v} is over 3 % slower somewhere": value > 3 for v, value in hungry.items()}
+            found |= {f"{machine}: {v} is never 3 % slower": value < 3 for v, value in others.items()}
+            found[f"{machine}: every hungry one suffers more"] = min(hungry.values()) > max(others.values())
+        return checks(found)
+
+    @claim(
+        "MEMLOAD-S5.5-2",
+        why="what slows the victim with caching is the generator's own reads, which fill the LLC and the memory bus on "
+        "both machines; the thesis saw no such effect on its Sandy Bridge",
+    )
+    def caching_doubles_the_cost_with_ddio_alone(self, runs):
+        def mean(machine, setting):
+            return sum(self._slower(runs, machine, CANNEAL, setting, p) for p in ("random", "single")) / 2
+
+        growth = {m: mean(m, "caching") / max(mean(m, "big"), 0.1) for m in SCENARIOS}
+        return checks(
+            {
+                "Haswell: 1.5 times the big buffer's slowdown or more": growth["Haswell"] >= 1.5,
+                "Sandy Bridge: less than 1.5 times": growth["Sandy Bridge"] < 1.5,
+            }
+        )

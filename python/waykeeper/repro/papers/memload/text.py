@@ -1,0 +1,48 @@
+"""What the thesis's text says of commands, counters and formulas, on runs of the model's own."""
+
+from waykeeper.repro import Figure, checks, claim, number, span
+
+from .common import PATTERNS, load, scaling
+
+
+class Text(Figure):
+    id = "memload/text"
+    title = "Commands, completions and formulas"
+
+    def cases(self, quick):
+        yield from (case for case in scaling() if case.key[1:3] == ("single", "write"))
+        for pattern, operation in PATTERNS:
+            if (pattern, operation) != ("single", "write"):
+                yield load("Haswell", pattern, operation)
+
+    @claim("MEMLOAD-S2-1")
+    def a_command_and_a_completion(self, runs):
+        # A flush moves nothing else: what is read of it is its command, what remains of its bytes the completion.
+        run = runs["Haswell", "flush", "write", 1]
+        work = run.workload("load")
+        read = 64 * run.system.pcie_rdcur_hits_per_s / work.commands_per_s
+        return span(work.transfer_bytes_per_s / work.commands_per_s - read, read)
+
+    @claim("MEMLOAD-S2-2")
+    def largest_transfer(self, runs):
+        run = runs["Haswell", "random", "write", 1]
+        return number(run.system.inbound_bytes_per_s / run.workload("load").commands_per_s)
+
+    @claim("MEMLOAD-S2-3")
+    def an_event_is_a_line(self, runs):
+        system = runs["Haswell", "random", "write", 1].system
+        return number(system.inbound_bytes_per_s / system.itom_hits_per_s)
+
+    @claim("MEMLOAD-F5.1-9")
+    def bandwidth_is_blocks_and_80_bytes_a_command(self, runs):
+        found = {}
+        for pattern, operation in PATTERNS:
+            work = runs["Haswell", pattern, operation, 1].workload("load")
+            wanted = 4096 * work.blocks_per_s + 80 * work.commands_per_s
+            found[f"{pattern}-{operation}"] = abs(work.transfer_bytes_per_s / wanted - 1) < 1e-9
+        return checks(found)
+
+    @claim("MEMLOAD-S4.2-1", why="our workers each have a core, and a command takes them 21 us in all")
+    def commands_a_second(self, runs):
+        single = [key for key in runs if key[1:3] == ("single", "write")]
+        return number(max(runs[key].workload("load").commands_per_s for key in single))
