@@ -38,7 +38,8 @@ const QUEUE_BYTE_NS: f64 = 0.0735;
 /// for ever as two equal rates would.
 const SEND_PART: f64 = 0.9;
 /// With one or two send queues the wire is filled to this share, with more of them fully (C: ddio-bench
-/// Fig. 8, two cores, where sending backs up above 97 Gb/s).
+/// Fig. 8, two cores, where sending backs up above 97 Gb/s). It stands in for a window of reads: a NIC that has one
+/// needs it not.
 const FEW_QUEUES: usize = 2;
 const FEW_QUEUES_SHARE: f64 = 0.97;
 /// Preamble, gap and checksum around a packet on the wire, bytes.
