@@ -1,0 +1,111 @@
+"""IDIO Fig. 1: what an LLC antagonist does to network functions' bandwidth, and what they do to mcf."""
+
+from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, falling, number
+
+MIB = [0, 8, 32]
+MCF_GBPS = [5, 20, 40, 80]
+FUNCTIONS = {
+    "L3fwd:1518B": {"program": "fastclick", "cores": "0-1"},
+    "L3fwd:64B": {"program": "l3fwd", "cores": "0-1"},
+    "iperf": {"program": "iperf", "cores": "0"},
+}
+BYTES = {"L3fwd:1518B": 1518, "L3fwd:64B": 64, "iperf": 1518}
+
+
+class Fig01(Figure):
+    id = "idio/fig1"
+    title = "Network functions beside an LLC antagonist"
+    assumes = [
+        "L3fwd:1518B, which touches whole payloads, is the program fastclick; L3fwd:64B is l3fwd with its million flows",
+        "the maximum sustainable bandwidth is the highest without loss, of one 80 Gb/s NIC for the paper's eight 10 GbE ports",
+        "the antagonist is X-Mem writing a buffer on the five remaining cores; iperf has no windows and no acknowledgements",
+    ]
+
+    def cases(self, quick):
+        for name in FUNCTIONS:
+            for mib in (0, 32) if quick else MIB:
+                yield Case((name, mib), _scenario(name, mib), search="zero-loss")
+                yield Case(("misses", name, mib), _scenario(name, mib))
+        for gbps in MCF_GBPS:
+            yield Case(("mcf", gbps), _mcf(gbps))
+        yield Case(("mcf", 0), _mcf(0.1))
+
+    def panels(self, runs):
+        sizes = sorted({key[1] for key in runs if key[0] in FUNCTIONS})
+        series = [
+            Series(name, sizes, [runs[name, mib].msl_gbps / runs[name, 0].msl_gbps for mib in sizes]) for name in FUNCTIONS
+        ]
+        published = [Points("L3fwd:64B, paper", [32], [0.93]), Points("iperf, paper", [32], [0.52])]
+        yield Panel("bandwidth", x="antagonist's buffer per core, MiB", y="relative to none", series=series, published=published)
+        rates = [0, *MCF_GBPS]
+        yield Panel(
+            "mcf beside L3fwd:1518B",
+            x="offered load, Gb/s",
+            y="IPC",
+            series=[Series("mcf", rates, [runs["mcf", gbps].workload("mcf").ipc for gbps in rates])],
+        )
+
+    def _loss(self, runs, name):
+        """Loss of bandwidth to the largest antagonist, %."""
+        largest = max(key[1] for key in runs if key[0] == name)
+        return 100 * (1 - runs[name, largest].msl_gbps / runs[name, 0].msl_gbps)
+
+    @claim("CAL20-F1-1")
+    def large_packets_do_not_mind(self, runs):
+        return number(self._loss(runs, "L3fwd:1518B"))
+
+    @claim("CAL20-F1-2", why="the flow table is 8 MiB, most of what the antagonist evicts; the paper does not give its size")
+    def small_packets_mind_a_little(self, runs):
+        return number(self._loss(runs, "L3fwd:64B"))
+
+    @claim("CAL20-F1-3", why="the program iperf copies and no more: the kernel's stack, windows and acknowledgements are missing")
+    def iperf_minds_much(self, runs):
+        return number(self._loss(runs, "iperf"))
+
+    @claim("CAL20-F1-4")
+    def mcf_slows_as_the_load_grows(self, runs):
+        curve = [runs["mcf", gbps].workload("mcf").ipc for gbps in (0, *MCF_GBPS)]
+        return checks({"its IPC falls": falling(curve, 0.01)})
+
+    @claim("CAL20-F1-5", why="iperf's stack is missing, l3fwd's table is larger than what the paper seems to have used")
+    def ranking(self, runs):
+        loss = {name: self._loss(runs, name) for name in FUNCTIONS}
+        return checks(
+            {
+                "iperf more than L3fwd:64B": loss["iperf"] > loss["L3fwd:64B"],
+                "L3fwd:64B more than L3fwd:1518B": loss["L3fwd:64B"] > loss["L3fwd:1518B"],
+            }
+        )
+
+
+def _base(packet_bytes, gbps=None):
+    nic = {"name": "nic0", "gbps": 80, "packet_bytes": packet_bytes, "ring": 1024, "flows": 4096, "flow_order": "random"}
+    if gbps is not None:
+        nic["offered_gbps"] = gbps
+    return {
+        "name": "idio-fig1",
+        "chip": "gold-6134",
+        "policies": ["none"],
+        "duration_s": 0.05,
+        "warmup_s": 0.02,
+        "measure_s": 0.03,
+        "time_factor": 1,
+        "interval_s": 0.01,
+        "nic": [nic],
+    }
+
+
+def _scenario(name, mib):
+    workloads = [{"name": "nf", **FUNCTIONS[name]}]
+    if mib:
+        antagonist = {"program": "x-mem", "cores": "3-7", "operation": "write", "working_set": f"{mib} MiB"}
+        workloads.append({"name": "antagonist", **antagonist})
+    return {**_base(BYTES[name]), "workload": workloads}
+
+
+def _mcf(gbps):
+    workloads = [
+        {"name": "nf", **FUNCTIONS["L3fwd:1518B"]},
+        {"name": "mcf", "program": "spec", "benchmark": "mcf", "cores": "2"},
+    ]
+    return {**_base(1518, gbps), "workload": workloads}

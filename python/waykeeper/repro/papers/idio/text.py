@@ -1,0 +1,78 @@
+"""IDIO: geometry, latencies and queue depths that the text states."""
+
+from waykeeper.repro import Case, Figure, checks, claim, number, span
+
+FUNCTIONS = ["ipf", "ipfz", "ipfzrx", "dpi", "dpiz", "dpizrx"]
+GBPS = 10
+
+
+class Text(Figure):
+    id = "idio/text"
+    title = "What the text states"
+    assumes = [
+        "the Haswell chip stands for Broadwell: the caches have the same shape",
+        "ring depth is arrivals times time in the ring, at 10 Gb/s (Little's law)",
+    ]
+
+    def cases(self, quick):
+        for name in FUNCTIONS:
+            overrides = {"workload.nf.program": name, "nic.nic0.offered_gbps": GBPS, "nic.nic0.placement": "idio"}
+            yield Case(name, "idio-fig3", overrides, sets="1/8")
+
+    @claim("CAL20-S2-1")
+    def from_broadwell_to_skylake(self, runs):
+        from waykeeper import chip
+
+        old, new = chip("e5-2630v3"), chip("gold-6140")
+        sizes = [chip["llc"]["slices"] * chip["llc"]["sets"] * chip["llc"]["ways"] * 64 / chip["cores"] for chip in (old, new)]
+        mlcs = [chip["mlc"]["sets"] * chip["mlc"]["ways"] * 64 for chip in (old, new)]
+        return checks(
+            {
+                "LLC per core 2.5 to 1.375 MB": [size / 2**20 for size in sizes] == [2.5, 1.375],
+                "inclusive to non-inclusive": [chip["llc"]["kind"] for chip in (old, new)] == ["inclusive", "non-inclusive"],
+                "20 to 11 ways": [chip["llc"]["ways"] for chip in (old, new)] == [20, 11],
+                "L2 times four to 1 MB": mlcs[1] == 4 * mlcs[0] == 2**20,
+            }
+        )
+
+    @claim("CAL20-S2-2")
+    def dca_share(self, runs):
+        from waykeeper import chip
+
+        shares = []
+        for name in ("e5-2630v3", "gold-6140"):
+            llc = chip(name)["llc"]
+            shares.append(100 * bin(int(llc["dca_ways"], 16)).count("1") / llc["ways"])
+        return span(min(shares), max(shares))
+
+    @claim("CAL20-S3-1")
+    def headers_in_the_mlc(self, runs):
+        from waykeeper import Scenario
+
+        ring = next(iter(Scenario.load("idio-fig3").to_dict()["nic"]))["ring"]
+        return number(ring * 64 / 1024)
+
+    @claim("CAL20-S3-2")
+    def latencies(self, runs):
+        from waykeeper import chip
+
+        times = chip("idio")["dependent"]
+        return span(times["mlc_ns"], times["llc_ns"])
+
+    @claim("CAL20-S3-3")
+    def rings_are_shallow(self, runs):
+        depths = []
+        for name in FUNCTIONS:
+            nf = runs[name].workload("nf")
+            # Both cores' packets; each has a ring.
+            depths.append(nf.throughput / 2 * nf.queueing_mean_us * 1e-6)
+        return span(min(depths), max(depths))
+
+    @claim("CAL20-S3-4")
+    def twice_the_space(self, runs):
+        from waykeeper import chip
+
+        spec = chip("gold-6140")
+        llc = spec["llc"]["slices"] * spec["llc"]["sets"] * spec["llc"]["ways"] / spec["cores"]
+        mlc = spec["mlc"]["sets"] * spec["mlc"]["ways"]
+        return number((llc + mlc) / llc)
