@@ -30,7 +30,7 @@ test-python:
 	$(PYTHON) -m venv --clear $(VENV)
 	$(MAKE) wheel PROFILE=dev
 	$(VENV)/bin/pip install --quiet "$$(ls $(WHEELS)/waykeeper-*.whl)[test]"
-	cd python && ../$(VENV)/bin/python -m pytest
+	$(VENV)/bin/pytest -c python/pyproject.toml python/tests
 
 ## The Python package in an environment of its own, to use: target/venv/bin/python
 python:

@@ -1,0 +1,38 @@
+"""What the tests share: scenarios that take milliseconds."""
+
+import pytest
+
+TINY = """\
+name = "tiny"
+policies = ["default"]
+duration_s = 0.4
+warmup_s = 0.1
+measure_s = 0.2
+time_factor = 20
+interval_s = 0.1
+[[workload]]
+name = "reader"
+program = "x-mem"
+cores = 0
+working_set = "4 MiB"
+priority = "high"
+[[workload]]
+name = "streamer"
+program = "x-mem"
+cores = 1
+working_set = "64 MiB"
+"""
+
+
+@pytest.fixture
+def tiny():
+    import waykeeper as wk
+
+    return wk.Scenario.parse(TINY, "tiny.toml")
+
+
+def pytest_configure(config):
+    """The package under test is the installed wheel, never the source tree."""
+    import waykeeper
+
+    assert "site-packages" in waykeeper.__file__, f"waykeeper is imported from {waykeeper.__file__}"

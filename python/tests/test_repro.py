@@ -1,0 +1,225 @@
+"""The suite itself: every claim once, runs kept and shared, outcomes, report, diff."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, number, registry
+from waykeeper.repro.__main__ import main
+from waykeeper.repro.claims import PAPERS, claims
+from waykeeper.repro.curves import about_equal, crossing, falling, rising, spread_ratio
+from waykeeper.repro.engine import mean, run_figures
+from waykeeper.repro.outcome import changes, document, outcomes, score, skipped
+from waykeeper.repro.report import write, write_docs
+
+
+def test_every_claim_is_looked_at_once_or_has_a_reason():
+    assert len(claims()) == 327
+    assert registry.problems() == []
+    judged = {judgement.claim for figure in registry.figures().values() for judgement in figure.judgements()}
+    assert judged | set(registry.not_simulable()) == set(claims())
+    assert all(len(reason) > 20 for reason in registry.not_simulable().values())
+
+
+def test_a_claim_dropped_by_mistake_is_noticed(monkeypatch):
+    reasons = dict(registry.not_simulable())
+    dropped, doubled = list(reasons)[0], next(iter(claims()))
+    del reasons[dropped]
+    monkeypatch.setattr(registry, "not_simulable", lambda: {**reasons, doubled: "twice", "ATC20-NONE": "unknown"})
+    problems = "\n".join(registry.problems())
+    assert f"claim {dropped}" in problems and f"claim {doubled} is looked at by" in problems and "ATC20-NONE" in problems
+
+
+def test_claims_that_need_no_hardware_are_judged():
+    for name, reason in registry.not_simulable().items():
+        assert claims()[name].hardware_only or "cannot" in reason or "would" in reason or "host" in reason, name
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_every_figure_has_a_grid_that_can_be_read(quick):
+    from waykeeper.repro.engine import _job
+
+    for figure in registry.figures().values():
+        assert figure.id.split("/")[0].replace("-", "_") in {folder for folder, _ in PAPERS.values()}
+        cases = list(figure.cases(quick))
+        keys = [case.key for case in cases]
+        assert len(keys) == len(set(keys)), figure.id
+        for case in cases:
+            _job(case, 1).scenario.check()
+
+
+class MadeUp(Figure):
+    """Two claims on two runs of milliseconds."""
+
+    id = "a4/made-up"
+    title = "made up"
+    assumes = ["nothing"]
+
+    def cases(self, quick):
+        for size in ("1 MiB", "16 MiB") if quick else ("1 MiB", "4 MiB", "16 MiB"):
+            yield Case(size, SCENARIO, {"workload.reader.working_set": size})
+
+    def panels(self, runs):
+        sizes = runs.keys()
+        hits = [runs[size].workload("reader").mlc_hit_ratio for size in sizes]
+        yield Panel("hits", "working set", "ratio", [Series("ours", sizes, hits)], [Points("paper", sizes, hits)])
+        yield Panel("lines", "MiB", "ratio", [Series("ours", [1, 16], hits[:2])], log_x=True)
+
+    @claim("ISCA25-F5-2")
+    def larger_sets_hit_less(self, runs):
+        return checks({"falls": falling([runs[size].workload("reader").mlc_hit_ratio for size in runs.keys()])})
+
+    @claim("ISCA25-F12-1", why="it is made up")
+    def a_number(self, runs):
+        return number(100 * runs["1 MiB"].workload("reader").mlc_hit_ratio)
+
+    @claim("ISCA25-F12-2")
+    def a_mistake(self, runs):
+        return number(runs["nowhere"].system.nothing)
+
+
+SCENARIO = {
+    "name": "made up",
+    "policies": ["none"],
+    "duration_s": 0.02,
+    "warmup_s": 0.01,
+    "measure_s": 0.01,
+    "time_factor": 1,
+    "interval_s": 0.01,
+    "workload": [{"name": "reader", "program": "x-mem", "cores": "0", "working_set": "1 MiB"}],
+}
+
+
+@pytest.fixture
+def made_up(tmp_path):
+    figure = MadeUp()
+    results = run_figures([figure], quick=True, seeds=3, jobs=1, cache=tmp_path / "runs", progress=False)
+    return figure, results, tmp_path
+
+
+def test_runs_are_kept_and_used_again(made_up):
+    figure, results, folder = made_up
+    files = {file: file.stat().st_mtime_ns for file in (folder / "runs").iterdir()}
+    assert len(files) == 6 and len(results[figure.id].seeds) == 3
+    again = run_figures([figure], quick=False, seeds=3, jobs=1, cache=folder / "runs", progress=False)
+    assert all(file.stat().st_mtime_ns == stamp for file, stamp in files.items())
+    assert len(list((folder / "runs").iterdir())) == 9
+    assert again[figure.id].mean["1 MiB"] == results[figure.id].mean["1 MiB"]
+
+
+def test_outcomes_tell_seeds_spread_and_why(made_up):
+    figure, results, _ = made_up
+    found = {outcome.id: outcome for outcome in outcomes([figure], results)}
+    shape, off, broken = (found[f"ISCA25-{name}"] for name in ("F5-2", "F12-1", "F12-2"))
+    assert shape.verdict == "reproduced" and shape.seeds == 3 and shape.agreeing == 3 and shape.why == ""
+    assert off.verdict == "not reproduced" and off.why == "it is made up" and off.spread is not None
+    assert off.ours_low == off.ours_high and off.published == "-58 percent change"
+    assert broken.verdict == "not reproduced" and "could not be judged" in broken.why and "nowhere" in broken.why
+    assert score(list(found.values())) == {
+        "simulable": 3,
+        "reproduced": 1,
+        "shape_only": 0,
+        "not_reproduced": 2,
+        "not_simulable": 0,
+    }
+
+
+def test_a_case_that_cannot_run_is_told_and_the_rest_goes_on(tmp_path):
+    class Failing(MadeUp):
+        id = "a4/failing"
+
+        def cases(self, quick):
+            yield Case("1 MiB", SCENARIO)
+            yield Case("bad", SCENARIO, {"workload.reader.working_set": "no size"})
+
+    results = run_figures([Failing()], quick=True, seeds=1, jobs=1, cache=tmp_path, progress=False)["a4/failing"]
+    assert len(results.failures) == 1 and "no size" in results.failures[0]
+    assert "1 MiB" in results.mean and "bad" not in results.mean
+
+
+def test_the_report_holds_every_claim_once_and_pictures(made_up):
+    figure, results, folder = made_up
+    record = document([*outcomes([figure], results), *skipped()], True, 3)
+    page = write(folder, record, [figure], results)
+    html = page.read_text()
+    for name in [*registry.not_simulable(), "ISCA25-F5-2"]:
+        assert html.count(f'<tr id="{name}">') == 1
+    pictures = list((folder / "figures").iterdir())
+    assert sorted(picture.suffix for picture in pictures) == [".pdf", ".png"]
+    assert (folder / "claims.json").is_file()
+    for path in write_docs(folder, record):
+        assert path.stat().st_size > 1000
+    assert json.loads((folder / "fidelity.json").read_text())["total"]["simulable"] == 3
+
+
+def test_pictures_are_the_same_bytes_again(made_up):
+    figure, results, folder = made_up
+    record = document(outcomes([figure], results), True, 3)
+    bytes_of = []
+    for name in ("a", "b"):
+        write(folder / name, record, [figure], results)
+        bytes_of.append([file.read_bytes() for file in sorted((folder / name / "figures").iterdir())])
+    assert bytes_of[0] == bytes_of[1]
+
+
+def test_diff_tells_what_got_worse():
+    def record(verdict):
+        claim = {"id": "ISCA25-F5-2", "verdict": verdict, "ours": "x", "published": ""}
+        return {"claims": [claim]}
+
+    assert changes(record("reproduced"), record("reproduced")) == []
+    (worse,) = changes(record("reproduced"), record("shape only"))
+    assert worse["worse"] and worse["was"] == "reproduced"
+    (better,) = changes(record("not reproduced"), record("shape only"))
+    assert not better["worse"]
+
+
+def test_means_are_over_numbers_all_have():
+    first = {"a": 1.0, "b": {"c": 2}, "d": "text", "e": [1], "f": 3.0}
+    second = {"a": 3.0, "b": {"c": 3}, "d": "other", "e": [2]}
+    assert mean([first, second]) == {"a": 2.0, "b": {"c": 2.5}, "d": "text", "e": [1]}
+
+
+def test_words_about_curves():
+    assert rising([1, 2, 3]) and not rising([1, 2, 1.5]) and rising([1, 2, 1.99, 3], 0.01)
+    assert not rising([1]) and not rising([1, None, 3]) and not rising([2, 2])
+    assert falling([3, 2, 1]) and not falling([1, 2])
+    assert about_equal([1, 1.04], 0.05) and not about_equal([1, 1.2], 0.05) and not about_equal([], 1)
+    assert crossing([0, 10], [0, 100], 25) == 2.5 and crossing([0, 1], [0, 1], 5) is None
+    assert spread_ratio([2, 4]) == 2 and spread_ratio([0, 1]) is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["run", "a4/fig99"], "a4/fig"),
+        (["report", "--out", "/nowhere"], "/nowhere"),
+        (["diff", "/nowhere/a.json", "/nowhere/b.json"], "/nowhere/a.json"),
+    ],
+)
+def test_bad_usage_ends_with_2_and_one_line(arguments, says, capsys):
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1 and says in error
+
+
+def test_a_record_that_is_none_is_refused(tmp_path, capsys):
+    path = tmp_path / "claims.json"
+    path.write_text('{"schema": "other"}')
+    assert main(["diff", str(path), str(path)]) == 2
+    assert "waykeeper.fidelity/1" in capsys.readouterr().err
+
+
+def test_the_command_runs_a_figure_and_reports_it(tmp_path):
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "waykeeper.repro"]
+    subprocess.run([*command, "run", "idio/text", "--quick", "--seeds", "1", "--out", out], check=True, cwd=tmp_path)
+    record = json.loads((out / "claims.json").read_text())
+    assert record["total"]["simulable"] == 6 and record["total"]["not_reproduced"] == 0
+    shown = subprocess.run([*command, "report", "--out", out], check=True, cwd=tmp_path, capture_output=True, text=True)
+    assert "idio" in shown.stdout
+    refused = subprocess.run([*command, "report", "--out", out, "--docs", tmp_path], cwd=tmp_path, capture_output=True, text=True)
+    assert refused.returncode == 2 and "quick" in refused.stderr
+    listing = subprocess.run([*command, "list"], check=True, cwd=tmp_path, capture_output=True, text=True)
+    assert "a4/fig5" in listing.stdout and "problem" not in listing.stdout

@@ -1,0 +1,135 @@
+"""Running in process: same seed, same result; tables, pictures, errors."""
+
+import io
+import json
+
+import pyarrow as pa
+import pytest
+import waykeeper as wk
+
+
+def test_the_same_seed_gives_the_same_result_on_any_number_of_threads(tiny):
+    one = wk.run(tiny, ["default", "isolate"], seeds=2, threads=1)
+    two = wk.run(tiny, ["default", "isolate"], seeds=2, threads=4)
+    assert one == two
+    assert wk.run(tiny, ["default", "isolate"], seed=7) != one
+
+
+def test_results_are_tables(tiny):
+    result = wk.run(tiny, ["default", "isolate"])
+    table = result.to_arrow()
+    assert table.num_rows == 4 and table.column("llc_hit_ratio").type == pa.float64()
+    frame = result.to_pandas().set_index(["policy", "workload"])
+    assert frame.loc[("default", "reader"), "llc_hit_ratio"] == result.policy("default").workload("reader").llc_hit_ratio
+    assert result.to_polars().height == 4
+    # What is not available is null, not zero: X-Mem has no packets to drop.
+    assert "drops_per_s" not in table.column_names and result.policy("default").workload("reader").drops_per_s is None
+    series = result.timeseries()
+    assert set(series.column("policy").to_pylist()) == {"default", "isolate"}
+    assert result.systems().num_rows == 2
+
+
+def test_results_survive_json(tiny):
+    result = wk.run(tiny)
+    again = wk.load(result.to_json())
+    assert again == result
+    with pytest.raises(ValueError, match="time series"):
+        again.timeseries()
+    with pytest.raises(wk.BadInput, match="schema"):
+        wk.load(json.dumps({"schema": "other/1"}))
+    with pytest.raises(wk.BadInput):
+        wk.load("not json")
+
+
+def test_pictures_and_pages(tiny, tmp_path):
+    result = wk.run(tiny, ["default", "isolate"])
+    svg = result.way_map("isolate")._repr_svg_()
+    assert svg.lstrip().startswith("<svg") and "</svg>" in svg
+    page = result.report(tmp_path / "report.html")
+    assert page == (tmp_path / "report.html").read_text() and "isolate" in page
+    assert "isolate" in result._repr_html_()
+    with pytest.raises(wk.BadInput, match="isolate"):
+        result.way_map("a4")
+
+
+def test_a_scenario_that_sweeps_gives_a_curve(tiny):
+    text = tiny.text + '[[sweep]]\nkey = "workload.reader.working_set"\nvalues = ["1 MiB", "16 MiB"]\n'
+    curve = wk.run(wk.Scenario.parse(text))
+    assert isinstance(curve, wk.Curve) and curve.keys == ["workload.reader.working_set"]
+    first, last = (run.policy("default").workload("reader").mlc_hit_ratio for _, run in curve.points)
+    assert first > last
+    assert curve.to_arrow().num_rows == 4
+
+
+def test_what_the_caller_got_wrong_is_said(tiny):
+    for arguments, says in [
+        (dict(policies=["a5"]), "a4"),
+        (dict(sets="1/3"), "sets"),
+        (dict(seeds=0), "seeds"),
+        (dict(duration_s=-1.0), "duration"),
+        (dict(policies=[wk.Policy()]), "the class"),
+    ]:
+        with pytest.raises(wk.BadInput) as caught:
+            wk.run(tiny, **arguments)
+        assert says in str(caught.value), arguments
+
+
+def test_a_note_of_the_plan_is_a_warning(tiny):
+    with pytest.warns(UserWarning, match="more than once"):
+        wk.run(tiny, ["default", "default"])
+
+
+def test_the_load_that_is_sustained():
+    # A worker of 1000 ns a packet of 1024 bytes on the wire sustains about 8 Gb/s.
+    scenario = {
+        "name": "worker",
+        "policies": ["none"],
+        "chip": "idio",
+        "duration_s": 0.006,
+        "warmup_s": 0.002,
+        "measure_s": 0.004,
+        "time_factor": 1,
+        "interval_s": 0.002,
+        "model": {"quantum_ns": 500},
+        "nic": [{"name": "nic0", "gbps": 20, "packet_bytes": 1000, "outside_us": 0}],
+        "workload": [
+            {
+                "name": "worker",
+                "program": "dpdk-nt",
+                "cores": "0",
+                "base_ns": 1000,
+                "burst_ns": 0,
+                "delay_ns": 0,
+                "stall_us": 0,
+            }
+        ],
+    }
+    knee = wk.find_load(scenario)
+    lossless = wk.find_load(scenario, zero_loss=True)
+    assert 7.9 <= knee.gbps <= 8.2
+    assert lossless.gbps >= knee.gbps and lossless.values["criterion"] == "zero-loss"
+
+
+def test_progress_is_told_and_a_progress_function_may_raise(tiny, capfd):
+    from waykeeper import _native
+
+    seen = []
+    long = tiny.update({"duration_s": 60, "measure_s": 1})
+    options = dict(
+        policies=[], seed=1, seeds=1, sample_seed=None, sets="1/32", duration_s=None, warmup_s=None, time_factor=None, threads=1
+    )
+    _native.run(long.source(), options, [], seen.append)
+    assert seen == sorted(seen) and 0 < seen[-1] <= 1
+
+    def stop(part):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _native.run(long.update({"duration_s": 80_000}).source(), options, [], stop)
+
+
+def test_a_run_writes_nothing_where_it_is_not_asked(tiny, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = io.StringIO()
+    wk.run(tiny, progress=False)
+    assert list(tmp_path.iterdir()) == [] and out.getvalue() == ""

@@ -1,0 +1,111 @@
+"""Sweeps: every point once, resumed after a kill, failures apart, on processes and on Dask."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import waykeeper as wk
+
+SPACE = {"workload.reader.working_set": ["1 MiB", "4 MiB", "16 MiB"], "workload.streamer.mask": ["0x7ff", "0x003"]}
+
+
+def test_a_grid_gives_a_row_per_point_policy_and_workload(tiny, tmp_path):
+    result = wk.sweep(SPACE, tiny, ["default", "none"], out=tmp_path / "s", jobs=2, progress=False)
+    table = result.to_pandas()
+    workloads = table[table.scope == "workload"]
+    assert len(workloads) == 6 * 2 * 2 and not result.failures
+    assert len(table[table.scope == "system"]) == 6 * 2
+    small = workloads[(workloads["workload.reader.working_set"] == "1 MiB") & (workloads.workload == "reader")]
+    large = workloads[(workloads["workload.reader.working_set"] == "16 MiB") & (workloads.workload == "reader")]
+    assert small.ipc.min() > large.ipc.max()
+    assert (tmp_path / "s" / "sweep.parquet").is_file()
+
+
+def test_what_is_done_is_not_done_again(tiny, tmp_path):
+    first = wk.sweep(SPACE, tiny, out=tmp_path / "s", jobs=1, progress=False)
+    files = sorted((tmp_path / "s" / "points").iterdir())
+    stamps = [file.stat().st_mtime_ns for file in files]
+    files[2].unlink()
+    again = wk.sweep(SPACE, tiny, out=tmp_path / "s", jobs=1, progress=False)
+    assert again.to_arrow().equals(first.to_arrow())
+    now = [file.stat().st_mtime_ns for file in files]
+    assert [a == b for a, b in zip(stamps, now)] == [True, True, False, True, True, True]
+
+
+def test_a_folder_holds_one_sweep(tiny, tmp_path):
+    wk.sweep({"workload.reader.mask": ["0x3"]}, tiny, out=tmp_path, jobs=1, progress=False)
+    with pytest.raises(wk.BadInput, match="another sweep"):
+        wk.sweep({"workload.reader.mask": ["0xc"]}, tiny, out=tmp_path, jobs=1, progress=False)
+
+
+def test_points_that_fail_are_tried_once_more_and_kept_apart(tiny, tmp_path):
+    log = tmp_path / "tries"
+
+    class Picky(wk.Policy):
+        name = "picky"
+
+        def start(self, server, workloads):
+            with log.open("a") as file:
+                file.write("x")
+            raise RuntimeError("never")
+
+        def step(self, workloads, seen):
+            return None
+
+    result = wk.sweep({"workload.reader.mask": ["0x3"]}, tiny, [Picky], out=tmp_path / "s", jobs=1, progress=False)
+    assert [failure["at"] for failure in result.failures] == [{"workload.reader.mask": "0x3"}]
+    assert "never" in result.failures[0]["why"] and log.read_text() == "xx"
+    assert json.loads((tmp_path / "s" / "failures.jsonl").read_text())["why"] == result.failures[0]["why"]
+
+
+def test_wrong_keys_and_values_show_before_the_first_run(tiny, tmp_path):
+    for space, says in [
+        ({"workload.nobody.mask": ["0x3"]}, "nobody"),
+        ({"workload.reader.mask": ["0x3", "wide"]}, "wide"),
+        ({"workload.reader.mask": "0x3"}, "list"),
+        ({"workload.reader.mask": []}, "no point"),
+    ]:
+        with pytest.raises(wk.BadInput) as caught:
+            wk.sweep(space, tiny, out=tmp_path / says, jobs=1, progress=False)
+        assert says in str(caught.value)
+        assert not list((tmp_path / says / "points").glob("*")) if (tmp_path / says).exists() else True
+
+
+KILLED = """
+import sys
+import waykeeper as wk
+from distributed import Client, LocalCluster
+
+if __name__ == "__main__":
+    scenario = wk.Scenario.load(sys.argv[1])
+    space = {"workload.reader.working_set": list(range(65536, 65536 + 200 * 4096, 4096))}
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+        result = wk.sweep(space, scenario, out=sys.argv[2], engine=client, progress=False)
+        print(result.to_arrow().num_rows, len(result.failures))
+"""
+
+
+def test_two_hundred_points_on_dask_survive_a_kill(tiny, tmp_path):
+    scenario, script, out = tmp_path / "tiny.toml", tmp_path / "sweep.py", tmp_path / "out"
+    scenario.write_text(tiny.text)
+    script.write_text(KILLED)
+    command = [sys.executable, str(script), str(scenario), str(out)]
+    running = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    points = out / "points"
+    deadline = time.monotonic() + 120
+    while not (points.is_dir() and len(list(points.glob("*.parquet"))) >= 20):
+        assert running.poll() is None and time.monotonic() < deadline, "it never got to twenty points"
+        time.sleep(0.02)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    kept = {file: file.stat().st_mtime_ns for file in points.glob("*.parquet")}
+    assert 20 <= len(kept) < 200
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    # Two workloads and the socket at each of two hundred points.
+    assert done.stdout.split() == ["600", "0"]
+    assert len(list(points.glob("*.parquet"))) == 200
+    assert all(file.stat().st_mtime_ns == stamp for file, stamp in kept.items())

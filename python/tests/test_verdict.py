@@ -1,0 +1,140 @@
+"""Verdicts on made-up results: what must be reproduced is, what must fail does."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from waykeeper.repro.claims import Claim
+from waykeeper.repro.finding import Finding, checks, knee, number, span
+from waykeeper.repro.verdict import Verdict, judge
+
+YES, SHAPE, NO = Verdict.REPRODUCED, Verdict.SHAPE_ONLY, Verdict.NOT_REPRODUCED
+
+
+def claim(kind, low=None, high=None, unit="percent increase"):
+    return Claim("ATC20-X-1", "", "", "", "", "made up", low, high, unit, kind, False, "")
+
+
+@pytest.mark.parametrize(
+    ("published", "ours", "verdict"),
+    [
+        # 30 % published: 15 to 60 is within 0.5 to 2 times.
+        ((30, 30), number(30), YES),
+        ((30, 30), number(15), YES),
+        ((30, 30), number(60), YES),
+        ((30, 30), number(14.9), SHAPE),
+        ((30, 30), number(60.1), SHAPE),
+        ((30, 30), number(-1), NO),
+        ((30, 30), number(0), NO),
+        ((30, 30), number(None), NO),
+        ((-58, -58), number(-40), YES),
+        ((-58, -58), number(40), NO),
+        # No effect published: up to 5 %.
+        ((0, 0), number(4.9), YES),
+        ((0, 0), number(-4.9), YES),
+        ((0, 0), number(7), SHAPE),
+        ((0, 0), number(11), NO),
+        ((1.5, 1.5), number(-4), YES),
+        # "Up to 30 %": the largest of ours counts.
+        ((0, 30), span(3, 40), YES),
+        ((0, 30), span(0, 8), SHAPE),
+        # An interval over a sweep: both ends.
+        ((5, 175), span(4, 200), YES),
+        ((5, 175), span(4, 20), SHAPE),
+        ((5, 175), span(-10, 200), NO),
+        # One number against an interval: its nearest point.
+        ((53.6, 111.5), number(80), YES),
+        ((53.6, 111.5), number(240), SHAPE),
+        # The figure's own view of the shape overrides the sign.
+        ((30, 30), number(3, shape=False), NO),
+        ((30, 30), number(90, shape=True), SHAPE),
+    ],
+)
+def test_relative_effects(published, ours, verdict):
+    assert judge(claim("relative", *published), ours).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("published", "ours", "verdict"),
+    [
+        # A ratio of 2.5 is an effect of 150 %: 1.75 to 4.
+        (2.5, 2.5, YES),
+        (2.5, 1.75, YES),
+        (2.5, 4.0, YES),
+        (2.5, 1.7, SHAPE),
+        (2.5, 1.0, NO),
+        (2.5, 0.5, NO),
+        (1.0, 1.04, YES),
+        (1.0, 1.2, NO),
+    ],
+)
+def test_a_ratio_is_an_effect_around_one(published, ours, verdict):
+    assert judge(claim("relative", published, published, "ratio"), number(ours)).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("published", "ours", "verdict"),
+    [
+        ((40, 40), number(50), YES),
+        ((40, 40), number(30), YES),
+        ((40, 40), number(50.1), SHAPE),
+        ((40, 40), number(81), NO),
+        ((40, 40), number(19.9), NO),
+        ((40, 40), number(100, shape=True), SHAPE),
+        ((40, 40), number(None), NO),
+        # A ceiling is met by anything below it, a floor by anything above.
+        ((0, 30), number(2), YES),
+        ((0, 30), span(0, 37), YES),
+        ((0, 30), span(0, 80), NO),
+        ((3000, None), number(9000), YES),
+        ((3000, None), number(2300), YES),
+        ((3000, None), number(1000), NO),
+        ((82, 86), span(80, 88), YES),
+        ((82, 86), number(84), YES),
+        ((82, 86), span(20, 88), NO),
+    ],
+)
+def test_absolute_numbers(published, ours, verdict):
+    assert judge(claim("absolute", *published), ours).verdict is verdict
+
+
+@pytest.mark.parametrize("kind", ["shape", "ordering"])
+def test_shapes_are_exact(kind):
+    assert judge(claim(kind), checks({"rises": True, "ends": True})).verdict is YES
+    assert judge(claim(kind), checks({"rises": True, "ends": False})).verdict is NO
+
+
+def test_knees_are_in_place_or_only_there():
+    published = claim("shape", 75, 75, "Gbps (knee)")
+    assert judge(published, knee(80, True)).verdict is YES
+    assert judge(published, knee(40, True)).verdict is SHAPE
+    assert judge(published, knee(40, True, step=40)).verdict is YES
+    assert judge(published, knee(75, False)).verdict is NO
+    assert judge(published, knee(None, True)).verdict is SHAPE
+
+
+def test_a_finding_of_the_wrong_sort_is_a_mistake_of_the_figure():
+    with pytest.raises(ValueError, match="needs one"):
+        judge(claim("relative", 30, 30), checks({"higher": True}))
+    with pytest.raises(ValueError, match="needs checks"):
+        judge(claim("ordering"), Finding())
+    with pytest.raises(ValueError, match="says nothing"):
+        checks({})
+
+
+@given(st.floats(2.1, 500), st.floats(-1000, 1000))
+def test_nothing_outside_the_band_is_ever_reproduced(published, ours):
+    verdict = judge(claim("relative", published, published), number(ours)).verdict
+    assert (verdict is YES) == (0.5 * published <= ours <= 2 * published)
+    if ours <= 0:
+        assert verdict is NO
+
+
+@given(st.floats(0.1, 1e6), st.floats(-1e6, 1e6))
+def test_absolute_numbers_are_within_a_quarter_or_not_reproduced(published, ours):
+    verdict = judge(claim("absolute", published, published, "GB/s"), number(ours)).verdict
+    assert (verdict is YES) == (abs(ours - published) <= 0.25 * published)
+
+
+def test_the_deviation_is_that_of_the_worse_end():
+    assert judge(claim("absolute", 40, 40), number(50)).deviation == pytest.approx(0.25)
+    assert judge(claim("relative", 50, 100), span(50, 200)).deviation == pytest.approx(1.0)
