@@ -71,6 +71,19 @@ impl Pool {
         &self.lines[..self.lines.len().saturating_sub(PADDING)]
     }
 
+    /// Both pools' buffers as one, and how far the second one's numbers moved up.
+    pub(crate) fn joined(first: &Pool, second: &Pool) -> (Pool, u32) {
+        let (moved, lines_moved) = (first.buffers.entries().len() as u32, first.lines.len() as u32);
+        let shifted = second.buffers.entries().iter().map(|place| Place {
+            buffer: place.buffer + moved,
+            data_at: place.data_at + lines_moved,
+            ..*place
+        });
+        let places = first.buffers.entries().iter().copied().chain(shifted).collect();
+        let lines = [first.lines.as_slice(), &second.lines].concat();
+        (Pool { buffers: Table::new(places, Place::NONE), lines }, moved)
+    }
+
     /// Where a buffer is.
     #[inline(always)]
     pub(crate) fn place(&self, buffer: u32) -> Place {

@@ -104,6 +104,8 @@ pub(crate) struct Queue {
     done: u64,
     released: u64,
     sent: u64,
+    /// Of a shared mempool: buffers that were sent and are received into next, last sent first.
+    returned: Vec<u32>,
     /// Free buffers, last freed first: DPDK's per-core mempool cache.
     free: Table<u32>,
     free_count: u32,
@@ -174,6 +176,7 @@ impl Queue {
             done: 0,
             released: 0,
             sent: 0,
+            returned: Vec::new(),
             free: Table::new((0..buffers).rev().collect(), 0),
             free_count: buffers,
             receive_free_ns: 0.0,
@@ -223,6 +226,38 @@ impl Queue {
     #[inline(always)]
     fn has_room(&self) -> bool {
         self.posted - self.done <= self.ring_mask
+    }
+
+    /// Receives into and sends from one mempool with `sender` from now on. Nothing may have been filled yet.
+    pub(crate) fn share_pool(&mut self, sender: &mut Queue) {
+        let (pool, moved) = Pool::joined(&self.pool, &sender.pool);
+        let numbers = sender.buffers.entries_mut().iter_mut().chain(sender.free.entries_mut());
+        numbers.for_each(|buffer| *buffer += moved);
+        sender.pool = pool.clone();
+        self.pool = pool;
+    }
+
+    /// Of a shared mempool `sender` fills the buffer that was freed here last, and the one it sent a ring ago comes
+    /// back in exchange, to be received into next.
+    #[inline(always)]
+    pub(crate) fn trade(&mut self, sender: &mut Queue) {
+        if let Some(count) = self.free_count.checked_sub(1) {
+            let next = &mut sender.buffers[(sender.filled & sender.ring_mask) as usize];
+            self.returned.push(std::mem::replace(next, self.free[count as usize]));
+            self.free_count = count;
+        }
+    }
+
+    /// Posts a buffer that came back in place of the one posted last.
+    #[inline(always)]
+    pub(crate) fn post_returned(&mut self) {
+        if self.posted != self.filled
+            && let Some(returned) = self.returned.pop()
+        {
+            let last = &mut self.buffers[((self.posted - 1) & self.ring_mask) as usize];
+            self.free[self.free_count as usize] = std::mem::replace(last, returned);
+            self.free_count += 1;
+        }
     }
 
     // ---- NIC ------------------------------------------------------------------------------------------
@@ -381,6 +416,15 @@ impl Queue {
     /// Packets ever filled, done with, and released.
     pub(crate) fn counts(&self) -> [u64; 3] {
         [self.filled, self.done, self.released]
+    }
+
+    /// Every buffer that is posted, with a packet, or free.
+    pub(crate) fn buffers_held(&self) -> impl Iterator<Item = u32> + '_ {
+        let posted = (self.filled..self.posted).map(|at| self.buffers[(at & self.ring_mask) as usize]);
+        let packets = self.released..self.filled;
+        let taken = packets.map(|at| self.packets[(at & self.packet_mask) as usize].place.buffer);
+        let free = (0..self.free_count).map(|at| self.free[at as usize]);
+        posted.chain(taken).chain(free).chain(self.returned.iter().copied())
     }
 }
 

@@ -44,6 +44,7 @@ struct Switch {
     stall: Stall,
     flows: u32,
     insert_chance: f64,
+    shared_pool: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +66,7 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
         stall: read_stall(keys)?,
         flows: keys.count("flows", 1..=1_000_000, 131_072)?,
         insert_chance: keys.number("insert_chance", 0.0..=1.0, 0.01)?, // OVS: emc-insert-inv-prob 100
+        shared_pool: keys.flag("shared_pool", false)?,
     }))
 }
 
@@ -79,6 +81,12 @@ impl Blueprint for Switch {
         };
         let thread = site.thread - first(&site.bus.nics[nic].queues);
         let outlet = first(&site.bus.nics[nic].outlets) + thread;
+        if self.shared_pool {
+            let receiver = &mut site.bus.nics[nic].queues[site.thread];
+            let mut sender = Queue::new(site.memory, receiver.ring(), site.workload)?;
+            receiver.share_pool(&mut sender);
+            site.bus.nics[nic].outlets[outlet] = sender;
+        }
         // Both directions of a flow are entries of their own: OVS matches the port a packet comes from.
         let flows = FlowCache::new(site, 2 * self.flows, self.insert_chance)?;
         let mut stream = site.stream();
@@ -95,6 +103,7 @@ impl Blueprint for Switch {
             polled: ports.skip(thread).step_by(site.threads).collect(),
             next: 0,
             work: self.work,
+            shared_pool: self.shared_pool,
             flows,
             completion: class(COMPLETION_NS),
             meta: class(PACKET_LINE_NS),
@@ -125,6 +134,8 @@ struct SwitchThread {
     /// Which of them it polls next; after the last one, its NIC's queue.
     next: usize,
     work: Work,
+    /// The NIC's rings receive into and send from one mempool.
+    shared_pool: bool,
     flows: FlowCache,
     completion: Class,
     meta: Class,
@@ -214,13 +225,22 @@ impl SwitchThread {
                 meters[port.workload].dropped += 1.0;
             }
             queue.advance();
+            if self.shared_pool {
+                queue.post_returned();
+            }
             queue.release();
         }
         true
     }
 
     /// One burst from a port to the NIC. Returns whether there was a packet.
-    fn give_back(&mut self, port: &mut Queue, outlet: &mut Queue, turn: &mut Turn) -> bool {
+    fn give_back(
+        &mut self,
+        port: &mut Queue,
+        queue: &mut Queue,
+        outlet: &mut Queue,
+        turn: &mut Turn,
+    ) -> bool {
         let polled_ns = turn.now_ns;
         let ring_ns = self.send.ns() + f64::from(META_LINES) * self.meta.ns();
         for taken in 0..self.work.burst {
@@ -234,6 +254,9 @@ impl SwitchThread {
             port.pool.gather(packet.place, packet.sampled, &mut self.copied.sampled);
             turn.spend(self.forward(packet.flow << 1 | 1, packet.lines));
             turn.spend(Spent { work_ns: 0.0, line_ns: ring_ns });
+            if self.shared_pool {
+                queue.trade(outlet);
+            }
             let place = copy(&packet, outlet, turn.now_ns, &mut self.copy.sampled).place;
             outlet.pool.gather_meta(place, META_LINES, &mut self.meta.sampled);
             outlet.advance();
@@ -250,7 +273,7 @@ impl SwitchThread {
         let mut idle_polls = 0;
         while turn.now_ns < turn.until_ns {
             let busy = match self.polled.get(self.next) {
-                Some(port) => self.give_back(&mut ports[*port], outlet, turn),
+                Some(port) => self.give_back(&mut ports[*port], queue, outlet, turn),
                 None => self.receive(queue, ports, meters, turn),
             };
             self.next = if self.next < self.polled.len() { self.next + 1 } else { 0 };
@@ -385,6 +408,27 @@ delay_ns = 2000
         // The switch's operations: into a port, and onto the wire.
         assert_eq!(bus.meters[0].operations as u64, in_ports + sent);
         assert!(sent > 5_000, "{sent}");
+    }
+
+    #[test]
+    fn a_shared_mempool_loses_no_buffer_and_receives_into_what_was_sent() {
+        let text = OVERLOADED.replace("program = \"vswitch\"", "program = \"vswitch\"\nshared_pool = true");
+        let source = ScenarioSource::parse("test", &text, None).unwrap();
+        let options = RunOptions { seed: 1, sample_seed: 1, sampling: Sampling::DEFAULT };
+        let mut machine = Machine::new(Arc::new(source.read().unwrap()), options).unwrap();
+        let held = |machine: &Machine| {
+            let nic = &machine.bus.nics[0];
+            let both = |thread: usize| nic.queues[thread].buffers_held().chain(nic.outlets[thread].buffers_held());
+            let mut buffers: Vec<u32> = both(0).collect();
+            buffers.sort_unstable();
+            // The send queue's own numbers begin where the 2048 + 1280 + 256 of the receive queue end, rounded up.
+            (buffers, nic.queues[0].buffers_held().filter(|buffer| *buffer >= 4096).count())
+        };
+        let (before, _) = held(&machine);
+        machine.run_until(3e6).unwrap();
+        let (after, received_into) = held(&machine);
+        assert_eq!(before, after);
+        assert!(received_into > 500, "{received_into}");
     }
 
     #[test]

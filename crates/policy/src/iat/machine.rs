@@ -178,7 +178,9 @@ impl Machine {
             })
         };
         let eligible: Vec<usize> = wants(false).collect();
-        if !ddio && !eligible.is_empty() {
+        // Where the DDIO ways are set by hand the states have nothing for devices, and what devices do is no reason
+        // to leave a tenant without.
+        if !(ddio && self.config.ddio_sizing != 0.0) && !eligible.is_empty() {
             return Case::CoreOnly(eligible);
         }
         match wants(true).next() {

@@ -1,0 +1,59 @@
+"""IAT Fig. 13: latency of RocksDB beside Redis or a service chain."""
+
+from waykeeper.repro import Figure, Panel, Points, Series, claim, span
+
+from . import apps
+from .apps import MIXES, slowdown
+
+NETWORKS = ("redis", "nfv")
+
+
+class Fig13(Figure):
+    id = "iat/fig13"
+    title = "Latency of RocksDB beside Redis and a service chain"
+    assumes = [*apps.ASSUMES, "the latency of all operations of a mix together: its weights are the mix's"]
+
+    def cases(self, quick):
+        for mix in ("a", "c") if quick else MIXES:
+            yield apps.solo(f"rocksdb-{mix}")
+            for network in NETWORKS:
+                yield from apps.cases(network, f"rocksdb-{mix}")
+
+    def panels(self, runs):
+        mixes = _stores(runs)
+        for network, name, worst in (("redis", "Redis", 14.1), ("nfv", "the service chain", 19.7)):
+            ours = {policy: [_more(runs, app, network, policy) for app in mixes] for policy in ("baseline", "iat")}
+            yield Panel(
+                f"beside {name}",
+                x="application",
+                y="mean latency beyond solo, %",
+                series=[Series(policy, mixes, values) for policy, values in ours.items()],
+                published=[Points("worst baseline, paper", mixes[:1], [worst])],
+            )
+
+    def _worst(self, runs, network, policy):
+        return span(0.0, max(_more(runs, app, network, policy) for app in _stores(runs)))
+
+    @claim("ISCA21-F13-1", why="as F12-1: Redis brings few lines")
+    def beside_redis(self, runs):
+        return self._worst(runs, "redis", "baseline")
+
+    @claim("ISCA21-F13-2", why="as F12-5: half of the store's hot set is in its MLC")
+    def beside_the_chain(self, runs):
+        return self._worst(runs, "nfv", "baseline")
+
+    @claim("ISCA21-F13-3", why="lower than published: IAT's shuffle takes it off DDIO's ways, and memory is not short")
+    def beside_redis_under_iat(self, runs):
+        return self._worst(runs, "redis", "iat")
+
+    @claim("ISCA21-F13-4", why="lower than published: IAT's shuffle takes it off DDIO's ways, and memory is not short")
+    def beside_the_chain_under_iat(self, runs):
+        return self._worst(runs, "nfv", "iat")
+
+
+def _stores(runs):
+    return [app for app in apps.APPS if (app, "solo") in runs]
+
+
+def _more(runs, app, network, policy):
+    return slowdown(runs, app, network, "overlap", policy, "latency_mean_us")

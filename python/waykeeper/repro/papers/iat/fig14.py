@@ -1,0 +1,109 @@
+"""IAT Fig. 14: Redis beside applications that press the ways it shares with DDIO."""
+
+from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, span
+
+from . import apps
+from .apps import MIXES
+
+HUNGRY = ("mcf", "omnetpp", "xalancbmk", "rocksdb-a")
+RARELY_EVICTED = (
+    "a request's lines are read within microseconds of their arrival, and Redis' records and the switch's buffers lie in its own three "
+    "ways: who sits on DDIO's evicts little of either"
+)
+
+
+class Fig14(Figure):
+    id = "iat/fig14"
+    title = "Redis beside applications that overlap DDIO"
+    assumes = [
+        *apps.ASSUMES,
+        "throughput is what closed-loop clients would get: requests per busy cycle of the store's cores, by its IPC",
+        "co-runners overlap DDIO: mcf, omnetpp, xalancbmk and RocksDB in turn, and X-Mem of 10 MB",
+    ]
+
+    def cases(self, quick):
+        for mix in ("a", "c") if quick else MIXES:
+            yield Case((mix, "solo"), apps.colocated("redis", None, "apart", mix), policies=["baseline"])
+            for app in HUNGRY[:1] if quick else HUNGRY:
+                yield Case((mix, app), apps.colocated("redis", app, "overlap", mix), policies=["baseline", "iat"])
+            yield Case((mix, "x-mem"), apps.colocated("redis", "mcf", "hungry", mix), policies=["baseline", "iat"])
+
+    def panels(self, runs):
+        mixes = _mixes(runs)
+        for what, y, published in (
+            (_slower, "throughput lost, %", [7.1, 24.5]),
+            (_longer, "mean latency gained, %", [7.9, 26.5]),
+            (_tail, "p99 gained, %", [10.1, 20.4]),
+        ):
+            values = {policy: [max(_all(runs, mix, what, policy)) for mix in mixes] for policy in ("baseline", "iat")}
+            yield Panel(
+                y.split(",")[0],
+                x="YCSB mix",
+                y=y,
+                series=[Series(policy, mixes, worst) for policy, worst in values.items()],
+                published=[Points("least and most, paper's baseline", mixes[:1] + mixes[-1:], published)],
+            )
+
+    def _span(self, runs, what, policy):
+        worst = [max(_all(runs, mix, what, policy)) for mix in _mixes(runs)]
+        return span(min(worst), max(worst))
+
+    @claim("ISCA21-F14-1a", why=RARELY_EVICTED)
+    def throughput(self, runs):
+        return self._span(runs, _slower, "baseline")
+
+    @claim("ISCA21-F14-1b", why=RARELY_EVICTED)
+    def throughput_under_iat(self, runs):
+        return self._span(runs, _slower, "iat")
+
+    @claim("ISCA21-F14-2a", why=RARELY_EVICTED)
+    def latency(self, runs):
+        return self._span(runs, _longer, "baseline")
+
+    @claim("ISCA21-F14-2b", why=RARELY_EVICTED)
+    def latency_under_iat(self, runs):
+        return self._span(runs, _longer, "iat")
+
+    @claim("ISCA21-F14-3a", why=RARELY_EVICTED)
+    def tail(self, runs):
+        return self._span(runs, _tail, "baseline")
+
+    @claim("ISCA21-F14-3b", why=RARELY_EVICTED)
+    def tail_under_iat(self, runs):
+        return self._span(runs, _tail, "iat")
+
+    @claim("ISCA21-F14-4", why="YCSB's D, E and F are not in the model, so the mixes named have nobody to suffer more than")
+    def reading_mixes_suffer(self, runs):
+        worst = {mix: max(_all(runs, mix, _slower, "baseline")) for mix in _mixes(runs)}
+        return checks({"the mix of reads alone loses over 1 %, and more than that of updates": worst["c"] > max(1.0, worst["a"])})
+
+
+def _mixes(runs):
+    return [mix for mix in MIXES if (mix, "solo") in runs]
+
+
+def _stores(run):
+    return [metrics for name, metrics in run.workloads.items() if name.startswith("redis")]
+
+
+def _all(runs, mix, what, policy):
+    """What every co-runner of a mix does to the store, percent."""
+    alone = _stores(runs[mix, "solo"])
+    beside = [_stores(runs[key].policy(policy)) for key in runs if key[0] == mix and key[1] != "solo"]
+    return [what(alone, stores) for stores in beside]
+
+
+def _mean(stores, metric):
+    return sum(store[metric] for store in stores) / len(stores)
+
+
+def _slower(alone, beside):
+    return 100 * (1 - _mean(beside, "ipc") / _mean(alone, "ipc"))
+
+
+def _longer(alone, beside):
+    return 100 * (_mean(beside, "latency_mean_us") / _mean(alone, "latency_mean_us") - 1)
+
+
+def _tail(alone, beside):
+    return 100 * (_mean(beside, "latency_p99_us") / _mean(alone, "latency_p99_us") - 1)

@@ -1,0 +1,118 @@
+"""What IAT's text says of packets, DDIO's rules and counters."""
+
+from waykeeper.repro import Case, Figure, checks, claim, number
+
+WINDOWS = 8
+"""Stretches of either length whose IPC is compared."""
+
+
+class Text(Figure):
+    id = "iat/text"
+    title = "Packet rates, DDIO's rules and sampled counters"
+    assumes = [
+        "one slice of 18 is stood for by a share of 1/32 of all sets, chosen by hash as slices are",
+        "what DDIO-off does inside the cache domain cannot be seen from outside; that nothing stays there can",
+        "the steady workload of s7 is l3fwd's core, whose operating system takes it away for 60 us now and then",
+    ]
+
+    def cases(self, quick):
+        yield Case("rate", _packets(100, 60, 1, "dpdk-nt", 0.01))
+        yield Case("off", _packets(100, 1514, 8, "dpdk-t", 0.02), {"knobs.dca_off": ["nic0"]})
+        for name, share in (("device reads", 1.0), ("device writes", 0.0)):
+            yield Case(name, _beside_drives(share))
+        yield Case("nobody", _beside_drives(None))
+        yield Case("sampled", _packets(40, 1514, 1, "l3fwd", 0.02), sets="1/32")
+        yield Case("all", _packets(40, 1514, 1, "l3fwd", 0.02), sets="exact")
+        for window in range(WINDOWS):
+            for length_s in (0.001, 0.2):
+                scenario = _packets(5, 60, 1, "l3fwd", 0.01 + length_s * (1 + window))
+                yield Case((length_s, window), {**scenario, "warmup_s": 0.005, "measure_s": length_s})
+
+    @claim("ISCA21-S2B-1")
+    def packet_rate(self, runs):
+        run = runs["rate"]
+        return number((run.workload("app").throughput + run.system.drops_per_s) / 1e6)
+
+    @claim("ISCA21-S2B-2")
+    def memory_traffic_without_ddio(self, runs):
+        return number((runs["off"].system.memory_read_bytes_per_s + runs["off"].system.memory_write_bytes_per_s) / 1e9)
+
+    @claim("ISCA21-S2B-3")
+    def device_reads_do_not_allocate(self, runs):
+        system = runs["device reads"].system
+        kept = {name: runs[name].workload("neighbour").throughput for name in ("nobody", "device reads", "device writes")}
+        return checks(
+            {
+                "what the device reads comes from memory": system.memory_read_bytes_per_s > 0.9 * system.outbound_bytes_per_s,
+                "a neighbour on DDIO's ways does not feel it": kept["device reads"] > 0.97 * kept["nobody"],
+                "device writes it does feel": kept["device writes"] < 0.9 * kept["nobody"],
+            }
+        )
+
+    @claim("ISCA21-S2B-4")
+    def without_ddio_nothing_stays(self, runs):
+        system = runs["off"].system
+        return checks(
+            {
+                "all that arrives goes on to memory": system.memory_write_bytes_per_s > 0.9 * system.inbound_bytes_per_s,
+                "and is read from there": system.memory_read_bytes_per_s > 0.8 * system.inbound_bytes_per_s,
+            }
+        )
+
+    @claim("ISCA21-S5-1")
+    def a_slice_stands_for_all(self, runs):
+        hits = [runs[name].system.dca_write_hit_ratio for name in ("sampled", "all")]
+        misses = [1 - hit for hit in hits]
+        return checks(
+            {
+                "hits within 3 %": abs(hits[0] / hits[1] - 1) < 0.03,
+                "misses within 5 %": abs(misses[0] / misses[1] - 1) < 0.05,
+            }
+        )
+
+    @claim("ISCA21-S7-1")
+    def short_intervals_fluctuate(self, runs):
+        spread = {}
+        for length_s in (0.001, 0.2):
+            ipc = [runs[length_s, window].workload("app").ipc for window in range(WINDOWS)]
+            spread[length_s] = (max(ipc) - min(ipc)) / (sum(ipc) / len(ipc))
+        return checks(
+            {
+                "over 1 ms a steady program's IPC moves by more than THRESHOLD_STABLE": spread[0.001] > 0.03,
+                "over 0.2 s it does not": spread[0.2] < 0.03,
+            }
+        )
+
+
+def _packets(gbps, size, cores, program, duration_s):
+    """One program on a NIC; seconds are simulated ones."""
+    return {
+        "name": "iat-text",
+        "time_factor": 1,
+        "duration_s": duration_s,
+        "warmup_s": 0.002,
+        "measure_s": 0.8 * duration_s,
+        "policies": ["none"],
+        "nic": [{"name": "nic0", "gbps": gbps, "ring": 1024, "packet_bytes": size, "flows": 1024}],
+        "workload": [{"name": "app", "program": program, "cores": f"0-{cores - 1}", "priority": "high"}],
+    }
+
+
+def _beside_drives(write_share):
+    """X-Mem on DDIO's ways, beside drives that are written or read with more data in flight than the LLC holds."""
+    workload = [
+        {"name": "neighbour", "program": "x-mem", "cores": "0", "working_set": "4 MiB", "pattern": "random", "mask": "0x600"},
+    ]
+    if write_share is not None:
+        fio = {"program": "fio", "cores": "1", "block": "2m", "depth": 64, "write_share": write_share, "mask": "0x00c"}
+        workload.append({"name": "fio", **fio})
+    return {
+        "name": "iat-text-drives",
+        "time_factor": 1,
+        "duration_s": 0.2,
+        "warmup_s": 0.05,
+        "measure_s": 0.1,
+        "policies": ["none"],
+        "storage": [{"name": "raid0"}],
+        "workload": workload,
+    }
