@@ -4,7 +4,7 @@ use crate::errors::OrRaise;
 use pyo3::prelude::*;
 use pythonize::pythonize;
 use waykeeper_lab::registry;
-use waykeeper_silicon::ChipSpec;
+use waykeeper_silicon::{ChipSpec, Rules};
 
 /// Names of the built-in scenarios, the flagship first.
 #[pyfunction]
@@ -48,4 +48,10 @@ pub fn policy_names() -> Vec<(&'static str, &'static str)> {
 pub fn policy_description<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     let policy = waykeeper_policy::build(name, &toml::Table::new()).or_raise()?;
     Ok(pythonize(py, &policy.describe())?)
+}
+
+/// The model's rules where a scenario's `[model]` says nothing, as a dictionary.
+#[pyfunction]
+pub fn model_rules(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    Ok(pythonize(py, &Rules::default())?)
 }

@@ -9,7 +9,7 @@ a policy of one's own, `python -m waykeeper.repro` reproduces the papers.
 """
 
 from ._native import BadInput, RunFailed, __version__
-from .catalog import chip, chips, policies, policy, scenarios
+from .catalog import chip, chips, policies, policy, rules, scenarios
 from .parallel import Failure, Work, run_many
 from .own_policy import Decision, Event, Interval, Plan, Policy, Server, Workload
 from .results import Curve, Load, PolicyRun, Run, WayMap, load
@@ -43,6 +43,7 @@ __all__ = [
     "load",
     "policies",
     "policy",
+    "rules",
     "run",
     "run_many",
     "scenarios",

@@ -30,3 +30,8 @@ def policies() -> dict[str, str]:
 def policy(name: str) -> dict[str, Any]:
     """What a policy looks at, what it turns, its states and settings. Raises `BadInput` for an unknown name."""
     return _native.policy_description(name)
+
+
+def rules() -> dict[str, Any]:
+    """The model's rules where a scenario's `[model]` says nothing (`crates/silicon/src/rules.rs` has the source of each)."""
+    return _native.model_rules()

@@ -23,6 +23,12 @@ pub struct WorkloadMeasured {
     pub latency_p50_ns: Option<f64>,
     /// 99th percentile latency, ns.
     pub latency_p99_ns: Option<f64>,
+    /// Mean time of a packet in the RX ring, ns; `None` for what polls no ring.
+    pub queueing_mean_ns: Option<f64>,
+    /// Mean time to get at a packet: completion, descriptor, metadata, ns.
+    pub pointer_mean_ns: Option<f64>,
+    /// Mean time of the work on a packet, ns.
+    pub processing_mean_ns: Option<f64>,
     /// Instructions per busy cycle.
     pub ipc: Option<f64>,
     /// Share of cores' time they were not halted.
@@ -170,6 +176,9 @@ impl Mark {
             latency_mean_ns: meter.mean_ns(),
             latency_p50_ns: meter.quantile_ns(0.5),
             latency_p99_ns: meter.quantile_ns(0.99),
+            queueing_mean_ns: share_of(meter.stations.queueing_ns, meter.stations.packets),
+            pointer_mean_ns: share_of(meter.stations.pointer_ns, meter.stations.packets),
+            processing_mean_ns: share_of(meter.stations.processing_ns, meter.stations.packets),
             ipc: share_of(instructions, busy_ns * machine.bus.ghz),
             busy_ratio: busy_ns * 1e-9 / (seconds * spec.cores.len() as f64),
             llc_hit_ratio: share_of(llc_hits, llc_hits + llc_misses),

@@ -13,6 +13,19 @@ const FRONT_NS: usize = 1 << 18;
 const STEP_NS: usize = 64;
 const SHORTEST_NS: usize = 1 << 13;
 
+/// A packet's three stations in the host, as A4 Fig. 14a takes them apart; sums over packets.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Stations {
+    /// Packets taken from a ring.
+    pub packets: f64,
+    /// Time in the RX ring, from the packet's arrival until a worker turned to it, ns.
+    pub queueing_ns: f64,
+    /// Getting at it: completion, descriptor and packet metadata, ns.
+    pub pointer_ns: f64,
+    /// Working on it: instructions and the packet's lines, ns.
+    pub processing_ns: f64,
+}
+
 /// The meter of one workload, over the time since it was last cleared.
 #[derive(Clone, Debug)]
 pub struct Meter {
@@ -24,6 +37,8 @@ pub struct Meter {
     pub blocks: Option<f64>,
     /// Operations lost (dropped packets).
     pub dropped: f64,
+    /// Where packets' time in the host went.
+    pub stations: Stations,
     latency_ns: Histogram<u64>,
     /// Counts per step that the histogram does not have yet.
     front: Box<[u32; FRONT_NS / STEP_NS]>,
@@ -39,6 +54,7 @@ impl Default for Meter {
             bytes: 0.0,
             blocks: None,
             dropped: 0.0,
+            stations: Stations::default(),
             latency_ns,
             front: Box::new([0; FRONT_NS / STEP_NS]),
             latency_sum_ns: 0.0,
@@ -83,6 +99,7 @@ impl Meter {
         self.bytes = 0.0;
         self.blocks = self.blocks.map(|_| 0.0);
         self.dropped = 0.0;
+        self.stations = Stations::default();
         self.latency_ns.reset();
         self.front.fill(0);
         self.latency_sum_ns = 0.0;

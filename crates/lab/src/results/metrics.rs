@@ -57,6 +57,12 @@ metrics! {
         latency_p50_us,
         /// 99 in 100 requests take no longer.
         latency_p99_us,
+        /// Mean time of a packet in the RX ring.
+        queueing_mean_us,
+        /// Mean time to get at a packet: completion, descriptor, metadata.
+        pointer_mean_us,
+        /// Mean time of the work on a packet.
+        processing_mean_us,
         /// Instructions per unhalted cycle.
         ipc,
         /// LLC hits / (hits + misses), demand accesses.

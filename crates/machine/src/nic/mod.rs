@@ -38,7 +38,8 @@ const QUEUE_BYTE_NS: f64 = 0.0735;
 /// for ever as two equal rates would.
 const SEND_PART: f64 = 0.9;
 /// With one or two send queues the wire is filled to this share, with more of them fully (C: ddio-bench
-/// Fig. 8, two cores, where sending backs up above 97 Gb/s).
+/// Fig. 8, two cores, where sending backs up above 97 Gb/s). It stands in for a window of reads: a NIC that has one
+/// needs it not.
 const FEW_QUEUES: usize = 2;
 const FEW_QUEUES_SHARE: f64 = 0.97;
 /// Preamble, gap and checksum around a packet on the wire, bytes.
@@ -153,7 +154,8 @@ impl Nic {
         self.wire_owed_until_ns = self.wire_owed_until_ns.max(from_ns);
         let count = self.queues.len() + self.outlets.len();
         // Queues of a switch do not send themselves: there are as many senders as receive queues.
-        let share = if self.queues.len() > FEW_QUEUES || self.fetch.is_some() { 1.0 } else { FEW_QUEUES_SHARE };
+        let share =
+            if self.queues.len() > FEW_QUEUES || self.fetch.is_some() { 1.0 } else { FEW_QUEUES_SHARE };
         self.wire_byte_ns = 8.0 / (self.gbps * share);
         self.first_to_send = if self.first_to_send + 1 < count { self.first_to_send + 1 } else { 0 };
         if let Some(fetch) = &mut self.fetch {

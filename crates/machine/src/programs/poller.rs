@@ -189,6 +189,10 @@ impl<E: Errand> Poller<E> {
             let work_ns = base_ns + lines * LINE_WORK_NS;
             worked_ns += work_ns;
             now = start + if polls { work.burst_ns } else { 0.0 } + (work_ns + ring_ns) + lines * line_ns;
+            meter.stations.packets += 1.0;
+            meter.stations.queueing_ns += start - packet.arrived_ns;
+            meter.stations.pointer_ns += ring_ns;
+            meter.stations.processing_ns += now - start - ring_ns;
             packet.ready_ns = now;
             let mut taken = *packet;
             if E::ANY {

@@ -20,7 +20,7 @@ class Fig15(Figure):
         for value in T1:
             yield _case(("T1", value), {"hpw_llc_hit_thr": value})
         for value in T5:
-            yield _case(("T5", value), {"ant_cache_miss_thr": value})
+            yield _case(("T5", value), {"ant_mlc_miss_thr": value, "ant_llc_miss_thr": value})
         for name, value in RAISED.items():
             yield _case(("raised", name), {name: value})
         for stable in STABLE if not quick else (2, 10):

@@ -1,0 +1,134 @@
+"""A4 Fig. 14: where packets' time goes, storage latency and throughput, and memory traffic on the HPW-heavy mix."""
+
+from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, number
+
+from .mixes import POLICIES, gain
+
+MIX = "HPW-heavy"
+PARTS = {"queueing": "queueing_mean_us", "pointer access": "pointer_mean_us", "processing": "processing_mean_us"}
+NARROW = "the model's gain is in the queue: rings that drain wait for nothing, rings that stay full wait as long as ever"
+
+
+class Fig14(Figure):
+    id = "a4/fig14"
+    title = "I/O latency, throughput and memory traffic under the schemes"
+    assumes = [
+        "as Fig. 13a",
+        "pointer access: completion, descriptor and packet metadata; processing: instructions and the packet's lines",
+    ]
+
+    def cases(self, quick):
+        yield Case(MIX, "a4-hpw-heavy", policies=POLICIES)
+
+    def panels(self, runs):
+        parts = [
+            Series(policy, list(PARTS), [_fastclick(runs, policy)[key] / _fastclick(runs, "default")[key] for key in PARTS.values()])
+            for policy in ("default", "a4-d")
+        ]
+        published = [Points("A4-d, paper", list(PARTS), [0.85, 0.80, 0.77])]
+        yield Panel("Fastclick's time per packet", x="", y="relative to Default", series=parts, published=published)
+        names = list(POLICIES)
+        yield Panel(
+            "FFSB-H",
+            x="",
+            y="relative to Default",
+            series=[
+                Series("latency", names, [_storage(runs, name).latency_mean_us / _storage(runs, "default").latency_mean_us for name in names]),
+                Series("throughput", names, [_storage(runs, name).throughput / _storage(runs, "default").throughput for name in names]),
+            ],
+        )
+        yield Panel(
+            "memory bandwidth",
+            x="",
+            y="GB/s",
+            series=[
+                Series("read", names, [_system(runs, name).memory_read_bytes_per_s / 1e9 for name in names]),
+                Series("write", names, [_system(runs, name).memory_write_bytes_per_s / 1e9 for name in names]),
+            ],
+        )
+
+    def _part(self, runs, key):
+        return gain(_fastclick(runs, "a4-d")[key], _fastclick(runs, "default")[key])
+
+    @claim("ISCA25-F14-1", why=NARROW)
+    def less_queueing(self, runs):
+        return number(self._part(runs, "queueing_mean_us"))
+
+    @claim("ISCA25-F14-2", why=NARROW)
+    def faster_pointer_access(self, runs):
+        return number(self._part(runs, "pointer_mean_us"))
+
+    @claim("ISCA25-F14-3", why=NARROW)
+    def faster_processing(self, runs):
+        return number(self._part(runs, "processing_mean_us"))
+
+    @claim("ISCA25-F14-4")
+    def storage_is_unchanged(self, runs):
+        usual = _storage(runs, "default")
+        found = {}
+        for name in POLICIES[1:]:
+            storage = _storage(runs, name)
+            found[f"latency under {name}"] = abs(gain(storage.latency_mean_us, usual.latency_mean_us)) < 10
+            found[f"throughput under {name}"] = abs(gain(storage.throughput, usual.throughput)) < 10
+        return checks(found)
+
+    @claim("ISCA25-F14-5", why="storage is bound by the drives; the difference is within the scatter of seeds")
+    def storage_latency_is_larger_with_dca(self, runs):
+        return checks({"Default's is larger": _storage(runs, "default").latency_mean_us > _storage(runs, "a4-c").latency_mean_us})
+
+    @claim("ISCA25-F14-6")
+    def dca_off_costs_memory_writes(self, runs):
+        return number(gain(_system(runs, "a4-c").memory_write_bytes_per_s, _system(runs, "a4-b").memory_write_bytes_per_s))
+
+    @claim("ISCA25-F14-7")
+    def total_memory_bandwidth_falls(self, runs):
+        return number(gain(_memory(runs, "a4-d"), _memory(runs, "default")))
+
+    @claim("ISCA25-F14-8")
+    def memory_reads_fall(self, runs):
+        return number(gain(_system(runs, "a4-d").memory_read_bytes_per_s, _system(runs, "default").memory_read_bytes_per_s))
+
+    @claim("ISCA25-F14-9")
+    def io_throughput_rises(self, runs):
+        return number(gain(_io(runs, "a4-d"), _io(runs, "default")))
+
+    @claim("ISCA25-F14-10")
+    def trash_ways_only_move_writebacks(self, runs):
+        return number(gain(_memory(runs, "a4-d"), _memory(runs, "a4-c")))
+
+    @claim("ISCA25-F14-11")
+    def isolate_moves_less(self, runs):
+        return checks(
+            {
+                "memory bandwidth is below Default's": _memory(runs, "isolate") < _memory(runs, "default"),
+                "so is I/O throughput": _io(runs, "isolate") < _io(runs, "default"),
+            }
+        )
+
+    @claim("ISCA25-F14-12")
+    def latency_gains_more_than_throughput(self, runs):
+        latency = _fastclick(runs, "default").latency_mean_us / _fastclick(runs, "a4-d").latency_mean_us
+        throughput = _fastclick(runs, "a4-d").throughput / _fastclick(runs, "default").throughput
+        return checks({"latency's gain is larger": latency > throughput})
+
+
+def _fastclick(runs, policy):
+    return runs[MIX].policy(policy).workload("fastclick")
+
+
+def _storage(runs, policy):
+    return runs[MIX].policy(policy).workload("ffsb-heavy")
+
+
+def _system(runs, policy):
+    return runs[MIX].policy(policy).system
+
+
+def _memory(runs, policy):
+    system = _system(runs, policy)
+    return system.memory_read_bytes_per_s + system.memory_write_bytes_per_s
+
+
+def _io(runs, policy):
+    system = _system(runs, policy)
+    return system.inbound_bytes_per_s + system.outbound_bytes_per_s

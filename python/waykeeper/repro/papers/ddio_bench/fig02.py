@@ -1,0 +1,74 @@
+"""ATC20 Fig. 2: p99 over descriptors and DDIO ways, two cores at 100 Gb/s."""
+
+from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, rising
+
+from .common import ddio
+
+RINGS = [64, 128, 256, 512, 1024, 2048]
+WAYS = [2, 4, 6, 8]
+
+
+class Fig02(Figure):
+    id = "ddio-bench/fig2"
+    title = "Tail latency over descriptors and DDIO ways"
+    assumes = [
+        "descriptors are those of both queues together",
+        "690 us of every latency are the generator's own queue: what the artifact shows with four cores and more",
+        "rings begin full: the state that the artifact's two-core runs are in",
+    ]
+
+    def cases(self, quick):
+        for ways in (2, 8) if quick else WAYS:
+            for ring in (64, 512, 2048) if quick else RINGS:
+                yield Case((ways, 2 * ring), "ddio-fig2", {"knobs.dca_ways": ddio(ways), "nic.nic0.ring": ring})
+
+    def _grid(self, runs):
+        return sorted({ways for ways, _ in runs}), sorted({descriptors for _, descriptors in runs})
+
+    def panels(self, runs):
+        ways, descriptors = self._grid(runs)
+        curves = [Series(f"{w} ways", descriptors, [_p99(runs[w, d]) for d in descriptors]) for w in ways]
+        yield Panel(
+            "p99 latency",
+            x="RX descriptors",
+            y="us",
+            series=curves,
+            published=[
+                Points("2 ways, artifact", [512, 4096], [1018, 1447]),
+                Points("8 ways, artifact", [4096], [858]),
+            ],
+            log_x=True,
+        )
+
+    @claim("ATC20-F2-1")
+    def ways_make_up_for_descriptors(self, runs):
+        ways, descriptors = self._grid(runs)
+        few, many, most = descriptors[0], descriptors[-1], ways[-1]
+        return checks(
+            {
+                "many descriptors with many ways: p99 within a tenth of that of few descriptors with two": (
+                    _p99(runs[most, many]) <= 1.1 * _p99(runs[2, few])
+                ),
+                "with two ways many descriptors are worse": _p99(runs[2, many]) > 1.1 * _p99(runs[2, few]),
+                "fewer packets are dropped than with few descriptors": _drops(runs[most, many]) < _drops(runs[2, few]),
+            }
+        )
+
+    @claim("ATC20-F2-2")
+    def descriptors_cost_latency_with_two_ways(self, runs):
+        _, descriptors = self._grid(runs)
+        latency = [runs[2, d].workload("l2fwd") for d in descriptors]
+        return checks(
+            {
+                "p99 rises with descriptors": rising([one.latency_p99_us for one in latency], 0.02),
+                "the median rises with descriptors": rising([one.latency_p50_us for one in latency], 0.02),
+            }
+        )
+
+
+def _p99(run):
+    return run.workload("l2fwd").latency_p99_us
+
+
+def _drops(run):
+    return run.workload("l2fwd").drops_per_s

@@ -1,0 +1,99 @@
+"""ATC20 Fig. 9: hit rates and throughput over the work per packet, two cores."""
+
+import waykeeper
+from waykeeper.repro import Case, Figure, Panel, Points, Series, about_equal, checks, claim, knee, number
+
+from .common import change, link_gbps, read_hits, write_hits
+from .text import call_ns
+
+CALLS = [0, 20, 40, 50, 60, 70, 80, 100, 150, 200, 300, 400]
+QUICK = [0, 20, 40, 60, 80, 200, 400]
+
+
+class Fig09(Figure):
+    id = "ddio-bench/fig9"
+    title = "Hit rates and throughput over the work per packet"
+    assumes = [
+        "ten calls take 70 cycles at 2.3 GHz",
+        "rings begin full: the state that the artifact's two-core runs are in",
+    ]
+
+    def cases(self, quick):
+        for calls in QUICK if quick else CALLS:
+            yield Case(calls, "ddio-fig9", {"workload.l2fwd.delay_ns": calls * call_ns()})
+            if calls in (0, 400):
+                past = {"workload.l2fwd.delay_ns": calls * call_ns(), "knobs.dca_off": ["nic0"]}
+                yield Case(("off", calls), "ddio-fig9", past)
+
+    def _calls(self, runs):
+        return [key for key in runs.keys() if isinstance(key, int)]
+
+    def panels(self, runs):
+        calls = self._calls(runs)
+        yield Panel(
+            "hit rates",
+            x="calls per packet",
+            y="%",
+            series=[
+                Series("PCIe write", calls, [write_hits(runs[n]) for n in calls]),
+                Series("PCIe read", calls, [read_hits(runs[n]) for n in calls]),
+            ],
+            published=[
+                Points("write, artifact (3 GHz)", [0, 60, 140, 160, 200, 400], [26.8, 27.9, 27.9, 62.3, 58.9, 52]),
+                Points("read, artifact (3 GHz)", [0, 60, 140, 160, 200, 400], [63.4, 64.5, 68.9, 65.5, 59.6, 53.6]),
+            ],
+        )
+        yield Panel(
+            "throughput",
+            x="calls per packet",
+            y="Gb/s",
+            series=[Series("ours", calls, [_gbps(runs[n]) for n in calls])],
+            published=[Points("artifact (3 GHz)", [0, 140, 160, 200, 300, 400], [99.1, 99.2, 97.2, 81.7, 58.7, 45.9])],
+        )
+
+    @claim("ATC20-S5.2-1")
+    def what_ten_calls_cost(self, runs):
+        # From the time that two cores take per packet, where they are the bottleneck.
+        few, many = (2e9 / runs[n].workload("l2fwd").throughput for n in (200, 400))
+        return number((many - few) / 200 * 10 * waykeeper.chip("gold-6140")["ghz"])
+
+    @claim("ATC20-F9-1")
+    def work_helps_reads_slightly(self, runs):
+        calls = self._calls(runs)
+        early = [n for n in calls if n <= 60]
+        hits = [read_hits(runs[n]) for n in early]
+        slightly = hits[-1] > hits[0] and hits[-1] - hits[0] < 20
+        return knee(_last_at_line_rate(runs, calls), slightly, 20.0)
+
+    @claim("ATC20-F9-2")
+    def cores_become_the_bottleneck(self, runs):
+        calls = self._calls(runs)
+        fell = _gbps(runs[calls[-1]]) < 0.7 * _gbps(runs[0])
+        return knee(_last_at_line_rate(runs, calls), fell, 20.0)
+
+    @claim("ATC20-F9-3")
+    def writes_hit_more_when_less_is_injected(self, runs):
+        calls = self._calls(runs)
+        knee_at = _last_at_line_rate(runs, calls)
+        before = [write_hits(runs[n]) for n in calls if n <= knee_at]
+        after = [write_hits(runs[n]) for n in calls if n > knee_at]
+        return checks(
+            {
+                "it hardly moves before": about_equal(before, 0.1),
+                "it is higher afterwards": min(after, default=0) > 1.2 * max(before),
+            }
+        )
+
+    @claim("ATC20-F9-4")
+    def ddio_matters_most_to_forwarders(self, runs):
+        idle, busy = (abs(change(_gbps(runs[n]), _gbps(runs["off", n]))) for n in (0, 400))
+        return checks({"DDIO off costs more throughput without work than with 400 calls": idle > busy})
+
+
+def _gbps(run):
+    return link_gbps(run.workload("l2fwd").throughput, 1500)
+
+
+def _last_at_line_rate(runs, calls):
+    """The most calls with which throughput has lost less than 3 %."""
+    return max((n for n in calls if _gbps(runs[n]) >= 0.97 * _gbps(runs[0])), default=None)

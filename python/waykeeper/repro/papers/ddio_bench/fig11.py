@@ -1,0 +1,51 @@
+"""ATC20 Fig. 11: write hit rate over cores and DDIO ways, 4096 descriptors in all."""
+
+from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, rising
+
+from .common import cores, ddio, write_hits
+
+WAYS = [2, 4, 6, 8]
+ARTIFACT = {1: [39, 87, 99.7, 100], 2: [25.7, 70.5, 96.3, 99.7], 4: [72.9, 97.7, 100, 100]}
+
+
+class Fig11(Figure):
+    id = "ddio-bench/fig11"
+    title = "Write hit rate over cores and DDIO ways"
+    assumes = ["the generator brings 98.5 Gb/s to the wire", "the wire behind one or two send queues fills to 97 %"]
+
+    def cases(self, quick):
+        for count in (1, 2, 4):
+            for ways in (2, 4, 8) if quick else WAYS:
+                overrides = {
+                    "workload.l2fwd.cores": cores(count),
+                    "nic.nic0.ring": 4096 // count,
+                    "knobs.dca_ways": ddio(ways),
+                }
+                yield Case((count, ways), "ddio-fig11", overrides)
+
+    def _curve(self, runs, count):
+        ways = sorted({ways for _, ways in runs})
+        return ways, [write_hits(runs[count, w]) for w in ways]
+
+    def panels(self, runs):
+        curves = {count: self._curve(runs, count) for count in ARTIFACT}
+        yield Panel(
+            "PCIe write hit rate",
+            x="DDIO ways",
+            y="%",
+            series=[Series(f"{count} cores", ways, hits) for count, (ways, hits) in curves.items()],
+            published=[Points(f"{count} cores, artifact", WAYS, hits) for count, hits in ARTIFACT.items()],
+        )
+
+    @claim("ATC20-F11-1")
+    def ways_help_as_cores_do(self, runs):
+        curves = {count: self._curve(runs, count)[1] for count in ARTIFACT}
+        more_cores = curves[4][0] - curves[2][0]
+        more_ways = curves[2][1] - curves[2][0]
+        return checks(
+            {
+                **{f"more ways hit more, {count} cores": rising(hits, 0.01) for count, hits in curves.items()},
+                "four cores hit more than two": more_cores > 0,
+                "four ways with two cores bring half of that or more": more_ways >= 0.5 * more_cores,
+            }
+        )

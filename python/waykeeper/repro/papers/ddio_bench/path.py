@@ -1,0 +1,113 @@
+"""ATC20 s3, s2, s8.1: where a device's lines go and come from, and what the way through memory costs."""
+
+from waykeeper.repro import Case, Figure, Panel, Series, checks, claim, number
+
+from .common import forwarders, read_hits, write_hits
+
+SIZES = {252: 4, 1024: 16, 1500: 24}
+"""Packet size to its lines."""
+
+
+class Path(Figure):
+    id = "ddio-bench/s3"
+    title = "The way of a device's lines"
+    assumes = [
+        "the cores' ways are 0x0fc where lines outside DDIO's are looked for",
+        "classic DMA is DDIO off; packets of one line make 4 accesses instead of 7, as descriptors stay in caches",
+    ]
+
+    def cases(self, quick):
+        deep = {"packet_bytes": 1500, "ring": 4096, "offered_gbps": 20}
+        for program in ("dpdk-t", "dpdk-nt"):
+            yield Case(program, forwarders(1, deep, program=program, mask="0x0fc"))
+        for warm in (False, True):
+            nic = {"packet_bytes": 1500, "ring": 4096, "offered_gbps": 40, "warm_buffers": warm}
+            yield Case(("warm", warm), forwarders(1, nic))
+        for mask in ("0x600", "0x018"):
+            overrides = {"workload.water.molecules": 8000, "workload.water.mask": mask}
+            yield Case(("water", mask), "ddio-fig3", overrides, sets="1/8")
+        for flushed in (False, True):
+            yield Case(("flush", flushed), _flushed(flushed))
+        for size in SIZES:
+            off = {"knobs": {"dca_off": ["nic0"]}}
+            yield Case(("classic", size), forwarders(1, {"packet_bytes": size, "ring": 1024, "offered_gbps": 10}) | off)
+        for off in (False, True):
+            light = forwarders(1, {"packet_bytes": 1500, "ring": 1024, "offered_gbps": 1}, program="dpdk-t")
+            yield Case(("light", off), light | {"knobs": {"dca_off": ["nic0"] if off else []}})
+
+    def panels(self, runs):
+        yield Panel(
+            "memory accesses of a packet without DDIO",
+            x="lines of a packet",
+            y="accesses",
+            series=[
+                Series("ours", list(SIZES.values()), [_accesses(runs["classic", size]) for size in SIZES]),
+                Series("2n + 5", list(SIZES.values()), [2 * lines + 5 for lines in SIZES.values()]),
+            ],
+        )
+
+    @claim("ATC20-S2-2")
+    def classic_dma_goes_to_memory_twice(self, runs):
+        return checks(
+            {
+                f"within a quarter of 2n + 5 with n = {lines}": (
+                    abs(_accesses(runs["classic", size]) / (2 * lines + 5) - 1) <= 0.25
+                )
+                for size, lines in SIZES.items()
+            }
+        )
+
+    @claim("ATC20-S3-1")
+    def writes_update_anywhere_and_allocate_in_ddio_ways(self, runs):
+        water = {mask: runs["water", mask].workload("water").llc_misses_per_s for mask in ("0x600", "0x018")}
+        return checks(
+            {
+                "buffers that cores hold in their own ways are hit there, beyond DDIO's 4.5 of 6 MiB": (
+                    write_hits(runs["dpdk-t"]) > 90
+                ),
+                "buffers that nobody reads have DDIO's ways only": write_hits(runs["dpdk-nt"]) < 75,
+                "a neighbour loses lines under DDIO's ways, not elsewhere": water["0x600"] > 2 * water["0x018"],
+            }
+        )
+
+    @claim("ATC20-S3-2")
+    def reads_hit_anywhere_and_fill_nothing(self, runs):
+        resident, flushed = (read_hits(runs["flush", one]) for one in (False, True))
+        return checks(
+            {
+                "blocks in a core's ways are read from there": resident > 60,
+                "once they are evicted, reading them over and over brings none back": flushed < resident / 2,
+            }
+        )
+
+    @claim("ATC20-S3-3")
+    def warm_buffers_are_a_larger_share(self, runs):
+        cold, warm = (write_hits(runs["warm", one]) for one in (False, True))
+        return checks({"warm buffers are hit far more often": warm > cold + 20, "nearly always": warm > 95})
+
+    @claim("ATC20-S8.1-1")
+    def a_packet_through_memory(self, runs):
+        on, off = (runs["light", one].workload("l2fwd").latency_mean_us for one in (False, True))
+        return number(1000 * (off - on))
+
+
+def _accesses(run):
+    """Lines that memory read or wrote per packet."""
+    traffic = run.system.memory_read_bytes_per_s + run.system.memory_write_bytes_per_s
+    return traffic / 64 / run.workload("l2fwd").throughput
+
+
+def _flushed(flushed):
+    """A storage program writes the same 2 MiB over and over, which others push out of the LLC at the start or not."""
+    fio = {"name": "fio", "program": "fio", "cores": "0", "block": "128 KiB", "depth": 16, "write_share": 1.0}
+    scan = {"name": "scan", "program": "x-mem", "cores": "1-8", "working_set": "16 MiB", "operation": "write"}
+    return {
+        "name": "flush",
+        "duration_s": 0.06,
+        "warmup_s": 0.04,
+        "measure_s": 0.02,
+        "time_factor": 1,
+        "interval_s": 0.01,
+        "storage": [{"name": "ssd"}],
+        "workload": [fio | {"mask": "0x0fc"}, scan | {"stop_s": 0.03 if flushed else 0.001}],
+    }

@@ -1,0 +1,170 @@
+"""ATC20 Table 2: what DDIO on or off means to eight applications."""
+
+from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, number
+
+from .common import CAMPUS, change, forwarders
+
+NVME = {
+    # block, writes, requests in flight per core, GB/s of a drive: what fio had with DDIO on
+    "full-write": ("128 KiB", 1.0, 128, 1.16),
+    "random-read": ("4 KiB", 0.0, 128, 2.69),
+    "random-write": ("4 KiB", 1.0, 128, 0.393),
+}
+PUBLISHED = {
+    "memcached-tcp": -0.86,
+    "memcached-udp": -1.16,
+    "full-write": 0.16,
+    "random-read": -4.11,
+    "random-write": 0.11,
+    "l2fwd": -11.21,
+    "chain-software": -1.05,
+    "chain-offload": -10.16,
+}
+HIGH = {"l2fwd", "chain-offload", "random-read"}
+SHARE = 5.0
+"""ddio-bench s7: percent up to which an application is not sensitive."""
+
+
+class Table2(Figure):
+    id = "ddio-bench/table2"
+    title = "Applications with DDIO on and off"
+    assumes = [
+        "fio keeps 512 requests in flight, as its latencies and rates say; drives do what they did with DDIO on",
+        "fio reads what it read, as A4's does; plain fio does not",
+        "memcached answers over sockets; base times give the published rates with DDIO on",
+        "the chain without offload takes 2.2 us a packet, so that 64 Gb/s come out; RSS is as uneven as the offload",
+        "rings begin empty: the generator starts after the forwarder (artifact)",
+    ]
+
+    def cases(self, quick):
+        for off in (False, True):
+            for name, (block, writes, depth, rate) in NVME.items():
+                yield Case((name, off), _nvme(block, writes, depth, rate, off))
+            for name, base_ns in (("memcached-tcp", 3300), ("memcached-udp", 5600)):
+                yield Case((name, off), _memcached(base_ns, off))
+            nic = {"packet_mix": CAMPUS, "ring": 1024, "read_window": 7400, "outside_us": 480}
+            l2fwd = {**forwarders(4, nic), **_off("nic0", off), "duration_s": 0.12, "warmup_s": 0.06, "measure_s": 0.06}
+            yield Case(("l2fwd", off), l2fwd)
+            chain = {"nic.nic0.imbalance": 1.69, "knobs.dca_off": ["nic0"] if off else []}
+            yield Case(("chain-offload", off), "ddio-fig12", chain)
+            yield Case(("chain-software", off), "ddio-fig12", {**chain, "workload.chain.delay_ns": 2080})
+
+    def panels(self, runs):
+        names = list(PUBLISHED)
+        yield Panel(
+            "throughput with DDIO off",
+            x="application",
+            y="change, %",
+            series=[Series("ours", names, [_throughput(runs, name) for name in names])],
+            published=[Points("paper", names, list(PUBLISHED.values()))],
+        )
+
+    @claim("ATC20-T2-1a")
+    def memcached_tcp(self, runs):
+        return number(_throughput(runs, "memcached-tcp"))
+
+    @claim("ATC20-T2-2a")
+    def memcached_udp(self, runs):
+        return number(_throughput(runs, "memcached-udp"))
+
+    @claim("ATC20-T2-3a")
+    def full_write(self, runs):
+        return number(_throughput(runs, "full-write"))
+
+    @claim("ATC20-T2-3b")
+    def full_write_p99(self, runs):
+        return number(_p99(runs, "full-write"))
+
+    @claim("ATC20-T2-4a")
+    def random_read(self, runs):
+        return number(_throughput(runs, "random-read"))
+
+    @claim("ATC20-T2-4b")
+    def random_read_p99(self, runs):
+        return number(_p99(runs, "random-read"))
+
+    @claim("ATC20-T2-5a")
+    def random_write(self, runs):
+        return number(_throughput(runs, "random-write"))
+
+    @claim("ATC20-T2-5b")
+    def random_write_p99(self, runs):
+        return number(_p99(runs, "random-write"))
+
+    @claim("ATC20-T2-6a")
+    def forwarding(self, runs):
+        return number(_throughput(runs, "l2fwd"))
+
+    @claim(
+        "ATC20-T2-6b",
+        why="with DDIO off our queues are as full as theirs (p99 1.3 against 1.2 ms); with DDIO on ours are short, theirs "
+        "half full at line rate (p99 of 1056 us of which 480 are the generator's)",
+    )
+    def forwarding_p99(self, runs):
+        return number(_p99(runs, "l2fwd"))
+
+    @claim("ATC20-T2-7a")
+    def chain_in_software(self, runs):
+        return number(_throughput(runs, "chain-software"))
+
+    @claim("ATC20-T2-7b")
+    def chain_in_software_p99(self, runs):
+        return number(_p99(runs, "chain-software"))
+
+    @claim("ATC20-T2-8a")
+    def chain_with_offload(self, runs):
+        return number(_throughput(runs, "chain-offload"))
+
+    @claim("ATC20-T2-8b", why="our send queues end full on every core (p99 3 ms), theirs on most (p99 2 ms)")
+    def chain_with_offload_p99(self, runs):
+        return number(_p99(runs, "chain-offload"))
+
+    @claim("ATC20-T2-9")
+    def who_is_sensitive(self, runs):
+        most = {name: max(abs(_throughput(runs, name)), abs(_p99(runs, name))) for name in PUBLISHED}
+        return checks(
+            {
+                f"{name} is {'' if name in HIGH else 'not '}sensitive": (size > SHARE) == (name in HIGH)
+                for name, size in most.items()
+            }
+        )
+
+
+def _app(run):
+    return next(iter(run.workloads.values()))
+
+
+def _throughput(runs, name):
+    return change(_app(runs[name, False]).throughput, _app(runs[name, True]).throughput)
+
+
+def _p99(runs, name):
+    return change(_app(runs[name, False]).latency_p99_us, _app(runs[name, True]).latency_p99_us)
+
+
+def _off(device, off):
+    return {"knobs": {"dca_off": [device] if off else []}}
+
+
+def _times(seconds):
+    half = seconds / 2
+    return {"duration_s": seconds, "warmup_s": half, "measure_s": half, "time_factor": 1, "interval_s": 0.01}
+
+
+def _nvme(block, writes, depth, rate, off):
+    storage = {"name": "ssd", "drives": 4, "drive_gb_per_s": rate}
+    fio = {"name": "fio", "program": "fio", "cores": "0-3", "block": block, "depth": depth, "write_share": writes}
+    return {"name": "nvme", **_times(0.2), **_off("ssd", off), "storage": [storage], "workload": [fio]}
+
+
+def _memcached(base_ns, off):
+    nic = {"name": "nic0", "packet_bytes": 128, "offered_gbps": 4, "ring": 1024, "flows": 256, "flow_order": "random"}
+    server = {
+        "name": "memcached",
+        "program": "memcached",
+        "cores": "0-3",
+        "value_bytes": 1024,
+        "write_share": 0.1,
+        "base_ns": base_ns,
+    }
+    return {"name": "memcached", **_times(0.06), **_off("nic0", off), "nic": [nic], "workload": [server]}

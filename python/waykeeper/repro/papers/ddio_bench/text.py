@@ -1,0 +1,94 @@
+"""ATC20, what is said in the text: budgets, footprints and geometry from the chip's own tables."""
+
+import waykeeper
+from waykeeper.repro import Case, Figure, checks, claim, number, span
+
+from .common import forwarders
+
+SKYLAKE, HASWELL = "gold-6140", "e5-2667v3"
+LINE = 64
+MIB = 1 << 20
+CYCLES_PER_CALL = 7.0
+"""s5.2: ten calls of the random number generator take about 70 cycles."""
+SEND_QUEUE = 256 + 1024
+"""Packets in a send ring and in the software queue before it (s4: up to 1024)."""
+
+
+def call_ns() -> float:
+    """Time of one call of the random number generator, ns."""
+    return CYCLES_PER_CALL / waykeeper.chip(SKYLAKE)["ghz"]
+
+
+def _slice_mib(chip):
+    llc = waykeeper.chip(chip)["llc"]
+    return llc["sets"] * llc["ways"] * LINE / MIB
+
+
+def _ddio_mib():
+    llc = waykeeper.chip(SKYLAKE)["llc"]
+    return llc["slices"] * llc["sets"] * LINE * int(llc["dca_ways"], 16).bit_count() / MIB
+
+
+class Text(Figure):
+    id = "ddio-bench/text"
+    title = "Budgets, footprints and geometry"
+    assumes = ["a 64-B frame is 60 B here: the checksum is not written to the host"]
+
+    def cases(self, quick):
+        for off in (False, True):
+            small = forwarders(1, {"packet_bytes": 60, "ring": 1024}) | {"knobs": {"dca_off": ["nic0"] if off else []}}
+            yield Case(("small", off), small)
+        for policy in ("none", "dmadynamic", "ddio-ways"):
+            full = {"policy": {"ddio-ways": {"ways": 8}}} if policy == "ddio-ways" else {}
+            yield Case(policy, "ddio-fig2", full, policies=[policy])
+
+    def _wire_ns(self, runs):
+        """Time between two small packets at 100 Gb/s, ns."""
+        run = runs["small", False]
+        return 1e9 / (run.workload("l2fwd").throughput + run.system.drops_per_s)
+
+    @claim("ATC20-S2-1")
+    def budget_and_memory(self, runs):
+        return span(self._wire_ns(runs), waykeeper.chip(SKYLAKE)["dependent"]["memory_ns"])
+
+    @claim("ATC20-S3.1-1")
+    def packets_that_a_stall_buffers(self, runs):
+        return number(self._wire_ns(runs))
+
+    @claim("ATC20-S3.1-2")
+    def cores_for_400_gbps(self, runs):
+        # One core that finds completion and header in memory, against four times the packets of 100 Gb/s.
+        offered = 4 * 1e9 / self._wire_ns(runs)
+        return number(offered / runs["small", True].workload("l2fwd").throughput)
+
+    @claim("ATC20-S3.1-5")
+    def receive_buffers(self, runs):
+        mib = waykeeper.chip(SKYLAKE)["cores"] * 256 * 1500 / MIB
+        return number(mib, shape=mib > _ddio_mib())
+
+    @claim("ATC20-S3.1-6")
+    def slices_shrank(self, runs):
+        return span(_slice_mib(SKYLAKE), _slice_mib(HASWELL))
+
+    @claim("ATC20-S3.1-7")
+    def reacting_does_not_help(self, runs):
+        none, reactive, ways = (runs[name].workload("l2fwd") for name in ("none", "dmadynamic", "ddio-ways"))
+        return checks(
+            {
+                "smaller bursts do not take a tenth off p99": reactive.latency_p99_us > 0.9 * none.latency_p99_us,
+                "nor bring a twentieth more packets": reactive.throughput < 1.05 * none.throughput,
+                "more DDIO ways do take a tenth off p99": ways.latency_p99_us < 0.9 * none.latency_p99_us,
+            }
+        )
+
+    @claim("ATC20-S4.1-1")
+    def share_of_ddio(self, runs):
+        llc = waykeeper.chip(SKYLAKE)["llc"]
+        return number(100 * int(llc["dca_ways"], 16).bit_count() / llc["ways"])
+
+    @claim("ATC20-S5.1-1")
+    def footprint_with_few_descriptors(self, runs):
+        injected, all_of_it = 128 * 1500 / 1024, (128 + SEND_QUEUE) * 1500 / 1024
+        return span(injected, all_of_it, shape=all_of_it / 1024 < _ddio_mib())
+
+
