@@ -33,13 +33,12 @@ class Interference(Figure):
                         yield Case((machine, victim, setting, pattern), scenario, keys | own)
 
     def panels(self, runs):
-        for machine in SCENARIOS:
-            curves = [
-                Series(f"{setting}, {pattern}", HUNGRY + OTHERS, self._all(runs, machine, setting, pattern))
-                for setting in SETTINGS
-                for pattern in ("random", "single")
-            ]
-            yield Panel(f"slowdown, {machine}", x="victim", y="%", series=curves)
+        for pattern in ("random", "single"):
+            for machine in SCENARIOS:
+                curves = [
+                    Series(setting, HUNGRY + OTHERS, self._all(runs, machine, setting, pattern)) for setting in SETTINGS
+                ]
+                yield Panel(f"slowdown by {pattern}, {machine}", x="victim", y="%", series=curves)
 
     def _all(self, runs, machine, setting, pattern):
         return [self._slower(runs, machine, victim, setting, pattern) for victim in HUNGRY + OTHERS]
