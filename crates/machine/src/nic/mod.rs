@@ -29,13 +29,14 @@ const RX_FIFO_BYTES: f64 = 512.0 * 1024.0;
 /// From enqueue to the NIC's fetch of descriptor and packet, ns (microarchitecture.md 7).
 const TX_FETCH_NS: f64 = 700.0;
 /// One queue's engine takes this long per packet, ns, and per byte, in either direction (ddio-bench,
-/// single-core l2fwd: 256 B 11.9 ... 1500 B 7.5 Mpps). It bounds receiving too: were it the send side
-/// alone, a single core's software queue would always be full, and its write hits at 128 descriptors
-/// (97.9 %) could not be.
+/// single-core l2fwd: 256 B 11.9 ... 1500 B 7.5 Mpps). Without a window of reads it bounds receiving too: were it the
+/// send side alone, a single core's software queue would always be full, and its write hits at 128 descriptors
+/// (97.9 %) could not be. With a window it is the send side alone: the queue is full (artifact: p99 of one core with 4096
+/// descriptors 711 us above the generator's, ours 713; 40 % read hits, ours 39), and those write hits are too few.
 const QUEUE_PACKET_NS: f64 = 22.0;
 const QUEUE_BYTE_NS: f64 = 0.0735;
-/// Sending takes this part of it (X): a single queue drains what a stall left behind, it does not carry it
-/// for ever as two equal rates would.
+/// Sending takes this part of it where receiving is bound too (X): a single queue drains what a stall left behind, it
+/// does not carry it for ever as two equal rates would.
 const SEND_PART: f64 = 0.9;
 /// With one or two send queues the wire is filled to this share, with more of them fully (C: ddio-bench
 /// Fig. 8, two cores, where sending backs up above 97 Gb/s). It stands in for a window of reads: a NIC that has one
@@ -113,6 +114,7 @@ impl Nic {
         }
         // Each queue has its share of the receive buffer, which fills at line rate.
         let patience_ns = RX_FIFO_BYTES * 8.0 / self.gbps / self.queues.len() as f64;
+        let windowed = self.fetch.is_some();
         self.reads.clear();
         self.writes.clear();
         let Nic { queues, traffic, counters, classifier, pcie_free_ns, reads, writes, .. } = self;
@@ -129,7 +131,9 @@ impl Nic {
             let with_completion = u32::from(lines_of(arrival.bytes)) + 1;
             *pcie_free_ns = start + f64::from(with_completion) * (64.0 / PCIE_BYTES_PER_NS);
             counters.inbound_bytes += u64::from(with_completion) * 64;
-            queue.receive_free_ns = start + QUEUE_PACKET_NS + QUEUE_BYTE_NS * f64::from(arrival.bytes);
+            if !windowed {
+                queue.receive_free_ns = start + QUEUE_PACKET_NS + QUEUE_BYTE_NS * f64::from(arrival.bytes);
+            }
             let packet = queue.fill(arrival.bytes, arrival.flow, arrival.at_ns, *pcie_free_ns);
             queue.pool.gather(packet.place, packet.sampled, writes);
             if let Some(classifier) = classifier {
@@ -210,7 +214,8 @@ impl Nic {
             meter.bytes += bytes;
             meter.latency(start - packet.arrived_ns + queue.outside_ns);
             queue.pool.gather(packet.place, packet.sampled, reads);
-            queue.send_free_ns = start + SEND_PART * (QUEUE_PACKET_NS + QUEUE_BYTE_NS * bytes);
+            let part = if reader.is_some() { 1.0 } else { SEND_PART };
+            queue.send_free_ns = start + part * (QUEUE_PACKET_NS + QUEUE_BYTE_NS * bytes);
             queue.sent();
         }
         queue.gather_sent(reads);

@@ -11,6 +11,11 @@ WIRE_OVERHEAD = 24
 CAMPUS = [[60, 0.269], [300, 0.118], [1514, 0.613]]
 """The campus trace: 26.9 % of frames below 100 B and 11.8 % up to 500 B (CacheDirector, EuroSys 2019); mean 981 B."""
 
+READ_WINDOW = 7400
+"""Bytes of reads that the paper's NIC has in flight (docs/scenarios.md, Window)."""
+NIC = {"nic.nic0.read_window": READ_WINDOW}
+"""What makes the NIC of a built-in scenario the paper's."""
+
 
 def ddio(ways: int, of: int = WAYS) -> str:
     """The mask of so many DDIO ways, counted from the left as IIO_LLC_WAYS grows."""
@@ -62,6 +67,6 @@ def forwarders(count: int, nic: dict[str, Any], chip: str = "gold-6140", **workl
         "measure_s": 0.03,
         "time_factor": 1,
         "interval_s": 0.01,
-        "nic": [{"name": "nic0", "flows": 4096, "flow_order": "random", **nic}],
+        "nic": [{"name": "nic0", "flows": 4096, "flow_order": "random", "read_window": READ_WINDOW, **nic}],
         "workload": [{"name": "l2fwd", "program": "l2fwd", "cores": cores(count), **workload}],
     }

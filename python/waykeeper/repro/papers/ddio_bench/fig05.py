@@ -2,7 +2,7 @@
 
 from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, rising, span
 
-from .common import ddio, link_gbps, read_hits, write_hits
+from .common import NIC, ddio, link_gbps, read_hits, write_hits
 
 
 class Fig05(Figure):
@@ -12,7 +12,7 @@ class Fig05(Figure):
 
     def cases(self, quick):
         for ways in (2, 3, 4, 6, 11) if quick else range(2, 12):
-            yield Case(ways, "ddio-fig5", {"knobs.dca_ways": ddio(ways)})
+            yield Case(ways, "ddio-fig5", {**NIC, "knobs.dca_ways": ddio(ways)})
 
     def panels(self, runs):
         ways = runs.keys()

@@ -2,7 +2,7 @@
 
 from waykeeper.repro import Case, Figure, Panel, Series, checks, claim, number
 
-from .common import forwarders, read_hits, write_hits
+from .common import NIC, forwarders, read_hits, write_hits
 
 SIZES = {252: 4, 1024: 16, 1500: 24}
 """Packet size to its lines."""
@@ -24,7 +24,7 @@ class Path(Figure):
             nic = {"packet_bytes": 1500, "ring": 4096, "offered_gbps": 40, "warm_buffers": warm}
             yield Case(("warm", warm), forwarders(1, nic))
         for mask in ("0x600", "0x018"):
-            overrides = {"workload.water.molecules": 8000, "workload.water.mask": mask}
+            overrides = {**NIC, "workload.water.molecules": 8000, "workload.water.mask": mask}
             yield Case(("water", mask), "ddio-fig3", overrides, sets="1/8")
         for flushed in (False, True):
             yield Case(("flush", flushed), _flushed(flushed))
@@ -98,8 +98,8 @@ def _accesses(run):
 
 
 def _flushed(flushed):
-    """A storage program writes the same 2 MiB over and over, which others push out of the LLC at the start or not."""
-    fio = {"name": "fio", "program": "fio", "cores": "0", "block": "128 KiB", "depth": 16, "write_share": 1.0}
+    """A storage program writes the same 8 MiB over and over, which others push out of the LLC at the start or not."""
+    fio = {"name": "fio", "program": "fio", "cores": "0", "block": "128 KiB", "depth": 64, "write_share": 1.0}
     scan = {"name": "scan", "program": "x-mem", "cores": "1-8", "working_set": "16 MiB", "operation": "write"}
     return {
         "name": "flush",

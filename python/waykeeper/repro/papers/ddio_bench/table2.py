@@ -42,7 +42,7 @@ class Table2(Figure):
                 yield Case((name, off), _nvme(block, writes, depth, rate, off))
             for name, base_ns in (("memcached-tcp", 3300), ("memcached-udp", 5600)):
                 yield Case((name, off), _memcached(base_ns, off))
-            nic = {"packet_mix": CAMPUS, "ring": 1024, "read_window": 7400, "outside_us": 480}
+            nic = {"packet_mix": CAMPUS, "ring": 1024, "outside_us": 480}
             l2fwd = {**forwarders(4, nic), **_off("nic0", off), "duration_s": 0.12, "warmup_s": 0.06, "measure_s": 0.06}
             yield Case(("l2fwd", off), l2fwd)
             chain = {"nic.nic0.imbalance": 1.69, "knobs.dca_off": ["nic0"] if off else []}

@@ -1,0 +1,98 @@
+//! What a NIC can be besides a line rate: mixed packets, uneven queues, a window of reads, warm buffers. Rates
+//! worked out by hand.
+
+use std::sync::Arc;
+use waykeeper_host::Host;
+use waykeeper_machine::{Measured, RunOptions, ScenarioError, ScenarioSource, VirtualServer};
+use waykeeper_silicon::Sampling;
+
+fn server(text: &str) -> Result<VirtualServer, ScenarioError> {
+    let text =
+        format!("name = \"t\"\ntime_factor = 1\nduration_s = 0.03\nwarmup_s = 0\nmeasure_s = 0.015\n{text}");
+    let scenario = Arc::new(ScenarioSource::parse("test.toml", &text, None)?.read()?);
+    VirtualServer::new(scenario, RunOptions { seed: 1, sample_seed: 1, sampling: Sampling::DEFAULT })
+}
+
+/// A run of 30 ms of which the last 15 are measured.
+fn run(text: &str) -> Measured {
+    let mut server = server(text).unwrap_or_else(|error| panic!("{error}"));
+    server.wait_until(15_000_000).expect("it runs");
+    server.begin_stretch();
+    server.wait_until(30_000_000).expect("it runs");
+    server.measured()
+}
+
+fn forwarder(knobs: &str, nic: &str, workload: &str) -> String {
+    format!(
+        "[knobs]\n{knobs}\n[[nic]]\nname = \"nic0\"\nflows = 4096\nflow_order = \"random\"\n{nic}\n\
+         [[workload]]\nname = \"l2fwd\"\nprogram = \"l2fwd\"\n{workload}\n"
+    )
+}
+
+fn mpps(measured: &Measured) -> f64 {
+    measured.workloads[0].operations_per_s / 1e6
+}
+
+#[test]
+fn packets_of_a_mix_fill_the_offered_rate() {
+    // (84 + 3 x 1024) / 4 = 789 B on the wire: 10 Gb/s are 1.584 Mpps.
+    let mix = "packet_mix = [[60, 1], [1000, 3]]\noffered_gbps = 10";
+    let rate = mpps(&run(&forwarder("", mix, "cores = 0")));
+    assert!((rate - 1.584).abs() < 0.02, "{rate}");
+}
+
+#[test]
+fn the_busiest_queue_loses_what_the_others_could_take() {
+    // 4 Mpps of 60-B packets on four cores that take 1 us each: 1 Mpps or a little less for each core.
+    let nic = |more: &str| format!("packet_bytes = 60\noffered_gbps = 2.688\n{more}");
+    let cores = "cores = \"0-3\"\ndelay_ns = 850";
+    let even = run(&forwarder("", &nic("imbalance = 1"), cores));
+    assert!(mpps(&even) > 3.6, "{}", mpps(&even));
+    // Three quarters of them on one core, a quarter on the others: 1 + 1 Mpps.
+    let uneven = run(&forwarder("", &nic("imbalance = 3"), cores));
+    assert!((1.7..2.15).contains(&mpps(&uneven)), "{}", mpps(&uneven));
+}
+
+#[test]
+fn a_window_of_reads_makes_memory_slow_what_is_sent() {
+    let nic = |window: &str| format!("packet_bytes = 1500\nring = 1024\n{window}");
+    let off = "dca_off = [\"nic0\"]";
+    let cores = "cores = \"0-3\"";
+    // 100 Gb/s of 1524 B are 8.20 Mpps.
+    let free = mpps(&run(&forwarder(off, &nic(""), cores)));
+    assert!((free - 8.2).abs() < 0.05, "{free}");
+    // 25 lines are read per packet, its descriptor among them; 23 of them come from memory, which takes 67 ns longer and
+    // 3 % more under this load: 550 + 0.92 x 69 = 613 ns for 7400 B: 12.07 B/ns, or 7.54 Mpps of 1600 B.
+    let windowed = mpps(&run(&forwarder(off, &nic("read_window = 7400"), cores)));
+    assert!((windowed - 7.54).abs() < 0.1, "{windowed}");
+    // From the caches it does not matter: 7400 / 550 = 13.45 B/ns, more than the wire's 1600 x 8.2 / 1000 = 13.1.
+    let cached = mpps(&run(&forwarder("dca_ways = \"0x7ff\"", &nic("read_window = 7400"), cores)));
+    assert!(cached > 8.1, "{cached}");
+}
+
+#[test]
+fn devices_find_warm_buffers_beyond_their_ways() {
+    // 4096 x 24 lines are 6 MiB, and DDIO's two ways 4.5.
+    let nic = |more: &str| format!("packet_bytes = 1500\nring = 4096\noffered_gbps = 20\n{more}");
+    let hits = |more: &str| {
+        run(&forwarder("", &nic(more), "cores = 0")).system.dca_write_hit_ratio.expect("it writes")
+    };
+    let (cold, warm) = (hits(""), hits("warm_buffers = true"));
+    assert!(cold < 0.7 && warm > 0.95, "{cold} {warm}");
+}
+
+#[test]
+fn bad_keys_are_refused_by_name() {
+    let refused = |nic: &str, workload: &str, words: &[&str]| {
+        let error = server(&forwarder("", nic, workload)).expect_err("it is refused").to_string();
+        assert!(words.iter().all(|word| error.contains(word)), "{error}");
+    };
+    let core = "cores = 0";
+    refused("packet_mix = [[60]]", core, &["nic[nic0].packet_mix", "pairs of a size"]);
+    refused("packet_mix = [[60, 0]]", core, &["packet_mix", "weight"]);
+    refused("packet_mix = []", core, &["packet_mix"]);
+    refused("packet_mix = [[60, 1]]\npacket_bytes = 60", core, &["packet_bytes", "mix"]);
+    refused("imbalance = 2", core, &["nic[nic0].imbalance", "1 to 1"]);
+    refused("imbalance = 1", "cores = 0\nshare = 2", &["imbalance", "shares"]);
+    refused("read_window = 100", core, &["read_window", "1 KiB"]);
+}
