@@ -29,7 +29,7 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
         // Examples are allowed to be somebody's toys.
         if path.is_dir() && !path.ends_with("target") && !path.ends_with("examples") {
             sources(&path, into);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+        } else if path.extension().is_some_and(|extension| extension == "rs" || extension == "py") {
             into.push(path);
         }
     }
@@ -39,12 +39,15 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
 fn every_source_says_what_it_is_for_and_is_short_enough() {
     let mut files = Vec::new();
     sources(&repository().join("crates"), &mut files);
+    sources(&repository().join("python"), &mut files);
     assert!(files.len() > 100, "the sources were not found");
+    assert!(files.iter().any(|path| path.ends_with("waykeeper/__init__.py")), "Python's were not found");
     let mut wrong = Vec::new();
     for path in files {
         let text = std::fs::read_to_string(&path).unwrap();
-        if !text.starts_with("//!") {
-            wrong.push(format!("{}: does not open with //! and what it is for", path.display()));
+        let opening = if path.extension().is_some_and(|extension| extension == "py") { "\"\"\"" } else { "//!" };
+        if !text.starts_with(opening) {
+            wrong.push(format!("{}: does not open with {opening} and what it is for", path.display()));
         }
         let lines = text.lines().count();
         if lines > MOST_LINES {
