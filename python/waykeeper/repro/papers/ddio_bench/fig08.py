@@ -5,7 +5,7 @@ from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, 
 from .common import read_hits, write_hits
 
 RATES = [10, 20, 30, 40, 50, 60, 70, 75, 80, 85, 90, 93, 95, 97, 98, 99, 100]
-QUICK = [10, 40, 60, 70, 75, 80, 90, 95, 98, 100]
+QUICK = [10, 40, 60, 75, 80, 90, 93, 95, 98, 100]
 ARTIFACT = [9.8, 19.5, 39, 48.8, 58.5, 68.3, 78, 87.8, 92.7, 97.5, 99.5]
 
 
@@ -60,7 +60,11 @@ class Fig08(Figure):
         at = _falls_off(runs, write_hits)
         return knee(at, at is not None, 5.0)
 
-    @claim("ATC20-F8-4")
+    @claim(
+        "ATC20-F8-4",
+        why="writes hit less at every rate, but ours lose no more until sending backs up, and then reads fall first: "
+        "packets leak while they wait to be sent",
+    )
     def writes_suffer_first_and_most(self, runs):
         write, read = _falls_off(runs, write_hits), _falls_off(runs, read_hits)
         return checks(
