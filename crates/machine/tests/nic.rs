@@ -6,11 +6,12 @@ use waykeeper_host::Host;
 use waykeeper_machine::{Measured, RunOptions, ScenarioError, ScenarioSource, VirtualServer};
 use waykeeper_silicon::Sampling;
 
-fn server(text: &str) -> Result<VirtualServer, ScenarioError> {
+fn server(text: &str) -> Result<VirtualServer, Box<ScenarioError>> {
     let text =
         format!("name = \"t\"\ntime_factor = 1\nduration_s = 0.03\nwarmup_s = 0\nmeasure_s = 0.015\n{text}");
     let scenario = Arc::new(ScenarioSource::parse("test.toml", &text, None)?.read()?);
-    VirtualServer::new(scenario, RunOptions { seed: 1, sample_seed: 1, sampling: Sampling::DEFAULT })
+    let options = RunOptions { seed: 1, sample_seed: 1, sampling: Sampling::DEFAULT };
+    VirtualServer::new(scenario, options).map_err(Box::new)
 }
 
 /// A run of 30 ms of which the last 15 are measured.
