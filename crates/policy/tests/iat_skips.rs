@@ -154,3 +154,34 @@ fn skip_3_without_anything_to_shuffle_goes_on_to_the_states() {
     *drive.prof(3) = Prof { ipc: 0.8, refs: 6.0, misses: 1.0 };
     assert_eq!(edge(&drive.ddio(110.0, 2.0)), Some(1));
 }
+
+#[test]
+fn a_stack_whose_tables_grow_is_fed_while_devices_press_nobody() {
+    // Fig. 9: OVS looks up more flows, hence fewer packets and fewer DDIO hits; 0.5 M DDIO misses press nobody.
+    let mut drive = Drive::new("iat", "", aggregation());
+    *drive.prof(0) = Prof { ipc: 0.8, refs: 12.0, misses: 4.0 };
+    let events = drive.ddio(70.0, 0.5);
+    assert_eq!(actions(&events)[0], "tenant-grow");
+    assert_eq!((events[0].group.as_deref(), drive.ways(0), drive.state()), (Some("ovs"), 3, "LowKeep"));
+    // With as many misses as ask for a state it is the states' business.
+    let mut drive = Drive::new("iat", "", aggregation());
+    *drive.prof(0) = Prof { ipc: 0.8, refs: 12.0, misses: 4.0 };
+    assert_eq!(edge(&drive.ddio(70.0, 2.0)), Some(3));
+    // Without tenant sizing nobody is fed.
+    let mut drive = Drive::new("iat", "tenant_sizing = false", aggregation());
+    *drive.prof(0) = Prof { ipc: 0.8, refs: 12.0, misses: 4.0 };
+    drive.ddio(70.0, 0.5);
+    assert_eq!(drive.ways(0), 2);
+}
+
+#[test]
+fn ddio_ways_set_by_hand_leave_core_demand_to_be_served() {
+    // Figs. 10 and 11: DDIO counts move along with container 4's, but its ways are not IAT's to size.
+    let grown = |settings: &str| {
+        let mut drive = Drive::new("iat", settings, containers());
+        *drive.prof(4) = Prof { ipc: 0.4, refs: 20.0, misses: 8.0 };
+        drive.ddio(110.0, 2.0);
+        drive.ways(4)
+    };
+    assert_eq!([grown(""), grown("ddio_sizing = false")], [2, 3]);
+}

@@ -67,6 +67,9 @@ const DEVIATIONS: &[&str] = &[
     "tenants declared without a mask divide the ways beside DDIO's by cores",
     "skip case 2 feeds, one way an interval, the tenant whose LLC miss ratio rose most, until its misses stop \
      falling or are back where they were (s4.B leaves the mechanism open)",
+    "in LowKeep, with DDIO misses below threshold_miss_low, the same is done for the stack: s6.B feeds it when its flow \
+     table grows, which brings fewer DDIO hits and hardly a miss",
+    "without ddio_sizing changes of DDIO counts do not end skip case 2: the states have nothing to give",
     "skip case 3: when there is nothing to shuffle the states are asked at once; after a shuffle the next \
      interval goes to the states",
     "CoreDemand ranks I/O tenants by the relative rise of LLC misses, ties by miss ratio, then PC before BE",

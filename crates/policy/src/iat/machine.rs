@@ -12,7 +12,7 @@ use super::fsm::{Signals, State, next};
 use super::guard::{Guard, Owner};
 use super::poll::{Sample, Trend, Trends, relative};
 use super::sizing::Limits;
-use super::tenants::{Tenants, event};
+use super::tenants::{Class, Tenants, event};
 use crate::{Cause, Decision, Event};
 use waykeeper_host::{Group, Interval, Inventory, LlcGeometry, Plan, Support};
 use waykeeper_units::WayMask;
@@ -160,8 +160,27 @@ impl Machine {
                     self.transition(before, now, &trends, said, log);
                 }
             }
-            Case::Overlap(_) | Case::Transition => self.transition(before, now, &trends, said, log),
+            Case::Overlap(_) | Case::Transition => match self.stack_in_need(now, &trends) {
+                Some(stack) => {
+                    self.feed_cores(&[stack], before, now, &trends, log);
+                    self.shuffle(now, log);
+                }
+                None => self.transition(before, now, &trends, said, log),
+            },
         }
+    }
+
+    /// The stack's slot if it wants LLC while devices press nobody: its own tables grow, as with the flows of s6.B
+    /// (Fig. 9), where fewer packets bring fewer DDIO hits and hardly a miss. The states, which wait for DDIO misses,
+    /// would let it starve.
+    fn stack_in_need(&self, now: &Sample, trends: &Trends) -> Option<usize> {
+        let quiet = now.ddio_misses.is_some_and(|misses| misses <= self.config.threshold_miss_low);
+        if self.state != State::LowKeep || !quiet || self.config.tenant_sizing == 0.0 {
+            return None;
+        }
+        let asks = |index: &usize| trends.slots[*index].ipc.changed() && trends.slots[*index].llc_changed();
+        let stack = self.tenants.slots.iter().position(|slot| slot.class == Class::Stack);
+        stack.filter(asks)
     }
 
     /// Skip cases in the order of algorithms.md 2.3.
