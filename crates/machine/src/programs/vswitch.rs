@@ -418,7 +418,8 @@ delay_ns = 2000
         let mut machine = Machine::new(Arc::new(source.read().unwrap()), options).unwrap();
         let held = |machine: &Machine| {
             let nic = &machine.bus.nics[0];
-            let both = |thread: usize| nic.queues[thread].buffers_held().chain(nic.outlets[thread].buffers_held());
+            let both =
+                |thread: usize| nic.queues[thread].buffers_held().chain(nic.outlets[thread].buffers_held());
             let mut buffers: Vec<u32> = both(0).collect();
             buffers.sort_unstable();
             // The send queue's own numbers begin where the 2048 + 1280 + 256 of the receive queue end, rounded up.
