@@ -238,10 +238,11 @@ impl Queue {
     }
 
     /// Of a shared mempool `sender` fills the buffer that was freed here last, and the one it sent a ring ago comes
-    /// back in exchange, to be received into next.
+    /// back in exchange, to be received into next. One free buffer stays: the ring is posted from these, and what came
+    /// back takes its place only then.
     #[inline(always)]
     pub(crate) fn trade(&mut self, sender: &mut Queue) {
-        if let Some(count) = self.free_count.checked_sub(1) {
+        if let Some(count) = self.free_count.checked_sub(1).filter(|left| *left > 0) {
             let next = &mut sender.buffers[(sender.filled & sender.ring_mask) as usize];
             self.returned.push(std::mem::replace(next, self.free[count as usize]));
             self.free_count = count;
@@ -416,6 +417,12 @@ impl Queue {
     /// Packets ever filled, done with, and released.
     pub(crate) fn counts(&self) -> [u64; 3] {
         [self.filled, self.done, self.released]
+    }
+
+    /// Leaves so many buffers free and puts the others with those that came back.
+    pub(crate) fn lend_all_but(&mut self, count: u32) {
+        self.returned.extend((count..self.free_count).map(|at| self.free[at as usize]));
+        self.free_count = self.free_count.min(count);
     }
 
     /// Every buffer that is posted, with a packet, or free.

@@ -17,6 +17,7 @@ PLACES = {
 }
 """Ways of the application, the X-Mem of 1 MB and the one of 10 MB: who sits on DDIO's 0x600."""
 
+APPLICATIONS = ("app", "small", "large")
 NETWORK_MASK = "0x007"
 REQUEST_BYTES = {"a": 640, "b": 180, "c": 128}
 """Mean size of a request: a read is a key, an update brings the record."""
@@ -30,8 +31,11 @@ ASSUMES = [
 ]
 
 
-def colocated(network, app, place, mix="a"):
-    """`network` (`redis`, `nfv` or none: solo) beside an application and, unless solo, the two X-Mems."""
+def colocated(network, app, place, mix="a", network_first=False):
+    """`network` (`redis`, `nfv` or none: solo) beside an application and, unless solo, the two X-Mems.
+
+    Whoever is compared with its solo run comes first: its memory is then the same, and so are the sampled lines of it.
+    """
     masks = PLACES[place]
     workloads = [_container("app", 6, masks[0], "high", APPS[app])] if app else []
     if network and app:
@@ -52,7 +56,7 @@ def colocated(network, app, place, mix="a"):
         "policies": ["baseline", "iat"],
         "policy": {"iat": {"tenant_sizing": False}},  # s6.C
         "nic": nics,
-        "workload": workloads,
+        "workload": sorted(workloads, key=lambda workload: (workload["name"] in APPLICATIONS) == network_first),
     }
 
 
