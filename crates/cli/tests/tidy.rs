@@ -45,7 +45,8 @@ fn every_source_says_what_it_is_for_and_is_short_enough() {
     let mut wrong = Vec::new();
     for path in files {
         let text = std::fs::read_to_string(&path).unwrap();
-        let opening = if path.extension().is_some_and(|extension| extension == "py") { "\"\"\"" } else { "//!" };
+        let opening =
+            if path.extension().is_some_and(|extension| extension == "py") { "\"\"\"" } else { "//!" };
         if !text.starts_with(opening) {
             wrong.push(format!("{}: does not open with {opening} and what it is for", path.display()));
         }

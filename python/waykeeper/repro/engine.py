@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Hashable, Mapping, Sequence
 
-from .._native import __version__
+from .._native import BadInput, __version__
 from ..parallel import Failure, each
 from ..results import Run
 from ..running import find_load, run
@@ -123,6 +123,8 @@ def _job(case: Case, seed: int) -> Job:
 def _run_missing(wanted: Mapping[str, Job], cache: Path, jobs: int | None, progress: bool | None) -> dict[str, str]:
     cache.mkdir(parents=True, exist_ok=True)
     missing = [(name, job) for name, job in wanted.items() if not _path(cache, name).is_file()]
+    # Long ones first, so that no core is left alone with one at the end.
+    missing.sort(key=lambda pair: -_cost(pair[1]))
     failures = {}
     work = [job for _, job in missing]
     for index, result in each(run_job, work, jobs=jobs, progress=progress, title="simulations"):
@@ -132,6 +134,16 @@ def _run_missing(wanted: Mapping[str, Job], cache: Path, jobs: int | None, progr
         else:
             _keep(_path(cache, name), result)
     return failures
+
+
+def _cost(job: Job) -> float:
+    """About how long a job takes, in simulated seconds; what cannot be read is told when it runs."""
+    try:
+        about = job.scenario.check()
+    except BadInput:
+        return 0.0
+    searches = 10 if job.search else 1
+    return (job.duration_s or about["duration_s"]) / about["time_factor"] * len(job.policies) * searches
 
 
 def run_job(job: Job) -> dict[str, Any]:

@@ -199,7 +199,8 @@ impl Machine {
         let eligible: Vec<usize> = wants(false).collect();
         // Where the DDIO ways are set by hand the states have nothing for devices, and what devices do is no reason
         // to leave a tenant without.
-        if !(ddio && self.config.ddio_sizing != 0.0) && !eligible.is_empty() {
+        let devices_act = ddio && self.config.ddio_sizing != 0.0;
+        if !devices_act && !eligible.is_empty() {
             return Case::CoreOnly(eligible);
         }
         match wants(true).next() {

@@ -17,22 +17,26 @@ def names(run, high=None, io=None):
     return found
 
 
-def cores(run, name):
-    """Cores of a workload: its list is `0-3` or `4`."""
-    first, _, last = run.policy("default").workload(name).cores.partition("-")
+def cores(workload):
+    """How many cores a workload has: its list is `0-3` or `4`."""
+    first, _, last = workload.cores.partition("-")
     return int(last or first) - int(first) + 1
 
 
 def performance(run, policy, workloads, over="default"):
     """Mean performance of workloads relative to another policy, weighted by cores; 1 is the same."""
-    total = sum(cores(run, name) for name in workloads)
-    return sum(cores(run, name) * ratio(run, policy, name, over) for name in workloads) / total
+    weights = {name: cores(run.policy("default").workload(name)) for name in workloads}
+    return sum(weight * ratio(run, policy, name, over) for name, weight in weights.items()) / sum(weights.values())
 
 
 def ratio(run, policy, name, over="default"):
     """A workload's performance relative to another policy."""
-    new, old = (run.policy(which).workload(name).performance_ratio for which in (policy, over))
-    return new / old
+    return score(run.policy(policy).workload(name)) / score(run.policy(over).workload(name))
+
+
+def score(workload):
+    """What A4 judges a workload by: the inverse of its latency, or its IPC."""
+    return 1 / workload.latency_mean_us if workload.score == "inverse-latency" else workload.ipc
 
 
 def hits(run, policy, workloads):

@@ -3,7 +3,7 @@
 import waykeeper
 from waykeeper.repro import Case, Figure, Panel, Points, Series, about_equal, checks, claim, knee, number
 
-from .common import change, ddio, link_gbps, read_hits, write_hits
+from .common import change, link_gbps, read_hits, write_hits
 from .text import call_ns
 
 CALLS = [0, 20, 40, 50, 60, 70, 80, 100, 150, 200, 300, 400]
@@ -24,7 +24,6 @@ class Fig09(Figure):
         for calls in (0, 400):
             work = {"workload.l2fwd.delay_ns": calls * call_ns()}
             yield Case(("off", calls), "ddio-fig9", {**work, "knobs.dca_off": ["nic0"]})
-            yield Case(("wide", calls), "ddio-fig9", {**work, "knobs.dca_ways": ddio(8)})
 
     def _calls(self, runs):
         return [key for key in runs.keys() if isinstance(key, int)]
@@ -85,10 +84,10 @@ class Fig09(Figure):
             }
         )
 
-    @claim("ATC20-F9-4")
+    @claim("ATC20-F9-4", why="with two ways the model's forwarder, bound by its sending, hardly feels DDIO; with eight it does")
     def ddio_matters_most_to_forwarders(self, runs):
-        idle, busy = (abs(change(_gbps(runs["wide", n]), _gbps(runs["off", n]))) for n in (0, 400))
-        return checks({"from 8 ways to none costs more throughput without work than with 400 calls": idle > busy})
+        idle, busy = (abs(change(_gbps(runs[n]), _gbps(runs["off", n]))) for n in (0, 400))
+        return checks({"turning DDIO off costs more throughput without work than with 400 calls": idle > busy})
 
 
 def _gbps(run):

@@ -23,6 +23,8 @@ class Fig14(Figure):
     assumes = [
         "the campus trace is three packet sizes with CacheDirector's shares, 981 B on average",
         "480 us of every latency are the generator's own queue: Table 2's medians at line rate are 499 and 501 us",
+        "7400 bytes of the NIC's reads in flight, between what line rate in Table 2 needs and what the artifact's two cores reach: "
+        "within these bounds the figure is knife-edge, at 7500 there is no contention",
         "no MBA; ways 0x0f0 for the first forwarder, 0x00c for the second",
     ]
 
