@@ -110,7 +110,13 @@ def _nic(index, size, gbps, flows, arrivals):
 
 def _redis(mix):
     """s6.C: two containers of two cores behind a switch of two cores, a million records of 1 KB each."""
-    store = {"program": "memcached", "records": 1000000, "value_bytes": 1000, "write_share": UPDATES[mix], "base_ns": 1500}
+    store = {
+        "program": "memcached",
+        "records": 1000000,
+        "value_bytes": 1000,
+        "write_share": UPDATES[mix],
+        "base_ns": 1500,
+    }
     for index in (0, 1):
         switch = {"program": "vswitch", "nic": f"nic{index}", "stack": True, "shared_pool": True}
         yield _container(f"ovs{index}", index, NETWORK_MASK, "high", switch)

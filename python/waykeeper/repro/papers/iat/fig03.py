@@ -78,6 +78,8 @@ def scenario(size, ring):
         "warmup_s": 0.01,
         "measure_s": 0.09,
         "policies": ["none"],
-        "nic": [{"name": "nic0", "gbps": 40, "ring": ring, "packet_bytes": size, "flows": 1000000, "flow_order": "random"}],
+        "nic": [
+            {"name": "nic0", "gbps": 40, "ring": ring, "packet_bytes": size, "flows": 1000000, "flow_order": "random"}
+        ],
         "workload": [{"name": "l3fwd", "program": "l3fwd", "cores": "0", "priority": "high"}],
     }

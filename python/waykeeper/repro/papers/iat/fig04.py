@@ -71,9 +71,18 @@ def scenario(mib, mask):
         "warmup_s": 0.1,
         "measure_s": 0.15,
         "policies": ["none"],
-        "nic": [{"name": "nic0", "gbps": 40, "ring": 1024, "packet_bytes": 1514, "flows": 1000000, "flow_order": "random"}],
+        "nic": [
+            {"name": "nic0", "gbps": 40, "ring": 1024, "packet_bytes": 1514, "flows": 1000000, "flow_order": "random"}
+        ],
         "workload": [
             {"name": "l3fwd", "program": "l3fwd", "cores": "0", "priority": "high", "mask": "0x003"},
-            {"name": "x-mem", "program": "x-mem", "cores": "1", "working_set": f"{mib} MiB", "pattern": "random", "mask": mask},
+            {
+                "name": "x-mem",
+                "program": "x-mem",
+                "cores": "1",
+                "working_set": f"{mib} MiB",
+                "pattern": "random",
+                "mask": mask,
+            },
         ],
     }

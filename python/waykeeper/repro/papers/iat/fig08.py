@@ -30,9 +30,21 @@ class Fig08(Figure):
         sizes = runs.keys()
         for index, name in ((0, "DDIO hits"), (1, "DDIO misses")):
             values = {policy: [ddio(runs[size].policy(policy))[index] / 1e6 for size in sizes] for policy in BOTH}
-            yield Panel(name, x="packet, B", y="lines, M/s", series=[Series(policy, sizes, ys) for policy, ys in values.items()], log_x=True)
+            yield Panel(
+                name,
+                x="packet, B",
+                y="lines, M/s",
+                series=[Series(policy, sizes, ys) for policy, ys in values.items()],
+                log_x=True,
+            )
         values = {policy: [memory(runs[size].policy(policy)) / 1e9 for size in sizes] for policy in BOTH}
-        yield Panel("memory bandwidth", x="packet, B", y="GB/s", series=[Series(policy, sizes, ys) for policy, ys in values.items()], log_x=True)
+        yield Panel(
+            "memory bandwidth",
+            x="packet, B",
+            y="GB/s",
+            series=[Series(policy, sizes, ys) for policy, ys in values.items()],
+            log_x=True,
+        )
         gains = [_gain(runs[size]) for size in sizes]
         yield Panel(
             "the switch's IPC",

@@ -30,7 +30,9 @@ class Fig09(Figure):
     def panels(self, runs):
         flows = _flows(runs)
         for metric, name, unit, scale in (("ipc", "IPC", "", 1), ("llc_misses_per_s", "LLC misses", ", M/s", 1e6)):
-            series = [Series(policy, flows, [value / scale for value in _curve(runs, metric, policy)]) for policy in BOTH]
+            series = [
+                Series(policy, flows, [value / scale for value in _curve(runs, metric, policy)]) for policy in BOTH
+            ]
             yield Panel(f"the switch's {name}", x="flows", y=name + unit, series=series, log_x=True)
         yield Panel(
             "IAT's gain",
@@ -58,11 +60,18 @@ class Fig09(Figure):
     @claim("ISCA21-F9-3")
     def it_worsens_under_iat_too(self, runs):
         cycles = [cycles_per_packet(runs[2, count].policy("iat")) for count in _flows(runs)]
-        return checks({"IPC falls": falling(_curve(runs, "ipc", "iat"), slack=0.02), "cycles a packet rise": rising(cycles, slack=0.05)})
+        return checks(
+            {
+                "IPC falls": falling(_curve(runs, "ipc", "iat"), slack=0.02),
+                "cycles a packet rise": rising(cycles, slack=0.05),
+            }
+        )
 
     @claim("ISCA21-F9-4")
     def more_containers(self, runs):
-        return checks({f"better with {count} containers": _gain(runs[count, flows]) > 0.5 for count, flows in runs if count > 2})
+        return checks(
+            {f"better with {count} containers": _gain(runs[count, flows]) > 0.5 for count, flows in runs if count > 2}
+        )
 
 
 def _flows(runs):

@@ -35,7 +35,9 @@ class Fig10(Figure):
                 f"X-Mem's throughput, {name}",
                 x="packet, B",
                 y="GB/s",
-                series=[Series(rival, sizes, [_rate(runs, size, phase, rival) / 1e9 for size in sizes]) for rival in RIVALS],
+                series=[
+                    Series(rival, sizes, [_rate(runs, size, phase, rival) / 1e9 for size in sizes]) for rival in RIVALS
+                ],
                 log_x=True,
             )
             yield Panel(
@@ -43,11 +45,16 @@ class Fig10(Figure):
                 x="packet, B",
                 y="throughput beyond it, %",
                 series=[Series(rival, sizes, _gains(runs, phase, rival)) for rival in ("baseline", "core-only")],
-                published=[Points("baseline, least and most, paper", [sizes[0], sizes[-1]], [53.6, 111.5])] if phase == "before" else [],
+                published=[Points("baseline, least and most, paper", [sizes[0], sizes[-1]], [53.6, 111.5])]
+                if phase == "before"
+                else [],
                 log_x=True,
             )
 
-    @claim("ISCA21-F10-1", why="what misses in two ways of 10 MB hits in four for half of the accesses only: random lines enter the LLC late")
+    @claim(
+        "ISCA21-F10-1",
+        why="what misses in two ways of 10 MB hits in four for half of the accesses only: random lines enter the LLC late",
+    )
     def throughput_against_baseline(self, runs):
         return span(min(_gains(runs, "before", "baseline")), max(_gains(runs, "before", "baseline")))
 
@@ -73,10 +80,18 @@ class Fig10(Figure):
         part = [_rate(runs, size, "before", "core-only") / _rate(runs, size, "before", "iat") for size in sizes]
         return checks({"well at small packets": part[0] > 0.95, "worse as packets grow": part[-1] < 0.9 * part[0]})
 
-    @claim("ISCA21-F10-6", why="throughput and latency of dependent reads are one over the other here: well in F10-5 is well in this too")
+    @claim(
+        "ISCA21-F10-6",
+        why="throughput and latency of dependent reads are one over the other here: well in F10-5 is well in this too",
+    )
     def core_only_hardly_helps_latency(self, runs):
-        cuts = {rival: [_time(runs, size, "before", "baseline") / _time(runs, size, "before", rival) - 1 for size in _sizes(runs)]
-                for rival in ("core-only", "iat")}
+        cuts = {
+            rival: [
+                _time(runs, size, "before", "baseline") / _time(runs, size, "before", rival) - 1
+                for size in _sizes(runs)
+            ]
+            for rival in ("core-only", "iat")
+        }
         mean = {rival: sum(values) / len(values) for rival, values in cuts.items()}
         return checks({"on average core-only gains less than half of IAT's": mean["core-only"] < 0.5 * mean["iat"]})
 
@@ -88,18 +103,30 @@ class Fig10(Figure):
         for size in sizes:
             run = runs[size, "before"].policy("io-iso")
             taken += [_ways(run.way_map[-1]["masks"][name]) < 2 for name in ("container2", "container3")]
-        return checks({"within 10 % of IAT": all(abs(part - 1) < 0.1 for part in near), "containers 2 and 3 lost ways": all(taken)})
+        return checks(
+            {
+                "within 10 % of IAT": all(abs(part - 1) < 0.1 for part in near),
+                "containers 2 and 3 lost ways": all(taken),
+            }
+        )
 
     @claim("ISCA21-F10-8")
     def core_only_is_as_bad_as_baseline(self, runs):
         sizes = _sizes(runs)
         gains = [_rate(runs, size, "after", "core-only") / _rate(runs, size, "after", "baseline") - 1 for size in sizes]
-        return checks({"within 15 % at the largest packets": gains[-1] < 0.15, "and worst there": gains[-1] == min(gains)})
+        return checks(
+            {"within 15 % at the largest packets": gains[-1] < 0.15, "and worst there": gains[-1] == min(gains)}
+        )
 
     @claim("ISCA21-F10-9", why="64-byte packets leave both DDIO ways nearly alone here, so there is nothing to spread")
     def core_only_gains_from_spreading(self, runs):
         small = _sizes(runs)[0]
-        return checks({"shorter at small packets": _time(runs, small, "after", "core-only") < _time(runs, small, "before", "core-only")})
+        return checks(
+            {
+                "shorter at small packets": _time(runs, small, "after", "core-only")
+                < _time(runs, small, "before", "core-only")
+            }
+        )
 
     @claim("ISCA21-F10-10")
     def io_iso_has_few_ways_left(self, runs):
@@ -114,12 +141,19 @@ class Fig10(Figure):
             kept.append(_rate(runs, size, "after", "iat") / _rate(runs, size, "before", "iat"))
             now = runs[size, "after"].policy("iat").way_map[-1]
             clear.append(int(now["masks"]["container4"], 16) & int(now["dca_ways"], 16) == 0)
-        return checks({"container 4 is off DDIO's ways": all(clear), "and keeps 95 % of its throughput": min(kept) > 0.95})
+        return checks(
+            {"container 4 is off DDIO's ways": all(clear), "and keeps 95 % of its throughput": min(kept) > 0.95}
+        )
 
     @claim("ISCA21-F10-12")
     def larger_packets_press_more(self, runs):
-        return checks({"baseline falls with the packet size where it overlaps": falling(
-            [_rate(runs, size, "after", "baseline") for size in _sizes(runs)], slack=0.01)})
+        return checks(
+            {
+                "baseline falls with the packet size where it overlaps": falling(
+                    [_rate(runs, size, "after", "baseline") for size in _sizes(runs)], slack=0.01
+                )
+            }
+        )
 
 
 def _sizes(runs):
@@ -161,10 +195,26 @@ def scenario(size, end_s):
         "policies": list(RIVALS),
         "policy": {"iat": {"ddio_sizing": False}},
         "knobs": {"phase": [{"at_s": WIDER_S, "dca_ways": "0x780"}]},
-        "nic": [{"name": f"nic{i}", "gbps": 40, "ring": 1024, "packet_bytes": max(size, 60), "flows": 1} for i in (0, 1)],
+        "nic": [
+            {"name": f"nic{i}", "gbps": 40, "ring": 1024, "packet_bytes": max(size, 60), "flows": 1} for i in (0, 1)
+        ],
         "workload": [
-            {"name": "container0", "program": "testpmd", "cores": "0", "nic": "nic0", "priority": "high", "mask": "0x007"},
-            {"name": "container1", "program": "testpmd", "cores": "1", "nic": "nic1", "priority": "high", "mask": "0x007"},
+            {
+                "name": "container0",
+                "program": "testpmd",
+                "cores": "0",
+                "nic": "nic0",
+                "priority": "high",
+                "mask": "0x007",
+            },
+            {
+                "name": "container1",
+                "program": "testpmd",
+                "cores": "1",
+                "nic": "nic1",
+                "priority": "high",
+                "mask": "0x007",
+            },
             {"name": "container2", "cores": "2", "mask": "0x018", **xmem},
             {"name": "container3", "cores": "3", "mask": "0x060", **xmem},
             {"name": "container4", "cores": "4", "mask": "0x180", "priority": "high", "phase": grows, **xmem},

@@ -3,7 +3,7 @@
 from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, span
 
 from . import apps
-from .apps import MIXES, SPEC, lost, slowdown
+from .apps import SPEC, lost, slowdown
 
 NETWORKS = ("redis", "nfv")
 QUICK = ("xalancbmk", "lbm", "rocksdb-a", "rocksdb-c")
@@ -45,22 +45,36 @@ class Fig12(Figure):
         values = [what(runs, app, network, "overlap", policy) for app in _apps(runs) if app.startswith(those)]
         return span(min(values), max(values))
 
-    @claim("ISCA21-ABS-2", why="IAT keeps losses under its 10 % by far, and the worst without it is half of theirs: DDIO is less of a rival here")
+    @claim(
+        "ISCA21-ABS-2",
+        why="IAT keeps losses under its 10 % by far, and the worst without it is half of theirs: DDIO is less of a rival here",
+    )
     def losses(self, runs):
         worst = {}
         for policy in ("baseline", "iat"):
-            worst[policy] = max(lost(runs, app, network, "overlap", policy) for app in _apps(runs) for network in NETWORKS)
+            worst[policy] = max(
+                lost(runs, app, network, "overlap", policy) for app in _apps(runs) for network in NETWORKS
+            )
         return span(worst["iat"], worst["baseline"])
 
-    @claim("ISCA21-F12-1", why="Redis' requests bring a tenth of the service chain's lines into two ways; records stay in memory")
+    @claim(
+        "ISCA21-F12-1",
+        why="Redis' requests bring a tenth of the service chain's lines into two ways; records stay in memory",
+    )
     def spec_beside_redis(self, runs):
         return self._span(runs, "redis", SPEC, slowdown)
 
-    @claim("ISCA21-F12-2", why="of the profiles those that stream lose little to the overlap, and the worst ones less than theirs")
+    @claim(
+        "ISCA21-F12-2",
+        why="of the profiles those that stream lose little to the overlap, and the worst ones less than theirs",
+    )
     def spec_beside_the_chain(self, runs):
         return self._span(runs, "nfv", SPEC, slowdown)
 
-    @claim("ISCA21-F12-3", why="lower than published: IAT takes all of the application's ways off DDIO's, and memory bandwidth is not short")
+    @claim(
+        "ISCA21-F12-3",
+        why="lower than published: IAT takes all of the application's ways off DDIO's, and memory bandwidth is not short",
+    )
     def spec_under_iat(self, runs):
         values = [slowdown(runs, app, net, "overlap", "iat") for app in _apps(runs) if app in SPEC for net in NETWORKS]
         return span(0.0, max(values))
@@ -77,7 +91,9 @@ class Fig12(Figure):
     def rocksdb_beside_redis_under_iat(self, runs):
         return self._span(runs, "redis", "rocksdb", lost, "iat")
 
-    @claim("ISCA21-F12-7", why="IAT's shuffle leaves it apart from DDIO altogether, and memory bandwidth is not short here")
+    @claim(
+        "ISCA21-F12-7", why="IAT's shuffle leaves it apart from DDIO altogether, and memory bandwidth is not short here"
+    )
     def rocksdb_beside_the_chain_under_iat(self, runs):
         return self._span(runs, "nfv", "rocksdb", lost, "iat")
 
@@ -102,10 +118,15 @@ class Fig12(Figure):
 
     @claim("ISCA21-S6C-1")
     def the_chain_keeps_its_throughput(self, runs):
-        rates = [_chains(runs[app, "nfv", "overlap"].policy(policy)) for app in _apps(runs) for policy in ("baseline", "iat")]
+        rates = [
+            _chains(runs[app, "nfv", "overlap"].policy(policy)) for app in _apps(runs) for policy in ("baseline", "iat")
+        ]
         return checks({"within 2 % with and without IAT": min(rates) > 0.98 * max(rates)})
 
-    @claim("ISCA21-S6C-2", why="at line rate a packet's time is that of its queue for the wire, the same with any DDIO ways")
+    @claim(
+        "ISCA21-S6C-2",
+        why="at line rate a packet's time is that of its queue for the wire, the same with any DDIO ways",
+    )
     def round_trips_are_steadier(self, runs):
         found = {"p99": 0, "p99 less p50": 0}
         programs = _apps(runs)
@@ -120,7 +141,10 @@ class Fig12(Figure):
     def more_ways_are_a_gain_all_the_same(self, runs):
         programs = [app for app in _apps(runs) if (app, "nfv", "wider") in runs]
         calmer = [slowdown(runs, app, "nfv", "wider") < slowdown(runs, app, "nfv", "overlap") for app in programs]
-        saved = [_memory(runs[app, "nfv", "wider"]) < _memory(runs[app, "nfv", "overlap"].policy("baseline")) for app in programs]
+        saved = [
+            _memory(runs[app, "nfv", "wider"]) < _memory(runs[app, "nfv", "overlap"].policy("baseline"))
+            for app in programs
+        ]
         return checks({"who overlaps loses less with four ways": all(calmer), "memory traffic falls": all(saved)})
 
 

@@ -74,10 +74,14 @@ class Fig14(Figure):
     def tail_under_iat(self, runs):
         return self._span(runs, _tail, "iat")
 
-    @claim("ISCA21-F14-4", why="YCSB's D, E and F are not in the model, so the mixes named have nobody to suffer more than")
+    @claim(
+        "ISCA21-F14-4", why="YCSB's D, E and F are not in the model, so the mixes named have nobody to suffer more than"
+    )
     def reading_mixes_suffer(self, runs):
         worst = {mix: max(_all(runs, mix, _slower, "baseline")) for mix in _mixes(runs)}
-        return checks({"the mix of reads alone loses over 1 %, and more than that of updates": worst["c"] > max(1.0, worst["a"])})
+        return checks(
+            {"the mix of reads alone loses over 1 %, and more than that of updates": worst["c"] > max(1.0, worst["a"])}
+        )
 
 
 def _beside(app, place, mix):

@@ -40,10 +40,13 @@ class Text(Figure):
     @claim("ISCA21-S2B-3")
     def device_reads_do_not_allocate(self, runs):
         system = runs["device reads"].system
-        kept = {name: runs[name].workload("neighbour").throughput for name in ("nobody", "device reads", "device writes")}
+        kept = {
+            name: runs[name].workload("neighbour").throughput for name in ("nobody", "device reads", "device writes")
+        }
         return checks(
             {
-                "what the device reads comes from memory": system.memory_read_bytes_per_s > 0.9 * system.outbound_bytes_per_s,
+                "what the device reads comes from memory": system.memory_read_bytes_per_s
+                > 0.9 * system.outbound_bytes_per_s,
                 "a neighbour on DDIO's ways does not feel it": kept["device reads"] > 0.97 * kept["nobody"],
                 "device writes it does feel": kept["device writes"] < 0.9 * kept["nobody"],
             }
@@ -54,7 +57,8 @@ class Text(Figure):
         system = runs["off"].system
         return checks(
             {
-                "all that arrives goes on to memory": system.memory_write_bytes_per_s > 0.9 * system.inbound_bytes_per_s,
+                "all that arrives goes on to memory": system.memory_write_bytes_per_s
+                > 0.9 * system.inbound_bytes_per_s,
                 "and is read from there": system.memory_read_bytes_per_s > 0.8 * system.inbound_bytes_per_s,
             }
         )
@@ -101,7 +105,14 @@ def _packets(gbps, size, cores, program, duration_s):
 def _beside_drives(write_share):
     """X-Mem on DDIO's ways, beside drives that are written or read with more data in flight than the LLC holds."""
     workload = [
-        {"name": "neighbour", "program": "x-mem", "cores": "0", "working_set": "4 MiB", "pattern": "random", "mask": "0x600"},
+        {
+            "name": "neighbour",
+            "program": "x-mem",
+            "cores": "0",
+            "working_set": "4 MiB",
+            "pattern": "random",
+            "mask": "0x600",
+        },
     ]
     if write_share is not None:
         fio = {"program": "fio", "cores": "1", "block": "2m", "depth": 64, "write_share": write_share, "mask": "0x00c"}
