@@ -1,4 +1,5 @@
-"""Draws a figure: ours as lines or bars, the published points as markers, readable in grey.
+"""Draws a figure: ours as lines or bars, the published points as markers, readable in grey. Bars on ours are one standard
+deviation over the seeds.
 
 Knows panels and Matplotlib; nothing of papers. Ours is told by line style and marker, published points are hollow and black.
 """
@@ -12,6 +13,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
+from matplotlib.ticker import ScalarFormatter  # noqa: E402
 
 from .figure import Panel, Points, Series  # noqa: E402
 
@@ -69,9 +71,12 @@ def _panel(axis: Any, panel: Panel) -> None:
 def _lines(axis: Any, panel: Panel) -> None:
     for index, series in enumerate(panel.series):
         x, y = _known(series)
-        axis.plot(
+        axis.errorbar(
             x,
             y,
+            yerr=_errors(series),
+            capsize=2,
+            elinewidth=0.8,
             linestyle=STYLES[index % len(STYLES)],
             marker=MARKERS[index % len(MARKERS)],
             markersize=4,
@@ -84,6 +89,7 @@ def _lines(axis: Any, panel: Panel) -> None:
         axis.plot(x, y, linestyle="none", marker=marker, markersize=8, color="black", label=points.label)
     if panel.log_x:
         axis.set_xscale("log", base=2)
+        axis.xaxis.set_major_formatter(ScalarFormatter())
 
 
 def _bars(axis: Any, panel: Panel) -> None:
@@ -98,6 +104,8 @@ def _bars(axis: Any, panel: Panel) -> None:
             [place[str(name)] + offsets[index] for name in x],
             y,
             width * 0.95,
+            yerr=_errors(series),
+            error_kw={"elinewidth": 0.8, "capsize": 2},
             color=COLOURS[index % len(COLOURS)],
             alpha=0.75,
             hatch=HATCHES[index % len(HATCHES)],
@@ -123,3 +131,11 @@ def _bars(axis: Any, panel: Panel) -> None:
 def _known(curve: Series | Points) -> tuple[list[Any], list[float]]:
     pairs = [(x, y) for x, y in zip(curve.x, curve.y, strict=True) if y is not None]
     return [x for x, _ in pairs], [y for _, y in pairs]
+
+
+def _errors(series: Series) -> list[float] | None:
+    """Lengths of the error bars of the points that are drawn; a point whose spread is not known has none."""
+    if not series.spread:
+        return None
+    pairs = zip(series.y, series.spread, strict=True)
+    return [spread or 0.0 for y, spread in pairs if y is not None]

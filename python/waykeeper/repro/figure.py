@@ -42,6 +42,8 @@ class Series:
     label: str
     x: Sequence[Any]
     y: Sequence[float | None]
+    spread: Sequence[float | None] = ()
+    """Standard deviation over the seeds at each point; the report fills it in."""
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,15 @@ Knows outcomes and drawings; must not know how anything was run.
 from __future__ import annotations
 
 import json
+import statistics
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from .claims import PAPERS
 from .engine import FigureRuns
-from .figure import Figure
+from .figure import Figure, Panel
 
 TITLES = dict(PAPERS.values())
 
@@ -31,8 +33,8 @@ def write(
     for figure in figures:
         about = {"figure": figure, "picture": None, "failures": results[figure.id].failures, "broken": ""}
         try:
-            panels = list(figure.panels(results[figure.id].mean))
-        except (KeyError, TypeError, ZeroDivisionError) as why:
+            panels = with_spread(figure, results[figure.id])
+        except (KeyError, TypeError, ZeroDivisionError, IndexError, ValueError) as why:
             about["broken"], panels = f"could not be drawn: {type(why).__name__}: {why}", []
         if panels:
             path = out / "figures" / figure.id.replace("/", "-")
@@ -45,6 +47,30 @@ def write(
     page = out / "report.html"
     page.write_text(template.render(record=record, drawn=drawn, titles=TITLES), encoding="utf-8")
     return page
+
+
+def with_spread(figure: Figure, results: FigureRuns) -> list[Panel]:
+    """A figure's panels over the means, each point with its standard deviation over the seeds."""
+    panels = list(figure.panels(results.mean))
+    if len(results.seeds) < 2:
+        return panels
+    per_seed = [list(figure.panels(runs)) for runs in results.seeds]
+    return [
+        replace(
+            panel,
+            series=[
+                replace(series, spread=_spread([seed[at].series[which].y for seed in per_seed]))
+                for which, series in enumerate(panel.series)
+            ],
+        )
+        for at, panel in enumerate(panels)
+    ]
+
+
+def _spread(curves: Sequence[Sequence[float | None]]) -> list[float | None]:
+    """The standard deviation at each point; none where a seed has no number."""
+    points = zip(*curves, strict=True)
+    return [None if None in values else statistics.stdev(values) for values in points]  # type: ignore[type-var]
 
 
 def write_docs(folder: Path, record: Mapping[str, Any]) -> list[Path]:
