@@ -1,9 +1,11 @@
 """Verdicts on made-up results: what must be reproduced is, what must fail does."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from waykeeper.repro.claims import Claim
+from waykeeper.repro.claims import Claim, claims
 from waykeeper.repro.finding import Finding, checks, knee, number, span
 from waykeeper.repro.verdict import Verdict, judge
 
@@ -51,6 +53,27 @@ def claim(kind, low=None, high=None, unit="percent increase"):
 )
 def test_relative_effects(published, ours, verdict):
     assert judge(claim("relative", *published), ours).verdict is verdict
+
+
+def test_a_ceiling_is_kept_or_not():
+    ceiling = replace(claim("relative", 0, 6.4, "percent"), text="at most 6.4% with Redis")
+    assert ceiling.is_ceiling and not claim("relative", 0, 6.4).is_ceiling
+    assert judge(ceiling, span(0.1, 0.9)).verdict is YES
+    assert judge(ceiling, number(6.4)).verdict is YES
+    assert judge(ceiling, number(6.5)).verdict is SHAPE
+    assert judge(ceiling, number(13)).verdict is NO
+
+
+def test_claims_that_are_ceilings():
+    # "Up to", "almost" and two published numbers are none.
+    assert {name for name, one in claims().items() if one.is_ceiling} == {
+        "ISCA21-F3-2",
+        "ISCA21-F12-3",
+        "ISCA21-F13-3",
+        "ISCA21-F13-4",
+        "ISCA25-F8A-3",
+        "ISCA25-F8A-4",
+    }
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,15 @@ Knows the table and nothing of how a claim is judged.
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
 KINDS = ("absolute", "relative", "shape", "ordering")
+
+CEILING = re.compile(r"\b(at most|at or below|below|only)\s+~?\d", re.IGNORECASE)
+"""Words that make a number a ceiling."""
 
 PAPERS = {
     "ATC20": ("ddio_bench", "Reexamining Direct Cache Access (USENIX ATC 2020)"),
@@ -45,6 +49,12 @@ class Claim:
     def paper(self) -> str:
         """The folder of its paper's figures."""
         return PAPERS[self.id.split("-")[0]][0]
+
+    @property
+    def is_ceiling(self) -> bool:
+        """The published effect is a bound that is kept ("at most 6.4 %", "only 3 %"), not one that is reached ("up to")."""
+        one_number = self.low in (0, self.high)
+        return self.kind == "relative" and one_number and CEILING.search(self.text) is not None
 
     @property
     def has_number(self) -> bool:

@@ -3,7 +3,8 @@
 * shape, ordering: every check holds, or not. Where a knee was published, it must lie within 25 % or a grid step; the right
   shape with the knee elsewhere is `shape only`.
 * relative: 0.5 to 2 times the published effect; the right sign with another size is `shape only`. An effect of at most 2 %
-  was published as none: ours may be at most 5 %, which is ddio-bench's own limit for "not sensitive" (ATC20 s7).
+  was published as none: ours may be at most 5 %, which is ddio-bench's own limit for "not sensitive" (ATC20 s7). A
+  ceiling ("at most 6.4 %", "only 3 %") is kept by anything below it; up to twice as much is `shape only`.
 * absolute: within 25 %; within a factor of two, or with the shape that a figure found, `shape only`.
 
 Of a published interval over a sweep both ends are held against ours. An interval from zero ("up to 30 %") has one end.
@@ -97,6 +98,9 @@ def _relative(claim: Claim, finding: Finding) -> Judged:
     neutral = 1.0 if claim.unit.split(" ")[0] in RATIO_UNITS else 0.0
     scale = 100.0 if neutral else 1.0
     good, same_sign = True, True
+    if claim.is_ceiling:
+        assert finding.high is not None and claim.high is not None
+        return Judged(_ceiling(finding.high, claim.high), _deviation(claim, finding))
     for ours, published in _ends(claim, finding):
         effect, wanted = (ours - neutral) * scale, (published - neutral) * scale
         if abs(wanted) <= NO_EFFECT:
@@ -112,6 +116,12 @@ def _relative(claim: Claim, finding: Finding) -> Judged:
         shape = same_sign if finding.shape is None else finding.shape
         verdict = Verdict.SHAPE_ONLY if shape else Verdict.NOT_REPRODUCED
     return Judged(verdict, _deviation(claim, finding))
+
+
+def _ceiling(ours: float, published: float) -> Verdict:
+    if ours <= published:
+        return Verdict.REPRODUCED
+    return Verdict.SHAPE_ONLY if ours <= 2 * published else Verdict.NOT_REPRODUCED
 
 
 def _absolute(claim: Claim, finding: Finding) -> Judged:
