@@ -25,11 +25,12 @@ test: lint test-rust test-python
 test-rust:
 	$(CARGO) test --workspace --locked
 
-## The Python package's tests, on a wheel in a fresh environment.
+## The Python package: its form, and its tests on a wheel in a fresh environment.
 test-python:
 	$(PYTHON) -m venv --clear $(VENV)
 	$(MAKE) wheel PROFILE=dev
 	$(VENV)/bin/pip install --quiet "$$(ls $(WHEELS)/waykeeper-*.whl)[test]"
+	$(VENV)/bin/ruff format --check python && $(VENV)/bin/ruff check python
 	$(VENV)/bin/pytest -c python/pyproject.toml python/tests
 
 ## The Python package in an environment of its own, to use: target/venv/bin/python

@@ -1,6 +1,7 @@
 """Policies written in Python: they see what others see, and what they answer is done."""
 
 import pytest
+
 import waykeeper as wk
 
 
@@ -30,7 +31,7 @@ def test_a_policy_sees_counters_and_its_masks_are_set(tiny):
     assert 0 < last.of(reader).ipc < 4 and last.socket.memory_read_bytes > 0
     assert last.of(99).ipc is None and last.of(99).why_missing("cycles") == "absent"
     with pytest.raises(AttributeError, match="llc_hits"):
-        last.of(reader).llc_hit
+        _ = last.of(reader).llc_hit
     assert result.policy("corner").way_map[-1]["masks"]["streamer"] == "0x00c"
     # 1 MiB of MLC and 2.25 MiB of LLC do not hold 4 MiB.
     ratios = [result.policy(name).workload("reader").llc_hit_ratio for name in ("default", "corner")]

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+
 from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, number, registry
 from waykeeper.repro.__main__ import main
 from waykeeper.repro.claims import PAPERS, claims
@@ -28,7 +29,9 @@ def test_a_claim_dropped_by_mistake_is_noticed(monkeypatch):
     del reasons[dropped]
     monkeypatch.setattr(registry, "not_simulable", lambda: {**reasons, doubled: "twice", "ATC20-NONE": "unknown"})
     problems = "\n".join(registry.problems())
-    assert f"claim {dropped}" in problems and f"claim {doubled} is looked at by" in problems and "ATC20-NONE" in problems
+    assert (
+        f"claim {dropped}" in problems and f"claim {doubled} is looked at by" in problems and "ATC20-NONE" in problems
+    )
 
 
 def test_claims_that_need_no_hardware_are_judged():
@@ -219,7 +222,9 @@ def test_the_command_runs_a_figure_and_reports_it(tmp_path):
     assert record["total"]["simulable"] == 6 and record["total"]["not_reproduced"] == 0
     shown = subprocess.run([*command, "report", "--out", out], check=True, cwd=tmp_path, capture_output=True, text=True)
     assert "idio" in shown.stdout
-    refused = subprocess.run([*command, "report", "--out", out, "--docs", tmp_path], cwd=tmp_path, capture_output=True, text=True)
+    refused = subprocess.run(
+        [*command, "report", "--out", out, "--docs", tmp_path], cwd=tmp_path, capture_output=True, text=True
+    )
     assert refused.returncode == 2 and "quick" in refused.stderr
     listing = subprocess.run([*command, "list"], check=True, cwd=tmp_path, capture_output=True, text=True)
     assert "a4/fig5" in listing.stdout and "problem" not in listing.stdout

@@ -5,6 +5,7 @@ import json
 
 import pyarrow as pa
 import pytest
+
 import waykeeper as wk
 
 
@@ -20,7 +21,9 @@ def test_results_are_tables(tiny):
     table = result.to_arrow()
     assert table.num_rows == 4 and table.column("llc_hit_ratio").type == pa.float64()
     frame = result.to_pandas().set_index(["policy", "workload"])
-    assert frame.loc[("default", "reader"), "llc_hit_ratio"] == result.policy("default").workload("reader").llc_hit_ratio
+    assert (
+        frame.loc[("default", "reader"), "llc_hit_ratio"] == result.policy("default").workload("reader").llc_hit_ratio
+    )
     assert result.to_polars().height == 4
     # What is not available is null, not zero: X-Mem has no packets to drop.
     assert "drops_per_s" not in table.column_names and result.policy("default").workload("reader").drops_per_s is None
@@ -116,7 +119,15 @@ def test_progress_is_told_and_a_progress_function_may_raise(tiny, capfd):
     seen = []
     long = tiny.update({"duration_s": 60, "measure_s": 1})
     options = dict(
-        policies=[], seed=1, seeds=1, sample_seed=None, sets="1/32", duration_s=None, warmup_s=None, time_factor=None, threads=1
+        policies=[],
+        seed=1,
+        seeds=1,
+        sample_seed=None,
+        sets="1/32",
+        duration_s=None,
+        warmup_s=None,
+        time_factor=None,
+        threads=1,
     )
     _native.run(long.source(), options, [], seen.append)
     assert seen == sorted(seen) and 0 < seen[-1] <= 1

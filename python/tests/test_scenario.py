@@ -3,6 +3,7 @@
 import pickle
 
 import pytest
+
 import waykeeper as wk
 
 

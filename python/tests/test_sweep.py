@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+
 import waykeeper as wk
 
 SPACE = {"workload.reader.working_set": ["1 MiB", "4 MiB", "16 MiB"], "workload.streamer.mask": ["0x7ff", "0x003"]}

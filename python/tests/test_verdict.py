@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from waykeeper.repro.claims import Claim, claims
 from waykeeper.repro.finding import Finding, checks, knee, number, span
 from waykeeper.repro.verdict import Verdict, judge

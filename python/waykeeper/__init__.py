@@ -10,8 +10,8 @@ a policy of one's own, `python -m waykeeper.repro` reproduces the papers.
 
 from ._native import BadInput, RunFailed, __version__
 from .catalog import chip, chips, policies, policy, rules, scenarios
-from .parallel import Failure, Work, run_many
 from .own_policy import Decision, Event, Interval, Plan, Policy, Server, Workload
+from .parallel import Failure, Work, run_many
 from .results import Curve, Load, PolicyRun, Run, WayMap, load
 from .running import find_load, run
 from .scenario import Scenario

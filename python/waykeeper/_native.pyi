@@ -1,6 +1,7 @@
 """The compiled part: plain values in, JSON out. `waykeeper` makes objects of it."""
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 __version__: str
 

@@ -11,8 +11,9 @@ A policy is pure: no clock, no files, no random numbers of its own, so that a ru
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Mapping, Sequence
+from typing import Any
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import io
 import json
 import os
+from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
-from typing import Any, Iterator, Mapping
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv

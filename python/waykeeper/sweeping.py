@@ -13,9 +13,10 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -159,9 +160,7 @@ def _local(folder: Path, points: list[Point], jobs: int | None, progress: bool |
     return failed
 
 
-def _on_cluster(
-    folder: Path, points: list[Point], client: Any, progress: bool | None
-) -> list[tuple[Point, Failure]]:
+def _on_cluster(folder: Path, points: list[Point], client: Any, progress: bool | None) -> list[tuple[Point, Failure]]:
     from distributed import as_completed
 
     off = not progress if progress is not None else not sys.stderr.isatty()

@@ -41,7 +41,9 @@ def main(arguments: list[str] | None = None) -> int:
     listing.add_argument("--json", action="store_true", help="print JSON instead of a table")
     running = commands.add_parser("run", help="run figures and write the report")
     running.add_argument("ids", nargs="+", metavar="ID", help="a figure (a4/fig5), a paper (a4), or all")
-    running.add_argument("--quick", action="store_true", help=f"reduced grids and {QUICK_SEEDS} seeds instead of {SEEDS}")
+    running.add_argument(
+        "--quick", action="store_true", help=f"reduced grids and {QUICK_SEEDS} seeds instead of {SEEDS}"
+    )
     running.add_argument("--seeds", type=_count, help="seeds per case instead")
     running.add_argument("--jobs", type=_count, help="simulations at a time; one per core by default")
     running.add_argument("--out", type=Path, default=Path("repro-out"), help="folder of the report (repro-out)")
@@ -96,9 +98,7 @@ def _list(given: argparse.Namespace) -> int:
 def _run(given: argparse.Namespace) -> int:
     chosen = _chosen(given.ids)
     seeds = given.seeds or (QUICK_SEEDS if given.quick else SEEDS)
-    results = run_figures(
-        chosen, quick=given.quick, seeds=seeds, jobs=given.jobs, cache=given.out / "runs"
-    )
+    results = run_figures(chosen, quick=given.quick, seeds=seeds, jobs=given.jobs, cache=given.out / "runs")
     found = outcomes(chosen, results)
     papers = {figure.id.split("/")[0].replace("-", "_") for figure in chosen}
     if given.ids == ["all"]:
@@ -157,7 +157,9 @@ def _diff(given: argparse.Namespace) -> int:
     else:
         for change in found:
             word = "worse " if change["worse"] else "better"
-            print(f"{word}  {change['id']}: {change['was']} ({change['was_ours']}) -> {change['is']} ({change['ours']})")
+            print(
+                f"{word}  {change['id']}: {change['was']} ({change['was_ours']}) -> {change['is']} ({change['ours']})"
+            )
         if not found:
             print("no verdict changed")
     return 1 if any(change["worse"] for change in found) else 0

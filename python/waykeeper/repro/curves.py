@@ -5,7 +5,7 @@ Every word takes plain numbers, `None` among them makes it false: what was not m
 
 from __future__ import annotations
 
-from typing import Sequence
+from collections.abc import Sequence
 
 Values = Sequence[float | None]
 

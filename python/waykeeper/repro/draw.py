@@ -6,8 +6,9 @@ Knows panels and Matplotlib; nothing of papers. Ours is told by line style and m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any
 
 import matplotlib
 
@@ -29,9 +30,7 @@ def draw(panels: Sequence[Panel], title: str, path: Path) -> list[Path]:
     """Writes a figure as PNG and PDF beside each other; `path` has no suffix."""
     columns = min(len(panels), 2)
     rows = -(-len(panels) // columns)
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(5.6 * columns, 3.7 * rows), squeeze=False, layout="constrained"
-    )
+    figure, axes = plt.subplots(rows, columns, figsize=(5.6 * columns, 3.7 * rows), squeeze=False, layout="constrained")
     flat = [axis for row in axes for axis in row]
     for axis, panel in zip(flat, panels):
         _panel(axis, panel)

@@ -11,9 +11,10 @@ import gzip
 import hashlib
 import json
 import os
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Hashable, Mapping, Sequence
+from typing import Any
 
 from .._native import BadInput, __version__
 from ..parallel import Failure, each
@@ -99,8 +100,7 @@ def run_figures(
                 names[figure_id, case.key, seed] = name
     failures = _run_missing(wanted, cache, jobs, progress)
     return {
-        figure_id: _figure_runs(figure_id, mine, count, names, failures, cache)
-        for figure_id, mine in cases.items()
+        figure_id: _figure_runs(figure_id, mine, count, names, failures, cache) for figure_id, mine in cases.items()
     }
 
 

@@ -6,8 +6,9 @@ how runs are made, how often, or what a verdict is.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from ..results import Run
 from .finding import Finding

@@ -5,8 +5,8 @@ A finding knows nothing of what was published; `verdict` holds the two against e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Mapping
 
 
 @dataclass(frozen=True)
@@ -67,4 +67,6 @@ def checks(statements: Mapping[str, object]) -> Finding:
 
 def knee(value: float | None, shape: object, step: float = 0.0) -> Finding:
     """Where a curve bends, in the claim's unit, and whether it bends as published; `step` is the grid's step there."""
-    return Finding(low=value, high=value, shape=bool(shape), checks={"the curve bends as published": bool(shape)}, step=step)
+    return Finding(
+        low=value, high=value, shape=bool(shape), checks={"the curve bends as published": bool(shape)}, step=step
+    )

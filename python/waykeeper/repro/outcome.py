@@ -6,8 +6,9 @@ The record that report, docs and `diff` read: `claims.json`, schema `waykeeper.f
 from __future__ import annotations
 
 import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Mapping, Sequence
+from typing import Any
 
 from .. import _native
 from .claims import PAPERS, Claim, claims
@@ -80,7 +81,9 @@ def _outcome(figure: Figure, judgement: Judgement, results: FigureRuns) -> Outco
     values = [one.low for one, _, _ in alone if one is not None and one.low is not None] if seeds else []
     at_least = [one for _, one, _ in alone if RANK[one.verdict.value] <= RANK[judged.verdict.value]]
     off = judged.verdict is not Verdict.REPRODUCED
-    why = "; ".join(text for text in (error, judgement.why if off else "", *(results.failures if error else ())) if text)
+    why = "; ".join(
+        text for text in (error, judgement.why if off else "", *(results.failures if error else ())) if text
+    )
     return Outcome(
         id=claim.id,
         paper=claim.paper,
@@ -103,9 +106,7 @@ def _outcome(figure: Figure, judgement: Judgement, results: FigureRuns) -> Outco
     )
 
 
-def _look(
-    figure: Figure, judgement: Judgement, claim: Claim, runs: Runs
-) -> tuple[Finding | None, Judged, str]:
+def _look(figure: Figure, judgement: Judgement, claim: Claim, runs: Runs) -> tuple[Finding | None, Judged, str]:
     """A claim's finding and verdict; a figure that cannot find its runs or numbers reproduces nothing."""
     try:
         finding = judgement.judge(figure, runs)

@@ -50,9 +50,7 @@ def problems() -> list[str]:
     known = claims()
     seen: dict[str, list[str]] = {name: [] for name in known}
     wrong = []
-    places = [
-        (judgement.claim, figure.id) for figure in figures().values() for judgement in figure.judgements()
-    ]
+    places = [(judgement.claim, figure.id) for figure in figures().values() for judgement in figure.judgements()]
     places += [(name, "not_simulable") for name in not_simulable()]
     for name, place in places:
         if name not in seen:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any
 
 from .claims import PAPERS
 from .engine import FigureRuns
@@ -19,9 +20,7 @@ from .figure import Figure, Panel
 TITLES = dict(PAPERS.values())
 
 
-def write(
-    out: Path, record: Mapping[str, Any], figures: Sequence[Figure], results: Mapping[str, FigureRuns]
-) -> Path:
+def write(out: Path, record: Mapping[str, Any], figures: Sequence[Figure], results: Mapping[str, FigureRuns]) -> Path:
     """Writes `claims.json`, the drawings and `report.html` into `out`; the page's path."""
     from jinja2 import Environment
 

@@ -107,7 +107,8 @@ class Fig03(Figure):
         with_copy, without = (miss(runs["rule", rule], "x-mem") for rule in ("clean-copy", "no-copy"))
         return checks(
             {
-                "lines that cores and devices share crowd way[9:10], which nobody else's mask has": with_copy > RAISED * quiet,
+                "lines that cores and devices share crowd way[9:10], which nobody else's mask has": with_copy
+                > RAISED * quiet,
                 "and nothing does when they leave no copy in the LLC": without < RAISED * quiet,
             }
         )

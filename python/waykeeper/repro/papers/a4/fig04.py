@@ -22,7 +22,12 @@ class Fig04(Figure):
         places = list(MASKS)
         for what, y, on, off in (
             (lambda run: miss(run, "x-mem"), "X-Mem's LLC miss rate, %", [30.5, 27, 38.5, 30], [27.5] * 4),
-            (lambda run: run.workload("dpdk-t").latency_mean_us, "DPDK-T's mean latency, us", [482, 381, 540, 715], [921] * 4),
+            (
+                lambda run: run.workload("dpdk-t").latency_mean_us,
+                "DPDK-T's mean latency, us",
+                [482, 381, 540, 715],
+                [921] * 4,
+            ),
             (lambda run: run.workload("dpdk-t").latency_p99_us, "DPDK-T's p99 latency, us", None, None),
         ):
             series = [
@@ -30,7 +35,9 @@ class Fig04(Figure):
                 for dark in (False, True)
             ]
             published = [] if on is None else [Points("on, paper", places, on), Points("off, paper", places, off)]
-            yield Panel(y.split(",")[0], x="X-Mem's ways, counted from the left", y=y, series=series, published=published)
+            yield Panel(
+                y.split(",")[0], x="X-Mem's ways, counted from the left", y=y, series=series, published=published
+            )
 
     def _contention(self, runs, place):
         """How much more X-Mem misses there than at the quiet place, with DCA on and off."""
@@ -48,7 +55,9 @@ class Fig04(Figure):
 
     @claim("ISCA25-F4-3")
     def without_dca_latency_is_far_higher(self, runs):
-        tails = {place: [runs[place, off].workload("dpdk-t").latency_p99_us for off in (False, True)] for place in MASKS}
+        tails = {
+            place: [runs[place, off].workload("dpdk-t").latency_p99_us for off in (False, True)] for place in MASKS
+        }
         return checks({f"p99 at way[{place}]": off > 1.1 * on for place, (on, off) in tails.items()})
 
     @claim("ISCA25-F4-4")
@@ -68,7 +77,8 @@ class Fig04(Figure):
         return checks(
             {
                 "consumed lines leave MLCs into the LLC, or are overwritten first": bloat is not None and bloat >= 0,
-                "device writes find nothing in the LLC to update": (runs["3:4", True].system.dca_write_hit_ratio or 0) < 0.05,
+                "device writes find nothing in the LLC to update": (runs["3:4", True].system.dca_write_hit_ratio or 0)
+                < 0.05,
                 "and there is no more contention than where nobody is": abs(contention) < 0.1,
             }
         )

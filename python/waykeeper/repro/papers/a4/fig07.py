@@ -53,10 +53,12 @@ class Fig07(Figure):
     def overlapping_is_better(self, runs):
         found = {}
         for more, fewer in PAIRS:
-            found[f"{more} needs no more memory bandwidth than {fewer}"] = memory(runs[more]) <= 1.02 * memory(runs[fewer])
-            found[f"{more} is no slower than {fewer}"] = (
-                _latency(runs[more]) <= 1.02 * _latency(runs[fewer]) and _tail(runs[more]) <= 1.05 * _tail(runs[fewer])
+            found[f"{more} needs no more memory bandwidth than {fewer}"] = memory(runs[more]) <= 1.02 * memory(
+                runs[fewer]
             )
+            found[f"{more} is no slower than {fewer}"] = _latency(runs[more]) <= 1.02 * _latency(runs[fewer]) and _tail(
+                runs[more]
+            ) <= 1.05 * _tail(runs[fewer])
         first, second = (runs[name] for name in PAIRS[0])
         found["4-Overlap needs less memory bandwidth"] = memory(first) < 0.9 * memory(second)
         found["and is faster"] = _latency(first) < _latency(second)

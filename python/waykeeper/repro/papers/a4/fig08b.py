@@ -1,6 +1,6 @@
 """A4 Fig. 8b: with DCA off for the SSDs, storage needs hardly any ways."""
 
-from waykeeper.repro import Case, Figure, Panel, Points, Series, about_equal, claim, checks, falling, span
+from waykeeper.repro import Case, Figure, Panel, Points, Series, about_equal, checks, claim, falling, span
 
 from .common import miss
 

@@ -53,7 +53,9 @@ class Fig12(Figure):
         first = min(flagged, default=None)
         below = [kib for kib in blocks if first is not None and kib < first]
         step = first - below[-1] if below else 0.0
-        return knee(below[-1] if below else None, first is not None and flagged == [k for k in blocks if k >= first], step)
+        return knee(
+            below[-1] if below else None, first is not None and flagged == [k for k in blocks if k >= first], step
+        )
 
 
 def _flagged(run):

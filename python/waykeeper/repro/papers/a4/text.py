@@ -2,6 +2,7 @@
 
 from waykeeper.repro import Case, Figure, checks, claim, number, span
 
+
 class Text(Figure):
     id = "a4/text"
     title = "What the text states"
@@ -43,7 +44,8 @@ class Text(Figure):
         return checks(
             {
                 "reads of what nobody has cached miss, over and over": system.dca_read_hit_ratio < 0.05,
-                "memory serves all of them": abs(system.memory_read_bytes_per_s / system.outbound_bytes_per_s - 1) < 0.1,
+                "memory serves all of them": abs(system.memory_read_bytes_per_s / system.outbound_bytes_per_s - 1)
+                < 0.1,
             }
         )
 
@@ -54,7 +56,9 @@ class Text(Figure):
         blocks = [_bytes(value) for value in _sweep(Scenario.load("a4-fig5"), "workload.fio.block")]
         packets = _sweep(Scenario.load("a4-fig11"), "nic.nic0.packet_bytes")
         ratios = [blocks[3] / packets[-1], blocks[-1] / packets[-1]]
-        return checks({"one order of magnitude at 32 KB": ratios[0] >= 10, "three at 2 MB": 1000 <= ratios[1] <= 10_000})
+        return checks(
+            {"one order of magnitude at 32 KB": ratios[0] >= 10, "three at 2 MB": 1000 <= ratios[1] <= 10_000}
+        )
 
     @claim("ISCA25-F7-3")
     def two_ways_of_eleven(self, runs):

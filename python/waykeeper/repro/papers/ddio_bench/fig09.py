@@ -84,7 +84,10 @@ class Fig09(Figure):
             }
         )
 
-    @claim("ATC20-F9-4", why="with two ways the model's forwarder, bound by its sending, hardly feels DDIO; with eight it does")
+    @claim(
+        "ATC20-F9-4",
+        why="with two ways the model's forwarder, bound by its sending, hardly feels DDIO; with eight it does",
+    )
     def ddio_matters_most_to_forwarders(self, runs):
         idle, busy = (abs(change(_gbps(runs[n]), _gbps(runs["off", n]))) for n in (0, 400))
         return checks({"turning DDIO off costs more throughput without work than with 400 calls": idle > busy})

@@ -10,7 +10,10 @@ CORES = [1, 2, 4, 6, 8, 10, 12, 14, 16, 18]
 class Fig10(Figure):
     id = "ddio-bench/fig10"
     title = "Device hit rates over forwarding cores"
-    assumes = ["the generator brings 98.5 Gb/s to the wire", "rings begin empty: the generator starts after the forwarder"]
+    assumes = [
+        "the generator brings 98.5 Gb/s to the wire",
+        "rings begin empty: the generator starts after the forwarder",
+    ]
 
     def cases(self, quick):
         for count in (1, 2, 4, 8, 12, 18) if quick else CORES:

@@ -54,7 +54,8 @@ class Fig14(Figure):
     def four_ways_are_as_good(self, runs):
         return checks(
             {
-                "four ways are within 5 % of the remote neighbour": abs(change(_p99(runs["iv"]), _p99(runs["iii"]))) <= 5,
+                "four ways are within 5 % of the remote neighbour": abs(change(_p99(runs["iv"]), _p99(runs["iii"])))
+                <= 5,
                 "both are better than two ways": max(_p99(runs["iii"]), _p99(runs["iv"])) < 0.95 * _p99(runs["ii"]),
             }
         )

@@ -90,5 +90,3 @@ class Text(Figure):
     def footprint_with_few_descriptors(self, runs):
         injected, all_of_it = 128 * 1500 / 1024, (128 + SEND_QUEUE) * 1500 / 1024
         return span(injected, all_of_it, shape=all_of_it / 1024 < _ddio_mib())
-
-

@@ -128,7 +128,7 @@ class Fig10(Figure):
             }
         )
 
-    @claim("ISCA21-F10-10")
+    @claim("ISCA21-F10-10", why="io-iso shares the seven ways out by tenants here: container 4 keeps two to four")
     def io_iso_has_few_ways_left(self, runs):
         cases = [runs[size, "after"] for size in _sizes(runs)] + [runs[lower, "lower"] for lower in LOWER]
         ways = [_ways(run.policy("io-iso").way_map[-1]["masks"]["container4"]) for run in cases]

@@ -71,7 +71,10 @@ class Fig03(Figure):
     def dpizrx(self, runs):
         return number(self._gain(runs, "dpizrx"))
 
-    @claim("CAL20-F3-7")
+    @claim(
+        "CAL20-F3-7",
+        why="a line from memory costs four times one from the LLC here, and the function's p99 turns up earlier",
+    )
     def llc_hardly_differs_from_dram(self, runs):
         tails = [runs["tail", placement, 20].workload("nf").latency_p99_us for placement in ("llc", "dram")]
         return checks({"p99 at 20 Gb/s is within 20 %": abs(tails[0] / tails[1] - 1) < 0.2})
@@ -81,7 +84,8 @@ class Fig03(Figure):
         tails = {place: runs["tail", place, 26].workload("nf").latency_p99_us for place in PLACEMENTS}
         return checks(
             {
-                "MLC and IDIO are below LLC and DRAM": max(tails["mlc"], tails["idio"]) < min(tails["llc"], tails["dram"]),
+                "MLC and IDIO are below LLC and DRAM": max(tails["mlc"], tails["idio"])
+                < min(tails["llc"], tails["dram"]),
                 "IDIO is close to MLC": abs(tails["idio"] / tails["mlc"] - 1) < 0.2,
             }
         )

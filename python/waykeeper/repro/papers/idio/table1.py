@@ -5,7 +5,9 @@ from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, 
 PROGRAMS = {"iperf": 1518, "memcached": 128}
 PLACEMENTS = ["dram", "llc", "mlc", "idio"]
 PUBLISHED = {"iperf": [0.68, 0.66, 1, 0.96], "memcached": [0.87, 0.95, 1, 0.99]}
-STACK = "the programs copy and look up, no more: the kernel's TCP stack, which the paper's gain is made of, is not modelled"
+STACK = (
+    "the programs copy and look up, no more: the kernel's TCP stack, which the paper's gain is made of, is not modelled"
+)
 
 
 class Table1(Figure):

@@ -24,12 +24,16 @@ class Text(Figure):
         from waykeeper import chip
 
         old, new = chip("e5-2630v3"), chip("gold-6140")
-        sizes = [chip["llc"]["slices"] * chip["llc"]["sets"] * chip["llc"]["ways"] * 64 / chip["cores"] for chip in (old, new)]
+        sizes = [
+            chip["llc"]["slices"] * chip["llc"]["sets"] * chip["llc"]["ways"] * 64 / chip["cores"]
+            for chip in (old, new)
+        ]
         mlcs = [chip["mlc"]["sets"] * chip["mlc"]["ways"] * 64 for chip in (old, new)]
         return checks(
             {
                 "LLC per core 2.5 to 1.375 MB": [size / 2**20 for size in sizes] == [2.5, 1.375],
-                "inclusive to non-inclusive": [chip["llc"]["kind"] for chip in (old, new)] == ["inclusive", "non-inclusive"],
+                "inclusive to non-inclusive": [chip["llc"]["kind"] for chip in (old, new)]
+                == ["inclusive", "non-inclusive"],
                 "20 to 11 ways": [chip["llc"]["ways"] for chip in (old, new)] == [20, 11],
                 "L2 times four to 1 MB": mlcs[1] == 4 * mlcs[0] == 2**20,
             }

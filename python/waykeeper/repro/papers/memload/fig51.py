@@ -61,8 +61,7 @@ class Fig51(Figure):
     @claim("MEMLOAD-F5.1-6")
     def random_brings_twice_of_single(self, runs):
         ratios = [
-            max(self._mib(runs, m, "random", "write")) / max(self._mib(runs, m, "single", "write"))
-            for m in MACHINES
+            max(self._mib(runs, m, "random", "write")) / max(self._mib(runs, m, "single", "write")) for m in MACHINES
         ]
         return span(min(ratios), max(ratios))
 

@@ -16,13 +16,13 @@ class Fig55(Figure):
 
     def panels(self, runs):
         names = [name(*p) for p in PATTERNS]
-        rates = [[get(runs["Haswell", *p, 1]) / 1e3 for p in PATTERNS] for get in (_commands, _rfo)]
+        rates = [[get(runs[("Haswell", *p, 1)]) / 1e3 for p in PATTERNS] for get in (_commands, _rfo)]
         curves = [Series("commands", names, rates[0]), Series("RFO hits", names, rates[1])]
         yield Panel("completions", x="pattern", y="thousand/s", series=curves)
 
     @claim("MEMLOAD-F5.5-1")
     def a_partial_write_a_command(self, runs):
-        ratios = [_rfo(runs["Haswell", *p, 1]) / _commands(runs["Haswell", *p, 1]) for p in PATTERNS]
+        ratios = [_rfo(runs[("Haswell", *p, 1)]) / _commands(runs[("Haswell", *p, 1)]) for p in PATTERNS]
         return span(min(ratios), max(ratios))
 
 

@@ -20,11 +20,11 @@ class Fig56(Figure):
 
     def panels(self, runs):
         data = PATTERNS[:4]
-        ratios = [_over_estimate(runs["Haswell", *p, 1], p[1]) for p in data]
+        ratios = [_over_estimate(runs[("Haswell", *p, 1)], p[1]) for p in data]
         names = [name(*p) for p in data]
         yield Panel("events with data", x="pattern", y="counter / estimate", series=[Series("ours", names, ratios)])
         control = [p for p in PATTERNS if p[1] == "write"]
-        reads = [_reads_a_command(runs["Haswell", *p, 1]) for p in control]
+        reads = [_reads_a_command(runs[("Haswell", *p, 1)]) for p in control]
         names = [name(*p) for p in control]
         yield Panel("PCIeRdCur without data", x="pattern", y="events / command", series=[Series("ours", names, reads)])
 
@@ -44,7 +44,7 @@ class Fig56(Figure):
     @claim("MEMLOAD-F5.6-3")
     def completions_are_no_whole_lines(self, runs):
         others = [p for p in PATTERNS if p[1] == "read" or p[0] == "flush"]
-        return number(max(runs["Haswell", *p, 1].system.itom_hits_per_s for p in others))
+        return number(max(runs[("Haswell", *p, 1)].system.itom_hits_per_s for p in others))
 
     @claim("MEMLOAD-F5.6-4")
     def a_flush_reads_its_command(self, runs):

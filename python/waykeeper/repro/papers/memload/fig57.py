@@ -30,12 +30,12 @@ class Fig57(Figure):
 
     def panels(self, runs):
         for what, title in ((_misses, "misses"), (_hits, "hits")):
-            curves = [Series(name(*p), list(MODES), [what(runs[mode, *p], p[1]) for mode in MODES]) for p in DATA]
+            curves = [Series(name(*p), list(MODES), [what(runs[(mode, *p)], p[1]) for mode in MODES]) for p in DATA]
             yield Panel(title, x="buffer and caching", y="events / block", series=curves)
 
     def _shares(self, runs, mode):
         """Misses over hits, which are all accesses, by pattern."""
-        return {p: _misses(runs[mode, *p], p[1]) / _hits(runs[mode, *p], p[1]) for p in DATA}
+        return {p: _misses(runs[(mode, *p)], p[1]) / _hits(runs[(mode, *p)], p[1]) for p in DATA}
 
     @claim("MEMLOAD-F5.7-1")
     def a_small_buffer_fits(self, runs):
@@ -80,7 +80,7 @@ class Fig57(Figure):
     def hits_are_all_accesses(self, runs):
         found = {}
         for p in DATA:
-            hits = [_hits(runs[mode, *p], p[1]) for mode in MODES]
+            hits = [_hits(runs[(mode, *p)], p[1]) for mode in MODES]
             found[f"{name(*p)}: within 2 % in every mode"] = max(hits) <= 1.02 * min(hits)
         return checks(found)
 

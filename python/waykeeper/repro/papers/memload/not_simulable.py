@@ -11,7 +11,5 @@ REASONS: dict[str, str] = {
     "MEMLOAD-F5.3-1": "system calls are no part of the model: a command's host cost is one number, batched or not",
     "MEMLOAD-F5.4-1": "events of a server's background; the model has none, so that nothing would be shown",
 }
-REASONS |= {
-    name: _PARSEC for name in claims() if name.startswith(("MEMLOAD-F5.8-", "MEMLOAD-F5.9-", "MEMLOAD-F5.10-"))
-}
+REASONS |= {name: _PARSEC for name in claims() if name.startswith(("MEMLOAD-F5.8-", "MEMLOAD-F5.9-", "MEMLOAD-F5.10-"))}
 REASONS |= {name: _SILO for name in claims() if name.startswith(("MEMLOAD-F5.12-", "MEMLOAD-F5.13-"))}
