@@ -226,5 +226,10 @@ def test_the_command_runs_a_figure_and_reports_it(tmp_path):
         [*command, "report", "--out", out, "--docs", tmp_path], cwd=tmp_path, capture_output=True, text=True
     )
     assert refused.returncode == 2 and "quick" in refused.stderr
+    (out / "claims.json").write_text(json.dumps(record | {"quick": False}))
+    refused = subprocess.run(
+        [*command, "report", "--out", out, "--docs", tmp_path], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert refused.returncode == 2 and "6 of 327 claims" in refused.stderr
     listing = subprocess.run([*command, "list"], check=True, cwd=tmp_path, capture_output=True, text=True)
     assert "a4/fig5" in listing.stdout and "problem" not in listing.stdout

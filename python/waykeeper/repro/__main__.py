@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from . import report
-from .claims import PAPERS
+from .claims import PAPERS, claims
 from .engine import QUICK_SEEDS, SEEDS, run_figures
 from .figure import Figure
 from .outcome import RANK, SCHEMA, changes, document, outcomes, skipped
@@ -145,6 +145,10 @@ def _report(given: argparse.Namespace) -> int:
     if given.docs is not None:
         if record["quick"]:
             raise _Usage(f"{given.out} holds a quick run; docs are made from a full one (run all)")
+        if len(record["claims"]) < len(claims()):
+            raise _Usage(
+                f"{given.out} holds {len(record['claims'])} of {len(claims())} claims; docs are made from `run all`"
+            )
         for path in report.write_docs(given.docs, record):
             print(f"wrote {path}", file=sys.stderr)
     return 0
