@@ -134,14 +134,19 @@ class Judgement:
     claim: str
     judge: Judge
     why: str
+    each_seed: bool
 
 
-def claim(name: str, why: str = "") -> Callable[[Judge], Judge]:
-    """Marks a method as the one that looks at a claim. `why` is the best explanation if it does not come out."""
+def claim(name: str, why: str = "", each_seed: bool = False) -> Callable[[Judge], Judge]:
+    """Marks a method as the one that looks at a claim. `why` is the best explanation if it does not come out.
+
+    A claim is judged on the means over seeds; with `each_seed` on every seed alone, and the verdict of most of them counts:
+    for what a mean would smooth away, fluctuation for example.
+    """
 
     def mark(judge: Judge) -> Judge:
         marks = list(getattr(judge, "_claims", ()))
-        judge._claims = [*marks, (name, why)]  # type: ignore[attr-defined]
+        judge._claims = [*marks, (name, why, each_seed)]  # type: ignore[attr-defined]
         return judge
 
     return mark
@@ -169,6 +174,6 @@ class Figure:
         found = []
         for name in vars(type(self)):
             member = getattr(type(self), name)
-            for claim_name, why in getattr(member, "_claims", ()):
-                found.append(Judgement(claim_name, member, why))
+            for claim_name, why, each_seed in getattr(member, "_claims", ()):
+                found.append(Judgement(claim_name, member, why, each_seed))
         return found

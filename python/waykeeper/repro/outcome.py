@@ -76,6 +76,10 @@ def _outcome(figure: Figure, judgement: Judgement, results: FigureRuns) -> Outco
     claim = claims()[judgement.claim]
     finding, judged, error = _look(figure, judgement, claim, results.mean)
     alone = [_look(figure, judgement, claim, runs) for runs in results.seeds]
+    if judgement.each_seed and alone:
+        # The median verdict is that of most seeds, or the worse one of a tie.
+        ranked = sorted(alone, key=lambda look: RANK[look[1].verdict.value])
+        finding, judged, error = ranked[len(ranked) // 2]
     # Arithmetic has no case and no seed.
     seeds = len(results.seeds) if len(results.mean) else 0
     values = [one.low for one, _, _ in alone if one is not None and one.low is not None] if seeds else []
