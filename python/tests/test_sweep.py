@@ -110,3 +110,51 @@ def test_two_hundred_points_on_dask_survive_a_kill(tiny, tmp_path):
     assert done.stdout.split() == ["600", "0"]
     assert len(list(points.glob("*.parquet"))) == 200
     assert all(file.stat().st_mtime_ns == stamp for file, stamp in kept.items())
+
+
+def test_a_mistake_leaves_no_trace_and_the_folder_free(tiny, tmp_path):
+    with pytest.raises(wk.BadInput, match="isolate"):
+        wk.sweep({"workload.reader.mask": ["0x3"]}, tiny, ["isolat"], out=tmp_path / "s", jobs=1, progress=False)
+    with pytest.raises(wk.BadInput, match="wide"):
+        wk.sweep({"workload.reader.mask": ["wide"]}, tiny, out=tmp_path / "s", jobs=1, progress=False)
+    assert not (tmp_path / "s").exists()
+    assert wk.sweep({"workload.reader.mask": ["0x3"]}, tiny, out=tmp_path / "s", jobs=1, progress=False).failures == []
+
+
+def test_an_edited_policy_is_another_one(tiny, tmp_path):
+    def policy(body):
+        file = tmp_path / "mine.py"
+        file.write_text(f"import waykeeper as wk\nclass Mine(wk.Policy):\n    name = 'mine'\n{body}")
+        import importlib.util
+        import linecache
+
+        linecache.clearcache()
+        spec = importlib.util.spec_from_file_location("mine", file)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["mine"] = module
+        spec.loader.exec_module(module)
+        return module.Mine
+
+    space = {"workload.reader.mask": ["0x3"]}
+    first = policy("    def step(self, workloads, seen):\n        return None\n")
+    wk.sweep(space, tiny, [first], out=tmp_path / "s", jobs=1, progress=False)
+    edited = policy("    def step(self, workloads, seen):\n        raise ValueError('edited')\n")
+    with pytest.raises(wk.BadInput, match="another sweep"):
+        wk.sweep(space, tiny, [edited], out=tmp_path / "s", jobs=1, progress=False)
+
+
+def test_ctrl_c_ends_a_sweep_at_once_and_it_goes_on(tiny, tmp_path):
+    script = tmp_path / "sweep.py"
+    script.write_text(
+        "import waykeeper as wk\n"
+        "if __name__ == '__main__':\n"
+        f"    s = wk.Scenario.parse({tiny.text!r}).set('duration_s', 400).set('measure_s', 300)\n"
+        f"    wk.sweep({{'workload.reader.mask': ['0x3', '0xc'] * 4}}, s, out={str(tmp_path / 'out')!r}, jobs=2)\n"
+    )
+    running = subprocess.Popen([sys.executable, str(script)], start_new_session=True, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "out" / "points").glob("*.parquet")):
+        assert running.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+    os.killpg(running.pid, signal.SIGINT)
+    assert running.wait(timeout=30) != 0

@@ -258,7 +258,7 @@ def _decision(answer: Decision | Plan | None) -> dict[str, Any]:
     elif not isinstance(answer, Decision):
         raise TypeError(f"a policy answered {answer!r}; it must be a Decision, a Plan or None")
     plan = answer.plan
-    masks = {_id(workload): hex(mask) for workload, mask in plan.masks.items()}
+    masks = {_id(workload): _hex(mask) for workload, mask in plan.masks.items()}
     events = [
         {
             "action": event.action,
@@ -270,7 +270,7 @@ def _decision(answer: Decision | Plan | None) -> dict[str, Any]:
     ]
     knobs = {
         "masks": masks,
-        "dca_ways": None if plan.dca_ways is None else hex(plan.dca_ways),
+        "dca_ways": None if plan.dca_ways is None else _hex(plan.dca_ways),
         "dca": {int(port): bool(on) for port, on in plan.dca.items()},
         "rx_ring": {},
         "rx_burst": {},
@@ -279,7 +279,17 @@ def _decision(answer: Decision | Plan | None) -> dict[str, Any]:
 
 
 def _id(workload: Workload | int) -> int:
-    return workload.id if isinstance(workload, Workload) else int(workload)
+    if isinstance(workload, Workload):
+        return workload.id
+    if isinstance(workload, int):
+        return workload
+    raise TypeError(f"a plan's mask is for {workload!r}; it must be for a Workload (or its id), not a name")
+
+
+def _hex(mask: int) -> str:
+    if isinstance(mask, bool) or not isinstance(mask, int) or not 0 <= mask < 1 << 32:
+        raise TypeError(f"a mask is {mask!r}; it must be a number like 0x00c, a bit per way")
+    return hex(mask)
 
 
 def _bits(mask: str | int | None) -> int | None:

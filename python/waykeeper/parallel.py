@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tqdm.auto import tqdm
 
+from ._native import RunFailed
 from .results import Curve, Run
 from .running import AnyScenario, run
 from .scenario import Scenario, as_scenario
@@ -101,7 +104,8 @@ def _in_processes(
 ) -> Iterator[tuple[int, Out | Failure]]:
     # Fresh interpreters: a fork would copy threads' locks of whatever the caller has started.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(jobs, mp_context=context)
+    # Ctrl-C is for this process, which ends the others.
+    pool = ProcessPoolExecutor(jobs, context, signal.signal, (signal.SIGINT, signal.SIG_IGN))
     try:
         waiting: dict[Future[Any], int] = {}
         queue = iter(enumerate(inputs))
@@ -113,6 +117,10 @@ def _in_processes(
             yield from _finished(waiting)
         while waiting:
             yield from _finished(waiting)
+    except BaseException:
+        for worker in list((pool._processes or {}).values()):
+            worker.terminate()
+        raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -123,6 +131,9 @@ def _finished(waiting: dict[Future[Any], int]) -> Iterator[tuple[int, Any]]:
         index = waiting.pop(future)
         try:
             yield index, future.result()
+        except BrokenProcessPool as why:
+            hint = 'in a script, put what starts it under `if __name__ == "__main__":`, since processes import it again'
+            raise RunFailed(f"a process ended before it had a result: {hint}") from why
         except Exception as why:  # the worker itself died, or the result would not travel
             yield index, Failure(f"{type(why).__name__}: {why}", "")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 import warnings
@@ -43,7 +44,7 @@ def run(
     wrong, `RunFailed` for a simulation that stopped, and whatever a policy of one's own raised.
     """
     scenario = as_scenario(scenario)
-    names, own = _policies(policies)
+    names, own = check_policies(policies)
     options = _options(names, seed, seeds, sets, duration_s, warmup_s, time_factor, sample_seed, threads)
     with _Bar(scenario.file, progress) as bar:
         text, series, notes = _native.run(scenario.source(), options, own, bar.show)
@@ -88,6 +89,9 @@ def _options(
     sample_seed: int | None,
     threads: int,
 ) -> dict[str, Any]:
+    for name, value in (("seed", seed), ("seeds", seeds), ("threads", threads)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise _native.BadInput(f"{name} is {value!r}; it must be a whole number of at least 0")
     return {
         "policies": policies,
         "seed": seed,
@@ -101,16 +105,23 @@ def _options(
     }
 
 
-def _policies(policies: Iterable[str | type[Policy]]) -> tuple[list[str], list[tuple[str, Any]]]:
-    """Names in order, and for each class of the caller's own what makes one."""
+def check_policies(policies: Iterable[str | type[Policy]]) -> tuple[list[str], list[tuple[str, Any]]]:
+    """Names in order, and for each class of the caller's own what makes one. Raises `BadInput` for anything else."""
+    known = [name for name, _ in _native.policy_names()]
     if isinstance(policies, str):
         policies = [policies]
     names: list[str] = []
     own: list[tuple[str, Any]] = []
     for policy in policies:
         if isinstance(policy, str):
+            if policy not in known:
+                near = difflib.get_close_matches(policy, known, n=1)
+                hint = f"; did you mean `{near[0]}`?" if near else ""
+                raise _native.BadInput(f"unknown policy `{policy}`{hint}; known are {', '.join(known)}")
             names.append(policy)
         elif isinstance(policy, type) and issubclass(policy, Policy):
+            if not (isinstance(policy.name, str) and policy.name):
+                raise _native.BadInput(f"{policy.__name__}.name is {policy.name!r}; it must be a text")
             names.append(policy.name)
             own.append((policy.name, policy.from_settings))
         else:

@@ -70,7 +70,13 @@ class Scenario:
 
         Raises `BadInput` if the scenario has no such place. Whether the value will do shows in `check` or `run`.
         """
-        changed = replace(self, changes=(*self.changes, (key, json.dumps(_plain(value)))))
+        try:
+            text = json.dumps(_plain(value))
+        except TypeError as why:
+            raise _native.BadInput(
+                f"`{key}`: {value!r} is no value of a scenario; write a number, a text or a list"
+            ) from why
+        changed = replace(self, changes=(*self.changes, (key, text)))
         changed.source()
         return changed
 
@@ -121,6 +127,8 @@ def as_scenario(scenario: Scenario | str | os.PathLike[str] | Mapping[str, Any])
         return scenario
     if isinstance(scenario, Mapping):
         return Scenario.from_dict(scenario)
+    if not isinstance(scenario, (str, os.PathLike)):
+        raise _native.BadInput(f"a scenario is {scenario!r}; it must be a Scenario, a name, a path or a dictionary")
     return Scenario.load(scenario)
 
 

@@ -8,6 +8,7 @@ Every point is written the moment it is done, so a sweep that is killed goes on 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import itertools
 import json
 import os
@@ -25,7 +26,7 @@ from tqdm.auto import tqdm
 from ._native import BadInput, __version__
 from .parallel import Failure, attempt, each
 from .results import Curve, _Table
-from .running import AnyScenario, run
+from .running import AnyScenario, check_policies, run
 from .scenario import Scenario, as_scenario
 
 Space = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
@@ -46,8 +47,19 @@ class Point:
 
     def name(self) -> str:
         """A name for its content."""
-        content = json.dumps([self.at, [str(policy) for policy in self.policies], self.options, __version__])
+        policies = [_identity(policy) for policy in self.policies]
+        content = json.dumps([self.at, policies, self.options, __version__])
         return hashlib.sha256((self.scenario.digest() + content).encode()).hexdigest()[:32]
+
+
+def _identity(policy: Any) -> str:
+    """A policy's name; of a class of one's own its source, so that an edited one is another one."""
+    if isinstance(policy, str):
+        return policy
+    try:
+        return inspect.getsource(policy)
+    except (OSError, TypeError):
+        return f"{policy.__module__}.{policy.__qualname__}"
 
 
 class SweepResult(_Table):
@@ -87,12 +99,14 @@ def sweep(
     have this package. A point that fails is tried once more; if it fails again it is in `failures`.
     """
     base = as_scenario(scenario)
-    points = list(_points(space, base, tuple(policies), tuple(sorted(options.items()))))
+    policies = tuple(policies)
+    points = list(_points(space, base, policies, tuple(sorted(options.items()))))
     folder = Path(out)
-    _claim(folder, base, points)
-    # Everything that is wrong with the keys shows before the first run.
+    # Everything that is wrong with policies and keys shows before the first run, and leaves no trace.
+    check_policies(policies)
     for point in points:
         point.scenario.check()
+    _claim(folder, base, points)
     missing = [point for point in points if not _file(folder, point).is_file()]
     if engine is None:
         failed = _local(folder, missing, jobs, progress)
