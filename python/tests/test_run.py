@@ -1,6 +1,5 @@
 """Running in process: same seed, same result; tables, pictures, errors."""
 
-import io
 import json
 
 import pyarrow as pa
@@ -139,8 +138,7 @@ def test_progress_is_told_and_a_progress_function_may_raise(tiny, capfd):
         _native.run(long.update({"duration_s": 80_000}).source(), options, [], stop)
 
 
-def test_a_run_writes_nothing_where_it_is_not_asked(tiny, tmp_path, monkeypatch):
+def test_a_run_writes_nothing_where_it_is_not_asked(tiny, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
-    out = io.StringIO()
     wk.run(tiny, progress=False)
-    assert list(tmp_path.iterdir()) == [] and out.getvalue() == ""
+    assert list(tmp_path.iterdir()) == [] and capfd.readouterr() == ("", "")

@@ -124,10 +124,10 @@ class _Table:
 class Run(_Table):
     """The result of a run: `waykeeper.run/1`."""
 
-    def __init__(self, text: str, series: str | None = None) -> None:
+    def __init__(self, values: dict[str, Any], text: str | None = None, series: str | None = None) -> None:
+        self._values = values
         self._text = text
         self._series = series
-        self._values: dict[str, Any] = json.loads(text)
 
     @property
     def scenario(self) -> str:
@@ -179,18 +179,18 @@ class Run(_Table):
 
     def way_map(self, policy: str) -> WayMap:
         """Whose the ways were over time under a policy. Raises `BadInput` for one that was not run."""
-        return WayMap(_native.way_map_svg(self._text, policy))
+        return WayMap(_native.way_map_svg(self.to_json(), policy))
 
     def report(self, path: str | os.PathLike[str] | None = None) -> str:
         """The whole page as HTML, written to `path` if there is one."""
-        page = _native.report_html(self._text)
+        page = _native.report_html(self.to_json())
         if path is not None:
             Path(path).write_text(page, encoding="utf-8")
         return page
 
     def to_json(self) -> str:
         """The result as `waykeeper run --json` prints it."""
-        return self._text
+        return self._text if self._text is not None else json.dumps(self._values)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Run):
@@ -236,9 +236,9 @@ class Run(_Table):
 class Curve(_Table):
     """The result of a scenario that sweeps keys: `waykeeper.sweep/1`."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, values: dict[str, Any], text: str) -> None:
+        self._values = values
         self._text = text
-        self._values: dict[str, Any] = json.loads(text)
 
     @property
     def scenario(self) -> str:
@@ -253,7 +253,7 @@ class Curve(_Table):
     @property
     def points(self) -> list[tuple[dict[str, Any], Run]]:
         """Every combination of values and its run."""
-        return [(point["at"], Run(json.dumps(point["run"]))) for point in self._values["points"]]
+        return [(point["at"], Run(point["run"])) for point in self._values["points"]]
 
     def to_arrow(self) -> pa.Table:
         """A row per point, policy and workload; the swept keys come first."""
@@ -300,13 +300,14 @@ class Load:
 def load(text: str, series: str | None = None) -> Run | Curve:
     """Reads what `waykeeper run --json` printed, or what a run returned. Raises `BadInput` for anything else."""
     try:
-        schema = json.loads(text).get("schema")
+        values = json.loads(text)
+        schema = values.get("schema")
     except (ValueError, AttributeError) as why:
         raise _native.BadInput(f"these are no results of a run: {why}") from why
     if schema == "waykeeper.run/1":
-        return Run(text, series)
+        return Run(values, text, series)
     if schema == "waykeeper.sweep/1":
-        return Curve(text)
+        return Curve(values, text)
     raise _native.BadInput(
         f"the results' schema is {schema!r}; this version reads waykeeper.run/1 and waykeeper.sweep/1"
     )

@@ -98,7 +98,7 @@ def sweep(
     another sweep. `engine` is `None` for processes on this machine or a `distributed.Client` (Dask), whose workers must
     have this package. A point that fails is tried once more; if it fails again it is in `failures`.
     """
-    base = as_scenario(scenario)
+    base = as_scenario(scenario).point()
     policies = tuple(policies)
     points = list(_points(space, base, policies, tuple(sorted(options.items()))))
     folder = Path(out)
@@ -129,7 +129,7 @@ def _points(
     else:
         ats = space
     for index, at in enumerate(ats):
-        yield Point(index, tuple(at.items()), base.point().update(at), policies, options)
+        yield Point(index, tuple(at.items()), base.update(at), policies, options)
 
 
 def _claim(folder: Path, base: Scenario, points: list[Point]) -> None:
@@ -180,7 +180,7 @@ def _on_cluster(folder: Path, points: list[Point], client: Any, progress: bool |
     off = not progress if progress is not None else not sys.stderr.isatty()
     failed = []
     tries = {point.index: 1 for point in points}
-    futures = {client.submit(_attempt_point, point, pure=False): point for point in points}
+    futures = {client.submit(attempt, run_point, point, pure=False): point for point in points}
     queue = as_completed(list(futures))
     with tqdm(total=len(points), desc="points", disable=off) as bar:
         for future in queue:
@@ -190,7 +190,7 @@ def _on_cluster(folder: Path, points: list[Point], client: Any, progress: bool |
                 _store(folder, point, table)
             elif tries[point.index] < TRIES:
                 tries[point.index] += 1
-                again = client.submit(_attempt_point, point, pure=False)
+                again = client.submit(attempt, run_point, point, pure=False)
                 futures[again] = point
                 queue.add(again)
                 continue
@@ -198,10 +198,6 @@ def _on_cluster(folder: Path, points: list[Point], client: Any, progress: bool |
                 failed.append((point, table))
             bar.update()
     return failed
-
-
-def _attempt_point(point: Point) -> pa.Table | Failure:
-    return attempt(run_point, point)
 
 
 def run_point(point: Point) -> pa.Table:

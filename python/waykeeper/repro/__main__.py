@@ -100,11 +100,10 @@ def _run(given: argparse.Namespace) -> int:
     seeds = given.seeds or (QUICK_SEEDS if given.quick else SEEDS)
     results = run_figures(chosen, quick=given.quick, seeds=seeds, jobs=given.jobs, cache=given.out / "runs")
     found = outcomes(chosen, results)
-    papers = {figure.id.split("/")[0].replace("-", "_") for figure in chosen}
     if given.ids == ["all"]:
         found += skipped()
     else:
-        found += [outcome for outcome in skipped() if outcome.paper in papers and outcome.paper in _folders(given.ids)]
+        found += [outcome for outcome in skipped() if outcome.paper in _folders(given.ids)]
     record = document(found, given.quick, seeds)
     page = report.write(given.out, record, chosen, results)
     if given.json:

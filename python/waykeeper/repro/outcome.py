@@ -27,7 +27,6 @@ class Outcome:
 
     id: str
     paper: str
-    figure: str
     where: str
     kind: str
     metric: str
@@ -35,19 +34,20 @@ class Outcome:
     unit: str
     verdict: str
     published: str
-    ours: str
-    ours_low: float | None
-    ours_high: float | None
-    deviation: float | None
-    """Relative, of the worse end."""
-    seeds: int
-    """Seeds behind ours; 0 for arithmetic."""
-    spread: float | None
-    """Sample standard deviation of ours over the seeds."""
-    agreeing: int
-    """Seeds that alone would give a verdict at least as good."""
     why: str
     """The best explanation of a mismatch, or the reason why it is not simulable."""
+    figure: str = ""
+    ours: str = ""
+    ours_low: float | None = None
+    ours_high: float | None = None
+    deviation: float | None = None
+    """Relative, of the worse end."""
+    seeds: int = 0
+    """Seeds behind ours; 0 for arithmetic."""
+    spread: float | None = None
+    """Sample standard deviation of ours over the seeds."""
+    agreeing: int = 0
+    """Seeds that alone would give a verdict at least as good."""
 
 
 RANK = {
@@ -69,7 +69,7 @@ def outcomes(figures: Sequence[Figure], results: Mapping[str, FigureRuns]) -> li
 
 def skipped() -> list[Outcome]:
     """Every claim that cannot be simulated, with the reason."""
-    return [_skipped(claims()[name], reason) for name, reason in not_simulable().items()]
+    return [_of(claims()[name], Verdict.NOT_SIMULABLE, reason) for name, reason in not_simulable().items()]
 
 
 def _outcome(figure: Figure, judgement: Judgement, results: FigureRuns) -> Outcome:
@@ -88,17 +88,11 @@ def _outcome(figure: Figure, judgement: Judgement, results: FigureRuns) -> Outco
     why = "; ".join(
         text for text in (error, judgement.why if off else "", *(results.failures if error else ())) if text
     )
-    return Outcome(
-        id=claim.id,
-        paper=claim.paper,
+    return _of(
+        claim,
+        judged.verdict,
+        why,
         figure=figure.id,
-        where=claim.where,
-        kind=claim.kind,
-        metric=claim.metric,
-        claim=claim.text,
-        unit=claim.unit,
-        verdict=judged.verdict.value,
-        published=claim.published(),
         ours=finding.ours() if finding else "",
         ours_low=finding.low if finding else None,
         ours_high=finding.high if finding else None,
@@ -106,7 +100,6 @@ def _outcome(figure: Figure, judgement: Judgement, results: FigureRuns) -> Outco
         seeds=seeds,
         spread=statistics.stdev(values) if len(values) > 1 else None,
         agreeing=len(at_least) if seeds else 0,
-        why=why,
     )
 
 
@@ -119,26 +112,20 @@ def _look(figure: Figure, judgement: Judgement, claim: Claim, runs: Runs) -> tup
         return None, Judged(Verdict.NOT_REPRODUCED), f"could not be judged: {type(why).__name__}: {why}"
 
 
-def _skipped(claim: Claim, reason: str) -> Outcome:
+def _of(claim: Claim, verdict: Verdict, why: str, **found: Any) -> Outcome:
+    """A claim's outcome: what the claim says of itself, and what was found."""
     return Outcome(
         id=claim.id,
         paper=claim.paper,
-        figure="",
         where=claim.where,
         kind=claim.kind,
         metric=claim.metric,
         claim=claim.text,
         unit=claim.unit,
-        verdict=Verdict.NOT_SIMULABLE.value,
+        verdict=verdict.value,
         published=claim.published(),
-        ours="",
-        ours_low=None,
-        ours_high=None,
-        deviation=None,
-        seeds=0,
-        spread=None,
-        agreeing=0,
-        why=reason,
+        why=why,
+        **found,
     )
 
 

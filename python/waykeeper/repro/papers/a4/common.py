@@ -21,6 +21,6 @@ def memory(run):
     return (run.system.memory_read_bytes_per_s + run.system.memory_write_bytes_per_s) / 1e9
 
 
-def change(new, old):
-    """Change of a number, %."""
+def change(new, old=1.0):
+    """Change of a number, or of a ratio, %."""
     return 100 * (new / old - 1)

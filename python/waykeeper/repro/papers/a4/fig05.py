@@ -2,6 +2,8 @@
 
 from waykeeper.repro import Case, Figure, Panel, Points, Series, about_equal, checks, claim, knee, rising
 
+from .common import memory
+
 BLOCKS = ["4k", "8k", "16k", "32k", "64k", "128k", "256k", "512k", "1m", "2m"]
 KIB = [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]
 LARGE = [64, 128, 256, 512, 1024, 2048]
@@ -77,8 +79,8 @@ class Fig05(Figure):
     @claim("ISCA25-F5-2")
     def memory_traffic_grows_with_the_block(self, runs):
         large = [kib for kib in self._blocks(runs) if kib > 32]
-        traffic = [_memory(runs[kib, False]) for kib in large]
-        share = traffic[-1] / _throughput(runs[large[-1], False])
+        traffic = [memory(runs[kib, False]) for kib in large]
+        share = 1e9 * traffic[-1] / _throughput(runs[large[-1], False])
         return checks({"it grows with the block": rising(traffic, 0.02), "over half of the blocks leak": share > 0.5})
 
     @claim("ISCA25-F5-3", why="the paper's own curve, read off the figure, levels off at 16 KB; its text says 128 KB")
@@ -88,7 +90,7 @@ class Fig05(Figure):
         # From there on no block size brings more than a tenth.
         level = next(kib for kib, value in zip(blocks, curve, strict=True) if value >= 0.9 * max(curve))
         beyond = [value for kib, value in zip(blocks, curve, strict=True) if kib >= 128]
-        traffic = [_memory(runs[kib, False]) for kib in blocks if kib >= 128]
+        traffic = [memory(runs[kib, False]) for kib in blocks if kib >= 128]
         return knee(level, about_equal(beyond, 0.1) and rising(traffic, 0.02))
 
     @claim("ISCA25-F5-4")
@@ -104,10 +106,6 @@ class Fig05(Figure):
 
 def _throughput(run):
     return run.workload("fio").throughput
-
-
-def _memory(run):
-    return run.system.memory_read_bytes_per_s + run.system.memory_write_bytes_per_s
 
 
 def _leak(run):

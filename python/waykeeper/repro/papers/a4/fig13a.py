@@ -1,8 +1,19 @@
 """A4 Fig. 13a: the HPW-heavy mix under Default, Isolate and the four steps of A4."""
 
-from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, number, rising
+from waykeeper.repro import Case, Figure, Panel, Series, checks, claim, number, rising
 
-from .mixes import POLICIES, STEPS, antagonists, gain, hits, names, performance, ratio
+from .common import change
+from .mixes import (
+    POLICIES,
+    STEPS,
+    antagonists,
+    hits,
+    means_panel,
+    names,
+    performance,
+    performance_panel,
+    ratio,
+)
 
 MIX = "HPW-heavy"
 TWO_VALUED = "Fastclick's rings drain or stay full: the gain of one seed is large or small, and the mean lies between"
@@ -24,43 +35,28 @@ class Fig13a(Figure):
     def panels(self, runs):
         run = runs[MIX]
         workloads = names(run)
-        series = [
-            Series(policy, workloads, [ratio(run, policy, name) for name in workloads]) for policy in POLICIES[1:]
-        ]
-        yield Panel("performance relative to Default", x="", y="ratio", series=series)
+        yield performance_panel(run)
         rates = [
             Series(policy, workloads, [100 * run.policy(policy).workload(name).llc_hit_ratio for name in workloads])
             for policy in ("default", "a4-d")
         ]
         yield Panel("LLC hit rate", x="", y="%", series=rates)
-        means = [
-            Series("HPWs", list(POLICIES), [performance(run, policy, names(run, high=True)) for policy in POLICIES])
-        ]
-        means.append(
-            Series("LPWs", list(POLICIES), [performance(run, policy, names(run, high=False)) for policy in POLICIES])
-        )
-        yield Panel(
-            "mean performance",
-            x="",
-            y="ratio",
-            series=means,
-            published=[Points("HPWs, paper", ["a4-b", "a4-d"], [1.30, 1.51])],
-        )
+        yield means_panel(run, {"a4-b": 1.30, "a4-d": 1.51})
 
     @claim("ISCA25-ABS-1", why=TWO_VALUED)
     @claim("ISCA25-F13A-17", why=TWO_VALUED)
     def hpws_gain(self, runs):
         run = runs[MIX]
-        return number(gain(performance(run, "a4-d", names(run, high=True))))
+        return number(change(performance(run, "a4-d", names(run, high=True))))
 
     @claim("ISCA25-ABS-2", why=TWO_VALUED)
     def the_first_function_alone(self, runs):
         run = runs[MIX]
-        return number(gain(performance(run, "a4-b", names(run, high=True))))
+        return number(change(performance(run, "a4-b", names(run, high=True))))
 
     @claim("ISCA25-ABS-3")
     def the_second_function_helps_network_io(self, runs):
-        return number(gain(ratio(runs[MIX], "a4-d", "fastclick")))
+        return number(change(ratio(runs[MIX], "a4-d", "fastclick")))
 
     @claim("ISCA25-F13A-1")
     def isolate_is_slower(self, runs):
@@ -92,57 +88,57 @@ class Fig13a(Figure):
         why="where its rings stay full FastClick misses under a4-b nearly as under a4-a: two states again",
     )
     def fastclick_hits_more_without_lpws_on_inclusive_ways(self, runs):
-        return number(gain(hits(runs[MIX], "a4-b", ["fastclick"]), hits(runs[MIX], "a4-a", ["fastclick"])))
+        return number(change(hits(runs[MIX], "a4-b", ["fastclick"]), hits(runs[MIX], "a4-a", ["fastclick"])))
 
     @claim("ISCA25-F13A-6")
     def fastclick_is_faster_for_it(self, runs):
-        return number(gain(ratio(runs[MIX], "a4-b", "fastclick", "a4-a")))
+        return number(change(ratio(runs[MIX], "a4-b", "fastclick", "a4-a")))
 
     @claim("ISCA25-F13A-7")
     def io_hpws_gain_at_b(self, runs):
         run = runs[MIX]
-        return number(gain(performance(run, "a4-b", names(run, high=True, io=True))))
+        return number(change(performance(run, "a4-b", names(run, high=True, io=True))))
 
     @claim("ISCA25-F13A-8", why=PROFILES)
     def other_hpws_gain_at_b(self, runs):
         run = runs[MIX]
-        return number(gain(performance(run, "a4-b", names(run, high=True, io=False))))
+        return number(change(performance(run, "a4-b", names(run, high=True, io=False))))
 
     @claim("ISCA25-F13A-9", why=PROFILES)
     def hpws_hit_more_at_b(self, runs):
         high = names(runs[MIX], high=True)
-        return number(gain(hits(runs[MIX], "a4-b", high), hits(runs[MIX], "default", high)))
+        return number(change(hits(runs[MIX], "a4-b", high), hits(runs[MIX], "default", high)))
 
     @claim("ISCA25-F13A-10", why="FastClick's misses vanish at a4-c, where its rings drain; on the chip some stay")
     def fastclick_hits_more_at_c(self, runs):
-        return number(gain(hits(runs[MIX], "a4-c", ["fastclick"]), hits(runs[MIX], "a4-b", ["fastclick"])))
+        return number(change(hits(runs[MIX], "a4-c", ["fastclick"]), hits(runs[MIX], "a4-b", ["fastclick"])))
 
     @claim("ISCA25-F13A-11", why=TWO_VALUED)
     def fastclick_is_faster_at_c(self, runs):
-        return number(gain(ratio(runs[MIX], "a4-c", "fastclick", "a4-b")))
+        return number(change(ratio(runs[MIX], "a4-c", "fastclick", "a4-b")))
 
     @claim("ISCA25-F13A-12", why=TWO_VALUED)
     def trash_ways_bring_a_little(self, runs):
         run = runs[MIX]
-        return number(gain(performance(run, "a4-d", names(run, high=True), "a4-c")))
+        return number(change(performance(run, "a4-d", names(run, high=True), "a4-c")))
 
     @claim("ISCA25-F13A-13", why=PROFILES)
     def trash_ways_bring_hits(self, runs):
         high = names(runs[MIX], high=True)
-        return number(gain(hits(runs[MIX], "a4-d", high), hits(runs[MIX], "a4-c", high)))
+        return number(change(hits(runs[MIX], "a4-d", high), hits(runs[MIX], "a4-c", high)))
 
     @claim("ISCA25-F13A-14", why=PROFILES)
     def all_hit_more(self, runs):
-        return number(gain(hits(runs[MIX], "a4-d", names(runs[MIX])), hits(runs[MIX], "default", names(runs[MIX]))))
+        return number(change(hits(runs[MIX], "a4-d", names(runs[MIX])), hits(runs[MIX], "default", names(runs[MIX]))))
 
     @claim("ISCA25-F13A-15", why=PROFILES)
     def hpws_hit_more(self, runs):
         high = names(runs[MIX], high=True)
-        return number(gain(hits(runs[MIX], "a4-d", high), hits(runs[MIX], "default", high)))
+        return number(change(hits(runs[MIX], "a4-d", high), hits(runs[MIX], "default", high)))
 
     @claim("ISCA25-F13A-16", why=TWO_VALUED)
     def all_gain(self, runs):
-        return number(gain(performance(runs[MIX], "a4-d", names(runs[MIX]))))
+        return number(change(performance(runs[MIX], "a4-d", names(runs[MIX]))))
 
     @claim("ISCA25-F13A-18")
     def lpws_do_not_pay(self, runs):

@@ -1,9 +1,10 @@
 """A4 Fig. 13b: the LPW-heavy mix under Default, Isolate and the four steps of A4."""
 
-from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, number
+from waykeeper.repro import Case, Figure, checks, claim, number
 
+from .common import change
 from .fig13a import PROFILES, TWO_VALUED
-from .mixes import POLICIES, STEPS, antagonists, gain, hits, names, performance, ratio
+from .mixes import POLICIES, STEPS, antagonists, hits, means_panel, names, performance, performance_panel, ratio
 
 MIX, OTHER = "LPW-heavy", "HPW-heavy"
 
@@ -18,39 +19,26 @@ class Fig13b(Figure):
         yield Case(OTHER, "a4-hpw-heavy", policies=POLICIES)
 
     def panels(self, runs):
-        run = runs[MIX]
-        workloads = names(run)
-        series = [
-            Series(policy, workloads, [ratio(run, policy, name) for name in workloads]) for policy in POLICIES[1:]
-        ]
-        yield Panel("performance relative to Default", x="", y="ratio", series=series)
-        means = [
-            Series("HPWs", list(POLICIES), [performance(run, policy, names(run, high=True)) for policy in POLICIES])
-        ]
-        means.append(
-            Series("LPWs", list(POLICIES), [performance(run, policy, names(run, high=False)) for policy in POLICIES])
-        )
-        yield Panel(
-            "mean performance", x="", y="ratio", series=means, published=[Points("HPWs, paper", ["a4-d"], [1.47])]
-        )
+        yield performance_panel(runs[MIX])
+        yield means_panel(runs[MIX], {"a4-d": 1.47})
 
     @claim("ISCA25-F13B-1", why=PROFILES)
     def all_hit_more(self, runs):
         everybody = names(runs[MIX])
-        return number(gain(hits(runs[MIX], "a4-d", everybody), hits(runs[MIX], "default", everybody)))
+        return number(change(hits(runs[MIX], "a4-d", everybody), hits(runs[MIX], "default", everybody)))
 
     @claim("ISCA25-F13B-2", why=PROFILES)
     def hpws_hit_more(self, runs):
         high = names(runs[MIX], high=True)
-        return number(gain(hits(runs[MIX], "a4-d", high), hits(runs[MIX], "default", high)))
+        return number(change(hits(runs[MIX], "a4-d", high), hits(runs[MIX], "default", high)))
 
     @claim("ISCA25-F13B-3", why=TWO_VALUED)
     def all_gain(self, runs):
-        return number(gain(performance(runs[MIX], "a4-d", names(runs[MIX]))))
+        return number(change(performance(runs[MIX], "a4-d", names(runs[MIX]))))
 
     @claim("ISCA25-F13B-4", why=TWO_VALUED)
     def hpws_gain(self, runs):
-        return number(gain(performance(runs[MIX], "a4-d", names(runs[MIX], high=True))))
+        return number(change(performance(runs[MIX], "a4-d", names(runs[MIX], high=True))))
 
     @claim("ISCA25-F13B-5", why=PROFILES)
     def non_io_hpws_saturate_at_once(self, runs):

@@ -2,7 +2,8 @@
 
 from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, number
 
-from .mixes import POLICIES, gain
+from .common import change, memory
+from .mixes import POLICIES
 
 MIX = "HPW-heavy"
 PARTS = {"queueing": "queueing_mean_us", "pointer access": "pointer_mean_us", "processing": "processing_mean_us"}
@@ -65,7 +66,7 @@ class Fig14(Figure):
         )
 
     def _part(self, runs, key):
-        return gain(_fastclick(runs, "a4-d")[key], _fastclick(runs, "default")[key])
+        return change(_fastclick(runs, "a4-d")[key], _fastclick(runs, "default")[key])
 
     @claim("ISCA25-F14-1", why=NARROW)
     def less_queueing(self, runs):
@@ -85,8 +86,8 @@ class Fig14(Figure):
         found = {}
         for name in POLICIES[1:]:
             storage = _storage(runs, name)
-            found[f"latency under {name}"] = abs(gain(storage.latency_mean_us, usual.latency_mean_us)) < 10
-            found[f"throughput under {name}"] = abs(gain(storage.throughput, usual.throughput)) < 10
+            found[f"latency under {name}"] = abs(change(storage.latency_mean_us, usual.latency_mean_us)) < 10
+            found[f"throughput under {name}"] = abs(change(storage.throughput, usual.throughput)) < 10
         return checks(found)
 
     @claim("ISCA25-F14-5", why="storage is bound by the drives; the difference is within the scatter of seeds")
@@ -101,28 +102,28 @@ class Fig14(Figure):
     )
     def dca_off_costs_memory_writes(self, runs):
         return number(
-            gain(_system(runs, "a4-c").memory_write_bytes_per_s, _system(runs, "a4-b").memory_write_bytes_per_s)
+            change(_system(runs, "a4-c").memory_write_bytes_per_s, _system(runs, "a4-b").memory_write_bytes_per_s)
         )
 
     @claim("ISCA25-F14-7")
     def total_memory_bandwidth_falls(self, runs):
-        return number(gain(_memory(runs, "a4-d"), _memory(runs, "default")))
+        return number(change(_memory(runs, "a4-d"), _memory(runs, "default")))
 
     @claim(
         "ISCA25-F14-8", why="most of the model's reads are those of streaming SPEC profiles, which no scheme changes"
     )
     def memory_reads_fall(self, runs):
         return number(
-            gain(_system(runs, "a4-d").memory_read_bytes_per_s, _system(runs, "default").memory_read_bytes_per_s)
+            change(_system(runs, "a4-d").memory_read_bytes_per_s, _system(runs, "default").memory_read_bytes_per_s)
         )
 
     @claim("ISCA25-F14-9")
     def io_throughput_rises(self, runs):
-        return number(gain(_io(runs, "a4-d"), _io(runs, "default")))
+        return number(change(_io(runs, "a4-d"), _io(runs, "default")))
 
     @claim("ISCA25-F14-10")
     def trash_ways_only_move_writebacks(self, runs):
-        return number(gain(_memory(runs, "a4-d"), _memory(runs, "a4-c")))
+        return number(change(_memory(runs, "a4-d"), _memory(runs, "a4-c")))
 
     @claim("ISCA25-F14-11", why="rings that stay full leak more than the throughput that is lost saves")
     def isolate_moves_less(self, runs):
@@ -153,8 +154,7 @@ def _system(runs, policy):
 
 
 def _memory(runs, policy):
-    system = _system(runs, policy)
-    return system.memory_read_bytes_per_s + system.memory_write_bytes_per_s
+    return memory(runs[MIX].policy(policy))
 
 
 def _io(runs, policy):

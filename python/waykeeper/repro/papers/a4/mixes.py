@@ -1,5 +1,7 @@
 """What Figs. 13 to 15 measure on the two mixes: group means of performance and of LLC hit rates."""
 
+from waykeeper.repro import Panel, Points, Series
+
 POLICIES = ("default", "isolate", "a4-a", "a4-b", "a4-c", "a4-d")
 STEPS = POLICIES[2:]
 IO = ("fastclick", "ffsb-heavy", "ffsb-light")
@@ -45,9 +47,22 @@ def hits(run, policy, workloads):
     return sum(ratios) / len(ratios)
 
 
-def gain(new, old=1.0):
-    """Relative gain, %."""
-    return 100 * (new / old - 1)
+def performance_panel(run):
+    """Every workload's performance under the schemes."""
+    workloads = names(run)
+    schemes = POLICIES[1:]
+    series = [Series(policy, workloads, [ratio(run, policy, name) for name in workloads]) for policy in schemes]
+    return Panel("performance relative to Default", x="", y="ratio", series=series)
+
+
+def means_panel(run, published):
+    """The group means under the schemes; `published` are points of the HPWs' mean by scheme."""
+    series = [
+        Series(group, POLICIES, [performance(run, policy, names(run, high=high)) for policy in POLICIES])
+        for group, high in (("HPWs", True), ("LPWs", False))
+    ]
+    points = [Points("HPWs, paper", list(published), list(published.values()))]
+    return Panel("mean performance", x="", y="ratio", series=series, published=points)
 
 
 def antagonists(decisions):
