@@ -24,13 +24,6 @@ pub fn chip_names() -> Vec<&'static str> {
     ChipSpec::built_in_names().collect()
 }
 
-/// TOML of a built-in chip, with the source of every constant.
-#[pyfunction]
-pub fn chip_text(name: &str) -> PyResult<&'static str> {
-    ChipSpec::built_in(name).or_raise()?;
-    Ok(ChipSpec::built_in_text(name).unwrap_or_default())
-}
-
 /// A built-in chip as a dictionary.
 #[pyfunction]
 pub fn chip_spec<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {

@@ -75,16 +75,17 @@ impl Job<'_> {
             return Err(RunError::Interrupted);
         }
         let mut result = journal.finish(scenario.duration_s, scenario.interval_s);
-        let measured = host.measured();
+        let server = host.server();
+        let measured = server.measured();
         result.workloads = workloads(scenario, &measured);
         for (index, workload) in result.workloads.values_mut().enumerate() {
-            count_commands(&mut workload.metrics, host.server().commands(index));
+            count_commands(&mut workload.metrics, server.commands(index));
         }
         result.system = SystemResult {
-            metrics: system_metrics(&measured.system, host.write_backs()),
+            metrics: system_metrics(&measured.system, server.write_backs()),
             spread: IndexMap::new(),
         };
-        count_opcodes(&mut result.system.metrics, host.server().opcodes());
+        count_opcodes(&mut result.system.metrics, server.opcodes());
         Ok(result)
     }
 }

@@ -11,7 +11,7 @@ use waykeeper_host::{
     Applied, Group, GroupRates, Host, HostError, Interval, Inventory, KnobValues, Plan, Reading, RootPort,
     Snapshot,
 };
-use waykeeper_machine::{FaultyServer, Measured, Scenario, VirtualServer, WriteBacks};
+use waykeeper_machine::{FaultyServer, Scenario, VirtualServer};
 use waykeeper_policy::Decision;
 use waykeeper_units::GroupId;
 
@@ -33,19 +33,9 @@ impl<'a> Watched<'a> {
         Watched { server: FaultyServer::new(server), time_factor, tick }
     }
 
-    /// What happened in the measured stretch so far.
-    pub fn measured(&self) -> Measured {
-        self.server.server().measured()
-    }
-
-    /// The virtual server, to ask it for what else was measured.
+    /// The virtual server, to ask it for what was measured.
     pub fn server(&self) -> &VirtualServer {
         self.server.server()
-    }
-
-    /// Dirty lines that the caches gave up over the measured stretch.
-    pub fn write_backs(&self) -> WriteBacks {
-        self.server.server().write_backs()
     }
 }
 
