@@ -1,0 +1,4 @@
+//! The virtual server as a file tree: the files a Linux kernel would offer, with the kernel's manners.
+//!
+//! This room knows the kernel's side of the file interfaces and the machine behind them. It must not know who reads:
+//! no tool, and not our own `linux` room, is treated in its own way.
