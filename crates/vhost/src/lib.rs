@@ -2,3 +2,6 @@
 //!
 //! This room knows the kernel's side of the file interfaces and the machine behind them. It must not know who reads:
 //! no tool, and not our own `linux` room, is treated in its own way.
+
+pub mod node;
+pub mod resctrl;

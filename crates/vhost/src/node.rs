@@ -1,0 +1,235 @@
+//! The seam inside this room: what a file of the virtual server is, and the tree that holds them all.
+//!
+//! Files answer like the kernel's: one call, one answer or one error number. This file must not know how the tree
+//! is mounted (`mount`), nor what any single file means.
+
+use crate::resctrl::Shared;
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Who asks: the task behind a system call, as the kernel names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// Thread that made the call, in the namespace of the server.
+    pub pid: u32,
+    /// Its file system user id; 0 is privileged.
+    pub uid: u32,
+}
+
+/// What a file is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// `O_RDONLY` or `O_RDWR`.
+    pub read: bool,
+    /// `O_WRONLY` or `O_RDWR`.
+    pub write: bool,
+}
+
+/// A file of the tree. Every call stands alone; the file keeps its own locks.
+pub trait File: Send + Sync {
+    /// At most `len` bytes from `offset` on; empty at the end.
+    fn read(&self, offset: u64, len: usize, caller: Caller) -> Result<Vec<u8>, Errno>;
+
+    /// Bytes taken from `data`. A file that no one may write needs no method of its own.
+    fn write(&self, offset: u64, data: &[u8], caller: Caller) -> Result<usize, Errno> {
+        let _ = (offset, data, caller);
+        Err(Errno::ACCESS)
+    }
+
+    /// Whether the file can be opened this way, beyond what its mode says (an offline CPU's msr: ENXIO).
+    fn open(&self, access: Access, caller: Caller) -> Result<(), Errno> {
+        let _ = (access, caller);
+        Ok(())
+    }
+
+    /// `st_size` in bytes: 0 where the kernel says 0 (resctrl, msr, cpuid).
+    fn size(&self) -> u64 {
+        0
+    }
+
+    /// Permission bits. A file without a write bit cannot be opened for writing, by root neither (EACCES).
+    fn mode(&self) -> u32 {
+        0o444
+    }
+}
+
+/// Files share what they show.
+impl<F: File + ?Sized> File for Arc<F> {
+    fn read(&self, offset: u64, len: usize, caller: Caller) -> Result<Vec<u8>, Errno> {
+        (**self).read(offset, len, caller)
+    }
+
+    fn write(&self, offset: u64, data: &[u8], caller: Caller) -> Result<usize, Errno> {
+        (**self).write(offset, data, caller)
+    }
+
+    fn open(&self, access: Access, caller: Caller) -> Result<(), Errno> {
+        (**self).open(access, caller)
+    }
+
+    fn size(&self) -> u64 {
+        (**self).size()
+    }
+
+    fn mode(&self) -> u32 {
+        (**self).mode()
+    }
+}
+
+/// The part of `content` that a read of `len` bytes at `offset` gets: short at the end, empty past it.
+pub fn slice(content: &[u8], offset: u64, len: usize) -> Vec<u8> {
+    let start = usize::try_from(offset).map_or(content.len(), |offset| offset.min(content.len()));
+    content[start..start.saturating_add(len).min(content.len())].to_vec()
+}
+
+/// A file with a fixed content, readable by all (0444).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text(pub Vec<u8>);
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        Text(text.as_bytes().to_vec())
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Text(text.into_bytes())
+    }
+}
+
+impl File for Text {
+    fn read(&self, offset: u64, len: usize, _: Caller) -> Result<Vec<u8>, Errno> {
+        Ok(slice(&self.0, offset, len))
+    }
+
+    /// sysfs says 4096 for every attribute (fs/sysfs/file.c: PAGE_SIZE), procfs 0; readers must not trust either.
+    /// The true length serves `cp` and `less`.
+    fn size(&self) -> u64 {
+        self.0.len() as u64
+    }
+}
+
+/// One entry of the tree.
+pub enum Node {
+    /// A directory (0555): entries by name.
+    Directory(BTreeMap<String, Node>),
+    /// A file.
+    File(Box<dyn File>),
+    /// A symbolic link and where it leads, as readlink(2) tells it.
+    Link(String),
+    /// The root of the resctrl file system.
+    Resctrl(Shared),
+}
+
+/// The files of one virtual server by path. What is in it is fixed once mounted; only resctrl's directories come
+/// and go.
+#[derive(Default)]
+pub struct Tree {
+    root: BTreeMap<String, Node>,
+}
+
+impl Tree {
+    /// An empty tree.
+    pub fn new() -> Self {
+        Tree::default()
+    }
+
+    /// Puts `node` at `path` (`sys/devices/system/cpu/online`, no slash in front); directories on the way are made.
+    ///
+    /// # Panics
+    /// When the path is empty, taken, or leads through something that is no directory: the tree is put together by
+    /// code, never from input.
+    pub fn add(&mut self, path: &str, node: Node) {
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+        assert!(!name.is_empty(), "{path:?} names nothing");
+        let entry = self.folder(folder).entry(name.to_owned());
+        assert!(matches!(entry, std::collections::btree_map::Entry::Vacant(_)), "{path} is there twice");
+        entry.or_insert(node);
+    }
+
+    /// A file at `path`. See [`Tree::add`].
+    pub fn file(&mut self, path: &str, file: impl File + 'static) {
+        self.add(path, Node::File(Box::new(file)));
+    }
+
+    /// A file with a fixed content at `path`. See [`Tree::add`].
+    pub fn text(&mut self, path: &str, content: impl Into<Text>) {
+        self.file(path, content.into());
+    }
+
+    /// A symbolic link at `path`. See [`Tree::add`].
+    pub fn link(&mut self, path: &str, target: impl Into<String>) {
+        self.add(path, Node::Link(target.into()));
+    }
+
+    /// A directory at `path`, made if it is not there. See [`Tree::add`].
+    pub fn directory(&mut self, path: &str) {
+        self.folder(path);
+    }
+
+    /// What is at `path`; the root of resctrl ends the walk, links are not followed.
+    pub fn get(&self, path: &str) -> Option<&Node> {
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let mut entries = &self.root;
+        for part in folder.split('/').filter(|part| !part.is_empty()) {
+            let Some(Node::Directory(inner)) = entries.get(part) else { return None };
+            entries = inner;
+        }
+        entries.get(name)
+    }
+
+    /// The entries at the top, for whoever serves the tree.
+    pub fn into_root(self) -> BTreeMap<String, Node> {
+        self.root
+    }
+
+    fn folder(&mut self, path: &str) -> &mut BTreeMap<String, Node> {
+        let mut entries = &mut self.root;
+        for part in path.split('/').filter(|part| !part.is_empty()) {
+            let node = entries.entry(part.to_owned()).or_insert_with(|| Node::Directory(BTreeMap::new()));
+            let Node::Directory(inner) = node else {
+                panic!("{path} leads through {part}, which is no directory")
+            };
+            entries = inner;
+        }
+        entries
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOT: Caller = Caller { pid: 1, uid: 0 };
+
+    #[test]
+    fn a_tree_is_walked_by_path_and_reads_are_short_at_the_end() {
+        let mut tree = Tree::new();
+        tree.text("sys/devices/system/cpu/online", "0-3\n");
+        tree.link("sys/bus/cpu/devices/cpu0", "../../../devices/system/cpu/cpu0");
+        tree.directory("sys/devices/system/cpu/cpu0");
+        let Some(Node::File(online)) = tree.get("sys/devices/system/cpu/online") else { panic!("no file") };
+        assert_eq!(online.read(0, 4096, ROOT).unwrap(), b"0-3\n");
+        assert_eq!(online.read(2, 1, ROOT).unwrap(), b"3");
+        assert_eq!(online.read(3, 4096, ROOT).unwrap(), b"\n");
+        assert_eq!(online.read(4, 4096, ROOT).unwrap(), b"");
+        assert_eq!(online.read(u64::MAX, usize::MAX, ROOT).unwrap(), b"");
+        assert_eq!(online.write(0, b"0", ROOT), Err(Errno::ACCESS));
+        assert_eq!((online.size(), online.mode()), (4, 0o444));
+        assert!(
+            matches!(tree.get("sys/bus/cpu/devices/cpu0"), Some(Node::Link(target)) if target.starts_with("../"))
+        );
+        assert!(matches!(tree.get("sys/devices/system/cpu/cpu0"), Some(Node::Directory(_))));
+        assert!(tree.get("sys/devices/system/cpu/online/x").is_none() && tree.get("proc").is_none());
+    }
+
+    #[test]
+    #[should_panic(expected = "is there twice")]
+    fn nothing_is_put_where_something_is() {
+        let mut tree = Tree::new();
+        tree.text("proc/cpuinfo", "a");
+        tree.text("proc/cpuinfo", "b");
+    }
+}
