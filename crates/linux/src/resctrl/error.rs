@@ -1,0 +1,214 @@
+//! What goes wrong with resctrl, in one type: where, what was tried, what the kernel said, what it would have taken.
+//!
+//! The kernel answers most refusals with EINVAL and keeps the reason in `info/last_cmd_status` (resctrl.rst,
+//! "error reporting"); an error here carries both. It must not know what the caller wanted the knob for.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What kind of failure, as a caller would act on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// EBUSY: not now; RMIDs in limbo, or a second mount.
+    Busy,
+    /// ENOSPC: no CLOSID, RMID or cache left.
+    Exhausted,
+    /// The kernel does not take this value (EINVAL, ERANGE, E2BIG, ENODEV of `io_alloc`), mostly with a reason.
+    Refused,
+    /// The group, domain or file is not there any more (ENODEV, ENOENT).
+    Gone,
+    /// EACCES, EPERM, EROFS.
+    Denied,
+    /// Another tool holds the lock on the mount.
+    Locked,
+    /// The group is not one of ours.
+    Foreign,
+    /// No resctrl here: not in the kernel, not in the CPU, or not mounted.
+    NotMounted,
+    /// A file reads as nothing that resctrl would write.
+    Malformed,
+    /// EEXIST: a group of that name is there already.
+    Exists,
+    /// Anything else (EIO and its kin).
+    Io,
+}
+
+/// What was being done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Opening or reading a file.
+    Read,
+    /// Writing this text with one write(2).
+    Write(String),
+    /// Listing a directory.
+    List,
+    /// Making a group.
+    Make,
+    /// Removing a group.
+    Remove,
+    /// Taking the lock on the mount.
+    Lock,
+}
+
+/// A failure of one operation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ResctrlError {
+    /// What kind.
+    pub kind: Kind,
+    /// The file or directory.
+    pub path: PathBuf,
+    /// What was being done to it.
+    pub action: Action,
+    /// The system's error number, if a system call failed.
+    pub errno: Option<i32>,
+    /// What `info/last_cmd_status` had to say about it.
+    pub status: Option<String>,
+    /// What is wrong in our words, or what would be accepted; may be empty.
+    pub detail: String,
+}
+
+impl ResctrlError {
+    /// A system call failed.
+    pub(super) fn system(path: &Path, action: Action, error: &io::Error) -> ResctrlError {
+        let errno = error.raw_os_error();
+        let detail = if errno.is_none() { error.to_string() } else { String::new() };
+        ResctrlError {
+            kind: kind_of(errno, &action),
+            path: path.to_path_buf(),
+            action,
+            errno,
+            status: None,
+            detail,
+        }
+    }
+
+    /// A file whose content makes no sense.
+    pub(super) fn malformed(path: &Path, detail: impl Into<String>) -> ResctrlError {
+        ResctrlError {
+            kind: Kind::Malformed,
+            path: path.to_path_buf(),
+            action: Action::Read,
+            errno: None,
+            status: None,
+            detail: detail.into(),
+        }
+    }
+
+    /// Something that we refuse before the kernel is asked.
+    pub(super) fn ours(kind: Kind, path: &Path, action: Action, detail: impl Into<String>) -> ResctrlError {
+        ResctrlError {
+            kind,
+            path: path.to_path_buf(),
+            action,
+            errno: None,
+            status: None,
+            detail: detail.into(),
+        }
+    }
+
+    /// The same failure with what would have been accepted.
+    pub(super) fn expecting(mut self, accepted: impl Into<String>) -> ResctrlError {
+        if self.detail.is_empty() && self.kind == Kind::Refused {
+            self.detail = format!("accepted: {}", accepted.into());
+        }
+        self
+    }
+
+    /// True if the thing itself has vanished: no failure of the whole, and no zero either.
+    pub fn is_gone(&self) -> bool {
+        self.kind == Kind::Gone
+    }
+}
+
+/// Sorts error numbers; the table of hardware.md 7.3, 7.4 and 8.1.
+fn kind_of(errno: Option<i32>, action: &Action) -> Kind {
+    let writes = matches!(action, Action::Write(_));
+    match errno {
+        Some(libc::EBUSY) => Kind::Busy,
+        Some(libc::ENOSPC) => Kind::Exhausted,
+        Some(libc::EINVAL | libc::ERANGE | libc::E2BIG | libc::EOPNOTSUPP) => Kind::Refused,
+        Some(libc::ENODEV | libc::ENOENT) => Kind::Gone,
+        Some(libc::ESRCH) if writes => Kind::Gone,
+        Some(libc::EACCES | libc::EPERM | libc::EROFS) => Kind::Denied,
+        Some(libc::EEXIST) => Kind::Exists,
+        _ => Kind::Io,
+    }
+}
+
+impl fmt::Display for ResctrlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.path.display())?;
+        match &self.action {
+            Action::Read => f.write_str("reading")?,
+            Action::Write(text) => write!(f, "writing `{}`", shown(text))?,
+            Action::List => f.write_str("listing")?,
+            Action::Make => f.write_str("making the group")?,
+            Action::Remove => f.write_str("removing the group")?,
+            Action::Lock => f.write_str("locking")?,
+        }
+        if let Some(errno) = self.errno {
+            write!(f, ": {}", io::Error::from_raw_os_error(errno))?;
+        }
+        if let Some(status) = &self.status {
+            write!(f, "; the kernel says: {status}")?;
+        }
+        if !self.detail.is_empty() {
+            let mark = if self.errno.is_some() || self.status.is_some() { ";" } else { ":" };
+            write!(f, "{mark} {}", self.detail)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ResctrlError {}
+
+/// At most 60 characters of a text, on one line: errors are one line, and file contents are not to be poured out.
+pub(super) fn shown(text: &str) -> String {
+    // 60 characters hold every schemata line of a two-socket server.
+    const MOST: usize = 60;
+    let text = text.trim_end_matches('\n');
+    let mut line: String = text.chars().take(MOST).flat_map(char::escape_debug).collect();
+    if text.chars().nth(MOST).is_some() {
+        line.push('…');
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_says_where_what_why_and_what_else() {
+        let error = io::Error::from_raw_os_error(libc::EINVAL);
+        let path = Path::new("/sys/fs/resctrl/g1/schemata");
+        let mut error = ResctrlError::system(path, Action::Write("L3:0=5\n".into()), &error);
+        error.status = Some("The mask 5 has non-consecutive 1-bits".into());
+        let error = error.expecting("contiguous hex masks up to 7ff");
+        assert_eq!(error.kind, Kind::Refused);
+        assert_eq!(
+            error.to_string(),
+            "/sys/fs/resctrl/g1/schemata: writing `L3:0=5`: Invalid argument (os error 22); the kernel says: The mask \
+             5 has non-consecutive 1-bits; accepted: contiguous hex masks up to 7ff"
+        );
+    }
+
+    #[test]
+    fn long_and_strange_contents_stay_one_short_line() {
+        let text = shown(&format!("a\nb\u{7}{}", "x".repeat(200)));
+        assert!(text.starts_with("a\\nb\\u{7}xx") && text.ends_with('…') && text.len() < 80, "{text}");
+    }
+
+    #[test]
+    fn error_numbers_have_their_kinds() {
+        let kind = |errno| {
+            ResctrlError::system(Path::new("x"), Action::Make, &io::Error::from_raw_os_error(errno)).kind
+        };
+        assert_eq!(kind(libc::EBUSY), Kind::Busy);
+        assert_eq!(kind(libc::ENOSPC), Kind::Exhausted);
+        assert_eq!(kind(libc::ENODEV), Kind::Gone);
+        assert_eq!(kind(libc::EPERM), Kind::Denied);
+        assert_eq!(kind(libc::EIO), Kind::Io);
+    }
+}

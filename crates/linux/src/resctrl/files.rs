@@ -1,0 +1,158 @@
+//! How the files of resctrl are read and written: bounded, one write(2) a command, handles held open.
+//!
+//! kernfs gives a whole file to a read that is large enough and takes one command a write (virtual-host.md, "Group
+//! rules"); a served tree may give less at a time. It must not know what stands in a file.
+
+use super::error::{Action, ResctrlError};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Most bytes of any file but `tasks`: schemata of 32 resources in 1024 domains stay far below.
+pub(super) const MOST_BYTES: usize = 1 << 20;
+/// Most bytes of `tasks`: 2^22 pids (the kernel's PID_MAX_LIMIT) of up to 7 digits and a newline.
+pub(super) const MOST_TASK_BYTES: usize = 8 << 22;
+
+/// Reads a text file of at most `most` bytes.
+pub(super) fn read(path: &Path, most: usize) -> Result<String, ResctrlError> {
+    let failed = |error: io::Error| ResctrlError::system(path, Action::Read, &error);
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+    File::open(path).map_err(failed)?.take(limit).read_to_end(&mut bytes).map_err(failed)?;
+    text(path, bytes, most)
+}
+
+/// As [`read`]; a file that is not there is `None`. Whether its group is there is another question.
+pub(super) fn read_if_there(path: &Path) -> Result<Option<String>, ResctrlError> {
+    match read(path, MOST_BYTES) {
+        Err(error) if error.errno == Some(libc::ENOENT) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+fn text(path: &Path, bytes: Vec<u8>, most: usize) -> Result<String, ResctrlError> {
+    if bytes.len() > most {
+        return Err(ResctrlError::malformed(path, format!("it is longer than {most} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|_| ResctrlError::malformed(path, "it holds bytes that are no text"))
+}
+
+/// Opens a file for commands. `O_TRUNC` and `O_CREAT` mean nothing here and are left out.
+pub(super) fn open_for_commands(path: &Path) -> io::Result<File> {
+    File::options().write(true).open(path)
+}
+
+/// Gives one command to an open file: one write(2), taken whole or not at all.
+pub(super) fn command(file: &mut File, text: &str) -> io::Result<()> {
+    let taken = loop {
+        match file.write(text.as_bytes()) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            result => break result?,
+        }
+    };
+    match taken {
+        taken if taken == text.len() => Ok(()),
+        taken => Err(io::Error::other(format!("only {taken} of {} bytes were taken", text.len()))),
+    }
+}
+
+/// A file that is read at every interval: opened once, read with pread at 0. After its group is removed it answers
+/// ENODEV, which is [`super::error::Kind::Gone`].
+#[derive(Debug)]
+pub struct HeldFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl HeldFile {
+    /// Opens a file for reading again and again.
+    pub(super) fn open(path: PathBuf) -> Result<HeldFile, ResctrlError> {
+        match File::open(&path) {
+            Ok(file) => Ok(HeldFile { path, file }),
+            Err(error) => Err(ResctrlError::system(&path, Action::Read, &error)),
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The single line of a counter. One system call unless the file is given in pieces.
+    pub(super) fn read_line<'a>(&self, buffer: &'a mut [u8; 64]) -> Result<&'a str, ResctrlError> {
+        let mut filled = 0;
+        while filled < buffer.len() && !buffer[..filled].contains(&b'\n') {
+            match self.pread(&mut buffer[filled..], filled)? {
+                0 => break,
+                more => filled += more,
+            }
+        }
+        std::str::from_utf8(&buffer[..filled])
+            .map_err(|_| ResctrlError::malformed(&self.path, "it holds bytes that are no text"))
+    }
+
+    /// The whole file, of any number of lines.
+    pub(super) fn read_all(&self) -> Result<String, ResctrlError> {
+        // A page is what kernfs gives at most at a time.
+        let mut bytes = vec![0; 4096];
+        let mut filled = 0;
+        loop {
+            match self.pread(&mut bytes[filled..], filled)? {
+                0 => break,
+                more => filled += more,
+            }
+            if filled > MOST_BYTES {
+                break;
+            }
+            if filled == bytes.len() {
+                bytes.resize(filled * 2, 0);
+            }
+        }
+        bytes.truncate(filled);
+        text(&self.path, bytes, MOST_BYTES)
+    }
+
+    fn pread(&self, buffer: &mut [u8], offset: usize) -> Result<usize, ResctrlError> {
+        loop {
+            match self.file.read_at(buffer, offset as u64) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                result => {
+                    return result.map_err(|error| ResctrlError::system(&self.path, Action::Read, &error));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::error::Kind;
+    use super::*;
+
+    #[test]
+    fn files_without_end_and_without_text_are_reported() {
+        let endless = read(Path::new("/dev/zero"), 64).unwrap_err();
+        assert_eq!(endless.kind, Kind::Malformed);
+        assert!(endless.to_string().contains("longer than 64 bytes"), "{endless}");
+        let held = HeldFile::open("/dev/zero".into()).unwrap();
+        assert_eq!(held.read_all().unwrap_err().kind, Kind::Malformed);
+        assert_eq!(held.read_line(&mut [0; 64]).unwrap(), "\0".repeat(64));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        std::fs::write(&path, b"\xff\xfe").unwrap();
+        assert!(read(&path, 64).unwrap_err().to_string().contains("no text"));
+        assert_eq!(read_if_there(&dir.path().join("y")), Ok(None));
+    }
+
+    #[test]
+    fn a_held_file_shows_what_stands_there_now() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        std::fs::write(&path, "1\n").unwrap();
+        let held = HeldFile::open(path.clone()).unwrap();
+        assert_eq!(held.read_line(&mut [0; 64]).unwrap(), "1\n");
+        std::fs::write(&path, "25\n".repeat(3000)).unwrap();
+        assert_eq!(held.read_all().unwrap().len(), 9000);
+    }
+}

@@ -1,0 +1,125 @@
+//! Which group: the default one, a control group, or a monitoring group of either.
+//!
+//! A name is a directory's; it must not know what is in the directory.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Directories in the root of the mount that are no groups.
+const RESERVED: [&str; 3] = ["info", "mon_groups", "mon_data"];
+/// Longest file name (NAME_MAX).
+const LONGEST: usize = 255;
+
+/// A group by its place.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+pub struct Group {
+    /// The control group; `None` is the default group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    control: Option<String>,
+    /// The monitoring group in it; `None` is the control group itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    monitor: Option<String>,
+}
+
+impl Group {
+    /// The default group: CLOSID 0, always there.
+    pub const DEFAULT: Group = Group { control: None, monitor: None };
+
+    /// A control group of this name.
+    ///
+    /// # Errors
+    /// If no directory of that name could be a group.
+    pub fn control(name: &str) -> Result<Group, String> {
+        Ok(Group { control: Some(check(name)?), monitor: None })
+    }
+
+    /// A monitoring group of this name in this group's control group.
+    ///
+    /// # Errors
+    /// If no directory of that name could be a group.
+    pub fn monitor(&self, name: &str) -> Result<Group, String> {
+        Ok(Group { control: self.control.clone(), monitor: Some(check(name)?) })
+    }
+
+    /// True for the default group itself.
+    pub fn is_default(&self) -> bool {
+        *self == Group::DEFAULT
+    }
+
+    /// True for a monitoring group, which has no schemata of its own.
+    pub fn is_monitor(&self) -> bool {
+        self.monitor.is_some()
+    }
+
+    /// The control group that it is or belongs to.
+    pub fn parent(&self) -> Group {
+        Group { control: self.control.clone(), monitor: None }
+    }
+
+    /// Its own name; empty for the default group.
+    pub fn name(&self) -> &str {
+        self.monitor.as_deref().or(self.control.as_deref()).unwrap_or("")
+    }
+
+    /// Its directory below the mount.
+    pub fn directory(&self, mount: &Path) -> PathBuf {
+        let mut path = mount.to_path_buf();
+        path.extend(self.control.as_deref());
+        if let Some(name) = &self.monitor {
+            path.push("mon_groups");
+            path.push(name);
+        }
+        path
+    }
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.control, &self.monitor) {
+            (None, None) => f.write_str("(default)"),
+            (Some(control), None) => f.write_str(control),
+            (None, Some(monitor)) => write!(f, "mon_groups/{monitor}"),
+            (Some(control), Some(monitor)) => write!(f, "{control}/mon_groups/{monitor}"),
+        }
+    }
+}
+
+/// A name that may be a group's: a journal could hold anything, and a name with a slash leads elsewhere.
+fn check(name: &str) -> Result<String, String> {
+    let plain = !name.is_empty() && name.len() <= LONGEST && !name.contains(['/', '\n', '\0']);
+    if plain && name != "." && name != ".." && !RESERVED.contains(&name) {
+        return Ok(name.to_owned());
+    }
+    Err(format!(
+        "`{}` is no name for a group; a name has 1 to {LONGEST} bytes without `/` and newline, and is not one of {}",
+        super::error::shown(name),
+        RESERVED.join(", ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_a_directory() {
+        let at = |group: &Group| group.directory(Path::new("/m")).display().to_string();
+        let control = Group::control("wk-a b").unwrap();
+        assert_eq!(at(&Group::DEFAULT), "/m");
+        assert_eq!(at(&control), "/m/wk-a b");
+        assert_eq!(at(&control.monitor("m1").unwrap()), "/m/wk-a b/mon_groups/m1");
+        assert_eq!(at(&Group::DEFAULT.monitor("m1").unwrap()), "/m/mon_groups/m1");
+        assert_eq!(control.monitor("m1").unwrap().parent(), control);
+        assert!(!Group::DEFAULT.monitor("m1").unwrap().is_default());
+    }
+
+    #[test]
+    fn names_that_lead_elsewhere_are_refused() {
+        for name in ["", ".", "..", "a/b", "../x", "a\nb", "info", "mon_groups", "mon_data", &"x".repeat(256)]
+        {
+            assert!(Group::control(name).is_err(), "{name:?}");
+        }
+        assert!(Group::control(&"x".repeat(255)).is_ok());
+    }
+}

@@ -1,0 +1,319 @@
+//! `info/`: which resources this kernel shares out on this CPU, their shapes and their limits.
+//!
+//! hardware.md 7.1, 7.4 and 8.1. A directory that is absent is a resource that is absent; within one, only the files
+//! that every kernel has are asked for. It must not know which machine this is: masks and widths are read, never
+//! looked up.
+
+use super::Resctrl;
+use super::error::{ResctrlError, shown};
+use super::files;
+use super::io_alloc::IoAlloc;
+use super::monitor::Event;
+use super::schemata::{Resource, decimal, hex_mask};
+use std::collections::BTreeMap;
+use std::path::Path;
+use waykeeper_units::WayMask;
+
+/// A cache that CAT divides.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CacheInfo {
+    /// Classes that this resource has, the default one included; with CDP already halved by the kernel.
+    pub num_closids: u32,
+    /// All ways that a mask may have.
+    pub cbm_mask: WayMask,
+    /// Fewest ways that a mask may have; 0 on AMD, where mask 0 is legal.
+    pub min_cbm_bits: u32,
+    /// Ways that other agents fill too (CPUID's word, hardware.md 1.3); `None` on kernels before 4.14.
+    pub shareable_bits: Option<WayMask>,
+    /// Whether masks may have holes; `None` on kernels before 6.7, which do not say.
+    pub sparse_masks: Option<bool>,
+    /// Whether devices have a mask of their own; `None` on kernels without that file.
+    pub io_alloc: Option<IoAlloc>,
+}
+
+/// A bandwidth that MBA limits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BandwidthInfo {
+    /// Classes that this resource has, the default one included.
+    pub num_closids: u32,
+    /// Smallest setting.
+    pub min_bandwidth: u64,
+    /// Step: other settings are rounded up to it.
+    pub bandwidth_gran: u64,
+    /// Whether the delay grows evenly with the setting; `None` where the kernel does not say.
+    pub delay_linear: Option<bool>,
+    /// Which thread's setting counts on a core: `max` or `per-thread`; `None` where the kernel does not say.
+    pub thread_throttle_mode: Option<String>,
+}
+
+/// What can be monitored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MonitoringInfo {
+    /// Groups that can be monitored at a time, control and monitoring groups together.
+    pub num_rmids: u32,
+    /// What is counted. `*_config` names are files that say what a counter counts, not counters; they are left out.
+    pub events: Vec<Event>,
+    /// Counters can be configured (AMD's BMEC): the features whose name ends in `_config`.
+    pub configurable: Vec<Event>,
+    /// How counters get to groups, where a kernel (6.18 and later) says: the mode in brackets in `mbm_assign_mode`.
+    pub assign_mode: Option<String>,
+}
+
+/// All of `info/`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Info {
+    /// Caches by resource: L3, or L3CODE and L3DATA with CDP, L2.
+    pub caches: BTreeMap<Resource, CacheInfo>,
+    /// Bandwidths by resource: MB, SMBA.
+    pub bandwidths: BTreeMap<Resource, BandwidthInfo>,
+    /// Monitoring of the L3; `None` if there is none.
+    pub monitoring: Option<MonitoringInfo>,
+    /// Directories that this code does not know.
+    pub unknown: Vec<String>,
+}
+
+/// A class of service or an RMID is a number that hardware has few of; this is how many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Control groups that can exist at a time, the default one included.
+    pub closids: u32,
+    /// Control and monitoring groups together that can exist at a time; `None` without monitoring.
+    pub rmids: Option<u32>,
+}
+
+/// The kernel keeps its free classes in 32 bits (closid_free_map, up to 6.7) and no x86 CPU has more.
+const MOST_CLOSIDS: u32 = 32;
+
+impl Info {
+    /// The L3's shape; with CDP that of its data half (both halves have one shape, resctrl.rst).
+    pub fn l3(&self) -> Option<&CacheInfo> {
+        self.caches.get(&Resource::L3).or_else(|| self.caches.get(&Resource::L3Data))
+    }
+
+    /// The resources that together are the L3: one, or code and data with CDP.
+    pub fn l3_resources(&self) -> Vec<Resource> {
+        let all = [Resource::L3, Resource::L3Code, Resource::L3Data];
+        all.into_iter().filter(|resource| self.caches.contains_key(resource)).collect()
+    }
+
+    /// True if code and data have masks of their own.
+    pub fn has_cdp(&self) -> bool {
+        self.caches.contains_key(&Resource::L3Code)
+    }
+
+    /// How many groups there can be: the minimum over the resources (hardware.md 7.4).
+    pub fn limits(&self) -> Limits {
+        let caches = self.caches.values().map(|cache| cache.num_closids);
+        let all = caches.chain(self.bandwidths.values().map(|bandwidth| bandwidth.num_closids));
+        // Without any resource there are no classes beyond the default one.
+        let closids = all.min().unwrap_or(1).min(MOST_CLOSIDS);
+        Limits { closids, rmids: self.monitoring.as_ref().map(|monitoring| monitoring.num_rmids) }
+    }
+
+    /// What a schemata line of this resource may hold, for error messages.
+    pub fn accepted(&self, resource: &Resource) -> String {
+        if let Some(cache) = self.caches.get(resource) {
+            let holes = if cache.sparse_masks == Some(true) { "" } else { "contiguous " };
+            let least = cache.min_cbm_bits;
+            return format!("{holes}masks within {:x} of at least {least} bits", cache.cbm_mask.bits());
+        }
+        if let Some(bandwidth) = self.bandwidths.get(resource) {
+            return format!(
+                "{resource} from {} in steps of {}",
+                bandwidth.min_bandwidth, bandwidth.bandwidth_gran
+            );
+        }
+        let names: Vec<&str> = self.caches.keys().chain(self.bandwidths.keys()).map(Resource::name).collect();
+        format!("one of the resources {}", names.join(", "))
+    }
+}
+
+impl Resctrl {
+    /// Reads all of `info/`.
+    ///
+    /// # Errors
+    /// If a file that is there cannot be read or makes no sense: one report, naming it.
+    pub fn info(&self) -> Result<Info, ResctrlError> {
+        let top = self.info_path("");
+        let mut info = Info::default();
+        for name in self.list(&top)? {
+            let directory = self.info_path(&name);
+            if !directory.is_dir() {
+                continue;
+            }
+            match Resource::from(name.as_str()) {
+                Resource::Mb | Resource::Smba => {
+                    info.bandwidths.insert(Resource::from(name.as_str()), bandwidth(&directory)?);
+                }
+                resource if resource.is_cache() => {
+                    info.caches.insert(resource, cache(&directory)?);
+                }
+                _ if name == "L3_MON" => info.monitoring = Some(monitoring(&directory)?),
+                _ => info.unknown.push(name),
+            }
+        }
+        Ok(info)
+    }
+
+    /// Who uses which way of a cache, one letter a way from the highest bit down, by domain (hardware.md 7.1).
+    ///
+    /// # Errors
+    /// If the file cannot be read or is no such map. `None` where the kernel has no such file.
+    pub fn bit_usage(&self, resource: &Resource) -> Result<Option<BTreeMap<u32, String>>, ResctrlError> {
+        let path = self.info_path(resource.name()).join("bit_usage");
+        let Some(text) = files::read_if_there(&path)? else { return Ok(None) };
+        parse_bit_usage(&text).map(Some).map_err(|why| ResctrlError::malformed(&path, why))
+    }
+}
+
+/// Reads a `bit_usage` file: `0=XXSSSSSSSSS;1=XXSSSSSSSSS`.
+pub(super) fn parse_bit_usage(text: &str) -> Result<BTreeMap<u32, String>, String> {
+    let bad = || format!("expected a map like 0=XXSSSSSSSSS;1=XXSSSSSSSSS, not `{}`", shown(text));
+    let mut usage = BTreeMap::new();
+    for part in text.strip_suffix('\n').unwrap_or(text).split(';') {
+        let (id, letters) = part.split_once('=').ok_or_else(bad)?;
+        let id = decimal(id).and_then(|id| u32::try_from(id).ok()).ok_or_else(bad)?;
+        let known = !letters.is_empty()
+            && letters.len() <= 32
+            && letters.bytes().all(|byte| b"0HSXEP".contains(&byte));
+        if !known || usage.insert(id, letters.to_owned()).is_some() {
+            return Err(bad());
+        }
+    }
+    Ok(usage)
+}
+
+fn cache(directory: &Path) -> Result<CacheInfo, ResctrlError> {
+    let mask = directory.join("cbm_mask");
+    let cbm_mask = needed(&mask, hex_mask)?;
+    if cbm_mask.is_empty() {
+        return Err(ResctrlError::malformed(&mask, "expected at least one way, not `0`"));
+    }
+    let sparse = |text: &str| match text.trim_end() {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        _ => Err(format!("expected 0 or 1, not `{}`", shown(text))),
+    };
+    Ok(CacheInfo {
+        num_closids: needed(&directory.join("num_closids"), at_least_one)?,
+        cbm_mask,
+        min_cbm_bits: needed(&directory.join("min_cbm_bits"), number)?,
+        shareable_bits: optional(&directory.join("shareable_bits"), hex_mask)?,
+        sparse_masks: optional(&directory.join("sparse_masks"), sparse)?,
+        io_alloc: optional(&directory.join("io_alloc"), IoAlloc::parse)?,
+    })
+}
+
+fn bandwidth(directory: &Path) -> Result<BandwidthInfo, ResctrlError> {
+    let word = |text: &str| match text.trim_end() {
+        mode @ ("max" | "per-thread" | "undefined") => Ok(mode.to_owned()),
+        _ => Err(format!("expected max, per-thread or undefined, not `{}`", shown(text))),
+    };
+    let flag = |text: &str| match text.trim_end() {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        _ => Err(format!("expected 0 or 1, not `{}`", shown(text))),
+    };
+    Ok(BandwidthInfo {
+        num_closids: needed(&directory.join("num_closids"), at_least_one)?,
+        min_bandwidth: needed(&directory.join("min_bandwidth"), number)?.into(),
+        bandwidth_gran: needed(&directory.join("bandwidth_gran"), at_least_one)?.into(),
+        delay_linear: optional(&directory.join("delay_linear"), flag)?,
+        thread_throttle_mode: optional(&directory.join("thread_throttle_mode"), word)?,
+    })
+}
+
+fn monitoring(directory: &Path) -> Result<MonitoringInfo, ResctrlError> {
+    let features = needed(&directory.join("mon_features"), parse_features)?;
+    let (configurable, events): (Vec<_>, Vec<_>) =
+        features.iter().partition(|feature| feature.ends_with("_config"));
+    let event = |name: &&String| Event::from(name.strip_suffix("_config").unwrap_or(name));
+    Ok(MonitoringInfo {
+        num_rmids: needed(&directory.join("num_rmids"), at_least_one)?,
+        events: events.iter().map(event).collect(),
+        configurable: configurable.iter().map(event).collect(),
+        assign_mode: optional(&directory.join("mbm_assign_mode"), parse_assign_mode)?,
+    })
+}
+
+/// Reads `mon_features`: a name a line, at least one.
+pub(super) fn parse_features(text: &str) -> Result<Vec<String>, String> {
+    if text.trim().is_empty() {
+        return Err("it is empty; expected one feature a line, like llc_occupancy".to_owned());
+    }
+    let is_name = |name: &str| {
+        !name.is_empty()
+            && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+    };
+    let name = |line: &str| {
+        let bad = || format!("expected one feature a line, like llc_occupancy, not `{}`", shown(line));
+        if is_name(line) { Ok(line.to_owned()) } else { Err(bad()) }
+    };
+    text.lines().map(name).collect()
+}
+
+/// Reads `mbm_assign_mode`: a mode a line, the one in force in brackets (resctrl.rst of 6.18).
+fn parse_assign_mode(text: &str) -> Result<String, String> {
+    let in_force = text.lines().find_map(|line| line.trim().strip_prefix('[')?.strip_suffix(']'));
+    in_force.map(str::to_owned).ok_or_else(|| format!("expected a mode in brackets, not `{}`", shown(text)))
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    let value = decimal(text).and_then(|value| u32::try_from(value).ok());
+    value.ok_or_else(|| format!("expected a decimal number, not `{}`", shown(text)))
+}
+
+fn at_least_one(text: &str) -> Result<u32, String> {
+    match number(text)? {
+        0 => Err("expected at least 1, not `0`".to_owned()),
+        value => Ok(value),
+    }
+}
+
+/// A file that every kernel has in such a directory.
+fn needed<T>(path: &Path, parse: impl Fn(&str) -> Result<T, String>) -> Result<T, ResctrlError> {
+    let text = files::read(path, files::MOST_BYTES)?;
+    parse(&text).map_err(|why| ResctrlError::malformed(path, why))
+}
+
+/// A file that some kernels have.
+fn optional<T>(path: &Path, parse: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, ResctrlError> {
+    let Some(text) = files::read_if_there(path)? else { return Ok(None) };
+    parse(&text).map(Some).map_err(|why| ResctrlError::malformed(path, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_map_of_ways() {
+        let usage = parse_bit_usage("0=XXSSSSSEEEE;16=0H\n").unwrap();
+        assert_eq!(usage[&0], "XXSSSSSEEEE");
+        assert_eq!(usage[&16], "0H");
+        for text in ["", "\n", "0=\n", "0=Q\n", "x=S\n", "0=S;0=S\n", "0=S;\n"] {
+            assert!(parse_bit_usage(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn features_and_modes() {
+        assert_eq!(parse_features("llc_occupancy\nmbm_total_bytes\n").unwrap().len(), 2);
+        assert!(parse_features("").unwrap_err().contains("it is empty"));
+        assert!(parse_features("llc_occupancy\n\n").is_err());
+        assert!(parse_features("llc occupancy\n").unwrap_err().contains("`llc occupancy`"));
+        assert_eq!(parse_assign_mode("[mbm_event]\ndefault\n").unwrap(), "mbm_event");
+        assert!(parse_assign_mode("default\n").is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn no_text_makes_them_panic(text in "[0-9a-fHSXEP=;\\[\\]\n\u{0}-\u{ff}]{0,40}") {
+            let _ = (parse_bit_usage(&text), parse_features(&text), parse_assign_mode(&text));
+            let _ = (number(&text), at_least_one(&text));
+        }
+    }
+}

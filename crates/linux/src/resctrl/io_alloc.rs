@@ -1,0 +1,138 @@
+//! `io_alloc` and `io_alloc_cbm`: the L3 ways that devices may fill, where a CPU lets software choose them (AMD SDCIAE).
+//!
+//! hardware.md 8.1; kernel 6.19 and later. It must not know which devices inject anything.
+
+use super::Resctrl;
+use super::error::{Kind, ResctrlError, shown};
+use super::files;
+use super::schemata::{Line, Resource, Setting, decimal, hex_mask};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// What `io_alloc` says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum IoAlloc {
+    /// Devices have a class of their own, with the masks of `io_alloc_cbm`.
+    Enabled,
+    /// They could have.
+    Disabled,
+    /// The CPU has no such thing.
+    NotSupported,
+}
+
+impl IoAlloc {
+    pub(super) fn parse(text: &str) -> Result<IoAlloc, String> {
+        match text.trim_end() {
+            "enabled" => Ok(IoAlloc::Enabled),
+            "disabled" => Ok(IoAlloc::Disabled),
+            "not supported" => Ok(IoAlloc::NotSupported),
+            _ => Err(format!("expected enabled, disabled or not supported, not `{}`", shown(text))),
+        }
+    }
+}
+
+impl Resctrl {
+    /// Whether devices have a class of their own. `None`: this kernel has no such file.
+    ///
+    /// # Errors
+    /// If the file cannot be read or says something else.
+    pub fn io_alloc(&self, resource: &Resource) -> Result<Option<IoAlloc>, ResctrlError> {
+        let path = self.io_path(resource, "io_alloc");
+        let Some(text) = files::read_if_there(&path)? else { return Ok(None) };
+        IoAlloc::parse(&text).map(Some).map_err(|why| ResctrlError::malformed(&path, why))
+    }
+
+    /// Gives devices a class of their own, or takes it away. It takes the highest CLOSID: a group that has it must go
+    /// first ([`Kind::Exhausted`]).
+    ///
+    /// # Errors
+    /// What the kernel refuses, and [`Kind::Refused`] if the state reads back unchanged.
+    pub fn set_io_alloc(&self, resource: &Resource, on: bool) -> Result<(), ResctrlError> {
+        let path = self.io_path(resource, "io_alloc");
+        let text = if on { "1\n" } else { "0\n" };
+        self.write(&path, text, Resctrl::CLEARS_STATUS, || "0 or 1 where the CPU has it".to_owned())?;
+        let wanted = if on { IoAlloc::Enabled } else { IoAlloc::Disabled };
+        match self.io_alloc(resource)? {
+            Some(state) if state == wanted => Ok(()),
+            state => {
+                let why = format!("it was taken and reads back as {state:?}");
+                let action = super::error::Action::Write(text.to_owned());
+                Err(ResctrlError::ours(Kind::Refused, &path, action, why))
+            }
+        }
+    }
+
+    /// The devices' masks by domain. `None`: this kernel has no such file.
+    ///
+    /// # Errors
+    /// If the file cannot be read (it cannot while devices have no class of their own) or holds no masks.
+    pub fn io_alloc_cbm(&self, resource: &Resource) -> Result<Option<Line>, ResctrlError> {
+        let path = self.io_path(resource, "io_alloc_cbm");
+        let Some(text) = files::read_if_there(&path)? else { return Ok(None) };
+        let domains = parse_masks(&text).map_err(|why| ResctrlError::malformed(&path, why))?;
+        Ok(Some(Line::new(resource.clone(), domains)))
+    }
+
+    /// Sets the devices' masks in the domains named and gives what reads back.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub fn set_io_alloc_cbm(&self, line: &Line) -> Result<Option<Line>, ResctrlError> {
+        let path = self.io_path(&line.resource, "io_alloc_cbm");
+        let text = line.to_string();
+        // The same as a schemata line without the resource's name.
+        let text = format!("{}\n", text.split_once(':').map_or("", |(_, masks)| masks));
+        self.write(&path, &text, Resctrl::CLEARS_STATUS, || match self.info() {
+            Ok(info) => info.accepted(&line.resource),
+            Err(_) => "masks in hex by domain, like 0=c00;1=c00".to_owned(),
+        })?;
+        self.io_alloc_cbm(&line.resource)
+    }
+
+    fn io_path(&self, resource: &Resource, file: &str) -> PathBuf {
+        self.info_path(resource.name()).join(file)
+    }
+}
+
+/// Reads `0=ffff;1=00ff`.
+fn parse_masks(text: &str) -> Result<Vec<(u32, Setting)>, String> {
+    let bad = || format!("expected masks by domain like 0=ffff;1=00ff, not `{}`", shown(text));
+    let mut domains: Vec<(u32, Setting)> = Vec::new();
+    for part in text.strip_suffix('\n').unwrap_or(text).split(';') {
+        let (id, mask) = part.split_once('=').ok_or_else(bad)?;
+        let id = decimal(id).and_then(|id| u32::try_from(id).ok()).ok_or_else(bad)?;
+        if domains.iter().any(|(domain, _)| *domain == id) {
+            return Err(bad());
+        }
+        domains.push((id, Setting::Mask(hex_mask(mask)?)));
+    }
+    Ok(domains)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use waykeeper_units::WayMask;
+
+    #[test]
+    fn states_and_masks() {
+        assert_eq!(IoAlloc::parse("not supported\n"), Ok(IoAlloc::NotSupported));
+        assert!(IoAlloc::parse("on\n").unwrap_err().contains("expected enabled"));
+        let masks = parse_masks("0=ffff;16=00ff\n").unwrap();
+        assert_eq!(masks[1], (16, Setting::Mask(WayMask::full(8))));
+        for text in ["", "\n", "0=\n", "0=f;0=f\n", "L3:0=f\n", "0=f;\n"] {
+            assert!(parse_masks(text).is_err(), "{text:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn no_text_makes_it_panic(text in "[0-9a-f=; \n\u{0}-\u{ff}]{0,40}") {
+            let _ = (parse_masks(&text), IoAlloc::parse(&text));
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! A group's `schemata`, `cpus`, `mode` and `size`: read, written with one command, read back.
+//!
+//! hardware.md 7.3 and 7.4. It must not know which value is wise.
+
+use super::error::{ResctrlError, shown};
+use super::files::{self, HeldFile};
+use super::schemata::{Line, Resource, Schemata, decimal};
+use super::{CpuSet, Group, Resctrl};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A group's mode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Its ways may be in other groups' masks too.
+    Shareable,
+    /// They may not.
+    Exclusive,
+    /// It is being made a pseudo-locked region.
+    PseudoLockSetup,
+    /// It is one: no tasks, no schemata.
+    PseudoLocked,
+}
+
+impl Mode {
+    const ALL: [Mode; 4] = [Mode::Shareable, Mode::Exclusive, Mode::PseudoLockSetup, Mode::PseudoLocked];
+
+    /// The kernel's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Shareable => "shareable",
+            Mode::Exclusive => "exclusive",
+            Mode::PseudoLockSetup => "pseudo-locksetup",
+            Mode::PseudoLocked => "pseudo-locked",
+        }
+    }
+
+    fn parse(text: &str) -> Result<Mode, String> {
+        let found = Mode::ALL.into_iter().find(|mode| mode.name() == text.trim_end_matches('\n'));
+        let names = Mode::ALL.map(Mode::name).join(", ");
+        found.ok_or_else(|| format!("expected one of {names}, not `{}`", shown(text)))
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A group's `schemata`, held open to be read at every interval.
+#[derive(Debug)]
+pub struct HeldSchemata {
+    file: HeldFile,
+}
+
+impl HeldSchemata {
+    /// Reads it now. `None`: the group has gone.
+    ///
+    /// # Errors
+    /// If it cannot be read or makes no sense.
+    pub fn read(&self) -> Result<Option<Schemata>, ResctrlError> {
+        let text = match self.file.read_all() {
+            Err(error) if error.is_gone() => return Ok(None),
+            other => other?,
+        };
+        let parsed = if text.is_empty() || text.ends_with('\n') {
+            Schemata::parse(&text)
+        } else {
+            Err(format!(
+                "it ends in the middle of a line, `{}`",
+                shown(text.lines().last().unwrap_or_default())
+            ))
+        };
+        parsed.map(Some).map_err(|why| ResctrlError::malformed(self.file.path(), why))
+    }
+}
+
+impl Resctrl {
+    /// A group's shares of all resources.
+    ///
+    /// # Errors
+    /// If the group has gone or the file makes no sense.
+    pub fn schemata(&self, group: &Group) -> Result<Schemata, ResctrlError> {
+        let path = self.directory(group).join("schemata");
+        let text = files::read(&path, files::MOST_BYTES)?;
+        Schemata::parse(&text).map_err(|why| ResctrlError::malformed(&path, why))
+    }
+
+    /// Opens a group's schemata to read it at every interval.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn hold_schemata(&self, group: &Group) -> Result<HeldSchemata, ResctrlError> {
+        Ok(HeldSchemata { file: HeldFile::open(self.directory(group).join("schemata"))? })
+    }
+
+    /// Sets the resources and domains named, all of them in one command, and gives what reads back: compare with
+    /// [`Schemata::differing`]. The kernel checks every line before it applies any (hardware.md 7.3).
+    ///
+    /// # Errors
+    /// What the kernel refuses, with its reason; nothing has changed then.
+    pub fn set_schemata(&self, group: &Group, lines: &[Line]) -> Result<Schemata, ResctrlError> {
+        let path = self.directory(group).join("schemata");
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        self.write(&path, &text, Resctrl::CLEARS_STATUS, || self.accepted(group, lines))?;
+        self.schemata(group)
+    }
+
+    /// What these lines could have said, for an error message.
+    fn accepted(&self, group: &Group, lines: &[Line]) -> String {
+        let (Ok(info), Ok(now)) = (self.info(), self.schemata(group)) else {
+            return "a line like L3:0=7ff;1=7ff".to_owned();
+        };
+        let line = |line: &Line| {
+            let domains = now.line(&line.resource).map(|line| &line.domains[..]).unwrap_or_default();
+            let ids: Vec<String> = domains.iter().map(|(id, _)| id.to_string()).collect();
+            let place = if ids.is_empty() { String::new() } else { format!(" in domains {}", ids.join(",")) };
+            info.accepted(&line.resource) + &place
+        };
+        lines.iter().map(line).collect::<Vec<_>>().join("; ")
+    }
+
+    /// The CPUs whose unassigned tasks belong to the group.
+    ///
+    /// # Errors
+    /// If the group has gone or the file makes no sense.
+    pub fn cpus(&self, group: &Group) -> Result<CpuSet, ResctrlError> {
+        let path = self.directory(group).join("cpus_list");
+        let text = files::read(&path, files::MOST_BYTES)?;
+        CpuSet::parse_list(&text).map_err(|why| ResctrlError::malformed(&path, why))
+    }
+
+    /// The same from the file in hex, which every kernel with resctrl has.
+    ///
+    /// # Errors
+    /// If the group has gone or the file makes no sense.
+    pub fn cpus_by_mask(&self, group: &Group) -> Result<CpuSet, ResctrlError> {
+        let path = self.directory(group).join("cpus");
+        let text = files::read(&path, files::MOST_BYTES)?;
+        CpuSet::parse_mask(&text).map_err(|why| ResctrlError::malformed(&path, why))
+    }
+
+    /// Gives the group these CPUs and no others. Those it loses go to its parent; those it gains leave where they were.
+    ///
+    /// # Errors
+    /// What the kernel refuses: CPUs that are offline, or taken from the default group.
+    pub fn set_cpus(&self, group: &Group, cpus: &CpuSet) -> Result<(), ResctrlError> {
+        let path = self.directory(group).join("cpus_list");
+        let accepted = || match self.cpus(&group.parent()) {
+            Ok(parent) if group.is_monitor() => format!("CPUs of its control group, {parent}"),
+            _ => "CPUs that are online, and for the default group all that it has".to_owned(),
+        };
+        self.write(&path, &format!("{cpus}\n"), Resctrl::KEEPS_STATUS, accepted)
+    }
+
+    /// The group's mode.
+    ///
+    /// # Errors
+    /// If the group has gone or the file makes no sense.
+    pub fn mode(&self, group: &Group) -> Result<Mode, ResctrlError> {
+        let path = self.directory(group).join("mode");
+        let text = files::read(&path, files::MOST_BYTES)?;
+        Mode::parse(&text).map_err(|why| ResctrlError::malformed(&path, why))
+    }
+
+    /// Sets the group's mode.
+    ///
+    /// # Errors
+    /// What the kernel refuses, such as exclusive ways that others or devices use.
+    pub fn set_mode(&self, group: &Group, mode: Mode) -> Result<(), ResctrlError> {
+        let path = self.directory(group).join("mode");
+        self.write(&path, &format!("{mode}\n"), Resctrl::CLEARS_STATUS, || {
+            "shareable, or exclusive with masks that touch no other group's and no shareable bits".to_owned()
+        })
+    }
+
+    /// What the group's shares amount to: bytes of cache, or the bandwidth as it stands, by resource and domain.
+    ///
+    /// # Errors
+    /// If the group has gone or the file makes no sense.
+    pub fn size(&self, group: &Group) -> Result<BTreeMap<Resource, BTreeMap<u32, u64>>, ResctrlError> {
+        let path = self.directory(group).join("size");
+        let text = files::read(&path, files::MOST_BYTES)?;
+        parse_size(&text).map_err(|why| ResctrlError::malformed(&path, why))
+    }
+}
+
+/// Reads a `size` file: as schemata, and every value decimal.
+fn parse_size(text: &str) -> Result<BTreeMap<Resource, BTreeMap<u32, u64>>, String> {
+    let mut sizes = BTreeMap::new();
+    for line in text.lines() {
+        let bad = || format!("expected a line like L3:0=16777216;1=16777216, not `{}`", shown(line));
+        let (name, rest) = line.split_once(':').ok_or_else(bad)?;
+        let mut domains = BTreeMap::new();
+        for part in rest.split(';') {
+            let (id, value) = part.split_once('=').ok_or_else(bad)?;
+            let id = decimal(id).and_then(|id| u32::try_from(id).ok()).ok_or_else(bad)?;
+            domains.insert(id, decimal(value).ok_or_else(bad)?);
+        }
+        sizes.insert(Resource::from(name.trim()), domains);
+    }
+    if sizes.is_empty() {
+        return Err("it is empty; expected a line like L3:0=16777216;1=16777216".to_owned());
+    }
+    Ok(sizes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn sizes_and_modes() {
+        // intel-linux-6.12.txt, `r g1/size`: 4 of 11 ways of 16 MiB are 4 x (16777216 / 11) = 4 x 1525201.
+        let sizes = parse_size("    MB:0=20;1=50\n    L3:0=6100804;1=16777211\n").unwrap();
+        assert_eq!(sizes[&Resource::L3][&0], 4 * (16_777_216 / 11));
+        assert!(parse_size("").unwrap_err().contains("it is empty"));
+        assert!(parse_size("L3\n").is_err() && parse_size("L3:0=f\n").is_err());
+        assert_eq!(Mode::parse("pseudo-locked\n"), Ok(Mode::PseudoLocked));
+        assert!(Mode::parse("share\n").unwrap_err().contains("not `share`"));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn no_text_makes_them_panic(text in "[L3MB:=;0-9 \n\u{0}-\u{ff}]{0,40}") {
+            let _ = (parse_size(&text), Mode::parse(&text));
+        }
+    }
+}

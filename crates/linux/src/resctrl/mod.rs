@@ -1,0 +1,242 @@
+//! resctrl, the kernel's interface to cache and bandwidth allocation and monitoring, under any root prefix.
+//!
+//! One [`Resctrl`] is one mount. Every operation is one command to the kernel (or a few reads), every refusal comes
+//! back with the kernel's own reason, and only groups whose names carry our prefix are ever made, changed in place or
+//! removed through [`Resctrl::create`] and [`Resctrl::remove`]. hardware.md 7 and virtual-host.md are what it rests on.
+//! It must not know why a group exists, nor what is journaled about it.
+
+mod cpus;
+mod error;
+mod files;
+mod group;
+mod info;
+mod io_alloc;
+mod knobs;
+mod lock;
+mod monitor;
+mod schemata;
+mod tasks;
+
+pub use cpus::CpuSet;
+pub use error::{Action, Kind, ResctrlError};
+pub use files::HeldFile;
+pub use group::Group;
+pub use info::{BandwidthInfo, CacheInfo, Info, Limits, MonitoringInfo};
+pub use io_alloc::IoAlloc;
+pub use knobs::{HeldSchemata, Mode};
+pub use lock::Lock;
+pub use monitor::{Count, Event, HeldCount, MonDomain};
+pub use schemata::{Line, Resource, Schemata, Setting};
+pub use tasks::Moved;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// One mounted resctrl.
+#[derive(Clone, Debug)]
+pub struct Resctrl {
+    mount: PathBuf,
+    locks: PathBuf,
+    prefix: String,
+}
+
+/// Whether a command clears `info/last_cmd_status` before it adds to it (virtual-host.md, "Errors").
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Habit {
+    Clears,
+    Keeps,
+}
+
+impl Resctrl {
+    /// Commands after which all of the status is about them: schemata, mode, tasks, io_alloc.
+    const CLEARS_STATUS: Habit = Habit::Clears;
+    /// Commands after which the status may begin with what others left: cpus, mkdir, max_threshold_occupancy.
+    const KEEPS_STATUS: Habit = Habit::Keeps;
+
+    /// Finds the mount under a root prefix. `prefix` begins the names of the groups that are ours.
+    ///
+    /// # Errors
+    /// [`Kind::NotMounted`] with the remedy, if there is none.
+    pub fn open(root: &Path, prefix: &str) -> Result<Resctrl, ResctrlError> {
+        let mount = root.join("sys/fs/resctrl");
+        let absent = |why: &str| Err(ResctrlError::ours(Kind::NotMounted, &mount, Action::List, why));
+        match fs::metadata(mount.join("info")) {
+            Ok(_) => Ok(Resctrl::at(&mount, &root.join("proc/locks"), prefix)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(ResctrlError::system(&mount.join("info"), Action::List, &error))
+            }
+            Err(_) if mount.is_dir() => {
+                absent("resctrl is not mounted; run: mount -t resctrl resctrl /sys/fs/resctrl")
+            }
+            Err(_) => absent(
+                "this kernel has no resctrl here: the CPU lacks RDT/PQoS, or the kernel is built without",
+            ),
+        }
+    }
+
+    /// A mount at a place of one's own, without a look at it.
+    pub fn at(mount: &Path, locks: &Path, prefix: &str) -> Resctrl {
+        Resctrl { mount: mount.to_path_buf(), locks: locks.to_path_buf(), prefix: prefix.to_owned() }
+    }
+
+    /// The mount's directory.
+    pub fn mount_point(&self) -> &Path {
+        &self.mount
+    }
+
+    /// What the names of our groups begin with.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    fn locks(&self) -> &Path {
+        &self.locks
+    }
+
+    fn directory(&self, group: &Group) -> PathBuf {
+        group.directory(&self.mount)
+    }
+
+    fn info_path(&self, resource: &str) -> PathBuf {
+        let mut path = self.mount.join("info");
+        if !resource.is_empty() {
+            path.push(resource);
+        }
+        path
+    }
+
+    /// A control group of ours: the prefix and this name.
+    ///
+    /// # Errors
+    /// [`Kind::Refused`] if no group can have that name.
+    pub fn own(&self, name: &str) -> Result<Group, ResctrlError> {
+        Group::control(&format!("{}{name}", self.prefix))
+            .map_err(|why| ResctrlError::ours(Kind::Refused, &self.mount, Action::Make, why))
+    }
+
+    /// True if its name says that the group is one of ours: by itself, or as a monitoring group in one of ours.
+    pub fn is_ours(&self, group: &Group) -> bool {
+        let ours = |group: &Group| !group.name().is_empty() && group.name().starts_with(&self.prefix);
+        !self.prefix.is_empty() && (ours(group) || ours(&group.parent()))
+    }
+
+    /// All control groups but the default one, ours and foreign ones, by name.
+    ///
+    /// # Errors
+    /// If the mount cannot be listed, or a group's name is no text.
+    pub fn control_groups(&self) -> Result<Vec<Group>, ResctrlError> {
+        self.groups_in(&self.mount, |name| Group::control(name).ok())
+    }
+
+    /// The monitoring groups of a control group, by name.
+    ///
+    /// # Errors
+    /// If the group has gone, or a group's name is no text. No monitoring is no error.
+    pub fn monitor_groups(&self, parent: &Group) -> Result<Vec<Group>, ResctrlError> {
+        let directory = self.directory(parent).join("mon_groups");
+        match self.groups_in(&directory, |name| parent.monitor(name).ok()) {
+            Err(error) if error.errno == Some(libc::ENOENT) && self.directory(parent).is_dir() => {
+                Ok(Vec::new())
+            }
+            other => other,
+        }
+    }
+
+    fn groups_in(
+        &self,
+        directory: &Path,
+        group: impl Fn(&str) -> Option<Group>,
+    ) -> Result<Vec<Group>, ResctrlError> {
+        let names = self.list(directory)?;
+        let is_group = |name: &&String| directory.join(name.as_str()).is_dir();
+        Ok(names.iter().filter(is_group).filter_map(|name| group(name)).collect())
+    }
+
+    /// Makes a group of ours. It comes with a CLOSID (a control group) and an RMID, and masks that the kernel chooses.
+    ///
+    /// # Errors
+    /// [`Kind::Foreign`] for a name without our prefix, [`Kind::Exists`], [`Kind::Exhausted`] (no CLOSID or RMID left),
+    /// [`Kind::Busy`] (all RMIDs in limbo).
+    pub fn create(&self, group: &Group) -> Result<(), ResctrlError> {
+        let path = self.directory(group);
+        self.only_ours(group, &path, Action::Make)?;
+        let before = self.last_status();
+        fs::create_dir(&path).map_err(|error| {
+            let error = ResctrlError::system(&path, Action::Make, &error);
+            self.with_status(error, Some(before))
+        })
+    }
+
+    /// Removes a group of ours; its tasks and CPUs go back to its parent, its RMID after a while.
+    ///
+    /// # Errors
+    /// [`Kind::Foreign`] for a name without our prefix, [`Kind::Gone`] if somebody else has removed it.
+    pub fn remove(&self, group: &Group) -> Result<(), ResctrlError> {
+        let path = self.directory(group);
+        self.only_ours(group, &path, Action::Remove)?;
+        fs::remove_dir(&path).map_err(|error| ResctrlError::system(&path, Action::Remove, &error))
+    }
+
+    fn only_ours(&self, group: &Group, path: &Path, action: Action) -> Result<(), ResctrlError> {
+        if self.is_ours(group) {
+            return Ok(());
+        }
+        let why = format!("the group is not one of ours, whose names begin with `{}`", self.prefix);
+        Err(ResctrlError::ours(Kind::Foreign, path, action, why))
+    }
+
+    /// What the kernel has to say about the last command: its lines, or nothing. Trouble in reading it is nothing too:
+    /// it is asked for when something else has gone wrong already.
+    pub fn last_status(&self) -> Vec<String> {
+        let text =
+            files::read(&self.mount.join("info/last_cmd_status"), files::MOST_BYTES).unwrap_or_default();
+        match text.trim_end() {
+            "" | "ok" => Vec::new(),
+            text => text.lines().map(error::shown).collect(),
+        }
+    }
+
+    /// One command: opens, writes once, closes. On refusal the error has the kernel's reason and what it would take.
+    fn write(
+        &self,
+        path: &Path,
+        text: &str,
+        habit: Habit,
+        accepted: impl FnOnce() -> String,
+    ) -> Result<(), ResctrlError> {
+        let before = (habit == Habit::Keeps).then(|| self.last_status());
+        let result = files::open_for_commands(path).and_then(|mut file| files::command(&mut file, text));
+        result.map_err(|error| {
+            let error = ResctrlError::system(path, Action::Write(text.to_owned()), &error);
+            let error = self.with_status(error, before);
+            if error.kind == Kind::Refused { error.expecting(accepted()) } else { error }
+        })
+    }
+
+    /// Adds the kernel's reason; `before` is what the status said before the command, if it may still say so.
+    fn with_status(&self, mut error: ResctrlError, before: Option<Vec<String>>) -> ResctrlError {
+        let now = self.last_status();
+        let before = before.unwrap_or_default();
+        let new = now.strip_prefix(before.as_slice()).unwrap_or(&now);
+        if !new.is_empty() && error.errno.is_some() {
+            error.status = Some(new.join("; "));
+        }
+        error
+    }
+
+    /// The names in a directory, in order.
+    fn list(&self, directory: &Path) -> Result<Vec<String>, ResctrlError> {
+        let failed = |error: io::Error| ResctrlError::system(directory, Action::List, &error);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(directory).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            let name = name.into_string().map_err(|name| {
+                ResctrlError::malformed(directory, format!("the name {name:?} in it is no text"))
+            })?;
+            names.push(name);
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+}

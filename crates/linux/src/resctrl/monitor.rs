@@ -1,0 +1,264 @@
+//! `mon_data`: what is counted for a group in each domain, and the four ways in which there may be no number.
+//!
+//! hardware.md 7.1 and 7.4. Totals are running totals, occupancy is a snapshot; it must not know what anybody makes
+//! of them.
+
+use super::Resctrl;
+use super::error::{ResctrlError, shown};
+use super::files::{self, HeldFile};
+use super::group::Group;
+use super::schemata::decimal;
+use std::fmt;
+use waykeeper_host::Reading;
+
+/// What is counted.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Event {
+    /// Bytes of the group's lines in the L3, a snapshot.
+    LlcOccupancy,
+    /// Bytes between L3 and memory, running total.
+    MbmTotal,
+    /// The part of it that went to the domain's own memory, running total.
+    MbmLocal,
+    /// One that a later kernel has added.
+    Other(String),
+}
+
+impl Event {
+    /// The file's name.
+    pub fn name(&self) -> &str {
+        match self {
+            Event::LlcOccupancy => "llc_occupancy",
+            Event::MbmTotal => "mbm_total_bytes",
+            Event::MbmLocal => "mbm_local_bytes",
+            Event::Other(name) => name,
+        }
+    }
+}
+
+impl From<&str> for Event {
+    fn from(name: &str) -> Event {
+        match name {
+            "llc_occupancy" => Event::LlcOccupancy,
+            "mbm_total_bytes" => Event::MbmTotal,
+            "mbm_local_bytes" => Event::MbmLocal,
+            other => Event::Other(other.to_owned()),
+        }
+    }
+}
+
+/// Where it is counted: an L3, or with sub-NUMA clustering one node of it (kernel 6.11 and later).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct MonDomain {
+    /// Id of the L3, as in schemata.
+    pub l3: u32,
+    /// Id of the sub-NUMA node; `None` is the whole L3.
+    pub node: Option<u32>,
+}
+
+impl fmt::Display for MonDomain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // `%02d` in the kernel (mkdir_mondata_subdir).
+        write!(f, "mon_L3_{:02}", self.l3)?;
+        self.node.map_or(Ok(()), |node| write!(f, "/mon_sub_L3_{node:02}"))
+    }
+}
+
+/// A counter's answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Count {
+    /// A number; zero is one.
+    Value(u64),
+    /// `Unavailable`: no number this time.
+    Unavailable,
+    /// `Error`: the hardware says that it does not count this.
+    Error,
+    /// `Unassigned`: no counter of the hardware is assigned to it (counter-assign mode).
+    Unassigned,
+    /// The group or the domain has gone.
+    Gone,
+}
+
+impl Count {
+    /// Reads what a counter's file shows.
+    ///
+    /// # Errors
+    /// If it is neither a number nor one of the three words.
+    pub fn parse(text: &str) -> Result<Count, String> {
+        match text.strip_suffix('\n').unwrap_or(text) {
+            "Unavailable" => Ok(Count::Unavailable),
+            "Error" => Ok(Count::Error),
+            "Unassigned" => Ok(Count::Unassigned),
+            number => decimal(number).map(Count::Value).ok_or_else(|| {
+                format!("expected a number, Unavailable, Error or Unassigned, not `{}`", shown(text))
+            }),
+        }
+    }
+
+    /// The seam's words for it: a counter that is there and has no number now is unavailable, whatever the reason.
+    pub fn reading(self) -> Reading<u64> {
+        match self {
+            Count::Value(value) => Reading::Value(value),
+            Count::Unavailable | Count::Error | Count::Unassigned => Reading::Unavailable,
+            Count::Gone => Reading::Absent,
+        }
+    }
+}
+
+/// A counter that is read at every interval.
+#[derive(Debug)]
+pub struct HeldCount {
+    file: HeldFile,
+}
+
+impl HeldCount {
+    /// Reads it now: one system call.
+    ///
+    /// # Errors
+    /// If it cannot be read or shows something else. That its group has gone is no error.
+    pub fn read(&self) -> Result<Count, ResctrlError> {
+        let mut buffer = [0; 64];
+        let line = match self.file.read_line(&mut buffer) {
+            Err(error) if error.is_gone() => return Ok(Count::Gone),
+            other => other?,
+        };
+        if !line.ends_with('\n') {
+            // Half a number is another number.
+            let why = format!("expected one line, not `{}`", shown(line));
+            return Err(ResctrlError::malformed(self.file.path(), why));
+        }
+        Count::parse(line).map_err(|why| ResctrlError::malformed(self.file.path(), why))
+    }
+}
+
+impl Resctrl {
+    /// Where a group is counted, in order of ids. Empty without monitoring.
+    ///
+    /// # Errors
+    /// If the directory cannot be listed.
+    pub fn monitor_domains(&self, group: &Group) -> Result<Vec<MonDomain>, ResctrlError> {
+        let top = self.directory(group).join("mon_data");
+        let mut domains = Vec::new();
+        let names = match self.list(&top) {
+            Err(error) if error.errno == Some(libc::ENOENT) && self.directory(group).is_dir() => Vec::new(),
+            other => other?,
+        };
+        for name in names {
+            // Packages counted by other means (mon_PERF_PKG_NN of later kernels) are not caches.
+            let Some(l3) = id(&name, "mon_L3_") else { continue };
+            domains.push(MonDomain { l3, node: None });
+            for node in self.list(&top.join(&name))? {
+                if let Some(node) = id(&node, "mon_sub_L3_") {
+                    domains.push(MonDomain { l3, node: Some(node) });
+                }
+            }
+        }
+        domains.sort_unstable();
+        Ok(domains)
+    }
+
+    /// Reads one counter once. `None`: this machine does not count that.
+    ///
+    /// # Errors
+    /// If it cannot be read or shows something else.
+    pub fn count(
+        &self,
+        group: &Group,
+        domain: MonDomain,
+        event: &Event,
+    ) -> Result<Option<Count>, ResctrlError> {
+        self.hold_count(group, domain, event)?.map(|held| held.read()).transpose()
+    }
+
+    /// Opens one counter to read it at every interval. `None`: this machine does not count that.
+    ///
+    /// # Errors
+    /// If it is there and cannot be opened, or the group has gone.
+    pub fn hold_count(
+        &self,
+        group: &Group,
+        domain: MonDomain,
+        event: &Event,
+    ) -> Result<Option<HeldCount>, ResctrlError> {
+        let directory = self.directory(group).join("mon_data").join(domain.to_string());
+        match HeldFile::open(directory.join(event.name())) {
+            Ok(file) => Ok(Some(HeldCount { file })),
+            // The file's own absence and that of its directory are two things.
+            Err(error) if error.errno == Some(libc::ENOENT) && directory.is_dir() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The occupancy below which an RMID of a removed group is used again, in bytes; `None` without occupancy.
+    ///
+    /// # Errors
+    /// If the file cannot be read or holds no number.
+    pub fn max_threshold_occupancy(&self) -> Result<Option<u64>, ResctrlError> {
+        let path = self.info_path("L3_MON").join("max_threshold_occupancy");
+        let Some(text) = files::read_if_there(&path)? else { return Ok(None) };
+        let why = || ResctrlError::malformed(&path, format!("expected bytes, not `{}`", shown(&text)));
+        decimal(&text).ok_or_else(why).map(Some)
+    }
+
+    /// Sets that threshold; the kernel rounds it down to the counter's unit. Gives what reads back.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub fn set_max_threshold_occupancy(&self, bytes: u64) -> Result<Option<u64>, ResctrlError> {
+        let path = self.info_path("L3_MON").join("max_threshold_occupancy");
+        self.write(&path, &format!("{bytes}\n"), Resctrl::KEEPS_STATUS, || {
+            "bytes, at most the size of an L3".to_owned()
+        })?;
+        self.max_threshold_occupancy()
+    }
+}
+
+/// The number at the end of a directory's name.
+fn id(name: &str, prefix: &str) -> Option<u32> {
+    decimal(name.strip_prefix(prefix)?).and_then(|id| u32::try_from(id).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn numbers_and_the_lack_of_them() {
+        assert_eq!(Count::parse("0\n"), Ok(Count::Value(0)));
+        assert_eq!(Count::parse("18446744073709551615\n"), Ok(Count::Value(u64::MAX)));
+        assert_eq!(Count::parse("Unavailable\n"), Ok(Count::Unavailable));
+        assert_eq!(Count::parse("Error\n"), Ok(Count::Error));
+        assert_eq!(Count::parse("Unassigned\n"), Ok(Count::Unassigned));
+        for text in ["", "\n", "-1\n", "1 2\n", "unavailable\n", "0x10\n", "18446744073709551616\n", "1\n2\n"]
+        {
+            let error = Count::parse(text).unwrap_err();
+            assert!(error.contains("Unavailable, Error or Unassigned"), "{text:?}: {error}");
+        }
+        assert_eq!(Count::Error.reading(), Reading::Unavailable);
+        assert_eq!(Count::Gone.reading(), Reading::Absent);
+    }
+
+    #[test]
+    fn domains_have_the_kernels_names() {
+        assert_eq!(MonDomain { l3: 3, node: None }.to_string(), "mon_L3_03");
+        assert_eq!(MonDomain { l3: 0, node: Some(1) }.to_string(), "mon_L3_00/mon_sub_L3_01");
+        assert_eq!(id("mon_L3_100", "mon_L3_"), Some(100));
+        assert_eq!(id("mon_PERF_PKG_00", "mon_L3_"), None);
+        assert_eq!(id("mon_L3_x", "mon_L3_"), None);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn any_number_reads_back(number: u64) {
+            prop_assert_eq!(Count::parse(&format!("{number}\n")), Ok(Count::Value(number)));
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in "\\PC{0,30}") {
+            let _ = Count::parse(&text);
+        }
+    }
+}

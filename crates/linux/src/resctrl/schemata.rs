@@ -1,0 +1,374 @@
+//! The lines of a `schemata` file: which share of each resource a group has in each domain.
+//!
+//! Pure text to values and back (hardware.md 7.3; virtual-host.md, "Formats"). It must not know where the text comes
+//! from, nor which masks a chip would take.
+
+use super::error::shown;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use waykeeper_units::WayMask;
+
+/// A resource that resctrl shares out, by the name the kernel gives it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum Resource {
+    /// Last-level cache.
+    L3,
+    /// Its half for code, with CDP.
+    L3Code,
+    /// Its half for data, with CDP.
+    L3Data,
+    /// Second-level cache.
+    L2,
+    /// Its half for code, with CDP.
+    L2Code,
+    /// Its half for data, with CDP.
+    L2Data,
+    /// Memory bandwidth: percent (Intel), 1/8 GB/s (AMD) or MB/s (mount option mba_MBps).
+    Mb,
+    /// Slow (CXL) memory bandwidth, AMD.
+    Smba,
+    /// One that a later kernel has added: kept and written as it came.
+    Other(String),
+}
+
+impl Resource {
+    /// The kernel's name.
+    pub fn name(&self) -> &str {
+        match self {
+            Resource::L3 => "L3",
+            Resource::L3Code => "L3CODE",
+            Resource::L3Data => "L3DATA",
+            Resource::L2 => "L2",
+            Resource::L2Code => "L2CODE",
+            Resource::L2Data => "L2DATA",
+            Resource::Mb => "MB",
+            Resource::Smba => "SMBA",
+            Resource::Other(name) => name,
+        }
+    }
+
+    /// True if its settings are way masks.
+    pub fn is_cache(&self) -> bool {
+        matches!(
+            self,
+            Resource::L3
+                | Resource::L3Code
+                | Resource::L3Data
+                | Resource::L2
+                | Resource::L2Code
+                | Resource::L2Data
+        )
+    }
+}
+
+impl From<&str> for Resource {
+    fn from(name: &str) -> Resource {
+        match name {
+            "L3" => Resource::L3,
+            "L3CODE" => Resource::L3Code,
+            "L3DATA" => Resource::L3Data,
+            "L2" => Resource::L2,
+            "L2CODE" => Resource::L2Code,
+            "L2DATA" => Resource::L2Data,
+            "MB" => Resource::Mb,
+            "SMBA" => Resource::Smba,
+            other => Resource::Other(other.to_owned()),
+        }
+    }
+}
+
+impl From<String> for Resource {
+    fn from(name: String) -> Resource {
+        Resource::from(name.as_str())
+    }
+}
+
+impl From<Resource> for String {
+    fn from(resource: Resource) -> String {
+        resource.name().to_owned()
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What one domain of a resource is set to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Setting {
+    /// Ways.
+    Mask(WayMask),
+    /// Bandwidth, in the resource's own unit.
+    Amount(u64),
+    /// Of an unknown resource, as it stands.
+    Raw(String),
+}
+
+impl Setting {
+    /// The mask, if it is one.
+    pub fn mask(&self) -> Option<WayMask> {
+        match self {
+            Setting::Mask(mask) => Some(*mask),
+            _ => None,
+        }
+    }
+
+    /// The amount, if it is one.
+    pub fn amount(&self) -> Option<u64> {
+        match self {
+            Setting::Amount(amount) => Some(*amount),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Setting::Mask(mask) => write!(f, "{:x}", mask.bits()),
+            Setting::Amount(amount) => write!(f, "{amount}"),
+            Setting::Raw(text) => f.write_str(text),
+        }
+    }
+}
+
+/// One resource of one group: a setting per domain. Domain ids may have gaps (hardware.md 8.1).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// Which resource.
+    pub resource: Resource,
+    /// Setting per domain id, in the order of the file; none for a group in pseudo-locksetup mode.
+    pub domains: Vec<(u32, Setting)>,
+}
+
+impl Line {
+    /// A line that sets `resource` in the domains named.
+    pub fn new(resource: Resource, domains: Vec<(u32, Setting)>) -> Line {
+        Line { resource, domains }
+    }
+
+    /// What one domain is set to.
+    pub fn domain(&self, id: u32) -> Option<&Setting> {
+        self.domains.iter().find(|(domain, _)| *domain == id).map(|(_, setting)| setting)
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.resource)?;
+        for (index, (domain, setting)) in self.domains.iter().enumerate() {
+            write!(f, "{}{domain}={setting}", if index == 0 { "" } else { ";" })?;
+        }
+        Ok(())
+    }
+}
+
+/// A whole `schemata` file.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Schemata {
+    /// Its lines, in the order of the file.
+    pub lines: Vec<Line>,
+}
+
+impl Schemata {
+    /// The line of one resource.
+    pub fn line(&self, resource: &Resource) -> Option<&Line> {
+        self.lines.iter().find(|line| line.resource == *resource)
+    }
+
+    /// What one domain of one resource is set to.
+    pub fn get(&self, resource: &Resource, domain: u32) -> Option<&Setting> {
+        self.line(resource)?.domain(domain)
+    }
+
+    /// The settings of `wanted` that read differently here: domain, wanted, found.
+    pub fn differing(&self, wanted: &Line) -> Vec<(u32, Setting, Option<Setting>)> {
+        let found = self.line(&wanted.resource);
+        let pairs =
+            wanted.domains.iter().map(|(id, want)| (*id, want, found.and_then(|line| line.domain(*id))));
+        pairs
+            .filter(|(_, want, found)| *found != Some(*want))
+            .map(|(id, want, found)| (id, want.clone(), found.cloned()))
+            .collect()
+    }
+
+    /// Reads a whole file.
+    ///
+    /// # Errors
+    /// What is wrong in which line (counted from 1), and what would be right.
+    pub fn parse(text: &str) -> Result<Schemata, String> {
+        let mut lines: Vec<Line> = Vec::new();
+        for (index, text) in text.lines().enumerate() {
+            let line =
+                parse_line(text).map_err(|why| format!("line {}, `{}`: {why}", index + 1, shown(text)))?;
+            if lines.iter().any(|other| other.resource == line.resource) {
+                return Err(format!("line {}: resource {} stands twice", index + 1, line.resource));
+            }
+            lines.push(line);
+        }
+        if lines.is_empty() {
+            return Err("it is empty; expected a line like L3:0=7ff;1=7ff".to_owned());
+        }
+        Ok(Schemata { lines })
+    }
+}
+
+impl fmt::Display for Schemata {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lines.iter().try_for_each(|line| writeln!(f, "{line}"))
+    }
+}
+
+fn parse_line(text: &str) -> Result<Line, String> {
+    let (name, rest) = text.split_once(':').ok_or("there is no `:`; expected a line like L3:0=7ff;1=7ff")?;
+    let name = name.trim();
+    if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return Err("expected a resource's name before the `:`, like L3".to_owned());
+    }
+    let resource = Resource::from(name);
+    // A group in pseudo-locksetup mode shows this instead of settings (rdtgroup_schemata_show).
+    if rest.trim() == "uninitialized" {
+        return Ok(Line::new(resource, Vec::new()));
+    }
+    let mut domains: Vec<(u32, Setting)> = Vec::new();
+    for part in rest.split(';') {
+        let (id, value) =
+            part.split_once('=').ok_or_else(|| format!("expected DOMAIN=VALUE, not `{}`", shown(part)))?;
+        let id: u32 = decimal(id)
+            .and_then(|id| u32::try_from(id).ok())
+            .ok_or_else(|| format!("expected a decimal domain id before the `=`, not `{}`", shown(id)))?;
+        if domains.iter().any(|(domain, _)| *domain == id) {
+            return Err(format!("domain {id} stands twice"));
+        }
+        domains.push((id, parse_setting(&resource, value.trim())?));
+    }
+    Ok(Line::new(resource, domains))
+}
+
+/// Reads one value as its resource has it.
+fn parse_setting(resource: &Resource, text: &str) -> Result<Setting, String> {
+    match resource {
+        Resource::Mb | Resource::Smba => decimal(text)
+            .map(Setting::Amount)
+            .ok_or_else(|| format!("expected a decimal bandwidth, not `{}`", shown(text))),
+        Resource::Other(_) if !text.is_empty() && !text.contains(char::is_control) => {
+            Ok(Setting::Raw(text.to_owned()))
+        }
+        Resource::Other(_) => Err(format!("expected a value, not `{}`", shown(text))),
+        _ => hex_mask(text).map(Setting::Mask),
+    }
+}
+
+/// A number in decimal digits alone.
+pub(super) fn decimal(text: &str) -> Option<u64> {
+    let text = text.trim();
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    text.parse().ok()
+}
+
+/// A mask in hex digits as the kernel prints it: no `0x`, at most 32 bits (resctrl.h: CBM lengths fit a u32).
+pub(super) fn hex_mask(text: &str) -> Result<WayMask, String> {
+    let text = text.trim();
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let bits = if digits { u32::from_str_radix(text, 16).ok() } else { None };
+    bits.map(WayMask::from_bits)
+        .ok_or_else(|| format!("expected a mask in hex of at most 32 bits, not `{}`", shown(text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn reads_the_kernels_own_layouts() {
+        // intel-linux-6.12.txt and amd-linux-6.12.txt, `r g1/schemata`.
+        let intel = Schemata::parse("    MB:0= 50;1=100\n    L3:0=007;1=7ff\n").unwrap();
+        assert_eq!(intel.get(&Resource::Mb, 0), Some(&Setting::Amount(50)));
+        assert_eq!(intel.get(&Resource::L3, 1).unwrap().mask(), Some(WayMask::full(11)));
+        let amd =
+            Schemata::parse("  SMBA:0=2048;16=2048\n    MB:0=   5;16=2048\n    L3:0=0000;16=ffff\n").unwrap();
+        assert_eq!(amd.get(&Resource::L3, 0).unwrap().mask(), Some(WayMask::EMPTY));
+        assert_eq!(amd.get(&Resource::Mb, 16).unwrap().amount(), Some(2048));
+        assert_eq!(amd.get(&Resource::L3, 1), None);
+        let cdp = Schemata::parse("L3DATA:0=7ff\nL3CODE:0=00f\n").unwrap();
+        assert_eq!(cdp.get(&Resource::L3Code, 0).unwrap().mask(), Some(WayMask::full(4)));
+    }
+
+    #[test]
+    fn keeps_what_it_does_not_know() {
+        let text = "FUTURE:0=a:b;7=on\nL3:0=f\n";
+        let parsed = Schemata::parse(text).unwrap();
+        assert_eq!(parsed.to_string(), text);
+        assert_eq!(Schemata::parse("    L2:uninitialized\n").unwrap().lines[0].domains, []);
+    }
+
+    #[test]
+    fn says_which_line_is_wrong() {
+        let wrong = [
+            ("", "it is empty"),
+            ("L3:0=f\n\n", "line 2, ``: there is no `:`"),
+            ("L3:\n", "expected DOMAIN=VALUE"),
+            ("L3:0=f;0=f\n", "domain 0 stands twice"),
+            ("L3:0=f\nL3:0=f\n", "line 2: resource L3 stands twice"),
+            ("L3:x=f\n", "decimal domain id"),
+            ("L3:0=0xf\n", "a mask in hex"),
+            ("L3:0=1ffffffff\n", "a mask in hex"),
+            ("MB:0=ten\n", "a decimal bandwidth, not `ten`"),
+            ("MB:0=99999999999999999999\n", "a decimal bandwidth"),
+            ("L3:0=f;\n", "expected DOMAIN=VALUE"),
+            (":0=f\n", "resource's name"),
+            ("\u{0}\u{1}\u{2}", "there is no `:`"),
+        ];
+        for (text, why) in wrong {
+            let error = Schemata::parse(text).unwrap_err();
+            assert!(error.contains(why), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn tells_what_reads_differently() {
+        let found = Schemata::parse("MB:0= 60;1=50\n").unwrap();
+        let wanted = Line::new(Resource::Mb, vec![(0, Setting::Amount(51)), (1, Setting::Amount(50))]);
+        assert_eq!(found.differing(&wanted), [(0, Setting::Amount(51), Some(Setting::Amount(60)))]);
+        let absent = Line::new(Resource::L2, vec![(0, Setting::Mask(WayMask::full(3)))]);
+        assert_eq!(found.differing(&absent), [(0, Setting::Mask(WayMask::full(3)), None)]);
+    }
+
+    fn line() -> impl Strategy<Value = Line> {
+        let ids = proptest::collection::btree_map(0u32..300, any::<u32>(), 1..6);
+        let names = prop_oneof![Just("L3"), Just("MB"), Just("L2CODE"), Just("SMBA"), Just("NEXT")];
+        (names, ids).prop_map(|(name, ids)| {
+            let resource = Resource::from(name);
+            let value = |number: u32| match resource {
+                Resource::Mb | Resource::Smba => Setting::Amount(number.into()),
+                Resource::Other(_) => Setting::Raw(format!("v{number}")),
+                _ => Setting::Mask(WayMask::from_bits(number)),
+            };
+            let domains = ids.iter().map(|(id, number)| (*id, value(*number))).collect();
+            Line::new(resource, domains)
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        #[test]
+        fn what_is_written_reads_back(line in line()) {
+            let text = format!("{:>6}\n", line.to_string());
+            prop_assert_eq!(Schemata::parse(&text).unwrap().lines, vec![line]);
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in "[L3MB:=;0-9a-f \n\u{0}-\u{ff}]{0,60}") {
+            if let Ok(parsed) = Schemata::parse(&text) {
+                prop_assert_eq!(Schemata::parse(&parsed.to_string().replace(":\n", ":uninitialized\n")).unwrap(), parsed);
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! A group's `tasks`: who is in it, and moving tasks into it, one pid a write.
+//!
+//! hardware.md 7.4: newer kernels take lists and stop at the first failure, so one pid a write is what tells which
+//! task it was. Tasks come and go all the time; one that has vanished is no failure of the rest.
+
+use super::error::{Action, ResctrlError, shown};
+use super::files;
+use super::schemata::decimal;
+use super::{Group, Resctrl};
+
+/// What became of the tasks that were to move.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Moved {
+    /// They are in the group now.
+    pub moved: Vec<u32>,
+    /// They no longer exist.
+    pub vanished: Vec<u32>,
+}
+
+impl Resctrl {
+    /// The tasks of a group; a control group's include those of its monitoring groups, the default group's all that
+    /// are nowhere else.
+    ///
+    /// # Errors
+    /// If the group has gone or the file makes no sense.
+    pub fn tasks(&self, group: &Group) -> Result<Vec<u32>, ResctrlError> {
+        let path = self.directory(group).join("tasks");
+        let text = files::read(&path, files::MOST_TASK_BYTES)?;
+        parse_tasks(&text).map_err(|why| ResctrlError::malformed(&path, why))
+    }
+
+    /// Moves tasks into a group. Threads that they start later follow; those that exist do not (hardware.md 7.4).
+    ///
+    /// # Errors
+    /// The first refusal that is not about a vanished task; tasks before it have moved.
+    pub fn assign(&self, group: &Group, pids: &[u32]) -> Result<Moved, ResctrlError> {
+        let path = self.directory(group).join("tasks");
+        let failed =
+            |text: String, error: &std::io::Error| ResctrlError::system(&path, Action::Write(text), error);
+        let mut file = files::open_for_commands(&path).map_err(|error| failed(String::new(), &error))?;
+        let mut result = Moved::default();
+        for &pid in pids {
+            let text = format!("{pid}\n");
+            // 0 would be ourselves.
+            let written = if pid == 0 {
+                Err(std::io::Error::from_raw_os_error(libc::EINVAL))
+            } else {
+                files::command(&mut file, &text)
+            };
+            match written {
+                Ok(()) => result.moved.push(pid),
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => result.vanished.push(pid),
+                Err(error) => {
+                    let error = self.with_status(failed(text, &error), None);
+                    return Err(
+                        error.expecting("the pid of a task, for a monitoring group one of its control group")
+                    );
+                }
+            }
+        }
+        Ok(result)
+    }
+}
+
+/// Reads `tasks`: a pid a line. A pid of 0 is a task outside the reader's pid namespace: it has no number here.
+fn parse_tasks(text: &str) -> Result<Vec<u32>, String> {
+    let mut tasks = Vec::new();
+    for line in text.lines() {
+        let pid = decimal(line).and_then(|pid| u32::try_from(pid).ok());
+        match pid.ok_or_else(|| format!("expected one pid a line, not `{}`", shown(line)))? {
+            0 => {}
+            pid => tasks.push(pid),
+        }
+    }
+    Ok(tasks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_pid_a_line() {
+        assert_eq!(parse_tasks("1\n0\n4194303\n"), Ok(vec![1, 4_194_303]));
+        assert_eq!(parse_tasks(""), Ok(vec![]));
+        for text in ["1 2\n", "-1\n", "\n", "abc\n", "99999999999\n"] {
+            assert!(parse_tasks(text).unwrap_err().contains("one pid a line"), "{text:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn pids_read_back_and_no_text_panics(pids: Vec<u32>, text in "[0-9 \n\u{0}-\u{ff}]{0,40}") {
+            let lines: String = pids.iter().map(|pid| format!("{pid}\n")).collect();
+            let named: Vec<u32> = pids.into_iter().filter(|pid| *pid != 0).collect();
+            prop_assert_eq!(parse_tasks(&lines), Ok(named));
+            let _ = parse_tasks(&text);
+        }
+    }
+}
