@@ -2,3 +2,26 @@
 //!
 //! This room knows numbers that a manual prints. It must not know how they are read (files, perf, MSRs) nor who serves
 //! them: the real host and the virtual one both look here, so neither can drift from the other.
+
+mod core_counters;
+mod dca;
+mod facts;
+mod free_running;
+mod generation;
+mod pmu;
+mod registers;
+mod signature;
+mod terms;
+mod uncore;
+
+pub use core_counters::{CoreCounters, CoreEvent, CoreRegisters, FixedCounters, Quantities, Quantity};
+pub use dca::{Dca, Standing, WayRegister, WaysSwitch};
+pub use dca::{PortSwitch, RegisterBit};
+pub use facts::{Erratum, ErratumKind, ResctrlFacts};
+pub use free_running::{FreeRunning, FreeRunningSet};
+pub use generation::Generation;
+pub use pmu::{BoxCount, Field, FieldRegister, Pmu, Programmed};
+pub use registers::{Block, BoxControl, Registers, Space};
+pub use signature::{Signature, SignatureRule, Vendor};
+pub use terms::{Terms, TermsError};
+pub use uncore::{Cache, Iio, Memory, MemoryEvent, PartMap, Request, Role};

@@ -1,0 +1,166 @@
+//! What a core counts and under which numbers (hardware.md 6).
+
+use crate::{Field, Terms};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The counters of a core and the events that this program counts on them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CoreCounters {
+    /// Name under `/sys/bus/event_source/devices`.
+    pub perf: String,
+    /// Programmable counters of a thread while its sibling runs too.
+    pub counters: u8,
+    /// Programmable counters of a thread that has the core for itself.
+    pub counters_alone: u8,
+    /// Bits of a programmable counter.
+    pub width: u8,
+    /// Fixed-function counters, where there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fixed: Option<FixedCounters>,
+    /// Where the registers are.
+    pub registers: CoreRegisters,
+    /// Where the terms of an event go in the event select register.
+    pub fields: BTreeMap<String, Field>,
+    /// The events, by the vendor's name.
+    pub events: BTreeMap<String, CoreEvent>,
+    /// What is made of the events.
+    pub quantities: Quantities,
+    /// Where this is written.
+    pub source: String,
+}
+
+/// Fixed-function counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FixedCounters {
+    /// How many.
+    pub counters: u8,
+    /// Bits of each.
+    pub width: u8,
+    /// MSR of fixed counter 0.
+    pub counter: u32,
+    /// MSR that starts them: four bits a counter, bit 0 kernel, bit 1 user (SDM vol. 4, IA32_FIXED_CTR_CTRL).
+    pub control: u32,
+}
+
+/// Where a core's counters are.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CoreRegisters {
+    /// MSR that selects the event of counter 0.
+    pub select: u32,
+    /// MSR of counter 0.
+    pub counter: u32,
+    /// From one counter's registers to the next, for both.
+    pub step: u32,
+    /// MSR with one enable bit a counter; fixed counters from bit 32.
+    pub global_control: u32,
+    /// Bits of the select register to set besides the event: user, kernel, enable.
+    pub select_flags: u64,
+    /// Where this is written.
+    pub source: String,
+}
+
+/// One event of a core.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CoreEvent {
+    /// As perf writes it.
+    pub terms: Terms,
+    /// The fixed counter that counts it, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fixed: Option<u8>,
+    /// What it counts, where that is not what its name says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// Where this is written.
+    pub source: String,
+}
+
+/// A number made of events: the sum of some less the sum of others, never below 0.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quantity {
+    /// Events that are added.
+    pub plus: Vec<String>,
+    /// Events that are taken off.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub minus: Vec<String>,
+    /// What it leaves out, where that matters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+impl Quantity {
+    /// The value, given each event's count; `None` if one is missing.
+    pub fn value(&self, count: impl Fn(&str) -> Option<u64>) -> Option<u64> {
+        let sum = |names: &[String]| {
+            names.iter().try_fold(0u64, |sum, name| Some(sum.saturating_add(count(name)?)))
+        };
+        Some(sum(&self.plus)?.saturating_sub(sum(&self.minus)?))
+    }
+}
+
+/// What a snapshot wants of a core.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quantities {
+    /// Instructions retired.
+    pub instructions: Quantity,
+    /// Cycles while not halted.
+    pub cycles: Quantity,
+    /// Requests of the core that the LLC answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub llc_hits: Option<Quantity>,
+    /// Requests of the core that the LLC could not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub llc_misses: Option<Quantity>,
+    /// Requests that the core's MLC (L2) answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mlc_hits: Option<Quantity>,
+    /// Requests that it could not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mlc_misses: Option<Quantity>,
+}
+
+impl Quantities {
+    /// Those there are, with their names.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, &Quantity)> {
+        [
+            ("instructions", Some(&self.instructions)),
+            ("cycles", Some(&self.cycles)),
+            ("llc_hits", self.llc_hits.as_ref()),
+            ("llc_misses", self.llc_misses.as_ref()),
+            ("mlc_hits", self.mlc_hits.as_ref()),
+            ("mlc_misses", self.mlc_misses.as_ref()),
+        ]
+        .into_iter()
+        .filter_map(|(name, quantity)| Some((name, quantity?)))
+    }
+}
+
+impl CoreCounters {
+    /// The event select register for an event, flags included; `None` if a term has no field or does not fit.
+    pub fn select(&self, event: &Terms) -> Option<u64> {
+        event.iter().try_fold(self.registers.select_flags, |word, (name, value)| {
+            Some(word | self.fields.get(name)?.place(value)?)
+        })
+    }
+
+    /// Every MSR that has to be written to count.
+    pub fn written(&self) -> Vec<u32> {
+        let registers = &self.registers;
+        let mut addresses = vec![registers.global_control];
+        for index in 0..u32::from(self.counters_alone) {
+            addresses.push(registers.select + index * registers.step);
+            addresses.push(registers.counter + index * registers.step);
+        }
+        if let Some(fixed) = self.fixed {
+            addresses.push(fixed.control);
+            addresses.extend((0..u32::from(fixed.counters)).map(|index| fixed.counter + index));
+        }
+        addresses
+    }
+}

@@ -1,0 +1,102 @@
+//! The list of generations and how one is found. A new generation is a file in `/generations` and a line here.
+
+use crate::{
+    Cache, CoreCounters, Dca, Erratum, ErratumKind, Iio, Memory, ResctrlFacts, Signature, SignatureRule,
+    Space, Vendor,
+};
+use serde::{Deserialize, Serialize};
+use std::sync::LazyLock;
+
+/// Everything that is known about one CPU generation.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Generation {
+    /// Short name and file name, for example `skx`.
+    pub id: String,
+    /// Name for people.
+    pub name: String,
+    /// Who made it.
+    pub vendor: Vendor,
+    /// Which signatures it is.
+    pub signatures: Vec<SignatureRule>,
+    /// What its cores count.
+    pub core: CoreCounters,
+    /// What its LLC slices count of devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<Cache>,
+    /// What its PCIe stacks count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iio: Option<Iio>,
+    /// What its memory controllers count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Memory>,
+    /// Knobs of direct cache access.
+    pub dca: Dca,
+    /// What resctrl is expected to say.
+    pub resctrl: ResctrlFacts,
+    /// What is not as the manual says.
+    #[serde(default)]
+    pub errata: Vec<Erratum>,
+}
+
+const FILES: [&str; 1] = [include_str!("../../../generations/skx.toml")];
+
+static ALL: LazyLock<Vec<Generation>> = LazyLock::new(|| {
+    // The files are part of the program, and a test reads each of them.
+    FILES.iter().map(|text| toml::from_str(text).expect("an embedded generation table")).collect()
+});
+
+impl Generation {
+    /// Every generation that is known, oldest first.
+    pub fn all() -> &'static [Generation] {
+        &ALL
+    }
+
+    /// The generation of a CPU; `None` for hardware that nobody described: read it, turn nothing.
+    pub fn find(signature: &Signature) -> Option<&'static Generation> {
+        ALL.iter().find(|generation| generation.code(signature).is_some())
+    }
+
+    /// The generation with this short name.
+    pub fn by_id(id: &str) -> Option<&'static Generation> {
+        ALL.iter().find(|generation| generation.id == id)
+    }
+
+    /// The code name of the product line that a signature is of this generation; `None` if it is of another.
+    pub fn code(&self, signature: &Signature) -> Option<&str> {
+        if self.vendor != signature.vendor {
+            return None;
+        }
+        self.signatures.iter().find(|rule| rule.takes(signature)).map(|rule| rule.code.as_str())
+    }
+
+    /// The erratum of a kind that holds for a signature.
+    pub fn erratum(&self, kind: ErratumKind, signature: &Signature) -> Option<&Erratum> {
+        let code = self.code(signature)?;
+        self.errata.iter().find(|erratum| erratum.kind == kind && erratum.codes.iter().any(|own| own == code))
+    }
+
+    /// Every MSR that has to be written to count through MSRs: the core's and the uncore boxes', and no other.
+    /// Ascending, each once.
+    pub fn counter_msrs(&self) -> Vec<u32> {
+        let mut addresses = self.core.written();
+        let pmus = [
+            self.cache.as_ref().map(|cache| &cache.pmu),
+            self.iio.as_ref().map(|iio| &iio.pmu),
+            self.memory.as_ref().map(|memory| &memory.pmu),
+        ];
+        for pmu in pmus.into_iter().flatten() {
+            let Some(registers) = pmu.registers.as_ref().filter(|map| map.space == Space::Msr) else {
+                continue;
+            };
+            for block in &registers.blocks {
+                for number in block.first..block.first + block.count {
+                    addresses.extend(registers.written(number, pmu.counters));
+                }
+            }
+        }
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses
+    }
+}

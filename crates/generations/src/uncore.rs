@@ -1,0 +1,139 @@
+//! What the uncore counts: requests of devices at the LLC's slices, bytes at the PCIe stacks, lines at the memory
+//! controllers (hardware.md 3 to 5).
+
+use crate::{FreeRunning, Pmu, Terms};
+use serde::{Deserialize, Serialize};
+
+/// What a kind of request is to a device.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Writes of whole lines.
+    FullWrite,
+    /// Writes of parts of lines.
+    PartialWrite,
+    /// Reads.
+    Read,
+}
+
+/// One kind of I/O request at an LLC slice.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Opcode, for example `ItoM`.
+    pub opcode: String,
+    /// What it is to a device.
+    pub role: Role,
+    /// Hits and misses, where there is such an event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub all: Option<Terms>,
+    /// Hits; where there is no such event they are `all` less `miss`, floored at 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hit: Option<Terms>,
+    /// Misses.
+    pub miss: Terms,
+    /// Where this is written.
+    pub source: String,
+}
+
+/// The counters of the LLC's slices (CBo up to Broadwell, CHA from Skylake).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cache {
+    /// The boxes.
+    pub pmu: Pmu,
+    /// Requests of devices.
+    pub requests: Vec<Request>,
+    /// Whether every event that uses a filter must share one set of filter values with the others of its box.
+    pub one_filter: bool,
+}
+
+impl Cache {
+    /// The requests of one role.
+    pub fn role(&self, role: Role) -> impl Iterator<Item = &Request> {
+        self.requests.iter().filter(move |request| request.role == role)
+    }
+}
+
+/// The counters of the PCIe stacks.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Iio {
+    /// The boxes: one a stack.
+    pub pmu: Pmu,
+    /// Parts (groups of lanes with a root port of their own) of a stack.
+    pub parts: u8,
+    /// Term that picks the part: its value is 1 shifted by the part.
+    pub part_term: String,
+    /// Device to memory.
+    pub inbound: Terms,
+    /// Memory to device, on the device's request.
+    pub outbound: Terms,
+    /// Counters of a box that can hold these two.
+    pub counters: Vec<u8>,
+    /// Bytes that one count stands for.
+    pub unit_bytes: u32,
+    /// Counters that need no programming.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free_running: Option<FreeRunning>,
+    /// From a root port's PCI device number to its part.
+    pub part_map: PartMap,
+    /// Whether the PMU has `dieN` files that name each stack's root bus.
+    pub die_files: bool,
+    /// Where this is written.
+    pub source: String,
+}
+
+impl Iio {
+    /// The event for one part of a stack.
+    pub fn of_part(&self, event: &Terms, part: u8) -> Terms {
+        event.with(&self.part_term, 1 << part)
+    }
+}
+
+/// Root-port device number to part: `first` is part 0, the next part 1, and so on (hardware.md 4.4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartMap {
+    /// Device number of part 0.
+    pub first: u8,
+    /// Device number of the last part.
+    pub last: u8,
+}
+
+impl PartMap {
+    /// Part of the root port with this device number.
+    pub fn part(&self, device: u8) -> Option<u8> {
+        (self.first..=self.last).contains(&device).then(|| device - self.first)
+    }
+}
+
+/// One event of a memory controller.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryEvent {
+    /// Name under the PMU's `events/`, where the kernel publishes one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alias: Option<String>,
+    /// As perf writes it.
+    pub terms: Terms,
+}
+
+/// The counters of the memory controllers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// The boxes: one a channel.
+    pub pmu: Pmu,
+    /// Lines read; the sum of all of them.
+    pub reads: Vec<MemoryEvent>,
+    /// Lines written; the sum of all of them.
+    pub writes: Vec<MemoryEvent>,
+    /// Bytes that one count stands for.
+    pub unit_bytes: u32,
+    /// PCI devices that hold the boxes' registers, as vendor and device, where they are in configuration space.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pci_devices: Vec<[u16; 2]>,
+    /// Where this is written.
+    pub source: String,
+}
