@@ -3,4 +3,6 @@
 //! This room knows the files a Linux kernel offers and what they mean. It must not know whether a kernel or the
 //! virtual host serves them: the root prefix is the only difference.
 
+pub mod content;
 pub mod resctrl;
+pub mod root;

@@ -1,0 +1,408 @@
+//! Where the kernel's files are: `/`, or a tree that offers the same files under a prefix.
+//!
+//! Reads are bounded (some kernel files never end), errors name the path and the operation, and a file that is read
+//! every interval is held open as a [`Handle`]. What the files mean is other modules' business.
+
+use crate::content::ContentError;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// Most bytes read of one file. The longest that is read as text is a large server's `/proc/cpuinfo`: 1024 CPUs at
+/// 1.5 KiB each.
+pub const MOST_BYTES: usize = 4 << 20;
+
+/// What was being done to a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Doing {
+    /// Opening it.
+    Open,
+    /// Reading from it.
+    Read,
+    /// Writing to it.
+    Write,
+    /// Listing a directory.
+    List,
+    /// Making a directory.
+    Make,
+    /// Removing a directory.
+    Remove,
+    /// Following a link.
+    Link,
+}
+
+impl std::fmt::Display for Doing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Doing::Open => "open",
+            Doing::Read => "read",
+            Doing::Write => "write",
+            Doing::List => "list",
+            Doing::Make => "make",
+            Doing::Remove => "remove",
+            Doing::Link => "follow",
+        })
+    }
+}
+
+/// Why a file could not be used.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum FileError {
+    /// The kernel refused.
+    #[error("cannot {doing} {}: {}", path.display(), described(*errno))]
+    Refused {
+        /// The file, with the prefix.
+        path: PathBuf,
+        /// What was asked.
+        doing: Doing,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// Fewer bytes than asked for went over.
+    #[error("cannot {doing} {}: {done} of {wanted} bytes went over", path.display())]
+    Short {
+        /// The file.
+        path: PathBuf,
+        /// What was asked.
+        doing: Doing,
+        /// Bytes that went over.
+        done: usize,
+        /// Bytes asked for.
+        wanted: usize,
+    },
+    /// It does not end where such a file ends.
+    #[error("{} is longer than {most} bytes; no such file of a kernel is", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// The bound.
+        most: usize,
+    },
+    /// It holds what no kernel writes there.
+    #[error(transparent)]
+    Content(#[from] ContentError),
+}
+
+fn described(errno: Errno) -> String {
+    std::io::Error::from_raw_os_error(errno.raw_os_error()).to_string()
+}
+
+impl FileError {
+    fn refused(path: &Path, doing: Doing, errno: Errno) -> FileError {
+        FileError::Refused { path: path.to_owned(), doing, errno }
+    }
+
+    fn from_io(path: &Path, doing: Doing, error: &std::io::Error) -> FileError {
+        // Errors of the standard library without a number are its own checks of the path's form.
+        FileError::refused(path, doing, Errno::from_io_error(error).unwrap_or(Errno::INVAL))
+    }
+
+    /// The kernel's answer, where the kernel was asked and refused.
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            FileError::Refused { errno, .. } => Some(*errno),
+            _ => None,
+        }
+    }
+
+    /// True if the file is not there.
+    pub fn is_absent(&self) -> bool {
+        matches!(self.errno(), Some(Errno::NOENT | Errno::NOTDIR))
+    }
+}
+
+/// The directory that stands for `/`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Root {
+    prefix: PathBuf,
+}
+
+impl Root {
+    /// The tree at `prefix`; `/` is the machine itself.
+    pub fn at(prefix: impl Into<PathBuf>) -> Root {
+        Root { prefix: prefix.into() }
+    }
+
+    /// The prefix.
+    pub fn prefix(&self) -> &Path {
+        &self.prefix
+    }
+
+    /// Where a path lies: `path` is what the kernel calls it, with or without its leading slash.
+    pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+        let path = path.as_ref();
+        self.prefix.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    /// Whether something is there (a dangling link is not).
+    pub fn exists(&self, path: impl AsRef<Path>) -> bool {
+        self.path(path).exists()
+    }
+
+    /// The whole file as text; bytes that are not UTF-8 become U+FFFD, which no parser accepts.
+    ///
+    /// # Errors
+    /// The kernel's refusal, or a file that is longer than [`MOST_BYTES`].
+    pub fn read_text(&self, path: impl AsRef<Path>) -> Result<String, FileError> {
+        let bytes = self.read_bytes(path, MOST_BYTES)?;
+        Ok(String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    }
+
+    /// [`Root::read_text`], or `None` if there is no such file.
+    ///
+    /// # Errors
+    /// Any other refusal.
+    pub fn read_optional(&self, path: impl AsRef<Path>) -> Result<Option<String>, FileError> {
+        match self.read_text(path) {
+            Err(error) if error.is_absent() => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
+    /// The whole file, if it is at most `most` bytes long.
+    ///
+    /// # Errors
+    /// The kernel's refusal, or a longer file.
+    pub fn read_bytes(&self, path: impl AsRef<Path>, most: usize) -> Result<Vec<u8>, FileError> {
+        let path = self.path(path);
+        let file =
+            std::fs::File::open(&path).map_err(|error| FileError::from_io(&path, Doing::Open, &error))?;
+        let mut bytes = Vec::new();
+        file.take(most as u64 + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| FileError::from_io(&path, Doing::Read, &error))?;
+        if bytes.len() > most { Err(FileError::TooLong { path, most }) } else { Ok(bytes) }
+    }
+
+    /// Names in a directory, sorted; names that are not UTF-8 are none of ours.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn list(&self, path: impl AsRef<Path>) -> Result<Vec<String>, FileError> {
+        let path = self.path(path);
+        let failed = |error: std::io::Error| FileError::from_io(&path, Doing::List, &error);
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&path).map_err(failed)? {
+            names.extend(entry.map_err(failed)?.file_name().into_string().ok());
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Where a symbolic link leads, as written in it.
+    ///
+    /// # Errors
+    /// The kernel's refusal; `EINVAL` if it is not a link.
+    pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf, FileError> {
+        let path = self.path(path);
+        std::fs::read_link(&path).map_err(|error| FileError::from_io(&path, Doing::Link, &error))
+    }
+
+    /// One command to a file of the kernel: one open, one write(2) of the whole text.
+    ///
+    /// # Errors
+    /// The kernel's refusal, or a write that took only part of the text.
+    pub fn write_once(&self, path: impl AsRef<Path>, text: &str) -> Result<(), FileError> {
+        self.open(path, OFlags::WRONLY | OFlags::TRUNC)?.write_once(text.as_bytes())
+    }
+
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn make_dir(&self, path: impl AsRef<Path>) -> Result<(), FileError> {
+        let path = self.path(path);
+        rustix::fs::mkdir(&path, Mode::from_raw_mode(0o755))
+            .map_err(|errno| FileError::refused(&path, Doing::Make, errno))
+    }
+
+    /// Removes a directory that the kernel lets go.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<(), FileError> {
+        let path = self.path(path);
+        rustix::fs::rmdir(&path).map_err(|errno| FileError::refused(&path, Doing::Remove, errno))
+    }
+
+    /// Opens a file to keep, for reading only.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn open_read(&self, path: impl AsRef<Path>) -> Result<Handle, FileError> {
+        self.open(path, OFlags::RDONLY)
+    }
+
+    /// Opens a file to keep, for reading and writing.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn open_write(&self, path: impl AsRef<Path>) -> Result<Handle, FileError> {
+        self.open(path, OFlags::RDWR)
+    }
+
+    fn open(&self, path: impl AsRef<Path>, flags: OFlags) -> Result<Handle, FileError> {
+        let path = self.path(path);
+        match rustix::fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(fd) => Ok(Handle { fd, path }),
+            Err(errno) => Err(FileError::refused(&path, Doing::Open, errno)),
+        }
+    }
+}
+
+/// A file that is kept open: one system call a read or write.
+#[derive(Debug)]
+pub struct Handle {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl AsFd for Handle {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Handle {
+    /// The file, with the prefix.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads up to `buffer.len()` bytes at `offset`: one system call; how many there were.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, FileError> {
+        rustix::io::retry_on_intr(|| rustix::io::pread(&self.fd, &mut *buffer, offset))
+            .map_err(|errno| FileError::refused(&self.path, Doing::Read, errno))
+    }
+
+    /// Fills `buffer` from `offset`: one system call.
+    ///
+    /// # Errors
+    /// The kernel's refusal, or fewer bytes.
+    pub fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), FileError> {
+        let wanted = buffer.len();
+        match self.read_at(buffer, offset)? {
+            done if done == wanted => Ok(()),
+            done => Err(FileError::Short { path: self.path.clone(), doing: Doing::Read, done, wanted }),
+        }
+    }
+
+    /// The text from the start of the file that fits `buffer`: one system call for the small files that hold a
+    /// counter. A file that fills the buffer is refused, as its end was not seen.
+    ///
+    /// # Errors
+    /// The kernel's refusal, a longer file, or bytes that are not text.
+    pub fn read_text<'b>(&self, buffer: &'b mut [u8]) -> Result<&'b str, FileError> {
+        let most = buffer.len();
+        let done = self.read_at(buffer, 0)?;
+        if done == most {
+            return Err(FileError::TooLong { path: self.path.clone(), most });
+        }
+        std::str::from_utf8(&buffer[..done]).map_err(|_| {
+            let found = String::from_utf8_lossy(&buffer[..done]).into_owned();
+            ContentError::new(&self.path, 0, &found, "text").into()
+        })
+    }
+
+    /// Writes all of `bytes` at `offset`: one system call.
+    ///
+    /// # Errors
+    /// The kernel's refusal, or fewer bytes.
+    pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), FileError> {
+        let done = rustix::io::retry_on_intr(|| rustix::io::pwrite(&self.fd, bytes, offset))
+            .map_err(|errno| FileError::refused(&self.path, Doing::Write, errno))?;
+        self.whole(done, bytes.len())
+    }
+
+    /// Writes all of `bytes` where the file stands: one system call, one command to the kernel.
+    ///
+    /// # Errors
+    /// The kernel's refusal, or fewer bytes.
+    pub fn write_once(&self, bytes: &[u8]) -> Result<(), FileError> {
+        let done = rustix::io::retry_on_intr(|| rustix::io::write(&self.fd, bytes))
+            .map_err(|errno| FileError::refused(&self.path, Doing::Write, errno))?;
+        self.whole(done, bytes.len())
+    }
+
+    fn whole(&self, done: usize, wanted: usize) -> Result<(), FileError> {
+        if done == wanted {
+            return Ok(());
+        }
+        Err(FileError::Short { path: self.path.clone(), doing: Doing::Write, done, wanted })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree() -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("sys/fs")).unwrap();
+        std::fs::write(folder.path().join("sys/fs/a"), "12\n").unwrap();
+        let root = Root::at(folder.path());
+        (folder, root)
+    }
+
+    #[test]
+    fn a_path_lies_under_the_prefix_with_or_without_its_slash() {
+        let root = Root::at("/tree");
+        assert_eq!(root.path("/sys/fs"), Path::new("/tree/sys/fs"));
+        assert_eq!(root.path("sys/fs"), Path::new("/tree/sys/fs"));
+        assert_eq!(Root::at("/").path("/sys"), Path::new("/sys"));
+    }
+
+    #[test]
+    fn reads_writes_and_lists() {
+        let (_keep, root) = tree();
+        assert_eq!(root.read_text("/sys/fs/a").unwrap(), "12\n");
+        root.write_once("/sys/fs/a", "7").unwrap();
+        assert_eq!(root.read_text("/sys/fs/a").unwrap(), "7");
+        root.make_dir("/sys/fs/g").unwrap();
+        assert_eq!(root.list("/sys/fs").unwrap(), ["a", "g"]);
+        root.remove_dir("/sys/fs/g").unwrap();
+        assert!(!root.exists("/sys/fs/g"));
+        assert_eq!(root.read_optional("/sys/fs/g").unwrap(), None);
+    }
+
+    #[test]
+    fn a_refusal_names_path_and_operation() {
+        let (_keep, root) = tree();
+        let error = root.read_text("/sys/none").unwrap_err();
+        assert!(error.is_absent());
+        let path = root.path("/sys/none");
+        assert_eq!(
+            error.to_string(),
+            format!("cannot open {}: No such file or directory (os error 2)", path.display())
+        );
+        assert_eq!(root.remove_dir("/sys/fs").unwrap_err().errno(), Some(Errno::NOTEMPTY));
+        assert_eq!(root.read_text("/sys/fs").unwrap_err().errno(), Some(Errno::ISDIR));
+    }
+
+    #[test]
+    fn a_file_without_end_is_cut_off() {
+        let endless = Root::at("/").read_text("/dev/zero").unwrap_err();
+        assert_eq!(endless, FileError::TooLong { path: "/dev/zero".into(), most: MOST_BYTES });
+        let mut small = [0; 8];
+        let error = Root::at("/").open_read("/dev/zero").unwrap().read_text(&mut small).unwrap_err();
+        assert!(matches!(error, FileError::TooLong { most: 8, .. }));
+    }
+
+    #[test]
+    fn a_handle_reads_again_from_the_start_and_tells_short_reads() {
+        let (_keep, root) = tree();
+        let handle = root.open_write("/sys/fs/a").unwrap();
+        let mut buffer = [0; 16];
+        assert_eq!(handle.read_text(&mut buffer).unwrap(), "12\n");
+        handle.write_at(b"345\n", 0).unwrap();
+        assert_eq!(handle.read_text(&mut buffer).unwrap(), "345\n");
+        let error = handle.read_exact_at(&mut [0; 8], 0).unwrap_err();
+        assert!(matches!(error, FileError::Short { done: 4, wanted: 8, .. }), "{error}");
+    }
+}
