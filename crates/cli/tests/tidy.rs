@@ -22,7 +22,10 @@ const ROOMS: [(&str, &[&str]); 13] = [
     ("policy", &["units", "host"]),
     ("control", &["units", "host", "policy"]),
     ("lab", &["units", "host", "silicon", "inputs", "machine", "policy", "control"]),
-    ("cli", &["units", "host", "silicon", "inputs", "machine", "policy", "lab", "generations", "linux", "vhost"]),
+    (
+        "cli",
+        &["units", "host", "silicon", "inputs", "machine", "policy", "lab", "generations", "linux", "vhost"],
+    ),
     ("bench", &["units", "host", "silicon", "machine", "policy", "control", "lab"]),
 ];
 

@@ -16,7 +16,7 @@ use crate::shared::{DEVICE_OWNER, DcaMode, Shared};
 use crate::simd::prefetch;
 use crate::spec::{ChipSpec, LlcKind};
 use crate::steering::{self, Placement, Status, SteeringCounters, Tag};
-use waykeeper_units::WayMask;
+use waykeeper_units::{MaskError, WayMask};
 
 /// Devices a chip can tell apart.
 pub const MAX_DEVICES: usize = 16;
@@ -60,6 +60,7 @@ pub struct Chip {
     llc: Llc,
     ways: u32,
     min_ways: u32,
+    sparse_masks: bool,
     dca_ways: Option<WayMask>,
     dca_registers: Option<DcaRegisters>,
 }
@@ -78,6 +79,7 @@ impl Chip {
             llc,
             ways: spec.llc.ways,
             min_ways: spec.llc.min_ways,
+            sparse_masks: spec.llc.sparse_masks,
             dca_ways: spec.llc.dca_ways,
             dca_registers: spec.dca,
         }
@@ -312,8 +314,11 @@ impl Chip {
     ///
     /// # Errors
     /// A mask the chip would not take.
-    pub fn set_core_mask(&mut self, core: usize, mask: WayMask) -> Result<(), waykeeper_units::MaskError> {
-        let mask = mask.check(self.ways, self.min_ways)?;
+    pub fn set_core_mask(&mut self, core: usize, mask: WayMask) -> Result<(), MaskError> {
+        match mask.check(self.ways, self.min_ways) {
+            Err(MaskError::Holes(..)) if self.sparse_masks => {}
+            checked => drop(checked?),
+        }
         match &mut self.llc {
             Llc::NonInclusive(llc) => llc.set_core_mask(core, mask),
             Llc::Inclusive(llc) => llc.set_core_mask(core, mask),
@@ -334,7 +339,7 @@ impl Chip {
     ///
     /// # Errors
     /// A mask with holes or beyond the chip.
-    pub fn set_dca_ways(&mut self, mask: WayMask) -> Result<(), waykeeper_units::MaskError> {
+    pub fn set_dca_ways(&mut self, mask: WayMask) -> Result<(), MaskError> {
         let mask = mask.check(self.ways, 1)?;
         if self.dca_ways.is_some() {
             self.dca_ways = Some(mask);

@@ -16,6 +16,10 @@ pub struct DcaRegisters {
     pub kept: WayMask,
     /// Whether a value has to be one run of ways.
     pub contiguous: bool,
+    /// What the register reads until it is written, where that is not the ways devices write to: Haswell's are said to
+    /// be 18 and 19 and its register to read 0x60000 (hardware.md 1.3).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads: Option<WayMask>,
     /// False where the register answers and devices go on as at power-on (one report of Ice Lake).
     pub acts: bool,
     /// Whether root ports have a bit that takes their writes out of the LLC (perfctrlsts_0, bit 7).

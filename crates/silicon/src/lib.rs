@@ -39,6 +39,6 @@ pub use level::OneLevel;
 pub use line::Line;
 pub use rules::{DmaUpdate, InclusiveVictim, Migration, MlcHeldWrite, Replacement, Rules, SliceHash};
 pub use shared::DcaMode;
-pub use spec::{ChipSpec, DramSpec, Latency, LlcKind, LlcSpec, MlcSpec, OpcodeSpec, SpecError};
+pub use spec::{ChipSpec, DramSpec, Identity, Latency, LlcKind, LlcSpec, MlcSpec, OpcodeSpec, SpecError};
 pub use steering::{Placement, Status, SteeringCounters, Tag};
 pub use table::Table;

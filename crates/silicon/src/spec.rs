@@ -40,6 +40,28 @@ pub struct LlcSpec {
     pub clos: u32,
     /// Fewest ways a CAT mask may have.
     pub min_ways: u32,
+    /// Whether a CAT mask may have holes (AMD; Intel's classic parts want one run of ways).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sparse_masks: bool,
+}
+
+/// Who the chip says it is when software asks (CPUID leaf 1 and the brand string).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identity {
+    /// Vendor string of leaf 0, for example `GenuineIntel`.
+    pub vendor: String,
+    /// Family with the extended family added, as /proc/cpuinfo shows it.
+    pub family: u32,
+    /// Model with the extended model in its upper half, as /proc/cpuinfo shows it.
+    pub model: u32,
+    /// Stepping.
+    pub stepping: u32,
+    /// Brand string, at most 47 characters.
+    pub brand: String,
+    /// Name of its table in the generations' list; absent for a CPU that has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<String>,
 }
 
 /// A mid-level cache.
@@ -98,6 +120,9 @@ pub struct ChipSpec {
     pub cores: u32,
     /// Core clock in GHz (turbo off).
     pub ghz: f64,
+    /// Who it says it is; absent where it is no chip that anybody sells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
     /// The registers that steer DCA; absent on a chip without it.
     pub dca: Option<DcaRegisters>,
     /// Its opcode events; absent on a chip without them.
@@ -149,12 +174,15 @@ pub enum SpecError {
     },
 }
 
-const BUILT_IN: [(&str, &str); 6] = [
+const BUILT_IN: [(&str, &str); 9] = [
     ("gold-6140", include_str!("../../../chips/gold-6140.toml")),
     ("gold-6134", include_str!("../../../chips/gold-6134.toml")),
     ("e5-2667v3", include_str!("../../../chips/e5-2667v3.toml")),
     ("e5-2630v3", include_str!("../../../chips/e5-2630v3.toml")),
     ("e3-1230", include_str!("../../../chips/e3-1230.toml")),
+    ("gold-5320", include_str!("../../../chips/gold-5320.toml")),
+    ("gold-6430", include_str!("../../../chips/gold-6430.toml")),
+    ("epyc-9554", include_str!("../../../chips/epyc-9554.toml")),
     ("idio", include_str!("../../../chips/idio.toml")),
 ];
 
@@ -252,6 +280,9 @@ impl ChipSpec {
         if !(1..=llc.ways).contains(&llc.min_ways) {
             return bad("llc.min_ways", &llc.min_ways, "at least 1 and at most llc.ways");
         }
+        if let Some(identity) = &self.identity {
+            identity.check()?;
+        }
         if !(1..=255).contains(&llc.clos) {
             return bad("llc.clos", &llc.clos, "1 to 255");
         }
@@ -282,6 +313,30 @@ impl ChipSpec {
     }
 }
 
+impl Identity {
+    /// Refuses what the registers of CPUID cannot hold.
+    fn check(&self) -> Result<(), (&'static str, String, String)> {
+        let bad = |key, value: &dyn ToString, wanted: &str| Err((key, value.to_string(), wanted.to_owned()));
+        if self.vendor.len() != 12 || !self.vendor.is_ascii() {
+            return bad("identity.vendor", &self.vendor, "12 ASCII characters, for example GenuineIntel");
+        }
+        // Leaf 1: 4 bits of family plus 8 of extended family where the former are 15.
+        if !(1..=15 + 255).contains(&self.family) {
+            return bad("identity.family", &self.family, "1 to 270");
+        }
+        if self.model > 255 {
+            return bad("identity.model", &self.model, "0 to 255");
+        }
+        if self.stepping > 15 {
+            return bad("identity.stepping", &self.stepping, "0 to 15");
+        }
+        if self.brand.len() > 47 || !self.brand.is_ascii() {
+            return bad("identity.brand", &self.brand, "at most 47 ASCII characters");
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,8 +350,20 @@ mod tests {
         assert_eq!(size("e5-2667v3"), 20.0);
         assert_eq!(size("e5-2630v3"), 20.0);
         assert_eq!(size("e3-1230"), 8.0);
+        assert_eq!(size("gold-5320"), 39.0); // 26 x 2048 x 12 x 64 B
+        assert_eq!(size("gold-6430"), 60.0); // 32 x 2048 x 15 x 64 B
+        assert_eq!(size("epyc-9554"), 32.0); // one core complex
         assert_eq!(size("idio"), 4.0); // 3.6 MB in the paper, and no power of two of sets comes closer with 16 ways
         assert_eq!(ChipSpec::built_in("e3-1230").unwrap().llc.dca_ways, None);
+    }
+
+    #[test]
+    fn every_chip_that_is_sold_says_who_it_is() {
+        for name in ChipSpec::built_in_names().filter(|name| *name != "idio") {
+            let identity = ChipSpec::built_in(name).unwrap().identity;
+            assert!(identity.is_some_and(|identity| identity.brand.len() > 10), "{name}");
+        }
+        assert_eq!(ChipSpec::built_in("idio").unwrap().identity, None);
     }
 
     #[test]
@@ -311,6 +378,8 @@ mod tests {
             text.contains("my.toml") && text.contains("`cores` is 0") && text.contains("1 to 64"),
             "{text}"
         );
+        assert!(error("GenuineIntel", "Intel").contains("`identity.vendor` is Intel"));
+        assert!(error("model = 85", "model = 256").contains("`identity.model` is 256"));
         assert!(error("0x600", "0x605").contains("holes"));
         assert!(error("0x600", "0xf00").contains("wider than the chip"));
         assert!(error("cores = 18", "coers = 18").contains("coers"));
