@@ -5,18 +5,9 @@
 use crate::host::VirtualServer;
 use crate::inventory::RING_LOW;
 use crate::nic::Nic;
-use crate::root_port::PerfCtrlSts;
-use crate::server::Machine;
 use std::collections::BTreeMap;
-use waykeeper_host::{Applied, Dial, Group, Inventory, KnobOutcome, KnobValues, Plan, RootPort, Support};
-use waykeeper_silicon::DcaMode;
+use waykeeper_host::{Applied, Dial, Group, KnobOutcome, KnobValues, Plan, RootPort, Support};
 use waykeeper_units::{GroupId, PortId, WayMask};
-
-/// The ports' registers as the scenario left them.
-pub(crate) fn registers(inventory: &Inventory, machine: &Machine) -> Vec<PerfCtrlSts> {
-    let off = |port: &RootPort| machine.bus.memory.chip.dca(port.id.index()) == DcaMode::Off;
-    inventory.ports.iter().map(|port| PerfCtrlSts::POWER_ON.with_dca(!off(port))).collect()
-}
 
 impl VirtualServer {
     /// Turns every knob of a plan.
@@ -40,38 +31,37 @@ impl VirtualServer {
 
     /// What every knob reads back.
     pub(crate) fn knobs(&self) -> KnobValues {
-        let chip = &self.machine.bus.memory.chip;
-        let alive = self.groups.iter().filter(|group| self.machine.alive[group.id.index()]);
+        let chip = &self.bare.machine.bus.memory.chip;
+        let alive = self.groups.iter().filter(|group| self.bare.machine.alive[group.id.index()]);
         let masks = alive.filter_map(|group| {
             let first = group.cores.cores().first()?;
             Some((group.id, chip.core_mask(first.index())))
         });
-        let nics = || (0..).map(PortId).zip(&self.machine.bus.nics);
+        let nics = || (0..).map(PortId).zip(&self.bare.machine.bus.nics);
         let of_queues = |value: fn(&Nic) -> Option<u32>| -> BTreeMap<PortId, u32> {
             nics().filter_map(|(port, nic)| Some((port, value(nic)?))).collect()
         };
         KnobValues {
             masks: masks.collect(),
             dca_ways: chip.dca_ways(),
-            dca: self.inventory.ports.iter().map(|port| (port.id, self.port_is_on(port))).collect(),
+            dca: self
+                .inventory
+                .ports
+                .iter()
+                .map(|port| (port.id, self.bare.port_is_on(port.id.index())))
+                .collect(),
             rx_ring: of_queues(|nic| nic.queues.first().map(|queue| queue.ring())),
             rx_burst: of_queues(|nic| nic.queues.first().map(|queue| queue.burst_limit)),
         }
     }
 
-    /// A device on another socket never writes into this LLC, whatever its port's register says.
-    fn port_is_on(&self, port: &RootPort) -> bool {
-        let remote = self.machine.bus.memory.chip.dca(port.id.index()) == DcaMode::Remote;
-        !remote && self.registers[port.id.index()].dca()
-    }
-
     fn set_mask(&mut self, group: GroupId, mask: WayMask) -> KnobOutcome {
-        let alive = |group: &&Group| self.machine.alive[group.id.index()];
+        let alive = |group: &&Group| self.bare.machine.alive[group.id.index()];
         let Some(group) = self.groups.get(group.index()).filter(alive) else {
             return KnobOutcome::Refused(format!("{group} does not exist"));
         };
         for core in group.cores.cores() {
-            if let Err(why) = self.machine.bus.memory.chip.set_core_mask(core.index(), mask) {
+            if let Err(why) = self.bare.set_core_mask(core.index(), mask) {
                 return KnobOutcome::Refused(why.to_string());
             }
         }
@@ -79,7 +69,7 @@ impl VirtualServer {
     }
 
     fn set_dca_ways(&mut self, mask: WayMask) -> KnobOutcome {
-        match self.machine.bus.memory.chip.write_dca_register(mask) {
+        match self.bare.machine.bus.memory.chip.write_dca_register(mask) {
             Ok(after) if after == mask => KnobOutcome::Applied,
             Ok(after) => KnobOutcome::ReadsBack(after.to_string()),
             Err(why) => KnobOutcome::Refused(why.to_string()),
@@ -91,10 +81,7 @@ impl VirtualServer {
             None => KnobOutcome::Refused(format!("{port} does not exist")),
             Some(RootPort { dca_switch: Support::No(why), .. }) => KnobOutcome::Refused(why.clone()),
             Some(_) => {
-                let register = &mut self.registers[port.index()];
-                *register = register.with_dca(on);
-                let mode = if register.dca() { DcaMode::On } else { DcaMode::Off };
-                self.machine.bus.memory.chip.set_dca(port.index(), mode);
+                self.bare.switch_port(port.index(), on);
                 KnobOutcome::Applied
             }
         }
@@ -109,7 +96,7 @@ impl VirtualServer {
                 format!("a ring has a power of two of descriptors, {RING_LOW} at least; {ring} is none");
             return KnobOutcome::Refused(why);
         }
-        for queue in &mut self.machine.bus.nics[port.index()].queues {
+        for queue in &mut self.bare.machine.bus.nics[port.index()].queues {
             queue.resize(ring);
         }
         KnobOutcome::Applied
@@ -119,7 +106,7 @@ impl VirtualServer {
         if let Err(why) = self.dial(port, |port| &port.rx_burst, burst) {
             return KnobOutcome::Refused(why);
         }
-        for queue in &mut self.machine.bus.nics[port.index()].queues {
+        for queue in &mut self.bare.machine.bus.nics[port.index()].queues {
             queue.burst_limit = burst;
         }
         KnobOutcome::Applied

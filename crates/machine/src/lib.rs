@@ -7,6 +7,7 @@
 //!
 //! [`Host`]: waykeeper_host::Host
 
+mod bare;
 mod bus;
 mod faults;
 mod host;
@@ -25,6 +26,7 @@ mod scenario;
 mod server;
 mod ssd;
 
+pub use bare::{BareMachine, CoreCounts, DcaCounts, MAX_RMIDS, MemoryBytes, PortBytes};
 pub use faults::FaultyServer;
 pub use host::VirtualServer;
 pub use measured::{Measured, SystemMeasured, WorkloadMeasured, WriteBacks};

@@ -5,7 +5,6 @@
 
 /// Bit 7, set at power-on: writes allocate.
 const USE_ALLOCATING_FLOW_WR: u32 = 1 << 7;
-#[cfg(test)]
 /// Bit 3, clear at power-on: no-snoop writes are treated apart.
 const NO_SNOOP_OP_WR_EN: u32 = 1 << 3;
 
@@ -16,6 +15,16 @@ pub(crate) struct PerfCtrlSts(u32);
 impl PerfCtrlSts {
     /// As it stands at power-on.
     pub(crate) const POWER_ON: PerfCtrlSts = PerfCtrlSts(USE_ALLOCATING_FLOW_WR);
+
+    /// After `value` was written: bits 3 and 7 are what hardware.md 2.1 names; the others are kept at 0 (X).
+    pub(crate) fn written(value: u32) -> PerfCtrlSts {
+        PerfCtrlSts(value & (USE_ALLOCATING_FLOW_WR | NO_SNOOP_OP_WR_EN))
+    }
+
+    /// What it reads.
+    pub(crate) fn bits(self) -> u32 {
+        self.0
+    }
 
     /// The register with DCA on or off, as ddio-bench's change-ddio.c writes it: bit 7 alone, the others as found.
     pub(crate) fn with_dca(self, on: bool) -> PerfCtrlSts {
@@ -40,6 +49,7 @@ mod tests {
         let strict = PerfCtrlSts(USE_ALLOCATING_FLOW_WR | NO_SNOOP_OP_WR_EN);
         assert_eq!(strict.with_dca(false), PerfCtrlSts(NO_SNOOP_OP_WR_EN));
         assert_eq!(strict.with_dca(false).with_dca(true), strict);
+        assert_eq!(PerfCtrlSts::written(0xffff_ff7f).bits(), 0x08);
         assert!(strict.dca() && !strict.with_dca(false).dca());
     }
 }

@@ -71,6 +71,8 @@ pub struct Machine {
     /// First virtual port of each tenant; its threads' follow.
     port_of: Vec<Option<usize>>,
     pub(crate) alive: Vec<bool>,
+    /// Lines of a core are charged to the workload that starts on it; else to whatever the core was told before.
+    pub(crate) charges_workloads: bool,
     /// What each workload's owner declares now.
     pub(crate) priorities: Vec<Priority>,
     /// Where a NIC leaves the placement of its packets to IDIO.
@@ -112,6 +114,7 @@ impl Machine {
         let changes = timeline(&scenario);
         let mut machine = Machine {
             alive: vec![false; scenario.workloads.len()],
+            charges_workloads: true,
             priorities: scenario.workloads.iter().map(|w| w.priority).collect(),
             parked: (0..spec.cores as usize).map(|id| Core { id, ..Core::default() }).collect(),
             scenario: scenario.clone(),
@@ -279,7 +282,9 @@ impl Machine {
             })?;
             let mut core = self.parked[core.index()];
             core.clock_ns = core.clock_ns.max(self.now_ns);
-            self.bus.memory.chip.set_group(core.id, workload as u8 + 1);
+            if self.charges_workloads {
+                self.bus.memory.chip.set_group(core.id, workload as u8 + 1);
+            }
             self.threads.push(Thread { program, core, workload });
         }
         // Cores act in the order of their numbers, whoever started first.

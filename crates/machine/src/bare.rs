@@ -1,0 +1,341 @@
+//! The virtual server as bare hardware: counters per core, device and port, and registers to turn.
+//!
+//! Beneath the seam of `host.rs`, which shows the same machine to a policy: what a kernel's drivers would meet. Its
+//! clock is the server's: one second of it is `1 / time_factor` seconds of simulated traffic, and counts are scaled so
+//! that rates per second of the clock are those of the traffic. It knows registers and classes of service; it must not
+//! know groups of workloads, nor files.
+
+use crate::root_port::PerfCtrlSts;
+use crate::scenario::{Scenario, ScenarioError};
+use crate::server::{Machine, RunOptions};
+use std::sync::Arc;
+use waykeeper_silicon::{ChipSpec, CoreCounters, DcaMode, DeviceCounters, RegisterError};
+use waykeeper_units::{LINE_BYTES, MaskError, WayMask};
+
+/// RMIDs that occupancy is kept for: a line's owner is a byte, and its upper half stands for devices.
+pub const MAX_RMIDS: u32 = 128;
+
+/// What cores count, since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CoreCounts {
+    /// Instructions retired.
+    pub instructions: u64,
+    /// Unhalted cycles; turbo is off, so reference cycles are the same.
+    pub cycles: u64,
+    /// Demand accesses served by the own MLC.
+    pub mlc_hits: u64,
+    /// ... not served by it,
+    pub mlc_misses: u64,
+    /// ... of these, by the LLC or another core's MLC,
+    pub llc_hits: u64,
+    /// ... and by memory.
+    pub llc_misses: u64,
+}
+
+/// Lines that devices of this socket moved through its LLC, since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DcaCounts {
+    /// Full-line writes that found their line cached (ItoM hit).
+    pub write_hits: u64,
+    /// ... that did not.
+    pub write_misses: u64,
+    /// Writes of a part of a line that found it cached (RFO hit; ItoMCacheNear from Ice Lake on).
+    pub partial_hits: u64,
+    /// ... that did not.
+    pub partial_misses: u64,
+    /// Reads served by the caches (PCIRdCur hit).
+    pub read_hits: u64,
+    /// ... by memory.
+    pub read_misses: u64,
+}
+
+/// Bytes over a root port, since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PortBytes {
+    /// From the device to memory or caches.
+    pub inbound: u64,
+    /// To the device.
+    pub outbound: u64,
+}
+
+/// Bytes from and to memory, since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MemoryBytes {
+    /// Read by anybody.
+    pub read: u64,
+    /// Written by anybody.
+    pub written: u64,
+}
+
+/// A server without an operating system: registers and counters.
+#[derive(Debug)]
+pub struct BareMachine {
+    pub(crate) machine: Machine,
+    time_factor: f64,
+    now_ns: u64,
+    /// Per port: what its register holds.
+    ports: Vec<PerfCtrlSts>,
+    /// What IIO_LLC_WAYS reads as long as nobody wrote it, where that is not where devices write.
+    dca_reads: Option<WayMask>,
+    classes: Classes,
+}
+
+/// Classes of service and monitoring ids of the cores.
+#[derive(Debug)]
+struct Classes {
+    /// Mask per class.
+    masks: Vec<WayMask>,
+    /// Class per core.
+    of_core: Vec<u32>,
+    /// RMID per core.
+    rmids: Vec<u8>,
+    /// Per core: its LLC misses when it got its RMID.
+    since: Vec<u64>,
+    /// Per RMID: LLC misses of cores that had it before.
+    credited: Vec<u64>,
+}
+
+impl BareMachine {
+    /// The server of a scenario after power-on: every core in class 0, every class on all ways, RMID 0 everywhere. DCA
+    /// is as the scenario says (`knobs.dca_ways`, `knobs.dca_off`), as a BIOS would have left it. The masks of the
+    /// scenario's workloads are no register's business.
+    ///
+    /// # Errors
+    /// If the scenario does not fit simulated memory.
+    pub fn new(scenario: Arc<Scenario>, options: RunOptions) -> Result<BareMachine, ScenarioError> {
+        let mut bare = BareMachine::configured(scenario, options)?;
+        let full = WayMask::full(bare.spec().llc.ways);
+        bare.machine.charges_workloads = false;
+        for core in 0..bare.classes.of_core.len() {
+            bare.machine.bus.memory.chip.set_group(core, 0);
+            bare.set_core_mask(core, full).expect("a chip takes all its ways");
+        }
+        Ok(bare)
+    }
+
+    /// The same with the masks that the scenario gives its workloads, and lines charged to these.
+    pub(crate) fn configured(
+        scenario: Arc<Scenario>,
+        options: RunOptions,
+    ) -> Result<BareMachine, ScenarioError> {
+        let machine = Machine::new(scenario.clone(), options)?;
+        let chip = &machine.bus.memory.chip;
+        let devices = scenario.nics.len() + scenario.storage.len();
+        let port = |port| PerfCtrlSts::POWER_ON.with_dca(chip.dca(port) != DcaMode::Off);
+        let spec = &scenario.chip;
+        let cores = spec.cores as usize;
+        Ok(BareMachine {
+            time_factor: scenario.time_factor,
+            now_ns: 0,
+            ports: (0..devices).map(port).collect(),
+            dca_reads: spec.dca.and_then(|registers| registers.reads).filter(|_| scenario.dca_ways.is_none()),
+            classes: Classes {
+                masks: vec![WayMask::full(spec.llc.ways); spec.llc.clos as usize],
+                of_core: vec![0; cores],
+                rmids: vec![0; cores],
+                since: vec![0; cores],
+                credited: vec![0; MAX_RMIDS as usize],
+            },
+            machine,
+        })
+    }
+
+    /// What runs on it.
+    pub fn scenario(&self) -> &Arc<Scenario> {
+        &self.machine.scenario
+    }
+
+    /// The chip.
+    pub fn spec(&self) -> &ChipSpec {
+        &self.machine.scenario.chip
+    }
+
+    /// The server's clock, ns.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// Runs until the server's clock reaches `until_ns`; in the past, it does nothing.
+    ///
+    /// # Errors
+    /// If a program that starts on the way does not fit simulated memory.
+    pub fn run_until(&mut self, until_ns: u64) -> Result<(), ScenarioError> {
+        self.machine.run_until(until_ns as f64 / self.time_factor)?;
+        self.now_ns = self.now_ns.max(until_ns);
+        Ok(())
+    }
+
+    /// Lines of the real server per line that was counted.
+    fn whole(&self) -> f64 {
+        self.machine.scale() * self.time_factor
+    }
+
+    fn lines(&self, counted: u64) -> u64 {
+        (counted as f64 * self.whole()) as u64
+    }
+
+    /// What cores counted together.
+    pub fn cores(&self, cores: impl Iterator<Item = usize> + Clone) -> CoreCounts {
+        let chip = &self.machine.bus.memory.chip;
+        let sum = |of: fn(CoreCounters) -> u64| {
+            self.lines(cores.clone().map(|core| of(chip.core_counters(core))).sum())
+        };
+        let instructions: f64 = cores.clone().map(|core| self.machine.core(core).instructions).sum();
+        let busy_ns: f64 = cores.clone().map(|core| self.machine.core(core).busy_ns).sum();
+        CoreCounts {
+            instructions: (instructions * self.time_factor) as u64,
+            cycles: (busy_ns * self.machine.bus.ghz * self.time_factor) as u64,
+            mlc_hits: sum(|counters| counters.mlc_hits),
+            mlc_misses: sum(|counters| counters.mlc_misses),
+            llc_hits: sum(|counters| counters.llc_hits),
+            llc_misses: sum(|counters| counters.llc_misses),
+        }
+    }
+
+    /// What all devices moved through the LLC.
+    pub fn dca(&self) -> DcaCounts {
+        let chip = &self.machine.bus.memory.chip;
+        let sum = |of: fn(DeviceCounters) -> u64| {
+            self.lines((0..self.ports.len()).map(|device| of(chip.device_counters(device))).sum())
+        };
+        DcaCounts {
+            write_hits: sum(|device| device.write_hits),
+            write_misses: sum(|device| device.write_misses),
+            partial_hits: sum(|device| device.partial_hits),
+            partial_misses: sum(|device| device.partial_misses),
+            read_hits: sum(|device| device.read_hits),
+            read_misses: sum(|device| device.read_misses),
+        }
+    }
+
+    /// Bytes over a root port, by its index: NICs first, then arrays, as in the scenario.
+    pub fn port(&self, port: usize) -> PortBytes {
+        let bus = &self.machine.bus;
+        let (inbound, outbound) = match port.checked_sub(bus.nics.len()) {
+            None => {
+                let counters = bus.nics[port].counters;
+                (counters.inbound_bytes, counters.outbound_bytes)
+            }
+            Some(array) => (bus.arrays[array].inbound_bytes, bus.arrays[array].outbound_bytes),
+        };
+        let scaled = |bytes: u64| (bytes as f64 * self.time_factor) as u64;
+        PortBytes { inbound: scaled(inbound), outbound: scaled(outbound) }
+    }
+
+    /// Bytes from and to memory.
+    pub fn memory(&self) -> MemoryBytes {
+        let counters = self.machine.bus.memory.chip.counters();
+        let bytes = |lines| self.lines(lines) * LINE_BYTES;
+        MemoryBytes { read: bytes(counters.memory_reads), written: bytes(counters.memory_writes) }
+    }
+
+    /// LLC bytes charged to an RMID now (CMT).
+    pub fn occupancy(&self, rmid: u32) -> u64 {
+        let Ok(group) = u8::try_from(rmid) else { return 0 };
+        let lines = self.machine.bus.memory.chip.group_occupancy(group);
+        (f64::from(lines) * self.machine.scale()) as u64 * LINE_BYTES
+    }
+
+    /// Bytes that cores with an RMID fetched from memory (MBM). Demand misses only: who caused a line to be written
+    /// back is not known, on real chips neither.
+    pub fn memory_of(&self, rmid: u32) -> u64 {
+        let classes = &self.classes;
+        let Some(credited) = classes.credited.get(rmid as usize) else { return 0 };
+        let cores = (0..classes.rmids.len()).filter(|core| u32::from(classes.rmids[*core]) == rmid);
+        let now: u64 = cores.map(|core| self.misses(core) - classes.since[core]).sum();
+        self.lines(credited + now) * LINE_BYTES
+    }
+
+    fn misses(&self, core: usize) -> u64 {
+        self.machine.bus.memory.chip.core_counters(core).llc_misses
+    }
+
+    /// Sets a class's L3 mask (IA32_L3_QOS_MASK_n). A chip that takes holes also takes no way at all; lines have to go
+    /// somewhere in the model, so an empty mask acts as way 0 (X).
+    ///
+    /// # Errors
+    /// A mask the chip would not take; an unknown class takes none.
+    pub fn set_class_mask(&mut self, class: u32, mask: WayMask) -> Result<(), MaskError> {
+        let llc = &self.spec().llc;
+        let acting = if mask.is_empty() && llc.sparse_masks { WayMask::full(1) } else { mask };
+        if self.classes.masks.get(class as usize).is_none() {
+            return Err(MaskError::TooWide(mask, 0, WayMask::from_bits(0)));
+        }
+        let cores = 0..self.classes.of_core.len();
+        for core in cores.filter(|core| self.classes.of_core[*core] == class).collect::<Vec<_>>() {
+            self.set_core_mask(core, acting)?;
+        }
+        self.classes.masks[class as usize] = acting;
+        Ok(())
+    }
+
+    /// Puts a core into a class under an RMID (IA32_PQR_ASSOC). False if there is no such class or RMID.
+    pub fn assign(&mut self, core: usize, class: u32, rmid: u32) -> bool {
+        let Some(mask) = self.classes.masks.get(class as usize).copied() else { return false };
+        let (Ok(group), true) = (u8::try_from(rmid), rmid < MAX_RMIDS) else { return false };
+        let misses = self.misses(core);
+        let classes = &mut self.classes;
+        if classes.rmids[core] != group {
+            classes.credited[usize::from(classes.rmids[core])] += misses - classes.since[core];
+            classes.since[core] = misses;
+            classes.rmids[core] = group;
+            self.machine.bus.memory.chip.set_group(core, group);
+        }
+        self.classes.of_core[core] = class;
+        self.set_core_mask(core, mask).is_ok()
+    }
+
+    /// Confines one core, whatever its class.
+    pub(crate) fn set_core_mask(&mut self, core: usize, mask: WayMask) -> Result<(), MaskError> {
+        self.machine.bus.memory.chip.set_core_mask(core, mask)
+    }
+
+    /// What IIO_LLC_WAYS (MSR 0xC8B) reads; `None` on a chip without it.
+    pub fn dca_register(&self) -> Option<u64> {
+        let holds = self.machine.bus.memory.chip.dca_ways()?;
+        Some(u64::from(self.dca_reads.unwrap_or(holds).bits()))
+    }
+
+    /// Writes it, under the rules of the generation.
+    ///
+    /// # Errors
+    /// A value the register faults on, or no such register.
+    pub fn write_dca_register(&mut self, value: u64) -> Result<WayMask, RegisterError> {
+        // No chip has 32 ways, so whatever does not fit is out of range either way.
+        let wanted = WayMask::from_bits(u32::try_from(value).unwrap_or(u32::MAX));
+        let after = self.machine.bus.memory.chip.write_dca_register(wanted)?;
+        self.dca_reads = None;
+        Ok(after)
+    }
+
+    /// Whether root ports have the register perfctrlsts_0 (PCI config offset 0x180).
+    pub fn has_port_registers(&self) -> bool {
+        self.spec().dca.is_some_and(|registers| registers.port_switch)
+    }
+
+    /// What a port's perfctrlsts_0 holds.
+    pub fn port_register(&self, port: usize) -> u32 {
+        self.ports[port].bits()
+    }
+
+    /// Writes it. A device on another socket never writes into this LLC, whatever its port's register says.
+    pub fn write_port_register(&mut self, port: usize, value: u32) {
+        let register = PerfCtrlSts::written(value);
+        self.ports[port] = register;
+        let chip = &mut self.machine.bus.memory.chip;
+        if chip.dca(port) != DcaMode::Remote {
+            chip.set_dca(port, if register.dca() { DcaMode::On } else { DcaMode::Off });
+        }
+    }
+
+    /// Whether writes of the devices behind a port go to the LLC.
+    pub fn port_is_on(&self, port: usize) -> bool {
+        let remote = self.machine.bus.memory.chip.dca(port) == DcaMode::Remote;
+        !remote && self.ports[port].dca()
+    }
+
+    /// Switches it, as change-ddio.c does: one bit, the others as found.
+    pub(crate) fn switch_port(&mut self, port: usize, on: bool) {
+        self.write_port_register(port, self.ports[port].with_dca(on).bits());
+    }
+}
