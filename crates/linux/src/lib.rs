@@ -4,5 +4,7 @@
 //! virtual host serves them: the root prefix is the only difference.
 
 pub mod content;
+pub mod journal;
 pub mod resctrl;
+pub mod restore;
 pub mod root;

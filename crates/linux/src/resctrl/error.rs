@@ -3,6 +3,7 @@
 //! The kernel answers most refusals with EINVAL and keeps the reason in `info/last_cmd_status` (resctrl.rst,
 //! "error reporting"); an error here carries both. It must not know what the caller wanted the knob for.
 
+use crate::content::ContentError;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -162,6 +163,14 @@ impl fmt::Display for ResctrlError {
 }
 
 impl std::error::Error for ResctrlError {}
+
+impl From<ContentError> for ResctrlError {
+    fn from(error: ContentError) -> ResctrlError {
+        let line = if error.line == 0 { String::new() } else { format!("line {}: ", error.line) };
+        let why = format!("{line}expected {}, not `{}`", error.accepted, shown(&error.found));
+        ResctrlError::malformed(&error.path, why)
+    }
+}
 
 /// At most 60 characters of a text, on one line: errors are one line, and file contents are not to be poured out.
 pub(super) fn shown(text: &str) -> String {

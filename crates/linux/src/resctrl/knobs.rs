@@ -5,9 +5,11 @@
 use super::error::{ResctrlError, shown};
 use super::files::{self, HeldFile};
 use super::schemata::{Line, Resource, Schemata, decimal};
-use super::{CpuSet, Group, Resctrl};
+use super::{Group, Resctrl};
+use crate::content;
 use std::collections::BTreeMap;
 use std::fmt;
+use waykeeper_units::CoreList;
 
 /// A group's mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -125,27 +127,27 @@ impl Resctrl {
     ///
     /// # Errors
     /// If the group has gone or the file makes no sense.
-    pub fn cpus(&self, group: &Group) -> Result<CpuSet, ResctrlError> {
+    pub fn cpus(&self, group: &Group) -> Result<CoreList, ResctrlError> {
         let path = self.directory(group).join("cpus_list");
         let text = files::read(&path, files::MOST_BYTES)?;
-        CpuSet::parse_list(&text).map_err(|why| ResctrlError::malformed(&path, why))
+        Ok(content::cpu_list(&path, &text)?)
     }
 
     /// The same from the file in hex, which every kernel with resctrl has.
     ///
     /// # Errors
     /// If the group has gone or the file makes no sense.
-    pub fn cpus_by_mask(&self, group: &Group) -> Result<CpuSet, ResctrlError> {
+    pub fn cpus_by_mask(&self, group: &Group) -> Result<CoreList, ResctrlError> {
         let path = self.directory(group).join("cpus");
         let text = files::read(&path, files::MOST_BYTES)?;
-        CpuSet::parse_mask(&text).map_err(|why| ResctrlError::malformed(&path, why))
+        Ok(content::cpu_mask(&path, &text)?)
     }
 
     /// Gives the group these CPUs and no others. Those it loses go to its parent; those it gains leave where they were.
     ///
     /// # Errors
     /// What the kernel refuses: CPUs that are offline, or taken from the default group.
-    pub fn set_cpus(&self, group: &Group, cpus: &CpuSet) -> Result<(), ResctrlError> {
+    pub fn set_cpus(&self, group: &Group, cpus: &CoreList) -> Result<(), ResctrlError> {
         let path = self.directory(group).join("cpus_list");
         let accepted = || match self.cpus(&group.parent()) {
             Ok(parent) if group.is_monitor() => format!("CPUs of its control group, {parent}"),

@@ -5,7 +5,6 @@
 //! removed through [`Resctrl::create`] and [`Resctrl::remove`]. hardware.md 7 and virtual-host.md are what it rests on.
 //! It must not know why a group exists, nor what is journaled about it.
 
-mod cpus;
 mod error;
 mod files;
 mod group;
@@ -17,7 +16,6 @@ mod monitor;
 mod schemata;
 mod tasks;
 
-pub use cpus::CpuSet;
 pub use error::{Action, Kind, ResctrlError};
 pub use files::HeldFile;
 pub use group::Group;
@@ -29,6 +27,7 @@ pub use monitor::{Count, Event, HeldCount, MonDomain};
 pub use schemata::{Line, Resource, Schemata, Setting};
 pub use tasks::Moved;
 
+use crate::root::Root;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -58,11 +57,11 @@ impl Resctrl {
     ///
     /// # Errors
     /// [`Kind::NotMounted`] with the remedy, if there is none.
-    pub fn open(root: &Path, prefix: &str) -> Result<Resctrl, ResctrlError> {
-        let mount = root.join("sys/fs/resctrl");
+    pub fn open(root: &Root, prefix: &str) -> Result<Resctrl, ResctrlError> {
+        let mount = root.path("/sys/fs/resctrl");
         let absent = |why: &str| Err(ResctrlError::ours(Kind::NotMounted, &mount, Action::List, why));
         match fs::metadata(mount.join("info")) {
-            Ok(_) => Ok(Resctrl::at(&mount, &root.join("proc/locks"), prefix)),
+            Ok(_) => Ok(Resctrl::at(&mount, &root.path("/proc/locks"), prefix)),
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(ResctrlError::system(&mount.join("info"), Action::List, &error))
             }

@@ -1,0 +1,366 @@
+//! The journal: what every knob was before it was turned, on disk before it is turned.
+//!
+//! JSON lines, each with a checksum over its number and its text, appended and synced before [`Journal::record`]
+//! returns; the directory is synced when the file appears and when it goes. So a journal holds at least every knob that
+//! has been turned, whenever the power fails. A line that was being written then has no newline and counts for nothing:
+//! its knob was not touched yet. It must not know how a knob is turned or brought back.
+
+mod original;
+
+pub use original::{Original, SchemataLine};
+
+use crate::root::Root;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// What goes wrong with a journal. None of it has turned a knob.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// Another manager is at work with it.
+    #[error(
+        "{}: another waykeeper{} manages this host; end it first (two managers would undo each other)", .path.display(),
+        .holder.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
+    )]
+    Held {
+        /// The lock file.
+        path: PathBuf,
+        /// The other one's pid, where the file tells.
+        holder: Option<u32>,
+    },
+    /// It cannot be read.
+    #[error("{}: cannot read the journal: {source}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It cannot be written: disk full, read-only, no permission.
+    #[error("{}: cannot journal the originals: {source}; the knobs they are of have not been touched", .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A line in it is damaged.
+    #[error(
+        "{}: line {line} is damaged ({why}); nothing was brought back. Compare the lines before it with the host by \
+         hand, then remove the file; after a reboot it can simply be removed", .path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Which line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// It is about another tree.
+    #[error("{}: it holds originals of the host under {found}, not of the one under {wanted}", .path.display())]
+    OtherRoot {
+        /// The file.
+        path: PathBuf,
+        /// The root prefix it was written for.
+        found: String,
+        /// The root prefix in use.
+        wanted: String,
+    },
+    /// It is of an earlier boot and must be cleared before anything is recorded.
+    #[error("{}: it is of an earlier boot, whose values mean nothing now; run `waykeeper restore` to clear it", .path.display())]
+    Stale {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The kernel's boot id makes no sense.
+    #[error("{}: expected a boot id like 01234567-89ab-cdef-0123-456789abcdef, not `{found}`", .path.display())]
+    BootId {
+        /// The file.
+        path: PathBuf,
+        /// What stands there.
+        found: String,
+    },
+}
+
+/// One line.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Entry {
+    /// The first one: whose originals these are.
+    Host { version: u32, root: String, boot: Option<String> },
+    /// A knob is about to be turned.
+    Original(Original),
+    /// It was not turned after all, or turned back: what was said about it no longer counts.
+    Forget(Original),
+}
+
+/// The format's version.
+const VERSION: u32 = 1;
+/// Most bytes of a journal: 64 groups of a few hundred bytes each, and tasks, stay far below.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// An open journal, and the right to turn knobs: no other manager has it at the same time.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    root: String,
+    boot: Option<String>,
+    written_in: Option<String>,
+    originals: Vec<Original>,
+    /// The file, once there is one, with the length and number of its good lines.
+    file: Option<(File, u64, usize)>,
+    broken: bool,
+    _lock: File,
+}
+
+impl Journal {
+    /// Opens the journal at `path` for the host under `root`, made on the first record; the directory is made now.
+    ///
+    /// # Errors
+    /// [`JournalError::Held`] if another manager has it, and whatever is wrong with what stands there.
+    pub fn open(path: &Path, root: &Root) -> Result<Journal, JournalError> {
+        let unwritable = |source| JournalError::Write { path: path.to_path_buf(), source };
+        let directory = directory_of(path);
+        fs::create_dir_all(directory).map_err(unwritable)?;
+        let lock = take_lock(&path.with_extension("lock"))?;
+        let boot = boot_id(root)?;
+        let root = root.prefix().display().to_string();
+        let mut journal = Journal {
+            path: path.to_path_buf(),
+            root,
+            written_in: boot.clone(),
+            boot,
+            originals: Vec::new(),
+            file: None,
+            broken: false,
+            _lock: lock,
+        };
+        journal.read()?;
+        Ok(journal)
+    }
+
+    /// What it holds, in the order in which the knobs were turned.
+    pub fn originals(&self) -> &[Original] {
+        &self.originals
+    }
+
+    /// True if it is of an earlier boot: every knob is at its power-on value now, and its values are not to be written.
+    /// Where either boot is unknown it counts as this one.
+    pub fn is_stale(&self) -> bool {
+        matches!((&self.written_in, &self.boot), (Some(then), Some(now)) if then != now)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes sure that the originals of these knobs are on disk. Call it before the first of them is turned. A knob
+    /// that it holds already keeps the older value: that is the original.
+    ///
+    /// # Errors
+    /// If they could not be written and synced; none of the knobs may be turned then.
+    pub fn record(&mut self, originals: &[Original]) -> Result<(), JournalError> {
+        if self.is_stale() {
+            return Err(JournalError::Stale { path: self.path.clone() });
+        }
+        let mut new: Vec<Original> = Vec::new();
+        for original in originals {
+            if !self.originals.iter().chain(&new).any(|other| other.is_same_knob(original)) {
+                new.push(original.clone());
+            }
+        }
+        self.append(new.iter().cloned().map(Entry::Original))?;
+        self.originals.append(&mut new);
+        Ok(())
+    }
+
+    /// Takes back what was recorded about a knob that was not turned after all (a group that somebody else made just
+    /// before us must not be removed).
+    ///
+    /// # Errors
+    /// If that could not be written and synced.
+    pub fn forget(&mut self, original: &Original) -> Result<(), JournalError> {
+        if !self.originals.iter().any(|other| other.is_same_knob(original)) {
+            return Ok(());
+        }
+        self.append([Entry::Forget(original.clone())])?;
+        self.originals.retain(|other| !other.is_same_knob(original));
+        Ok(())
+    }
+
+    /// Removes it: all that it held has been brought back, or means nothing any more.
+    ///
+    /// # Errors
+    /// If the file cannot be removed.
+    pub fn clear(&mut self) -> Result<(), JournalError> {
+        let failed = |source| JournalError::Write { path: self.path.clone(), source };
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => sync_directory(&self.path).map_err(failed)?,
+        }
+        self.file = None;
+        self.broken = false;
+        self.originals.clear();
+        self.written_in.clone_from(&self.boot);
+        Ok(())
+    }
+
+    fn append(&mut self, entries: impl IntoIterator<Item = Entry>) -> Result<(), JournalError> {
+        let mut entries = entries.into_iter().peekable();
+        if entries.peek().is_none() {
+            return Ok(());
+        }
+        let path = self.path.clone();
+        let failed = |source| JournalError::Write { path: path.clone(), source };
+        if self.broken {
+            return Err(failed(io::Error::other("an earlier write to it could not be taken back")));
+        }
+        if self.file.is_none() {
+            let mut options = File::options();
+            // Only its owner has business with it.
+            let file = options.write(true).create(true).truncate(true).mode(0o600).open(&self.path);
+            self.file = Some((file.map_err(failed)?, 0, 0));
+        }
+        let Some((file, length, lines)) = &mut self.file else { return Ok(()) };
+        let is_new = *length == 0;
+        let head = Entry::Host { version: VERSION, root: self.root.clone(), boot: self.boot.clone() };
+        let head = is_new.then_some(head);
+        let mut text = String::new();
+        let mut number = *lines;
+        for entry in head.into_iter().chain(entries) {
+            number += 1;
+            text.push_str(&line(number, &entry).map_err(failed)?);
+        }
+        let written = file.write_all_at(text.as_bytes(), *length).and_then(|()| file.sync_all());
+        let written = written.and_then(|()| if is_new { sync_directory(&self.path) } else { Ok(()) });
+        if let Err(source) = written {
+            // What lies behind the good lines is cut off again; if even that fails nobody knows what is on disk.
+            self.broken = file.set_len(*length).and_then(|()| file.sync_all()).is_err();
+            return Err(failed(source));
+        }
+        *length += text.len() as u64;
+        *lines = number;
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<(), JournalError> {
+        let unreadable = |source| JournalError::Read { path: self.path.clone(), source };
+        let file = match File::options().read(true).write(true).open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            result => result.map_err(unreadable)?,
+        };
+        let mut bytes = Vec::new();
+        (&file).take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        if bytes.len() as u64 > MOST_BYTES {
+            return Err(unreadable(io::Error::other(format!("it is longer than {MOST_BYTES} bytes"))));
+        }
+        // Behind the last newline is what a power failure left of a line.
+        let good = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let mut count = 0;
+        for text in bytes[..good].split_inclusive(|byte| *byte == b'\n') {
+            count += 1;
+            let entry = parse_line(count, text);
+            self.take(count, entry)?;
+        }
+        if good < bytes.len() {
+            let cut = file.set_len(good as u64).and_then(|()| file.sync_all());
+            cut.map_err(|source| JournalError::Write { path: self.path.clone(), source })?;
+        }
+        self.file = Some((file, good as u64, count));
+        Ok(())
+    }
+
+    fn take(&mut self, number: usize, entry: Result<Entry, String>) -> Result<(), JournalError> {
+        let damaged = |why: String| JournalError::Damaged { path: self.path.clone(), line: number, why };
+        match entry.map_err(damaged)? {
+            Entry::Host { version, root, boot } if number == 1 => {
+                if version != VERSION {
+                    return Err(damaged(format!("format {version}; this waykeeper reads {VERSION}")));
+                }
+                if root != self.root {
+                    let wanted = self.root.clone();
+                    return Err(JournalError::OtherRoot { path: self.path.clone(), found: root, wanted });
+                }
+                self.written_in = boot;
+            }
+            _ if number == 1 => return Err(damaged("it does not say which host it is about".to_owned())),
+            Entry::Host { .. } => return Err(damaged("a second beginning".to_owned())),
+            Entry::Original(original) => self.originals.push(original),
+            Entry::Forget(original) => self.originals.retain(|other| !other.is_same_knob(&original)),
+        }
+        Ok(())
+    }
+}
+
+/// A line on disk: checksum, space, JSON.
+fn line(number: usize, entry: &Entry) -> io::Result<String> {
+    let json = serde_json::to_string(entry)?;
+    Ok(format!("{:08x} {json}\n", checksum(number, &json)))
+}
+
+/// Over the line's number too, so that a line that is missing or out of place is noticed.
+fn checksum(number: usize, json: &str) -> u32 {
+    crc32fast::hash(format!("{number} {json}").as_bytes())
+}
+
+fn parse_line(number: usize, bytes: &[u8]) -> Result<Entry, String> {
+    let text = std::str::from_utf8(bytes).map_err(|_| "bytes that are no text".to_owned())?;
+    let (sum, json) =
+        text.trim_end_matches('\n').split_once(' ').ok_or("there is no checksum before the text")?;
+    let sum = u32::from_str_radix(sum, 16).map_err(|_| "its checksum is no hex number".to_owned())?;
+    if sum != checksum(number, json) {
+        return Err(format!("its checksum is {:08x}, not {sum:08x}", checksum(number, json)));
+    }
+    serde_json::from_str(json).map_err(|error| error.to_string())
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(directory_of(path))?.sync_all()
+}
+
+/// Takes the lock file, which stays for good: a lock on a file that is removed would be no lock.
+fn take_lock(path: &Path) -> Result<File, JournalError> {
+    let failed = |source| JournalError::Write { path: path.to_path_buf(), source };
+    let mut options = File::options();
+    let open = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+    let mut file = open.map_err(failed)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let mut text = String::new();
+            // A pid that cannot be read is one that is not told.
+            let _ = (&mut file).take(32).read_to_string(&mut text);
+            return Err(JournalError::Held { path: path.to_path_buf(), holder: text.trim().parse().ok() });
+        }
+        Err(error) => return Err(failed(error.into())),
+    }
+    // For people only, and the disk may be full: what counts is the lock.
+    let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+    Ok(file)
+}
+
+/// The kernel's id of this boot; `None` where the tree has none.
+fn boot_id(root: &Root) -> Result<Option<String>, JournalError> {
+    let path = root.path("/proc/sys/kernel/random/boot_id");
+    let mut text = String::new();
+    // 64 bytes hold the 37 of a UUID and its newline.
+    match File::open(&path).and_then(|file| file.take(64).read_to_string(&mut text)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(JournalError::Read { path, source }),
+        Ok(_) => {}
+    }
+    let id = text.trim_end();
+    if id.len() == 36 && id.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit()) {
+        return Ok(Some(id.to_owned()));
+    }
+    Err(JournalError::BootId { path, found: id.escape_debug().to_string() })
+}

@@ -1,0 +1,153 @@
+//! What a knob was before it was turned: one value per kind of knob, as a journal keeps it.
+//!
+//! Addresses are typed so that a journal can be read without knowing what wrote it. It must not know how a value is
+//! read, written or brought back.
+
+use crate::content;
+use crate::resctrl::{Group, Line, Resource, Schemata};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
+use std::path::Path;
+use waykeeper_units::CoreList;
+
+/// One knob as it was found.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "knob", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Original {
+    /// There was no such group: it is ours, and goes.
+    NoGroup {
+        /// The group.
+        group: Group,
+    },
+    /// A group's share of one resource.
+    Schemata {
+        /// The group.
+        group: Group,
+        /// Its line of `schemata`.
+        line: SchemataLine,
+    },
+    /// A group's CPUs.
+    Cpus {
+        /// The group.
+        group: Group,
+        /// Its `cpus_list`; it may be empty.
+        #[serde(deserialize_with = "cpus")]
+        cpus: CoreList,
+    },
+    /// The group that a task was in. The start time (field 22 of /proc/PID/stat) tells it from a later task of its
+    /// number.
+    Task {
+        /// The group.
+        group: Group,
+        /// The task's number.
+        pid: u32,
+        /// When it was started, in clock ticks after boot.
+        started: u64,
+    },
+    /// Whether devices had a class of their own.
+    IoAlloc {
+        /// The cache.
+        resource: Resource,
+        /// `io_alloc`.
+        enabled: bool,
+    },
+    /// The devices' masks.
+    IoAllocCbm {
+        /// `io_alloc_cbm`, with the cache's name as in a line of schemata.
+        line: SchemataLine,
+    },
+    /// A model-specific register, read on one CPU: 0xC8B of a package, or a PMU's.
+    Msr {
+        /// The CPU.
+        cpu: u16,
+        /// Its number.
+        register: u32,
+        /// Its value.
+        value: u64,
+    },
+    /// A field in PCI config space, `perfctrlsts_0` of a root port for one.
+    Pci {
+        /// The device, as `0000:3a:00.0`.
+        address: String,
+        /// Where in config space.
+        offset: u16,
+        /// How many bytes: 1, 2 or 4.
+        width: u8,
+        /// Which bits of it are ours to turn.
+        mask: u32,
+        /// Their value.
+        value: u32,
+    },
+}
+
+impl Original {
+    /// True if both are about one knob, whatever its value.
+    pub fn is_same_knob(&self, other: &Original) -> bool {
+        use Original::{Cpus, IoAlloc, IoAllocCbm, Msr, NoGroup, Pci, Schemata, Task};
+        match (self, other) {
+            (NoGroup { group: a }, NoGroup { group: b }) => a == b,
+            (Schemata { group: a, line: m }, Schemata { group: b, line: n }) => {
+                a == b && m.0.resource == n.0.resource
+            }
+            (Cpus { group: a, .. }, Cpus { group: b, .. }) => a == b,
+            (Task { pid: a, started: m, .. }, Task { pid: b, started: n, .. }) => (a, m) == (b, n),
+            (IoAlloc { resource: a, .. }, IoAlloc { resource: b, .. }) => a == b,
+            (IoAllocCbm { line: a }, IoAllocCbm { line: b }) => a.0.resource == b.0.resource,
+            (Msr { cpu: a, register: m, .. }, Msr { cpu: b, register: n, .. }) => (a, m) == (b, n),
+            (
+                Pci { address: a, offset: m, width: v, mask: x, .. },
+                Pci { address: b, offset: n, width: w, mask: y, .. },
+            ) => (a, m, v, x) == (b, n, w, y),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Original {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Original::NoGroup { group } => write!(f, "group {group}: not there"),
+            Original::Schemata { group, line } => write!(f, "group {group}: {}", line.0),
+            Original::Cpus { group, cpus } => write!(f, "group {group}: CPUs {cpus}"),
+            Original::Task { group, pid, .. } => write!(f, "task {pid}: in group {group}"),
+            Original::IoAlloc { resource, enabled } => {
+                write!(f, "io_alloc of {resource}: {}", if *enabled { "enabled" } else { "disabled" })
+            }
+            Original::IoAllocCbm { line } => write!(f, "io_alloc_cbm of {}", line.0),
+            Original::Msr { cpu, register, value } => {
+                write!(f, "MSR {register:#x} of CPU {cpu}: {value:#x}")
+            }
+            Original::Pci { address, offset, mask, value, .. } => {
+                write!(f, "PCI {address} at {offset:#x}, bits {mask:#x}: {value:#x}")
+            }
+        }
+    }
+}
+
+/// A list of CPUs that may be empty, unlike one that an operator writes.
+fn cpus<'de, D: Deserializer<'de>>(deserializer: D) -> Result<CoreList, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    content::cpu_list(Path::new("cpus"), &text).map_err(serde::de::Error::custom)
+}
+
+/// A line of `schemata` that is kept as text.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SchemataLine(pub Line);
+
+impl TryFrom<String> for SchemataLine {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<SchemataLine, String> {
+        match <[Line; 1]>::try_from(Schemata::parse(&text)?.lines) {
+            Ok([line]) if !line.domains.is_empty() => Ok(SchemataLine(line)),
+            _ => Err(format!("expected one line like L3:0=7ff;1=7ff, not `{text}`")),
+        }
+    }
+}
+
+impl From<SchemataLine> for String {
+    fn from(line: SchemataLine) -> String {
+        line.0.to_string()
+    }
+}

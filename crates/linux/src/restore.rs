@@ -1,0 +1,254 @@
+//! Bringing back what a journal holds: last turned first, each read back, each told; the journal goes only when all is
+//! as it was.
+//!
+//! One knob that cannot be brought back does not keep the others from it. It must not know who turned the knobs.
+
+use crate::journal::{Journal, JournalError, Original};
+use crate::resctrl::{Group, IoAlloc, Line, Resctrl, ResctrlError};
+use crate::root::Root;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::time::Duration;
+
+/// How long to wait for another tool's lock on resctrl. Tools hold it for single changes.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+
+/// Registers outside resctrl, as far as a host lets them be read and written.
+pub trait Registers {
+    /// Reads an MSR on a CPU.
+    ///
+    /// # Errors
+    /// What a person can act on.
+    fn msr(&mut self, cpu: u16, register: u32) -> Result<u64, String>;
+
+    /// Writes an MSR on a CPU.
+    ///
+    /// # Errors
+    /// What a person can act on.
+    fn set_msr(&mut self, cpu: u16, register: u32, value: u64) -> Result<(), String>;
+
+    /// Reads `width` bytes of a device's config space.
+    ///
+    /// # Errors
+    /// What a person can act on.
+    fn pci(&mut self, address: &str, offset: u16, width: u8) -> Result<u32, String>;
+
+    /// Writes `width` bytes of a device's config space.
+    ///
+    /// # Errors
+    /// What a person can act on.
+    fn set_pci(&mut self, address: &str, offset: u16, width: u8, value: u32) -> Result<(), String>;
+}
+
+/// What became of one knob.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It is as it was; it has been turned back.
+    Restored,
+    /// It was as it was.
+    AsItWas,
+    /// What it belonged to is no longer there.
+    Gone,
+    /// It is not as it was, and why.
+    Failed(String),
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Restored => f.write_str("restored"),
+            Outcome::AsItWas => f.write_str("as it was"),
+            Outcome::Gone => f.write_str("no longer there"),
+            Outcome::Failed(why) => write!(f, "FAILED: {why}"),
+        }
+    }
+}
+
+/// What a restore did.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// One outcome per knob, in the order in which they were brought back.
+    pub knobs: Vec<(Original, Outcome)>,
+    /// The journal was of an earlier boot: nothing was written, and it has been removed.
+    pub stale: bool,
+}
+
+impl Report {
+    /// The knobs that are not as they were.
+    pub fn failures(&self) -> impl Iterator<Item = (&Original, &str)> {
+        self.knobs.iter().filter_map(|(original, outcome)| match outcome {
+            Outcome::Failed(why) => Some((original, why.as_str())),
+            _ => None,
+        })
+    }
+
+    /// True if every knob is as it was.
+    pub fn is_complete(&self) -> bool {
+        self.failures().next().is_none()
+    }
+}
+
+/// Where knobs are brought back to.
+pub struct Restorer<'a, R> {
+    /// The root prefix, for `/proc`.
+    pub root: &'a Root,
+    /// The mounted resctrl; `None` if it is not mounted (the kernel has reset all then).
+    pub resctrl: Option<&'a Resctrl>,
+    /// The other registers.
+    pub registers: R,
+}
+
+impl<R: Registers> Restorer<'_, R> {
+    /// Brings back all that a journal holds, and removes it if nothing failed.
+    ///
+    /// # Errors
+    /// If the journal cannot be removed. Failures of knobs are in the report, not here.
+    pub fn restore(&mut self, journal: &mut Journal) -> Result<Report, JournalError> {
+        let mut report = Report { stale: journal.is_stale(), ..Report::default() };
+        if !report.stale {
+            let lock = self.resctrl.map(|resctrl| resctrl.lock_exclusive(LOCK_WAIT)).transpose();
+            for original in journal.originals().iter().rev() {
+                let outcome = match &lock {
+                    Err(error) if of_resctrl(original) => Outcome::Failed(error.to_string()),
+                    _ => self.put_back(original).unwrap_or_else(Outcome::Failed),
+                };
+                report.knobs.push((original.clone(), outcome));
+            }
+        }
+        if report.is_complete() {
+            journal.clear()?;
+        }
+        Ok(report)
+    }
+
+    fn put_back(&mut self, original: &Original) -> Result<Outcome, String> {
+        match original {
+            Original::Msr { cpu, register, value } => self.put_back_msr(*cpu, *register, *value),
+            Original::Pci { address, offset, width, mask, value } => {
+                self.put_back_pci(address, *offset, *width, *mask, *value)
+            }
+            _ => match self.resctrl {
+                // Unmounting takes all groups away and opens all masks (resctrl_kill_sb).
+                None => Ok(Outcome::Gone),
+                Some(resctrl) => match self.put_back_resctrl(resctrl, original) {
+                    Err(error) if error.is_gone() => Ok(Outcome::Gone),
+                    other => other.map_err(|error| error.to_string()),
+                },
+            },
+        }
+    }
+
+    fn put_back_resctrl(&self, resctrl: &Resctrl, original: &Original) -> Result<Outcome, ResctrlError> {
+        match original {
+            Original::NoGroup { group } => resctrl.remove(group).map(|()| Outcome::Restored),
+            Original::Schemata { group, line } => put_back_line(resctrl, group, &line.0),
+            Original::Cpus { group, cpus } => {
+                if resctrl.cpus(group)? == *cpus {
+                    return Ok(Outcome::AsItWas);
+                }
+                resctrl.set_cpus(group, cpus)?;
+                let now = resctrl.cpus(group)?;
+                Ok(if now == *cpus { Outcome::Restored } else { reads_back(&now) })
+            }
+            Original::Task { group, pid, started } => {
+                if self.start_of(*pid) != Some(*started) {
+                    return Ok(Outcome::Gone);
+                }
+                let moved = resctrl.assign(group, &[*pid])?;
+                Ok(if moved.vanished.is_empty() { Outcome::Restored } else { Outcome::Gone })
+            }
+            Original::IoAlloc { resource, enabled } => {
+                let wanted = if *enabled { IoAlloc::Enabled } else { IoAlloc::Disabled };
+                if resctrl.io_alloc(resource)? == Some(wanted) {
+                    return Ok(Outcome::AsItWas);
+                }
+                resctrl.set_io_alloc(resource, *enabled).map(|()| Outcome::Restored)
+            }
+            Original::IoAllocCbm { line } => {
+                if resctrl.io_alloc_cbm(&line.0.resource)?.as_ref() == Some(&line.0) {
+                    return Ok(Outcome::AsItWas);
+                }
+                let now = resctrl.set_io_alloc_cbm(&line.0)?;
+                Ok(match now {
+                    Some(now) if now == line.0 => Outcome::Restored,
+                    Some(now) => reads_back(&now),
+                    None => Outcome::Gone,
+                })
+            }
+            Original::Msr { .. } | Original::Pci { .. } => Ok(Outcome::Gone),
+        }
+    }
+
+    fn put_back_msr(&mut self, cpu: u16, register: u32, value: u64) -> Result<Outcome, String> {
+        if self.registers.msr(cpu, register)? == value {
+            return Ok(Outcome::AsItWas);
+        }
+        self.registers.set_msr(cpu, register, value)?;
+        let now = self.registers.msr(cpu, register)?;
+        Ok(if now == value { Outcome::Restored } else { reads_back(&format_args!("{now:#x}")) })
+    }
+
+    fn put_back_pci(
+        &mut self,
+        address: &str,
+        offset: u16,
+        width: u8,
+        mask: u32,
+        value: u32,
+    ) -> Result<Outcome, String> {
+        let found = self.registers.pci(address, offset, width)?;
+        if found & mask == value & mask {
+            return Ok(Outcome::AsItWas);
+        }
+        // The bits that are not ours stay as they are now, whoever has changed them.
+        self.registers.set_pci(address, offset, width, found & !mask | value & mask)?;
+        let now = self.registers.pci(address, offset, width)?;
+        Ok(if now & mask == value & mask { Outcome::Restored } else { reads_back(&format_args!("{now:#x}")) })
+    }
+
+    /// When a task was started (field 22 of its stat; the name in field 2 may hold anything, so count from its end).
+    fn start_of(&self, pid: u32) -> Option<u64> {
+        let mut text = Vec::new();
+        // A stat line has 52 fields of at most 20 digits.
+        File::open(self.root.path(format!("/proc/{pid}/stat")))
+            .ok()?
+            .take(4096)
+            .read_to_end(&mut text)
+            .ok()?;
+        start_in_stat(&String::from_utf8_lossy(&text))
+    }
+}
+
+/// Field 22 of a stat line, for the journal and for the comparison with it.
+pub fn start_in_stat(stat: &str) -> Option<u64> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+fn of_resctrl(original: &Original) -> bool {
+    !matches!(original, Original::Msr { .. } | Original::Pci { .. })
+}
+
+fn put_back_line(resctrl: &Resctrl, group: &Group, line: &Line) -> Result<Outcome, ResctrlError> {
+    let now = resctrl.schemata(group)?;
+    if now.differing(line).is_empty() {
+        return Ok(Outcome::AsItWas);
+    }
+    // A domain whose CPUs have all gone offline is not there to be set (and the kernel would refuse the whole line).
+    let present =
+        |(id, _): &&(u32, _)| now.line(&line.resource).is_some_and(|line| line.domain(*id).is_some());
+    let there = Line::new(line.resource.clone(), line.domains.iter().filter(present).cloned().collect());
+    if there.domains.is_empty() {
+        return Ok(Outcome::Gone);
+    }
+    let now = resctrl.set_schemata(group, std::slice::from_ref(&there))?;
+    Ok(match now.line(&line.resource) {
+        _ if now.differing(&there).is_empty() => Outcome::Restored,
+        Some(now) => reads_back(now),
+        None => Outcome::Gone,
+    })
+}
+
+fn reads_back(now: &dyn fmt::Display) -> Outcome {
+    Outcome::Failed(format!("the write went through and it reads back as {now}"))
+}
