@@ -4,33 +4,169 @@
 //! It must not know files, mounts or FUSE: it is asked for places and answers with bytes or an error number.
 
 pub mod description;
+pub mod groups;
 pub mod hardware;
+pub mod places;
 pub mod tasks;
 
+mod cpus;
+mod info;
+mod monitoring;
+mod numbers;
+mod schemata;
+mod status;
+
+use crate::node::Caller;
+use cpus::Cpus;
 use description::Description;
-use hardware::Hardware;
+use groups::{Group, GroupId, Maker, Mode};
+use hardware::{Event, Hardware};
+use monitoring::Rmids;
+use places::{Change, Folder, GroupFile, Place};
+use rustix::io::Errno;
+use schemata::Schema;
+use status::Status;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
-use tasks::Tasks;
+use tasks::{TaskTable, Tasks};
+
+/// Longest write: a page (linux fs/kernfs/file.c, `atomic_write_len`).
+const PAGE: usize = 4096;
+
+/// Most classes of any host (linux rdtgroup.c: `closid_free_map` is 32 bits wide).
+const MOST_CLASSES: u32 = 32;
 
 /// A resctrl as the mount, the machine and the tests share it.
 pub type Shared = Arc<Mutex<Resctrl>>;
 
 /// One host's resctrl, mounted.
-#[allow(dead_code)]
 pub struct Resctrl {
-    description: Description,
+    host: Description,
     hardware: Box<dyn Hardware>,
-    tasks: Box<dyn Tasks>,
+    tasks: TaskTable,
+    status: Status,
+    online: Cpus,
+    groups: BTreeMap<GroupId, Group>,
+    /// The last number given to a group.
+    next_group: u64,
+    schemas: Vec<Schema>,
+    /// Which classes are taken; as many as all resources have.
+    classes: Vec<bool>,
+    rmids: Rmids,
+    /// `max_threshold_occupancy` in bytes.
+    threshold: u32,
+    counted_before: HashMap<(u32, u32, Event), u64>,
+    event_kinds: HashMap<(u32, Event), u32>,
+    io_alloc: bool,
+    changes: HashMap<Place, Change>,
 }
 
 impl Resctrl {
-    /// Mounts resctrl on a host: one group, all ways, all bandwidth.
-    pub fn new(description: Description, hardware: Box<dyn Hardware>, tasks: Box<dyn Tasks>) -> Self {
-        Resctrl { description, hardware, tasks }
+    /// Mounts resctrl on a host: one group, all ways, all bandwidth, and no trace of an earlier mount.
+    pub fn new(host: Description, hardware: Box<dyn Hardware>, tasks: Box<dyn Tasks>) -> Self {
+        let schemas = schemata::schemas(&host);
+        let classes = schemas.iter().map(|schema| schema.closids).fold(MOST_CLASSES, u32::min);
+        let mut classes = vec![false; classes.max(1) as usize];
+        classes[0] = true;
+        let online: BTreeSet<u32> = host.domains.iter().flat_map(|domain| domain.cpus.clone()).collect();
+        let root = Group {
+            name: String::new(),
+            parent: None,
+            closid: 0,
+            rmid: 0,
+            mode: Mode::Shareable,
+            cpus: online.clone(),
+            maker: Maker { mode: 0o555, uid: 0, gid: 0 },
+        };
+        let rmids = Rmids::new(host.monitoring.map_or(0, |monitoring| monitoring.rmids));
+        let mut resctrl = Resctrl {
+            hardware,
+            tasks: TaskTable::new(tasks),
+            status: Status::default(),
+            groups: BTreeMap::from([(GroupId::DEFAULT, root)]),
+            next_group: 0,
+            schemas,
+            classes,
+            rmids,
+            threshold: 0,
+            counted_before: HashMap::new(),
+            event_kinds: HashMap::new(),
+            io_alloc: false,
+            changes: HashMap::new(),
+            online,
+            host,
+        };
+        // As much as each RMID has when all share the cache alike (linux monitor.c: rdt_get_mon_l3_config).
+        let share = resctrl.host.monitoring.map_or(0, |it| it.largest_threshold / it.rmids.max(1));
+        resctrl.threshold = resctrl.round_threshold(share);
+        resctrl.reset_hardware();
+        resctrl
     }
 
     /// For the mount and the machine together.
     pub fn shared(self) -> Shared {
         Arc::new(Mutex::new(self))
+    }
+
+    fn reset_hardware(&mut self) {
+        for schema in &self.schemas {
+            for (domain, values) in self.host.domains.iter().zip(&schema.values) {
+                for (closid, &value) in values.iter().enumerate() {
+                    match schema.folder {
+                        Folder::Cache(lines) => {
+                            self.hardware.set_mask(domain.id, closid as u32, lines, value)
+                        }
+                        Folder::Bandwidth(traffic) => {
+                            self.hardware.set_bandwidth(domain.id, closid as u32, traffic, value as u32);
+                        }
+                        Folder::Monitoring => {}
+                    }
+                }
+            }
+        }
+        self.assign_cpus(&self.online.clone(), GroupId::DEFAULT);
+        self.tasks.look(self.hardware.as_mut());
+        self.count_from_here(0);
+    }
+
+    /// The whole content of a file. ENODEV for what was removed, EISDIR for directories.
+    pub fn read(&mut self, place: Place) -> Result<Vec<u8>, Errno> {
+        self.present(place)?;
+        let text = match place {
+            Place::GroupFile(group, file) => match file {
+                GroupFile::Cpus => self.cpus_show(group, false),
+                GroupFile::CpusList => self.cpus_show(group, true),
+                GroupFile::Mode => self.mode_show(group),
+                GroupFile::Schemata => self.schemata_show(group),
+                GroupFile::Size => self.size_show(group),
+                GroupFile::Tasks => self.tasks_show(group),
+            },
+            Place::Counter(group, domain, event) => self.counter_show(group, domain, event),
+            Place::LastCmdStatus => self.status.show(),
+            Place::InfoFile(folder, file) => self.info_show(folder, file)?,
+            _ => return Err(Errno::ISDIR),
+        };
+        Ok(text.into_bytes())
+    }
+
+    /// One write(2), which is one command; the offset has no meaning. All of it is taken or nothing.
+    pub fn write(&mut self, place: Place, data: &[u8], caller: Caller) -> Result<usize, Errno> {
+        if data.len() > PAGE {
+            return Err(Errno::TOOBIG);
+        }
+        self.present(place)?;
+        match place {
+            Place::GroupFile(group, file) => match file {
+                GroupFile::Cpus => self.cpus_write(group, false, data)?,
+                GroupFile::CpusList => self.cpus_write(group, true, data)?,
+                GroupFile::Mode => self.mode_write(group, data)?,
+                GroupFile::Schemata => self.schemata_write(group, data)?,
+                GroupFile::Tasks => self.tasks_write(group, data, caller)?,
+                GroupFile::Size => return Err(Errno::ACCESS),
+            },
+            Place::InfoFile(folder, file) => self.info_write(folder, file, data)?,
+            _ => return Err(Errno::ACCESS),
+        }
+        Ok(data.len())
     }
 }

@@ -1,0 +1,396 @@
+//! Places: the address of each directory and file of resctrl, what is where, and its attributes.
+//!
+//! A place never means something else later: ids of groups are not used twice. It must not know contents.
+
+use super::Resctrl;
+use super::description::{Cdp, IoAlloc, Kernel};
+use super::groups::GroupId;
+use super::hardware::{Event, Lines, Traffic};
+use rustix::io::Errno;
+
+/// A directory or file of resctrl.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// The directory of a group; the default group's is the root.
+    Group(GroupId),
+    /// A file in a group's directory.
+    GroupFile(GroupId, GroupFile),
+    /// `mon_groups`.
+    MonGroups(GroupId),
+    /// `mon_data`.
+    MonData(GroupId),
+    /// `mon_data/mon_L3_NN`.
+    MonDomain(GroupId, u32),
+    /// A counter in it.
+    Counter(GroupId, u32, Event),
+    /// `info`.
+    Info,
+    /// `info/last_cmd_status`.
+    LastCmdStatus,
+    /// A directory in `info`.
+    InfoFolder(Folder),
+    /// A file in it.
+    InfoFile(Folder, InfoFile),
+}
+
+/// A directory in `info`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Folder {
+    /// `L3`, `L3CODE`, `L3DATA`.
+    Cache(Lines),
+    /// `MB`, `SMBA`.
+    Bandwidth(Traffic),
+    /// `L3_MON`.
+    Monitoring,
+}
+
+/// A file of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs, reason = "named as the files are")]
+pub enum GroupFile {
+    Cpus,
+    CpusList,
+    Mode,
+    Schemata,
+    Size,
+    Tasks,
+}
+
+/// A file in one of info's directories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs, reason = "named as the files are")]
+pub enum InfoFile {
+    BandwidthGran,
+    BitUsage,
+    CbmMask,
+    DelayLinear,
+    IoAlloc,
+    IoAllocCbm,
+    MaxThresholdOccupancy,
+    MbmLocalBytesConfig,
+    MbmTotalBytesConfig,
+    MinBandwidth,
+    MinCbmBits,
+    MonFeatures,
+    NumClosids,
+    NumRmids,
+    ShareableBits,
+    SparseMasks,
+    ThreadThrottleMode,
+}
+
+impl InfoFile {
+    /// The file's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            InfoFile::BandwidthGran => "bandwidth_gran",
+            InfoFile::BitUsage => "bit_usage",
+            InfoFile::CbmMask => "cbm_mask",
+            InfoFile::DelayLinear => "delay_linear",
+            InfoFile::IoAlloc => "io_alloc",
+            InfoFile::IoAllocCbm => "io_alloc_cbm",
+            InfoFile::MaxThresholdOccupancy => "max_threshold_occupancy",
+            InfoFile::MbmLocalBytesConfig => "mbm_local_bytes_config",
+            InfoFile::MbmTotalBytesConfig => "mbm_total_bytes_config",
+            InfoFile::MinBandwidth => "min_bandwidth",
+            InfoFile::MinCbmBits => "min_cbm_bits",
+            InfoFile::MonFeatures => "mon_features",
+            InfoFile::NumClosids => "num_closids",
+            InfoFile::NumRmids => "num_rmids",
+            InfoFile::ShareableBits => "shareable_bits",
+            InfoFile::SparseMasks => "sparse_masks",
+            InfoFile::ThreadThrottleMode => "thread_throttle_mode",
+        }
+    }
+
+    fn writable(self) -> bool {
+        use InfoFile::*;
+        matches!(
+            self,
+            IoAlloc | IoAllocCbm | MaxThresholdOccupancy | MbmLocalBytesConfig | MbmTotalBytesConfig
+        )
+    }
+}
+
+impl GroupFile {
+    fn name(self) -> &'static str {
+        match self {
+            GroupFile::Cpus => "cpus",
+            GroupFile::CpusList => "cpus_list",
+            GroupFile::Mode => "mode",
+            GroupFile::Schemata => "schemata",
+            GroupFile::Size => "size",
+            GroupFile::Tasks => "tasks",
+        }
+    }
+}
+
+impl Folder {
+    /// The directory's name, and that of the resource in schemata (for L3_MON there is none).
+    pub fn name(self) -> &'static str {
+        match self {
+            Folder::Cache(Lines::All) => "L3",
+            Folder::Cache(Lines::Code) => "L3CODE",
+            Folder::Cache(Lines::Data) => "L3DATA",
+            Folder::Bandwidth(Traffic::Memory) => "MB",
+            Folder::Bandwidth(Traffic::SlowMemory) => "SMBA",
+            Folder::Monitoring => "L3_MON",
+        }
+    }
+}
+
+impl Event {
+    /// The counter's file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Event::LlcOccupancy => "llc_occupancy",
+            Event::MbmTotalBytes => "mbm_total_bytes",
+            Event::MbmLocalBytes => "mbm_local_bytes",
+        }
+    }
+}
+
+impl Place {
+    /// The root.
+    pub const ROOT: Place = Place::Group(GroupId::DEFAULT);
+
+    /// Whether it is a directory.
+    pub fn is_directory(self) -> bool {
+        use Place::*;
+        matches!(self, Group(_) | MonGroups(_) | MonData(_) | MonDomain(..) | Info | InfoFolder(_))
+    }
+
+    /// The group it belongs to; `info` belongs to none.
+    pub(super) fn group(self) -> Option<GroupId> {
+        match self {
+            Place::Group(group)
+            | Place::GroupFile(group, _)
+            | Place::MonGroups(group)
+            | Place::MonData(group)
+            | Place::MonDomain(group, _)
+            | Place::Counter(group, ..) => Some(group),
+            Place::Info | Place::LastCmdStatus | Place::InfoFolder(_) | Place::InfoFile(..) => None,
+        }
+    }
+}
+
+/// What stat(2) says beyond the size, which is always 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// Whether it is a directory.
+    pub directory: bool,
+    /// Permission bits.
+    pub mode: u32,
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+    /// 1 for files, 2 and one for each directory in it for directories.
+    pub links: u32,
+}
+
+/// What chmod(2) and chown(2) changed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Change {
+    mode: Option<u32>,
+    uid: Option<u32>,
+    gid: Option<u32>,
+}
+
+impl Resctrl {
+    /// ENODEV for what belongs to a group that was removed (linux fs/kernfs: no active reference).
+    pub(super) fn present(&self, place: Place) -> Result<(), Errno> {
+        match place.group() {
+            Some(group) if !self.groups.contains_key(&group) => Err(Errno::NODEV),
+            _ => Ok(()),
+        }
+    }
+
+    /// The entries of a directory, by rising name. Empty for files and for what was removed.
+    pub fn list(&self, folder: Place) -> Vec<(String, Place)> {
+        if self.present(folder).is_err() {
+            return Vec::new();
+        }
+        let mut entries = match folder {
+            Place::Group(id) => self.entries_of_group(id),
+            Place::MonGroups(id) => {
+                let child = |child: &GroupId| (self.groups[child].name.clone(), Place::Group(*child));
+                self.children(id).iter().map(child).collect()
+            }
+            Place::MonData(id) => {
+                let named = |domain: u32| (format!("mon_L3_{domain:02}"), Place::MonDomain(id, domain));
+                self.host.domains.iter().map(|domain| named(domain.id)).collect()
+            }
+            Place::MonDomain(id, domain) => {
+                let named = |event: Event| (event.name().to_owned(), Place::Counter(id, domain, event));
+                self.events().into_iter().map(named).collect()
+            }
+            Place::Info => {
+                let mut entries = vec![("last_cmd_status".to_owned(), Place::LastCmdStatus)];
+                entries.extend(
+                    self.folders().into_iter().map(|it| (it.name().to_owned(), Place::InfoFolder(it))),
+                );
+                entries
+            }
+            Place::InfoFolder(it) => self
+                .info_files(it)
+                .into_iter()
+                .map(|file| (file.name().to_owned(), Place::InfoFile(it, file)))
+                .collect(),
+            Place::GroupFile(..) | Place::Counter(..) | Place::LastCmdStatus | Place::InfoFile(..) => {
+                Vec::new()
+            }
+        };
+        entries.sort();
+        entries
+    }
+
+    /// What is called `name` in a directory.
+    pub fn lookup(&self, folder: Place, name: &str) -> Option<Place> {
+        self.list(folder).into_iter().find(|(entry, _)| entry == name).map(|(_, place)| place)
+    }
+
+    fn entries_of_group(&self, id: GroupId) -> Vec<(String, Place)> {
+        let controls = self.groups[&id].parent.is_none();
+        let mut files = vec![GroupFile::Cpus, GroupFile::CpusList, GroupFile::Tasks];
+        if controls && self.can_allocate() {
+            files.extend([GroupFile::Mode, GroupFile::Schemata, GroupFile::Size]);
+        }
+        let mut entries: Vec<_> =
+            files.into_iter().map(|file| (file.name().to_owned(), Place::GroupFile(id, file))).collect();
+        if self.host.monitoring.is_some() {
+            entries.push(("mon_data".to_owned(), Place::MonData(id)));
+            if controls {
+                entries.push(("mon_groups".to_owned(), Place::MonGroups(id)));
+            }
+        }
+        if id == GroupId::DEFAULT {
+            entries.push(("info".to_owned(), Place::Info));
+            let control_groups =
+                self.groups.iter().filter(|(id, it)| it.parent.is_none() && **id != GroupId::DEFAULT);
+            entries.extend(control_groups.map(|(id, group)| (group.name.clone(), Place::Group(*id))));
+        }
+        entries
+    }
+
+    fn folders(&self) -> Vec<Folder> {
+        let mut folders: Vec<Folder> = self.schemas.iter().map(|schema| schema.folder).collect();
+        folders.extend(self.host.monitoring.map(|_| Folder::Monitoring));
+        folders
+    }
+
+    fn info_files(&self, folder: Folder) -> Vec<InfoFile> {
+        use InfoFile::*;
+        let kernel = self.host.kernel;
+        match folder {
+            Folder::Cache(_) => {
+                let mut files = vec![BitUsage, CbmMask, MinCbmBits, NumClosids, ShareableBits];
+                files.extend((kernel >= Kernel::SPARSE_MASKS).then_some(SparseMasks));
+                if self.host.l3.is_some_and(|cache| cache.io_alloc != super::description::IoAlloc::Absent) {
+                    files.extend([IoAlloc, IoAllocCbm]);
+                }
+                files
+            }
+            Folder::Bandwidth(traffic) => {
+                let mut files = vec![BandwidthGran, DelayLinear, MinBandwidth, NumClosids];
+                let throttle = self.bandwidth(traffic).and_then(|bandwidth| bandwidth.throttle);
+                files.extend(throttle.map(|_| ThreadThrottleMode));
+                files
+            }
+            Folder::Monitoring => {
+                let mut files = vec![MaxThresholdOccupancy, MonFeatures, NumRmids];
+                let events = self.events();
+                if self.events_are_configurable() {
+                    files.extend(events.contains(&Event::MbmTotalBytes).then_some(MbmTotalBytesConfig));
+                    files.extend(events.contains(&Event::MbmLocalBytes).then_some(MbmLocalBytesConfig));
+                }
+                files
+            }
+        }
+    }
+
+    /// What stat(2) says; ENODEV for what was removed.
+    pub fn attributes(&self, place: Place) -> Result<Attributes, Errno> {
+        self.present(place)?;
+        let group = place.group().unwrap_or(GroupId::DEFAULT);
+        // A monitoring group's directories have the mode of the group; so have those of a control group.
+        let maker = self.groups[&group].maker;
+        let mode = match place {
+            _ if place.is_directory() => maker.mode,
+            Place::GroupFile(_, GroupFile::Size) | Place::Counter(..) | Place::LastCmdStatus => 0o444,
+            Place::GroupFile(..) => 0o644,
+            Place::InfoFile(_, file) if file.writable() => 0o644,
+            _ => 0o444,
+        };
+        let links = if place.is_directory() {
+            2 + self.list(place).iter().filter(|(_, entry)| entry.is_directory()).count() as u32
+        } else {
+            1
+        };
+        let change = self.changes.get(&place).copied().unwrap_or_default();
+        Ok(Attributes {
+            directory: place.is_directory(),
+            mode: change.mode.unwrap_or(mode),
+            uid: change.uid.unwrap_or(maker.uid),
+            gid: change.gid.unwrap_or(maker.gid),
+            links,
+        })
+    }
+
+    /// chmod(2) and chown(2); `None` leaves a value as it is.
+    pub fn change(
+        &mut self,
+        place: Place,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+    ) -> Result<(), Errno> {
+        self.present(place)?;
+        let change = self.changes.entry(place).or_default();
+        change.mode = mode.map(|mode| mode & 0o7777).or(change.mode);
+        change.uid = uid.or(change.uid);
+        change.gid = gid.or(change.gid);
+        Ok(())
+    }
+
+    /// The path of a place below the root, for messages and patterns; `None` for what was removed.
+    pub fn path(&self, place: Place) -> Option<String> {
+        self.present(place).ok()?;
+        let group_path = |id: GroupId| {
+            let group = &self.groups[&id];
+            match group.parent {
+                None => group.name.clone(),
+                Some(parent) => format!("{}/mon_groups/{}", self.groups[&parent].name, group.name),
+            }
+        };
+        let base = group_path(place.group().unwrap_or(GroupId::DEFAULT));
+        let rest = match place {
+            Place::Group(_) => String::new(),
+            Place::GroupFile(_, file) => file.name().to_owned(),
+            Place::MonGroups(_) => "mon_groups".to_owned(),
+            Place::MonData(_) => "mon_data".to_owned(),
+            Place::MonDomain(_, domain) => format!("mon_data/mon_L3_{domain:02}"),
+            Place::Counter(_, domain, event) => format!("mon_data/mon_L3_{domain:02}/{}", event.name()),
+            Place::Info => "info".to_owned(),
+            Place::LastCmdStatus => "info/last_cmd_status".to_owned(),
+            Place::InfoFolder(folder) => format!("info/{}", folder.name()),
+            Place::InfoFile(folder, file) => format!("info/{}/{}", folder.name(), file.name()),
+        };
+        Some([base, rest].join("/").trim_matches('/').to_owned())
+    }
+
+    /// Whether there is something to allocate at all.
+    pub(super) fn can_allocate(&self) -> bool {
+        !self.schemas.is_empty()
+    }
+
+    /// Whether the L3 has code and data apart.
+    pub(super) fn cdp(&self) -> bool {
+        self.host.l3.is_some_and(|cache| cache.cdp == Cdp::On)
+    }
+
+    /// Whether the chip has ways for devices.
+    pub(super) fn has_io_alloc(&self) -> bool {
+        self.host.l3.is_some_and(|cache| cache.io_alloc == IoAlloc::Supported)
+    }
+}
