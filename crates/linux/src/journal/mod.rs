@@ -5,8 +5,10 @@
 //! has been turned, whenever the power fails. A line that was being written then has no newline and counts for nothing:
 //! its knob was not touched yet. It must not know how a knob is turned or brought back.
 
+mod look;
 mod original;
 
+pub use look::{Look, look, usual_path};
 pub use original::{Original, SchemataLine};
 
 use crate::root::Root;

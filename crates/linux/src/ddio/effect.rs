@@ -1,0 +1,248 @@
+//! Whether a knob that reads back as wanted also acts: what the counters of the LLC showed before and after.
+//!
+//! Two experiments (hardware.md 1.4, 2.2). Other ways for devices change the share of their writes that miss. A port
+//! without DCA causes no DCA writes. Both need traffic: where there is none, nothing can be said, and that is said.
+//! Arithmetic on intervals; must not know who measured them or which register was turned.
+
+use std::fmt;
+use waykeeper_host::Interval;
+use waykeeper_units::{LINE_BYTES, PortId};
+
+/// Fewest device writes a second that are traffic: 6.4 MB/s. A guess; what idle NICs and disks write stays far below.
+pub const LOAD_PER_S: f64 = 100_000.0;
+/// The share of misses must move by more than this many standard errors of what it does by itself.
+const SIGMAS: f64 = 3.0;
+/// ... and by at least this much, so that a very steady load does not turn a flicker into an effect. A guess.
+const LEAST_MOVE: f64 = 0.005;
+/// How far beyond what the ports with DCA cause the writes may be (as `control::effect`).
+const MARGIN: f64 = 1.1;
+
+/// What an experiment came to.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Verdict {
+    /// The counters moved as the knob should move them.
+    Seen(String),
+    /// There was traffic, and the counters did not move as they should.
+    NotSeen(String),
+    /// Nothing can be said, and why.
+    NotJudged(String),
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Seen(what) => write!(f, "the effect is seen: {what}"),
+            Verdict::NotSeen(what) => write!(f, "no effect is seen: {what}"),
+            Verdict::NotJudged(why) => write!(f, "the effect cannot be judged: {why}"),
+        }
+    }
+}
+
+/// Mean of the slices' values and its standard error.
+struct Estimate {
+    mean: f64,
+    error: f64,
+}
+
+fn estimate(values: &[f64]) -> Option<Estimate> {
+    let count = values.len() as f64;
+    if values.len() < 2 {
+        return None;
+    }
+    let mean = values.iter().sum::<f64>() / count;
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    Some(Estimate { mean, error: (variance / count).sqrt() })
+}
+
+/// Device writes a second of a slice of time.
+fn writes(slice: &Interval) -> Option<f64> {
+    Some(slice.socket.dca_write_hits.value()? + slice.socket.dca_write_misses.value()?)
+}
+
+/// Mean device writes a second, or why there is nothing to judge.
+fn load(slices: &[Interval], when: &str) -> Result<f64, Verdict> {
+    let rates: Option<Vec<f64>> = slices.iter().map(writes).collect();
+    let Some(rates) = rates.filter(|rates| !rates.is_empty()) else {
+        return Err(Verdict::NotJudged("hits and misses of device writes cannot be counted here".to_owned()));
+    };
+    let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+    if mean < LOAD_PER_S {
+        let why = format!(
+            "devices wrote {mean:.0} lines a second {when}, less than {LOAD_PER_S:.0}; put traffic on them"
+        );
+        return Err(Verdict::NotJudged(why));
+    }
+    Ok(mean)
+}
+
+/// Other ways: did the share of device writes that miss move by more than it does by itself?
+pub fn of_ways(before: &[Interval], after: &[Interval]) -> Verdict {
+    for (slices, when) in [(before, "before the change"), (after, "after it")] {
+        if let Err(verdict) = load(slices, when) {
+            return verdict;
+        }
+    }
+    let shares = |slices: &[Interval]| {
+        let shares: Vec<f64> =
+            slices.iter().filter_map(|slice| slice.socket.dca_write_miss_ratio()).collect();
+        estimate(&shares)
+    };
+    let (Some(before), Some(after)) = (shares(before), shares(after)) else {
+        return Verdict::NotJudged(
+            "the time was too short to see how much the share of misses varies".to_owned(),
+        );
+    };
+    let moved = (after.mean - before.mean).abs();
+    let needed = (SIGMAS * before.error.hypot(after.error)).max(LEAST_MOVE);
+    let what = format!(
+        "{:.1} % of device writes missed the LLC before, {:.1} % after ({:.1} points are needed to tell)",
+        100.0 * before.mean,
+        100.0 * after.mean,
+        100.0 * needed
+    );
+    if moved > needed { Verdict::Seen(what) } else { Verdict::NotSeen(what) }
+}
+
+/// DCA switched at `ports`: do their writes still, or again, reach the LLC as DCA writes?
+///
+/// Before or after, whichever had more ports on, gives DCA writes a line that devices write; the other is held
+/// against it.
+pub fn of_ports(before: &[Interval], after: &[Interval], ports: &[PortId], on: bool) -> Verdict {
+    let (with, without) = if on { (after, before) } else { (before, after) };
+    let (when_on, when_off) = if on { ("after", "before") } else { ("before", "after") };
+    let lines = |slices: &[Interval], wanted: &dyn Fn(PortId) -> bool| -> Option<f64> {
+        let mut sum = 0.0;
+        for slice in slices {
+            for (port, rates) in &slice.ports {
+                if wanted(*port) {
+                    sum += rates.inbound_bytes.value()? / LINE_BYTES as f64;
+                }
+            }
+        }
+        Some(sum / slices.len().max(1) as f64)
+    };
+    let mean = |slices: &[Interval]| -> Option<f64> {
+        let rates = slices.iter().map(writes).collect::<Option<Vec<f64>>>()?;
+        (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64)
+    };
+    let (Some(writes_on), Some(writes_off)) = (mean(with), mean(without)) else {
+        return Verdict::NotJudged("hits and misses of device writes cannot be counted here".to_owned());
+    };
+    let is_turned = |port: PortId| ports.contains(&port);
+    // A port that is off on both sides writes past DCA on both: its lines are nobody's expectation.
+    let has_dca = |slices: &[Interval], port: PortId| {
+        slices.iter().all(|slice| slice.knobs.dca.get(&port) != Some(&false))
+    };
+    let counted = (
+        lines(with, &|port| is_turned(port) || has_dca(with, port)),
+        lines(without, &|port| !is_turned(port) && has_dca(without, port)),
+        lines(without, &is_turned),
+    );
+    let (Some(all_lines), Some(other_lines), Some(own_lines)) = counted else {
+        return Verdict::NotJudged("the bytes of the root ports cannot be counted here".to_owned());
+    };
+    if own_lines < LOAD_PER_S || all_lines < LOAD_PER_S {
+        let why = format!(
+            "devices behind the port wrote {own_lines:.0} lines a second, less than {LOAD_PER_S:.0}; put traffic on them"
+        );
+        return Verdict::NotJudged(why);
+    }
+    let ratio = writes_on / all_lines;
+    let expected = ratio * other_lines;
+    let what = format!(
+        "{:.2} million DCA writes a second with DCA ({when_on}), {:.2} without ({when_off}); other ports cause {:.2}",
+        writes_on / 1e6,
+        writes_off / 1e6,
+        expected / 1e6
+    );
+    // Half of what the port writes is a clear sign, if it stands out from the others' traffic.
+    if writes_off <= MARGIN * expected + 0.5 * ratio * own_lines {
+        Verdict::Seen(what)
+    } else {
+        Verdict::NotSeen(what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use waykeeper_host::{KnobValues, PortRates, Reading, SocketRates};
+
+    /// A slice with so many million hits and misses a second, and inbound GB/s of ports 0 and 1.
+    fn slice(hits: f64, misses: f64, inbound: [f64; 2], dca: [bool; 2]) -> Interval {
+        let none = Reading::Unsupported;
+        let socket = SocketRates {
+            dca_write_hits: Reading::Value(hits * 1e6),
+            dca_write_misses: Reading::Value(misses * 1e6),
+            dca_read_hits: none,
+            dca_read_misses: none,
+            memory_read_bytes: none,
+            memory_write_bytes: none,
+        };
+        let port = |gb: f64| PortRates { inbound_bytes: Reading::Value(gb * 1e9), outbound_bytes: none };
+        let knobs = KnobValues {
+            dca: BTreeMap::from([(PortId(0), dca[0]), (PortId(1), dca[1])]),
+            ..KnobValues::default()
+        };
+        Interval {
+            from_ns: 0,
+            to_ns: 1,
+            groups: BTreeMap::new(),
+            socket,
+            ports: BTreeMap::from([(PortId(0), port(inbound[0])), (PortId(1), port(inbound[1]))]),
+            knobs,
+        }
+    }
+
+    fn shares(misses: [f64; 4]) -> Vec<Interval> {
+        misses.map(|share| slice(10.0 * (1.0 - share), 10.0 * share, [0.64, 0.0], [true; 2])).to_vec()
+    }
+
+    #[test]
+    fn a_share_that_moves_more_than_by_itself_is_an_effect() {
+        let before = shares([0.30, 0.31, 0.29, 0.30]);
+        assert!(matches!(of_ways(&before, &shares([0.20, 0.21, 0.19, 0.20])), Verdict::Seen(_)));
+        // Standard errors are 0.0041 each: 3 of both together are 1.7 points, and it moved by 1.
+        let same = of_ways(&before, &shares([0.31, 0.32, 0.30, 0.31]));
+        let Verdict::NotSeen(text) = same else { panic!("{same:?}") };
+        assert_eq!(
+            text,
+            "30.0 % of device writes missed the LLC before, 31.0 % after (1.7 points are needed to tell)"
+        );
+        // A load that does not flicker at all still has to move by half a point.
+        let still = shares([0.3; 4]);
+        assert!(matches!(of_ways(&still, &shares([0.304; 4])), Verdict::NotSeen(_)));
+        assert!(matches!(of_ways(&still, &shares([0.306; 4])), Verdict::Seen(_)));
+    }
+
+    #[test]
+    fn without_traffic_or_counters_nothing_is_said() {
+        let idle = vec![slice(0.01, 0.01, [0.0; 2], [true; 2]); 4];
+        let Verdict::NotJudged(text) = of_ways(&shares([0.3; 4]), &idle) else { panic!() };
+        assert!(text.contains("20000 lines a second after it"), "{text}");
+        let mut blind = shares([0.3; 4]);
+        blind[2].socket.dca_write_hits = Reading::Unavailable;
+        assert!(matches!(of_ways(&blind, &shares([0.3; 4])), Verdict::NotJudged(_)));
+        assert!(matches!(of_ways(&[], &[]), Verdict::NotJudged(_)));
+        assert!(matches!(of_ports(&idle, &idle, &[PortId(0)], false), Verdict::NotJudged(_)));
+    }
+
+    #[test]
+    fn a_port_without_dca_causes_no_dca_writes() {
+        // 0.64 GB/s are 10 million lines a second at each port, and each is one DCA write.
+        let before = vec![slice(15.0, 5.0, [0.64, 0.64], [true; 2])];
+        let off = [false, true];
+        let acts = vec![slice(7.0, 3.0, [0.64, 0.64], off)];
+        let dead = vec![slice(15.0, 5.0, [0.64, 0.64], off)];
+        assert!(matches!(of_ports(&before, &acts, &[PortId(0)], false), Verdict::Seen(_)));
+        let Verdict::NotSeen(text) = of_ports(&before, &dead, &[PortId(0)], false) else { panic!() };
+        assert_eq!(
+            text,
+            "20.00 million DCA writes a second with DCA (before), 20.00 without (after); other ports cause 10.00"
+        );
+        // And switched on again.
+        assert!(matches!(of_ports(&acts, &before, &[PortId(0)], true), Verdict::Seen(_)));
+        assert!(matches!(of_ports(&dead, &before, &[PortId(0)], true), Verdict::NotSeen(_)));
+    }
+}

@@ -1,0 +1,202 @@
+//! Which masks the DDIO register may be given: the rules of its generation applied to what was asked for
+//! (hardware.md 1.2, 1.4).
+//!
+//! Arithmetic on masks. Must not know how the register is read or written.
+
+use super::DdioError;
+use std::fmt;
+use std::str::FromStr;
+use waykeeper_generations::{Generation, Standing, WayRegister};
+use waykeeper_units::WayMask;
+
+/// What is asked for: so many ways, or these.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    /// A number of ways; which they are follows from the rules.
+    Count(u32),
+    /// These ways.
+    Mask(WayMask),
+}
+
+impl FromStr for Wanted {
+    type Err = String;
+
+    /// `4` is a number of ways, `0x780` a mask.
+    fn from_str(text: &str) -> Result<Wanted, String> {
+        let bad = || format!("`{text}` is neither a number of ways like 4 nor a mask like 0x780");
+        if text.starts_with("0x") || text.starts_with("0X") {
+            return text.parse().map(Wanted::Mask).map_err(|_| bad());
+        }
+        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(bad());
+        }
+        text.parse().map(Wanted::Count).map_err(|_| bad())
+    }
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wanted::Count(count) => write!(f, "{count}"),
+            Wanted::Mask(mask) => write!(f, "{mask}"),
+        }
+    }
+}
+
+/// A standing in words.
+pub fn words(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Confirmed => "known to act",
+        Standing::Claimed => "claimed, shown by nobody",
+        Standing::AnswersWithoutEffect => "answers without effect",
+        Standing::Unknown => "unknown whether it acts",
+        Standing::Absent => "not there",
+    }
+}
+
+/// The mask to write, if the register of this generation may be given it.
+///
+/// `llc_ways` is the width of the LLC's masks, `now` what the register holds.
+///
+/// # Errors
+/// [`DdioError::Unsupported`] where nothing must be written, [`DdioError::BadMask`] where this must not.
+pub fn plan(
+    generation: &Generation,
+    llc_ways: u32,
+    now: WayMask,
+    wanted: Wanted,
+) -> Result<WayMask, DdioError> {
+    let switch = &generation.dca.ways;
+    let unsupported = |why: String| DdioError::Unsupported { what: "setting the DDIO ways".to_owned(), why };
+    let Some(register) = switch.register.as_ref().filter(|_| switch.standing.may_write()) else {
+        return Err(unsupported(format!(
+            "on {} the register is {}: {}; it is only read",
+            generation.name,
+            words(switch.standing),
+            switch.note
+        )));
+    };
+    let all = WayMask::span(0, llc_ways);
+    if now.is_empty() || !now.minus(all).is_empty() {
+        let why = format!(
+            "the register holds {now}, which are no ways of an LLC with {llc_ways}; it is left alone"
+        );
+        return Err(unsupported(why));
+    }
+    // Where nobody knows the value of power-on, what is there now is kept.
+    let kept = register.default.unwrap_or(now);
+    let accepted = accepted(register, llc_ways, kept);
+    let bad =
+        |why: String| DdioError::BadMask { wanted: wanted.to_string(), why, accepted: accepted.clone() };
+    match wanted {
+        Wanted::Count(count) => register
+            .with_ways(count, llc_ways, kept)
+            .ok_or_else(|| bad(format!("there is no mask of {count} ways that the register takes"))),
+        Wanted::Mask(mask) => match broken(register, llc_ways, kept, mask) {
+            Some(why) => Err(bad(why)),
+            None => Ok(mask),
+        },
+    }
+}
+
+/// The rule that a mask breaks, if it breaks one.
+fn broken(register: &WayRegister, llc_ways: u32, kept: WayMask, mask: WayMask) -> Option<String> {
+    let fewest = register.fewest.unwrap_or(1);
+    if mask.is_empty() {
+        return Some(
+            "it has no way; to keep devices out of the LLC use `waykeeper ddio off DEVICE`".to_owned(),
+        );
+    }
+    if !mask.minus(WayMask::span(0, llc_ways)).is_empty() {
+        return Some(format!("the LLC has {llc_ways} ways"));
+    }
+    if mask.count() < fewest {
+        return Some(format!("it has {} of at least {fewest} ways", mask.count()));
+    }
+    if register.contiguous && !mask.is_contiguous() {
+        return Some("it has holes".to_owned());
+    }
+    if register.keeps_default && !kept.minus(mask).is_empty() {
+        return Some(format!("it loses ways of {kept}, which the register keeps"));
+    }
+    if register.reaches_top && mask.highest() != Some(llc_ways - 1) {
+        return Some(format!("it does not reach the topmost way, {}", llc_ways - 1));
+    }
+    None
+}
+
+fn accepted(register: &WayRegister, llc_ways: u32, kept: WayMask) -> String {
+    let fewest = register.fewest.unwrap_or(1);
+    let form = if register.contiguous { "contiguous masks" } else { "masks" };
+    let holding = if register.keeps_default { format!(" that hold {kept}") } else { String::new() };
+    let top = if register.reaches_top { " and reach the topmost way" } else { "" };
+    format!("{fewest} to {llc_ways} ways, or {form}{holding}{top}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn generation(id: &str) -> &'static Generation {
+        Generation::by_id(id).unwrap()
+    }
+
+    fn mask(bits: u32) -> WayMask {
+        WayMask::from_bits(bits)
+    }
+
+    fn skylake(wanted: &str) -> Result<WayMask, String> {
+        plan(generation("skx"), 11, mask(0x600), wanted.parse().unwrap()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn so_many_ways_are_the_topmost_ones() {
+        // hardware.md 1.2: ddio-bench's seven ways are 0x7f0.
+        assert_eq!(skylake("7"), Ok(mask(0x7f0)));
+        assert_eq!(skylake("2"), Ok(mask(0x600)));
+        assert_eq!(skylake("11"), Ok(mask(0x7ff)));
+        for none in ["0", "1", "12", "4000000000"] {
+            assert!(skylake(none).unwrap_err().contains("2 to 11 ways"), "{none}");
+        }
+    }
+
+    #[test]
+    fn a_mask_that_the_register_must_not_get_is_refused_with_the_rule() {
+        assert_eq!(skylake("0x780"), Ok(mask(0x780)));
+        for (wanted, why) in [
+            ("0x0", "has no way"),
+            ("0x680", "has holes"),
+            ("0x400", "1 of at least 2"),
+            ("0x3c0", "loses ways of 0x600"),
+            ("0xe00", "the LLC has 11 ways"),
+        ] {
+            let error = skylake(wanted).unwrap_err();
+            assert!(
+                error.contains(why) && error.contains("contiguous masks that hold 0x600"),
+                "{wanted}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_wanted_is_read_as_ways_or_mask() {
+        assert_eq!("4".parse(), Ok(Wanted::Count(4)));
+        assert_eq!("0x780".parse(), Ok(Wanted::Mask(mask(0x780))));
+        for bad in ["", "780h", "-1", "+4", "0xx", "0x", "4.5", "99999999999"] {
+            assert!(bad.parse::<Wanted>().is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        #[test]
+        fn whatever_is_planned_keeps_the_rules(bits in 0u32..0x1000, count in 0u32..14, by_mask: bool) {
+            let wanted = if by_mask { Wanted::Mask(mask(bits)) } else { Wanted::Count(count) };
+            if let Ok(planned) = plan(generation("skx"), 11, mask(0x600), wanted) {
+                prop_assert!(planned.is_contiguous() && planned.bits() & 0x600 == 0x600 && planned.bits() <= 0x7ff);
+            }
+        }
+    }
+}
