@@ -56,7 +56,7 @@ pub struct WaysSwitch {
     pub source: String,
 }
 
-/// The register and its rules.
+/// The register and the rules by which it takes a value.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WayRegister {
@@ -65,35 +65,39 @@ pub struct WayRegister {
     /// Value at power-on, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<WayMask>,
-    /// Fewest ways it takes, where it is known.
+    /// Smallest value it takes, as a number, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fewest: Option<u32>,
+    pub lowest: Option<WayMask>,
     /// Whether the ways must be next to each other.
     pub contiguous: bool,
     /// Whether the bits of power-on cannot be cleared.
     pub keeps_default: bool,
-    /// Whether the mask must reach the topmost way.
-    pub reaches_top: bool,
 }
 
 impl WayRegister {
-    /// The mask with `count` ways that keeps the rules: the power-on bits, then downwards from the lowest of them, then
-    /// upwards (hardware.md 1.2: DDIOTune takes the topmost `count` ways; on chips whose power-on bits reach
-    /// the top these are the same). `None` if there is no such mask. `at_power_on` is what the register held.
+    /// Whether the register of a chip with `ways` ways takes a value, as far as its rules are known.
+    pub fn takes(&self, mask: WayMask, ways: u32) -> bool {
+        let kept = if self.keeps_default { self.default.unwrap_or_default() } else { WayMask::EMPTY };
+        ways <= 32
+            && !mask.is_empty()
+            && mask.minus(WayMask::full(ways)).is_empty()
+            && self.lowest.is_none_or(|lowest| mask.bits() >= lowest.bits())
+            && (!self.contiguous || mask.is_contiguous())
+            && kept.minus(mask).is_empty()
+    }
+
+    /// The mask of `count` ways that is safe to write: what the register held at power-on if that has `count` ways,
+    /// else the topmost `count` ways if these hold every bit of power-on (hardware.md 1.4: contiguous, the boot-time
+    /// bits, up to the top). `None` if there is no such mask.
     pub fn with_ways(&self, count: u32, ways: u32, at_power_on: WayMask) -> Option<WayMask> {
-        if count == 0 || count > ways || ways > 32 || count < self.fewest.unwrap_or(1) {
+        if count == 0 || count > ways || ways > 32 {
             return None;
         }
-        let top = WayMask::span(ways - count, count);
-        if self.reaches_top || !self.keeps_default {
-            return (!self.keeps_default || at_power_on.minus(top).is_empty()).then_some(top);
+        if count == at_power_on.count() {
+            return Some(at_power_on);
         }
-        let high = at_power_on.highest()?;
-        let mask = match (high + 1).checked_sub(count) {
-            Some(low) => WayMask::span(low, count),
-            None => WayMask::span(0, count),
-        };
-        at_power_on.minus(mask).is_empty().then_some(mask)
+        let top = WayMask::span(ways - count, count);
+        (at_power_on.minus(top).is_empty() && self.takes(top, ways)).then_some(top)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Counters that nobody has to program: they run from power-on and cannot be taken away (hardware.md 4.2).
 
+use crate::Block;
 use serde::{Deserialize, Serialize};
 
 /// The free-running counters of a kind of box.
@@ -22,27 +23,31 @@ pub struct FreeRunning {
 }
 
 /// Counters of one direction.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FreeRunningSet {
-    /// MSR of part 0 of box 0, where it is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub msr: Option<u32>,
+    /// MSR of part 0, by box; empty where the registers are not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocks: Vec<Block>,
     /// From one part to the next.
-    #[serde(default)]
+    #[serde(default = "one")]
     pub part_step: u32,
-    /// From one box to the next.
-    #[serde(default)]
-    pub box_step: u32,
     /// How many parts.
     pub parts: u8,
+    /// Name of the event under the PMU's `events/`, without the part's number: `bw_in_port`; `None` where the
+    /// kernel names no such event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<String>,
+}
+
+fn one() -> u32 {
+    1
 }
 
 impl FreeRunningSet {
-    /// MSR of one part's counter.
+    /// MSR of one part's counter of box `number`.
     pub fn address(&self, number: u16, part: u8) -> Option<u32> {
-        let base = self.msr?;
-        (part < self.parts)
-            .then(|| base + u32::from(number) * self.box_step + u32::from(part) * self.part_step)
+        let base = self.blocks.iter().find_map(|block| block.address(number))?;
+        (part < self.parts).then(|| base + u32::from(part) * self.part_step)
     }
 }

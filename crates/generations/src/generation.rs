@@ -1,8 +1,8 @@
 //! The list of generations and how one is found. A new generation is a file in `/generations` and a line here.
 
 use crate::{
-    Cache, CoreCounters, Dca, Erratum, ErratumKind, Iio, Memory, ResctrlFacts, Signature, SignatureRule,
-    Space, Vendor,
+    Cache, CoreCounters, Dca, Erratum, ErratumKind, Iio, Memory, ResctrlFacts, SharedCache, Signature,
+    SignatureRule, Space, Vendor,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
@@ -24,6 +24,9 @@ pub struct Generation {
     /// What its LLC slices count of devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<Cache>,
+    /// What its LLC counts of everybody, where that is a counter of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_cache: Option<SharedCache>,
     /// What its PCIe stacks count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iio: Option<Iio>,
@@ -39,7 +42,17 @@ pub struct Generation {
     pub errata: Vec<Erratum>,
 }
 
-const FILES: [&str; 1] = [include_str!("../../../generations/skx.toml")];
+const FILES: [&str; 9] = [
+    include_str!("../../../generations/hsx.toml"),
+    include_str!("../../../generations/bdx.toml"),
+    include_str!("../../../generations/skx.toml"),
+    include_str!("../../../generations/icx.toml"),
+    include_str!("../../../generations/spr.toml"),
+    include_str!("../../../generations/emr.toml"),
+    include_str!("../../../generations/gnr.toml"),
+    include_str!("../../../generations/zen4.toml"),
+    include_str!("../../../generations/zen5.toml"),
+];
 
 static ALL: LazyLock<Vec<Generation>> = LazyLock::new(|| {
     // The files are part of the program, and a test reads each of them.
@@ -82,6 +95,7 @@ impl Generation {
         let mut addresses = self.core.written();
         let pmus = [
             self.cache.as_ref().map(|cache| &cache.pmu),
+            self.shared_cache.as_ref().map(|cache| &cache.pmu),
             self.iio.as_ref().map(|iio| &iio.pmu),
             self.memory.as_ref().map(|memory| &memory.pmu),
         ];

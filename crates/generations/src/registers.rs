@@ -26,6 +26,14 @@ pub struct Block {
     pub step: u32,
 }
 
+impl Block {
+    /// Address of box `number`, if it is one of these.
+    pub fn address(&self, number: u16) -> Option<u32> {
+        let place = number.checked_sub(self.first)?;
+        (place < self.count).then(|| self.base + u32::from(place) * self.step)
+    }
+}
+
 /// The control register of a whole box and what is written to it, in the order in which a box is set up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -83,10 +91,7 @@ fn one() -> u32 {
 impl Registers {
     /// Address of box `number`; `None` if the map does not go that far.
     pub fn address(&self, number: u16) -> Option<u32> {
-        self.blocks.iter().find_map(|block| {
-            let place = number.checked_sub(block.first)?;
-            (place < block.count).then(|| block.base + u32::from(place) * block.step)
-        })
+        self.blocks.iter().find_map(|block| block.address(number))
     }
 
     /// How many boxes the map has room for.

@@ -137,3 +137,17 @@ pub struct Memory {
     /// Where this is written.
     pub source: String,
 }
+
+/// Counters of a shared LLC that cover every request to it, whoever made it (AMD's L3 PMU, hardware.md 8.1).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SharedCache {
+    /// The boxes: one a domain of CPUs that share the cache.
+    pub pmu: Pmu,
+    /// Requests that it answered.
+    pub hits: Terms,
+    /// Requests that it could not answer.
+    pub misses: Terms,
+    /// Where this is written.
+    pub source: String,
+}
