@@ -101,7 +101,7 @@ pub fn plan(
 
 /// The rule that a mask breaks, if it breaks one.
 fn broken(register: &WayRegister, llc_ways: u32, kept: WayMask, mask: WayMask) -> Option<String> {
-    let fewest = register.fewest.unwrap_or(1);
+    let fewest = register.lowest.map_or(1, WayMask::count);
     if mask.is_empty() {
         return Some(
             "it has no way; to keep devices out of the LLC use `waykeeper ddio off DEVICE`".to_owned(),
@@ -119,18 +119,18 @@ fn broken(register: &WayRegister, llc_ways: u32, kept: WayMask, mask: WayMask) -
     if register.keeps_default && !kept.minus(mask).is_empty() {
         return Some(format!("it loses ways of {kept}, which the register keeps"));
     }
-    if register.reaches_top && mask.highest() != Some(llc_ways - 1) {
-        return Some(format!("it does not reach the topmost way, {}", llc_ways - 1));
+    if let Some(lowest) = register.lowest.filter(|lowest| mask.bits() < lowest.bits()) {
+        return Some(format!("it is below {lowest}, the smallest value that the register takes"));
     }
     None
 }
 
 fn accepted(register: &WayRegister, llc_ways: u32, kept: WayMask) -> String {
-    let fewest = register.fewest.unwrap_or(1);
+    let fewest = register.lowest.map_or(1, WayMask::count);
     let form = if register.contiguous { "contiguous masks" } else { "masks" };
     let holding = if register.keeps_default { format!(" that hold {kept}") } else { String::new() };
-    let top = if register.reaches_top { " and reach the topmost way" } else { "" };
-    format!("{fewest} to {llc_ways} ways, or {form}{holding}{top}")
+    let low = register.lowest.map(|lowest| format!(" from {lowest} up")).unwrap_or_default();
+    format!("{fewest} to {llc_ways} ways, or {form}{holding}{low}")
 }
 
 #[cfg(test)]
