@@ -1,0 +1,218 @@
+//! The suite of `linux::resctrl`: what it must do on any resctrl, a kernel's or the virtual host's.
+//!
+//! Every case finds out from `info/` what this host has and asks for what follows from it, so that one list of cases
+//! judges Intel and AMD, with and without CDP, MBA and sub-NUMA clustering. `tests/suite_on_vhost.rs` runs it on the
+//! virtual host, `examples/resctrl_suite.rs` anywhere (in a guest under `make test-oracle`). It must not know which.
+//! It needs a resctrl to itself: groups of its prefix are removed before and after each case.
+
+mod cpus_and_tasks;
+mod groups;
+mod manners;
+mod monitoring;
+mod shares;
+
+use waykeeper_linux::resctrl::{Group, Info, Kind, Line, Resctrl, ResctrlError, Resource, Schemata, Setting};
+use waykeeper_linux::root::Root;
+use waykeeper_units::WayMask;
+
+/// What the names of the suite's groups begin with.
+pub const PREFIX: &str = "wk-suite-";
+
+/// Why a case did not pass.
+#[derive(Debug)]
+pub enum Trouble {
+    /// Something is not as it should be.
+    Failed(String),
+    /// This host lacks what the case is about.
+    Lacking(String),
+}
+
+impl From<ResctrlError> for Trouble {
+    fn from(error: ResctrlError) -> Trouble {
+        Trouble::Failed(error.to_string())
+    }
+}
+
+impl From<String> for Trouble {
+    fn from(text: String) -> Trouble {
+        Trouble::Failed(text)
+    }
+}
+
+/// A case's result.
+pub type Result<T = (), E = Trouble> = std::result::Result<T, E>;
+
+/// One case.
+pub struct Case {
+    /// What it says about the host.
+    pub name: &'static str,
+    run: fn(&Bench) -> Result,
+}
+
+/// Fails the case, with place and words, unless a condition holds.
+macro_rules! check {
+    ($condition:expr, $($words:tt)+) => {
+        if !$condition {
+            let words = format!($($words)+);
+            return Err($crate::suite::Trouble::Failed(format!("{}:{}: {words}", file!(), line!())));
+        }
+    };
+}
+
+/// Fails the case unless two values are equal.
+macro_rules! same {
+    ($found:expr, $wanted:expr) => {{
+        let (found, wanted) = (&$found, &$wanted);
+        check!(*found == *wanted, "{} is {found:?}, not {wanted:?}", stringify!($found));
+    }};
+}
+
+pub(crate) use {check, same};
+
+/// A list of cases from functions.
+macro_rules! list {
+    ($($name:literal => $run:path),+ $(,)?) => {
+        &[$($crate::suite::Case { name: $name, run: $run }),+]
+    };
+}
+
+pub(crate) use list;
+
+/// All cases, in an order that tells most when the first one fails.
+pub fn cases() -> Vec<&'static Case> {
+    let all = [groups::CASES, shares::CASES, cpus_and_tasks::CASES, monitoring::CASES, manners::CASES];
+    all.into_iter().flatten().collect()
+}
+
+/// Runs one case on the host under `root`, and leaves no group behind.
+///
+/// # Errors
+/// What is wrong, or what the host lacks.
+pub fn run(case: &Case, root: &Root) -> Result {
+    let resctrl = Resctrl::open(root, PREFIX)?;
+    sweep(&resctrl)?;
+    let info = resctrl.info()?;
+    let before = resctrl.schemata(&Group::DEFAULT)?;
+    let bench = Bench { root: root.clone(), resctrl, info, before };
+    let result = (case.run)(&bench);
+    let swept = sweep(&bench.resctrl).and_then(|()| bench.open_default());
+    result.and(swept)
+}
+
+/// Removes the suite's groups.
+fn sweep(resctrl: &Resctrl) -> Result {
+    let parents = resctrl.control_groups()?;
+    for group in parents.iter().filter(|group| resctrl.is_ours(group)) {
+        resctrl.remove(group)?;
+    }
+    for group in resctrl.monitor_groups(&Group::DEFAULT)?.iter().filter(|group| resctrl.is_ours(group)) {
+        resctrl.remove(group)?;
+    }
+    Ok(())
+}
+
+/// What a case works with.
+pub struct Bench {
+    /// The host.
+    pub root: Root,
+    /// Its resctrl.
+    pub resctrl: Resctrl,
+    /// Its `info/`.
+    pub info: Info,
+    /// The default group as it was found.
+    before: Schemata,
+}
+
+impl Bench {
+    /// Makes a control group of the suite.
+    pub fn group(&self, name: &str) -> Result<Group> {
+        let group = self.resctrl.own(name)?;
+        self.resctrl.create(&group)?;
+        Ok(group)
+    }
+
+    /// The resource that stands for the L3 (its data half with CDP), and its ways.
+    pub fn l3(&self) -> Result<(Resource, WayMask)> {
+        let resource = self.info.l3_resources().pop().ok_or_else(|| lacking("L3 CAT"))?;
+        Ok((resource.clone(), self.info.caches[&resource].cbm_mask))
+    }
+
+    /// The domains of a resource.
+    pub fn domains(&self, resource: &Resource) -> Result<Vec<u32>> {
+        let line = self.before.line(resource).ok_or_else(|| format!("no line {resource} in schemata"))?;
+        Ok(line.domains.iter().map(|(id, _)| *id).collect())
+    }
+
+    /// One mask in one domain of the L3.
+    pub fn l3_line(&self, domain: u32, bits: u32) -> Result<Line> {
+        Ok(line(self.l3()?.0, domain, Setting::Mask(WayMask::from_bits(bits))))
+    }
+
+    /// The smallest legal mask from bit 0 up that has a way at all.
+    pub fn least_bits(&self) -> Result<u32> {
+        let (resource, _) = self.l3()?;
+        Ok(WayMask::full(self.info.caches[&resource].min_cbm_bits.max(1)).bits())
+    }
+
+    /// How many more control groups there can be: classes of service, or RMIDs.
+    pub fn room(&self) -> Result<u32> {
+        let limits = self.info.limits();
+        let mut monitored = 1;
+        let groups = self.resctrl.control_groups()?;
+        for group in groups.iter().chain([&Group::DEFAULT]) {
+            monitored += self.resctrl.monitor_groups(group)?.len() as u32;
+        }
+        let groups = groups.len() as u32;
+        let by_class = limits.closids - 1 - groups;
+        Ok(limits.rmids.map_or(by_class, |rmids| by_class.min(rmids - monitored - groups)))
+    }
+
+    /// Opens the default group's shares again.
+    fn open_default(&self) -> Result {
+        let now = self.resctrl.schemata(&Group::DEFAULT)?;
+        let changed = self.before.lines.iter().filter(|line| !now.differing(line).is_empty());
+        let changed: Vec<Line> = changed.cloned().collect();
+        if !changed.is_empty() {
+            let now = self.resctrl.set_schemata(&Group::DEFAULT, &changed)?;
+            same!(now, self.before);
+        }
+        Ok(())
+    }
+
+    /// The case needs that no other tool has groups here.
+    pub fn alone(&self) -> Result {
+        match self.resctrl.control_groups()?.is_empty() {
+            true => Ok(()),
+            false => Err(lacking("a resctrl without other tools' groups")),
+        }
+    }
+}
+
+/// One setting of one domain as a line.
+pub fn line(resource: Resource, domain: u32, setting: Setting) -> Line {
+    Line::new(resource, vec![(domain, setting)])
+}
+
+/// The host lacks something.
+pub fn lacking(what: &str) -> Trouble {
+    Trouble::Lacking(format!("this host has no {what}"))
+}
+
+/// A refusal of this kind, whose reason from the kernel holds these words (none, if they are empty).
+pub fn refused<T: std::fmt::Debug>(
+    result: Result<T, ResctrlError>,
+    kind: Kind,
+    words: &str,
+) -> Result<ResctrlError> {
+    let error = match result {
+        Ok(value) => return Err(format!("it was taken ({value:?}), {kind:?} was due").into()),
+        Err(error) => error,
+    };
+    check!(error.kind == kind, "{:?} was due, not {error}", kind);
+    let status = error.status.as_deref().unwrap_or_default();
+    check!(
+        status.contains(words) && status.is_empty() == words.is_empty(),
+        "status `{words}` was due: {error}"
+    );
+    Ok(error)
+}
