@@ -10,7 +10,7 @@ SEEDS ?= 3
 VENV ?= target/venv
 WHEELS = target/wheels
 
-.PHONY: run test test-rust test-python bench fidelity lint build python repro
+.PHONY: run test test-rust test-python test-oracle bench fidelity lint build python repro
 
 ## Builds and runs the flagship: A4's mix under default, isolate and a4-a to a4-d.
 run: build
@@ -32,6 +32,11 @@ test-python:
 	$(VENV)/bin/pip install --quiet "$$(ls $(WHEELS)/waykeeper-*.whl)[test]"
 	$(VENV)/bin/ruff format --check python && $(VENV)/bin/ruff check python
 	$(VENV)/bin/pytest -c python/pyproject.toml python/tests
+
+## The resctrl of real kernels, in QEMU guests, judges crates/linux; downloads Debian's kernels once (oracle/README.md).
+test-oracle:
+	$(PYTHON) -m unittest discover -s oracle/tests -t oracle
+	$(PYTHON) oracle/run.py $(ORACLE_ARGS)
 
 ## The Python package in an environment of its own, to use: target/venv/bin/python
 python:

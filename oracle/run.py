@@ -1,0 +1,252 @@
+"""The judge: the code of crates/linux against a real kernel's resctrl, in four guests. `make test-oracle` runs it.
+
+It knows which guests there are, what runs in them and what is expected. Exit status: 0 all passed, 1 something failed or
+could not be tried, 2 wrong arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import fcntl
+import json
+import os
+import re
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import golden
+import guest
+import inside
+import packages
+import processors
+import programs
+import transcript
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+CACHE = REPOSITORY / "target/oracle"
+TRANSCRIPTS = REPOSITORY / "crates/vhost/tests/transcripts"
+GOLDEN = REPOSITORY / "oracle/golden"
+
+MOST_TOLD = 20
+"""Failures of a guest that are printed; all of them are in its log."""
+
+GUEST_SECONDS = 240
+"""Longest that a guest may live; alone on a machine it takes about ten seconds."""
+
+STEPS = [
+    inside.Step("ops", "./resctrl_ops /sys/fs/resctrl ops.txt"),
+    inside.Step("suite", "./resctrl_suite /sys/fs/resctrl"),
+    inside.Step("doctor", "./waykeeper doctor --json"),
+    inside.Step("doctor-unmounted", "./waykeeper doctor --json", mounted=False),
+]
+
+
+@dataclass(frozen=True)
+class Guest:
+    """A processor and a series of kernels. The name is that of its recorded transcript."""
+
+    processor: processors.Processor
+    series: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.processor.name}-linux-{self.series}"
+
+
+GUESTS = [Guest(processor, series) for series in ("6.1", "6.12") for processor in (processors.INTEL, processors.AMD)]
+
+
+@dataclass
+class Verdict:
+    """What came of one guest."""
+
+    name: str
+    passed: int = 0
+    failures: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def fail(self, text: str) -> None:
+        self.failures.append(text)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.passed} passed, {len(self.failures)} failed ({self.seconds:.1f} s)"
+
+
+def native_cpuid(root: Path, busybox: bytes) -> int:
+    """Address of the kernel's function `native_cpuid`. Debian ships no System.map, so the kernel is asked, once."""
+    known = CACHE / "symbols" / f"{root.name}.json"
+    if not known.exists():
+        steps = [inside.Step("symbols", "/bin/busybox grep ' native_cpuid$' /proc/kallsyms", mounted=False)]
+        initrd = CACHE / "initrd" / f"symbols-{root.name}"
+        initrd.write_bytes(inside.initrd(busybox, {}, steps))
+        name = f"symbols-{root.name}"
+        run = guest.boot(
+            name, packages.kernel_image(root), initrd, processors.INTEL, None, CACHE / "logs", GUEST_SECONDS
+        )
+        found = re.search(r"^([0-9a-f]{16}) \w native_cpuid$", run.output, re.MULTILINE)
+        if not found:
+            raise guest.GuestError(
+                f"{root.name}: no native_cpuid in its /proc/kallsyms; see target/oracle/logs/{name}.output"
+            )
+        known.write_text(json.dumps({"native_cpuid": int(found[1], 16)}))
+    return json.loads(known.read_text())["native_cpuid"]
+
+
+def judge(one: Guest, root: Path, address: int, initrd: Path, bless: bool) -> Verdict:
+    """Runs a guest and judges all that it wrote."""
+    verdict = Verdict(one.name)
+    try:
+        run = guest.boot(
+            one.name, packages.kernel_image(root), initrd, one.processor, address, CACHE / "logs", GUEST_SECONDS
+        )
+    except guest.GuestError as error:
+        verdict.fail(str(error))
+        return verdict
+    verdict.seconds = run.seconds
+    outcomes = inside.outcomes(run.output)
+    for step in STEPS:
+        outcome = outcomes.get(step.name)
+        if outcome is None:
+            verdict.fail(f"{step.name}: did not come to its end; see target/oracle/logs/{one.name}.output")
+        elif step.name == "ops":
+            judge_operations(verdict, one, outcome)
+        elif step.name == "suite":
+            judge_suite(verdict, outcome)
+        else:
+            judge_doctor(verdict, one, step.name, outcome, bless)
+    # A kernel that complained was not treated as a real machine would treat it.
+    for line in re.findall(
+        r"^.*(?:BUG:|WARNING: CPU|Oops|Call Trace|segfault|unchecked MSR).*$", run.console, re.MULTILINE
+    ):
+        verdict.fail(f"the kernel said: {line.strip()}; see target/oracle/logs/{one.name}.console")
+    return verdict
+
+
+def judge_operations(verdict: Verdict, one: Guest, outcome: inside.Outcome) -> None:
+    if outcome.status != 0:
+        verdict.fail(f"ops: ended with status {outcome.status}: {outcome.output[-500:]}")
+    recorded = transcript.parse((TRANSCRIPTS / f"{one.name}.txt").read_text())
+    good, wrong = transcript.differences(recorded, transcript.parse(outcome.output))
+    verdict.passed += good
+    for text in wrong:
+        verdict.fail(f"ops: {text}")
+
+
+def judge_suite(verdict: Verdict, outcome: inside.Outcome) -> None:
+    """Lines `ok NAME` and `FAILED NAME: why`, at the end `N passed, N failed`; a status of 0 if none failed."""
+    passed = re.findall(r"^ok (.*)$", outcome.output, re.MULTILINE)
+    failed = re.findall(r"^FAILED (.*)$", outcome.output, re.MULTILINE)
+    end = re.search(r"^(\d+) passed, (\d+) failed$", outcome.output, re.MULTILINE)
+    verdict.passed += len(passed)
+    for text in failed:
+        verdict.fail(f"suite: {text}")
+    if not end or (int(end[1]), int(end[2])) != (len(passed), len(failed)) or not passed:
+        verdict.fail(f"suite: did not come to its end:\n{outcome.output[-2000:]}")
+    elif (outcome.status != 0) != bool(failed):
+        verdict.fail(f"suite: ended with status {outcome.status}")
+
+
+def judge_doctor(verdict: Verdict, one: Guest, step: str, outcome: inside.Outcome, bless: bool) -> None:
+    problem = golden.differences(GOLDEN / f"{one.name}.{step}.json", outcome.output, outcome.status, bless)
+    if problem:
+        verdict.fail(f"{step}: {problem}")
+    else:
+        verdict.passed += 1
+
+
+def prepare() -> tuple[dict[str, Path], bytes, dict[str, bytes]]:
+    """Kernels by series, busybox, and the files for the guests; all that needs the network or cargo."""
+    say(packages.ensure_qemu())
+    roots = {series: packages.kernel(CACHE / "packages", series) for series in sorted({one.series for one in GUESTS})}
+    say(f"kernels: {', '.join(root.name for root in roots.values())}")
+    busybox = packages.busybox(CACHE / "packages").read_bytes()
+    began = time.monotonic()
+    built = programs.build(
+        REPOSITORY, REPOSITORY / "target/oracle-build",
+        ["-p", "waykeeper-linux", "--example", "resctrl_ops", "--example", "resctrl_suite",
+         "-p", "waykeeper-cli", "--bin", "waykeeper"],
+    )  # fmt: skip
+    say(f"programs built in {time.monotonic() - began:.0f} s")
+    files = {name: (built / "examples" / name).read_bytes() for name in ("resctrl_ops", "resctrl_suite")}
+    files["waykeeper"] = (built / "waykeeper").read_bytes()
+    files["ops.txt"] = (TRANSCRIPTS / "ops.txt").read_bytes()
+    return roots, busybox, files
+
+
+def tell(verdict: Verdict) -> None:
+    log = CACHE / "logs" / f"{verdict.name}.failures"
+    log.write_text("".join(f"{text}\n" for text in verdict.failures))
+    for text in verdict.failures[:MOST_TOLD]:
+        print(f"{verdict.name}: FAILED {text}", flush=True)
+    if len(verdict.failures) > MOST_TOLD:
+        print(f"{verdict.name}: {len(verdict.failures) - MOST_TOLD} more in {log}", flush=True)
+    say(str(verdict))
+
+
+def say(text: str) -> None:
+    print(f"oracle: {text}", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="oracle/run.py", description="crates/linux against a real kernel's resctrl")
+    names = [one.name for one in GUESTS]
+    parser.add_argument("--only", action="append", choices=names, help="this guest (may be repeated; default: all)")
+    parser.add_argument(
+        "--jobs", type=int, default=min(2, os.cpu_count() or 1), help="guests at a time (default: %(default)s)"
+    )
+    parser.add_argument("--bless", action="store_true", help="take what doctor says as right from now on")
+    arguments = parser.parse_args()
+    chosen = [one for one in GUESTS if not arguments.only or one.name in arguments.only]
+    # As Ctrl-C: the guests are ended and temporary folders removed.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+
+    began = time.monotonic()
+    for folder in ("logs", "initrd", "symbols"):
+        (CACHE / folder).mkdir(parents=True, exist_ok=True)
+    lock = open(CACHE / "lock", "w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        say(f"error: another run is at work here: it holds {CACHE / 'lock'}")
+        return 1
+    try:
+        roots, busybox, files = prepare()
+        addresses = {series: native_cpuid(roots[series], busybox) for series in {one.series for one in chosen}}
+        initrds = {}
+        for series in addresses:
+            modules = {f"{name}.ko": packages.module(roots[series], name) for name in ("msr", "cpuid")}
+            initrds[series] = CACHE / "initrd" / series
+            initrds[series].write_bytes(inside.initrd(busybox, {**files, **modules}, STEPS))
+    except (packages.PackageError, programs.BuildError, guest.GuestError, OSError) as error:
+        say(f"error: {error}")
+        return 1
+
+    verdicts = []
+    with concurrent.futures.ThreadPoolExecutor(max(1, arguments.jobs)) as pool:
+        try:
+            futures = [
+                pool.submit(judge, one, roots[one.series], addresses[one.series], initrds[one.series], arguments.bless)
+                for one in chosen
+            ]
+            for future in concurrent.futures.as_completed(futures):
+                verdict = future.result()
+                tell(verdict)
+                verdicts.append(verdict)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            guest.stop_all()
+            raise
+    passed, failed = sum(one.passed for one in verdicts), sum(len(one.failures) for one in verdicts)
+    say(f"{passed} passed, {failed} failed in {len(verdicts)} guests ({time.monotonic() - began:.0f} s)")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
