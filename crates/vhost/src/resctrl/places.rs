@@ -6,6 +6,7 @@ use super::Resctrl;
 use super::description::{Cdp, IoAlloc, Kernel};
 use super::groups::GroupId;
 use super::hardware::{Event, Lines, Traffic};
+use crate::node::Access;
 use rustix::io::Errno;
 
 /// A directory or file of resctrl.
@@ -199,7 +200,7 @@ pub(super) struct Change {
 
 impl Resctrl {
     /// ENODEV for what belongs to a group that was removed (linux fs/kernfs: no active reference).
-    pub(super) fn present(&self, place: Place) -> Result<(), Errno> {
+    pub fn present(&self, place: Place) -> Result<(), Errno> {
         match place.group() {
             Some(group) if !self.groups.contains_key(&group) => Err(Errno::NODEV),
             _ => Ok(()),
@@ -392,5 +393,28 @@ impl Resctrl {
     /// Whether the chip has ways for devices.
     pub(super) fn has_io_alloc(&self) -> bool {
         self.host.l3.is_some_and(|cache| cache.io_alloc == IoAlloc::Supported)
+    }
+}
+
+impl Resctrl {
+    /// open(2): a file without a read or write bit cannot be opened that way, by root neither (linux
+    /// fs/kernfs/file.c).
+    pub fn open(&self, place: Place, access: Access) -> Result<(), Errno> {
+        let mode = self.attributes(place)?.mode;
+        let refused = access.write && mode & 0o222 == 0 || access.read && mode & 0o444 == 0;
+        if refused { Err(Errno::ACCESS) } else { Ok(()) }
+    }
+
+    /// unlink(2), link(2) and symlink(2): kernfs has none of them. Always an error.
+    pub fn unlink(&self, folder: Place, name: &str) -> Errno {
+        self.present(folder).err().unwrap_or(match self.lookup(folder, name) {
+            Some(_) => Errno::PERM,
+            None => Errno::NOENT,
+        })
+    }
+
+    /// open(2) with O_CREAT of a name that is not there: kernfs makes no files. Always an error.
+    pub fn create(&self, folder: Place) -> Errno {
+        self.present(folder).err().unwrap_or(Errno::ACCESS)
     }
 }

@@ -1,0 +1,92 @@
+//! The tasks of the host that the tree is mounted on, read from its procfs.
+//!
+//! Real processes move between the groups of a virtual server as they would on a real one. This file must not know
+//! groups.
+
+use crate::resctrl::tasks::{Task, Tasks};
+use std::fs;
+use std::path::PathBuf;
+
+/// The tasks below a procfs.
+#[derive(Clone, Debug)]
+pub struct HostTasks {
+    proc: PathBuf,
+}
+
+impl HostTasks {
+    /// The tasks of the procfs at `proc`, usually `/proc`.
+    pub fn new(proc: impl Into<PathBuf>) -> Self {
+        HostTasks { proc: proc.into() }
+    }
+
+    fn ids(folder: PathBuf) -> Vec<u32> {
+        let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+        let mut ids: Vec<u32> =
+            entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        ids.sort_unstable();
+        ids
+    }
+}
+
+/// Parent and start time out of `/proc/N/stat` (proc(5): fields 4 and 22; the name in parentheses may hold anything).
+fn parent_and_start(stat: &[u8]) -> Option<(u32, u64)> {
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(&stat[end + 1..]).ok()?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    Some((fields.get(1)?.parse().ok()?, fields.get(19)?.parse().ok()?))
+}
+
+impl Tasks for HostTasks {
+    /// Tasks that end while they are listed are left out.
+    fn list(&mut self) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        for process in Self::ids(self.proc.clone()) {
+            let folder = self.proc.join(process.to_string());
+            let Some((parent, started)) =
+                fs::read(folder.join("stat")).ok().and_then(|it| parent_and_start(&it))
+            else {
+                continue;
+            };
+            tasks.push(Task { id: process, process, parent, started });
+            for id in Self::ids(folder.join("task")).into_iter().filter(|id| *id != process) {
+                let stat = fs::read(folder.join(format!("task/{id}/stat"))).ok();
+                if let Some((_, started)) = stat.and_then(|it| parent_and_start(&it)) {
+                    tasks.push(Task { id, process, parent, started });
+                }
+            }
+        }
+        tasks
+    }
+
+    fn owner(&mut self, task: u32) -> Option<u32> {
+        let status = fs::read_to_string(self.proc.join(format!("{task}/status"))).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+        line.split_ascii_whitespace().next()?.parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_does_not_move_the_fields() {
+        let stat = b"42 (a) b (c) S 7 42 42 0 -1 1 0 0 0 0 0 0 0 0 20 0 1 0 12345 0 0";
+        assert_eq!(parent_and_start(stat), Some((7, 12345)));
+        assert_eq!(parent_and_start(b"42 (a) S 7"), None);
+        assert_eq!(parent_and_start(b"no"), None);
+    }
+
+    #[test]
+    fn this_process_and_its_threads_are_there() {
+        let mut host = HostTasks::new("/proc");
+        let (process, thread) = (std::process::id(), rustix::thread::gettid().as_raw_nonzero().get() as u32);
+        let tasks = host.list();
+        let of = |id: u32| tasks.iter().find(|task| task.id == id).copied();
+        let own = of(process).expect("this process is listed");
+        assert_eq!((own.process, own.parent), (process, std::os::unix::process::parent_id()));
+        assert_eq!(of(thread).map(|task| task.process), Some(process));
+        assert_eq!(host.owner(process), Some(rustix::process::getuid().as_raw()));
+        assert_eq!(host.owner(u32::MAX), None);
+    }
+}

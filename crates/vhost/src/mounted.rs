@@ -1,0 +1,101 @@
+//! A mounted tree: where it is, how it got there, and that it goes away again.
+//!
+//! This file must not know what is in the tree nor how requests are answered.
+
+use crate::faults::Faults;
+use crate::mount::Served;
+use crate::node::Tree;
+use fuser::{BackgroundSession, Config, MountOption, SessionACL};
+use rustix::mount::UnmountFlags;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How often a waiting server looks whether someone unmounted it.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Why a tree cannot be mounted.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// There is no FUSE here.
+    #[error("/dev/fuse is missing: load the module (modprobe fuse) or give the container the device")]
+    NoFuse,
+    /// A server that was killed left its mount behind.
+    #[error("{0} is the mount of a server that is gone: run `umount -l {0}` first")]
+    Dead(PathBuf),
+    /// There is something under the name already.
+    #[error("{0} must be an empty directory, and is not")]
+    NotEmpty(PathBuf),
+    /// The directory cannot be looked at.
+    #[error("cannot use {0} as a mount point: {1}")]
+    Unusable(PathBuf, #[source] io::Error),
+    /// The system refuses.
+    #[error("cannot mount on {0}: {1}; it takes root, or fusermount3 (package fuse3) for other users")]
+    Refused(PathBuf, #[source] io::Error),
+    /// Signals cannot be caught.
+    #[error("cannot wait for signals: {0}")]
+    Signals(#[source] io::Error),
+}
+
+/// A tree that is mounted until this is dropped.
+pub struct Mounted {
+    path: PathBuf,
+    session: Option<BackgroundSession>,
+}
+
+impl Mounted {
+    /// Mounts a tree on an empty directory and serves it from a thread of its own.
+    pub fn new(tree: Tree, path: impl AsRef<Path>, faults: Faults) -> Result<Self, MountError> {
+        let path = path.as_ref().to_owned();
+        let mut entries = path.read_dir().map_err(|error| match error.raw_os_error() {
+            Some(libc::ENOTCONN) => MountError::Dead(path.clone()),
+            _ => MountError::Unusable(path.clone(), error),
+        })?;
+        if entries.next().is_some() {
+            return Err(MountError::NotEmpty(path));
+        }
+        if !Path::new("/dev/fuse").exists() {
+            return Err(MountError::NoFuse);
+        }
+        let mut config = Config::default();
+        config.mount_options = vec![
+            MountOption::FSName("waykeeper".to_owned()),
+            MountOption::Subtype("vhost".to_owned()),
+            MountOption::DefaultPermissions,
+            MountOption::NoSuid,
+            MountOption::NoDev,
+        ];
+        // Other users may look where only root may let them.
+        config.acl = if rustix::process::geteuid().is_root() { SessionACL::All } else { SessionACL::Owner };
+        let session = fuser::spawn_mount(Served::new(tree, faults), &path, &config)
+            .map_err(|error| MountError::Refused(path.clone(), error))?;
+        Ok(Mounted { path, session: Some(session) })
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Serves until SIGINT, SIGTERM or SIGHUP comes or someone unmounts the tree; then it is unmounted.
+    pub fn serve(self) -> Result<(), MountError> {
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(MountError::Signals)?;
+        let served = || self.session.as_ref().is_some_and(|session| !session.guard.is_finished());
+        while served() && signals.pending().next().is_none() {
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let Some(session) = self.session.take() else { return };
+        // Someone still in there (a shell, an open file) must not keep the mount: it goes as soon as they do.
+        if session.umount_and_join().is_err() {
+            let _ = rustix::mount::unmount(&self.path, UnmountFlags::DETACH);
+        }
+    }
+}
