@@ -24,4 +24,4 @@ pub use pmu::{BoxCount, Field, FieldRegister, Pmu, Programmed};
 pub use registers::{Block, BoxControl, Registers, Space};
 pub use signature::{Signature, SignatureRule, Vendor};
 pub use terms::{Terms, TermsError};
-pub use uncore::{Cache, Iio, Memory, MemoryEvent, PartMap, Request, Role, SharedCache};
+pub use uncore::{BusRegister, Cache, Iio, Memory, MemoryEvent, PartMap, Request, Role, SharedCache};

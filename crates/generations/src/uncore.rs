@@ -80,6 +80,9 @@ pub struct Iio {
     pub part_map: PartMap,
     /// Whether the PMU has `dieN` files that name each stack's root bus.
     pub die_files: bool,
+    /// The register that holds each stack's root bus, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bus_register: Option<BusRegister>,
     /// Where this is written.
     pub source: String,
 }
@@ -89,6 +92,16 @@ impl Iio {
     pub fn of_part(&self, event: &Terms, part: u8) -> Terms {
         event.with(&self.part_term, 1 << part)
     }
+}
+
+/// A register of a package with the root bus of every stack, one byte a stack from the lowest up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BusRegister {
+    /// The MSR.
+    pub msr: u32,
+    /// The bit that says that the register holds anything.
+    pub valid: u8,
 }
 
 /// Root-port device number to part: `first` is part 0, the next part 1, and so on (hardware.md 4.4).
