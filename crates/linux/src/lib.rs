@@ -3,12 +3,19 @@
 //! This room knows the files a Linux kernel offers and what they mean. It must not know whether a kernel or the
 //! virtual host serves them: the root prefix is the only difference.
 
+pub mod cha;
 pub mod content;
+pub mod counters;
+pub mod counting;
 pub mod ddio;
+pub mod iio;
 pub mod journal;
+pub mod msr_pmu;
+pub mod perf;
 pub mod resctrl;
 pub mod restore;
 pub mod root;
+pub mod tenants;
 
 /// What the names of our groups in resctrl begin with: everything else is somebody's and left alone.
-pub const GROUP_PREFIX: &str = "wk-";
+pub const GROUP_PREFIX: &str = "waykeeper-";

@@ -1,0 +1,117 @@
+//! What each slice of the LLC (CHA, CBo) is to count of devices, and for how many slices it stands.
+//!
+//! Where all events of a box share one filter (Haswell to Cascade Lake), full-line writes and reads cannot be counted in
+//! the same slice. Addresses are hashed evenly over the slices, so every second slice counts writes, the others reads,
+//! and each stands for two: IAT's sampling trick (hardware.md 3.2). Knows no registers and no files.
+
+use crate::counting::DcaQuantity;
+use waykeeper_generations::{Cache, Request, Role, Terms};
+
+/// One event of one slice.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SliceEvent {
+    /// What it counts.
+    pub quantity: DcaQuantity,
+    /// The event.
+    pub terms: Terms,
+    /// How many slices this one speaks for.
+    pub stands_for: f64,
+}
+
+/// What slice `index` of `slices` counts. Empty if there is nothing left for it to do.
+pub fn slice_events(cache: &Cache, index: usize, slices: usize) -> Vec<SliceEvent> {
+    let write = cache.role(Role::FullWrite).next();
+    let read = cache.role(Role::Read).next();
+    if !cache.one_filter || slices < 2 || write.is_none() || read.is_none() {
+        // With one filter and one slice only writes are counted: they are what every policy decides by.
+        let read = read.filter(|_| !cache.one_filter || write.is_none());
+        let both = write.map(|write| (WRITE, write)).into_iter().chain(read.map(|read| (READ, read)));
+        return both.flat_map(|(names, request)| events(names, request, 1.0)).collect();
+    }
+    let writers = slices.div_ceil(2);
+    let (names, request, share) =
+        if index.is_multiple_of(2) { (WRITE, write, writers) } else { (READ, read, slices - writers) };
+    let stands_for = slices as f64 / share as f64;
+    request.into_iter().flat_map(|request| events(names, request, stands_for)).collect()
+}
+
+/// True if writes and reads are counted in different slices.
+pub fn is_split(cache: &Cache, slices: usize) -> bool {
+    cache.one_filter && slices > 1 && cache.role(Role::Read).next().is_some()
+}
+
+/// All requests, hits, misses.
+type Names = [DcaQuantity; 3];
+const WRITE: Names = [DcaQuantity::Writes, DcaQuantity::WriteHits, DcaQuantity::WriteMisses];
+const READ: Names = [DcaQuantity::Reads, DcaQuantity::ReadHits, DcaQuantity::ReadMisses];
+
+/// Misses, and hits if there is such an event, else all.
+fn events([all, hits, misses]: Names, request: &Request, stands_for: f64) -> Vec<SliceEvent> {
+    let event = |quantity, terms: &Terms| SliceEvent { quantity, terms: terms.clone(), stands_for };
+    let other = match (&request.hit, &request.all) {
+        (Some(hit), _) => Some(event(hits, hit)),
+        (None, Some(every)) => Some(event(all, every)),
+        (None, None) => None,
+    };
+    other.into_iter().chain([event(misses, &request.miss)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use waykeeper_generations::Generation;
+
+    fn cache(id: &str) -> &'static Cache {
+        Generation::by_id(id).unwrap().cache.as_ref().unwrap()
+    }
+
+    fn quantities(id: &str, index: usize, slices: usize) -> Vec<(DcaQuantity, f64)> {
+        slice_events(cache(id), index, slices)
+            .into_iter()
+            .map(|event| (event.quantity, event.stands_for))
+            .collect()
+    }
+
+    #[test]
+    fn skylake_takes_turns_from_slice_to_slice() {
+        use DcaQuantity as Q;
+        assert_eq!(quantities("skx", 0, 18), [(Q::WriteHits, 2.0), (Q::WriteMisses, 2.0)]);
+        assert_eq!(quantities("skx", 1, 18), [(Q::ReadHits, 2.0), (Q::ReadMisses, 2.0)]);
+        // Of three slices two count writes: 3/2, and one reads: 3.
+        assert_eq!(quantities("skx", 2, 3), [(Q::WriteHits, 1.5), (Q::WriteMisses, 1.5)]);
+        assert_eq!(quantities("skx", 1, 3), [(Q::ReadHits, 3.0), (Q::ReadMisses, 3.0)]);
+        assert_eq!(quantities("skx", 0, 1), [(Q::WriteHits, 1.0), (Q::WriteMisses, 1.0)]);
+        assert!(is_split(cache("skx"), 18) && !is_split(cache("skx"), 1));
+    }
+
+    #[test]
+    fn ice_lake_counts_all_four_in_every_slice() {
+        use DcaQuantity as Q;
+        let all = [(Q::WriteHits, 1.0), (Q::WriteMisses, 1.0), (Q::ReadHits, 1.0), (Q::ReadMisses, 1.0)];
+        for index in 0..3 {
+            assert_eq!(quantities("icx", index, 40), all);
+        }
+        assert!(!is_split(cache("icx"), 40));
+    }
+
+    #[test]
+    fn haswell_counts_all_and_misses() {
+        use DcaQuantity as Q;
+        assert_eq!(quantities("hsx", 4, 12), [(Q::Writes, 2.0), (Q::WriteMisses, 2.0)]);
+        assert_eq!(quantities("hsx", 5, 12), [(Q::Reads, 2.0), (Q::ReadMisses, 2.0)]);
+    }
+
+    #[test]
+    fn the_slices_together_stand_for_all() {
+        for id in ["hsx", "bdx", "skx", "icx", "spr", "emr", "gnr"] {
+            for slices in 2..30 {
+                for quantity in [DcaQuantity::WriteMisses, DcaQuantity::ReadMisses] {
+                    let events = (0..slices).flat_map(|index| slice_events(cache(id), index, slices));
+                    let sum: f64 =
+                        events.filter(|event| event.quantity == quantity).map(|event| event.stands_for).sum();
+                    assert!((sum - slices as f64).abs() < 1e-9, "{id} {slices} {quantity:?}: {sum}");
+                }
+            }
+        }
+    }
+}

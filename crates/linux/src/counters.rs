@@ -1,0 +1,198 @@
+//! From what a counter register or a perf event shows to a count that only rises: wrap of short registers, and
+//! scaling of events that shared a register with others.
+//!
+//! Arithmetic only; must not know where a value comes from.
+
+use waykeeper_host::Reading;
+
+/// Why a raw value cannot be taken in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CounterError {
+    /// More bits than the register has: not this register, or garbage.
+    #[error("{raw:#x} is no value of a {bits}-bit counter")]
+    TooWide {
+        /// The value.
+        raw: u64,
+        /// Width of the register.
+        bits: u32,
+    },
+    /// It moved by half its range or more: somebody reset or programmed it, or it wrapped more than once.
+    #[error(
+        "it went from {from:#x} to {to:#x}, half the range of a {bits}-bit counter or more: somebody else set it, or it was read too seldom"
+    )]
+    Jumped {
+        /// The last value.
+        from: u64,
+        /// The new one.
+        to: u64,
+        /// Width of the register.
+        bits: u32,
+    },
+}
+
+/// A counter register of up to 64 bits, extended to 64 by what it moved between two readings.
+///
+/// Whoever reads it must do so before it moved by half its range: a 36-bit counter of 4-byte units covers 2^37
+/// bytes then, 5.5 s at 25 GB/s (hardware.md 4.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extended {
+    bits: u32,
+    last: Option<u64>,
+    total: u64,
+}
+
+impl Extended {
+    /// A counter `bits` wide (1 to 64) that was not read yet; its total starts at 0 with the first reading.
+    pub fn new(bits: u32) -> Extended {
+        Extended { bits: bits.clamp(1, 64), last: None, total: 0 }
+    }
+
+    /// Takes in a raw value and returns the count since the first one.
+    ///
+    /// # Errors
+    /// A value the register cannot have (then nothing changes), or a jump (then the count goes on from the new value).
+    pub fn advance(&mut self, raw: u64) -> Result<u64, CounterError> {
+        let mask = u64::MAX >> (64 - self.bits);
+        if raw & !mask != 0 {
+            return Err(CounterError::TooWide { raw, bits: self.bits });
+        }
+        let Some(last) = self.last.replace(raw) else {
+            return Ok(self.total);
+        };
+        let moved = raw.wrapping_sub(last) & mask;
+        if moved > mask / 2 {
+            return Err(CounterError::Jumped { from: last, to: raw, bits: self.bits });
+        }
+        self.total = self.total.wrapping_add(moved);
+        Ok(self.total)
+    }
+
+    /// Forgets the last raw value: what happens until the next reading is not counted.
+    pub fn skip(&mut self) {
+        self.last = None;
+    }
+}
+
+/// A perf event, scaled up for the time it had to leave its register to others.
+///
+/// Scaled per interval, not over the whole life: an interval in which it ran half the time counts twice, whatever
+/// came before (perf_event_open(2), `time_enabled` and `time_running`).
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Scaled {
+    last: Option<Shown>,
+    total: f64,
+}
+
+/// What one read of a perf event shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Shown {
+    /// Events counted while it ran.
+    pub value: u64,
+    /// Nanoseconds since it was switched on.
+    pub enabled_ns: u64,
+    /// Nanoseconds of those in which it had a register.
+    pub running_ns: u64,
+}
+
+impl Scaled {
+    /// Takes in what was read and returns the count since the first reading.
+    ///
+    /// `Unavailable` if the event had no register in the meantime, or if the three numbers cannot be; the next
+    /// reading that makes sense then covers the gap.
+    pub fn advance(&mut self, shown: Shown) -> Reading<u64> {
+        let Some(last) = self.last else {
+            self.last = Some(shown);
+            return Reading::Value(0);
+        };
+        let moved = (
+            shown.value.checked_sub(last.value),
+            shown.enabled_ns.checked_sub(last.enabled_ns),
+            shown.running_ns.checked_sub(last.running_ns),
+        );
+        let (Some(value), Some(enabled), Some(running)) = moved else {
+            return Reading::Unavailable;
+        };
+        match (enabled, running) {
+            (0, _) if value == 0 => Reading::Value(self.total as u64),
+            (_, 0) => Reading::Unavailable,
+            _ => {
+                self.total += value as f64 * (enabled as f64 / running as f64).max(1.0);
+                self.last = Some(shown);
+                Reading::Value(self.total as u64)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_short_counter_goes_on_over_its_end() {
+        let mut counter = Extended::new(36);
+        assert_eq!(counter.advance(0xf_ffff_fff0), Ok(0));
+        // 16 steps to the end, 4 beyond.
+        assert_eq!(counter.advance(4), Ok(20));
+        assert_eq!(counter.advance(4), Ok(20));
+        assert_eq!(counter.advance(10), Ok(26));
+    }
+
+    #[test]
+    fn what_the_register_cannot_hold_is_refused_and_changes_nothing() {
+        let mut counter = Extended::new(48);
+        counter.advance(100).unwrap();
+        assert_eq!(
+            counter.advance(u64::MAX).unwrap_err().to_string(),
+            "0xffffffffffffffff is no value of a 48-bit counter"
+        );
+        assert_eq!(counter.advance(130), Ok(30));
+    }
+
+    #[test]
+    fn a_reset_is_told_and_not_taken_for_a_wrap() {
+        let mut counter = Extended::new(48);
+        counter.advance(1_000_000).unwrap();
+        counter.advance(1_000_500).unwrap();
+        assert!(matches!(counter.advance(0), Err(CounterError::Jumped { from: 1_000_500, to: 0, bits: 48 })));
+        assert_eq!(counter.advance(25), Ok(525), "counting goes on from the new value");
+    }
+
+    #[test]
+    fn an_event_that_ran_a_third_of_the_time_counts_three_times() {
+        let mut event = Scaled::default();
+        let at = |value, enabled_ns, running_ns| Shown { value, enabled_ns, running_ns };
+        assert_eq!(event.advance(at(50, 1000, 1000)), Reading::Value(0));
+        assert_eq!(event.advance(at(150, 4000, 2000)), Reading::Value(300));
+        // In this interval it ran all the time: what came before does not matter.
+        assert_eq!(event.advance(at(160, 5000, 3000)), Reading::Value(310));
+        assert_eq!(event.advance(at(160, 6000, 3000)), Reading::Unavailable);
+        // Half of the last 2000 ns.
+        assert_eq!(event.advance(at(170, 7000, 4000)), Reading::Value(330));
+        assert_eq!(event.advance(at(3, 7500, 4500)), Reading::Unavailable, "ran backwards");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        #[test]
+        fn any_walk_of_small_steps_is_counted_whole(
+            bits in 8u32..=64,
+            start in any::<u64>(),
+            steps in prop::collection::vec(any::<u64>(), 1..40),
+        ) {
+            let mask = u64::MAX >> (64 - bits);
+            let mut raw = start & mask;
+            let mut counter = Extended::new(bits);
+            counter.advance(raw).unwrap();
+            let mut sum = 0u64;
+            for step in steps {
+                let step = step & (mask / 2);
+                raw = raw.wrapping_add(step) & mask;
+                sum = sum.wrapping_add(step);
+                prop_assert_eq!(counter.advance(raw), Ok(sum));
+            }
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! What is counted, whichever way: quantities, sums over the registers that make one up, and the counters of the seam.
+//!
+//! Two modules fill it: [`crate::perf`] asks the kernel, [`crate::msr_pmu`] programs registers. Must not know either.
+
+use std::collections::BTreeMap;
+use waykeeper_generations::{self as generations, CoreCounters, Quantities};
+use waykeeper_host::{GroupCounters, PortCounters, Reading, SocketCounters};
+use waykeeper_units::CoreId;
+
+/// Something the slices of the LLC count about devices (hardware.md 3.1).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum DcaQuantity {
+    /// Full-line device writes.
+    Writes,
+    /// Those that found their line.
+    WriteHits,
+    /// Those that did not.
+    WriteMisses,
+    /// Device reads.
+    Reads,
+    /// Those that found their line.
+    ReadHits,
+    /// Those that did not.
+    ReadMisses,
+}
+
+/// A direction in which bytes go.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Direction {
+    /// Memory reads; devices' reads of the host (outbound).
+    Read,
+    /// Memory writes; devices' writes to the host (inbound).
+    Write,
+}
+
+/// One number of a sample.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Quantity {
+    /// An event of a logical CPU, by its index in a [`CoreEvents`].
+    Core(CoreId, u8),
+    /// Of the slices of the managed package.
+    Dca(DcaQuantity),
+    /// Bytes of its memory controllers.
+    Memory(Direction),
+    /// Bytes of one root port, by its index in the inventory.
+    Port(u8, Direction),
+}
+
+/// The events of cores that some quantity of the seam is made of, and how it is made.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CoreEvents {
+    names: Vec<String>,
+    quantities: Quantities,
+}
+
+impl CoreEvents {
+    /// What a generation's quantities need: instructions and cycles first, then each event once.
+    pub fn of(counters: &CoreCounters) -> CoreEvents {
+        let mut names: Vec<String> = Vec::new();
+        for (_, quantity) in counters.quantities.named() {
+            for name in quantity.plus.iter().chain(&quantity.minus) {
+                if !names.contains(name) {
+                    names.push(name.clone());
+                }
+            }
+        }
+        CoreEvents { names, quantities: counters.quantities.clone() }
+    }
+
+    /// The events' names; an event's index is that of [`Quantity::Core`].
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// One quantity of one core.
+    fn value(&self, counts: &Counts, core: CoreId, quantity: Option<&generations::Quantity>) -> Reading<u64> {
+        let Some(quantity) = quantity else {
+            return Reading::Unsupported;
+        };
+        let sum = |names: &[String]| {
+            names.iter().fold(Reading::Value(0), |sum, name| {
+                let index = self.names.iter().position(|known| known == name);
+                let count =
+                    index.map_or(Reading::Unsupported, |index| counts.get(Quantity::Core(core, index as u8)));
+                sum.zip_with(count, u64::saturating_add)
+            })
+        };
+        // Both sides are not read at the same instant, so a difference may fall below zero by a few: that is none.
+        sum(&quantity.plus).zip_with(sum(&quantity.minus), u64::saturating_sub)
+    }
+}
+
+/// A way to count: events that run, and a reading of all of them.
+pub trait Counting: std::fmt::Debug {
+    /// The way in words: `perf` or `MSR`.
+    fn way(&self) -> &'static str;
+
+    /// What cannot be counted here or is counted with reservations, once for people.
+    fn notes(&self) -> &[String];
+
+    /// Reads everything. A counter that fails is `Unavailable` in the counts and has a line in their problems.
+    fn count(&mut self) -> Counts;
+
+    /// Ends counting: what was programmed goes back to what was found. Done on drop too, where nobody hears of it.
+    ///
+    /// # Errors
+    /// What could not be put back, in words.
+    fn close(&mut self) -> Result<(), String>;
+}
+
+/// All quantities read at one moment, cumulative since counting began.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    sums: BTreeMap<Quantity, Reading<f64>>,
+    problems: Vec<String>,
+}
+
+impl Counts {
+    /// Adds one register's part of a quantity, times what one count stands for (4 bytes, or twice itself where every
+    /// second slice counts it). A part that is missing makes the whole unknown: half a sum is a wrong number.
+    pub fn add(&mut self, quantity: Quantity, part: Reading<u64>, stands_for: f64) {
+        let part = part.map(|count| count as f64 * stands_for);
+        let sum = self.sums.entry(quantity).or_insert(Reading::Value(0.0));
+        *sum = sum.zip_with(part, |sum, part| sum + part);
+    }
+
+    /// Takes note of a register that could not be read.
+    pub fn complain(&mut self, problem: String) {
+        self.problems.push(problem);
+    }
+
+    /// What went wrong while reading.
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    /// A quantity; `Unsupported` if nothing here counts it.
+    pub fn get(&self, quantity: Quantity) -> Reading<u64> {
+        self.sums.get(&quantity).map_or(Reading::Unsupported, |sum| sum.map(|sum| sum as u64))
+    }
+
+    /// Hits, from whatever two of all requests, hits and misses are counted. They are not read at the same instant, so a
+    /// difference may fall below zero by a few: that is none (pcm-pcie.h does the same).
+    fn hits(&self, hits: DcaQuantity, all: DcaQuantity, misses: DcaQuantity) -> Reading<u64> {
+        match self.get(Quantity::Dca(hits)) {
+            Reading::Unsupported => {
+                self.get(Quantity::Dca(all)).zip_with(self.get(Quantity::Dca(misses)), u64::saturating_sub)
+            }
+            counted => counted,
+        }
+    }
+
+    /// The counters of a group: the sum over its cores. Occupancy is resctrl's business.
+    pub fn group(
+        &self,
+        events: &CoreEvents,
+        cores: &[CoreId],
+        occupancy_bytes: Reading<u64>,
+    ) -> GroupCounters {
+        let sum = |quantity: Option<&generations::Quantity>| {
+            let parts = cores.iter().map(|core| events.value(self, *core, quantity));
+            parts.reduce(|sum, part| sum.zip_with(part, u64::saturating_add)).unwrap_or(Reading::Absent)
+        };
+        let of = &events.quantities;
+        GroupCounters {
+            instructions: sum(Some(&of.instructions)),
+            cycles: sum(Some(&of.cycles)),
+            mlc_hits: sum(of.mlc_hits.as_ref()),
+            mlc_misses: sum(of.mlc_misses.as_ref()),
+            llc_hits: sum(of.llc_hits.as_ref()),
+            llc_misses: sum(of.llc_misses.as_ref()),
+            occupancy_bytes,
+        }
+    }
+
+    /// The counters of the managed socket.
+    pub fn socket(&self) -> SocketCounters {
+        use DcaQuantity as Q;
+        SocketCounters {
+            dca_write_hits: self.hits(Q::WriteHits, Q::Writes, Q::WriteMisses),
+            dca_write_misses: self.get(Quantity::Dca(Q::WriteMisses)),
+            dca_read_hits: self.hits(Q::ReadHits, Q::Reads, Q::ReadMisses),
+            dca_read_misses: self.get(Quantity::Dca(Q::ReadMisses)),
+            memory_read_bytes: self.get(Quantity::Memory(Direction::Read)),
+            memory_write_bytes: self.get(Quantity::Memory(Direction::Write)),
+        }
+    }
+
+    /// The counters of one root port.
+    pub fn port(&self, port: u8) -> PortCounters {
+        PortCounters {
+            inbound_bytes: self.get(Quantity::Port(port, Direction::Write)),
+            outbound_bytes: self.get(Quantity::Port(port, Direction::Read)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_the_sum_of_its_cores_and_hits_are_what_did_not_miss() {
+        let made = |plus: &str, minus: &str| generations::Quantity {
+            plus: vec![plus.to_owned()],
+            minus: if minus.is_empty() { vec![] } else { vec![minus.to_owned()] },
+            note: None,
+        };
+        let events = CoreEvents {
+            names: ["i", "c", "references", "misses"].map(str::to_owned).to_vec(),
+            quantities: Quantities {
+                instructions: made("i", ""),
+                cycles: made("c", ""),
+                llc_hits: Some(made("references", "misses")),
+                llc_misses: Some(made("misses", "")),
+                mlc_hits: None,
+                mlc_misses: None,
+            },
+        };
+        let mut counts = Counts::default();
+        let cores = [CoreId(2), CoreId(5)];
+        for (core, references, misses) in [(cores[0], 100, 30), (cores[1], 50, 60)] {
+            counts.add(Quantity::Core(core, 2), Reading::Value(references), 1.0);
+            counts.add(Quantity::Core(core, 3), Reading::Value(misses), 1.0);
+            counts.add(Quantity::Core(core, 1), Reading::Value(7), 1.0);
+        }
+        let group = counts.group(&events, &cores, Reading::Absent);
+        // 70 on the first core; 50 - 60 on the second is none.
+        assert_eq!((group.llc_hits, group.llc_misses), (Reading::Value(70), Reading::Value(90)));
+        assert_eq!((group.cycles, group.instructions), (Reading::Value(14), Reading::Unsupported));
+        assert_eq!(group.mlc_hits, Reading::Unsupported);
+        assert_eq!(counts.group(&events, &[], Reading::Absent).cycles, Reading::Absent);
+    }
+
+    #[test]
+    fn every_second_slice_stands_for_two_and_a_missing_part_for_nothing() {
+        let mut counts = Counts::default();
+        let hits = Quantity::Dca(DcaQuantity::WriteHits);
+        counts.add(hits, Reading::Value(10), 2.0);
+        counts.add(hits, Reading::Value(7), 2.0);
+        assert_eq!(counts.socket().dca_write_hits, Reading::Value(34));
+        counts.add(hits, Reading::Unavailable, 2.0);
+        assert_eq!(counts.socket().dca_write_hits, Reading::Unavailable);
+        assert_eq!(counts.socket().dca_read_hits, Reading::Unsupported);
+    }
+
+    #[test]
+    fn bytes_of_a_port_are_named_by_their_direction() {
+        let mut counts = Counts::default();
+        counts.add(Quantity::Port(1, Direction::Write), Reading::Value(1000), 4.0);
+        assert_eq!(
+            counts.port(1),
+            PortCounters { inbound_bytes: Reading::Value(4000), outbound_bytes: Reading::Unsupported }
+        );
+        assert_eq!(counts.port(0).inbound_bytes, Reading::Unsupported);
+    }
+}

@@ -1,0 +1,93 @@
+//! Which PCIe stack and which part of it a root port is, so that its bytes can be counted.
+//!
+//! A stack has a root bus; the part is told by the root port's device number (hardware.md 4.4). Knows texts and numbers;
+//! must not know where they are read.
+
+use waykeeper_generations::PartMap;
+
+/// The root bus of a stack.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct StackBus {
+    /// Number of the stack: N of `uncore_iio_N`.
+    pub stack: u16,
+    /// PCI segment (domain).
+    pub segment: u32,
+    /// Bus number.
+    pub bus: u8,
+}
+
+/// Where a root port's bytes are counted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Place {
+    /// Number of the stack.
+    pub stack: u16,
+    /// Part of the stack.
+    pub part: u8,
+}
+
+/// Reads a file `dieN` of an IIO PMU: `0000:5d` is segment and bus (linux:Documentation/ABI/testing/sysfs-devices-mapping).
+pub fn parse_die(text: &str) -> Option<(u32, u8)> {
+    let (segment, bus) = text.trim_end().split_once(':')?;
+    let hex = |text: &str, digits: std::ops::RangeInclusive<usize>| {
+        let good = digits.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        good.then(|| u32::from_str_radix(text, 16).ok()).flatten()
+    };
+    Some((hex(segment, 4..=8)?, hex(bus, 2..=2)? as u8))
+}
+
+/// The stacks of a register that holds one root bus a byte (MSR 0x300 of Skylake-SP); `valid` is the bit that says it does.
+/// Stacks beyond `stacks` are not read. Such a machine has one segment.
+pub fn buses_of_register(value: u64, valid: u8, stacks: u16) -> Vec<StackBus> {
+    if value >> valid & 1 == 0 {
+        return Vec::new();
+    }
+    // Seven bytes at most: the eighth holds the valid bit.
+    (0..stacks.min(7))
+        .map(|stack| StackBus { stack, segment: 0, bus: (value >> (8 * stack)) as u8 })
+        .collect()
+}
+
+/// Where the root port `segment:bus:device` is counted; `None` if its bus is no stack's or its device no part's.
+pub fn place(segment: u32, bus: u8, device: u8, buses: &[StackBus], parts: PartMap) -> Option<Place> {
+    let stack = buses.iter().find(|stack| (stack.segment, stack.bus) == (segment, bus))?.stack;
+    Some(Place { stack, part: parts.part(device)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_skylake_port_is_found_by_bus_and_device() {
+        // Bytes 0x00, 0x16, 0x64, 0xb2 for stacks 0 to 3 and the valid bit.
+        let value = 0x8000_0000_b264_1600;
+        let buses = buses_of_register(value, 63, 6);
+        assert_eq!(buses.len(), 6);
+        let parts = PartMap { first: 0, last: 3 };
+        assert_eq!(place(0, 0x64, 2, &buses, parts), Some(Place { stack: 2, part: 2 }));
+        assert_eq!(place(0, 0x64, 4, &buses, parts), None, "a stack has four parts");
+        assert_eq!(place(0, 0x65, 0, &buses, parts), None, "nobody's bus");
+        assert_eq!(place(1, 0x64, 0, &buses, parts), None, "another segment");
+        assert!(buses_of_register(value & (u64::MAX >> 1), 63, 6).is_empty(), "not valid");
+    }
+
+    #[test]
+    fn a_die_file_holds_segment_and_bus() {
+        assert_eq!(parse_die("0000:5d\n"), Some((0, 0x5d)));
+        assert_eq!(parse_die("10001:e2"), Some((0x10001, 0xe2)));
+        for bad in ["", "5d", "0000:", "0000:5d:00", "0000:xx", "00:5d", "0000:5d0", "+000:5d"] {
+            assert_eq!(parse_die(bad), None, "{bad}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        #[test]
+        fn no_text_makes_it_panic(text in "\\PC{0,40}", value in any::<u64>(), stacks in any::<u16>()) {
+            let _ = parse_die(&text);
+            prop_assert!(buses_of_register(value, 63, stacks).len() <= 7);
+        }
+    }
+}

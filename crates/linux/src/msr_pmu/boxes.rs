@@ -1,0 +1,307 @@
+//! What to write to a box of the uncore so that it counts: slices of the LLC, PCIe stacks, memory channels.
+//!
+//! A box in which any counter is enabled is somebody else's (perf, PCM, pqos share no box with us) and is left alone as a
+//! whole, since freezing it would stop theirs. Must not know how registers are reached.
+
+use super::job::{Counter, Guard, Job, Place, Write};
+use crate::cha;
+use crate::counting::{Direction, Quantity};
+use crate::iio;
+use waykeeper_generations::{Cache, FreeRunningSet, Iio, Memory, Pmu, Space, Terms};
+use waykeeper_units::CoreId;
+
+/// One event of one box.
+struct Event {
+    terms: Terms,
+    quantity: Quantity,
+    stands_for: f64,
+    /// The counter it must sit on.
+    counter: u8,
+}
+
+/// A box with its events; `reach` turns an address of its map into a place, by whether it is a counter.
+fn job(
+    pmu: &Pmu,
+    number: u16,
+    events: Vec<Event>,
+    reach: &dyn Fn(u32, bool) -> Option<Place>,
+) -> Result<Job, String> {
+    let name = format!("{} {number}", pmu.perf);
+    let unknown = || format!("{name}: the table has no registers for it");
+    let registers = pmu.registers.as_ref().ok_or_else(unknown)?;
+    let base = registers.address(number).ok_or_else(unknown)?;
+    let place = |address: u32| reach(address, false).ok_or_else(unknown);
+    let mut job = Job { name: name.clone(), ..Job::default() };
+    // Where there is no enable bit, a counter is idle as long as it has no event.
+    let idle = registers.enable_bit.map_or(0xff, |bit| 1 << bit);
+    for index in 0..pmu.counters {
+        let control = registers.control_of(number, index).ok_or_else(unknown)?;
+        job.guards.push(Guard { place: place(control)?, mask: idle });
+    }
+    let box_control = registers.box_control.zip(registers.box_control_of(number));
+    if let Some((control, address)) = box_control {
+        job.writes.push(Write::whole(place(address)?, control.freeze));
+    }
+    let (mut filter0, mut filter1) = (None, None);
+    let mut controls = Vec::new();
+    for event in events {
+        let wrong = || format!("{name}: the event {} does not fit its registers", event.terms);
+        let words = pmu.program(&event.terms).ok_or_else(wrong)?;
+        for (ours, wanted) in [(&mut filter0, words.filter0), (&mut filter1, words.filter1)] {
+            if wanted.is_some_and(|wanted| ours.is_some_and(|ours| ours != wanted)) {
+                return Err(format!(
+                    "{name}: the event {} needs another filter than its neighbour",
+                    event.terms
+                ));
+            }
+            *ours = ours.or(wanted);
+        }
+        let control = registers.control_of(number, event.counter).ok_or_else(wrong)?;
+        controls.push(Write::whole(place(control)?, words.control));
+        let counter = registers.counter_of(number, event.counter).ok_or_else(wrong)?;
+        job.counters.push(Counter {
+            place: reach(counter, true).ok_or_else(unknown)?,
+            bits: pmu.width.into(),
+            quantity: event.quantity,
+            stands_for: event.stands_for,
+        });
+    }
+    for (offset, value) in [(registers.filter0, filter0), (registers.filter1, filter1)] {
+        if let Some(value) = value {
+            job.writes.push(Write::whole(place(base + offset.ok_or_else(unknown)?)?, value));
+        }
+    }
+    job.writes.extend(controls);
+    if let Some((control, address)) = box_control {
+        job.writes.push(Write::whole(place(address)?, control.run));
+    }
+    Ok(job)
+}
+
+fn through(cpu: CoreId) -> impl Fn(u32, bool) -> Option<Place> {
+    move |address, _| Some(Place::Msr { cpu, address })
+}
+
+fn by_msr(pmu: &Pmu) -> bool {
+    pmu.registers.as_ref().is_some_and(|registers| registers.space == Space::Msr)
+}
+
+/// The slices of the LLC of one package, reached through one of its CPUs.
+///
+/// # Errors
+/// If the table knows no registers for it.
+pub fn cache_jobs(cache: &Cache, slices: u16, cpu: CoreId) -> Result<Vec<Job>, String> {
+    if !by_msr(&cache.pmu) {
+        return Err(format!("{}: its registers are not MSRs", cache.pmu.perf));
+    }
+    let slice = |number: u16| {
+        let events = cha::slice_events(cache, number.into(), slices.into()).into_iter().zip(0u8..);
+        let events = events.map(|(event, counter)| Event {
+            terms: event.terms,
+            quantity: Quantity::Dca(event.quantity),
+            stands_for: event.stands_for,
+            counter,
+        });
+        job(&cache.pmu, number, events.collect(), &through(cpu))
+    };
+    (0..slices).map(slice).collect()
+}
+
+/// The PCIe stacks that carry root ports: `places` by the port's index. Bytes come from counters that run anyhow where
+/// there are any, else from programmed ones. The second part names what finds no counter.
+pub fn stack_jobs(iio: &Iio, places: &[(u8, iio::Place)], cpu: CoreId) -> (Vec<Job>, Vec<String>) {
+    let mut stacks: Vec<u16> = places.iter().map(|(_, place)| place.stack).collect();
+    stacks.sort_unstable();
+    stacks.dedup();
+    let (mut jobs, mut missing) = (Vec::new(), Vec::new());
+    for stack in stacks {
+        let mut running = Job { name: format!("{} {stack}", iio.pmu.perf), ..Job::default() };
+        let mut events = Vec::new();
+        let mut counters = iio.counters.iter();
+        for (port, place) in places.iter().filter(|(_, place)| place.stack == stack) {
+            for direction in [Direction::Write, Direction::Read] {
+                let quantity = Quantity::Port(*port, direction);
+                if let Some((address, width, unit)) = free_running(iio, *place, direction) {
+                    let place = Place::Msr { cpu, address };
+                    running.counters.push(Counter { place, bits: width, quantity, stands_for: unit });
+                    continue;
+                }
+                let terms = match direction {
+                    Direction::Write => &iio.inbound,
+                    Direction::Read => &iio.outbound,
+                };
+                match counters.next() {
+                    Some(counter) if by_msr(&iio.pmu) => events.push(Event {
+                        terms: iio.of_part(terms, place.part),
+                        quantity,
+                        stands_for: iio.unit_bytes.into(),
+                        counter: *counter,
+                    }),
+                    _ => missing.push(format!(
+                        "bytes {} at part {} of stack {stack}: no counter is left there",
+                        if direction == Direction::Write { "in" } else { "out" },
+                        place.part
+                    )),
+                }
+            }
+        }
+        if !running.counters.is_empty() {
+            jobs.push(running);
+        }
+        if !events.is_empty() {
+            match job(&iio.pmu, stack, events, &through(cpu)) {
+                Ok(job) => jobs.push(job),
+                Err(why) => missing.push(why),
+            }
+        }
+    }
+    (jobs, missing)
+}
+
+/// Address, width and bytes a count of the free-running counter of a part.
+fn free_running(iio: &Iio, place: iio::Place, direction: Direction) -> Option<(u32, u32, f64)> {
+    let free = iio.free_running.as_ref()?;
+    let set: &FreeRunningSet = match direction {
+        Direction::Write => &free.inbound,
+        Direction::Read => free.outbound.as_ref()?,
+    };
+    Some((set.address(place.stack, place.part)?, free.width.into(), free.unit_bytes.into()))
+}
+
+/// The memory channels whose registers lie in the configuration space of `devices`, in their order.
+///
+/// # Errors
+/// If the table knows no such registers.
+pub fn memory_jobs(memory: &Memory, devices: &[String]) -> Result<Vec<Job>, String> {
+    let pmu = &memory.pmu;
+    if pmu.registers.as_ref().is_none_or(|registers| registers.space != Space::PciConfig) {
+        return Err(format!("{}: its registers are not in PCI configuration space", pmu.perf));
+    }
+    let channel = |(number, device): (u16, &String)| {
+        let both = [(Direction::Read, &memory.reads), (Direction::Write, &memory.writes)];
+        let all = both
+            .into_iter()
+            .flat_map(|(direction, events)| events.iter().map(move |event| (direction, event)));
+        let events = all.zip(0u8..).map(|((direction, event), counter)| Event {
+            terms: event.terms.clone(),
+            quantity: Quantity::Memory(direction),
+            stands_for: memory.unit_bytes.into(),
+            counter,
+        });
+        let reach = |address: u32, is_counter: bool| {
+            // Control words are 32 bits wide, counters two of them (hardware.md 5).
+            let bytes = if is_counter { 8 } else { 4 };
+            Some(Place::Pci { device: device.clone(), offset: u16::try_from(address).ok()?, bytes })
+        };
+        let mut job = job(pmu, number, events.collect(), &reach)?;
+        job.name = format!("{} at {device}", pmu.perf);
+        Ok(job)
+    };
+    (0u16..).zip(devices).map(channel).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use waykeeper_generations::Generation;
+
+    const CPU: CoreId = CoreId(0);
+
+    fn generation(id: &str) -> &'static Generation {
+        Generation::by_id(id).unwrap()
+    }
+
+    fn writes(job: &Job) -> Vec<(u32, u64)> {
+        let address = |place: &Place| match place {
+            Place::Msr { address, .. } => *address,
+            Place::Pci { offset, .. } => u32::from(*offset),
+        };
+        job.writes.iter().map(|write| (address(&write.place), write.value)).collect()
+    }
+
+    #[test]
+    fn a_skylake_slice_is_frozen_filtered_programmed_and_run() {
+        let jobs = cache_jobs(generation("skx").cache.as_ref().unwrap(), 18, CPU).unwrap();
+        assert_eq!(jobs.len(), 18);
+        // hardware.md 3.2 and 3.3: CHA 1 lies at 0xe10; PCIRdCur is Filter1 0x43c33; hits umask 0x14, misses 0x24.
+        assert_eq!(
+            writes(&jobs[1]),
+            [(0xe10, 0x10100), (0xe16, 0x43c33), (0xe11, 0x401435), (0xe12, 0x402435), (0xe10, 0x10000)]
+        );
+        assert_eq!(writes(&jobs[0])[1], (0xe06, 0x49033), "ItoM on the even ones");
+        let counters: Vec<&Place> = jobs[1].counters.iter().map(|counter| &counter.place).collect();
+        assert_eq!(
+            counters,
+            [&Place::Msr { cpu: CPU, address: 0xe18 }, &Place::Msr { cpu: CPU, address: 0xe19 }]
+        );
+        assert_eq!(jobs[1].guards.len(), 4, "all four counters must be idle");
+        assert!(jobs[1].guards.iter().all(|guard| guard.mask == 1 << 22));
+    }
+
+    #[test]
+    fn a_skylake_port_is_read_and_nothing_is_written_for_it() {
+        let iio = generation("skx").iio.as_ref().unwrap();
+        let places = [(0, iio::Place { stack: 2, part: 0 }), (1, iio::Place { stack: 2, part: 2 })];
+        let (jobs, missing) = stack_jobs(iio, &places, CPU);
+        assert!(missing.is_empty());
+        assert_eq!(jobs.len(), 1);
+        assert!(jobs[0].writes.is_empty() && jobs[0].guards.is_empty());
+        // hardware.md 4.2: 0xb00 + 0x10 a stack, in + part, out + 4 + part; 36 bits of 4 bytes.
+        let read: Vec<(u32, Quantity)> = jobs[0]
+            .counters
+            .iter()
+            .map(|counter| match counter.place {
+                Place::Msr { address, .. } => (address, counter.quantity),
+                Place::Pci { .. } => panic!("an MSR"),
+            })
+            .collect();
+        assert_eq!(
+            read,
+            [
+                (0xb20, Quantity::Port(0, Direction::Write)),
+                (0xb24, Quantity::Port(0, Direction::Read)),
+                (0xb22, Quantity::Port(1, Direction::Write)),
+                (0xb26, Quantity::Port(1, Direction::Read)),
+            ]
+        );
+        assert!(jobs[0].counters.iter().all(|counter| counter.bits == 36 && counter.stands_for == 4.0));
+    }
+
+    #[test]
+    fn what_does_not_run_by_itself_is_programmed_as_long_as_counters_last() {
+        let mut iio = generation("skx").iio.clone().unwrap();
+        iio.free_running = None;
+        let places: Vec<(u8, iio::Place)> =
+            (0..2).map(|part| (part, iio::Place { stack: 1, part })).collect();
+        let (jobs, missing) = stack_jobs(&iio, &places, CPU);
+        // hardware.md 4.1 and 4.3: stack 1 at 0xa60, controls + 8, event 0x83, umask, ch_mask from 36, fc_mask from 44.
+        assert_eq!(
+            writes(&jobs[0]),
+            [(0xa60, 0x10100), (0xa68, 0x7010_0040_0183), (0xa69, 0x7010_0040_0483), (0xa60, 0x10000)]
+        );
+        assert_eq!(missing.len(), 2, "the second port finds both counters taken: {missing:?}");
+    }
+
+    #[test]
+    fn memory_channels_of_skylake_lie_in_pci_space() {
+        let devices = ["0000:3a:0a.2".to_owned(), "0000:3a:0a.6".to_owned()];
+        let jobs = memory_jobs(generation("skx").memory.as_ref().unwrap(), &devices).unwrap();
+        assert_eq!(jobs.len(), 2);
+        assert_eq!(writes(&jobs[1]), [(0xf4, 0x10100), (0xd8, 0x400304), (0xdc, 0x400c04), (0xf4, 0x10000)]);
+        let Place::Pci { device, offset, bytes } = &jobs[1].counters[1].place else { panic!("PCI") };
+        assert_eq!((device.as_str(), *offset, *bytes), ("0000:3a:0a.6", 0xa8, 8));
+        assert!(
+            memory_jobs(generation("icx").memory.as_ref().unwrap(), &devices).is_err(),
+            "MMIO from Ice Lake on"
+        );
+    }
+
+    #[test]
+    fn every_generation_with_slices_can_be_programmed() {
+        for generation in Generation::all() {
+            let Some(cache) = generation.cache.as_ref().filter(|cache| by_msr(&cache.pmu)) else { continue };
+            let jobs = cache_jobs(cache, 4, CPU).unwrap_or_else(|why| panic!("{}: {why}", generation.id));
+            assert!(jobs.iter().all(|job| !job.counters.is_empty()), "{}", generation.id);
+        }
+    }
+}

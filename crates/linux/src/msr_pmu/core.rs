@@ -1,0 +1,157 @@
+//! Which counter of a core counts which event, around what others have taken.
+//!
+//! A counter is taken if its select register (or its four bits of the fixed control) enables it: the kernel's watchdog and
+//! any perf user do that. Taken counters are left alone, and events go to the next free one. Must not know how registers
+//! are reached.
+
+use super::job::{Bank, Counter, Job, Place, Write};
+use crate::counting::{CoreEvents, Quantity};
+use waykeeper_generations::CoreCounters;
+use waykeeper_units::CoreId;
+
+/// Counts in all rings: user and kernel, bits 1 and 0 of a fixed counter's four (SDM vol. 4, IA32_FIXED_CTR_CTRL).
+const FIXED_ALL_RINGS: u64 = 0b11;
+/// Bits of the fixed control that belong to one counter.
+const FIXED_FIELD: u64 = 0b1111;
+/// Where the fixed counters begin in the global control (SDM vol. 4, IA32_PERF_GLOBAL_CTRL).
+const GLOBAL_FIXED: u32 = 32;
+
+/// What to do for one core, and the events for which no counter is left.
+///
+/// # Errors
+/// A register that cannot be read.
+pub fn core_job(
+    counters: &CoreCounters,
+    events: &CoreEvents,
+    cpu: CoreId,
+    bank: &dyn Bank,
+) -> Result<(Job, Vec<String>), String> {
+    let msr = |address: u32| Place::Msr { cpu, address };
+    let registers = &counters.registers;
+    // The event's part of `select_flags` that switches a counter on, bit 22, is among the flags of every generation.
+    let enable = registers.select_flags & 1 << ENABLE_BIT;
+    let mut free = Vec::new();
+    for index in 0..counters.counters {
+        let select = msr(registers.select + u32::from(index) * registers.step);
+        if bank.read(&select)? & enable == 0 {
+            free.push(index);
+        }
+    }
+    let fixed_control = counters.fixed.map(|fixed| bank.read(&msr(fixed.control))).transpose()?.unwrap_or(0);
+    let mut free = free.into_iter();
+    let mut job = Job { name: cpu.to_string(), ..Job::default() };
+    let (mut homeless, mut global, mut fixed_bits, mut fixed_mask) = (Vec::new(), 0u64, 0u64, 0u64);
+    for (index, name) in events.names().iter().enumerate() {
+        let quantity = Quantity::Core(cpu, index as u8);
+        let Some(event) = counters.events.get(name) else {
+            homeless.push(format!("{name} (no such event in the table)"));
+            continue;
+        };
+        let fixed = counters.fixed.zip(event.fixed).filter(|(fixed, number)| {
+            *number < fixed.counters && fixed_control >> (4 * u32::from(*number)) & FIXED_FIELD == 0
+        });
+        if let Some((fixed, number)) = fixed {
+            let shift = 4 * u32::from(number);
+            fixed_bits |= FIXED_ALL_RINGS << shift;
+            fixed_mask |= FIXED_FIELD << shift;
+            global |= 1 << (GLOBAL_FIXED + u32::from(number));
+            let place = msr(fixed.counter + u32::from(number));
+            job.counters.push(Counter { place, bits: fixed.width.into(), quantity, stands_for: 1.0 });
+            continue;
+        }
+        let Some(select) = counters.select(&event.terms) else {
+            homeless.push(format!("{name} (a term has no place in the select register)"));
+            continue;
+        };
+        let Some(index) = free.next() else {
+            homeless.push(name.clone());
+            continue;
+        };
+        let offset = u32::from(index) * registers.step;
+        global |= 1 << index;
+        job.writes.push(Write::whole(msr(registers.select + offset), select));
+        let place = msr(registers.counter + offset);
+        job.counters.push(Counter { place, bits: counters.width.into(), quantity, stands_for: 1.0 });
+    }
+    if let (Some(fixed), true) = (counters.fixed, fixed_mask != 0) {
+        job.writes.push(Write { place: msr(fixed.control), mask: fixed_mask, value: fixed_bits });
+    }
+    if global != 0 {
+        job.writes.push(Write { place: msr(registers.global_control), mask: global, value: global });
+    }
+    Ok((job, homeless))
+}
+
+/// Enable bit of an event select register (SDM vol. 4, IA32_PERFEVTSELx; AMD APM vol. 2, PERF_CTL).
+const ENABLE_BIT: u32 = 22;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use waykeeper_generations::Generation;
+
+    /// Registers in a map; those not in it read 0.
+    #[derive(Debug, Default)]
+    struct Map(BTreeMap<Place, u64>);
+
+    impl Bank for Map {
+        fn read(&self, place: &Place) -> Result<u64, String> {
+            Ok(self.0.get(place).copied().unwrap_or(0))
+        }
+
+        fn write(&self, place: &Place, _: u64) -> Result<(), String> {
+            Err(format!("{place} is not to be written here"))
+        }
+    }
+
+    const CPU: CoreId = CoreId(3);
+
+    fn at(address: u32) -> Place {
+        Place::Msr { cpu: CPU, address }
+    }
+
+    fn skylake(taken: &[(u32, u64)]) -> (Job, Vec<String>) {
+        let counters = &Generation::by_id("skx").unwrap().core;
+        let bank = Map(taken.iter().map(|(address, value)| (at(*address), *value)).collect());
+        core_job(counters, &CoreEvents::of(counters), CPU, &bank).unwrap()
+    }
+
+    fn written(job: &Job, address: u32) -> Option<&Write> {
+        job.writes.iter().find(|write| write.place == at(address))
+    }
+
+    #[test]
+    fn an_idle_skylake_core_counts_six_events_on_two_fixed_and_four_general_counters() {
+        let (job, homeless) = skylake(&[]);
+        assert!(homeless.is_empty());
+        assert_eq!(job.counters.len(), 6);
+        // Instructions and cycles: fixed 0 and 1, user and kernel: 0b0011_0011.
+        assert_eq!(written(&job, 0x38d).map(|write| (write.mask, write.value)), Some((0xff, 0x33)));
+        assert_eq!(written(&job, 0x38f).map(|write| write.value), Some(0x3_0000_000f));
+        // LONGEST_LAT_CACHE.REFERENCE with USR, OS and EN: 0x43_4f2e.
+        assert_eq!(written(&job, 0x186).map(|write| write.value), Some(0x43_4f2e));
+        assert_eq!(job.writes.len(), 6, "four selects, two controls: nothing else");
+        assert_eq!(job.writes.last().map(|write| &write.place), Some(&at(0x38f)), "running comes last");
+    }
+
+    #[test]
+    fn what_others_count_is_left_alone() {
+        // The watchdog has the fixed cycle counter, a perf user has general counter 1.
+        let (job, homeless) = skylake(&[(0x38d, 0xb0), (0x187, 0x53_003c)]);
+        assert!(written(&job, 0x187).is_none());
+        assert_eq!(written(&job, 0x38d).map(|write| (write.mask, write.value)), Some((0x0f, 0x03)));
+        assert_eq!(written(&job, 0x38f).map(|write| write.value), Some(0x1_0000_000d), "0, 2, 3 and fixed 0");
+        // Cycles need a general counter now: five want one and three are free.
+        assert_eq!(homeless.len(), 2);
+        assert_eq!(job.counters.len(), 4);
+        assert_eq!(written(&job, 0x186).map(|write| write.value), Some(0x43_003c), "cycles, on counter 0");
+    }
+
+    #[test]
+    fn bits_of_others_survive_a_write() {
+        let write = Write { place: at(0x38d), mask: 0x0f, value: 0x03 };
+        assert_eq!(write.over(0xb8), 0xb3);
+        assert_eq!(Write::whole(at(0x186), 5).over(0xff), 5);
+    }
+}

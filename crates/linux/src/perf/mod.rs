@@ -1,0 +1,154 @@
+//! Counting through perf_event_open(2): the kernel programs the registers, shares them with other users, and extends them.
+//!
+//! A [`PlannedGroup`] says which events go where, as plain data; this module opens a plan and reads it. The kernel counts the
+//! machine it runs on: whoever looks at another root than `/` must count otherwise. Must not know which generation this is.
+
+mod call;
+mod plan;
+mod reader;
+
+pub use call::{Event, Group, OpenError};
+pub use plan::{Planned, PlannedGroup, Where, core_groups};
+
+use crate::counters::Scaled;
+use crate::counting::{Counting, Counts};
+use reader::PinnedReader;
+use rustix::io::Errno;
+use waykeeper_host::Reading;
+
+/// Why perf cannot count here at all.
+#[derive(Debug, thiserror::Error)]
+pub enum PerfError {
+    /// Events of the cores cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The thread that reads the uncore cannot be started.
+    #[error("the thread that reads uncore counters: {0}")]
+    Thread(std::io::Error),
+}
+
+/// Events that run, and what they came to.
+#[derive(Debug)]
+pub struct PerfCounting {
+    /// Of the cores: read from here, at the price of an interrupt there.
+    cores: Vec<(Group, Vec<Member>)>,
+    uncore: Option<(PinnedReader, Vec<Vec<Member>>)>,
+    notes: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Member {
+    planned: Planned,
+    scaled: Scaled,
+}
+
+impl PerfCounting {
+    /// Opens everything planned. Events of the uncore that the kernel refuses are noted and left out; those of cores
+    /// are what all policies live on.
+    ///
+    /// # Errors
+    /// The first event of a core that is refused.
+    pub fn open(plan: Vec<PlannedGroup>) -> Result<PerfCounting, PerfError> {
+        let files = plan.iter().map(|group| group.members.len()).sum::<usize>();
+        raise_file_limit(files as u64);
+        let (mut cores, mut uncore, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut reader_cpu = None;
+        for group in plan {
+            let events: Vec<(&str, Event)> =
+                group.members.iter().map(|member| (member.name.as_str(), member.event)).collect();
+            let opened = Group::open(&events, group.cpu);
+            let members: Vec<Member> = group
+                .members
+                .into_iter()
+                .map(|planned| Member { planned, scaled: Scaled::default() })
+                .collect();
+            match (opened, group.place) {
+                (Ok(opened), Where::Core) => cores.push((opened, members)),
+                (Ok(opened), Where::Uncore) => {
+                    reader_cpu.get_or_insert(group.cpu);
+                    uncore.push((opened, members));
+                }
+                (Err(why), Where::Core) => return Err(why.into()),
+                (Err(why), Where::Uncore) => notes.push(why.to_string()),
+            }
+        }
+        let uncore = match reader_cpu {
+            None => None,
+            Some(cpu) => {
+                let (groups, members): (Vec<Group>, Vec<Vec<Member>>) = uncore.into_iter().unzip();
+                let (reader, refused) = PinnedReader::start(groups, cpu).map_err(PerfError::Thread)?;
+                if let Some(why) = refused {
+                    notes.push(format!(
+                        "the uncore reader cannot run on CPU {cpu} ({why}): each read interrupts it"
+                    ));
+                }
+                Some((reader, members))
+            }
+        };
+        let mut counting = PerfCounting { cores, uncore, notes };
+        // The first reading is where totals start.
+        counting.count();
+        Ok(counting)
+    }
+
+    /// System calls of one reading that go to the kernel's PMU code: one a group.
+    pub fn reads_per_sample(&self) -> usize {
+        self.cores.len() + self.uncore.as_ref().map_or(0, |(_, members)| members.len())
+    }
+}
+
+impl Counting for PerfCounting {
+    fn way(&self) -> &'static str {
+        "perf"
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    fn count(&mut self) -> Counts {
+        let mut counts = Counts::default();
+        for (group, members) in &mut self.cores {
+            let shown = group.read().map(Iterator::collect::<Vec<_>>);
+            take(&mut counts, members, shown);
+        }
+        if let Some((reader, groups)) = &mut self.uncore {
+            for (members, shown) in groups.iter_mut().zip(reader.read()) {
+                take(&mut counts, members, shown);
+            }
+        }
+        counts
+    }
+
+    fn close(&mut self) -> Result<(), String> {
+        // Closing the files gives the registers back; the kernel clears them.
+        self.cores.clear();
+        self.uncore = None;
+        Ok(())
+    }
+}
+
+/// Takes what a group shows into the sums.
+fn take(counts: &mut Counts, members: &mut [Member], shown: Result<Vec<crate::counters::Shown>, Errno>) {
+    if let (Err(why), Some(first)) = (&shown, members.first()) {
+        counts.complain(format!("perf event {} cannot be read: {why}", first.planned.name));
+    }
+    let mut shown = shown.unwrap_or_default().into_iter();
+    for member in members {
+        let part = shown.next().map_or(Reading::Unavailable, |shown| member.scaled.advance(shown));
+        counts.add(member.planned.quantity, part, member.planned.stands_for);
+    }
+}
+
+/// 128 cores of six events are more files than the usual soft limit of 1024; the hard limit is the administrator's word.
+fn raise_file_limit(needed: u64) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    /// For whatever else this program has open.
+    const SPARE: u64 = 256;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < needed + SPARE) {
+        let wanted = limit.maximum.map_or(needed + SPARE, |maximum| maximum.min(needed + SPARE));
+        // If it cannot be raised, opening an event fails and says so.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum });
+    }
+}
