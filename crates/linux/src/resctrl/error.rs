@@ -177,7 +177,13 @@ pub(super) fn shown(text: &str) -> String {
     // 60 characters hold every schemata line of a two-socket server.
     const MOST: usize = 60;
     let text = text.trim_end_matches('\n');
-    let mut line: String = text.chars().take(MOST).flat_map(char::escape_debug).collect();
+    let mut line = String::new();
+    for letter in text.chars().take(MOST) {
+        match letter {
+            letter if letter.is_control() => line.extend(letter.escape_default()),
+            letter => line.push(letter),
+        }
+    }
     if text.chars().nth(MOST).is_some() {
         line.push('…');
     }
@@ -205,8 +211,8 @@ mod tests {
 
     #[test]
     fn long_and_strange_contents_stay_one_short_line() {
-        let text = shown(&format!("a\nb\u{7}{}", "x".repeat(200)));
-        assert!(text.starts_with("a\\nb\\u{7}xx") && text.ends_with('…') && text.len() < 80, "{text}");
+        let text = shown(&format!("a\nb\u{7}'{}", "x".repeat(200)));
+        assert!(text.starts_with("a\\nb\\u{7}'xx") && text.ends_with('…') && text.len() < 80, "{text}");
     }
 
     #[test]
