@@ -31,11 +31,11 @@ for module in *.ko; do [ -e $module ] && $bb insmod $module; done
 
 @dataclass(frozen=True)
 class Step:
-    """A command of the guest's shell, run in FOLDER; `mounted` says whether resctrl is mounted meanwhile."""
+    """A command of the guest's shell, run in FOLDER, meanwhile resctrl is mounted with these options (None: is not)."""
 
     name: str
     command: str
-    mounted: bool = True
+    mounted: str | None = "rw"
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ def script(steps: list[Step]) -> str:
     """The guest's /init: every step on a freshly mounted resctrl, then power off."""
     parts = [HEAD]
     for step in steps:
-        if step.mounted:
-            parts.append("$bb mount -t resctrl resctrl /sys/fs/resctrl\n")
+        if step.mounted is not None:
+            parts.append(f"$bb mount -t resctrl -o {step.mounted} resctrl /sys/fs/resctrl\n")
             # These two outlive an unmount: the next step must find them as after a boot. Old texts of last_cmd_status are
             # cleared by any write to schemata.
             parts.append("limit=$($bb cat /sys/fs/resctrl/info/L3_MON/max_threshold_occupancy)\n")
@@ -61,12 +61,12 @@ def script(steps: list[Step]) -> str:
             f"$bb timeout -s KILL {MOST_SECONDS} $bb sh -c '{command}'\n"
             f"printf '\\n@@end {step.name} %s\\n' $?\n"
         )
-        if step.mounted:
+        if step.mounted is not None:
             parts.append(
                 "echo $limit >/sys/fs/resctrl/info/L3_MON/max_threshold_occupancy\n"
                 "$bb cat /sys/fs/resctrl/schemata >/tmp/schemata\n"
                 "$bb cat /tmp/schemata >/sys/fs/resctrl/schemata\n"
-                "cd / && $bb umount /sys/fs/resctrl; cd -\n".replace("; cd -", f"; cd /{FOLDER}")
+                "$bb umount /sys/fs/resctrl\n"
             )
     parts.append("$bb poweroff -f\n")
     return "".join(parts)

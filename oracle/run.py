@@ -40,8 +40,9 @@ GUEST_SECONDS = 240
 STEPS = [
     inside.Step("ops", "./resctrl_ops /sys/fs/resctrl ops.txt"),
     inside.Step("suite", "./resctrl_suite /sys/fs/resctrl"),
+    inside.Step("suite-cdp", "./resctrl_suite /sys/fs/resctrl", mounted="cdp"),
     inside.Step("doctor", "./waykeeper doctor --json"),
-    inside.Step("doctor-unmounted", "./waykeeper doctor --json", mounted=False),
+    inside.Step("doctor-unmounted", "./waykeeper doctor --json", mounted=None),
 ]
 
 
@@ -80,7 +81,7 @@ def native_cpuid(root: Path, busybox: bytes) -> int:
     """Address of the kernel's function `native_cpuid`. Debian ships no System.map, so the kernel is asked, once."""
     known = CACHE / "symbols" / f"{root.name}.json"
     if not known.exists():
-        steps = [inside.Step("symbols", "/bin/busybox grep ' native_cpuid$' /proc/kallsyms", mounted=False)]
+        steps = [inside.Step("symbols", "/bin/busybox grep ' native_cpuid$' /proc/kallsyms", mounted=None)]
         initrd = CACHE / "initrd" / f"symbols-{root.name}"
         initrd.write_bytes(inside.initrd(busybox, {}, steps))
         name = f"symbols-{root.name}"
@@ -96,7 +97,7 @@ def native_cpuid(root: Path, busybox: bytes) -> int:
     return json.loads(known.read_text())["native_cpuid"]
 
 
-def judge(one: Guest, root: Path, address: int, initrd: Path, bless: bool) -> Verdict:
+def judge(one: Guest, root: Path, address: int, initrd: Path, transcripts: Path, bless: bool) -> Verdict:
     """Runs a guest and judges all that it wrote."""
     verdict = Verdict(one.name)
     try:
@@ -113,9 +114,9 @@ def judge(one: Guest, root: Path, address: int, initrd: Path, bless: bool) -> Ve
         if outcome is None:
             verdict.fail(f"{step.name}: did not come to its end; see target/oracle/logs/{one.name}.output")
         elif step.name == "ops":
-            judge_operations(verdict, one, outcome)
-        elif step.name == "suite":
-            judge_suite(verdict, outcome)
+            judge_operations(verdict, transcripts / f"{one.name}.txt", outcome)
+        elif step.name.startswith("suite"):
+            judge_suite(verdict, step.name, outcome)
         else:
             judge_doctor(verdict, one, step.name, outcome, bless)
     # A kernel that complained was not treated as a real machine would treat it.
@@ -126,28 +127,31 @@ def judge(one: Guest, root: Path, address: int, initrd: Path, bless: bool) -> Ve
     return verdict
 
 
-def judge_operations(verdict: Verdict, one: Guest, outcome: inside.Outcome) -> None:
+def judge_operations(verdict: Verdict, recording: Path, outcome: inside.Outcome) -> None:
     if outcome.status != 0:
         verdict.fail(f"ops: ended with status {outcome.status}: {outcome.output[-500:]}")
-    recorded = transcript.parse((TRANSCRIPTS / f"{one.name}.txt").read_text())
+    recorded = transcript.parse(recording.read_text())
     good, wrong = transcript.differences(recorded, transcript.parse(outcome.output))
     verdict.passed += good
     for text in wrong:
         verdict.fail(f"ops: {text}")
 
 
-def judge_suite(verdict: Verdict, outcome: inside.Outcome) -> None:
-    """Lines `ok NAME` and `FAILED NAME: why`, at the end `N passed, N failed`; a status of 0 if none failed."""
-    passed = re.findall(r"^ok (.*)$", outcome.output, re.MULTILINE)
-    failed = re.findall(r"^FAILED (.*)$", outcome.output, re.MULTILINE)
-    end = re.search(r"^(\d+) passed, (\d+) failed$", outcome.output, re.MULTILINE)
-    verdict.passed += len(passed)
-    for text in failed:
-        verdict.fail(f"suite: {text}")
-    if not end or (int(end[1]), int(end[2])) != (len(passed), len(failed)) or not passed:
-        verdict.fail(f"suite: did not come to its end:\n{outcome.output[-2000:]}")
-    elif (outcome.status != 0) != bool(failed):
-        verdict.fail(f"suite: ended with status {outcome.status}")
+def judge_suite(verdict: Verdict, step: str, outcome: inside.Outcome) -> None:
+    """Lines `ok CASE`, `FAILED CASE: why` and `skipped CASE: what is lacking`; at the end their numbers."""
+    cases = re.findall(r"^(ok|FAILED|skipped) +(\S.*)$", outcome.output, re.MULTILINE)
+    count = {word: sum(found == word for found, _ in cases) for word in ("ok", "FAILED", "skipped")}
+    verdict.passed += count["ok"]
+    for found, text in cases:
+        if found == "FAILED":
+            verdict.fail(f"{step}: {text}")
+        elif found == "skipped":
+            print(f"{verdict.name}: {step}: skipped {text}", flush=True)
+    end = re.search(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", outcome.output, re.MULTILINE)
+    if not end or [int(number) for number in end.groups()] != list(count.values()) or not count["ok"]:
+        verdict.fail(f"{step}: did not come to its end:\n{outcome.output[-2000:]}")
+    elif (outcome.status != 0) != (count["FAILED"] > 0):
+        verdict.fail(f"{step}: ended with status {outcome.status}")
 
 
 def judge_doctor(verdict: Verdict, one: Guest, step: str, outcome: inside.Outcome, bless: bool) -> None:
@@ -158,7 +162,7 @@ def judge_doctor(verdict: Verdict, one: Guest, step: str, outcome: inside.Outcom
         verdict.passed += 1
 
 
-def prepare() -> tuple[dict[str, Path], bytes, dict[str, bytes]]:
+def prepare(transcripts: Path) -> tuple[dict[str, Path], bytes, dict[str, bytes]]:
     """Kernels by series, busybox, and the files for the guests; all that needs the network or cargo."""
     say(packages.ensure_qemu())
     roots = {series: packages.kernel(CACHE / "packages", series) for series in sorted({one.series for one in GUESTS})}
@@ -173,7 +177,7 @@ def prepare() -> tuple[dict[str, Path], bytes, dict[str, bytes]]:
     say(f"programs built in {time.monotonic() - began:.0f} s")
     files = {name: (built / "examples" / name).read_bytes() for name in ("resctrl_ops", "resctrl_suite")}
     files["waykeeper"] = (built / "waykeeper").read_bytes()
-    files["ops.txt"] = (TRANSCRIPTS / "ops.txt").read_bytes()
+    files["ops.txt"] = (transcripts / "ops.txt").read_bytes()
     return roots, busybox, files
 
 
@@ -198,6 +202,7 @@ def main() -> int:
     parser.add_argument(
         "--jobs", type=int, default=min(2, os.cpu_count() or 1), help="guests at a time (default: %(default)s)"
     )
+    parser.add_argument("--transcripts", type=Path, default=TRANSCRIPTS, help="folder of ops.txt and the recordings")
     parser.add_argument("--bless", action="store_true", help="take what doctor says as right from now on")
     arguments = parser.parse_args()
     chosen = [one for one in GUESTS if not arguments.only or one.name in arguments.only]
@@ -214,7 +219,7 @@ def main() -> int:
         say(f"error: another run is at work here: it holds {CACHE / 'lock'}")
         return 1
     try:
-        roots, busybox, files = prepare()
+        roots, busybox, files = prepare(arguments.transcripts)
         addresses = {series: native_cpuid(roots[series], busybox) for series in {one.series for one in chosen}}
         initrds = {}
         for series in addresses:
@@ -229,7 +234,15 @@ def main() -> int:
     with concurrent.futures.ThreadPoolExecutor(max(1, arguments.jobs)) as pool:
         try:
             futures = [
-                pool.submit(judge, one, roots[one.series], addresses[one.series], initrds[one.series], arguments.bless)
+                pool.submit(
+                    judge,
+                    one,
+                    roots[one.series],
+                    addresses[one.series],
+                    initrds[one.series],
+                    arguments.transcripts,
+                    arguments.bless,
+                )
                 for one in chosen
             ]
             for future in concurrent.futures.as_completed(futures):

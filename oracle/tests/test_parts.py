@@ -201,7 +201,7 @@ class Markers(unittest.TestCase):
         )
 
     def test_a_quote_in_a_command_survives_the_shell(self) -> None:
-        self.assertIn("sh -c 'echo '\\''a b'\\'''", inside.script([inside.Step("x", "echo 'a b'", mounted=False)]))
+        self.assertIn("sh -c 'echo '\\''a b'\\'''", inside.script([inside.Step("x", "echo 'a b'", mounted=None)]))
 
 
 class Golden(unittest.TestCase):
