@@ -7,6 +7,8 @@ pub mod cha;
 pub mod content;
 pub mod counters;
 pub mod counting;
+pub mod cpuid;
+pub mod cpuinfo;
 pub mod ddio;
 pub mod iio;
 pub mod journal;
@@ -16,6 +18,7 @@ pub mod resctrl;
 pub mod restore;
 pub mod root;
 pub mod tenants;
+pub mod topology;
 
 /// What the names of our groups in resctrl begin with: everything else is somebody's and left alone.
 pub const GROUP_PREFIX: &str = "waykeeper-";

@@ -1,0 +1,251 @@
+//! Sockets, cores, hyperthreads, NUMA nodes and L3 caches, from sysfs.
+//!
+//! One read-only value. CPUs that are offline are in it and have no place: the kernel removes their files. Nothing here
+//! knows what a cache is used for.
+
+use crate::content;
+use crate::root::{FileError, Root};
+use std::collections::{BTreeMap, BTreeSet};
+use waykeeper_units::{CoreId, CoreList};
+
+const CPUS: &str = "/sys/devices/system/cpu";
+const NODES: &str = "/sys/devices/system/node";
+
+/// One logical CPU.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cpu {
+    /// The kernel's number.
+    pub id: CoreId,
+    /// Where it is; `None` while it is offline.
+    pub place: Option<Place>,
+}
+
+/// Where an online CPU is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Socket (`physical_package_id`).
+    pub socket: u16,
+    /// Core within the socket (`core_id`).
+    pub core: u32,
+    /// Online threads of the core, this one included.
+    pub siblings: CoreList,
+    /// NUMA node, where the kernel knows nodes.
+    pub node: Option<u16>,
+    /// Index into [`Topology::l3`]; `None` if it has no L3.
+    pub l3: Option<usize>,
+}
+
+/// One L3 cache.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct L3 {
+    /// The kernel's id, which is the resctrl domain; `None` on kernels that do not say.
+    pub id: Option<u32>,
+    /// Socket it is in.
+    pub socket: u16,
+    /// Online CPUs that share it.
+    pub cpus: CoreList,
+    /// Capacity in bytes.
+    pub bytes: u64,
+    /// Ways; `None` where the kernel does not say (0 for a cache without them).
+    pub ways: Option<u32>,
+    /// NUMA nodes that its CPUs belong to. More than one: sub-NUMA clustering.
+    pub nodes: BTreeSet<u16>,
+}
+
+impl L3 {
+    /// Nodes that share this cache: the N of sub-NUMA clustering, 1 when it is off.
+    pub fn clusters(&self) -> usize {
+        self.nodes.len().max(1)
+    }
+}
+
+/// The machine's shape.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Topology {
+    /// Present CPUs, ascending.
+    pub cpus: Vec<Cpu>,
+    /// L3 caches, by their first CPU.
+    pub l3: Vec<L3>,
+    /// NUMA nodes and their online CPUs.
+    pub nodes: BTreeMap<u16, CoreList>,
+}
+
+impl Topology {
+    /// Reads the machine's shape.
+    ///
+    /// # Errors
+    /// A file that an online CPU must have and has not, or content that makes no sense.
+    pub fn read(root: &Root) -> Result<Topology, FileError> {
+        let list = |name: &str| read_list(root, &format!("{CPUS}/{name}"));
+        let online = list("online")?;
+        let present = match root.exists(format!("{CPUS}/present")) {
+            true => list("present")?,
+            false => online.clone(),
+        };
+        let nodes = nodes(root)?;
+        let node_of: BTreeMap<CoreId, u16> =
+            nodes.iter().flat_map(|(node, cpus)| cpus.cores().iter().map(|cpu| (*cpu, *node))).collect();
+        let mut topology = Topology { nodes, ..Topology::default() };
+        let mut l3_of: BTreeMap<CoreId, usize> = BTreeMap::new();
+        for &id in present.cores() {
+            if online.cores().binary_search(&id).is_err() {
+                topology.cpus.push(Cpu { id, place: None });
+                continue;
+            }
+            let folder = format!("{CPUS}/cpu{}", id.0);
+            let socket =
+                read_number(root, &format!("{folder}/topology/physical_package_id"), u16::MAX.into())?;
+            let socket = socket as u16;
+            let core = read_number(root, &format!("{folder}/topology/core_id"), u32::MAX.into())? as u32;
+            let siblings = read_list(root, &format!("{folder}/topology/thread_siblings_list"))?;
+            if !l3_of.contains_key(&id)
+                && let Some(mut l3) = read_l3(root, &folder, socket)?
+            {
+                l3.nodes = l3.cpus.cores().iter().filter_map(|cpu| node_of.get(cpu).copied()).collect();
+                l3_of.extend(l3.cpus.cores().iter().map(|cpu| (*cpu, topology.l3.len())));
+                topology.l3.push(l3);
+            }
+            let (node, l3) = (node_of.get(&id).copied(), l3_of.get(&id).copied());
+            topology.cpus.push(Cpu { id, place: Some(Place { socket, core, siblings, node, l3 }) });
+        }
+        Ok(topology)
+    }
+
+    /// Online CPUs.
+    pub fn online(&self) -> impl Iterator<Item = (CoreId, &Place)> {
+        self.cpus.iter().filter_map(|cpu| Some((cpu.id, cpu.place.as_ref()?)))
+    }
+
+    /// Offline CPUs.
+    pub fn offline(&self) -> impl Iterator<Item = CoreId> {
+        self.cpus.iter().filter(|cpu| cpu.place.is_none()).map(|cpu| cpu.id)
+    }
+
+    /// Sockets with an online CPU, ascending.
+    pub fn sockets(&self) -> BTreeSet<u16> {
+        self.online().map(|(_, place)| place.socket).collect()
+    }
+
+    /// Online CPUs of a socket.
+    pub fn cpus_of(&self, socket: u16) -> CoreList {
+        self.online().filter(|(_, place)| place.socket == socket).map(|(id, _)| id).collect::<Vec<_>>().into()
+    }
+
+    /// Physical cores of a socket that have an online CPU.
+    pub fn cores_of(&self, socket: u16) -> usize {
+        let own = self.online().filter(|(_, place)| place.socket == socket);
+        own.map(|(_, place)| place.core).collect::<BTreeSet<_>>().len()
+    }
+
+    /// One online CPU of a socket: the one through which its package registers are reached.
+    pub fn reader_of(&self, socket: u16) -> Option<CoreId> {
+        self.online().find(|(_, place)| place.socket == socket).map(|(id, _)| id)
+    }
+
+    /// Whether a core runs more than one thread.
+    pub fn has_siblings(&self) -> bool {
+        self.online().any(|(_, place)| place.siblings.len() > 1)
+    }
+
+    /// L3 caches of a socket.
+    pub fn l3_of(&self, socket: u16) -> impl Iterator<Item = &L3> {
+        self.l3.iter().filter(move |l3| l3.socket == socket)
+    }
+}
+
+fn read_number(root: &Root, path: &str, most: u64) -> Result<u64, FileError> {
+    let text = root.read_text(path)?;
+    let shown = root.path(path);
+    let number = content::decimal(&shown, &text)?;
+    if number <= most {
+        return Ok(number);
+    }
+    Err(content::ContentError::new(&shown, 0, text.trim(), &format!("a number up to {most}")).into())
+}
+
+fn read_list(root: &Root, path: &str) -> Result<CoreList, FileError> {
+    Ok(content::cpu_list(&root.path(path), &root.read_text(path)?)?)
+}
+
+/// NUMA nodes; none where the kernel was built without them.
+fn nodes(root: &Root) -> Result<BTreeMap<u16, CoreList>, FileError> {
+    let names = match root.list(NODES) {
+        Err(error) if error.is_absent() => return Ok(BTreeMap::new()),
+        names => names?,
+    };
+    let mut nodes = BTreeMap::new();
+    for name in names {
+        if let Some(node) = name.strip_prefix("node").and_then(|number| number.parse().ok()) {
+            nodes.insert(node, read_list(root, &format!("{NODES}/{name}/cpulist"))?);
+        }
+    }
+    Ok(nodes)
+}
+
+/// The L3 that a CPU uses; `None` if no cache of its has level 3.
+fn read_l3(root: &Root, cpu: &str, socket: u16) -> Result<Option<L3>, FileError> {
+    let names = match root.list(format!("{cpu}/cache")) {
+        Err(error) if error.is_absent() => return Ok(None),
+        names => names?,
+    };
+    for name in names.iter().filter(|name| name.starts_with("index")) {
+        let folder = format!("{cpu}/cache/{name}");
+        if read_number(root, &format!("{folder}/level"), u64::MAX)? != 3 {
+            continue;
+        }
+        let optional = |file: &str| -> Result<Option<u32>, FileError> {
+            let path = format!("{folder}/{file}");
+            root.exists(&path)
+                .then(|| read_number(root, &path, u32::MAX.into()).map(|n| n as u32))
+                .transpose()
+        };
+        let size_path = format!("{folder}/size");
+        let bytes = cache_size(&root.path(&size_path), &root.read_text(&size_path)?)?;
+        return Ok(Some(L3 {
+            id: optional("id")?,
+            socket,
+            cpus: read_list(root, &format!("{folder}/shared_cpu_list"))?,
+            bytes,
+            ways: optional("ways_of_associativity")?.filter(|&ways| ways > 0),
+            nodes: BTreeSet::new(),
+        }));
+    }
+    Ok(None)
+}
+
+/// `25344K`, as the kernel prints cache sizes; bytes.
+fn cache_size(path: &std::path::Path, text: &str) -> Result<u64, content::ContentError> {
+    let found = text.trim();
+    let (digits, shift) = match found.as_bytes().last() {
+        Some(b'K') => (&found[..found.len() - 1], 10),
+        Some(b'M') => (&found[..found.len() - 1], 20),
+        _ => (found, 0),
+    };
+    let bytes = content::decimal(path, digits).ok().and_then(|number| number.checked_mul(1 << shift));
+    bytes.ok_or_else(|| content::ContentError::new(path, 0, found, "a size like 25344K"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::path::Path;
+
+    #[test]
+    fn sizes_are_the_kernels() {
+        let size = |text| cache_size(Path::new("/x"), text);
+        assert_eq!(size("25344K\n"), Ok(25344 << 10));
+        assert_eq!(size("32M"), Ok(32 << 20));
+        for bad in ["", "K", "-1K", "1G", "99999999999999999999K", "18446744073709551615K", "é"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+        #[test]
+        fn no_size_makes_it_panic(text in "\\PC*|[0-9]{0,22}[KMé]?") {
+            let _ = cache_size(Path::new("/x"), &text);
+        }
+    }
+}
