@@ -12,6 +12,7 @@ pub mod cpuinfo;
 pub mod ddio;
 pub mod iio;
 pub mod journal;
+pub mod msr;
 pub mod msr_pmu;
 pub mod perf;
 pub mod resctrl;
