@@ -14,6 +14,7 @@ pub mod iio;
 pub mod journal;
 pub mod msr;
 pub mod msr_pmu;
+pub mod pci;
 pub mod perf;
 pub mod resctrl;
 pub mod restore;

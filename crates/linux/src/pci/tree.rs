@@ -1,0 +1,252 @@
+//! The PCI devices of a machine and what is above and below them.
+//!
+//! Which bridges are above a device is read from the path that its entry in `/sys/bus/pci/devices` links to
+//! (hardware.md 2.3). Where the entries are no links, the bridges' bus numbers tell; a bridge that cannot be read is then
+//! an error for the devices it might hold, and for no others.
+
+use super::{Config, PciAddress, PciError};
+use crate::content::{self, ContentError};
+use crate::root::{FileError, Root};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+
+const DEVICES: &str = "/sys/bus/pci/devices";
+
+/// One PCI function.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PciDevice {
+    /// Where it is.
+    pub address: PciAddress,
+    /// Vendor id.
+    pub vendor: u16,
+    /// Device id.
+    pub device: u16,
+    /// Class, subclass and interface: 0x020000 is Ethernet, 0x010802 NVMe, 0x060400 a bridge.
+    pub class: u32,
+    /// NUMA node; `None` where the firmware does not say.
+    pub node: Option<u16>,
+    /// Driver at work.
+    pub driver: Option<String>,
+    /// Names of its interfaces: `eth0`, `nvme0`.
+    pub names: Vec<String>,
+    /// The physical function, if this is a virtual one (SR-IOV).
+    pub physical: Option<PciAddress>,
+    /// Functions above it from the root bus down; `None` where sysfs does not tell.
+    above: Option<Vec<PciAddress>>,
+}
+
+impl PciDevice {
+    /// Whether it is a bridge to another PCI bus.
+    pub fn is_bridge(&self) -> bool {
+        self.class >> 8 == 0x0604
+    }
+
+    /// Whether it is a network interface.
+    pub fn is_network(&self) -> bool {
+        self.class >> 16 == 0x02
+    }
+
+    /// Whether it is a storage controller.
+    pub fn is_storage(&self) -> bool {
+        self.class >> 16 == 0x01
+    }
+}
+
+/// All PCI functions of a machine.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PciTree {
+    devices: BTreeMap<PciAddress, PciDevice>,
+}
+
+impl PciTree {
+    /// Reads every device; a machine without PCI is an empty tree.
+    ///
+    /// # Errors
+    /// The kernel's refusal, or content that makes no sense.
+    pub fn read(root: &Root) -> Result<PciTree, FileError> {
+        let names = match root.list(DEVICES) {
+            Err(error) if error.is_absent() => return Ok(PciTree::default()),
+            names => names?,
+        };
+        let mut tree = PciTree::default();
+        for name in names {
+            let address: PciAddress = name.parse().map_err(|error: super::AddressError| {
+                ContentError::new(&root.path(DEVICES), 0, &name, &error.to_string())
+            })?;
+            // A device may be unplugged between the listing and now.
+            match read_device(root, &name, address) {
+                Err(error) if error.is_absent() && !root.exists(format!("{DEVICES}/{name}")) => {}
+                device => {
+                    tree.devices.insert(address, device?);
+                }
+            }
+        }
+        Ok(tree)
+    }
+
+    /// Every device, by address.
+    pub fn devices(&self) -> impl Iterator<Item = &PciDevice> {
+        self.devices.values()
+    }
+
+    /// One device.
+    ///
+    /// # Errors
+    /// [`PciError::NoDevice`].
+    pub fn device(&self, address: PciAddress) -> Result<&PciDevice, PciError> {
+        self.devices.get(&address).ok_or(PciError::NoDevice(address))
+    }
+
+    /// The device that a person means: an address, or the name of an interface.
+    pub fn named(&self, name: &str) -> Option<&PciDevice> {
+        let address = name.parse().ok().and_then(|address: PciAddress| self.devices.get(&address));
+        address.or_else(|| self.devices().find(|device| device.names.iter().any(|own| own == name)))
+    }
+
+    /// Bridges above a device, from the root bus down.
+    ///
+    /// # Errors
+    /// [`PciError::NoDevice`], or [`PciError::Blind`] where a bridge that might be above it cannot be read.
+    pub fn above(&self, root: &Root, address: PciAddress) -> Result<Vec<PciAddress>, PciError> {
+        if let Some(above) = &self.device(address)?.above {
+            return Ok(above.clone());
+        }
+        let blind = |cause: PciError| PciError::Blind { device: address, cause: Box::new(cause) };
+        let mut chain: Vec<PciAddress> = Vec::new();
+        let mut bus = address.bus;
+        // Each step up goes to another bus, of which a domain has 256.
+        while chain.len() < 256 {
+            let mut bridge = None;
+            let mut unread = None;
+            let same_domain = self.devices().filter(|other| other.address.domain == address.domain);
+            for other in same_domain.filter(|other| other.is_bridge() && other.address.bus != bus) {
+                match Config::open(root, other.address).and_then(|config| config.bridge_buses()) {
+                    Ok(Some((secondary, _))) if secondary == bus => bridge = Some(other.address),
+                    Ok(_) => {}
+                    Err(error) => unread = Some(error),
+                }
+            }
+            match (bridge, unread) {
+                (Some(found), _) if chain.contains(&found) => break,
+                (Some(found), _) => chain.push(found),
+                (None, Some(error)) => return Err(blind(error)),
+                (None, None) => {
+                    chain.reverse();
+                    return Ok(chain);
+                }
+            }
+            bus = chain[chain.len() - 1].bus;
+        }
+        Err(PciError::NoRootPort {
+            device: address,
+            why: "the bridges' bus numbers run in circles".to_owned(),
+        })
+    }
+
+    /// The root port that a device is behind: the topmost function above it, checked by class and port type. A root port
+    /// is behind itself.
+    ///
+    /// # Errors
+    /// [`PciError::NoRootPort`], [`PciError::Blind`], or why the port's configuration space cannot be read.
+    pub fn root_port(&self, root: &Root, address: PciAddress) -> Result<PciAddress, PciError> {
+        let none = |why: String| PciError::NoRootPort { device: address, why };
+        let itself = self.device(address)?;
+        let port = match self.above(root, address)?.first() {
+            Some(port) => self.device(*port)?,
+            None if itself.is_bridge() => itself,
+            None => return Err(none("it is part of the root complex".to_owned())),
+        };
+        if !port.is_bridge() {
+            return Err(none(format!(
+                "{} is of class {:#08x}, which is no bridge",
+                port.address, port.class
+            )));
+        }
+        match Config::open(root, port.address)?.port_type()? {
+            Some(4) => Ok(port.address),
+            Some(other) => {
+                Err(none(format!("{} is a PCIe port of type {other}, a root port is of 4", port.address)))
+            }
+            None => Err(none(format!("{} has no PCI Express capability", port.address))),
+        }
+    }
+
+    /// Devices behind a bridge, those behind further bridges included, bridges excluded; by address.
+    ///
+    /// # Errors
+    /// As [`PciTree::above`] for any of them: a device that cannot be placed might be behind it.
+    pub fn behind(&self, root: &Root, bridge: PciAddress) -> Result<Vec<&PciDevice>, PciError> {
+        let mut found = Vec::new();
+        for device in self.devices().filter(|device| !device.is_bridge()) {
+            if device.address.domain == bridge.domain && self.above(root, device.address)?.contains(&bridge) {
+                found.push(device);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Virtual functions of a physical one.
+    pub fn virtual_functions(&self, physical: PciAddress) -> impl Iterator<Item = &PciDevice> {
+        self.devices().filter(move |device| device.physical == Some(physical))
+    }
+}
+
+fn read_device(root: &Root, name: &str, address: PciAddress) -> Result<PciDevice, FileError> {
+    let folder = format!("{DEVICES}/{name}");
+    let hex = |file: &str, most: u64| -> Result<u64, FileError> {
+        let path = format!("{folder}/{file}");
+        let text = root.read_text(&path)?;
+        let number = content::hex(&root.path(&path), &text)?;
+        let bad =
+            || ContentError::new(&root.path(&path), 0, text.trim(), &format!("a number up to {most:#x}"));
+        if number <= most { Ok(number) } else { Err(bad().into()) }
+    };
+    // -1 stands for a node that the firmware does not tell.
+    let node = match root.read_optional(format!("{folder}/numa_node"))? {
+        Some(text) if text.trim() != "-1" => {
+            let path = root.path(format!("{folder}/numa_node"));
+            let node = content::decimal(&path, &text)?;
+            Some(u16::try_from(node).map_err(|_| ContentError::new(&path, 0, text.trim(), "a NUMA node"))?)
+        }
+        _ => None,
+    };
+    let last = |file: &str| -> Option<String> {
+        let target = root.read_link(format!("{folder}/{file}")).ok()?;
+        Some(target.file_name()?.to_str()?.to_owned())
+    };
+    let mut names = Vec::new();
+    for kind in ["net", "nvme"] {
+        names.extend(root.list(format!("{folder}/{kind}")).unwrap_or_default());
+    }
+    Ok(PciDevice {
+        address,
+        vendor: hex("vendor", 0xffff)? as u16,
+        device: hex("device", 0xffff)? as u16,
+        class: hex("class", 0xff_ffff)? as u32,
+        node,
+        driver: last("driver"),
+        names,
+        physical: last("physfn").and_then(|name| name.parse().ok()),
+        above: above(root, &folder)?,
+    })
+}
+
+/// The functions on the path that an entry links to, the device itself left out; `None` if it is no link.
+fn above(root: &Root, folder: &str) -> Result<Option<Vec<PciAddress>>, FileError> {
+    let target = match root.read_link(folder) {
+        Ok(target) => target,
+        Err(error) if error.errno() == Some(Errno::INVAL) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let parts = target.components().filter_map(|part| part.as_os_str().to_str());
+    // Behind VMD a domain's root bus lies below an endpoint of another domain: the last root bus is the device's own.
+    let mut functions: Vec<PciAddress> = Vec::new();
+    for part in parts {
+        match part.strip_prefix("pci") {
+            Some(bus) if bus.contains(':') => functions.clear(),
+            _ => functions.extend(part.parse::<PciAddress>()),
+        }
+    }
+    functions.pop();
+    Ok(Some(functions))
+}
