@@ -10,6 +10,7 @@ pub mod counting;
 pub mod cpuid;
 pub mod cpuinfo;
 pub mod ddio;
+pub mod event_source;
 pub mod iio;
 pub mod journal;
 pub mod msr;

@@ -1,0 +1,336 @@
+//! `/sys/bus/event_source/devices`: which counter units the kernel drives, and how their events are written.
+//!
+//! Where a term of an event goes is read from the unit's `format/` files, never assumed (hardware.md 3.5). Nothing here
+//! opens a counter.
+
+use crate::content::{self, ContentError};
+use crate::root::{FileError, Root};
+use std::collections::BTreeMap;
+use std::path::Path;
+use waykeeper_generations::Terms;
+use waykeeper_units::CoreList;
+
+const DEVICES: &str = "/sys/bus/event_source/devices";
+
+/// A word of perf_event_attr that a term may lie in.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Word {
+    /// `config`.
+    Config,
+    /// `config1`.
+    Config1,
+    /// `config2`.
+    Config2,
+}
+
+/// Where a term goes: a word and pieces of it, the value's low bits first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Format {
+    /// The word.
+    pub word: Word,
+    /// First and last bit of each piece.
+    pub bits: Vec<(u8, u8)>,
+}
+
+impl Format {
+    /// Reads `config:0-7,32-35`.
+    ///
+    /// # Errors
+    /// Anything else.
+    pub fn parse(path: &Path, text: &str) -> Result<Format, ContentError> {
+        let found = text.trim();
+        let bad = || ContentError::new(path, 0, found, "a word and bits like config:0-7,32-35");
+        let (word, pieces) = found.split_once(':').ok_or_else(bad)?;
+        let word = match word {
+            "config" => Word::Config,
+            "config1" => Word::Config1,
+            "config2" => Word::Config2,
+            _ => return Err(bad()),
+        };
+        let mut bits = Vec::new();
+        for piece in pieces.split(',') {
+            let (low, high) = piece.split_once('-').unwrap_or((piece, piece));
+            let number = |digits: &str| digits.parse::<u8>().ok().filter(|_| !digits.starts_with('+'));
+            match (number(low), number(high)) {
+                (Some(low), Some(high)) if low <= high && high < 64 => bits.push((low, high)),
+                _ => return Err(bad()),
+            }
+        }
+        let width: u32 = bits.iter().map(|(low, high)| u32::from(high - low) + 1).sum();
+        if width > 64 { Err(bad()) } else { Ok(Format { word, bits }) }
+    }
+
+    /// `value` at its place; `None` if it does not fit.
+    pub fn place(&self, value: u64) -> Option<u64> {
+        let mut rest = u128::from(value);
+        let mut word = 0u64;
+        for &(low, high) in &self.bits {
+            let width = u32::from(high - low) + 1;
+            word |= ((rest & ((1 << width) - 1)) as u64) << low;
+            rest >>= width;
+        }
+        (rest == 0).then_some(word)
+    }
+}
+
+/// The words of perf_event_attr that name an event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Encoded {
+    /// `type`.
+    pub kind: u32,
+    /// `config`.
+    pub config: u64,
+    /// `config1`.
+    pub config1: u64,
+    /// `config2`.
+    pub config2: u64,
+}
+
+/// Why an event cannot be written for a unit.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum EncodeError {
+    /// The kernel's driver knows no such term.
+    #[error("{unit} has no term `{term}`; it has {known}")]
+    NoTerm {
+        /// The unit.
+        unit: String,
+        /// The term.
+        term: String,
+        /// Those it has.
+        known: String,
+    },
+    /// The value has more bits than the term.
+    #[error("{value:#x} does not fit the term `{term}` of {unit}")]
+    TooWide {
+        /// The unit.
+        unit: String,
+        /// The term.
+        term: String,
+        /// The value.
+        value: u64,
+    },
+}
+
+/// An event that the kernel names.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NamedEvent {
+    /// As perf writes it.
+    pub terms: Terms,
+    /// What one count is worth, in [`NamedEvent::unit`].
+    pub scale: Option<f64>,
+    /// The unit of the scaled count, for example `MiB`.
+    pub unit: Option<String>,
+}
+
+/// One counter unit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unit {
+    /// Its name, for example `uncore_cha_3`.
+    pub name: String,
+    /// Its number for perf_event_open.
+    pub kind: u32,
+    /// One CPU a domain through which it is opened; `None` where the kernel does not say (core units).
+    pub cpumask: Option<CoreList>,
+    /// Where its terms go.
+    pub formats: BTreeMap<String, Format>,
+}
+
+impl Unit {
+    /// Reads one unit; `None` if the kernel has none of this name.
+    ///
+    /// # Errors
+    /// The kernel's refusal, or content that makes no sense.
+    pub fn read(root: &Root, name: &str) -> Result<Option<Unit>, FileError> {
+        let folder = format!("{DEVICES}/{name}");
+        let Some(kind) = root.read_optional(format!("{folder}/type"))? else { return Ok(None) };
+        let path = root.path(format!("{folder}/type"));
+        let number = content::decimal(&path, &kind)?;
+        let number = u32::try_from(number)
+            .map_err(|_| ContentError::new(&path, 0, kind.trim(), "a number of 32 bits"))?;
+        let cpumask = match root.read_optional(format!("{folder}/cpumask"))? {
+            Some(text) => Some(content::cpu_list(&root.path(format!("{folder}/cpumask")), &text)?),
+            None => None,
+        };
+        let mut formats = BTreeMap::new();
+        for term in listed(root, &format!("{folder}/format"))? {
+            let file = format!("{folder}/format/{term}");
+            formats.insert(term, Format::parse(&root.path(&file), &root.read_text(&file)?)?);
+        }
+        Ok(Some(Unit { name: name.to_owned(), kind: number, cpumask, formats }))
+    }
+
+    /// An event in the words of perf_event_attr.
+    ///
+    /// # Errors
+    /// A term that the unit has not, or a value that does not fit.
+    pub fn encode(&self, event: &Terms) -> Result<Encoded, EncodeError> {
+        let mut encoded = Encoded { kind: self.kind, ..Encoded::default() };
+        for (term, value) in event.iter() {
+            let unit = || self.name.clone();
+            let format = self.formats.get(term).ok_or_else(|| EncodeError::NoTerm {
+                unit: unit(),
+                term: term.to_owned(),
+                known: self.formats.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
+            })?;
+            let word = format.place(value).ok_or_else(|| EncodeError::TooWide {
+                unit: unit(),
+                term: term.to_owned(),
+                value,
+            })?;
+            match format.word {
+                Word::Config => encoded.config |= word,
+                Word::Config1 => encoded.config1 |= word,
+                Word::Config2 => encoded.config2 |= word,
+            }
+        }
+        Ok(encoded)
+    }
+
+    /// An event that the kernel names; `None` if it names none so.
+    ///
+    /// # Errors
+    /// The kernel's refusal, or content that makes no sense.
+    pub fn event(&self, root: &Root, name: &str) -> Result<Option<NamedEvent>, FileError> {
+        let file = format!("{DEVICES}/{}/events/{name}", self.name);
+        let Some(text) = root.read_optional(&file)? else { return Ok(None) };
+        let terms = text.trim().parse().map_err(|error: waykeeper_generations::TermsError| {
+            ContentError::new(&root.path(&file), 0, text.trim(), &format!("an event like event=0x4: {error}"))
+        })?;
+        let scale = match root.read_optional(format!("{file}.scale"))? {
+            Some(text) => Some(scale(&root.path(format!("{file}.scale")), &text)?),
+            None => None,
+        };
+        let unit = root.read_optional(format!("{file}.unit"))?.map(|unit| unit.trim().to_owned());
+        Ok(Some(NamedEvent { terms, scale, unit }))
+    }
+
+    /// Names of the events that the kernel names.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn event_names(&self, root: &Root) -> Result<Vec<String>, FileError> {
+        let names = listed(root, &format!("{DEVICES}/{}/events", self.name))?;
+        Ok(names.into_iter().filter(|name| !name.contains('.')).collect())
+    }
+
+    /// Root buses of an IIO unit: PCI domain and bus by die, from its `dieN` files (hardware.md 4.4); empty where the
+    /// kernel does not tell.
+    ///
+    /// # Errors
+    /// The kernel's refusal, or content that makes no sense.
+    pub fn die_buses(&self, root: &Root) -> Result<BTreeMap<u16, (u32, u8)>, FileError> {
+        let folder = format!("{DEVICES}/{}", self.name);
+        let mut buses = BTreeMap::new();
+        for name in listed(root, &folder)? {
+            let Some(die) = name.strip_prefix("die").and_then(|number| number.parse().ok()) else { continue };
+            let file = format!("{folder}/{name}");
+            buses.insert(die, die_bus(&root.path(&file), &root.read_text(&file)?)?);
+        }
+        Ok(buses)
+    }
+}
+
+/// Names of all units, sorted.
+///
+/// # Errors
+/// The kernel's refusal; none at all is an empty list.
+pub fn names(root: &Root) -> Result<Vec<String>, FileError> {
+    listed(root, DEVICES)
+}
+
+/// Every unit of a kind: `uncore_cha` alone or `uncore_cha_N`, in the order of N.
+///
+/// # Errors
+/// As [`Unit::read`].
+pub fn units(root: &Root, kind: &str) -> Result<Vec<Unit>, FileError> {
+    let mut numbered: Vec<(u32, String)> = Vec::new();
+    for name in names(root)? {
+        match name.strip_prefix(kind) {
+            Some("") => numbered.push((0, name)),
+            Some(rest) => {
+                let number = rest.strip_prefix('_').and_then(|digits| digits.parse().ok());
+                numbered.extend(number.map(|number| (number, name)));
+            }
+            None => {}
+        }
+    }
+    numbered.sort();
+    let mut units = Vec::new();
+    for (_, name) in numbered {
+        units.extend(Unit::read(root, &name)?);
+    }
+    Ok(units)
+}
+
+fn listed(root: &Root, folder: &str) -> Result<Vec<String>, FileError> {
+    match root.list(folder) {
+        Err(error) if error.is_absent() => Ok(Vec::new()),
+        names => names,
+    }
+}
+
+fn scale(path: &Path, text: &str) -> Result<f64, ContentError> {
+    let found = text.trim();
+    let number = found.parse().ok().filter(|scale: &f64| scale.is_finite() && *scale > 0.0);
+    number.ok_or_else(|| ContentError::new(path, 0, found, "a positive number like 6.103515625e-5"))
+}
+
+/// `0000:16`, a PCI domain and a bus.
+fn die_bus(path: &Path, text: &str) -> Result<(u32, u8), ContentError> {
+    let found = text.trim();
+    let parsed = found.split_once(':').and_then(|(domain, bus)| {
+        let hex = |digits: &str| u32::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+'));
+        Some((hex(domain)?, u8::try_from(hex(bus)?).ok()?))
+    });
+    parsed.ok_or_else(|| ContentError::new(path, 0, found, "a PCI domain and bus like 0000:16"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn path() -> &'static Path {
+        Path::new("/x")
+    }
+
+    #[test]
+    fn a_format_places_a_value_piece_by_piece() {
+        let umask = Format::parse(path(), "config:8-15,32-57\n").unwrap();
+        // hardware.md 3.2: umask=0xcc43fe04 is raw 0x00CC43FE_00000435 with event 0x35.
+        assert_eq!(umask.place(0xcc43_fe04), Some(0x00cc_43fe_0000_0400));
+        assert_eq!(umask.place(1 << 34), None);
+        let opcode = Format::parse(path(), "config1:41-50").unwrap();
+        assert_eq!((opcode.word, opcode.place(0x248)), (Word::Config1, Some(0x248 << 41)));
+        let whole = Format::parse(path(), "config2:0-63").unwrap();
+        assert_eq!(whole.place(u64::MAX), Some(u64::MAX));
+        for bad in
+            ["", "config", "config:", "config:8-7", "config:64", "config9:1", "config:+1", "config:0-63,1"]
+        {
+            assert!(Format::parse(path(), bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn scales_and_buses_are_checked() {
+        assert_eq!(scale(path(), "6.103515625e-5\n"), Ok(6.103515625e-5));
+        for bad in ["", "nan", "inf", "-1", "0", "1 2"] {
+            assert!(scale(path(), bad).is_err(), "{bad}");
+        }
+        assert_eq!(die_bus(path(), "0000:17\n"), Ok((0, 0x17)));
+        for bad in ["", "17", "0000:", "0000:100", "zz:17", "0:+1"] {
+            assert!(die_bus(path(), bad).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+        #[test]
+        fn no_content_makes_a_parser_panic(text in "\\PC*|config[0-9]?:[0-9,\\-]{0,12}", value: u64) {
+            if let Ok(format) = Format::parse(path(), &text) {
+                let _ = format.place(value);
+            }
+            let _ = (scale(path(), &text), die_bus(path(), &text));
+        }
+    }
+}
