@@ -3,6 +3,7 @@
 use super::{Bench, Case, Result, check, lacking, list, refused, same};
 use std::sync::mpsc;
 use std::thread;
+use std::time::{Duration, Instant};
 use waykeeper_linux::resctrl::{Group, Kind, Moved};
 use waykeeper_units::{CoreId, CoreList};
 
@@ -137,9 +138,16 @@ fn a_vanished_task(bench: &Bench) -> Result {
     wanted.sort_unstable();
     same!(inside, wanted);
     let (first, second) = (first.finish()?, second.finish()?);
-    let left = resctrl.tasks(&group)?;
-    check!(!left.contains(&first) && !left.contains(&second), "tasks that have ended are listed: {left:?}");
-    Ok(())
+    // A thread can be joined a moment before the kernel takes it off its lists (mm_release before release_task).
+    let patience = Instant::now() + Duration::from_secs(30);
+    loop {
+        let left = resctrl.tasks(&group)?;
+        if !left.contains(&first) && !left.contains(&second) {
+            return Ok(());
+        }
+        check!(Instant::now() < patience, "tasks that have ended are listed: {left:?}");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 fn tasks_go_back(bench: &Bench) -> Result {
