@@ -197,6 +197,11 @@ def say(text: str) -> None:
     print(f"oracle: {text}", flush=True)
 
 
+def interrupt(*_: object) -> None:
+    """As Ctrl-C: the guests are ended and temporary folders removed."""
+    raise KeyboardInterrupt
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="oracle/run.py", description="crates/linux against a real kernel's resctrl")
     names = [one.name for one in GUESTS]
@@ -208,8 +213,7 @@ def main() -> int:
     parser.add_argument("--bless", action="store_true", help="take what doctor says as right from now on")
     arguments = parser.parse_args()
     chosen = [one for one in GUESTS if not arguments.only or one.name in arguments.only]
-    # As Ctrl-C: the guests are ended and temporary folders removed.
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, interrupt)
 
     began = time.monotonic()
     for folder in ("logs", "initrd", "symbols"):
