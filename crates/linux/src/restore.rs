@@ -132,7 +132,8 @@ impl<R: Registers> Restorer<'_, R> {
                 // Unmounting takes all groups away and opens all masks (resctrl_kill_sb).
                 None => Ok(Outcome::Gone),
                 Some(resctrl) => match self.put_back_resctrl(resctrl, original) {
-                    Err(error) if error.is_gone() => Ok(Outcome::Gone),
+                    // An error alone does not prove it; a journal must not go while its group stays.
+                    Err(error) if error.is_gone() && !is_there(resctrl, original) => Ok(Outcome::Gone),
                     other => other.map_err(|error| error.to_string()),
                 },
             },
@@ -141,7 +142,11 @@ impl<R: Registers> Restorer<'_, R> {
 
     fn put_back_resctrl(&self, resctrl: &Resctrl, original: &Original) -> Result<Outcome, ResctrlError> {
         match original {
-            Original::NoGroup { group } => resctrl.remove(group).map(|()| Outcome::Restored),
+            Original::NoGroup { group } => {
+                resctrl.remove(group)?;
+                let still = Outcome::Failed("it was removed and is still there".to_owned());
+                Ok(if resctrl.has(group) { still } else { Outcome::Restored })
+            }
             Original::Schemata { group, line } => put_back_line(resctrl, group, &line.0),
             Original::Cpus { group, cpus } => {
                 if resctrl.cpus(group)? == *cpus {
@@ -223,6 +228,17 @@ impl<R: Registers> Restorer<'_, R> {
 /// Field 22 of a stat line, for the journal and for the comparison with it.
 pub fn start_in_stat(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// True while the group that a knob belongs to is there; what belongs to no group belongs to the mount.
+fn is_there(resctrl: &Resctrl, original: &Original) -> bool {
+    match original {
+        Original::NoGroup { group }
+        | Original::Schemata { group, .. }
+        | Original::Cpus { group, .. }
+        | Original::Task { group, .. } => resctrl.has(group),
+        _ => resctrl.has(&Group::DEFAULT),
+    }
 }
 
 fn of_resctrl(original: &Original) -> bool {

@@ -51,7 +51,7 @@ impl Resctrl {
     pub fn set_io_alloc(&self, resource: &Resource, on: bool) -> Result<(), ResctrlError> {
         let path = self.io_path(resource, "io_alloc");
         let text = if on { "1\n" } else { "0\n" };
-        self.write(&path, text, Resctrl::CLEARS_STATUS, || "0 or 1 where the CPU has it".to_owned())?;
+        self.write(&path, text, Resctrl::CLEARS_STATUS, || "0 or 1".to_owned()).map_err(unsupported)?;
         let wanted = if on { IoAlloc::Enabled } else { IoAlloc::Disabled };
         match self.io_alloc(resource)? {
             Some(state) if state == wanted => Ok(()),
@@ -69,7 +69,7 @@ impl Resctrl {
     /// If the file cannot be read (it cannot while devices have no class of their own) or holds no masks.
     pub fn io_alloc_cbm(&self, resource: &Resource) -> Result<Option<Line>, ResctrlError> {
         let path = self.io_path(resource, "io_alloc_cbm");
-        let Some(text) = files::read_if_there(&path)? else { return Ok(None) };
+        let Some(text) = files::read_if_there(&path).map_err(unsupported)? else { return Ok(None) };
         let domains = parse_masks(&text).map_err(|why| ResctrlError::malformed(&path, why))?;
         Ok(Some(Line::new(resource.clone(), domains)))
     }
@@ -83,16 +83,27 @@ impl Resctrl {
         let text = line.to_string();
         // The same as a schemata line without the resource's name.
         let text = format!("{}\n", text.split_once(':').map_or("", |(_, masks)| masks));
-        self.write(&path, &text, Resctrl::CLEARS_STATUS, || match self.info() {
+        let accepted = || match self.info() {
             Ok(info) => info.accepted(&line.resource),
             Err(_) => "masks in hex by domain, like 0=c00;1=c00".to_owned(),
-        })?;
+        };
+        self.write(&path, &text, Resctrl::CLEARS_STATUS, accepted).map_err(unsupported)?;
         self.io_alloc_cbm(&line.resource)
     }
 
     fn io_path(&self, resource: &Resource, file: &str) -> PathBuf {
         self.info_path(resource.name()).join(file)
     }
+}
+
+/// ENODEV means here that the CPU has no such thing, not that something has gone (hardware.md 8.1).
+fn unsupported(mut error: ResctrlError) -> ResctrlError {
+    if error.errno == Some(libc::ENODEV) {
+        error.kind = Kind::Refused;
+        "this CPU has no ways for devices to give out (io_alloc says `not supported`)"
+            .clone_into(&mut error.detail);
+    }
+    error
 }
 
 /// Reads `0=ffff;1=00ff`.

@@ -135,9 +135,7 @@ impl Resctrl {
     pub fn monitor_groups(&self, parent: &Group) -> Result<Vec<Group>, ResctrlError> {
         let directory = self.directory(parent).join("mon_groups");
         match self.groups_in(&directory, |name| parent.monitor(name).ok()) {
-            Err(error) if error.errno == Some(libc::ENOENT) && self.directory(parent).is_dir() => {
-                Ok(Vec::new())
-            }
+            Err(error) if error.errno == Some(libc::ENOENT) && self.has(parent) => Ok(Vec::new()),
             other => other,
         }
     }
@@ -150,6 +148,11 @@ impl Resctrl {
         let names = self.list(directory)?;
         let is_group = |name: &&String| directory.join(name.as_str()).is_dir();
         Ok(names.iter().filter(is_group).filter_map(|name| group(name)).collect())
+    }
+
+    /// True if the group is there now.
+    pub fn has(&self, group: &Group) -> bool {
+        self.directory(group).is_dir()
     }
 
     /// Makes a group of ours. It comes with a CLOSID (a control group) and an RMID, and masks that the kernel chooses.
@@ -215,10 +218,16 @@ impl Resctrl {
 
     /// Adds the kernel's reason; `before` is what the status said before the command, if it may still say so.
     fn with_status(&self, mut error: ResctrlError, before: Option<Vec<String>>) -> ResctrlError {
+        // Only these come from resctrl's own commands. Before the others the status was not touched, and speaks of
+        // something else: the file could not be opened, the group has gone, the text was longer than a page.
+        const WITH_REASON: [i32; 5] = [libc::EINVAL, libc::ENOSPC, libc::EBUSY, libc::ERANGE, libc::EPERM];
+        if !error.errno.is_some_and(|errno| WITH_REASON.contains(&errno)) {
+            return error;
+        }
         let now = self.last_status();
         let before = before.unwrap_or_default();
         let new = now.strip_prefix(before.as_slice()).unwrap_or(&now);
-        if !new.is_empty() && error.errno.is_some() {
+        if !new.is_empty() {
             error.status = Some(new.join("; "));
         }
         error

@@ -140,7 +140,7 @@ impl Resctrl {
         let top = self.directory(group).join("mon_data");
         let mut domains = Vec::new();
         let names = match self.list(&top) {
-            Err(error) if error.errno == Some(libc::ENOENT) && self.directory(group).is_dir() => Vec::new(),
+            Err(error) if error.errno == Some(libc::ENOENT) && self.has(group) => Vec::new(),
             other => other?,
         };
         for name in names {

@@ -147,7 +147,7 @@ fn a_removed_group_is_gone(bench: &Bench) -> Result {
 }
 
 fn no_resctrl_is_told(bench: &Bench) -> Result {
-    let empty = std::env::temp_dir().join(format!("wk-suite-{}", std::process::id()));
+    let empty = super::place("empty");
     let made = fs::create_dir_all(empty.join("sys/fs/resctrl"));
     made.map_err(|error| format!("{}: {error}", empty.display()))?;
     let open = Resctrl::open(&Root::at(&empty), PREFIX).map(drop);

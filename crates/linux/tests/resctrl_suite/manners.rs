@@ -37,7 +37,8 @@ fn io_alloc(bench: &Bench) -> Result {
             let Err(error) = bench.resctrl.set_io_alloc(&resource, true) else {
                 return Err("io_alloc was taken where it is not supported".to_owned().into());
             };
-            same!(error.kind, Kind::Gone);
+            same!(error.kind, Kind::Refused);
+            check!(error.to_string().contains("not supported"), "{error}");
         }
         Some(before) => {
             bench.resctrl.set_io_alloc(&resource, true)?;
@@ -78,7 +79,7 @@ struct State(std::path::PathBuf);
 
 impl State {
     fn new(name: &str) -> State {
-        State(std::env::temp_dir().join(format!("wk-suite-{name}-{}", std::process::id())))
+        State(super::place(name))
     }
 
     fn open(&self, bench: &Bench) -> Result<Journal> {

@@ -11,6 +11,8 @@ mod manners;
 mod monitoring;
 mod shares;
 
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use waykeeper_linux::resctrl::{Group, Info, Kind, Line, Resctrl, ResctrlError, Resource, Schemata, Setting};
 use waykeeper_linux::root::Root;
 use waykeeper_units::WayMask;
@@ -186,6 +188,13 @@ impl Bench {
             false => Err(lacking("a resctrl without other tools' groups")),
         }
     }
+}
+
+/// A path in the temporary directory that nobody else has: the suite may run on several hosts at a time.
+pub fn place(name: &str) -> PathBuf {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("wk-suite-{name}-{}-{number}", std::process::id()))
 }
 
 /// One setting of one domain as a line.
