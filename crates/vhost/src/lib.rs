@@ -3,10 +3,12 @@
 //! This room knows the kernel's side of the file interfaces and the machine behind them. It must not know who reads:
 //! no tool, and not our own `linux` room, is treated in its own way.
 
+pub mod enter;
 pub mod faults;
 pub mod host_tasks;
 mod inodes;
 mod mount;
 pub mod mounted;
 pub mod node;
+pub mod proc_mounts;
 pub mod resctrl;

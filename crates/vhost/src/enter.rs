@@ -1,0 +1,347 @@
+//! Runs a command where a mounted tree stands at its usual places: `/sys`, `/dev/cpu` and some files of `/proc`.
+//!
+//! The command gets a mount namespace of its own; nothing that is mounted there is seen outside, and all of it goes
+//! with the command. Who may not have one as himself gets it as root of a user namespace. Only what the tree has is
+//! seen below `/sys` and `/dev/cpu`. This file must not know what is in the tree beyond that.
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags};
+use rustix::thread::UnshareFlags;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+use std::ffi::{CString, OsStr};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+/// Why a command cannot be run on a tree.
+#[derive(Debug, thiserror::Error)]
+pub enum EnterError {
+    /// No tree is mounted there.
+    #[error("{0} is missing: {1} is not the tree of a running virtual server")]
+    NoTree(PathBuf, PathBuf),
+    /// The system gives no namespace.
+    #[error(
+        "no mount namespace of its own for the command: {0}; it takes root, or user namespaces for everybody \
+         (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces above 0, \
+         kernel.apparmor_restrict_unprivileged_userns=0, as far as they exist)"
+    )]
+    NoNamespace(#[source] io::Error),
+    /// A part of the tree cannot be put where it belongs.
+    #[error("cannot {0}: {1}")]
+    NotMounted(String, #[source] io::Error),
+    /// The command cannot be started.
+    #[error("cannot run {0}: {1}")]
+    NotRun(String, #[source] io::Error),
+    /// The command was started and then lost.
+    #[error("cannot wait for {0}: {1}")]
+    Lost(String, #[source] io::Error),
+}
+
+/// What has to be done in the new namespace. All memory is taken before the fork.
+#[derive(Debug)]
+enum Step {
+    Bind {
+        from: CString,
+        to: CString,
+    },
+    /// On a symbolic link itself, which mount(2) would follow.
+    BindOnLink {
+        from: CString,
+        to: CString,
+    },
+    Tmpfs {
+        at: CString,
+    },
+    Directory {
+        path: CString,
+    },
+    File {
+        path: CString,
+    },
+    Link {
+        target: CString,
+        path: CString,
+    },
+    Move {
+        from: CString,
+        to: CString,
+    },
+}
+
+impl Step {
+    fn take(&self) -> Result<(), Errno> {
+        match self {
+            Step::Bind { from, to } => rustix::mount::mount_bind_recursive(from.as_c_str(), to.as_c_str()),
+            Step::BindOnLink { from, to } => {
+                let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+                let tree = rustix::mount::open_tree(CWD, from.as_c_str(), flags)?;
+                let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+                rustix::mount::move_mount(tree.as_fd(), c"", CWD, to.as_c_str(), flags)
+            }
+            Step::Tmpfs { at } => rustix::mount::mount(
+                c"tmpfs",
+                at.as_c_str(),
+                c"tmpfs",
+                MountFlags::empty(),
+                Some(c"mode=0755"),
+            ),
+            Step::Directory { path } => rustix::fs::mkdir(path.as_c_str(), Mode::from_raw_mode(0o755)),
+            Step::File { path } => {
+                let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+                rustix::fs::open(path.as_c_str(), flags, Mode::from_raw_mode(0o644)).map(drop)
+            }
+            Step::Link { target, path } => rustix::fs::symlink(target.as_c_str(), path.as_c_str()),
+            Step::Move { from, to } => rustix::mount::mount_move(from.as_c_str(), to.as_c_str()),
+        }
+    }
+
+    fn told(&self) -> String {
+        let text = |path: &CString| path.to_string_lossy().into_owned();
+        match self {
+            Step::Bind { from, to } | Step::BindOnLink { from, to } => {
+                format!("bind {} on {}", text(from), text(to))
+            }
+            Step::Tmpfs { at } => format!("mount a tmpfs on {}", text(at)),
+            Step::Directory { path } | Step::File { path } | Step::Link { path, .. } => {
+                format!("make {}", text(path))
+            }
+            Step::Move { from, to } => format!("move {} to {}", text(from), text(to)),
+        }
+    }
+}
+
+/// What the child tells when it fails before the command: the place of the step, or one of these.
+const NAMESPACE: u8 = 255;
+const PROPAGATION: u8 = 254;
+
+fn c_path(path: impl AsRef<Path>) -> CString {
+    // Paths of the system hold no NUL; one that does is as missing as an empty one.
+    CString::new(path.as_ref().as_os_str().as_bytes()).unwrap_or_default()
+}
+
+/// Runs `command` with `arguments` on the tree mounted at `tree` and waits for it.
+///
+/// SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on to the command; SIGINT and SIGQUIT come to it from the terminal
+/// by themselves and do not end the waiting.
+pub fn run(tree: &Path, command: &OsStr, arguments: &[impl AsRef<OsStr>]) -> Result<ExitStatus, EnterError> {
+    run_beside(tree, Path::new("/dev"), command, arguments)
+}
+
+/// The same with the place of the devices, for tests.
+fn run_beside(
+    tree: &Path,
+    dev: &Path,
+    command: &OsStr,
+    arguments: &[impl AsRef<OsStr>],
+) -> Result<ExitStatus, EnterError> {
+    let name = command.to_string_lossy().into_owned();
+    let mut stage = None;
+    let steps = steps(tree, dev, &mut stage)?;
+    let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+        .map_err(|errno| EnterError::NotRun(name.clone(), errno.into()))?;
+    // Before the child is there, so that no signal ends us without it.
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2])
+        .map_err(|error| EnterError::NotRun(name.clone(), error))?;
+    let told_steps: Vec<String> = steps.iter().map(Step::told).collect();
+    let mut child =
+        start(command, arguments, steps, tell).map_err(|error| failure(&name, &told_steps, told, error))?;
+    let handle = signals.handle();
+    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for signal in signals.forever().filter(|signal| ![SIGINT, SIGQUIT].contains(signal)) {
+                if let (Some(pid), Some(signal)) = (pid, rustix::process::Signal::from_named_raw(signal)) {
+                    let _ = rustix::process::kill_process(pid, signal);
+                }
+            }
+        });
+        let status = child.wait();
+        handle.close();
+        status.map_err(|error| EnterError::Lost(name, error))
+    })
+}
+
+/// The exit code that a shell would have for a status: the command's own, or 128 and its signal.
+pub fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    u8::try_from(code & 0xff).unwrap_or(1)
+}
+
+/// A directory that is removed again.
+struct Stage(PathBuf);
+
+impl Stage {
+    fn new() -> io::Result<Self> {
+        let folder = std::env::temp_dir();
+        for attempt in 0u32.. {
+            let path = folder.join(format!("waykeeper-enter-{}-{attempt}", std::process::id()));
+            match std::fs::create_dir(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                outcome => return outcome.map(|()| Stage(path)),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// What has to be mounted where. The stage, if one is needed, must outlive the command.
+fn steps(tree: &Path, dev: &Path, stage: &mut Option<Stage>) -> Result<Vec<Step>, EnterError> {
+    let source = |path: &str| {
+        let source = tree.join(path);
+        if source.exists() { Ok(c_path(source)) } else { Err(EnterError::NoTree(source, tree.to_owned())) }
+    };
+    let mut steps = vec![Step::Bind { from: source("sys")?, to: c_path("/sys") }];
+    let cpus = source("dev/cpu")?;
+    if dev.join("cpu").is_dir() {
+        steps.push(Step::Bind { from: cpus, to: c_path(dev.join("cpu")) });
+    } else {
+        let new = Stage::new()
+            .map_err(|error| EnterError::NotMounted("make a temporary directory".into(), error))?;
+        steps.extend(new_dev(dev, &stage.insert(new).0, cpus)?);
+    }
+    for file in ["proc/cpuinfo", "proc/filesystems"] {
+        steps.push(Step::Bind { from: source(file)?, to: c_path(Path::new("/").join(file)) });
+    }
+    steps.push(Step::BindOnLink { from: source("proc/mounts")?, to: c_path("/proc/mounts") });
+    Ok(steps)
+}
+
+/// Without the drivers there is no /dev/cpu to mount on: a /dev of our own, with all that the old one has and it.
+fn new_dev(dev: &Path, stage: &Path, cpus: CString) -> Result<Vec<Step>, EnterError> {
+    let unreadable = |error| EnterError::NotMounted(format!("read {}", dev.display()), error);
+    let mut steps = vec![Step::Tmpfs { at: c_path(stage) }];
+    for entry in dev.read_dir().map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        let (kind, path) = (entry.file_type().map_err(unreadable)?, stage.join(entry.file_name()));
+        if kind.is_symlink() {
+            let target = std::fs::read_link(entry.path()).map_err(unreadable)?;
+            steps.push(Step::Link { target: c_path(target), path: c_path(path) });
+            continue;
+        }
+        let to = c_path(path);
+        steps.push(if kind.is_dir() {
+            Step::Directory { path: to.clone() }
+        } else {
+            Step::File { path: to.clone() }
+        });
+        steps.push(Step::Bind { from: c_path(entry.path()), to });
+    }
+    let to = c_path(stage.join("cpu"));
+    steps.push(Step::Directory { path: to.clone() });
+    steps.push(Step::Bind { from: cpus, to });
+    steps.push(Step::Move { from: c_path(stage), to: c_path(dev) });
+    Ok(steps)
+}
+
+/// Forks, enters a namespace, mounts, runs.
+fn start(
+    command: &OsStr,
+    arguments: &[impl AsRef<OsStr>],
+    steps: Vec<Step>,
+    tell: OwnedFd,
+) -> io::Result<std::process::Child> {
+    let user = rustix::process::geteuid().as_raw();
+    let group = rustix::process::getegid().as_raw();
+    let maps = [
+        (c"/proc/self/setgroups", "deny".to_owned()),
+        (c"/proc/self/uid_map", format!("0 {user} 1")),
+        (c"/proc/self/gid_map", format!("0 {group} 1")),
+    ];
+    // pqos locks a file there, which only root may.
+    let locks = Path::new("/run/lock").is_dir().then(|| Step::Tmpfs { at: c_path("/run/lock") });
+    let mut child = Command::new(command);
+    child.args(arguments);
+    let enter = move || {
+        let failed = |step: u8, errno: Errno| {
+            let _ = rustix::io::write(&tell, &[step]);
+            io::Error::from(errno)
+        };
+        if unshare(UnshareFlags::NEWNS).is_err() {
+            unshare(UnshareFlags::NEWNS | UnshareFlags::NEWUSER).map_err(|errno| failed(NAMESPACE, errno))?;
+            for (path, text) in &maps {
+                write(path, text.as_bytes()).map_err(|errno| failed(NAMESPACE, errno))?;
+            }
+            if let Some(locks) = &locks {
+                // Without it only pqos is at a loss, and says so.
+                let _ = locks.take();
+            }
+        }
+        rustix::mount::mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+            .map_err(|errno| failed(PROPAGATION, errno))?;
+        for (place, step) in steps.iter().enumerate() {
+            step.take().map_err(|errno| failed(place.min(usize::from(PROPAGATION - 1)) as u8, errno))?;
+        }
+        Ok(())
+    };
+    // SAFETY: the closure runs between fork and exec in a process that may have had other threads. It makes system
+    // calls on memory that was there before and takes none: paths are C strings, errors are numbers.
+    unsafe { child.pre_exec(enter) };
+    child.spawn()
+}
+
+fn unshare(flags: UnshareFlags) -> Result<(), Errno> {
+    // SAFETY: no file table is unshared; namespaces of mounts and users make no memory invalid.
+    unsafe { rustix::thread::unshare_unsafe(flags) }
+}
+
+fn write(path: &std::ffi::CStr, text: &[u8]) -> Result<(), Errno> {
+    let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::io::write(file.as_fd() as BorrowedFd<'_>, text).map(|_| ())
+}
+
+/// Why the child did not come to run the command.
+fn failure(name: &str, steps: &[String], told: OwnedFd, error: io::Error) -> EnterError {
+    let mut place = [0];
+    match std::fs::File::from(told).read(&mut place) {
+        Ok(1) if place[0] == NAMESPACE => EnterError::NoNamespace(error),
+        Ok(1) if place[0] == PROPAGATION => EnterError::NotMounted("make mounts private".into(), error),
+        Ok(1) => {
+            let step = steps.get(usize::from(place[0])).cloned();
+            EnterError::NotMounted(step.unwrap_or_else(|| "set up the tree".into()), error)
+        }
+        _ => EnterError::NotRun(name.to_owned(), error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn without_a_place_for_the_cpus_there_is_a_dev_of_ones_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let (tree, dev) = (folder.path().join("tree"), folder.path().join("dev"));
+        for path in ["tree/sys/fs", "tree/dev/cpu/0", "tree/proc", "dev/pts/inner"] {
+            fs::create_dir_all(folder.path().join(path)).unwrap();
+        }
+        for path in ["tree/proc/cpuinfo", "tree/proc/filesystems", "tree/proc/mounts", "dev/null"] {
+            fs::write(folder.path().join(path), path).unwrap();
+        }
+        std::os::unix::fs::symlink("/proc/self/fd", dev.join("fd")).unwrap();
+        let out = folder.path().join("out");
+        let dev_text = dev.display();
+        let script = format!(
+            "exec > {}; ls {dev_text} {dev_text}/pts {dev_text}/cpu; cat {dev_text}/null",
+            out.display()
+        );
+        let status = run_beside(&tree, &dev, OsStr::new("sh"), &["-c", &script]).unwrap();
+        assert_eq!(exit_code(status), 0);
+        let expected = format!(
+            "{dev_text}:\ncpu\nfd\nnull\npts\n\n{dev_text}/cpu:\n0\n\n{dev_text}/pts:\ninner\ndev/null"
+        );
+        assert_eq!(fs::read_to_string(out).unwrap(), expected);
+        assert!(!dev.join("cpu").exists(), "the real one stays as it is");
+    }
+}

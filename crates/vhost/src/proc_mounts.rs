@@ -1,0 +1,58 @@
+//! `proc/mounts` of the tree: the reader's own mounts, and resctrl among them.
+//!
+//! Tools look there for resctrl before they look for its files. This file must not know the rest of the tree.
+
+use crate::node::{Caller, File, slice};
+use rustix::io::Errno;
+use std::fs;
+use std::path::PathBuf;
+
+/// How the kernel shows a mounted resctrl (virtual-host.md, Mounting and entering).
+const RESCTRL: &str = "resctrl /sys/fs/resctrl resctrl rw,relatime 0 0\n";
+
+/// The file. Each read looks at the mounts of the task that reads; a task that cannot be looked at gets those of the
+/// server.
+#[derive(Clone, Debug)]
+pub struct ProcMounts {
+    proc: PathBuf,
+}
+
+impl ProcMounts {
+    /// On the mounts that the procfs at `proc` knows, usually `/proc`.
+    pub fn new(proc: impl Into<PathBuf>) -> Self {
+        ProcMounts { proc: proc.into() }
+    }
+}
+
+impl File for ProcMounts {
+    fn read(&self, offset: u64, len: usize, caller: Caller) -> Result<Vec<u8>, Errno> {
+        let of = |task: &str| fs::read(self.proc.join(task).join("mounts"));
+        let mut content = of(&caller.pid.to_string())
+            .or_else(|_| of("self"))
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        content.extend(RESCTRL.as_bytes());
+        Ok(slice(&content, offset, len))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resctrl_is_the_last_of_the_readers_mounts() {
+        let folder = tempfile::tempdir().unwrap();
+        for (task, text) in [("7", "a /a ext4 rw 0 0\n"), ("self", "b /b ext4 rw 0 0\n")] {
+            fs::create_dir(folder.path().join(task)).unwrap();
+            fs::write(folder.path().join(task).join("mounts"), text).unwrap();
+        }
+        let file = ProcMounts::new(folder.path());
+        let read = |pid, offset| {
+            String::from_utf8(file.read(offset, 4096, Caller { pid, uid: 0 }).unwrap()).unwrap()
+        };
+        assert_eq!(read(7, 0), format!("a /a ext4 rw 0 0\n{RESCTRL}"));
+        assert_eq!(read(8, 0), format!("b /b ext4 rw 0 0\n{RESCTRL}"));
+        assert_eq!(read(7, 17), RESCTRL);
+        assert_eq!(ProcMounts::new("/nonexistent").read(0, 1, Caller { pid: 1, uid: 0 }), Err(Errno::NOENT));
+    }
+}
