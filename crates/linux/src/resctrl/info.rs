@@ -307,6 +307,61 @@ mod tests {
         assert!(parse_assign_mode("default\n").is_err());
     }
 
+    /// A tree of files with a resctrl in it.
+    fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Resctrl) {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = folder.path().join("info").join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let resctrl = Resctrl::at(folder.path(), Path::new("/proc/locks"), "wk-");
+        (folder, resctrl)
+    }
+
+    #[test]
+    fn classes_are_the_minimum_and_what_is_absent_is_absent() {
+        // Cascade Lake (hardware.md 7.4): MBA's 8 cut L3's 16. An early kernel: no shareable_bits, no sparse_masks.
+        let (_keep, resctrl) = tree(&[
+            ("L3/num_closids", "16\n"),
+            ("L3/cbm_mask", "7ff\n"),
+            ("L3/min_cbm_bits", "1\n"),
+            ("MB/num_closids", "8\n"),
+            ("MB/min_bandwidth", "10\n"),
+            ("MB/bandwidth_gran", "10\n"),
+            ("NEXT/num_closids", "4\n"),
+            ("last_cmd_status", "ok\n"),
+        ]);
+        let info = resctrl.info().unwrap();
+        assert_eq!(info.limits(), Limits { closids: 8, rmids: None });
+        let l3 = info.l3().unwrap();
+        assert_eq!((l3.shareable_bits, l3.sparse_masks, l3.io_alloc), (None, None, None));
+        assert_eq!(info.unknown, ["NEXT"]);
+        assert_eq!(info.l3_resources(), [Resource::L3]);
+        assert_eq!(resctrl.bit_usage(&Resource::L3), Ok(None));
+        assert_eq!(Info::default().limits(), Limits { closids: 1, rmids: None });
+    }
+
+    #[test]
+    fn a_file_that_must_be_there_and_one_that_makes_no_sense_are_named() {
+        let (keep, resctrl) = tree(&[("L3_MON/mon_features", "\n"), ("L3_MON/num_rmids", "0\n")]);
+        let error = resctrl.info().unwrap_err().to_string();
+        let path = keep.path().join("info/L3_MON");
+        let wanted = "reading: it is empty; expected one feature a line, like llc_occupancy";
+        assert_eq!(error, format!("{}: {wanted}", path.join("mon_features").display()));
+        std::fs::write(path.join("mon_features"), "llc_occupancy\nmbm_total_bytes_config\n").unwrap();
+        let error = resctrl.info().unwrap_err().to_string();
+        assert!(error.contains("num_rmids: reading: expected at least 1, not `0`"), "{error}");
+        std::fs::write(path.join("num_rmids"), "256\n").unwrap();
+        let monitoring = resctrl.info().unwrap().monitoring.unwrap();
+        assert_eq!(
+            (monitoring.events, monitoring.configurable),
+            (vec![Event::LlcOccupancy], vec![Event::MbmTotal])
+        );
+        std::fs::remove_file(path.join("num_rmids")).unwrap();
+        assert!(resctrl.info().unwrap_err().is_gone());
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 

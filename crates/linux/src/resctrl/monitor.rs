@@ -222,6 +222,7 @@ fn id(name: &str, prefix: &str) -> Option<u32> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::path::Path;
 
     #[test]
     fn numbers_and_the_lack_of_them() {
@@ -246,6 +247,34 @@ mod tests {
         assert_eq!(id("mon_L3_100", "mon_L3_"), Some(100));
         assert_eq!(id("mon_PERF_PKG_00", "mon_L3_"), None);
         assert_eq!(id("mon_L3_x", "mon_L3_"), None);
+    }
+
+    /// Sub-NUMA clustering as resctrl.rst of 6.11 has it, ids with a gap, and a package's directory of later kernels.
+    #[test]
+    fn nodes_of_a_clustered_l3_are_domains_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let resctrl = Resctrl::at(folder.path(), Path::new("/proc/locks"), "wk-");
+        let at = |place: &str, text: &str| {
+            let directory = folder.path().join("mon_data").join(place);
+            std::fs::create_dir_all(&directory).unwrap();
+            std::fs::write(directory.join("llc_occupancy"), text).unwrap();
+        };
+        at("mon_L3_16", "Unassigned\n");
+        at("mon_L3_00", "300\n");
+        at("mon_L3_00/mon_sub_L3_01", "200\n");
+        at("mon_L3_00/mon_sub_L3_00", "100");
+        at("mon_PERF_PKG_00", "1.5\n");
+        let domains = resctrl.monitor_domains(&Group::DEFAULT).unwrap();
+        let named: Vec<String> = domains.iter().map(MonDomain::to_string).collect();
+        assert_eq!(named, ["mon_L3_00", "mon_L3_00/mon_sub_L3_00", "mon_L3_00/mon_sub_L3_01", "mon_L3_16"]);
+        let count = |domain| resctrl.count(&Group::DEFAULT, domain, &Event::LlcOccupancy);
+        assert_eq!(count(domains[0]), Ok(Some(Count::Value(300))));
+        assert_eq!(count(domains[2]), Ok(Some(Count::Value(200))));
+        assert_eq!(count(domains[3]), Ok(Some(Count::Unassigned)));
+        // A number without its newline may be half a number.
+        let error = count(domains[1]).unwrap_err();
+        assert!(error.to_string().contains("expected one line, not `100`"), "{error}");
+        assert_eq!(resctrl.count(&Group::DEFAULT, domains[0], &Event::MbmTotal), Ok(None));
     }
 
     proptest! {
