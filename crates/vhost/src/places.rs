@@ -1,0 +1,264 @@
+//! Where things stand on the virtual server: packages, their CPUs, the root buses and stacks that its devices' ports
+//! are on.
+//!
+//! Worked out once from the scenario and the generation's tables; everything else looks here. It must not know files or
+//! counters.
+
+use waykeeper_generations::{Generation, Signature, Vendor};
+use waykeeper_host::DeviceKind;
+use waykeeper_machine::Scenario;
+use waykeeper_silicon::Identity;
+
+/// Why a scenario cannot be shown as a host.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// The chip has no name that CPUID could say.
+    #[error(
+        "the chip `{chip}` has no table [identity], so no file can say which CPU this is; add one to the chip's file \
+         (`waykeeper chip show gold-6140` has it), or take another chip"
+    )]
+    Nobody {
+        /// The chip.
+        chip: String,
+    },
+    /// A table that the chip names is not there.
+    #[error("the chip `{chip}` says identity.generation is `{generation}`; known are {known}")]
+    Generation {
+        /// The chip.
+        chip: String,
+        /// What it says.
+        generation: String,
+        /// What there is.
+        known: String,
+    },
+    /// A port whose address is no PCI address.
+    #[error("the port of `{device}` is at `{address}`; it must be a PCI address like 0000:16:00.0")]
+    Address {
+        /// The device.
+        device: String,
+        /// Its port.
+        address: String,
+    },
+    /// Two devices behind one port: the machine counts and switches them apart, a root port could not.
+    #[error("the ports of `{device}` and `{other}` are both at {address}; each device needs a root port of its own")]
+    Shared {
+        /// The later device.
+        device: String,
+        /// The earlier one.
+        other: String,
+        /// Where.
+        address: Address,
+    },
+}
+
+/// A PCI address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Address {
+    /// Domain.
+    pub domain: u16,
+    /// Bus.
+    pub bus: u8,
+    /// Device, 0 to 31.
+    pub device: u8,
+    /// Function, 0 to 7.
+    pub function: u8,
+}
+
+impl Address {
+    /// An address in domain 0.
+    pub const fn new(bus: u8, device: u8, function: u8) -> Address {
+        Address { domain: 0, bus, device, function }
+    }
+
+    /// Reads `0000:16:00.0`.
+    pub fn parse(text: &str) -> Option<Address> {
+        let (front, function) = text.rsplit_once('.')?;
+        let mut parts = front.split(':');
+        let (domain, bus, device) = (parts.next()?, parts.next()?, parts.next()?);
+        let hex = |text: &str, digits: usize| {
+            let right = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+            right.then(|| u16::from_str_radix(text, 16).ok()).flatten()
+        };
+        if parts.next().is_some() {
+            return None;
+        }
+        let (device, function) = (hex(device, 2)?, hex(function, 1)?);
+        (device < 32 && function < 8).then_some(Address {
+            domain: hex(domain, 4)?,
+            bus: hex(bus, 2)? as u8,
+            device: device as u8,
+            function: function as u8,
+        })
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:04x}:{:02x}:{:02x}.{:x}", self.domain, self.bus, self.device, self.function)
+    }
+}
+
+/// A root port and what is behind it; its index is that of the machine's port.
+#[derive(Clone, Debug)]
+pub struct Port {
+    /// Name of the device behind it.
+    pub device: String,
+    /// NIC or storage.
+    pub kind: DeviceKind,
+    /// Where the scenario says it is.
+    pub address: Address,
+    /// Package it belongs to.
+    pub package: usize,
+    /// IIO stack and part that count its bytes, where the generation has them and one was free.
+    pub counted: Option<(u16, u8)>,
+}
+
+/// The server's plan.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// Who the CPU says it is.
+    pub identity: Identity,
+    /// Its tables; none for a CPU that nobody described.
+    pub generation: Option<&'static Generation>,
+    /// Packages: the second one is there only for devices that hang on it. It has no program to run.
+    pub packages: usize,
+    /// Cores of a package.
+    pub cores: usize,
+    /// Root ports, by index.
+    pub ports: Vec<Port>,
+    /// Root bus of each IIO stack, per package; the first is the package's own bus.
+    pub stacks: Vec<Vec<(u16, u8)>>,
+}
+
+impl Places {
+    /// The plan of a scenario.
+    ///
+    /// # Errors
+    /// If the scenario's chip or ports cannot be shown.
+    pub fn new(scenario: &Scenario) -> Result<Places, PlaceError> {
+        let chip = &scenario.chip;
+        let identity =
+            chip.identity.clone().ok_or_else(|| PlaceError::Nobody { chip: chip.name.clone() })?;
+        let generation = match &identity.generation {
+            None => None,
+            Some(id) => Some(Generation::by_id(id).ok_or_else(|| PlaceError::Generation {
+                chip: chip.name.clone(),
+                generation: id.clone(),
+                known: Generation::all().iter().map(|known| known.id.as_str()).collect::<Vec<_>>().join(", "),
+            })?),
+        };
+        let nics = scenario.nics.iter().map(|nic| (&nic.name, DeviceKind::Network, &nic.port, nic.remote));
+        let arrays =
+            scenario.storage.iter().map(|array| (&array.name, DeviceKind::Storage, &array.port, array.remote));
+        let mut ports: Vec<Port> = Vec::new();
+        for (name, kind, text, remote) in nics.chain(arrays) {
+            let bad = || PlaceError::Address { device: name.clone(), address: text.clone() };
+            let address = legal(Address::parse(text).ok_or_else(bad)?, generation);
+            if let Some(other) = ports.iter().find(|port| port.address == address) {
+                return Err(PlaceError::Shared { device: name.clone(), other: other.device.clone(), address });
+            }
+            let package = usize::from(remote);
+            ports.push(Port { device: name.clone(), kind, address, package, counted: None });
+        }
+        let packages = 1 + usize::from(ports.iter().any(|port| port.package == 1));
+        let stacks = (0..packages).map(|package| stacks(package, &ports, generation)).collect::<Vec<_>>();
+        for port in &mut ports {
+            let stack = stacks[port.package].iter().find(|(_, bus)| *bus == port.address.bus);
+            let part = generation
+                .and_then(|generation| generation.iio.as_ref()?.part_map.part(port.address.device));
+            port.counted = stack.zip(part).map(|((stack, _), part)| (*stack, part));
+        }
+        Ok(Places { identity, generation, packages, cores: chip.cores as usize, ports, stacks })
+    }
+
+    /// How many CPUs there are: one a core.
+    pub fn cpus(&self) -> usize {
+        self.packages * self.cores
+    }
+
+    /// The package of a CPU.
+    pub fn package_of(&self, cpu: usize) -> usize {
+        cpu / self.cores
+    }
+
+    /// The CPUs of a package.
+    pub fn cpus_of(&self, package: usize) -> std::ops::Range<usize> {
+        package * self.cores..(package + 1) * self.cores
+    }
+
+    /// Whether AMD made it.
+    pub fn is_amd(&self) -> bool {
+        Vendor::from_id(&self.identity.vendor) == Some(Vendor::Amd)
+    }
+
+    /// The signature that CPUID leaf 1 gives; `None` for a vendor that no table knows.
+    pub fn signature(&self) -> Option<Signature> {
+        let identity = &self.identity;
+        Some(Signature {
+            vendor: Vendor::from_id(&identity.vendor)?,
+            family: identity.family as u16,
+            model: identity.model as u16,
+            stepping: identity.stepping as u8,
+        })
+    }
+
+    /// The bus of a package on which its own devices sit (memory controllers, registers): one no port needs.
+    pub fn uncore_bus(&self, package: usize) -> u8 {
+        // Skylake's first package has them on 0x3a or 0x3b, the second on 0xae.
+        let first = [0x3a, 0xae][package.min(1)];
+        let taken = |bus: &u8| self.ports.iter().any(|port| port.address.bus == *bus);
+        (first..=u8::MAX).find(|bus| !taken(bus)).unwrap_or(first)
+    }
+}
+
+/// Root ports have fixed device numbers, by which their bytes are counted (hardware.md 4.4). A scenario's port at a
+/// number that the generation has no port at is shown at the first one it has.
+fn legal(address: Address, generation: Option<&Generation>) -> Address {
+    match generation.and_then(|generation| generation.iio.as_ref()).map(|iio| iio.part_map) {
+        Some(map) if map.part(address.device).is_none() => Address { device: map.first, ..address },
+        _ => address,
+    }
+}
+
+/// Stack numbers and root buses of a package: its own bus first, then the ports' buses, rising.
+fn stacks(package: usize, ports: &[Port], generation: Option<&Generation>) -> Vec<(u16, u8)> {
+    let Some(generation) = generation.filter(|generation| generation.iio.is_some()) else {
+        return Vec::new();
+    };
+    let own = [0x00, 0x80][package.min(1)];
+    let mut buses: Vec<u8> =
+        ports.iter().filter(|port| port.package == package).map(|port| port.address.bus).collect();
+    buses.sort_unstable();
+    buses.dedup();
+    buses.retain(|bus| *bus != own);
+    let (dmi, pcie) = numbers(&generation.id);
+    let rest = pcie.iter().copied().zip(buses);
+    std::iter::once((dmi, own)).chain(rest).collect()
+}
+
+/// Numbers of the IIO stacks: the one of the package's own bus, then those of PCIe in the order of their buses
+/// (hardware.md 4.4: pcm-iio-topology.cpp; Skylake's go by bus, Sapphire Rapids' are those of its MCC die).
+fn numbers(generation: &str) -> (u16, &'static [u16]) {
+    match generation {
+        "icx" => (5, &[0, 1, 2, 3, 4]),
+        "spr" => (10, &[0, 1, 2, 4, 5]),
+        "emr" => (7, &[1, 2, 3, 8, 6]),
+        "gnr" => (9, &[3, 4, 2, 5, 11, 12, 0, 7, 8]),
+        _ => (0, &[1, 2, 3, 4, 5]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_the_kernel_writes_them() {
+        let address = Address::parse("0000:3a:1f.7").unwrap();
+        assert_eq!(address, Address::new(0x3a, 0x1f, 7));
+        assert_eq!(address.to_string(), "0000:3a:1f.7");
+        for bad in ["", "3a:00.0", "0000:3a:20.0", "0000:3a:00.8", "0000:3a:00", "0000:+a:00.0", "0:0:0:0.0"] {
+            assert_eq!(Address::parse(bad), None, "{bad}");
+        }
+    }
+}
