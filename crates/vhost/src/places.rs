@@ -191,6 +191,11 @@ impl Places {
         Vendor::from_id(&self.identity.vendor) == Some(Vendor::Amd)
     }
 
+    /// Whether memory traffic is monitored by RMID: not before Broadwell (SDM vol. 3, 17.18).
+    pub fn counts_traffic(&self) -> bool {
+        self.generation.is_none_or(|generation| generation.id != "hsx")
+    }
+
     /// The signature that CPUID leaf 1 gives; `None` for a vendor that no table knows.
     pub fn signature(&self) -> Option<Signature> {
         let identity = &self.identity;

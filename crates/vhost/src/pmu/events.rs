@@ -5,7 +5,7 @@
 use super::boxes::Words;
 use super::core::CoreWords;
 use waykeeper_generations::{
-    Cache, CoreCounters, FieldRegister, Generation, Iio, Memory, Pmu, Role, Terms,
+    Cache, CoreCounters, FieldRegister, Generation, Iio, Memory, Pmu, Role, SharedCache, Terms,
 };
 use waykeeper_machine::{CoreCounts, DcaCounts, MemoryBytes};
 
@@ -14,13 +14,20 @@ type OfCore = fn(&CoreCounts) -> u64;
 /// What a core's event counts, by the vendor's name; 0 for what the model has no counterpart of.
 fn of_core(name: &str) -> Option<OfCore> {
     Some(match name {
-        "INST_RETIRED.ANY" | "EX_RET_INSTR" => |c| c.instructions,
-        "CPU_CLK_UNHALTED.THREAD" | "CPU_CLK_UNHALTED.REF_TSC" | "LS_NOT_HALTED_CYC" => |c| c.cycles,
+        "INST_RETIRED.ANY" | "ex_ret_instr" => |c| c.instructions,
+        "CPU_CLK_UNHALTED.THREAD" | "CPU_CLK_UNHALTED.REF_TSC" | "ls_not_halted_cyc" => |c| c.cycles,
         "LONGEST_LAT_CACHE.REFERENCE" => |c| c.llc_hits + c.llc_misses,
         "LONGEST_LAT_CACHE.MISS" => |c| c.llc_misses,
-        "L2_RQSTS.REFERENCES" | "L2_REQUEST.ALL" => |c| c.mlc_hits + c.mlc_misses,
+        "L2_RQSTS.REFERENCES" | "L2_REQUEST.ALL" | "L2_RQSTS.ALL_DEMAND_REFERENCES" => {
+            |c| c.mlc_hits + c.mlc_misses
+        }
         // Demand accesses are all that programs of the model make, and each miss brings one line.
         "L2_RQSTS.MISS" | "L2_REQUEST.MISS" | "L2_RQSTS.ALL_DEMAND_MISS" | "L2_LINES_IN.ALL" => |c| c.mlc_misses,
+        "l2_cache_req_stat.ic_dc_hit_in_l2" => |c| c.mlc_hits,
+        "l2_cache_req_stat.ic_dc_miss_in_l2" => |c| c.mlc_misses,
+        // The model's only fills are those of demand accesses, so a fill's source is where the access was served.
+        "ls_any_fills_from_sys.local_ccx" => |c| c.llc_hits,
+        "ls_any_fills_from_sys.beyond_ccx" => |c| c.llc_misses,
         _ if name.ends_with(".L3_HIT") => |c| c.llc_hits,
         _ if name.ends_with(".L3_MISS") => |c| c.llc_misses,
         _ if name.ends_with(".L2_HIT") => |c| c.mlc_hits,
@@ -164,6 +171,22 @@ impl MemoryEvents<'_> {
     }
 }
 
+/// The events of a shared LLC that count requests of everybody.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedEvents<'a>(pub &'a SharedCache);
+
+impl SharedEvents<'_> {
+    /// How far an event is on an LLC whose cores counted this much together.
+    pub fn count(self, words: Words, cores: &CoreCounts) -> u64 {
+        let is = |event: &Terms| told(&self.0.pmu, words, event);
+        match (is(&self.0.hits), is(&self.0.misses)) {
+            (true, _) => cores.llc_hits,
+            (_, true) => cores.llc_misses,
+            _ => 0,
+        }
+    }
+}
+
 /// The part of a count that falls to box `index` of `count`: addresses are hashed evenly over boxes (hardware.md 3.2).
 /// The parts add up to the whole, and none ever goes back.
 pub fn share(total: u64, index: usize, count: usize) -> u64 {
@@ -193,6 +216,11 @@ impl Events {
     /// Of the PCIe stacks.
     pub fn iio(&self) -> Option<IioEvents<'static>> {
         self.generation.iio.as_ref().map(IioEvents)
+    }
+
+    /// Of the LLC as a whole.
+    pub fn shared(&self) -> Option<SharedEvents<'static>> {
+        self.generation.shared_cache.as_ref().map(SharedEvents)
     }
 
     /// Of the memory channels.

@@ -1,0 +1,425 @@
+//! The virtual server's packages: classes of service, monitoring and the registers of DDIO, over the bare machine.
+//!
+//! Both resctrl (as a kernel's driver) and whoever writes MSRs come here, so that both see the same masks. The machine
+//! has one package; a second one is there only for devices that hang on it, and nothing runs on its CPUs. It must not
+//! know files nor the addresses of registers.
+
+use crate::places::Places;
+use crate::pmu::boxes::{BoxRegister, CounterBox, Words};
+use crate::pmu::core::{CorePmu, CoreRegister};
+use crate::pmu::events::{Events, share};
+use waykeeper_generations::{BoxCount, Generation, Pmu};
+use waykeeper_machine::{BareMachine, CoreCounts, DcaCounts, MAX_RMIDS, MemoryBytes, ScenarioError};
+use waykeeper_units::WayMask;
+
+/// Bytes per count of the monitoring counters (CPUID 0xF.1:EBX); a usual value, and a whole number of lines.
+pub const MONITORING_UNIT: u32 = 65536;
+
+/// Width of the counters for memory traffic (CPUID 0xF.1:EAX bits 7:0 = 0 means 24; SDM vol. 3, 17.18).
+const MONITORING_WIDTH: u32 = 24;
+
+/// Kinds of uncore boxes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Uncore {
+    /// Slices of the LLC.
+    Cache,
+    /// PCIe stacks.
+    Iio,
+    /// Memory channels.
+    Memory,
+    /// The whole LLC, for requests of everybody (AMD's L3 counters).
+    Shared,
+}
+
+/// All of them.
+pub const UNCORE: [Uncore; 4] = [Uncore::Cache, Uncore::Iio, Uncore::Memory, Uncore::Shared];
+
+impl Uncore {
+    /// What a generation's tables say of this kind.
+    pub fn pmu(self, tables: &Generation) -> Option<&Pmu> {
+        match self {
+            Uncore::Cache => tables.cache.as_ref().map(|cache| &cache.pmu),
+            Uncore::Iio => tables.iio.as_ref().map(|iio| &iio.pmu),
+            Uncore::Memory => tables.memory.as_ref().map(|memory| &memory.pmu),
+            Uncore::Shared => tables.shared_cache.as_ref().map(|cache| &cache.pmu),
+        }
+    }
+}
+
+/// The registers of one package.
+#[derive(Debug)]
+struct Package {
+    /// L3 masks: by class, or with CDP data (2n) and code (2n + 1).
+    masks: Vec<u64>,
+    /// Delays of memory bandwidth allocation, by class. Held and read back; the model throttles nobody.
+    delays: Vec<u64>,
+    /// IA32_L3_QOS_CFG: bit 0, code and data apart.
+    apart: bool,
+    /// Boxes by kind, in the order of [`Uncore`].
+    boxes: [Vec<CounterBox>; 4],
+    /// IIO_LLC_WAYS of a package that the machine has no counterpart of.
+    ways: Option<u64>,
+}
+
+/// The registers of one CPU.
+#[derive(Debug)]
+struct Cpu {
+    /// Class and RMID (IA32_PQR_ASSOC).
+    class: u32,
+    rmid: u32,
+    /// IA32_QM_EVTSEL.
+    monitored: u64,
+    pmu: Option<CorePmu>,
+}
+
+/// The running server.
+#[derive(Debug)]
+pub struct Server {
+    bare: BareMachine,
+    places: Places,
+    events: Option<Events>,
+    packages: Vec<Package>,
+    cpus: Vec<Cpu>,
+    /// Classes of bandwidth allocation; 0 without it.
+    bandwidth_classes: u32,
+}
+
+impl Server {
+    /// The server after power-on.
+    pub fn new(bare: BareMachine, places: Places, bandwidth_classes: u32) -> Server {
+        let spec = bare.spec();
+        let full = u64::from(WayMask::full(spec.llc.ways).bits());
+        let tables = places.generation;
+        let boxes = |pmu: Option<&Pmu>| -> Vec<CounterBox> {
+            pmu.map_or_else(Vec::new, |pmu| vec![CounterBox::new(pmu); boxes_of(pmu, &bare)])
+        };
+        let package = |number: usize| Package {
+            masks: vec![full; spec.llc.clos as usize],
+            delays: vec![0; bandwidth_classes as usize],
+            apart: false,
+            boxes: UNCORE.map(|kind| boxes(tables.and_then(|tables| kind.pmu(tables)))),
+            ways: bare.dca_register().filter(|_| number > 0),
+        };
+        let packages = (0..places.packages).map(package).collect();
+        let cpu = |_| Cpu {
+            class: 0,
+            rmid: 0,
+            monitored: 0,
+            pmu: tables.map(|tables| CorePmu::new(&tables.core)),
+        };
+        let cpus = (0..places.cpus()).map(cpu).collect();
+        let events = tables.map(Events::new);
+        Server { bare, places, events, packages, cpus, bandwidth_classes }
+    }
+
+    /// Where things stand.
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// The machine, to be looked at.
+    pub fn bare(&self) -> &BareMachine {
+        &self.bare
+    }
+
+    /// The server's clock, ns.
+    pub fn now_ns(&self) -> u64 {
+        self.bare.now_ns()
+    }
+
+    /// The shortest stretch that the model runs: one of its quanta, ns of the server's clock.
+    pub fn step_ns(&self) -> u64 {
+        let scenario = self.bare.scenario();
+        ((scenario.quantum_ns * scenario.time_factor).round() as u64).max(1)
+    }
+
+    /// Runs the machine.
+    ///
+    /// # Errors
+    /// If a program that starts on the way does not fit simulated memory.
+    pub fn run_until(&mut self, clock_ns: u64) -> Result<(), ScenarioError> {
+        self.bare.run_until(clock_ns)
+    }
+
+    /// Boxes of a kind in a package.
+    pub fn boxes(&self, package: usize, kind: Uncore) -> usize {
+        self.packages[package].boxes[kind as usize].len()
+    }
+
+    /// What the core under a CPU counted; nothing in the second package.
+    fn core_counts(&self, cpu: usize) -> CoreCounts {
+        if self.places.package_of(cpu) > 0 {
+            return CoreCounts::default();
+        }
+        self.bare.cores(cpu..cpu + 1)
+    }
+
+    /// Cycles that a CPU was not halted.
+    pub fn cycles(&self, cpu: usize) -> u64 {
+        self.core_counts(cpu).cycles
+    }
+
+    /// Reads a register of a core's counters.
+    pub fn read_core(&self, cpu: usize, register: CoreRegister) -> Option<u64> {
+        let events = self.events.as_ref()?;
+        let counts = self.core_counts(cpu);
+        self.cpus[cpu].pmu.as_ref()?.read(register, |words| events.core.count(words, &counts))
+    }
+
+    /// Writes one.
+    pub fn write_core(&mut self, cpu: usize, register: CoreRegister, value: u64) -> Option<()> {
+        let counts = self.core_counts(cpu);
+        let events = self.events.as_ref()?;
+        self.cpus[cpu].pmu.as_mut()?.write(register, value, |words| events.core.count(words, &counts))
+    }
+
+    /// Reads a register of a box.
+    pub fn read_box(
+        &self,
+        package: usize,
+        kind: Uncore,
+        index: usize,
+        register: BoxRegister,
+    ) -> Option<u64> {
+        let counts = self.counts_of(package, kind, index);
+        let boxes = &self.packages[package].boxes[kind as usize];
+        boxes.get(index)?.read(register, |words| counts.of(self.events.as_ref(), words))
+    }
+
+    /// Writes one.
+    pub fn write_box(
+        &mut self,
+        package: usize,
+        kind: Uncore,
+        index: usize,
+        register: BoxRegister,
+        value: u64,
+    ) -> Option<()> {
+        let counts = self.counts_of(package, kind, index);
+        let boxes = &mut self.packages[package].boxes[kind as usize];
+        let events = self.events.as_ref();
+        boxes.get_mut(index)?.write(register, value, |words| counts.of(events, words))
+    }
+
+    /// How far everything is that a box may be told to count.
+    fn counts_of(&self, package: usize, kind: Uncore, index: usize) -> BoxCounts {
+        let first = package == 0;
+        let of = self.boxes(package, kind);
+        match kind {
+            Uncore::Cache => {
+                let dca = if first { self.bare.dca() } else { DcaCounts::default() };
+                BoxCounts::Cache { dca, index, of }
+            }
+            Uncore::Iio => BoxCounts::Iio(self.parts(package, index as u16)),
+            Uncore::Memory => {
+                let bytes = if first { self.bare.memory() } else { MemoryBytes::default() };
+                BoxCounts::Memory { bytes, index, of }
+            }
+            Uncore::Shared => {
+                let cores = self.places.cores;
+                BoxCounts::Shared(if first { self.bare.cores(0..cores) } else { CoreCounts::default() })
+            }
+        }
+    }
+
+    /// Parts of a stack that have a port, with the bytes that went in and out.
+    pub fn parts(&self, package: usize, stack: u16) -> Vec<(u8, u64, u64)> {
+        let ports = self.places.ports.iter().enumerate();
+        let here = ports.filter(|(_, port)| port.package == package);
+        here.filter_map(|(index, port)| {
+            let (own, part) = port.counted?;
+            let bytes = self.bare.port(index);
+            (own == stack).then_some((part, bytes.inbound, bytes.outbound))
+        })
+        .collect()
+    }
+
+    /// The mask register `number` of a package (0xC90 + number).
+    pub fn mask(&self, package: usize, number: usize) -> Option<u64> {
+        self.packages[package].masks.get(number).copied()
+    }
+
+    /// Writes it; `None` if the chip faults on the value.
+    pub fn set_mask(&mut self, package: usize, number: usize, value: u64) -> Option<()> {
+        let llc = &self.bare.spec().llc;
+        let mask = WayMask::from_bits(u32::try_from(value).ok()?);
+        let legal = mask.minus(WayMask::full(llc.ways)).is_empty()
+            && (llc.sparse_masks || (mask.is_contiguous() && mask.count() >= llc.min_ways));
+        let package_registers = &mut self.packages[package];
+        if !legal || number >= package_registers.masks.len() {
+            return None;
+        }
+        package_registers.masks[number] = value;
+        self.enforce(package);
+        Some(())
+    }
+
+    /// Whether code and data have masks of their own.
+    pub fn apart(&self, package: usize) -> bool {
+        self.packages[package].apart
+    }
+
+    /// Switches that.
+    pub fn set_apart(&mut self, package: usize, apart: bool) {
+        if self.packages[package].apart != apart {
+            self.packages[package].apart = apart;
+            self.enforce(package);
+        }
+    }
+
+    /// Has the machine obey the masks. Programs of the model touch data only, so with CDP the data masks act.
+    fn enforce(&mut self, package: usize) {
+        if package > 0 {
+            return;
+        }
+        let Package { masks, apart, .. } = &self.packages[package];
+        let step = 1 + usize::from(*apart);
+        for (class, value) in masks.iter().step_by(step).enumerate() {
+            // Every value was legal when it was written.
+            let _ = self.bare.set_class_mask(class as u32, WayMask::from_bits(*value as u32));
+        }
+    }
+
+    /// The bandwidth register `number` (0xD50 + number): held without effect.
+    pub fn delay(&self, package: usize, number: usize) -> Option<u64> {
+        self.packages[package].delays.get(number).copied()
+    }
+
+    /// Writes it.
+    pub fn set_delay(&mut self, package: usize, number: usize, value: u64) -> Option<()> {
+        *self.packages[package].delays.get_mut(number)? = value;
+        Some(())
+    }
+
+    /// Class and RMID of a CPU.
+    pub fn class(&self, cpu: usize) -> (u32, u32) {
+        (self.cpus[cpu].class, self.cpus[cpu].rmid)
+    }
+
+    /// Sets them; `None` for a class or RMID that the chip has not.
+    pub fn set_class(&mut self, cpu: usize, class: u32, rmid: u32) -> Option<()> {
+        if class >= self.bare.spec().llc.clos.max(self.bandwidth_classes) || rmid >= self.rmids() {
+            return None;
+        }
+        if self.places.package_of(cpu) == 0 && !self.bare.assign(cpu, class, rmid) {
+            return None;
+        }
+        (self.cpus[cpu].class, self.cpus[cpu].rmid) = (class, rmid);
+        Some(())
+    }
+
+    /// RMIDs: eight a core, as an 18-core Skylake has 144 (X), but no more than the machine can tell apart.
+    pub fn rmids(&self) -> u32 {
+        (8 * self.places.cores as u32).min(MAX_RMIDS)
+    }
+
+    /// LLC bytes of an RMID.
+    pub fn occupancy(&self, package: usize, rmid: u32) -> u64 {
+        if package == 0 { self.bare.occupancy(rmid) } else { 0 }
+    }
+
+    /// Memory bytes of an RMID. All memory is local: a package's programs use its own.
+    pub fn traffic(&self, package: usize, rmid: u32) -> u64 {
+        if package == 0 { self.bare.memory_of(rmid) } else { 0 }
+    }
+
+    /// IA32_QM_EVTSEL of a CPU.
+    pub fn monitored(&self, cpu: usize) -> u64 {
+        self.cpus[cpu].monitored
+    }
+
+    /// Writes it.
+    pub fn set_monitored(&mut self, cpu: usize, value: u64) {
+        self.cpus[cpu].monitored = value;
+    }
+
+    /// IA32_QM_CTR of a CPU: the event (bits 7:0) of the RMID (bits 41:32) that its EVTSEL names, in units; bit 63 for
+    /// one that does not exist (SDM vol. 3, 17.18.5).
+    pub fn monitor(&self, cpu: usize) -> u64 {
+        let (event, rmid) = (self.monitored(cpu) & 0xff, (self.monitored(cpu) >> 32 & 0x3ff) as u32);
+        let package = self.places.package_of(cpu);
+        let counts_traffic = self.places.counts_traffic();
+        match event {
+            _ if rmid >= self.rmids() => 1 << 63,
+            1 => self.occupancy(package, rmid) / u64::from(MONITORING_UNIT),
+            2 | 3 if counts_traffic => {
+                self.traffic(package, rmid) / u64::from(MONITORING_UNIT) & ((1 << MONITORING_WIDTH) - 1)
+            }
+            _ => 1 << 63,
+        }
+    }
+
+    /// IIO_LLC_WAYS of a package; `None` where there is no such register.
+    pub fn ways(&self, package: usize) -> Option<u64> {
+        if package == 0 { self.bare.dca_register() } else { self.packages[package].ways }
+    }
+
+    /// Writes it; `None` if it faults.
+    pub fn set_ways(&mut self, package: usize, value: u64) -> Option<()> {
+        if package == 0 {
+            return self.bare.write_dca_register(value).ok().map(drop);
+        }
+        let (registers, ways) = (self.bare.spec().dca?, self.bare.spec().llc.ways);
+        let before = WayMask::from_bits(self.packages[package].ways? as u32);
+        let wanted = WayMask::from_bits(u32::try_from(value).ok()?);
+        let after = registers.write(before, wanted, ways).ok()?;
+        self.packages[package].ways = Some(u64::from(after.bits()));
+        Some(())
+    }
+
+    /// Whether root ports have perfctrlsts_0.
+    pub fn has_port_registers(&self) -> bool {
+        self.bare.has_port_registers()
+    }
+
+    /// A root port's perfctrlsts_0.
+    pub fn port_register(&self, port: usize) -> u32 {
+        self.bare.port_register(port)
+    }
+
+    /// Writes it.
+    pub fn write_port_register(&mut self, port: usize, value: u32) {
+        self.bare.write_port_register(port, value);
+    }
+}
+
+/// How many boxes of a kind a package has. Tables that leave it to PCI or an MSR get as many as there are slices,
+/// because these registers of ours say so; those that leave it to sysfs have as many as their map.
+fn boxes_of(pmu: &Pmu, bare: &BareMachine) -> usize {
+    let Some(registers) = &pmu.registers else { return 0 };
+    let spec = bare.spec();
+    let count = match pmu.boxes {
+        BoxCount::Fixed { count } if pmu.perf.contains("imc") => u32::from(count).min(spec.dram.channels),
+        BoxCount::Fixed { count } => u32::from(count),
+        BoxCount::Cores => spec.cores,
+        BoxCount::Msr { .. } | BoxCount::PciBits { .. } => spec.llc.slices,
+        BoxCount::Sysfs => u32::from(registers.boxes()),
+    };
+    count.min(u32::from(registers.boxes())) as usize
+}
+
+/// What a box may be told to count.
+enum BoxCounts {
+    Cache { dca: DcaCounts, index: usize, of: usize },
+    Iio(Vec<(u8, u64, u64)>),
+    Memory { bytes: MemoryBytes, index: usize, of: usize },
+    Shared(CoreCounts),
+}
+
+impl BoxCounts {
+    fn of(&self, events: Option<&Events>, words: Words) -> u64 {
+        let Some(events) = events else { return 0 };
+        match self {
+            BoxCounts::Cache { dca, index, of } => {
+                events.cache().map_or(0, |events| share(events.count(words, dca), *index, *of))
+            }
+            BoxCounts::Iio(parts) => {
+                events.iio().map_or(0, |events| events.count(words, parts.iter().copied()))
+            }
+            BoxCounts::Memory { bytes, index, of } => {
+                events.memory().map_or(0, |events| share(events.count(words, bytes), *index, *of))
+            }
+            BoxCounts::Shared(cores) => events.shared().map_or(0, |events| events.count(words, cores)),
+        }
+    }
+}
