@@ -161,6 +161,45 @@ fn damage_is_told_by_line() {
     assert!(text.starts_with(&host.path.display().to_string()), "{text}");
 }
 
+/// A journal with a right checksum may still have been written by something else than this program.
+#[test]
+fn originals_that_would_lead_elsewhere_are_damage() {
+    let pci = |address: &str| {
+        format!(r#"{{"knob":"pci","address":"{address}","offset":384,"width":1,"mask":128,"value":128}}"#)
+    };
+    let group = |name: &str| format!(r#"{{"knob":"no-group","group":{{"control":"{name}"}}}}"#);
+    let cases = [
+        (pci("0000:3a:00.0"), None),
+        (pci("../../../x"), Some("is not a PCI address")),
+        (group("wk-a"), None),
+        (group("../x"), Some("is no name for a group")),
+        (group("info"), Some("is no name for a group")),
+        (
+            r#"{"knob":"msr","cpu":0,"register":3211,"value":1,"more":1}"#.to_owned(),
+            Some("unknown field `more`"),
+        ),
+        (r#"{"knob":"schemata","group":{},"line":"L3:0=zz"}"#.to_owned(), Some("a mask in hex")),
+        (r#"{"knob":"fan"}"#.to_owned(), Some("unknown variant `fan`")),
+    ];
+    for (original, why) in cases {
+        let host = Host::new();
+        let mut journal = host.open().unwrap();
+        journal.record(&[msr(0, 1)]).unwrap();
+        drop(journal);
+        let json = format!(r#"{{"original":{original}}}"#);
+        let sum = crc32fast::hash(format!("3 {json}").as_bytes());
+        let text = String::from_utf8(host.bytes()).unwrap() + &format!("{sum:08x} {json}\n");
+        fs::write(&host.path, text).unwrap();
+        match (host.open(), why) {
+            (Ok(journal), None) => assert_eq!(journal.originals().len(), 2),
+            (Err(error @ JournalError::Damaged { line: 3, .. }), Some(why)) => {
+                assert!(error.to_string().contains(why), "{original}: {error}");
+            }
+            (other, _) => panic!("{original}: {other:?}"),
+        }
+    }
+}
+
 #[test]
 fn two_managers_exclude_each_other() {
     let host = Host::new();

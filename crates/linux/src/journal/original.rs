@@ -4,6 +4,7 @@
 //! read, written or brought back.
 
 use crate::content;
+use crate::pci::PciAddress;
 use crate::resctrl::{Group, Line, Resource, Schemata};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
@@ -68,6 +69,7 @@ pub enum Original {
     /// A field in PCI config space, `perfctrlsts_0` of a root port for one.
     Pci {
         /// The device, as `0000:3a:00.0`.
+        #[serde(deserialize_with = "address")]
         address: String,
         /// Where in config space.
         offset: u16,
@@ -128,6 +130,12 @@ impl fmt::Display for Original {
 fn cpus<'de, D: Deserializer<'de>>(deserializer: D) -> Result<CoreList, D::Error> {
     let text = String::deserialize(deserializer)?;
     content::cpu_list(Path::new("cpus"), &text).map_err(serde::de::Error::custom)
+}
+
+/// The address of a PCI function and nothing else: it becomes a part of a path.
+fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse::<PciAddress>().map(|address| address.to_string()).map_err(serde::de::Error::custom)
 }
 
 /// A line of `schemata` that is kept as text.

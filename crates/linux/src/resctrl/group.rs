@@ -2,7 +2,7 @@
 //!
 //! A name is a directory's; it must not know what is in the directory.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -13,12 +13,13 @@ const LONGEST: usize = 255;
 
 /// A group by its place.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Group {
     /// The control group; `None` is the default group.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "name")]
     control: Option<String>,
     /// The monitoring group in it; `None` is the control group itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "name")]
     monitor: Option<String>,
 }
 
@@ -83,6 +84,11 @@ impl fmt::Display for Group {
             (Some(control), Some(monitor)) => write!(f, "{control}/mon_groups/{monitor}"),
         }
     }
+}
+
+fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let name = Option::<String>::deserialize(deserializer)?;
+    name.map(|name| check(&name)).transpose().map_err(serde::de::Error::custom)
 }
 
 /// A name that may be a group's: a journal could hold anything, and a name with a slash leads elsewhere.
