@@ -11,6 +11,7 @@ pub mod cpuid;
 pub mod cpuinfo;
 pub mod ddio;
 pub mod event_source;
+pub mod host;
 pub mod iio;
 pub mod journal;
 pub mod msr;

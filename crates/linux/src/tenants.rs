@@ -3,6 +3,7 @@
 //! A4 s5.1 asks for a record per workload (cores, priority, what it does, which devices); this is that record. Every
 //! error names file, line and key. Must not know how tenants are watched or steered.
 
+use crate::pci::PciAddress;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -24,8 +25,8 @@ pub struct Tenant {
     pub cores: CoreList,
     /// Processes that belong to it, also when they run on other CPUs. Threads they have now and will start follow.
     pub pids: Vec<u32>,
-    /// PCI addresses of its devices, for example `0000:5e:00.0`.
-    pub devices: Vec<String>,
+    /// Its devices.
+    pub devices: Vec<PciAddress>,
     /// It is the virtual switch of the aggregation model (IAT s2.C).
     pub stack: bool,
     /// Ways its owner was granted at first, as written: `0x600`, `9-10` or `20%`.
@@ -81,7 +82,7 @@ struct Entry {
     #[serde(default)]
     pids: Vec<u32>,
     #[serde(default)]
-    devices: Vec<Spanned<String>>,
+    devices: Vec<PciAddress>,
     #[serde(default)]
     stack: bool,
     mask: Option<String>,
@@ -136,24 +137,13 @@ pub fn parse(file: &Path, text: &str) -> Result<Vec<Tenant>, TenantsError> {
                 return Err(wrong(Some(at), why));
             }
         }
-        let mut devices = Vec::new();
-        for device in entry.devices {
-            let at = device.span();
-            devices.push(full_address(device.get_ref()).ok_or_else(|| {
-                let why = format!(
-                    "devices of `{name}`: `{}` is not a PCI address; write it as 0000:5e:00.0",
-                    device.get_ref()
-                );
-                wrong(Some(at), why)
-            })?);
-        }
         tenants.push(Tenant {
             name,
             priority: entry.priority,
             kind: entry.kind,
             cores,
             pids: entry.pids,
-            devices,
+            devices: entry.devices,
             stack: entry.stack,
             mask: entry.mask,
         });
@@ -187,21 +177,6 @@ fn check_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// `5e:00.0` or `0000:5E:00.0` as the kernel writes it: `0000:5e:00.0`.
-fn full_address(text: &str) -> Option<String> {
-    let text = text.to_ascii_lowercase();
-    let full = if text.matches(':').count() == 1 { format!("0000:{text}") } else { text };
-    let (place, function) = full.split_once('.')?;
-    let parts: Vec<&str> = place.split(':').collect();
-    let hex =
-        |text: &str, digits: usize| text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let [domain, bus, device] = parts[..] else { return None };
-    let good =
-        hex(domain, 4) && hex(bus, 2) && hex(device, 2) && matches!(function.as_bytes(), [b'0'..=b'7']);
-    // A bus has 32 device numbers.
-    (good && u8::from_str_radix(device, 16).ok()? < 32).then_some(full)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,7 +207,7 @@ mask = "0x003"
     fn a_list_is_read() {
         let tenants = parse_text(GOOD).unwrap();
         assert_eq!(tenants.len(), 2);
-        assert_eq!(tenants[0].devices, ["0000:5e:00.0"]);
+        assert_eq!(tenants[0].devices, ["0000:5e:00.0".parse().unwrap()]);
         assert_eq!((tenants[0].priority, tenants[0].kind), (Priority::High, WorkloadKind::NetworkIo));
         assert_eq!(tenants[0].pids, [4242]);
         assert_eq!(tenants[1].cores.to_string(), "4");
@@ -261,7 +236,7 @@ mask = "0x003"
         );
         assert_eq!(
             told("5E:00.0", "eth0"),
-            "tenants.toml:7: devices of `fastclick`: `eth0` is not a PCI address; write it as 0000:5e:00.0"
+            "tenants.toml:7: `eth0` is not a PCI address; write domain:bus:device.function like 0000:3a:00.0, or 3a:00.0"
         );
         assert!(
             told("\"lbm\"", "\"../x\"").starts_with("tenants.toml:11: `../x` cannot be the name of a tenant")

@@ -6,9 +6,11 @@
 mod call;
 mod plan;
 mod reader;
+mod uncore;
 
 pub use call::{Event, Group, OpenError};
 pub use plan::{Planned, PlannedGroup, Where, core_groups};
+pub use uncore::{IioUnits, UncorePlan, number};
 
 use crate::counters::Scaled;
 use crate::counting::{Counting, Counts};

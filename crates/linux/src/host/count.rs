@@ -1,0 +1,246 @@
+//! Choosing how this host is counted, and making the plan: perf where the kernel under the root counts this machine, else
+//! registers.
+//!
+//! perf counts the machine that runs it. Under any other root than `/` that is another one, so there registers are the only
+//! way; that is a rule about the prefix and about nothing else. Must not know what is done with the counts.
+
+use super::facts::Facts;
+use super::registers::{RegisterFiles, told};
+use crate::cha;
+use crate::counting::{CoreEvents, Counting};
+use crate::event_source::{self, Unit};
+use crate::iio::{self, Place, StackBus};
+use crate::journal::{Journal, Original};
+use crate::msr_pmu::{self, Job, MsrCounting};
+use crate::perf::{self, IioUnits, PerfCounting, PlannedGroup, UncorePlan};
+use crate::root::Root;
+use std::path::Path;
+use waykeeper_generations::{BoxCount, Cache, Generation, Iio, Memory, Space};
+use waykeeper_units::CoreId;
+
+/// Counts the given cores and the managed package. Without a generation nothing is known of its events, so nothing is
+/// counted. The second part tells what people should know.
+pub(super) fn start(
+    root: &Root,
+    facts: &Facts,
+    cores: &[CoreId],
+    journal: &mut Journal,
+) -> Result<(Box<dyn Counting>, Vec<String>), String> {
+    let mut notes = Vec::new();
+    let Some(generation) = facts.generation else {
+        let nothing =
+            MsrCounting::start(Box::new(RegisterFiles::new(root, None)), Vec::new(), &mut |_| Ok(()))?;
+        notes.push("no table describes this CPU, so its counters are not read".to_owned());
+        return Ok((Box::new(nothing), notes));
+    };
+    if root.prefix() == Path::new("/") {
+        match by_perf(root, facts, generation, cores, &mut notes) {
+            Ok(counting) => return Ok((Box::new(counting), notes)),
+            Err(why) => notes.push(format!("perf cannot count here, so registers are programmed: {why}")),
+        }
+    }
+    let counting = by_registers(root, facts, generation, cores, journal, &mut notes)?;
+    Ok((Box::new(counting), notes))
+}
+
+fn by_perf(
+    root: &Root,
+    facts: &Facts,
+    generation: &Generation,
+    cores: &[CoreId],
+    notes: &mut Vec<String>,
+) -> Result<PerfCounting, String> {
+    let failed = |why: crate::root::FileError| why.to_string();
+    if Unit::read(root, &generation.core.perf).map_err(failed)?.is_none() {
+        return Err(format!("the kernel has no unit `{}`", generation.core.perf));
+    }
+    let watchdog = root.read_optional("/proc/sys/kernel/nmi_watchdog").map_err(failed)?;
+    let watchdog = watchdog.is_some_and(|text| text.trim() == "1");
+    let events = CoreEvents::of(&generation.core);
+    let core = |cpu: &CoreId| perf::core_groups(&generation.core, &events, *cpu, watchdog);
+    let mut plan: Vec<PlannedGroup> = cores.iter().flat_map(core).collect();
+    let mut uncore = UncorePlan::default();
+    let package = facts.topology.cpus_of(facts.socket);
+    let units = |name: &str| event_source::units(root, name).map_err(failed);
+    if let Some(cache) = &generation.cache {
+        let slices = units(&cache.pmu.perf)?;
+        notes.extend(split_note(cache, slices.len()));
+        uncore.add_cache(cache, &slices, &package);
+    }
+    if let Some(memory) = &generation.memory {
+        uncore.add_memory(memory, &units(&memory.pmu.perf)?, &package);
+    }
+    if let Some(iio) = &generation.iio {
+        let free = iio.free_running.as_ref().map(|free| units(&free.perf)).transpose()?;
+        let stacks = IioUnits { programmed: units(&iio.pmu.perf)?, running: free.unwrap_or_default() };
+        let places = places(facts, iio, &stack_buses(root, facts, iio, notes), notes);
+        uncore.add_ports(root, iio, &places, &stacks, &package);
+    }
+    notes.extend(uncore.notes);
+    plan.extend(uncore.groups);
+    PerfCounting::open(plan).map_err(|why| why.to_string())
+}
+
+fn by_registers(
+    root: &Root,
+    facts: &Facts,
+    generation: &'static Generation,
+    cores: &[CoreId],
+    journal: &mut Journal,
+    notes: &mut Vec<String>,
+) -> Result<MsrCounting, String> {
+    let bank = RegisterFiles::new(root, Some(generation));
+    let events = CoreEvents::of(&generation.core);
+    let mut jobs: Vec<Job> = Vec::new();
+    for cpu in cores {
+        match msr_pmu::core_job(&generation.core, &events, *cpu, &bank) {
+            Err(why) => notes.push(format!("{cpu} is not counted: {why}")),
+            Ok((job, homeless)) => {
+                if !homeless.is_empty() {
+                    notes.push(format!("{cpu}: no counter is free for {}", homeless.join(", ")));
+                }
+                jobs.push(job);
+            }
+        }
+    }
+    let reader = facts.reader;
+    if let Some(cache) = &generation.cache {
+        let slices = boxes(root, facts, &bank, &cache.pmu.boxes, &cache.pmu.perf);
+        match slices.and_then(|slices| msr_pmu::cache_jobs(cache, slices, reader)) {
+            Err(why) => notes.push(format!("requests of devices are not counted: {why}")),
+            Ok(slices) => {
+                notes.extend(split_note(cache, slices.len()));
+                jobs.extend(slices);
+            }
+        }
+    }
+    if let Some(memory) = &generation.memory {
+        match msr_pmu::memory_jobs(memory, &channels(facts, memory)) {
+            Err(why) => notes.push(format!("memory traffic is not counted: {why}")),
+            Ok(channels) if channels.is_empty() => {
+                notes.push("memory traffic is not counted: no memory channel's device is there".to_owned());
+            }
+            Ok(channels) => jobs.extend(channels),
+        }
+    }
+    if let Some(iio) = &generation.iio {
+        let places = places(facts, iio, &stack_buses(root, facts, iio, notes), notes);
+        let (stacks, missing) = msr_pmu::stack_jobs(iio, &places, reader);
+        jobs.extend(stacks);
+        notes.extend(missing);
+    }
+    let mut keep = |originals: &[(msr_pmu::Place, u64)]| {
+        let originals: Vec<Original> =
+            originals.iter().map(|(place, value)| original(place, *value)).collect();
+        journal.record(&originals).map_err(|why| why.to_string())
+    };
+    MsrCounting::start(Box::new(bank), jobs, &mut keep)
+}
+
+/// A register as the journal keeps it. Control words in configuration space have 32 bits.
+fn original(place: &msr_pmu::Place, value: u64) -> Original {
+    match place {
+        msr_pmu::Place::Msr { cpu, address } => Original::Msr { cpu: cpu.0, register: *address, value },
+        msr_pmu::Place::Pci { device, offset, .. } => Original::Pci {
+            address: device.clone(),
+            offset: *offset,
+            width: 4,
+            mask: u32::MAX,
+            value: value as u32,
+        },
+    }
+}
+
+fn split_note(cache: &Cache, slices: usize) -> Option<String> {
+    cha::is_split(cache, slices).then(|| {
+        "a slice of this LLC has one filter: every second one counts device writes, the others reads, each for two"
+            .to_owned()
+    })
+}
+
+/// How many boxes of a kind the package has.
+fn boxes(
+    root: &Root,
+    facts: &Facts,
+    bank: &RegisterFiles,
+    count: &BoxCount,
+    name: &str,
+) -> Result<u16, String> {
+    let found = match count {
+        BoxCount::Fixed { count } => u64::from(*count),
+        BoxCount::Cores => facts.topology.cores_of(facts.socket) as u64,
+        BoxCount::Msr { address, bits: [low, high] } => {
+            let value = bank.read_msr(facts.reader, *address).map_err(|error| told(&error))?;
+            value >> low & (u64::MAX >> (63 - (high - low)))
+        }
+        BoxCount::PciBits { vendor, device, offsets } => {
+            let words =
+                facts.devices_of(*vendor, *device).into_iter().take(1).flat_map(|address| {
+                    offsets.iter().map(move |offset| bank.read_config(&address, *offset, 4))
+                });
+            let words: Result<Vec<u64>, _> = words.collect();
+            words.map_err(|error| error.to_string())?.iter().map(|word| u64::from(word.count_ones())).sum()
+        }
+        BoxCount::Sysfs => event_source::units(root, name).map_err(|error| error.to_string())?.len() as u64,
+    };
+    // The largest register map has room for 128 boxes (hardware.md 3.3); 0 is a part that does not tell.
+    u16::try_from(found)
+        .ok()
+        .filter(|count| (1..=128).contains(count))
+        .ok_or_else(|| format!("this CPU says that it has {found} boxes {name}"))
+}
+
+/// The memory channels of the managed package that are counted in configuration space.
+fn channels(facts: &Facts, memory: &Memory) -> Vec<String> {
+    let in_pci = memory.pmu.registers.as_ref().is_some_and(|registers| registers.space == Space::PciConfig);
+    let all = memory.pci_devices.iter().filter(|_| in_pci);
+    let mut found: Vec<String> =
+        all.flat_map(|[vendor, device]| facts.devices_of(*vendor, *device)).collect();
+    found.sort_unstable();
+    found
+}
+
+/// The root buses of the managed package's stacks: from the kernel's files, else from the register.
+fn stack_buses(root: &Root, facts: &Facts, iio: &Iio, notes: &mut Vec<String>) -> Vec<StackBus> {
+    let units = event_source::units(root, &iio.pmu.perf).unwrap_or_else(|error| {
+        notes.push(error.to_string());
+        Vec::new()
+    });
+    let mut buses = Vec::new();
+    for unit in units {
+        match unit.die_buses(root) {
+            Err(error) => notes.push(error.to_string()),
+            Ok(dies) => {
+                let own = dies.get(&facts.socket).zip(perf::number(&unit));
+                buses.extend(own.map(|(&(segment, bus), stack)| StackBus { stack, segment, bus }));
+            }
+        }
+    }
+    if let (true, Some(register)) = (buses.is_empty(), iio.bus_register) {
+        let bank = RegisterFiles::new(root, None);
+        match bank.read_msr(facts.reader, register.msr) {
+            Err(error) => notes.push(told(&error)),
+            Ok(value) => {
+                let stacks = iio.pmu.registers.as_ref().map_or(0, |registers| registers.boxes());
+                buses = iio::buses_of_register(value, register.valid, stacks);
+            }
+        }
+    }
+    buses
+}
+
+/// Where each root port of the managed package that has a device is counted.
+fn places(facts: &Facts, iio: &Iio, buses: &[StackBus], notes: &mut Vec<String>) -> Vec<(u8, Place)> {
+    let mut places = Vec::new();
+    for (port, index) in facts.ports.iter().zip(0u8..).filter(|(port, _)| port.is_local) {
+        let address = port.address;
+        match iio::place(address.domain, address.bus, address.device, buses, iio.part_map) {
+            Some(place) => places.push((index, place)),
+            None => notes.push(format!(
+                "bytes of root port {} are not counted: nothing tells which stack and part it is",
+                port.address
+            )),
+        }
+    }
+    places
+}

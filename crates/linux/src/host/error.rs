@@ -1,0 +1,97 @@
+//! Why a host could not be taken charge of. Knows what went wrong, not what was wanted of the host.
+
+use super::groups::GroupsError;
+use crate::journal::JournalError;
+use crate::resctrl::{Kind, ResctrlError};
+use crate::root::FileError;
+use waykeeper_host::HostError;
+use waykeeper_units::CoreList;
+
+/// Why a host could not be taken charge of. Nothing of it is turned when this comes back.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A file of the kernel's.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// resctrl.
+    #[error(transparent)]
+    Resctrl(#[from] ResctrlError),
+    /// The tenants' places in it.
+    #[error(transparent)]
+    Groups(#[from] GroupsError),
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Counters cannot be programmed because their originals cannot be journaled.
+    #[error("{0}")]
+    Counting(String),
+    /// There is no tenant, so there is nothing to take care of.
+    #[error("no tenant was named; list them in a file ([[tenant]] with name, priority, kind and cores)")]
+    NoTenant,
+    /// The kernel does not share out the L3.
+    #[error("resctrl has no L3 to share out here; `waykeeper doctor` tells what is missing")]
+    NoCat,
+    /// No cache of the managed kind.
+    #[error("CPU {cpu} has no L3 cache whose id the kernel tells; resctrl's masks are per such cache")]
+    NoL3 {
+        /// The CPU.
+        cpu: u16,
+    },
+    /// A tenant's cores are not where the others' are.
+    #[error(
+        "cores {cores} of tenant {tenant} do not share the L3 that is managed (CPUs {managed}); one waykeeper manages \
+         one L3"
+    )]
+    Elsewhere {
+        /// The tenant.
+        tenant: String,
+        /// Those of its cores.
+        cores: CoreList,
+        /// The CPUs of the managed L3.
+        managed: CoreList,
+    },
+    /// A tenant's device is not there.
+    #[error("device {device} of tenant {tenant} is not behind a root port here; there are {known}")]
+    NoDevice {
+        /// The tenant.
+        tenant: String,
+        /// The device.
+        device: String,
+        /// Devices there are.
+        known: String,
+    },
+    /// A tenant's mask makes no sense on this cache.
+    #[error("mask of tenant {tenant}: {why}")]
+    Mask {
+        /// The tenant.
+        tenant: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// What an earlier run turned could not be brought back.
+    #[error(
+        "an earlier run left knobs turned, and they could not be brought back: {why}; see `waykeeper restore`"
+    )]
+    Leftovers {
+        /// The knobs and why.
+        why: String,
+    },
+}
+
+impl From<OpenError> for HostError {
+    /// In the seam's words: what the platform lacks, or what failed.
+    fn from(error: OpenError) -> HostError {
+        let lacks = match &error {
+            OpenError::NoCat | OpenError::NoL3 { .. } => true,
+            OpenError::Resctrl(error) | OpenError::Groups(GroupsError::Resctrl(error)) => {
+                error.kind == Kind::NotMounted
+            }
+            _ => false,
+        };
+        let why = error.to_string();
+        if lacks {
+            return HostError::Unsupported { what: "managing this host".to_owned(), why };
+        }
+        HostError::Failed { what: "taking charge of this host".to_owned(), why }
+    }
+}

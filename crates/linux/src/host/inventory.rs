@@ -1,0 +1,99 @@
+//! From facts to the seam's vocabulary: the inventory, and the tenants as groups. Opens nothing.
+
+use super::error::OpenError;
+use super::facts::Facts;
+use super::io_knobs::IoKnobs;
+use crate::resctrl::CacheInfo;
+use crate::tenants::Tenant;
+use waykeeper_host::{Device, Dial, Group, Inventory, LlcGeometry, Platform, RootPort};
+use waykeeper_units::{CoreId, CoreList, DeviceId, GroupId, PortId, WayMask};
+
+/// Root ports by id, with address and whether they are the managed package's. The seam counts them in 8 bits.
+pub(super) fn ports(facts: &Facts) -> Vec<(PortId, crate::pci::PciAddress, bool)> {
+    let numbered = (0..=u8::MAX).zip(&facts.ports);
+    numbered.map(|(index, port)| (PortId(index), port.address, port.is_local)).collect()
+}
+
+/// The inventory. `classes` are those that masks can have here, the default group's included.
+pub(super) fn inventory(facts: &Facts, l3: &CacheInfo, classes: u32, knobs: &IoKnobs) -> Inventory {
+    let ways = l3.cbm_mask;
+    let within = |mask: &WayMask| mask.minus(ways).is_empty();
+    let table = facts.generation;
+    let register = table.and_then(|table| table.dca.ways.register.as_ref());
+    // The register is believed before the table, and the table before CPUID's word (hardware.md 1.3).
+    let dca = knobs.ways(&mut Vec::new());
+    let dca = dca.or_else(|| register.and_then(|register| register.default)).filter(within);
+    let device = |(index, device): (u8, &super::facts::DeviceFact)| Device {
+        id: DeviceId(index),
+        name: device.name.clone(),
+        kind: device.kind,
+        ports: vec![PortId(device.port as u8)],
+    };
+    let port = |(index, port): (u8, &super::facts::PortFact)| RootPort {
+        id: PortId(index),
+        address: port.address.to_string(),
+        socket: port.socket as u8,
+        dca_switch: knobs.switch_support(PortId(index)),
+        rx_ring: Dial::absent("this host does not turn RX rings"),
+        rx_burst: Dial::absent("it lies inside the program that polls"),
+    };
+    Inventory {
+        platform: Platform { chip: facts.chip.clone(), host: facts.host.clone() },
+        cores: facts.l3.cpus.cores().to_vec(),
+        llc: LlcGeometry {
+            ways: ways.count(),
+            min_ways: l3.min_cbm_bits.max(1),
+            bytes: facts.l3.bytes,
+            clos_count: classes,
+            inclusive_ways: table.and_then(|table| table.resctrl.inclusive_ways).filter(within),
+        },
+        dca_ways_default: dca,
+        dca_ways_switch: knobs.ways_support().clone(),
+        devices: (0..=u8::MAX).zip(&facts.devices).map(device).collect(),
+        ports: (0..=u8::MAX).zip(&facts.ports).map(port).collect(),
+    }
+}
+
+/// The tenants as the seam's groups, each checked against what there is.
+///
+/// # Errors
+/// A tenant that is elsewhere, or that names a device or a mask that does not exist here.
+pub(super) fn groups(facts: &Facts, l3: &CacheInfo, tenants: &[Tenant]) -> Result<Vec<Group>, OpenError> {
+    let group = |(index, tenant): (u16, &Tenant)| {
+        let name = || tenant.name.clone();
+        let managed = &facts.l3.cpus;
+        let stray = tenant.cores.cores().iter().filter(|core| !managed.cores().contains(core));
+        let stray: Vec<CoreId> = stray.copied().collect();
+        if !stray.is_empty() {
+            let cores = CoreList::from(stray);
+            return Err(OpenError::Elsewhere { tenant: name(), cores, managed: managed.clone() });
+        }
+        let mut devices = Vec::new();
+        for address in &tenant.devices {
+            let index = facts.devices.iter().position(|device| device.address == *address);
+            let index = index.and_then(|index| u8::try_from(index).ok()).ok_or_else(|| {
+                let known: Vec<String> =
+                    facts.devices.iter().map(|device| device.address.to_string()).collect();
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                OpenError::NoDevice { tenant: name(), device: address.to_string(), known }
+            })?;
+            devices.push(DeviceId(index));
+        }
+        let parse = |text: &String| {
+            let mask = WayMask::parse(text, l3.cbm_mask.count()).map_err(|why| why.to_string())?;
+            mask.check(l3.cbm_mask.count(), l3.min_cbm_bits.max(1)).map_err(|why| why.to_string())
+        };
+        let mask = tenant.mask.as_ref().map(parse).transpose();
+        Ok(Group {
+            id: GroupId(index),
+            name: name(),
+            priority: tenant.priority,
+            kind: tenant.kind,
+            cores: tenant.cores.clone(),
+            devices,
+            stack: tenant.stack,
+            mask: mask.map_err(|why| OpenError::Mask { tenant: name(), why })?,
+        })
+    };
+    (0..=u16::MAX).zip(tenants).map(group).collect()
+}

@@ -1,0 +1,221 @@
+//! The knobs of direct cache access: the ways of devices, one register a package, and the switch of each root port.
+//!
+//! Read at every sample, and believed only if what reads can be (hardware.md 1.4, 2.1): a mask inside the cache's ways, a
+//! port that answers at all. Turned only by the generation's rules, journaled first, read back. Must not know policies.
+
+use super::registers::{RegisterFiles, told};
+use crate::ddio::{self, Wanted};
+use crate::journal::{Journal, Original};
+use crate::pci::{Config, PciAddress, Writable};
+use crate::root::Root;
+use std::collections::BTreeMap;
+use waykeeper_generations::{Generation, RegisterBit};
+use waykeeper_host::{KnobOutcome, Support};
+use waykeeper_units::{CoreId, PortId, WayMask};
+
+/// Both knobs of one package.
+#[derive(Debug)]
+pub(super) struct IoKnobs {
+    registers: RegisterFiles,
+    generation: Option<&'static Generation>,
+    llc: WayMask,
+    /// CPU and MSR of the ways of devices, where they can be read.
+    ways: Option<(CoreId, u32)>,
+    ways_support: Support,
+    /// Ports whose switch can be read.
+    ports: BTreeMap<PortId, (Config, RegisterBit)>,
+    /// What the switch of each port is good for.
+    supports: BTreeMap<PortId, Support>,
+}
+
+impl IoKnobs {
+    /// Looks at both. `ports` are the root ports by id, with address and whether they are the managed package's.
+    pub fn open(
+        registers: RegisterFiles,
+        generation: Option<&'static Generation>,
+        llc: WayMask,
+        cpu: CoreId,
+        ports: &[(PortId, PciAddress, bool)],
+        root: &Root,
+    ) -> IoKnobs {
+        let (ways, ways_support) = find_ways(&registers, generation, cpu);
+        let mut knobs = IoKnobs {
+            registers,
+            generation,
+            llc,
+            ways,
+            ways_support,
+            ports: BTreeMap::new(),
+            supports: BTreeMap::new(),
+        };
+        for (port, address, is_local) in ports {
+            let support = knobs.find_switch(*port, *address, *is_local, root);
+            knobs.supports.insert(*port, support);
+        }
+        knobs
+    }
+
+    /// Whether the ways of devices can be changed.
+    pub fn ways_support(&self) -> &Support {
+        &self.ways_support
+    }
+
+    /// Whether a port's DCA can be switched.
+    pub fn switch_support(&self, port: PortId) -> Support {
+        self.supports.get(&port).cloned().unwrap_or_else(|| Support::No("there is no such port".to_owned()))
+    }
+
+    /// Files opened for the knobs.
+    pub fn registers(&self) -> &RegisterFiles {
+        &self.registers
+    }
+
+    fn find_switch(&mut self, port: PortId, address: PciAddress, is_local: bool, root: &Root) -> Support {
+        if !is_local {
+            return Support::No("the device hangs on another socket".to_owned());
+        }
+        let Some(generation) = self.generation else {
+            return Support::No(NOBODY.to_owned());
+        };
+        let switch = &generation.dca.port;
+        let Some(bit) = switch.allocating.filter(|_| switch.standing.may_read()) else {
+            return Support::No(format!("{}: {}", ddio::words(switch.standing), switch.note));
+        };
+        // Opened for writing only where that may come to pass.
+        let config = match switch.standing.may_write() {
+            true => Config::open_write(root, address),
+            false => Config::open(root, address),
+        };
+        let config = config.and_then(|config| config.check_register(bit.offset).map(|()| config));
+        match config {
+            Err(why) => return Support::No(why.to_string()),
+            Ok(config) => self.ports.insert(port, (config, bit)),
+        };
+        if switch.standing.may_write() { Support::Yes } else { Support::ReadOnly }
+    }
+
+    /// The ways of devices now, if they can be read and make sense.
+    pub fn ways(&self, problems: &mut Vec<String>) -> Option<WayMask> {
+        let (cpu, address) = self.ways?;
+        let read = self.registers.read_msr(cpu, address).map_err(|error| told(&error));
+        let mask = read.and_then(|value| self.sensible(address, value));
+        mask.map_err(|why| problems.push(why)).ok()
+    }
+
+    fn sensible(&self, address: u32, value: u64) -> Result<WayMask, String> {
+        let mask = u32::try_from(value).ok().map(WayMask::from_bits);
+        let mask = mask.filter(|mask| !mask.is_empty() && mask.minus(self.llc).is_empty());
+        mask.ok_or_else(|| {
+            format!("MSR {address:#x} reads {value:#x}, which are no ways of a cache that has {}", self.llc)
+        })
+    }
+
+    /// Every switch that can be read.
+    pub fn switches(&self, problems: &mut Vec<String>) -> BTreeMap<PortId, bool> {
+        let mut switches = BTreeMap::new();
+        for (port, (config, bit)) in &self.ports {
+            match byte(config, *bit) {
+                Ok(byte) => {
+                    switches.insert(*port, bit.of(byte));
+                }
+                Err(why) => problems.push(why),
+            }
+        }
+        switches
+    }
+
+    /// Gives devices other ways.
+    pub fn set_ways(&self, mask: WayMask, journal: &mut Journal) -> KnobOutcome {
+        let (Some((cpu, address)), Some(generation)) = (self.ways, self.generation) else {
+            let why = match &self.ways_support {
+                Support::No(why) => why.clone(),
+                _ => "the register cannot be read".to_owned(),
+            };
+            return KnobOutcome::Refused(why);
+        };
+        let now = self.registers.read_msr(cpu, address).map_err(|error| told(&error));
+        let now = match now.and_then(|value| self.sensible(address, value)) {
+            Err(why) => return KnobOutcome::Refused(why),
+            Ok(now) => now,
+        };
+        if let Err(why) = ddio::plan(generation, self.llc.count(), now, Wanted::Mask(mask)) {
+            return KnobOutcome::Refused(why.to_string());
+        }
+        let original = Original::Msr { cpu: cpu.0, register: address, value: now.bits().into() };
+        if let Err(why) = journal.record(&[original]) {
+            return KnobOutcome::Busy(why.to_string());
+        }
+        if let Err(error) = self.registers.write_msr(cpu, address, mask.bits().into()) {
+            return KnobOutcome::Refused(told(&error));
+        }
+        match self.registers.read_msr(cpu, address) {
+            Ok(value) if value == u64::from(mask.bits()) => KnobOutcome::Applied,
+            Ok(value) => KnobOutcome::ReadsBack(format!("{value:#x}")),
+            Err(error) => KnobOutcome::ReadsBack(told(&error)),
+        }
+    }
+
+    /// Switches DCA of a root port, and with it of every device behind it.
+    pub fn set_switch(&self, port: PortId, on: bool, journal: &mut Journal) -> KnobOutcome {
+        let Some((config, bit)) = self.ports.get(&port) else {
+            return KnobOutcome::Refused(match self.switch_support(port) {
+                Support::No(why) => why,
+                _ => "the switch cannot be read".to_owned(),
+            });
+        };
+        let Some(writable) = self.generation.and_then(Writable::dca_switch) else {
+            return KnobOutcome::Refused("it is read only: nobody showed that this switch acts".to_owned());
+        };
+        let found = match byte(config, *bit) {
+            Err(why) => return KnobOutcome::Busy(why),
+            Ok(found) => found,
+        };
+        let mask = 1u32 << bit.bit;
+        let original = Original::Pci {
+            address: config.device().to_string(),
+            offset: bit.offset,
+            width: 1,
+            mask,
+            value: u32::from(found) & mask,
+        };
+        if let Err(why) = journal.record(&[original]) {
+            return KnobOutcome::Busy(why.to_string());
+        }
+        match config.turn(writable, on) {
+            Ok(now) if now == on => KnobOutcome::Applied,
+            Ok(now) => KnobOutcome::ReadsBack(if now { "on" } else { "off" }.to_owned()),
+            Err(why) => KnobOutcome::Refused(why.to_string()),
+        }
+    }
+}
+
+/// The byte with a switch, from its whole word: a device that is gone answers with ones alone.
+fn byte(config: &Config, bit: RegisterBit) -> Result<u8, String> {
+    let word = config.dword(bit.offset & !3).map_err(|error| error.to_string())?;
+    if word == u32::MAX {
+        return Err(format!("root port {} reads ones alone: it does not answer", config.device()));
+    }
+    Ok((word >> (8 * (bit.offset & 3))) as u8)
+}
+
+/// Why nothing is written on a CPU without a table.
+const NOBODY: &str = "no table describes this CPU, so nothing of it is turned";
+
+fn find_ways(
+    registers: &RegisterFiles,
+    generation: Option<&'static Generation>,
+    cpu: CoreId,
+) -> (Option<(CoreId, u32)>, Support) {
+    let Some(generation) = generation else {
+        return (None, Support::No(NOBODY.to_owned()));
+    };
+    let switch = &generation.dca.ways;
+    let Some(register) = switch.register.as_ref().filter(|_| switch.standing.may_read()) else {
+        return (None, Support::No(format!("{}: {}", ddio::words(switch.standing), switch.note)));
+    };
+    match registers.read_msr(cpu, register.msr) {
+        Err(error) => (None, Support::No(told(&error))),
+        Ok(_) if switch.standing.may_write() => (Some((cpu, register.msr)), Support::Yes),
+        Ok(_) => (Some((cpu, register.msr)), Support::ReadOnly),
+    }
+}

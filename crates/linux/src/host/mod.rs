@@ -1,0 +1,318 @@
+//! The real host behind the seam: [`LinuxHost`], over the files of a kernel under any root prefix.
+//!
+//! Everything turned is journaled first and comes back when the host is closed or dropped; what a crash left turned comes
+//! back at the next start. What cannot be read is told once and missing from the snapshot, never guessed. Must not know
+//! policies, nor who serves the files.
+
+mod count;
+mod error;
+mod facts;
+mod groups;
+mod inventory;
+mod io_knobs;
+mod placement;
+mod registers;
+mod wording;
+
+pub use error::OpenError;
+pub use groups::GroupsError;
+pub use registers::RegisterFiles;
+
+use crate::GROUP_PREFIX;
+use crate::counting::{CoreEvents, Counting};
+use crate::journal::{Journal, JournalError};
+use crate::resctrl::Resctrl;
+use crate::restore::{Report, Restorer};
+use crate::root::Root;
+use crate::tenants::Tenant;
+use facts::Facts;
+use groups::Groups;
+use io_knobs::IoKnobs;
+use rustix::io::Errno;
+use rustix::thread::ClockId;
+use rustix::time::{Timespec, clock_gettime};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use waykeeper_host::{
+    Applied, Group, Host, HostError, Inventory, KnobOutcome, KnobValues, Plan, Reading, Snapshot,
+    SocketCounters,
+};
+use waykeeper_units::{CoreId, GroupId};
+
+/// Where the host is and who runs on it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The root prefix.
+    pub root: Root,
+    /// The tenants. The L3 of the first one's first core is the one that is managed.
+    pub tenants: Vec<Tenant>,
+    /// The journal's file.
+    pub journal: PathBuf,
+}
+
+/// A host that is in our charge.
+#[derive(Debug)]
+pub struct LinuxHost {
+    root: Root,
+    inventory: Inventory,
+    groups: Vec<Group>,
+    places: Groups,
+    knobs: IoKnobs,
+    counting: Box<dyn Counting>,
+    events: Option<CoreEvents>,
+    journal: Journal,
+    started: Timespec,
+    notes: Vec<String>,
+    /// What the last sample complained of, so that each complaint is made once in a row.
+    standing: BTreeSet<String>,
+    complaints: Vec<String>,
+    closed: bool,
+}
+
+/// Nanoseconds of a second.
+const SECOND_NS: i64 = 1_000_000_000;
+
+impl LinuxHost {
+    /// Takes charge: brings back what an earlier run left turned, gives the tenants their places, starts counting. No mask
+    /// and no knob changes by it.
+    ///
+    /// # Errors
+    /// Whatever is missing or in the way. All that was made until then is taken back.
+    pub fn open(options: Options) -> Result<LinuxHost, OpenError> {
+        let Options { root, tenants, journal } = options;
+        let first = tenants.iter().flat_map(|tenant| tenant.cores.cores().first()).next();
+        let facts = Facts::read(&root, *first.ok_or(OpenError::NoTenant)?)?;
+        let resctrl = Resctrl::open(&root, GROUP_PREFIX)?;
+        let info = resctrl.info()?;
+        let l3 = info.l3().ok_or(OpenError::NoCat)?.clone();
+        let groups = inventory::groups(&facts, &l3, &tenants)?;
+        let mut journal = Journal::open(&journal, &root)?;
+        let files = || RegisterFiles::new(&root, facts.generation);
+        let leftovers = restore(&root, Some(&resctrl), &files(), &mut journal)?;
+        if !leftovers.is_complete() {
+            let why = leftovers.failures().map(|(knob, why)| format!("{knob}: {why}"));
+            return Err(OpenError::Leftovers { why: why.collect::<Vec<_>>().join("; ") });
+        }
+        let opened = Groups::open(resctrl.clone(), &root, facts.domain, &tenants, &mut journal);
+        let places = opened.map_err(OpenError::from).and_then(|places| {
+            let cores: BTreeSet<CoreId> =
+                groups.iter().flat_map(|group| group.cores.cores().to_vec()).collect();
+            let cores: Vec<CoreId> = cores.into_iter().collect();
+            let counting = count::start(&root, &facts, &cores, &mut journal).map_err(OpenError::Counting)?;
+            Ok((places, counting))
+        });
+        let (places, (counting, counting_notes)) = match places {
+            Ok(places) => places,
+            Err(error) => {
+                // What cannot be taken back stays in the journal, for `waykeeper restore`.
+                let _ = restore(&root, Some(&resctrl), &files(), &mut journal);
+                return Err(error);
+            }
+        };
+        let ports = inventory::ports(&facts);
+        let knobs = IoKnobs::open(files(), facts.generation, l3.cbm_mask, facts.reader, &ports, &root);
+        let inventory = inventory::inventory(&facts, &l3, places.classes(), &knobs);
+        let mut notes = facts.notes;
+        notes.extend(counting_notes);
+        notes.extend(counting.notes().iter().cloned());
+        notes.extend(places.notes().iter().cloned());
+        Ok(LinuxHost {
+            inventory,
+            groups,
+            places,
+            knobs,
+            events: facts.generation.map(|generation| CoreEvents::of(&generation.core)),
+            counting,
+            journal,
+            started: clock_gettime(ClockId::Monotonic),
+            notes,
+            standing: BTreeSet::new(),
+            complaints: Vec::new(),
+            closed: false,
+            root,
+        })
+    }
+
+    /// What people should know about how this host is watched: what is not counted and why.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// How it is counted: `perf` or `MSR`.
+    pub fn counted_by(&self) -> &'static str {
+        self.counting.way()
+    }
+
+    /// What could not be read since this was last asked: file, value, reason; each once in a row.
+    pub fn complaints(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.complaints)
+    }
+
+    /// Gives the host back: everything that was turned is as it was found.
+    ///
+    /// # Errors
+    /// If the journal cannot be removed. What could not be brought back is in the report, and stays in the journal.
+    pub fn close(&mut self) -> Result<Report, JournalError> {
+        if std::mem::replace(&mut self.closed, true) {
+            return Ok(Report::default());
+        }
+        let complaint = self.counting.close().err();
+        self.complaints.extend(complaint);
+        restore(&self.root, Some(self.places.resctrl()), self.knobs.registers(), &mut self.journal)
+    }
+
+    /// Takes in what a sample could not read; only what is new is told.
+    fn complain(&mut self, problems: Vec<String>) {
+        let now: BTreeSet<String> = problems.into_iter().collect();
+        self.complaints.extend(now.difference(&self.standing).cloned());
+        self.standing = now;
+    }
+
+    fn read_knobs(&self, problems: &mut Vec<String>) -> KnobValues {
+        let masks = self.places.masks(problems).into_iter();
+        KnobValues {
+            masks: masks.filter_map(|(tenant, mask)| Some((self.groups.get(tenant)?.id, mask))).collect(),
+            dca_ways: self.knobs.ways(problems),
+            dca: self.knobs.switches(problems),
+            ..KnobValues::default()
+        }
+    }
+}
+
+fn restore(
+    root: &Root,
+    resctrl: Option<&Resctrl>,
+    registers: &RegisterFiles,
+    journal: &mut Journal,
+) -> Result<Report, JournalError> {
+    Restorer { root, resctrl, registers }.restore(journal)
+}
+
+/// MBM counts reads and writes in one number; given as reads, the sum is right, which is what policies look at.
+fn with_mbm(socket: SocketCounters, traffic: Reading<u64>) -> SocketCounters {
+    match (socket.memory_read_bytes, traffic) {
+        (Reading::Unsupported, Reading::Value(bytes)) => SocketCounters {
+            memory_read_bytes: Reading::Value(bytes),
+            memory_write_bytes: Reading::Value(0),
+            ..socket
+        },
+        (Reading::Unsupported, missing) => {
+            SocketCounters { memory_read_bytes: missing, memory_write_bytes: missing, ..socket }
+        }
+        _ => socket,
+    }
+}
+
+impl Host for LinuxHost {
+    fn inventory(&self) -> &Inventory {
+        &self.inventory
+    }
+
+    fn groups(&self) -> Vec<Group> {
+        self.groups.clone()
+    }
+
+    fn sample(&mut self) -> Result<Snapshot, HostError> {
+        let at_ns = self.now_ns();
+        let counts = self.counting.count();
+        let mut problems = counts.problems().to_vec();
+        let mut groups = BTreeMap::new();
+        for (tenant, group) in self.groups.iter().enumerate() {
+            let occupancy = self.places.occupancy(tenant, &mut problems);
+            let nothing = waykeeper_host::GroupCounters {
+                instructions: Reading::Unsupported,
+                cycles: Reading::Unsupported,
+                mlc_hits: Reading::Unsupported,
+                mlc_misses: Reading::Unsupported,
+                llc_hits: Reading::Unsupported,
+                llc_misses: Reading::Unsupported,
+                occupancy_bytes: occupancy,
+            };
+            let counters =
+                self.events.as_ref().map(|events| counts.group(events, group.cores.cores(), occupancy));
+            groups.insert(group.id, counters.unwrap_or(nothing));
+        }
+        let socket = counts.socket();
+        let socket = match socket.memory_read_bytes {
+            Reading::Unsupported => with_mbm(socket, self.places.traffic(&mut problems)),
+            _ => socket,
+        };
+        let ports = self.inventory.ports.iter().map(|port| (port.id, counts.port(port.id.0)));
+        let ports = ports.collect();
+        let knobs = self.read_knobs(&mut problems);
+        let blind = knobs.masks.is_empty() && groups.values().all(|group| group.cycles.value().is_none());
+        let first = problems.first().cloned();
+        self.complain(problems);
+        if let (true, Some(why)) = (blind, first) {
+            return Err(HostError::Failed { what: "reading this host".to_owned(), why });
+        }
+        Ok(Snapshot { at_ns, groups, socket, ports, knobs })
+    }
+
+    fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
+        let mut applied = Applied::default();
+        let index = |id: &GroupId| self.groups.iter().position(|group| group.id == *id);
+        let mut wanted = BTreeMap::new();
+        for (id, mask) in &plan.masks {
+            match index(id) {
+                Some(tenant) => {
+                    wanted.insert(tenant, *mask);
+                }
+                None => {
+                    applied.masks.insert(*id, KnobOutcome::Refused(format!("{id} does not exist")));
+                }
+            }
+        }
+        if !wanted.is_empty() {
+            let outcomes = self.places.apply(&wanted, &mut self.journal);
+            let by_id = outcomes
+                .into_iter()
+                .filter_map(|(tenant, outcome)| Some((self.groups.get(tenant)?.id, outcome)));
+            applied.masks.extend(by_id);
+        }
+        applied.dca_ways = plan.dca_ways.map(|mask| self.knobs.set_ways(mask, &mut self.journal));
+        for (port, on) in &plan.dca {
+            applied.dca.insert(*port, self.knobs.set_switch(*port, *on, &mut self.journal));
+        }
+        let absent = || KnobOutcome::Refused("this host has no such knob".to_owned());
+        applied.rx_ring = plan.rx_ring.keys().map(|port| (*port, absent())).collect();
+        applied.rx_burst = plan.rx_burst.keys().map(|port| (*port, absent())).collect();
+        Ok(applied)
+    }
+
+    fn now_ns(&self) -> u64 {
+        let now = clock_gettime(ClockId::Monotonic);
+        let passed = (now.tv_sec - self.started.tv_sec) * SECOND_NS + (now.tv_nsec - self.started.tv_nsec);
+        u64::try_from(passed).unwrap_or(0)
+    }
+
+    fn wait_until(&mut self, deadline_ns: u64) -> Result<(), HostError> {
+        let deadline = i64::try_from(deadline_ns).unwrap_or(i64::MAX);
+        let nanoseconds = self.started.tv_nsec + deadline % SECOND_NS;
+        let at = Timespec {
+            tv_sec: self
+                .started
+                .tv_sec
+                .saturating_add(deadline / SECOND_NS)
+                .saturating_add(nanoseconds / SECOND_NS),
+            tv_nsec: nanoseconds % SECOND_NS,
+        };
+        loop {
+            match rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &at) {
+                Ok(()) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(why) => {
+                    let what = "waiting for the next interval".to_owned();
+                    return Err(HostError::Failed { what, why: why.to_string() });
+                }
+            }
+        }
+    }
+}
+
+impl Drop for LinuxHost {
+    fn drop(&mut self) {
+        // What cannot be brought back stays in the journal, for the next start or `waykeeper restore`.
+        let _ = self.close();
+    }
+}

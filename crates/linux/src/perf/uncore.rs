@@ -1,0 +1,233 @@
+//! The plan of the uncore: which events of which units of the kernel's, one group a unit, so one read a unit.
+//!
+//! Where a term goes is the kernel's word (`format/`), which term is the generation's. A unit is opened on the CPU of the
+//! managed package that its `cpumask` names and on no other (hardware.md 3.5). Must not open anything.
+
+use super::call::Event;
+use super::plan::{Planned, PlannedGroup, Where};
+use crate::cha;
+use crate::counting::{Direction, Quantity};
+use crate::event_source::Unit;
+use crate::iio::Place;
+use crate::root::Root;
+use waykeeper_generations::{Cache, Iio, Memory, Terms};
+use waykeeper_units::CoreList;
+
+/// Groups, and what cannot be counted.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct UncorePlan {
+    /// One a unit.
+    pub groups: Vec<PlannedGroup>,
+    /// What is missing, for people.
+    pub notes: Vec<String>,
+}
+
+impl UncorePlan {
+    /// Adds a unit with its events, as far as the kernel's driver can be told them.
+    fn add(&mut self, unit: &Unit, package: &CoreList, events: Vec<(Terms, Quantity, f64)>) {
+        let masks = unit.cpumask.as_ref().map(CoreList::cores).unwrap_or_default();
+        let Some(cpu) = masks.iter().find(|cpu| package.cores().contains(cpu)) else {
+            self.notes.push(format!("{}: no CPU of the managed socket may read it", unit.name));
+            return;
+        };
+        let mut members = Vec::new();
+        for (terms, quantity, stands_for) in events {
+            match unit.encode(&terms) {
+                Ok(words) => members.push(Planned {
+                    name: format!("{}/{terms}/", unit.name),
+                    event: Event { pmu: words.kind, config: [words.config, words.config1, words.config2] },
+                    quantity,
+                    stands_for,
+                }),
+                Err(why) => {
+                    // Half of a sum is a wrong number, so nothing of this unit is counted.
+                    self.notes.push(why.to_string());
+                    return;
+                }
+            }
+        }
+        if !members.is_empty() {
+            self.groups.push(PlannedGroup { place: Where::Uncore, cpu: cpu.0, members });
+        }
+    }
+
+    /// Requests of devices at the slices of the LLC.
+    pub fn add_cache(&mut self, cache: &Cache, units: &[Unit], package: &CoreList) {
+        for (index, unit) in units.iter().enumerate() {
+            let events = cha::slice_events(cache, index, units.len()).into_iter();
+            let events = events.map(|event| (event.terms, Quantity::Dca(event.quantity), event.stands_for));
+            self.add(unit, package, events.collect());
+        }
+    }
+
+    /// Bytes at the memory controllers.
+    pub fn add_memory(&mut self, memory: &Memory, units: &[Unit], package: &CoreList) {
+        for unit in units {
+            let both = [(Direction::Read, &memory.reads), (Direction::Write, &memory.writes)];
+            let events = both.into_iter().flat_map(|(direction, events)| {
+                let part = move |terms: &Terms| {
+                    (terms.clone(), Quantity::Memory(direction), memory.unit_bytes.into())
+                };
+                events.iter().map(move |event| part(&event.terms))
+            });
+            self.add(unit, package, events.collect());
+        }
+    }
+
+    /// Bytes at the root ports in `places`, by the port's index: from counters that run anyhow, where the kernel names
+    /// them, else from programmed ones as long as there are any.
+    pub fn add_ports(
+        &mut self,
+        root: &Root,
+        iio: &Iio,
+        places: &[(u8, Place)],
+        units: &IioUnits,
+        package: &CoreList,
+    ) {
+        let mut stacks: Vec<u16> = places.iter().map(|(_, place)| place.stack).collect();
+        stacks.sort_unstable();
+        stacks.dedup();
+        for stack in stacks {
+            let own = |units: &[Unit]| units.iter().find(|unit| number(unit) == Some(stack)).cloned();
+            let (plain, running) = (own(&units.programmed), own(&units.running));
+            let (mut free, mut programmed) = (Vec::new(), Vec::new());
+            for (port, place) in places.iter().filter(|(_, place)| place.stack == stack) {
+                for direction in [Direction::Write, Direction::Read] {
+                    let quantity = Quantity::Port(*port, direction);
+                    let running = running
+                        .as_ref()
+                        .and_then(|unit| free_running(root, iio, unit, place.part, direction));
+                    if let Some((terms, unit_bytes)) = running {
+                        free.push((terms, quantity, unit_bytes));
+                    } else if programmed.len() < iio.counters.len() && plain.is_some() {
+                        let terms = if direction == Direction::Write { &iio.inbound } else { &iio.outbound };
+                        programmed.push((iio.of_part(terms, place.part), quantity, iio.unit_bytes.into()));
+                    } else {
+                        let way = if direction == Direction::Write { "in" } else { "out" };
+                        let part = place.part;
+                        self.notes.push(format!(
+                            "bytes {way} at part {part} of stack {stack}: no counter is left there"
+                        ));
+                    }
+                }
+            }
+            for (unit, events) in [(running, free), (plain, programmed)] {
+                if let Some(unit) = unit.filter(|_| !events.is_empty()) {
+                    self.add(&unit, package, events);
+                }
+            }
+        }
+    }
+}
+
+/// The units of the PCIe stacks.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct IioUnits {
+    /// Those whose counters have to be programmed.
+    pub programmed: Vec<Unit>,
+    /// Those whose counters run anyhow.
+    pub running: Vec<Unit>,
+}
+
+/// N of `uncore_iio_N`.
+pub fn number(unit: &Unit) -> Option<u16> {
+    unit.name.rsplit_once('_')?.1.parse().ok()
+}
+
+/// The event of a part that runs anyhow, as the kernel names it. Its `.scale` is not used: kernels differ in it by a
+/// factor of 8, the register does not (hardware.md 4.2).
+fn free_running(root: &Root, iio: &Iio, unit: &Unit, part: u8, direction: Direction) -> Option<(Terms, f64)> {
+    let free = iio.free_running.as_ref()?;
+    let set = match direction {
+        Direction::Write => &free.inbound,
+        Direction::Read => free.outbound.as_ref()?,
+    };
+    let name = format!("{}{part}", set.event.as_ref()?);
+    // A name that cannot be read is one the kernel does not give; the port is then counted otherwise or told missing.
+    let event = unit.event(root, &name).ok().flatten()?;
+    Some((event.terms, free.unit_bytes.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counting::DcaQuantity;
+    use std::path::Path;
+    use waykeeper_generations::{Generation, Pmu};
+    use waykeeper_units::CoreId;
+
+    /// A unit as a kernel shows it: the formats of the table, CPUs 0 and 18 of two packages.
+    fn unit(pmu: &Pmu, name: &str, kind: u32) -> Unit {
+        let format = |(term, field): (&String, &waykeeper_generations::Field)| {
+            let format = crate::event_source::Format::parse(Path::new("format"), &field.format).unwrap();
+            (term.clone(), format)
+        };
+        let cpumask = Some(vec![CoreId(0), CoreId(18)].into());
+        Unit { name: name.to_owned(), kind, cpumask, formats: pmu.fields.iter().map(format).collect() }
+    }
+
+    fn second_package() -> CoreList {
+        (18..36).map(CoreId).collect::<Vec<_>>().into()
+    }
+
+    #[test]
+    fn skylakes_slices_are_one_read_each_on_the_packages_own_cpu() {
+        let cache = Generation::by_id("skx").unwrap().cache.as_ref().unwrap();
+        let units: Vec<Unit> = (0..4).map(|n| unit(&cache.pmu, &format!("uncore_cha_{n}"), 20 + n)).collect();
+        let mut plan = UncorePlan::default();
+        plan.add_cache(cache, &units, &second_package());
+        assert_eq!(plan.notes, [""; 0]);
+        assert_eq!(plan.groups.len(), 4);
+        assert!(plan.groups.iter().all(|group| group.cpu == 18 && group.place == Where::Uncore));
+        let hit = &plan.groups[0].members[0];
+        // hardware.md 3.2: event 0x35, umask 0x14; config1 is Filter1 0x49033 from bit 32.
+        assert_eq!(hit.event, Event { pmu: 20, config: [0x1435, 0x4_9033_0000_0000, 0] });
+        assert_eq!((hit.quantity, hit.stands_for), (Quantity::Dca(DcaQuantity::WriteHits), 2.0));
+        assert_eq!(plan.groups[3].members[1].quantity, Quantity::Dca(DcaQuantity::ReadMisses));
+    }
+
+    #[test]
+    fn ice_lakes_slices_hold_four_events() {
+        let cache = Generation::by_id("icx").unwrap().cache.as_ref().unwrap();
+        let mut plan = UncorePlan::default();
+        plan.add_cache(cache, &[unit(&cache.pmu, "uncore_cha_0", 9)], &second_package());
+        // hardware.md 3.2: umask 0xcc43fe04 is raw 0x00CC43FE_00000435.
+        let miss = &plan.groups[0].members[1];
+        assert_eq!(miss.event, Event { pmu: 9, config: [0x00cc_43fe_0000_0435, 0, 0] });
+        assert_eq!(plan.groups[0].members.len(), 4);
+    }
+
+    #[test]
+    fn memory_and_ports_without_names_are_programmed_and_what_is_missing_is_told() {
+        let generation = Generation::by_id("skx").unwrap();
+        let (memory, iio) = (generation.memory.as_ref().unwrap(), generation.iio.as_ref().unwrap());
+        let mut plan = UncorePlan::default();
+        plan.add_memory(memory, &[unit(&memory.pmu, "uncore_imc_0", 5)], &second_package());
+        let configs: Vec<u64> = plan.groups[0].members.iter().map(|member| member.event.config[0]).collect();
+        assert_eq!(configs, [0x304, 0xc04]);
+        let units = IioUnits { programmed: vec![unit(&iio.pmu, "uncore_iio_2", 6)], running: vec![] };
+        let places = [
+            (0, Place { stack: 2, part: 0 }),
+            (1, Place { stack: 2, part: 1 }),
+            (2, Place { stack: 3, part: 0 }),
+        ];
+        plan.add_ports(&Root::at("/nowhere"), iio, &places, &units, &second_package());
+        assert_eq!(plan.groups.len(), 2);
+        // hardware.md 4.1: ch_mask from bit 36, fc_mask from 44.
+        assert_eq!(plan.groups[1].members[0].event.config[0], 0x7010_0000_0183);
+        assert_eq!(plan.notes.len(), 4, "two of port 1, two of port 2: {:?}", plan.notes);
+    }
+
+    #[test]
+    fn a_unit_of_another_package_or_of_another_kernel_is_told() {
+        let cache = Generation::by_id("skx").unwrap().cache.as_ref().unwrap();
+        let mut strange = unit(&cache.pmu, "uncore_cha_0", 9);
+        strange.formats.remove("filter_nm");
+        let mut plan = UncorePlan::default();
+        plan.add_cache(cache, &[strange], &second_package());
+        plan.add_cache(cache, &[unit(&cache.pmu, "uncore_cha_0", 9)], &vec![CoreId(40)].into());
+        assert!(plan.groups.is_empty());
+        assert!(plan.notes[0].starts_with("uncore_cha_0 has no term `filter_nm`"), "{:?}", plan.notes);
+        assert_eq!(plan.notes[1], "uncore_cha_0: no CPU of the managed socket may read it");
+    }
+}
