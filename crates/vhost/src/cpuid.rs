@@ -41,7 +41,8 @@ impl CacheLevel {
 
 /// The caches of a chip: 32 KiB of 8 ways twice at level 1, which the model has not; then those of the chip file.
 pub fn caches(spec: &ChipSpec) -> [CacheLevel; 4] {
-    let inner = |level, kind, ways, sets| CacheLevel { level, kind, ways, sets, shared: false, inclusive: false };
+    let inner =
+        |level, kind, ways, sets| CacheLevel { level, kind, ways, sets, shared: false, inclusive: false };
     [
         inner(1, 1, 8, 64),
         inner(1, 2, 8, 64),
@@ -173,7 +174,9 @@ impl Cpuid {
 
     /// Architectural performance monitoring, version 4 (3 before Skylake).
     fn counters(&self) -> Leaf {
-        let Some(generation) = self.places.generation.filter(|_| !self.places.is_amd()) else { return [0; 4] };
+        let Some(generation) = self.places.generation.filter(|_| !self.places.is_amd()) else {
+            return [0; 4];
+        };
         let core = &generation.core;
         let version = if matches!(generation.id.as_str(), "hsx" | "bdx") { 3 } else { 4 };
         // Hyper-threading is off, so a core's thread has all its counters.
@@ -205,7 +208,9 @@ impl Cpuid {
             0x8000_0000 if amd => self.vendor(0x8000_0022),
             0x8000_0000 => [0x8000_0008, 0, 0, 0],
             // AMD: topology extensions and its core, northbridge and L3 counters; both: 64 bits, no-execute, 1 GiB pages.
-            0x8000_0001 if amd => [self.signature(cpu)[0], 0, 1 << 22 | 1 << 23 | 1 << 24 | 1 << 28 | 0x1, 0x2c10_0800],
+            0x8000_0001 if amd => {
+                [self.signature(cpu)[0], 0, 1 << 22 | 1 << 23 | 1 << 24 | 1 << 28 | 0x1, 0x2c10_0800]
+            }
             0x8000_0001 => [0, 0, 0x121, 0x2c10_0800],
             0x8000_0002..=0x8000_0004 => self.brand(leaf - 0x8000_0002),
             // L2: KiB, 8 ways or more by code, line size.

@@ -99,7 +99,8 @@ impl MsrMap {
 
     /// Resource director technology (hardware.md 7.5) and IIO_LLC_WAYS (1.1).
     fn resources(&mut self, server: &Server) {
-        let count = |last: fn(&Server, usize) -> Option<u64>| (0..).take_while(|n| last(server, *n).is_some());
+        let count =
+            |last: fn(&Server, usize) -> Option<u64>| (0..).take_while(move |n| last(server, *n).is_some());
         for number in count(|server, number| server.mask(0, number)) {
             self.add(0xc90 + number as u32, Register::Mask(number));
         }
@@ -108,8 +109,8 @@ impl MsrMap {
         for number in count(|server, number| server.delay(0, number)) {
             self.add(delays + number as u32, Register::Delay(number));
         }
-        if server.mask(0, 1).is_none() {
-            return; // one class: no CAT, and no monitoring on such chips
+        if server.mask(0, 0).is_none() {
+            return; // no CAT, and no monitoring on such chips either
         }
         self.add(0xc81, Register::Apart);
         self.add(0xc8d, Register::Monitored);
@@ -298,7 +299,8 @@ impl File for Msr {
         }
         for (done, word) in data.chunks_exact(8).enumerate() {
             let value = u64::from_le_bytes(word.try_into().map_err(|_| Errno::INVAL)?);
-            let written = self.engine.with(|server| self.map.write(server, self.cpu, offset as u32, value))?;
+            let written =
+                self.engine.with(|server| self.map.write(server, self.cpu, offset as u32, value))?;
             if written.is_none() {
                 return if done == 0 { Err(Errno::IO) } else { Ok(8 * done) };
             }
@@ -308,7 +310,7 @@ impl File for Msr {
 
     /// CAP_SYS_RAWIO, as the kernel asks for.
     fn open(&self, _: Access, caller: Caller) -> Result<(), Errno> {
-        if caller.uid == 0 { Ok(()) } else { Err(Errno::PERM) }
+        if caller.is_privileged() { Ok(()) } else { Err(Errno::PERM) }
     }
 
     fn mode(&self) -> u32 {

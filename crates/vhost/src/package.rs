@@ -94,19 +94,16 @@ impl Server {
             pmu.map_or_else(Vec::new, |pmu| vec![CounterBox::new(pmu); boxes_of(pmu, &bare)])
         };
         let package = |number: usize| Package {
-            masks: vec![full; spec.llc.clos as usize],
+            // One class is no choice: such a chip has no CAT and no registers for it.
+            masks: vec![full; if spec.llc.clos > 1 { spec.llc.clos as usize } else { 0 }],
             delays: vec![0; bandwidth_classes as usize],
             apart: false,
             boxes: UNCORE.map(|kind| boxes(tables.and_then(|tables| kind.pmu(tables)))),
             ways: bare.dca_register().filter(|_| number > 0),
         };
         let packages = (0..places.packages).map(package).collect();
-        let cpu = |_| Cpu {
-            class: 0,
-            rmid: 0,
-            monitored: 0,
-            pmu: tables.map(|tables| CorePmu::new(&tables.core)),
-        };
+        let cpu =
+            |_| Cpu { class: 0, rmid: 0, monitored: 0, pmu: tables.map(|tables| CorePmu::new(&tables.core)) };
         let cpus = (0..places.cpus()).map(cpu).collect();
         let events = tables.map(Events::new);
         Server { bare, places, events, packages, cpus, bandwidth_classes }
@@ -174,13 +171,7 @@ impl Server {
     }
 
     /// Reads a register of a box.
-    pub fn read_box(
-        &self,
-        package: usize,
-        kind: Uncore,
-        index: usize,
-        register: BoxRegister,
-    ) -> Option<u64> {
+    pub fn read_box(&self, package: usize, kind: Uncore, index: usize, register: BoxRegister) -> Option<u64> {
         let counts = self.counts_of(package, kind, index);
         let boxes = &self.packages[package].boxes[kind as usize];
         boxes.get(index)?.read(register, |words| counts.of(self.events.as_ref(), words))

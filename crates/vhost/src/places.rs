@@ -40,7 +40,9 @@ pub enum PlaceError {
         address: String,
     },
     /// Two devices behind one port: the machine counts and switches them apart, a root port could not.
-    #[error("the ports of `{device}` and `{other}` are both at {address}; each device needs a root port of its own")]
+    #[error(
+        "the ports of `{device}` and `{other}` are both at {address}; each device needs a root port of its own"
+    )]
     Shared {
         /// The later device.
         device: String,
@@ -137,25 +139,38 @@ impl Places {
     /// If the scenario's chip or ports cannot be shown.
     pub fn new(scenario: &Scenario) -> Result<Places, PlaceError> {
         let chip = &scenario.chip;
-        let identity =
-            chip.identity.clone().ok_or_else(|| PlaceError::Nobody { chip: chip.name.clone() })?;
+        let identity = chip.identity.clone().ok_or_else(|| PlaceError::Nobody { chip: chip.name.clone() })?;
         let generation = match &identity.generation {
             None => None,
-            Some(id) => Some(Generation::by_id(id).ok_or_else(|| PlaceError::Generation {
-                chip: chip.name.clone(),
-                generation: id.clone(),
-                known: Generation::all().iter().map(|known| known.id.as_str()).collect::<Vec<_>>().join(", "),
-            })?),
+            Some(id) => {
+                Some(
+                    Generation::by_id(id).ok_or_else(|| PlaceError::Generation {
+                        chip: chip.name.clone(),
+                        generation: id.clone(),
+                        known: Generation::all()
+                            .iter()
+                            .map(|known| known.id.as_str())
+                            .collect::<Vec<_>>()
+                            .join(", "),
+                    })?,
+                )
+            }
         };
         let nics = scenario.nics.iter().map(|nic| (&nic.name, DeviceKind::Network, &nic.port, nic.remote));
-        let arrays =
-            scenario.storage.iter().map(|array| (&array.name, DeviceKind::Storage, &array.port, array.remote));
+        let arrays = scenario
+            .storage
+            .iter()
+            .map(|array| (&array.name, DeviceKind::Storage, &array.port, array.remote));
         let mut ports: Vec<Port> = Vec::new();
         for (name, kind, text, remote) in nics.chain(arrays) {
             let bad = || PlaceError::Address { device: name.clone(), address: text.clone() };
             let address = legal(Address::parse(text).ok_or_else(bad)?, generation);
             if let Some(other) = ports.iter().find(|port| port.address == address) {
-                return Err(PlaceError::Shared { device: name.clone(), other: other.device.clone(), address });
+                return Err(PlaceError::Shared {
+                    device: name.clone(),
+                    other: other.device.clone(),
+                    address,
+                });
             }
             let package = usize::from(remote);
             ports.push(Port { device: name.clone(), kind, address, package, counted: None });
@@ -164,8 +179,8 @@ impl Places {
         let stacks = (0..packages).map(|package| stacks(package, &ports, generation)).collect::<Vec<_>>();
         for port in &mut ports {
             let stack = stacks[port.package].iter().find(|(_, bus)| *bus == port.address.bus);
-            let part = generation
-                .and_then(|generation| generation.iio.as_ref()?.part_map.part(port.address.device));
+            let part =
+                generation.and_then(|generation| generation.iio.as_ref()?.part_map.part(port.address.device));
             port.counted = stack.zip(part).map(|((stack, _), part)| (*stack, part));
         }
         Ok(Places { identity, generation, packages, cores: chip.cores as usize, ports, stacks })
@@ -262,7 +277,8 @@ mod tests {
         let address = Address::parse("0000:3a:1f.7").unwrap();
         assert_eq!(address, Address::new(0x3a, 0x1f, 7));
         assert_eq!(address.to_string(), "0000:3a:1f.7");
-        for bad in ["", "3a:00.0", "0000:3a:20.0", "0000:3a:00.8", "0000:3a:00", "0000:+a:00.0", "0:0:0:0.0"] {
+        for bad in ["", "3a:00.0", "0000:3a:20.0", "0000:3a:00.8", "0000:3a:00", "0000:+a:00.0", "0:0:0:0.0"]
+        {
             assert_eq!(Address::parse(bad), None, "{bad}");
         }
     }

@@ -6,9 +6,7 @@
 use crate::engine::Engine;
 use crate::package::{MONITORING_UNIT, Server};
 use crate::places::Places;
-use crate::resctrl::description::{
-    Bandwidth, Cache, Cdp, Description, Domain, IoAlloc, Kernel, Monitoring,
-};
+use crate::resctrl::description::{Bandwidth, Cache, Cdp, Description, Domain, IoAlloc, Kernel, Monitoring};
 use crate::resctrl::hardware::{Event, Hardware, Lines, Monitored, Traffic};
 use waykeeper_silicon::ChipSpec;
 
@@ -73,8 +71,10 @@ impl Features {
     /// What a kernel's resctrl says of it.
     pub fn description(&self, server: &Server, kernel: Kernel) -> Description {
         let (places, spec) = (server.places(), server.bare().spec());
-        let domain =
-            |package| Domain { id: package as u32, cpus: places.cpus_of(package).map(|cpu| cpu as u32).collect() };
+        let domain = |package| Domain {
+            id: package as u32,
+            cpus: places.cpus_of(package).map(|cpu| cpu as u32).collect(),
+        };
         let llc_bytes = spec.llc_bytes();
         let amd = places.is_amd();
         let mlc_bytes = spec.mlc.sets * spec.mlc.ways * 64;

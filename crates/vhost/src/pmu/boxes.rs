@@ -138,7 +138,9 @@ impl CounterBox {
     }
 
     fn runs(&self, select: u64) -> bool {
-        select != 0 && select & self.rules.enable == self.rules.enable && self.control & self.rules.freeze == 0
+        select != 0
+            && select & self.rules.enable == self.rules.enable
+            && self.control & self.rules.freeze == 0
     }
 }
 

@@ -82,7 +82,12 @@ impl CorePmu {
     }
 
     /// Writes a register.
-    pub fn write(&mut self, register: CoreRegister, value: u64, count: impl Fn(CoreWords) -> u64) -> Option<()> {
+    pub fn write(
+        &mut self,
+        register: CoreRegister,
+        value: u64,
+        count: impl Fn(CoreWords) -> u64,
+    ) -> Option<()> {
         self.each(|counter, words, _| counter.stop(|| count(words)));
         let known = self.set(register, value);
         self.each(|counter, words, runs| counter.start(runs.then(|| count(words))));

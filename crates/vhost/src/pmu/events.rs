@@ -22,7 +22,9 @@ fn of_core(name: &str) -> Option<OfCore> {
             |c| c.mlc_hits + c.mlc_misses
         }
         // Demand accesses are all that programs of the model make, and each miss brings one line.
-        "L2_RQSTS.MISS" | "L2_REQUEST.MISS" | "L2_RQSTS.ALL_DEMAND_MISS" | "L2_LINES_IN.ALL" => |c| c.mlc_misses,
+        "L2_RQSTS.MISS" | "L2_REQUEST.MISS" | "L2_RQSTS.ALL_DEMAND_MISS" | "L2_LINES_IN.ALL" => {
+            |c| c.mlc_misses
+        }
         "l2_cache_req_stat.ic_dc_hit_in_l2" => |c| c.mlc_hits,
         "l2_cache_req_stat.ic_dc_miss_in_l2" => |c| c.mlc_misses,
         // The model's only fills are those of demand accesses, so a fill's source is where the access was served.
@@ -116,7 +118,8 @@ impl CacheEvents<'_> {
                 Role::PartialWrite => (dca.partial_hits, dca.partial_misses),
                 Role::Read => (dca.read_hits, dca.read_misses),
             };
-            let is = |terms: &Option<Terms>| terms.as_ref().is_some_and(|terms| told(&self.0.pmu, words, terms));
+            let is =
+                |terms: &Option<Terms>| terms.as_ref().is_some_and(|terms| told(&self.0.pmu, words, terms));
             if told(&self.0.pmu, words, &request.miss) {
                 sum += misses;
             } else if is(&request.hit) {

@@ -1,0 +1,208 @@
+//! A device's configuration space and the manners of its `config` file.
+//!
+//! Source: linux drivers/pci/pci-sysfs.c (hardware.md 2.5, virtual-host.md): 64 bytes for the unprivileged, reads short at
+//! the end, writes past it EFBIG, a write across it short; read-only fields swallow writes. A field may be a register
+//! of the machine. It must not know which devices there are.
+
+use crate::engine::Engine;
+use crate::node::{Caller, File};
+use crate::package::{Server, Uncore};
+use crate::pmu::boxes::BoxRegister;
+use rustix::io::Errno;
+use std::sync::{Mutex, PoisonError};
+
+/// Bytes of an extended configuration space.
+pub const SIZE: usize = 4096;
+
+/// Bytes that everybody may read.
+const HEADER: usize = 64;
+
+/// A field whose value is the machine's.
+#[derive(Clone, Copy, Debug)]
+pub enum Live {
+    /// perfctrlsts_0 of a root port, by the port's index.
+    Port(usize),
+    /// A register of a memory channel's counters: package, channel, register.
+    Channel(usize, usize, BoxRegister),
+}
+
+impl Live {
+    /// Bytes it takes: counters have eight, of which 48 bits count; everything else has four.
+    fn len(self) -> usize {
+        if matches!(self, Live::Channel(_, _, BoxRegister::Count(_))) { 8 } else { 4 }
+    }
+
+    fn read(self, server: &Server) -> u64 {
+        match self {
+            Live::Port(port) => u64::from(server.port_register(port)),
+            Live::Channel(package, channel, register) => {
+                server.read_box(package, Uncore::Memory, channel, register).unwrap_or(0)
+            }
+        }
+    }
+
+    fn write(self, server: &mut Server, value: u64) {
+        match self {
+            Live::Port(port) => server.write_port_register(port, value as u32),
+            Live::Channel(package, channel, register) => {
+                // A register that the box has not swallows the write, as any read-only field.
+                let _ = server.write_box(package, Uncore::Memory, channel, register, value);
+            }
+        }
+    }
+}
+
+/// What a configuration space holds at power-on.
+#[derive(Clone, Debug)]
+pub struct Space {
+    bytes: Vec<u8>,
+    writable: Vec<u8>,
+    live: Vec<(usize, Live)>,
+}
+
+impl Space {
+    /// A device: vendor, device, class (24 bits), revision, header type 0. Command and interrupt line take writes.
+    pub fn new(vendor: u16, device: u16, class: u32, revision: u8) -> Space {
+        let mut space = Space { bytes: vec![0; SIZE], writable: vec![0; SIZE], live: Vec::new() };
+        space.put(0x00, &vendor.to_le_bytes());
+        space.put(0x02, &device.to_le_bytes());
+        // Memory space and bus master are on.
+        space.put(0x04, &0x0006_u16.to_le_bytes());
+        space.put(0x08, &[revision]);
+        space.put(0x09, &class.to_le_bytes()[..3]);
+        space.allow(0x04, &0x0547_u16.to_le_bytes());
+        space.allow(0x0c, &[0xff]);
+        space.allow(0x3c, &[0xff]);
+        space
+    }
+
+    /// Makes a bridge of it, with its buses.
+    pub fn bridge(mut self, primary: u8, secondary: u8, subordinate: u8) -> Space {
+        self.put(0x0e, &[1]);
+        self.put(0x18, &[primary, secondary, subordinate]);
+        self.allow(0x3e, &[0xff]);
+        self
+    }
+
+    /// A device's subsystem (header type 0).
+    pub fn subsystem(mut self, vendor: u16, device: u16) -> Space {
+        self.put(0x2c, &vendor.to_le_bytes());
+        self.put(0x2e, &device.to_le_bytes());
+        self
+    }
+
+    /// Gives it the PCI Express capability at `at`: kind of port, link of 8 GT/s times 16.
+    pub fn express(mut self, at: u8, kind: u8) -> Space {
+        self.put(0x06, &0x0010_u16.to_le_bytes());
+        self.put(0x34, &[at]);
+        let place = usize::from(at);
+        self.put(place, &[0x10, 0x00]);
+        self.put(place + 2, &(2 | u16::from(kind) << 4).to_le_bytes());
+        self.put(place + 0x0c, &(3_u32 | 16 << 4).to_le_bytes());
+        self.put(place + 0x12, &(3_u16 | 16 << 4).to_le_bytes());
+        self
+    }
+
+    /// Sets bytes, read-only.
+    pub fn put(&mut self, at: usize, bytes: &[u8]) {
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// Sets a dword, read-only.
+    pub fn dword(mut self, at: usize, value: u32) -> Space {
+        self.put(at, &value.to_le_bytes());
+        self
+    }
+
+    /// A field that is a register of the machine.
+    pub fn live(mut self, at: usize, field: Live) -> Space {
+        self.live.push((at, field));
+        self
+    }
+
+    fn allow(&mut self, at: usize, mask: &[u8]) {
+        self.writable[at..at + mask.len()].copy_from_slice(mask);
+    }
+
+    /// Two bytes as they stand at power-on.
+    pub fn word(&self, at: usize) -> u16 {
+        u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]])
+    }
+
+    /// A dword as it stands at power-on.
+    pub fn dword_at(&self, at: usize) -> u32 {
+        u32::from(self.word(at)) | u32::from(self.word(at + 2)) << 16
+    }
+}
+
+/// The file of a device.
+pub struct ConfigFile {
+    engine: Engine,
+    space: Mutex<Space>,
+}
+
+impl ConfigFile {
+    /// The file of a space.
+    pub fn new(engine: Engine, space: Space) -> ConfigFile {
+        ConfigFile { engine, space: Mutex::new(space) }
+    }
+
+    fn touched(space: &Space, start: usize, end: usize) -> Vec<(usize, Live)> {
+        let within = |(at, field): &&(usize, Live)| *at < end && start < at + field.len();
+        space.live.iter().filter(within).copied().collect()
+    }
+}
+
+/// Copies the part of `bytes`, which stand at `at`, that lies in `to`, which stands at `start`.
+fn overlay(to: &mut [u8], start: usize, at: usize, bytes: &[u8]) {
+    for (index, byte) in bytes.iter().enumerate() {
+        if let Some(place) = (at + index).checked_sub(start).and_then(|place| to.get_mut(place)) {
+            *place = *byte;
+        }
+    }
+}
+
+impl File for ConfigFile {
+    fn read(&self, offset: u64, len: usize, caller: Caller) -> Result<Vec<u8>, Errno> {
+        let size = if caller.is_privileged() { SIZE } else { HEADER };
+        let start = usize::try_from(offset).unwrap_or(SIZE).min(size);
+        let end = start.saturating_add(len).min(size);
+        let space = self.space.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = space.bytes[start..end].to_vec();
+        for (at, field) in Self::touched(&space, start, end) {
+            let value = self.engine.with(|server| field.read(server))?;
+            overlay(&mut bytes, start, at, &value.to_le_bytes()[..field.len()]);
+        }
+        Ok(bytes)
+    }
+
+    fn write(&self, offset: u64, data: &[u8], _: Caller) -> Result<usize, Errno> {
+        let start = usize::try_from(offset).unwrap_or(SIZE);
+        if start >= SIZE {
+            return Err(Errno::FBIG);
+        }
+        let end = start.saturating_add(data.len()).min(SIZE);
+        let data = &data[..end - start];
+        let mut space = self.space.lock().unwrap_or_else(PoisonError::into_inner);
+        for (at, byte) in (start..end).zip(data) {
+            let mask = space.writable[at];
+            space.bytes[at] = space.bytes[at] & !mask | byte & mask;
+        }
+        for (at, field) in Self::touched(&space, start, end) {
+            self.engine.with(|server| {
+                let mut bytes = field.read(server).to_le_bytes();
+                overlay(&mut bytes[..field.len()], at, start, data);
+                field.write(server, u64::from_le_bytes(bytes));
+            })?;
+        }
+        Ok(data.len())
+    }
+
+    fn size(&self) -> u64 {
+        SIZE as u64
+    }
+
+    fn mode(&self) -> u32 {
+        0o644
+    }
+}

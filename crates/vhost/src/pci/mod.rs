@@ -1,0 +1,99 @@
+//! The PCI devices of the server and their directories in sysfs: root ports, what is behind them, and the package's own
+//! devices that hold registers.
+//!
+//! It must not know what a register does ([`config`] reaches the machine), nor how addresses were chosen for ports.
+
+pub mod config;
+mod plan;
+
+use crate::engine::Engine;
+use crate::node::Tree;
+use crate::places::{Address, Places};
+use crate::topology::{list, map};
+use config::{ConfigFile, Space};
+pub use plan::devices;
+
+/// A device and what is behind it.
+#[derive(Clone, Debug)]
+pub struct Device {
+    /// Where it is.
+    pub address: Address,
+    /// Package it belongs to.
+    pub package: usize,
+    /// Its configuration space at power-on.
+    pub space: Space,
+    /// The driver that has it; none for devices without one.
+    pub driver: Option<&'static str>,
+    /// Files that its driver adds below its directory, with their content.
+    pub extra: Vec<(String, String)>,
+    /// Devices behind it.
+    pub behind: Vec<Device>,
+}
+
+/// Puts all devices into the tree.
+pub fn add(tree: &mut Tree, devices: Vec<Device>, places: &Places, engine: &Engine) {
+    tree.directory("sys/bus/pci/devices");
+    tree.directory("sys/bus/pci/drivers");
+    for device in devices {
+        let Address { domain, bus, .. } = device.address;
+        add_device(tree, device, &format!("pci{domain:04x}:{bus:02x}"), 1, places, engine);
+    }
+}
+
+/// A device's directory, `depth` directories below `sys/devices`, and those behind it.
+fn add_device(tree: &mut Tree, device: Device, folder: &str, depth: usize, places: &Places, engine: &Engine) {
+    let Device { address, package, space, driver, extra, behind } = device;
+    let path = format!("{folder}/{address}");
+    let here = format!("sys/devices/{path}");
+    let up = "../".repeat(depth + 2);
+    let (vendor, number) = (space.word(0x00), space.word(0x02));
+    let class = space.dword_at(0x08) >> 8;
+    let bridge = space.word(0x0e) & 0x7f == 1;
+    let (subvendor, subdevice) = if bridge { (0, 0) } else { (space.word(0x2c), space.word(0x2e)) };
+    let cpus = places.cpus_of(package);
+    let mut files = vec![
+        ("vendor", format!("{vendor:#06x}")),
+        ("device", format!("{number:#06x}")),
+        ("class", format!("{class:#08x}")),
+        ("revision", format!("{:#04x}", space.dword_at(0x08) & 0xff)),
+        ("subsystem_vendor", format!("{subvendor:#06x}")),
+        ("subsystem_device", format!("{subdevice:#06x}")),
+        ("irq", "0".to_owned()),
+        ("enable", "1".to_owned()),
+        ("numa_node", package.to_string()),
+        ("local_cpulist", list(cpus.clone())),
+        ("local_cpus", map(cpus, places.cpus())),
+        (
+            "modalias",
+            format!(
+                "pci:v{vendor:08X}d{number:08X}sv{subvendor:08X}sd{subdevice:08X}bc{:02X}sc{:02X}i{:02X}",
+                class >> 16,
+                class >> 8 & 0xff,
+                class & 0xff
+            ),
+        ),
+        // No address windows: nobody maps a register of these devices. Six, a ROM, and four of a bridge.
+        ("resource", vec![["0x0000000000000000"; 3].join(" "); if bridge { 11 } else { 7 }].join("\n")),
+    ];
+    if bridge {
+        let [_, secondary, subordinate, _] = space.dword_at(0x18).to_le_bytes();
+        files.push(("secondary_bus_number", secondary.to_string()));
+        files.push(("subordinate_bus_number", subordinate.to_string()));
+    }
+    for (name, text) in files {
+        tree.text(&format!("{here}/{name}"), format!("{text}\n"));
+    }
+    tree.file(&format!("{here}/config"), ConfigFile::new(engine.clone(), space));
+    tree.link(&format!("{here}/subsystem"), format!("{up}bus/pci"));
+    tree.link(&format!("sys/bus/pci/devices/{address}"), format!("../../../devices/{path}"));
+    if let Some(driver) = driver {
+        tree.link(&format!("{here}/driver"), format!("{up}bus/pci/drivers/{driver}"));
+        tree.link(&format!("sys/bus/pci/drivers/{driver}/{address}"), format!("../../../../devices/{path}"));
+    }
+    for (name, text) in extra {
+        tree.text(&format!("{here}/{name}"), text);
+    }
+    for inner in behind {
+        add_device(tree, inner, &path, depth + 1, places, engine);
+    }
+}

@@ -1,0 +1,185 @@
+//! A scenario as a mounted host: the machine, its registers and files, put together.
+//!
+//! It must not know what any file means; it only says where each one stands.
+
+use crate::cpuid::{Cpuid, CpuidFile};
+use crate::engine::{Engine, Pace, Running};
+use crate::faults::Faults;
+use crate::host_tasks::HostTasks;
+use crate::mounted::{MountError, Mounted};
+use crate::msr::{Msr, MsrMap};
+use crate::node::{Caller, File, Node, Tree, slice};
+use crate::package::Server;
+use crate::pci;
+use crate::places::{PlaceError, Places};
+use crate::rdt::{Driver, Features};
+use crate::resctrl::Resctrl;
+use crate::resctrl::description::{Cdp, Kernel};
+use crate::topology::{self, Boot};
+use rustix::io::Errno;
+use std::path::Path;
+use std::sync::Arc;
+use waykeeper_machine::{BareMachine, RunOptions, Scenario, ScenarioError};
+use waykeeper_silicon::Sampling;
+
+/// What may differ between hosts of the same scenario.
+#[derive(Clone)]
+pub struct Options {
+    /// How the server's clock goes.
+    pub pace: Pace,
+    /// Seeds and sampling of the model.
+    pub run: RunOptions,
+    /// Whose manners resctrl has.
+    pub kernel: Kernel,
+    /// Whether resctrl is mounted with `-o cdp`.
+    pub cdp: bool,
+    /// Whether the kernel was booted so that it uses memory bandwidth allocation, if the chip has it. The model throttles
+    /// nobody; what it brings is fewer classes (8 on Skylake instead of 16).
+    pub bandwidth: bool,
+    /// What goes wrong on purpose.
+    pub faults: Faults,
+}
+
+impl Default for Options {
+    /// Wall-clock time, seed 1, Linux 6.12, everything the chip has.
+    fn default() -> Options {
+        Options {
+            pace: Pace::Wall(1.0),
+            run: RunOptions { seed: 1, sample_seed: 1, sampling: Sampling::DEFAULT },
+            kernel: Kernel(6, 12),
+            cdp: false,
+            bandwidth: true,
+            faults: Faults::new(),
+        }
+    }
+}
+
+/// Why a scenario is not to be had as a host.
+#[derive(Debug, thiserror::Error)]
+pub enum VirtualHostError {
+    /// The scenario does not fit simulated memory.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// Its chip or ports cannot be shown.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// The tree cannot be mounted.
+    #[error(transparent)]
+    Mount(#[from] MountError),
+}
+
+/// A mounted host; unmounted and stopped when dropped.
+pub struct VirtualHost {
+    // Fields go in this order: nobody asks the machine any more when it stops.
+    mounted: Mounted,
+    running: Running,
+    engine: Engine,
+}
+
+impl VirtualHost {
+    /// Mounts the host of a scenario on an empty directory and starts its clock.
+    ///
+    /// # Errors
+    /// If the scenario cannot be a host, or the tree cannot be mounted.
+    pub fn mount(
+        path: impl AsRef<Path>,
+        scenario: Arc<Scenario>,
+        options: Options,
+    ) -> Result<VirtualHost, VirtualHostError> {
+        let faults = options.faults.clone();
+        let (tree, engine, running) = tree(scenario, &options)?;
+        let mounted = Mounted::new(tree, path, faults)?;
+        Ok(VirtualHost { mounted, running, engine })
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        self.mounted.path()
+    }
+
+    /// The machine.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Serves until a signal comes or somebody unmounts it.
+    ///
+    /// # Errors
+    /// If signals cannot be caught.
+    pub fn serve(self) -> Result<(), VirtualHostError> {
+        let served = self.mounted.serve();
+        drop(self.running);
+        Ok(served?)
+    }
+}
+
+/// The files of a scenario's host and the machine behind them, not mounted anywhere.
+///
+/// # Errors
+/// If the scenario cannot be a host.
+pub fn tree(scenario: Arc<Scenario>, options: &Options) -> Result<(Tree, Engine, Running), VirtualHostError> {
+    let places = Places::new(&scenario)?;
+    let spec = scenario.chip.clone();
+    let features = Features::new(&places, &spec, options.bandwidth);
+    let server =
+        Server::new(BareMachine::new(scenario, options.run)?, places.clone(), features.bandwidth_classes);
+    let map = Arc::new(MsrMap::new(&server));
+    let devices = pci::devices(&server);
+    let cpuid = Arc::new(Cpuid::new(&places, &spec, features, server.rmids()));
+    let mut description = features.description(&server, options.kernel);
+    if let Some(l3) = description.l3.as_mut().filter(|l3| options.cdp && l3.cdp != Cdp::Absent) {
+        l3.cdp = Cdp::On;
+    }
+    let (engine, running) = Engine::start(server, options.pace);
+
+    let mut tree = Tree::new();
+    let boot = Boot { kernel: options.kernel, command_line: command_line(&places, features), id: boot_id() };
+    topology::add(&mut tree, &places, &spec, features, &boot);
+    for cpu in 0..places.cpus() {
+        tree.file(&format!("dev/cpu/{cpu}/msr"), Msr::new(engine.clone(), map.clone(), cpu));
+        tree.file(&format!("dev/cpu/{cpu}/cpuid"), CpuidFile::new(cpuid.clone(), cpu));
+    }
+    pci::add(&mut tree, devices, &places, &engine);
+    tree.directory("sys/fs");
+    if features.any() {
+        let driver = Box::new(Driver::new(engine.clone()));
+        let resctrl = Resctrl::new(description, driver, Box::new(HostTasks::new("/proc")));
+        tree.add("sys/fs/resctrl", Node::Resctrl(resctrl.shared()));
+    }
+    tree.file("waykeeper/clock", Clock(engine.clone()));
+    Ok((tree, engine, running))
+}
+
+/// The kernel leaves CAT and monitoring off on Skylake unless its command line asks for them (hardware.md 7.2).
+fn command_line(places: &Places, features: Features) -> String {
+    let base = "BOOT_IMAGE=/boot/vmlinuz root=/dev/sda1 ro quiet";
+    let asks = places.generation.is_some_and(|generation| generation.id == "skx");
+    match features.bandwidth_classes > 0 {
+        _ if !asks => base.to_owned(),
+        true => format!("{base} rdt=cmt,mbmtotal,mbmlocal,l3cat,l3cdp,mba"),
+        false => format!("{base} rdt=cmt,mbmtotal,mbmlocal,l3cat,l3cdp,!mba"),
+    }
+}
+
+/// A random id of this start (version 4 UUID), from the kernel that we run on.
+fn boot_id() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
+    let id = id.trim();
+    if id.len() == 36 {
+        return id.to_owned();
+    }
+    // Without procfs: the time will do, for it only has to differ from start to start.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    format!("00000000-0000-4000-8000-{:012x}", now.as_nanos() & 0xffff_ffff_ffff)
+}
+
+/// `waykeeper/clock`: the server's clock and how far the model is behind, both in ns. No kernel has this file.
+struct Clock(Engine);
+
+impl File for Clock {
+    fn read(&self, offset: u64, len: usize, _: Caller) -> Result<Vec<u8>, Errno> {
+        let stopped = self.0.failure().map_or_else(String::new, |why| format!("stopped {why}\n"));
+        let text = format!("clock_ns {}\nlag_ns {}\n{stopped}", self.0.now_ns(), self.0.lag_ns());
+        Ok(slice(text.as_bytes(), offset, len))
+    }
+}

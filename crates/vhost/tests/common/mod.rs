@@ -1,0 +1,171 @@
+//! A virtual host whose clock is held, and its files without a mount.
+
+// Each test program uses a part of this.
+#![allow(dead_code)]
+
+use rustix::io::Errno;
+use std::sync::Arc;
+use waykeeper_machine::{RunOptions, Scenario, ScenarioSource};
+use waykeeper_silicon::Sampling;
+use waykeeper_vhost::engine::{Engine, Pace, Running};
+use waykeeper_vhost::node::{Caller, File, Node, Tree};
+use waykeeper_vhost::package::Server;
+use waykeeper_vhost::virtual_host::{Options, tree};
+
+/// A privileged reader.
+pub const ROOT: Caller = Caller { pid: 1, uid: 0 };
+
+/// Somebody else, whoever runs the test.
+pub const NOBODY: Caller = Caller { pid: 1, uid: 65534 };
+
+/// A NIC with a forwarder on cores 0 and 1, an array with a reader on core 2, a scan of 24 MiB on core 3.
+pub const SCENARIO: &str = r#"
+name = "host"
+duration_s = 1
+warmup_s = 0.1
+measure_s = 0.1
+time_factor = 5
+
+[[nic]]
+name = "nic0"
+ring = 2048
+offered_gbps = 80
+
+[[storage]]
+name = "raid0"
+
+[[workload]]
+name = "l2fwd"
+program = "l2fwd"
+cores = "0-1"
+
+[[workload]]
+name = "fio"
+program = "fio"
+cores = "2"
+
+[[workload]]
+name = "scan"
+program = "x-mem"
+cores = "3"
+working_set = "24M"
+"#;
+
+/// A scenario on a chip.
+pub fn scenario(chip: &str, text: &str) -> Arc<Scenario> {
+    let text = format!("chip = \"{chip}\"\n{text}");
+    let source = ScenarioSource::parse("host", &text, None).unwrap_or_else(|error| panic!("{error}"));
+    Arc::new(source.read().unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// Options of a host whose clock is held, one set in 16 simulated.
+pub fn held() -> Options {
+    let run = RunOptions { seed: 1, sample_seed: 1, sampling: Sampling::one_in(16).expect("a power of two") };
+    Options { pace: Pace::Held, run, ..Options::default() }
+}
+
+/// A host and its files.
+pub struct Host {
+    /// The machine.
+    pub engine: Engine,
+    tree: Tree,
+    _running: Running,
+}
+
+impl Host {
+    /// [`SCENARIO`] on a chip.
+    pub fn new(chip: &str) -> Host {
+        Host::of(chip, SCENARIO)
+    }
+
+    /// A scenario on a chip.
+    pub fn of(chip: &str, text: &str) -> Host {
+        Host::with(chip, text, &held())
+    }
+
+    /// The same with other options.
+    pub fn with(chip: &str, text: &str, options: &Options) -> Host {
+        let (tree, engine, running) =
+            tree(scenario(chip, text), options).unwrap_or_else(|error| panic!("{error}"));
+        Host { engine, tree, _running: running }
+    }
+
+    /// Lets the server's clock come to a time, ns.
+    pub fn run_to(&self, clock_ns: u64) {
+        self.engine.run_until(clock_ns).expect("the model runs");
+    }
+
+    /// Looks at the machine.
+    pub fn machine<R>(&self, look: impl FnOnce(&mut Server) -> R) -> R {
+        self.engine.with(look).expect("the model runs")
+    }
+
+    /// A file; links on the way are followed as far as `sys/bus/pci/devices` has them.
+    pub fn file(&self, path: &str) -> &dyn File {
+        match self.tree.get(&self.resolved(path)) {
+            Some(Node::File(file)) => file.as_ref(),
+            _ => panic!("{path} is no file"),
+        }
+    }
+
+    fn resolved(&self, path: &str) -> String {
+        let mut done = String::new();
+        for part in path.split('/') {
+            let here = if done.is_empty() { part.to_owned() } else { format!("{done}/{part}") };
+            done = match self.tree.get(&here) {
+                Some(Node::Link(target)) => {
+                    let mut folders: Vec<&str> = done.split('/').collect();
+                    for step in target.split('/') {
+                        match step {
+                            ".." => drop(folders.pop()),
+                            step => folders.push(step),
+                        }
+                    }
+                    self.resolved(&folders.join("/"))
+                }
+                _ => here,
+            };
+        }
+        done
+    }
+
+    /// Whether there is anything at a path.
+    pub fn has(&self, path: &str) -> bool {
+        self.tree.get(&self.resolved(path)).is_some()
+    }
+
+    /// A file's text.
+    pub fn text(&self, path: &str) -> String {
+        let bytes = self.file(path).read(0, 1 << 20, ROOT).unwrap_or_else(|error| panic!("{path}: {error}"));
+        String::from_utf8(bytes).expect("text")
+    }
+
+    /// Reads an MSR.
+    pub fn read_msr(&self, cpu: usize, address: u32) -> Result<u64, Errno> {
+        let bytes = self.file(&format!("dev/cpu/{cpu}/msr")).read(u64::from(address), 8, ROOT)?;
+        Ok(u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
+    }
+
+    /// Writes an MSR.
+    pub fn write_msr(&self, cpu: usize, address: u32, value: u64) -> Result<(), Errno> {
+        let file = self.file(&format!("dev/cpu/{cpu}/msr"));
+        file.write(u64::from(address), &value.to_le_bytes(), ROOT).map(|taken| assert_eq!(taken, 8))
+    }
+
+    /// What CPUID says.
+    pub fn cpuid(&self, cpu: usize, leaf: u32, subleaf: u32) -> [u32; 4] {
+        let offset = u64::from(subleaf) << 32 | u64::from(leaf);
+        let bytes = self.file(&format!("dev/cpu/{cpu}/cpuid")).read(offset, 16, ROOT).expect("CPUID");
+        std::array::from_fn(|word| u32::from_le_bytes(bytes[4 * word..][..4].try_into().expect("four bytes")))
+    }
+
+    /// Reads configuration space.
+    pub fn read_config(&self, device: &str, at: u64, len: usize) -> Result<Vec<u8>, Errno> {
+        self.file(&format!("sys/bus/pci/devices/{device}/config")).read(at, len, ROOT)
+    }
+
+    /// Writes it.
+    pub fn write_config(&self, device: &str, at: u64, bytes: &[u8]) -> Result<usize, Errno> {
+        self.file(&format!("sys/bus/pci/devices/{device}/config")).write(at, bytes, ROOT)
+    }
+}
