@@ -371,3 +371,25 @@ fn a_mount_goes_away_with_its_server_and_bad_places_are_named() {
     assert!(fs::read_dir(&folder).unwrap().next().is_none());
     drop(held);
 }
+
+#[test]
+fn a_server_ends_when_it_is_told_to_or_unmounted() {
+    // Registered first, so that no signal of this test ends the process.
+    let told = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGTERM, told).unwrap();
+    let mut server = Server::new(intel(Kernel(6, 12)));
+    let mounted = server.mounted.take().unwrap();
+    let serving = std::thread::spawn(move || mounted.serve());
+    rustix::mount::unmount(server.folder.path(), rustix::mount::UnmountFlags::empty()).unwrap();
+    serving.join().unwrap().unwrap();
+
+    let mut server = Server::new(intel(Kernel(6, 12)));
+    let mounted = server.mounted.take().unwrap();
+    let serving = std::thread::spawn(move || mounted.serve());
+    while !serving.is_finished() {
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    serving.join().unwrap().unwrap();
+    assert!(fs::read_dir(server.folder.path()).unwrap().next().is_none(), "unmounted");
+}

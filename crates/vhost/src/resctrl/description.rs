@@ -6,16 +6,19 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kernel(pub u32, pub u32);
 
+/// Recorded are 6.1, which has none of these, and 6.12, which has all; the releases between are those of the kernel's
+/// change logs.
 impl Kernel {
+    /// First with SMBA and with `mbm_*_bytes_config`.
+    pub const SLOW_MEMORY: Kernel = Kernel(6, 3);
+    /// First with monitoring groups that can be renamed.
+    pub const RENAMES: Kernel = Kernel(6, 5);
+    /// First with a comma list in `tasks`.
+    pub const TASK_LISTS: Kernel = Kernel(6, 7);
     /// First with `sparse_masks` (hardware.md 7.1).
     pub const SPARSE_MASKS: Kernel = Kernel(6, 7);
-    /// First with a comma list in `tasks`, and with monitoring groups that can be renamed. Both came with 6.4 or 6.5;
-    /// recorded is 6.12 with and 6.1 without.
-    pub const TASK_LISTS: Kernel = Kernel(6, 5);
-    /// First that takes the CLOSID before the RMID at mkdir (linux fs/resctrl: `mkdir_rdt_prepare_rmid_alloc`).
+    /// First that takes the CLOSID before the RMID at mkdir (`mkdir_rdt_prepare_rmid_alloc`).
     pub const CLOSID_FIRST: Kernel = Kernel(6, 9);
-    /// First with SMBA and with `mbm_*_bytes_config` (recorded: 6.12 has them, 6.1 has not).
-    pub const SLOW_MEMORY: Kernel = Kernel(6, 3);
 }
 
 /// Code and Data Prioritization.

@@ -156,7 +156,7 @@ impl Resctrl {
         }
     }
 
-    /// rename(2): monitoring groups may get another name or another parent, from [`Kernel::TASK_LISTS`] on.
+    /// rename(2): monitoring groups may get another name or another parent, from [`Kernel::RENAMES`] on.
     pub fn rename(&mut self, from: Place, name: &str, to: Place, new_name: &str) -> Result<(), Errno> {
         self.present(from)?;
         self.present(to)?;
@@ -172,7 +172,7 @@ impl Resctrl {
             Some(target) if !source.is_directory() && target.is_directory() => return Err(Errno::ISDIR),
             _ => {}
         }
-        if self.host.kernel < Kernel::TASK_LISTS {
+        if self.host.kernel < Kernel::RENAMES {
             return Err(Errno::PERM);
         }
         // Neither `info` nor what is in it belongs to a group.
