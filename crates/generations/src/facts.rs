@@ -8,9 +8,9 @@ use waykeeper_units::WayMask;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResctrlFacts {
-    /// LLC ways that parts of this generation were seen with.
+    /// LLC ways that parts of this generation were seen with, those of most parts first.
     pub ways: Vec<u32>,
-    /// Ways that CPUID says hardware shares.
+    /// Ways that CPUID says hardware shares, on the parts with the first number of ways.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shareable: Option<WayMask>,
     /// Fewest bits of a mask.

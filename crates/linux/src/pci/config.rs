@@ -15,6 +15,9 @@ const EXTENDED: u16 = 0x100;
 /// Id of the PCI Express capability (PCIe base specification, 7.5.3).
 const PCI_EXPRESS: u8 = 0x10;
 
+/// Device/port type of a root port in the PCI Express capability.
+pub(super) const ROOT_PORT: u8 = 4;
+
 /// The one bit that may be turned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Writable(RegisterBit);
@@ -203,9 +206,14 @@ impl Config {
     /// then is.
     ///
     /// # Errors
-    /// [`PciError::CapabilityThere`] before anything is written; otherwise the kernel's refusal.
+    /// [`PciError::NoRootPort`] and [`PciError::CapabilityThere`] before anything is written; otherwise the kernel's
+    /// refusal.
     pub fn turn(&self, writable: Writable, on: bool) -> Result<bool, PciError> {
         let Writable(bit) = writable;
+        if self.port_type()? != Some(ROOT_PORT) {
+            let why = "it is none itself, and only those have the switch".to_owned();
+            return Err(PciError::NoRootPort { device: self.device, why });
+        }
         self.check_register(bit.offset)?;
         let byte = bit.set(self.byte(bit.offset)?, on);
         self.handle.write_at(&[byte], bit.offset.into()).map_err(|error| match error.errno() {
@@ -260,6 +268,16 @@ mod tests {
         assert_eq!(config.byte(0x180), Ok(0x0b));
         assert_eq!(config.turn(switch, true), Ok(true));
         assert_eq!(config.byte(0x180), Ok(0x8b));
+    }
+
+    #[test]
+    fn what_is_no_root_port_has_no_switch() {
+        let mut bytes = root_port();
+        bytes[0x92] = 0x62;
+        let (_keep, config) = function(&bytes);
+        let error = config.turn(writable("skx").unwrap(), false).unwrap_err();
+        assert!(matches!(error, PciError::NoRootPort { .. }), "a switch's downstream port");
+        assert_eq!(config.byte(0x180), Ok(0x80));
     }
 
     #[test]

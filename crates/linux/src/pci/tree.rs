@@ -4,6 +4,7 @@
 //! (hardware.md 2.3). Where the entries are no links, the bridges' bus numbers tell; a bridge that cannot be read is then
 //! an error for the devices it might hold, and for no others.
 
+use super::config::ROOT_PORT;
 use super::{Config, PciAddress, PciError};
 use crate::content::{self, ContentError};
 use crate::root::{FileError, Root};
@@ -128,7 +129,17 @@ impl PciTree {
             }
             match (bridge, unread) {
                 (Some(found), _) if chain.contains(&found) => break,
-                (Some(found), _) => chain.push(found),
+                (Some(found), _) => {
+                    chain.push(found);
+                    // A root port has nothing above it, whatever other bridges could not be read.
+                    if matches!(
+                        Config::open(root, found).and_then(|config| config.port_type()),
+                        Ok(Some(ROOT_PORT))
+                    ) {
+                        chain.reverse();
+                        return Ok(chain);
+                    }
+                }
                 (None, Some(error)) => return Err(blind(error)),
                 (None, None) => {
                     chain.reverse();
@@ -163,7 +174,7 @@ impl PciTree {
             )));
         }
         match Config::open(root, port.address)?.port_type()? {
-            Some(4) => Ok(port.address),
+            Some(ROOT_PORT) => Ok(port.address),
             Some(other) => {
                 Err(none(format!("{} is a PCIe port of type {other}, a root port is of 4", port.address)))
             }
@@ -176,10 +187,16 @@ impl PciTree {
     /// # Errors
     /// As [`PciTree::above`] for any of them: a device that cannot be placed might be behind it.
     pub fn behind(&self, root: &Root, bridge: PciAddress) -> Result<Vec<&PciDevice>, PciError> {
+        // What cannot be placed is not behind a bridge whose buses do not include its bus.
+        let buses = Config::open(root, bridge).and_then(|config| config.bridge_buses());
+        let elsewhere = |bus: u8| matches!(buses, Ok(Some((first, last))) if !(first..=last).contains(&bus));
         let mut found = Vec::new();
-        for device in self.devices().filter(|device| !device.is_bridge()) {
-            if device.address.domain == bridge.domain && self.above(root, device.address)?.contains(&bridge) {
-                found.push(device);
+        let same_domain = self.devices().filter(|device| device.address.domain == bridge.domain);
+        for device in same_domain.filter(|device| !device.is_bridge()) {
+            match self.above(root, device.address) {
+                Ok(above) if above.contains(&bridge) => found.push(device),
+                Err(error) if !elsewhere(device.address.bus) => return Err(error),
+                Ok(_) | Err(_) => {}
             }
         }
         Ok(found)
