@@ -28,12 +28,13 @@ impl HostTasks {
     }
 }
 
-/// Parent and start time out of `/proc/N/stat` (proc(5): fields 4 and 22; the name in parentheses may hold anything).
-fn parent_and_start(stat: &[u8]) -> Option<(u32, u64)> {
+/// Parent, number of threads and start time out of `/proc/N/stat` (proc(5): fields 4, 20 and 22; the name in
+/// parentheses may hold anything).
+fn parse(stat: &[u8]) -> Option<(u32, u32, u64)> {
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     let rest = std::str::from_utf8(&stat[end + 1..]).ok()?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    Some((fields.get(1)?.parse().ok()?, fields.get(19)?.parse().ok()?))
+    Some((fields.get(1)?.parse().ok()?, fields.get(17)?.parse().ok()?, fields.get(19)?.parse().ok()?))
 }
 
 impl Tasks for HostTasks {
@@ -42,15 +43,18 @@ impl Tasks for HostTasks {
         let mut tasks = Vec::new();
         for process in Self::ids(self.proc.clone()) {
             let folder = self.proc.join(process.to_string());
-            let Some((parent, started)) =
-                fs::read(folder.join("stat")).ok().and_then(|it| parent_and_start(&it))
+            let Some((parent, threads, started)) =
+                fs::read(folder.join("stat")).ok().and_then(|it| parse(&it))
             else {
                 continue;
             };
             tasks.push(Task { id: process, process, parent, started });
+            if threads == 1 {
+                continue;
+            }
             for id in Self::ids(folder.join("task")).into_iter().filter(|id| *id != process) {
                 let stat = fs::read(folder.join(format!("task/{id}/stat"))).ok();
-                if let Some((_, started)) = stat.and_then(|it| parent_and_start(&it)) {
+                if let Some((.., started)) = stat.and_then(|it| parse(&it)) {
                     tasks.push(Task { id, process, parent, started });
                 }
             }
@@ -72,9 +76,9 @@ mod tests {
     #[test]
     fn a_name_with_parentheses_does_not_move_the_fields() {
         let stat = b"42 (a) b (c) S 7 42 42 0 -1 1 0 0 0 0 0 0 0 0 20 0 1 0 12345 0 0";
-        assert_eq!(parent_and_start(stat), Some((7, 12345)));
-        assert_eq!(parent_and_start(b"42 (a) S 7"), None);
-        assert_eq!(parent_and_start(b"no"), None);
+        assert_eq!(parse(stat), Some((7, 1, 12345)));
+        assert_eq!(parse(b"42 (a) S 7"), None);
+        assert_eq!(parse(b"no"), None);
     }
 
     #[test]

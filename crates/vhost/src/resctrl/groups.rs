@@ -141,9 +141,12 @@ impl Resctrl {
         let (closid, rmid, parent, cpus) = (group.closid, group.rmid, group.parent, group.cpus.clone());
         let heir = parent.unwrap_or(GroupId::DEFAULT);
         let to = (self.groups[&heir].closid, self.groups[&heir].rmid);
-        self.tasks.look(self.hardware.as_mut());
         let leaves = |task: (u32, u32)| task.0 == closid && (parent.is_none() || task.1 == rmid);
-        self.tasks.reassign(self.hardware.as_mut(), leaves, to);
+        // Where no task was, none can have inherited.
+        if self.tasks.any(leaves) {
+            self.tasks.look(self.hardware.as_mut());
+            self.tasks.reassign(self.hardware.as_mut(), leaves, to);
+        }
         self.assign_cpus(&cpus, heir);
         self.group_mut(heir).cpus.extend(&cpus);
         for gone in children.into_iter().chain([id]) {

@@ -84,6 +84,11 @@ impl TaskTable {
         self.known.get(&task).map(|known| known.belongs)
     }
 
+    /// Whether any task that `which` holds for was there at the last look.
+    pub fn any(&self, which: impl Fn((u32, u32)) -> bool) -> bool {
+        self.known.values().any(|known| which(known.belongs))
+    }
+
     /// Gives one task another class and RMID.
     pub fn assign(&mut self, hardware: &mut dyn Hardware, task: u32, to: (u32, u32)) {
         if let Some(known) = self.known.get_mut(&task)
