@@ -10,6 +10,7 @@ pub mod counting;
 pub mod cpuid;
 pub mod cpuinfo;
 pub mod ddio;
+pub mod doctor;
 pub mod event_source;
 pub mod host;
 pub mod iio;

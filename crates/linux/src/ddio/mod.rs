@@ -4,12 +4,21 @@
 //! Looks, plans, turns and judges; what a knob held before is in the journal before it is turned. Must not know who
 //! asks, nor how long a change is to stand.
 
+mod change;
 mod effect;
+mod experiment;
 mod names;
+mod ports;
+mod registers;
+mod survey;
 mod ways;
 
+pub use change::{Step, plan_ports, plan_ways, ports_of, turn};
 pub use effect::{LOAD_PER_S, Verdict, of_ports, of_ways};
+pub use experiment::Experiment;
 pub use names::{address_of, names_of};
+pub use registers::RootRegisters;
+pub use survey::{Behind, PortDca, SocketWays, Survey, survey};
 pub use ways::{Wanted, plan, words};
 
 /// Why a knob is not turned, or how turning it failed.
@@ -27,7 +36,7 @@ pub enum DdioError {
     #[error("no socket {socket}; there are {known}")]
     NoSuchSocket {
         /// What was asked for.
-        socket: u32,
+        socket: u16,
         /// Those that exist.
         known: String,
     },
@@ -49,4 +58,33 @@ pub enum DdioError {
         /// Why it cannot be.
         why: String,
     },
+    /// This user may not.
+    #[error("{0}")]
+    Denied(String),
+    /// The kernel refused a read or a write.
+    #[error("{what}: {why}")]
+    Failed {
+        /// The step.
+        what: String,
+        /// The kernel's words.
+        why: String,
+    },
+    /// The write went through and something else reads back.
+    #[error("{what}: the write went through, and {now} reads back; the hardware does not take it")]
+    ReadsBack {
+        /// The step.
+        what: String,
+        /// What reads back.
+        now: String,
+    },
+    /// The journal does not take the originals; nothing has been turned.
+    #[error("{0}")]
+    Journal(String),
+}
+
+impl DdioError {
+    /// The platform does not have it.
+    fn unsupported(what: &str, why: impl Into<String>) -> DdioError {
+        DdioError::Unsupported { what: what.to_owned(), why: why.into() }
+    }
 }

@@ -46,12 +46,34 @@ impl fmt::Display for Wanted {
 /// A standing in words.
 pub fn words(standing: Standing) -> &'static str {
     match standing {
-        Standing::Confirmed => "known to act",
-        Standing::Claimed => "claimed, shown by nobody",
+        Standing::Confirmed => "is known to act",
+        Standing::Claimed => "is said to act, and nobody has shown it",
         Standing::AnswersWithoutEffect => "answers without effect",
-        Standing::Unknown => "unknown whether it acts",
-        Standing::Absent => "not there",
+        Standing::Unknown => "is not known to act",
+        Standing::Absent => "is not there",
     }
+}
+
+const WHAT: &str = "setting the DDIO ways";
+
+/// The register of a generation, if it may be written at all.
+///
+/// # Errors
+/// [`DdioError::Unsupported`] with what is known of it.
+pub fn may_write(generation: &Generation) -> Result<&WayRegister, DdioError> {
+    let switch = &generation.dca.ways;
+    switch.register.as_ref().filter(|_| switch.standing.may_write()).ok_or_else(|| {
+        let why = match switch.standing {
+            Standing::Absent => format!("{}: {}", generation.name, switch.note),
+            standing => format!(
+                "on {} the register {}: {}; it is only read",
+                generation.name,
+                words(standing),
+                switch.note
+            ),
+        };
+        DdioError::unsupported(WHAT, why)
+    })
 }
 
 /// The mask to write, if the register of this generation may be given it.
@@ -66,22 +88,13 @@ pub fn plan(
     now: WayMask,
     wanted: Wanted,
 ) -> Result<WayMask, DdioError> {
-    let switch = &generation.dca.ways;
-    let unsupported = |why: String| DdioError::Unsupported { what: "setting the DDIO ways".to_owned(), why };
-    let Some(register) = switch.register.as_ref().filter(|_| switch.standing.may_write()) else {
-        return Err(unsupported(format!(
-            "on {} the register is {}: {}; it is only read",
-            generation.name,
-            words(switch.standing),
-            switch.note
-        )));
-    };
+    let register = may_write(generation)?;
     let all = WayMask::span(0, llc_ways);
     if now.is_empty() || !now.minus(all).is_empty() {
         let why = format!(
             "the register holds {now}, which are no ways of an LLC with {llc_ways}; it is left alone"
         );
-        return Err(unsupported(why));
+        return Err(DdioError::unsupported(WHAT, why));
     }
     // Where nobody knows the value of power-on, what is there now is kept.
     let kept = register.default.unwrap_or(now);
@@ -176,6 +189,20 @@ mod tests {
                 error.contains(why) && error.contains("contiguous masks that hold 0x600"),
                 "{wanted}: {error}"
             );
+        }
+    }
+
+    #[test]
+    fn a_register_that_does_not_act_is_not_written() {
+        let icelake = plan(generation("icx"), 12, mask(0xc00), Wanted::Count(4)).unwrap_err().to_string();
+        assert!(icelake.contains("answers without effect") && icelake.contains("only read"), "{icelake}");
+        for id in ["spr", "emr", "gnr", "zen4", "zen5", "bdx"] {
+            let refused = plan(generation(id), 16, mask(0xc000), Wanted::Count(4));
+            assert!(matches!(refused, Err(DdioError::Unsupported { .. })), "{id}");
+        }
+        for odd in [0, 0x800] {
+            let refused = plan(generation("skx"), 11, mask(odd), Wanted::Count(4));
+            assert!(matches!(refused, Err(DdioError::Unsupported { .. })), "{odd:#x}");
         }
     }
 

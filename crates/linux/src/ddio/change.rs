@@ -1,0 +1,212 @@
+//! A change of DDIO ways or of root ports' DCA, step by step: what is wanted, what is journaled for it, and turning it
+//! with a look at what then reads back.
+//!
+//! Plans on a [`Survey`]; turns through [`Registers`]. Must not know files, nor how long a change stands.
+
+use super::survey::{PortDca, SocketWays, Survey};
+use super::{DdioError, Wanted, ways};
+use crate::journal::{Journal, Original};
+use crate::pci::PciAddress;
+use crate::restore::Registers;
+use serde::Serialize;
+use std::fmt;
+use waykeeper_generations::{RegisterBit, Standing};
+use waykeeper_units::WayMask;
+
+/// One register to turn.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(tag = "knob", rename_all = "kebab-case")]
+pub enum Step {
+    /// The way mask of a socket.
+    Ways {
+        /// The socket.
+        socket: u16,
+        /// CPU through which the register is reached.
+        cpu: u16,
+        /// The MSR.
+        register: u32,
+        /// What it holds.
+        from: WayMask,
+        /// What it is to hold.
+        to: WayMask,
+    },
+    /// DCA of a root port.
+    Port {
+        /// The port.
+        address: PciAddress,
+        /// The byte of its config space.
+        offset: u16,
+        /// The bit of that byte.
+        bit: u8,
+        /// What it is.
+        from: bool,
+        /// What it is to be.
+        to: bool,
+    },
+}
+
+impl Step {
+    /// What the journal keeps of it.
+    pub fn original(&self) -> Original {
+        match self {
+            Step::Ways { cpu, register, from, .. } => {
+                Original::Msr { cpu: *cpu, register: *register, value: from.bits().into() }
+            }
+            Step::Port { address, offset, bit, from, .. } => Original::Pci {
+                address: address.to_string(),
+                offset: *offset,
+                width: 1,
+                mask: 1 << bit,
+                value: u32::from(*from) << bit,
+            },
+        }
+    }
+
+    /// Whether it changes anything.
+    pub fn is_needed(&self) -> bool {
+        match self {
+            Step::Ways { from, to, .. } => from != to,
+            Step::Port { from, to, .. } => from != to,
+        }
+    }
+
+    /// Turns it and reads it back.
+    fn turn(&self, registers: &mut impl Registers) -> Result<(), DdioError> {
+        let failed = |why| DdioError::Failed { what: self.to_string(), why };
+        match self {
+            Step::Ways { cpu, register, to, .. } => {
+                let wanted = u64::from(to.bits());
+                registers.set_msr(*cpu, *register, wanted).map_err(failed)?;
+                match registers.msr(*cpu, *register).map_err(failed)? {
+                    now if now == wanted => Ok(()),
+                    now => Err(DdioError::ReadsBack { what: self.to_string(), now: format!("{now:#x}") }),
+                }
+            }
+            Step::Port { address, offset, bit, to, .. } => {
+                let place = RegisterBit { offset: *offset, bit: *bit };
+                let byte = |registers: &mut dyn Registers| -> Result<u8, DdioError> {
+                    Ok(registers.pci(&address.to_string(), *offset, 1).map_err(failed)?.to_le_bytes()[0])
+                };
+                // Only this bit is ours: whatever the others are now, they stay.
+                let now = byte(registers)?;
+                registers
+                    .set_pci(&address.to_string(), *offset, 1, place.set(now, *to).into())
+                    .map_err(failed)?;
+                let now = byte(registers)?;
+                if place.of(now) == *to {
+                    return Ok(());
+                }
+                Err(DdioError::ReadsBack { what: self.to_string(), now: format!("{now:#04x}") })
+            }
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Ways { socket, from, to, .. } => {
+                write!(f, "socket {socket}: DDIO ways {from} ({}) -> {to} ({})", from.count(), to.count())
+            }
+            Step::Port { address, from, to, .. } => {
+                let word = |on: &bool| if *on { "on" } else { "off" };
+                write!(f, "root port {address}: DCA {} -> {}", word(from), word(to))
+            }
+        }
+    }
+}
+
+/// The steps that give sockets other DDIO ways: all of them, or one.
+///
+/// # Errors
+/// Whatever forbids it; nothing has been written then.
+pub fn plan_ways(survey: &Survey, wanted: Wanted, socket: Option<u16>) -> Result<Vec<Step>, DdioError> {
+    let generation = survey.known_generation("setting the DDIO ways")?;
+    let chosen: Vec<&SocketWays> =
+        survey.sockets.iter().filter(|own| socket.is_none_or(|socket| own.socket == socket)).collect();
+    if let (Some(socket), true) = (socket, chosen.is_empty()) {
+        let known: Vec<String> = survey.sockets.iter().map(|own| own.socket.to_string()).collect();
+        return Err(DdioError::NoSuchSocket { socket, known: known.join(", ") });
+    }
+    let mut steps = Vec::new();
+    for own in chosen {
+        // First the rules, so that a register that must not be written says so and not how it reads.
+        let unread = ways::may_write(generation).err();
+        let (from, llc_ways) = match (own.mask, own.llc_ways, unread) {
+            (_, _, Some(error)) => return Err(error),
+            (Some(mask), Some(ways), None) => (mask, ways),
+            _ if own.denied => return Err(DdioError::Denied(own.note.clone().unwrap_or_default())),
+            _ => {
+                let why = own
+                    .note
+                    .clone()
+                    .unwrap_or_else(|| "the width of the LLC's masks is not known".to_owned());
+                return Err(DdioError::unsupported("setting the DDIO ways", why));
+            }
+        };
+        let to = ways::plan(generation, llc_ways, from, wanted)?;
+        let register = generation.dca.ways.register.as_ref().map_or(0, |register| register.msr);
+        steps.push(Step::Ways { socket: own.socket, cpu: own.cpu, register, from, to });
+    }
+    Ok(steps)
+}
+
+/// The steps that switch DCA of the root ports above these devices; each port once.
+///
+/// # Errors
+/// Whatever forbids it; nothing has been written then.
+pub fn plan_ports(survey: &Survey, devices: &[PciAddress], on: bool) -> Result<Vec<Step>, DdioError> {
+    let what = "switching DCA of a root port";
+    let generation = survey.known_generation(what)?;
+    let switch = &generation.dca.port;
+    let mut steps: Vec<Step> = Vec::new();
+    for device in devices {
+        let port = survey.port_of(*device)?;
+        let Some(place) = switch.allocating.filter(|_| switch.standing.may_write()) else {
+            let why = match switch.standing {
+                Standing::Absent => format!("{}: {}", generation.name, switch.note),
+                standing => {
+                    format!(
+                        "on {} the switch {}: {}; it is only read",
+                        generation.name,
+                        ways::words(standing),
+                        switch.note
+                    )
+                }
+            };
+            return Err(DdioError::unsupported(what, why));
+        };
+        let Some(from) = port.dca else {
+            if port.denied {
+                return Err(DdioError::Denied(port.note.clone().unwrap_or_default()));
+            }
+            let why = port.note.clone().unwrap_or_else(|| "its state cannot be read".to_owned());
+            return Err(DdioError::unsupported(what, format!("{}: {why}", port.address)));
+        };
+        let step = Step::Port { address: port.address, offset: place.offset, bit: place.bit, from, to: on };
+        if !steps.contains(&step) {
+            steps.push(step);
+        }
+    }
+    Ok(steps)
+}
+
+/// Journals what every step is about to change, then turns one after the other.
+///
+/// # Errors
+/// The first failure. The steps before it have been turned and are in the journal, as the failed one is: whoever
+/// restores the journal gets all of them back.
+pub fn turn(steps: &[Step], journal: &mut Journal, registers: &mut impl Registers) -> Result<(), DdioError> {
+    let needed: Vec<&Step> = steps.iter().filter(|step| step.is_needed()).collect();
+    let originals: Vec<Original> = needed.iter().map(|step| step.original()).collect();
+    journal.record(&originals).map_err(|error| DdioError::Journal(error.to_string()))?;
+    needed.into_iter().try_for_each(|step| step.turn(registers))
+}
+
+/// The ports that steps are about.
+pub fn ports_of<'s>(survey: &'s Survey, steps: &[Step]) -> Vec<&'s PortDca> {
+    let is_meant = |port: &&PortDca| {
+        steps.iter().any(|step| matches!(step, Step::Port { address, .. } if *address == port.address))
+    };
+    survey.ports.iter().filter(is_meant).collect()
+}

@@ -1,0 +1,238 @@
+//! What there is of direct cache access on a host: the way register of every socket, the switch of every root port, and
+//! the devices behind each.
+//!
+//! Reads only. What cannot be read has a note in its place; the survey itself never fails. Must not know what is
+//! wanted of it.
+
+use super::{DdioError, ports};
+use crate::cpuid;
+use crate::cpuinfo::Cpuinfo;
+use crate::msr::{Allowed, Msr, MsrError};
+use crate::pci::PciAddress;
+use crate::resctrl::{CacheInfo, Resctrl};
+use crate::root::Root;
+use crate::topology::Topology;
+use serde::Serialize;
+use std::fmt;
+use waykeeper_generations::{Generation, Signature, Standing};
+use waykeeper_units::WayMask;
+
+/// The way register of one socket.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct SocketWays {
+    /// The socket's number.
+    pub socket: u16,
+    /// CPU through which the register is read.
+    pub cpu: u16,
+    /// What it holds; `None` if it cannot be read.
+    pub mask: Option<WayMask>,
+    /// Its value at power-on, where that is known.
+    pub default: Option<WayMask>,
+    /// Ways that CPUID says are shared with devices; it does not follow the register (hardware.md 1.3).
+    pub shareable: Option<WayMask>,
+    /// Ways of the LLC.
+    pub llc_ways: Option<u32>,
+    /// How sure it is that the register acts.
+    pub standing: Standing,
+    /// Why there is no mask.
+    pub note: Option<String>,
+    /// There is none because this user may not read it.
+    #[serde(skip)]
+    pub denied: bool,
+}
+
+/// A device behind a root port.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Behind {
+    /// Its PCI address.
+    pub address: PciAddress,
+    /// Vendor and device, as lspci -n prints them.
+    pub id: String,
+    /// Class, subclass and interface.
+    pub class: u32,
+    /// What the kernel calls it: interfaces, NVMe controllers, disks.
+    pub names: Vec<String>,
+}
+
+impl fmt::Display for Behind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = kind(self.class).unwrap_or(&self.id);
+        let words: Vec<&str> = std::iter::once(kind).chain(self.names.iter().map(String::as_str)).collect();
+        write!(f, "{} ({})", self.address, words.join(" "))
+    }
+}
+
+/// Base class and sub-class of the devices that move much data (PCI Code and ID Assignment, 1).
+fn kind(class: u32) -> Option<&'static str> {
+    match class >> 8 {
+        0x0108 => Some("NVMe"),
+        0x0100..=0x01ff => Some("storage"),
+        0x0200 => Some("Ethernet"),
+        0x0207 => Some("InfiniBand"),
+        0x0201..=0x02ff => Some("network"),
+        0x0300..=0x03ff => Some("display"),
+        0x0b40 | 0x1000..=0x12ff => Some("accelerator"),
+        _ => None,
+    }
+}
+
+/// One root port.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct PortDca {
+    /// Its PCI address.
+    pub address: PciAddress,
+    /// Its socket, where sysfs tells.
+    pub socket: Option<u16>,
+    /// Whether devices behind it fill the LLC; `None` if that cannot be read here.
+    pub dca: Option<bool>,
+    /// NoSnoopOpWrEn; shown, never turned.
+    pub no_snoop: Option<bool>,
+    /// TPHDIS; shown, never turned.
+    pub hints_off: Option<bool>,
+    /// Why there is no state.
+    pub note: Option<String>,
+    /// There is none because this user may not read it.
+    #[serde(skip)]
+    pub denied: bool,
+    /// The devices behind it.
+    pub devices: Vec<Behind>,
+}
+
+/// All of it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Survey {
+    /// The CPU for people: its name and what generation it is.
+    pub cpu: String,
+    /// The generation, if it is a known one.
+    #[serde(serialize_with = "id_of")]
+    pub generation: Option<&'static Generation>,
+    /// How sure it is that root ports can be switched.
+    pub port_standing: Option<Standing>,
+    /// What is known of the way register.
+    pub ways_note: Option<String>,
+    /// What is known of the switches.
+    pub ports_note: Option<String>,
+    /// Sockets in order.
+    pub sockets: Vec<SocketWays>,
+    /// Root ports by address, those with nothing behind them too.
+    pub ports: Vec<PortDca>,
+    /// Why there are no root ports, where they could not be listed.
+    pub blind: Option<String>,
+}
+
+fn id_of<S: serde::Serializer>(generation: &Option<&Generation>, serializer: S) -> Result<S::Ok, S::Error> {
+    generation.map(|generation| generation.id.as_str()).serialize(serializer)
+}
+
+impl Survey {
+    /// The generation, or the refusal to write anything on hardware that nobody described.
+    pub(super) fn known_generation(&self, what: &str) -> Result<&'static Generation, DdioError> {
+        self.generation.ok_or_else(|| {
+            DdioError::unsupported(
+                what,
+                format!("{}: no table describes this CPU, so nothing is written", self.cpu),
+            )
+        })
+    }
+
+    /// The root port above a device (or the port itself).
+    pub(super) fn port_of(&self, address: PciAddress) -> Result<&PortDca, DdioError> {
+        let is_above = |port: &&PortDca| {
+            port.address == address || port.devices.iter().any(|device| device.address == address)
+        };
+        let why = || match &self.blind {
+            Some(why) => why.clone(),
+            None => "it is not behind a root port: a part of the socket itself, or of a virtual machine"
+                .to_owned(),
+        };
+        let port = self.ports.iter().find(is_above);
+        port.ok_or_else(|| DdioError::NoSuchDevice { name: address.to_string(), why: why() })
+    }
+}
+
+/// Looks at all of it.
+pub fn survey(root: &Root) -> Survey {
+    let (signature, brand) = identity(root);
+    let generation = signature.and_then(|signature| Generation::find(&signature));
+    let cpu = match (brand, generation, signature) {
+        (brand, Some(generation), _) => {
+            format!("{} ({})", brand.unwrap_or_default(), generation.name).trim().to_owned()
+        }
+        (Some(brand), None, _) => brand,
+        (None, None, Some(signature)) => signature.to_string(),
+        (None, None, None) => "unknown CPU".to_owned(),
+    };
+    let dca = generation.map(|generation| &generation.dca);
+    let topology = Topology::read(root).ok();
+    let (ports, blind) = match ports::all(root, generation, topology.as_ref()) {
+        Ok(ports) => (ports, None),
+        Err(why) => (Vec::new(), Some(why)),
+    };
+    Survey {
+        cpu,
+        generation,
+        port_standing: dca.map(|dca| dca.port.standing),
+        ways_note: dca.map(|dca| dca.ways.note.clone()),
+        ports_note: dca.map(|dca| dca.port.note.clone()),
+        sockets: topology.map(|topology| sockets(root, generation, &topology)).unwrap_or_default(),
+        ports,
+        blind,
+    }
+}
+
+/// Who the CPU is: its own word first, then the kernel's copy of it.
+pub(super) fn identity(root: &Root) -> (Option<Signature>, Option<String>) {
+    let cpuinfo = Cpuinfo::read(root).unwrap_or_default();
+    let cpuid = cpuid::Facts::read(root, 0).unwrap_or_default();
+    (cpuid.signature.or(cpuinfo.signature), cpuinfo.brand.or(cpuid.brand))
+}
+
+fn sockets(root: &Root, generation: Option<&Generation>, topology: &Topology) -> Vec<SocketWays> {
+    // resctrl's word before the cache's: masks are what the register is compared with (hardware.md 0.1).
+    let resctrl = Resctrl::open(root, crate::GROUP_PREFIX).and_then(|resctrl| resctrl.info()).ok();
+    let l3: Option<&CacheInfo> = resctrl.as_ref().and_then(|info| info.l3());
+    let standing = generation.map_or(Standing::Unknown, |generation| generation.dca.ways.standing);
+    let register = generation.and_then(|generation| generation.dca.ways.register.as_ref());
+    let one = |socket: u16| {
+        let cpu = topology.reader_of(socket)?;
+        let llc_ways =
+            l3.map(|l3| l3.cbm_mask.count()).or_else(|| topology.l3_of(socket).find_map(|l3| l3.ways));
+        let read = match register {
+            None if generation.is_none() => Err(("no table describes this CPU".to_owned(), false)),
+            None => Err(("there is no such register".to_owned(), false)),
+            Some(register) => read_mask(root, cpu.0, register.msr),
+        };
+        let (note, denied) = read.as_ref().err().cloned().unzip();
+        Some(SocketWays {
+            socket,
+            cpu: cpu.0,
+            default: register.and_then(|register| register.default),
+            shareable: l3.and_then(|l3| l3.shareable_bits),
+            llc_ways,
+            standing,
+            note,
+            denied: denied.unwrap_or_default(),
+            mask: read.ok(),
+        })
+    };
+    topology.sockets().into_iter().filter_map(one).collect()
+}
+
+/// The register's mask; else why there is none, and whether that is for want of permission.
+fn read_mask(root: &Root, cpu: u16, register: u32) -> Result<WayMask, (String, bool)> {
+    let msr = Msr::open(root, cpu, Allowed::nothing());
+    let value = msr.and_then(|msr| msr.read(register)).map_err(|error| {
+        let why = match error.remedy() {
+            "" => error.to_string(),
+            remedy => format!("{error}; {remedy}"),
+        };
+        (why, matches!(error, MsrError::Permission { .. }))
+    })?;
+    match u32::try_from(value) {
+        Ok(bits) if bits != 0 => Ok(WayMask::from_bits(bits)),
+        // Guests answer 0 for registers that nobody gave them (virtual-host.md, msr).
+        _ => {
+            Err((format!("MSR {register:#x} of CPU {cpu} reads {value:#x}, which is no mask of ways"), false))
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The ways to the hardware: the kernel's msr and cpuid devices, what lockdown forbids, what a hypervisor hides.
+//!
+//! Looks at devices by reading one value from them. Must not know what the values are good for.
+
+use super::allocation;
+use super::facts::Facts;
+use super::file::{self, File};
+use super::report::{Check, Family, State};
+use crate::msr::MsrError;
+use rustix::io::Errno;
+
+/// All subjects of this family.
+pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
+    vec![allocation::access(facts), cpuid(facts), msr(facts), msr_writes(facts), lockdown(facts)]
+}
+
+fn check(name: &'static str, state: State, value: impl std::fmt::Display) -> Check {
+    Check::new(Family::Access, name, state, value)
+}
+
+/// Lockdown (hardware.md 10): `[none] integrity confidentiality`, the one in brackets is in force.
+pub(super) enum Lockdown {
+    /// The kernel knows no lockdown, or securityfs is not mounted.
+    NotSaid,
+    /// `none`.
+    Off,
+    /// `integrity` or `confidentiality`: writes to MSRs and PCI config space are refused.
+    On(String),
+    /// The file says something else.
+    Odd(String),
+}
+
+/// What `sys/kernel/security/lockdown` says.
+pub(super) fn lockdown_of(text: File) -> Lockdown {
+    let text = match text {
+        File::Text(text) => text,
+        File::Absent => return Lockdown::NotSaid,
+        File::Wrong(why) => return Lockdown::Odd(why),
+    };
+    let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(chosen, _)| chosen);
+    match chosen {
+        Some("none") => Lockdown::Off,
+        Some(level @ ("integrity" | "confidentiality")) => Lockdown::On(level.to_owned()),
+        _ => Lockdown::Odd(
+            "sys/kernel/security/lockdown names none of [none], [integrity], [confidentiality]".to_owned(),
+        ),
+    }
+}
+
+fn lockdown(facts: &Facts<'_>) -> Check {
+    match &facts.lockdown {
+        Lockdown::NotSaid => check("lockdown", State::Info, "the kernel says nothing of it"),
+        Lockdown::Off => check("lockdown", State::Ok, "none"),
+        Lockdown::On(level) => {
+            let value = format!("{level}: the kernel refuses writes to MSRs and to PCI config space");
+            check("lockdown", State::Degraded, value)
+                .remedy("switch Secure Boot off in the BIOS, or boot without lockdown=; CAT through resctrl works all the same")
+        }
+        Lockdown::Odd(why) => check("lockdown", State::Unknown, why),
+    }
+}
+
+fn cpuid(facts: &Facts<'_>) -> Check {
+    match &facts.cpuid {
+        Ok(_) => check("cpuid", State::Ok, "the cpuid device can be read"),
+        Err(error) if error.is_absent() => {
+            check("cpuid", State::Missing, "no cpuid device; proc/cpuinfo is used").remedy("modprobe cpuid")
+        }
+        Err(error) if matches!(error.errno(), Some(Errno::ACCESS | Errno::PERM)) => {
+            check("cpuid", State::Missing, error).remedy("run as root")
+        }
+        Err(error) => check("cpuid", State::Unknown, error),
+    }
+}
+
+fn msr(facts: &Facts<'_>) -> Check {
+    match &facts.msr {
+        Ok(()) => check("msr", State::Ok, "the msr device can be read"),
+        Err(error @ (MsrError::NoModule { .. } | MsrError::Permission { .. } | MsrError::Offline { .. })) => {
+            check("msr", State::Missing, error).remedy(error.remedy())
+        }
+        Err(error) => check("msr", State::Unknown, error),
+    }
+}
+
+fn msr_writes(facts: &Facts<'_>) -> Check {
+    let check = |state, value: &str| check("msr-writes", state, value);
+    match file::line(facts.root, "sys/module/msr/parameters/allow_writes") {
+        // Kernels before 5.9 have no such parameter and allow every write.
+        File::Absent if facts.msr.is_ok() => {
+            check(State::Info, "the msr driver has no allow_writes: writes are allowed")
+        }
+        File::Absent => check(State::Missing, "no msr driver").remedy("modprobe msr"),
+        File::Wrong(why) => check(State::Unknown, &why),
+        File::Text(text) => match text.as_str() {
+            "on" => check(State::Ok, "on: writes are silent"),
+            "default" => check(State::Ok, "default: the first write taints the kernel and is logged"),
+            "off" => check(State::Degraded, "off: every write is refused").remedy(
+                "echo on > /sys/module/msr/parameters/allow_writes, or boot with msr.allow_writes=on",
+            ),
+            _ => check(State::Unknown, "sys/module/msr/parameters/allow_writes is none of on, off, default"),
+        },
+    }
+}

@@ -1,0 +1,259 @@
+//! resctrl: whether it is there, what it divides and watches, how many classes are left, and which of the many
+//! reasons it has for not being there (hardware.md 7.1, 7.2, 8.1).
+//!
+//! Must not know devices or MSRs. Widths and masks are read, never looked up by model.
+
+use super::facts::Facts;
+use super::file::{self, File};
+use super::report::{Check, Family, State};
+use crate::resctrl::{Info, IoAlloc, Kind, Resctrl, ResctrlError, Resource};
+use waykeeper_generations::{ErratumKind, Vendor};
+
+/// What resctrl is to this host.
+pub(super) enum Mount {
+    /// Mounted; its `info` as far as it makes sense.
+    Mounted(Resctrl, Result<Info, ResctrlError>),
+    /// Not mounted or not there, in the words of the attempt.
+    No(ResctrlError),
+}
+
+/// Looks for the mount.
+pub(super) fn mount(root: &crate::root::Root) -> Mount {
+    match Resctrl::open(root, crate::GROUP_PREFIX) {
+        Ok(resctrl) => {
+            let info = resctrl.info();
+            Mount::Mounted(resctrl, info)
+        }
+        Err(error) => Mount::No(error),
+    }
+}
+
+/// The subjects that can be steered.
+pub(super) fn steered(facts: &Facts<'_>) -> Vec<Check> {
+    vec![cat(facts), classes(facts), mba(facts), io_alloc(facts)]
+}
+
+/// The filesystem itself.
+pub(super) fn access(facts: &Facts<'_>) -> Check {
+    let check = |state, value: String| Check::new(Family::Access, "resctrl", state, value);
+    match &facts.mount {
+        Mount::Mounted(resctrl, Ok(info)) => {
+            let cdp = if info.has_cdp() { " with CDP" } else { "" };
+            return check(State::Ok, format!("mounted at {}{cdp}", resctrl.mount_point().display()));
+        }
+        Mount::Mounted(_, Err(error)) => {
+            return check(State::Unknown, error.to_string());
+        }
+        Mount::No(error) if error.kind != Kind::NotMounted => {
+            return check(State::Unknown, error.to_string()).remedy("run as root");
+        }
+        Mount::No(_) => {}
+    }
+    // The kernel registers the filesystem only if it found RDT or PQoS to drive (resctrl_init).
+    match file::text(facts.root, "proc/filesystems") {
+        File::Text(text) if text.lines().any(|line| line.split_whitespace().last() == Some("resctrl")) => {
+            check(State::Missing, "the kernel has it, and it is not mounted".to_owned())
+                .remedy("mount -t resctrl resctrl /sys/fs/resctrl")
+        }
+        File::Text(_) if facts.has_flag("rdt_a") || facts.has_flag("cat_l3") => {
+            check(State::Missing, "the CPU has RDT, and the kernel does not know resctrl".to_owned())
+                .remedy("run a kernel with CONFIG_X86_CPU_RESCTRL=y")
+        }
+        File::Text(_) => {
+            check(State::Missing, format!("the CPU shows no RDT or PQoS{}", facts.behind_a_hypervisor()))
+        }
+        File::Absent => check(State::Missing, "there is no sys/fs/resctrl/info".to_owned()),
+        File::Wrong(why) => check(State::Unknown, why),
+    }
+}
+
+/// `info` if there is one that makes sense; else the check that says why not.
+fn info<'f>(facts: &'f Facts<'_>, name: &'static str, family: Family) -> Result<&'f Info, Check> {
+    match &facts.mount {
+        Mount::Mounted(_, Ok(info)) => Ok(info),
+        Mount::Mounted(_, Err(_)) => {
+            Err(Check::new(family, name, State::Unknown, "resctrl's info makes no sense"))
+        }
+        Mount::No(_) => Err(Check::new(family, name, State::Missing, "needs resctrl")),
+    }
+}
+
+/// The boot option that brings what the kernel leaves off on Skylake servers (hardware.md 7.2).
+const RDT_BOOT_OPTION: &str =
+    "boot with rdt=cmt,mbmtotal,mbmlocal,l3cat,l3cdp,mba on the kernel's command line";
+
+/// Why something is missing that the CPU says it has.
+fn not_driven(facts: &Facts<'_>, check: Check, kind: ErratumKind) -> Check {
+    match facts.erratum(kind) {
+        Some(_) => check.remedy(RDT_BOOT_OPTION),
+        None => check.remedy(
+            "look for rdt=! on the kernel's command line (/proc/cmdline) and for an erratum in its log",
+        ),
+    }
+}
+
+/// Without a mount nobody can tell what the kernel drives; what it is known to leave off can be told all the same.
+fn before_mounting(facts: &Facts<'_>, check: Check, kind: ErratumKind) -> Check {
+    let cmdline = file::line(facts.root, "proc/cmdline");
+    let asked_for =
+        matches!(&cmdline, File::Text(text) if text.split_whitespace().any(|word| word.starts_with("rdt=")));
+    match facts.erratum(kind) {
+        Some(erratum) if !asked_for => {
+            Check { value: format!("{}; {}", check.value, erratum.text), ..check }.remedy(RDT_BOOT_OPTION)
+        }
+        _ => check,
+    }
+}
+
+fn cat(facts: &Facts<'_>) -> Check {
+    let check = |state, value: String| Check::new(Family::Steer, "cat", state, value);
+    let info = match info(facts, "cat", Family::Steer) {
+        Ok(info) => info,
+        Err(check) if facts.has_flag("cat_l3") => {
+            return before_mounting(facts, check, ErratumKind::CatNeedsBootOption);
+        }
+        Err(check) => return check,
+    };
+    let Some(l3) = info.l3() else {
+        if !facts.has_flag("cat_l3") {
+            return check(State::Missing, format!("the CPU shows no L3 CAT{}", facts.behind_a_hypervisor()));
+        }
+        let check = check(State::Missing, "the CPU has L3 CAT, and the kernel does not drive it".to_owned());
+        return not_driven(facts, check, ErratumKind::CatNeedsBootOption);
+    };
+    let ways = l3.cbm_mask.count();
+    let shared = match l3.shareable_bits {
+        Some(bits) if !bits.is_empty() => format!("; {bits} is shared with devices"),
+        _ => String::new(),
+    };
+    let holes = if l3.sparse_masks == Some(true) { "; masks may have holes" } else { "" };
+    let least = l3.min_cbm_bits;
+    check(State::Ok, format!("{ways} ways ({}), at least {least} a mask{shared}{holes}", l3.cbm_mask))
+}
+
+fn classes(facts: &Facts<'_>) -> Check {
+    let check = |state, value: String| Check::new(Family::Steer, "classes", state, value);
+    let info = match info(facts, "classes", Family::Steer) {
+        Ok(info) => info,
+        Err(check) => return check,
+    };
+    let Mount::Mounted(resctrl, _) = &facts.mount else {
+        return check(State::Missing, "needs resctrl".to_owned());
+    };
+    let all = info.limits().closids;
+    let groups = match resctrl.control_groups() {
+        Ok(groups) => u32::try_from(groups.len()).unwrap_or(u32::MAX),
+        Err(error) => return check(State::Unknown, error.to_string()),
+    };
+    // The default group has one of them; so has io_alloc while it is on (hardware.md 8.1).
+    let devices = u32::from(info.l3().is_some_and(|l3| l3.io_alloc == Some(IoAlloc::Enabled)));
+    let free = all.saturating_sub(1 + groups + devices);
+    let value = format!("{all} classes of service, {free} free");
+    if free > 0 || all <= 1 {
+        return check(if all > 1 { State::Ok } else { State::Missing }, value);
+    }
+    check(State::Degraded, value)
+        .remedy("remove groups under /sys/fs/resctrl that nobody uses any more (rmdir)")
+}
+
+fn mba(facts: &Facts<'_>) -> Check {
+    let check = |state, value: String| Check::new(Family::Steer, "mba", state, value);
+    let info = match info(facts, "mba", Family::Steer) {
+        Ok(info) => info,
+        Err(check) => return check,
+    };
+    let Some(bandwidth) = info.bandwidths.get(&Resource::Mb) else {
+        let value = match facts.has_flag("mba") {
+            true => "the CPU has MBA, and the kernel does not drive it".to_owned(),
+            false => format!("the CPU shows no MBA{}", facts.behind_a_hypervisor()),
+        };
+        return check(State::Missing, value);
+    };
+    let (low, step) = (bandwidth.min_bandwidth, bandwidth.bandwidth_gran);
+    check(
+        State::Ok,
+        match facts.vendor() {
+            // hardware.md 7.3: units of 1/8 GB/s; 2048 is no limit.
+            Some(Vendor::Amd) => format!("from {low} in steps of {step} eighths of a GB/s; 2048 is no limit"),
+            _ => format!("from {low} % in steps of {step} %"),
+        },
+    )
+}
+
+fn io_alloc(facts: &Facts<'_>) -> Check {
+    let check = |state, value: &str| Check::new(Family::Steer, "io-alloc", state, value);
+    let info = match info(facts, "io-alloc", Family::Steer) {
+        Ok(info) => info,
+        Err(check) => return check,
+    };
+    match info.l3().and_then(|l3| l3.io_alloc) {
+        Some(IoAlloc::Enabled) => check(State::Ok, "enabled: devices have ways of their own"),
+        Some(IoAlloc::Disabled) => check(State::Ok, "disabled; devices could have ways of their own"),
+        Some(IoAlloc::NotSupported) => check(State::Missing, "this CPU has no L3 share for devices"),
+        None if facts.vendor() == Some(Vendor::Amd) => check(State::Missing, "this kernel does not offer it")
+            .remedy("run Linux 6.19 or later on a CPU with SDCIAE (Zen 5)"),
+        None => check(State::Missing, "this kernel does not offer it; on Intel the DDIO ways take its place"),
+    }
+}
+
+/// What resctrl watches.
+pub(super) fn monitoring(facts: &Facts<'_>) -> Check {
+    let check = |state, value: String| Check::new(Family::Watch, "monitoring", state, value);
+    let info = match info(facts, "monitoring", Family::Watch) {
+        Ok(info) => info,
+        Err(check) => return check,
+    };
+    let Some(monitoring) = &info.monitoring else {
+        if !facts.has_flag("cqm_llc") {
+            return check(
+                State::Missing,
+                format!("the CPU shows no CMT or MBM{}", facts.behind_a_hypervisor()),
+            );
+        }
+        let check =
+            check(State::Missing, "the CPU has CMT and MBM, and the kernel does not drive them".to_owned());
+        return not_driven(facts, check, ErratumKind::MonitoringNeedsBootOption);
+    };
+    let events: Vec<&str> = monitoring.events.iter().map(|event| event.name()).collect();
+    let mode = match monitoring.assign_mode.as_deref() {
+        Some(mode) => format!("; counters assigned by {mode}"),
+        None => String::new(),
+    };
+    check(State::Ok, format!("{}; {} RMIDs{mode}", events.join(", "), monitoring.num_rmids))
+}
+
+/// Groups that are not ours, and who holds the lock that tools share.
+pub(super) fn others(facts: &Facts<'_>) -> Vec<Check> {
+    let check = |name, state, value: String| Check::new(Family::Others, name, state, value);
+    let Mount::Mounted(resctrl, _) = &facts.mount else { return Vec::new() };
+    let groups = match resctrl.control_groups() {
+        Err(error) => check("groups", State::Unknown, error.to_string()),
+        Ok(groups) => {
+            let names = |ours: bool| {
+                let of = groups.iter().filter(|group| resctrl.is_ours(group) == ours);
+                of.map(|group| group.name().to_owned()).collect::<Vec<_>>()
+            };
+            let (ours, foreign) = (names(true), names(false));
+            match (ours.is_empty(), foreign.is_empty()) {
+                (true, true) => check("groups", State::Ok, "only the default group".to_owned()),
+                (_, true) => check("groups", State::Info, format!("ours: {}", few(&ours))),
+                (_, false) => check("groups", State::Degraded, format!("made by others: {}", few(&foreign)))
+                    .remedy("they are left as they are; end the tool that made them (pqos -R, rmdir) if it is gone"),
+            }
+        }
+    };
+    let lock = match resctrl.lock_shared(std::time::Duration::ZERO) {
+        Ok(_) => check("resctrl-lock", State::Ok, "nobody holds it".to_owned()),
+        Err(error) if error.kind == Kind::Locked => check("resctrl-lock", State::Degraded, error.detail)
+            .remedy("let that tool finish; it has the flock on /sys/fs/resctrl"),
+        Err(error) => check("resctrl-lock", State::Unknown, error.to_string()),
+    };
+    vec![groups, lock]
+}
+
+/// The first few of many names.
+fn few(names: &[String]) -> String {
+    const MOST: usize = 6;
+    let shown = names[..names.len().min(MOST)].join(", ");
+    if names.len() > MOST { format!("{shown} and {} more", names.len() - MOST) } else { shown }
+}

@@ -1,0 +1,120 @@
+//! What every subject starts from: who the CPU is, its shape, what the kernel offers. Read once.
+//!
+//! Each fact stands for itself: one that cannot be read does not keep the others away. Must not know what is made of them.
+
+use super::access::{self, Lockdown};
+use super::allocation::{self, Mount};
+use super::file;
+use super::watch;
+use crate::cpuid;
+use crate::cpuinfo::Cpuinfo;
+use crate::msr::{Allowed, Msr, MsrError};
+use crate::root::{FileError, Root};
+use crate::topology::Topology;
+use rustix::thread::CapabilitySet;
+use waykeeper_generations::{Erratum, ErratumKind, Generation, Signature, Vendor};
+use waykeeper_units::CoreId;
+
+/// IA32_TIME_STAMP_COUNTER (SDM vol. 4): every x86 CPU has it and reading it does nothing.
+const TSC: u32 = 0x10;
+
+/// The facts.
+pub(super) struct Facts<'a> {
+    /// Where the files are.
+    pub root: &'a Root,
+    /// The kernel's view of the CPU.
+    pub cpuinfo: Result<Cpuinfo, FileError>,
+    /// The CPU's own view.
+    pub cpuid: Result<cpuid::Facts, FileError>,
+    /// Sockets, cores, caches.
+    pub topology: Result<Topology, FileError>,
+    /// The generation, if a table describes it.
+    pub generation: Option<&'static Generation>,
+    /// Whether a hypervisor is below; `None` if nobody says.
+    pub is_virtual: Option<bool>,
+    /// Whether MSRs can be read.
+    pub msr: Result<(), MsrError>,
+    /// resctrl.
+    pub mount: Mount,
+    /// Lockdown.
+    pub lockdown: Lockdown,
+    /// What perf can count.
+    pub event_sources: Result<Vec<String>, String>,
+    /// Whether this process may count whole CPUs whatever perf_event_paranoid says.
+    pub may_perf: bool,
+}
+
+impl<'a> Facts<'a> {
+    /// Reads all of them.
+    pub fn read(root: &'a Root) -> Facts<'a> {
+        let cpuinfo = Cpuinfo::read(root);
+        let topology = Topology::read(root);
+        let first =
+            topology.as_ref().ok().and_then(|topology| topology.online().next()).map_or(0, |(id, _)| id.0);
+        let cpuid = cpuid::Facts::read(root, first);
+        let signature = signature(&cpuinfo, &cpuid);
+        let shown =
+            cpuinfo.as_ref().ok().filter(|cpu| !cpu.flags.is_empty()).map(|cpu| cpu.has("hypervisor"));
+        let is_virtual = cpuid.as_ref().ok().map(|cpuid| cpuid.hypervisor).or(shown);
+        Facts {
+            root,
+            generation: signature.and_then(|signature| Generation::find(&signature)),
+            is_virtual,
+            msr: Msr::open(root, first, Allowed::nothing()).and_then(|msr| msr.read(TSC)).map(drop),
+            mount: allocation::mount(root),
+            lockdown: access::lockdown_of(file::line(root, "sys/kernel/security/lockdown")),
+            event_sources: watch::event_sources(root),
+            may_perf: rustix::thread::capabilities(None).is_ok_and(|sets| {
+                sets.effective.intersects(CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN)
+            }),
+            cpuinfo,
+            cpuid,
+            topology,
+        }
+    }
+
+    /// Vendor, family, model, stepping.
+    pub fn signature(&self) -> Option<Signature> {
+        signature(&self.cpuinfo, &self.cpuid)
+    }
+
+    /// Who made the CPU.
+    pub fn vendor(&self) -> Option<Vendor> {
+        self.signature().map(|signature| signature.vendor)
+    }
+
+    /// Whether the kernel shows a feature of the CPU.
+    pub fn has_flag(&self, flag: &str) -> bool {
+        self.cpuinfo.as_ref().is_ok_and(|cpu| cpu.has(flag))
+    }
+
+    /// What is not as the manual says, if it holds here.
+    pub fn erratum(&self, kind: ErratumKind) -> Option<&'static Erratum> {
+        self.generation?.erratum(kind, &self.signature()?)
+    }
+
+    /// Words to add where a hypervisor may be what hides something.
+    pub fn behind_a_hypervisor(&self) -> &'static str {
+        if self.is_virtual == Some(true) { " (hidden by the hypervisor, or not there)" } else { "" }
+    }
+
+    /// The first online CPU.
+    pub fn first_cpu(&self) -> Option<CoreId> {
+        self.topology.as_ref().ok()?.online().next().map(|(id, _)| id)
+    }
+
+    /// Reads an MSR of a CPU; a reason in words otherwise.
+    pub fn read_msr(&self, cpu: CoreId, address: u32) -> Result<u64, String> {
+        let msr = Msr::open(self.root, cpu.0, Allowed::nothing());
+        msr.and_then(|msr| msr.read(address)).map_err(|error| error.to_string())
+    }
+}
+
+/// The CPU's own word first: `/proc/cpuinfo` is the kernel's copy of it.
+fn signature(
+    cpuinfo: &Result<Cpuinfo, FileError>,
+    cpuid: &Result<cpuid::Facts, FileError>,
+) -> Option<Signature> {
+    let own = cpuid.as_ref().ok().and_then(|cpuid| cpuid.signature);
+    own.or_else(|| cpuinfo.as_ref().ok().and_then(|cpu| cpu.signature))
+}

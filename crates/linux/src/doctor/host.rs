@@ -1,0 +1,162 @@
+//! What this host is: CPU, generation, shape, caches, kernel, and whether there is a hypervisor below.
+//!
+//! Plain facts. Must not know what can be done with such a host.
+
+use super::facts::Facts;
+use super::file::{self, File};
+use super::report::{Check, Family, State};
+use std::collections::BTreeSet;
+use waykeeper_generations::Generation;
+
+/// All subjects of this family.
+pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
+    vec![
+        cpu(facts),
+        generation(facts),
+        topology(facts),
+        llc(facts),
+        snc(facts),
+        kernel(facts),
+        hypervisor(facts),
+    ]
+}
+
+fn check(name: &'static str, state: State, value: impl std::fmt::Display) -> Check {
+    Check::new(Family::Host, name, state, value)
+}
+
+fn cpu(facts: &Facts<'_>) -> Check {
+    let brand = |brand: &Option<String>| brand.clone().unwrap_or_else(|| "without a name".to_owned());
+    let brand = match (&facts.cpuinfo, &facts.cpuid) {
+        (Ok(cpuinfo), _) if cpuinfo.brand.is_some() => brand(&cpuinfo.brand),
+        (_, Ok(cpuid)) => brand(&cpuid.brand),
+        (Ok(cpuinfo), _) => brand(&cpuinfo.brand),
+        (Err(error), _) if error.is_absent() => {
+            return check("cpu", State::Unknown, "there is no proc/cpuinfo")
+                .remedy("look at --root: it is no tree of a host");
+        }
+        (Err(error), _) => return check("cpu", State::Unknown, error),
+    };
+    match facts.signature() {
+        Some(signature) => check("cpu", State::Info, format!("{brand}; {signature}")),
+        None => {
+            check("cpu", State::Unknown, format!("{brand}; neither of Intel nor of AMD, or it does not say"))
+        }
+    }
+}
+
+fn generation(facts: &Facts<'_>) -> Check {
+    let name = "generation";
+    match (facts.generation, facts.signature()) {
+        (Some(generation), Some(signature)) => {
+            let code = generation.code(&signature).unwrap_or_default();
+            check(name, State::Ok, format!("{} ({code})", generation.name))
+        }
+        (_, Some(_)) => {
+            let known: Vec<&str> =
+                Generation::all().iter().map(|generation| generation.id.as_str()).collect();
+            let value = format!(
+                "none of {}: all is shown that can be read, and no register is written",
+                known.join(", ")
+            );
+            check(name, State::Unknown, value)
+        }
+        (_, None) => check(name, State::Unknown, "the CPU is not known"),
+    }
+}
+
+fn topology(facts: &Facts<'_>) -> Check {
+    let name = "topology";
+    let topology = match &facts.topology {
+        Ok(topology) => topology,
+        Err(error) => return check(name, State::Unknown, error),
+    };
+    let sockets = topology.sockets();
+    let cores: usize = sockets.iter().map(|socket| topology.cores_of(*socket)).sum();
+    let online = topology.online().count();
+    let offline = topology.offline().count();
+    let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let value = format!(
+        "{}, {}, {}",
+        counted(sockets.len(), "socket"),
+        counted(cores, "core"),
+        counted(online, "CPU")
+    );
+    match offline {
+        0 => check(name, State::Info, value),
+        _ => check(name, State::Info, format!("{value}, {offline} more offline")),
+    }
+}
+
+fn llc(facts: &Facts<'_>) -> Check {
+    let topology = match &facts.topology {
+        Ok(topology) => topology,
+        Err(_) => return check("llc", State::Unknown, "the topology is not known"),
+    };
+    if topology.l3.is_empty() {
+        return check("llc", State::Missing, "no CPU has an L3");
+    }
+    let shapes: BTreeSet<(u64, Option<u32>)> = topology.l3.iter().map(|l3| (l3.bytes, l3.ways)).collect();
+    let shape = |(bytes, ways): &(u64, Option<u32>)| {
+        let ways = ways.map_or_else(|| "ways unknown".to_owned(), |ways| format!("{ways} ways"));
+        format!("{} MiB, {ways}", *bytes as f64 / f64::from(1 << 20))
+    };
+    let shapes: Vec<String> = shapes.iter().map(shape).collect();
+    check("llc", State::Info, format!("{} of {}", topology.l3.len(), shapes.join(" or ")))
+}
+
+fn snc(facts: &Facts<'_>) -> Check {
+    let name = "snc";
+    let topology = match &facts.topology {
+        Ok(topology) => topology,
+        Err(_) => return check(name, State::Unknown, "the topology is not known"),
+    };
+    match topology.l3.iter().map(|l3| l3.clusters()).max() {
+        None => check(name, State::Info, "no L3 to cluster"),
+        Some(1) => check(name, State::Info, "off: an L3 has one NUMA node"),
+        Some(nodes) => check(
+            name,
+            State::Degraded,
+            format!("on: an L3 has {nodes} NUMA nodes; a way is {nodes} times smaller for each"),
+        )
+        .remedy("switch sub-NUMA clustering off in the BIOS where one tenant is to have a whole L3"),
+    }
+}
+
+fn kernel(facts: &Facts<'_>) -> Check {
+    let from_version = || match file::line(facts.root, "proc/version") {
+        File::Text(text) => {
+            let release = text.strip_prefix("Linux version ").and_then(|rest| rest.split_whitespace().next());
+            match release {
+                Some(release) => Ok(release.to_owned()),
+                None => Err(file::odd(facts.root, "proc/version", &text, "Linux version RELEASE ...")),
+            }
+        }
+        File::Absent => Err("the tree does not say (no proc/sys/kernel/osrelease)".to_owned()),
+        File::Wrong(why) => Err(why),
+    };
+    let release = match file::line(facts.root, "proc/sys/kernel/osrelease") {
+        File::Text(release) if release.starts_with(|c: char| c.is_ascii_digit()) => Ok(release),
+        File::Text(release) => {
+            Err(file::odd(facts.root, "proc/sys/kernel/osrelease", &release, "a release like 6.12.1"))
+        }
+        File::Absent => from_version(),
+        File::Wrong(why) => Err(why),
+    };
+    match release {
+        Ok(release) => check("kernel", State::Info, format!("Linux {release}")),
+        Err(why) => check("kernel", State::Unknown, why),
+    }
+}
+
+fn hypervisor(facts: &Facts<'_>) -> Check {
+    let name = "virtual-machine";
+    match facts.is_virtual {
+        Some(false) => check(name, State::Ok, "no"),
+        Some(true) => {
+            check(name, State::Degraded, "yes: uncore counters, RDT and MSRs are the hypervisor's to give")
+                .remedy("run on the machine itself (in a cloud: a `metal` size)")
+        }
+        None => check(name, State::Unknown, "nobody says"),
+    }
+}

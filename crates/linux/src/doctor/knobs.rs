@@ -1,0 +1,135 @@
+//! What can be steered: shares of the LLC and of bandwidth, the ways of devices, DCA of each root port, and which
+//! devices that is about (hardware.md 1 and 2).
+//!
+//! Must not know the registers: [`crate::ddio`] does.
+
+use super::access::Lockdown;
+use super::allocation;
+use super::facts::Facts;
+use super::report::{Check, Family, State};
+use crate::ddio::{self, PortDca, Survey};
+use waykeeper_generations::Standing;
+
+/// All subjects of this family.
+pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
+    let survey = ddio::survey(facts.root);
+    let mut checks = allocation::steered(facts);
+    checks.extend([ways(facts, &survey), ports(facts, &survey), devices(&survey)]);
+    checks
+}
+
+fn check(name: &'static str, state: State, value: impl std::fmt::Display) -> Check {
+    Check::new(Family::Steer, name, state, value)
+}
+
+/// A knob that reads well and that the kernel will not let anybody turn.
+fn unless_locked_down(facts: &Facts<'_>, check: Check) -> Check {
+    match &facts.lockdown {
+        Lockdown::On(level) if check.state == State::Ok => {
+            let value = format!("{}; cannot be set under lockdown ({level})", check.value);
+            Check { state: State::Degraded, value, ..check }.remedy("see lockdown above")
+        }
+        _ => check,
+    }
+}
+
+fn ways(facts: &Facts<'_>, survey: &Survey) -> Check {
+    let name = "ddio-ways";
+    let Some(generation) = survey.generation else {
+        return check(
+            name,
+            State::Unknown,
+            "nobody knows whether this CPU has such a register; it is not written",
+        );
+    };
+    let standing = generation.dca.ways.standing;
+    if standing == Standing::Absent {
+        return check(name, State::Missing, format!("{} has no such register", generation.name));
+    }
+    if let Some(why) = survey.sockets.iter().find_map(|socket| socket.note.as_ref()) {
+        let check = check(name, State::Missing, why);
+        return match &facts.msr {
+            Err(error) if !error.remedy().is_empty() => check.remedy(error.remedy()),
+            _ => check,
+        };
+    }
+    let held: Vec<String> = survey
+        .sockets
+        .iter()
+        .map(|socket| match socket.mask {
+            Some(mask) => format!("socket {}: {mask} ({} ways)", socket.socket, mask.count()),
+            None => format!("socket {}: not known", socket.socket),
+        })
+        .collect();
+    if held.is_empty() {
+        return check(name, State::Unknown, "the sockets are not known");
+    }
+    let value = format!("{}; the register {}", held.join(", "), ddio::words(standing));
+    match standing {
+        Standing::Confirmed => unless_locked_down(facts, check(name, State::Ok, value)),
+        Standing::AnswersWithoutEffect => {
+            check(name, State::Degraded, format!("{value}; shown, never written"))
+                .remedy("give device-heavy tenants and others disjoint CAT masks, or switch DDIO in the BIOS")
+        }
+        Standing::Claimed | Standing::Unknown => {
+            check(name, State::Unknown, format!("{value}; shown, never written"))
+        }
+        Standing::Absent => check(name, State::Missing, value),
+    }
+}
+
+fn ports(facts: &Facts<'_>, survey: &Survey) -> Check {
+    let name = "dca-ports";
+    let with_devices: Vec<&PortDca> = survey.ports.iter().filter(|port| !port.devices.is_empty()).collect();
+    let Some(standing) = survey.port_standing else {
+        return check(
+            name,
+            State::Unknown,
+            "nobody knows whether this CPU has such a switch; it is not written",
+        );
+    };
+    if standing == Standing::Absent {
+        return check(name, State::Missing, "this CPU has no switch for DCA of a root port")
+            .remedy("some BIOSes switch DDIO for the whole machine");
+    }
+    if with_devices.is_empty() {
+        return check(name, State::Missing, "no device sits behind a root port");
+    }
+    let off = with_devices.iter().filter(|port| port.dca == Some(false)).count();
+    let on = with_devices.iter().filter(|port| port.dca == Some(true)).count();
+    let blind = with_devices.len() - on - off;
+    let mut value = format!("{on} root ports with devices have DCA on, {off} off");
+    if blind > 0 {
+        let why = with_devices.iter().find_map(|port| port.note.as_deref()).unwrap_or_default();
+        value.push_str(&format!(", {blind} cannot be read ({why})"));
+    }
+    if on + off == 0 {
+        let why =
+            with_devices.iter().find_map(|port| port.note.as_deref()).unwrap_or("no switch can be read");
+        return check(name, State::Missing, why)
+            .remedy("run as root: the kernel hides most of PCI config space from others");
+    }
+    let value = format!("{value}; the switch {}", ddio::words(standing));
+    match standing {
+        Standing::Confirmed if blind > 0 => check(name, State::Degraded, value),
+        Standing::Confirmed => unless_locked_down(facts, check(name, State::Ok, value)),
+        _ => check(name, State::Unknown, format!("{value}; shown, never written")),
+    }
+}
+
+fn devices(survey: &Survey) -> Check {
+    let name = "devices";
+    let described: Vec<String> = survey
+        .ports
+        .iter()
+        .filter(|port| !port.devices.is_empty())
+        .map(|port| {
+            let devices: Vec<String> = port.devices.iter().map(ToString::to_string).collect();
+            format!("{} <- {}", port.address, devices.join(", "))
+        })
+        .collect();
+    if described.is_empty() {
+        return check(name, State::Info, "none behind root ports");
+    }
+    check(name, State::Info, described.join("; "))
+}

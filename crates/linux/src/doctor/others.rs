@@ -1,0 +1,127 @@
+//! Who else is at work on the same knobs, and what an earlier run of ours left behind.
+//!
+//! Reads lock files, counter controls and our journal. Must not know what is done about any of it.
+
+use super::allocation;
+use super::facts::Facts;
+use super::file::{self, File};
+use super::report::{Check, Family, State};
+use crate::journal;
+use crate::root::Root;
+use std::os::unix::fs::MetadataExt;
+
+/// Where libpqos keeps its lock: `/var/lock` is a link to `/run/lock` on most distributions (cmt-cat:lib/api.c).
+const PQOS_LOCKS: [&str; 2] = ["run/lock/libpqos", "var/lock/libpqos"];
+
+/// All subjects of this family.
+pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
+    let mut checks = allocation::others(facts);
+    checks.extend([pqos(facts), counters_in_use(facts), journal(facts)]);
+    checks
+}
+
+fn check(name: &'static str, state: State, value: impl std::fmt::Display) -> Check {
+    Check::new(Family::Others, name, state, value)
+}
+
+fn pqos(facts: &Facts<'_>) -> Check {
+    let name = "pqos-lock";
+    let Some(path) = PQOS_LOCKS.iter().map(|path| facts.root.path(path)).find(|path| path.exists()) else {
+        return check(name, State::Ok, "pqos is not at work");
+    };
+    match held_by(facts.root, &path) {
+        Some(pid) => check(name, State::Degraded, format!("pqos (pid {pid}) holds {}", path.display()))
+            .remedy("let it finish or end it: libpqos and Waykeeper must not turn the same knobs"),
+        None => check(name, State::Ok, "pqos has run here and has ended"),
+    }
+}
+
+/// The process that holds a lock on a file, by its place in `proc/locks`
+/// (`1: POSIX  ADVISORY  WRITE 1234 00:1d:17 0 EOF`, linux:fs/locks.c).
+fn held_by(root: &Root, path: &std::path::Path) -> Option<u32> {
+    let meta = std::fs::metadata(path).ok()?;
+    let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
+    let place = format!("{major:02x}:{minor:02x}:{}", meta.ino());
+    let File::Text(locks) = file::text(root, "proc/locks") else { return None };
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        // A waiter's line has `->` in the second place.
+        let [_, "POSIX" | "FLOCK" | "OFDLCK", _, _, pid, at, ..] = words[..] else { return None };
+        if at == place { pid.parse().ok() } else { None }
+    })
+}
+
+/// Counter controls of the first CPU that are switched on. The kernel's own (NMI watchdog, perf) count as well: an MSR
+/// does not say who wrote it.
+fn counters_in_use(facts: &Facts<'_>) -> Check {
+    let name = "counters-in-use";
+    let Some(generation) = facts.generation else {
+        return check(name, State::Unknown, "no table for this CPU says where the counter controls are");
+    };
+    let (Ok(()), Some(cpu)) = (&facts.msr, facts.first_cpu()) else {
+        return check(name, State::Unknown, "needs MSRs");
+    };
+    let registers = &generation.core.registers;
+    let mut on = Vec::new();
+    for index in 0..generation.core.counters {
+        let address = registers.select + u32::from(index) * registers.step;
+        match facts.read_msr(cpu, address) {
+            // SDM vol. 3, IA32_PERFEVTSELx: bit 22 is the enable bit; AMD's PERF_CTLx has it in the same place.
+            Ok(value) if value >> 22 & 1 == 1 => on.push(index.to_string()),
+            Ok(_) => {}
+            Err(why) => return check(name, State::Unknown, why),
+        }
+    }
+    if on.is_empty() {
+        return check(name, State::Ok, format!("no programmable counter of CPU {} runs", cpu.0));
+    }
+    let all = generation.core.counters;
+    check(name, State::Info, format!("programmable counters {} of {all} run on CPU {}", on.join(", "), cpu.0))
+        .remedy("perf, the NMI watchdog or another tool counts; end it where counters are programmed through MSRs")
+}
+
+fn journal(facts: &Facts<'_>) -> Check {
+    let name = "journal";
+    let path = journal::usual_path(facts.root);
+    let look = match journal::look(&path, facts.root) {
+        Ok(Some(look)) => look,
+        Ok(None) => return check(name, State::Ok, "nothing waits to be restored"),
+        Err(error) => return check(name, State::Unknown, error),
+    };
+    if let Some(holder) = look.held {
+        let pid = holder.map_or_else(String::new, |pid| format!(" (pid {pid})"));
+        let value = format!("a waykeeper{pid} is at work, with {} knobs turned", look.originals);
+        return check(name, State::Info, value);
+    }
+    if look.stale {
+        let value = format!("{} is of an earlier boot", path.display());
+        return check(name, State::Degraded, value).remedy("waykeeper restore clears it");
+    }
+    let value =
+        format!("{} holds the originals of {} knobs, and nobody is at work", path.display(), look.originals);
+    check(name, State::Degraded, value).remedy("waykeeper restore")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_of_a_lock_file_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::at(folder.path());
+        let lock = folder.path().join("libpqos");
+        std::fs::write(&lock, "").unwrap();
+        let meta = std::fs::metadata(&lock).unwrap();
+        let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
+        std::fs::create_dir(folder.path().join("proc")).unwrap();
+        let line = |kind: &str, place: u64| {
+            format!("1: {kind} ADVISORY  WRITE 77 {major:02x}:{minor:02x}:{place} 0 EOF\n")
+        };
+        let locks = folder.path().join("proc/locks");
+        std::fs::write(&locks, line("POSIX ", meta.ino() + 1) + "garbage\n").unwrap();
+        assert_eq!(held_by(&root, &lock), None);
+        std::fs::write(&locks, line("-> POSIX ", meta.ino()) + &line("POSIX ", meta.ino())).unwrap();
+        assert_eq!(held_by(&root, &lock), Some(77));
+    }
+}

@@ -1,0 +1,150 @@
+//! Counters: which the kernel offers through perf, which could be programmed through MSRs, and who may use them
+//! (hardware.md 3 to 6).
+//!
+//! Counts directories and reads settings; opens no event. Must not know what the counts are used for.
+
+use super::allocation;
+use super::facts::Facts;
+use super::file::{self, File};
+use super::report::{Check, Family, State};
+use waykeeper_generations::{Pmu, Space};
+
+/// Where the kernel lists what perf can count.
+const EVENT_SOURCES: &str = "sys/bus/event_source/devices";
+
+/// All subjects of this family.
+pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
+    let cache = facts.generation.and_then(|generation| generation.cache.as_ref()).map(|cache| &cache.pmu);
+    let iio = facts.generation.and_then(|generation| generation.iio.as_ref()).map(|iio| &iio.pmu);
+    let memory = facts.generation.and_then(|generation| generation.memory.as_ref()).map(|memory| &memory.pmu);
+    vec![
+        allocation::monitoring(facts),
+        core(facts),
+        uncore(facts, "dca-counters", "device writes and reads that hit or miss the LLC", cache),
+        uncore(facts, "io-counters", "bytes of each root port", iio),
+        uncore(facts, "memory-counters", "bytes of the memory controllers", memory),
+        paranoid(facts),
+        watchdog(facts),
+    ]
+}
+
+fn check(name: &'static str, state: State, value: impl std::fmt::Display) -> Check {
+    Check::new(Family::Watch, name, state, value)
+}
+
+/// What perf can count, or why that is not known.
+pub(super) fn event_sources(root: &crate::root::Root) -> Result<Vec<String>, String> {
+    match root.list(EVENT_SOURCES) {
+        Ok(names) => Ok(names),
+        Err(error) if error.is_absent() => Ok(Vec::new()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn core(facts: &Facts<'_>) -> Check {
+    let name = "core-counters";
+    // Hybrid and newer AMD cores have other names for theirs; the tables say which, `cpu` is the rule.
+    let pmu = facts.generation.map_or("cpu", |generation| generation.core.perf.as_str());
+    let sources = match &facts.event_sources {
+        Ok(sources) => sources,
+        Err(why) => return check(name, State::Unknown, why),
+    };
+    if sources.iter().any(|source| source == pmu) {
+        return check(name, State::Ok, format!("perf ({pmu})"));
+    }
+    if facts.generation.is_some() && facts.msr.is_ok() {
+        return check(name, State::Ok, "by MSR; perf offers none");
+    }
+    let check =
+        check(name, State::Missing, format!("perf offers no core PMU{}", facts.behind_a_hypervisor()));
+    if facts.is_virtual == Some(true) {
+        return check.remedy("have the hypervisor pass the PMU through (QEMU/KVM: -cpu host,pmu=on)");
+    }
+    check
+}
+
+fn uncore(facts: &Facts<'_>, name: &'static str, what: &str, pmu: Option<&Pmu>) -> Check {
+    let sources = match &facts.event_sources {
+        Ok(sources) => sources,
+        Err(why) => return check(name, State::Unknown, why),
+    };
+    let Some(generation) = facts.generation else {
+        return check(name, State::Unknown, "no table for this CPU says which counters show it");
+    };
+    let Some(pmu) = pmu else {
+        return check(name, State::Missing, format!("{} has no such counters", generation.name));
+    };
+    let of_pmu = |source: &&String| {
+        source
+            .strip_prefix(pmu.perf.as_str())
+            .and_then(|rest| rest.strip_prefix('_'))
+            .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let boxes = sources.iter().filter(of_pmu).count() + usize::from(sources.contains(&pmu.perf));
+    if boxes > 0 {
+        return check(name, State::Ok, format!("{what}: perf, {boxes} of {}_N", pmu.perf));
+    }
+    let by_msr = pmu.registers.as_ref().is_some_and(|registers| registers.space == Space::Msr);
+    if by_msr && facts.msr.is_ok() {
+        return check(name, State::Ok, format!("{what}: by MSR; perf offers no {}_N", pmu.perf));
+    }
+    let value = format!("{what}: perf offers no {}_N{}", pmu.perf, facts.behind_a_hypervisor());
+    let check = check(name, State::Missing, value);
+    match facts.is_virtual {
+        Some(true) => check,
+        _ if by_msr => check.remedy("modprobe intel_uncore, or modprobe msr to count through MSRs"),
+        _ => check.remedy("modprobe intel_uncore (CONFIG_PERF_EVENTS_INTEL_UNCORE)"),
+    }
+}
+
+fn paranoid(facts: &Facts<'_>) -> Check {
+    const PATH: &str = "proc/sys/kernel/perf_event_paranoid";
+    let name = "perf-access";
+    let text = match file::line(facts.root, PATH) {
+        File::Text(text) => text,
+        File::Absent => {
+            return check(name, State::Missing, "this kernel has no perf events")
+                .remedy("run a kernel with CONFIG_PERF_EVENTS=y");
+        }
+        File::Wrong(why) => return check(name, State::Unknown, why),
+    };
+    let Ok(level) = text.parse::<i32>() else {
+        return check(name, State::Unknown, file::odd(facts.root, PATH, &text, "a number from -1 to 4"));
+    };
+    // hardware.md 6.2: counters of whole CPUs and of the uncore need level 0 or below, or CAP_PERFMON.
+    if level <= 0 {
+        return check(
+            name,
+            State::Ok,
+            format!("perf_event_paranoid {level}: everybody may count whole CPUs"),
+        );
+    }
+    if facts.may_perf {
+        return check(
+            name,
+            State::Ok,
+            format!("perf_event_paranoid {level}, and this process has CAP_PERFMON"),
+        );
+    }
+    check(
+        name,
+        State::Degraded,
+        format!("perf_event_paranoid {level}: whole CPUs and uncore are for CAP_PERFMON"),
+    )
+    .remedy("run as root or with CAP_PERFMON, or: sysctl kernel.perf_event_paranoid=0")
+}
+
+fn watchdog(facts: &Facts<'_>) -> Check {
+    const PATH: &str = "proc/sys/kernel/nmi_watchdog";
+    let name = "nmi-watchdog";
+    match file::line(facts.root, PATH) {
+        File::Text(text) => match text.as_str() {
+            "0" => check(name, State::Ok, "off: all core counters are free"),
+            "1" => check(name, State::Degraded, "on: it takes one counter of every core")
+                .remedy("sysctl kernel.nmi_watchdog=0 where events have to share counters"),
+            _ => check(name, State::Unknown, file::odd(facts.root, PATH, &text, "0 or 1")),
+        },
+        File::Absent => check(name, State::Info, "this kernel has none"),
+        File::Wrong(why) => check(name, State::Unknown, why),
+    }
+}
