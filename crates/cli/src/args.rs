@@ -1,6 +1,6 @@
 //! The words of the command line. Each subcommand's own words stand in its own file.
 
-use crate::{capture, chip, policy, run, scenario, trace};
+use crate::{capture, chip, ddio, doctor, policy, restore, run, scenario, trace};
 use clap::{Parser, Subcommand};
 
 const EXAMPLES: &str = "\
@@ -9,6 +9,7 @@ Examples:
   waykeeper run a4-fig5                  one figure of a paper; `scenario list` names them all
   waykeeper run my.toml --policy a4      your own scenario under one policy
   waykeeper policy describe a4           what a policy looks at, turns and can be told
+  waykeeper doctor                       what can be watched and steered on this machine
 
 Exit codes: 0 done, 1 failed, 2 bad usage or bad input, 3 the platform lacks it, 4 not permitted,
 5 conflict or exhausted, 6 effect not confirmed, 130 interrupted.";
@@ -45,4 +46,11 @@ pub enum Command {
     /// Look into packet captures
     #[command(subcommand, after_help = capture::EXAMPLES)]
     Capture(capture::CaptureCommand),
+    /// Say what this host is, what can be watched and steered on it, and what would bring the rest
+    Doctor(doctor::DoctorArgs),
+    /// Show and set the LLC ways that devices may fill, and DCA on or off per device
+    #[command(subcommand, after_help = ddio::EXAMPLES)]
+    Ddio(ddio::DdioCommand),
+    /// Bring back what a crashed or kept change has left
+    Restore(restore::RestoreArgs),
 }

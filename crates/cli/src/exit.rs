@@ -20,6 +20,10 @@ pub const BAD_INPUT: u8 = 2;
 pub const UNSUPPORTED: u8 = 3;
 /// The user may not do that.
 pub const NOT_PERMITTED: u8 = 4;
+/// Somebody else has it, or there is none left.
+pub const CONFLICT: u8 = 5;
+/// The knob was turned and does not do what it should.
+pub const NO_EFFECT: u8 = 6;
 /// The user broke it off.
 pub const INTERRUPTED: u8 = 130;
 
@@ -91,7 +95,8 @@ pub fn say_panic(panic: &PanicHookInfo<'_>) {
     }
 }
 
-fn io_code(error: &io::Error) -> u8 {
+/// The exit code of a read or a write that failed.
+pub fn io_code(error: &io::Error) -> u8 {
     match error.kind() {
         io::ErrorKind::PermissionDenied => NOT_PERMITTED,
         _ => FAILED,

@@ -6,11 +6,14 @@
 mod args;
 mod capture;
 mod chip;
+mod ddio;
+mod doctor;
 mod exit;
 mod listing;
 mod out;
 mod policy;
 mod progress;
+mod restore;
 mod run;
 mod scenario;
 mod trace;
@@ -38,5 +41,8 @@ fn dispatch(command: args::Command) -> Result<(), exit::Failure> {
         args::Command::Chip(command) => chip::chip(command),
         args::Command::Trace(command) => trace::trace(command),
         args::Command::Capture(command) => capture::capture(command),
+        args::Command::Doctor(args) => doctor::doctor(args),
+        args::Command::Ddio(command) => ddio::ddio(command),
+        args::Command::Restore(args) => restore::restore(args),
     }
 }

@@ -25,6 +25,13 @@ fn help_says_what_it_said() {
         &["trace", "convert"],
         &["capture"],
         &["capture", "info"],
+        &["doctor"],
+        &["ddio"],
+        &["ddio", "show"],
+        &["ddio", "set"],
+        &["ddio", "on"],
+        &["ddio", "off"],
+        &["restore"],
     ];
     let mut all = String::new();
     for page in pages {

@@ -1,0 +1,132 @@
+//! `waykeeper ddio`: how many LLC ways devices may fill, and DCA on or off for a device's root port.
+
+mod hold;
+mod show;
+
+use crate::exit::{self, Failure};
+use crate::restore::root_at;
+use clap::{Args, Subcommand};
+use hold::HoldArgs;
+use std::path::PathBuf;
+use waykeeper_linux::ddio::{self, DdioError, Wanted};
+
+/// Examples of the whole subcommand.
+pub const EXAMPLES: &str = "\
+Examples:
+  waykeeper ddio show
+  waykeeper ddio set 4 --dry-run         what would be written
+  waykeeper ddio set 4 -- ./benchmark    four ways while it runs, then what was before
+  waykeeper ddio off eth2                until Ctrl-C";
+
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  waykeeper ddio show
+  waykeeper ddio show --json | jq '.ports[] | select(.dca == false)'";
+
+const SET_EXAMPLES: &str = "\
+Examples:
+  waykeeper ddio set 4                   the topmost four ways on every socket, until Ctrl-C
+  waykeeper ddio set 0x780 --socket 1    these ways on one socket
+  waykeeper ddio set 6 --for 60          for a minute
+  waykeeper ddio set 6 --keep            for good; `waykeeper restore` brings the old value back
+
+Written only where the register is known to act (Skylake and Cascade Lake servers, Haswell), and only
+masks that it takes. Ice Lake and later: shown, never written.";
+
+const SWITCH_EXAMPLES: &str = "\
+Examples:
+  waykeeper ddio off 0000:5e:00.0        by PCI address
+  waykeeper ddio off nvme0 nvme1         by name
+  waykeeper ddio on eth2 --keep
+
+DCA is switched at the root port: everything behind it changes together, and is named first.";
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub enum DdioCommand {
+    /// Show DDIO ways of every socket, and DCA of every root port with the devices behind it
+    #[command(after_help = SHOW_EXAMPLES)]
+    Show(ShowArgs),
+    /// Give devices other ways
+    #[command(after_help = SET_EXAMPLES)]
+    Set(SetArgs),
+    /// Switch DCA on for everything behind a device's root port
+    #[command(after_help = SWITCH_EXAMPLES)]
+    On(SwitchArgs),
+    /// Switch DCA off for everything behind a device's root port
+    #[command(after_help = SWITCH_EXAMPLES)]
+    Off(SwitchArgs),
+}
+
+/// Arguments of `waykeeper ddio show`.
+#[derive(Args, Debug)]
+pub struct ShowArgs {
+    /// Where the host's file tree begins
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `waykeeper ddio set`.
+#[derive(Args, Debug)]
+pub struct SetArgs {
+    /// How many ways (4), or which (0x780)
+    #[arg(value_name = "WAYS|MASK")]
+    ways: Wanted,
+    /// Only on this socket
+    #[arg(long, value_name = "N")]
+    socket: Option<u16>,
+    #[command(flatten)]
+    hold: HoldArgs,
+}
+
+/// Arguments of `waykeeper ddio on` and `off`.
+#[derive(Args, Debug)]
+pub struct SwitchArgs {
+    /// PCI address, network interface, NVMe controller or disk
+    #[arg(required = true, value_name = "DEVICE")]
+    devices: Vec<String>,
+    #[command(flatten)]
+    hold: HoldArgs,
+}
+
+/// Does it.
+pub fn ddio(command: DdioCommand) -> Result<(), Failure> {
+    match command {
+        DdioCommand::Show(args) => show::show(&ddio::survey(&root_at(&args.root)?), args.json),
+        DdioCommand::Set(args) => {
+            let root = root_at(&args.hold.root)?;
+            let survey = ddio::survey(&root);
+            let steps = ddio::plan_ways(&survey, args.ways, args.socket)?;
+            hold::hold(&root, &survey, &steps, &args.hold)
+        }
+        DdioCommand::On(args) => switch(&args, true),
+        DdioCommand::Off(args) => switch(&args, false),
+    }
+}
+
+fn switch(args: &SwitchArgs, on: bool) -> Result<(), Failure> {
+    let root = root_at(&args.hold.root)?;
+    let survey = ddio::survey(&root);
+    let addresses = args.devices.iter().map(|name| ddio::address_of(&root, name));
+    let addresses = addresses.collect::<Result<Vec<_>, DdioError>>()?;
+    let steps = ddio::plan_ports(&survey, &addresses, on)?;
+    hold::hold(&root, &survey, &steps, &args.hold)
+}
+
+impl From<DdioError> for Failure {
+    fn from(error: DdioError) -> Failure {
+        let code = match &error {
+            DdioError::NoSuchDevice { .. } | DdioError::NoSuchSocket { .. } | DdioError::BadMask { .. } => {
+                exit::BAD_INPUT
+            }
+            DdioError::Unsupported { .. } => exit::UNSUPPORTED,
+            DdioError::Denied { .. } => exit::NOT_PERMITTED,
+            DdioError::ReadsBack { .. } => exit::NO_EFFECT,
+            DdioError::Failed { .. } | DdioError::Journal(_) => exit::FAILED,
+        };
+        Failure::new(code, error)
+    }
+}

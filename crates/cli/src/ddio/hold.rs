@@ -1,0 +1,236 @@
+//! How long a change stands: turned, looked at, held until somebody has had enough, and brought back.
+//!
+//! Must not know which knob it is.
+
+use crate::exit::{self, Failure};
+use crate::{out, restore};
+use clap::Args;
+use serde_json::{Value, json};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use waykeeper_linux::ddio::{self, RootRegisters, Step, Survey};
+use waykeeper_linux::journal::Journal;
+use waykeeper_linux::root::Root;
+
+/// How often signals and the command's end are looked for.
+const TICK: Duration = Duration::from_millis(50);
+
+/// How a change is made and how long it stands.
+#[derive(Args, Debug)]
+pub struct HoldArgs {
+    /// Where the host's file tree begins
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
+    /// Say what would be written and write nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Bring the old values back after so many seconds instead of at Ctrl-C
+    #[arg(long = "for", value_name = "SECONDS", conflicts_with = "keep", value_parser = seconds)]
+    for_s: Option<f64>,
+    /// Leave the change when waykeeper ends; `waykeeper restore` brings the old values back
+    #[arg(long, conflicts_with = "command")]
+    keep: bool,
+    /// The journal, if not the usual one of that host in /run/waykeeper
+    #[arg(long, value_name = "FILE")]
+    journal: Option<PathBuf>,
+    /// Print JSON at the end instead of lines on the way
+    #[arg(long)]
+    json: bool,
+    /// A command to run while the change stands
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// Seconds from 0 to a day.
+fn seconds(text: &str) -> Result<f64, String> {
+    const MOST: f64 = 86_400.0;
+    let value = text.parse::<f64>().ok().filter(|value| (0.0..=MOST).contains(value));
+    value.ok_or_else(|| format!("`{text}` is no number of seconds from 0 to {MOST}"))
+}
+
+/// Lines for people on the way; with --json they are kept for the end.
+struct Teller {
+    json: bool,
+}
+
+impl Teller {
+    fn say(&self, line: &str) -> Result<(), Failure> {
+        if self.json { Ok(()) } else { out::text(&format!("{line}\n")) }
+    }
+}
+
+/// Makes the change, holds it, brings it back.
+pub fn hold(root: &Root, survey: &Survey, steps: &[Step], args: &HoldArgs) -> Result<(), Failure> {
+    let teller = Teller { json: args.json };
+    for port in ddio::ports_of(survey, steps) {
+        teller.say(&format!("behind root port {}:", port.address))?;
+        for device in &port.devices {
+            teller.say(&format!("  {device}"))?;
+        }
+    }
+    for step in steps {
+        let already = if step.is_needed() { "" } else { " (as it is)" };
+        teller.say(&format!("{step}{already}"))?;
+    }
+    let devices = devices(survey, steps);
+    if args.dry_run {
+        teller.say("dry run: nothing has been written")?;
+        return told(args, &json!({ "steps": steps, "devices": devices, "dry_run": true }));
+    }
+    let asked = listen()?;
+    let path = restore::journal_at(root, args.journal.as_ref());
+    let mut journal = Journal::open(&path, root)?;
+    let mut held = Held { root, journal: &mut journal, owed: false };
+    let done = stand(&mut held, steps, args, &asked, &teller);
+    // Whatever happened, what was turned goes back, unless it is to stay.
+    let keep = args.keep && done.is_ok();
+    let back = if keep { Ok(Value::Null) } else { held.bring_back(&teller) };
+    let (done, back) = (done?, back?);
+    if keep {
+        teller
+            .say(&format!("kept; `waykeeper restore` brings the old values back from {}", path.display()))?;
+    }
+    told(
+        args,
+        &json!({ "steps": steps, "devices": devices, "dry_run": false, "kept": keep, "restored": back }),
+    )?;
+    match done {
+        Some(status) if !status.success() => Err(ended_badly(status)),
+        _ => Ok(()),
+    }
+}
+
+fn devices(survey: &Survey, steps: &[Step]) -> Vec<Value> {
+    ddio::ports_of(survey, steps)
+        .iter()
+        .map(|port| json!({ "port": port.address, "devices": port.devices }))
+        .collect()
+}
+
+fn told(args: &HoldArgs, value: &Value) -> Result<(), Failure> {
+    if args.json { out::json(value) } else { Ok(()) }
+}
+
+/// What has been turned and must go back; also on the way out of an error.
+struct Held<'h> {
+    root: &'h Root,
+    journal: &'h mut Journal,
+    owed: bool,
+}
+
+impl Held<'_> {
+    fn bring_back(&mut self, teller: &Teller) -> Result<Value, Failure> {
+        if !self.owed {
+            return Ok(json!([]));
+        }
+        let path = self.journal.path().to_owned();
+        let report = restore::bring_back(self.root, self.journal)?;
+        self.owed = false;
+        teller.say(restore::lines(&path, &report).trim_end())?;
+        match report.failures().next() {
+            None => Ok(report
+                .knobs
+                .iter()
+                .map(|(knob, outcome)| json!({ "knob": knob, "outcome": outcome.to_string() }))
+                .collect()),
+            Some((knob, why)) => Err(Failure::new(
+                exit::FAILED,
+                format!("{knob}: {why}; it stays in {}: try `waykeeper restore`", path.display()),
+            )),
+        }
+    }
+}
+
+fn stand(
+    held: &mut Held<'_>,
+    steps: &[Step],
+    args: &HoldArgs,
+    asked: &AtomicBool,
+    teller: &Teller,
+) -> Result<Option<ExitStatus>, Failure> {
+    held.owed = steps.iter().any(Step::is_needed);
+    let mut registers = RootRegisters::new(held.root);
+    ddio::turn(steps, held.journal, &mut registers).map_err(|error| match registers.was_denied() {
+        true => Failure::new(exit::NOT_PERMITTED, error),
+        false => error.into(),
+    })?;
+    let mut status = None;
+    if !args.command.is_empty() {
+        status = Some(run(&args.command, asked)?);
+    } else if let Some(for_s) = args.for_s {
+        wait(asked, Some(Duration::from_secs_f64(for_s)));
+    } else if !args.keep {
+        teller.say("the change stands until Ctrl-C")?;
+        wait(asked, None);
+    }
+    Ok(status)
+}
+
+/// SIGINT and SIGTERM end the holding, not the program: something has to go back first.
+fn listen() -> Result<Arc<AtomicBool>, Failure> {
+    let asked = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register(signal, asked.clone())
+            .map_err(|why| Failure::io("cannot listen for signals", &why))?;
+    }
+    Ok(asked)
+}
+
+fn wait(asked: &AtomicBool, time: Option<Duration>) {
+    let begun = Instant::now();
+    while !asked.load(Ordering::Relaxed) && time.is_none_or(|time| begun.elapsed() < time) {
+        let left = time.map_or(TICK, |time| time.saturating_sub(begun.elapsed()));
+        std::thread::sleep(TICK.min(left));
+    }
+}
+
+/// Runs a command; a signal to us ends it too.
+fn run(command: &[String], asked: &AtomicBool) -> Result<ExitStatus, Failure> {
+    let start = Command::new(&command[0]).args(&command[1..]).spawn();
+    let mut child = start.map_err(|why| Failure::bad_input(format!("cannot run {}: {why}", command[0])))?;
+    let failed = |why: std::io::Error| Failure::io(format!("cannot wait for {}", command[0]), &why);
+    let mut told = false;
+    loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            return Ok(status);
+        }
+        if asked.load(Ordering::Relaxed) && !told {
+            told = true;
+            terminate(&child);
+        }
+        std::thread::sleep(TICK);
+    }
+}
+
+/// Asks the command to end, as we were asked. It may have done so already: that is no error.
+fn terminate(child: &Child) {
+    if let Ok(Some(pid)) = i32::try_from(child.id()).map(rustix::process::Pid::from_raw) {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    }
+}
+
+/// The command's own code, as shells hand it on; 128 + signal if one ended it.
+fn ended_badly(status: ExitStatus) -> Failure {
+    let code = status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal))
+        .and_then(|code| u8::try_from(code).ok());
+    Failure::new(code.unwrap_or(exit::FAILED), format!("the command ended with {status}"))
+}
+
+impl From<waykeeper_linux::journal::JournalError> for Failure {
+    fn from(error: waykeeper_linux::journal::JournalError) -> Failure {
+        use waykeeper_linux::journal::JournalError as E;
+        let code = match &error {
+            E::Held { .. } => exit::CONFLICT,
+            E::Read { source, .. } | E::Write { source, .. } => exit::io_code(source),
+            E::OtherRoot { .. } => exit::BAD_INPUT,
+            E::Damaged { .. } | E::Stale { .. } | E::BootId { .. } => exit::FAILED,
+        };
+        Failure::new(code, error)
+    }
+}

@@ -1,0 +1,72 @@
+//! `waykeeper doctor`: what this host is, what can be watched and steered on it, and what would bring the rest.
+
+use crate::exit::{self, Failure};
+use crate::out;
+use crate::restore::root_at;
+use clap::Args;
+use std::fmt::Write;
+use std::path::PathBuf;
+use waykeeper_linux::doctor::{self, Family, Report, State};
+
+/// Examples of the subcommand.
+pub const EXAMPLES: &str = "\
+Examples:
+  waykeeper doctor
+  waykeeper doctor --json | jq '.checks[] | select(.state != \"ok\")'
+  waykeeper doctor --root /mnt/vhost     a virtual host, or the recorded files of a machine
+
+Nothing is changed: no file is opened for writing. Exit code 3 if there is no knob that could be turned.
+States: ok, missing, degraded (there, and worse than it could be), unknown (could not be found out), info.";
+
+/// Arguments of `waykeeper doctor`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct DoctorArgs {
+    /// Where the host's file tree begins
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Does it.
+pub fn doctor(args: DoctorArgs) -> Result<(), Failure> {
+    let root = root_at(&args.root)?;
+    let report = doctor::examine(&root);
+    if args.json {
+        out::json(&report)?;
+    } else {
+        out::text(&table(&report))?;
+    }
+    if report.is_manageable() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        exit::UNSUPPORTED,
+        "there is no knob here that could be turned; the remedies above say what would bring one",
+    ))
+}
+
+/// The report for people: a heading a family, a line a subject, what to do below it.
+fn table(report: &Report) -> String {
+    let mut out = String::new();
+    let mut last: Option<Family> = None;
+    let names = report.checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
+    for check in &report.checks {
+        if last != Some(check.family) {
+            let gap = if last.is_some() { "\n" } else { "" };
+            let _ = writeln!(out, "{gap}{}", check.family.heading());
+            last = Some(check.family);
+        }
+        let state = format!("{:?}", check.state).to_lowercase();
+        let _ = writeln!(out, "  {:<names$}  {state:<8}  {}", check.name, check.value);
+        if let Some(remedy) = &check.remedy {
+            let _ = writeln!(out, "  {:<names$}  {:<8}  -> {remedy}", "", "");
+        }
+    }
+    let counts = [State::Ok, State::Degraded, State::Missing, State::Unknown]
+        .map(|state| format!("{} {}", report.count(state), format!("{state:?}").to_lowercase()));
+    let _ = writeln!(out, "\n{}", counts.join(", "));
+    out
+}
