@@ -1,4 +1,4 @@
-//! Runs a command where a mounted tree stands at its usual places: `/sys`, `/dev/cpu` and some files of `/proc`.
+//! Runs a command where a mounted tree stands at its usual places: `/sys`, `/dev/cpu` and the files of `/proc` it has.
 //!
 //! The command gets a mount namespace of its own; nothing that is mounted there is seen outside, and all of it goes
 //! with the command. Who may not have one as himself gets it as root of a user namespace. Only what the tree has is
@@ -195,26 +195,46 @@ impl Drop for Stage {
     }
 }
 
-/// What has to be mounted where. The stage, if one is needed, must outlive the command.
+/// What has to be mounted where: `/sys`, and of `/dev/cpu` and `/proc` what the tree has (a server without resctrl has
+/// no `proc/mounts`). The stage, if one is needed, must outlive the command.
 fn steps(tree: &Path, dev: &Path, stage: &mut Option<Stage>) -> Result<Vec<Step>, EnterError> {
-    let source = |path: &str| {
-        let source = tree.join(path);
-        if source.exists() { Ok(c_path(source)) } else { Err(EnterError::NoTree(source, tree.to_owned())) }
-    };
-    let mut steps = vec![Step::Bind { from: source("sys")?, to: c_path("/sys") }];
-    let cpus = source("dev/cpu")?;
-    if dev.join("cpu").is_dir() {
-        steps.push(Step::Bind { from: cpus, to: c_path(dev.join("cpu")) });
-    } else {
-        let new = Stage::new()
-            .map_err(|error| EnterError::NotMounted("make a temporary directory".into(), error))?;
-        steps.extend(new_dev(dev, &stage.insert(new).0, cpus)?);
+    let source = |path: &str| Some(tree.join(path)).filter(|source| source.exists()).map(c_path);
+    let sys = source("sys").ok_or_else(|| EnterError::NoTree(tree.join("sys"), tree.to_owned()))?;
+    let mut steps = vec![Step::Bind { from: sys, to: c_path("/sys") }];
+    match source("dev/cpu") {
+        Some(from) if dev.join("cpu").is_dir() => {
+            steps.push(Step::Bind { from, to: c_path(dev.join("cpu")) })
+        }
+        Some(from) => {
+            let new = Stage::new()
+                .map_err(|error| EnterError::NotMounted("make a temporary directory".into(), error))?;
+            steps.extend(new_dev(dev, &stage.insert(new).0, from)?);
+        }
+        None => {}
     }
-    for file in ["proc/cpuinfo", "proc/filesystems"] {
-        steps.push(Step::Bind { from: source(file)?, to: c_path(Path::new("/").join(file)) });
-    }
-    steps.push(Step::BindOnLink { from: source("proc/mounts")?, to: c_path("/proc/mounts") });
+    bind_files(tree, Path::new("proc"), &mut steps)
+        .map_err(|error| EnterError::NotMounted(format!("read {}", tree.join("proc").display()), error))?;
     Ok(steps)
+}
+
+/// Every file that the tree has below `folder` goes over the host's. What the host has not cannot be mounted on, and
+/// is left out.
+fn bind_files(tree: &Path, folder: &Path, steps: &mut Vec<Step>) -> io::Result<()> {
+    if !tree.join(folder).is_dir() {
+        return Ok(());
+    }
+    for entry in tree.join(folder).read_dir()? {
+        let path = folder.join(entry?.file_name());
+        let (from, to) = (tree.join(&path), Path::new("/").join(&path));
+        if from.is_dir() {
+            bind_files(tree, &path, steps)?;
+            continue;
+        }
+        let Ok(there) = to.symlink_metadata() else { continue };
+        let (from, to) = (c_path(from), c_path(to));
+        steps.push(if there.is_symlink() { Step::BindOnLink { from, to } } else { Step::Bind { from, to } });
+    }
+    Ok(())
 }
 
 /// Without the drivers there is no /dev/cpu to mount on: a /dev of our own, with all that the old one has and it.

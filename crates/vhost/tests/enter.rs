@@ -39,6 +39,8 @@ fn server() -> Server {
     tree.add("sys/fs/resctrl", Node::Resctrl(resctrl.shared()));
     tree.text("proc/cpuinfo", "flags\t\t: rdt_a cat_l3\n");
     tree.text("proc/filesystems", "nodev\tresctrl\n");
+    tree.text("proc/sys/kernel/osrelease", "6.12.0-virtual\n");
+    tree.text("proc/not-on-the-host", "");
     tree.file("proc/mounts", ProcMounts::new("/proc"));
     tree.text("dev/cpu/0/cpuid", "0123456789abcdef");
     let folder = tempfile::tempdir().unwrap();
@@ -58,10 +60,10 @@ fn shell(tree: &Path, script: &str) -> Result<(u8, String), EnterError> {
 }
 
 const LOOK: &str = "cat /sys/fs/resctrl/schemata; grep resctrl /proc/mounts; grep -c rdt_a /proc/cpuinfo; \
-                    cat /proc/filesystems; cat /dev/cpu/0/cpuid; echo; ls /sys";
+                    cat /proc/filesystems /proc/sys/kernel/osrelease; cat /dev/cpu/0/cpuid; echo; ls /sys";
 
 const SEEN: &str = "    MB:0=100;1=100\n    L3:0=7ff;1=7ff\nresctrl /sys/fs/resctrl resctrl rw,relatime 0 0\n1\n\
-                    nodev\tresctrl\n0123456789abcdef\nfs\n";
+                    nodev\tresctrl\n6.12.0-virtual\n0123456789abcdef\nfs\n";
 
 #[test]
 fn the_tree_stands_at_its_places_for_the_command_and_for_nobody_else() {
