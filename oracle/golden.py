@@ -12,16 +12,16 @@ from pathlib import Path
 
 
 def normal(text: str) -> str:
-    """The answer with the kernel's build number blotted out, one key a line."""
-    value = json.loads(text)
-    shown = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    """The answer with the kernel's build number blotted out, one key a line; then what came on standard error."""
+    value, end = json.JSONDecoder().raw_decode(text)
+    shown = json.dumps(value, indent=2, ensure_ascii=False) + "\n" + text[end:].lstrip("\n")
     return re.sub(r"\b(6\.\d+)\.\d+[-+\w]*-cloud-amd64", r"\1.N-cloud-amd64", shown)
 
 
 def differences(path: Path, text: str, status: int, bless: bool) -> str | None:
     """What differs from the file at `path`, whose last line is the exit status; None if nothing does."""
     try:
-        seen = normal(text) + f"exit status {status}\n"
+        seen = normal(text.lstrip()) + f"exit status {status}\n"
     except ValueError as error:
         return f"no JSON ({error}), status {status}: {text[-1000:]!r}"
     if bless:

@@ -41,6 +41,8 @@ STEPS = [
     inside.Step("ops", "./resctrl_ops /sys/fs/resctrl ops.txt"),
     inside.Step("suite", "./resctrl_suite /sys/fs/resctrl"),
     inside.Step("suite-cdp", "./resctrl_suite /sys/fs/resctrl", mounted="cdp"),
+    inside.Step("doctor", "./waykeeper doctor --json"),
+    inside.Step("doctor-unmounted", "./waykeeper doctor --json", mounted=None),
 ]
 
 MAY_SKIP = {"suite": {"code and data have ways of their own"}, "suite-cdp": set()}

@@ -213,6 +213,7 @@ class Golden(unittest.TestCase):
             self.assertIsNone(golden.differences(path, old, 0, bless=True))
             self.assertIsNone(golden.differences(path, new, 0, bless=False))
             self.assertIn("+exit status 3", golden.differences(path, new, 3, bless=False))
+            self.assertIn("+error: no knob", golden.differences(path, new + "\nerror: no knob\n", 0, bless=False))
             self.assertIn("no JSON", golden.differences(path, "panicked", 101, bless=False))
 
 
