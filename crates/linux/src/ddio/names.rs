@@ -77,7 +77,7 @@ pub fn names_of(root: &Root, address: PciAddress) -> Vec<String> {
 fn last_address(real: &Path) -> Option<PciAddress> {
     // Names of other things have not two colons: `0000:3a:00.0`, but `pci0000:3a`.
     let parts = real.iter().filter_map(|part| part.to_str()).filter(|part| part.matches(':').count() == 2);
-    parts.filter_map(|part| part.parse().ok()).last()
+    parts.rev().find_map(|part| part.parse().ok())
 }
 
 #[cfg(test)]

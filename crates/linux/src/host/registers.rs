@@ -6,6 +6,7 @@
 
 use crate::msr::{Allowed, Msr, MsrError};
 use crate::msr_pmu::{Bank, Place};
+use crate::pci::{AddressError, Config, Writable};
 use crate::restore::Registers;
 use crate::root::{FileError, Handle, Root};
 use std::cell::RefCell;
@@ -104,19 +105,24 @@ impl RegisterFiles {
         self.with_config(device, |config| config.write_at(&value[..usize::from(bytes.min(8))], offset.into()))
     }
 
-    /// Writes one byte of a root port, in which only the switch of DCA may change.
+    /// Writes one byte of a root port, in which only the switch of DCA may change, and only where no capability header
+    /// lies (hardware.md 2.1).
     ///
     /// # Errors
-    /// In words: not this generation's switch, or the kernel's refusal.
+    /// In words: not this generation's switch, no root port, a header there, or the kernel's refusal.
     pub fn write_switch(&self, port: &str, offset: u16, found: u8, value: u8) -> Result<(), String> {
-        let switch = self.generation.map(|generation| &generation.dca.port);
-        let switch = switch.filter(|switch| switch.standing.may_write()).and_then(|switch| switch.allocating);
-        if !switch.is_some_and(|bit| bit.offset == offset && (found ^ value) & !(1 << bit.bit) == 0) {
+        let switch = self.generation.and_then(Writable::dca_switch);
+        let Some(switch) = switch.filter(|switch| {
+            switch.bit().offset == offset && (found ^ value) & !(1 << switch.bit().bit) == 0
+        }) else {
             return Err(format!(
                 "offset {offset:#x} of {port} is not a switch that may be turned on this CPU"
             ));
-        }
-        self.write_config(port, offset, 1, value.into()).map_err(|error| error.to_string())
+        };
+        let device = port.parse().map_err(|error: AddressError| error.to_string())?;
+        let turned = Config::open_write(&self.root, device)
+            .and_then(|config| config.turn(switch, switch.bit().of(value)));
+        turned.map(drop).map_err(|error| error.to_string())
     }
 
     /// Writes a control word of a memory channel's counters.

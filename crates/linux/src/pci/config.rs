@@ -28,6 +28,11 @@ impl Writable {
         let port = &generation.dca.port;
         port.allocating.filter(|_| port.standing.may_write()).map(Writable)
     }
+
+    /// Which bit it is.
+    pub fn bit(self) -> RegisterBit {
+        self.0
+    }
 }
 
 /// A capability in the extended space.
