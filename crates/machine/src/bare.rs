@@ -5,6 +5,7 @@
 //! that rates per second of the clock are those of the traffic. It knows registers and classes of service; it must not
 //! know groups of workloads, nor files.
 
+use crate::measured::{Mark, Measured};
 use crate::root_port::PerfCtrlSts;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::server::{Machine, RunOptions};
@@ -78,6 +79,8 @@ pub struct BareMachine {
     /// What IIO_LLC_WAYS reads as long as nobody wrote it, where that is not where devices write.
     dca_reads: Option<WayMask>,
     classes: Classes,
+    /// Where the stretch began that is measured.
+    pub(crate) mark: Mark,
 }
 
 /// Classes of service and monitoring ids of the cores.
@@ -136,6 +139,7 @@ impl BareMachine {
                 since: vec![0; cores],
                 credited: vec![0; MAX_RMIDS as usize],
             },
+            mark: Mark::of(&machine),
             machine,
         })
     }
@@ -163,6 +167,19 @@ impl BareMachine {
         self.machine.run_until(until_ns as f64 / self.time_factor)?;
         self.now_ns = self.now_ns.max(until_ns);
         Ok(())
+    }
+
+    /// Starts a stretch: meters and [`BareMachine::measured`] count from here.
+    pub fn begin_stretch(&mut self) {
+        for meter in &mut self.machine.bus.meters {
+            meter.clear();
+        }
+        self.mark = Mark::of(&self.machine);
+    }
+
+    /// What happened since the stretch began: the truth of a report, which no register shows.
+    pub fn measured(&self) -> Measured {
+        self.mark.until_now(&self.machine)
     }
 
     /// Lines of the real server per line that was counted.

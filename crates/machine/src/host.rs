@@ -6,7 +6,7 @@
 
 use crate::bare::BareMachine;
 use crate::inventory::inventory;
-use crate::measured::{Mark, Measured, WriteBacks};
+use crate::measured::{Measured, WriteBacks};
 use crate::opcodes::{Commands, Opcodes};
 use crate::scenario::{Scenario, ScenarioError};
 use crate::server::RunOptions;
@@ -24,7 +24,6 @@ pub struct VirtualServer {
     pub(crate) bare: BareMachine,
     pub(crate) inventory: Inventory,
     pub(crate) groups: Vec<Group>,
-    mark: Mark,
     /// When the stretch begins that is to be measured, ns of the server's clock; none once it has.
     measure_from_ns: Option<u64>,
 }
@@ -48,8 +47,7 @@ impl VirtualServer {
             mask: workload.mask,
         });
         let groups = groups.collect();
-        let mark = Mark::of(&bare.machine);
-        Ok(VirtualServer { inventory, groups, mark, measure_from_ns: None, bare })
+        Ok(VirtualServer { inventory, groups, measure_from_ns: None, bare })
     }
 
     /// What runs on it.
@@ -71,30 +69,27 @@ impl VirtualServer {
 
     /// Starts a stretch: meters and [`VirtualServer::measured`] count from here.
     pub fn begin_stretch(&mut self) {
-        for meter in &mut self.bare.machine.bus.meters {
-            meter.clear();
-        }
-        self.mark = Mark::of(&self.bare.machine);
+        self.bare.begin_stretch();
     }
 
     /// What happened since the stretch began.
     pub fn measured(&self) -> Measured {
-        self.mark.until_now(&self.bare.machine)
+        self.bare.measured()
     }
 
     /// Dirty lines that the caches gave up since the stretch began.
     pub fn write_backs(&self) -> WriteBacks {
-        self.mark.write_backs(&self.bare.machine)
+        self.bare.mark.write_backs(&self.bare.machine)
     }
 
     /// The opcode events since the stretch began; `None` on a chip without them.
     pub fn opcodes(&self) -> Option<Opcodes> {
-        self.mark.opcodes(&self.bare.machine)
+        self.bare.mark.opcodes(&self.bare.machine)
     }
 
     /// What the block commands of a workload did since the stretch began; `None` if it has none.
     pub fn commands(&self, workload: usize) -> Option<Commands> {
-        self.mark.commands(&self.bare.machine, workload)
+        self.bare.mark.commands(&self.bare.machine, workload)
     }
 
     fn group_counters(&self, group: &Group) -> GroupCounters {

@@ -119,6 +119,11 @@ impl Server {
         &self.bare
     }
 
+    /// Starts the stretch that [`BareMachine::measured`] is about.
+    pub fn begin_stretch(&mut self) {
+        self.bare.begin_stretch();
+    }
+
     /// The server's clock, ns.
     pub fn now_ns(&self) -> u64 {
         self.bare.now_ns()
