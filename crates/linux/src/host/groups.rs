@@ -74,6 +74,8 @@ pub(super) struct Groups {
     /// The L3, or its two halves with CDP.
     resources: Vec<Resource>,
     ways: WayMask,
+    /// Classes that nobody else holds, besides the default group's.
+    free: usize,
     placement: Placement,
     members: Vec<Member>,
     classes: Vec<Option<Class>>,
@@ -115,6 +117,7 @@ impl Groups {
             domain,
             resources: info.l3_resources(),
             ways,
+            free,
             placement: Placement::new(tenants.len(), free),
             members: tenants.iter().map(member).collect(),
             classes: Vec::new(),
@@ -133,13 +136,14 @@ impl Groups {
                 // Fewer classes than the numbers said (io_alloc and pseudo-locked regions take some): share them.
                 Err(GroupsError::Resctrl(error)) if error.kind == Kind::Exhausted => {
                     let made = groups.give_up_own(journal)?;
-                    groups.placement =
-                        Placement::new(tenants.len(), made.min(tenants.len().saturating_sub(1)));
+                    groups.free = made;
+                    groups.placement = Placement::new(tenants.len(), made);
                 }
                 other => other?,
             }
         }
         if !groups.placement.is_own() {
+            let free = groups.free;
             groups.classes.resize_with(free, || None);
             groups.notes.push(format!(
                 "{} tenants and {free} free classes of service: tenants with equal masks share one",
@@ -162,9 +166,9 @@ impl Groups {
         &self.resctrl
     }
 
-    /// Classes that masks can have, the default group's included.
+    /// Classes that masks can have, the default group's and those that nobody needs included.
     pub fn classes(&self) -> u32 {
-        self.classes.len() as u32 + 1
+        self.free as u32 + 1
     }
 
     /// No tenant's CPU or task may be in a group that is not ours.

@@ -1,0 +1,387 @@
+//! LinuxHost on the virtual host: what it sees is what the machine did, what it turns acts, what it leaves is what it found.
+//!
+//! The clock is held, so every run sees the same numbers. Needs root and /dev/fuse.
+
+mod on_vhost;
+
+use on_vhost::{MS, Machine, SCENARIO, held, scenario};
+use std::collections::BTreeMap;
+use waykeeper_host::{Host, Interval, KnobOutcome, Plan, Reading, Snapshot, Support};
+use waykeeper_linux::host::LinuxHost;
+use waykeeper_linux::pci::PciAddress;
+use waykeeper_units::{GroupId, PortId, WayMask};
+use waykeeper_vhost::engine::Pace;
+use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
+
+const L2FWD: GroupId = GroupId(0);
+const FIO: GroupId = GroupId(1);
+const SCAN: GroupId = GroupId(2);
+const NIC: PortId = PortId(0);
+
+fn mask(bits: u32) -> WayMask {
+    WayMask::from_bits(bits)
+}
+
+fn value(reading: Reading<u64>) -> u64 {
+    reading.value().unwrap_or_else(|| panic!("{reading:?} is no value"))
+}
+
+/// Equal but for what rounding in `parts` counters and their scale can make.
+fn near(found: u64, expected: u64, slack: u64) {
+    assert!(found.abs_diff(expected) <= slack, "{found} is not {expected} within {slack}");
+}
+
+fn masks(of: &[(GroupId, u32)]) -> Plan {
+    Plan { masks: of.iter().map(|(group, bits)| (*group, mask(*bits))).collect(), ..Plan::default() }
+}
+
+fn sample(host: &mut LinuxHost) -> Snapshot {
+    host.sample().unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn the_inventory_of_skylake_is_what_its_files_say() {
+    let machine = Machine::new("gold-6140");
+    let host = machine.open();
+    insta::assert_json_snapshot!("skylake", host.inventory());
+    let groups = host.groups();
+    let named: Vec<(&str, String, usize)> = groups
+        .iter()
+        .map(|group| (group.name.as_str(), group.cores.to_string(), group.devices.len()))
+        .collect();
+    // An array of four drives is four devices behind one port.
+    assert_eq!(
+        named,
+        [("l2fwd", "0-1".to_owned(), 1), ("fio", "2".to_owned(), 4), ("scan", "3".to_owned(), 0)]
+    );
+    assert_eq!(host.counted_by(), "MSR");
+    assert_eq!(host.notes().len(), 1, "{:?}", host.notes());
+    assert!(host.notes()[0].contains("every second one counts device writes"));
+}
+
+#[test]
+fn other_chips_say_what_they_lack() {
+    let support = |chip: &str| {
+        let machine = Machine::new(chip);
+        let host = machine.open();
+        let inventory = host.inventory();
+        (inventory.dca_ways_switch.clone(), inventory.ports[0].dca_switch.clone(), inventory.dca_ways_default)
+    };
+    // hardware.md 0.1 and 1.2: Ice Lake's register answers without effect, its ports have none; Zen has neither.
+    let (ways, port, default) = support("gold-5320");
+    assert_eq!((ways, default), (Support::ReadOnly, Some(mask(0xc00))));
+    assert!(matches!(port, Support::No(_)));
+    let (ways, port, default) = support("epyc-9554");
+    assert!(matches!((ways, port), (Support::No(_), Support::No(_))));
+    assert_eq!(default, None);
+}
+
+#[test]
+fn what_is_sampled_is_what_the_machine_counted() {
+    let machine = Machine::new("gold-6140");
+    let mut host = machine.open();
+    machine.run_to(10 * MS);
+    let truth = || {
+        machine.look(|server| {
+            let bare = server.bare();
+            (bare.cores(0..2), bare.dca(), bare.port(0), bare.memory())
+        })
+    };
+    let (before, first) = (truth(), sample(&mut host));
+    machine.run_to(60 * MS);
+    let (after, second) = (truth(), sample(&mut host));
+    let moved = |of: fn(&Snapshot) -> Reading<u64>| value(of(&second)) - value(of(&first));
+    // Each core's counts are whole numbers, the machine's sum is rounded once.
+    near(moved(|s| s.groups[&L2FWD].instructions), after.0.instructions - before.0.instructions, 4);
+    near(moved(|s| s.groups[&L2FWD].cycles), after.0.cycles - before.0.cycles, 4);
+    near(moved(|s| s.groups[&L2FWD].llc_hits), after.0.llc_hits - before.0.llc_hits, 4);
+    near(moved(|s| s.groups[&L2FWD].llc_misses), after.0.llc_misses - before.0.llc_misses, 4);
+    near(moved(|s| s.groups[&L2FWD].mlc_misses), after.0.mlc_misses - before.0.mlc_misses, 4);
+    // Nine slices of 18 count writes, each part rounded to a line and doubled.
+    near(moved(|s| s.socket.dca_write_hits), after.1.write_hits - before.1.write_hits, 2 * 18);
+    near(moved(|s| s.socket.dca_write_misses), after.1.write_misses - before.1.write_misses, 2 * 18);
+    near(moved(|s| s.socket.dca_read_hits), after.1.read_hits - before.1.read_hits, 2 * 18);
+    assert!(after.1.write_hits - before.1.write_hits > 100_000, "the NIC is at work");
+    near(moved(|s| s.ports[&NIC].inbound_bytes), after.2.inbound - before.2.inbound, 4);
+    near(moved(|s| s.ports[&NIC].outbound_bytes), after.2.outbound - before.2.outbound, 4);
+    near(moved(|s| s.socket.memory_read_bytes), after.3.read - before.3.read, 6 * 64);
+    near(moved(|s| s.socket.memory_write_bytes), after.3.written - before.3.written, 6 * 64);
+    let (_, rmid) = machine.look(|server| server.class(3));
+    let occupied = machine.look(|server| server.bare().occupancy(rmid));
+    // Resctrl counts in units of 64 KiB here.
+    near(value(second.groups[&SCAN].occupancy_bytes), occupied, 65536);
+    assert!(occupied > 1 << 20, "a scan of 24 MiB fills its share");
+    assert_eq!(
+        second.knobs.masks,
+        BTreeMap::from([(L2FWD, mask(0x7ff)), (FIO, mask(0x7ff)), (SCAN, mask(0x7ff))])
+    );
+    assert_eq!(second.knobs.dca_ways, Some(mask(0x600)));
+    assert_eq!(second.knobs.dca, BTreeMap::from([(NIC, true), (PortId(1), true)]));
+    assert!(host.complaints().is_empty());
+    assert!(Interval::between(&first, &second).is_some());
+}
+
+#[test]
+fn what_is_turned_acts_on_the_machine() {
+    let machine = Machine::new("gold-6140");
+    let mut host = machine.open();
+    let mut plan = masks(&[(L2FWD, 0x600), (SCAN, 0x003)]);
+    plan.dca_ways = Some(mask(0x700));
+    plan.dca.insert(PortId(1), false);
+    let applied = host.apply(&plan).unwrap();
+    assert!(applied.is_complete(), "{applied:?}");
+    let knobs = sample(&mut host).knobs;
+    assert_eq!(knobs.masks, BTreeMap::from([(L2FWD, mask(0x600)), (FIO, mask(0x7ff)), (SCAN, mask(0x003))]));
+    assert_eq!((knobs.dca_ways, knobs.dca[&PortId(1)], knobs.dca[&NIC]), (Some(mask(0x700)), false, true));
+    machine.look(|server| {
+        let class = server.class(3).0 as usize;
+        assert_eq!(server.mask(0, class), Some(0x003));
+        assert_eq!(server.bare().dca_register(), Some(0x700));
+        assert!(!server.bare().port_is_on(1) && server.bare().port_is_on(0));
+    });
+    // Two ways of 11 of 24.75 MiB are 4.5 MiB.
+    machine.run_to(300 * MS);
+    let occupied = value(sample(&mut host).groups[&SCAN].occupancy_bytes);
+    assert!(occupied <= 9 << 19, "{occupied}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_a_reason_and_changes_nothing() {
+    let machine = Machine::new("gold-6140");
+    let mut host = machine.open();
+    let before = sample(&mut host).knobs;
+    let mut plan = masks(&[(L2FWD, 0x5), (FIO, 0x0), (SCAN, 0x1000), (GroupId(9), 0x3)]);
+    plan.dca_ways = Some(mask(0x0f0));
+    plan.dca.insert(PortId(7), false);
+    plan.rx_ring.insert(NIC, 512);
+    let applied = host.apply(&plan).unwrap();
+    let refused = |outcome: &KnobOutcome, words: &str| match outcome {
+        KnobOutcome::Refused(why) => assert!(why.contains(words), "{why}"),
+        other => panic!("{other:?}"),
+    };
+    refused(&applied.masks[&L2FWD], "The mask 5 has non-consecutive 1-bits");
+    refused(&applied.masks[&FIO], "Mask out of range");
+    refused(&applied.masks[&SCAN], "Mask out of range");
+    refused(&applied.masks[&GroupId(9)], "group 9 does not exist");
+    refused(applied.dca_ways.as_ref().unwrap(), "0x0f0");
+    refused(&applied.dca[&PortId(7)], "there is no such port");
+    refused(&applied.rx_ring[&NIC], "no such knob");
+    assert_eq!(sample(&mut host).knobs, before);
+}
+
+#[test]
+fn what_others_change_is_seen_at_the_next_sample() {
+    let machine = Machine::new("gold-6140");
+    let mut host = machine.open();
+    let root = machine.root();
+    root.write_once("/sys/fs/resctrl/waykeeper-fio/schemata", "L3:0=00f\n").unwrap();
+    machine.set_msr(5, 0xc8b, 0x7f0);
+    let port: PciAddress = host.inventory().ports[1].address.parse().unwrap();
+    let config = root.open_write(format!("/sys/bus/pci/devices/{port}/config")).unwrap();
+    config.write_at(&[0x00], 0x180).unwrap();
+    let knobs = sample(&mut host).knobs;
+    assert_eq!((knobs.masks[&FIO], knobs.dca_ways), (mask(0x00f), Some(mask(0x7f0))));
+    assert_eq!((knobs.dca[&NIC], knobs.dca[&PortId(1)]), (true, false));
+    // A group that somebody removes has no mask, which is told once, and is made anew when a mask is wanted.
+    root.remove_dir("/sys/fs/resctrl/waykeeper-scan").unwrap();
+    for _ in 0..2 {
+        assert!(!sample(&mut host).knobs.masks.contains_key(&SCAN));
+    }
+    let complaints = host.complaints();
+    assert_eq!(complaints, ["resctrl group waykeeper-scan is gone: somebody removed it"]);
+    assert!(host.apply(&masks(&[(SCAN, 0x00c)])).unwrap().is_complete());
+    let snapshot = sample(&mut host);
+    assert_eq!(snapshot.knobs.masks[&SCAN], mask(0x00c));
+    assert!(snapshot.groups[&SCAN].occupancy_bytes.value().is_some());
+    assert_eq!(root.read_text("/sys/fs/resctrl/waykeeper-scan/cpus_list").unwrap(), "3\n");
+}
+
+#[test]
+fn what_was_found_is_what_is_left_to_the_byte() {
+    for chip in ["gold-6140", "e5-2630v3", "gold-5320", "gold-6430", "epyc-9554"] {
+        let machine = Machine::new(chip);
+        // Not what a fresh machine shows: somebody set the default group's mask, and a register that is not ours.
+        machine.root().write_once("/sys/fs/resctrl/schemata", "L3:0=3f\n").unwrap();
+        let found = machine.state();
+        let mut host = machine.open();
+        machine.run_to(5 * MS);
+        let before = sample(&mut host);
+        assert!(before.groups[&L2FWD].cycles.value().is_some(), "{chip}: {:?}", host.notes());
+        assert_eq!(before.knobs.masks[&SCAN], mask(0x3f), "{chip}: taking charge changes no mask");
+        let mut plan = masks(&[(L2FWD, 0xf), (FIO, 0x30), (SCAN, 0x30)]);
+        plan.dca_ways = Some(mask(0x7c0));
+        plan.dca.insert(NIC, false);
+        let applied = host.apply(&plan).unwrap();
+        assert!(
+            applied.masks.values().all(|outcome| *outcome == KnobOutcome::Applied),
+            "{chip}: {applied:?}"
+        );
+        assert_ne!(machine.state(), found, "{chip}");
+        drop(host);
+        similar(&machine.state(), &found, chip);
+        assert!(!machine.journal().exists(), "{chip}: the journal is empty and gone");
+    }
+}
+
+#[test]
+fn time_is_the_kernels_and_the_server_goes_with_it() {
+    let options = waykeeper_vhost::virtual_host::Options { pace: Pace::Wall(0.5), ..held(64) };
+    let machine = Machine::with(scenario("gold-6140", SCENARIO), options);
+    let mut host = machine.open();
+    let mut last = sample(&mut host);
+    for deadline in [50 * MS, 100 * MS, 150 * MS] {
+        host.wait_until(deadline).unwrap();
+        assert!(host.now_ns() >= deadline);
+        let next = sample(&mut host);
+        let seen = Interval::between(&last, &next).expect("time passed");
+        // However busy the test's machine is: if the model got on at all, its counters did.
+        assert!(seen.groups[&L2FWD].cycles.value().is_some_and(|cycles| cycles >= 0.0));
+        last = next;
+    }
+    host.wait_until(0).unwrap();
+    assert!(value(last.groups[&L2FWD].cycles) > 0, "the server's clock is at {} ns", machine.now_ns());
+}
+
+/// Equal line by line; the first difference is told.
+fn similar(found: &str, expected: &str, what: &str) {
+    for (found, expected) in found.lines().zip(expected.lines()) {
+        assert_eq!(found, expected, "{what}");
+    }
+    assert_eq!(found.lines().count(), expected.lines().count(), "{what}");
+}
+
+#[test]
+fn with_few_classes_tenants_with_equal_masks_share_one() {
+    // Haswell has four classes, the default one included; here are five tenants.
+    let text = format!(
+        "{SCENARIO}\n[[workload]]\nname = \"more\"\nprogram = \"x-mem\"\ncores = \"4\"\nworking_set = \"4M\"\n\
+         [[workload]]\nname = \"most\"\nprogram = \"x-mem\"\ncores = \"5\"\nworking_set = \"4M\"\n"
+    );
+    let machine = Machine::with(scenario("e5-2630v3", &text), held(16));
+    let found = machine.state();
+    let mut host = machine.open();
+    assert!(
+        host.notes().iter().any(|note| note.contains("5 tenants and 3 free classes")),
+        "{:?}",
+        host.notes()
+    );
+    assert_eq!(host.inventory().llc.clos_count, 4);
+    let (more, most) = (GroupId(3), GroupId(4));
+    let plan = masks(&[(L2FWD, 0xff000), (FIO, 0x00003), (more, 0x00003), (most, 0xff000)]);
+    assert!(host.apply(&plan).unwrap().is_complete());
+    let snapshot = sample(&mut host);
+    let wanted = [(L2FWD, 0xff000), (FIO, 0x00003), (SCAN, 0xfffff), (more, 0x00003), (most, 0xff000)];
+    assert_eq!(snapshot.knobs.masks, masks(&wanted).masks);
+    assert!(snapshot.groups.values().all(|group| group.occupancy_bytes != Reading::Unsupported));
+    machine.look(|server| {
+        assert_eq!(server.class(2).0, server.class(4).0, "fio and more share a class");
+        assert_ne!(server.class(2).1, server.class(4).1, "and are told apart by RMID");
+        assert_eq!(server.class(3).0, 0, "scan lives in the default group");
+    });
+    // Four masks beside the default group's are one too many, and nothing moves.
+    let plan = masks(&[(L2FWD, 0xf0000), (FIO, 0x00003), (more, 0x0000c), (most, 0x00ff0)]);
+    let applied = host.apply(&plan).unwrap();
+    assert!(applied.masks.values().all(|outcome| matches!(outcome, KnobOutcome::Refused(_))), "{applied:?}");
+    assert_eq!(sample(&mut host).knobs.masks, masks(&wanted).masks);
+    drop(host);
+    similar(&machine.state(), &found, "few classes");
+}
+
+#[test]
+fn counters_of_others_are_left_to_them() {
+    let machine = Machine::new("gold-6140");
+    // perf counts on general counter 0 of CPU 2; pqos holds CHA 4.
+    machine.set_msr(2, 0x186, 0x43_003c);
+    machine.set_msr(0, 0xe41, 0x40_1435);
+    let found = machine.state();
+    let mut host = machine.open();
+    let said = host.notes().join("\n");
+    assert!(said.contains("core 2: no counter is free for L2_RQSTS.MISS"), "{said}");
+    assert!(
+        said.contains("uncore_cha 4: somebody else counts there (MSR 0xe41 of CPU 0 is 0x401435)"),
+        "{said}"
+    );
+    machine.run_to(5 * MS);
+    let snapshot = sample(&mut host);
+    assert_eq!(snapshot.groups[&FIO].mlc_misses, Reading::Unsupported);
+    assert!(snapshot.groups[&FIO].llc_misses.value().is_some());
+    assert_eq!((machine.msr(2, 0x186), machine.msr(0, 0xe41)), (Some(0x43_003c), Some(0x40_1435)));
+    drop(host);
+    similar(&machine.state(), &found, "others' counters");
+}
+
+#[test]
+fn a_tenant_in_somebody_elses_group_is_not_taken() {
+    let machine = Machine::new("gold-6140");
+    let root = machine.root();
+    root.make_dir("/sys/fs/resctrl/COS1").unwrap();
+    root.write_once("/sys/fs/resctrl/COS1/cpus_list", "2,9\n").unwrap();
+    let found = machine.state();
+    let error = machine.try_open().unwrap_err().to_string();
+    assert!(
+        error.starts_with("CPUs 2 of tenant fio are in the resctrl group COS1, which is not ours"),
+        "{error}"
+    );
+    similar(&machine.state(), &found, "a refused start");
+}
+
+#[test]
+fn a_crash_is_made_good_at_the_next_start() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    let mut host = machine.open();
+    let mut plan = masks(&[(SCAN, 0x003)]);
+    plan.dca_ways = Some(mask(0x700));
+    assert!(host.apply(&plan).unwrap().is_complete());
+    // What a crash leaves: everything turned, and the journal.
+    let journal = std::fs::read(machine.journal()).unwrap();
+    drop(host);
+    let root = machine.root();
+    root.make_dir("/sys/fs/resctrl/waykeeper-scan").unwrap();
+    root.write_once("/sys/fs/resctrl/waykeeper-scan/schemata", "L3:0=003\n").unwrap();
+    machine.set_msr(0, 0xc8b, 0x700);
+    machine.set_msr(3, 0x186, 0x43_4f2e);
+    std::fs::write(machine.journal(), journal).unwrap();
+    let mut host = machine.open();
+    let knobs = sample(&mut host).knobs;
+    assert_eq!((knobs.dca_ways, knobs.masks[&SCAN]), (Some(mask(0x600)), mask(0x7ff)));
+    assert_eq!(host.notes().len(), 1, "nobody's counters were in the way: {:?}", host.notes());
+    drop(host);
+    similar(&machine.state(), &found, "after a crash");
+}
+
+#[test]
+fn garbage_is_told_and_never_taken_for_a_value() {
+    let machine = Machine::new("gold-6140");
+    let mut host = machine.open();
+    sample(&mut host);
+    let garble = |path: &str, content: &[u8]| {
+        machine.faults.inject(Rule {
+            path: path.to_owned(),
+            operation: Some(Operation::Read),
+            calls: Calls::All,
+            fault: Fault::Garbage(content.to_vec()),
+        });
+    };
+    garble("sys/fs/resctrl/waykeeper-fio/schemata", b"    L3:0=fffff\n");
+    garble("sys/fs/resctrl/waykeeper-scan/mon_data/*", b"-3\n");
+    // As long as the offsets reach at which registers are read.
+    garble("dev/cpu/0/msr", &[0xff; 0x1000]);
+    let address = host.inventory().ports[0].address.clone();
+    garble(&format!("*{address}/config"), &[0xff; 0x1000]);
+    let snapshot = sample(&mut host);
+    assert!(!snapshot.knobs.masks.contains_key(&FIO), "{:?}", snapshot.knobs);
+    assert_eq!((snapshot.knobs.dca_ways, snapshot.knobs.dca.get(&NIC)), (None, None));
+    assert_eq!(snapshot.groups[&SCAN].occupancy_bytes, Reading::Unavailable);
+    assert_eq!(snapshot.groups[&L2FWD].cycles, Reading::Unavailable);
+    let said = host.complaints().join("\n");
+    for words in
+        ["waykeeper-fio", "llc_occupancy", "MSR 0xc8b", "does not answer", "is no value of a 48-bit counter"]
+    {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    machine.faults.lift();
+    let snapshot = sample(&mut host);
+    assert_eq!((snapshot.knobs.dca_ways, snapshot.knobs.masks.len()), (Some(mask(0x600)), 3));
+    assert!(snapshot.groups[&L2FWD].cycles.value().is_some());
+}
