@@ -51,6 +51,11 @@ impl Failure {
         Failure { code: FAILED, line: None }
     }
 
+    /// Ends with `code` and says nothing, for a command that ran under us has said what there is.
+    pub fn silent(code: u8) -> Failure {
+        Failure { code, line: None }
+    }
+
     /// Inputs were at fault and each has been told.
     pub fn told_bad_input() -> Failure {
         Failure { code: BAD_INPUT, line: None }

@@ -17,6 +17,7 @@ mod restore;
 mod run;
 mod scenario;
 mod trace;
+mod vhost;
 
 use clap::Parser;
 use std::panic;
@@ -44,5 +45,6 @@ fn dispatch(command: args::Command) -> Result<(), exit::Failure> {
         args::Command::Doctor(args) => doctor::doctor(args),
         args::Command::Ddio(command) => ddio::ddio(command),
         args::Command::Restore(args) => restore::restore(args),
+        args::Command::Vhost(args) => vhost::vhost(args),
     }
 }

@@ -154,7 +154,7 @@ fn say_written(written: Option<Vec<PathBuf>>) {
     exit::say(&format!("wrote {}", names.join(", ")));
 }
 
-fn change(source: &mut ScenarioSource, key: &str, value: &toml::Value) -> Result<(), Failure> {
+pub fn change(source: &mut ScenarioSource, key: &str, value: &toml::Value) -> Result<(), Failure> {
     source.set(key, value).map_err(|why| {
         Failure::bad_input(format!(
             "--set {why}; write the dotted key of something in the scenario, like workload.NAME.KEY, nic.NAME.KEY \
@@ -164,7 +164,7 @@ fn change(source: &mut ScenarioSource, key: &str, value: &toml::Value) -> Result
 }
 
 /// `KEY=VALUE`; the value is TOML, or a text that needs no quotes.
-fn assignment(text: &str) -> Result<(String, toml::Value), String> {
+pub fn assignment(text: &str) -> Result<(String, toml::Value), String> {
     let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, like workload.fio.block=64k")?;
     let (key, value) = (key.trim(), value.trim());
     if key.is_empty() {

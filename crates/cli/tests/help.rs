@@ -32,6 +32,8 @@ fn help_says_what_it_said() {
         &["ddio", "on"],
         &["ddio", "off"],
         &["restore"],
+        &["vhost"],
+        &["vhost", "enter"],
     ];
     let mut all = String::new();
     for page in pages {

@@ -104,6 +104,13 @@ impl Cpuid {
                 1 => [core_bits(self.places.cores), cores, 0x201, self.apic_id(cpu)],
                 _ => [0, 0, subleaf & 0xff, self.apic_id(cpu)],
             },
+            // Saved by XSAVE: x87, SSE and AVX, 832 bytes; AVX's part is 256 bytes at 576 (SDM vol. 1, 13.2).
+            0xd => match subleaf {
+                0 => [0x7, 832, 832, 0],
+                1 => [0x1, 832, 0, 0],
+                2 => [256, 576, 0, 0],
+                _ => [0; 4],
+            },
             0xf if features.occupancy => match subleaf {
                 0 => [0, self.rmids - 1, 0, 1 << 1],
                 1 => [0, MONITORING_UNIT, self.rmids - 1, 1 | u32::from(features.traffic) * 0b110],

@@ -15,12 +15,18 @@ const RESCTRL: &str = "resctrl /sys/fs/resctrl resctrl rw,relatime 0 0\n";
 #[derive(Clone, Debug)]
 pub struct ProcMounts {
     proc: PathBuf,
+    resctrl: &'static str,
 }
 
 impl ProcMounts {
     /// On the mounts that the procfs at `proc` knows, usually `/proc`.
     pub fn new(proc: impl Into<PathBuf>) -> Self {
-        ProcMounts { proc: proc.into() }
+        ProcMounts { proc: proc.into(), resctrl: RESCTRL }
+    }
+
+    /// The same for a chip without anything that resctrl could manage.
+    pub fn without_resctrl(proc: impl Into<PathBuf>) -> Self {
+        ProcMounts { proc: proc.into(), resctrl: "" }
     }
 }
 
@@ -30,7 +36,7 @@ impl File for ProcMounts {
         let mut content = of(&caller.pid.to_string())
             .or_else(|_| of("self"))
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        content.extend(RESCTRL.as_bytes());
+        content.extend(self.resctrl.as_bytes());
         Ok(slice(&content, offset, len))
     }
 }
@@ -53,6 +59,8 @@ mod tests {
         assert_eq!(read(7, 0), format!("a /a ext4 rw 0 0\n{RESCTRL}"));
         assert_eq!(read(8, 0), format!("b /b ext4 rw 0 0\n{RESCTRL}"));
         assert_eq!(read(7, 17), RESCTRL);
+        let none = ProcMounts::without_resctrl(folder.path());
+        assert_eq!(none.read(0, 4096, Caller { pid: 7, uid: 0 }).unwrap(), b"a /a ext4 rw 0 0\n");
         assert_eq!(ProcMounts::new("/nonexistent").read(0, 1, Caller { pid: 1, uid: 0 }), Err(Errno::NOENT));
     }
 }

@@ -241,9 +241,8 @@ fn kernel(tree: &mut Tree, features: Features, boot: &Boot) {
     tree.text("sys/kernel/security/lockdown", "[none] integrity confidentiality\n");
     tree.directory("sys/module/msr");
     tree.directory("sys/module/cpuid");
-    if features.any() {
-        tree.file("proc/mounts", ProcMounts::new("/proc"));
-    }
+    let mounts = if features.any() { ProcMounts::new("/proc") } else { ProcMounts::without_resctrl("/proc") };
+    tree.file("proc/mounts", mounts);
 }
 
 #[cfg(test)]

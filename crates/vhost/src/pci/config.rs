@@ -80,6 +80,10 @@ impl Space {
     pub fn bridge(mut self, primary: u8, secondary: u8, subordinate: u8) -> Space {
         self.put(0x0e, &[1]);
         self.put(0x18, &[primary, secondary, subordinate]);
+        // Windows whose base is above their limit are closed: I/O, memory, prefetchable memory.
+        self.put(0x1c, &[0xf0, 0x00]);
+        self.put(0x20, &[0xf0, 0xff, 0x00, 0x00]);
+        self.put(0x24, &[0xf1, 0xff, 0x01, 0x00]);
         self.allow(0x3e, &[0xff]);
         self
     }

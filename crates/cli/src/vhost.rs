@@ -1,0 +1,249 @@
+//! `waykeeper vhost`: the virtual server as a file tree in wall-clock time, and commands run inside it.
+
+use crate::exit::{self, Failure};
+use crate::out;
+use crate::run::{assignment, change};
+use clap::{Args, Subcommand};
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use waykeeper_lab::registry;
+use waykeeper_machine::RunOptions;
+use waykeeper_silicon::Sampling;
+use waykeeper_vhost::engine::{Engine, Pace};
+use waykeeper_vhost::enter::{self, EnterError};
+use waykeeper_vhost::faults::Faults;
+use waykeeper_vhost::mounted::MountError;
+use waykeeper_vhost::resctrl::description::Kernel;
+use waykeeper_vhost::virtual_host::{Options, VirtualHost, VirtualHostError};
+
+/// Examples of the whole subcommand.
+pub const EXAMPLES: &str = "\
+Examples:
+  mkdir /tmp/host
+  waykeeper vhost /tmp/host                                 the flagship's server, until Ctrl-C
+  waykeeper vhost /tmp/host --scenario a4-fig5 --speed 0.1  another one, ten times slower than the clock
+  waykeeper vhost /tmp/host --set chip=gold-5320            the same programs on an Ice Lake
+  waykeeper vhost enter -- pqos -I -s                       in another terminal: a tool that knows nothing of it
+  waykeeper vhost enter /tmp/host -- bash
+  setpci -A linux-sysfs -O sysfs.path=/tmp/host/sys/bus/pci -s 16:00.0 180.b   no need to enter
+
+The programs of the scenario run on the CPUs of the virtual server and are no processes: put CPUs into resctrl's groups to
+steer them. docs/vhost.md says what is there and what is not.";
+
+/// Lag from which on it is told, ns of the server's clock.
+const LATE_NS: u64 = 1_000_000_000;
+
+/// The words of `vhost`.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct VhostArgs {
+    #[command(subcommand)]
+    command: Option<VhostCommand>,
+    /// Empty directory to mount the tree on
+    #[arg(required = true)]
+    dir: Option<PathBuf>,
+    /// Built-in scenario or path of a scenario file; `waykeeper scenario list` names the built-in ones
+    #[arg(long, value_name = "NAME", default_value = registry::FLAGSHIP)]
+    scenario: String,
+    /// Seconds of the server's clock per second of wall-clock time
+    #[arg(long, value_name = "X", default_value_t = 1.0)]
+    speed: f64,
+    /// The seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Share of the LLC's sets to simulate: exact, 1/2, 1/4, ... 1/256
+    #[arg(long, value_name = "1/N|exact", default_value_t = Sampling::DEFAULT)]
+    sets: Sampling,
+    /// Linux release whose resctrl it has
+    #[arg(long, value_name = "MAJOR.MINOR", default_value = "6.12", value_parser = release)]
+    kernel: Kernel,
+    /// Mount resctrl with code and data apart (`-o cdp`)
+    #[arg(long)]
+    cdp: bool,
+    /// Boot without memory bandwidth allocation (`rdt=!mba`): all classes of the L3 can be used
+    #[arg(long)]
+    no_mba: bool,
+    /// Change a key of the scenario, may be given several times: workload.fio.block=64k
+    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
+    set: Vec<(String, toml::Value)>,
+}
+
+const ENTER_EXAMPLES: &str = "\
+Examples:
+  waykeeper vhost enter -- lscpu
+  waykeeper vhost enter /tmp/host -- bash -c 'mkdir /sys/fs/resctrl/a && cat /sys/fs/resctrl/a/schemata'
+
+The exit code is the command's own; 128 and the signal's number if a signal ended it.";
+
+/// What else can be done with a virtual host.
+#[derive(Subcommand, Debug)]
+enum VhostCommand {
+    /// Run a command that finds the tree's files at their usual places
+    #[command(after_help = ENTER_EXAMPLES)]
+    Enter {
+        /// Where the tree is mounted; the only one there is by default
+        dir: Option<PathBuf>,
+        /// The command and its arguments
+        #[arg(last = true, required = true, value_name = "COMMAND")]
+        command: Vec<OsString>,
+    },
+}
+
+/// A kernel release: `6.12`.
+fn release(text: &str) -> Result<Kernel, String> {
+    let number = |part: &str| part.parse().map_err(|_| format!("`{text}` is no release; 6.1 and 6.12 are"));
+    let (major, minor) = text.split_once('.').unwrap_or((text, "0"));
+    Ok(Kernel(number(major)?, number(minor)?))
+}
+
+/// Does it.
+pub fn vhost(mut args: VhostArgs) -> Result<(), Failure> {
+    if let Some(VhostCommand::Enter { dir, command }) = args.command.take() {
+        return enter(dir, &command);
+    }
+    let dir = args.dir.take().ok_or_else(|| Failure::bad_input("give the directory to mount the tree on"))?;
+    mount(&dir, args)
+}
+
+fn mount(dir: &Path, args: VhostArgs) -> Result<(), Failure> {
+    if !(args.speed.is_finite() && args.speed > 0.0 && args.speed <= 1000.0) {
+        let why = format!("`--speed` is {}; it must be above 0 and at most 1000", args.speed);
+        return Err(Failure::bad_input(why));
+    }
+    let mut source = registry::open(&args.scenario)?;
+    for (key, value) in &args.set {
+        change(&mut source, key, value)?;
+    }
+    let scenario = Arc::new(source.read()?);
+    let (name, chip, factor) = (scenario.name.clone(), scenario.chip.name.clone(), scenario.time_factor);
+    let options = Options {
+        pace: Pace::Wall(args.speed),
+        run: RunOptions { seed: args.seed, sample_seed: args.seed, sampling: args.sets },
+        kernel: args.kernel,
+        cdp: args.cdp,
+        bandwidth: !args.no_mba,
+        faults: Faults::new(),
+    };
+    let host = VirtualHost::mount(dir, scenario, options)?;
+    let path = host.path().display().to_string();
+    out::text(&format!(
+        "{name} on {chip} is mounted on {path}; a second of its clock is {} ms of traffic.\n\
+         In another terminal: waykeeper vhost enter {path} -- COMMAND\n\
+         Ctrl-C ends it.\n",
+        1000.0 / factor
+    ))?;
+    let engine = host.engine().clone();
+    // It ends with the program.
+    std::thread::spawn(move || watch(&engine));
+    Ok(host.serve()?)
+}
+
+/// Says when the model falls behind, and when it stopped for good.
+fn watch(engine: &Engine) {
+    let mut told = LATE_NS;
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+        if let Some(why) = engine.failure() {
+            exit::say(&format!("error: the machine stopped: {why}"));
+            return;
+        }
+        let lag = engine.lag_ns();
+        if lag >= told {
+            exit::say(&format!(
+                "note: the model is {:.1} s behind its clock; a lower --speed or fewer --sets help",
+                lag as f64 * 1e-9
+            ));
+            told = lag * 2;
+        }
+    }
+}
+
+fn enter(dir: Option<PathBuf>, command: &[OsString]) -> Result<(), Failure> {
+    let dir = dir.map_or_else(only_tree, Ok)?;
+    let (program, arguments) = command.split_first().ok_or_else(|| Failure::bad_input("give a command"))?;
+    match enter::exit_code(enter::run(&dir, program, arguments)?) {
+        0 => Ok(()),
+        code => Err(Failure::silent(code)),
+    }
+}
+
+/// Where the only tree is mounted.
+fn only_tree() -> Result<PathBuf, Failure> {
+    let mounts =
+        std::fs::read_to_string("/proc/self/mounts").map_err(|why| Failure::io("/proc/self/mounts", &why))?;
+    let trees: Vec<&str> = mounts.lines().filter_map(tree_of).collect();
+    match trees.as_slice() {
+        [tree] => Ok(PathBuf::from(tree)),
+        [] => Err(Failure::bad_input("no virtual host is mounted; `waykeeper vhost DIR` mounts one")),
+        several => Err(Failure::bad_input(format!(
+            "several virtual hosts are mounted; say which: {}",
+            several.join(", ")
+        ))),
+    }
+}
+
+/// The directory of a line of mounts that is a tree of ours.
+fn tree_of(line: &str) -> Option<&str> {
+    let mut fields = line.split(' ');
+    let (source, directory, kind) = (fields.next()?, fields.next()?, fields.next()?);
+    // The kernel shows the subtype where fusermount3 did the mounting.
+    (source == "waykeeper" && ["fuse", "fuse.vhost"].contains(&kind)).then_some(directory)
+}
+
+impl From<VirtualHostError> for Failure {
+    fn from(error: VirtualHostError) -> Failure {
+        let code = match &error {
+            VirtualHostError::Scenario(_) | VirtualHostError::Place(_) => exit::BAD_INPUT,
+            VirtualHostError::Mount(MountError::NoFuse) => exit::UNSUPPORTED,
+            VirtualHostError::Mount(MountError::NotEmpty(_) | MountError::Dead(_)) => exit::BAD_INPUT,
+            VirtualHostError::Mount(MountError::Unusable(_, why))
+                if why.kind() == io::ErrorKind::NotFound =>
+            {
+                exit::BAD_INPUT
+            }
+            VirtualHostError::Mount(MountError::Unusable(_, why) | MountError::Refused(_, why)) => {
+                return Failure::new(exit::io_code(why), &error);
+            }
+            VirtualHostError::Mount(_) => exit::FAILED,
+        };
+        Failure::new(code, error)
+    }
+}
+
+impl From<EnterError> for Failure {
+    fn from(error: EnterError) -> Failure {
+        let code = match &error {
+            EnterError::NoTree(..) => exit::BAD_INPUT,
+            EnterError::NoNamespace(_) => exit::NOT_PERMITTED,
+            EnterError::NotMounted(_, why) => exit::io_code(why),
+            EnterError::NotRun(..) | EnterError::Lost(..) => exit::FAILED,
+        };
+        Failure::new(code, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_is_known_by_its_line_of_mounts() {
+        for kind in ["fuse", "fuse.vhost"] {
+            let line = format!("waykeeper /tmp/host {kind} rw,nosuid,nodev,relatime 0 0");
+            assert_eq!(tree_of(&line), Some("/tmp/host"));
+        }
+        assert_eq!(tree_of("tmpfs /tmp tmpfs rw 0 0"), None);
+        assert_eq!(tree_of("waykeeper"), None);
+    }
+
+    #[test]
+    fn a_release_has_two_numbers() {
+        assert_eq!(release("6.12"), Ok(Kernel(6, 12)));
+        assert_eq!(release("6"), Ok(Kernel(6, 0)));
+        assert!(release("six").unwrap_err().contains("`six` is no release"));
+        assert!(release("6.1.2").is_err());
+    }
+}
