@@ -23,15 +23,15 @@ use waykeeper_vhost::virtual_host::{Options, VirtualHost, VirtualHostError};
 pub const EXAMPLES: &str = "\
 Examples:
   mkdir /tmp/host
-  waykeeper vhost /tmp/host                                 the flagship's server, until Ctrl-C
-  waykeeper vhost /tmp/host --scenario a4-fig5 --speed 0.1  another one, ten times slower than the clock
-  waykeeper vhost /tmp/host --set chip=gold-5320            the same programs on an Ice Lake
-  waykeeper vhost enter -- pqos -I -s                       in another terminal: a tool that knows nothing of it
+  waykeeper vhost /tmp/host                        the flagship's server, until Ctrl-C
+  waykeeper vhost /tmp/host --scenario a4-fig5     another one
+  waykeeper vhost /tmp/host --set chip=gold-5320   the same programs on an Ice Lake
+  waykeeper vhost enter -- pqos -I -s              in another terminal: any tool, unmodified
   waykeeper vhost enter /tmp/host -- bash
-  setpci -A linux-sysfs -O sysfs.path=/tmp/host/sys/bus/pci -s 16:00.0 180.b   no need to enter
+  lspci -A linux-sysfs -O sysfs.path=/tmp/host/sys/bus/pci
 
-The programs of the scenario run on the CPUs of the virtual server and are no processes: put CPUs into resctrl's groups to
-steer them. docs/vhost.md says what is there and what is not.";
+The programs of the scenario run on the CPUs of the virtual server and are no processes: what steers
+them is the CPUs of resctrl's groups. docs/vhost.md says what is there and what is not.";
 
 /// Lag from which on it is told, ns of the server's clock.
 const LATE_NS: u64 = 1_000_000_000;
