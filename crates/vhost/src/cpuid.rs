@@ -63,6 +63,17 @@ pub fn core_bits(cores: usize) -> u32 {
     cores.next_power_of_two().trailing_zeros()
 }
 
+/// Highest leaf of the range from 0: SDM and APM by generation.
+pub fn highest(places: &Places) -> u32 {
+    match places.generation.map(|generation| generation.id.as_str()) {
+        _ if places.is_amd() => 0x10,
+        None => 0xd,
+        Some("hsx") => 0xf,
+        Some("bdx") => 0x14,
+        Some(_) => 0x16,
+    }
+}
+
 /// What CPUID says on every CPU of a server.
 #[derive(Clone, Debug)]
 pub struct Cpuid {
@@ -88,12 +99,12 @@ impl Cpuid {
         let cores = self.places.cores as u32;
         let features = self.features;
         match leaf {
-            0 => self.vendor(self.highest()),
+            0 => self.vendor(highest(&self.places)),
             1 => self.signature(cpu),
             4 if !self.places.is_amd() => self.cache(subleaf),
             // ARAT; IA32_MPERF and IA32_APERF are there.
             6 => [1 << 2, 0, 1, 0],
-            7 if subleaf == 0 => {
+            7 if subleaf == 0 && self.places.generation.is_some() => {
                 // FSGSBASE, BMI1, AVX2, SMEP, BMI2, ERMS; PQM 12, PQE 15.
                 let monitors = u32::from(features.occupancy) << 12;
                 [0, 0x3a9 | monitors | u32::from(features.announces_cat) << 15, 0, 0]
@@ -113,7 +124,7 @@ impl Cpuid {
             },
             0xf if features.occupancy => match subleaf {
                 0 => [0, self.rmids - 1, 0, 1 << 1],
-                1 => [0, MONITORING_UNIT, self.rmids - 1, 1 | u32::from(features.traffic) * 0b110],
+                1 => [0, MONITORING_UNIT, self.rmids - 1, if features.traffic { 0b111 } else { 0b001 }],
                 _ => [0; 4],
             },
             0x10 if features.announces_cat => self.allocation(subleaf),
@@ -124,17 +135,6 @@ impl Cpuid {
             }
             0x8000_0000.. => self.extended(cpu, leaf, subleaf),
             _ => [0; 4],
-        }
-    }
-
-    /// Highest leaf of the range from 0: SDM and APM by generation.
-    fn highest(&self) -> u32 {
-        match self.places.generation.map(|generation| generation.id.as_str()) {
-            _ if self.places.is_amd() => 0x10,
-            None => 0xd,
-            Some("hsx") => 0xf,
-            Some("bdx") => 0x14,
-            Some(_) => 0x16,
         }
     }
 
@@ -157,10 +157,12 @@ impl Cpuid {
             | identity.stepping;
         let threads = self.places.cores as u32;
         let misc = self.apic_id(cpu) << 24 | threads << 16 | 8 << 8;
-        // Feature bits of any server since Sandy Bridge; no hypervisor (ECX bit 31).
+        // Feature bits of any server since Haswell; no hypervisor (ECX bit 31).
         let (ecx, edx) =
             if self.places.is_amd() { (0x7ef8_320b, 0x178b_fbff) } else { (0x7ffe_fbff, 0xbfeb_fbff) };
-        [signature, misc, ecx, edx]
+        // Sandy Bridge has no FMA, MOVBE, F16C and RDRAND.
+        let missing: u32 = if self.places.generation.is_none() { 1 << 12 | 1 << 22 | 0b11 << 29 } else { 0 };
+        [signature, misc, ecx & !missing, edx]
     }
 
     fn cache(&self, subleaf: u32) -> Leaf {
@@ -267,7 +269,7 @@ impl CpuidFile {
 
 impl File for CpuidFile {
     fn read(&self, offset: u64, len: usize, _: Caller) -> Result<Vec<u8>, Errno> {
-        if len % 16 != 0 {
+        if !len.is_multiple_of(16) {
             return Err(Errno::INVAL);
         }
         let (leaf, subleaf) = (offset as u32, (offset >> 32) as u32);

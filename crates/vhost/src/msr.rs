@@ -225,7 +225,7 @@ impl MsrMap {
             Register::FreeRunning(stack, part, inbound, unit, width) => {
                 let parts = server.parts(package, stack).into_iter().filter(|(own, ..)| *own == part);
                 let bytes: u64 = parts.map(|(_, into, out)| if inbound { into } else { out }).sum();
-                bytes / u64::from(unit) & most(width)
+                (bytes / u64::from(unit)) & most(width)
             }
             Register::Buses => buses(&server.places().stacks[package]),
         })
@@ -283,7 +283,7 @@ impl Msr {
 
 impl File for Msr {
     fn read(&self, offset: u64, len: usize, _: Caller) -> Result<Vec<u8>, Errno> {
-        if len % 8 != 0 {
+        if !len.is_multiple_of(8) {
             return Err(Errno::INVAL);
         }
         // The kernel takes the lower 32 bits of the offset.
@@ -294,7 +294,7 @@ impl File for Msr {
     }
 
     fn write(&self, offset: u64, data: &[u8], _: Caller) -> Result<usize, Errno> {
-        if data.len() % 8 != 0 {
+        if !data.len().is_multiple_of(8) {
             return Err(Errno::INVAL);
         }
         for (done, word) in data.chunks_exact(8).enumerate() {

@@ -139,8 +139,8 @@ impl Server {
     ///
     /// # Errors
     /// If a program that starts on the way does not fit simulated memory.
-    pub fn run_until(&mut self, clock_ns: u64) -> Result<(), ScenarioError> {
-        self.bare.run_until(clock_ns)
+    pub fn run_until(&mut self, clock_ns: u64) -> Result<(), Box<ScenarioError>> {
+        self.bare.run_until(clock_ns).map_err(Box::new)
     }
 
     /// Boxes of a kind in a package.
@@ -339,7 +339,7 @@ impl Server {
             _ if rmid >= self.rmids() => 1 << 63,
             1 => self.occupancy(package, rmid) / u64::from(MONITORING_UNIT),
             2 | 3 if counts_traffic => {
-                self.traffic(package, rmid) / u64::from(MONITORING_UNIT) & ((1 << MONITORING_WIDTH) - 1)
+                (self.traffic(package, rmid) / u64::from(MONITORING_UNIT)) & ((1 << MONITORING_WIDTH) - 1)
             }
             _ => 1 << 63,
         }

@@ -3,7 +3,7 @@
 //! Source: linux Documentation/ABI/stable/sysfs-devices-system-cpu, arch/x86/kernel/cpu/proc.c. Everything here is fixed
 //! at start. It must not know the machine in motion.
 
-use crate::cpuid::{CacheLevel, caches, core_bits};
+use crate::cpuid::{CacheLevel, caches, core_bits, highest};
 use crate::node::Tree;
 use crate::places::Places;
 use crate::proc_mounts::ProcMounts;
@@ -150,9 +150,8 @@ fn nodes(tree: &mut Tree, places: &Places) {
 
 /// Flags that every chip here has, as `proc/cpuinfo` names CPUID's bits.
 const FLAGS: &str = "fpu vme de pse tsc msr pae mce cx8 apic sep mtrr pge mca cmov pat pse36 clflush mmx fxsr sse sse2 \
-                     ht syscall nx pdpe1gb rdtscp lm constant_tsc arch_perfmon rep_good nopl xtopology nonstop_tsc \
-                     cpuid aperfmperf pni pclmulqdq ssse3 fma cx16 sse4_1 sse4_2 x2apic movbe popcnt aes xsave avx f16c \
-                     rdrand lahf_lm abm arat";
+                     ht syscall nx pdpe1gb rdtscp lm constant_tsc rep_good nopl xtopology nonstop_tsc \
+                     cpuid aperfmperf pni pclmulqdq ssse3 cx16 sse4_1 sse4_2 x2apic popcnt aes xsave avx lahf_lm arat";
 
 /// The flags of resource control (arch/x86/kernel/cpu/scattered.c, hardware.md 7).
 fn resource_flags(features: Features) -> Vec<&'static str> {
@@ -177,7 +176,15 @@ fn resource_flags(features: Features) -> Vec<&'static str> {
 
 fn processor(tree: &mut Tree, places: &Places, spec: &ChipSpec, features: Features) {
     let identity = &places.identity;
-    let flags = format!("{FLAGS} {}", resource_flags(features).join(" "));
+    let mut flags = vec![FLAGS];
+    if !places.is_amd() {
+        flags.push("arch_perfmon");
+    }
+    if places.generation.is_some() {
+        flags.push("fma movbe f16c rdrand abm avx2 bmi1 bmi2"); // since Haswell
+    }
+    flags.extend(resource_flags(features));
+    let flags = flags.join(" ");
     let mhz = spec.ghz * 1000.0;
     let mut text = String::new();
     for cpu in 0..places.cpus() {
@@ -202,9 +209,9 @@ fn processor(tree: &mut Tree, places: &Places, spec: &ChipSpec, features: Featur
             ("initial apicid", apic.to_string()),
             ("fpu", "yes".to_owned()),
             ("fpu_exception", "yes".to_owned()),
-            ("cpuid level", "22".to_owned()),
+            ("cpuid level", highest(places).to_string()),
             ("wp", "yes".to_owned()),
-            ("flags", flags.trim_end().to_owned()),
+            ("flags", flags.clone()),
             ("bugs", String::new()),
             ("bogomips", format!("{:.2}", 2.0 * mhz)),
             ("clflush size", "64".to_owned()),

@@ -59,13 +59,19 @@ impl Default for Options {
 pub enum VirtualHostError {
     /// The scenario does not fit simulated memory.
     #[error(transparent)]
-    Scenario(#[from] ScenarioError),
+    Scenario(Box<ScenarioError>),
     /// Its chip or ports cannot be shown.
     #[error(transparent)]
     Place(#[from] PlaceError),
     /// The tree cannot be mounted.
     #[error(transparent)]
     Mount(#[from] MountError),
+}
+
+impl From<ScenarioError> for VirtualHostError {
+    fn from(error: ScenarioError) -> VirtualHostError {
+        VirtualHostError::Scenario(Box::new(error))
+    }
 }
 
 /// A mounted host; unmounted and stopped when dropped.

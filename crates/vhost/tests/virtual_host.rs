@@ -71,8 +71,8 @@ fn uncore_counters_through_msrs_add_up_to_what_devices_did() {
     assert!(dca.write_hits > 10_000 && dca.write_misses > 0, "{dca:?}");
     assert_eq!(host.read_msr(0, 0xa41 + 0x20).unwrap(), port.inbound / 4);
     // Free-running: 36 bits of four bytes, stack 1, part 0; and the buses of the stacks.
-    assert_eq!(host.read_msr(0, 0xb10).unwrap(), port.inbound / 4 & 0xf_ffff_ffff);
-    assert_eq!(host.read_msr(0, 0xb14).unwrap(), port.outbound / 4 & 0xf_ffff_ffff);
+    assert_eq!(host.read_msr(0, 0xb10).unwrap(), (port.inbound / 4) & 0xf_ffff_ffff);
+    assert_eq!(host.read_msr(0, 0xb14).unwrap(), (port.outbound / 4) & 0xf_ffff_ffff);
     assert_eq!(host.read_msr(0, 0x300).unwrap(), 1 << 63 | 0x5d << 16 | 0x16 << 8);
 }
 
