@@ -84,9 +84,13 @@ impl Facts {
         let signature = told.as_ref().and_then(|facts| facts.signature).or(cpuinfo.signature);
         let brand = told.and_then(|facts| facts.brand).or(cpuinfo.brand);
         let release = root.read_optional("/proc/sys/kernel/osrelease")?;
-        let host = match release.as_deref().map(str::trim) {
-            Some(release) if !release.is_empty() => format!("Linux {release}"),
-            _ => "Linux".to_owned(),
+        // A name for people, of 64 characters at most (uts.h); what is none is left out.
+        let plain = |release: &&str| {
+            (1..=64).contains(&release.len()) && release.bytes().all(|b| b.is_ascii_graphic())
+        };
+        let host = match release.as_deref().map(str::trim).filter(plain) {
+            Some(release) => format!("Linux {release}"),
+            None => "Linux".to_owned(),
         };
         let mut facts = Facts {
             generation: signature.and_then(|signature| Generation::find(&signature)),

@@ -238,9 +238,13 @@ impl Groups {
     /// Makes a control group whose shares are those of the default group: so far nothing changes for who moves in.
     fn make(&self, group: Group, journal: &mut Journal) -> Result<Class, GroupsError> {
         let ours = Original::NoGroup { group: group.clone() };
+        // A group that seemed gone and is not: it stays ours.
+        let is_known = journal.originals().iter().any(|original| original.is_same_knob(&ours));
         journal.record(std::slice::from_ref(&ours))?;
         if let Err(error) = self.resctrl.create(&group) {
-            journal.forget(&ours)?;
+            if !is_known {
+                journal.forget(&ours)?;
+            }
             return Err(error.into());
         }
         let default = self.resctrl.schemata(&Group::DEFAULT)?;
@@ -470,8 +474,6 @@ impl Groups {
         let own = self.placement.is_own().then(|| self.members.get(class)).flatten();
         let name = own.map_or_else(|| format!("class{class}"), |member| member.name.clone());
         let group = self.resctrl.own(&name)?;
-        let ours = Original::NoGroup { group: group.clone() };
-        journal.forget(&ours)?;
         let made = self.make(group.clone(), journal)?;
         if let Some(slot) = self.classes.get_mut(class) {
             *slot = Some(made);

@@ -3,8 +3,10 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use waykeeper_generations::Generation;
 use waykeeper_linux::host::{LinuxHost, OpenError, Options};
 use waykeeper_linux::pci::{PciAddress, PciTree};
 use waykeeper_linux::root::Root;
@@ -73,7 +75,9 @@ pub fn held(one_in: u32) -> virtual_host::Options {
 pub struct Machine {
     vhost: VirtualHost,
     pub faults: Faults,
-    scenario: Arc<Scenario>,
+    tenants: Vec<Tenant>,
+    /// Registers that tell what is counted; those that count go on.
+    controls: Vec<u32>,
     folder: tempfile::TempDir,
 }
 
@@ -92,7 +96,9 @@ impl Machine {
         let vhost = VirtualHost::mount(&mount, scenario.clone(), options);
         let vhost = vhost
             .unwrap_or_else(|error| panic!("{error}; mounting needs root and /dev/fuse (modprobe fuse)"));
-        Machine { vhost, faults, scenario, folder }
+        let generation = vhost.engine().with(|server| server.places().generation).expect("the model runs");
+        let tenants = tenants(&vhost, &scenario);
+        Machine { vhost, faults, tenants, controls: generation.map(controls).unwrap_or_default(), folder }
     }
 
     pub fn root(&self) -> Root {
@@ -118,35 +124,8 @@ impl Machine {
         self.vhost.engine().with(look).expect("the model runs")
     }
 
-    /// What an operator would write down about the scenario: its workloads, with the devices behind their ports.
-    pub fn tenants(&self) -> Vec<Tenant> {
-        let root = self.root();
-        let tree = PciTree::read(&root).expect("PCI devices");
-        let ports: Vec<PciAddress> = self.look(|server| {
-            let address = |text: String| text.parse().expect("an address");
-            server.places().ports.iter().map(|port| address(port.address.to_string())).collect()
-        });
-        let nics = self.scenario.nics.len();
-        let tenant = |workload: &waykeeper_machine::WorkloadSpec| {
-            let storage = workload.storage.map(|index| nics + index);
-            let behind = |port: usize| tree.behind(&root, ports[port]).expect("devices");
-            let devices = workload.nic.into_iter().chain(storage).flat_map(behind);
-            Tenant {
-                name: workload.name.clone(),
-                priority: workload.priority,
-                kind: workload.program.kind,
-                cores: workload.cores.clone(),
-                pids: Vec::new(),
-                devices: devices.map(|device| device.address).collect(),
-                stack: workload.stack,
-                mask: None,
-            }
-        };
-        self.scenario.workloads.iter().map(tenant).collect()
-    }
-
     pub fn options(&self) -> Options {
-        Options { root: self.root(), tenants: self.tenants(), journal: self.journal() }
+        Options { root: self.root(), tenants: self.tenants.clone(), journal: self.journal() }
     }
 
     pub fn try_open(&self) -> Result<LinuxHost, OpenError> {
@@ -177,11 +156,9 @@ impl Machine {
                 text += &format!("CPU {cpu}: class {class} RMID {rmid}\n");
             }
         });
-        let generation = self.look(|server| server.places().generation);
-        for address in generation.map(|generation| generation.counter_msrs()).unwrap_or_default() {
-            for cpu in [0, 1, 2, 3] {
-                // Counts go on; what is told to count is what must be as it was.
-                if let Some(value) = self.msr(cpu, address).filter(|_| !self.is_count(address)) {
+        for &address in &self.controls {
+            for cpu in [0, 3] {
+                if let Some(value) = self.msr(cpu, address) {
                     text += &format!("CPU {cpu} MSR {address:#x}: {value:#x}\n");
                 }
             }
@@ -202,27 +179,6 @@ impl Machine {
         text
     }
 
-    fn is_count(&self, address: u32) -> bool {
-        let Some(generation) = self.look(|server| server.places().generation) else { return false };
-        let core = &generation.core;
-        let general = (0..u32::from(core.counters_alone))
-            .map(|index| core.registers.counter + index * core.registers.step);
-        let fixed = core
-            .fixed
-            .iter()
-            .flat_map(|fixed| (0..u32::from(fixed.counters)).map(|index| fixed.counter + index));
-        let pmus =
-            [generation.cache.as_ref().map(|cache| &cache.pmu), generation.iio.as_ref().map(|iio| &iio.pmu)];
-        let boxes = pmus.into_iter().flatten().flat_map(|pmu| {
-            let registers = pmu.registers.iter();
-            registers.flat_map(move |map| {
-                (0..map.boxes())
-                    .flat_map(move |n| (0..pmu.counters).filter_map(move |i| map.counter_of(n, i)))
-            })
-        });
-        general.chain(fixed).chain(boxes).any(|own| own == address)
-    }
-
     /// An MSR, if the CPU has it.
     pub fn msr(&self, cpu: u16, address: u32) -> Option<u64> {
         let handle = self.root().open_read(format!("/dev/cpu/{cpu}/msr")).expect("the msr device");
@@ -236,4 +192,58 @@ impl Machine {
         let handle = self.root().open_write(format!("/dev/cpu/{cpu}/msr")).expect("the msr device");
         handle.write_at(&value.to_le_bytes(), address.into()).expect("written");
     }
+}
+
+/// What an operator would write down about a scenario: its workloads, with the devices behind their ports.
+fn tenants(vhost: &VirtualHost, scenario: &Scenario) -> Vec<Tenant> {
+    let root = Root::at(vhost.path());
+    let tree = PciTree::read(&root).expect("PCI devices");
+    let ports = vhost.engine().with(|server| {
+        let address = |text: String| text.parse().expect("an address");
+        server
+            .places()
+            .ports
+            .iter()
+            .map(|port| address(port.address.to_string()))
+            .collect::<Vec<PciAddress>>()
+    });
+    let ports = ports.expect("the model runs");
+    let nics = scenario.nics.len();
+    let tenant = |workload: &waykeeper_machine::WorkloadSpec| {
+        let storage = workload.storage.map(|index| nics + index);
+        let behind = |port: usize| tree.behind(&root, ports[port]).expect("devices");
+        let devices = workload.nic.into_iter().chain(storage).flat_map(behind);
+        Tenant {
+            name: workload.name.clone(),
+            priority: workload.priority,
+            kind: workload.program.kind,
+            cores: workload.cores.clone(),
+            pids: Vec::new(),
+            devices: devices.map(|device| device.address).collect(),
+            stack: workload.stack,
+            mask: None,
+        }
+    };
+    scenario.workloads.iter().map(tenant).collect()
+}
+
+/// The registers of a generation's counters that do not count themselves.
+fn controls(generation: &Generation) -> Vec<u32> {
+    let core = &generation.core;
+    let step = core.registers.step;
+    let mut counts: BTreeSet<u32> =
+        (0..u32::from(core.counters_alone)).map(|index| core.registers.counter + index * step).collect();
+    if let Some(fixed) = &core.fixed {
+        counts.extend((0..u32::from(fixed.counters)).map(|index| fixed.counter + index));
+    }
+    let pmus =
+        [generation.cache.as_ref().map(|cache| &cache.pmu), generation.iio.as_ref().map(|iio| &iio.pmu)];
+    for pmu in pmus.into_iter().flatten() {
+        if let Some(map) = &pmu.registers {
+            for number in 0..map.boxes() {
+                counts.extend((0..pmu.counters).filter_map(|index| map.counter_of(number, index)));
+            }
+        }
+    }
+    generation.counter_msrs().into_iter().filter(|address| !counts.contains(address)).collect()
 }
