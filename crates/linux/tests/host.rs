@@ -242,6 +242,26 @@ fn time_is_the_kernels_and_the_server_goes_with_it() {
     assert!(value(last.groups[&L2FWD].cycles) > 0, "the server's clock is at {} ns", machine.now_ns());
 }
 
+#[test]
+fn a_sample_opens_nothing_and_reads_each_register_once() {
+    let machine = Machine::new("gold-6140");
+    let mut host = machine.open();
+    sample(&mut host);
+    machine.faults.forget();
+    sample(&mut host);
+    let seen = machine.faults.seen();
+    assert!(seen.keys().all(|(_, operation)| *operation == Operation::Read), "{seen:?}");
+    let reads = |part: &str| {
+        seen.iter().filter(|((path, _), _)| path.contains(part)).map(|(_, count)| count).sum::<u64>()
+    };
+    // Six events on each of four cores; on CPU 0 also two counters of 18 slices, two ports' in and out, and the ways.
+    assert_eq!(reads("dev/cpu"), 4 * 6 + 18 * 2 + 4 + 1);
+    // Reads and writes of six channels; the switch of two ports.
+    assert_eq!(reads("config"), 6 * 2 + 2);
+    assert_eq!((reads("schemata"), reads("mon_data")), (3, 3));
+    assert_eq!(seen.values().sum::<u64>(), 65 + 14 + 6);
+}
+
 /// Equal line by line; the first difference is told.
 fn similar(found: &str, expected: &str, what: &str) {
     for (found, expected) in found.lines().zip(expected.lines()) {

@@ -13,6 +13,8 @@ use waykeeper_units::CoreId;
 const FIXED_ALL_RINGS: u64 = 0b11;
 /// Bits of the fixed control that belong to one counter.
 const FIXED_FIELD: u64 = 0b1111;
+/// Counters that take every event; on big cores those of the L2 count on these only (hardware.md 6.1).
+const FOR_EVERY_EVENT: u8 = 4;
 /// Where the fixed counters begin in the global control (SDM vol. 4, IA32_PERF_GLOBAL_CTRL).
 const GLOBAL_FIXED: u32 = 32;
 
@@ -31,7 +33,7 @@ pub fn core_job(
     // The event's part of `select_flags` that switches a counter on, bit 22, is among the flags of every generation.
     let enable = registers.select_flags & 1 << ENABLE_BIT;
     let mut free = Vec::new();
-    for index in 0..counters.counters {
+    for index in 0..counters.counters.min(FOR_EVERY_EVENT) {
         let select = msr(registers.select + u32::from(index) * registers.step);
         if bank.read(&select)? & enable == 0 {
             free.push(index);

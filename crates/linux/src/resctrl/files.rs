@@ -98,11 +98,13 @@ impl HeldFile {
         let mut bytes = vec![0; 4096];
         let mut filled = 0;
         loop {
-            match self.pread(&mut bytes[filled..], filled)? {
-                0 => break,
-                more => filled += more,
-            }
-            if filled > MOST_BYTES {
+            let room = bytes.len() - filled;
+            let more = self.pread(&mut bytes[filled..], filled)?;
+            filled += more;
+            // kernfs fills what it is given as long as there is text; a read that ends early, at the end of a line, was
+            // the last one. That saves a call for every group at every interval.
+            let is_last = more < room && bytes[..filled].last() == Some(&b'\n');
+            if more == 0 || is_last || filled > MOST_BYTES {
                 break;
             }
             if filled == bytes.len() {
