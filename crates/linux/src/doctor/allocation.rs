@@ -98,8 +98,12 @@ fn before_mounting(facts: &Facts<'_>, check: Check, kind: ErratumKind) -> Check 
     let asked_for =
         matches!(&cmdline, File::Text(text) if text.split_whitespace().any(|word| word.starts_with("rdt=")));
     match facts.erratum(kind) {
-        Some(erratum) if !asked_for => {
-            Check { value: format!("{}; {}", check.value, erratum.text), ..check }.remedy(RDT_BOOT_OPTION)
+        Some(_) if !asked_for => {
+            let value = format!(
+                "{}, and then the kernel drives it on this CPU only if it was told to at boot",
+                check.value
+            );
+            Check { value, ..check }.remedy(RDT_BOOT_OPTION)
         }
         _ => check,
     }

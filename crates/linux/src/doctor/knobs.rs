@@ -46,12 +46,11 @@ fn ways(facts: &Facts<'_>, survey: &Survey) -> Check {
     if standing == Standing::Absent {
         return check(name, State::Missing, format!("{} has no such register", generation.name));
     }
+    if let Err(error) = &facts.msr {
+        return check(name, State::Missing, error).remedy(error.remedy());
+    }
     if let Some(why) = survey.sockets.iter().find_map(|socket| socket.note.as_ref()) {
-        let check = check(name, State::Missing, why);
-        return match &facts.msr {
-            Err(error) if !error.remedy().is_empty() => check.remedy(error.remedy()),
-            _ => check,
-        };
+        return check(name, State::Missing, why);
     }
     let held: Vec<String> = survey
         .sockets
@@ -91,6 +90,17 @@ fn ports(facts: &Facts<'_>, survey: &Survey) -> Check {
     if standing == Standing::Absent {
         return check(name, State::Missing, "this CPU has no switch for DCA of a root port")
             .remedy("some BIOSes switch DDIO for the whole machine");
+    }
+    if survey.generation.is_some_and(|generation| generation.dca.port.allocating.is_none()) {
+        return check(
+            name,
+            State::Unknown,
+            "nobody has told where this CPU has such a switch, if it has one",
+        )
+        .remedy("some BIOSes switch DDIO for the whole machine");
+    }
+    if let Some(why) = &survey.blind {
+        return check(name, State::Unknown, why);
     }
     if with_devices.is_empty() {
         return check(name, State::Missing, "no device sits behind a root port");

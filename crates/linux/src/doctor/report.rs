@@ -71,9 +71,9 @@ impl Check {
         Check { name, state, value: value.to_string(), remedy: None, family }
     }
 
-    /// The same with a remedy.
+    /// The same with a remedy; an empty text is none.
     pub fn remedy(self, remedy: impl Display) -> Check {
-        Check { remedy: Some(remedy.to_string()), ..self }
+        Check { remedy: Some(remedy.to_string()).filter(|remedy| !remedy.is_empty()), ..self }
     }
 }
 

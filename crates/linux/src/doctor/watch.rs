@@ -7,7 +7,8 @@ use super::allocation;
 use super::facts::Facts;
 use super::file::{self, File};
 use super::report::{Check, Family, State};
-use waykeeper_generations::{Pmu, Space};
+use crate::pci::PciTree;
+use waykeeper_generations::{Pmu, Space, Vendor};
 
 /// Where the kernel lists what perf can count.
 const EVENT_SOURCES: &str = "sys/bus/event_source/devices";
@@ -84,17 +85,38 @@ fn uncore(facts: &Facts<'_>, name: &'static str, what: &str, pmu: Option<&Pmu>) 
     if boxes > 0 {
         return check(name, State::Ok, format!("{what}: perf, {boxes} of {}_N", pmu.perf));
     }
-    let by_msr = pmu.registers.as_ref().is_some_and(|registers| registers.space == Space::Msr);
-    if by_msr && facts.msr.is_ok() {
+    let space = pmu.registers.as_ref().map(|registers| registers.space);
+    if space == Some(Space::Msr) && facts.msr.is_ok() {
         return check(name, State::Ok, format!("{what}: by MSR; perf offers no {}_N", pmu.perf));
+    }
+    let channels = memory_channels(facts);
+    if space == Some(Space::PciConfig) && channels > 0 {
+        let value =
+            format!("{what}: in the config space of {channels} channels; perf offers no {}_N", pmu.perf);
+        return check(name, State::Ok, value);
     }
     let value = format!("{what}: perf offers no {}_N{}", pmu.perf, facts.behind_a_hypervisor());
     let check = check(name, State::Missing, value);
+    let module = match facts.vendor() {
+        Some(Vendor::Amd) => "amd_uncore",
+        _ => "intel_uncore",
+    };
     match facts.is_virtual {
         Some(true) => check,
-        _ if by_msr => check.remedy("modprobe intel_uncore, or modprobe msr to count through MSRs"),
-        _ => check.remedy("modprobe intel_uncore (CONFIG_PERF_EVENTS_INTEL_UNCORE)"),
+        _ if space == Some(Space::Msr) => {
+            check.remedy(format!("modprobe {module}, or modprobe msr to count through MSRs"))
+        }
+        _ => check.remedy(format!("modprobe {module}")),
     }
+}
+
+/// PCI devices that hold the counters of memory channels.
+fn memory_channels(facts: &Facts<'_>) -> usize {
+    let memory = facts.generation.and_then(|generation| generation.memory.as_ref());
+    let Some(known) = memory.map(|memory| &memory.pci_devices) else { return 0 };
+    // A tree of PCI devices that makes no sense is told with the root ports.
+    let tree = PciTree::read(facts.root).unwrap_or_default();
+    tree.devices().filter(|device| known.contains(&[device.vendor, device.device])).count()
 }
 
 fn paranoid(facts: &Facts<'_>) -> Check {

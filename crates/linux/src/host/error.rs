@@ -28,6 +28,12 @@ pub enum OpenError {
     /// There is no tenant, so there is nothing to take care of.
     #[error("no tenant was named; list them in a file ([[tenant]] with name, priority, kind and cores)")]
     NoTenant,
+    /// No CPU of this socket is online.
+    #[error("no CPU of socket {socket} is online")]
+    NoSocket {
+        /// The socket.
+        socket: u16,
+    },
     /// The kernel does not share out the L3.
     #[error("resctrl has no L3 to share out here; `waykeeper doctor` tells what is missing")]
     NoCat,

@@ -12,11 +12,13 @@ mod inventory;
 mod io_knobs;
 mod placement;
 mod registers;
+mod watch;
 mod wording;
 
 pub use error::OpenError;
 pub use groups::GroupsError;
 pub use registers::RegisterFiles;
+pub use watch::Watch;
 
 use crate::GROUP_PREFIX;
 use crate::counting::{CoreEvents, Counting};

@@ -1,0 +1,96 @@
+//! The counters of one package, watched without taking charge: no tenant, no group, and no knob is touched.
+//!
+//! For those who turn one knob by hand and want to see what comes of it. Counting through MSRs programs counters; what
+//! they held is journaled first. Must not know what is turned in between.
+
+use super::count;
+use super::error::OpenError;
+use super::facts::Facts;
+use super::inventory;
+use super::io_knobs::IoKnobs;
+use super::registers::RegisterFiles;
+use crate::GROUP_PREFIX;
+use crate::counting::Counting;
+use crate::journal::Journal;
+use crate::pci::PciAddress;
+use crate::resctrl::Resctrl;
+use crate::root::Root;
+use std::time::{Duration, Instant};
+use waykeeper_host::{Interval, KnobValues, Snapshot};
+use waykeeper_units::{PortId, WayMask};
+
+/// A package under watch.
+#[derive(Debug)]
+pub struct Watch {
+    counting: Box<dyn Counting>,
+    knobs: IoKnobs,
+    ports: Vec<(PortId, PciAddress, bool)>,
+    started: Instant,
+}
+
+impl Watch {
+    /// Starts counting on a socket.
+    ///
+    /// # Errors
+    /// Whatever is missing for it; nothing is programmed then.
+    pub fn open(root: &Root, socket: u16, journal: &mut Journal) -> Result<Watch, OpenError> {
+        let topology = crate::topology::Topology::read(root)?;
+        let core = topology.reader_of(socket).ok_or(OpenError::NoSocket { socket })?;
+        let facts = Facts::read(root, core)?;
+        let (counting, _) = count::start(root, &facts, &[], journal).map_err(OpenError::Counting)?;
+        let info = Resctrl::open(root, GROUP_PREFIX).and_then(|resctrl| resctrl.info()).ok();
+        let masks = info.as_ref().and_then(|info| info.l3()).map(|l3| l3.cbm_mask);
+        let llc = masks.unwrap_or_else(|| WayMask::span(0, facts.l3.ways.unwrap_or(0)));
+        let ports = inventory::ports(&facts);
+        let files = RegisterFiles::new(root, facts.generation);
+        let knobs = IoKnobs::open(files, facts.generation, llc, facts.reader, &ports, root);
+        Ok(Watch { counting, knobs, ports, started: Instant::now() })
+    }
+
+    /// The id that a root port has in the samples; `None` if it is not this package's or nothing is behind it.
+    pub fn port(&self, address: PciAddress) -> Option<PortId> {
+        self.ports.iter().find(|(_, own, is_local)| *own == address && *is_local).map(|(id, _, _)| *id)
+    }
+
+    /// Watches for `span`, cut into `slices` of one length.
+    pub fn slices(&mut self, span: Duration, slices: u32) -> Vec<Interval> {
+        let begun = Instant::now();
+        let mut last = self.sample();
+        let mut found = Vec::new();
+        for slice in 1..=slices {
+            std::thread::sleep((span / slices * slice).saturating_sub(begun.elapsed()));
+            let now = self.sample();
+            found.extend(Interval::between(&last, &now));
+            last = now;
+        }
+        found
+    }
+
+    fn sample(&mut self) -> Snapshot {
+        let at_ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let counts = self.counting.count();
+        // A knob or counter that cannot be read is missing from the sample, and whoever judges it says so.
+        let mut unread = Vec::new();
+        let knobs = KnobValues {
+            dca_ways: self.knobs.ways(&mut unread),
+            dca: self.knobs.switches(&mut unread),
+            ..KnobValues::default()
+        };
+        let ports = self.ports.iter().filter(|(_, _, is_local)| *is_local);
+        Snapshot {
+            at_ns,
+            groups: Default::default(),
+            socket: counts.socket(),
+            ports: ports.map(|(id, _, _)| (*id, counts.port(id.0))).collect(),
+            knobs,
+        }
+    }
+
+    /// Stops counting: what was programmed is as it was.
+    ///
+    /// # Errors
+    /// What could not be put back; it stays in the journal.
+    pub fn close(&mut self) -> Result<(), String> {
+        self.counting.close()
+    }
+}
