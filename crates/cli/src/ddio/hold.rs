@@ -12,8 +12,9 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use waykeeper_linux::ddio::{self, RootRegisters, Step, Survey};
+use waykeeper_linux::ddio::{self, Experiment, RootRegisters, Step, Survey, Verdict};
 use waykeeper_linux::journal::Journal;
+use waykeeper_linux::restore::Outcome;
 use waykeeper_linux::root::Root;
 
 /// How often signals and the command's end are looked for.
@@ -34,6 +35,9 @@ pub struct HoldArgs {
     /// Leave the change when waykeeper ends; `waykeeper restore` brings the old values back
     #[arg(long, conflicts_with = "command")]
     keep: bool,
+    /// Seconds to watch the counters before and after; 0 does not look for an effect
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    verify: f64,
     /// The journal, if not the usual one of that host in /run/waykeeper
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
@@ -66,6 +70,9 @@ impl Teller {
 /// Makes the change, holds it, brings it back.
 pub fn hold(root: &Root, survey: &Survey, steps: &[Step], args: &HoldArgs) -> Result<(), Failure> {
     let teller = Teller { json: args.json };
+    let path = restore::journal_at(root, args.journal.as_ref());
+    // Whoever else manages this host is found out before anything is said to be done.
+    let journal = if args.dry_run { None } else { Some(Journal::open(&path, root)?) };
     for port in ddio::ports_of(survey, steps) {
         teller.say(&format!("behind root port {}:", port.address))?;
         for device in &port.devices {
@@ -77,29 +84,37 @@ pub fn hold(root: &Root, survey: &Survey, steps: &[Step], args: &HoldArgs) -> Re
         teller.say(&format!("{step}{already}"))?;
     }
     let devices = devices(survey, steps);
-    if args.dry_run {
+    let Some(mut journal) = journal else {
         teller.say("dry run: nothing has been written")?;
         return told(args, &json!({ "steps": steps, "devices": devices, "dry_run": true }));
-    }
+    };
     let asked = listen()?;
-    let path = restore::journal_at(root, args.journal.as_ref());
-    let mut journal = Journal::open(&path, root)?;
     let mut held = Held { root, journal: &mut journal, owed: false };
-    let done = stand(&mut held, steps, args, &asked, &teller);
+    let done = stand(&mut held, survey, steps, args, &asked, &teller);
     // Whatever happened, what was turned goes back, unless it is to stay.
-    let keep = args.keep && done.is_ok();
+    let keep = args.keep && done.as_ref().is_ok_and(|done| done.good());
     let back = if keep { Ok(Value::Null) } else { held.bring_back(&teller) };
     let (done, back) = (done?, back?);
     if keep {
         teller
             .say(&format!("kept; `waykeeper restore` brings the old values back from {}", path.display()))?;
     }
+    let effect = done.verdict.as_ref().map(ToString::to_string);
+    let seen = done.verdict.as_ref().map(|verdict| match verdict {
+        Verdict::Seen(_) => "seen",
+        Verdict::NotSeen(_) => "not-seen",
+        Verdict::NotJudged(_) => "not-judged",
+    });
     told(
         args,
-        &json!({ "steps": steps, "devices": devices, "dry_run": false, "kept": keep, "restored": back }),
+        &json!({ "steps": steps, "devices": devices, "dry_run": false, "effect": seen, "about_effect": effect, "kept": keep, "restored": back }),
     )?;
-    match done {
-        Some(status) if !status.success() => Err(ended_badly(status)),
+    match (done.verdict, done.status) {
+        (Some(Verdict::NotSeen(what)), _) => Err(Failure::new(
+            exit::NO_EFFECT,
+            format!("the knob reads back as wanted, and no effect is seen: {what}"),
+        )),
+        (_, Some(status)) if !status.success() => Err(ended_badly(status)),
         _ => Ok(()),
     }
 }
@@ -115,6 +130,18 @@ fn told(args: &HoldArgs, value: &Value) -> Result<(), Failure> {
     if args.json { out::json(value) } else { Ok(()) }
 }
 
+/// What came of the time that a change stood.
+struct Done {
+    verdict: Option<Verdict>,
+    status: Option<ExitStatus>,
+}
+
+impl Done {
+    fn good(&self) -> bool {
+        !matches!(self.verdict, Some(Verdict::NotSeen(_)))
+    }
+}
+
 /// What has been turned and must go back; also on the way out of an error.
 struct Held<'h> {
     root: &'h Root,
@@ -128,8 +155,10 @@ impl Held<'_> {
             return Ok(json!([]));
         }
         let path = self.journal.path().to_owned();
-        let report = restore::bring_back(self.root, self.journal)?;
+        let mut report = restore::bring_back(self.root, self.journal)?;
         self.owed = false;
+        // Counters that were programmed for a look are as they were already: nobody asked for them.
+        report.knobs.retain(|(_, outcome)| *outcome != Outcome::AsItWas);
         teller.say(restore::lines(&path, &report).trim_end())?;
         match report.failures().next() {
             None => Ok(report
@@ -147,17 +176,33 @@ impl Held<'_> {
 
 fn stand(
     held: &mut Held<'_>,
+    survey: &Survey,
     steps: &[Step],
     args: &HoldArgs,
     asked: &AtomicBool,
     teller: &Teller,
-) -> Result<Option<ExitStatus>, Failure> {
-    held.owed = steps.iter().any(Step::is_needed);
+) -> Result<Done, Failure> {
+    let needed = steps.iter().any(Step::is_needed);
+    held.owed = needed;
+    let mut experiment = None;
+    if needed && args.verify > 0.0 {
+        teller.say(&format!("watching the counters for {} s, before and after", args.verify))?;
+        let span = Duration::from_secs_f64(args.verify);
+        experiment = Some(Experiment::begin(held.root, survey, steps, span, held.journal));
+    }
+    held.owed = needed;
     let mut registers = RootRegisters::new(held.root);
     ddio::turn(steps, held.journal, &mut registers).map_err(|error| match registers.was_denied() {
         true => Failure::new(exit::NOT_PERMITTED, error),
         false => error.into(),
     })?;
+    let verdict = experiment.map(Experiment::end);
+    if let Some(verdict) = &verdict {
+        teller.say(&verdict.to_string())?;
+        if matches!(verdict, Verdict::NotSeen(_)) {
+            return Ok(Done { verdict: Some(verdict.clone()), status: None });
+        }
+    }
     let mut status = None;
     if !args.command.is_empty() {
         status = Some(run(&args.command, asked)?);
@@ -167,7 +212,7 @@ fn stand(
         teller.say("the change stands until Ctrl-C")?;
         wait(asked, None);
     }
-    Ok(status)
+    Ok(Done { verdict, status })
 }
 
 /// SIGINT and SIGTERM end the holding, not the program: something has to go back first.
