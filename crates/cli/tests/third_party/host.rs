@@ -1,0 +1,123 @@
+//! The virtual host that the tools run on: `waykeeper vhost`, mounted once for all tests that run at a time.
+//!
+//! The tests take turns: what one turns another would see.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long anything may take on a machine with much else to do.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Held by the test whose turn it is.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A mounted host, a Gold 6140 with a NIC and four disks unless a chip is named; gone when dropped.
+pub struct Host {
+    server: Child,
+    // Dropped after the server has unmounted.
+    folder: tempfile::TempDir,
+    _turn: MutexGuard<'static, ()>,
+}
+
+fn program() -> PathBuf {
+    assert_cmd::cargo::cargo_bin("waykeeper")
+}
+
+impl Host {
+    /// Mounts a host and waits until it answers.
+    pub fn start(more: &[&str]) -> Host {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new(program());
+        // Few sets and a slow clock: the tools are to be judged here, not the model.
+        command.arg("vhost").arg(folder.path()).args(["--sets", "1/128", "--speed", "0.2"]).args(more);
+        let server = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        let mut host = Host { server, folder, _turn: turn };
+        let begun = Instant::now();
+        while !host.path("sys/fs/resctrl/schemata").exists() {
+            if let Some(status) = host.server.try_wait().unwrap() {
+                panic!("waykeeper vhost ended with {status}; it needs root and /dev/fuse");
+            }
+            assert!(begun.elapsed() < PATIENCE, "the virtual host was never there");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        host
+    }
+
+    /// A path of the tree.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    /// Where it is mounted.
+    pub fn root(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A file's text, without white space around it.
+    pub fn read(&self, path: &str) -> String {
+        let text = fs::read_to_string(self.path(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+        text.trim().to_owned()
+    }
+
+    /// Runs a tool where the tree stands at its usual places.
+    pub fn run(&self, tool: &[&str]) -> Output {
+        let mut command = Command::new("timeout");
+        command.arg(PATIENCE.as_secs().to_string()).arg(program());
+        command.args(["vhost", "enter"]).arg(self.root()).arg("--").args(tool).stdin(Stdio::null());
+        command.output().unwrap()
+    }
+
+    /// Standard output and standard error of a tool that must end well.
+    pub fn good(&self, tool: &[&str]) -> String {
+        let done = self.run(tool);
+        let told = told(&done);
+        assert!(done.status.success(), "{tool:?}: {}\n{told}", done.status);
+        told
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.server);
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let begun = Instant::now();
+        while self.server.try_wait().is_ok_and(|status| status.is_none()) {
+            if begun.elapsed() > PATIENCE {
+                let _ = self.server.kill();
+                let _ = self.server.wait();
+                let _ = Command::new("umount").arg("-l").arg(self.root()).status();
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// All that a program said.
+pub fn told(done: &Output) -> String {
+    String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr)
+}
+
+/// The place of a program, looked for where administrators' tools are too; else the failure that names its package.
+#[track_caller]
+pub fn needed(program: &str, package: &str) -> String {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders =
+        std::env::split_paths(&path).chain(["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from));
+    let found = folders.map(|folder| folder.join(program)).find(|place| place.is_file());
+    let place =
+        found.unwrap_or_else(|| panic!("{program} is not here; install it with: apt-get install {package}"));
+    place.display().to_string()
+}
+
+/// Asserts that a text has all the parts.
+#[track_caller]
+pub fn has(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "`{part}` is not in:\n{text}");
+    }
+}
