@@ -224,6 +224,41 @@ fn what_was_found_is_what_is_left_to_the_byte() {
 }
 
 #[test]
+fn processes_go_where_their_tenant_goes_and_come_back() {
+    let machine = Machine::new("gold-6140");
+    let mut sleeper = std::process::Command::new("sleep").arg("600").spawn().expect("a process");
+    let pid = sleeper.id();
+    let mut options = machine.options();
+    options.tenants[2].pids = vec![pid];
+    // Beyond what any kernel gives a process (PID_MAX_LIMIT).
+    options.tenants[1].pids = vec![4_194_305];
+    let mut host = LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"));
+    let has = |group: &str| {
+        let tasks = machine.root().read_text(format!("/sys/fs/resctrl/{group}tasks")).unwrap();
+        tasks.lines().any(|task| task == pid.to_string())
+    };
+    assert!(has("waykeeper-scan/") && !has(""));
+    assert!(host.notes().iter().any(|note| note.starts_with("tenant fio has no processes [4194305]")));
+    assert!(host.close().unwrap().is_complete());
+    assert!(has(""), "back in the default group");
+    sleeper.kill().and_then(|()| sleeper.wait()).expect("it ends");
+}
+
+#[test]
+fn with_code_and_data_apart_a_mask_is_that_of_both() {
+    let options = waykeeper_vhost::virtual_host::Options { cdp: true, ..held(16) };
+    let machine = Machine::with(scenario("gold-6140", SCENARIO), options);
+    let found = machine.state();
+    let mut host = machine.open();
+    assert!(host.apply(&masks(&[(SCAN, 0x00f)])).unwrap().is_complete());
+    assert_eq!(sample(&mut host).knobs.masks[&SCAN], mask(0x00f));
+    let schemata = machine.root().read_text("/sys/fs/resctrl/waykeeper-scan/schemata").unwrap();
+    assert!(schemata.contains("L3DATA:0=00f") && schemata.contains("L3CODE:0=00f"), "{schemata}");
+    drop(host);
+    similar(&machine.state(), &found, "code and data apart");
+}
+
+#[test]
 fn time_is_the_kernels_and_the_server_goes_with_it() {
     let options = waykeeper_vhost::virtual_host::Options { pace: Pace::Wall(0.5), ..held(64) };
     let machine = Machine::with(scenario("gold-6140", SCENARIO), options);

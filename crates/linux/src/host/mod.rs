@@ -35,9 +35,10 @@ use rustix::thread::ClockId;
 use rustix::time::{Timespec, clock_gettime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use waykeeper_generations::Generation;
 use waykeeper_host::{
-    Applied, Group, Host, HostError, Inventory, KnobOutcome, KnobValues, Plan, Reading, Snapshot,
-    SocketCounters,
+    Applied, Group, Host, HostError, Inventory, KnobOutcome, KnobValues, Plan, PortCounters, Reading,
+    Snapshot, SocketCounters,
 };
 use waykeeper_units::{CoreId, GroupId};
 
@@ -68,8 +69,15 @@ pub struct LinuxHost {
     /// What the last sample complained of, so that each complaint is made once in a row.
     standing: BTreeSet<String>,
     complaints: Vec<String>,
+    /// Bytes of root ports are counted by registers so short that a wrap may pass unseen between two samples.
+    ports_wrap: bool,
+    sampled_ns: Option<u64>,
     closed: bool,
 }
+
+/// Most nanoseconds between two readings of a 36-bit counter of 4-byte units: 2^38 bytes take 16 s at 17 GB/s, more than
+/// 16 lanes of the fastest port of such a chip bring (hardware.md 4.2; PCI Express 3.0).
+const WRAP_NS: u64 = 16_000_000_000;
 
 /// Nanoseconds of a second.
 const SECOND_NS: i64 = 1_000_000_000;
@@ -103,7 +111,7 @@ impl LinuxHost {
             let counting = count::start(&root, &facts, &cores, &mut journal).map_err(OpenError::Counting)?;
             Ok((places, counting))
         });
-        let (places, (counting, counting_notes)) = match places {
+        let (mut places, (counting, counting_notes)) = match places {
             Ok(places) => places,
             Err(error) => {
                 // What cannot be taken back stays in the journal, for `waykeeper restore`.
@@ -117,7 +125,7 @@ impl LinuxHost {
         let mut notes = facts.notes;
         notes.extend(counting_notes);
         notes.extend(counting.notes().iter().cloned());
-        notes.extend(places.notes().iter().cloned());
+        notes.extend(places.take_notes());
         Ok(LinuxHost {
             inventory,
             groups,
@@ -130,6 +138,8 @@ impl LinuxHost {
             notes,
             standing: BTreeSet::new(),
             complaints: Vec::new(),
+            ports_wrap: facts.generation.is_some_and(has_short_counters),
+            sampled_ns: None,
             closed: false,
             root,
         })
@@ -190,6 +200,12 @@ fn restore(
     Restorer { root, resctrl, registers }.restore(journal)
 }
 
+/// Whether the counters that run anyhow at the PCIe stacks have fewer bits than others.
+fn has_short_counters(generation: &Generation) -> bool {
+    let free = generation.iio.as_ref().and_then(|iio| iio.free_running.as_ref());
+    free.is_some_and(|free| free.width < 48)
+}
+
 /// MBM counts reads and writes in one number; given as reads, the sum is right, which is what policies look at.
 fn with_mbm(socket: SocketCounters, traffic: Reading<u64>) -> SocketCounters {
     match (socket.memory_read_bytes, traffic) {
@@ -240,7 +256,17 @@ impl Host for LinuxHost {
             _ => socket,
         };
         let ports = self.inventory.ports.iter().map(|port| (port.id, counts.port(port.id.0)));
-        let ports = ports.collect();
+        let mut ports: BTreeMap<_, _> = ports.collect();
+        let gap_ns = self.sampled_ns.replace(at_ns).map_or(0, |before| at_ns - before);
+        if self.ports_wrap && gap_ns > WRAP_NS {
+            let seconds = gap_ns / 1_000_000_000;
+            problems.push(format!(
+                "bytes of root ports are not known: in {seconds} s their counters may wrap unseen"
+            ));
+            let unknown =
+                PortCounters { inbound_bytes: Reading::Unavailable, outbound_bytes: Reading::Unavailable };
+            ports.values_mut().for_each(|port| *port = unknown);
+        }
         let knobs = self.read_knobs(&mut problems);
         let blind = knobs.masks.is_empty() && groups.values().all(|group| group.cycles.value().is_none());
         let first = problems.first().cloned();
@@ -267,6 +293,7 @@ impl Host for LinuxHost {
         }
         if !wanted.is_empty() {
             let outcomes = self.places.apply(&wanted, &mut self.journal);
+            self.complaints.extend(self.places.take_notes());
             let by_id = outcomes
                 .into_iter()
                 .filter_map(|(tenant, outcome)| Some((self.groups.get(tenant)?.id, outcome)));

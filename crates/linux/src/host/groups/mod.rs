@@ -4,18 +4,17 @@
 //! gives its CPUs and tasks back to the default one, so a group that was not there is all that has to be remembered. Must
 //! not know policies, nor any knob but masks.
 
+mod reading;
+mod turning;
+
 use super::placement::{Placement, Seat};
-use super::wording;
 use crate::journal::{Journal, JournalError, Original};
 use crate::resctrl::{
-    Event, Group, HeldCount, HeldSchemata, Kind, Line, MonDomain, Resctrl, ResctrlError, Resource, Schemata,
-    Setting,
+    Event, Group, HeldCount, HeldSchemata, Kind, Line, MonDomain, Resctrl, ResctrlError, Resource,
 };
 use crate::root::Root;
 use crate::tenants::Tenant;
-use std::collections::BTreeMap;
 use std::time::Duration;
-use waykeeper_host::{KnobOutcome, Reading};
 use waykeeper_units::{CoreId, CoreList, WayMask};
 
 /// How long to wait for another tool's lock. Tools hold it for single changes, and a policy's step is a second.
@@ -156,9 +155,9 @@ impl Groups {
         Ok(groups)
     }
 
-    /// What people should know.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
+    /// What people should know since this was last asked.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
     }
 
     /// The mount.
@@ -300,10 +299,20 @@ impl Groups {
         let mut tasks = Vec::new();
         for pid in &self.members[tenant].pids {
             let threads = self.root.list(format!("/proc/{pid}/task")).unwrap_or_default();
-            tasks.extend(threads.iter().filter_map(|thread| thread.parse::<u32>().ok()));
+            let threads: Vec<u32> = threads.iter().filter_map(|thread| thread.parse().ok()).collect();
+            // Without that list the process itself, which resctrl will know or not.
+            tasks.extend(if threads.is_empty() { vec![*pid] } else { threads });
         }
-        if !tasks.is_empty() {
-            self.resctrl.assign(group, &tasks)?;
+        if tasks.is_empty() {
+            return Ok(());
+        }
+        let gone = self.resctrl.assign(group, &tasks)?.vanished;
+        let gone: Vec<u32> =
+            gone.into_iter().filter(|task| self.members[tenant].pids.contains(task)).collect();
+        if !gone.is_empty() {
+            let name = &self.members[tenant].name;
+            self.notes.push(format!("tenant {name} has no processes {gone:?} (any more)"));
+            self.members[tenant].pids.retain(|pid| !gone.contains(pid));
         }
         Ok(())
     }
@@ -327,214 +336,8 @@ impl Groups {
             (None, Seat::Root) => Ok(None),
         }
     }
-
-    fn class(&self, seat: Seat) -> Option<&Class> {
-        match seat {
-            Seat::Root => Some(&self.default),
-            Seat::Class(class) => self.classes.get(class)?.as_ref(),
-        }
-    }
-
-    /// The mask of a group as it reads now; a mask that cannot be is a complaint.
-    fn mask(&self, class: &Class) -> Result<WayMask, String> {
-        let place = || format!("resctrl group {}", class.group);
-        let schemata = match class.held.read() {
-            Err(error) => return Err(error.to_string()),
-            Ok(None) => return Err(format!("{} is gone: somebody removed it", place())),
-            Ok(Some(schemata)) => schemata,
-        };
-        self.mask_in(&schemata).map_err(|why| format!("{}: {why}", place()))
-    }
-
-    /// The managed domain's mask. With CDP it is the data half's: what devices and their readers share is data.
-    fn mask_in(&self, schemata: &Schemata) -> Result<WayMask, String> {
-        let resource = self.resources.last().ok_or("no L3 is shared out here")?;
-        let setting = schemata.get(resource, self.domain);
-        let mask = setting.and_then(Setting::mask);
-        let mask =
-            mask.ok_or_else(|| format!("its schemata has no mask for {resource} in domain {}", self.domain))?;
-        if mask.minus(self.ways).is_empty() {
-            return Ok(mask);
-        }
-        Err(format!("the mask {mask} has ways that the cache has not ({})", self.ways))
-    }
-
-    /// Every tenant's mask; those that cannot be read have a line in `problems` instead.
-    pub fn masks(&self, problems: &mut Vec<String>) -> BTreeMap<usize, WayMask> {
-        let mut known: BTreeMap<Seat, Option<WayMask>> = BTreeMap::new();
-        let mut masks = BTreeMap::new();
-        for (tenant, seat) in self.placement.seats().iter().enumerate() {
-            let mask = *known.entry(*seat).or_insert_with(|| {
-                let mask = self.class(*seat).map(|class| self.mask(class))?;
-                mask.map_err(|why| problems.push(why)).ok()
-            });
-            if let Some(mask) = mask {
-                masks.insert(tenant, mask);
-            }
-        }
-        masks
-    }
-
-    /// A tenant's occupancy, bytes.
-    pub fn occupancy(&self, tenant: usize, problems: &mut Vec<String>) -> Reading<u64> {
-        match self.members.get(tenant).map(|member| &member.occupancy) {
-            Some(Some(held)) => read(held, problems),
-            _ if self.monitored[0] => Reading::Unavailable,
-            _ => Reading::Unsupported,
-        }
-    }
-
-    /// Bytes between L3 and memory of all classes, if that is counted (MBM). Devices' own traffic is not in it.
-    pub fn traffic(&self, problems: &mut Vec<String>) -> Reading<u64> {
-        let all = std::iter::once(&self.default).chain(self.classes.iter().flatten());
-        let counts = all.filter_map(|class| class.traffic.as_ref()).map(|held| read(held, problems));
-        counts.reduce(|sum, count| sum.zip_with(count, u64::wrapping_add)).unwrap_or(Reading::Unsupported)
-    }
-
-    /// Gives tenants masks, and says for each what came of it.
-    pub fn apply(
-        &mut self,
-        wanted: &BTreeMap<usize, WayMask>,
-        journal: &mut Journal,
-    ) -> BTreeMap<usize, KnobOutcome> {
-        let all = |outcome: KnobOutcome| wanted.keys().map(|tenant| (*tenant, outcome.clone())).collect();
-        let lock = match self.resctrl.lock_exclusive(LOCK_WAIT) {
-            Err(error) => return all(wording::refusal(&error)),
-            Ok(lock) => lock,
-        };
-        let standing = self.masks(&mut Vec::new());
-        let default = self.mask(&self.default).ok();
-        let change = match self.placement.change(wanted, &standing, default) {
-            Err(why) => return all(KnobOutcome::Refused(why.to_string())),
-            Ok(change) => change,
-        };
-        let mut failed: BTreeMap<Seat, KnobOutcome> = BTreeMap::new();
-        for (class, mask) in change.masks {
-            match self.set(class, mask, journal) {
-                Ok(()) => self.placement.done_mask(class, mask),
-                Err(why) => {
-                    failed.insert(Seat::Class(class), why);
-                }
-            }
-        }
-        let mut stuck = BTreeMap::new();
-        for (tenant, seat) in change.moves {
-            if failed.contains_key(&seat) {
-                stuck.insert(tenant, failed[&seat].clone());
-                continue;
-            }
-            match self.relocate(tenant, seat, journal) {
-                Ok(()) => self.placement.done_move(tenant, seat),
-                Err(why) => {
-                    stuck.insert(tenant, wording::groups_refusal(&why));
-                }
-            }
-        }
-        drop(lock);
-        let outcome = |tenant: &usize| {
-            let own = stuck.get(tenant).or_else(|| failed.get(&self.placement.seat(*tenant)));
-            (*tenant, own.cloned().unwrap_or(KnobOutcome::Applied))
-        };
-        wanted.keys().map(outcome).collect()
-    }
-
-    /// Gives a class a mask, in both halves with CDP. A class that somebody removed, or that was never needed before, is
-    /// made.
-    fn set(&mut self, class: usize, mask: WayMask, journal: &mut Journal) -> Result<(), KnobOutcome> {
-        let lines: Vec<Line> = self
-            .resources
-            .iter()
-            .map(|resource| Line::new(resource.clone(), vec![(self.domain, Setting::Mask(mask))]))
-            .collect();
-        if self.classes.get(class).is_none_or(Option::is_none) {
-            self.make_class(class, journal).map_err(|why| wording::groups_refusal(&why))?;
-        }
-        let mut found = self.write(class, &lines);
-        if found.as_ref().is_err_and(ResctrlError::is_gone) {
-            self.make_class(class, journal).map_err(|why| wording::groups_refusal(&why))?;
-            found = self.write(class, &lines);
-        }
-        let found = found.map_err(|error| wording::refusal(&error))?;
-        match self.mask_in(&found) {
-            Ok(now) if now == mask => Ok(()),
-            Ok(now) => Err(KnobOutcome::ReadsBack(now.to_string())),
-            Err(why) => Err(KnobOutcome::ReadsBack(why)),
-        }
-    }
-
-    fn write(&self, class: usize, lines: &[Line]) -> Result<Schemata, ResctrlError> {
-        match self.classes.get(class) {
-            Some(Some(class)) => self.resctrl.set_schemata(&class.group, lines),
-            _ => Ok(Schemata::default()),
-        }
-    }
-
-    /// Makes the group of a class, anew if it was removed, with those in it who sit there.
-    fn make_class(&mut self, class: usize, journal: &mut Journal) -> Result<(), GroupsError> {
-        let own = self.placement.is_own().then(|| self.members.get(class)).flatten();
-        let name = own.map_or_else(|| format!("class{class}"), |member| member.name.clone());
-        let group = self.resctrl.own(&name)?;
-        let made = self.make(group.clone(), journal)?;
-        if let Some(slot) = self.classes.get_mut(class) {
-            *slot = Some(made);
-        }
-        for tenant in 0..self.members.len() {
-            if self.placement.seat(tenant) == Seat::Class(class) {
-                self.enter(tenant, class)?;
-                if self.placement.is_own() {
-                    self.members[tenant].occupancy = self.hold_of(tenant)?;
-                } else {
-                    self.monitor(tenant, &group, journal)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Moves a tenant to another seat. Its lines keep their old RMID, so its occupancy starts anew there.
-    fn relocate(&mut self, tenant: usize, seat: Seat, journal: &mut Journal) -> Result<(), GroupsError> {
-        let old = self.placement.seat(tenant);
-        self.members[tenant].occupancy = None;
-        if let Some(monitor) = self.members[tenant].monitor.take() {
-            match self.resctrl.remove(&monitor) {
-                Err(error) if !error.is_gone() => {
-                    self.members[tenant].monitor = Some(monitor);
-                    return Err(error.into());
-                }
-                _ => journal.forget(&Original::NoGroup { group: monitor })?,
-            }
-        }
-        let group = match seat {
-            Seat::Class(class) => {
-                self.enter(tenant, class)?;
-                self.class(seat).map_or(Group::DEFAULT, |class| class.group.clone())
-            }
-            Seat::Root => {
-                if let Some(class) = self.class(old).filter(|class| !class.group.is_default()) {
-                    let group = class.group.clone();
-                    let left = (0..self.members.len())
-                        .filter(|other| *other != tenant && self.placement.seat(*other) == old)
-                        .flat_map(|other| self.members[other].cpus.cores().to_vec());
-                    self.resctrl.set_cpus(&group, &CoreList::from(left.collect::<Vec<CoreId>>()))?;
-                }
-                self.assign(tenant, &Group::DEFAULT)?;
-                Group::DEFAULT
-            }
-        };
-        self.monitor(tenant, &group, journal)
-    }
 }
 
 fn both(a: &CoreList, b: &CoreList) -> CoreList {
     a.cores().iter().filter(|core| b.cores().contains(core)).copied().collect::<Vec<CoreId>>().into()
-}
-
-fn read(held: &HeldCount, problems: &mut Vec<String>) -> Reading<u64> {
-    match held.read() {
-        Ok(count) => count.reading(),
-        Err(error) => {
-            problems.push(error.to_string());
-            Reading::Unavailable
-        }
-    }
 }
