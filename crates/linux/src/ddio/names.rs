@@ -3,7 +3,7 @@
 //! Follows links in sysfs. Must not know what is done to the device.
 
 use super::DdioError;
-use crate::pci::PciAddress;
+use crate::pci::{PciAddress, PciTree};
 use crate::root::Root;
 use std::path::Path;
 
@@ -34,6 +34,12 @@ pub fn address_of(root: &Root, name: &str) -> Result<PciAddress, DdioError> {
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         format!("nvme{}", &rest[..digits])
     });
+    // The names that devices themselves have come first, then the kernel's classes: disks stand only there.
+    let tree = PciTree::read(root).unwrap_or_default();
+    let own = tree.named(name).or_else(|| tree.named(controller.as_deref()?));
+    if let Some(device) = own {
+        return Ok(device.address);
+    }
     let mut places = vec![format!("sys/class/net/{name}"), format!("sys/block/{name}")];
     if let Some(controller) = controller {
         places.insert(0, format!("sys/class/nvme/{controller}"));
