@@ -38,19 +38,22 @@ pub enum CounterError {
 pub struct Extended {
     bits: u32,
     last: Option<u64>,
+    /// What was last before a jump: if the next value goes on from there, the jump was one bad answer.
+    before: Option<u64>,
     total: u64,
 }
 
 impl Extended {
     /// A counter `bits` wide (1 to 64) that was not read yet; its total starts at 0 with the first reading.
     pub fn new(bits: u32) -> Extended {
-        Extended { bits: bits.clamp(1, 64), last: None, total: 0 }
+        Extended { bits: bits.clamp(1, 64), last: None, before: None, total: 0 }
     }
 
     /// Takes in a raw value and returns the count since the first one.
     ///
     /// # Errors
-    /// A value the register cannot have (then nothing changes), or a jump (then the count goes on from the new value).
+    /// A value the register cannot have (then nothing changes), or a jump (then the count goes on from the new value, or
+    /// from the old one if the next value fits that).
     pub fn advance(&mut self, raw: u64) -> Result<u64, CounterError> {
         let mask = u64::MAX >> (64 - self.bits);
         if raw & !mask != 0 {
@@ -59,8 +62,11 @@ impl Extended {
         let Some(last) = self.last.replace(raw) else {
             return Ok(self.total);
         };
-        let moved = raw.wrapping_sub(last) & mask;
+        let since = |earlier: u64| raw.wrapping_sub(earlier) & mask;
+        let before = self.before.take().map(since).filter(|moved| *moved <= mask / 2);
+        let moved = before.unwrap_or_else(|| since(last));
         if moved > mask / 2 {
+            self.before = Some(last);
             return Err(CounterError::Jumped { from: last, to: raw, bits: self.bits });
         }
         self.total = self.total.wrapping_add(moved);
@@ -69,7 +75,7 @@ impl Extended {
 
     /// Forgets the last raw value: what happens until the next reading is not counted.
     pub fn skip(&mut self) {
-        self.last = None;
+        (self.last, self.before) = (None, None);
     }
 }
 
@@ -157,6 +163,15 @@ mod tests {
         counter.advance(1_000_500).unwrap();
         assert!(matches!(counter.advance(0), Err(CounterError::Jumped { from: 1_000_500, to: 0, bits: 48 })));
         assert_eq!(counter.advance(25), Ok(525), "counting goes on from the new value");
+    }
+
+    #[test]
+    fn one_bad_zero_does_not_count_everything_again() {
+        let mut counter = Extended::new(48);
+        counter.advance(1_000_000).unwrap();
+        assert!(counter.advance(0).is_err());
+        assert_eq!(counter.advance(1_000_500), Ok(500));
+        assert_eq!(counter.advance(1_000_600), Ok(600));
     }
 
     #[test]
