@@ -108,6 +108,26 @@ pub trait Counting: std::fmt::Debug {
     fn close(&mut self) -> Result<(), String>;
 }
 
+/// What keeps boxes from being counted, by their names (`uncore_cha 5`): boxes of one kind that fail for one reason, but
+/// for the numbers in it, are told of once.
+pub fn once_a_kind(failures: &[(String, String)]) -> Vec<String> {
+    let kind = |name: &str| name.trim_end_matches(|letter: char| letter.is_ascii_digit()).to_owned();
+    let reason = |why: &str| why.replace(|letter: char| letter.is_ascii_hexdigit(), "");
+    let key = |(name, why): &(String, String)| (kind(name), reason(why));
+    let mut kinds: Vec<(&(String, String), usize)> = Vec::new();
+    for failure in failures {
+        match kinds.iter_mut().find(|(first, _)| key(first) == key(failure)) {
+            Some((_, more)) => *more += 1,
+            None => kinds.push((failure, 0)),
+        }
+    }
+    let told = kinds.into_iter().map(|((name, why), more)| match more {
+        0 => format!("{name}: {why}"),
+        more => format!("{name} and {more} more of its kind: {why}"),
+    });
+    told.collect()
+}
+
 /// All quantities read at one moment, cumulative since counting began.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
@@ -242,6 +262,25 @@ mod tests {
         counts.add(hits, Reading::Unavailable, 2.0);
         assert_eq!(counts.socket().dca_write_hits, Reading::Unavailable);
         assert_eq!(counts.socket().dca_read_hits, Reading::Unsupported);
+    }
+
+    #[test]
+    fn one_reason_of_many_boxes_is_one_line() {
+        let failure = |name: &str, why: &str| (name.to_owned(), why.to_owned());
+        let told = once_a_kind(&[
+            failure("uncore_cha 0", "no MSR 0xe00"),
+            failure("core 3", "no MSR 0x186"),
+            failure("uncore_cha 17", "no MSR 0xf10"),
+            failure("uncore_cha 3", "somebody else counts there"),
+        ]);
+        assert_eq!(
+            told,
+            [
+                "uncore_cha 0 and 1 more of its kind: no MSR 0xe00",
+                "core 3: no MSR 0x186",
+                "uncore_cha 3: somebody else counts there"
+            ]
+        );
     }
 
     #[test]

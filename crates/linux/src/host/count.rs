@@ -7,7 +7,7 @@
 use super::facts::Facts;
 use super::registers::{RegisterFiles, told};
 use crate::cha;
-use crate::counting::{CoreEvents, Counting};
+use crate::counting::{CoreEvents, Counting, once_a_kind};
 use crate::event_source::{self, Unit};
 use crate::iio::{self, Place, StackBus};
 use crate::journal::{Journal, Original};
@@ -92,9 +92,10 @@ fn by_registers(
     let bank = RegisterFiles::new(root, Some(generation));
     let events = CoreEvents::of(&generation.core);
     let mut jobs: Vec<Job> = Vec::new();
+    let mut failures = Vec::new();
     for cpu in cores {
         match msr_pmu::core_job(&generation.core, &events, *cpu, &bank) {
-            Err(why) => notes.push(format!("{cpu} is not counted: {why}")),
+            Err(why) => failures.push((cpu.to_string(), format!("{why}; it is not counted"))),
             Ok((job, homeless)) => {
                 if !homeless.is_empty() {
                     notes.push(format!("{cpu}: no counter is free for {}", homeless.join(", ")));
@@ -103,6 +104,7 @@ fn by_registers(
             }
         }
     }
+    notes.extend(once_a_kind(&failures));
     let reader = facts.reader;
     if let Some(cache) = &generation.cache {
         let slices = boxes(root, facts, &bank, &cache.pmu.boxes, &cache.pmu.perf);
@@ -134,7 +136,12 @@ fn by_registers(
             originals.iter().map(|(place, value)| original(place, *value)).collect();
         journal.record(&originals).map_err(|why| why.to_string())
     };
-    MsrCounting::start(Box::new(bank), jobs, &mut keep)
+    let counting = MsrCounting::start(Box::new(bank), jobs, &mut keep)?;
+    // Whoever was quicker than us must not have his registers put back to what they were before him.
+    let untouched = counting.untouched();
+    let untouched: Vec<Original> = untouched.iter().map(|(place, value)| original(place, *value)).collect();
+    journal.forget_all(&untouched).map_err(|why| why.to_string())?;
+    Ok(counting)
 }
 
 /// A register as the journal keeps it. Control words in configuration space have 32 bits.

@@ -144,6 +144,14 @@ impl RegisterFiles {
     }
 }
 
+/// A value of `bytes` bytes, unless it is of ones alone: so answers a device that is gone (PCIe base specification, 2.3.2).
+fn answered(device: &str, value: u64, bytes: u8) -> Result<u64, String> {
+    match value == u64::MAX >> (64 - 8 * u32::from(bytes.clamp(1, 8))) {
+        true => Err(format!("PCI device {device} reads ones alone: it does not answer")),
+        false => Ok(value),
+    }
+}
+
 /// An error of a register with what would help.
 pub(super) fn told(error: &MsrError) -> String {
     match error.remedy() {
@@ -157,7 +165,8 @@ impl Bank for RegisterFiles {
         match place {
             Place::Msr { cpu, address } => self.read_msr(*cpu, *address).map_err(|error| told(&error)),
             Place::Pci { device, offset, bytes } => {
-                self.read_config(device, *offset, *bytes).map_err(|error| error.to_string())
+                let value = self.read_config(device, *offset, *bytes).map_err(|error| error.to_string())?;
+                answered(device, value, *bytes)
             }
         }
     }
@@ -182,9 +191,14 @@ impl Registers for &RegisterFiles {
     }
 
     fn pci(&mut self, address: &str, offset: u16, width: u8) -> Result<u32, String> {
-        self.read_config(address, offset, width.min(4))
-            .map(|value| value as u32)
-            .map_err(|error| error.to_string())
+        // A byte may well be of ones alone, or of zeros; the identity of a device is neither.
+        let identity = self.read_config(address, 0, 4).map_err(|error| error.to_string())?;
+        if identity == 0 {
+            return Err(format!("PCI device {address} has no identity: it does not answer"));
+        }
+        answered(address, identity, 4)?;
+        let value = self.read_config(address, offset, width.min(4)).map_err(|error| error.to_string())?;
+        Ok(value as u32)
     }
 
     fn set_pci(&mut self, address: &str, offset: u16, width: u8, value: u32) -> Result<(), String> {

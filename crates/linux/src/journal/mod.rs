@@ -187,11 +187,18 @@ impl Journal {
     /// # Errors
     /// If that could not be written and synced.
     pub fn forget(&mut self, original: &Original) -> Result<(), JournalError> {
-        if !self.originals.iter().any(|other| other.is_same_knob(original)) {
-            return Ok(());
-        }
-        self.append([Entry::Forget(original.clone())])?;
-        self.originals.retain(|other| !other.is_same_knob(original));
+        self.forget_all(std::slice::from_ref(original))
+    }
+
+    /// The same of many knobs, with one sync.
+    ///
+    /// # Errors
+    /// As [`Journal::forget`].
+    pub fn forget_all(&mut self, originals: &[Original]) -> Result<(), JournalError> {
+        let known = |original: &&Original| self.originals.iter().any(|other| other.is_same_knob(original));
+        let entries: Vec<Entry> = originals.iter().filter(known).cloned().map(Entry::Forget).collect();
+        self.append(entries)?;
+        self.originals.retain(|held| !originals.iter().any(|other| held.is_same_knob(other)));
         Ok(())
     }
 

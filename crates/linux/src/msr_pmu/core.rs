@@ -35,11 +35,12 @@ pub fn core_job(
     let mut free = Vec::new();
     for index in 0..counters.counters.min(FOR_EVERY_EVENT) {
         let select = msr(registers.select + u32::from(index) * registers.step);
-        if bank.read(&select)? & enable == 0 {
+        if bank.read_still(&select)? & enable == 0 {
             free.push(index);
         }
     }
-    let fixed_control = counters.fixed.map(|fixed| bank.read(&msr(fixed.control))).transpose()?.unwrap_or(0);
+    let fixed_control =
+        counters.fixed.map(|fixed| bank.read_still(&msr(fixed.control))).transpose()?.unwrap_or(0);
     let mut free = free.into_iter();
     let mut job = Job { name: cpu.to_string(), ..Job::default() };
     let (mut homeless, mut global, mut fixed_bits, mut fixed_mask) = (Vec::new(), 0u64, 0u64, 0u64);

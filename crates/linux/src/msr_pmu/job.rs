@@ -44,6 +44,20 @@ pub trait Bank: std::fmt::Debug {
     /// In words that name the file.
     fn read(&self, place: &Place) -> Result<u64, String>;
 
+    /// The value of a register that stands still unless somebody writes it, read twice: what is journaled as an original,
+    /// or decides whether a register is free, must not rest on one bad answer.
+    ///
+    /// # Errors
+    /// As [`Bank::read`], and two values.
+    fn read_still(&self, place: &Place) -> Result<u64, String> {
+        match (self.read(place)?, self.read(place)?) {
+            (first, second) if first == second => Ok(first),
+            (first, second) => Err(format!(
+                "{place} reads {first:#x} and then {second:#x}: somebody else is at work there, or it does not answer"
+            )),
+        }
+    }
+
     /// Writes a register.
     ///
     /// # Errors

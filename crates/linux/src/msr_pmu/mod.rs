@@ -13,7 +13,8 @@ pub use boxes::{cache_jobs, memory_jobs, stack_jobs};
 pub use job::{Bank, Counter, Guard, Job, Place, Write};
 
 use crate::counters::Extended;
-use crate::counting::{Counting, Counts};
+use crate::counting::{Counting, Counts, once_a_kind};
+use std::collections::BTreeMap;
 use waykeeper_host::Reading;
 
 /// Programmed registers, read at every sample.
@@ -21,8 +22,10 @@ use waykeeper_host::Reading;
 pub struct MsrCounting {
     bank: Box<dyn Bank>,
     counters: Vec<(Counter, Extended)>,
-    /// What was written, with what was there before, in the order of the writes.
+    /// What was there before, in the order of the writes.
     originals: Vec<(Place, u64)>,
+    /// What stands in those that were written.
+    written: BTreeMap<Place, u64>,
     notes: Vec<String>,
 }
 
@@ -36,7 +39,7 @@ impl MsrCounting {
     /// # Errors
     /// The journal's refusal.
     pub fn start(bank: Box<dyn Bank>, jobs: Vec<Job>, keep: &mut Keep) -> Result<MsrCounting, String> {
-        let mut notes = Vec::new();
+        let mut failures = Vec::new();
         let mut originals = Vec::new();
         let mut ready = Vec::new();
         for job in jobs {
@@ -49,13 +52,14 @@ impl MsrCounting {
                     }
                     ready.push(job);
                 }
-                Err(why) => notes.push(why),
+                Err(why) => failures.push((job.name, why)),
             }
         }
         if !originals.is_empty() {
             keep(&originals)?;
         }
-        let mut counting = MsrCounting { bank, counters: Vec::new(), originals, notes };
+        let written = BTreeMap::new();
+        let mut counting = MsrCounting { bank, counters: Vec::new(), originals, written, notes: Vec::new() };
         for job in ready {
             match counting.program(&job) {
                 Ok(()) => {
@@ -63,9 +67,10 @@ impl MsrCounting {
                     let counters = job.counters.into_iter().map(extended);
                     counting.counters.extend(counters.map(|(extended, counter)| (counter, extended)));
                 }
-                Err(why) => counting.notes.push(format!("{}: {why}; it is not counted", job.name)),
+                Err(why) => failures.push((job.name, format!("{why}; it is not counted"))),
             }
         }
+        counting.notes = once_a_kind(&failures);
         // The first reading is where totals start.
         let first = counting.count();
         counting.notes.extend(first.problems().iter().cloned());
@@ -77,23 +82,51 @@ impl MsrCounting {
         self.notes.extend(notes);
     }
 
-    fn program(&self, job: &Job) -> Result<(), String> {
+    fn program(&mut self, job: &Job) -> Result<(), String> {
         for write in &job.writes {
-            let done = self.bank.read(&write.place).and_then(|found| {
-                let value = write.over(found);
-                if value == found { Ok(()) } else { self.bank.write(&write.place, value) }
-            });
-            if let Err(why) = done {
+            if let Err(why) = self.put(write) {
                 // Half a program counts the wrong thing: what was there comes back.
                 let ours = |place: &Place| job.writes.iter().any(|write| write.place == *place);
                 for (place, original) in self.originals.iter().rev().filter(|(place, _)| ours(place)) {
                     // It may fail for the same reason; the close at the end tries again and says so.
-                    let _ = self.bank.write(place, *original);
+                    if self.written.contains_key(place) && self.bank.write(place, *original).is_ok() {
+                        self.written.remove(place);
+                    }
                 }
                 return Err(why);
             }
         }
         Ok(())
+    }
+
+    fn put(&mut self, write: &Write) -> Result<(), String> {
+        let place = &write.place;
+        let found = match self.written.get(place) {
+            Some(ours) => *ours,
+            None => {
+                let found = self.bank.read(place)?;
+                let original = self.originals.iter().find(|(own, _)| own == place).map(|(_, value)| *value);
+                if original != Some(found) {
+                    let before = original.unwrap_or_default();
+                    return Err(format!(
+                        "{place} was {before:#x} and is {found:#x}: somebody else is at work there"
+                    ));
+                }
+                found
+            }
+        };
+        let value = write.over(found);
+        if value != found {
+            // A write that failed may have been done all the same.
+            self.written.insert(place.clone(), value);
+            self.bank.write(place, value)?;
+        }
+        Ok(())
+    }
+
+    /// Registers whose originals were kept and that were not written after all: they are not ours to put back.
+    pub fn untouched(&self) -> Vec<(Place, u64)> {
+        self.originals.iter().filter(|(place, _)| !self.written.contains_key(place)).cloned().collect()
     }
 
     /// Registers read at every sample: one system call each.
@@ -105,19 +138,18 @@ impl MsrCounting {
 /// What a job will write over, if nobody is in its way.
 fn look(bank: &dyn Bank, job: &Job) -> Result<Vec<(Place, u64)>, String> {
     for guard in &job.guards {
-        let found =
-            bank.read(&guard.place).map_err(|why| format!("{}: {why}; it is not counted", job.name))?;
+        let found = bank.read_still(&guard.place).map_err(|why| format!("{why}; it is not counted"))?;
         if found & guard.mask != 0 {
             return Err(format!(
-                "{}: somebody else counts there ({} is {found:#x}); it is left to them and not counted. End the other \
+                "somebody else counts there ({} is {found:#x}); it is left to them and not counted. End the other \
                  tool (perf, pcm, pqos), or let it be",
-                job.name, guard.place
+                guard.place
             ));
         }
     }
-    let original = |write: &Write| Ok((write.place.clone(), bank.read(&write.place)?));
+    let original = |write: &Write| Ok((write.place.clone(), bank.read_still(&write.place)?));
     let found: Result<Vec<(Place, u64)>, String> = job.writes.iter().map(original).collect();
-    found.map_err(|why| format!("{}: {why}; it is not counted", job.name))
+    found.map_err(|why| format!("{why}; it is not counted"))
 }
 
 impl Counting for MsrCounting {
@@ -150,7 +182,10 @@ impl Counting for MsrCounting {
     fn close(&mut self) -> Result<(), String> {
         self.counters.clear();
         let mut failed = Vec::new();
-        for (place, original) in self.originals.drain(..).rev() {
+        let written = std::mem::take(&mut self.written);
+        for (place, original) in
+            self.originals.drain(..).rev().filter(|(place, _)| written.contains_key(place))
+        {
             if let Err(why) = self.bank.write(&place, original) {
                 failed.push(format!("{place} could not be put back to {original:#x}: {why}"));
             }
@@ -170,8 +205,7 @@ impl Drop for MsrCounting {
 mod tests {
     use super::*;
     use crate::counting::{Direction, Quantity};
-    use std::cell::RefCell;
-    use std::collections::BTreeMap;
+    use std::cell::{Cell, RefCell};
     use std::rc::Rc;
     use waykeeper_units::CoreId;
 
@@ -263,6 +297,50 @@ mod tests {
             "{:?}",
             counting.notes()
         );
+    }
+
+    /// Registers of which one gives a bad answer once.
+    #[derive(Debug)]
+    struct Once(Shared, Place, Cell<u32>);
+
+    impl Bank for Once {
+        fn read(&self, place: &Place) -> Result<u64, String> {
+            if *place == self.1 {
+                self.2.set(self.2.get().wrapping_sub(1));
+                if self.2.get() == 0 {
+                    return Ok(0x3);
+                }
+            }
+            self.0.read(place)
+        }
+
+        fn write(&self, place: &Place, value: u64) -> Result<(), String> {
+            self.0.write(place, value)
+        }
+    }
+
+    #[test]
+    fn one_bad_answer_becomes_nobodys_original() {
+        // The guard is read twice, then the original twice, then once more before the write.
+        for bad in 1..=5 {
+            let bank = bank(&[(1, 0x7), (2, 0x10), (3, 0)]);
+            let once = Once(bank.clone(), at(1), Cell::new(bad));
+            let mut kept = Vec::new();
+            let mut keep = |originals: &[(Place, u64)]| {
+                kept.extend_from_slice(originals);
+                Ok(())
+            };
+            let mut counting = MsrCounting::start(Box::new(once), vec![one_job()], &mut keep).unwrap();
+            assert!(
+                counting.notes()[0].contains("0x3") && counting.notes().len() == 1,
+                "{:?}",
+                counting.notes()
+            );
+            assert!(!kept.contains(&(at(1), 0x3)), "{bad}: {kept:?}");
+            assert_eq!(counting.untouched(), kept);
+            counting.close().unwrap();
+            assert_eq!((bank.0.borrow()[&at(1)], bank.0.borrow()[&at(2)]), (0x7, 0x10), "{bad}");
+        }
     }
 
     #[test]
