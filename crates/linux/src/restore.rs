@@ -107,7 +107,9 @@ impl<R: Registers> Restorer<'_, R> {
     pub fn restore(&mut self, journal: &mut Journal) -> Result<Report, JournalError> {
         let mut report = Report { stale: journal.is_stale(), ..Report::default() };
         if !report.stale {
-            let lock = self.resctrl.map(|resctrl| resctrl.lock_exclusive(LOCK_WAIT)).transpose();
+            // Whoever has nothing to bring back there need not wait for another tool.
+            let resctrl = self.resctrl.filter(|_| journal.originals().iter().any(of_resctrl));
+            let lock = resctrl.map(|resctrl| resctrl.lock_exclusive(LOCK_WAIT)).transpose();
             for original in journal.originals().iter().rev() {
                 let outcome = match &lock {
                     Err(error) if of_resctrl(original) => Outcome::Failed(error.to_string()),
@@ -186,7 +188,10 @@ impl<R: Registers> Restorer<'_, R> {
     }
 
     fn put_back_msr(&mut self, cpu: u16, register: u32, value: u64) -> Result<Outcome, String> {
-        if self.registers.msr(cpu, register)? == value {
+        if still(|| self.registers.msr(cpu, register))? == value {
+            // Written all the same: that changes nothing unless what was read is a lie, and then it brings the value back.
+            // Where writing is forbidden, nothing was written before either.
+            let _ = self.registers.set_msr(cpu, register, value);
             return Ok(Outcome::AsItWas);
         }
         self.registers.set_msr(cpu, register, value)?;
@@ -202,7 +207,7 @@ impl<R: Registers> Restorer<'_, R> {
         mask: u32,
         value: u32,
     ) -> Result<Outcome, String> {
-        let found = self.registers.pci(address, offset, width)?;
+        let found = still(|| self.registers.pci(address, offset, width))?;
         if found & mask == value & mask {
             return Ok(Outcome::AsItWas);
         }
@@ -228,6 +233,15 @@ impl<R: Registers> Restorer<'_, R> {
 /// Field 22 of a stat line, for the journal and for the comparison with it.
 pub fn start_in_stat(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// What a register reads twice: one bad answer must neither pass for the original, which would end the journal, nor be
+/// written back.
+fn still<T: PartialEq + fmt::LowerHex>(mut read: impl FnMut() -> Result<T, String>) -> Result<T, String> {
+    match (read()?, read()?) {
+        (first, second) if first == second => Ok(first),
+        (first, second) => Err(format!("it reads {first:#x} and then {second:#x}")),
+    }
 }
 
 /// True while the group that a knob belongs to is there; what belongs to no group belongs to the mount.

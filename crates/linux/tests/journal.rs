@@ -331,7 +331,8 @@ fn all_that_can_be_brought_back_is_last_first_and_the_rest_is_told() {
         ]
     );
     assert_eq!(table.pci[&("0000:3a:00.0".to_owned(), 0x180)], 0x88);
-    assert_eq!(table.order, [DEAF, LOCKED, 0]);
+    // What reads as its original is written all the same: that costs nothing, and what was read may be a lie.
+    assert_eq!(table.order, [DEAF, LOCKED, 1, 0]);
     assert!(host.path.exists(), "what failed is still to be brought back");
     // Somebody mends the three, and the next try clears the journal.
     for cpu in [LOCKED, DEAF, 9] {
