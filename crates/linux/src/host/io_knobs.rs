@@ -8,6 +8,7 @@ use crate::ddio::{self, Wanted};
 use crate::journal::{Journal, Original};
 use crate::pci::{Config, PciAddress, Writable};
 use crate::root::Root;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use waykeeper_generations::{Generation, RegisterBit};
 use waykeeper_host::{KnobOutcome, Support};
@@ -23,9 +24,27 @@ pub(super) struct IoKnobs {
     ways: Option<(CoreId, u32)>,
     ways_support: Support,
     /// Ports whose switch can be read.
-    ports: BTreeMap<PortId, (Config, RegisterBit)>,
+    ports: BTreeMap<PortId, Port>,
+    /// The value of the register of ways that was last believed.
+    last_ways: Cell<Option<u64>>,
     /// What the switch of each port is good for.
     supports: BTreeMap<PortId, Support>,
+}
+
+/// The switch of one port.
+#[derive(Debug)]
+struct Port {
+    config: Config,
+    bit: RegisterBit,
+    /// The byte that was last believed.
+    last: Cell<Option<u8>>,
+}
+
+impl Port {
+    fn byte(&self) -> Result<u8, String> {
+        let byte = believed(&self.last, || byte(&self.config, self.bit));
+        byte.map_err(|why| format!("root port {}: {why}", self.config.device()))
+    }
 }
 
 impl IoKnobs {
@@ -46,6 +65,7 @@ impl IoKnobs {
             ways,
             ways_support,
             ports: BTreeMap::new(),
+            last_ways: Cell::new(None),
             supports: BTreeMap::new(),
         };
         for (port, address, is_local) in ports {
@@ -89,7 +109,7 @@ impl IoKnobs {
         let config = config.and_then(|config| config.check_register(bit.offset).map(|()| config));
         match config {
             Err(why) => return Support::No(why.to_string()),
-            Ok(config) => self.ports.insert(port, (config, bit)),
+            Ok(config) => self.ports.insert(port, Port { config, bit, last: Cell::new(None) }),
         };
         if switch.standing.may_write() { Support::Yes } else { Support::ReadOnly }
     }
@@ -97,26 +117,28 @@ impl IoKnobs {
     /// The ways of devices now, if they can be read and make sense.
     pub fn ways(&self, problems: &mut Vec<String>) -> Option<WayMask> {
         let (cpu, address) = self.ways?;
-        let read = self.registers.read_msr(cpu, address).map_err(|error| told(&error));
-        let mask = read.and_then(|value| self.sensible(address, value));
-        mask.map_err(|why| problems.push(why)).ok()
+        self.ways_now(cpu, address).map_err(|why| problems.push(why)).ok()
     }
 
-    fn sensible(&self, address: u32, value: u64) -> Result<WayMask, String> {
+    fn ways_now(&self, cpu: CoreId, address: u32) -> Result<WayMask, String> {
+        let read = || self.registers.read_msr(cpu, address).map_err(|error| told(&error));
+        let mask = believed(&self.last_ways, read).and_then(|value| self.sensible(value));
+        mask.map_err(|why| format!("MSR {address:#x} of CPU {}: {why}", cpu.0))
+    }
+
+    fn sensible(&self, value: u64) -> Result<WayMask, String> {
         let mask = u32::try_from(value).ok().map(WayMask::from_bits);
         let mask = mask.filter(|mask| !mask.is_empty() && mask.minus(self.llc).is_empty());
-        mask.ok_or_else(|| {
-            format!("MSR {address:#x} reads {value:#x}, which are no ways of a cache that has {}", self.llc)
-        })
+        mask.ok_or_else(|| format!("{value:#x} are no ways of a cache that has {}", self.llc))
     }
 
     /// Every switch that can be read.
     pub fn switches(&self, problems: &mut Vec<String>) -> BTreeMap<PortId, bool> {
         let mut switches = BTreeMap::new();
-        for (port, (config, bit)) in &self.ports {
-            match byte(config, *bit) {
+        for (id, port) in &self.ports {
+            match port.byte() {
                 Ok(byte) => {
-                    switches.insert(*port, bit.of(byte));
+                    switches.insert(*id, port.bit.of(byte));
                 }
                 Err(why) => problems.push(why),
             }
@@ -133,9 +155,8 @@ impl IoKnobs {
             };
             return KnobOutcome::Refused(why);
         };
-        let now = self.registers.read_msr(cpu, address).map_err(|error| told(&error));
-        let now = match now.and_then(|value| self.sensible(address, value)) {
-            Err(why) => return KnobOutcome::Refused(why),
+        let now = match self.ways_now(cpu, address) {
+            Err(why) => return KnobOutcome::Busy(why),
             Ok(now) => now,
         };
         if let Err(why) = ddio::plan(generation, self.llc.count(), now, Wanted::Mask(mask)) {
@@ -150,14 +171,18 @@ impl IoKnobs {
         }
         match self.registers.read_msr(cpu, address) {
             Ok(value) if value == u64::from(mask.bits()) => KnobOutcome::Applied,
-            Ok(value) => KnobOutcome::ReadsBack(format!("{value:#x}")),
-            Err(error) => KnobOutcome::ReadsBack(told(&error)),
+            // Written it is; one bad answer is asked again.
+            first => match self.ways_now(cpu, address) {
+                Ok(now) if now == mask => KnobOutcome::Applied,
+                Ok(now) => KnobOutcome::ReadsBack(now.to_string()),
+                Err(why) => KnobOutcome::ReadsBack(first.map_or_else(|error| told(&error), |_| why)),
+            },
         }
     }
 
     /// Switches DCA of a root port, and with it of every device behind it.
     pub fn set_switch(&self, port: PortId, on: bool, journal: &mut Journal) -> KnobOutcome {
-        let Some((config, bit)) = self.ports.get(&port) else {
+        let Some(switch) = self.ports.get(&port) else {
             return KnobOutcome::Refused(match self.switch_support(port) {
                 Support::No(why) => why,
                 _ => "the switch cannot be read".to_owned(),
@@ -166,7 +191,8 @@ impl IoKnobs {
         let Some(writable) = self.generation.and_then(Writable::dca_switch) else {
             return KnobOutcome::Refused("it is read only: nobody showed that this switch acts".to_owned());
         };
-        let found = match byte(config, *bit) {
+        let Port { config, bit, .. } = switch;
+        let found = match switch.byte() {
             Err(why) => return KnobOutcome::Busy(why),
             Ok(found) => found,
         };
@@ -184,16 +210,42 @@ impl IoKnobs {
         match config.turn(writable, on) {
             Ok(now) if now == on => KnobOutcome::Applied,
             Ok(now) => KnobOutcome::ReadsBack(if now { "on" } else { "off" }.to_owned()),
-            Err(why) => KnobOutcome::Refused(why.to_string()),
+            // Before the write or after it: what the port says now tells.
+            Err(why) => match switch.byte() {
+                Ok(now) if bit.of(now) == on => KnobOutcome::Applied,
+                Ok(_) => KnobOutcome::Refused(why.to_string()),
+                Err(_) => KnobOutcome::ReadsBack(why.to_string()),
+            },
         }
     }
+}
+
+/// A value that is the one last believed, or that two reads agree on: one bad answer must not pass for a turned knob, nor
+/// be journaled as an original.
+fn believed<T: Copy + PartialEq + std::fmt::LowerHex>(
+    last: &Cell<Option<T>>,
+    read: impl Fn() -> Result<T, String>,
+) -> Result<T, String> {
+    let value = read()?;
+    if last.get() != Some(value) {
+        let again = read()?;
+        if again != value {
+            return Err(format!("it reads {value:#x} and then {again:#x}"));
+        }
+        last.set(Some(value));
+    }
+    Ok(value)
 }
 
 /// The byte with a switch, from its whole word: a device that is gone answers with ones alone.
 fn byte(config: &Config, bit: RegisterBit) -> Result<u8, String> {
     let word = config.dword(bit.offset & !3).map_err(|error| error.to_string())?;
     if word == u32::MAX {
-        return Err(format!("root port {} reads ones alone: it does not answer", config.device()));
+        return Err("it reads ones alone: it does not answer".to_owned());
+    }
+    // Zeros can be a register's value, but not a device's identity.
+    if word == 0 && matches!(config.dword(0).map_err(|error| error.to_string())?, 0 | u32::MAX) {
+        return Err("its identity is none: it does not answer".to_owned());
     }
     Ok((word >> (8 * (bit.offset & 3))) as u8)
 }
@@ -217,5 +269,32 @@ fn find_ways(
         Err(error) => (None, Support::No(told(&error))),
         Ok(_) if switch.standing.may_write() => (Some((cpu, register.msr)), Support::Yes),
         Ok(_) => (Some((cpu, register.msr)), Support::ReadOnly),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_value_is_believed_when_two_reads_agree_on_it() {
+        let last = Cell::new(None);
+        let answers = Cell::new(0usize);
+        let read = |all: &'static [u64]| {
+            answers.set(0);
+            believed(&last, || {
+                answers.set(answers.get() + 1);
+                Ok(all[answers.get() - 1])
+            })
+        };
+        assert_eq!((read(&[0x600, 0x600]), answers.get()), (Ok(0x600), 2));
+        assert_eq!(
+            (read(&[0x600]), answers.get()),
+            (Ok(0x600), 1),
+            "one system call as long as nothing changes"
+        );
+        assert_eq!(read(&[0, 0x600]), Err("it reads 0x0 and then 0x600".to_owned()));
+        assert_eq!((read(&[0x600]), answers.get()), (Ok(0x600), 1));
+        assert_eq!(read(&[0x7f0, 0x7f0]), Ok(0x7f0));
     }
 }

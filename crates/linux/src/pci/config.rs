@@ -220,7 +220,12 @@ impl Config {
             return Err(PciError::NoRootPort { device: self.device, why });
         }
         self.check_register(bit.offset)?;
-        let byte = bit.set(self.byte(bit.offset)?, on);
+        // The other bits of the byte go back as they were read, so that must be right.
+        let (found, again) = (self.byte(bit.offset)?, self.byte(bit.offset)?);
+        if found != again {
+            return Err(PciError::Unsteady { device: self.device, offset: bit.offset, found, again });
+        }
+        let byte = bit.set(found, on);
         self.handle.write_at(&[byte], bit.offset.into()).map_err(|error| match error.errno() {
             Some(Errno::PERM) => PciError::Forbidden { device: self.device },
             _ => PciError::File(error),

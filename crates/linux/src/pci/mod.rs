@@ -77,6 +77,24 @@ pub enum PciError {
         /// Where.
         offset: u16,
     },
+    /// One and the same register gave two answers: nothing is written on the strength of either.
+    #[error("offset {offset:#x} of {device} reads {found:#x} and then {again:#x}; nothing is written there")]
+    Unsteady {
+        /// The device.
+        device: PciAddress,
+        /// The offset.
+        offset: u16,
+        /// The first answer.
+        found: u8,
+        /// The second.
+        again: u8,
+    },
+    /// A bridge by its class, and none by its configuration space.
+    #[error("{device} is a bridge by its class, and its configuration space is none of a bridge")]
+    NoBridge {
+        /// The device.
+        device: PciAddress,
+    },
     /// The kernel forbids writing (lockdown).
     #[error(
         "the kernel forbids writing the configuration space of {device}; boot without lockdown (usually: Secure Boot off)"

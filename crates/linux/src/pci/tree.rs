@@ -123,7 +123,9 @@ impl PciTree {
             for other in same_domain.filter(|other| other.is_bridge() && other.address.bus != bus) {
                 match Config::open(root, other.address).and_then(|config| config.bridge_buses()) {
                     Ok(Some((secondary, _))) if secondary == bus => bridge = Some(other.address),
-                    Ok(_) => {}
+                    Ok(Some(_)) => {}
+                    // Not a bridge without devices: one that cannot be read.
+                    Ok(None) => unread = Some(PciError::NoBridge { device: other.address }),
                     Err(error) => unread = Some(error),
                 }
             }
@@ -227,13 +229,20 @@ fn read_device(root: &Root, name: &str, address: PciAddress) -> Result<PciDevice
         }
         _ => None,
     };
-    let last = |file: &str| -> Option<String> {
-        let target = root.read_link(format!("{folder}/{file}")).ok()?;
-        Some(target.file_name()?.to_str()?.to_owned())
+    let last = |file: &str| -> Result<Option<String>, FileError> {
+        let target = match root.read_link(format!("{folder}/{file}")) {
+            // Not there, or not a link as in a tree of plain files.
+            Err(error) if error.is_absent() || error.errno() == Some(Errno::INVAL) => return Ok(None),
+            target => target?,
+        };
+        Ok(target.file_name().and_then(|name| name.to_str()).map(str::to_owned))
     };
     let mut names = Vec::new();
     for kind in ["net", "nvme"] {
-        names.extend(root.list(format!("{folder}/{kind}")).unwrap_or_default());
+        match root.list(format!("{folder}/{kind}")) {
+            Err(error) if error.is_absent() => {}
+            found => names.extend(found?),
+        }
     }
     Ok(PciDevice {
         address,
@@ -241,9 +250,9 @@ fn read_device(root: &Root, name: &str, address: PciAddress) -> Result<PciDevice
         device: hex("device", 0xffff)? as u16,
         class: hex("class", 0xff_ffff)? as u32,
         node,
-        driver: last("driver"),
+        driver: last("driver")?,
         names,
-        physical: last("physfn").and_then(|name| name.parse().ok()),
+        physical: last("physfn")?.and_then(|name| name.parse().ok()),
         above: above(root, &folder)?,
     })
 }
@@ -266,4 +275,42 @@ fn above(root: &Root, folder: &str) -> Result<Option<Vec<PciAddress>>, FileError
     }
     functions.pop();
     Ok(Some(functions))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A bridge to bus 1 and a NIC on it, in a tree of plain files; `header` is what the bridge's space begins with.
+    fn machine(header: &[u8]) -> (tempfile::TempDir, Result<Vec<PciAddress>, PciError>) {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, class, config) in
+            [("0000:00:01.0", "0x060400", header), ("0000:01:00.0", "0x020000", &[0; 64])]
+        {
+            let place = folder.path().join("sys/bus/pci/devices").join(name);
+            std::fs::create_dir_all(&place).unwrap();
+            for (file, text) in [("vendor", "0x8086"), ("device", "0x2030"), ("class", class)] {
+                std::fs::write(place.join(file), text).unwrap();
+            }
+            std::fs::write(place.join("config"), config).unwrap();
+        }
+        let root = Root::at(folder.path());
+        let above = PciTree::read(&root).unwrap().above(&root, "0000:01:00.0".parse().unwrap());
+        (folder, above)
+    }
+
+    #[test]
+    fn a_bridge_that_cannot_be_read_is_no_bridge_without_devices() {
+        let mut header = [0; 64];
+        (header[0x0e], header[0x19], header[0x1a]) = (1, 1, 1);
+        let bridge: PciAddress = "0000:00:01.0".parse().unwrap();
+        assert_eq!(machine(&header).1, Ok(vec![bridge]));
+        for bad in [&header[..0x19], &header[..0], &[0; 64]] {
+            let error = machine(bad).1.unwrap_err();
+            assert!(
+                matches!(error, PciError::Blind { .. }) && error.to_string().contains("0000:00:01.0"),
+                "{error}"
+            );
+        }
+    }
 }
