@@ -20,6 +20,7 @@ pub(super) fn groups_refusal(error: &GroupsError) -> KnobOutcome {
         GroupsError::Resctrl(error) => refusal(error),
         // A full disk may be emptied; until then nothing is turned.
         GroupsError::Journal(error) => KnobOutcome::Busy(error.to_string()),
+        GroupsError::File(error) => KnobOutcome::Busy(error.to_string()),
         GroupsError::Foreign { .. } => KnobOutcome::Refused(error.to_string()),
     }
 }

@@ -10,10 +10,11 @@ mod turning;
 use super::placement::{Placement, Seat};
 use crate::journal::{Journal, JournalError, Original};
 use crate::resctrl::{
-    Event, Group, HeldCount, HeldSchemata, Kind, Line, MonDomain, Resctrl, ResctrlError, Resource,
+    Action, Event, Group, HeldCount, HeldSchemata, Kind, Line, MonDomain, Resctrl, ResctrlError, Resource,
 };
-use crate::root::Root;
+use crate::root::{FileError, Root};
 use crate::tenants::Tenant;
+use rustix::io::Errno;
 use std::time::Duration;
 use waykeeper_units::{CoreId, CoreList, WayMask};
 
@@ -26,6 +27,9 @@ pub enum GroupsError {
     /// A file of resctrl.
     #[error(transparent)]
     Resctrl(#[from] ResctrlError),
+    /// A file of a tenant's processes.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The journal.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -60,6 +64,8 @@ struct Member {
     pids: Vec<u32>,
     /// Its monitoring group, if it shares a class.
     monitor: Option<Group>,
+    /// Why it has none although it should.
+    unwatched: Option<String>,
     occupancy: Option<HeldCount>,
 }
 
@@ -108,6 +114,7 @@ impl Groups {
             cpus: tenant.cores.clone(),
             pids: tenant.pids.clone(),
             monitor: None,
+            unwatched: None,
             occupancy: None,
         };
         let default =
@@ -133,7 +140,11 @@ impl Groups {
         if groups.placement.is_own() {
             match groups.settle_own(journal) {
                 // Fewer classes than the numbers said (io_alloc and pseudo-locked regions take some): share them.
-                Err(GroupsError::Resctrl(error)) if error.kind == Kind::Exhausted => {
+                // A file that cannot be written for lack of space is another matter.
+                Err(GroupsError::Resctrl(error))
+                    if error.kind == Kind::Exhausted && error.action == Action::Make =>
+                {
+                    groups.notes.push(error.to_string());
                     let made = groups.give_up_own(journal)?;
                     groups.free = made;
                     groups.placement = Placement::new(tenants.len(), made);
@@ -236,16 +247,7 @@ impl Groups {
 
     /// Makes a control group whose shares are those of the default group: so far nothing changes for who moves in.
     fn make(&self, group: Group, journal: &mut Journal) -> Result<Class, GroupsError> {
-        let ours = Original::NoGroup { group: group.clone() };
-        // A group that seemed gone and is not: it stays ours.
-        let is_known = journal.originals().iter().any(|original| original.is_same_knob(&ours));
-        journal.record(std::slice::from_ref(&ours))?;
-        if let Err(error) = self.resctrl.create(&group) {
-            if !is_known {
-                journal.forget(&ours)?;
-            }
-            return Err(error.into());
-        }
+        self.create(&group, journal)?;
         let default = self.resctrl.schemata(&Group::DEFAULT)?;
         let fresh = self.resctrl.schemata(&group)?;
         let other = |line: &&Line| !fresh.differing(line).is_empty();
@@ -256,25 +258,45 @@ impl Groups {
         Ok(Class { held: self.resctrl.hold_schemata(&group)?, traffic: self.hold(&group, 1)?, group })
     }
 
-    /// A monitoring group for a tenant that shares a control group. Without a free RMID its occupancy is unknown.
+    /// Makes a group, or takes the one of ours that a step left behind which failed half way.
+    fn create(&self, group: &Group, journal: &mut Journal) -> Result<(), GroupsError> {
+        let ours = Original::NoGroup { group: group.clone() };
+        let known = journal.originals().contains(&ours);
+        journal.record(std::slice::from_ref(&ours))?;
+        match self.resctrl.create(group) {
+            Err(error) if error.kind == Kind::Exists && known => Ok(()),
+            Err(error) => {
+                if !known {
+                    journal.forget(&ours)?;
+                }
+                Err(error.into())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// A monitoring group for a tenant that shares a control group. Without it the tenant's occupancy is unknown, which is
+    /// no reason against a mask: it is told at the next sample.
     fn monitor(&mut self, tenant: usize, parent: &Group, journal: &mut Journal) -> Result<(), GroupsError> {
         self.members[tenant].occupancy = None;
+        self.members[tenant].unwatched = None;
         if !self.monitored[0] {
             return Ok(());
         }
+        match self.watch(tenant, parent, journal) {
+            Err(GroupsError::Resctrl(why)) => {
+                let why = format!("the occupancy of {} is not known: {why}", self.members[tenant].name);
+                self.members[tenant].unwatched = Some(why);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    fn watch(&mut self, tenant: usize, parent: &Group, journal: &mut Journal) -> Result<(), GroupsError> {
         let name = format!("{}{}", self.resctrl.prefix(), self.members[tenant].name);
         let Ok(group) = parent.monitor(&name) else { return Ok(()) };
-        let ours = Original::NoGroup { group: group.clone() };
-        journal.record(std::slice::from_ref(&ours))?;
-        if let Err(error) = self.resctrl.create(&group) {
-            journal.forget(&ours)?;
-            if matches!(error.kind, Kind::Exhausted | Kind::Busy) {
-                let member = &self.members[tenant];
-                self.notes.push(format!("the occupancy of {} is not known: {error}", member.name));
-                return Ok(());
-            }
-            return Err(error.into());
-        }
+        self.create(&group, journal)?;
         self.resctrl.set_cpus(&group, &self.members[tenant].cpus)?;
         self.assign(tenant, &group)?;
         self.members[tenant].monitor = Some(group);
@@ -298,7 +320,10 @@ impl Groups {
     fn assign(&mut self, tenant: usize, group: &Group) -> Result<(), GroupsError> {
         let mut tasks = Vec::new();
         for pid in &self.members[tenant].pids {
-            let threads = self.root.list(format!("/proc/{pid}/task")).unwrap_or_default();
+            let threads = match self.root.list(format!("/proc/{pid}/task")) {
+                Err(error) if error.is_absent() || error.errno() == Some(Errno::SRCH) => Vec::new(),
+                threads => threads?,
+            };
             let threads: Vec<u32> = threads.iter().filter_map(|thread| thread.parse().ok()).collect();
             // Without that list the process itself, which resctrl will know or not.
             tasks.extend(if threads.is_empty() { vec![*pid] } else { threads });

@@ -57,7 +57,9 @@ impl Groups {
 
     /// A tenant's occupancy, bytes.
     pub fn occupancy(&self, tenant: usize, problems: &mut Vec<String>) -> Reading<u64> {
-        match self.members.get(tenant).map(|member| &member.occupancy) {
+        let member = self.members.get(tenant);
+        problems.extend(member.and_then(|member| member.unwatched.clone()));
+        match member.map(|member| &member.occupancy) {
             Some(Some(held)) => read(held, problems),
             _ if self.monitored[0] => Reading::Unavailable,
             _ => Reading::Unsupported,

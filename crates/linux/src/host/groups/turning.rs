@@ -5,7 +5,7 @@ use super::super::placement::Seat;
 use super::super::wording;
 use super::{Groups, GroupsError, LOCK_WAIT};
 use crate::journal::{Journal, Original};
-use crate::resctrl::{Group, Line, ResctrlError, Schemata, Setting};
+use crate::resctrl::{Action, Group, Line, ResctrlError, Schemata, Setting};
 use std::collections::BTreeMap;
 use waykeeper_host::KnobOutcome;
 use waykeeper_units::{CoreId, CoreList, WayMask};
@@ -74,7 +74,11 @@ impl Groups {
             self.make_class(class, journal).map_err(|why| wording::groups_refusal(&why))?;
             found = self.write(class, &lines);
         }
-        let found = found.map_err(|error| wording::refusal(&error))?;
+        let found = found.map_err(|error| match error.action {
+            // Written it is; what then stands there nobody can tell.
+            Action::Read => KnobOutcome::ReadsBack(error.to_string()),
+            _ => wording::refusal(&error),
+        })?;
         match self.mask_in(&found) {
             Ok(now) if now == mask => Ok(()),
             Ok(now) => Err(KnobOutcome::ReadsBack(now.to_string())),
@@ -117,7 +121,8 @@ impl Groups {
         self.members[tenant].occupancy = None;
         if let Some(monitor) = self.members[tenant].monitor.take() {
             match self.resctrl.remove(&monitor) {
-                Err(error) if !error.is_gone() => {
+                // An error alone does not prove that it is gone; the journal must not forget what is there.
+                Err(error) if !error.is_gone() || self.resctrl.has(&monitor) => {
                     self.members[tenant].monitor = Some(monitor);
                     return Err(error.into());
                 }
