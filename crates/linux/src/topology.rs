@@ -99,7 +99,7 @@ impl Topology {
             let core = read_number(root, &format!("{folder}/topology/core_id"), u32::MAX.into())? as u32;
             let siblings = read_list(root, &format!("{folder}/topology/thread_siblings_list"))?;
             if !l3_of.contains_key(&id)
-                && let Some(mut l3) = read_l3(root, &folder, socket)?
+                && let Some(mut l3) = read_l3(root, &folder, id, socket)?
             {
                 l3.nodes = l3.cpus.cores().iter().filter_map(|cpu| node_of.get(cpu).copied()).collect();
                 l3_of.extend(l3.cpus.cores().iter().map(|cpu| (*cpu, topology.l3.len())));
@@ -183,7 +183,7 @@ fn nodes(root: &Root) -> Result<BTreeMap<u16, CoreList>, FileError> {
 }
 
 /// The L3 that a CPU uses; `None` if no cache of its has level 3.
-fn read_l3(root: &Root, cpu: &str, socket: u16) -> Result<Option<L3>, FileError> {
+fn read_l3(root: &Root, cpu: &str, itself: CoreId, socket: u16) -> Result<Option<L3>, FileError> {
     let names = match root.list(format!("{cpu}/cache")) {
         Err(error) if error.is_absent() => return Ok(None),
         names => names?,
@@ -199,12 +199,19 @@ fn read_l3(root: &Root, cpu: &str, socket: u16) -> Result<Option<L3>, FileError>
                 .then(|| read_number(root, &path, u32::MAX.into()).map(|n| n as u32))
                 .transpose()
         };
+        let list_path = format!("{folder}/shared_cpu_list");
+        let cpus = read_list(root, &list_path)?;
+        if !cpus.cores().contains(&itself) {
+            let accepted = format!("a list of CPUs with {} in it", itself.0);
+            let found = cpus.to_string();
+            return Err(content::ContentError::new(&root.path(&list_path), 0, &found, &accepted).into());
+        }
         let size_path = format!("{folder}/size");
         let bytes = cache_size(&root.path(&size_path), &root.read_text(&size_path)?)?;
         return Ok(Some(L3 {
             id: optional("id")?,
             socket,
-            cpus: read_list(root, &format!("{folder}/shared_cpu_list"))?,
+            cpus,
             bytes,
             ways: optional("ways_of_associativity")?.filter(|&ways| ways > 0),
             nodes: BTreeSet::new(),

@@ -57,12 +57,14 @@ pub enum OpenError {
         managed: CoreList,
     },
     /// A tenant's device is not there.
-    #[error("device {device} of tenant {tenant} is not behind a root port here; there are {known}")]
+    #[error("device {device} of tenant {tenant} is not behind a root port here{why}; there are {known}")]
     NoDevice {
         /// The tenant.
         tenant: String,
         /// The device.
         device: String,
+        /// Why it was not found where it is, in brackets; empty if there is nothing to say.
+        why: String,
         /// Devices there are.
         known: String,
     },

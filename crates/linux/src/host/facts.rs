@@ -4,6 +4,7 @@
 //! which L3 is meant.
 
 use super::error::OpenError;
+use crate::content::ContentError;
 use crate::cpuid;
 use crate::cpuinfo::Cpuinfo;
 use crate::pci::{PciAddress, PciDevice, PciTree};
@@ -51,10 +52,21 @@ pub(super) struct Facts {
     pub reader: CoreId,
     pub ports: Vec<PortFact>,
     pub devices: Vec<DeviceFact>,
+    /// NICs and disks that were not found behind a root port, and why.
+    pub homeless: Vec<(PciAddress, String)>,
     /// Vendor, device and address of every function on the managed socket.
     functions: Vec<(u16, u16, PciAddress)>,
     /// What could not be found out.
     pub notes: Vec<String>,
+}
+
+const OSRELEASE: &str = "/proc/sys/kernel/osrelease";
+
+/// Whether it begins as the kernel's Makefile makes it: VERSION.PATCHLEVEL.
+fn is_release(text: &str) -> bool {
+    let number = |part: &str| part.len() <= 3 && part.parse::<u8>().is_ok();
+    let mut parts = text.splitn(3, ['.', '-', '+']);
+    parts.next().is_some_and(number) && parts.next().is_some_and(|part| part.parse::<u16>().is_ok())
 }
 
 impl Facts {
@@ -83,14 +95,15 @@ impl Facts {
         };
         let signature = told.as_ref().and_then(|facts| facts.signature).or(cpuinfo.signature);
         let brand = told.and_then(|facts| facts.brand).or(cpuinfo.brand);
-        let release = root.read_optional("/proc/sys/kernel/osrelease")?;
-        // A name for people, of 64 characters at most (uts.h); what is none is left out.
-        let plain = |release: &&str| {
-            (1..=64).contains(&release.len()) && release.bytes().all(|b| b.is_ascii_graphic())
-        };
-        let host = match release.as_deref().map(str::trim).filter(plain) {
-            Some(release) => format!("Linux {release}"),
+        let release = root.read_optional(OSRELEASE)?;
+        let host = match release.as_deref().map(str::trim) {
             None => "Linux".to_owned(),
+            Some(release) if is_release(release) => format!("Linux {release}"),
+            Some(other) => {
+                let path = root.path(OSRELEASE);
+                notes.push(ContentError::new(&path, 0, other, "a release like 6.12.1-amd64").to_string());
+                "Linux".to_owned()
+            }
         };
         let mut facts = Facts {
             generation: signature.and_then(|signature| Generation::find(&signature)),
@@ -102,6 +115,7 @@ impl Facts {
             reader,
             ports: Vec::new(),
             devices: Vec::new(),
+            homeless: Vec::new(),
             functions: Vec::new(),
             notes,
             topology,
@@ -126,7 +140,7 @@ impl Facts {
                 Ok(port) => port,
                 Err(error) => {
                     // Controllers inside the chip set have none; whatever they do is steered by nobody.
-                    self.notes.push(error.to_string());
+                    self.homeless.push((device.address, error.to_string()));
                     continue;
                 }
             };
@@ -157,5 +171,20 @@ impl Facts {
     pub fn devices_of(&self, vendor: u16, device: u16) -> Vec<String> {
         let own = self.functions.iter().filter(|(v, d, _)| (*v, *d) == (vendor, device));
         own.map(|(_, _, address)| address.to_string()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_release;
+
+    #[test]
+    fn releases_look_like_releases() {
+        for release in ["6.1.0-13-amd64", "6.12", "5.14.0-427.el9.x86_64", "6.19-rc3", "4.19.0+"] {
+            assert!(is_release(release), "{release}");
+        }
+        for other in ["", "6", "99999999999999999999", "-2", "garbage", "\u{fffd}\0 no file of a kernel"] {
+            assert!(!is_release(other), "{other}");
+        }
     }
 }

@@ -75,7 +75,9 @@ pub(super) fn groups(facts: &Facts, l3: &CacheInfo, tenants: &[Tenant]) -> Resul
                 let known: Vec<String> =
                     facts.devices.iter().map(|device| device.address.to_string()).collect();
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-                OpenError::NoDevice { tenant: name(), device: address.to_string(), known }
+                let why = facts.homeless.iter().find(|(homeless, _)| homeless == address);
+                let why = why.map_or_else(String::new, |(_, why)| format!(" ({why})"));
+                OpenError::NoDevice { tenant: name(), device: address.to_string(), why, known }
             })?;
             devices.push(DeviceId(index));
         }

@@ -123,6 +123,7 @@ impl LinuxHost {
         let knobs = IoKnobs::open(files(), facts.generation, l3.cbm_mask, facts.reader, &ports, &root);
         let inventory = inventory::inventory(&facts, &l3, places.classes(), &knobs);
         let mut notes = facts.notes;
+        notes.extend(facts.homeless.into_iter().map(|(_, why)| why));
         notes.extend(counting_notes);
         notes.extend(counting.notes().iter().cloned());
         notes.extend(places.take_notes());
@@ -168,8 +169,8 @@ impl LinuxHost {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(Report::default());
         }
-        let complaint = self.counting.close().err();
-        self.complaints.extend(complaint);
+        // What it could not put back is in the journal: it is tried once more, and the report says what came of it.
+        let _ = self.counting.close();
         restore(&self.root, Some(self.places.resctrl()), self.knobs.registers(), &mut self.journal)
     }
 
