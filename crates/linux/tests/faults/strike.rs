@@ -1,0 +1,229 @@
+//! Which operations are struck with what, and what a good report is.
+//!
+//! All operations that a phase did are known by their counts. Thinned: files of one kind (a topology file of each CPU, a
+//! configuration space of each device of one class, a tenant's group) stand for each other, a different one each time; each
+//! kind of operation is struck at one call with one fault and at all calls with another, the faults in rotation; files with
+//! many registers behind them are struck at ten calls. What lies is implausible (no kernel writes it), or a zero: nobody
+//! can tell a plausible lie that is always the same. A write that claims to be done and is not is left out, as counters
+//! are not read back for it. It must not know what the operations are good for.
+
+use crate::machine::{Machine, State, difference};
+use rustix::io::Errno;
+use std::collections::{BTreeMap, BTreeSet};
+use waykeeper_linux::GROUP_PREFIX;
+use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
+
+/// One fault at one place.
+#[derive(Clone, Debug)]
+pub struct Case {
+    pub path: String,
+    pub operation: Operation,
+    pub calls: Calls,
+    pub fault: Fault,
+}
+
+impl std::fmt::Display for Case {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let fault = match &self.fault {
+            Fault::Garbage(bytes) => {
+                format!("garbage {:?}", String::from_utf8_lossy(&bytes[..bytes.len().min(8)]))
+            }
+            other => format!("{other:?}"),
+        };
+        write!(f, "{:?} ({:?}) of {}: {fault}", self.operation, self.calls, self.path)
+    }
+}
+
+/// The five errors that the issue names.
+const REFUSALS: [Errno; 5] = [Errno::IO, Errno::BUSY, Errno::NOSPC, Errno::NODEV, Errno::ACCESS];
+
+/// Files that hold registers, not text.
+fn is_binary(path: &str) -> bool {
+    ["/msr", "/cpuid", "/config"].iter().any(|end| path.ends_with(end))
+}
+
+/// What can be wrong with a read beyond a refusal. The last MSR is below 0x2000.
+fn lies(path: &str) -> Vec<Fault> {
+    match is_binary(path) {
+        true => vec![
+            Fault::Garbage(vec![0xff; 0x2000]),
+            Fault::ShortRead(1),
+            Fault::Garbage(vec![0; 0x2000]),
+            Fault::ShortRead(0),
+        ],
+        false => vec![
+            Fault::Garbage(b"\xff\x00 no file of a kernel".to_vec()),
+            Fault::ShortRead(1),
+            Fault::Garbage(Vec::new()),
+            Fault::Garbage(b"99999999999999999999\n".to_vec()),
+            Fault::Garbage(b"-2\n".to_vec()),
+        ],
+    }
+}
+
+/// Takes faults in turn, so that over all places each comes up.
+#[derive(Default)]
+pub struct Rotation {
+    turn: usize,
+}
+
+impl Rotation {
+    fn of<T: Clone>(&mut self, all: &[T]) -> T {
+        self.turn += 1;
+        all[self.turn % all.len()].clone()
+    }
+
+    /// The cases for what was seen.
+    pub fn cases(&mut self, machine: &Machine, seen: &BTreeMap<(String, Operation), u64>) -> Vec<Case> {
+        let mut kinds: BTreeMap<(String, Operation), Vec<(&String, u64)>> = BTreeMap::new();
+        for ((path, operation), count) in seen {
+            let kind = (kind(machine, path), *operation);
+            kinds.entry(kind).or_default().push((path, *count));
+        }
+        let mut cases = Vec::new();
+        for ((_, operation), places) in kinds {
+            let calls = places.iter().map(|(_, count)| *count).max().unwrap_or(1);
+            // A file with that many calls has many registers behind it.
+            let strikes = if calls >= 40 { 10 } else { 2 };
+            for strike in 0..strikes {
+                let (path, count) = self.of(&places);
+                let refusal = Fault::Refuse(self.of(&REFUSALS));
+                let fault = match operation {
+                    Operation::Read if strike % 2 == 1 => self.of(&lies(path)),
+                    Operation::Write if strike % 2 == 1 => Fault::ShortWrite(1),
+                    _ => refusal,
+                };
+                let nth = Calls::Nth(1 + (count * strike / strikes + strike) % count);
+                let calls = if strike == 1 { Calls::All } else { nth };
+                cases.push(Case { path: path.clone(), operation, calls, fault });
+            }
+        }
+        cases
+    }
+}
+
+/// What a path has in common with those that stand for it.
+fn kind(machine: &Machine, path: &str) -> String {
+    let mut kind = Vec::new();
+    for part in path.split('/') {
+        if let Some(class) = machine.classes().get(part) {
+            // Only the last device on the way is meant.
+            kind.clear();
+            kind.push(class.clone());
+        } else if part.starts_with(GROUP_PREFIX) {
+            kind.push("group".to_owned());
+        } else {
+            let digits = |letter: char| if letter.is_ascii_digit() { '#' } else { letter };
+            let plain = part.chars().map(digits).collect::<String>().replace("##", "#");
+            kind.push(if part.contains("L3") || part.contains("L2") { part.to_owned() } else { plain });
+        }
+    }
+    kind.join("/")
+}
+
+/// The failures of one phase.
+#[derive(Default)]
+pub struct Verdicts {
+    wrong: Vec<String>,
+    reports: usize,
+    cases: usize,
+}
+
+impl Verdicts {
+    /// Sets the fault, does the thing, lifts it. The second is how often it struck.
+    pub fn strike<R>(machine: &Machine, case: &Case, act: impl FnOnce() -> R) -> (R, u64) {
+        let Case { path, operation, calls, fault } = case.clone();
+        let struck = machine.faults.struck();
+        machine.faults.inject(Rule { path, operation: Some(operation), calls, fault });
+        let result = act();
+        machine.faults.lift();
+        (result, machine.faults.struck() - struck)
+    }
+
+    /// Judges what was said. `whole` is why it would have been wrong to say nothing, empty if it was not.
+    pub fn judge(
+        &mut self,
+        machine: &Machine,
+        case: &Case,
+        struck: u64,
+        reports: &BTreeSet<String>,
+        whole: &str,
+    ) {
+        let named = reports.is_empty() || reports.iter().any(|report| names(machine, report, &case.path));
+        if !named {
+            self.wrong(case, &format!("the report does not say where: {reports:#?}"));
+        }
+        self.judge_knobs(case, struck, reports, whole);
+    }
+
+    /// The same for reports that stand beside the knob that they are about, and so need not name it.
+    pub fn judge_knobs(&mut self, case: &Case, struck: u64, reports: &BTreeSet<String>, whole: &str) {
+        self.cases += 1;
+        self.reports += reports.len();
+        let mut wrong = |why: String| self.wrong.push(format!("{case}: {why}"));
+        if struck == 0 {
+            wrong("was not struck".to_owned());
+        }
+        if reports.is_empty() && !whole.is_empty() {
+            wrong(format!("silent, and {whole}"));
+        }
+        if case.calls != Calls::All && reports.len() > 1 {
+            wrong(format!("{} reports of one failure: {reports:#?}", reports.len()));
+        }
+        for report in reports {
+            // Prefixes of temporary directories are part of it.
+            if report.contains('\n') || report.len() > 600 || report.chars().any(char::is_control) {
+                wrong(format!("not one line: {report:?}"));
+            }
+        }
+    }
+
+    /// Something else that is wrong with a case.
+    pub fn wrong(&mut self, case: &Case, why: &str) {
+        if !why.is_empty() {
+            self.wrong.push(format!("{case}: {why}"));
+        }
+    }
+
+    /// All is as it was before the phase; otherwise no further case would mean anything.
+    pub fn same(&mut self, machine: &Machine, case: &Case, before: &State) {
+        let after = machine.state();
+        if after != *before {
+            self.wrong(case, &format!("left behind:\n{}", difference(before, &after)));
+            panic!("{}", self.text());
+        }
+        if machine.journal().exists() {
+            self.wrong(case, "the journal is still there");
+        }
+    }
+
+    fn text(&self) -> String {
+        format!("{} of {} cases:\n{}", self.wrong.len(), self.cases, self.wrong.join("\n"))
+    }
+
+    /// Ends the phase. At least so many cases there must have been, and some of them reported.
+    pub fn end(self, cases: usize) {
+        assert!(self.wrong.is_empty(), "{}", self.text());
+        assert!(
+            self.cases >= cases && self.reports * 2 > self.cases,
+            "{} cases, {} reports",
+            self.cases,
+            self.reports
+        );
+    }
+}
+
+/// Whether a report says where: the file, or the CPU or device or group that it belongs to.
+fn names(machine: &Machine, report: &str, path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').collect();
+    if report.contains(&machine.root().path(path).display().to_string()) {
+        return true;
+    }
+    match parts[..] {
+        ["dev", "cpu", cpu, _] => {
+            report.contains(&format!("CPU {cpu}")) || report.contains(&format!("core {cpu}"))
+        }
+        ["sys", "fs", "resctrl", group, ..] if group.starts_with(GROUP_PREFIX) => report.contains(group),
+        _ => parts.iter().rev().any(|part| machine.classes().contains_key(*part) && report.contains(part)),
+    }
+}
