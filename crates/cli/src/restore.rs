@@ -6,8 +6,8 @@ use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use waykeeper_linux::GROUP_PREFIX;
-use waykeeper_linux::ddio::RootRegisters;
 use waykeeper_linux::journal::{Journal, usual_path};
+use waykeeper_linux::registers::RegisterFiles;
 use waykeeper_linux::resctrl::Resctrl;
 use waykeeper_linux::restore::{Outcome, Report, Restorer};
 use waykeeper_linux::root::Root;
@@ -54,7 +54,8 @@ pub fn journal_at(root: &Root, named: Option<&PathBuf>) -> PathBuf {
 /// Brings back what a journal holds.
 pub fn bring_back(root: &Root, journal: &mut Journal) -> Result<Report, Failure> {
     let resctrl = Resctrl::open(root, GROUP_PREFIX).ok();
-    let mut restorer = Restorer { root, resctrl: resctrl.as_ref(), registers: RootRegisters::new(root) };
+    let registers = RegisterFiles::of(root);
+    let mut restorer = Restorer { root, resctrl: resctrl.as_ref(), registers: &registers };
     Ok(restorer.restore(journal)?)
 }
 

@@ -3,6 +3,7 @@
 //! The flags are the kernel's view: a feature that CPUID offers and that is missing here was turned off.
 
 use crate::content::{self, ContentError};
+use crate::cpuid;
 use crate::root::{FileError, Root};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -83,6 +84,13 @@ impl Cpuinfo {
     pub fn has(&self, flag: &str) -> bool {
         self.flags.contains(flag)
     }
+}
+
+/// Who the CPU is, signature and brand: its own word (CPUID) first, then the kernel's copy of it.
+pub(crate) fn identity(root: &Root) -> (Option<Signature>, Option<String>) {
+    let cpuinfo = Cpuinfo::read(root).unwrap_or_default();
+    let cpuid = cpuid::Facts::read(root, 0).unwrap_or_default();
+    (cpuid.signature.or(cpuinfo.signature), cpuinfo.brand.or(cpuid.brand))
 }
 
 #[cfg(test)]

@@ -12,8 +12,9 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use waykeeper_linux::ddio::{self, Experiment, RootRegisters, Step, Survey, Verdict};
+use waykeeper_linux::ddio::{self, Experiment, Step, Survey, Verdict};
 use waykeeper_linux::journal::Journal;
+use waykeeper_linux::registers::RegisterFiles;
 use waykeeper_linux::restore::Outcome;
 use waykeeper_linux::root::Root;
 
@@ -191,8 +192,8 @@ fn stand(
         experiment = Some(Experiment::begin(held.root, survey, steps, span, held.journal));
     }
     held.owed = needed;
-    let mut registers = RootRegisters::new(held.root);
-    ddio::turn(steps, held.journal, &mut registers).map_err(|error| match registers.was_denied() {
+    let registers = RegisterFiles::of(held.root);
+    ddio::turn(steps, held.journal, &mut &registers).map_err(|error| match registers.was_denied() {
         true => Failure::new(exit::NOT_PERMITTED, error),
         false => error.into(),
     })?;

@@ -9,7 +9,6 @@ mod effect;
 mod experiment;
 mod names;
 mod ports;
-mod registers;
 mod survey;
 mod ways;
 
@@ -17,7 +16,6 @@ pub use change::{Step, plan_ports, plan_ways, ports_of, turn};
 pub use effect::{LOAD_PER_S, Verdict, of_ports, of_ways};
 pub use experiment::Experiment;
 pub use names::{address_of, names_of};
-pub use registers::RootRegisters;
 pub use survey::{Behind, PortDca, SocketWays, Survey, survey};
 pub use ways::{Wanted, plan, words};
 

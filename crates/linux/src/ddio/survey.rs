@@ -5,8 +5,7 @@
 //! wanted of it.
 
 use super::{DdioError, ports};
-use crate::cpuid;
-use crate::cpuinfo::Cpuinfo;
+use crate::cpuinfo::identity;
 use crate::msr::{Allowed, Msr, MsrError};
 use crate::pci::PciAddress;
 use crate::resctrl::{CacheInfo, Resctrl};
@@ -14,7 +13,7 @@ use crate::root::Root;
 use crate::topology::Topology;
 use serde::Serialize;
 use std::fmt;
-use waykeeper_generations::{Generation, Signature, Standing};
+use waykeeper_generations::{Generation, Standing};
 use waykeeper_units::WayMask;
 
 /// The way register of one socket.
@@ -178,13 +177,6 @@ pub fn survey(root: &Root) -> Survey {
         ports,
         blind,
     }
-}
-
-/// Who the CPU is: its own word first, then the kernel's copy of it.
-pub(super) fn identity(root: &Root) -> (Option<Signature>, Option<String>) {
-    let cpuinfo = Cpuinfo::read(root).unwrap_or_default();
-    let cpuid = cpuid::Facts::read(root, 0).unwrap_or_default();
-    (cpuid.signature.or(cpuinfo.signature), cpuinfo.brand.or(cpuid.brand))
 }
 
 fn sockets(root: &Root, generation: Option<&Generation>, topology: &Topology) -> Vec<SocketWays> {

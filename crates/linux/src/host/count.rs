@@ -5,7 +5,6 @@
 //! way; that is a rule about the prefix and about nothing else. Must not know what is done with the counts.
 
 use super::facts::Facts;
-use super::registers::{RegisterFiles, told};
 use crate::cha;
 use crate::counting::{CoreEvents, Counting, once_a_kind};
 use crate::event_source::{self, Unit};
@@ -13,6 +12,7 @@ use crate::iio::{self, Place, StackBus};
 use crate::journal::{Journal, Original};
 use crate::msr_pmu::{self, Job, MsrCounting};
 use crate::perf::{self, IioUnits, PerfCounting, PlannedGroup, UncorePlan};
+use crate::registers::RegisterFiles;
 use crate::root::Root;
 use std::path::Path;
 use waykeeper_generations::{BoxCount, Cache, Generation, Iio, Memory, Space};
@@ -177,7 +177,7 @@ fn boxes(
         BoxCount::Fixed { count } => u64::from(*count),
         BoxCount::Cores => facts.topology.cores_of(facts.socket) as u64,
         BoxCount::Msr { address, bits: [low, high] } => {
-            let value = bank.read_msr(facts.reader, *address).map_err(|error| told(&error))?;
+            let value = bank.read_msr(facts.reader, *address).map_err(|error| bank.told(&error))?;
             value >> low & (u64::MAX >> (63 - (high - low)))
         }
         BoxCount::PciBits { vendor, device, offsets } => {
@@ -226,7 +226,7 @@ fn stack_buses(root: &Root, facts: &Facts, iio: &Iio, notes: &mut Vec<String>) -
     if let (true, Some(register)) = (buses.is_empty(), iio.bus_register) {
         let bank = RegisterFiles::new(root, None);
         match bank.read_msr(facts.reader, register.msr) {
-            Err(error) => notes.push(told(&error)),
+            Err(error) => notes.push(bank.told(&error)),
             Ok(value) => {
                 let stacks = iio.pmu.registers.as_ref().map_or(0, |registers| registers.boxes());
                 buses = iio::buses_of_register(value, register.valid, stacks);

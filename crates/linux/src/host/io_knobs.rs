@@ -3,10 +3,10 @@
 //! Read at every sample, and believed only if what reads can be (hardware.md 1.4, 2.1): a mask inside the cache's ways, a
 //! port that answers at all. Turned only by the generation's rules, journaled first, read back. Must not know policies.
 
-use super::registers::{RegisterFiles, told};
 use crate::ddio::{self, Wanted};
 use crate::journal::{Journal, Original};
 use crate::pci::{Config, PciAddress, Writable};
+use crate::registers::RegisterFiles;
 use crate::root::Root;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -121,7 +121,7 @@ impl IoKnobs {
     }
 
     fn ways_now(&self, cpu: CoreId, address: u32) -> Result<WayMask, String> {
-        let read = || self.registers.read_msr(cpu, address).map_err(|error| told(&error));
+        let read = || self.registers.read_msr(cpu, address).map_err(|error| self.registers.told(&error));
         let mask = believed(&self.last_ways, read).and_then(|value| self.sensible(value));
         mask.map_err(|why| format!("MSR {address:#x} of CPU {}: {why}", cpu.0))
     }
@@ -167,7 +167,7 @@ impl IoKnobs {
             return KnobOutcome::Busy(why.to_string());
         }
         if let Err(error) = self.registers.write_msr(cpu, address, mask.bits().into()) {
-            return KnobOutcome::Refused(told(&error));
+            return KnobOutcome::Refused(self.registers.told(&error));
         }
         match self.registers.read_msr(cpu, address) {
             Ok(value) if value == u64::from(mask.bits()) => KnobOutcome::Applied,
@@ -175,7 +175,9 @@ impl IoKnobs {
             first => match self.ways_now(cpu, address) {
                 Ok(now) if now == mask => KnobOutcome::Applied,
                 Ok(now) => KnobOutcome::ReadsBack(now.to_string()),
-                Err(why) => KnobOutcome::ReadsBack(first.map_or_else(|error| told(&error), |_| why)),
+                Err(why) => {
+                    KnobOutcome::ReadsBack(first.map_or_else(|error| self.registers.told(&error), |_| why))
+                }
             },
         }
     }
@@ -266,7 +268,7 @@ fn find_ways(
         return (None, Support::No(format!("{}: {}", ddio::words(switch.standing), switch.note)));
     };
     match registers.read_msr(cpu, register.msr) {
-        Err(error) => (None, Support::No(told(&error))),
+        Err(error) => (None, Support::No(registers.told(&error))),
         Ok(_) if switch.standing.may_write() => (Some((cpu, register.msr)), Support::Yes),
         Ok(_) => (Some((cpu, register.msr)), Support::ReadOnly),
     }

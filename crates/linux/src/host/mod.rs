@@ -11,18 +11,17 @@ mod groups;
 mod inventory;
 mod io_knobs;
 mod placement;
-mod registers;
 mod watch;
 mod wording;
 
 pub use error::OpenError;
 pub use groups::GroupsError;
-pub use registers::RegisterFiles;
 pub use watch::Watch;
 
 use crate::GROUP_PREFIX;
 use crate::counting::{CoreEvents, Counting};
 use crate::journal::{Journal, JournalError};
+use crate::registers::RegisterFiles;
 use crate::resctrl::Resctrl;
 use crate::restore::{Report, Restorer};
 use crate::root::Root;

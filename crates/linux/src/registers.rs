@@ -2,14 +2,17 @@
 //! opened once and kept.
 //!
 //! Writing is for what the generation's table lists: counters, the ways of devices, the one bit of a root port (hardware.md
-//! 1.4, 2.1). Must not know why a register is turned.
+//! 1.4, 2.1). A refusal for want of permission is remembered, because it has an exit code of its own. Must not know why a
+//! register is turned.
 
+use crate::cpuinfo;
 use crate::msr::{Allowed, Msr, MsrError};
 use crate::msr_pmu::{Bank, Place};
-use crate::pci::{AddressError, Config, Writable};
+use crate::pci::{AddressError, Config, PciAddress, PciError, Writable};
 use crate::restore::Registers;
 use crate::root::{FileError, Handle, Root};
-use std::cell::RefCell;
+use rustix::io::Errno;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use waykeeper_generations::{Generation, Space};
 use waykeeper_units::CoreId;
@@ -24,6 +27,7 @@ pub struct RegisterFiles {
     /// By CPU, and whether it is the one that may write the ways of devices.
     msrs: RefCell<BTreeMap<(u16, bool), Msr>>,
     configs: RefCell<BTreeMap<String, Handle>>,
+    denied: Cell<bool>,
 }
 
 impl RegisterFiles {
@@ -36,7 +40,45 @@ impl RegisterFiles {
             ways: generation.map_or_else(Allowed::nothing, Allowed::ddio_ways),
             msrs: RefCell::default(),
             configs: RefCell::default(),
+            denied: Cell::new(false),
         }
+    }
+
+    /// The registers of the CPU that a root names, for those who know nothing else of it.
+    pub fn of(root: &Root) -> RegisterFiles {
+        let signature = cpuinfo::identity(root).0;
+        RegisterFiles::new(root, signature.and_then(|signature| Generation::find(&signature)))
+    }
+
+    /// Whether anything was refused for want of permission or by lockdown.
+    pub fn was_denied(&self) -> bool {
+        self.denied.get()
+    }
+
+    /// An error of an MSR with what would help.
+    pub(crate) fn told(&self, error: &MsrError) -> String {
+        self.note(matches!(error, MsrError::Permission { .. } | MsrError::Forbidden { .. }));
+        match error.remedy() {
+            "" => error.to_string(),
+            remedy => format!("{error}; {remedy}"),
+        }
+    }
+
+    fn told_file(&self, error: &FileError) -> String {
+        self.note(is_denial(error));
+        error.to_string()
+    }
+
+    fn told_pci(&self, error: &PciError) -> String {
+        self.note(match error {
+            PciError::File(error) => is_denial(error),
+            _ => matches!(error, PciError::Forbidden { .. } | PciError::Cut { .. }),
+        });
+        error.to_string()
+    }
+
+    fn note(&self, denied: bool) {
+        self.denied.set(self.denied.get() || denied);
     }
 
     fn with_msr<T>(
@@ -119,10 +161,9 @@ impl RegisterFiles {
                 "offset {offset:#x} of {port} is not a switch that may be turned on this CPU"
             ));
         };
-        let device = port.parse().map_err(|error: AddressError| error.to_string())?;
-        let turned = Config::open_write(&self.root, device)
+        let turned = Config::open_write(&self.root, parsed(port)?)
             .and_then(|config| config.turn(switch, switch.bit().of(value)));
-        turned.map(drop).map_err(|error| error.to_string())
+        turned.map(drop).map_err(|error| self.told_pci(&error))
     }
 
     /// Writes a control word of a memory channel's counters.
@@ -133,14 +174,14 @@ impl RegisterFiles {
             registers.space == Space::PciConfig
                 && registers.written(0, memory.pmu.counters).contains(&u32::from(offset))
         });
-        let id = self.read_config(device, 0, 4).map_err(|error| error.to_string())?;
+        let id = self.read_config(device, 0, 4).map_err(|error| self.told_file(&error))?;
         let (vendor, number) = (id as u16, (id >> 16) as u16);
         if !listed || !memory.is_some_and(|memory| memory.pci_devices.contains(&[vendor, number])) {
             return Err(format!(
                 "offset {offset:#x} of {device} is no counter that may be programmed on this CPU"
             ));
         }
-        self.write_config(device, offset, bytes, value).map_err(|error| error.to_string())
+        self.write_config(device, offset, bytes, value).map_err(|error| self.told_file(&error))
     }
 }
 
@@ -152,20 +193,21 @@ fn answered(device: &str, value: u64, bytes: u8) -> Result<u64, String> {
     }
 }
 
-/// An error of a register with what would help.
-pub(super) fn told(error: &MsrError) -> String {
-    match error.remedy() {
-        "" => error.to_string(),
-        remedy => format!("{error}; {remedy}"),
-    }
+fn is_denial(error: &FileError) -> bool {
+    matches!(error.errno(), Some(Errno::ACCESS | Errno::PERM))
+}
+
+fn parsed(address: &str) -> Result<PciAddress, String> {
+    address.parse().map_err(|error: AddressError| error.to_string())
 }
 
 impl Bank for RegisterFiles {
     fn read(&self, place: &Place) -> Result<u64, String> {
         match place {
-            Place::Msr { cpu, address } => self.read_msr(*cpu, *address).map_err(|error| told(&error)),
+            Place::Msr { cpu, address } => self.read_msr(*cpu, *address).map_err(|error| self.told(&error)),
             Place::Pci { device, offset, bytes } => {
-                let value = self.read_config(device, *offset, *bytes).map_err(|error| error.to_string())?;
+                let value =
+                    self.read_config(device, *offset, *bytes).map_err(|error| self.told_file(&error))?;
                 answered(device, value, *bytes)
             }
         }
@@ -174,7 +216,7 @@ impl Bank for RegisterFiles {
     fn write(&self, place: &Place, value: u64) -> Result<(), String> {
         match place {
             Place::Msr { cpu, address } => {
-                self.write_msr(*cpu, *address, value).map_err(|error| told(&error))
+                self.write_msr(*cpu, *address, value).map_err(|error| self.told(&error))
             }
             Place::Pci { device, offset, bytes } => self.write_channel(device, *offset, *bytes, value),
         }
@@ -183,27 +225,28 @@ impl Bank for RegisterFiles {
 
 impl Registers for &RegisterFiles {
     fn msr(&mut self, cpu: u16, register: u32) -> Result<u64, String> {
-        self.read_msr(CoreId(cpu), register).map_err(|error| told(&error))
+        self.read_msr(CoreId(cpu), register).map_err(|error| self.told(&error))
     }
 
     fn set_msr(&mut self, cpu: u16, register: u32, value: u64) -> Result<(), String> {
-        self.write_msr(CoreId(cpu), register, value).map_err(|error| told(&error))
+        self.write_msr(CoreId(cpu), register, value).map_err(|error| self.told(&error))
     }
 
     fn pci(&mut self, address: &str, offset: u16, width: u8) -> Result<u32, String> {
         // A byte may well be of ones alone, or of zeros; the identity of a device is neither.
-        let identity = self.read_config(address, 0, 4).map_err(|error| error.to_string())?;
+        let identity = self.read_config(address, 0, 4).map_err(|error| self.told_file(&error))?;
         if identity == 0 {
             return Err(format!("PCI device {address} has no identity: it does not answer"));
         }
         answered(address, identity, 4)?;
-        let value = self.read_config(address, offset, width.min(4)).map_err(|error| error.to_string())?;
+        let value =
+            self.read_config(address, offset, width.min(4)).map_err(|error| self.told_file(&error))?;
         Ok(value as u32)
     }
 
     fn set_pci(&mut self, address: &str, offset: u16, width: u8, value: u32) -> Result<(), String> {
         if width == 1 {
-            let found = self.read_config(address, offset, 1).map_err(|error| error.to_string())?;
+            let found = self.pci(address, offset, 1)?;
             return self.write_switch(address, offset, found as u8, value as u8);
         }
         self.write_channel(address, offset, width.min(4), value.into())
