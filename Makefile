@@ -59,10 +59,11 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
-## How fast the model is: medians, on this machine; BENCH_BASELINE=old.json compares.
+## How fast the model is: medians, on this machine; BENCH_BASELINE=old.json compares. And what a sample of a host costs.
 bench:
 	$(CARGO) bench --locked -p waykeeper-machine --bench summary
 	$(CARGO) bench --locked -p waykeeper-policy --bench decision
+	$(CARGO) bench --locked -p waykeeper-linux --bench cost
 
 ## Runs every published row again and writes docs/fidelity-table.md.
 fidelity:
