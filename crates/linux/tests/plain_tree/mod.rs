@@ -106,11 +106,15 @@ impl Tree {
     fn port(&self, port: &str, node: u8, devices: &[(&str, &str, &str)]) {
         let above = format!("sys/devices/pci{}/{port}", &port[..7]);
         self.function(&above, "0x2030", "0x060400", node);
-        // A bridge (header type 1) with a PCI Express capability at 0x40 that says root port (type 4), an extended
+        // 8086:2030, as its files say: a bridge (header type 1) with a PCI Express capability at 0x40 that says root port (type 4), an extended
         // capability at 0x100 that is the last one, and perfctrlsts_0 at 0x180 with bit 7 set.
         let config = self.create(&format!("{above}/config"));
         config.set_len(4096).unwrap();
-        let bytes: [(u64, u8); 9] = [
+        let bytes: [(u64, u8); 13] = [
+            (0x00, 0x86),
+            (0x01, 0x80),
+            (0x02, 0x30),
+            (0x03, 0x20),
             (0x06, 0x10),
             (0x0e, 0x01),
             (0x34, 0x40),
