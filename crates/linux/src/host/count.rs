@@ -15,7 +15,7 @@ use crate::perf::{self, IioUnits, PerfCounting, PlannedGroup, UncorePlan};
 use crate::registers::RegisterFiles;
 use crate::root::Root;
 use std::path::Path;
-use waykeeper_generations::{BoxCount, Cache, Generation, Iio, Memory, Space};
+use waykeeper_generations::{BoxCount, Cache, Generation, Iio, Memory, Pmu, Space};
 use waykeeper_units::CoreId;
 
 /// Counts the given cores and the managed package. Without a generation nothing is known of its events, so nothing is
@@ -107,7 +107,7 @@ fn by_registers(
     notes.extend(once_a_kind(&failures));
     let reader = facts.reader;
     if let Some(cache) = &generation.cache {
-        let slices = boxes(root, facts, &bank, &cache.pmu.boxes, &cache.pmu.perf);
+        let slices = boxes(root, facts, &bank, &cache.pmu);
         match slices.and_then(|slices| msr_pmu::cache_jobs(cache, slices, reader)) {
             Err(why) => notes.push(format!("requests of devices are not counted: {why}")),
             Ok(slices) => {
@@ -170,10 +170,9 @@ fn boxes(
     root: &Root,
     facts: &Facts,
     bank: &RegisterFiles,
-    count: &BoxCount,
-    name: &str,
+    pmu: &Pmu,
 ) -> Result<u16, String> {
-    let found = match count {
+    let found = match &pmu.boxes {
         BoxCount::Fixed { count } => u64::from(*count),
         BoxCount::Cores => facts.topology.cores_of(facts.socket) as u64,
         BoxCount::Msr { address, bits: [low, high] } => {
@@ -188,13 +187,19 @@ fn boxes(
             let words: Result<Vec<u64>, _> = words.collect();
             words.map_err(|error| error.to_string())?.iter().map(|word| u64::from(word.count_ones())).sum()
         }
-        BoxCount::Sysfs => event_source::units(root, name).map_err(|error| error.to_string())?.len() as u64,
+        BoxCount::Sysfs => event_source::units(root, &pmu.perf).map_err(|error| error.to_string())?.len() as u64,
     };
-    // The largest register map has room for 128 boxes (hardware.md 3.3); 0 is a part that does not tell.
+    believable(pmu, found)
+}
+
+/// A number of boxes, if it can be one: not more than the chip's register map has room for (hardware.md 3.3); 0 is a part
+/// that does not tell.
+fn believable(pmu: &Pmu, found: u64) -> Result<u16, String> {
+    let most = pmu.registers.as_ref().map_or(0, |registers| registers.boxes());
     u16::try_from(found)
         .ok()
-        .filter(|count| (1..=128).contains(count))
-        .ok_or_else(|| format!("this CPU says that it has {found} boxes {name}"))
+        .filter(|count| (1..=most).contains(count))
+        .ok_or_else(|| format!("this CPU says that it has {found} boxes {}, and there is room for {most}", pmu.perf))
 }
 
 /// The memory channels of the managed package that are counted in configuration space.
@@ -250,4 +255,21 @@ fn places(facts: &Facts, iio: &Iio, buses: &[StackBus], notes: &mut Vec<String>)
         }
     }
     places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boxes_are_believed_up_to_what_the_register_map_has_room_for() {
+        let pmu = |id: &str| &Generation::by_id(id).and_then(|chip| chip.cache.as_ref()).expect("a cache").pmu;
+        // Granite Rapids: 144 boxes of 0x10 from 0x2000 up to 0x2900; Skylake: 28 slices (hardware.md 3.3).
+        assert_eq!(believable(pmu("gnr"), 144), Ok(144));
+        assert_eq!(believable(pmu("skx"), 28), Ok(28));
+        for (id, found) in [("gnr", 145), ("gnr", 0), ("skx", 29), ("skx", 1 << 16)] {
+            let why = believable(pmu(id), found).unwrap_err();
+            assert!(why.contains(&format!("has {found} boxes uncore_cha, and there is room for")), "{why}");
+        }
+    }
 }
