@@ -6,6 +6,7 @@
 use crate::pci::PciAddress;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
@@ -94,12 +95,19 @@ struct Entry {
 /// A file that cannot be read, or the first thing wrong in it.
 pub fn read(file: &Path) -> Result<Vec<Tenant>, TenantsError> {
     let failed = |why| TenantsError::Read { file: file.to_owned(), why };
-    let size = std::fs::metadata(file).map_err(failed)?.len();
-    if size > FILE_LIMIT {
-        let why = format!("{size} bytes are too many for a list of tenants, the limit is {FILE_LIMIT}");
+    let mut bytes = Vec::new();
+    // What a file says of its size is no bound: a device or a pipe says 0.
+    std::fs::File::open(file)
+        .map_err(failed)?
+        .take(FILE_LIMIT + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    if bytes.len() as u64 > FILE_LIMIT {
+        let why = format!("a list of tenants has at most {FILE_LIMIT} bytes, this has more");
         return Err(TenantsError::Wrong { file: file.to_owned(), line: 1, why });
     }
-    parse(file, &std::fs::read_to_string(file).map_err(failed)?)
+    let text = String::from_utf8(bytes).map_err(|why| failed(std::io::Error::other(why)))?;
+    parse(file, &text)
 }
 
 /// Reads the text of such a file; `file` is for messages.
@@ -252,6 +260,19 @@ mask = "0x003"
     fn a_file_that_is_not_there_is_named() {
         let error = read(Path::new("/nowhere/tenants.toml")).unwrap_err().to_string();
         assert!(error.starts_with("/nowhere/tenants.toml: No such file"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_never_ends_is_refused() {
+        let error = read(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert_eq!(error, "/dev/zero:1: a list of tenants has at most 1048576 bytes, this has more");
+        // One that tells no size of its own is read like any other.
+        assert!(
+            read(Path::new("/proc/self/status"))
+                .unwrap_err()
+                .to_string()
+                .starts_with("/proc/self/status:1: ")
+        );
     }
 
     proptest! {

@@ -166,12 +166,7 @@ fn split_note(cache: &Cache, slices: usize) -> Option<String> {
 }
 
 /// How many boxes of a kind the package has.
-fn boxes(
-    root: &Root,
-    facts: &Facts,
-    bank: &RegisterFiles,
-    pmu: &Pmu,
-) -> Result<u16, String> {
+fn boxes(root: &Root, facts: &Facts, bank: &RegisterFiles, pmu: &Pmu) -> Result<u16, String> {
     let found = match &pmu.boxes {
         BoxCount::Fixed { count } => u64::from(*count),
         BoxCount::Cores => facts.topology.cores_of(facts.socket) as u64,
@@ -187,7 +182,9 @@ fn boxes(
             let words: Result<Vec<u64>, _> = words.collect();
             words.map_err(|error| error.to_string())?.iter().map(|word| u64::from(word.count_ones())).sum()
         }
-        BoxCount::Sysfs => event_source::units(root, &pmu.perf).map_err(|error| error.to_string())?.len() as u64,
+        BoxCount::Sysfs => {
+            event_source::units(root, &pmu.perf).map_err(|error| error.to_string())?.len() as u64
+        }
     };
     believable(pmu, found)
 }
@@ -196,10 +193,9 @@ fn boxes(
 /// that does not tell.
 fn believable(pmu: &Pmu, found: u64) -> Result<u16, String> {
     let most = pmu.registers.as_ref().map_or(0, |registers| registers.boxes());
-    u16::try_from(found)
-        .ok()
-        .filter(|count| (1..=most).contains(count))
-        .ok_or_else(|| format!("this CPU says that it has {found} boxes {}, and there is room for {most}", pmu.perf))
+    u16::try_from(found).ok().filter(|count| (1..=most).contains(count)).ok_or_else(|| {
+        format!("this CPU says that it has {found} boxes {}, and there is room for {most}", pmu.perf)
+    })
 }
 
 /// The memory channels of the managed package that are counted in configuration space.
@@ -244,7 +240,7 @@ fn stack_buses(root: &Root, facts: &Facts, iio: &Iio, notes: &mut Vec<String>) -
 /// Where each root port of the managed package that has a device is counted.
 fn places(facts: &Facts, iio: &Iio, buses: &[StackBus], notes: &mut Vec<String>) -> Vec<(u8, Place)> {
     let mut places = Vec::new();
-    for (port, index) in facts.ports.iter().zip(0u8..).filter(|(port, _)| port.is_local) {
+    for (port, index) in facts.ports.iter().zip(0..=u8::MAX).filter(|(port, _)| port.is_local) {
         let address = port.address;
         match iio::place(address.domain, address.bus, address.device, buses, iio.part_map) {
             Some(place) => places.push((index, place)),
@@ -263,7 +259,8 @@ mod tests {
 
     #[test]
     fn boxes_are_believed_up_to_what_the_register_map_has_room_for() {
-        let pmu = |id: &str| &Generation::by_id(id).and_then(|chip| chip.cache.as_ref()).expect("a cache").pmu;
+        let pmu =
+            |id: &str| &Generation::by_id(id).and_then(|chip| chip.cache.as_ref()).expect("a cache").pmu;
         // Granite Rapids: 144 boxes of 0x10 from 0x2000 up to 0x2900; Skylake: 28 slices (hardware.md 3.3).
         assert_eq!(believable(pmu("gnr"), 144), Ok(144));
         assert_eq!(believable(pmu("skx"), 28), Ok(28));
