@@ -440,3 +440,31 @@ fn garbage_is_told_and_never_taken_for_a_value() {
     assert_eq!((snapshot.knobs.dca_ways, snapshot.knobs.masks.len()), (Some(mask(0x600)), 3));
     assert!(snapshot.groups[&L2FWD].cycles.value().is_some());
 }
+
+#[test]
+fn on_two_sockets_a_device_that_tells_no_node_is_not_taken_for_ours() {
+    let text = SCENARIO.replace("name = \"raid0\"", "name = \"raid0\"\nremote = true");
+    let machine = Machine::with(scenario("gold-6140", &text), held(16));
+    let host = machine.open();
+    let sockets =
+        |host: &LinuxHost| host.inventory().ports.iter().map(|port| port.socket).collect::<Vec<_>>();
+    assert_eq!(sockets(&host), [0, 1]);
+    assert!(!host.notes().iter().any(|note| note.contains("numa_node")), "{:?}", host.notes());
+    drop(host);
+    machine.faults.inject(Rule {
+        path: "*/numa_node".to_owned(),
+        operation: Some(Operation::Read),
+        calls: Calls::All,
+        fault: Fault::Garbage(b"-1\n".to_vec()),
+    });
+    let mut host = machine.open();
+    assert!(!sockets(&host).contains(&0), "{:?}", sockets(&host));
+    assert!(host.inventory().ports.iter().all(|port| matches!(port.dca_switch, Support::No(_))));
+    let said = host.notes().join("\n");
+    assert!(said.contains("nothing tells on which socket "), "{said}");
+    // Neither are both sockets' channels summed up as ours.
+    assert!(said.contains("no memory channel's device is there"), "{said}");
+    machine.run_to(5 * MS);
+    assert_eq!(sample(&mut host).ports[&NIC].inbound_bytes, Reading::Unsupported);
+    assert!(!host.apply(&Plan { dca: [(NIC, false)].into(), ..Plan::default() }).unwrap().is_complete());
+}

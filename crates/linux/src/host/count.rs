@@ -219,7 +219,7 @@ fn stack_buses(root: &Root, facts: &Facts, iio: &Iio, notes: &mut Vec<String>) -
         match unit.die_buses(root) {
             Err(error) => notes.push(error.to_string()),
             Ok(dies) => {
-                let own = dies.get(&facts.socket).zip(perf::number(&unit));
+                let own = dies.get(&facts.die()).zip(perf::number(&unit));
                 buses.extend(own.map(|(&(segment, bus), stack)| StackBus { stack, segment, bus }));
             }
         }

@@ -20,8 +20,8 @@ pub(super) struct PortFact {
     pub address: PciAddress,
     /// It belongs to the managed socket.
     pub is_local: bool,
-    /// The socket it belongs to, as far as the kernel tells.
-    pub socket: u16,
+    /// The socket it belongs to, if the kernel tells.
+    pub socket: Option<u16>,
 }
 
 /// A NIC or a disk.
@@ -127,9 +127,14 @@ impl Facts {
     /// NICs and disks behind root ports, in the order of addresses.
     fn read_devices(&mut self, root: &Root) -> Result<(), FileError> {
         let tree = PciTree::read(root)?;
+        let mut lost = Vec::new();
         for device in tree.devices() {
-            if self.socket_of(device) == self.socket {
-                self.functions.push((device.vendor, device.device, device.address));
+            match self.socket_of(device) {
+                Some(socket) if socket == self.socket => {
+                    self.functions.push((device.vendor, device.device, device.address));
+                }
+                None if self.is_memory(device) => lost.push(device.address),
+                _ => {}
             }
             let kind = match device {
                 _ if device.is_network() => DeviceKind::Network,
@@ -147,8 +152,13 @@ impl Facts {
             let index = match self.ports.iter().position(|known| known.address == port) {
                 Some(index) => index,
                 None => {
-                    let socket = tree.device(port).map_or(0, |port| self.socket_of(port));
-                    let is_local = socket == self.socket;
+                    // What is behind a port is where the port is.
+                    let socket = tree.device(port).ok().and_then(|port| self.socket_of(port));
+                    let socket = socket.or_else(|| self.socket_of(device));
+                    let is_local = socket == Some(self.socket);
+                    if socket.is_none() {
+                        lost.push(port);
+                    }
                     self.ports.push(PortFact { address: port, is_local, socket });
                     self.ports.len() - 1
                 }
@@ -156,15 +166,36 @@ impl Facts {
             let name = device.names.first().cloned().unwrap_or_else(|| device.address.to_string());
             self.devices.push(DeviceFact { address: device.address, name, kind, port: index });
         }
+        if !lost.is_empty() {
+            let lost: Vec<String> = lost.iter().map(PciAddress::to_string).collect();
+            self.notes.push(format!(
+                "nothing tells on which socket {} are (numa_node is -1), so they are not taken for socket {}'s",
+                lost.join(", "),
+                self.socket
+            ));
+        }
         Ok(())
     }
 
-    /// The socket of a device, by its NUMA node; where the firmware tells none there is one socket to think of.
-    fn socket_of(&self, device: &PciDevice) -> u16 {
+    /// Whether memory traffic is counted in it.
+    fn is_memory(&self, device: &PciDevice) -> bool {
+        let memory = self.generation.and_then(|generation| generation.memory.as_ref());
+        memory.is_some_and(|memory| memory.pci_devices.contains(&[device.vendor, device.device]))
+    }
+
+    /// The socket of a device, by its NUMA node. Where the firmware tells none, a machine of one socket leaves no doubt.
+    fn socket_of(&self, device: &PciDevice) -> Option<u16> {
         let node = device.node.and_then(|node| self.topology.nodes.get(&node));
         let cpu = node.and_then(|cpus| cpus.cores().first());
         let place = cpu.and_then(|cpu| self.topology.online().find(|(id, _)| id == cpu));
-        place.map_or(self.socket, |(_, place)| place.socket)
+        let only = (self.topology.sockets().len() == 1).then_some(self.socket);
+        place.map(|(_, place)| place.socket).or(only)
+    }
+
+    /// The number of the managed socket's die in the names of the kernel's `dieN` files: dies are numbered from 0 whatever
+    /// the firmware calls the packages (linux:arch/x86/kernel/cpu/topology.c, topology_get_logical_id).
+    pub fn die(&self) -> u16 {
+        self.topology.sockets().iter().position(|socket| *socket == self.socket).unwrap_or_default() as u16
     }
 
     /// Addresses of the functions of a kind on the managed socket, in order.
