@@ -468,3 +468,37 @@ fn on_two_sockets_a_device_that_tells_no_node_is_not_taken_for_ours() {
     assert_eq!(sample(&mut host).ports[&NIC].inbound_bytes, Reading::Unsupported);
     assert!(!host.apply(&Plan { dca: [(NIC, false)].into(), ..Plan::default() }).unwrap().is_complete());
 }
+
+#[test]
+fn a_process_in_somebody_elses_monitoring_group_is_not_taken() {
+    let machine = Machine::new("gold-6140");
+    let mut sleeper = std::process::Command::new("sleep").arg("600").spawn().expect("a process");
+    let root = machine.root();
+    root.make_dir("/sys/fs/resctrl/mon_groups/watched").unwrap();
+    root.write_once("/sys/fs/resctrl/mon_groups/watched/tasks", &format!("{}\n", sleeper.id())).unwrap();
+    let found = machine.state();
+    let mut options = machine.options();
+    options.tenants[2].pids = vec![sleeper.id()];
+    let error = LinuxHost::open(options).map(|_| ()).unwrap_err().to_string();
+    sleeper.kill().and_then(|()| sleeper.wait()).expect("it ends");
+    let start = format!("tasks {} of tenant scan are in the resctrl group mon_groups/watched", sleeper.id());
+    assert!(error.starts_with(&start), "{error}");
+    similar(&machine.state(), &found, "a refused start");
+}
+
+#[test]
+fn a_cpu_that_another_tool_took_meanwhile_is_left_to_it() {
+    let machine = Machine::new("gold-6140");
+    let mut host = machine.open();
+    let root = machine.root();
+    root.remove_dir("/sys/fs/resctrl/waykeeper-scan").unwrap();
+    root.make_dir("/sys/fs/resctrl/COS1").unwrap();
+    root.write_once("/sys/fs/resctrl/COS1/cpus_list", "3\n").unwrap();
+    let applied = host.apply(&masks(&[(FIO, 0x00f), (SCAN, 0x003)])).unwrap();
+    assert_eq!(applied.masks[&FIO], KnobOutcome::Applied);
+    let why = format!("{:?}", applied.masks[&SCAN]);
+    assert!(why.contains("CPUs 3 of tenant scan are in the resctrl group COS1"), "{why}");
+    assert_eq!(root.read_text("/sys/fs/resctrl/COS1/cpus_list").unwrap(), "3\n");
+    assert!(host.close().unwrap().is_complete());
+    assert_eq!(root.read_text("/sys/fs/resctrl/COS1/cpus_list").unwrap(), "3\n");
+}

@@ -5,6 +5,7 @@
 //! not know policies, nor any knob but masks.
 
 mod reading;
+mod tasks;
 mod turning;
 
 use super::placement::{Placement, Seat};
@@ -14,8 +15,8 @@ use crate::resctrl::{
 };
 use crate::root::{FileError, Root};
 use crate::tenants::Tenant;
-use rustix::io::Errno;
 use std::time::Duration;
+use tasks::Process;
 use waykeeper_units::{CoreId, CoreList, WayMask};
 
 /// How long to wait for another tool's lock. Tools hold it for single changes, and a policy's step is a second.
@@ -61,7 +62,7 @@ struct Class {
 struct Member {
     name: String,
     cpus: CoreList,
-    pids: Vec<u32>,
+    processes: Vec<Process>,
     /// Its monitoring group, if it shares a class.
     monitor: Option<Group>,
     /// Why it has none although it should.
@@ -103,16 +104,18 @@ impl Groups {
         tenants: &[Tenant],
         journal: &mut Journal,
     ) -> Result<Groups, GroupsError> {
+        // Held to the end: who takes a tenant's CPU after it was looked at would lose it again to us.
+        let _lock = resctrl.lock_exclusive(LOCK_WAIT)?;
         let info = resctrl.info()?;
         let ways = info.l3().map_or(WayMask::EMPTY, |l3| l3.cbm_mask);
-        let foreign = resctrl.control_groups()?;
-        let free = (info.limits().closids as usize).saturating_sub(1 + foreign.len());
+        let taken = resctrl.control_groups()?.len();
+        let free = (info.limits().closids as usize).saturating_sub(1 + taken);
         let counted = |event: &Event| info.monitoring.as_ref().is_some_and(|all| all.events.contains(event));
         let monitored = [counted(&Event::LlcOccupancy), counted(&Event::MbmTotal)];
         let member = |tenant: &Tenant| Member {
             name: tenant.name.clone(),
             cpus: tenant.cores.clone(),
-            pids: tenant.pids.clone(),
+            processes: tenant.pids.iter().map(|pid| Process::find(root, *pid)).collect(),
             monitor: None,
             unwatched: None,
             occupancy: None,
@@ -134,9 +137,8 @@ impl Groups {
             resctrl,
         };
         groups.default.traffic = groups.hold(&Group::DEFAULT, 1)?;
-        groups.nobody_elses(&foreign)?;
+        groups.nobody_elses(|_| true)?;
         groups.keep_others_monitors(journal)?;
-        let _lock = groups.resctrl.lock_exclusive(LOCK_WAIT)?;
         if groups.placement.is_own() {
             match groups.settle_own(journal) {
                 // Fewer classes than the numbers said (io_alloc and pseudo-locked regions take some): share them.
@@ -181,21 +183,26 @@ impl Groups {
         self.free as u32 + 1
     }
 
-    /// No tenant's CPU or task may be in a group that is not ours.
-    fn nobody_elses(&self, foreign: &[Group]) -> Result<(), GroupsError> {
-        for group in foreign {
-            let theirs = self.resctrl.cpus(group)?;
-            let tasks = if self.members.iter().all(|member| member.pids.is_empty()) {
-                Vec::new()
-            } else {
-                self.resctrl.tasks(group)?
-            };
-            for member in &self.members {
+    /// No CPU and no thread of these tenants may be in a control group that is not ours, and no thread in somebody's
+    /// monitoring group of the default one either: that is the group it would leave. To be asked under the lock before
+    /// each move.
+    fn nobody_elses(&self, tenants: impl Fn(usize) -> bool) -> Result<(), GroupsError> {
+        let foreign = |group: &Group| !self.resctrl.is_ours(group);
+        let control = self.resctrl.control_groups()?;
+        let monitors = self.resctrl.monitor_groups(&Group::DEFAULT)?;
+        let mut asked = Vec::new();
+        for (tenant, member) in self.members.iter().enumerate().filter(|(tenant, _)| tenants(*tenant)) {
+            asked.push((member, self.threads(tenant)?));
+        }
+        let any_thread = asked.iter().any(|(_, threads)| !threads.is_empty());
+        for group in control.iter().chain(&monitors).filter(|group| foreign(group)) {
+            let theirs = if group.is_monitor() { CoreList::default() } else { self.resctrl.cpus(group)? };
+            let tasks = if any_thread { self.resctrl.tasks(group)? } else { Vec::new() };
+            for (member, threads) in &asked {
                 let cpus = both(&member.cpus, &theirs);
-                let pids: Vec<&u32> = member.pids.iter().filter(|pid| tasks.contains(pid)).collect();
-                let what = match (cpus.is_empty(), pids.first()) {
+                let what = match (cpus.is_empty(), threads.iter().find(|thread| tasks.contains(thread))) {
                     (false, _) => format!("CPUs {cpus}"),
-                    (true, Some(pid)) => format!("tasks {pid}"),
+                    (true, Some(thread)) => format!("tasks {thread}"),
                     (true, None) => continue,
                 };
                 return Err(GroupsError::Foreign {
@@ -211,6 +218,7 @@ impl Groups {
     /// Monitoring groups that others made in the default group lose the CPUs that move out of it: remembered, so that
     /// they get them back last of all.
     fn keep_others_monitors(&mut self, journal: &mut Journal) -> Result<(), GroupsError> {
+        // All of them are others': ours are made later.
         for group in self.resctrl.monitor_groups(&Group::DEFAULT)? {
             let cpus = self.resctrl.cpus(&group)?;
             if self.members.iter().any(|member| !both(&member.cpus, &cpus).is_empty()) {
@@ -314,32 +322,6 @@ impl Groups {
             .flat_map(|other| self.members[other].cpus.cores().to_vec());
         self.resctrl.set_cpus(&group, &CoreList::from(all.collect::<Vec<CoreId>>()))?;
         self.assign(tenant, &group)
-    }
-
-    /// Moves a tenant's tasks, every thread of every process of it. Those that ended are none of ours any more.
-    fn assign(&mut self, tenant: usize, group: &Group) -> Result<(), GroupsError> {
-        let mut tasks = Vec::new();
-        for pid in &self.members[tenant].pids {
-            let threads = match self.root.list(format!("/proc/{pid}/task")) {
-                Err(error) if error.is_absent() || error.errno() == Some(Errno::SRCH) => Vec::new(),
-                threads => threads?,
-            };
-            let threads: Vec<u32> = threads.iter().filter_map(|thread| thread.parse().ok()).collect();
-            // Without that list the process itself, which resctrl will know or not.
-            tasks.extend(if threads.is_empty() { vec![*pid] } else { threads });
-        }
-        if tasks.is_empty() {
-            return Ok(());
-        }
-        let gone = self.resctrl.assign(group, &tasks)?.vanished;
-        let gone: Vec<u32> =
-            gone.into_iter().filter(|task| self.members[tenant].pids.contains(task)).collect();
-        if !gone.is_empty() {
-            let name = &self.members[tenant].name;
-            self.notes.push(format!("tenant {name} has no processes {gone:?} (any more)"));
-            self.members[tenant].pids.retain(|pid| !gone.contains(pid));
-        }
-        Ok(())
     }
 
     /// Opens a counter of a group, 0 occupancy, 1 traffic.

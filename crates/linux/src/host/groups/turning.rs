@@ -98,6 +98,7 @@ impl Groups {
         let own = self.placement.is_own().then(|| self.members.get(class)).flatten();
         let name = own.map_or_else(|| format!("class{class}"), |member| member.name.clone());
         let group = self.resctrl.own(&name)?;
+        self.nobody_elses(|tenant| self.placement.seat(tenant) == Seat::Class(class))?;
         let made = self.make(group.clone(), journal)?;
         if let Some(slot) = self.classes.get_mut(class) {
             *slot = Some(made);
@@ -118,6 +119,7 @@ impl Groups {
     /// Moves a tenant to another seat. Its lines keep their old RMID, so its occupancy starts anew there.
     fn relocate(&mut self, tenant: usize, seat: Seat, journal: &mut Journal) -> Result<(), GroupsError> {
         let old = self.placement.seat(tenant);
+        self.nobody_elses(|other| other == tenant || [old, seat].contains(&self.placement.seat(other)))?;
         self.members[tenant].occupancy = None;
         if let Some(monitor) = self.members[tenant].monitor.take() {
             match self.resctrl.remove(&monitor) {

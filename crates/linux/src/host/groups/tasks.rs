@@ -1,0 +1,167 @@
+//! A tenant's processes: which they are, their threads, and moving all of them into a group.
+//!
+//! A pid alone names whoever has it now; with the time of its start it names one process. Must not know masks.
+
+use super::{Groups, GroupsError};
+use crate::resctrl::Group;
+use crate::restore::start_in_stat;
+use crate::root::{FileError, Root};
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+
+/// A stat line has 52 fields of at most 20 digits (proc(5)).
+const STAT_BYTES: usize = 4096;
+
+/// How often the threads are listed while new ones appear. A thread that is started by one that has moved is in the group
+/// by itself, so only those of the few that had not yet can be missing: each round leaves fewer.
+const ROUNDS: usize = 8;
+
+/// A process of a tenant, as it was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Process {
+    pid: u32,
+    /// When it was started, clock ticks since boot; `None` if there was no such process, or none that is seen here.
+    started: Option<u64>,
+}
+
+impl Process {
+    /// The process that has this pid now.
+    pub fn find(root: &Root, pid: u32) -> Process {
+        Process { pid, started: start(root, pid) }
+    }
+
+    /// Whether the pid is still that process's.
+    fn is_same(&self, root: &Root) -> bool {
+        start(root, self.pid) == self.started
+    }
+
+    /// Its threads now, itself included.
+    fn threads(&self, root: &Root) -> Result<Vec<u32>, FileError> {
+        let threads = match root.list(format!("/proc/{}/task", self.pid)) {
+            Err(error) if error.is_absent() || error.errno() == Some(Errno::SRCH) => Vec::new(),
+            threads => threads?,
+        };
+        let threads: Vec<u32> = threads.iter().filter_map(|thread| thread.parse().ok()).collect();
+        // Without that list the process itself, which resctrl will know or not.
+        Ok(if threads.is_empty() { vec![self.pid] } else { threads })
+    }
+}
+
+fn start(root: &Root, pid: u32) -> Option<u64> {
+    let stat = root.read_bytes(format!("/proc/{pid}/stat"), STAT_BYTES).ok()?;
+    start_in_stat(&String::from_utf8_lossy(&stat))
+}
+
+/// Moves threads until a list of them has no new one, or says how many were new in the last of all.
+fn until_none_is_new<E>(
+    mut list: impl FnMut() -> Result<Vec<u32>, E>,
+    mut assign: impl FnMut(&[u32]) -> Result<(), E>,
+) -> Result<usize, E> {
+    let mut known = BTreeSet::new();
+    let mut fresh = 0;
+    for _ in 0..ROUNDS {
+        let threads: Vec<u32> = list()?.into_iter().filter(|thread| known.insert(*thread)).collect();
+        fresh = threads.len();
+        if fresh == 0 {
+            break;
+        }
+        assign(&threads)?;
+    }
+    Ok(fresh)
+}
+
+impl Groups {
+    /// The threads of a tenant's processes now. Whoever has the pid of one that ended is not the tenant's.
+    pub(super) fn threads(&self, tenant: usize) -> Result<Vec<u32>, FileError> {
+        let mut all = Vec::new();
+        for process in self.members[tenant].processes.iter().filter(|process| process.is_same(&self.root)) {
+            all.extend(process.threads(&self.root)?);
+        }
+        Ok(all)
+    }
+
+    /// Moves a tenant's tasks, every thread of every process of it. Those that ended are none of ours any more.
+    pub(super) fn assign(&mut self, tenant: usize, group: &Group) -> Result<(), GroupsError> {
+        if self.members[tenant].processes.is_empty() {
+            return Ok(());
+        }
+        let mut gone = BTreeSet::new();
+        let fresh = until_none_is_new(
+            || Ok::<_, GroupsError>(self.threads(tenant)?),
+            |threads| {
+                gone.extend(self.resctrl.assign(group, threads)?.vanished);
+                Ok(())
+            },
+        )?;
+        let root = &self.root;
+        let member = &mut self.members[tenant];
+        if fresh > 0 {
+            self.notes.push(format!(
+                "tenant {} starts threads faster than they are moved; some of the last {fresh} may be elsewhere",
+                member.name
+            ));
+        }
+        let ended = |process: &&Process| gone.contains(&process.pid) || !process.is_same(root);
+        let ended: Vec<u32> = member.processes.iter().filter(ended).map(|process| process.pid).collect();
+        if !ended.is_empty() {
+            self.notes.push(format!("tenant {} has no processes {ended:?} (any more)", member.name));
+            member.processes.retain(|process| !ended.contains(&process.pid));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stat(folder: &std::path::Path, pid: u32, started: u64) {
+        let process = folder.join(format!("proc/{pid}"));
+        std::fs::create_dir_all(process.join(format!("task/{pid}"))).unwrap();
+        // Fields 3 to 21, then the start.
+        let text = format!("{pid} (a) b) S {}{started} 0\n", "1 ".repeat(18));
+        std::fs::write(process.join("stat"), text).unwrap();
+    }
+
+    #[test]
+    fn a_pid_that_went_to_another_process_is_not_taken_for_the_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::at(folder.path());
+        stat(folder.path(), 42, 1000);
+        let process = Process::find(&root, 42);
+        assert_eq!(process, Process { pid: 42, started: Some(1000) });
+        std::fs::create_dir(folder.path().join("proc/42/task/57")).unwrap();
+        assert!(process.is_same(&root));
+        assert_eq!(process.threads(&root), Ok(vec![42, 57]));
+        stat(folder.path(), 42, 2000);
+        assert!(!process.is_same(&root));
+        std::fs::remove_dir_all(folder.path().join("proc/42")).unwrap();
+        assert!(!process.is_same(&root), "it ended");
+        // A pid that nobody had is not that of whoever gets it later.
+        let nobody = Process::find(&root, 43);
+        assert!(nobody.is_same(&root));
+        stat(folder.path(), 43, 3000);
+        assert!(!nobody.is_same(&root));
+    }
+
+    #[test]
+    fn threads_are_listed_until_none_is_new() {
+        // 11 was started by 10 before 10 moved, 12 by 11 likewise.
+        let lists = [vec![10], vec![10, 11], vec![10, 11, 12], vec![10, 11, 12]];
+        let mut next = lists.into_iter();
+        let mut moved = Vec::new();
+        let list = || next.next().ok_or("listed once more than needed");
+        let assign = |threads: &[u32]| {
+            moved.extend_from_slice(threads);
+            Ok(())
+        };
+        assert_eq!(until_none_is_new(list, assign), Ok(0));
+        assert_eq!(moved, [10, 11, 12]);
+        let mut number = 0;
+        let endless = || {
+            number += 1;
+            Ok::<_, &str>(vec![number])
+        };
+        assert_eq!(until_none_is_new(endless, |_| Ok(())), Ok(1), "it gives up");
+    }
+}
