@@ -184,6 +184,21 @@ fn garbage_in_a_file_spoils_its_own_subject_only() {
     insta::assert_snapshot!("garbage", lines);
 }
 
+/// Where perf counts the cores the host is counted by perf, so what perf lacks is not counted "by MSR".
+#[test]
+fn uncore_units_that_the_kernel_does_not_drive_are_missing() {
+    let tree = Tree::skylake();
+    for unit in ["cha_0", "cha_1", "iio_0", "imc_0"] {
+        tree.remove(&format!("sys/bus/event_source/devices/uncore_{unit}"));
+    }
+    let report = examine(tree.root());
+    for name in ["dca-counters", "io-counters", "memory-counters"] {
+        state(&report, name, State::Missing, &["although it counts the cores", "modprobe intel_uncore"]);
+    }
+    tree.remove("sys/bus/event_source/devices/cpu");
+    state(&examine(tree.root()), "dca-counters", State::Ok, &["by MSR"]);
+}
+
 /// Nothing is opened for writing: on a tree that nobody may write all is as on one that everybody may.
 #[test]
 fn nothing_is_changed() {

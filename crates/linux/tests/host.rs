@@ -502,3 +502,20 @@ fn a_cpu_that_another_tool_took_meanwhile_is_left_to_it() {
     assert!(host.close().unwrap().is_complete());
     assert_eq!(root.read_text("/sys/fs/resctrl/COS1/cpus_list").unwrap(), "3\n");
 }
+
+#[test]
+fn slices_of_offline_cores_are_told_where_slices_are_counted_by_cores() {
+    let machine = Machine::new("e5-2630v3");
+    let told = |host: &LinuxHost| host.notes().iter().any(|note| note.starts_with("CPUs 7 are offline"));
+    let host = machine.open();
+    assert!(!told(&host), "{:?}", host.notes());
+    drop(host);
+    machine.faults.inject(Rule {
+        path: "sys/devices/system/cpu/online".to_owned(),
+        operation: Some(Operation::Read),
+        calls: Calls::All,
+        fault: Fault::Garbage(b"0-6\n".to_vec()),
+    });
+    let host = machine.open();
+    assert!(told(&host), "{:?}", host.notes());
+}

@@ -85,6 +85,20 @@ fn uncore(facts: &Facts<'_>, name: &'static str, what: &str, pmu: Option<&Pmu>) 
     if boxes > 0 {
         return check(name, State::Ok, format!("{what}: perf, {boxes} of {}_N", pmu.perf));
     }
+    let module = match facts.vendor() {
+        Some(Vendor::Amd) => "amd_uncore",
+        _ => "intel_uncore",
+    };
+    if sources.contains(&generation.core.perf) {
+        // The host counts in one way: where perf has the cores it is not left for registers.
+        let value = format!("{what}: perf offers no {}_N although it counts the cores", pmu.perf);
+        let check = check(name, State::Missing, value);
+        return if facts.is_virtual == Some(true) {
+            check
+        } else {
+            check.remedy(format!("modprobe {module}"))
+        };
+    }
     let space = pmu.registers.as_ref().map(|registers| registers.space);
     if space == Some(Space::Msr) && facts.msr.is_ok() {
         return check(name, State::Ok, format!("{what}: by MSR; perf offers no {}_N", pmu.perf));
@@ -97,10 +111,6 @@ fn uncore(facts: &Facts<'_>, name: &'static str, what: &str, pmu: Option<&Pmu>) 
     }
     let value = format!("{what}: perf offers no {}_N{}", pmu.perf, facts.behind_a_hypervisor());
     let check = check(name, State::Missing, value);
-    let module = match facts.vendor() {
-        Some(Vendor::Amd) => "amd_uncore",
-        _ => "intel_uncore",
-    };
     match facts.is_virtual {
         Some(true) => check,
         _ if space == Some(Space::Msr) => {

@@ -14,9 +14,10 @@ use crate::msr_pmu::{self, Job, MsrCounting};
 use crate::perf::{self, IioUnits, PerfCounting, PlannedGroup, UncorePlan};
 use crate::registers::RegisterFiles;
 use crate::root::Root;
+use crate::topology::Topology;
 use std::path::Path;
 use waykeeper_generations::{BoxCount, Cache, Generation, Iio, Memory, Pmu, Space};
-use waykeeper_units::CoreId;
+use waykeeper_units::{CoreId, CoreList};
 
 /// Counts the given cores and the managed package. Without a generation nothing is known of its events, so nothing is
 /// counted. The second part tells what people should know.
@@ -34,8 +35,9 @@ pub(super) fn start(
         return Ok((Box::new(nothing), notes));
     };
     if root.prefix() == Path::new("/") {
-        match by_perf(root, facts, generation, cores, &mut notes) {
-            Ok(counting) => return Ok((Box::new(counting), notes)),
+        let mut told = Vec::new();
+        match by_perf(root, facts, generation, cores, &mut told) {
+            Ok(counting) => return Ok((Box::new(counting), told)),
             Err(why) => notes.push(format!("perf cannot count here, so registers are programmed: {why}")),
         }
     }
@@ -64,11 +66,14 @@ fn by_perf(
     let units = |name: &str| event_source::units(root, name).map_err(failed);
     if let Some(cache) = &generation.cache {
         let slices = units(&cache.pmu.perf)?;
+        notes.extend(no_unit(slices.len(), "requests of devices are", &cache.pmu));
         notes.extend(split_note(cache, slices.len()));
         uncore.add_cache(cache, &slices, &package);
     }
     if let Some(memory) = &generation.memory {
-        uncore.add_memory(memory, &units(&memory.pmu.perf)?, &package);
+        let channels = units(&memory.pmu.perf)?;
+        notes.extend(no_unit(channels.len(), "memory traffic is", &memory.pmu));
+        uncore.add_memory(memory, &channels, &package);
     }
     if let Some(iio) = &generation.iio {
         let free = iio.free_running.as_ref().map(|free| units(&free.perf)).transpose()?;
@@ -107,7 +112,7 @@ fn by_registers(
     notes.extend(once_a_kind(&failures));
     let reader = facts.reader;
     if let Some(cache) = &generation.cache {
-        let slices = boxes(root, facts, &bank, &cache.pmu);
+        let slices = boxes(root, facts, &bank, &cache.pmu, notes);
         match slices.and_then(|slices| msr_pmu::cache_jobs(cache, slices, reader)) {
             Err(why) => notes.push(format!("requests of devices are not counted: {why}")),
             Ok(slices) => {
@@ -158,6 +163,14 @@ fn original(place: &msr_pmu::Place, value: u64) -> Original {
     }
 }
 
+/// What is not counted because the kernel drives no unit of a kind although it drives the cores'. One of both ways counts
+/// everything: registers beside perf would be taken from under its scheduling.
+fn no_unit(units: usize, what: &str, pmu: &Pmu) -> Option<String> {
+    (units == 0).then(|| {
+        format!("{what} not counted: perf offers no {}_N (is intel_uncore or amd_uncore loaded?)", pmu.perf)
+    })
+}
+
 fn split_note(cache: &Cache, slices: usize) -> Option<String> {
     cha::is_split(cache, slices).then(|| {
         "a slice of this LLC has one filter: every second one counts device writes, the others reads, each for two"
@@ -166,10 +179,24 @@ fn split_note(cache: &Cache, slices: usize) -> Option<String> {
 }
 
 /// How many boxes of a kind the package has.
-fn boxes(root: &Root, facts: &Facts, bank: &RegisterFiles, pmu: &Pmu) -> Result<u16, String> {
+fn boxes(
+    root: &Root,
+    facts: &Facts,
+    bank: &RegisterFiles,
+    pmu: &Pmu,
+    notes: &mut Vec<String>,
+) -> Result<u16, String> {
+    let units = || event_source::units(root, &pmu.perf).map(|units| units.len() as u64);
     let found = match &pmu.boxes {
         BoxCount::Fixed { count } => u64::from(*count),
-        BoxCount::Cores => facts.topology.cores_of(facts.socket) as u64,
+        // The kernel's own list has a slice of an offline core, too (hardware.md 3.4).
+        BoxCount::Cores => match units().map_err(|error| error.to_string())? {
+            0 => {
+                notes.extend(offline_note(&facts.topology));
+                facts.topology.cores_of(facts.socket) as u64
+            }
+            units => units,
+        },
         BoxCount::Msr { address, bits: [low, high] } => {
             let value = bank.read_msr(facts.reader, *address).map_err(|error| bank.told(&error))?;
             value >> low & (u64::MAX >> (63 - (high - low)))
@@ -182,11 +209,21 @@ fn boxes(root: &Root, facts: &Facts, bank: &RegisterFiles, pmu: &Pmu) -> Result<
             let words: Result<Vec<u64>, _> = words.collect();
             words.map_err(|error| error.to_string())?.iter().map(|word| u64::from(word.count_ones())).sum()
         }
-        BoxCount::Sysfs => {
-            event_source::units(root, &pmu.perf).map_err(|error| error.to_string())?.len() as u64
-        }
+        BoxCount::Sysfs => units().map_err(|error| error.to_string())?,
     };
     believable(pmu, found)
+}
+
+/// A slice whose core has no CPU online is missing where slices are counted by cores. Which core an offline CPU belongs to
+/// the kernel does not say.
+fn offline_note(topology: &Topology) -> Option<String> {
+    let offline = CoreList::from(topology.offline().collect::<Vec<CoreId>>());
+    (!offline.is_empty()).then(|| {
+        format!(
+            "CPUs {offline} are offline; where that is a whole core its slice of the LLC is not counted, so requests of \
+             devices read too low"
+        )
+    })
 }
 
 /// A number of boxes, if it can be one: not more than the chip's register map has room for (hardware.md 3.3); 0 is a part
@@ -268,5 +305,16 @@ mod tests {
             let why = believable(pmu(id), found).unwrap_err();
             assert!(why.contains(&format!("has {found} boxes uncore_cha, and there is room for")), "{why}");
         }
+    }
+
+    #[test]
+    fn a_kind_of_which_the_kernel_drives_no_unit_is_told() {
+        let pmu = &Generation::by_id("skx").and_then(|chip| chip.cache.as_ref()).expect("a cache").pmu;
+        assert_eq!(no_unit(1, "requests of devices are", pmu), None);
+        let told = no_unit(0, "requests of devices are", pmu).unwrap_or_default();
+        assert!(
+            told.starts_with("requests of devices are not counted: perf offers no uncore_cha_N"),
+            "{told}"
+        );
     }
 }
