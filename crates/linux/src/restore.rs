@@ -10,6 +10,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::time::Duration;
+use waykeeper_units::{CoreId, CoreList};
 
 /// How long to wait for another tool's lock on resctrl. Tools hold it for single changes.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
@@ -150,14 +151,7 @@ impl<R: Registers> Restorer<'_, R> {
                 Ok(if resctrl.has(group) { still } else { Outcome::Restored })
             }
             Original::Schemata { group, line } => put_back_line(resctrl, group, &line.0),
-            Original::Cpus { group, cpus } => {
-                if resctrl.cpus(group)? == *cpus {
-                    return Ok(Outcome::AsItWas);
-                }
-                resctrl.set_cpus(group, cpus)?;
-                let now = resctrl.cpus(group)?;
-                Ok(if now == *cpus { Outcome::Restored } else { reads_back(&now) })
-            }
+            Original::Cpus { group, cpus } => put_back_cpus(resctrl, group, cpus),
             Original::Task { group, pid, started } => {
                 if self.start_of(*pid) != Some(*started) {
                     return Ok(Outcome::Gone);
@@ -257,6 +251,32 @@ fn is_there(resctrl: &Resctrl, original: &Original) -> bool {
 
 fn of_resctrl(original: &Original) -> bool {
     !matches!(original, Original::Msr { .. } | Original::Pci { .. })
+}
+
+/// Gives a group the CPUs that it lacks; those that its owner added since stay. A monitoring group can have only CPUs of
+/// its control group, and one that went to another monitoring group there is that one's.
+fn put_back_cpus(resctrl: &Resctrl, group: &Group, cpus: &CoreList) -> Result<Outcome, ResctrlError> {
+    let now = resctrl.cpus(group)?;
+    let mut lacking: Vec<CoreId> =
+        cpus.cores().iter().filter(|cpu| !now.cores().contains(cpu)).copied().collect();
+    if lacking.is_empty() {
+        return Ok(Outcome::AsItWas);
+    }
+    if group.is_monitor() {
+        let there = resctrl.cpus(&group.parent())?;
+        lacking.retain(|cpu| there.cores().contains(cpu));
+        for other in resctrl.monitor_groups(&group.parent())?.iter().filter(|other| *other != group) {
+            let theirs = resctrl.cpus(other)?;
+            lacking.retain(|cpu| !theirs.cores().contains(cpu));
+        }
+        if lacking.is_empty() {
+            return Ok(Outcome::Gone);
+        }
+    }
+    resctrl.set_cpus(group, &CoreList::from([now.cores(), &lacking].concat()))?;
+    let now = resctrl.cpus(group)?;
+    let whole = lacking.iter().all(|cpu| now.cores().contains(cpu));
+    Ok(if whole { Outcome::Restored } else { reads_back(&now) })
 }
 
 fn put_back_line(resctrl: &Resctrl, group: &Group, line: &Line) -> Result<Outcome, ResctrlError> {

@@ -519,3 +519,20 @@ fn slices_of_offline_cores_are_told_where_slices_are_counted_by_cores() {
     let host = machine.open();
     assert!(told(&host), "{:?}", host.notes());
 }
+
+#[test]
+fn another_tools_monitoring_group_gets_back_what_was_taken_and_no_more() {
+    let machine = Machine::new("gold-6140");
+    let root = machine.root();
+    let cpus = "/sys/fs/resctrl/mon_groups/watched/cpus_list";
+    root.make_dir("/sys/fs/resctrl/mon_groups/watched").unwrap();
+    root.write_once(cpus, "2,9\n").unwrap();
+    let mut host = machine.open();
+    assert!(host.notes().iter().any(|note| note.contains("mon_groups/watched")), "{:?}", host.notes());
+    assert_eq!(root.read_text(cpus).unwrap(), "9\n");
+    // Its owner watches another CPU meanwhile.
+    root.write_once(cpus, "10\n").unwrap();
+    let report = host.close().unwrap();
+    assert!(report.is_complete(), "{report:?}");
+    assert_eq!(root.read_text(cpus).unwrap(), "2,10\n");
+}

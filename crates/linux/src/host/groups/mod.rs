@@ -221,7 +221,10 @@ impl Groups {
         // All of them are others': ours are made later.
         for group in self.resctrl.monitor_groups(&Group::DEFAULT)? {
             let cpus = self.resctrl.cpus(&group)?;
-            if self.members.iter().any(|member| !both(&member.cpus, &cpus).is_empty()) {
+            let ours = self.members.iter().flat_map(|member| both(&member.cpus, &cpus).cores().to_vec());
+            let cpus = CoreList::from(ours.collect::<Vec<CoreId>>());
+            if !cpus.is_empty() {
+                // Only those: what its owner does with the others meanwhile is his business.
                 journal.record(&[Original::Cpus { group: group.clone(), cpus }])?;
                 self.notes.push(format!(
                     "the monitoring group {group} of another tool is without its CPUs meanwhile"
