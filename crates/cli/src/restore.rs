@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use waykeeper_linux::GROUP_PREFIX;
 use waykeeper_linux::journal::{Journal, usual_path};
 use waykeeper_linux::registers::RegisterFiles;
-use waykeeper_linux::resctrl::Resctrl;
-use waykeeper_linux::restore::{Outcome, Report, Restorer};
+use waykeeper_linux::restore::{Outcome, Report, Restorer, mounted};
 use waykeeper_linux::root::Root;
 
 const EXAMPLES: &str = "\
@@ -53,7 +52,7 @@ pub fn journal_at(root: &Root, named: Option<&PathBuf>) -> PathBuf {
 
 /// Brings back what a journal holds.
 pub fn bring_back(root: &Root, journal: &mut Journal) -> Result<Report, Failure> {
-    let resctrl = Resctrl::open(root, GROUP_PREFIX).ok();
+    let resctrl = mounted(root, GROUP_PREFIX);
     let registers = RegisterFiles::of(root);
     let mut restorer = Restorer { root, resctrl: resctrl.as_ref(), registers: &registers };
     Ok(restorer.restore(journal)?)

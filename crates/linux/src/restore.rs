@@ -4,7 +4,7 @@
 //! One knob that cannot be brought back does not keep the others from it. It must not know who turned the knobs.
 
 use crate::journal::{Journal, JournalError, Original};
-use crate::resctrl::{Group, IoAlloc, Line, Resctrl, ResctrlError};
+use crate::resctrl::{Group, IoAlloc, Kind, Line, Resctrl, ResctrlError};
 use crate::root::Root;
 use std::fmt;
 use std::fs::File;
@@ -87,6 +87,27 @@ impl Report {
     /// True if every knob is as it was.
     pub fn is_complete(&self) -> bool {
         self.failures().next().is_none()
+    }
+}
+
+/// The resctrl that knobs are brought back to; `None` only where none is mounted, for then the kernel has reset all.
+///
+/// One that cannot be looked into is still there: its knobs then fail with the kernel's reason and stay in the journal.
+/// One that is mounted elsewhere (its groups stand) is taken where it is.
+pub fn mounted(root: &Root, prefix: &str) -> Option<Resctrl> {
+    let at = |place: &str| Resctrl::at(&root.path(place), &root.path("/proc/locks"), prefix);
+    match Resctrl::open(root, prefix) {
+        Ok(resctrl) => Some(resctrl),
+        Err(error) if error.kind == Kind::NotMounted => match root.read_optional("/proc/mounts") {
+            Ok(mounts) => mounts.unwrap_or_default().lines().find_map(|line| {
+                // Device, place, kind of file system (fstab(5)).
+                let mut fields = line.split_whitespace().skip(1);
+                let (place, kind) = (fields.next()?, fields.next()?);
+                (kind == "resctrl").then(|| at(place))
+            }),
+            Err(_) => Some(at("/sys/fs/resctrl")),
+        },
+        Err(_) => Some(at("/sys/fs/resctrl")),
     }
 }
 
@@ -182,10 +203,8 @@ impl<R: Registers> Restorer<'_, R> {
     }
 
     fn put_back_msr(&mut self, cpu: u16, register: u32, value: u64) -> Result<Outcome, String> {
+        // Not written then: whoever counts there by now (perf, for one) would be disturbed, and the kernel tainted.
         if still(|| self.registers.msr(cpu, register))? == value {
-            // Written all the same: that changes nothing unless what was read is a lie, and then it brings the value back.
-            // Where writing is forbidden, nothing was written before either.
-            let _ = self.registers.set_msr(cpu, register, value);
             return Ok(Outcome::AsItWas);
         }
         self.registers.set_msr(cpu, register, value)?;

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use waykeeper_linux::journal::{Journal, JournalError, Original, SchemataLine};
 use waykeeper_linux::resctrl::Group;
-use waykeeper_linux::restore::{Outcome, Registers, Restorer, start_in_stat};
+use waykeeper_linux::restore::{Outcome, Registers, Restorer, mounted, start_in_stat};
 use waykeeper_linux::root::Root;
 use waykeeper_units::CoreId;
 
@@ -331,8 +331,8 @@ fn all_that_can_be_brought_back_is_last_first_and_the_rest_is_told() {
         ]
     );
     assert_eq!(table.pci[&("0000:3a:00.0".to_owned(), 0x180)], 0x88);
-    // What reads as its original is written all the same: that costs nothing, and what was read may be a lie.
-    assert_eq!(table.order, [DEAF, LOCKED, 1, 0]);
+    // What reads as its original is left alone: somebody else may be at work there by now.
+    assert_eq!(table.order, [DEAF, LOCKED, 0]);
     assert!(host.path.exists(), "what failed is still to be brought back");
     // Somebody mends the three, and the next try clears the journal.
     for cpu in [LOCKED, DEAF, 9] {
@@ -344,6 +344,41 @@ fn all_that_can_be_brought_back_is_last_first_and_the_rest_is_told() {
     journal.record(&[msr(0, 3)]).unwrap();
     drop(journal);
     assert_eq!(host.open().unwrap().originals(), [msr(0, 3)]);
+}
+
+/// A group that cannot be seen is not gone: the journal must not go while it may still stand.
+#[test]
+fn only_a_resctrl_that_is_not_mounted_has_been_reset() {
+    let host = Host::new();
+    let group = Group::control("wk-a").expect("a name");
+    let ours = Original::NoGroup { group };
+    let restored = |journal: &mut Journal| {
+        let resctrl = mounted(&host.root, "wk-");
+        let mut restorer =
+            Restorer { root: &host.root, resctrl: resctrl.as_ref(), registers: &mut Table::default() };
+        restorer.restore(journal).unwrap()
+    };
+    let mut journal = host.open().unwrap();
+    journal.record(std::slice::from_ref(&ours)).unwrap();
+    let mount = host.root.path("/sys/fs/resctrl");
+    fs::create_dir_all(mount.parent().unwrap()).unwrap();
+    // A place that nobody can look into, root neither (ELOOP).
+    std::os::unix::fs::symlink(&mount, &mount).unwrap();
+    let report = restored(&mut journal);
+    assert!(!report.is_complete() && host.path.exists(), "{report:?}");
+    fs::remove_file(&mount).unwrap();
+    // Mounted elsewhere: the group is there, and goes.
+    fs::create_dir_all(host.root.path("/mnt/rdt/wk-a")).unwrap();
+    fs::write(host.root.path("/proc/mounts"), "proc /proc proc rw 0 0\nresctrl /mnt/rdt resctrl rw 0 0\n")
+        .unwrap();
+    let report = restored(&mut journal);
+    assert_eq!(report.knobs, [(ours.clone(), Outcome::Restored)]);
+    assert!(!host.root.path("/mnt/rdt/wk-a").exists() && !host.path.exists());
+    // Nowhere: unmounting has reset all.
+    fs::write(host.root.path("/proc/mounts"), "proc /proc proc rw 0 0\n").unwrap();
+    journal.record(std::slice::from_ref(&ours)).unwrap();
+    assert_eq!(restored(&mut journal).knobs, [(ours, Outcome::Gone)]);
+    assert!(!host.path.exists());
 }
 
 #[test]
