@@ -50,12 +50,24 @@ pub fn journal_at(root: &Root, named: Option<&PathBuf>) -> PathBuf {
     named.cloned().unwrap_or_else(|| usual_path(root))
 }
 
+/// Which of what a journal holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum What {
+    /// Everything.
+    All,
+    /// Not what somebody turned to stay.
+    Passing,
+}
+
 /// Brings back what a journal holds.
-pub fn bring_back(root: &Root, journal: &mut Journal) -> Result<Report, Failure> {
+pub fn bring_back(root: &Root, journal: &mut Journal, what: What) -> Result<Report, Failure> {
     let resctrl = mounted(root, GROUP_PREFIX);
     let registers = RegisterFiles::of(root);
     let mut restorer = Restorer { root, resctrl: resctrl.as_ref(), registers: &registers };
-    Ok(restorer.restore(journal)?)
+    Ok(match what {
+        What::All => restorer.restore(journal)?,
+        What::Passing => restorer.restore_passing(journal)?,
+    })
 }
 
 /// Does it.
@@ -69,7 +81,7 @@ pub fn restore(args: RestoreArgs) -> Result<(), Failure> {
         };
     }
     let mut journal = Journal::open(&path, &root)?;
-    let report = bring_back(&root, &mut journal)?;
+    let report = bring_back(&root, &mut journal, What::All)?;
     if args.json {
         let knobs: Vec<_> = report
             .knobs

@@ -45,6 +45,29 @@ fn the_counters_show_that_dca_is_off() {
     assert_eq!(switch(&host.path(PORT)), 0x80);
 }
 
+/// The counters that were programmed for the look went back with it: a later restore must not write them over whoever
+/// counts there by then.
+#[test]
+fn a_kept_change_keeps_no_counters() {
+    let host = Host::start(&[]);
+    let journal = tempfile::tempdir().unwrap();
+    let path = journal.path().join("journal");
+    let with = |arguments: &[&str]| {
+        let mut command = waykeeper();
+        command.args(arguments).arg("--root").arg(host.root()).arg("--journal").arg(&path);
+        let done = command.output().unwrap();
+        let text = String::from_utf8(done.stdout).unwrap();
+        assert!(done.status.success(), "{text}{}", String::from_utf8_lossy(&done.stderr));
+        text
+    };
+    with(&["ddio", "off", "nic0", "--keep", "--verify", "0.5"]);
+    assert_eq!(switch(&host.path(PORT)), 0);
+    let out = with(&["restore"]);
+    assert_eq!(out.lines().count(), 1, "{out}");
+    assert!(out.contains("bits 0x80: 0x80: restored"), "{out}");
+    assert_eq!(switch(&host.path(PORT)), 0x80);
+}
+
 /// Something puts the switch back behind our back, as firmware may: it read as wanted, and the counters tell.
 #[test]
 fn a_switch_that_does_nothing_is_told_and_left_as_it_was() {

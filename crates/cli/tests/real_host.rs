@@ -152,6 +152,22 @@ fn a_port_goes_off_with_all_behind_it_and_only_its_bit_changes() {
 }
 
 #[test]
+fn what_is_kept_outlives_the_changes_after_it() {
+    let tree = Tree::skylake();
+    told(&tree, ddio(&tree, &["off", "ens1f1", "--keep"]), 0);
+    told(&tree, ddio(&tree, &["set", "4", "--keep"]), 0);
+    let out = told(&tree, ddio(&tree, &["set", "6", "--for", "0"]), 0);
+    assert!(out.contains(": restored") && !out.contains("PCI"), "{out}");
+    // Four ways were found, so four there are; and the port is still off.
+    assert_eq!((tree.msr(0, DDIO_WAYS), tree.config(NIC_PORT, 0x180)), (0x780, 0x04));
+    let out = common::output(&["restore", "--root", &root(&tree), "--journal", &journal(&tree)]);
+    assert_eq!(out.lines().count(), 3, "{out}");
+    assert_eq!((tree.msr(0, DDIO_WAYS), tree.msr(2, DDIO_WAYS)), (0x600, 0x600));
+    assert_eq!(tree.config(NIC_PORT, 0x180), 0x84);
+    assert!(!tree.path("journal").exists());
+}
+
+#[test]
 fn what_must_not_be_written_is_refused_with_the_reason() {
     let tree = Tree::skylake();
     refused_by(&tree, &["set", "0x680"], 2, &["0x680", "holes", "contiguous masks"]);

@@ -122,17 +122,43 @@ pub struct Restorer<'a, R> {
 }
 
 impl<R: Registers> Restorer<'_, R> {
-    /// Brings back all that a journal holds, and removes it if nothing failed.
+    /// Brings back all that a journal holds, what was to stay too, and removes it if nothing failed.
     ///
     /// # Errors
     /// If the journal cannot be removed. Failures of knobs are in the report, not here.
     pub fn restore(&mut self, journal: &mut Journal) -> Result<Report, JournalError> {
+        // What was to stay was turned first wherever both are about one knob.
+        let all = journal.kept().iter().chain(journal.originals()).cloned().collect::<Vec<_>>();
+        let report = self.put_all_back(journal, &all);
+        if report.is_complete() {
+            journal.clear()?;
+        }
+        Ok(report)
+    }
+
+    /// The same but for what is to stay turned: that stays, and stays in the journal.
+    ///
+    /// # Errors
+    /// As [`Restorer::restore`].
+    pub fn restore_passing(&mut self, journal: &mut Journal) -> Result<Report, JournalError> {
+        if journal.is_stale() || journal.kept().is_empty() {
+            return self.restore(journal);
+        }
+        let passing = journal.originals().to_vec();
+        let report = self.put_all_back(journal, &passing);
+        if report.is_complete() {
+            journal.forget_all(&passing)?;
+        }
+        Ok(report)
+    }
+
+    fn put_all_back(&mut self, journal: &Journal, originals: &[Original]) -> Report {
         let mut report = Report { stale: journal.is_stale(), ..Report::default() };
         if !report.stale {
             // Whoever has nothing to bring back there need not wait for another tool.
-            let resctrl = self.resctrl.filter(|_| journal.originals().iter().any(of_resctrl));
+            let resctrl = self.resctrl.filter(|_| originals.iter().any(of_resctrl));
             let lock = resctrl.map(|resctrl| resctrl.lock_exclusive(LOCK_WAIT)).transpose();
-            for original in journal.originals().iter().rev() {
+            for original in originals.iter().rev() {
                 let outcome = match &lock {
                     Err(error) if of_resctrl(original) => Outcome::Failed(error.to_string()),
                     _ => self.put_back(original).unwrap_or_else(Outcome::Failed),
@@ -140,10 +166,7 @@ impl<R: Registers> Restorer<'_, R> {
                 report.knobs.push((original.clone(), outcome));
             }
         }
-        if report.is_complete() {
-            journal.clear()?;
-        }
-        Ok(report)
+        report
     }
 
     fn put_back(&mut self, original: &Original) -> Result<Outcome, String> {

@@ -381,6 +381,40 @@ fn only_a_resctrl_that_is_not_mounted_has_been_reset() {
     assert!(!host.path.exists());
 }
 
+/// What was turned to stay outlives the runs after it, which give back what they found.
+#[test]
+fn what_is_kept_comes_back_only_when_all_is_asked_for() {
+    let host = Host::new();
+    let mut journal = host.open().unwrap();
+    journal.record(&[msr(0, 1), msr(1, 1)]).unwrap();
+    journal.keep_all(&[msr(0, 5)]).unwrap();
+    assert_eq!((journal.kept(), journal.originals()), (&[msr(0, 1)][..], &[msr(1, 1)][..]));
+    drop(journal);
+    // A later run: CPU 0's register is found at 5 and turned to 9.
+    let mut journal = host.open().unwrap();
+    assert_eq!((journal.kept(), journal.originals()), (&[msr(0, 1)][..], &[msr(1, 1)][..]));
+    journal.record(&[msr(0, 5)]).unwrap();
+    let mut table = Table::default();
+    table.msrs.insert((0, 0xc8b), 9);
+    table.msrs.insert((1, 0xc8b), 9);
+    let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &mut table };
+    let report = restorer.restore_passing(&mut journal).unwrap();
+    assert_eq!(report.knobs, [(msr(0, 5), Outcome::Restored), (msr(1, 1), Outcome::Restored)]);
+    drop(journal);
+    let mut journal = host.open().unwrap();
+    assert_eq!((journal.kept(), journal.originals()), (&[msr(0, 1)][..], &[][..]));
+    let look = waykeeper_linux::journal::look(&host.path, &host.root).unwrap().unwrap();
+    assert_eq!(look.originals, 1);
+    // Kept once more, the older value stays the original.
+    journal.record(&[msr(0, 5)]).unwrap();
+    journal.keep_all(&[msr(0, 5)]).unwrap();
+    assert_eq!(journal.kept(), [msr(0, 1)]);
+    assert_eq!(table.msrs[&(0, 0xc8b)], 5);
+    let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &mut table };
+    assert_eq!(restorer.restore(&mut journal).unwrap().knobs, [(msr(0, 1), Outcome::Restored)]);
+    assert!(table.msrs[&(0, 0xc8b)] == 1 && !host.path.exists());
+}
+
 #[test]
 fn values_of_an_earlier_boot_are_not_written() {
     let host = Host::new();

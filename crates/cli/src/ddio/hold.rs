@@ -156,7 +156,7 @@ impl Held<'_> {
             return Ok(json!([]));
         }
         let path = self.journal.path().to_owned();
-        let mut report = restore::bring_back(self.root, self.journal)?;
+        let mut report = restore::bring_back(self.root, self.journal, restore::What::Passing)?;
         self.owed = false;
         // Counters that were programmed for a look are as they were already: nobody asked for them.
         report.knobs.retain(|(_, outcome)| *outcome != Outcome::AsItWas);
@@ -197,7 +197,7 @@ fn stand(
         true => Failure::new(exit::NOT_PERMITTED, error),
         false => error.into(),
     })?;
-    let verdict = experiment.map(Experiment::end);
+    let verdict = experiment.map(|experiment| experiment.end(held.journal));
     if let Some(verdict) = &verdict {
         teller.say(&verdict.to_string())?;
         if matches!(verdict, Verdict::NotSeen(_)) {
@@ -212,6 +212,10 @@ fn stand(
     } else if !args.keep {
         teller.say("the change stands until Ctrl-C")?;
         wait(asked, None);
+    }
+    if args.keep {
+        let needed = steps.iter().filter(|step| step.is_needed());
+        held.journal.keep_all(&needed.map(Step::original).collect::<Vec<_>>())?;
     }
     Ok(Done { verdict, status })
 }

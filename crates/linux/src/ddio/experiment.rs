@@ -5,7 +5,7 @@
 use super::effect::{self, Verdict};
 use super::{Step, Survey};
 use crate::host::Watch;
-use crate::journal::Journal;
+use crate::journal::{Journal, Original};
 use crate::root::Root;
 use std::time::Duration;
 use waykeeper_host::Interval;
@@ -20,6 +20,8 @@ pub struct Experiment {
     seen: Result<(Watch, Vec<Interval>), String>,
     span: Duration,
     subject: Subject,
+    /// What the journal holds of the counters, which go back when the watch ends.
+    programmed: Vec<Original>,
 }
 
 #[derive(Debug)]
@@ -41,6 +43,7 @@ impl Experiment {
             Step::Ways { socket, .. } => Some(*socket),
             Step::Port { address, .. } => survey.ports.iter().find(|port| port.address == *address)?.socket,
         });
+        let known = journal.originals().to_vec();
         let seen = Watch::open(root, socket.unwrap_or(0), journal).map_err(|error| error.to_string()).map(
             |mut watch| {
                 let before = watch.slices(span, SLICES);
@@ -57,18 +60,22 @@ impl Experiment {
         };
         let ports = steps.iter().filter_map(own).collect();
         let subject = on.map_or(Subject::Ways, |on| Subject::Ports { ports, on });
-        Experiment { seen, span, subject }
+        let programmed = journal.originals().iter().filter(|own| !known.contains(own)).cloned().collect();
+        Experiment { seen, span, subject, programmed }
     }
 
     /// Watches as long after they were taken, and judges.
-    pub fn end(self) -> Verdict {
+    pub fn end(self, journal: &mut Journal) -> Verdict {
         let (mut watch, before) = match self.seen {
             Ok(seen) => seen,
             Err(why) => return Verdict::NotJudged(why),
         };
         let after = watch.slices(self.span, SLICES);
-        // What cannot be put back stays in the journal, whose restore tells it.
-        let _ = watch.close();
+        // What cannot be put back stays in the journal, whose restore tells it. What went back is not ours any more: a
+        // change that is kept must not bring these registers back under whoever counts there by then.
+        if watch.close().is_ok() {
+            let _ = journal.forget_all(&self.programmed);
+        }
         match self.subject {
             Subject::Ways => effect::of_ways(&before, &after),
             Subject::Ports { ports, on } => effect::of_ports(&before, &after, &ports, on),

@@ -1,7 +1,7 @@
 //! The real host behind the seam: [`LinuxHost`], over the files of a kernel under any root prefix.
 //!
 //! Everything turned is journaled first and comes back when the host is closed or dropped; what a crash left turned comes
-//! back at the next start. What cannot be read is told once and missing from the snapshot, never guessed. Must not know
+//! back at the next start; what somebody turned by hand to stay is how the host was found. What cannot be read is told once and missing from the snapshot, never guessed. Must not know
 //! policies, nor who serves the files.
 
 mod count;
@@ -20,7 +20,7 @@ pub use watch::Watch;
 
 use crate::GROUP_PREFIX;
 use crate::counting::{CoreEvents, Counting};
-use crate::journal::{Journal, JournalError};
+use crate::journal::{Journal, JournalError, Original};
 use crate::registers::RegisterFiles;
 use crate::resctrl::Resctrl;
 use crate::restore::{Report, Restorer};
@@ -63,6 +63,8 @@ pub struct LinuxHost {
     counting: Box<dyn Counting>,
     events: Option<CoreEvents>,
     journal: Journal,
+    /// What the journal holds of counters, which go back by themselves.
+    programmed: Vec<Original>,
     started: Timespec,
     notes: Vec<String>,
     /// What the last sample complained of, so that each complaint is made once in a row.
@@ -107,10 +109,12 @@ impl LinuxHost {
             let cores: BTreeSet<CoreId> =
                 groups.iter().flat_map(|group| group.cores.cores().to_vec()).collect();
             let cores: Vec<CoreId> = cores.into_iter().collect();
+            let before = journal.originals().to_vec();
             let counting = count::start(&root, &facts, &cores, &mut journal).map_err(OpenError::Counting)?;
-            Ok((places, counting))
+            let programmed = journal.originals().iter().filter(|own| !before.contains(own));
+            Ok((places, counting, programmed.cloned().collect()))
         });
-        let (mut places, (counting, counting_notes)) = match places {
+        let (mut places, (counting, counting_notes), programmed) = match places {
             Ok(places) => places,
             Err(error) => {
                 // What cannot be taken back stays in the journal, for `waykeeper restore`.
@@ -134,6 +138,7 @@ impl LinuxHost {
             events: facts.generation.map(|generation| CoreEvents::of(&generation.core)),
             counting,
             journal,
+            programmed,
             started: clock_gettime(ClockId::Monotonic),
             notes,
             standing: BTreeSet::new(),
@@ -168,8 +173,11 @@ impl LinuxHost {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(Report::default());
         }
-        // What it could not put back is in the journal: it is tried once more, and the report says what came of it.
-        let _ = self.counting.close();
+        // What it could not put back is in the journal: it is tried once more, and the report says what came of it. What
+        // it has put back is somebody else's from now on; if that cannot be noted, it is looked at once more below.
+        if self.counting.close().is_ok() {
+            let _ = self.journal.forget_all(&self.programmed);
+        }
         restore(&self.root, Some(self.places.resctrl()), self.knobs.registers(), &mut self.journal)
     }
 
@@ -197,7 +205,7 @@ fn restore(
     registers: &RegisterFiles,
     journal: &mut Journal,
 ) -> Result<Report, JournalError> {
-    Restorer { root, resctrl, registers }.restore(journal)
+    Restorer { root, resctrl, registers }.restore_passing(journal)
 }
 
 /// Whether the counters that run anyhow at the PCIe stacks have fewer bits than others.

@@ -3,7 +3,7 @@
 //! For those who only want to know. Must not be used to decide whether a knob may be turned: that is
 //! [`Journal::open`](super::Journal::open)'s word.
 
-use super::{Entry, JournalError, MOST_BYTES, boot_id, parse_line};
+use super::{Entry, JournalError, Knobs, MOST_BYTES, boot_id, parse_line};
 use crate::root::Root;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
@@ -30,7 +30,7 @@ pub fn usual_path(root: &Root) -> PathBuf {
 /// What lies in a journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Look {
-    /// Knobs whose originals it holds.
+    /// Originals that it holds, those of knobs that are to stay too.
     pub originals: usize,
     /// It is of an earlier boot: its values mean nothing any more.
     pub stale: bool,
@@ -57,7 +57,7 @@ pub fn look(path: &Path, root: &Root) -> Result<Option<Look>, JournalError> {
     if !there {
         return Ok(held.map(|pid| Look { originals: 0, stale: false, held: Some(pid) }));
     }
-    let mut originals = Vec::new();
+    let mut knobs = Knobs::default();
     let mut written_in = None;
     // What has no newline was not finished and counts for nothing.
     for (index, text) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
@@ -67,12 +67,13 @@ pub fn look(path: &Path, root: &Root) -> Result<Option<Look>, JournalError> {
         let damaged = |why| JournalError::Damaged { path: path.to_path_buf(), line: index + 1, why };
         match parse_line(index + 1, text).map_err(damaged)? {
             Entry::Host { boot, .. } => written_in = boot,
-            Entry::Original(original) => originals.push(original),
-            Entry::Forget(original) => originals.retain(|other| !other.is_same_knob(&original)),
+            Entry::Original(original) => knobs.originals.push(original),
+            Entry::Forget(original) => knobs.forget(&original),
+            Entry::Keep(original) => knobs.keep(&original),
         }
     }
     let stale = matches!((written_in, boot_id(root)?), (Some(then), Some(now)) if then != now);
-    Ok(Some(Look { originals: originals.len(), stale, held }))
+    Ok(Some(Look { originals: knobs.originals.len() + knobs.kept.len(), stale, held }))
 }
 
 /// Who holds the lock beside a journal: nobody, or somebody whose pid may stand in it.

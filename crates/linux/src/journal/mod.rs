@@ -98,6 +98,31 @@ enum Entry {
     Original(Original),
     /// It was not turned after all, or turned back: what was said about it no longer counts.
     Forget(Original),
+    /// It is to stay turned until somebody asks for its original.
+    Keep(Original),
+}
+
+/// What the lines come to.
+#[derive(Debug, Default)]
+struct Knobs {
+    /// Turned by this run, or by one that crashed.
+    originals: Vec<Original>,
+    /// To stay as they are for now.
+    kept: Vec<Original>,
+}
+
+impl Knobs {
+    fn forget(&mut self, forgotten: &Original) {
+        self.originals.retain(|own| !own.is_same_knob(forgotten));
+    }
+
+    fn keep(&mut self, kept: &Original) {
+        self.forget(kept);
+        // The older value is the original.
+        if !self.kept.iter().any(|own| own.is_same_knob(kept)) {
+            self.kept.push(kept.clone());
+        }
+    }
 }
 
 /// The format's version.
@@ -112,7 +137,7 @@ pub struct Journal {
     root: String,
     boot: Option<String>,
     written_in: Option<String>,
-    originals: Vec<Original>,
+    knobs: Knobs,
     /// The file, once there is one, with the length and number of its good lines.
     file: Option<(File, u64, usize)>,
     broken: bool,
@@ -136,7 +161,7 @@ impl Journal {
             root,
             written_in: boot.clone(),
             boot,
-            originals: Vec::new(),
+            knobs: Knobs::default(),
             file: None,
             broken: false,
             _lock: lock,
@@ -145,9 +170,15 @@ impl Journal {
         Ok(journal)
     }
 
-    /// What it holds, in the order in which the knobs were turned.
+    /// What this run turned and what a crash left, in that order; without what is to stay.
     pub fn originals(&self) -> &[Original] {
-        &self.originals
+        &self.knobs.originals
+    }
+
+    /// The originals of knobs that are to stay turned, in the order in which they were turned. A later run may turn the
+    /// same knob: it gives back what it found, and this is what was before that.
+    pub fn kept(&self) -> &[Original] {
+        &self.knobs.kept
     }
 
     /// True if it is of an earlier boot: every knob is at its power-on value now, and its values are not to be written.
@@ -162,7 +193,7 @@ impl Journal {
     }
 
     /// Makes sure that the originals of these knobs are on disk. Call it before the first of them is turned. A knob
-    /// that it holds already keeps the older value: that is the original.
+    /// that it holds already keeps the older value: that is the original. (A kept knob counts as found this way.)
     ///
     /// # Errors
     /// If they could not be written and synced; none of the knobs may be turned then.
@@ -172,12 +203,12 @@ impl Journal {
         }
         let mut new: Vec<Original> = Vec::new();
         for original in originals {
-            if !self.originals.iter().chain(&new).any(|other| other.is_same_knob(original)) {
+            if !self.knobs.originals.iter().chain(&new).any(|other| other.is_same_knob(original)) {
                 new.push(original.clone());
             }
         }
         self.append(new.iter().cloned().map(Entry::Original))?;
-        self.originals.append(&mut new);
+        self.knobs.originals.append(&mut new);
         Ok(())
     }
 
@@ -195,10 +226,23 @@ impl Journal {
     /// # Errors
     /// As [`Journal::forget`].
     pub fn forget_all(&mut self, originals: &[Original]) -> Result<(), JournalError> {
-        let known = |original: &&Original| self.originals.iter().any(|other| other.is_same_knob(original));
+        let known = |original: &&Original| self.knobs.originals.iter().any(|own| own.is_same_knob(original));
         let entries: Vec<Entry> = originals.iter().filter(known).cloned().map(Entry::Forget).collect();
         self.append(entries)?;
-        self.originals.retain(|held| !originals.iter().any(|other| held.is_same_knob(other)));
+        originals.iter().for_each(|original| self.knobs.forget(original));
+        Ok(())
+    }
+
+    /// Says of knobs that it holds that they are to stay turned: no run brings them back at its end or its start, only
+    /// whoever asks for all (`waykeeper restore`).
+    ///
+    /// # Errors
+    /// If that could not be written and synced.
+    pub fn keep_all(&mut self, originals: &[Original]) -> Result<(), JournalError> {
+        let asked = |own: &&Original| originals.iter().any(|original| own.is_same_knob(original));
+        let kept: Vec<Original> = self.knobs.originals.iter().filter(asked).cloned().collect();
+        self.append(kept.iter().cloned().map(Entry::Keep))?;
+        kept.iter().for_each(|original| self.knobs.keep(original));
         Ok(())
     }
 
@@ -214,7 +258,7 @@ impl Journal {
         }
         self.file = None;
         self.broken = false;
-        self.originals.clear();
+        self.knobs = Knobs::default();
         self.written_in.clone_from(&self.boot);
         Ok(())
     }
@@ -299,8 +343,9 @@ impl Journal {
             }
             _ if number == 1 => return Err(damaged("it does not say which host it is about".to_owned())),
             Entry::Host { .. } => return Err(damaged("a second beginning".to_owned())),
-            Entry::Original(original) => self.originals.push(original),
-            Entry::Forget(original) => self.originals.retain(|other| !other.is_same_knob(&original)),
+            Entry::Original(original) => self.knobs.originals.push(original),
+            Entry::Forget(original) => self.knobs.forget(&original),
+            Entry::Keep(original) => self.knobs.keep(&original),
         }
         Ok(())
     }

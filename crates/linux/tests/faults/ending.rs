@@ -77,7 +77,8 @@ fn what_cannot_be_given_back_is_told_and_comes_back_later() {
             verdicts.same(&machine, case, &before);
         }
     }
-    verdicts.end(30);
+    // Counters that went back are not read once more, so there are fewer places to strike than below.
+    verdicts.end(25);
 }
 
 /// A manager that is gone without a word: nothing that it does at its end reaches the machine.
