@@ -240,6 +240,35 @@ fn a_signal_ends_the_holding_and_brings_the_mask_back() {
     assert_eq!((tree.msr(0, DDIO_WAYS), tree.msr(2, DDIO_WAYS)), (0x600, 0x600));
 }
 
+/// A command that does not listen cannot keep the mask from going back.
+#[test]
+fn a_second_signal_ends_a_command_that_ignores_the_first() {
+    let tree = Tree::skylake();
+    let look = "trap '' TERM; touch \"$0\"; while :; do sleep 0.05; done";
+    let begun = tree.path("begun").display().to_string();
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin("waykeeper"));
+    let (root, journal) = (root(&tree), journal(&tree));
+    command.args(["ddio", "set", "6", "--verify", "0", "--root", &root, "--journal", &journal, "--"]);
+    let mut holder = Holder(command.args(["sh", "-c", look, &begun]).stdout(Stdio::null()).spawn().unwrap());
+    let started = Instant::now();
+    while !tree.path("begun").exists() {
+        assert!(started.elapsed() < Duration::from_secs(60), "the command never ran");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let pid = rustix::process::Pid::from_raw(holder.0.id() as i32).unwrap();
+    let code = loop {
+        if let Some(status) = holder.0.try_wait().unwrap() {
+            break status.code();
+        }
+        // Two at least; it may take several as one if they come at once.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    // 128 and SIGKILL, as shells tell it.
+    assert_eq!(code, Some(137));
+    assert_eq!((tree.msr(0, DDIO_WAYS), tree.msr(2, DDIO_WAYS)), (0x600, 0x600));
+}
+
 #[test]
 fn a_killed_holder_leaves_a_journal_that_doctor_sees_and_restore_clears() {
     let tree = Tree::skylake();

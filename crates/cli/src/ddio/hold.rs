@@ -21,6 +21,9 @@ use waykeeper_linux::root::Root;
 /// How often signals and the command's end are looked for.
 const TICK: Duration = Duration::from_millis(50);
 
+/// How long a command has to end when it is asked to. A guess: long enough to write a result file.
+const GRACE: Duration = Duration::from_secs(10);
+
 /// How a change is made and how long it stands.
 #[derive(Args, Debug)]
 pub struct HoldArgs {
@@ -135,11 +138,13 @@ fn told(args: &HoldArgs, value: &Value) -> Result<(), Failure> {
 struct Done {
     verdict: Option<Verdict>,
     status: Option<ExitStatus>,
+    /// False if it was to end before the knob was turned.
+    turned: bool,
 }
 
 impl Done {
     fn good(&self) -> bool {
-        !matches!(self.verdict, Some(Verdict::NotSeen(_)))
+        self.turned && !matches!(self.verdict, Some(Verdict::NotSeen(_)))
     }
 }
 
@@ -189,19 +194,22 @@ fn stand(
     if needed && args.verify > 0.0 {
         teller.say(&format!("watching the counters for {} s, before and after", args.verify))?;
         let span = Duration::from_secs_f64(args.verify);
-        experiment = Some(Experiment::begin(held.root, survey, steps, span, held.journal));
+        experiment = Some(Experiment::begin(held.root, survey, steps, span, held.journal, asked));
+        if asked.load(Ordering::Relaxed) {
+            teller.say("ended before anything was turned")?;
+            return Ok(Done { verdict: None, status: None, turned: false });
+        }
     }
-    held.owed = needed;
     let registers = RegisterFiles::of(held.root);
     ddio::turn(steps, held.journal, &mut &registers).map_err(|error| match registers.was_denied() {
         true => Failure::new(exit::NOT_PERMITTED, error),
         false => error.into(),
     })?;
-    let verdict = experiment.map(|experiment| experiment.end(held.journal));
+    let verdict = experiment.map(|experiment| experiment.end(held.journal, asked));
     if let Some(verdict) = &verdict {
         teller.say(&verdict.to_string())?;
         if matches!(verdict, Verdict::NotSeen(_)) {
-            return Ok(Done { verdict: Some(verdict.clone()), status: None });
+            return Ok(Done { verdict: Some(verdict.clone()), status: None, turned: true });
         }
     }
     let mut status = None;
@@ -217,7 +225,7 @@ fn stand(
         let needed = steps.iter().filter(|step| step.is_needed());
         held.journal.keep_all(&needed.map(Step::original).collect::<Vec<_>>())?;
     }
-    Ok(Done { verdict, status })
+    Ok(Done { verdict, status, turned: true })
 }
 
 /// SIGINT and SIGTERM end the holding, not the program: something has to go back first.
@@ -238,19 +246,28 @@ fn wait(asked: &AtomicBool, time: Option<Duration>) {
     }
 }
 
-/// Runs a command; a signal to us ends it too.
+/// Runs a command; a signal to us ends it too. What does not end at that in [`GRACE`], or at a second signal, is killed:
+/// the knob has to go back.
 fn run(command: &[String], asked: &AtomicBool) -> Result<ExitStatus, Failure> {
     let start = Command::new(&command[0]).args(&command[1..]).spawn();
     let mut child = start.map_err(|why| Failure::bad_input(format!("cannot run {}: {why}", command[0])))?;
     let failed = |why: std::io::Error| Failure::io(format!("cannot wait for {}", command[0]), &why);
-    let mut told = false;
+    let mut told: Option<Instant> = None;
     loop {
         if let Some(status) = child.try_wait().map_err(failed)? {
             return Ok(status);
         }
-        if asked.load(Ordering::Relaxed) && !told {
-            told = true;
-            terminate(&child);
+        let again = asked.swap(false, Ordering::Relaxed);
+        match told {
+            None if again => {
+                told = Some(Instant::now());
+                terminate(&child);
+            }
+            Some(at) if again || at.elapsed() > GRACE => {
+                child.kill().map_err(failed)?;
+                return child.wait().map_err(failed);
+            }
+            _ => {}
         }
         std::thread::sleep(TICK);
     }

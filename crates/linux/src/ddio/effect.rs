@@ -100,7 +100,31 @@ pub fn of_ways(before: &[Interval], after: &[Interval]) -> Verdict {
         100.0 * after.mean,
         100.0 * needed
     );
-    if moved > needed { Verdict::Seen(what) } else { Verdict::NotSeen(what) }
+    if moved > needed {
+        return Verdict::Seen(what);
+    }
+    // Where nothing misses, or nothing hits, more or fewer ways need not change it: the writes fit in either, or in none.
+    if before.mean <= needed || before.mean >= 1.0 - needed {
+        return Verdict::NotJudged(format!("{what}; a share at its end need not move, whatever the ways"));
+    }
+    Verdict::NotSeen(what)
+}
+
+/// One verdict of those on several sockets: a knob that is dead on one is not seen to act.
+pub fn together(verdicts: Vec<(u16, Verdict)>) -> Verdict {
+    if let [(_, only)] = verdicts.as_slice() {
+        return only.clone();
+    }
+    let all = verdicts.iter().map(|(socket, verdict)| format!("socket {socket}: {verdict}"));
+    let all = all.collect::<Vec<_>>().join("; ");
+    let any = |is: fn(&Verdict) -> bool| verdicts.iter().any(|(_, verdict)| is(verdict));
+    if any(|verdict| matches!(verdict, Verdict::NotSeen(_))) {
+        Verdict::NotSeen(all)
+    } else if any(|verdict| matches!(verdict, Verdict::Seen(_))) {
+        Verdict::Seen(all)
+    } else {
+        Verdict::NotJudged(all)
+    }
 }
 
 /// DCA switched at `ports`: do their writes still, or again, reach the LLC as DCA writes?
@@ -214,6 +238,31 @@ mod tests {
         let still = shares([0.3; 4]);
         assert!(matches!(of_ways(&still, &shares([0.304; 4])), Verdict::NotSeen(_)));
         assert!(matches!(of_ways(&still, &shares([0.306; 4])), Verdict::Seen(_)));
+    }
+
+    #[test]
+    fn a_share_that_has_nowhere_to_go_says_nothing() {
+        for end in [0.0, 0.003, 0.998, 1.0] {
+            let same = of_ways(&shares([end; 4]), &shares([end; 4]));
+            let Verdict::NotJudged(text) = same else { panic!("{end}: {same:?}") };
+            assert!(text.contains("a share at its end"), "{text}");
+        }
+        // Away from it, or towards the middle, it tells as ever.
+        assert!(matches!(of_ways(&shares([0.0; 4]), &shares([0.01; 4])), Verdict::Seen(_)));
+        assert!(matches!(of_ways(&shares([0.01; 4]), &shares([0.01; 4])), Verdict::NotSeen(_)));
+    }
+
+    #[test]
+    fn a_knob_that_is_dead_on_one_socket_is_told() {
+        let (seen, dead) = (Verdict::Seen("up".into()), Verdict::NotSeen("still".into()));
+        let idle = Verdict::NotJudged("idle".into());
+        assert_eq!(together(vec![(1, dead.clone())]), dead);
+        let both = together(vec![(0, seen.clone()), (1, dead)]);
+        assert!(
+            matches!(&both, Verdict::NotSeen(text) if text.contains("socket 1: no effect is seen: still"))
+        );
+        assert!(matches!(together(vec![(0, idle.clone()), (1, seen)]), Verdict::Seen(_)));
+        assert!(matches!(together(vec![(0, idle.clone()), (1, idle)]), Verdict::NotJudged(_)));
     }
 
     #[test]

@@ -6,10 +6,12 @@ use super::effect::{self, Verdict};
 use super::{Step, Survey};
 use crate::host::Watch;
 use crate::journal::{Journal, Original};
+use crate::pci::PciAddress;
 use crate::root::Root;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use waykeeper_host::Interval;
-use waykeeper_units::PortId;
 
 /// Slices that the time before and the time after are cut into: enough to see how much a load flickers by itself.
 const SLICES: u32 = 8;
@@ -17,68 +19,138 @@ const SLICES: u32 = 8;
 /// What was seen before the change.
 #[derive(Debug)]
 pub struct Experiment {
-    seen: Result<(Watch, Vec<Interval>), String>,
+    sockets: Vec<Socket>,
     span: Duration,
-    subject: Subject,
     /// What the journal holds of the counters, which go back when the watch ends.
     programmed: Vec<Original>,
 }
 
+/// A socket on which something is to change.
 #[derive(Debug)]
+struct Socket {
+    number: u16,
+    subject: Subject,
+    watch: Result<Watch, String>,
+    before: Vec<Interval>,
+}
+
+/// What is to change on a socket.
+#[derive(Clone, PartialEq, Eq, Debug)]
 enum Subject {
     Ways,
-    Ports { ports: Vec<PortId>, on: bool },
+    Ports { ports: Vec<PciAddress>, on: bool },
+}
+
+/// The sockets on which steps change something, and what. Where a port is nobody knows counts as the first.
+fn subjects(survey: &Survey, steps: &[Step]) -> BTreeMap<u16, Subject> {
+    let mut subjects = BTreeMap::new();
+    for step in steps.iter().filter(|step| step.is_needed()) {
+        match step {
+            Step::Ways { socket, .. } => drop(subjects.insert(*socket, Subject::Ways)),
+            Step::Port { address, to, .. } => {
+                let port = survey.ports.iter().find(|port| port.address == *address);
+                let socket = port.and_then(|port| port.socket).unwrap_or(0);
+                let new = Subject::Ports { ports: Vec::new(), on: *to };
+                if let Subject::Ports { ports, .. } = subjects.entry(socket).or_insert(new) {
+                    ports.push(*address);
+                }
+            }
+        }
+    }
+    subjects
 }
 
 impl Experiment {
-    /// Watches the socket of the first step for `span` before the steps are taken.
+    /// Watches every socket on which something is to change, for `span` before the steps are taken or until `stop`.
     pub fn begin(
         root: &Root,
         survey: &Survey,
         steps: &[Step],
         span: Duration,
         journal: &mut Journal,
+        stop: &AtomicBool,
     ) -> Experiment {
-        let socket = steps.iter().find_map(|step| match step {
-            Step::Ways { socket, .. } => Some(*socket),
-            Step::Port { address, .. } => survey.ports.iter().find(|port| port.address == *address)?.socket,
-        });
         let known = journal.originals().to_vec();
-        let seen = Watch::open(root, socket.unwrap_or(0), journal).map_err(|error| error.to_string()).map(
-            |mut watch| {
-                let before = watch.slices(span, SLICES);
-                (watch, before)
-            },
-        );
-        let on = steps.iter().find_map(|step| match step {
-            Step::Port { to, .. } => Some(*to),
-            Step::Ways { .. } => None,
-        });
-        let own = |step: &Step| match (step, &seen) {
-            (Step::Port { address, .. }, Ok((watch, _))) => watch.port(*address),
-            _ => None,
-        };
-        let ports = steps.iter().filter_map(own).collect();
-        let subject = on.map_or(Subject::Ways, |on| Subject::Ports { ports, on });
+        let mut sockets: Vec<Socket> = Vec::new();
+        for (number, subject) in subjects(survey, steps) {
+            let watch = Watch::open(root, number, journal).map_err(|error| error.to_string());
+            sockets.push(Socket { number, subject, watch, before: Vec::new() });
+        }
         let programmed = journal.originals().iter().filter(|own| !known.contains(own)).cloned().collect();
-        Experiment { seen, span, subject, programmed }
+        let mut before = look(&mut sockets, span, stop).into_iter();
+        for socket in sockets.iter_mut().filter(|socket| socket.watch.is_ok()) {
+            socket.before = before.next().unwrap_or_default();
+        }
+        Experiment { sockets, span, programmed }
     }
 
     /// Watches as long after they were taken, and judges.
-    pub fn end(self, journal: &mut Journal) -> Verdict {
-        let (mut watch, before) = match self.seen {
-            Ok(seen) => seen,
-            Err(why) => return Verdict::NotJudged(why),
-        };
-        let after = watch.slices(self.span, SLICES);
-        // What cannot be put back stays in the journal, whose restore tells it. What went back is not ours any more: a
-        // change that is kept must not bring these registers back under whoever counts there by then.
-        if watch.close().is_ok() {
+    pub fn end(mut self, journal: &mut Journal, stop: &AtomicBool) -> Verdict {
+        let mut after = look(&mut self.sockets, self.span, stop).into_iter();
+        let mut verdicts = Vec::new();
+        let mut all_back = true;
+        for socket in self.sockets {
+            let verdict = match socket.watch {
+                Err(why) => Verdict::NotJudged(why),
+                Ok(mut watch) => {
+                    // What cannot be put back stays in the journal, whose restore tells it.
+                    all_back &= watch.close().is_ok();
+                    judge(&watch, &socket.subject, &socket.before, &after.next().unwrap_or_default())
+                }
+            };
+            verdicts.push((socket.number, verdict));
+        }
+        // What went back is not ours any more: a change that is kept must not bring these registers back under whoever
+        // counts there by then.
+        if all_back {
             let _ = journal.forget_all(&self.programmed);
         }
-        match self.subject {
-            Subject::Ways => effect::of_ways(&before, &after),
-            Subject::Ports { ports, on } => effect::of_ports(&before, &after, &ports, on),
+        if stop.load(Ordering::Relaxed) {
+            return Verdict::NotJudged("it was to end before enough was seen".to_owned());
         }
+        effect::together(verdicts)
+    }
+}
+
+/// What the sockets that can be watched show, in their order.
+fn look(sockets: &mut [Socket], span: Duration, stop: &AtomicBool) -> Vec<Vec<Interval>> {
+    let mut watches: Vec<&mut Watch> =
+        sockets.iter_mut().filter_map(|socket| socket.watch.as_mut().ok()).collect();
+    Watch::slices(&mut watches, span, SLICES, stop)
+}
+
+fn judge(watch: &Watch, subject: &Subject, before: &[Interval], after: &[Interval]) -> Verdict {
+    match subject {
+        Subject::Ways => effect::of_ways(before, after),
+        Subject::Ports { ports, on } => {
+            let ports: Vec<_> = ports.iter().filter_map(|address| watch.port(*address)).collect();
+            effect::of_ports(before, after, &ports, *on)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use waykeeper_units::WayMask;
+
+    #[test]
+    fn only_what_changes_is_watched() {
+        let folder = tempfile::tempdir().unwrap();
+        let survey = super::super::survey(&Root::at(folder.path()));
+        let ways = |socket: u16, from: u32| Step::Ways {
+            socket,
+            cpu: socket,
+            register: 0xc8b,
+            from: WayMask::from_bits(from),
+            to: WayMask::from_bits(0x780),
+        };
+        let found = subjects(&survey, &[ways(0, 0x780), ways(1, 0x600), ways(2, 0x700)]);
+        assert_eq!(found, BTreeMap::from([(1, Subject::Ways), (2, Subject::Ways)]));
+        let [own, off]: [PciAddress; 2] = ["0000:16:00.0", "0000:3a:00.0"].map(|text| text.parse().unwrap());
+        let port =
+            |address: PciAddress, from: bool| Step::Port { address, offset: 0x180, bit: 7, from, to: false };
+        let found = subjects(&survey, &[port(off, false), port(own, true)]);
+        assert_eq!(found, BTreeMap::from([(0, Subject::Ports { ports: vec![own], on: false })]));
     }
 }

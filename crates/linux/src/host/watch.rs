@@ -15,9 +15,13 @@ use crate::pci::PciAddress;
 use crate::registers::RegisterFiles;
 use crate::resctrl::Resctrl;
 use crate::root::Root;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use waykeeper_host::{Interval, KnobValues, Snapshot};
 use waykeeper_units::{PortId, WayMask};
+
+/// How often whoever watches looks whether he is to stop.
+const TICK: Duration = Duration::from_millis(50);
 
 /// A package under watch.
 #[derive(Debug)]
@@ -52,16 +56,31 @@ impl Watch {
         self.ports.iter().find(|(_, own, is_local)| *own == address && *is_local).map(|(id, _, _)| *id)
     }
 
-    /// Watches for `span`, cut into `slices` of one length.
-    pub fn slices(&mut self, span: Duration, slices: u32) -> Vec<Interval> {
+    /// Watches several packages at once for `span`, cut into `slices` of one length, or until `stop`.
+    pub fn slices(
+        watches: &mut [&mut Watch],
+        span: Duration,
+        slices: u32,
+        stop: &AtomicBool,
+    ) -> Vec<Vec<Interval>> {
         let begun = Instant::now();
-        let mut last = self.sample();
-        let mut found = Vec::new();
+        let mut last: Vec<Snapshot> = watches.iter_mut().map(|watch| watch.sample()).collect();
+        let mut found = vec![Vec::new(); watches.len()];
         for slice in 1..=slices {
-            std::thread::sleep((span / slices * slice).saturating_sub(begun.elapsed()));
-            let now = self.sample();
-            found.extend(Interval::between(&last, &now));
-            last = now;
+            loop {
+                if stop.load(Ordering::Relaxed) {
+                    return found;
+                }
+                match (span / slices * slice).saturating_sub(begun.elapsed()) {
+                    Duration::ZERO => break,
+                    left => std::thread::sleep(left.min(TICK)),
+                }
+            }
+            for ((watch, last), found) in watches.iter_mut().zip(&mut last).zip(&mut found) {
+                let now = watch.sample();
+                found.extend(Interval::between(last, &now));
+                *last = now;
+            }
         }
         found
     }
