@@ -257,3 +257,74 @@ fn way_masks_keep_the_rules_of_the_chip() {
     assert_eq!(on_hsx(1), None);
     assert!(hsx.takes(mask(0xc0000), 20) && hsx.takes(mask(0xa0000), 20) && !hsx.takes(mask(0x30000), 20));
 }
+
+/// Event and unit mask.
+fn code(terms: &Terms) -> (u64, u64) {
+    (terms.get("event").unwrap(), terms.get("umask").unwrap_or(0))
+}
+
+#[test]
+fn core_events_are_those_of_the_sheet() {
+    // hardware.md 6.1, event and unit mask; what differs between generations is told apart below.
+    for id in ["hsx", "bdx", "skx", "icx", "spr", "emr", "gnr"] {
+        let core = &generation(id).core;
+        let event = |name: &str| core.events.get(name).map(|event| (code(&event.terms), event.fixed));
+        let loads = if matches!(id, "hsx" | "bdx") { "MEM_LOAD_UOPS_RETIRED" } else { "MEM_LOAD_RETIRED" };
+        assert_eq!(event("INST_RETIRED.ANY"), Some(((0xc0, 0), Some(0))), "{id}");
+        assert_eq!(event("CPU_CLK_UNHALTED.THREAD"), Some(((0x3c, 0), Some(1))), "{id}");
+        assert_eq!(event("LONGEST_LAT_CACHE.REFERENCE"), Some(((0x2e, 0x4f), None)), "{id}");
+        assert_eq!(event("LONGEST_LAT_CACHE.MISS"), Some(((0x2e, 0x41), None)), "{id}");
+        assert_eq!(event("L2_RQSTS.ALL_DEMAND_MISS"), Some(((0x24, 0x27), None)), "{id}");
+        assert_eq!(event(&format!("{loads}.L3_HIT")), Some(((0xd1, 0x04), None)), "{id}");
+        assert_eq!(event(&format!("{loads}.L3_MISS")), Some(((0xd1, 0x20), None)), "{id}");
+        assert_eq!(event(&format!("{loads}.L2_MISS")), Some(((0xd1, 0x10), None)), "{id}");
+        // Not in Ice Lake's list.
+        let all = (id != "icx").then_some(((0x24, 0xff), None));
+        assert_eq!(event("L2_RQSTS.REFERENCES"), all, "{id}");
+        let misses = (id != "icx").then_some(((0x24, 0x3f), None));
+        assert_eq!(event("L2_RQSTS.MISS"), misses, "{id}");
+        let fills = match id {
+            "hsx" | "bdx" => (0xf1, 0x07),
+            "skx" | "icx" => (0xf1, 0x1f),
+            _ => (0x25, 0x1f),
+        };
+        assert_eq!(event("L2_LINES_IN.ALL"), Some((fills, None)), "{id}");
+    }
+}
+
+#[test]
+fn memory_events_are_those_of_the_sheet() {
+    // hardware.md 5: reads and writes; from Granite Rapids on two half-channels.
+    for (id, reads, writes) in [
+        ("hsx", &[(0x04, 0x03)][..], &[(0x04, 0x0c)][..]),
+        ("bdx", &[(0x04, 0x03)], &[(0x04, 0x0c)]),
+        ("skx", &[(0x04, 0x03)], &[(0x04, 0x0c)]),
+        ("icx", &[(0x04, 0x0f)], &[(0x04, 0x30)]),
+        ("spr", &[(0x05, 0xcf)], &[(0x05, 0xf0)]),
+        ("emr", &[(0x05, 0xcf)], &[(0x05, 0xf0)]),
+        ("gnr", &[(0x05, 0xcf), (0x06, 0xcf)], &[(0x05, 0xf0), (0x06, 0xf0)]),
+    ] {
+        let memory = generation(id).memory.as_ref().unwrap();
+        let codes =
+            |events: &[MemoryEvent]| events.iter().map(|event| code(&event.terms)).collect::<Vec<_>>();
+        assert_eq!((codes(&memory.reads), codes(&memory.writes)), (reads.to_vec(), writes.to_vec()), "{id}");
+        assert_eq!(memory.unit_bytes, 64, "{id}");
+    }
+}
+
+#[test]
+fn port_counters_that_always_run_lie_where_the_sheet_says() {
+    // hardware.md 4.2: width, bytes a count, and the registers of part 1 of stack 2, in and out.
+    for (id, width, unit, inbound, outbound) in [
+        ("skx", 36, 4, Some(0xb21), Some(0xb25)),
+        ("icx", 48, 32, Some(0xac1), None),
+        ("spr", 48, 32, Some(0x3821), Some(0x3829)),
+        ("emr", 48, 32, Some(0x3821), Some(0x3829)),
+        ("gnr", 48, 32, Some(0x360e + 0x100 + 0x10), Some(0x2e0e + 0x100 + 0x10)),
+    ] {
+        let free = generation(id).iio.as_ref().unwrap().free_running.as_ref().unwrap();
+        assert_eq!((free.width, free.unit_bytes), (width, unit), "{id}");
+        assert_eq!(free.inbound.address(2, 1), inbound, "{id}");
+        assert_eq!(free.outbound.as_ref().and_then(|set| set.address(2, 1)), outbound, "{id}");
+    }
+}

@@ -72,11 +72,6 @@ impl Extended {
         self.total = self.total.wrapping_add(moved);
         Ok(self.total)
     }
-
-    /// Forgets the last raw value: what happens until the next reading is not counted.
-    pub fn skip(&mut self) {
-        (self.last, self.before) = (None, None);
-    }
 }
 
 /// A perf event, scaled up for the time it had to leave its register to others.

@@ -318,7 +318,8 @@ mod tests {
             assert!(scale(path(), bad).is_err(), "{bad}");
         }
         assert_eq!(die_bus(path(), "0000:17\n"), Ok((0, 0x17)));
-        for bad in ["", "17", "0000:", "0000:100", "zz:17", "0:+1"] {
+        assert_eq!(die_bus(path(), "10001:e2"), Ok((0x10001, 0xe2)));
+        for bad in ["", "17", "0000:", "0000:100", "0000:5d:00", "0000:xx", "zz:17", "0:+1"] {
             assert!(die_bus(path(), bad).is_err(), "{bad}");
         }
     }

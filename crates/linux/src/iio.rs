@@ -25,16 +25,6 @@ pub struct Place {
     pub part: u8,
 }
 
-/// Reads a file `dieN` of an IIO PMU: `0000:5d` is segment and bus (linux:Documentation/ABI/testing/sysfs-devices-mapping).
-pub fn parse_die(text: &str) -> Option<(u32, u8)> {
-    let (segment, bus) = text.trim_end().split_once(':')?;
-    let hex = |text: &str, digits: std::ops::RangeInclusive<usize>| {
-        let good = digits.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        good.then(|| u32::from_str_radix(text, 16).ok()).flatten()
-    };
-    Some((hex(segment, 4..=8)?, hex(bus, 2..=2)? as u8))
-}
-
 /// The stacks of a register that holds one root bus a byte (MSR 0x300 of Skylake-SP); `valid` is the bit that says it does.
 /// Stacks beyond `stacks` are not read. Such a machine has one segment.
 pub fn buses_of_register(value: u64, valid: u8, stacks: u16) -> Vec<StackBus> {
@@ -72,21 +62,11 @@ mod tests {
         assert!(buses_of_register(value & (u64::MAX >> 1), 63, 6).is_empty(), "not valid");
     }
 
-    #[test]
-    fn a_die_file_holds_segment_and_bus() {
-        assert_eq!(parse_die("0000:5d\n"), Some((0, 0x5d)));
-        assert_eq!(parse_die("10001:e2"), Some((0x10001, 0xe2)));
-        for bad in ["", "5d", "0000:", "0000:5d:00", "0000:xx", "00:5d", "0000:5d0", "+000:5d"] {
-            assert_eq!(parse_die(bad), None, "{bad}");
-        }
-    }
-
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(128))]
 
         #[test]
-        fn no_text_makes_it_panic(text in "\\PC{0,40}", value in any::<u64>(), stacks in any::<u16>()) {
-            let _ = parse_die(&text);
+        fn no_register_makes_it_panic(value in any::<u64>(), stacks in any::<u16>()) {
             prop_assert!(buses_of_register(value, 63, stacks).len() <= 7);
         }
     }

@@ -77,11 +77,6 @@ impl MsrCounting {
         Ok(counting)
     }
 
-    /// Adds what people should know about the choice of jobs.
-    pub fn note(&mut self, notes: impl IntoIterator<Item = String>) {
-        self.notes.extend(notes);
-    }
-
     fn program(&mut self, job: &Job) -> Result<(), String> {
         for write in &job.writes {
             if let Err(why) = self.put(write) {

@@ -103,14 +103,6 @@ pub enum PciError {
         /// The device.
         device: PciAddress,
     },
-    /// A byte that this program does not write on this generation.
-    #[error("offset {offset:#x} of {device} is not on the list of bytes that may be written here")]
-    NotAllowed {
-        /// The device.
-        device: PciAddress,
-        /// The offset.
-        offset: u16,
-    },
     /// Anything else.
     #[error(transparent)]
     File(#[from] FileError),
