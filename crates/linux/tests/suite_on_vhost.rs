@@ -11,10 +11,11 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
+use suite::manners::NoRegisters;
 use suite::{PREFIX, Trouble};
 use waykeeper_linux::journal::{Journal, Original, SchemataLine};
 use waykeeper_linux::resctrl::{Event, Group, Line, Resctrl, Resource, Schemata, Setting};
-use waykeeper_linux::restore::{Registers, Restorer};
+use waykeeper_linux::restore::Restorer;
 use waykeeper_linux::root::Root;
 use waykeeper_units::{CoreList, WayMask};
 use waykeeper_vhost::faults::{Calls, Fault, Faults, Operation, Rule};
@@ -175,27 +176,6 @@ fn without_monitoring() {
     suite_passes(host, &[&[CDP][..], &lacking[..]].concat());
 }
 
-/// There are no other registers here.
-struct Nothing;
-
-impl Registers for Nothing {
-    fn msr(&mut self, _: u16, _: u32) -> Result<u64, String> {
-        Err("no registers here".to_owned())
-    }
-
-    fn set_msr(&mut self, _: u16, _: u32, _: u64) -> Result<(), String> {
-        Err("no registers here".to_owned())
-    }
-
-    fn pci(&mut self, _: &str, _: u16, _: u8) -> Result<u32, String> {
-        Err("no registers here".to_owned())
-    }
-
-    fn set_pci(&mut self, _: &str, _: u16, _: u8, _: u32) -> Result<(), String> {
-        Err("no registers here".to_owned())
-    }
-}
-
 /// All that a manager can change, read past the faults.
 type State = (Schemata, CoreList, Vec<Group>);
 
@@ -252,7 +232,7 @@ fn manage(host: &Host) -> Result<(), String> {
 fn bring_back(host: &Host) -> Result<(), String> {
     let mut journal = host.journal()?;
     let resctrl = Resctrl::open(&host.root, PREFIX).map_err(|error| error.to_string())?;
-    let mut restorer = Restorer { root: &host.root, resctrl: Some(&resctrl), registers: Nothing };
+    let mut restorer = Restorer { root: &host.root, resctrl: Some(&resctrl), registers: NoRegisters };
     let report = restorer.restore(&mut journal).map_err(|error| error.to_string())?;
     let failures: Vec<String> = report.failures().map(|(knob, why)| format!("{knob}: {why}")).collect();
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }

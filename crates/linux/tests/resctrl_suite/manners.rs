@@ -54,9 +54,9 @@ fn io_alloc(bench: &Bench) -> Result {
 }
 
 /// There are no other registers here.
-struct None_;
+pub struct NoRegisters;
 
-impl Registers for None_ {
+impl Registers for NoRegisters {
     fn msr(&mut self, _: u16, _: u32) -> Result<u64, String> {
         Err("no registers here".to_owned())
     }
@@ -131,7 +131,7 @@ fn all_comes_back(bench: &Bench) -> Result {
     // The manager dies here; the next start finds the journal.
     drop(journal);
     let mut journal = state.open(bench)?;
-    let mut restorer = Restorer { root: &bench.root, resctrl: Some(resctrl), registers: None_ };
+    let mut restorer = Restorer { root: &bench.root, resctrl: Some(resctrl), registers: NoRegisters };
     let report = restorer.restore(&mut journal).map_err(|error| error.to_string())?;
     let outcomes: Vec<&Outcome> = report.knobs.iter().map(|(_, outcome)| outcome).collect();
     // Last first: the share, the CPUs (which take the CPU from the group), the group.
@@ -146,7 +146,7 @@ fn removed_by_others(bench: &Bench) -> Result {
     let mut journal = state.open(bench)?;
     let group = turn_knobs(bench, &mut journal)?;
     bench.resctrl.remove(&group)?;
-    let mut restorer = Restorer { root: &bench.root, resctrl: Some(&bench.resctrl), registers: None_ };
+    let mut restorer = Restorer { root: &bench.root, resctrl: Some(&bench.resctrl), registers: NoRegisters };
     let report = restorer.restore(&mut journal).map_err(|error| error.to_string())?;
     let outcomes: Vec<&Outcome> = report.knobs.iter().map(|(_, outcome)| outcome).collect();
     same!(outcomes, [&Outcome::Restored, &Outcome::AsItWas, &Outcome::Gone]);

@@ -7,7 +7,7 @@
 
 mod cpus_and_tasks;
 mod groups;
-mod manners;
+pub mod manners;
 mod monitoring;
 mod shares;
 
