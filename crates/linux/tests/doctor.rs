@@ -2,30 +2,18 @@
 //! recorded files of this kind of machine, and nothing at all.
 
 mod plain_tree;
+mod told;
 
 use plain_tree::{NIC_PORT, Tree};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
+use told::told;
 use waykeeper_linux::doctor::{self, Report, State};
 use waykeeper_linux::root::Root;
 
 fn examine(root: &Path) -> Report {
     doctor::examine(&Root::at(root))
-}
-
-/// A line a subject, the tree's own place taken out.
-fn told(root: &Path, report: &Report) -> String {
-    let mut out = String::new();
-    for check in &report.checks {
-        let _ =
-            writeln!(out, "{} {}: {}", check.name, format!("{:?}", check.state).to_lowercase(), check.value);
-        if let Some(remedy) = &check.remedy {
-            let _ = writeln!(out, "    -> {remedy}");
-        }
-    }
-    let _ = writeln!(out, "manageable: {}", report.is_manageable());
-    out.replace(&root.display().to_string(), "ROOT")
 }
 
 /// The subjects of which something changed.

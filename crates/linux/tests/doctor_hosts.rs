@@ -3,12 +3,12 @@
 #[path = "hardware/machine.rs"]
 #[allow(dead_code, reason = "the recordings are read by other tests too")]
 mod machine;
+mod told;
 
 use machine::Machine;
-use std::fmt::Write;
-use std::path::Path;
 use std::sync::Arc;
-use waykeeper_linux::doctor::{self, Report};
+use told::told;
+use waykeeper_linux::doctor;
 use waykeeper_linux::root::Root;
 use waykeeper_machine::ScenarioSource;
 use waykeeper_vhost::engine::Pace;
@@ -31,20 +31,6 @@ name = "l2fwd"
 program = "l2fwd"
 cores = "0-1"
 "#;
-
-/// A line a subject, the tree's own place taken out.
-fn told(root: &Path, report: &Report) -> String {
-    let mut out = String::new();
-    for check in &report.checks {
-        let _ =
-            writeln!(out, "{} {}: {}", check.name, format!("{:?}", check.state).to_lowercase(), check.value);
-        if let Some(remedy) = &check.remedy {
-            let _ = writeln!(out, "    -> {remedy}");
-        }
-    }
-    let _ = writeln!(out, "manageable: {}", report.is_manageable());
-    out.replace(&root.display().to_string(), "ROOT")
-}
 
 fn virtual_host(chip: &str) {
     let folder = tempfile::tempdir().unwrap();
