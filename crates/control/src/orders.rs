@@ -9,12 +9,11 @@ use std::collections::BTreeMap;
 use waykeeper_host::{KnobValues, Plan};
 use waykeeper_units::GroupId;
 
-/// Times a knob is taken back from somebody else before it is left to them.
-const TAKEN_BACK: u32 = 3;
-
 /// What is wanted, and what of it was seen in force.
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub(crate) struct Orders {
+    /// Times a knob is taken back from somebody else before it is left to them.
+    take_back: u32,
     wanted: BTreeMap<Place, Knob>,
     /// Knobs that read back as wanted at the end of the last step.
     in_force: BTreeMap<Place, Knob>,
@@ -23,6 +22,11 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
+    /// Nothing ordered yet; a knob is taken back so often.
+    pub fn new(take_back: u32) -> Orders {
+        Orders { take_back, wanted: BTreeMap::new(), in_force: BTreeMap::new(), disputes: BTreeMap::new() }
+    }
+
     /// Takes in what a policy names, and returns all that is wanted now.
     pub fn add(&mut self, plan: &Plan) -> Plan {
         self.wanted.extend(knobs_of(plan).into_iter().map(|knob| (knob.place(), knob)));
@@ -54,7 +58,7 @@ impl Orders {
             };
             let times = self.disputes.entry(place).or_default();
             *times += 1;
-            problems.push(Problem::Outsider { knob, found, left: *times > TAKEN_BACK });
+            problems.push(Problem::Outsider { knob, found, left: *times > self.take_back });
         }
         problems
     }

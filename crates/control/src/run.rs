@@ -24,6 +24,25 @@ pub struct ControlConfig {
     pub period_ns: u64,
     /// Length of the run, nanoseconds; `None` runs until the observer breaks it off.
     pub duration_ns: Option<u64>,
+    /// How often a knob is taken back from somebody else who turned it, before it is left to them; 0 leaves it at once.
+    pub take_back: u32,
+}
+
+impl ControlConfig {
+    /// Times a knob is taken back unless the operator says otherwise: enough for a hand that slipped, too few for a fight
+    /// with another manager (a guess).
+    pub const TAKE_BACK: u32 = 3;
+
+    /// A step every `period_ns`, until the observer breaks the run off.
+    pub const fn every(period_ns: u64) -> ControlConfig {
+        ControlConfig { period_ns, duration_ns: None, take_back: ControlConfig::TAKE_BACK }
+    }
+
+    /// The same for so long, nanoseconds.
+    #[must_use]
+    pub const fn lasting(self, duration_ns: u64) -> ControlConfig {
+        ControlConfig { duration_ns: Some(duration_ns), ..self }
+    }
 }
 
 /// Why a run could not go on.
@@ -52,7 +71,7 @@ pub fn run(
     config: ControlConfig,
     observer: &mut dyn Observer,
 ) -> Result<Summary, ControlError> {
-    let mut looping = Loop::start(host, policy, config)?;
+    let mut looping = Loop::start(host, Box::new(policy), config)?;
     let mut goes_on = observer.observe(&looping.record, None).is_continue();
     while goes_on && looping.step()? {
         goes_on = observer.observe(&looping.record, looping.seen.as_ref()).is_continue();
@@ -66,9 +85,9 @@ pub fn run(
 const ENDING_TRIES: u32 = 3;
 
 /// A run in progress, one step at a time; [`run()`] is this in a loop.
-pub struct Loop<'a> {
-    host: &'a mut dyn Host,
-    policy: &'a mut dyn Policy,
+pub struct Loop<'a, H: Host + ?Sized = dyn Host + 'a> {
+    host: &'a mut H,
+    policy: Box<dyn Policy + 'a>,
     config: ControlConfig,
     started_ns: u64,
     /// Number of the next deadline; deadline n is n periods after the start.
@@ -86,16 +105,16 @@ pub struct Loop<'a> {
     summary: Summary,
 }
 
-impl<'a> Loop<'a> {
+impl<'a, H: Host + ?Sized> Loop<'a, H> {
     /// Starts the policy, turns its initial knobs and takes the first reading.
     ///
     /// # Errors
     /// A period of 0.
     pub fn start(
-        host: &'a mut dyn Host,
-        policy: &'a mut dyn Policy,
+        host: &'a mut H,
+        policy: Box<dyn Policy + 'a>,
         config: ControlConfig,
-    ) -> Result<Loop<'a>, ControlError> {
+    ) -> Result<Loop<'a, H>, ControlError> {
         if config.period_ns == 0 {
             return Err(ControlError::NoPeriod);
         }
@@ -109,7 +128,7 @@ impl<'a> Loop<'a> {
             before: None,
             refusals: Refusals::default(),
             ledger: Ledger::default(),
-            orders: Orders::default(),
+            orders: Orders::new(config.take_back),
             effects: Effects::default(),
             classes_said: None,
             record: Record { at_ns: started_ns, ..Record::default() },
@@ -126,7 +145,7 @@ impl<'a> Loop<'a> {
     /// Knobs of the predecessor that the new policy names too are taken over as they stand; the others go
     /// back to what was found before the loop first turned them. Both in one plan, so that no workload
     /// passes through a state neither policy wanted. What the machine refused before is not tried again.
-    pub fn replace(&mut self, policy: &'a mut dyn Policy) {
+    pub fn replace(&mut self, policy: Box<dyn Policy + 'a>) {
         let before = std::mem::replace(&mut self.policy, policy);
         let knobs = self.ledger.hand_over();
         self.orders.forget();
@@ -161,6 +180,21 @@ impl<'a> Loop<'a> {
         self.seen.as_ref()
     }
 
+    /// All counters as last read, cumulative; `None` until they could be read for the first time.
+    pub fn snapshot(&self) -> Option<&Snapshot> {
+        self.before.as_ref()
+    }
+
+    /// The host, for what is to be done to it between two steps (tenants that come and go). Its knobs are the loop's.
+    pub fn host(&mut self) -> &mut H {
+        self.host
+    }
+
+    /// The policy in charge.
+    pub fn policy(&self) -> &dyn Policy {
+        self.policy.as_ref()
+    }
+
     /// How the run goes so far.
     pub fn summary(&self) -> Summary {
         self.summary
@@ -171,6 +205,18 @@ impl<'a> Loop<'a> {
     /// # Errors
     /// If the host can no longer wait.
     pub fn step(&mut self) -> Result<bool, ControlError> {
+        self.advance(true)
+    }
+
+    /// The same without asking the policy: counters are read, and who else turns knobs is told; no knob is turned.
+    ///
+    /// # Errors
+    /// If the host can no longer wait.
+    pub fn watch(&mut self) -> Result<bool, ControlError> {
+        self.advance(false)
+    }
+
+    fn advance(&mut self, decides: bool) -> Result<bool, ControlError> {
         let went_back = self.follow_clock();
         let missed = self.skip_missed_deadlines();
         let deadline_ns = self.deadline(self.next);
@@ -214,10 +260,12 @@ impl<'a> Loop<'a> {
                 let dead = self.effects.look(&seen, &llc, |place| ledger.is_turned(place));
                 self.record.problems.extend(dead);
                 self.effects.correct(&mut seen.knobs);
-                let groups = self.host.groups();
-                let decision = self.policy.step(&groups, &seen);
+                if decides {
+                    let groups = self.host.groups();
+                    let decision = self.policy.step(&groups, &seen);
+                    self.carry_out(decision, &groups);
+                }
                 self.seen = Some(seen);
-                self.carry_out(decision, &groups);
             }
         }
         Ok(true)
@@ -389,7 +437,7 @@ impl<'a> Loop<'a> {
     }
 }
 
-impl Drop for Loop<'_> {
+impl<H: Host + ?Sized> Drop for Loop<'_, H> {
     fn drop(&mut self) {
         self.restore();
     }

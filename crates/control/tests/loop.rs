@@ -19,7 +19,7 @@ fn one_step_a_period_at_absolute_times_and_intervals_that_join() {
         flip ^= 1;
         masks(&[(0, 0x00c + flip * 0x4)])
     });
-    let config = ControlConfig { period_ns: SECOND, duration_ns: Some(3 * SECOND + 1) };
+    let config = ControlConfig::every(SECOND).lasting(3 * SECOND + 1);
     let (all, summary) = records(&mut host, &mut policy, config);
     let times: Vec<u64> = all.iter().map(|(record, _)| record.at_ns).collect();
     assert_eq!(times, [7 * SECOND / 2, 9 * SECOND / 2, 11 * SECOND / 2, 13 * SECOND / 2]);
@@ -36,7 +36,7 @@ fn one_step_a_period_at_absolute_times_and_intervals_that_join() {
 fn the_run_is_brought_to_its_end() {
     let mut host = fake();
     let mut policy = Wants(|_: &[Group]| Plan::default());
-    let config = ControlConfig { period_ns: SECOND, duration_ns: Some(5 * SECOND / 2) };
+    let config = ControlConfig::every(SECOND).lasting(5 * SECOND / 2);
     let (all, _) = records(&mut host, &mut policy, config);
     assert_eq!(all.len(), 3);
     assert_eq!(host.now_ns, 5 * SECOND / 2);
@@ -46,7 +46,7 @@ fn the_run_is_brought_to_its_end() {
 fn knobs_that_stand_are_not_turned_again_and_lost_ones_are() {
     let mut host = fake();
     let mut policy = Wants(|_: &[Group]| masks(&[(0, 0x7ff), (1, 0x00c)]));
-    let mut looping = Loop::start(&mut host, &mut policy, seconds(9)).unwrap();
+    let mut looping = Loop::start(&mut host, Box::new(&mut policy), seconds(9)).unwrap();
     assert_eq!(looping.record().applied.masks.len(), 1, "group 0 has all ways already");
     assert_eq!(looping.record().knobs.masks[&GroupId(1)].bits(), 0x00c);
     assert!(looping.step().unwrap());
@@ -120,11 +120,11 @@ fn a_policy_is_replaced_while_running_and_what_it_leaves_goes_back() {
     });
     let mut second = Wants(|_: &[Group]| masks(&[(1, 0x00c)]));
     let mut third = Wants(|_: &[Group]| Plan::default());
-    let mut looping = Loop::start(&mut host, &mut first, seconds(9)).unwrap();
+    let mut looping = Loop::start(&mut host, Box::new(&mut first), seconds(9)).unwrap();
     for _ in 0..2 {
         looping.step().unwrap();
     }
-    looping.replace(&mut second);
+    looping.replace(Box::new(&mut second));
     let record = looping.record();
     assert_eq!((record.at_ns, record.state.as_str()), (2 * SECOND, "Started"));
     assert_eq!(record.events[0].text, "wants follows wants");
@@ -141,7 +141,7 @@ fn a_policy_is_replaced_while_running_and_what_it_leaves_goes_back() {
     let seen = looping.seen().unwrap();
     assert_eq!((seen.from_ns, seen.to_ns), (2 * SECOND, 3 * SECOND));
     // What was found is remembered over two changes.
-    looping.replace(&mut third);
+    looping.replace(Box::new(&mut third));
     assert_eq!(looping.record().knobs.masks[&GroupId(1)].bits(), 0x7ff);
     drop(looping);
     assert_eq!(host.plans.len(), 3, "one plan for the start and one for each change");
@@ -157,9 +157,9 @@ fn what_a_follower_names_later_is_its_own_and_stays_when_it_stops() {
         if step == 2 { masks(&[(0, 0x0ff)]) } else { Plan::default() }
     });
     let mut third = Wants(|_: &[Group]| Plan::default());
-    let mut looping = Loop::start(&mut host, &mut first, seconds(9)).unwrap();
-    looping.replace(&mut second);
-    let mask = |looping: &Loop<'_>| looping.record().knobs.masks[&GroupId(0)].bits();
+    let mut looping = Loop::start(&mut host, Box::new(&mut first), seconds(9)).unwrap();
+    looping.replace(Box::new(&mut second));
+    let mask = |looping: &Loop<'_, FakeHost>| looping.record().knobs.masks[&GroupId(0)].bits();
     assert_eq!(mask(&looping), 0x7ff);
     let mut seen = Vec::new();
     for _ in 0..3 {
@@ -167,7 +167,7 @@ fn what_a_follower_names_later_is_its_own_and_stays_when_it_stops() {
         seen.push(mask(&looping));
     }
     assert_eq!(seen, [0x0ff; 3], "only what is named is touched");
-    looping.replace(&mut third);
+    looping.replace(Box::new(&mut third));
     assert_eq!(mask(&looping), 0x7ff, "and it goes back when its turn is over");
 }
 
@@ -177,9 +177,9 @@ fn what_goes_back_is_repaired_and_what_was_refused_stays_refused() {
     host.refused_masks.insert(WayMask::from_bits(0x00c));
     let mut first = Wants(|_: &[Group]| masks(&[(0, 0x3ff), (1, 0x00c)]));
     let mut second = Wants(|_: &[Group]| masks(&[(1, 0x00c)]));
-    let mut looping = Loop::start(&mut host, &mut first, seconds(9)).unwrap();
+    let mut looping = Loop::start(&mut host, Box::new(&mut first), seconds(9)).unwrap();
     assert_eq!(looping.record().problems.len(), 1);
-    looping.replace(&mut second);
+    looping.replace(Box::new(&mut second));
     assert!(looping.record().problems.is_empty(), "the machine said so already");
     looping.step().unwrap();
     assert_eq!(looping.record().desired.masks[&GroupId(0)].bits(), 0x7ff, "the wish is recorded whole");
@@ -280,13 +280,13 @@ fn more_masks_than_classes_are_refused_as_a_whole_and_told_once() {
 fn the_observer_can_end_the_run() {
     let mut host = fake();
     let mut policy = Wants(|_: &[Group]| Plan::default());
-    let config = ControlConfig { period_ns: SECOND, duration_ns: None };
+    let config = ControlConfig::every(SECOND);
     let mut stop = |record: &Record, _: Option<&Interval>| {
         if record.at_ns >= 3 * SECOND { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let summary = run(&mut host, &mut policy, config, &mut stop).unwrap();
     assert_eq!(summary.steps, 3);
-    let config = ControlConfig { period_ns: 0, duration_ns: None };
+    let config = ControlConfig::every(0);
     let refused = run(&mut host, &mut policy, config, &mut stop);
     assert!(matches!(refused, Err(ControlError::NoPeriod)));
 }
@@ -316,4 +316,26 @@ fn full_a4_settles_on_a_quiet_server() {
     );
     assert_eq!(all[30].0.knobs.masks[&GroupId(1)].bits(), 0x0ff);
     assert!(all.iter().all(|(record, _)| record.problems.is_empty()));
+}
+
+#[test]
+fn a_loop_that_only_watches_asks_nobody_and_turns_nothing() {
+    let mut host = fake();
+    let mut step = 0;
+    let mut policy = Wants(move |_: &[Group]| {
+        step += 1;
+        masks(&[(1, 1 << step)])
+    });
+    let mut looping = Loop::start(&mut host, Box::new(&mut policy), seconds(9)).unwrap();
+    let stood = looping.record().knobs.clone();
+    for second in 1..=3 {
+        assert!(looping.watch().unwrap());
+        assert_eq!(looping.seen().unwrap().to_ns, second * SECOND, "counters are read as ever");
+        assert_eq!((&looping.record().knobs, looping.record().state.as_str()), (&stood, "Started"));
+        assert!(looping.record().applied.masks.is_empty() && looping.record().events.is_empty());
+    }
+    looping.step().unwrap();
+    assert_eq!(looping.record().knobs.masks[&GroupId(1)].bits(), 0x004, "asked for the second time");
+    assert_eq!(looping.seen().unwrap().from_ns, 3 * SECOND);
+    assert_eq!(looping.snapshot().unwrap().at_ns, 4 * SECOND);
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use waykeeper_control::{Knob, Loop, Problem};
+use waykeeper_control::{ControlConfig, Knob, Loop, Problem};
 use waykeeper_host::{Group, Interval, Inventory, Plan};
 use waykeeper_policy::{Decision, Policy};
 use waykeeper_units::{GroupId, PortId, WayMask};
@@ -62,12 +62,12 @@ fn a_busy_machine_is_waited_for_and_the_wait_is_told_once() {
 fn the_end_of_a_run_waits_for_a_busy_machine_too() {
     let mut host = fake();
     let mut policy = Wants(|_: &[Group]| masks(&[(1, 0x00c)]));
-    let mut looping = Loop::start(&mut host, &mut policy, seconds(5)).unwrap();
+    let mut looping = Loop::start(&mut host, Box::new(&mut policy), seconds(5)).unwrap();
     looping.step().unwrap();
     drop(looping);
     assert_eq!(host.knobs.masks[&GroupId(1)].bits(), 0x7ff);
     host.busy = 0;
-    let mut looping = Loop::start(&mut host, &mut policy, seconds(5)).unwrap();
+    let mut looping = Loop::start(&mut host, Box::new(&mut policy), seconds(5)).unwrap();
     looping.step().unwrap();
     looping.restore();
     assert_eq!(looping.record().state, "Restored");
@@ -165,4 +165,17 @@ fn a_knob_is_written_as_people_read_it() {
         knobs.map(|knob| knob.to_string()),
         ["DCA ways 0x600", "DCA on on port 2", "RX ring of 64 on port 0"]
     );
+}
+
+#[test]
+fn an_operator_can_leave_what_others_turn_at_once() {
+    let mut host = fake();
+    host.outsiders.insert(3, (GroupId(1), WayMask::from_bits(0x600)));
+    let mut policy = Wants(|_: &[Group]| masks(&[(1, 0x00c)]));
+    let (all, _) = records(&mut host, &mut policy, ControlConfig { take_back: 0, ..seconds(5) });
+    assert_eq!(
+        told(&all),
+        ["mask 0x00c of group 1 was changed to 0x600 by somebody else; it is left to them"]
+    );
+    assert_eq!(host.knobs.masks[&GroupId(1)].bits(), 0x600);
 }

@@ -186,7 +186,7 @@ fn run(seed: u64) -> Result<(), String> {
         }
         ControlFlow::Continue(())
     };
-    let config = ControlConfig { period_ns: 1_000_000_000, duration_ns: Some(END_S * 1_000_000_000) };
+    let config = ControlConfig::every(1_000_000_000).lasting(END_S * 1_000_000_000);
     waykeeper_control::run(&mut host, policy.as_mut(), config, &mut watch).map_err(|why| why.to_string())?;
     let after = host.sample().map_err(|why| why.to_string())?.knobs;
     for (group, mask) in &after.masks {

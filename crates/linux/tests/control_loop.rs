@@ -77,7 +77,7 @@ fn run(host: &mut dyn Host, policy: &str) -> Vec<String> {
         problems.extend(record.problems.iter().map(ToString::to_string));
         ControlFlow::Continue(())
     };
-    let config = ControlConfig { period_ns: SECOND, duration_ns: Some(LENGTH) };
+    let config = ControlConfig::every(SECOND).lasting(LENGTH);
     waykeeper_control::run(host, policy.as_mut(), config, &mut observe)
         .unwrap_or_else(|error| panic!("{error}"));
     problems

@@ -93,3 +93,26 @@ pub trait Policy: Send {
     /// a launch or an exit shows as a change in it.
     fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision;
 }
+
+/// A policy that is lent is a policy.
+impl<P: Policy + ?Sized> Policy for &mut P {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn describe(&self) -> Description {
+        (**self).describe()
+    }
+
+    fn check(&self, inventory: &Inventory, workloads: &[&str]) -> Result<(), PolicyError> {
+        (**self).check(inventory, workloads)
+    }
+
+    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
+        (**self).start(inventory, groups)
+    }
+
+    fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
+        (**self).step(groups, seen)
+    }
+}

@@ -47,8 +47,7 @@ fn run(scenario: &Arc<Scenario>, policy: &mut dyn Policy) -> anyhow::Result<Meas
     let ns = |seconds: f64| (seconds * 1e9) as u64;
     server.begin_stretch_at(ns(scenario.duration_s - scenario.measure_s));
     let mut host = FaultyServer::new(server);
-    let config =
-        ControlConfig { period_ns: ns(scenario.interval_s), duration_ns: Some(ns(scenario.duration_s)) };
+    let config = ControlConfig::every(ns(scenario.interval_s)).lasting(ns(scenario.duration_s));
     let mut tell = |record: &Record, _: Option<&Interval>| {
         for event in &record.events {
             println!("{:6.1} s  {}: {}", record.at_ns as f64 * 1e-9, policy_state(record), event.text);

@@ -228,7 +228,7 @@ pub fn masks(pairs: &[(u16, u32)]) -> Plan {
 }
 
 pub fn seconds(count: u64) -> ControlConfig {
-    ControlConfig { period_ns: SECOND, duration_ns: Some(count * SECOND) }
+    ControlConfig::every(SECOND).lasting(count * SECOND)
 }
 
 /// A record and the span of what was seen with it.

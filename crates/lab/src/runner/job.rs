@@ -66,8 +66,7 @@ impl Job<'_> {
         let measure_from_ns = duration_ns.saturating_sub(nanoseconds(scenario.measure_s));
         let ports = server.inventory().ports.clone();
         let mut host = Watched::new(server, measure_from_ns, scenario.time_factor, tick);
-        let config =
-            ControlConfig { period_ns: nanoseconds(scenario.interval_s), duration_ns: Some(duration_ns) };
+        let config = ControlConfig::every(nanoseconds(scenario.interval_s)).lasting(duration_ns);
         let mut journal = Journal::new(scenario, &ports, self.with_samples, self.stop);
         waykeeper_control::run(&mut host, policy.as_mut(), config, &mut journal)
             .map_err(|why| RunError::Stopped { policy: self.policy.to_owned(), seed: self.seed, why })?;
