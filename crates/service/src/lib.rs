@@ -1,0 +1,14 @@
+//! The daemon: charge of a host for as long as it runs, and what others may see and ask of it.
+//!
+//! One thread has the host and the loop, and never waits for anybody: it puts what it sees on the [`Board`], hands each
+//! step to the [`Feed`] (which drops rather than blocks) and looks for [`Order`]s between two steps. Everything else
+//! (socket, metrics, recorder) reads the board, takes from the feed or sends orders, on threads of its own. Must not know
+//! who serves the host's files, nor the command line.
+
+mod board;
+mod feed;
+mod order;
+
+pub use board::{Board, Mode, Pause, Published, Standing, Totals};
+pub use feed::{Feed, Step, feed};
+pub use order::{Order, OrderError, Orders, Reply, Sender, orders};
