@@ -1,0 +1,555 @@
+//! The operator's declaration of tenants: TOML, one `[[tenant]]` each, in a file of its own or in the daemon's.
+//!
+//! Every error names line and key. Must not know what of it is there: nothing here looks at the machine.
+
+use super::device::DeviceName;
+use super::glob::{Glob, Place, program};
+use serde::Deserialize;
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+use waykeeper_host::{Priority, WorkloadKind};
+use waykeeper_units::{CoreId, CoreList};
+
+/// One tenant as its owner describes it, or with `each` a family of them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TenantSpec {
+    /// Its name; with `each`, how their names are made: [`OWN_NAME`] in it stands for a match's own name.
+    pub name: String,
+    /// Every match of its one glob is a tenant.
+    pub each: bool,
+    /// Whether it is to be protected.
+    pub priority: Priority,
+    /// What it does; `None`: what its first device is for, and without devices it computes.
+    pub kind: Option<WorkloadKind>,
+    /// Logical CPUs it is pinned to, if its owner says so.
+    pub cores: CoreList,
+    /// Processes, by number; their children follow.
+    pub pids: Vec<u32>,
+    /// Cgroups, slices and units whose processes are its own.
+    pub places: Vec<Place>,
+    /// Programs whose processes are its own.
+    pub programs: Vec<Glob>,
+    /// Its devices.
+    pub devices: Vec<DeviceName>,
+    /// It is the virtual switch of the aggregation model (IAT s2.C).
+    pub stack: bool,
+    /// Ways its owner was granted at first, as written: `0x600`, `9-10` or `20%`.
+    pub mask: Option<String>,
+}
+
+/// What stands for a match's own name in the name of a spec with `each`.
+pub const OWN_NAME: &str = "{name}";
+
+/// Why a list of tenants was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum TenantsError {
+    /// The file cannot be read.
+    #[error("{}: {why}", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// The system's own words.
+        why: std::io::Error,
+    },
+    /// Something in it is wrong.
+    #[error("{}:{line}: {why}", file.display())]
+    Wrong {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What, and what would be accepted.
+        why: String,
+    },
+}
+
+/// Where in a text something is wrong with a tenant, and what.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{why}")]
+pub struct Refusal {
+    /// Bytes of the text that the entries were read from.
+    pub at: Range<usize>,
+    /// What, and what would be accepted.
+    pub why: String,
+}
+
+/// Keys of a `[[tenant]]`.
+pub const KEYS: [&str; 13] = [
+    "name", "each", "priority", "kind", "cores", "pids", "cgroup", "slice", "unit", "process", "devices",
+    "stack", "mask",
+];
+
+/// Keys of which each tenant has one.
+const SELECTORS: &str = "cores, pids, cgroup, slice, unit, process, devices";
+
+/// Longest name: a resctrl group is a directory, its name has a prefix, and 255 bytes are the limit of a file name.
+pub(super) const NAME_LIMIT: usize = 64;
+
+/// Longest part of a name that is the same for each match: at least as much again is left for what tells them apart.
+const COMMON_LIMIT: usize = 32;
+
+/// More than this is no list of tenants (each line of text is read at once).
+const FILE_LIMIT: u64 = 1 << 20;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    tenant: Vec<Spanned<Entry>>,
+}
+
+/// One `[[tenant]]` as it is written, to be embedded in another file's form as `tenant: Vec<Spanned<Entry>>`; what it
+/// means comes from [`declared`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    name: Spanned<String>,
+    each: Option<Spanned<bool>>,
+    #[serde(default = "low")]
+    priority: Priority,
+    kind: Option<WorkloadKind>,
+    cores: Option<Spanned<CoreList>>,
+    #[serde(default)]
+    pids: Vec<Spanned<u32>>,
+    cgroup: Option<Spanned<Texts>>,
+    slice: Option<Spanned<Texts>>,
+    unit: Option<Spanned<Texts>>,
+    process: Option<Spanned<Texts>>,
+    devices: Option<Spanned<Texts>>,
+    #[serde(default)]
+    stack: bool,
+    mask: Option<String>,
+}
+
+/// Protection is for those it is asked for.
+fn low() -> Priority {
+    Priority::Low
+}
+
+/// A text, or a list of texts.
+#[derive(Clone, Debug)]
+struct Texts(Vec<String>);
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Texts, D::Error> {
+        struct One;
+        impl<'de> Visitor<'de> for One {
+            type Value = Texts;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a text in quotes, or a list of them")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Texts, E> {
+                Ok(Texts(vec![text.to_owned()]))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Texts, A::Error> {
+                let mut texts = Vec::new();
+                while let Some(text) = list.next_element()? {
+                    texts.push(text);
+                }
+                Ok(Texts(texts))
+            }
+        }
+        deserializer.deserialize_any(One)
+    }
+}
+
+/// Reads a file of tenants.
+///
+/// # Errors
+/// A file that cannot be read, or the first thing wrong in it.
+pub fn read(file: &Path) -> Result<Vec<TenantSpec>, TenantsError> {
+    let failed = |why| TenantsError::Read { file: file.to_owned(), why };
+    let mut bytes = Vec::new();
+    // What a file says of its size is no bound: a device or a pipe says 0.
+    std::fs::File::open(file)
+        .map_err(failed)?
+        .take(FILE_LIMIT + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    if bytes.len() as u64 > FILE_LIMIT {
+        let why = format!("a list of tenants has at most {FILE_LIMIT} bytes, this has more");
+        return Err(TenantsError::Wrong { file: file.to_owned(), line: 1, why });
+    }
+    let text = String::from_utf8(bytes).map_err(|why| failed(std::io::Error::other(why)))?;
+    parse(file, &text)
+}
+
+/// Reads the text of such a file; `file` is for messages.
+///
+/// # Errors
+/// The first thing wrong in it.
+pub fn parse(file: &Path, text: &str) -> Result<Vec<TenantSpec>, TenantsError> {
+    let wrong = |at: Option<Range<usize>>, why: String| {
+        let line = line_of(text, at.map_or(0, |at| at.start));
+        TenantsError::Wrong { file: file.to_owned(), line, why }
+    };
+    let parsed: File = toml::from_str(text)
+        .map_err(|error| wrong(error.span(), explain_key(error.message(), &["tenant"])))?;
+    if parsed.tenant.is_empty() {
+        let why = format!("no tenant; write one as [[tenant]] with a name and at least one of {SELECTORS}");
+        return Err(wrong(None, why));
+    }
+    declared(parsed.tenant).map_err(|refusal| wrong(Some(refusal.at), refusal.why))
+}
+
+/// The line of a place in a text, from 1.
+pub fn line_of(text: &str, at: usize) -> usize {
+    text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// What entries mean, in their order.
+///
+/// # Errors
+/// The first thing wrong, and where.
+pub fn declared(entries: Vec<Spanned<Entry>>) -> Result<Vec<TenantSpec>, Refusal> {
+    let mut names: Vec<Range<usize>> = Vec::new();
+    let mut cores: Vec<Range<usize>> = Vec::new();
+    let mut specs = Vec::new();
+    for entry in entries {
+        let whole = entry.span();
+        let entry = entry.into_inner();
+        names.push(entry.name.span());
+        cores.push(entry.cores.as_ref().map_or(whole.clone(), Spanned::span));
+        specs.push(spec(whole, entry)?);
+    }
+    match clash(&specs) {
+        None => Ok(specs),
+        Some((index, Clash::Name, why)) => Err(Refusal { at: names[index].clone(), why }),
+        Some((index, Clash::Core, why)) => Err(Refusal { at: cores[index].clone(), why }),
+    }
+}
+
+/// What two specs cannot have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Clash {
+    /// Their names.
+    Name,
+    /// A core.
+    Core,
+}
+
+/// The first spec that wants what one before it has, what, and the message: for lists put together from several files.
+pub fn clash(specs: &[TenantSpec]) -> Option<(usize, Clash, String)> {
+    let mut names: BTreeSet<&str> = BTreeSet::new();
+    let mut owners: BTreeMap<CoreId, &str> = BTreeMap::new();
+    for (index, spec) in specs.iter().enumerate() {
+        let name = spec.name.as_str();
+        if !names.insert(name) {
+            return Some((index, Clash::Name, format!("`{name}` is the name of two tenants")));
+        }
+        for core in spec.cores.cores() {
+            if let Some(owner) = owners.insert(*core, name) {
+                let why =
+                    format!("cores of `{name}`: {core} belongs to `{owner}` already; a core has one tenant");
+                return Some((index, Clash::Core, why));
+            }
+        }
+    }
+    None
+}
+
+fn spec(whole: Range<usize>, entry: Entry) -> Result<TenantSpec, Refusal> {
+    let (at, name) = (entry.name.span(), entry.name.into_inner());
+    let refuse = |at: &Range<usize>, why: String| Err(Refusal { at: at.clone(), why });
+    let each = match &entry.each {
+        Some(each) if !*each.get_ref() && name.contains(OWN_NAME) => {
+            return refuse(&each.span(), format!("`{name}` names each match; leave each = false out of it"));
+        }
+        Some(each) => *each.get_ref(),
+        None => name.contains(OWN_NAME),
+    };
+    let name = if each && !name.contains(OWN_NAME) { format!("{name}-{OWN_NAME}") } else { name };
+    check_name(&name, each).map_err(|why| Refusal { at: at.clone(), why })?;
+    if let Some(zero) = entry.pids.iter().find(|pid| *pid.get_ref() == 0) {
+        return refuse(&zero.span(), "0 is no process; write the numbers that ps shows".to_owned());
+    }
+    let mut places = read_all(entry.cgroup, Place::path)?;
+    places.extend(read_all(entry.slice, Place::slice)?);
+    places.extend(read_all(entry.unit, Place::unit)?);
+    let spec = TenantSpec {
+        each,
+        priority: entry.priority,
+        kind: entry.kind,
+        cores: entry.cores.map(Spanned::into_inner).unwrap_or_default(),
+        pids: entry.pids.into_iter().map(Spanned::into_inner).collect(),
+        places,
+        programs: read_all(entry.process, program)?,
+        devices: read_all(entry.devices, |text| text.parse::<DeviceName>().map_err(|why| why.to_string()))?,
+        stack: entry.stack,
+        mask: entry.mask,
+        name,
+    };
+    let selectors = spec.places.len() + spec.programs.len() + spec.devices.len();
+    if selectors == 0 && spec.cores.is_empty() && spec.pids.is_empty() {
+        return refuse(
+            &whole,
+            format!("`{}` is nothing yet; give it at least one of {SELECTORS}", spec.name),
+        );
+    }
+    if each && (selectors != 1 || !spec.cores.is_empty() || !spec.pids.is_empty() || !has_glob(&spec)) {
+        let why = "each match is a tenant, so what they have is one glob: cgroup, slice, unit, process or virtual \
+                   functions in devices, and nothing else";
+        return refuse(&at, format!("`{}`: {why}", spec.name));
+    }
+    Ok(spec)
+}
+
+fn has_glob(spec: &TenantSpec) -> bool {
+    // Many processes may have one name.
+    !spec.programs.is_empty()
+        || spec.places.iter().any(|place| place.glob().is_wild())
+        || spec.devices.iter().any(DeviceName::is_wild)
+}
+
+fn read_all<T>(
+    texts: Option<Spanned<Texts>>,
+    read: impl Fn(&str) -> Result<T, String>,
+) -> Result<Vec<T>, Refusal> {
+    let Some(texts) = texts else { return Ok(Vec::new()) };
+    let at = texts.span();
+    let read = |text: &String| read(text).map_err(|why| Refusal { at: at.clone(), why });
+    texts.get_ref().0.iter().map(read).collect()
+}
+
+/// A message of the parser, with the nearest known key for one that is unknown. `others` are the keys that may stand
+/// beside those of a tenant.
+pub fn explain_key(message: &str, others: &[&str]) -> String {
+    let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
+    let Some((key, _)) = unknown else {
+        return message.trim_end().to_owned();
+    };
+    let known = || KEYS.iter().chain(others);
+    let near = known().max_by(|a, b| strsim::jaro(key, a).total_cmp(&strsim::jaro(key, b)));
+    // 0.7 is where Jaro's measure stops calling words alike.
+    match near.filter(|near| strsim::jaro(key, near) > 0.7) {
+        Some(near) => format!("unknown key `{key}`; did you mean `{near}`?"),
+        None => format!("unknown key `{key}`; a tenant has {}", KEYS.join(", ")),
+    }
+}
+
+/// What a name is made of.
+pub(super) fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
+}
+
+fn check_name(name: &str, each: bool) -> Result<(), String> {
+    let common = if each { name.replacen(OWN_NAME, "", 1) } else { name.to_owned() };
+    let limit = if each { COMMON_LIMIT } else { NAME_LIMIT };
+    if name.is_empty() || common.len() > limit || !common.chars().all(is_plain) {
+        let beside = if each { format!(" beside {OWN_NAME}") } else { String::new() };
+        return Err(format!(
+            "`{}` cannot be the name of a tenant; take 1 to {limit} letters, digits, `-`, `_` and `.`{beside}",
+            name.escape_default()
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parse_text(text: &str) -> Result<Vec<TenantSpec>, String> {
+        parse(Path::new("tenants.toml"), text).map_err(|error| error.to_string())
+    }
+
+    const GOOD: &str = r#"
+[[tenant]]
+name = "fastclick"
+priority = "high"
+kind = "network-io"
+cores = "0-3"
+devices = ["5E:00.0"]
+pids = [4242]
+
+[[tenant]]
+name = "lbm"
+priority = "low"
+kind = "non-io"
+cores = "4"
+mask = "0x003"
+"#;
+
+    #[test]
+    fn a_list_is_read() {
+        let tenants = parse_text(GOOD).unwrap();
+        assert_eq!(tenants.len(), 2);
+        assert_eq!(tenants[0].devices, ["0000:5e:00.0".parse().unwrap()]);
+        assert!(!tenants[0].each);
+        assert_eq!((tenants[0].priority, tenants[0].kind), (Priority::High, Some(WorkloadKind::NetworkIo)));
+        assert_eq!(tenants[0].pids, [4242]);
+        assert_eq!(tenants[1].cores.to_string(), "4");
+        assert_eq!(tenants[1].mask.as_deref(), Some("0x003"));
+        assert!(!tenants[1].stack);
+    }
+
+    #[test]
+    fn every_mistake_names_its_line_and_what_would_do() {
+        let told = |from: &str, to: &str| parse_text(&GOOD.replacen(from, to, 1)).unwrap_err();
+        assert_eq!(
+            told("priority =", "priorty ="),
+            "tenants.toml:4: unknown key `priorty`; did you mean `priority`?"
+        );
+        assert_eq!(
+            told("\"lbm\"", "\"fastclick\""),
+            "tenants.toml:11: `fastclick` is the name of two tenants"
+        );
+        assert_eq!(
+            told("cores = \"4\"", "cores = \"3-4\""),
+            "tenants.toml:14: cores of `lbm`: core 3 belongs to `fastclick` already; a core has one tenant"
+        );
+        assert_eq!(
+            told("cores = \"4\"", "cores = \"4-\""),
+            "tenants.toml:14: `4-` is not a core list; write cores like 0-3,8"
+        );
+        assert_eq!(
+            told("5E:00.0", "5E:0"),
+            "tenants.toml:7: `5E:0` is not a PCI address; write domain:bus:device.function like 0000:3a:00.0, or 3a:00.0"
+        );
+        assert!(
+            told("\"lbm\"", "\"../x\"").starts_with("tenants.toml:11: `../x` cannot be the name of a tenant")
+        );
+        assert!(told("\"high\"", "\"top\"").contains("unknown variant `top`, expected `high` or `low`"));
+        assert_eq!(
+            parse_text("").unwrap_err(),
+            "tenants.toml:1: no tenant; write one as [[tenant]] with a name and at least one of cores, pids, cgroup, slice, \
+             unit, process, devices"
+        );
+    }
+
+    const ALL: &str = r#"
+[[tenant]]
+name = "pods"
+each = true
+cgroup = "kubepods.slice/**/cri-*.scope"
+
+[[tenant]]
+name = "redis"
+priority = "high"
+slice = "redis.slice"
+unit = ["redis-server.service", "valkey@*.service"]
+process = "redis-server"
+cores = "4-5"
+
+[[tenant]]
+name = "vm-{name}"
+kind = "network-io"
+devices = "5e:00.0/vf*"
+"#;
+
+    #[test]
+    fn selectors_and_families_are_read() {
+        let specs = parse_text(ALL).unwrap();
+        assert_eq!((specs[0].name.as_str(), specs[0].each), ("pods-{name}", true));
+        assert_eq!(specs[0].places, [Place::path("kubepods.slice/**/cri-*.scope").unwrap()]);
+        assert_eq!((specs[0].priority, specs[0].kind), (Priority::Low, None), "what is not said");
+        let places: Vec<&str> = specs[1].places.iter().map(|place| place.glob().text()).collect();
+        assert_eq!(places, ["redis.slice", "redis-server.service", "valkey@*.service"]);
+        assert_eq!(specs[1].programs, [program("redis-server").unwrap()]);
+        assert!(!specs[1].each);
+        assert_eq!(
+            (specs[2].name.as_str(), specs[2].each),
+            ("vm-{name}", true),
+            "a template says so by itself"
+        );
+        assert_eq!(specs[2].devices, ["5e:00.0/vf*".parse().unwrap()]);
+    }
+
+    #[test]
+    fn mistakes_with_selectors_name_their_line_too() {
+        let told = |from: &str, to: &str| parse_text(&ALL.replacen(from, to, 1)).unwrap_err();
+        assert_eq!(
+            told("kubepods.slice/**/cri-*.scope", "kubepods/{a"),
+            "tenants.toml:5: `kubepods/{a` is not a glob: unclosed alternate group; missing '}' (maybe escape '{' \
+             with '[{]'?)"
+        );
+        assert!(told("\"redis.slice\"", "\"redis\"").starts_with("tenants.toml:10: `redis` is not a slice"));
+        assert_eq!(
+            told("cgroup =", "cgroups ="),
+            "tenants.toml:5: unknown key `cgroups`; did you mean `cgroup`?"
+        );
+        assert_eq!(
+            told("process = \"redis-server\"", "process = 7"),
+            "tenants.toml:12: invalid type: integer `7`, expected a text in quotes, or a list of them"
+        );
+        let each = told("each = true\ncgroup", "each = true\ncores = \"0\"\ncgroup");
+        assert!(each.starts_with("tenants.toml:3: `pods-{name}`: each match is a tenant, so"), "{each}");
+        let none = told("devices = \"5e:00.0/vf*\"", "");
+        assert!(
+            none.starts_with("tenants.toml:15: `vm-{name}` is nothing yet; give it at least one of"),
+            "{none}"
+        );
+        let false_each = told("name = \"vm-{name}\"", "name = \"vm-{name}\"\neach = false");
+        assert!(false_each.starts_with("tenants.toml:17: `vm-{name}` names each match"), "{false_each}");
+        assert!(told("vm-{name}", "vm-{nam}").contains("cannot be the name of a tenant"));
+        assert!(told("vm-{name}", "{name}{name}").contains("cannot be the name of a tenant"));
+        assert!(told("cores = \"4-5\"", "pids = [0]").starts_with("tenants.toml:13: 0 is no process"));
+        assert!(told("slice =", "slice = \"b.slice\"\nslice =").contains("duplicate key"));
+    }
+
+    #[test]
+    fn entries_embed_in_another_file_and_keep_their_lines() {
+        #[derive(Debug, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Daemon {
+            policy: String,
+            tenant: Vec<Spanned<Entry>>,
+        }
+        let text = format!("policy = \"a4\"\n{}", ALL.replace("redis.slice", "-.slice"));
+        let daemon: Daemon = toml::from_str(&text).unwrap();
+        assert_eq!(daemon.policy, "a4");
+        let refusal = declared(daemon.tenant).unwrap_err();
+        assert_eq!(line_of(&text, refusal.at.start), 11);
+        assert!(refusal.why.contains("every process there is"), "{refusal}");
+        let error = toml::from_str::<Daemon>(&text.replace("policy =", "polcy =")).unwrap_err();
+        let told = explain_key(error.message(), &["policy", "tenant"]);
+        assert_eq!(told, "unknown key `polcy`; did you mean `policy`?");
+    }
+
+    #[test]
+    fn lists_from_several_files_clash_like_one() {
+        let (mut all, more) = (parse_text(GOOD).unwrap(), parse_text(ALL).unwrap());
+        all.extend(more);
+        let (index, what, why) = clash(&all).unwrap();
+        assert_eq!((index, what), (3, Clash::Core));
+        assert_eq!(why, "cores of `redis`: core 4 belongs to `lbm` already; a core has one tenant");
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let error = read(Path::new("/nowhere/tenants.toml")).unwrap_err().to_string();
+        assert!(error.starts_with("/nowhere/tenants.toml: No such file"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_never_ends_is_refused() {
+        let error = read(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert_eq!(error, "/dev/zero:1: a list of tenants has at most 1048576 bytes, this has more");
+        // One that tells no size of its own is read like any other.
+        assert!(
+            read(Path::new("/proc/self/status"))
+                .unwrap_err()
+                .to_string()
+                .starts_with("/proc/self/status:1: ")
+        );
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        #[test]
+        fn no_text_makes_it_panic(text in "\\PC{0,200}", at in 0usize..400, with in "\\PC{0,4}") {
+            let _ = parse_text(&text);
+            for good in [GOOD, ALL] {
+                let mut text = good.to_owned();
+                text.insert_str(at.min(text.len()), &with);
+                let _ = parse_text(&text);
+            }
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Who runs on this machine: what the operator declares, and what of it is there now.
+//!
+//! A4 s5.1 asks for a record per workload (cores, priority, what it does, which devices). [`parse`] and [`declared`] read
+//! such records, which may name processes, cgroups and devices that come and go; a [`Roster`] is which tenants that makes
+//! at one moment. Must not know how tenants are watched or steered.
+
+mod declaration;
+mod device;
+mod glob;
+mod roster;
+
+pub use declaration::{
+    Clash, Entry, KEYS, OWN_NAME, Refusal, TenantSpec, TenantsError, clash, declared, explain_key, line_of,
+    parse, read,
+};
+pub use device::{DeviceName, DeviceNameError};
+pub use glob::{Glob, Place};
+pub use roster::{About, Absent, Note, Roster};
+
+use crate::pci::PciAddress;
+use waykeeper_host::{Priority, WorkloadKind};
+use waykeeper_units::CoreList;
+
+/// One tenant as it is now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tenant {
+    /// Its name; part of the name of its resctrl group.
+    pub name: String,
+    /// Whether it is to be protected.
+    pub priority: Priority,
+    /// What it does.
+    pub kind: WorkloadKind,
+    /// Logical CPUs it is pinned to; none if it shares its CPUs with others, and then only its processes are it.
+    pub cores: CoreList,
+    /// Processes that belong to it, also when they run on other CPUs. Threads they have now and will start follow.
+    pub pids: Vec<u32>,
+    /// Its devices.
+    pub devices: Vec<PciAddress>,
+    /// It is the virtual switch of the aggregation model (IAT s2.C).
+    pub stack: bool,
+    /// Ways its owner was granted at first, as written: `0x600`, `9-10` or `20%`.
+    pub mask: Option<String>,
+}

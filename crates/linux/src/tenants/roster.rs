@@ -1,0 +1,72 @@
+//! What a census found: the tenants that are here, those that are not, and what people should know of it.
+//!
+//! A note is made when something begins to hold, not at each look. Must not open a file.
+
+use super::Tenant;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The tenants at one moment. No core, no process and no device is in two of them, and their names are different.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Roster {
+    /// Those that are here, in the order of their declaration; matches of one declaration by their own names.
+    pub tenants: Vec<Tenant>,
+    /// Those that are declared and not here. Of `each` match only those that are here are known.
+    pub absent: Vec<Absent>,
+    /// When each of the tenants' processes was started, in clock ticks since boot (field 22 of `/proc/PID/stat`): a pid
+    /// with another start is another process.
+    pub started: BTreeMap<u32, u64>,
+    /// What is so now and was not at the last look.
+    pub notes: Vec<Note>,
+    /// Files read and directories listed for it.
+    pub reads: usize,
+}
+
+/// A tenant that is declared and not here.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Absent {
+    /// Its name as declared, with `{name}` in it where each match would be a tenant.
+    pub name: String,
+    /// What was looked for and not found.
+    pub why: String,
+}
+
+/// What a note is about.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum About {
+    /// Nothing of a tenant is here.
+    Absent,
+    /// A process, a core or a device that was declared by its number or name is not here.
+    Missing,
+    /// A tenant has processes and no cores of its own, so that core counters do not tell of it.
+    NoCores,
+    /// Something belongs to a tenant declared before.
+    Taken,
+    /// Devices of several tenants are behind one root port, where DCA is switched for all of them.
+    SharedPort,
+    /// There is more of something than is looked at.
+    TooMany,
+    /// A file that should tell something cannot be read.
+    Unreadable,
+}
+
+/// Something that people should know.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Note {
+    /// The tenant; `None` if it is about the machine.
+    pub tenant: Option<String>,
+    /// What it is about.
+    pub about: About,
+    /// In words.
+    pub text: String,
+}
+
+impl std::fmt::Display for Note {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.tenant {
+            Some(tenant) => write!(f, "tenant {tenant}: {}", self.text),
+            None => f.write_str(&self.text),
+        }
+    }
+}
