@@ -71,6 +71,8 @@ pub struct Published {
     pub paused: Option<Pause>,
     /// The policy in charge.
     pub policy: String,
+    /// The settings it was built with, as the configuration or an order gave them; what is not there has its default.
+    pub settings: Arc<toml::Table>,
     /// Time between two steps, nanoseconds.
     pub period_ns: u64,
     /// What the host has.
@@ -140,6 +142,7 @@ pub(crate) mod tests {
             mode: Mode::Manage,
             paused: None,
             policy: "default".to_owned(),
+            settings: Arc::default(),
             period_ns: 1_000_000_000,
             inventory: Arc::new(inventory),
             groups: Vec::new(),
