@@ -5,6 +5,7 @@
 //! that rates per second of the clock are those of the traffic. It knows registers and classes of service; it must not
 //! know groups of workloads, nor files.
 
+use crate::launch::Process;
 use crate::measured::{Mark, Measured};
 use crate::root_port::PerfCtrlSts;
 use crate::scenario::{Scenario, ScenarioError};
@@ -164,9 +165,39 @@ impl BareMachine {
     /// # Errors
     /// If a program that starts on the way does not fit simulated memory.
     pub fn run_until(&mut self, until_ns: u64) -> Result<(), ScenarioError> {
-        self.machine.run_until(until_ns as f64 / self.time_factor)?;
+        self.run_with(until_ns, |_| {})
+    }
+
+    /// The same; each time that programs have started or exited, `switched` is called before anything else runs, as a
+    /// kernel's scheduler would be.
+    ///
+    /// # Errors
+    /// If a program that starts on the way does not fit simulated memory.
+    pub fn run_with(
+        &mut self,
+        until_ns: u64,
+        mut switched: impl FnMut(&mut BareMachine),
+    ) -> Result<(), ScenarioError> {
+        let until = until_ns as f64 / self.time_factor;
+        loop {
+            let turns = self.machine.launches.turns;
+            // The machine ends a quantum at each change anyway, so stopping there changes nothing.
+            let stop = self.machine.next_change_ns().map_or(until, |at| at.min(until));
+            self.machine.run_until(stop)?;
+            if self.machine.launches.turns != turns {
+                switched(self);
+            }
+            if stop >= until {
+                break;
+            }
+        }
         self.now_ns = self.now_ns.max(until_ns);
         Ok(())
+    }
+
+    /// The programs that run now, the oldest first.
+    pub fn processes(&self) -> Vec<Process> {
+        self.machine.processes()
     }
 
     /// Starts a stretch: meters and [`BareMachine::measured`] count from here.

@@ -57,7 +57,7 @@ impl VirtualServer {
 
     /// A workload exits before its time.
     pub(crate) fn kill(&mut self, group: GroupId) {
-        if self.bare.machine.alive[group.index()] {
+        if self.bare.machine.alive(group.index()) {
             self.bare.machine.stop(group.index());
         }
     }
@@ -132,7 +132,7 @@ impl Host for VirtualServer {
     }
 
     fn groups(&self) -> Vec<Group> {
-        let alive = self.groups.iter().filter(|group| self.bare.machine.alive[group.id.index()]);
+        let alive = self.groups.iter().filter(|group| self.bare.machine.alive(group.id.index()));
         alive
             .map(|group| Group { priority: self.bare.machine.priorities[group.id.index()], ..group.clone() })
             .collect()

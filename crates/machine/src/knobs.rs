@@ -32,7 +32,7 @@ impl VirtualServer {
     /// What every knob reads back.
     pub(crate) fn knobs(&self) -> KnobValues {
         let chip = &self.bare.machine.bus.memory.chip;
-        let alive = self.groups.iter().filter(|group| self.bare.machine.alive[group.id.index()]);
+        let alive = self.groups.iter().filter(|group| self.bare.machine.alive(group.id.index()));
         let masks = alive.filter_map(|group| {
             let first = group.cores.cores().first()?;
             Some((group.id, chip.core_mask(first.index())))
@@ -56,7 +56,7 @@ impl VirtualServer {
     }
 
     fn set_mask(&mut self, group: GroupId, mask: WayMask) -> KnobOutcome {
-        let alive = |group: &&Group| self.bare.machine.alive[group.id.index()];
+        let alive = |group: &&Group| self.bare.machine.alive(group.id.index());
         let Some(group) = self.groups.get(group.index()).filter(alive) else {
             return KnobOutcome::Refused(format!("{group} does not exist"));
         };

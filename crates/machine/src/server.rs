@@ -5,6 +5,7 @@
 
 use crate::bus::Bus;
 use crate::idio::Controller;
+use crate::launch::Launches;
 use crate::meter::Meter;
 use crate::nic::{Classifier, Fetch, Function, Nic, Queue, Spread, Steering, Traffic};
 use crate::programs::{Blueprint, Core, Mailbox, Program, Site};
@@ -70,7 +71,7 @@ pub struct Machine {
     mailbox_of: Vec<Option<usize>>,
     /// First virtual port of each tenant; its threads' follow.
     port_of: Vec<Option<usize>>,
-    pub(crate) alive: Vec<bool>,
+    pub(crate) launches: Launches,
     /// Lines of a core are charged to the workload that starts on it; else to whatever the core was told before.
     pub(crate) charges_workloads: bool,
     /// What each workload's owner declares now.
@@ -113,7 +114,7 @@ impl Machine {
             build_ports(&scenario, &mut memory, &mut bus).map_err(|why| failed("a switch's ports", why))?;
         let changes = timeline(&scenario);
         let mut machine = Machine {
-            alive: vec![false; scenario.workloads.len()],
+            launches: Launches::new(scenario.workloads.len()),
             charges_workloads: true,
             priorities: scenario.workloads.iter().map(|w| w.priority).collect(),
             parked: (0..spec.cores as usize).map(|id| Core { id, ..Core::default() }).collect(),
@@ -141,6 +142,16 @@ impl Machine {
     /// Real lines per sampled line, nominal.
     pub fn scale(&self) -> f64 {
         f64::from(self.options.sampling.factor())
+    }
+
+    /// Whether a workload runs.
+    pub(crate) fn alive(&self, workload: usize) -> bool {
+        self.launches.of(workload).is_some()
+    }
+
+    /// When the next change of the scenario is due, ns of simulated time.
+    pub(crate) fn next_change_ns(&self) -> Option<f64> {
+        self.changes.last().map(|(at, _)| *at)
     }
 
     /// The state of a core, whether a thread runs on it or not.
@@ -196,12 +207,15 @@ impl Machine {
             let scenario = self.scenario.clone();
             match change {
                 Change::Start(workload) => {
-                    self.alive[workload] = true;
+                    let free = self.memory.free_bytes();
                     let blueprint = scenario.workloads[workload].blueprint.clone();
                     self.start(workload, &blueprint, scenario.workloads[workload].hold_ms)?;
+                    let cores = scenario.workloads[workload].cores.cores();
+                    let busy = cores.iter().map(|core| self.parked[core.index()].busy_ns).collect();
+                    self.launches.start(workload, self.now_ns, free - self.memory.free_bytes(), busy);
                 }
                 Change::Phase(workload, blueprint) => {
-                    if let Some(blueprint) = blueprint.filter(|_| self.alive[workload]) {
+                    if let Some(blueprint) = blueprint.filter(|_| self.alive(workload)) {
                         self.park(workload);
                         self.start(workload, &blueprint, 0.0)?;
                     }
@@ -223,7 +237,7 @@ impl Machine {
 
     /// A workload exits.
     pub(crate) fn stop(&mut self, workload: usize) {
-        self.alive[workload] = false;
+        self.launches.exit(workload);
         self.park(workload);
     }
 

@@ -230,6 +230,13 @@ impl AddressMap {
         Ok(region)
     }
 
+    /// Memory that nobody has taken.
+    pub fn free_bytes(&self) -> u64 {
+        let lines = self.frames.len() as u64 * u64::from(FRAME_LINES)
+            + self.huge_pages.len() as u64 * u64::from(HUGE_LINES);
+        lines * waykeeper_units::LINE_BYTES
+    }
+
     fn exhausted(&self, bytes: u64) -> OutOfMemory {
         OutOfMemory {
             asked_mib: bytes >> 20,

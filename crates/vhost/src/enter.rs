@@ -227,7 +227,10 @@ fn bind_files(tree: &Path, folder: &Path, steps: &mut Vec<Step>) -> io::Result<(
         let path = folder.join(entry?.file_name());
         let (from, to) = (tree.join(&path), Path::new("/").join(&path));
         if from.is_dir() {
-            bind_files(tree, &path, steps)?;
+            // The tree's processes have no counterpart, and may be gone before they could be listed.
+            if to.is_dir() {
+                bind_files(tree, &path, steps)?;
+            }
             continue;
         }
         let Ok(there) = to.symlink_metadata() else { continue };

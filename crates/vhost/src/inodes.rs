@@ -2,11 +2,12 @@
 //!
 //! Numbers are never used twice while the tree is mounted. This file must not know FUSE.
 
+use crate::live::{self, Live};
 use crate::node::{File, Node, Tree};
 use crate::resctrl::places::Place;
 use crate::resctrl::{Resctrl, Shared};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The root's number (linux fs/fuse: FUSE_ROOT_ID).
 pub(crate) const ROOT: u64 = 1;
@@ -16,7 +17,8 @@ const FIRST_PLACE: u64 = 1 << 40;
 
 /// A fixed node.
 pub(crate) enum Fixed {
-    Directory(BTreeMap<String, u64>),
+    /// With the place of its [`Live`] entries, if it has any.
+    Directory(BTreeMap<String, u64>, Option<usize>),
     File(Box<dyn File>),
     Link(String),
     Resctrl(usize),
@@ -27,6 +29,8 @@ pub(crate) enum Target<'a> {
     Fixed(&'a Fixed),
     /// In one of the resctrls.
     Place(&'a Shared, Place),
+    /// In one of the live subtrees, which has it under this number.
+    Live(&'a dyn Live, u64),
 }
 
 /// All numbers of one tree.
@@ -34,6 +38,8 @@ pub(crate) struct Inodes {
     fixed: Vec<Fixed>,
     paths: Vec<String>,
     resctrls: Vec<(u64, Shared)>,
+    /// With the numbers of their directories.
+    lives: Vec<(u64, Arc<dyn Live>)>,
     places: Mutex<Places>,
 }
 
@@ -51,13 +57,19 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Inodes {
     pub fn new(tree: Tree) -> Self {
-        let mut inodes =
-            Inodes { fixed: Vec::new(), paths: Vec::new(), resctrls: Vec::new(), places: Mutex::default() };
-        inodes.add("", Node::Directory(tree.into_root()));
+        let (root, mut lives) = tree.into_parts();
+        let mut inodes = Inodes {
+            fixed: Vec::new(),
+            paths: Vec::new(),
+            resctrls: Vec::new(),
+            lives: Vec::new(),
+            places: Mutex::default(),
+        };
+        inodes.add("", Node::Directory(root), &mut lives);
         inodes
     }
 
-    fn add(&mut self, path: &str, node: Node) -> u64 {
+    fn add(&mut self, path: &str, node: Node, lives: &mut BTreeMap<String, Arc<dyn Live>>) -> u64 {
         let place = self.fixed.len();
         let number = place as u64 + ROOT;
         self.fixed.push(Fixed::Link(String::new()));
@@ -67,9 +79,13 @@ impl Inodes {
                 let mut numbers = BTreeMap::new();
                 for (name, entry) in entries {
                     let path = if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
-                    numbers.insert(name, self.add(&path, entry));
+                    numbers.insert(name, self.add(&path, entry, lives));
                 }
-                Fixed::Directory(numbers)
+                let live = lives.remove(path).map(|live| {
+                    self.lives.push((number, live));
+                    self.lives.len() - 1
+                });
+                Fixed::Directory(numbers, live)
             }
             Node::File(file) => Fixed::File(file),
             Node::Link(target) => Fixed::Link(target),
@@ -83,6 +99,9 @@ impl Inodes {
 
     /// What a number stands for; `None` for numbers that were never given.
     pub fn target(&self, number: u64) -> Option<Target<'_>> {
+        if let Some((live, inner)) = self.live_of(number) {
+            return Some(Target::Live(self.lives[live].1.as_ref(), inner));
+        }
         if number >= FIRST_PLACE {
             let places = locked(&self.places);
             let (resctrl, place) = *places.by_number.get((number - FIRST_PLACE) as usize)?;
@@ -92,6 +111,28 @@ impl Inodes {
             Fixed::Resctrl(resctrl) => Some(Target::Place(&self.resctrls[*resctrl].1, Place::ROOT)),
             fixed => Some(Target::Fixed(fixed)),
         }
+    }
+
+    /// The live subtree at this place.
+    pub fn live(&self, place: usize) -> &dyn Live {
+        self.lives[place].1.as_ref()
+    }
+
+    /// The number of an entry of a live subtree, next to that of another one of the same, or its directory.
+    pub fn live_number(&self, neighbour: u64, inner: u64) -> u64 {
+        let of_directory = || match self.target(neighbour) {
+            Some(Target::Fixed(Fixed::Directory(_, live))) => *live,
+            _ => None,
+        };
+        let place = self.live_of(neighbour).map(|(place, _)| place).or_else(of_directory).unwrap_or(0);
+        (place as u64 + 1) * live::END + inner
+    }
+
+    /// The live subtree that a number is in, and the number that it has there. The whole number says it: nothing is kept
+    /// for entries that come and go.
+    fn live_of(&self, number: u64) -> Option<(usize, u64)> {
+        let place = usize::try_from((number / live::END).checked_sub(1)?).ok()?;
+        (place < self.lives.len()).then_some((place, number % live::END))
     }
 
     /// The number of a place, next to that of another place of the same resctrl.
@@ -115,14 +156,19 @@ impl Inodes {
     /// Whether this is a directory, for the kinds of entries.
     pub fn is_directory(&self, number: u64) -> bool {
         match self.target(number) {
-            Some(Target::Fixed(fixed)) => matches!(fixed, Fixed::Directory(_)),
+            Some(Target::Fixed(fixed)) => matches!(fixed, Fixed::Directory(..)),
             Some(Target::Place(_, place)) => place.is_directory(),
+            Some(Target::Live(live, inner)) => live.is_directory(inner),
             None => false,
         }
     }
 
     /// The path of a node below the root; of a place that was removed, that of its resctrl.
     pub fn path(&self, number: u64) -> String {
+        if let Some((place, inner)) = self.live_of(number) {
+            let (directory, live) = &self.lives[place];
+            return format!("{}/{}", self.paths[(directory - ROOT) as usize], live.path(inner));
+        }
         if number < FIRST_PLACE {
             return self.paths.get((number - ROOT) as usize).cloned().unwrap_or_default();
         }

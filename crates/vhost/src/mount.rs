@@ -6,6 +6,7 @@
 
 use crate::faults::{Fault, Faults, Operation};
 use crate::inodes::{Fixed, Inodes, Target, locked};
+use crate::live::Live;
 use crate::node::{Access, Caller, Tree, slice};
 use crate::resctrl::groups::Maker;
 use fuser::{
@@ -27,6 +28,9 @@ const FIXED: Duration = Duration::from_secs(3600);
 /// How long it may believe what it was told of resctrl. Changes come through the kernel, which then forgets what they
 /// touch; a second bounds what it gets wrong if someone drives the state machine beside the mount.
 const MOVING: Duration = Duration::from_secs(1);
+
+/// Of what comes and goes by itself the kernel may believe nothing: it asks again, and forgets what nobody holds.
+const LIVE: Duration = Duration::ZERO;
 
 /// What an open file or directory keeps.
 enum Handle {
@@ -101,20 +105,31 @@ impl Served {
                 let gid = if it.gid == 0 { self.gid } else { it.gid };
                 (kind, it.mode, uid, gid, it.links, 0, MOVING)
             }
+            Target::Live(live, inner) => {
+                live.present(inner)?;
+                let (kind, mode, links) = match live.is_directory(inner) {
+                    true => (FileType::Directory, 0o555, 2 + directories(live, inner)?),
+                    false => (FileType::RegularFile, 0o444, 1),
+                };
+                (kind, mode, self.uid, self.gid, links, 0, LIVE)
+            }
             Target::Fixed(fixed) => {
                 let (kind, mode, links, size) = match fixed {
                     Fixed::File(file) => (FileType::RegularFile, file.mode(), 1, file.size()),
                     Fixed::Link(target) => (FileType::Symlink, 0o777, 1, target.len() as u64),
-                    Fixed::Directory(entries) => {
+                    Fixed::Directory(entries, live) => {
                         let inner =
                             entries.values().filter(|entry| self.inodes.is_directory(**entry)).count();
-                        (FileType::Directory, 0o555, 2 + inner as u32, 0)
+                        let moving = live.map_or(Ok(0), |live| directories(self.inodes.live(live), 0))?;
+                        (FileType::Directory, 0o555, 2 + inner as u32 + moving, 0)
                     }
                     Fixed::Resctrl(_) => (FileType::Directory, 0o555, 2, 0),
                 };
                 let change = locked(&self.changes).get(&number).copied().unwrap_or_default();
                 let (uid, gid) = (change.uid.unwrap_or(self.uid), change.gid.unwrap_or(self.gid));
-                (kind, change.mode.unwrap_or(mode), uid, gid, links, size, FIXED)
+                let moves = matches!(fixed, Fixed::Directory(_, Some(_)));
+                let valid = if moves { LIVE } else { FIXED };
+                (kind, change.mode.unwrap_or(mode), uid, gid, links, size, valid)
             }
         };
         let time = self.mounted;
@@ -141,7 +156,17 @@ impl Served {
     fn find(&self, parent: INodeNo, name: &OsStr) -> Result<u64, Errno> {
         let name = name.to_str().ok_or(Errno::NOENT)?;
         match self.target(parent)? {
-            Target::Fixed(Fixed::Directory(entries)) => entries.get(name).copied().ok_or(Errno::NOENT),
+            Target::Fixed(Fixed::Directory(entries, live)) => match (entries.get(name), live) {
+                (Some(entry), _) => Ok(*entry),
+                (None, Some(live)) => {
+                    let found = self.inodes.live(*live).lookup(0, name)?;
+                    Ok(self.inodes.live_number(parent.0, found.number))
+                }
+                (None, None) => Err(Errno::NOENT),
+            },
+            Target::Live(live, inner) => {
+                Ok(self.inodes.live_number(parent.0, live.lookup(inner, name)?.number))
+            }
             Target::Fixed(_) => Err(Errno::NOTDIR),
             Target::Place(shared, place) => {
                 let found = locked(shared).lookup(place, name).ok_or(Errno::NOENT)?;
@@ -164,7 +189,7 @@ impl Served {
         let name = name.to_str().ok_or(Errno::INVAL)?;
         self.faults.refuse(&self.child_path(parent, name), Operation::MakeDirectory)?;
         match self.target(parent)? {
-            Target::Fixed(_) => Err(Errno::PERM),
+            Target::Fixed(_) | Target::Live(..) => Err(Errno::PERM),
             Target::Place(shared, place) => {
                 let made = locked(shared).mkdir(place, name, maker)?;
                 self.attributes(self.inodes.place(parent.0, made))
@@ -176,7 +201,7 @@ impl Served {
         let name = name.to_str().ok_or(Errno::NOENT)?;
         self.faults.refuse(&self.child_path(parent, name), Operation::RemoveDirectory)?;
         match self.target(parent)? {
-            Target::Fixed(_) => Err(Errno::PERM),
+            Target::Fixed(_) | Target::Live(..) => Err(Errno::PERM),
             Target::Place(shared, place) => locked(shared).rmdir(place, name),
         }
     }
@@ -220,6 +245,13 @@ impl Served {
                 Ok(FileHandle(0))
             }
             Target::Fixed(_) => Err(Errno::ISDIR),
+            Target::Live(live, inner) => {
+                live.present(inner)?;
+                if access.write {
+                    return Err(Errno::ACCESS);
+                }
+                Ok(self.keep(Handle::Content { made: Vec::new(), next: 0 }))
+            }
         }
     }
 
@@ -241,20 +273,32 @@ impl Served {
             Target::Fixed(Fixed::File(file)) => file.read(offset, len, caller),
             Target::Fixed(_) => Err(Errno::ISDIR),
             Target::Place(shared, place) => {
-                let mut handles = locked(&self.handles);
-                let Some(Handle::Content { made, next }) = handles.get_mut(&handle.0) else {
-                    return Err(Errno::BADF);
-                };
                 let mut resctrl = locked(shared);
                 resctrl.present(place)?;
-                if offset == 0 || offset != *next {
-                    *made = resctrl.read(place)?;
-                }
-                let part = slice(made, offset, len);
-                *next = offset.saturating_add(part.len() as u64);
-                Ok(part)
+                self.sequence(handle, offset, len, || resctrl.read(place))
             }
+            Target::Live(live, inner) => self.sequence(handle, offset, len, || live.read(inner)),
         }
+    }
+
+    /// A part of a file that is made anew at offset 0 and then read on from there.
+    fn sequence(
+        &self,
+        handle: FileHandle,
+        offset: u64,
+        len: usize,
+        make: impl FnOnce() -> Result<Vec<u8>, Errno>,
+    ) -> Result<Vec<u8>, Errno> {
+        let mut handles = locked(&self.handles);
+        let Some(Handle::Content { made, next }) = handles.get_mut(&handle.0) else {
+            return Err(Errno::BADF);
+        };
+        if offset == 0 || offset != *next {
+            *made = make()?;
+        }
+        let part = slice(made, offset, len);
+        *next = offset.saturating_add(part.len() as u64);
+        Ok(part)
     }
 
     fn taken(&self, caller: Caller, number: INodeNo, offset: u64, data: &[u8]) -> Result<usize, Errno> {
@@ -266,6 +310,7 @@ impl Served {
         match self.target(number)? {
             Target::Fixed(Fixed::File(file)) => file.write(offset, data, caller),
             Target::Fixed(_) => Err(Errno::ISDIR),
+            Target::Live(..) => Err(Errno::ACCESS),
             Target::Place(shared, place) => locked(shared).write(place, data, caller),
         }
     }
@@ -274,9 +319,13 @@ impl Served {
         self.faults.refuse(&self.inodes.path(number.0), Operation::List)?;
         let mut entries = vec![(".".to_owned(), number.0), ("..".to_owned(), number.0)];
         match self.target(number)? {
-            Target::Fixed(Fixed::Directory(inner)) => {
+            Target::Fixed(Fixed::Directory(inner, live)) => {
                 entries.extend(inner.iter().map(|(name, entry)| (name.clone(), *entry)));
+                if let Some(live) = live {
+                    entries.extend(self.moving(self.inodes.live(*live), number, 0)?);
+                }
             }
+            Target::Live(live, inner) => entries.extend(self.moving(live, number, inner)?),
             Target::Fixed(_) => return Err(Errno::NOTDIR),
             Target::Place(shared, place) => {
                 let listed = locked(shared).list(place);
@@ -286,12 +335,20 @@ impl Served {
         Ok(entries)
     }
 
+    /// The entries of a directory in a live subtree, under the numbers of the whole tree.
+    fn moving(&self, live: &dyn Live, number: INodeNo, inner: u64) -> Result<Vec<(String, u64)>, Errno> {
+        let entry = |entry: crate::live::Entry| (entry.name, self.inodes.live_number(number.0, entry.number));
+        Ok(live.list(inner)?.into_iter().map(entry).collect())
+    }
+
     fn changed(&self, number: INodeNo, change: Change) -> Result<(Duration, FileAttr), Errno> {
         self.faults.refuse(&self.inodes.path(number.0), Operation::Change)?;
         match self.target(number)? {
             Target::Place(shared, place) => {
                 locked(shared).change(place, change.mode, change.uid, change.gid)?
             }
+            // Nothing is kept for what comes and goes.
+            Target::Live(..) => return Err(Errno::PERM),
             Target::Fixed(_) => {
                 let mut changes = locked(&self.changes);
                 let held = changes.entry(number.0).or_default();
@@ -310,6 +367,11 @@ impl Served {
             _ => Errno::PERM,
         }
     }
+}
+
+/// How many directories there are in a directory.
+fn directories(live: &dyn Live, directory: u64) -> Result<u32, Errno> {
+    Ok(live.list(directory)?.iter().filter(|entry| entry.directory).count() as u32)
 }
 
 fn told(errno: Errno) -> fuser::Errno {
@@ -431,7 +493,7 @@ impl Filesystem for Served {
     fn create(&self, _: &Request, parent: INodeNo, _: &OsStr, _: u32, _: u32, _: i32, reply: ReplyCreate) {
         let errno = match self.target(parent) {
             Ok(Target::Place(shared, place)) => locked(shared).create(place),
-            Ok(Target::Fixed(_)) => Errno::ACCESS,
+            Ok(Target::Fixed(_) | Target::Live(..)) => Errno::ACCESS,
             Err(errno) => errno,
         };
         reply.error(told(errno));

@@ -3,6 +3,7 @@
 //! Files answer like the kernel's: one call, one answer or one error number. This file must not know how the tree
 //! is mounted (`mount`), nor what any single file means.
 
+use crate::live::Live;
 use crate::resctrl::Shared;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -130,11 +131,12 @@ pub enum Node {
     Resctrl(Shared),
 }
 
-/// The files of one virtual server by path. What is in it is fixed once mounted; only resctrl's directories come
-/// and go.
+/// The files of one virtual server by path. What is in it is fixed once mounted; only resctrl's directories and those of
+/// [`Live`] subtrees come and go.
 #[derive(Default)]
 pub struct Tree {
     root: BTreeMap<String, Node>,
+    lives: BTreeMap<String, Arc<dyn Live>>,
 }
 
 impl Tree {
@@ -176,6 +178,12 @@ impl Tree {
         self.folder(path);
     }
 
+    /// Entries that come and go in the directory at `path`, beside those that are there all the time.
+    pub fn live(&mut self, path: &str, live: impl Live + 'static) {
+        self.folder(path);
+        self.lives.insert(path.to_owned(), Arc::new(live));
+    }
+
     /// What is at `path`; the root of resctrl ends the walk, links are not followed.
     pub fn get(&self, path: &str) -> Option<&Node> {
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
@@ -187,9 +195,14 @@ impl Tree {
         entries.get(name)
     }
 
-    /// The entries at the top, for whoever serves the tree.
-    pub fn into_root(self) -> BTreeMap<String, Node> {
-        self.root
+    /// The subtrees that come and go, by the paths of their directories.
+    pub fn lives(&self) -> &BTreeMap<String, Arc<dyn Live>> {
+        &self.lives
+    }
+
+    /// The entries at the top and [`Tree::lives`], for whoever serves the tree.
+    pub fn into_parts(self) -> (BTreeMap<String, Node>, BTreeMap<String, Arc<dyn Live>>) {
+        (self.root, self.lives)
     }
 
     fn folder(&mut self, path: &str) -> &mut BTreeMap<String, Node> {

@@ -1,6 +1,6 @@
-//! `proc/mounts` of the tree: the reader's own mounts, and resctrl among them.
+//! `proc/mounts` of the tree: the reader's own mounts, and those of the tree: control groups and resctrl.
 //!
-//! Tools look there for resctrl before they look for its files. This file must not know the rest of the tree.
+//! Tools look there for a file system before they look for its files. This file must not know the rest of the tree.
 
 use crate::node::{Caller, File, slice};
 use rustix::io::Errno;
@@ -9,6 +9,9 @@ use std::path::PathBuf;
 
 /// How the kernel shows a mounted resctrl (virtual-host.md, Mounting and entering).
 const RESCTRL: &str = "resctrl /sys/fs/resctrl resctrl rw,relatime 0 0\n";
+
+/// How systemd mounts cgroup v2.
+const CGROUP: &str = "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid,nodev,noexec,relatime,nsdelegate 0 0\n";
 
 /// The file. Each read looks at the mounts of the task that reads; a task that cannot be looked at gets those of the
 /// server.
@@ -36,6 +39,7 @@ impl File for ProcMounts {
         let mut content = of(&caller.pid.to_string())
             .or_else(|_| of("self"))
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        content.extend(CGROUP.as_bytes());
         content.extend(self.resctrl.as_bytes());
         Ok(slice(&content, offset, len))
     }
@@ -56,11 +60,12 @@ mod tests {
         let read = |pid, offset| {
             String::from_utf8(file.read(offset, 4096, Caller { pid, uid: 0 }).unwrap()).unwrap()
         };
-        assert_eq!(read(7, 0), format!("a /a ext4 rw 0 0\n{RESCTRL}"));
-        assert_eq!(read(8, 0), format!("b /b ext4 rw 0 0\n{RESCTRL}"));
-        assert_eq!(read(7, 17), RESCTRL);
+        assert_eq!(read(7, 0), format!("a /a ext4 rw 0 0\n{CGROUP}{RESCTRL}"));
+        assert_eq!(read(8, 0), format!("b /b ext4 rw 0 0\n{CGROUP}{RESCTRL}"));
+        assert_eq!(read(7, 17), format!("{CGROUP}{RESCTRL}"));
         let none = ProcMounts::without_resctrl(folder.path());
-        assert_eq!(none.read(0, 4096, Caller { pid: 7, uid: 0 }).unwrap(), b"a /a ext4 rw 0 0\n");
+        let none = none.read(0, 4096, Caller { pid: 7, uid: 0 }).unwrap();
+        assert_eq!(String::from_utf8(none).unwrap(), format!("a /a ext4 rw 0 0\n{CGROUP}"));
         assert_eq!(ProcMounts::new("/nonexistent").read(0, 1, Caller { pid: 1, uid: 0 }), Err(Errno::NOENT));
     }
 }

@@ -12,6 +12,9 @@ use crate::node::{Caller, File, Node, Tree, slice};
 use crate::package::Server;
 use crate::pci;
 use crate::places::{PlaceError, Places};
+use crate::programs::Programs;
+use crate::programs::cgroups::Cgroups;
+use crate::programs::processes::Processes;
 use crate::rdt::{Driver, Features};
 use crate::resctrl::Resctrl;
 use crate::resctrl::description::{Cdp, Kernel};
@@ -127,8 +130,8 @@ pub fn tree(scenario: Arc<Scenario>, options: &Options) -> Result<(Tree, Engine,
     let places = Places::new(&scenario)?;
     let spec = scenario.chip.clone();
     let features = Features::new(&places, &spec, options.bandwidth);
-    let server =
-        Server::new(BareMachine::new(scenario, options.run)?, places.clone(), features.bandwidth_classes);
+    let bare = BareMachine::new(scenario.clone(), options.run)?;
+    let server = Server::new(bare, places.clone(), features.bandwidth_classes);
     let map = Arc::new(MsrMap::new(&server));
     let devices = pci::devices(&server);
     let cpuid = Arc::new(Cpuid::new(&places, &spec, features, server.rmids()));
@@ -146,7 +149,9 @@ pub fn tree(scenario: Arc<Scenario>, options: &Options) -> Result<(Tree, Engine,
         tree.file(&format!("dev/cpu/{cpu}/cpuid"), CpuidFile::new(cpuid.clone(), cpu));
     }
     pci::add(&mut tree, devices, &places, &engine);
-    tree.directory("sys/fs");
+    let programs = Programs::new(engine.clone(), scenario);
+    tree.live("proc", Processes::new(programs.clone(), places.cpus(), places.packages));
+    tree.live("sys/fs/cgroup", Cgroups::new(programs, places.cpus(), places.packages));
     if features.any() {
         let driver = Box::new(Driver::new(engine.clone()));
         let resctrl = Resctrl::new(description, driver, Box::new(HostTasks::new("/proc")));

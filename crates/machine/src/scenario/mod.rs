@@ -3,6 +3,7 @@
 //! Reading checks everything that can be checked without building the machine: keys, ranges, cores claimed
 //! twice, masks the chip would refuse, captures and traces. Knows no policy beyond its name and settings.
 
+mod cgroup;
 mod devices;
 mod error;
 mod faults;

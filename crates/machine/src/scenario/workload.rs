@@ -1,5 +1,6 @@
 //! `[[workload]]`: a program, its cores, its priority, its devices, and when it changes.
 
+use super::cgroup;
 use super::devices::{NicSpec, StorageSpec};
 use super::error::{ScenarioError, nearest};
 use super::keys::Keys;
@@ -48,6 +49,8 @@ pub struct WorkloadSpec {
     pub stack: bool,
     /// Mask it starts with, before any policy; `None` is all ways.
     pub mask: Option<WayMask>,
+    /// Its control group, a path below the root of cgroup v2.
+    pub cgroup: String,
     /// When it starts, s.
     pub start_s: f64,
     /// When it exits, s; `None` is never.
@@ -81,6 +84,7 @@ pub(super) fn read_all(
     for workload in &workloads {
         check_peer(keys, workload, &workloads)?;
         check_switch(keys, workload, &workloads)?;
+        check_cgroup(keys, workload, &workloads)?;
     }
     Ok(workloads)
 }
@@ -142,6 +146,7 @@ fn read_one(
         peer: keys.optional_text("peer")?,
         stack,
         mask: keys.mask("mask", chip.llc.ways, chip.llc.min_ways)?,
+        cgroup: read_cgroup(keys, &name)?,
         start_s: keys.number("start_s", 0.0..=86_400.0, 0.0)?,
         stop_s: keys.optional_number("stop_s", 0.0..=86_400.0)?,
         hold_ms: keys.number("hold_ms", 0.0..=10_000.0, 0.0)?,
@@ -154,6 +159,27 @@ fn read_one(
         return Err(keys.refuse("stop_s", &stop, &format!("after start_s = {}", workload.start_s)));
     }
     Ok(workload)
+}
+
+fn read_cgroup(keys: &mut Keys<'_>, name: &str) -> Result<String, ScenarioError> {
+    let path = keys.optional_text("cgroup")?.unwrap_or_else(|| cgroup::usual(name));
+    if cgroup::legal(&path) {
+        return Ok(path);
+    }
+    let wanted = "a path below the root of cgroup v2, like system.slice/redis.service";
+    Err(keys.refuse("cgroup", &format!("`{}`", path.escape_debug()), wanted))
+}
+
+/// Processes are in the lowest control groups only.
+fn check_cgroup(keys: &Keys<'_>, workload: &WorkloadSpec, all: &[WorkloadSpec]) -> Result<(), ScenarioError> {
+    match all.iter().find(|other| cgroup::is_above(&workload.cgroup, &other.cgroup)) {
+        None => Ok(()),
+        Some(other) => {
+            let at = format!("workload[{}].cgroup", workload.name);
+            let wanted = format!("one that is not above that of `{}`, {}", other.name, other.cgroup);
+            Err(keys.refuse(&at, &format!("`{}`", workload.cgroup), &wanted))
+        }
+    }
 }
 
 fn read_priority(keys: &mut Keys<'_>) -> Result<Priority, ScenarioError> {
@@ -216,9 +242,9 @@ fn read_phases(
     Ok(phases)
 }
 
-const COMMON: [&str; 16] = [
-    "name", "program", "nic", "storage", "priority", "cores", "peer", "stack", "mask", "start_s", "stop_s",
-    "hold_ms", "phase", "at_s", "share", "switch",
+const COMMON: [&str; 17] = [
+    "cgroup", "name", "program", "nic", "storage", "priority", "cores", "peer", "stack", "mask", "start_s",
+    "stop_s", "hold_ms", "phase", "at_s", "share", "switch",
 ];
 
 /// The program that tenants can sit behind.

@@ -1,0 +1,111 @@
+//! The scenario's programs as a kernel lists them: one process for each workload that runs, with a thread per core.
+//!
+//! Pids begin above all that Linux gives, so that they never meet those of the machine that the tree is mounted on. It must
+//! not know files.
+
+pub mod cgroups;
+pub mod processes;
+
+use crate::engine::Engine;
+use rustix::io::Errno;
+use std::sync::Arc;
+use waykeeper_machine::{Process, Scenario, WorkloadSpec};
+
+/// The first pid. Linux gives none from 4194304 on (include/linux/threads.h: PID_MAX_LIMIT), and resctrl and procfs take
+/// any positive int.
+pub const FIRST_PID: u32 = 5_000_000;
+
+/// How many there are until they begin anew, as they do on Linux; the last processes' threads end below 2³¹.
+const PIDS: u64 = (1 << 31) - FIRST_PID as u64 - (1 << 16);
+
+/// A process and what it runs.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Its pid, also the id of its first thread; the others' follow.
+    pub pid: u32,
+    process: Process,
+    scenario: Arc<Scenario>,
+}
+
+impl Program {
+    /// The workload.
+    pub fn workload(&self) -> &WorkloadSpec {
+        &self.scenario.workloads[self.process.workload]
+    }
+
+    /// How many processes there were before it on this server.
+    pub fn serial(&self) -> u64 {
+        self.process.serial
+    }
+
+    /// Number of threads.
+    pub fn threads(&self) -> u32 {
+        self.process.busy_ns.len() as u32
+    }
+
+    /// The ids of its threads.
+    pub fn tids(&self) -> std::ops::Range<u32> {
+        self.pid..self.pid + self.threads()
+    }
+
+    /// The CPUs it may run on.
+    pub fn cpus(&self) -> impl Iterator<Item = usize> {
+        self.workload().cores.cores().iter().map(|core| core.index())
+    }
+
+    /// When it started, ns of the server's clock.
+    pub fn started_ns(&self) -> u64 {
+        self.process.started_ns
+    }
+
+    /// Memory that it took when it started.
+    pub fn memory_bytes(&self) -> u64 {
+        self.process.memory_bytes
+    }
+
+    /// How long each thread ran, ns.
+    pub fn busy_ns(&self) -> &[u64] {
+        &self.process.busy_ns
+    }
+}
+
+/// The programs of a running server.
+#[derive(Clone)]
+pub struct Programs {
+    engine: Engine,
+    scenario: Arc<Scenario>,
+}
+
+impl Programs {
+    /// Those of a server.
+    pub fn new(engine: Engine, scenario: Arc<Scenario>) -> Programs {
+        Programs { engine, scenario }
+    }
+
+    /// The scenario.
+    pub fn scenario(&self) -> &Scenario {
+        &self.scenario
+    }
+
+    /// Those that run now, the oldest first.
+    ///
+    /// # Errors
+    /// EIO once the model has stopped for good.
+    pub fn look(&self) -> Result<Vec<Program>, Errno> {
+        let processes = self.engine.with(|server| server.bare().processes())?;
+        let program = |process: Process| Program {
+            pid: FIRST_PID + (process.first_thread % PIDS) as u32,
+            process,
+            scenario: self.scenario.clone(),
+        };
+        Ok(processes.into_iter().map(program).collect())
+    }
+
+    /// The one with a pid.
+    ///
+    /// # Errors
+    /// ESRCH for none; EIO once the model has stopped for good.
+    pub fn find(&self, pid: u32) -> Result<Program, Errno> {
+        self.look()?.into_iter().find(|program| program.pid == pid).ok_or(Errno::SRCH)
+    }
+}
