@@ -199,11 +199,8 @@ fn large() {
         stack: false,
         mask: None,
     };
-    let options = Options {
-        root: Root::at(mounted.path()),
-        tenants: (0..64).map(tenant).collect(),
-        journal: folder.path().join("journal"),
-    };
+    let tenants = (0..64).map(tenant).collect();
+    let options = Options::new(Root::at(mounted.path()), tenants, folder.path().join("journal"));
     let mut host = LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"));
     // Fifteen masks besides the default group's: every class is in use.
     let masks = (0..64).map(|index| (GroupId(index), WayMask::from_bits(1 << (index % 15))));

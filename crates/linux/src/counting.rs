@@ -144,6 +144,12 @@ impl Counts {
         *sum = sum.zip_with(part, |sum, part| sum + part);
     }
 
+    /// Takes in what was read of other quantities at the same moment.
+    pub fn merge(&mut self, other: Counts) {
+        self.sums.extend(other.sums);
+        self.problems.extend(other.problems);
+    }
+
     /// Takes note of a register that could not be read.
     pub fn complain(&mut self, problem: String) {
         self.problems.push(problem);

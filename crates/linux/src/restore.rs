@@ -297,7 +297,11 @@ fn of_resctrl(original: &Original) -> bool {
 
 /// Gives a group the CPUs that it lacks; those that its owner added since stay. A monitoring group can have only CPUs of
 /// its control group, and one that went to another monitoring group there is that one's.
-fn put_back_cpus(resctrl: &Resctrl, group: &Group, cpus: &CoreList) -> Result<Outcome, ResctrlError> {
+pub(crate) fn put_back_cpus(
+    resctrl: &Resctrl,
+    group: &Group,
+    cpus: &CoreList,
+) -> Result<Outcome, ResctrlError> {
     let now = resctrl.cpus(group)?;
     let mut lacking: Vec<CoreId> =
         cpus.cores().iter().filter(|cpu| !now.cores().contains(cpu)).copied().collect();

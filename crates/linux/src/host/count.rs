@@ -6,7 +6,7 @@
 
 use super::facts::Facts;
 use crate::cha;
-use crate::counting::{CoreEvents, Counting, once_a_kind};
+use crate::counting::{CoreEvents, Counting};
 use crate::event_source::{self, Unit};
 use crate::iio::{self, Place, StackBus};
 use crate::journal::{Journal, Original};
@@ -19,12 +19,20 @@ use std::path::Path;
 use waykeeper_generations::{BoxCount, Cache, Generation, Iio, Memory, Pmu, Space};
 use waykeeper_units::{CoreId, CoreList};
 
-/// Counts the given cores and the managed package. Without a generation nothing is known of its events, so nothing is
-/// counted. The second part tells what people should know.
+/// Why a core is not counted.
+pub(super) enum CoreError {
+    /// The journal cannot take its originals.
+    Journal(String),
+    /// Its counters cannot be had.
+    Failed(String),
+}
+
+/// Counts the managed package. Without a generation nothing is known of its events, so nothing is counted. The second part
+/// tells what people should know. `core` is one whose counters must be to be had in the same way, if cores will be counted.
 pub(super) fn start(
     root: &Root,
     facts: &Facts,
-    cores: &[CoreId],
+    core: Option<CoreId>,
     journal: &mut Journal,
 ) -> Result<(Box<dyn Counting>, Vec<String>), String> {
     let mut notes = Vec::new();
@@ -36,12 +44,12 @@ pub(super) fn start(
     };
     if root.prefix() == Path::new("/") {
         let mut told = Vec::new();
-        match by_perf(root, facts, generation, cores, &mut told) {
+        match by_perf(root, facts, generation, core, &mut told) {
             Ok(counting) => return Ok((Box::new(counting), told)),
             Err(why) => notes.push(format!("perf cannot count here, so registers are programmed: {why}")),
         }
     }
-    let counting = by_registers(root, facts, generation, cores, journal, &mut notes)?;
+    let counting = by_registers(root, facts, generation, journal, &mut notes)?;
     Ok((Box::new(counting), notes))
 }
 
@@ -49,18 +57,17 @@ fn by_perf(
     root: &Root,
     facts: &Facts,
     generation: &Generation,
-    cores: &[CoreId],
+    core: Option<CoreId>,
     notes: &mut Vec<String>,
 ) -> Result<PerfCounting, String> {
     let failed = |why: crate::root::FileError| why.to_string();
     if Unit::read(root, &generation.core.perf).map_err(failed)?.is_none() {
         return Err(format!("the kernel has no unit `{}`", generation.core.perf));
     }
-    let watchdog = root.read_optional("/proc/sys/kernel/nmi_watchdog").map_err(failed)?;
-    let watchdog = watchdog.is_some_and(|text| text.trim() == "1");
-    let events = CoreEvents::of(&generation.core);
-    let core = |cpu: &CoreId| perf::core_groups(&generation.core, &events, *cpu, watchdog);
-    let mut plan: Vec<PlannedGroup> = cores.iter().flat_map(core).collect();
+    if let Some(core) = core {
+        // Events of cores are what all policies live on: tried once, and closed again.
+        PerfCounting::open(core_plan(root, generation, core)?).map_err(|why| why.to_string())?;
+    }
     let mut uncore = UncorePlan::default();
     let package = facts.topology.cpus_of(facts.socket);
     let units = |name: &str| event_source::units(root, name).map_err(failed);
@@ -82,34 +89,70 @@ fn by_perf(
         uncore.add_ports(root, iio, &places, &stacks, &package);
     }
     notes.extend(uncore.notes);
-    plan.extend(uncore.groups);
-    PerfCounting::open(plan).map_err(|why| why.to_string())
+    PerfCounting::open(uncore.groups).map_err(|why| why.to_string())
+}
+
+fn core_plan(root: &Root, generation: &Generation, core: CoreId) -> Result<Vec<PlannedGroup>, String> {
+    let watchdog = root.read_optional("/proc/sys/kernel/nmi_watchdog").map_err(|why| why.to_string())?;
+    let watchdog = watchdog.is_some_and(|text| text.trim() == "1");
+    Ok(perf::core_groups(&generation.core, &CoreEvents::of(&generation.core), core, watchdog))
+}
+
+/// Makes room for the files of so many cores.
+pub(super) fn raise_file_limit(generation: &Generation, cores: usize) {
+    perf::raise_file_limit((CoreEvents::of(&generation.core).names().len() * cores) as u64);
+}
+
+/// Counts one core. The second part says which of its events have no counter.
+pub(super) fn start_core(
+    root: &Root,
+    generation: &'static Generation,
+    core: CoreId,
+    by_perf: bool,
+    journal: &mut Journal,
+) -> Result<(Box<dyn Counting>, Option<String>), CoreError> {
+    if by_perf {
+        let plan = core_plan(root, generation, core).map_err(CoreError::Failed)?;
+        let counting = PerfCounting::open(plan).map_err(|why| CoreError::Failed(why.to_string()))?;
+        return Ok((Box::new(counting), None));
+    }
+    let bank = RegisterFiles::new(root, Some(generation));
+    let events = CoreEvents::of(&generation.core);
+    let job = msr_pmu::core_job(&generation.core, &events, core, &bank);
+    let (job, homeless) = job.map_err(|why| CoreError::Failed(format!("{why}; it is not counted")))?;
+    let homeless =
+        (!homeless.is_empty()).then(|| format!("{core}: no counter is free for {}", homeless.join(", ")));
+    let counting = program(bank, vec![job], journal).map_err(CoreError::Journal)?;
+    Ok((Box::new(counting), homeless))
+}
+
+/// Programs registers, their originals journaled first.
+fn program(bank: RegisterFiles, jobs: Vec<Job>, journal: &mut Journal) -> Result<MsrCounting, String> {
+    let before = journal.originals().to_vec();
+    let mut keep = |originals: &[(msr_pmu::Place, u64)]| {
+        let originals: Vec<Original> =
+            originals.iter().map(|(place, value)| original(place, *value)).collect();
+        journal.record(&originals).map_err(|why| why.to_string())
+    };
+    let counting = MsrCounting::start(Box::new(bank), jobs, &mut keep)?;
+    // Whoever was quicker than us must not have his registers put back to what they were before him.
+    let untouched = counting.untouched();
+    let untouched = untouched.iter().map(|(place, value)| original(place, *value));
+    let untouched: Vec<Original> =
+        untouched.filter(|own| !before.iter().any(|other| other.is_same_knob(own))).collect();
+    journal.forget_all(&untouched).map_err(|why| why.to_string())?;
+    Ok(counting)
 }
 
 fn by_registers(
     root: &Root,
     facts: &Facts,
     generation: &'static Generation,
-    cores: &[CoreId],
     journal: &mut Journal,
     notes: &mut Vec<String>,
 ) -> Result<MsrCounting, String> {
     let bank = RegisterFiles::new(root, Some(generation));
-    let events = CoreEvents::of(&generation.core);
     let mut jobs: Vec<Job> = Vec::new();
-    let mut failures = Vec::new();
-    for cpu in cores {
-        match msr_pmu::core_job(&generation.core, &events, *cpu, &bank) {
-            Err(why) => failures.push((cpu.to_string(), format!("{why}; it is not counted"))),
-            Ok((job, homeless)) => {
-                if !homeless.is_empty() {
-                    notes.push(format!("{cpu}: no counter is free for {}", homeless.join(", ")));
-                }
-                jobs.push(job);
-            }
-        }
-    }
-    notes.extend(once_a_kind(&failures));
     let reader = facts.reader;
     if let Some(cache) = &generation.cache {
         let slices = boxes(root, facts, &bank, &cache.pmu, notes);
@@ -136,17 +179,7 @@ fn by_registers(
         jobs.extend(stacks);
         notes.extend(missing);
     }
-    let mut keep = |originals: &[(msr_pmu::Place, u64)]| {
-        let originals: Vec<Original> =
-            originals.iter().map(|(place, value)| original(place, *value)).collect();
-        journal.record(&originals).map_err(|why| why.to_string())
-    };
-    let counting = MsrCounting::start(Box::new(bank), jobs, &mut keep)?;
-    // Whoever was quicker than us must not have his registers put back to what they were before him.
-    let untouched = counting.untouched();
-    let untouched: Vec<Original> = untouched.iter().map(|(place, value)| original(place, *value)).collect();
-    journal.forget_all(&untouched).map_err(|why| why.to_string())?;
-    Ok(counting)
+    program(bank, jobs, journal)
 }
 
 /// A register as the journal keeps it. Control words in configuration space have 32 bits.

@@ -25,9 +25,22 @@ pub enum OpenError {
     /// Counters cannot be programmed because their originals cannot be journaled.
     #[error("{0}")]
     Counting(String),
-    /// There is no tenant, so there is nothing to take care of.
-    #[error("no tenant was named; list them in a file ([[tenant]] with name, priority, kind and cores)")]
-    NoTenant,
+    /// A tenant that was there from the beginning was refused.
+    #[error("tenant {tenant}: {why}")]
+    Tenant {
+        /// The tenant.
+        tenant: String,
+        /// Why.
+        why: String,
+    },
+    /// No such L3.
+    #[error("there is no L3 with the id {domain}; there are {known}")]
+    NoDomain {
+        /// Its id, as in resctrl's schemata.
+        domain: u32,
+        /// Ids there are.
+        known: String,
+    },
     /// No CPU of this socket is online.
     #[error("no CPU of socket {socket} is online")]
     NoSocket {

@@ -3,6 +3,7 @@
 //! Plain facts for [`super::inventory`] and [`super::count`] to decide by. Must not know tenants beyond the cores that say
 //! which L3 is meant.
 
+use super::Managed;
 use super::error::OpenError;
 use crate::content::ContentError;
 use crate::cpuid;
@@ -75,7 +76,38 @@ impl Facts {
     /// # Errors
     /// A file that every Linux has and this one has not, or that makes no sense.
     pub fn read(root: &Root, core: CoreId) -> Result<Facts, OpenError> {
+        Facts::of(root, Topology::read(root)?, core)
+    }
+
+    /// Reads them where an L3 is named, or the first core of the tenants, or neither: then the lowest CPU's L3 is managed.
+    ///
+    /// # Errors
+    /// As [`Facts::read`], and an L3 that is not there.
+    pub fn read_managed(
+        root: &Root,
+        managed: Option<Managed>,
+        first: Option<CoreId>,
+    ) -> Result<Facts, OpenError> {
         let topology = Topology::read(root)?;
+        let core = match managed {
+            None => {
+                first.or_else(|| topology.online().find(|(_, place)| place.l3.is_some()).map(|(id, _)| id))
+            }
+            Some(Managed::Socket(socket)) => {
+                Some(topology.reader_of(socket).ok_or(OpenError::NoSocket { socket })?)
+            }
+            Some(Managed::Domain(domain)) => {
+                let own = topology.l3.iter().find(|l3| l3.id == Some(domain));
+                let known: Vec<String> =
+                    topology.l3.iter().filter_map(|l3| l3.id).map(|id| id.to_string()).collect();
+                let none = || OpenError::NoDomain { domain, known: known.join(", ") };
+                own.ok_or_else(none)?.cpus.cores().first().copied()
+            }
+        };
+        Facts::of(root, topology, core.unwrap_or(CoreId(0)))
+    }
+
+    fn of(root: &Root, topology: Topology, core: CoreId) -> Result<Facts, OpenError> {
         let place = topology.online().find(|(id, _)| *id == core).map(|(_, place)| place.clone());
         let l3 = place.as_ref().and_then(|place| topology.l3.get(place.l3?)).cloned();
         let lost = OpenError::NoL3 { cpu: core.0 };

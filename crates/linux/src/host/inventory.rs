@@ -55,48 +55,44 @@ pub(super) fn inventory(facts: &Facts, l3: &CacheInfo, classes: u32, knobs: &IoK
     }
 }
 
-/// The tenants as the seam's groups, each checked against what there is.
+/// A tenant as the seam's group, checked against what there is.
 ///
 /// # Errors
 /// A tenant that is elsewhere, or that names a device or a mask that does not exist here.
-pub(super) fn groups(facts: &Facts, l3: &CacheInfo, tenants: &[Tenant]) -> Result<Vec<Group>, OpenError> {
-    let group = |(index, tenant): (u16, &Tenant)| {
-        let name = || tenant.name.clone();
-        let managed = &facts.l3.cpus;
-        let stray = tenant.cores.cores().iter().filter(|core| !managed.cores().contains(core));
-        let stray: Vec<CoreId> = stray.copied().collect();
-        if !stray.is_empty() {
-            let cores = CoreList::from(stray);
-            return Err(OpenError::Elsewhere { tenant: name(), cores, managed: managed.clone() });
-        }
-        let mut devices = Vec::new();
-        for address in &tenant.devices {
-            let index = facts.devices.iter().position(|device| device.address == *address);
-            let index = index.and_then(|index| u8::try_from(index).ok()).ok_or_else(|| {
-                let known: Vec<String> =
-                    facts.devices.iter().map(|device| device.address.to_string()).collect();
-                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-                let why = facts.homeless.iter().find(|(homeless, _)| homeless == address);
-                let why = why.map_or_else(String::new, |(_, why)| format!(" ({why})"));
-                OpenError::NoDevice { tenant: name(), device: address.to_string(), why, known }
-            })?;
-            devices.push(DeviceId(index));
-        }
-        let parse = |text: &String| {
-            let mask = WayMask::parse(text, l3.cbm_mask.count()).map_err(|why| why.to_string())?;
-            mask.check(l3.cbm_mask.count(), l3.min_cbm_bits.max(1)).map_err(|why| why.to_string())
-        };
-        let mask = tenant.mask.as_ref().map(parse).transpose();
-        Ok(Group {
-            id: GroupId(index),
-            name: name(),
-            priority: tenant.priority,
-            kind: tenant.kind,
-            cores: tenant.cores.clone(),
-            devices,
-            stack: tenant.stack,
-            mask: mask.map_err(|why| OpenError::Mask { tenant: name(), why })?,
-        })
+pub(super) fn group(facts: &Facts, l3: &CacheInfo, id: GroupId, tenant: &Tenant) -> Result<Group, OpenError> {
+    let name = || tenant.name.clone();
+    let managed = &facts.l3.cpus;
+    let stray = tenant.cores.cores().iter().filter(|core| !managed.cores().contains(core));
+    let stray: Vec<CoreId> = stray.copied().collect();
+    if !stray.is_empty() {
+        let cores = CoreList::from(stray);
+        return Err(OpenError::Elsewhere { tenant: name(), cores, managed: managed.clone() });
+    }
+    let mut devices = Vec::new();
+    for address in &tenant.devices {
+        let index = facts.devices.iter().position(|device| device.address == *address);
+        let index = index.and_then(|index| u8::try_from(index).ok()).ok_or_else(|| {
+            let known: Vec<String> = facts.devices.iter().map(|device| device.address.to_string()).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let why = facts.homeless.iter().find(|(homeless, _)| homeless == address);
+            let why = why.map_or_else(String::new, |(_, why)| format!(" ({why})"));
+            OpenError::NoDevice { tenant: name(), device: address.to_string(), why, known }
+        })?;
+        devices.push(DeviceId(index));
+    }
+    let parse = |text: &String| {
+        let mask = WayMask::parse(text, l3.cbm_mask.count()).map_err(|why| why.to_string())?;
+        mask.check(l3.cbm_mask.count(), l3.min_cbm_bits.max(1)).map_err(|why| why.to_string())
     };
-    (0..=u16::MAX).zip(tenants).map(group).collect()
+    let mask = tenant.mask.as_ref().map(parse).transpose();
+    Ok(Group {
+        id,
+        name: name(),
+        priority: tenant.priority,
+        kind: tenant.kind,
+        cores: tenant.cores.clone(),
+        devices,
+        stack: tenant.stack,
+        mask: mask.map_err(|why| OpenError::Mask { tenant: name(), why })?,
+    })
 }

@@ -4,31 +4,37 @@
 //! back at the next start; what somebody turned by hand to stay is how the host was found. What cannot be read is told once and missing from the snapshot, never guessed. Must not know
 //! policies, nor who serves the files.
 
+mod cores;
 mod count;
 mod error;
 mod facts;
 mod groups;
 mod inventory;
 mod io_knobs;
+mod members;
 mod placement;
+mod tally;
 mod watch;
 mod wording;
 
 pub use error::OpenError;
-pub use groups::GroupsError;
+pub use groups::{Grouping, GroupsError};
+pub use members::{Changes, Refusal};
 pub use watch::Watch;
 
 use crate::GROUP_PREFIX;
-use crate::counting::{CoreEvents, Counting};
+use crate::counting::{CoreEvents, Counting, Counts};
 use crate::journal::{Journal, JournalError, Original};
 use crate::registers::RegisterFiles;
-use crate::resctrl::Resctrl;
+use crate::resctrl::{CacheInfo, Resctrl};
 use crate::restore::{Report, Restorer};
 use crate::root::Root;
 use crate::tenants::Tenant;
+use cores::Cores;
 use facts::Facts;
 use groups::Groups;
 use io_knobs::IoKnobs;
+use members::Members;
 use rustix::io::Errno;
 use rustix::thread::ClockId;
 use rustix::time::{Timespec, clock_gettime};
@@ -41,29 +47,51 @@ use waykeeper_host::{
 };
 use waykeeper_units::{CoreId, GroupId};
 
+/// Which L3 is managed; one waykeeper manages one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Managed {
+    /// The first L3 of this socket.
+    Socket(u16),
+    /// The L3 of this id, as in resctrl's schemata.
+    Domain(u32),
+}
+
 /// Where the host is and who runs on it.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The root prefix.
     pub root: Root,
-    /// The tenants. The L3 of the first one's first core is the one that is managed.
+    /// The tenants there are from the beginning. Others come and go by [`LinuxHost::set_tenants`].
     pub tenants: Vec<Tenant>,
     /// The journal's file.
     pub journal: PathBuf,
+    /// Which L3 is managed; `None`: that of the first tenant's first core, and without tenants that of the lowest CPU.
+    pub managed: Option<Managed>,
+}
+
+impl Options {
+    /// A host in our charge, with nothing configured.
+    pub fn new(root: Root, tenants: Vec<Tenant>, journal: PathBuf) -> Options {
+        Options { root, tenants, journal, managed: None }
+    }
 }
 
 /// A host that is in our charge.
 #[derive(Debug)]
 pub struct LinuxHost {
     root: Root,
+    facts: Facts,
+    l3: CacheInfo,
     inventory: Inventory,
     groups: Vec<Group>,
+    members: Members,
     places: Groups,
     knobs: IoKnobs,
     counting: Box<dyn Counting>,
+    cores: Cores,
     events: Option<CoreEvents>,
     journal: Journal,
-    /// What the journal holds of counters, which go back by themselves.
+    /// What the journal holds of the package's counters, which go back by themselves.
     programmed: Vec<Original>,
     started: Timespec,
     notes: Vec<String>,
@@ -90,13 +118,13 @@ impl LinuxHost {
     /// # Errors
     /// Whatever is missing or in the way. All that was made until then is taken back.
     pub fn open(options: Options) -> Result<LinuxHost, OpenError> {
-        let Options { root, tenants, journal } = options;
+        let Options { root, tenants, journal, managed } = options;
         let first = tenants.iter().flat_map(|tenant| tenant.cores.cores().first()).next();
-        let facts = Facts::read(&root, *first.ok_or(OpenError::NoTenant)?)?;
+        let mut facts = Facts::read_managed(&root, managed, first.copied())?;
         let resctrl = Resctrl::open(&root, GROUP_PREFIX)?;
         let info = resctrl.info()?;
         let l3 = info.l3().ok_or(OpenError::NoCat)?.clone();
-        let groups = inventory::groups(&facts, &l3, &tenants)?;
+        members::check(&facts, &l3, &tenants)?;
         let mut journal = Journal::open(&journal, &root)?;
         let files = || RegisterFiles::new(&root, facts.generation);
         let leftovers = restore(&root, Some(&resctrl), &files(), &mut journal)?;
@@ -104,38 +132,34 @@ impl LinuxHost {
             let why = leftovers.failures().map(|(knob, why)| format!("{knob}: {why}"));
             return Err(OpenError::Leftovers { why: why.collect::<Vec<_>>().join("; ") });
         }
-        let opened = Groups::open(resctrl.clone(), &root, facts.domain, &tenants, &mut journal);
-        let places = opened.map_err(OpenError::from).and_then(|places| {
-            let cores: BTreeSet<CoreId> =
-                groups.iter().flat_map(|group| group.cores.cores().to_vec()).collect();
-            let cores: Vec<CoreId> = cores.into_iter().collect();
-            let before = journal.originals().to_vec();
-            let counting = count::start(&root, &facts, &cores, &mut journal).map_err(OpenError::Counting)?;
-            let programmed = journal.originals().iter().filter(|own| !before.contains(own));
-            Ok((places, counting, programmed.cloned().collect()))
-        });
-        let (mut places, (counting, counting_notes), programmed) = match places {
-            Ok(places) => places,
+        let places = Groups::open(resctrl.clone(), &root, facts.domain, None)?;
+        let before = journal.originals().to_vec();
+        let started = count::start(&root, &facts, Some(facts.reader), &mut journal);
+        let (counting, counting_notes) = match started {
+            Ok(started) => started,
             Err(error) => {
                 // What cannot be taken back stays in the journal, for `waykeeper restore`.
                 let _ = restore(&root, Some(&resctrl), &files(), &mut journal);
-                return Err(error);
+                return Err(OpenError::Counting(error));
             }
         };
+        let programmed = journal.originals().iter().filter(|own| !before.contains(own)).cloned().collect();
         let ports = inventory::ports(&facts);
         let knobs = IoKnobs::open(files(), facts.generation, l3.cbm_mask, facts.reader, &ports, &root);
         let inventory = inventory::inventory(&facts, &l3, places.classes(), &knobs);
-        let mut notes = facts.notes;
-        notes.extend(facts.homeless.into_iter().map(|(_, why)| why));
+        let mut notes = std::mem::take(&mut facts.notes);
+        notes.extend(facts.homeless.iter().map(|(_, why)| why.clone()));
         notes.extend(counting_notes);
         notes.extend(counting.notes().iter().cloned());
-        notes.extend(places.take_notes());
-        Ok(LinuxHost {
+        let cores = Cores::new(&root, facts.generation, counting.way() == "perf");
+        let mut host = LinuxHost {
             inventory,
-            groups,
+            groups: Vec::new(),
+            members: Members::default(),
             places,
             knobs,
-            events: facts.generation.map(|generation| CoreEvents::of(&generation.core)),
+            events: cores.events(),
+            cores,
             counting,
             journal,
             programmed,
@@ -147,7 +171,12 @@ impl LinuxHost {
             sampled_ns: None,
             closed: false,
             root,
-        })
+            facts,
+            l3,
+        };
+        // Dropped, it takes back what was made.
+        host.settle_in(tenants)?;
+        Ok(host)
     }
 
     /// What people should know about how this host is watched: what is not counted and why.
@@ -175,6 +204,7 @@ impl LinuxHost {
         }
         // What it could not put back is in the journal: it is tried once more, and the report says what came of it. What
         // it has put back is somebody else's from now on; if that cannot be noted, it is looked at once more below.
+        self.cores.close(&mut self.journal);
         if self.counting.close().is_ok() {
             let _ = self.journal.forget_all(&self.programmed);
         }
@@ -191,7 +221,7 @@ impl LinuxHost {
     fn read_knobs(&self, problems: &mut Vec<String>) -> KnobValues {
         let masks = self.places.masks(problems).into_iter();
         KnobValues {
-            masks: masks.filter_map(|(tenant, mask)| Some((self.groups.get(tenant)?.id, mask))).collect(),
+            masks: masks.collect(),
             dca_ways: self.knobs.ways(problems),
             dca: self.knobs.switches(problems),
             ..KnobValues::default()
@@ -206,6 +236,12 @@ fn restore(
     journal: &mut Journal,
 ) -> Result<Report, JournalError> {
     Restorer { root, resctrl, registers }.restore_passing(journal)
+}
+
+/// What a core shows, without an occupancy, which cores have not.
+fn shown(events: Option<&CoreEvents>, counts: &Counts, core: CoreId) -> tally::Six {
+    let all = events.map(|events| counts.group(events, &[core], Reading::Unsupported));
+    all.map_or([Reading::Unsupported; 6], |counters| tally::six(&counters))
 }
 
 /// Whether the counters that run anyhow at the PCIe stacks have fewer bits than others.
@@ -240,23 +276,15 @@ impl Host for LinuxHost {
 
     fn sample(&mut self) -> Result<Snapshot, HostError> {
         let at_ns = self.now_ns();
-        let counts = self.counting.count();
+        let mut counts = self.counting.count();
+        self.cores.count(&mut counts);
         let mut problems = counts.problems().to_vec();
         let mut groups = BTreeMap::new();
-        for (tenant, group) in self.groups.iter().enumerate() {
-            let occupancy = self.places.occupancy(tenant, &mut problems);
-            let nothing = waykeeper_host::GroupCounters {
-                instructions: Reading::Unsupported,
-                cycles: Reading::Unsupported,
-                mlc_hits: Reading::Unsupported,
-                mlc_misses: Reading::Unsupported,
-                llc_hits: Reading::Unsupported,
-                llc_misses: Reading::Unsupported,
-                occupancy_bytes: occupancy,
-            };
-            let counters =
-                self.events.as_ref().map(|events| counts.group(events, group.cores.cores(), occupancy));
-            groups.insert(group.id, counters.unwrap_or(nothing));
+        let occupancies = self.places.occupancies(&mut problems);
+        for group in &self.groups {
+            let occupancy = occupancies.get(&group.id).copied().unwrap_or(Reading::Unsupported);
+            let six = self.members.read(group.id, |core| shown(self.events.as_ref(), &counts, core));
+            groups.insert(group.id, tally::counters(six, occupancy));
         }
         let socket = counts.socket();
         let socket = match socket.memory_read_bytes {
@@ -287,25 +315,15 @@ impl Host for LinuxHost {
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
         let mut applied = Applied::default();
-        let index = |id: &GroupId| self.groups.iter().position(|group| group.id == *id);
-        let mut wanted = BTreeMap::new();
-        for (id, mask) in &plan.masks {
-            match index(id) {
-                Some(tenant) => {
-                    wanted.insert(tenant, *mask);
-                }
-                None => {
-                    applied.masks.insert(*id, KnobOutcome::Refused(format!("{id} does not exist")));
-                }
-            }
-        }
+        let is_alive = |id: &GroupId| self.groups.iter().any(|group| group.id == *id);
+        let (wanted, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            plan.masks.iter().map(|(id, mask)| (*id, *mask)).partition(|(id, _)| is_alive(id));
+        let none = |id: &GroupId| (*id, KnobOutcome::Refused(format!("{id} does not exist")));
+        applied.masks.extend(others.keys().map(none));
         if !wanted.is_empty() {
             let outcomes = self.places.apply(&wanted, &mut self.journal);
             self.complaints.extend(self.places.take_notes());
-            let by_id = outcomes
-                .into_iter()
-                .filter_map(|(tenant, outcome)| Some((self.groups.get(tenant)?.id, outcome)));
-            applied.masks.extend(by_id);
+            applied.masks.extend(outcomes);
         }
         applied.dca_ways = plan.dca_ways.map(|mask| self.knobs.set_ways(mask, &mut self.journal));
         for (port, on) in &plan.dca {

@@ -1,11 +1,21 @@
 //! Which tenant sits in which class of service, and what has to change for a wish. Arithmetic only.
 //!
-//! The rule: as long as there is a free class for every tenant, each has one of its own for good, so that its lines keep
-//! their RMID and its occupancy never starts anew. Where classes are fewer, tenants with equal masks share one, and those
-//! whose mask is the default group's live there. Must not know files.
+//! The rule is that of the least disturbance, because who moves to another class gets another RMID, and its occupancy
+//! starts anew:
+//! * Who arrives gets a class of its own while one is free, else it sits in the default group. Nobody else moves for it.
+//! * A class of its own is kept, whatever its mask, until another mask than those there are is wanted and no class is free
+//!   for it. Then that class is given up which costs the fewest moves: one whose mask is the default group's (its tenants
+//!   go there), or one of two with equal masks (its tenants join the other). Among equals the one made last.
+//! * Who is wanted to have a mask that a class has already joins that class; who is wanted to have the default group's mask
+//!   and shares a class goes to the default group.
+//! * A class that becomes free goes to those who wait for one.
+//!
+//! So any wish for as many different masks (beside the default group's) as there are classes can be granted. Must not know
+//! files.
 
-use std::collections::BTreeMap;
-use waykeeper_units::WayMask;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use waykeeper_units::{GroupId, WayMask};
 
 /// Where a tenant's CPUs and tasks are.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -17,23 +27,20 @@ pub enum Seat {
 }
 
 /// Who sits where, with which mask.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Placement {
-    /// Per tenant.
-    seats: Vec<Seat>,
-    /// Per class: its mask, if anybody was ever in it.
-    masks: Vec<Option<WayMask>>,
-    /// Tenants have classes of their own.
-    own: bool,
+    seats: BTreeMap<GroupId, Seat>,
+    /// Most classes that may be in use.
+    limit: usize,
 }
 
-/// What has to be done, in this order: masks first, so that nobody is moved into a class that is still another's.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Change {
-    /// Masks to write, by class.
-    pub masks: Vec<(usize, WayMask)>,
-    /// Tenants to move.
-    pub moves: Vec<(usize, Seat)>,
+/// One thing to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Write a class's mask.
+    Mask(usize, WayMask),
+    /// Move a tenant.
+    Move(GroupId, Seat),
 }
 
 /// More different masks than classes.
@@ -49,124 +56,227 @@ pub struct TooMany {
     pub classes: usize,
 }
 
+/// What a class is to be.
+#[derive(Default)]
+struct Planned {
+    mask: Option<WayMask>,
+    tenants: Vec<GroupId>,
+}
+
 impl Placement {
-    /// A placement of `tenants` on `classes` free classes: everybody in a class of its own if that is possible, else
-    /// everybody in the default group.
-    pub fn new(tenants: usize, classes: usize) -> Placement {
-        let own = tenants <= classes;
-        let seat = |tenant| if own { Seat::Class(tenant) } else { Seat::Root };
-        let classes = if own { tenants } else { classes };
-        Placement { seats: (0..tenants).map(seat).collect(), masks: vec![None; classes], own }
+    /// Nobody yet, on so many classes.
+    pub fn new(limit: usize) -> Placement {
+        Placement { limit, ..Placement::default() }
     }
 
-    /// True if every tenant has a class of its own.
-    pub fn is_own(&self) -> bool {
-        self.own
+    /// Most classes that may be in use.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// There are so many classes from now on. Those in use stay in use.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
     }
 
     /// Where a tenant sits.
-    pub fn seat(&self, tenant: usize) -> Seat {
-        self.seats.get(tenant).copied().unwrap_or(Seat::Root)
+    pub fn seat(&self, tenant: GroupId) -> Seat {
+        self.seats.get(&tenant).copied().unwrap_or(Seat::Root)
     }
 
     /// Where everybody sits.
-    pub fn seats(&self) -> &[Seat] {
-        &self.seats
+    pub fn seats(&self) -> impl Iterator<Item = (GroupId, Seat)> {
+        self.seats.iter().map(|(tenant, seat)| (*tenant, *seat))
     }
 
-    /// What to do so that tenants have the masks of `wanted`. `standing` are the masks they have now, by tenant; `root`
-    /// is the mask of the default group. Nothing changes until [`Placement::done_mask`] and [`Placement::done_move`] are
-    /// told.
+    /// Who sits there, the one that came first before the others.
+    pub fn sitting(&self, seat: Seat) -> impl Iterator<Item = GroupId> {
+        self.seats().filter(move |(_, own)| *own == seat).map(|(tenant, _)| tenant)
+    }
+
+    /// Classes that somebody sits in.
+    pub fn in_use(&self) -> BTreeSet<usize> {
+        let class = |seat: &Seat| match seat {
+            Seat::Class(class) => Some(*class),
+            Seat::Root => None,
+        };
+        self.seats.values().filter_map(class).collect()
+    }
+
+    /// A class that nobody sits in, if there is one.
+    pub fn free(&self) -> Option<usize> {
+        let used = self.in_use();
+        (used.len() < self.limit).then(|| (0..).find(|class| !used.contains(class))).flatten()
+    }
+
+    /// Those who have no class of their own: in the default group, or in a class where somebody sat before them.
+    pub fn waiting(&self) -> Vec<GroupId> {
+        let mut taken = BTreeSet::new();
+        self.seats()
+            .filter(|(_, seat)| *seat == Seat::Root || !taken.insert(*seat))
+            .map(|(tenant, _)| tenant)
+            .collect()
+    }
+
+    /// A tenant comes, and sits here.
+    pub fn arrive(&mut self, tenant: GroupId, seat: Seat) {
+        self.seats.insert(tenant, seat);
+    }
+
+    /// A tenant goes.
+    pub fn leave(&mut self, tenant: GroupId) {
+        self.seats.remove(&tenant);
+    }
+
+    /// A tenant sits here now.
+    pub fn done_move(&mut self, tenant: GroupId, seat: Seat) {
+        if let Some(own) = self.seats.get_mut(&tenant) {
+            *own = seat;
+        }
+    }
+
+    /// What to do so that tenants have the masks of `wanted`. `standing` are the masks they have now; `root` is the mask of
+    /// the default group. Nothing changes until [`Placement::done_mask`] and [`Placement::done_move`] are told.
     ///
     /// # Errors
     /// More classes needed than there are; then nothing is to be done.
     pub fn change(
         &self,
-        wanted: &BTreeMap<usize, WayMask>,
-        standing: &BTreeMap<usize, WayMask>,
+        wanted: &BTreeMap<GroupId, WayMask>,
+        standing: &BTreeMap<GroupId, WayMask>,
         root: Option<WayMask>,
-    ) -> Result<Change, TooMany> {
-        if self.own {
-            let masks = wanted.iter().filter(|(tenant, _)| **tenant < self.seats.len());
-            return Ok(Change {
-                masks: masks.map(|(tenant, mask)| (*tenant, *mask)).collect(),
-                moves: Vec::new(),
-            });
-        }
-        let mut classes: Vec<(WayMask, Vec<usize>)> = Vec::new();
-        let mut change = Change::default();
-        for tenant in 0..self.seats.len() {
-            let Some(mask) = wanted.get(&tenant).or_else(|| standing.get(&tenant)).copied() else {
-                continue;
+    ) -> Result<Vec<Step>, TooMany> {
+        let target = |tenant: &GroupId| wanted.get(tenant).or_else(|| standing.get(tenant)).copied();
+        let mut classes: BTreeMap<usize, Planned> = BTreeMap::new();
+        let mut homeless: Vec<(WayMask, Vec<GroupId>)> = Vec::new();
+        let mut to_root = Vec::new();
+        let mut leave = |mask: WayMask, tenant| match homeless.iter_mut().find(|own| own.0 == mask) {
+            Some(own) => own.1.push(tenant),
+            None => homeless.push((mask, vec![tenant])),
+        };
+        for class in self.in_use() {
+            let tenants: Vec<GroupId> = self.sitting(Seat::Class(class)).collect();
+            // The class goes with most of its tenants; among equals with those it suits as it is, then with who was first.
+            let has = |mask: &WayMask| tenants.iter().any(|tenant| standing.get(tenant) == Some(mask));
+            let votes = tenants.iter().filter_map(target).collect::<Vec<WayMask>>();
+            let vote = |mask: &WayMask| {
+                let first = votes.iter().position(|own| own == mask);
+                let count = votes.iter().filter(|own| *own == mask).count();
+                (count, has(mask), Reverse(first))
             };
-            if root == Some(mask) {
-                if self.seats[tenant] != Seat::Root {
-                    change.moves.push((tenant, Seat::Root));
+            let mask = votes.iter().max_by_key(|mask| vote(mask)).copied();
+            let planned = classes.entry(class).or_default();
+            planned.mask = mask;
+            for tenant in tenants {
+                match target(&tenant) {
+                    Some(other) if Some(other) != mask => leave(other, tenant),
+                    // Who has no known mask goes with the others.
+                    _ => planned.tenants.push(tenant),
                 }
-                continue;
-            }
-            match classes.iter_mut().find(|class| class.0 == mask) {
-                Some(class) => class.1.push(tenant),
-                None => classes.push((mask, vec![tenant])),
             }
         }
-        if classes.len() > self.masks.len() {
-            return Err(TooMany { needed: classes.len(), classes: self.masks.len() });
-        }
-        for (seat, (mask, tenants)) in self.seat_classes(classes) {
-            if self.masks[seat] != Some(mask) || tenants.iter().any(|tenant| wanted.contains_key(tenant)) {
-                change.masks.push((seat, mask));
+        for tenant in self.sitting(Seat::Root) {
+            match target(&tenant) {
+                Some(mask) if Some(mask) != root => leave(mask, tenant),
+                _ => {}
             }
-            let movers = tenants.into_iter().filter(|tenant| self.seats[*tenant] != Seat::Class(seat));
-            change.moves.extend(movers.map(|tenant| (tenant, Seat::Class(seat))));
         }
-        change.masks.sort_unstable_by_key(|(seat, _)| *seat);
-        change.moves.sort_unstable_by_key(|(tenant, _)| *tenant);
-        Ok(change)
+        homeless.sort_by_key(|(_, tenants)| tenants.first().copied());
+        for (mask, tenants) in homeless {
+            if let Some(class) = classes.values_mut().find(|class| class.mask == Some(mask)) {
+                class.tenants.extend(tenants);
+            } else if Some(mask) == root {
+                to_root.extend(tenants);
+            } else {
+                let free = (classes.len() < self.limit)
+                    .then(|| (0..).find(|class| !classes.contains_key(class)))
+                    .flatten();
+                let class = free.or_else(|| vacate(&mut classes, &mut to_root, root));
+                let class = class.ok_or_else(|| self.too_many(wanted, standing, root))?;
+                classes.insert(class, Planned { mask: Some(mask), tenants });
+            }
+        }
+        let mut masks = BTreeMap::new();
+        let mut moves = BTreeMap::new();
+        let mut sit = |tenant: GroupId, seat: Seat| {
+            if self.seat(tenant) != seat {
+                moves.insert(tenant, seat);
+            }
+        };
+        for (class, planned) in &classes {
+            let asked = planned.tenants.iter().any(|tenant| wanted.contains_key(tenant));
+            let stays = planned.tenants.iter().any(|tenant| self.seat(*tenant) == Seat::Class(*class));
+            masks.extend(planned.mask.filter(|_| asked || !stays).map(|mask| (*class, mask)));
+            planned.tenants.iter().for_each(|tenant| sit(*tenant, Seat::Class(*class)));
+        }
+        to_root.into_iter().for_each(|tenant| sit(tenant, Seat::Root));
+        Ok(self.in_order(masks, moves))
     }
 
-    /// Gives every class a seat: the one where most of its tenants sit already, so that few move; among equals the one
-    /// that has its mask already. Ties go to the lower number, on both sides.
-    fn seat_classes(&self, classes: Vec<(WayMask, Vec<usize>)>) -> Vec<(usize, (WayMask, Vec<usize>))> {
-        let mut there = Vec::new();
-        for (index, (mask, tenants)) in classes.iter().enumerate() {
-            for (seat, held) in self.masks.iter().enumerate() {
-                let sitting =
-                    tenants.iter().filter(|tenant| self.seats[**tenant] == Seat::Class(seat)).count();
-                there.push((std::cmp::Reverse(sitting), *held != Some(*mask), index, seat));
+    fn too_many(
+        &self,
+        wanted: &BTreeMap<GroupId, WayMask>,
+        standing: &BTreeMap<GroupId, WayMask>,
+        root: Option<WayMask>,
+    ) -> TooMany {
+        let targets =
+            self.seats.keys().filter_map(|tenant| wanted.get(tenant).or_else(|| standing.get(tenant)));
+        let needed = targets.filter(|mask| Some(**mask) != root).collect::<BTreeSet<_>>().len();
+        TooMany { needed, classes: self.limit }
+    }
+
+    /// Puts steps in an order in which nobody sits in a class that has another's mask: a class gets its mask when those who
+    /// leave it have left, and a tenant moves when its class has the mask. Where tenants change places neither can come
+    /// first; then a mask does.
+    fn in_order(&self, mut masks: BTreeMap<usize, WayMask>, mut moves: BTreeMap<GroupId, Seat>) -> Vec<Step> {
+        let mut steps = Vec::new();
+        while !(masks.is_empty() && moves.is_empty()) {
+            let left = |class: &usize| !moves.keys().any(|tenant| self.seat(*tenant) == Seat::Class(*class));
+            let mask = masks.keys().find(|class| left(class)).copied();
+            let ready = |seat: &Seat| !matches!(seat, Seat::Class(class) if masks.contains_key(class));
+            let next = moves.iter().find(|(_, seat)| ready(seat)).map(|(tenant, seat)| (*tenant, *seat));
+            match (mask, next) {
+                (None, Some((tenant, seat))) => {
+                    moves.remove(&tenant);
+                    steps.push(Step::Move(tenant, seat));
+                }
+                (Some(class), _) => steps.extend(masks.remove(&class).map(|mask| Step::Mask(class, mask))),
+                (None, None) => steps.extend(masks.pop_first().map(|(class, mask)| Step::Mask(class, mask))),
             }
         }
-        there.sort_unstable();
-        let mut seat_of = vec![None; classes.len()];
-        let mut taken = vec![false; self.masks.len()];
-        for (_, _, index, seat) in there {
-            if seat_of[index].is_none() && !taken[seat] {
-                (seat_of[index], taken[seat]) = (Some(seat), true);
-            }
-        }
-        seat_of.into_iter().zip(classes).filter_map(|(seat, class)| Some((seat?, class))).collect()
+        steps
     }
+}
 
-    /// A class has this mask now.
-    pub fn done_mask(&mut self, class: usize, mask: WayMask) {
-        if let Some(slot) = self.masks.get_mut(class) {
-            *slot = Some(mask);
+/// Gives up the class that costs the fewest moves: one with the default group's mask, or one of two that have the same.
+fn vacate(
+    classes: &mut BTreeMap<usize, Planned>,
+    to_root: &mut Vec<GroupId>,
+    root: Option<WayMask>,
+) -> Option<usize> {
+    let mut best: Option<(usize, Reverse<usize>, Option<usize>)> = None;
+    for (class, planned) in classes.iter() {
+        let Some(mask) = planned.mask else { continue };
+        let cost = planned.tenants.len();
+        let others = classes.iter().filter(|(other, own)| *other != class && own.mask == Some(mask));
+        let joined = others.map(|(other, _)| *other).next();
+        let into = match joined {
+            _ if Some(mask) == root => None,
+            Some(other) => Some(other),
+            None => continue,
+        };
+        let option = (cost, Reverse(*class), into);
+        if best.is_none_or(|best| option < best) {
+            best = Some(option);
         }
     }
-
-    /// A tenant sits here now.
-    pub fn done_move(&mut self, tenant: usize, seat: Seat) {
-        if let Some(slot) = self.seats.get_mut(tenant) {
-            *slot = seat;
-        }
+    let (_, Reverse(class), into) = best?;
+    let tenants = classes.remove(&class)?.tenants;
+    match into.and_then(|into| classes.get_mut(&into)) {
+        Some(other) => other.tenants.extend(tenants),
+        None => to_root.extend(tenants),
     }
-
-    /// Everything of a change is done.
-    #[cfg(test)]
-    fn done(&mut self, change: &Change) {
-        change.masks.iter().for_each(|(class, mask)| self.done_mask(*class, *mask));
-        change.moves.iter().for_each(|(tenant, seat)| self.done_move(*tenant, *seat));
-    }
+    Some(class)
 }
 
 #[cfg(test)]
@@ -176,87 +286,195 @@ mod tests {
 
     const FULL: WayMask = WayMask::full(11);
 
-    fn masks(of: &[(usize, u32)]) -> BTreeMap<usize, WayMask> {
-        of.iter().map(|(tenant, bits)| (*tenant, WayMask::from_bits(*bits))).collect()
+    fn masks(of: &[(u16, u32)]) -> BTreeMap<GroupId, WayMask> {
+        of.iter().map(|(tenant, bits)| (GroupId(*tenant), WayMask::from_bits(*bits))).collect()
+    }
+
+    fn mask(class: usize, bits: u32) -> Step {
+        Step::Mask(class, WayMask::from_bits(bits))
+    }
+
+    /// Tenants 0 to `tenants` in the order in which they come.
+    fn placed(tenants: u16, limit: usize) -> Placement {
+        let mut placement = Placement::new(limit);
+        (0..tenants).for_each(|tenant| arrive(&mut placement, GroupId(tenant)));
+        placement
+    }
+
+    fn arrive(placement: &mut Placement, tenant: GroupId) {
+        let seat = placement.free().map_or(Seat::Root, Seat::Class);
+        placement.arrive(tenant, seat);
+    }
+
+    fn done(placement: &mut Placement, steps: &[Step]) {
+        for step in steps {
+            if let Step::Move(tenant, seat) = step {
+                placement.done_move(*tenant, *seat);
+            }
+        }
     }
 
     #[test]
     fn with_a_class_for_everybody_nobody_ever_moves() {
-        let placement = Placement::new(3, 3);
-        assert!(placement.is_own());
-        let change =
-            placement.change(&masks(&[(0, 0x600), (2, 0x600)]), &BTreeMap::new(), Some(FULL)).unwrap();
-        let mask = WayMask::from_bits(0x600);
-        assert_eq!(change, Change { masks: vec![(0, mask), (2, mask)], moves: vec![] });
+        let placement = placed(3, 3);
+        let standing = masks(&[(0, 0x7ff), (1, 0x7ff), (2, 0x7ff)]);
+        let steps = placement.change(&masks(&[(0, 0x600), (2, 0x600)]), &standing, Some(FULL)).unwrap();
+        assert_eq!(steps, [mask(0, 0x600), mask(2, 0x600)]);
     }
 
     #[test]
-    fn with_few_classes_equal_masks_share_one_and_the_default_groups_mask_needs_none() {
-        let mut placement = Placement::new(4, 2);
+    fn with_few_classes_those_who_came_first_keep_theirs_and_the_others_share() {
+        // 0 and 1 have classes, 2 and 3 sit in the default group.
+        let mut placement = placed(4, 2);
+        assert_eq!(placement.waiting(), [GroupId(2), GroupId(3)]);
         let standing = masks(&[(0, 0x7ff), (1, 0x7ff), (2, 0x7ff), (3, 0x7ff)]);
-        let change =
-            placement.change(&masks(&[(0, 0x600), (2, 0x00f), (3, 0x600)]), &standing, Some(FULL)).unwrap();
-        assert_eq!(change.masks, [(0, WayMask::from_bits(0x600)), (1, WayMask::from_bits(0x00f))]);
-        assert_eq!(change.moves, [(0, Seat::Class(0)), (2, Seat::Class(1)), (3, Seat::Class(0))]);
-        placement.done(&change);
+        let wanted = masks(&[(0, 0x600), (2, 0x00f), (3, 0x600)]);
+        let steps = placement.change(&wanted, &standing, Some(FULL)).unwrap();
+        // 3 joins 0. No class is free for 2's mask: 1 has the default group's and gives its class up.
+        let expected = [
+            mask(0, 0x600),
+            Step::Move(GroupId(1), Seat::Root),
+            mask(1, 0x00f),
+            Step::Move(GroupId(2), Seat::Class(1)),
+            Step::Move(GroupId(3), Seat::Class(0)),
+        ];
+        assert_eq!(steps, expected);
+        done(&mut placement, &steps);
         // 2 grows: its class follows, and nobody moves.
         let standing = masks(&[(0, 0x600), (1, 0x7ff), (2, 0x00f), (3, 0x600)]);
-        let change = placement.change(&masks(&[(2, 0x01f)]), &standing, Some(FULL)).unwrap();
-        assert_eq!(change, Change { masks: vec![(1, WayMask::from_bits(0x01f))], moves: vec![] });
-        placement.done(&change);
-        // 0 joins 2: it alone moves.
+        let steps = placement.change(&masks(&[(2, 0x01f)]), &standing, Some(FULL)).unwrap();
+        assert_eq!(steps, [mask(1, 0x01f)]);
+        // 0 joins 2: it alone moves, and 3 stays.
         let standing = masks(&[(0, 0x600), (1, 0x7ff), (2, 0x01f), (3, 0x600)]);
-        let change = placement.change(&masks(&[(0, 0x01f)]), &standing, Some(FULL)).unwrap();
-        assert_eq!(change.moves, [(0, Seat::Class(1))]);
-        placement.done(&change);
-        // Back to all ways: to the default group.
+        let steps = placement.change(&masks(&[(0, 0x01f)]), &standing, Some(FULL)).unwrap();
+        assert_eq!(steps, [mask(1, 0x01f), Step::Move(GroupId(0), Seat::Class(1))]);
+        done(&mut placement, &steps);
+        // Back to all ways: 2 shares a class, so it goes to the default group.
         let standing = masks(&[(0, 0x01f), (1, 0x7ff), (2, 0x01f), (3, 0x600)]);
-        let change = placement.change(&masks(&[(2, 0x7ff)]), &standing, Some(FULL)).unwrap();
-        assert_eq!(change.moves, [(2, Seat::Root)]);
+        let steps = placement.change(&masks(&[(2, 0x7ff)]), &standing, Some(FULL)).unwrap();
+        assert_eq!(steps, [Step::Move(GroupId(2), Seat::Root)]);
+    }
+
+    #[test]
+    fn of_two_classes_with_equal_masks_the_one_made_last_is_given_up() {
+        let placement = placed(4, 3);
+        let standing = masks(&[(0, 0x600), (1, 0x600), (2, 0x00f), (3, 0x7ff)]);
+        let steps = placement.change(&masks(&[(3, 0x0f0)]), &standing, Some(FULL)).unwrap();
+        let expected =
+            [Step::Move(GroupId(1), Seat::Class(0)), mask(1, 0x0f0), Step::Move(GroupId(3), Seat::Class(1))];
+        assert_eq!(steps, expected);
+    }
+
+    #[test]
+    fn tenants_who_change_places_do_so_in_one_go() {
+        // 0 and 2 share a class, 1 and 3 the other; 2 and 3 want each other's mask.
+        let mut placement = placed(2, 2);
+        placement.arrive(GroupId(2), Seat::Class(0));
+        placement.arrive(GroupId(3), Seat::Class(1));
+        let standing = masks(&[(0, 0x600), (2, 0x600), (1, 0x00f), (3, 0x00f)]);
+        let steps = placement.change(&masks(&[(2, 0x00f), (3, 0x600)]), &standing, Some(FULL)).unwrap();
+        done(&mut placement, &steps);
+        assert_eq!(placement.sitting(Seat::Class(0)).collect::<Vec<_>>(), [GroupId(0), GroupId(3)]);
+        assert_eq!(placement.sitting(Seat::Class(1)).collect::<Vec<_>>(), [GroupId(1), GroupId(2)]);
     }
 
     #[test]
     fn too_many_masks_change_nothing_and_say_so() {
-        let placement = Placement::new(4, 2);
+        let placement = placed(4, 2);
         let error =
             placement.change(&masks(&[(0, 1), (1, 2), (2, 4)]), &BTreeMap::new(), Some(FULL)).unwrap_err();
         assert_eq!(error, TooMany { needed: 3, classes: 2 });
     }
 
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(128))]
+    /// What comes one after the other.
+    #[derive(Clone, Debug)]
+    enum Event {
+        Wish(BTreeMap<u16, u32>),
+        Arrive,
+        /// The nth of those alive.
+        Leave(usize),
+        Limit(usize),
+    }
 
-        /// Whatever is wanted one after the other: afterwards everybody has the mask it was to have.
+    fn event() -> impl Strategy<Value = Event> {
+        prop_oneof![
+            3 => prop::collection::btree_map(0u16..12, 1u32..6, 0..8).prop_map(Event::Wish),
+            2 => Just(Event::Arrive),
+            1 => (0usize..12).prop_map(Event::Leave),
+            1 => (0usize..7).prop_map(Event::Limit),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+
+        /// Whoever comes, goes and wants what: afterwards everybody has the mask it was to have, and nobody moves when
+        /// others come or go.
         #[test]
         fn everybody_ends_with_the_mask_it_was_to_have(
-            tenants in 1usize..7,
-            classes in 0usize..7,
-            wishes in prop::collection::vec(prop::collection::btree_map(0usize..7, 1u32..5, 0..7), 1..8),
+            tenants in 0u16..7,
+            limit in 0usize..7,
+            events in prop::collection::vec(event(), 1..16),
         ) {
-            let mut placement = Placement::new(tenants, classes);
-            let mut standing: BTreeMap<usize, WayMask> = (0..tenants).map(|tenant| (tenant, FULL)).collect();
-            for wish in wishes {
-                let wanted: BTreeMap<usize, WayMask> = wish.into_iter().filter(|(tenant, _)| *tenant < tenants)
-                    .map(|(tenant, kind)| (tenant, if kind == 4 { FULL } else { WayMask::from_bits(kind) })).collect();
-                let mut after = standing.clone();
-                after.extend(&wanted);
-                match placement.change(&wanted, &standing, Some(FULL)) {
-                    Err(too_many) => prop_assert!(too_many.needed > classes && !placement.is_own()),
-                    Ok(change) => {
-                        placement.done(&change);
-                        standing = after;
-                        let mut held: BTreeMap<usize, WayMask> = standing.clone();
-                        for tenant in 0..tenants {
-                            match placement.seat(tenant) {
-                                Seat::Root => { held.insert(tenant, FULL); }
-                                Seat::Class(class) => {
-                                    if let Some(mask) = placement.masks[class] { held.insert(tenant, mask); }
+            let mut placement = placed(tenants, limit);
+            let mut standing: BTreeMap<GroupId, WayMask> = (0..tenants).map(|id| (GroupId(id), FULL)).collect();
+            // What the classes have: the default group's mask when they are made.
+            let mut held: BTreeMap<usize, WayMask> = BTreeMap::new();
+            let mut next = tenants;
+            for event in events {
+                let before: Vec<_> = placement.seats().collect();
+                match event {
+                    Event::Arrive => {
+                        arrive(&mut placement, GroupId(next));
+                        standing.insert(GroupId(next), FULL);
+                        next += 1;
+                        prop_assert!(before.iter().all(|(tenant, seat)| placement.seat(*tenant) == *seat));
+                    }
+                    Event::Leave(nth) => {
+                        let Some(leaving) = standing.keys().nth(nth).copied() else { continue };
+                        placement.leave(leaving);
+                        standing.remove(&leaving);
+                        prop_assert!(before.iter().all(|(own, seat)| *own == leaving || placement.seat(*own) == *seat));
+                    }
+                    Event::Limit(limit) => placement.set_limit(limit),
+                    Event::Wish(wish) => {
+                        let alive = |tenant: &u16| standing.contains_key(&GroupId(*tenant));
+                        let wanted: BTreeMap<GroupId, WayMask> = wish.into_iter().filter(|(tenant, _)| alive(tenant))
+                            .map(|(tenant, kind)| (GroupId(tenant), if kind == 5 { FULL } else { WayMask::from_bits(kind) }))
+                            .collect();
+                        let mut after = standing.clone();
+                        after.extend(&wanted);
+                        let used = placement.in_use().len();
+                        match placement.change(&wanted, &standing, Some(FULL)) {
+                            Err(too_many) => {
+                                let masks: BTreeSet<_> = after.values().filter(|mask| **mask != FULL).collect();
+                                prop_assert_eq!(too_many.needed, masks.len());
+                                // With classes taken away those in use may be more than there are.
+                                prop_assert!(masks.len() > placement.limit().min(used));
+                            }
+                            Ok(steps) => {
+                                for step in &steps {
+                                    match step {
+                                        Step::Mask(class, mask) => { held.insert(*class, *mask); }
+                                        Step::Move(tenant, seat) => placement.done_move(*tenant, *seat),
+                                    }
                                 }
+                                standing = after;
                             }
                         }
-                        prop_assert_eq!(&held, &standing);
+                        prop_assert!(placement.in_use().len() <= placement.limit().max(used));
                     }
                 }
+                let used = placement.in_use();
+                held.retain(|class, _| used.contains(class));
+                for (tenant, mask) in &standing {
+                    let has = match placement.seat(*tenant) {
+                        Seat::Root => FULL,
+                        Seat::Class(class) => held.get(&class).copied().unwrap_or(FULL),
+                    };
+                    prop_assert_eq!(has, *mask, "{}", tenant);
+                }
+                prop_assert_eq!(placement.seats().count(), standing.len());
             }
         }
     }

@@ -21,6 +21,7 @@ pub(super) fn groups_refusal(error: &GroupsError) -> KnobOutcome {
         // A full disk may be emptied; until then nothing is turned.
         GroupsError::Journal(error) => KnobOutcome::Busy(error.to_string()),
         GroupsError::File(error) => KnobOutcome::Busy(error.to_string()),
+        GroupsError::Beside(why) => KnobOutcome::Busy(why.clone()),
         GroupsError::Foreign { .. } => KnobOutcome::Refused(error.to_string()),
     }
 }

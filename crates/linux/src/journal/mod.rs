@@ -233,6 +233,25 @@ impl Journal {
         Ok(())
     }
 
+    /// Puts a new value of a knob in the place of the one it holds, if it holds one, with one write.
+    ///
+    /// Only for a knob of which more is turned by and by (CPUs that leave a group one after the other): what is turned
+    /// next must be in it before, and what came back by itself goes out of it.
+    ///
+    /// # Errors
+    /// As [`Journal::record`]; then it holds what it held.
+    pub fn replace(&mut self, original: &Original) -> Result<(), JournalError> {
+        if self.is_stale() {
+            return Err(JournalError::Stale { path: self.path.clone() });
+        }
+        let known = self.knobs.originals.iter().any(|own| own.is_same_knob(original));
+        let forget = known.then(|| Entry::Forget(original.clone()));
+        self.append(forget.into_iter().chain(std::iter::once(Entry::Original(original.clone()))))?;
+        self.knobs.forget(original);
+        self.knobs.originals.push(original.clone());
+        Ok(())
+    }
+
     /// Says of knobs that it holds that they are to stay turned: no run brings them back at its end or its start, only
     /// whoever asks for all (`waykeeper restore`).
     ///

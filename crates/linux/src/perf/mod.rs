@@ -142,8 +142,10 @@ fn take(counts: &mut Counts, members: &mut [Member], shown: Result<Vec<crate::co
     }
 }
 
+/// Lets this program have so many files more than it needs otherwise.
+///
 /// 128 cores of six events are more files than the usual soft limit of 1024; the hard limit is the administrator's word.
-fn raise_file_limit(needed: u64) {
+pub fn raise_file_limit(needed: u64) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     /// For whatever else this program has open.
     const SPARE: u64 = 256;

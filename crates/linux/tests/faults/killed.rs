@@ -20,7 +20,7 @@ const JOURNAL: &str = "WAYKEEPER_FAULTS_JOURNAL";
 fn live(root: &Root) {
     let journal = std::env::var_os(JOURNAL).expect("both are set").into();
     let tenants = tenants(&PciTree::read(root).expect("PCI devices"));
-    let options = Options { root: root.clone(), tenants, journal };
+    let options = Options::new(root.clone(), tenants, journal);
     let mut host = LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"));
     let plans =
         [plan(&host, [0x00f, 0x030, 0x0c0, 0x700], 0x7c0, false), plan(&host, [0x7ff; 4], 0x700, true)];

@@ -155,7 +155,7 @@ impl Machine {
     }
 
     pub fn options(&self) -> Options {
-        Options { root: self.root(), tenants: self.tenants.clone(), journal: self.journal() }
+        Options::new(self.root(), self.tenants.clone(), self.journal())
     }
 
     pub fn open(&self) -> Result<LinuxHost, OpenError> {

@@ -125,7 +125,7 @@ impl Machine {
     }
 
     pub fn options(&self) -> Options {
-        Options { root: self.root(), tenants: self.tenants.clone(), journal: self.journal() }
+        Options::new(self.root(), self.tenants.clone(), self.journal())
     }
 
     pub fn try_open(&self) -> Result<LinuxHost, OpenError> {

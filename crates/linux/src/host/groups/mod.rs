@@ -4,20 +4,25 @@
 //! gives its CPUs and tasks back to the default one, so a group that was not there is all that has to be remembered. Must
 //! not know policies, nor any knob but masks.
 
+mod coming;
+mod others;
 mod reading;
 mod tasks;
 mod turning;
 
+pub use coming::{Grouping, Turnover};
+
 use super::placement::{Placement, Seat};
 use crate::journal::{Journal, JournalError, Original};
 use crate::resctrl::{
-    Action, Event, Group, HeldCount, HeldSchemata, Kind, Line, MonDomain, Resctrl, ResctrlError, Resource,
+    Event, Group, HeldCount, HeldSchemata, Kind, Line, MonDomain, Resctrl, ResctrlError, Resource,
 };
 use crate::root::{FileError, Root};
-use crate::tenants::Tenant;
+use reading::Traffic;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tasks::Process;
-use waykeeper_units::{CoreId, CoreList, WayMask};
+use waykeeper_units::{CoreId, CoreList, GroupId, WayMask};
 
 /// How long to wait for another tool's lock. Tools hold it for single changes, and a policy's step is a second.
 const LOCK_WAIT: Duration = Duration::from_millis(500);
@@ -47,6 +52,9 @@ pub enum GroupsError {
         /// The group.
         group: String,
     },
+    /// What kept another tenant from its place keeps this one, too.
+    #[error("{0}")]
+    Beside(String),
 }
 
 /// One class of service of ours.
@@ -63,11 +71,13 @@ struct Member {
     name: String,
     cpus: CoreList,
     processes: Vec<Process>,
-    /// Its monitoring group, if it shares a class.
+    /// Its monitoring group, if its class (or the default group) has or had others in it.
     monitor: Option<Group>,
     /// Why it has none although it should.
     unwatched: Option<String>,
     occupancy: Option<HeldCount>,
+    /// Not all of its CPUs and tasks could be put where they belong: to be tried again.
+    unsettled: bool,
 }
 
 /// All of them.
@@ -80,91 +90,62 @@ pub(super) struct Groups {
     /// The L3, or its two halves with CDP.
     resources: Vec<Resource>,
     ways: WayMask,
-    /// Classes that nobody else holds, besides the default group's.
-    free: usize,
+    /// Classes of the chip that are not the default group's.
+    closids: usize,
+    /// Most that the operator lets us have of them.
+    most: usize,
+    /// What `mkdir` said when classes ran out before their number did: how many we had, beside how many of others.
+    ran_out: Option<(usize, usize)>,
     placement: Placement,
-    members: Vec<Member>,
-    classes: Vec<Option<Class>>,
+    members: BTreeMap<GroupId, Member>,
+    /// Classes by number. Those that nobody sits in are there because they could not be removed.
+    classes: BTreeMap<usize, Class>,
+    /// Groups of tenants that have left which could not be removed: to be tried again.
+    leftovers: Vec<Group>,
     default: Class,
     /// Occupancy, and bytes between L3 and memory, are counted here.
     monitored: [bool; 2],
+    traffic: Traffic,
     notes: Vec<String>,
 }
 
 impl Groups {
-    /// Finds the tenants in the default group and gives each a place: a class of its own, or with too few classes a
-    /// monitoring group in the default group until its mask is another than that group's.
+    /// Looks at resctrl; nobody has a place yet.
     ///
     /// # Errors
-    /// If another manager has a tenant, or resctrl or the journal refuses.
+    /// If resctrl refuses to be read.
     pub fn open(
         resctrl: Resctrl,
         root: &Root,
         domain: u32,
-        tenants: &[Tenant],
-        journal: &mut Journal,
+        max_classes: Option<u32>,
     ) -> Result<Groups, GroupsError> {
-        // Held to the end: who takes a tenant's CPU after it was looked at would lose it again to us.
-        let _lock = resctrl.lock_exclusive(LOCK_WAIT)?;
         let info = resctrl.info()?;
         let ways = info.l3().map_or(WayMask::EMPTY, |l3| l3.cbm_mask);
-        let taken = resctrl.control_groups()?.len();
-        let free = (info.limits().closids as usize).saturating_sub(1 + taken);
         let counted = |event: &Event| info.monitoring.as_ref().is_some_and(|all| all.events.contains(event));
         let monitored = [counted(&Event::LlcOccupancy), counted(&Event::MbmTotal)];
-        let member = |tenant: &Tenant| Member {
-            name: tenant.name.clone(),
-            cpus: tenant.cores.clone(),
-            processes: tenant.pids.iter().map(|pid| Process::find(root, *pid)).collect(),
-            monitor: None,
-            unwatched: None,
-            occupancy: None,
-        };
         let default =
             Class { held: resctrl.hold_schemata(&Group::DEFAULT)?, group: Group::DEFAULT, traffic: None };
         let mut groups = Groups {
             domain,
             resources: info.l3_resources(),
             ways,
-            free,
-            placement: Placement::new(tenants.len(), free),
-            members: tenants.iter().map(member).collect(),
-            classes: Vec::new(),
+            closids: (info.limits().closids as usize).saturating_sub(1),
+            most: max_classes.map_or(usize::MAX, |most| most as usize),
+            ran_out: None,
+            placement: Placement::new(0),
+            members: BTreeMap::new(),
+            classes: BTreeMap::new(),
+            leftovers: Vec::new(),
             default,
             monitored,
+            traffic: Traffic::default(),
             notes: Vec::new(),
             root: root.clone(),
             resctrl,
         };
         groups.default.traffic = groups.hold(&Group::DEFAULT, 1)?;
-        groups.nobody_elses(|_| true)?;
-        groups.keep_others_monitors(journal)?;
-        if groups.placement.is_own() {
-            match groups.settle_own(journal) {
-                // Fewer classes than the numbers said (io_alloc and pseudo-locked regions take some): share them.
-                // A file that cannot be written for lack of space is another matter.
-                Err(GroupsError::Resctrl(error))
-                    if error.kind == Kind::Exhausted && error.action == Action::Make =>
-                {
-                    groups.notes.push(error.to_string());
-                    let made = groups.give_up_own(journal)?;
-                    groups.free = made;
-                    groups.placement = Placement::new(tenants.len(), made);
-                }
-                other => other?,
-            }
-        }
-        if !groups.placement.is_own() {
-            let free = groups.free;
-            groups.classes.resize_with(free, || None);
-            groups.notes.push(format!(
-                "{} tenants and {free} free classes of service: tenants with equal masks share one",
-                tenants.len()
-            ));
-            for tenant in 0..groups.members.len() {
-                groups.monitor(tenant, &Group::DEFAULT, journal)?;
-            }
-        }
+        groups.count_classes()?;
         Ok(groups)
     }
 
@@ -180,80 +161,26 @@ impl Groups {
 
     /// Classes that masks can have, the default group's and those that nobody needs included.
     pub fn classes(&self) -> u32 {
-        self.free as u32 + 1
+        self.placement.limit() as u32 + 1
     }
 
-    /// No CPU and no thread of these tenants may be in a control group that is not ours, and no thread in somebody's
-    /// monitoring group of the default one either: that is the group it would leave. To be asked under the lock before
-    /// each move.
-    fn nobody_elses(&self, tenants: impl Fn(usize) -> bool) -> Result<(), GroupsError> {
-        let foreign = |group: &Group| !self.resctrl.is_ours(group);
+    /// Counts the classes that nobody else holds, besides the default group's.
+    fn count_classes(&mut self) -> Result<(), ResctrlError> {
         let control = self.resctrl.control_groups()?;
-        let monitors = self.resctrl.monitor_groups(&Group::DEFAULT)?;
-        let mut asked = Vec::new();
-        for (tenant, member) in self.members.iter().enumerate().filter(|(tenant, _)| tenants(*tenant)) {
-            asked.push((member, self.threads(tenant)?));
-        }
-        let any_thread = asked.iter().any(|(_, threads)| !threads.is_empty());
-        for group in control.iter().chain(&monitors).filter(|group| foreign(group)) {
-            let theirs = if group.is_monitor() { CoreList::default() } else { self.resctrl.cpus(group)? };
-            let tasks = if any_thread { self.resctrl.tasks(group)? } else { Vec::new() };
-            for (member, threads) in &asked {
-                let cpus = both(&member.cpus, &theirs);
-                let what = match (cpus.is_empty(), threads.iter().find(|thread| tasks.contains(thread))) {
-                    (false, _) => format!("CPUs {cpus}"),
-                    (true, Some(thread)) => format!("tasks {thread}"),
-                    (true, None) => continue,
-                };
-                return Err(GroupsError::Foreign {
-                    tenant: member.name.clone(),
-                    what,
-                    group: group.to_string(),
-                });
+        let own = |group: &&Group| {
+            self.classes.values().any(|class| class.group == **group) && !self.leftovers.contains(group)
+        };
+        let others = control.len() - control.iter().filter(own).count();
+        let mut limit = self.closids.saturating_sub(others);
+        // Fewer than the numbers say: io_alloc and pseudo-locked regions take some.
+        if let Some((had, beside)) = self.ran_out {
+            match others >= beside {
+                true => limit = limit.min(had),
+                false => self.ran_out = None,
             }
         }
+        self.placement.set_limit(limit.min(self.most));
         Ok(())
-    }
-
-    /// Monitoring groups that others made in the default group lose the CPUs that move out of it: remembered, so that
-    /// they get them back last of all.
-    fn keep_others_monitors(&mut self, journal: &mut Journal) -> Result<(), GroupsError> {
-        // All of them are others': ours are made later.
-        for group in self.resctrl.monitor_groups(&Group::DEFAULT)? {
-            let cpus = self.resctrl.cpus(&group)?;
-            let ours = self.members.iter().flat_map(|member| both(&member.cpus, &cpus).cores().to_vec());
-            let cpus = CoreList::from(ours.collect::<Vec<CoreId>>());
-            if !cpus.is_empty() {
-                // Only those: what its owner does with the others meanwhile is his business.
-                journal.record(&[Original::Cpus { group: group.clone(), cpus }])?;
-                self.notes.push(format!(
-                    "the monitoring group {group} of another tool is without its CPUs meanwhile"
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    fn settle_own(&mut self, journal: &mut Journal) -> Result<(), GroupsError> {
-        for tenant in 0..self.members.len() {
-            let group = self.resctrl.own(&self.members[tenant].name)?;
-            let class = self.make(group, journal)?;
-            self.classes.push(Some(class));
-            self.enter(tenant, tenant)?;
-            self.members[tenant].occupancy = self.hold_of(tenant)?;
-        }
-        Ok(())
-    }
-
-    /// Takes back what a placement of own classes got to before classes ran out, and says how many there were.
-    fn give_up_own(&mut self, journal: &mut Journal) -> Result<usize, GroupsError> {
-        let mut made = 0;
-        for class in std::mem::take(&mut self.classes).into_iter().flatten() {
-            self.resctrl.remove(&class.group)?;
-            journal.forget(&Original::NoGroup { group: class.group })?;
-            made += 1;
-        }
-        Ok(made)
     }
 
     /// Makes a control group whose shares are those of the default group: so far nothing changes for who moves in.
@@ -286,45 +213,94 @@ impl Groups {
         }
     }
 
+    /// The name of a class that is made for a tenant: the tenant's, unless a group that it was made for before is still in
+    /// use by others.
+    fn name_for(&self, tenant: GroupId) -> Result<Group, ResctrlError> {
+        let name = self.members.get(&tenant).map_or("", |member| member.name.as_str());
+        let taken = |group: &Group| self.classes.values().any(|class| class.group == *group);
+        let mut group = self.resctrl.own(name)?;
+        for number in 2.. {
+            if !taken(&group) {
+                break;
+            }
+            group = self.resctrl.own(&format!("{name}.{number}"))?;
+        }
+        Ok(group)
+    }
+
+    /// Makes a class for a tenant, and lets it in: it alone has the class's own RMID.
+    fn found(&mut self, tenant: GroupId, class: usize, journal: &mut Journal) -> Result<(), GroupsError> {
+        let group = self.name_for(tenant)?;
+        let made = self.make(group.clone(), journal)?;
+        self.leftovers.retain(|other| *other != group);
+        self.traffic.starts_anew();
+        self.classes.insert(class, made);
+        self.enter(tenant, class)?;
+        let held = self.hold(&group, 0)?;
+        if let Some(member) = self.members.get_mut(&tenant) {
+            (member.occupancy, member.unwatched) = (held, None);
+        }
+        Ok(())
+    }
+
     /// A monitoring group for a tenant that shares a control group. Without it the tenant's occupancy is unknown, which is
     /// no reason against a mask: it is told at the next sample.
-    fn monitor(&mut self, tenant: usize, parent: &Group, journal: &mut Journal) -> Result<(), GroupsError> {
-        self.members[tenant].occupancy = None;
-        self.members[tenant].unwatched = None;
-        if !self.monitored[0] {
+    fn monitor(&mut self, tenant: GroupId, parent: &Group, journal: &mut Journal) -> Result<(), GroupsError> {
+        let monitored = self.monitored[0];
+        let Some(member) = self.members.get_mut(&tenant) else { return Ok(()) };
+        member.occupancy = None;
+        member.unwatched = None;
+        if !monitored {
             return Ok(());
         }
         match self.watch(tenant, parent, journal) {
             Err(GroupsError::Resctrl(why)) => {
-                let why = format!("the occupancy of {} is not known: {why}", self.members[tenant].name);
-                self.members[tenant].unwatched = Some(why);
+                if let Some(member) = self.members.get_mut(&tenant) {
+                    member.unwatched = Some(format!("the occupancy of {} is not known: {why}", member.name));
+                }
                 Ok(())
             }
             other => other,
         }
     }
 
-    fn watch(&mut self, tenant: usize, parent: &Group, journal: &mut Journal) -> Result<(), GroupsError> {
-        let name = format!("{}{}", self.resctrl.prefix(), self.members[tenant].name);
+    fn watch(&mut self, tenant: GroupId, parent: &Group, journal: &mut Journal) -> Result<(), GroupsError> {
+        let Some(member) = self.members.get(&tenant) else { return Ok(()) };
+        let name = format!("{}{}", self.resctrl.prefix(), member.name);
+        let cpus = member.cpus.clone();
         let Ok(group) = parent.monitor(&name) else { return Ok(()) };
         self.create(&group, journal)?;
-        self.resctrl.set_cpus(&group, &self.members[tenant].cpus)?;
+        self.leftovers.retain(|other| *other != group);
+        self.traffic.starts_anew();
+        if !cpus.is_empty() {
+            self.resctrl.set_cpus(&group, &cpus)?;
+        }
         self.assign(tenant, &group)?;
-        self.members[tenant].monitor = Some(group);
-        self.members[tenant].occupancy = self.hold_of(tenant)?;
+        let held = self.hold(&group, 0)?;
+        if let Some(member) = self.members.get_mut(&tenant) {
+            (member.monitor, member.occupancy) = (Some(group), held);
+        }
         Ok(())
     }
 
     /// Puts a tenant's CPUs and tasks into a class, beside those of the others there.
-    fn enter(&mut self, tenant: usize, class: usize) -> Result<(), GroupsError> {
-        let Some(Some(Class { group, .. })) = self.classes.get(class) else { return Ok(()) };
+    fn enter(&mut self, tenant: GroupId, class: usize) -> Result<(), GroupsError> {
+        let Some(Class { group, .. }) = self.classes.get(&class) else { return Ok(()) };
         let group = group.clone();
-        let inside = |other: &usize| *other == tenant || self.placement.seat(*other) == Seat::Class(class);
-        let all = (0..self.members.len())
-            .filter(inside)
-            .flat_map(|other| self.members[other].cpus.cores().to_vec());
-        self.resctrl.set_cpus(&group, &CoreList::from(all.collect::<Vec<CoreId>>()))?;
+        let mut inside: Vec<GroupId> = self.placement.sitting(Seat::Class(class)).collect();
+        inside.push(tenant);
+        self.give_cpus(&group, &inside)?;
         self.assign(tenant, &group)
+    }
+
+    /// Gives a class the CPUs of these tenants and no others.
+    fn give_cpus(&self, group: &Group, tenants: &[GroupId]) -> Result<(), ResctrlError> {
+        let own = |tenant: &GroupId| self.members.get(tenant).map(|member| member.cpus.cores().to_vec());
+        let cpus = CoreList::from(tenants.iter().filter_map(own).flatten().collect::<Vec<CoreId>>());
+        if cpus.is_empty() && self.resctrl.cpus(group)?.is_empty() {
+            return Ok(());
+        }
+        self.resctrl.set_cpus(group, &cpus)
     }
 
     /// Opens a counter of a group, 0 occupancy, 1 traffic.
@@ -334,17 +310,6 @@ impl Groups {
         }
         let event = [Event::LlcOccupancy, Event::MbmTotal];
         self.resctrl.hold_count(group, MonDomain { l3: self.domain, node: None }, &event[which])
-    }
-
-    fn hold_of(&self, tenant: usize) -> Result<Option<HeldCount>, ResctrlError> {
-        match (&self.members[tenant].monitor, self.placement.seat(tenant)) {
-            (Some(monitor), _) => self.hold(monitor, 0),
-            (None, Seat::Class(class)) => match self.classes.get(class) {
-                Some(Some(class)) => self.hold(&class.group, 0),
-                _ => Ok(None),
-            },
-            (None, Seat::Root) => Ok(None),
-        }
     }
 }
 

@@ -5,13 +5,68 @@ use super::{Class, Groups};
 use crate::resctrl::{HeldCount, Schemata, Setting};
 use std::collections::BTreeMap;
 use waykeeper_host::Reading;
-use waykeeper_units::WayMask;
+use waykeeper_units::{GroupId, WayMask};
+
+/// Bytes between L3 and memory of all classes, as a count that only rises. A class's count ends with the class, and falls
+/// when a monitoring group in it ends, whose bytes are in it.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    total: u64,
+    last: BTreeMap<Seat, u64>,
+    anew: bool,
+}
+
+impl Traffic {
+    /// A group was made or removed: what moved since the last reading is not known.
+    pub fn starts_anew(&mut self) {
+        self.anew = true;
+    }
+
+    /// Takes in what all classes show now.
+    fn advance(&mut self, now: BTreeMap<Seat, Reading<u64>>) -> Reading<u64> {
+        if now.is_empty() {
+            return Reading::Unsupported;
+        }
+        let mut missing = None;
+        let mut values = BTreeMap::new();
+        for (seat, reading) in now {
+            match reading {
+                Reading::Value(value) => {
+                    values.insert(seat, value);
+                }
+                other => missing = missing.or(Some(other)),
+            }
+        }
+        let known = |seat: &Seat, value: &u64| Some(value.wrapping_sub(*self.last.get(seat)?));
+        let moved: Option<Vec<u64>> = values.iter().map(|(seat, value)| known(seat, value)).collect();
+        if let Some(missing) = missing {
+            // The next reading of all of them covers the gap.
+            return missing;
+        }
+        let first = self.last.is_empty();
+        self.last = values;
+        match moved {
+            Some(moved) if !std::mem::take(&mut self.anew) => {
+                self.total = moved.into_iter().fold(self.total, u64::wrapping_add);
+                Reading::Value(self.total)
+            }
+            _ if first => {
+                self.anew = false;
+                Reading::Value(self.total)
+            }
+            _ => {
+                self.anew = false;
+                Reading::Unavailable
+            }
+        }
+    }
+}
 
 impl Groups {
     pub(super) fn class(&self, seat: Seat) -> Option<&Class> {
         match seat {
             Seat::Root => Some(&self.default),
-            Seat::Class(class) => self.classes.get(class)?.as_ref(),
+            Seat::Class(class) => self.classes.get(&class),
         }
     }
 
@@ -40,12 +95,12 @@ impl Groups {
     }
 
     /// Every tenant's mask; those that cannot be read have a line in `problems` instead.
-    pub fn masks(&self, problems: &mut Vec<String>) -> BTreeMap<usize, WayMask> {
+    pub fn masks(&self, problems: &mut Vec<String>) -> BTreeMap<GroupId, WayMask> {
         let mut known: BTreeMap<Seat, Option<WayMask>> = BTreeMap::new();
         let mut masks = BTreeMap::new();
-        for (tenant, seat) in self.placement.seats().iter().enumerate() {
-            let mask = *known.entry(*seat).or_insert_with(|| {
-                let mask = self.class(*seat).map(|class| self.mask(class))?;
+        for (tenant, seat) in self.placement.seats() {
+            let mask = *known.entry(seat).or_insert_with(|| {
+                let mask = self.class(seat).map(|class| self.mask(class))?;
                 mask.map_err(|why| problems.push(why)).ok()
             });
             if let Some(mask) = mask {
@@ -55,22 +110,40 @@ impl Groups {
         masks
     }
 
-    /// A tenant's occupancy, bytes.
-    pub fn occupancy(&self, tenant: usize, problems: &mut Vec<String>) -> Reading<u64> {
-        let member = self.members.get(tenant);
-        problems.extend(member.and_then(|member| member.unwatched.clone()));
-        match member.map(|member| &member.occupancy) {
-            Some(Some(held)) => read(held, problems),
-            _ if self.monitored[0] => Reading::Unavailable,
-            _ => Reading::Unsupported,
+    /// Every tenant's occupancy, bytes. A class's own count has those in it who were let in later and are watched apart.
+    pub fn occupancies(&self, problems: &mut Vec<String>) -> BTreeMap<GroupId, Reading<u64>> {
+        let mut all = BTreeMap::new();
+        for (tenant, member) in &self.members {
+            problems.extend(member.unwatched.clone());
+            let reading = match &member.occupancy {
+                Some(held) => read(held, problems),
+                None if self.monitored[0] => Reading::Unavailable,
+                None => Reading::Unsupported,
+            };
+            all.insert(*tenant, reading);
         }
+        for (tenant, seat) in self.placement.seats() {
+            let alone = self.members.get(&tenant).is_some_and(|member| member.monitor.is_none());
+            if seat == Seat::Root || !alone {
+                continue;
+            }
+            let others = self.placement.sitting(seat).filter(|other| *other != tenant);
+            let guests = others.filter_map(|other| all.get(&other).copied());
+            let guests = guests.fold(Reading::Value(0), |sum, own| sum.zip_with(own, u64::saturating_add));
+            if let Some(own) = all.get_mut(&tenant) {
+                *own = own.zip_with(guests, u64::saturating_sub);
+            }
+        }
+        all
     }
 
     /// Bytes between L3 and memory of all classes, if that is counted (MBM). Devices' own traffic is not in it.
-    pub fn traffic(&self, problems: &mut Vec<String>) -> Reading<u64> {
-        let all = std::iter::once(&self.default).chain(self.classes.iter().flatten());
-        let counts = all.filter_map(|class| class.traffic.as_ref()).map(|held| read(held, problems));
-        counts.reduce(|sum, count| sum.zip_with(count, u64::wrapping_add)).unwrap_or(Reading::Unsupported)
+    pub fn traffic(&mut self, problems: &mut Vec<String>) -> Reading<u64> {
+        let classes = self.classes.iter().map(|(class, own)| (Seat::Class(*class), own));
+        let all = std::iter::once((Seat::Root, &self.default)).chain(classes);
+        let counts = all.filter_map(|(seat, class)| Some((seat, class.traffic.as_ref()?)));
+        let counts = counts.map(|(seat, held)| (seat, read(held, problems))).collect();
+        self.traffic.advance(counts)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::restore::start_in_stat;
 use crate::root::{FileError, Root};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
+use waykeeper_units::GroupId;
 
 /// A stat line has 52 fields of at most 20 digits (proc(5)).
 const STAT_BYTES: usize = 4096;
@@ -19,7 +20,7 @@ const ROUNDS: usize = 8;
 /// A process of a tenant, as it was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Process {
-    pid: u32,
+    pub pid: u32,
     /// When it was started, clock ticks since boot; `None` if there was no such process, or none that is seen here.
     started: Option<u64>,
 }
@@ -72,42 +73,79 @@ fn until_none_is_new<E>(
 
 impl Groups {
     /// The threads of a tenant's processes now. Whoever has the pid of one that ended is not the tenant's.
-    pub(super) fn threads(&self, tenant: usize) -> Result<Vec<u32>, FileError> {
+    pub(super) fn threads(&self, tenant: GroupId) -> Result<Vec<u32>, FileError> {
+        let processes = self.members.get(&tenant).map(|member| member.processes.as_slice());
+        self.threads_of(processes.unwrap_or_default())
+    }
+
+    fn threads_of(&self, processes: &[Process]) -> Result<Vec<u32>, FileError> {
         let mut all = Vec::new();
-        for process in self.members[tenant].processes.iter().filter(|process| process.is_same(&self.root)) {
+        for process in processes.iter().filter(|process| process.is_same(&self.root)) {
             all.extend(process.threads(&self.root)?);
         }
         Ok(all)
     }
 
     /// Moves a tenant's tasks, every thread of every process of it. Those that ended are none of ours any more.
-    pub(super) fn assign(&mut self, tenant: usize, group: &Group) -> Result<(), GroupsError> {
-        if self.members[tenant].processes.is_empty() {
+    pub(super) fn assign(&mut self, tenant: GroupId, group: &Group) -> Result<(), GroupsError> {
+        let processes = self.members.get(&tenant).map(|member| member.processes.clone()).unwrap_or_default();
+        if processes.is_empty() {
             return Ok(());
         }
-        let mut gone = BTreeSet::new();
-        let fresh = until_none_is_new(
-            || Ok::<_, GroupsError>(self.threads(tenant)?),
-            |threads| {
-                gone.extend(self.resctrl.assign(group, threads)?.vanished);
-                Ok(())
-            },
-        )?;
-        let root = &self.root;
-        let member = &mut self.members[tenant];
+        let (ended, fresh) = self.move_processes(&processes, group)?;
+        let Some(member) = self.members.get_mut(&tenant) else { return Ok(()) };
         if fresh > 0 {
             self.notes.push(format!(
                 "tenant {} starts threads faster than they are moved; some of the last {fresh} may be elsewhere",
                 member.name
             ));
         }
-        let ended = |process: &&Process| gone.contains(&process.pid) || !process.is_same(root);
-        let ended: Vec<u32> = member.processes.iter().filter(ended).map(|process| process.pid).collect();
         if !ended.is_empty() {
-            self.notes.push(format!("tenant {} has no processes {ended:?} (any more)", member.name));
-            member.processes.retain(|process| !ended.contains(&process.pid));
+            let pids: Vec<u32> = ended.iter().map(|process| process.pid).collect();
+            self.notes.push(format!("tenant {} has no processes {pids:?} (any more)", member.name));
+            member.processes.retain(|process| !ended.contains(process));
         }
         Ok(())
+    }
+
+    /// Moves processes, and says which of them have ended and how many threads were new in the last list of all.
+    pub(super) fn move_processes(
+        &mut self,
+        processes: &[Process],
+        group: &Group,
+    ) -> Result<(Vec<Process>, usize), GroupsError> {
+        let mut gone = BTreeSet::new();
+        let mut moved = BTreeSet::new();
+        let fresh = until_none_is_new(
+            || Ok::<_, GroupsError>(self.threads_of(processes)?),
+            |threads| {
+                let result = self.resctrl.assign(group, threads)?;
+                gone.extend(result.vanished);
+                moved.extend(result.moved);
+                Ok(())
+            },
+        )?;
+        let ended = |process: &&Process| gone.contains(&process.pid) || !process.is_same(&self.root);
+        let ended: Vec<Process> = processes.iter().filter(ended).copied().collect();
+        // Between the look and the write its pid may have gone to another process, which is in our group now.
+        let taken =
+            |process: &&Process| moved.contains(&process.pid) && start(&self.root, process.pid).is_some();
+        let taken: Vec<u32> = ended.iter().filter(taken).map(|process| process.pid).collect();
+        if !taken.is_empty() {
+            self.resctrl.assign(&Group::DEFAULT, &taken)?;
+            self.notes
+                .push(format!("{taken:?} ended and other processes have their pids: those are given back"));
+        }
+        Ok((ended, fresh))
+    }
+
+    /// What came and what went of a tenant's processes, given the pids that it is said to have now. Nothing is moved.
+    pub(super) fn look_at(&self, tenant: GroupId, pids: &[u32]) -> (Vec<Process>, Vec<Process>) {
+        let known = self.members.get(&tenant).map(|member| member.processes.as_slice()).unwrap_or_default();
+        let now = pids.iter().map(|pid| Process::find(&self.root, *pid));
+        let come = now.filter(|process| process.started.is_some() && !known.contains(process)).collect();
+        let named = |process: &&Process| pids.contains(&process.pid) && process.is_same(&self.root);
+        (come, known.iter().filter(|process| !named(process)).copied().collect())
     }
 }
 

@@ -1,22 +1,22 @@
 //! Giving tenants masks: classes get them, and tenants move to the class that has theirs. Each change is read back. Must
 //! not know why a mask is wanted.
 
-use super::super::placement::Seat;
+use super::super::placement::{Seat, Step};
 use super::super::wording;
 use super::{Groups, GroupsError, LOCK_WAIT};
-use crate::journal::{Journal, Original};
-use crate::resctrl::{Action, Group, Line, ResctrlError, Schemata, Setting};
+use crate::journal::Journal;
+use crate::resctrl::{Action, Group, Line, ResctrlError, Resource, Schemata, Setting};
 use std::collections::BTreeMap;
 use waykeeper_host::KnobOutcome;
-use waykeeper_units::{CoreId, CoreList, WayMask};
+use waykeeper_units::{GroupId, WayMask};
 
 impl Groups {
     /// Gives tenants masks, and says for each what came of it.
     pub fn apply(
         &mut self,
-        wanted: &BTreeMap<usize, WayMask>,
+        wanted: &BTreeMap<GroupId, WayMask>,
         journal: &mut Journal,
-    ) -> BTreeMap<usize, KnobOutcome> {
+    ) -> BTreeMap<GroupId, KnobOutcome> {
         let all = |outcome: KnobOutcome| wanted.keys().map(|tenant| (*tenant, outcome.clone())).collect();
         let lock = match self.resctrl.lock_exclusive(LOCK_WAIT) {
             Err(error) => return all(wording::refusal(&error)),
@@ -24,49 +24,69 @@ impl Groups {
         };
         let standing = self.masks(&mut Vec::new());
         let default = self.mask(&self.default).ok();
-        let change = match self.placement.change(wanted, &standing, default) {
+        let steps = match self.placement.change(wanted, &standing, default) {
             Err(why) => return all(KnobOutcome::Refused(why.to_string())),
-            Ok(change) => change,
+            Ok(steps) => steps,
         };
-        let mut failed: BTreeMap<Seat, KnobOutcome> = BTreeMap::new();
-        for (class, mask) in change.masks {
-            match self.set(class, mask, journal) {
-                Ok(()) => self.placement.done_mask(class, mask),
-                Err(why) => {
-                    failed.insert(Seat::Class(class), why);
-                }
-            }
-        }
-        let mut stuck = BTreeMap::new();
-        for (tenant, seat) in change.moves {
-            if failed.contains_key(&seat) {
-                stuck.insert(tenant, failed[&seat].clone());
-                continue;
-            }
-            match self.relocate(tenant, seat, journal) {
-                Ok(()) => self.placement.done_move(tenant, seat),
-                Err(why) => {
-                    stuck.insert(tenant, wording::groups_refusal(&why));
-                }
-            }
-        }
+        let stuck = self.carry_out(&steps, journal);
         drop(lock);
-        let outcome = |tenant: &usize| {
-            let own = stuck.get(tenant).or_else(|| failed.get(&self.placement.seat(*tenant)));
-            (*tenant, own.cloned().unwrap_or(KnobOutcome::Applied))
-        };
+        let outcome =
+            |tenant: &GroupId| (*tenant, stuck.get(tenant).cloned().unwrap_or(KnobOutcome::Applied));
         wanted.keys().map(outcome).collect()
+    }
+
+    /// Does one step after the other, and says which tenants have not what they were to have.
+    fn carry_out(&mut self, steps: &[Step], journal: &mut Journal) -> BTreeMap<GroupId, KnobOutcome> {
+        let mut failed: BTreeMap<usize, KnobOutcome> = BTreeMap::new();
+        let mut stuck: BTreeMap<GroupId, KnobOutcome> = BTreeMap::new();
+        let mut moves: BTreeMap<GroupId, Seat> = BTreeMap::new();
+        moves.extend(steps.iter().filter_map(|step| match step {
+            Step::Move(tenant, seat) => Some((*tenant, *seat)),
+            Step::Mask(..) => None,
+        }));
+        for step in steps {
+            match *step {
+                Step::Mask(class, mask) => {
+                    // Somebody who could not leave would get it, too.
+                    let held = self.placement.sitting(Seat::Class(class)).find_map(|own| stuck.get(&own));
+                    let result = held.cloned().map_or_else(|| self.set(class, mask, journal), Err);
+                    if let Err(why) = result {
+                        let sitting = self.placement.sitting(Seat::Class(class));
+                        stuck.extend(
+                            sitting
+                                .filter(|own| !moves.contains_key(own))
+                                .map(|own| (own, why.clone()))
+                                .collect::<Vec<_>>(),
+                        );
+                        failed.insert(class, why);
+                    }
+                }
+                Step::Move(tenant, seat) => {
+                    let target = match seat {
+                        Seat::Class(class) => failed.get(&class).cloned(),
+                        Seat::Root => None,
+                    };
+                    let moved = target.map_or_else(
+                        || self.relocate(tenant, seat, journal).map_err(|why| wording::groups_refusal(&why)),
+                        Err,
+                    );
+                    match moved {
+                        Ok(()) => self.placement.done_move(tenant, seat),
+                        Err(why) => {
+                            stuck.insert(tenant, why);
+                        }
+                    }
+                }
+            }
+        }
+        stuck
     }
 
     /// Gives a class a mask, in both halves with CDP. A class that somebody removed, or that was never needed before, is
     /// made.
     fn set(&mut self, class: usize, mask: WayMask, journal: &mut Journal) -> Result<(), KnobOutcome> {
-        let lines: Vec<Line> = self
-            .resources
-            .iter()
-            .map(|resource| Line::new(resource.clone(), vec![(self.domain, Setting::Mask(mask))]))
-            .collect();
-        if self.classes.get(class).is_none_or(Option::is_none) {
+        let lines = self.lines(mask);
+        if !self.classes.contains_key(&class) {
             self.make_class(class, journal).map_err(|why| wording::groups_refusal(&why))?;
         }
         let mut found = self.write(class, &lines);
@@ -86,51 +106,65 @@ impl Groups {
         }
     }
 
+    fn lines(&self, mask: WayMask) -> Vec<Line> {
+        let line =
+            |resource: &Resource| Line::new(resource.clone(), vec![(self.domain, Setting::Mask(mask))]);
+        self.resources.iter().map(line).collect()
+    }
+
+    /// Gives a class that was just made a mask.
+    pub(super) fn give_mask(&self, class: usize, mask: WayMask) -> Result<(), GroupsError> {
+        self.write(class, &self.lines(mask))?;
+        Ok(())
+    }
+
     fn write(&self, class: usize, lines: &[Line]) -> Result<Schemata, ResctrlError> {
-        match self.classes.get(class) {
-            Some(Some(class)) => self.resctrl.set_schemata(&class.group, lines),
-            _ => Ok(Schemata::default()),
+        match self.classes.get(&class) {
+            Some(class) => self.resctrl.set_schemata(&class.group, lines),
+            None => Ok(Schemata::default()),
         }
     }
 
     /// Makes the group of a class, anew if it was removed, with those in it who sit there.
     fn make_class(&mut self, class: usize, journal: &mut Journal) -> Result<(), GroupsError> {
-        let own = self.placement.is_own().then(|| self.members.get(class)).flatten();
-        let name = own.map_or_else(|| format!("class{class}"), |member| member.name.clone());
-        let group = self.resctrl.own(&name)?;
-        self.nobody_elses(|tenant| self.placement.seat(tenant) == Seat::Class(class))?;
+        let sitting: Vec<GroupId> = self.placement.sitting(Seat::Class(class)).collect();
+        let group = match (self.classes.get(&class), sitting.first()) {
+            (Some(held), _) => held.group.clone(),
+            (None, Some(first)) => self.name_for(*first)?,
+            // Nobody sits there yet: several may come, none of whom it belongs to.
+            (None, None) => self.resctrl.own(&format!("class{class}"))?,
+        };
+        self.nobody_elses(|tenant| sitting.contains(&tenant))?;
         let made = self.make(group.clone(), journal)?;
-        if let Some(slot) = self.classes.get_mut(class) {
-            *slot = Some(made);
-        }
-        for tenant in 0..self.members.len() {
-            if self.placement.seat(tenant) == Seat::Class(class) {
-                self.enter(tenant, class)?;
-                if self.placement.is_own() {
-                    self.members[tenant].occupancy = self.hold_of(tenant)?;
-                } else {
-                    self.monitor(tenant, &group, journal)?;
-                }
+        self.traffic.starts_anew();
+        self.classes.insert(class, made);
+        // The class's own RMID goes to the one that had it, or was first.
+        let own = sitting.iter().find(|own| self.members.get(own).is_some_and(|m| m.monitor.is_none()));
+        let own = own.or(sitting.first()).copied();
+        for tenant in &sitting {
+            self.enter(*tenant, class)?;
+            if Some(*tenant) != own {
+                self.monitor(*tenant, &group, journal)?;
+                continue;
+            }
+            let held = self.hold(&group, 0)?;
+            if let Some(member) = self.members.get_mut(tenant) {
+                (member.monitor, member.occupancy, member.unwatched) = (None, held, None);
             }
         }
         Ok(())
     }
 
     /// Moves a tenant to another seat. Its lines keep their old RMID, so its occupancy starts anew there.
-    fn relocate(&mut self, tenant: usize, seat: Seat, journal: &mut Journal) -> Result<(), GroupsError> {
+    pub(super) fn relocate(
+        &mut self,
+        tenant: GroupId,
+        seat: Seat,
+        journal: &mut Journal,
+    ) -> Result<(), GroupsError> {
         let old = self.placement.seat(tenant);
         self.nobody_elses(|other| other == tenant || [old, seat].contains(&self.placement.seat(other)))?;
-        self.members[tenant].occupancy = None;
-        if let Some(monitor) = self.members[tenant].monitor.take() {
-            match self.resctrl.remove(&monitor) {
-                // An error alone does not prove that it is gone; the journal must not forget what is there.
-                Err(error) if !error.is_gone() || self.resctrl.has(&monitor) => {
-                    self.members[tenant].monitor = Some(monitor);
-                    return Err(error.into());
-                }
-                _ => journal.forget(&Original::NoGroup { group: monitor })?,
-            }
-        }
+        self.unwatch(tenant, journal)?;
         let group = match seat {
             Seat::Class(class) => {
                 self.enter(tenant, class)?;
@@ -139,10 +173,13 @@ impl Groups {
             Seat::Root => {
                 if let Some(class) = self.class(old).filter(|class| !class.group.is_default()) {
                     let group = class.group.clone();
-                    let left = (0..self.members.len())
-                        .filter(|other| *other != tenant && self.placement.seat(*other) == old)
-                        .flat_map(|other| self.members[other].cpus.cores().to_vec());
-                    self.resctrl.set_cpus(&group, &CoreList::from(left.collect::<Vec<CoreId>>()))?;
+                    let left: Vec<GroupId> =
+                        self.placement.sitting(old).filter(|other| *other != tenant).collect();
+                    match self.give_cpus(&group, &left) {
+                        // Somebody removed it: its CPUs and tasks are in the default group.
+                        Err(error) if error.is_gone() && !self.resctrl.has(&group) => {}
+                        other => other?,
+                    }
                 }
                 self.assign(tenant, &Group::DEFAULT)?;
                 Group::DEFAULT

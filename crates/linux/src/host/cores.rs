@@ -1,0 +1,121 @@
+//! The counters of the tenants' cores: each core is counted apart, so that one can come or go and no other notices.
+//!
+//! Which way, perf or registers, was chosen for the package. What a register held is journaled before it is programmed, and
+//! forgotten when it is back. Must not know whose a core is.
+
+use super::count;
+use crate::counting::{CoreEvents, Counting, Counts, once_a_kind};
+use crate::journal::{Journal, Original};
+use crate::root::Root;
+use std::collections::{BTreeMap, BTreeSet};
+use waykeeper_generations::Generation;
+use waykeeper_units::CoreId;
+
+/// The cores that are counted.
+#[derive(Debug)]
+pub(super) struct Cores {
+    root: Root,
+    generation: Option<&'static Generation>,
+    by_perf: bool,
+    each: BTreeMap<CoreId, Counted>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Counted {
+    counting: Box<dyn Counting>,
+    /// What the journal holds of its registers.
+    programmed: Vec<Original>,
+}
+
+/// What came of a change: what people should know, and why the journal refused.
+pub(super) type Followed = (Vec<String>, Option<String>);
+
+impl Cores {
+    /// None yet. `by_perf` is whether the kernel counts.
+    pub fn new(root: &Root, generation: Option<&'static Generation>, by_perf: bool) -> Cores {
+        Cores { root: root.clone(), generation, by_perf, each: BTreeMap::new() }
+    }
+
+    /// Counts these cores from now on and no others. Those that were counted and still are notice nothing.
+    /// A core that comes has counted nothing yet.
+    pub fn follow(&mut self, wanted: &BTreeSet<CoreId>, journal: &mut Journal) -> Followed {
+        let mut notes = Vec::new();
+        let gone: Vec<CoreId> = self.each.keys().filter(|core| !wanted.contains(core)).copied().collect();
+        for core in gone {
+            notes.extend(self.end(core, journal).err());
+        }
+        let Some(generation) = self.generation else { return (notes, None) };
+        let mut failures = Vec::new();
+        let mut refused = None;
+        let come: Vec<CoreId> = wanted.iter().filter(|core| !self.each.contains_key(core)).copied().collect();
+        count::raise_file_limit(generation, self.each.len() + come.len());
+        for core in come {
+            let before = journal.originals().len();
+            match count::start_core(&self.root, generation, core, self.by_perf, journal) {
+                Ok((counting, homeless)) => {
+                    for note in counting.notes() {
+                        // They begin with the core's name, which they have in common with those of others but for it.
+                        match note.split_once(": ") {
+                            Some((name, why)) => failures.push((name.to_owned(), why.to_owned())),
+                            None => notes.push(note.clone()),
+                        }
+                    }
+                    notes.extend(homeless);
+                    let programmed = journal.originals().get(before..).unwrap_or_default().to_vec();
+                    self.each.insert(core, Counted { counting, programmed });
+                }
+                Err(count::CoreError::Journal(why)) => refused = refused.or(Some(why)),
+                Err(count::CoreError::Failed(why)) => failures.push((core.to_string(), why)),
+            }
+        }
+        notes.extend(once_a_kind(&failures));
+        (notes, refused)
+    }
+
+    fn end(&mut self, core: CoreId, journal: &mut Journal) -> Result<(), String> {
+        let Some(mut counted) = self.each.remove(&core) else { return Ok(()) };
+        counted.counting.close()?;
+        // If that cannot be noted, it is looked at once more at the end.
+        journal.forget_all(&counted.programmed).map_err(|why| why.to_string())
+    }
+
+    /// Ends counting them all. What could not be put back stays in the journal.
+    pub fn close(&mut self, journal: &mut Journal) {
+        let mut back = Vec::new();
+        for counted in std::mem::take(&mut self.each).into_values() {
+            let Counted { mut counting, programmed } = counted;
+            if counting.close().is_ok() {
+                back.extend(programmed);
+            }
+        }
+        // As above.
+        let _ = journal.forget_all(&back);
+    }
+
+    /// Whether a core is counted.
+    pub fn has(&self, core: CoreId) -> bool {
+        self.each.contains_key(&core)
+    }
+
+    /// Reads all of them.
+    pub fn count(&mut self, into: &mut Counts) {
+        for counted in self.each.values_mut() {
+            into.merge(counted.counting.count());
+        }
+    }
+
+    /// Reads some of them.
+    pub fn count_some(&mut self, cores: &BTreeSet<CoreId>) -> Counts {
+        let mut counts = Counts::default();
+        for (_, counted) in self.each.iter_mut().filter(|(core, _)| cores.contains(core)) {
+            counts.merge(counted.counting.count());
+        }
+        counts
+    }
+
+    /// The events that are counted on each.
+    pub fn events(&self) -> Option<CoreEvents> {
+        self.generation.map(|generation| CoreEvents::of(&generation.core))
+    }
+}

@@ -1,0 +1,425 @@
+//! Tenants that come, go and change: each gets or gives up its place, and no other one moves for it.
+//!
+//! What cannot be done now is noted and tried again when tenants are set the next time: a group that cannot be removed, CPUs
+//! that cannot be moved. Must not know why a tenant is one.
+
+use super::super::placement::Seat;
+use super::{Groups, GroupsError, LOCK_WAIT, Member, both};
+use crate::journal::{Journal, Original};
+use crate::resctrl::{Action, Group, Kind, ResctrlError};
+use crate::tenants::Tenant;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use waykeeper_units::{CoreList, GroupId, WayMask};
+
+/// A tenant that has no class of service of its own.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Grouping {
+    /// The tenant.
+    pub tenant: String,
+    /// Those in the same class; with none it is alone in the default group, beside all that is no tenant's.
+    pub with: Vec<String>,
+    /// It is in the default group.
+    pub in_default: bool,
+    /// Why it has no class of its own.
+    pub why: String,
+}
+
+/// What is to become of the tenants.
+#[derive(Clone, Debug, Default)]
+pub struct Turnover<'a> {
+    /// Those who go.
+    pub going: Vec<GroupId>,
+    /// Those who stay and are described anew.
+    pub changing: Vec<(GroupId, &'a Tenant)>,
+    /// Those who come, in the order in which they get what is free.
+    pub coming: Vec<(GroupId, &'a Tenant)>,
+}
+
+impl Groups {
+    /// Lets tenants go, change and come, in this order. Who is in the answer was refused: one that was to come is not
+    /// there, one that was to change has given up what it was to give up and got nothing new.
+    ///
+    /// # Errors
+    /// If another tool holds the lock or resctrl cannot be listed: nothing was done.
+    pub fn turn_over(
+        &mut self,
+        turnover: &Turnover,
+        journal: &mut Journal,
+    ) -> Result<BTreeMap<GroupId, GroupsError>, GroupsError> {
+        // Held to the end: who takes a tenant's CPU after it was looked at would lose it again to us.
+        let _lock = self.resctrl.lock_exclusive(LOCK_WAIT)?;
+        for tenant in &turnover.going {
+            self.leave(*tenant, journal);
+        }
+        self.sweep(journal);
+        self.count_classes()?;
+        let mut refused = BTreeMap::new();
+        for (id, tenant) in &turnover.changing {
+            if let Err(why) = self.shrink(*id, tenant) {
+                refused.insert(*id, why);
+            }
+        }
+        for (id, tenant) in &turnover.changing {
+            if !refused.contains_key(id)
+                && let Err(why) = self.grow(*id, tenant, journal)
+            {
+                refused.insert(*id, why);
+            }
+        }
+        for (id, tenant) in &turnover.coming {
+            self.members.insert(*id, self.member(tenant));
+        }
+        // One look at all of them is enough if nothing is in the way of any.
+        let comes = |id: GroupId| turnover.coming.iter().any(|(own, _)| *own == id);
+        let in_the_way = !turnover.coming.is_empty() && self.nobody_elses(comes).is_err();
+        for (id, _) in &turnover.coming {
+            let admitted = if in_the_way { self.nobody_elses(|own| own == *id) } else { Ok(()) };
+            if let Err(why) = admitted {
+                self.members.remove(id);
+                refused.insert(*id, why);
+            }
+        }
+        if let Err(why) = self.keep_others_monitors(journal) {
+            // Nobody moves whose leaving could not be journaled.
+            let text = why.to_string();
+            let mut why = Some(why);
+            for (id, _) in &turnover.coming {
+                if self.members.remove(id).is_none() {
+                    continue;
+                }
+                refused.insert(*id, why.take().unwrap_or_else(|| GroupsError::Beside(text.clone())));
+            }
+            self.notes.extend(why.map(|why| why.to_string()));
+            return Ok(refused);
+        }
+        for (id, _) in &turnover.coming {
+            if refused.contains_key(id) {
+                continue;
+            }
+            if let Err(why) = self.arrive(*id, journal) {
+                self.leave(*id, journal);
+                refused.insert(*id, why);
+            }
+        }
+        Ok(refused)
+    }
+
+    fn member(&self, tenant: &Tenant) -> Member {
+        let find = |pid: &u32| super::Process::find(&self.root, *pid);
+        Member {
+            name: tenant.name.clone(),
+            cpus: tenant.cores.clone(),
+            processes: tenant.pids.iter().map(find).collect(),
+            monitor: None,
+            unwatched: None,
+            occupancy: None,
+            unsettled: false,
+        }
+    }
+
+    /// Gives a tenant that is in nobody's hands a place.
+    fn arrive(&mut self, tenant: GroupId, journal: &mut Journal) -> Result<(), GroupsError> {
+        if let Some(class) = self.placement.free() {
+            match self.found(tenant, class, journal) {
+                Err(GroupsError::Resctrl(error)) if is_out_of_classes(&error) => {
+                    self.out_of_classes(&error);
+                }
+                Err(other) => {
+                    // What was made of it goes with the tenant.
+                    self.placement.arrive(tenant, Seat::Class(class));
+                    return Err(other);
+                }
+                Ok(()) => {
+                    self.placement.arrive(tenant, Seat::Class(class));
+                    return Ok(());
+                }
+            }
+        }
+        self.placement.arrive(tenant, Seat::Root);
+        self.out_of_leftovers(tenant)?;
+        self.monitor(tenant, &Group::DEFAULT, journal)
+    }
+
+    fn out_of_classes(&mut self, error: &ResctrlError) {
+        let had = self.placement.in_use().len();
+        let beside = self.closids.saturating_sub(self.placement.limit());
+        self.notes.push(error.to_string());
+        self.ran_out = Some((had, beside));
+        self.placement.set_limit(had);
+    }
+
+    /// A tenant of the default group may not stay in a group that could not be removed.
+    fn out_of_leftovers(&mut self, tenant: GroupId) -> Result<(), GroupsError> {
+        if self.leftovers.is_empty() {
+            return Ok(());
+        }
+        let cpus = self.members.get(&tenant).map(|member| member.cpus.clone()).unwrap_or_default();
+        let there = self.resctrl.cpus(&Group::DEFAULT)?;
+        if both(&cpus, &there) != cpus {
+            let all = CoreList::from([there.cores(), cpus.cores()].concat());
+            self.resctrl.set_cpus(&Group::DEFAULT, &all)?;
+        }
+        self.assign(tenant, &Group::DEFAULT)
+    }
+
+    /// Takes a tenant out: its groups go, and with them its CPUs and tasks to the default group.
+    fn leave(&mut self, tenant: GroupId, journal: &mut Journal) {
+        let seat = self.placement.seat(tenant);
+        let had_seat = self.placement.seats().any(|(own, _)| own == tenant);
+        self.placement.leave(tenant);
+        let Some(member) = self.members.remove(&tenant) else { return };
+        if let Some(monitor) = member.monitor {
+            self.retire(monitor, journal);
+        }
+        let Seat::Class(class) = seat else { return };
+        if !had_seat {
+            return;
+        }
+        let stay: Vec<GroupId> = self.placement.sitting(seat).collect();
+        if stay.is_empty() {
+            if let Some(class) = self.classes.remove(&class) {
+                self.retire(class.group, journal);
+            }
+            return;
+        }
+        let Some(group) = self.classes.get(&class).map(|class| class.group.clone()) else { return };
+        let given = self.give_cpus(&group, &stay).map_err(GroupsError::from);
+        let given = given.and_then(|()| self.move_processes(&member.processes, &Group::DEFAULT).map(|_| ()));
+        if let Err(why) = given {
+            self.notes.push(format!("what tenant {} had could not be given back: {why}", member.name));
+            // Whoever else sits there is not to keep its CPUs for good.
+            self.unsettle(seat);
+        }
+    }
+
+    fn unsettle(&mut self, seat: Seat) {
+        let sitting: Vec<GroupId> = self.placement.sitting(seat).collect();
+        for own in sitting {
+            if let Some(member) = self.members.get_mut(&own) {
+                member.unsettled = true;
+            }
+        }
+    }
+
+    /// Removes a group of ours for good, or remembers that it has to go.
+    fn retire(&mut self, group: Group, journal: &mut Journal) {
+        self.traffic.starts_anew();
+        match self.resctrl.remove(&group) {
+            // An error alone does not prove that it is gone; the journal must not forget what is there.
+            Err(error) if !error.is_gone() || self.resctrl.has(&group) => {
+                self.notes.push(format!("a group that nobody needs any more is still there: {error}"));
+                self.leftovers.push(group);
+            }
+            _ => {
+                if let Err(why) = journal.forget(&Original::NoGroup { group }) {
+                    // It says of a group that it was not there, which is true.
+                    self.notes.push(why.to_string());
+                }
+            }
+        }
+    }
+
+    /// Tries once more to remove what is left over, and classes that nobody sits in.
+    fn sweep(&mut self, journal: &mut Journal) {
+        let used = self.placement.in_use();
+        let empty: Vec<usize> = self.classes.keys().filter(|class| !used.contains(class)).copied().collect();
+        for class in empty {
+            let group = self.classes.remove(&class).map(|class| class.group);
+            self.leftovers.extend(group);
+        }
+        for group in std::mem::take(&mut self.leftovers) {
+            self.retire(group, journal);
+        }
+    }
+
+    /// Takes away a tenant's monitoring group.
+    pub(super) fn unwatch(&mut self, tenant: GroupId, journal: &mut Journal) -> Result<(), GroupsError> {
+        let Some(member) = self.members.get_mut(&tenant) else { return Ok(()) };
+        member.occupancy = None;
+        let Some(monitor) = member.monitor.take() else { return Ok(()) };
+        self.traffic.starts_anew();
+        match self.resctrl.remove(&monitor) {
+            Err(error) if !error.is_gone() || self.resctrl.has(&monitor) => {
+                if let Some(member) = self.members.get_mut(&tenant) {
+                    member.monitor = Some(monitor);
+                }
+                Err(error.into())
+            }
+            _ => Ok(journal.forget(&Original::NoGroup { group: monitor })?),
+        }
+    }
+
+    /// Whether a tenant has to be looked after although nothing was said of it: its processes changed, or something could
+    /// not be done. Nothing is written.
+    pub fn is_restless(&self, id: GroupId, pids: &[u32]) -> bool {
+        let (come, gone) = self.look_at(id, pids);
+        let unsettled = self.members.get(&id).is_some_and(|member| member.unsettled);
+        unsettled || !come.is_empty() || !gone.is_empty()
+    }
+
+    /// Whether something is left to be removed.
+    pub fn has_leftovers(&self) -> bool {
+        !self.leftovers.is_empty()
+    }
+
+    /// Takes from a tenant what it has no more.
+    fn shrink(&mut self, id: GroupId, tenant: &Tenant) -> Result<(), GroupsError> {
+        let (_, gone) = self.look_at(id, &tenant.pids);
+        let Some(member) = self.members.get_mut(&id) else { return Ok(()) };
+        let stay = both(&member.cpus, &tenant.cores);
+        let less = stay != member.cpus || std::mem::take(&mut member.unsettled);
+        member.cpus = stay;
+        member.processes.retain(|process| !gone.contains(process));
+        let result = if less { self.settle_cpus(id) } else { Ok(()) };
+        let result = result.and_then(|()| match gone.is_empty() {
+            true => Ok(()),
+            // Those that ended are nowhere; the others are none of its any more.
+            false => self.move_processes(&gone, &Group::DEFAULT).map(|_| ()),
+        });
+        self.settled(id, result)
+    }
+
+    /// Gives a tenant what it has now and had not before.
+    fn grow(&mut self, id: GroupId, tenant: &Tenant, journal: &mut Journal) -> Result<(), GroupsError> {
+        let (come, _) = self.look_at(id, &tenant.pids);
+        let Some(member) = self.members.get_mut(&id) else { return Ok(()) };
+        let before = std::mem::replace(&mut member.cpus, tenant.cores.clone());
+        let grew = before != tenant.cores;
+        if !grew && come.is_empty() {
+            return Ok(());
+        }
+        member.processes.extend(&come);
+        if let Err(why) = self.nobody_elses(|own| own == id) {
+            if let Some(member) = self.members.get_mut(&id) {
+                member.cpus = before;
+                member.processes.retain(|process| !come.contains(process));
+            }
+            return Err(why);
+        }
+        let result = match grew {
+            true => self.keep_others_monitors(journal).and_then(|()| self.settle_cpus(id)),
+            false => Ok(()),
+        };
+        let result = result.and_then(|()| {
+            let group = self.group_of(id);
+            self.assign(id, &group)
+        });
+        self.settled(id, result)
+    }
+
+    /// What could not be done is done the next time.
+    fn settled(&mut self, id: GroupId, result: Result<(), GroupsError>) -> Result<(), GroupsError> {
+        if let (Err(_), Some(member)) = (&result, self.members.get_mut(&id)) {
+            member.unsettled = true;
+        }
+        result
+    }
+
+    /// The group that a tenant's tasks are in.
+    fn group_of(&self, tenant: GroupId) -> Group {
+        let monitor = self.members.get(&tenant).and_then(|member| member.monitor.clone());
+        let class = self.class(self.placement.seat(tenant)).map(|class| class.group.clone());
+        monitor.or(class).unwrap_or(Group::DEFAULT)
+    }
+
+    /// Writes a tenant's CPUs where they belong: into its class, and into its monitoring group.
+    fn settle_cpus(&mut self, id: GroupId) -> Result<(), GroupsError> {
+        let seat = self.placement.seat(id);
+        if let (Seat::Class(_), Some(class)) = (seat, self.class(seat)) {
+            let group = class.group.clone();
+            let sitting: Vec<GroupId> = self.placement.sitting(seat).collect();
+            self.give_cpus(&group, &sitting)?;
+        }
+        let monitor = self.members.get(&id).and_then(|member| member.monitor.clone());
+        if let Some(monitor) = monitor {
+            self.give_cpus(&monitor, &[id])?;
+        }
+        Ok(())
+    }
+
+    /// Gives classes that nobody sits in to those who wait for one, in the order of `waiting`: each with the mask that it
+    /// has. What fails leaves the tenant where it is.
+    pub fn promote(&mut self, order: &[GroupId], journal: &mut Journal) {
+        let Ok(_lock) = self.resctrl.lock_exclusive(LOCK_WAIT) else { return };
+        let masks = self.masks(&mut Vec::new());
+        let waiting = self.placement.waiting();
+        for tenant in order.iter().filter(|tenant| waiting.contains(tenant)) {
+            let (Some(class), Some(mask)) = (self.placement.free(), masks.get(tenant)) else { return };
+            if let Err(why) = self.promote_one(*tenant, class, *mask, journal) {
+                if let GroupsError::Resctrl(error) = &why
+                    && is_out_of_classes(error)
+                {
+                    self.out_of_classes(error);
+                    return;
+                }
+                self.notes.push(why.to_string());
+            }
+        }
+    }
+
+    /// The order of those who wait for a class, as far as placement knows it.
+    pub fn waiting(&self) -> Vec<GroupId> {
+        match self.placement.free() {
+            Some(_) => self.placement.waiting(),
+            None => Vec::new(),
+        }
+    }
+
+    /// Who has no class of its own, with whom it is, and why.
+    pub fn groupings(&self) -> Vec<Grouping> {
+        let name = |tenant: GroupId| self.members.get(&tenant).map(|member| member.name.clone());
+        let limit = self.placement.limit();
+        let shares = |tenant: GroupId| {
+            let seat = self.placement.seat(tenant);
+            let with: Vec<String> =
+                self.placement.sitting(seat).filter(|other| *other != tenant).filter_map(name).collect();
+            let in_default = seat == Seat::Root;
+            let why = match (in_default, with.is_empty()) {
+                (false, true) => return None,
+                (false, false) => {
+                    format!("they have one mask, and there are {limit} classes of service for all tenants")
+                }
+                (true, _) => format!("the {limit} classes of service that are free for tenants are in use"),
+            };
+            Some(Grouping { tenant: name(tenant)?, with, in_default, why })
+        };
+        self.placement.seats().filter_map(|(tenant, _)| shares(tenant)).collect()
+    }
+
+    fn promote_one(
+        &mut self,
+        tenant: GroupId,
+        class: usize,
+        mask: WayMask,
+        journal: &mut Journal,
+    ) -> Result<(), GroupsError> {
+        self.nobody_elses(|own| own == tenant)?;
+        let group = self.name_for(tenant)?;
+        let made = self.make(group.clone(), journal)?;
+        self.leftovers.retain(|other| *other != group);
+        self.classes.insert(class, made);
+        let old = self.placement.seat(tenant);
+        let result = self.give_mask(class, mask).and_then(|()| self.unwatch(tenant, journal));
+        let result = result.and_then(|()| self.enter(tenant, class));
+        if let Err(why) = result {
+            // Where it was it stays; what was begun goes.
+            self.classes.remove(&class);
+            self.retire(group, journal);
+            self.unsettle(old);
+            return Err(why);
+        }
+        self.placement.done_move(tenant, Seat::Class(class));
+        let held = self.hold(&group, 0)?;
+        if let Some(member) = self.members.get_mut(&tenant) {
+            (member.occupancy, member.unwatched) = (held, None);
+        }
+        Ok(())
+    }
+}
+
+/// Fewer classes than the numbers said (io_alloc and pseudo-locked regions take some). A file that cannot be written for
+/// lack of space is another matter.
+fn is_out_of_classes(error: &ResctrlError) -> bool {
+    error.kind == Kind::Exhausted && error.action == Action::Make
+}

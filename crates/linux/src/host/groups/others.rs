@@ -1,0 +1,90 @@
+//! What is somebody else's: groups that hold a tenant's CPUs or tasks, and monitoring groups that lose CPUs to us.
+//!
+//! Looked for under the lock before each move; written only to give back what was taken. Must not know masks.
+
+use super::{Groups, GroupsError, both};
+use crate::journal::{Journal, Original};
+use crate::resctrl::Group;
+use crate::restore::put_back_cpus;
+use waykeeper_units::{CoreId, CoreList, GroupId};
+
+impl Groups {
+    /// No CPU and no thread of these tenants may be in a control group that is not ours, and no thread in somebody's
+    /// monitoring group of the default one either: that is the group it would leave. To be asked under the lock before
+    /// each move.
+    pub(super) fn nobody_elses(&self, tenants: impl Fn(GroupId) -> bool) -> Result<(), GroupsError> {
+        let foreign = |group: &Group| !self.resctrl.is_ours(group);
+        let control = self.resctrl.control_groups()?;
+        let monitors = self.resctrl.monitor_groups(&Group::DEFAULT)?;
+        let mut asked = Vec::new();
+        for (tenant, member) in self.members.iter().filter(|(tenant, _)| tenants(**tenant)) {
+            asked.push((member, self.threads(*tenant)?));
+        }
+        let any_thread = asked.iter().any(|(_, threads)| !threads.is_empty());
+        for group in control.iter().chain(&monitors).filter(|group| foreign(group)) {
+            let theirs = if group.is_monitor() { CoreList::default() } else { self.resctrl.cpus(group)? };
+            let tasks = if any_thread { self.resctrl.tasks(group)? } else { Vec::new() };
+            for (member, threads) in &asked {
+                let cpus = both(&member.cpus, &theirs);
+                let what = match (cpus.is_empty(), threads.iter().find(|thread| tasks.contains(thread))) {
+                    (false, _) => format!("CPUs {cpus}"),
+                    (true, Some(thread)) => format!("tasks {thread}"),
+                    (true, None) => continue,
+                };
+                return Err(GroupsError::Foreign {
+                    tenant: member.name.clone(),
+                    what,
+                    group: group.to_string(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Monitoring groups that others made in the default group lose the CPUs that move out of it: remembered, so that
+    /// they get them back last of all. Those of tenants that have left are theirs again at once.
+    pub(super) fn keep_others_monitors(&mut self, journal: &mut Journal) -> Result<(), GroupsError> {
+        let ours: Vec<CoreId> =
+            self.members.values().flat_map(|member| member.cpus.cores().to_vec()).collect();
+        let ours = CoreList::from(ours);
+        for group in self.resctrl.monitor_groups(&Group::DEFAULT)? {
+            if self.resctrl.is_ours(&group) {
+                continue;
+            }
+            let kept = journal.originals().iter().find_map(|original| match original {
+                Original::Cpus { group: own, cpus } if *own == group => Some(cpus.clone()),
+                _ => None,
+            });
+            let there = self.resctrl.cpus(&group)?;
+            let taken = both(&ours, &there);
+            let kept = kept.unwrap_or_default();
+            let back: Vec<CoreId> =
+                kept.cores().iter().filter(|cpu| !ours.cores().contains(cpu)).copied().collect();
+            let new = taken.cores().iter().any(|cpu| !kept.cores().contains(cpu));
+            if back.is_empty() && !new {
+                continue;
+            }
+            let back = CoreList::from(back);
+            if !back.is_empty()
+                && let Err(why) = put_back_cpus(&self.resctrl, &group, &back)
+            {
+                // They stay in the journal.
+                self.notes.push(format!("CPUs {back} could not be given back: {why}"));
+                continue;
+            }
+            let still = kept.cores().iter().filter(|cpu| ours.cores().contains(cpu));
+            let cpus: Vec<CoreId> = still.chain(taken.cores()).copied().collect();
+            let original = Original::Cpus { group: group.clone(), cpus: CoreList::from(cpus.clone()) };
+            match cpus.is_empty() {
+                true => journal.forget(&original)?,
+                false => journal.replace(&original)?,
+            }
+            if new {
+                self.notes.push(format!(
+                    "the monitoring group {group} of another tool is without its CPUs meanwhile"
+                ));
+            }
+        }
+        Ok(())
+    }
+}

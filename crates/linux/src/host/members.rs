@@ -1,0 +1,406 @@
+//! Tenants that come, go and change while a host is in our charge: the difference to those alive, and what became of it.
+//!
+//! A refusal never stops the others: it is told, and tried again at growing distances as long as the tenant is asked for in
+//! the same words. Must not know how a tenant is found, nor what its groups look like.
+
+use super::error::OpenError;
+use super::facts::Facts;
+use super::groups::{Grouping, Turnover};
+use super::tally::{Six, Tally};
+use super::{LinuxHost, inventory, shown, tally};
+use crate::resctrl::CacheInfo;
+use crate::tenants::Tenant;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use waykeeper_host::Priority;
+use waykeeper_units::{CoreId, CoreList, GroupId};
+
+/// A tenant that could not be taken, or not as it is now.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Refusal {
+    /// The tenant.
+    pub tenant: String,
+    /// Why, and what would help.
+    pub why: String,
+}
+
+/// What came of setting the tenants.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Changes {
+    /// Those who came.
+    pub arrived: Vec<GroupId>,
+    /// Those who went, with their names.
+    pub left: Vec<(GroupId, String)>,
+    /// Those whose cores, processes, devices or record changed.
+    pub changed: Vec<GroupId>,
+    /// Those who were refused, each once for a reason.
+    pub refused: Vec<Refusal>,
+    /// Nothing was done, and why; the next call tries again.
+    pub postponed: Option<String>,
+}
+
+impl Changes {
+    /// True if nothing is to be told.
+    pub fn is_empty(&self) -> bool {
+        *self == Changes::default()
+    }
+}
+
+/// Most calls between two tries with a tenant that was refused: a minute of intervals of a second.
+const MOST_CALLS: u64 = 64;
+
+/// A tenant that was refused.
+#[derive(Debug)]
+struct Refused {
+    asked: Tenant,
+    why: String,
+    /// How many calls passed between the last two tries.
+    gap: u64,
+    /// The call at which it is tried again.
+    again: u64,
+}
+
+/// One alive.
+#[derive(Debug)]
+struct Alive {
+    /// What it has.
+    has: Tenant,
+    tally: Tally,
+}
+
+/// The tenants alive, and those that were refused.
+#[derive(Debug, Default)]
+pub(super) struct Members {
+    alive: BTreeMap<GroupId, Alive>,
+    refused: BTreeMap<String, Refused>,
+    calls: u64,
+    next: u16,
+    /// Tenants without cores were told of.
+    told_coreless: bool,
+}
+
+impl Members {
+    /// What a tenant's cores have counted.
+    pub fn read(&mut self, id: GroupId, now: impl Fn(CoreId) -> Six) -> Six {
+        let alive = self.alive.get_mut(&id);
+        alive.map_or([waykeeper_host::Reading::Absent; 6], |alive| alive.tally.read(now))
+    }
+
+    fn id(&self, name: &str) -> Option<GroupId> {
+        self.alive.iter().find(|(_, alive)| alive.has.name == name).map(|(id, _)| *id)
+    }
+
+    fn refuse(&mut self, asked: &Tenant, why: String, changes: &mut Changes) {
+        let before = self.refused.get(&asked.name).filter(|before| before.asked == *asked);
+        let gap = before.map_or(1, |before| (before.gap * 2).min(MOST_CALLS));
+        if before.is_none_or(|before| before.why != why) {
+            changes.refused.push(Refusal { tenant: asked.name.clone(), why: why.clone() });
+        }
+        let again = self.calls + gap;
+        self.refused.insert(asked.name.clone(), Refused { asked: asked.clone(), why, gap, again });
+    }
+
+    /// Whether a tenant was refused in these words a short while ago.
+    fn has_to_wait(&self, asked: &Tenant) -> bool {
+        let refused = self.refused.get(&asked.name);
+        refused.is_some_and(|refused| refused.asked == *asked && self.calls < refused.again)
+    }
+}
+
+/// Checks tenants against what there is, before anything is touched.
+///
+/// # Errors
+/// The first that cannot be.
+pub(super) fn check(facts: &Facts, l3: &CacheInfo, tenants: &[Tenant]) -> Result<(), OpenError> {
+    tenants.iter().try_for_each(|tenant| inventory::group(facts, l3, GroupId(0), tenant).map(|_| ()))
+}
+
+/// The cores that are in one list and not in the other.
+fn without(a: &CoreList, b: &CoreList) -> Vec<CoreId> {
+    a.cores().iter().filter(|core| !b.cores().contains(core)).copied().collect()
+}
+
+/// What is to be done, and by whom it was asked.
+#[derive(Default)]
+struct Agenda {
+    going: Vec<GroupId>,
+    changing: Vec<(GroupId, Tenant)>,
+    coming: Vec<(GroupId, Tenant)>,
+}
+
+impl LinuxHost {
+    /// Takes in the tenants there are now. To be called between steps, as often as one likes: without a difference it costs
+    /// a look at each of their processes.
+    ///
+    /// Those who come get ids of their own, and those who come back under their old names too. Who is refused (a core that
+    /// is another's, a group of another tool, an unknown device) is told of in the answer, and the others go on.
+    pub fn set_tenants(&mut self, tenants: Vec<Tenant>) -> Changes {
+        self.members.calls += 1;
+        let mut changes = Changes::default();
+        let agenda = self.agenda(&tenants, &mut changes);
+        self.members.refused.retain(|name, _| tenants.iter().any(|tenant| tenant.name == *name));
+        let idle = agenda.going.is_empty() && agenda.changing.is_empty() && agenda.coming.is_empty();
+        if idle && !self.places.has_leftovers() {
+            return changes;
+        }
+        if let Err(why) = self.carry_out(agenda, &mut changes) {
+            changes.postponed = Some(why);
+        }
+        self.complaints.extend(self.places.take_notes());
+        changes
+    }
+
+    /// Those who were refused, and why.
+    pub fn refused(&self) -> Vec<Refusal> {
+        let refusal =
+            |(name, refused): (&String, &Refused)| Refusal { tenant: name.clone(), why: refused.why.clone() };
+        self.members.refused.iter().map(refusal).collect()
+    }
+
+    /// Tenants that have no class of service of their own: with whom they are, and why.
+    pub fn groupings(&self) -> Vec<Grouping> {
+        self.places.groupings()
+    }
+
+    /// The tenants of the beginning. Each of them must be taken.
+    pub(super) fn settle_in(&mut self, tenants: Vec<Tenant>) -> Result<(), OpenError> {
+        self.members.calls += 1;
+        let mut changes = Changes::default();
+        let agenda = self.agenda(&tenants, &mut changes);
+        if agenda.coming.is_empty() && changes.refused.is_empty() {
+            return Ok(());
+        }
+        let count = tenants.len();
+        let refused = self.turn_over(&agenda, &mut changes)?;
+        if let Some((_, why)) = refused.into_iter().next() {
+            return Err(OpenError::Groups(why));
+        }
+        if let Some(Refusal { tenant, why }) = changes.refused.into_iter().next() {
+            return Err(OpenError::Tenant { tenant, why });
+        }
+        let free = self.places.classes() - 1;
+        if count > free as usize {
+            self.notes.push(format!(
+                "{count} tenants and {free} free classes of service: tenants with equal masks share one"
+            ));
+        }
+        if let Some(why) = self.follow_cores() {
+            return Err(OpenError::Counting(why));
+        }
+        self.notes.append(&mut self.complaints);
+        self.notes.extend(self.places.take_notes());
+        Ok(())
+    }
+
+    /// What there is to do. Refuses what can be refused without a look at the machine.
+    fn agenda(&mut self, tenants: &[Tenant], changes: &mut Changes) -> Agenda {
+        let mut agenda = Agenda::default();
+        let named = |name: &str| tenants.iter().any(|tenant| tenant.name == name);
+        let alive = self.members.alive.iter();
+        agenda.going = alive.filter(|(_, own)| !named(&own.has.name)).map(|(id, _)| *id).collect();
+        // Who has a core keeps it as long as it is said to have it.
+        let mut owners: BTreeMap<CoreId, String> = BTreeMap::new();
+        for tenant in tenants {
+            let Some(own) = self.members.id(&tenant.name).and_then(|id| self.members.alive.get(&id)) else {
+                continue;
+            };
+            let kept = tenant.cores.cores().iter().filter(|core| own.has.cores.cores().contains(core));
+            for core in kept {
+                owners.entry(*core).or_insert_with(|| tenant.name.clone());
+            }
+        }
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        // Those who are there come first: a core that nobody has yet is theirs rather than a newcomer's.
+        let (old, new): (Vec<&Tenant>, Vec<&Tenant>) =
+            tenants.iter().partition(|tenant| self.members.id(&tenant.name).is_some());
+        for tenant in old.into_iter().chain(new) {
+            if !seen.insert(&tenant.name) {
+                let why = "there are two tenants of this name; the second one is left out".to_owned();
+                changes.refused.push(Refusal { tenant: tenant.name.clone(), why });
+                continue;
+            }
+            let id = self.members.id(&tenant.name);
+            let is_quiet = id.is_some_and(|id| {
+                let has = self.members.alive.get(&id).is_some_and(|alive| alive.has == *tenant);
+                has && !self.places.is_restless(id, &tenant.pids)
+            });
+            if is_quiet || self.members.has_to_wait(tenant) {
+                continue;
+            }
+            let claimed = tenant.cores.cores().iter().find_map(|core| {
+                let owner = owners.get(core).filter(|owner| **owner != tenant.name)?;
+                Some(format!("{core} belongs to tenant {owner}; a core has one tenant"))
+            });
+            let checked = match claimed {
+                Some(why) => Err(why),
+                None => {
+                    inventory::group(&self.facts, &self.l3, GroupId(0), tenant).map_err(|why| why.to_string())
+                }
+            };
+            match (checked, id) {
+                (Ok(_), Some(id)) => agenda.changing.push((id, tenant.clone())),
+                (Ok(_), None) => {
+                    let Some(next) = self.members.next.checked_add(1) else {
+                        let why = "all numbers for tenants have been used; start waykeeper anew".to_owned();
+                        self.members.refuse(tenant, why, changes);
+                        continue;
+                    };
+                    agenda.coming.push((GroupId(self.members.next), tenant.clone()));
+                    self.members.next = next;
+                }
+                (Err(why), id) => {
+                    self.members.refuse(tenant, why, changes);
+                    agenda.changing.extend(id.and_then(|id| self.less(id, tenant)));
+                    continue;
+                }
+            }
+            for core in tenant.cores.cores() {
+                owners.entry(*core).or_insert_with(|| tenant.name.clone());
+            }
+        }
+        agenda
+    }
+
+    /// What a tenant still has of what it had, if it cannot have what it is said to have now.
+    fn less(&self, id: GroupId, asked: &Tenant) -> Option<(GroupId, Tenant)> {
+        let has = &self.members.alive.get(&id)?.has;
+        let mut less = has.clone();
+        less.cores = has
+            .cores
+            .cores()
+            .iter()
+            .filter(|core| asked.cores.cores().contains(core))
+            .copied()
+            .collect::<Vec<_>>()
+            .into();
+        less.pids.retain(|pid| asked.pids.contains(pid));
+        (less != *has).then_some((id, less))
+    }
+
+    fn carry_out(&mut self, agenda: Agenda, changes: &mut Changes) -> Result<(), String> {
+        let Agenda { going, changing, coming } = agenda;
+        let names: Vec<(GroupId, String)> =
+            going.iter().filter_map(|id| Some((*id, self.members.alive.get(id)?.has.name.clone()))).collect();
+        // Who waits for a class is before those who come.
+        let first = Agenda { going, changing, coming: Vec::new() };
+        let refused = self.turn_over(&first, changes).map_err(|why| why.to_string())?;
+        changes.left.extend(names);
+        for (id, why) in refused {
+            if let Some((_, asked)) = first.changing.iter().find(|(own, _)| *own == id) {
+                self.members.refuse(asked, why.to_string(), changes);
+            }
+        }
+        self.promote();
+        let second = Agenda { coming, ..Agenda::default() };
+        if !second.coming.is_empty() {
+            let refused = self.turn_over(&second, changes).map_err(|why| why.to_string())?;
+            for (id, why) in refused {
+                if let Some((_, asked)) = second.coming.iter().find(|(own, _)| *own == id) {
+                    self.members.refuse(asked, why.to_string(), changes);
+                }
+            }
+        }
+        if let Some(why) = self.follow_cores() {
+            self.complaints.push(why);
+        }
+        self.inventory.llc.clos_count = self.places.classes();
+        Ok(())
+    }
+
+    fn promote(&mut self) {
+        let mut waiting = self.places.waiting();
+        if waiting.is_empty() {
+            return;
+        }
+        let priority = |id: &GroupId| {
+            self.members.alive.get(id).is_none_or(|alive| alive.has.priority != Priority::High)
+        };
+        waiting.sort_by_key(|id| (priority(id), *id));
+        self.places.promote(&waiting, &mut self.journal);
+    }
+
+    /// Does it, and takes in who is there now.
+    fn turn_over(
+        &mut self,
+        agenda: &Agenda,
+        changes: &mut Changes,
+    ) -> Result<BTreeMap<GroupId, super::GroupsError>, super::GroupsError> {
+        let turnover = Turnover {
+            going: agenda.going.clone(),
+            changing: agenda.changing.iter().map(|(id, tenant)| (*id, tenant)).collect(),
+            coming: agenda.coming.iter().map(|(id, tenant)| (*id, tenant)).collect(),
+        };
+        let refused = self.places.turn_over(&turnover, &mut self.journal)?;
+        for id in &agenda.going {
+            self.members.alive.remove(id);
+            self.groups.retain(|group| group.id != *id);
+        }
+        for (id, tenant) in &agenda.changing {
+            let less = self.less(*id, tenant);
+            let has = match (refused.contains_key(id), less) {
+                (false, _) => tenant.clone(),
+                (true, Some((_, less))) => less,
+                (true, None) => continue,
+            };
+            if let Some(alive) = self.members.alive.get_mut(id) {
+                alive.has = has;
+                changes.changed.push(*id);
+            }
+            self.show(*id);
+        }
+        for (id, tenant) in agenda.coming.iter().filter(|(id, _)| !refused.contains_key(id)) {
+            let alive = Alive { has: tenant.clone(), tally: Tally::default() };
+            self.members.alive.insert(*id, alive);
+            self.members.refused.remove(&tenant.name);
+            changes.arrived.push(*id);
+            self.show(*id);
+        }
+        Ok(refused)
+    }
+
+    /// Shows a tenant to the seam.
+    fn show(&mut self, id: GroupId) {
+        let Some(alive) = self.members.alive.get(&id) else { return };
+        // It was checked when it was asked for.
+        let Ok(group) = inventory::group(&self.facts, &self.l3, id, &alive.has) else { return };
+        match self.groups.iter_mut().find(|own| own.id == id) {
+            Some(own) => *own = group,
+            None => self.groups.push(group),
+        }
+        if alive.has.cores.is_empty() && !std::mem::replace(&mut self.members.told_coreless, true) {
+            self.complaints.push(format!(
+                "tenant {} has no cores of its own, so nothing of cores is counted for it; where its processes run others \
+                 do too",
+                alive.has.name
+            ));
+        }
+    }
+
+    /// Counts the cores that the tenants have now. The answer is why the journal refused.
+    fn follow_cores(&mut self) -> Option<String> {
+        let mut wanted = BTreeSet::new();
+        let (mut gone, mut come) = (BTreeSet::new(), BTreeSet::new());
+        for alive in self.members.alive.values() {
+            wanted.extend(alive.has.cores.cores().iter().copied());
+            let before = alive.tally.cores();
+            gone.extend(without(&before, &alive.has.cores));
+            come.extend(without(&alive.has.cores, &before));
+        }
+        let last = self.cores.count_some(&gone);
+        // Those that go from one tenant to another are counted already; those that are new begin with nothing.
+        let handed: BTreeSet<CoreId> = come.iter().copied().filter(|core| self.cores.has(*core)).collect();
+        let (notes, refused) = self.cores.follow(&wanted, &mut self.journal);
+        self.complaints.extend(notes);
+        let now = self.cores.count_some(&handed);
+        self.complaints.extend(last.problems().iter().chain(now.problems()).cloned());
+        let events = self.events.as_ref();
+        let base = |core: CoreId| match handed.contains(&core) {
+            true => shown(events, &now, core),
+            false => tally::NOTHING,
+        };
+        for alive in self.members.alive.values_mut() {
+            alive.tally.follow(&alive.has.cores, |core| shown(events, &last, core), base);
+        }
+        refused
+    }
+}
