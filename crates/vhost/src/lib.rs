@@ -22,5 +22,6 @@ pub mod proc_mounts;
 pub mod programs;
 pub mod rdt;
 pub mod resctrl;
+pub mod scheduler;
 pub mod topology;
 pub mod virtual_host;

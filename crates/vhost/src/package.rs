@@ -8,8 +8,9 @@ use crate::places::Places;
 use crate::pmu::boxes::{BoxRegister, CounterBox, Words};
 use crate::pmu::core::{CorePmu, CoreRegister};
 use crate::pmu::events::{Events, share};
+use crate::scheduler::Scheduler;
 use waykeeper_generations::{BoxCount, Generation, Pmu};
-use waykeeper_machine::{BareMachine, CoreCounts, DcaCounts, MAX_RMIDS, MemoryBytes, ScenarioError};
+use waykeeper_machine::{BareMachine, CoreCounts, DcaCounts, MAX_RMIDS, MemoryBytes, Process, ScenarioError};
 use waykeeper_units::WayMask;
 
 /// Bytes per count of the monitoring counters (CPUID 0xF.1:EBX); a usual value, and a whole number of lines.
@@ -80,6 +81,7 @@ pub struct Server {
     events: Option<Events>,
     packages: Vec<Package>,
     cpus: Vec<Cpu>,
+    scheduler: Scheduler,
     /// Classes of bandwidth allocation; 0 without it.
     bandwidth_classes: u32,
 }
@@ -106,7 +108,10 @@ impl Server {
             |_| Cpu { class: 0, rmid: 0, monitored: 0, pmu: tables.map(|tables| CorePmu::new(&tables.core)) };
         let cpus = (0..places.cpus()).map(cpu).collect();
         let events = tables.map(Events::new);
-        Server { bare, places, events, packages, cpus, bandwidth_classes }
+        let mut scheduler = Scheduler::new(places.cpus());
+        // Nobody has a class yet, so nothing comes of it.
+        scheduler.switch(threads(&bare).into_iter());
+        Server { bare, places, events, packages, cpus, scheduler, bandwidth_classes }
     }
 
     /// Where things stand.
@@ -140,7 +145,17 @@ impl Server {
     /// # Errors
     /// If a program that starts on the way does not fit simulated memory.
     pub fn run_until(&mut self, clock_ns: u64) -> Result<(), Box<ScenarioError>> {
-        self.bare.run_until(clock_ns).map_err(Box::new)
+        let Server { bare, cpus, scheduler, .. } = self;
+        let switched = |bare: &mut BareMachine| {
+            for cpu in scheduler.switch(threads(bare).into_iter()) {
+                let (class, rmid) = scheduler.class(cpu);
+                // What the scheduler was given was legal then, and is now.
+                if bare.assign(cpu, class, rmid) {
+                    (cpus[cpu].class, cpus[cpu].rmid) = (class, rmid);
+                }
+            }
+        };
+        bare.run_with(clock_ns, switched).map_err(Box::new)
     }
 
     /// Boxes of a kind in a package.
@@ -292,9 +307,28 @@ impl Server {
         (self.cpus[cpu].class, self.cpus[cpu].rmid)
     }
 
-    /// Sets them; `None` for a class or RMID that the chip has not.
+    /// Gives a CPU the class and RMID that tasks without their own have on it; `None` as for [`Server::set_class`].
+    pub fn set_cpu(&mut self, cpu: usize, class: u32, rmid: u32) -> Option<()> {
+        self.legal(class, rmid).then(|| self.scheduler.set_cpu(cpu, (class, rmid)))?;
+        let (class, rmid) = self.scheduler.class(cpu);
+        self.set_class(cpu, class, rmid)
+    }
+
+    /// Gives a thread of a program, by its number on the machine, a class and RMID of its own; 0 is none. `None` as for
+    /// [`Server::set_class`], and if it has gone.
+    pub fn set_thread(&mut self, thread: u64, class: u32, rmid: u32) -> Option<()> {
+        let cpu = self.legal(class, rmid).then(|| self.scheduler.set_thread(thread, (class, rmid)))??;
+        let (class, rmid) = self.scheduler.class(cpu);
+        self.set_class(cpu, class, rmid)
+    }
+
+    fn legal(&self, class: u32, rmid: u32) -> bool {
+        class < self.bare.spec().llc.clos.max(self.bandwidth_classes) && rmid < self.rmids()
+    }
+
+    /// Writes a CPU's register, which stands until something else runs there or resctrl sets it; `None` for a class or RMID that the chip has not.
     pub fn set_class(&mut self, cpu: usize, class: u32, rmid: u32) -> Option<()> {
-        if class >= self.bare.spec().llc.clos.max(self.bandwidth_classes) || rmid >= self.rmids() {
+        if !self.legal(class, rmid) {
             return None;
         }
         if self.places.package_of(cpu) == 0 && !self.bare.assign(cpu, class, rmid) {
@@ -377,6 +411,16 @@ impl Server {
     pub fn write_port_register(&mut self, port: usize, value: u32) {
         self.bare.write_port_register(port, value);
     }
+}
+
+/// The threads that run, each on its CPU. The programs are all in the first package.
+fn threads(bare: &BareMachine) -> Vec<(usize, u64)> {
+    let cores = |workload: usize| bare.scenario().workloads[workload].cores.cores().iter();
+    let of = |process: &Process| -> Vec<(usize, u64)> {
+        let numbers = process.first_thread..;
+        cores(process.workload).zip(numbers).map(|(core, thread)| (core.index(), thread)).collect()
+    };
+    bare.processes().iter().flat_map(of).collect()
 }
 
 /// How many boxes of a kind a package has. Tables that leave it to PCI or an MSR get as many as there are slices,

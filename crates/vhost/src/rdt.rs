@@ -6,6 +6,7 @@
 use crate::engine::Engine;
 use crate::package::{MONITORING_UNIT, Server};
 use crate::places::Places;
+use crate::programs::{FIRST_PID, pid_of};
 use crate::resctrl::description::{Bandwidth, Cache, Cdp, Description, Domain, IoAlloc, Kernel, Monitoring};
 use crate::resctrl::hardware::{Event, Hardware, Lines, Monitored, Traffic};
 use waykeeper_silicon::ChipSpec;
@@ -160,13 +161,25 @@ impl Hardware for Driver {
 
     fn set_cpu(&mut self, cpu: u32, closid: u32, rmid: u32) {
         self.act(|server| {
-            let _ = server.set_class(cpu as usize, closid, rmid);
+            let _ = server.set_cpu(cpu as usize, closid, rmid);
         });
     }
 
-    /// The programs of the scenario are no tasks of this host, and its tasks do not run on the machine's cores: only the
-    /// CPUs of a group steer it.
-    fn set_task(&mut self, _: u32, _: u32, _: u32) {}
+    /// The tasks of the host that the tree is mounted on do not run on the machine's cores: only those of the scenario's
+    /// programs have an effect.
+    fn set_task(&mut self, task: u32, closid: u32, rmid: u32) {
+        if task < FIRST_PID {
+            return;
+        }
+        self.act(|server| {
+            let thread = server.bare().processes().iter().find_map(|process| {
+                let place = task.checked_sub(pid_of(process.first_thread))?;
+                (place < process.busy_ns.len() as u32).then_some(process.first_thread + u64::from(place))
+            });
+            // A thread that has exited meanwhile has no class any more.
+            let _ = thread.and_then(|thread| server.set_thread(thread, closid, rmid));
+        });
+    }
 
     /// No chip of ours has it, and resctrl does not ask where it is absent.
     fn set_io_alloc(&mut self, _: Option<u32>) {}

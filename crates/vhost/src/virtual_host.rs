@@ -15,6 +15,7 @@ use crate::places::{PlaceError, Places};
 use crate::programs::Programs;
 use crate::programs::cgroups::Cgroups;
 use crate::programs::processes::Processes;
+use crate::programs::tasks::AllTasks;
 use crate::rdt::{Driver, Features};
 use crate::resctrl::Resctrl;
 use crate::resctrl::description::{Cdp, Kernel};
@@ -151,10 +152,11 @@ pub fn tree(scenario: Arc<Scenario>, options: &Options) -> Result<(Tree, Engine,
     pci::add(&mut tree, devices, &places, &engine);
     let programs = Programs::new(engine.clone(), scenario);
     tree.live("proc", Processes::new(programs.clone(), places.cpus(), places.packages));
-    tree.live("sys/fs/cgroup", Cgroups::new(programs, places.cpus(), places.packages));
+    tree.live("sys/fs/cgroup", Cgroups::new(programs.clone(), places.cpus(), places.packages));
     if features.any() {
+        let tasks = AllTasks::new(HostTasks::new("/proc"), programs);
         let driver = Box::new(Driver::new(engine.clone()));
-        let resctrl = Resctrl::new(description, driver, Box::new(HostTasks::new("/proc")));
+        let resctrl = Resctrl::new(description, driver, Box::new(tasks));
         tree.add("sys/fs/resctrl", Node::Resctrl(resctrl.shared()));
     }
     tree.file("waykeeper/clock", Clock(engine.clone()));

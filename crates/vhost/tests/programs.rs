@@ -217,3 +217,116 @@ fn nothing_of_it_can_be_written_and_numbers_of_entries_are_their_own() {
     // The three directories that are listed themselves and in the one above.
     assert_eq!(numbers.len(), count - 2);
 }
+
+impl Server {
+    /// Writes to a file of resctrl, as one write.
+    fn write(&self, path: &str, text: &str) -> Result<(), i32> {
+        let path = self.at("sys/fs/resctrl").join(path);
+        fs::write(path, text).map_err(|error| error.raw_os_error().unwrap_or(0))
+    }
+
+    /// The virtual pids of a group.
+    fn tasks(&self, group: &str) -> Vec<u32> {
+        let text = self.text(&format!("sys/fs/resctrl/{group}/tasks"));
+        text.lines().map(|line| line.parse().unwrap()).filter(|pid| *pid >= 5_000_000).collect()
+    }
+
+    fn make(&self, group: &str) {
+        fs::create_dir(self.at("sys/fs/resctrl").join(group)).unwrap();
+    }
+
+    fn remove(&self, group: &str) {
+        fs::remove_dir(self.at("sys/fs/resctrl").join(group)).unwrap();
+    }
+
+    /// Class and RMID that a CPU has now (IA32_PQR_ASSOC).
+    fn class(&self, cpu: usize) -> (u32, u32) {
+        self.host.engine().with(|server| server.class(cpu)).unwrap()
+    }
+}
+
+#[test]
+fn a_task_takes_its_group_with_it_and_any_other_has_its_cpus() {
+    let server = Server::new(COMING_AND_GOING);
+    server.run_to(30 * MS);
+    server.make("a");
+    server.make("b");
+    assert_eq!(server.tasks(""), [5_000_000, 5_000_001, 5_000_002, 5_000_003, 5_000_004]);
+    server.write("a/tasks", "5000001").unwrap();
+    server.write("a/tasks", "5000003\n").unwrap();
+    assert_eq!(server.tasks("a"), [5_000_001, 5_000_003]);
+    assert_eq!(server.tasks(""), [5_000_000, 5_000_002, 5_000_004]);
+    assert_eq!([0, 1, 2, 3, 4].map(|cpu| server.class(cpu).0), [0, 1, 1, 0, 0]);
+    // CPUs 0 to 2 are b's now: who has a group keeps it.
+    server.write("b/cpus_list", "0-2").unwrap();
+    assert_eq!([0, 1, 2, 3, 4].map(|cpu| server.class(cpu).0), [2, 1, 1, 0, 0]);
+    // The scan on CPU 2 exits: it leaves the list, the CPU is b's, and its id is nobody's.
+    server.run_to(60 * MS);
+    assert_eq!(server.tasks("a"), [5_000_001]);
+    assert_eq!(server.class(2).0, 2);
+    assert_eq!(server.write("a/tasks", "5000003"), Err(libc::ESRCH));
+    assert_eq!(server.text("sys/fs/resctrl/info/last_cmd_status").lines().next(), Some("No task 5000003"));
+    assert_eq!(server.write("a/tasks", "5000099"), Err(libc::ESRCH));
+    // Without the group the thread is one without a class, on a CPU of b.
+    server.remove("a");
+    assert_eq!(server.tasks(""), [5_000_000, 5_000_001, 5_000_002, 5_000_004]);
+    assert_eq!(server.class(1).0, 2);
+    server.remove("b");
+    assert_eq!(server.class(1).0, 0);
+}
+
+#[test]
+fn a_list_moves_all_threads_and_the_mask_confines_them() {
+    let server = Server::new(COMING_AND_GOING);
+    server.run_to(30 * MS);
+    server.make("a");
+    server.write("a/schemata", "L3:0=1\n").unwrap();
+    server.write("a/tasks", "5000004").unwrap();
+    server.run_to(200 * MS);
+    let occupied = |group: &str| -> u64 {
+        server
+            .text(&format!("sys/fs/resctrl/{group}mon_data/mon_L3_00/llc_occupancy"))
+            .trim()
+            .parse()
+            .unwrap()
+    };
+    // One of 11 ways of 24.75 MiB is 2.25 MiB; the scan has 4 MiB, of which 1 MiB stays in its MLC.
+    let narrow = occupied("a/");
+    assert!((1 << 20..=9 << 18).contains(&narrow), "{narrow}");
+    server.write("a/schemata", "L3:0=7ff\n").unwrap();
+    server.run_to(400 * MS);
+    assert!(occupied("a/") > narrow + (1 << 19), "{narrow} to {}", occupied("a/"));
+    server.write("a/tasks", "5000000,5000001,5000002\n").unwrap();
+    assert_eq!(server.tasks("a"), [5_000_000, 5_000_001, 5_000_002, 5_000_004]);
+    assert_eq!([0, 1, 3, 4].map(|cpu| server.class(cpu).0), [1; 4]);
+}
+
+#[test]
+fn a_monitoring_group_has_the_rmid_and_the_class_of_its_parent() {
+    let server = Server::new(COMING_AND_GOING);
+    server.run_to(30 * MS);
+    server.make("a");
+    server.make("a/mon_groups/m");
+    server.make("mon_groups/n");
+    assert_eq!(server.write("a/mon_groups/m/tasks", "5000004"), Err(libc::EINVAL), "it is not in a");
+    server.write("a/tasks", "5000004").unwrap();
+    let (class, rmid) = server.class(3);
+    server.write("a/mon_groups/m/tasks", "5000004").unwrap();
+    assert_eq!((class, server.class(3).0), (1, 1));
+    assert_ne!(server.class(3).1, rmid);
+    assert_eq!((server.tasks("a"), server.tasks("a/mon_groups/m")), (vec![5_000_004], vec![5_000_004]));
+    server.remove("a/mon_groups/m");
+    assert_eq!((server.class(3), server.tasks("a")), ((class, rmid), vec![5_000_004]));
+    // Below the default group the class stays that of the CPU.
+    server.write("mon_groups/n/tasks", "5000000").unwrap();
+    server.write("a/cpus_list", "0").unwrap();
+    assert_eq!(server.class(0).0, 1);
+    assert!(![0, rmid].contains(&server.class(0).1));
+    let counted = server.text("sys/fs/resctrl/mon_groups/n/mon_data/mon_L3_00/mbm_total_bytes");
+    server.run_to(60 * MS);
+    let later = server.text("sys/fs/resctrl/mon_groups/n/mon_data/mon_L3_00/mbm_total_bytes");
+    let number = |text: &str| text.trim().parse::<u64>().unwrap();
+    assert!(number(&later) >= number(&counted));
+    server.remove("mon_groups/n");
+    assert_eq!(server.class(0), (1, rmid), "all of it is the CPU's again");
+}

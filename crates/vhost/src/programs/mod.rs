@@ -5,6 +5,7 @@
 
 pub mod cgroups;
 pub mod processes;
+pub mod tasks;
 
 use crate::engine::Engine;
 use rustix::io::Errno;
@@ -17,6 +18,11 @@ pub const FIRST_PID: u32 = 5_000_000;
 
 /// How many there are until they begin anew, as they do on Linux; the last processes' threads end below 2³¹.
 const PIDS: u64 = (1 << 31) - FIRST_PID as u64 - (1 << 16);
+
+/// The pid of a process by the number of its first thread.
+pub fn pid_of(first_thread: u64) -> u32 {
+    FIRST_PID + (first_thread % PIDS) as u32
+}
 
 /// A process and what it runs.
 #[derive(Clone, Debug)]
@@ -94,7 +100,7 @@ impl Programs {
     pub fn look(&self) -> Result<Vec<Program>, Errno> {
         let processes = self.engine.with(|server| server.bare().processes())?;
         let program = |process: Process| Program {
-            pid: FIRST_PID + (process.first_thread % PIDS) as u32,
+            pid: pid_of(process.first_thread),
             process,
             scenario: self.scenario.clone(),
         };

@@ -1,0 +1,43 @@
+//! All tasks that resctrl moves: those of the host that the tree is mounted on, and the scenario's programs.
+//!
+//! It must not know groups.
+
+use super::{FIRST_PID, Programs};
+use crate::host_tasks::HostTasks;
+use crate::resctrl::tasks::{Task, Tasks};
+
+/// Both kinds of tasks.
+pub struct AllTasks {
+    host: HostTasks,
+    programs: Programs,
+}
+
+impl AllTasks {
+    /// Those of a host and of a server.
+    pub fn new(host: HostTasks, programs: Programs) -> AllTasks {
+        AllTasks { host, programs }
+    }
+}
+
+impl Tasks for AllTasks {
+    /// The programs' come last: their pids are above all others. Of a model that has stopped there are none.
+    fn list(&mut self) -> Vec<Task> {
+        let mut tasks = self.host.list();
+        let mut programs = self.programs.look().unwrap_or_default();
+        programs.sort_unstable_by_key(|program| program.pid);
+        for program in programs {
+            let (process, started) = (program.pid, program.serial());
+            tasks.extend(program.tids().map(|id| Task { id, process, parent: 0, started }));
+        }
+        tasks
+    }
+
+    /// Programs are root's.
+    fn owner(&mut self, task: u32) -> Option<u32> {
+        if task < FIRST_PID {
+            return self.host.owner(task);
+        }
+        let programs = self.programs.look().ok()?;
+        programs.iter().any(|program| program.tids().contains(&task)).then_some(0)
+    }
+}

@@ -1,0 +1,84 @@
+//! What a kernel's scheduler does for resctrl: a CPU has the class and RMID of the task that runs on it.
+//!
+//! Source: linux resctrl.rst ("Resource allocation rules") and arch/x86/include/asm/resctrl.h (`__resctrl_sched_in`): a task
+//! with a class of its own has it wherever it runs, any other has its CPU's; RMIDs likewise. It must not know groups nor
+//! registers.
+
+use std::collections::BTreeMap;
+
+/// Class and RMID; 0 is none of one's own.
+pub type Class = (u32, u32);
+
+/// What each CPU and thread was given, and which thread runs where.
+#[derive(Debug)]
+pub struct Scheduler {
+    cpus: Vec<Class>,
+    /// Of threads that have one.
+    threads: BTreeMap<u64, Class>,
+    /// The thread on each CPU.
+    running: Vec<Option<u64>>,
+}
+
+impl Scheduler {
+    /// So many idle CPUs without a class.
+    pub fn new(cpus: usize) -> Scheduler {
+        Scheduler { cpus: vec![(0, 0); cpus], threads: BTreeMap::new(), running: vec![None; cpus] }
+    }
+
+    /// The class and RMID that a CPU has with what runs on it now.
+    pub fn class(&self, cpu: usize) -> Class {
+        let own = self.running[cpu].and_then(|thread| self.threads.get(&thread)).copied().unwrap_or((0, 0));
+        let or = |own: u32, cpu: u32| if own == 0 { cpu } else { own };
+        (or(own.0, self.cpus[cpu].0), or(own.1, self.cpus[cpu].1))
+    }
+
+    /// Gives a CPU a class for tasks that have none.
+    pub fn set_cpu(&mut self, cpu: usize, class: Class) {
+        self.cpus[cpu] = class;
+    }
+
+    /// Gives a thread a class of its own. Returns the CPU that it runs on; one that runs nowhere has gone.
+    pub fn set_thread(&mut self, thread: u64, class: Class) -> Option<usize> {
+        let cpu = self.running.iter().position(|running| *running == Some(thread))?;
+        match class {
+            (0, 0) => drop(self.threads.remove(&thread)),
+            class => drop(self.threads.insert(thread, class)),
+        }
+        Some(cpu)
+    }
+
+    /// Threads have come and gone: these run now, each on its CPU. Returns the CPUs whose class has changed by that.
+    pub fn switch(&mut self, threads: impl Iterator<Item = (usize, u64)>) -> Vec<usize> {
+        let before: Vec<Class> = (0..self.cpus.len()).map(|cpu| self.class(cpu)).collect();
+        self.running.fill(None);
+        for (cpu, thread) in threads {
+            self.running[cpu] = Some(thread);
+        }
+        let running = &self.running;
+        self.threads.retain(|thread, _| running.contains(&Some(*thread)));
+        (0..self.cpus.len()).filter(|cpu| self.class(*cpu) != before[*cpu]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_of_ones_own_goes_before_that_of_the_cpu() {
+        let mut scheduler = Scheduler::new(3);
+        scheduler.set_cpu(1, (2, 7));
+        assert_eq!(scheduler.switch([(0, 10), (1, 11)].into_iter()), []);
+        assert_eq!([0, 1, 2].map(|cpu| scheduler.class(cpu)), [(0, 0), (2, 7), (0, 0)]);
+        assert_eq!(scheduler.set_thread(11, (3, 8)), Some(1));
+        assert_eq!(scheduler.class(1), (3, 8));
+        // A monitoring group below the default group: the RMID is the task's, the class the CPU's.
+        assert_eq!(scheduler.set_thread(11, (0, 9)), Some(1));
+        assert_eq!(scheduler.class(1), (2, 9));
+        assert_eq!(scheduler.set_thread(12, (1, 1)), None, "nobody");
+        // It exits: the CPU is itself again, and nothing is kept of the thread.
+        assert_eq!(scheduler.switch([(0, 10)].into_iter()), [1]);
+        assert_eq!((scheduler.class(1), scheduler.threads.len()), ((2, 7), 0));
+        assert_eq!(scheduler.switch([(0, 10), (1, 13)].into_iter()), []);
+    }
+}
