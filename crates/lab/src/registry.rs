@@ -47,6 +47,7 @@ built_in! {
     "iat-leaky-dma",
     "idio-fig3",
     "idio-msl",
+    "probe",
     "real-inputs",
     "thesis-load-haswell",
     "thesis-load-sandy-bridge",

@@ -1,0 +1,219 @@
+//! Which ways are DCA ways, and which are inclusive: what a sliding co-runner does to the devices' writes and what is
+//! done to it (ddio-bench s4.1 and s4.2, as A4 s3.1 explains them).
+//!
+//! A co-runner in a DCA way takes room from devices: more of their writes find no line to update. In an inclusive way it
+//! takes none, but lines that an application reads move there and push the co-runner's out. Judges slides; must not
+//! know how they were made.
+
+use crate::slide::{Sight, Slide};
+use crate::stats::{self, Class, Placed, Standing};
+use crate::verdict::{Confidence, Verdict};
+use waykeeper_linux::ddio::LOAD_PER_S;
+use waykeeper_units::WayMask;
+
+/// Least rise of the share of device writes that miss. A guess: four times what `ddio` asks for, since many places are
+/// looked at.
+const LEAST_WRITE_MISS: f64 = 0.02;
+/// Least rise of the share of the co-runner's references that miss. A guess.
+const LEAST_SLIDER_MISS: f64 = 0.02;
+/// An application that looks up at least this many lines of the LLC for each that devices write reads its payload; one
+/// that reads headers of 1-KiB packets looks up a sixteenth, with its descriptors about an eighth (on the virtual chips).
+const READS_PAYLOAD: f64 = 0.2;
+
+const MORE_TRAFFIC: &str = "put traffic on a device: a NIC at several Gb/s, or reads of an SSD";
+
+/// Raised ways of a slide, if they can be told one by one.
+enum Ways {
+    Raised(WayMask),
+    Unclear(String),
+}
+
+/// From windows to ways. A way is raised if every window with it is; at the ends of the cache wide windows cannot tell
+/// the last ways apart.
+fn ways_of(slide: &Slide, standing: &[Standing<WayMask>]) -> Ways {
+    if let Some(unclear) = standing.iter().find(|one| one.class == Class::Unclear) {
+        let rose = 100.0 * unclear.above;
+        return Ways::Unclear(format!(
+            "window {} rose by {rose:.1} points, which is neither here nor there",
+            unclear.place
+        ));
+    }
+    let all = standing.iter().fold(WayMask::EMPTY, |all, one| all.or(one.place));
+    let quiet = standing.iter().filter(|one| one.class == Class::Quiet);
+    let raised = all.minus(quiet.fold(WayMask::EMPTY, |quiet, one| quiet.or(one.place)));
+    let rose = standing.iter().any(|one| one.class == Class::Raised);
+    if rose && raised.is_empty() {
+        return Ways::Unclear(format!(
+            "windows of {} ways rose, and no way is in raised ones only",
+            slide.width
+        ));
+    }
+    Ways::Raised(raised)
+}
+
+fn curve_words(what: &str, standing: &[Standing<WayMask>]) -> String {
+    let of = |class| standing.iter().filter(move |one| one.class == class);
+    let windows: Vec<String> =
+        of(Class::Raised).map(|one| format!("{} +{:.1}", one.place, 100.0 * one.above)).collect();
+    let quiet = of(Class::Quiet).map(|one| one.above).fold(0.0, f64::max);
+    match windows.is_empty() {
+        true => format!("{what}: nowhere more than {:.1} points above the rest", 100.0 * quiet),
+        false => format!(
+            "{what}, points above the rest: {}; elsewhere at most {:.1}",
+            windows.join(", "),
+            100.0 * quiet
+        ),
+    }
+}
+
+/// What must be there before device writes can be judged.
+fn check_writes(slide: &Slide) -> Result<f64, Verdict<WayMask>> {
+    let writes = slide.all(|sight| sight.writes);
+    let Some(mean) = stats::mean(&writes) else {
+        let help = "count them: a CPU with DDIO counters, perf or the msr driver (`waykeeper doctor`)";
+        return Err(Verdict::cannot_tell("hits and misses of device writes cannot be counted here", help));
+    };
+    if mean.value < LOAD_PER_S {
+        let why = format!(
+            "devices wrote {:.0} lines a second into the LLC, fewer than {LOAD_PER_S:.0}: they are idle, or write past it",
+            mean.value
+        );
+        return Err(Verdict::cannot_tell(why, MORE_TRAFFIC));
+    }
+    Ok(mean.value)
+}
+
+/// The ways that devices allocate in, from a slide of the co-runner that presses on the cache.
+pub fn dca_ways(slide: &Slide) -> Verdict<WayMask> {
+    let writes = match check_writes(slide) {
+        Ok(writes) => writes,
+        Err(verdict) => return verdict,
+    };
+    let placed = slide.placed(|sight| sight.write_miss);
+    let Some(standing) = stats::standing_out(&placed, LEAST_WRITE_MISS) else {
+        return Verdict::cannot_tell("too few samples", "let it run longer: without --quick");
+    };
+    let shares = slide.all(|sight| sight.write_miss);
+    let (low, high) =
+        (shares.iter().copied().fold(1.0, f64::min), shares.iter().copied().fold(0.0, f64::max));
+    let evidence = vec![
+        curve_words("share of device writes that miss", &standing),
+        format!(
+            "{:.1} million device writes a second, {:.1} to {:.1} % of them missed",
+            writes / 1e6,
+            100.0 * low,
+            100.0 * high
+        ),
+    ];
+    let help = "press harder: a co-runner that streams through more than the LLC holds, and traffic that fills the DCA \
+                ways without overflowing them many times";
+    match ways_of(slide, &standing) {
+        Ways::Unclear(why) => Verdict::cannot_tell(why, help).with(evidence),
+        Ways::Raised(ways) if ways.is_empty() => {
+            let why = "wherever the co-runner is, it takes no room from devices";
+            Verdict::cannot_tell(why, help).with(evidence)
+        }
+        Ways::Raised(ways) => {
+            let odd = (!ways.is_contiguous()).then(|| "the ways are not next to each other".to_owned());
+            let at_end = slide.width > 1 && ambiguous_end(slide, &standing, ways);
+            let edge =
+                at_end.then(|| format!("windows of {} ways cannot tell the last ways apart", slide.width));
+            let sure = odd.is_none() && edge.is_none();
+            let confidence = if sure { Confidence::High } else { Confidence::Moderate };
+            Verdict::found(ways, confidence, evidence).with(odd).with(edge)
+        }
+    }
+}
+
+/// Whether the raised ways reach an end of the cache through windows that may have risen for one way alone.
+fn ambiguous_end(slide: &Slide, standing: &[Standing<WayMask>], ways: WayMask) -> bool {
+    let all = standing.iter().fold(WayMask::EMPTY, |all, one| all.or(one.place));
+    let at_end = ways.lowest() == all.lowest() || ways.highest() == all.highest();
+    at_end && ways.count() <= slide.width
+}
+
+/// The inclusive ways, from a slide of the co-runner that feels what others do to it, and the DCA ways as found.
+pub fn inclusive_ways(slide: &Slide, dca: &Verdict<WayMask>) -> Verdict<Option<WayMask>> {
+    let Some(dca_ways) = dca.value().copied() else {
+        let why = format!("the DCA ways are not known: {}", dca.reason().unwrap_or_default());
+        return Verdict::cannot_tell(why, "what helps to find them");
+    };
+    let placed = slide.placed(|sight| sight.slider_miss);
+    let Some(standing) = stats::standing_out(&placed, 0.0) else {
+        let help =
+            "count LLC hits and misses of the co-runner, and let it run: it needs references to be evicted";
+        return Verdict::cannot_tell("misses of the co-runner cannot be counted", help);
+    };
+    let level = |ways: WayMask, inside: bool| {
+        let of = standing.iter().filter(move |one| one.place.overlaps(ways) == inside);
+        of.map(|one| one.above).fold(0.0, f64::max)
+    };
+    let per_line = references_per_line(slide);
+    let reading = per_line
+        .map(|ratio| format!("the I/O applications look up {ratio:.2} lines for each that devices write"));
+    // Windows with a DCA way are raised by devices, and say nothing about other reasons.
+    let other: Vec<_> = placed.iter().filter(|one| !one.place.overlaps(dca_ways)).cloned().collect();
+    let Some(mut standing_other) = stats::standing_out(&other, LEAST_SLIDER_MISS) else {
+        return Verdict::cannot_tell("no window is free of DCA ways", "");
+    };
+    look_again(&other, &mut standing_other);
+    let mut evidence = vec![curve_words(
+        "share of the co-runner's references that miss, beside the DCA ways",
+        &standing_other,
+    )];
+    evidence.extend(reading);
+    evidence.push(format!("in the DCA ways it misses {:.1} points more", 100.0 * level(dca_ways, true)));
+    let reads = per_line.is_some_and(|ratio| ratio >= READS_PAYLOAD);
+    let help = "an I/O application that reads the payload of what devices write, and a co-runner whose data just fits its ways";
+    match ways_of(slide, &standing_other) {
+        Ways::Unclear(why) => Verdict::cannot_tell(why, help).with(evidence),
+        Ways::Raised(ways) if !ways.is_empty() => {
+            let confidence =
+                if ways.is_contiguous() && reads { Confidence::High } else { Confidence::Moderate };
+            Verdict::found(Some(ways), confidence, evidence)
+        }
+        Ways::Raised(_) if !reads => {
+            let why = "nothing stands out, and the I/O applications read too little of what devices write to show it";
+            Verdict::cannot_tell(why, help).with(evidence)
+        }
+        // The DCA ways are the control: a co-runner that does not feel them feels nothing.
+        Ways::Raised(_) if level(dca_ways, true) < LEAST_SLIDER_MISS => {
+            let why = "nothing stands out, but this co-runner does not even feel the DCA ways";
+            Verdict::cannot_tell(why, help).with(evidence)
+        }
+        Ways::Raised(_) => Verdict::found(None, Confidence::Moderate, evidence),
+    }
+}
+
+/// Copies of lines that are read go to that of several inclusive ways that gives room most readily, so that a co-runner in
+/// another of them feels much less: what stands out among those left over counts too, if it lies beside one that did.
+fn look_again(placed: &[Placed<WayMask>], standing: &mut [Standing<WayMask>]) {
+    loop {
+        let raised = standing.iter().filter(|one| one.class == Class::Raised);
+        let raised = raised.fold(WayMask::EMPTY, |all, one| all.or(one.place));
+        let beside = WayMask::from_bits(raised.bits() << 1 | raised.bits() >> 1);
+        let is_raised =
+            |place: WayMask| standing.iter().any(|one| one.place == place && one.class == Class::Raised);
+        let left: Vec<_> = placed.iter().filter(|one| !is_raised(one.place)).cloned().collect();
+        let again = stats::standing_out(&left, LEAST_SLIDER_MISS).unwrap_or_default();
+        let more: Vec<_> = again.iter().filter(|one| one.class == Class::Raised).collect();
+        if raised.is_empty() || more.is_empty() {
+            return;
+        }
+        for one in standing.iter_mut().filter(|one| more.iter().any(|more| more.place == one.place)) {
+            one.class = if one.place.overlaps(beside) { Class::Raised } else { Class::Unclear };
+        }
+        if standing.iter().any(|one| one.class == Class::Unclear) {
+            return;
+        }
+    }
+}
+
+/// Lines that the I/O applications look up in the LLC for each that devices write.
+fn references_per_line(slide: &Slide) -> Option<f64> {
+    let per_line = |sight: &Sight| {
+        let (references, writes) = (sight.io_references?, sight.writes?);
+        (writes > 0.0).then(|| references / writes)
+    };
+    stats::mean(&slide.all(per_line)).map(|mean| mean.value)
+}
