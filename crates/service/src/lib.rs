@@ -6,9 +6,16 @@
 //! who serves the host's files, nor the command line.
 
 mod board;
+mod edge;
 mod feed;
+mod metrics;
 mod order;
+pub mod protocol;
+mod socket;
 
 pub use board::{Board, Mode, Pause, Published, Standing, Totals};
+pub use edge::{Edge, EdgeConfig, EdgeError};
 pub use feed::{Feed, Step, feed};
+pub use metrics::{Listen, ListenError};
 pub use order::{Order, OrderError, Orders, Reply, Sender, orders};
+pub use socket::{Limits, PlaceError};

@@ -1,0 +1,288 @@
+//! The board as metrics: names, labels and units (ecosystem reference, section 3).
+//!
+//! Made anew from the latest step at each scrape, so that a tenant that is gone is gone here too. What has no value has no
+//! series. Counters of a tenant begin at 0 with each group of that name; Prometheus takes that for a restart. Must not
+//! know how metrics travel.
+
+use crate::{Board, Mode, Published};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Unit;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use waykeeper_host::{DeviceKind, GroupCounters, Priority, Reading, WorkloadKind};
+use waykeeper_units::GroupId;
+
+/// Label names and values of one series.
+type Labels = Vec<(&'static str, String)>;
+
+/// All metrics of a daemon.
+#[derive(Debug)]
+pub struct Metrics(pub Arc<Board>);
+
+impl Collector for Metrics {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let published = self.0.read();
+        let mut page = Page(encoder);
+        page.daemon(&published)?;
+        page.policy(&published)?;
+        page.tenants(&published)?;
+        page.devices(&published)?;
+        page.socket(&published)
+    }
+}
+
+/// Metrics as they are written down. The names are given without prefix, unit and `_total`.
+struct Page<'a>(DescriptorEncoder<'a>);
+
+impl Page<'_> {
+    fn daemon(&mut self, published: &Published) -> fmt::Result {
+        let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
+        self.info("build", "The daemon that runs.", [version])?;
+        let started = seconds_at(published.started);
+        self.gauge("start_time", "When the daemon started.", Some(Unit::Seconds), alone(started))?;
+        let step = seconds_at(published.at);
+        self.gauge("last_step_timestamp", "When the last step was.", Some(Unit::Seconds), alone(step))?;
+        let period = Duration::from_nanos(published.period_ns).as_secs_f64();
+        self.gauge("period", "Time between two steps.", Some(Unit::Seconds), alone(Some(period)))?;
+        let totals = &published.totals;
+        self.counter("steps", "Steps since the daemon started.", None, alone(Some(totals.summary.steps)))?;
+        let blind = totals.summary.blind_steps;
+        self.counter("blind_steps", "Steps in which no counter could be read.", None, alone(Some(blind)))?;
+        let missed = totals.summary.missed_deadlines;
+        self.counter("missed_deadlines", "Steps that came too late.", None, alone(Some(missed)))?;
+        let lost = totals.unrecorded;
+        let help = "Steps that the flight recorder had no room for.";
+        self.counter("unrecorded_steps", help, None, alone(Some(lost)))?;
+        let dropped = totals.dropped.iter().map(|(reason, n)| (vec![("reason", reason.clone())], Some(*n)));
+        let help = "Samples of which something could not be used.";
+        self.counter("samples_dropped", help, None, dropped)?;
+        let [taken, refused] = totals.reloads;
+        let reloads = [("taken", taken), ("refused", refused)];
+        let reloads = reloads.map(|(result, n)| (vec![("result", result.to_owned())], Some(n)));
+        self.counter("reloads", "Configurations read again.", None, reloads)?;
+        let is_bad = published.standing.iter().any(|standing| standing.kind == "config");
+        let help = "1 if the configuration in force is the one in the files, 0 if that one was refused.";
+        self.gauge("last_reload_successful", help, None, alone(Some(if is_bad { 0.0 } else { 1.0 })))?;
+        let mut kinds: BTreeMap<&str, f64> = BTreeMap::new();
+        for standing in &published.standing {
+            *kinds.entry(&standing.kind).or_default() += 1.0;
+        }
+        let kinds = kinds.into_iter().map(|(kind, n)| (vec![("kind", kind.to_owned())], Some(n)));
+        self.gauge("standing_problems", "What is not as it should be at present.", None, kinds)
+    }
+
+    fn policy(&mut self, published: &Published) -> fmt::Result {
+        let mode = match published.mode {
+            Mode::Manage => "manage",
+            Mode::DryRun => "dry-run",
+            Mode::Observe => "observe",
+        };
+        let labels = vec![("mode", mode.to_owned())];
+        self.gauge("mode", "What the daemon may do; 1 for the mode it is in.", None, [(labels, Some(1.0))])?;
+        let state = vec![("policy", published.policy.clone()), ("state", published.record.state.clone())];
+        let help = "1 for the policy in charge and the state it is in.";
+        self.gauge("policy_state", help, None, [(state, Some(1.0))])?;
+        let paused = if published.paused.is_some() { 1.0 } else { 0.0 };
+        self.gauge("paused", "1 if the policy is held back.", None, alone(Some(paused)))?;
+        let actions = published.totals.actions.iter().flat_map(|(policy, actions)| {
+            let labels = |action: &String| vec![("policy", policy.clone()), ("action", action.clone())];
+            actions.iter().map(move |(action, n)| (labels(action), Some(*n)))
+        });
+        self.counter("policy_actions", "What policies did.", None, actions)
+    }
+
+    fn tenants(&mut self, published: &Published) -> fmt::Result {
+        let names = tenant_names(published);
+        let alive = published.groups.len() as f64;
+        self.gauge("tenants", "Tenants alive now.", None, alone(Some(alive)))?;
+        let infos = published.groups.iter().map(|group| {
+            let priority = match group.priority {
+                Priority::High => "high",
+                Priority::Low => "low",
+            };
+            let kind = match group.kind {
+                WorkloadKind::NonIo => "non-io",
+                WorkloadKind::NetworkIo => "network-io",
+                WorkloadKind::StorageIo => "storage-io",
+            };
+            let labels = [("priority", priority.to_owned()), ("kind", kind.to_owned())];
+            [("tenant", name_of(&names, group.id))].into_iter().chain(labels).collect::<Labels>()
+        });
+        self.info("tenant", "What its owner declares of a tenant.", infos)?;
+        let knobs = &published.record.knobs;
+        let labels = |id: GroupId| vec![("tenant", name_of(&names, id))];
+        let ways = published.groups.iter().map(|group| {
+            let mask = knobs.masks.get(&group.id);
+            (labels(group.id), mask.map(|mask| f64::from(mask.count())))
+        });
+        self.gauge("tenant_ways", "LLC ways that a tenant may allocate in.", None, ways)?;
+        let counters = || {
+            let all = published.snapshot.iter().flat_map(|snapshot| &snapshot.groups);
+            all.filter(|(id, _)| names.contains_key(id))
+        };
+        let occupied = counters().map(|(id, of)| (labels(*id), of.occupancy_bytes.value().map(|n| n as f64)));
+        self.gauge("llc_occupancy", "LLC bytes that a tenant's lines occupy.", Some(Unit::Bytes), occupied)?;
+        let references = |hits: Reading<u64>, misses: Reading<u64>| hits.zip_with(misses, |a, b| a + b);
+        type Column = (&'static str, &'static str, fn(&GroupCounters) -> Reading<u64>);
+        let plain: [Column; 4] = [
+            ("tenant_instructions", "Instructions retired on a tenant's cores.", |of| of.instructions),
+            ("tenant_cycles", "Unhalted cycles of a tenant's cores.", |of| of.cycles),
+            ("tenant_mlc_misses", "Demand accesses that missed the MLC.", |of| of.mlc_misses),
+            ("tenant_llc_misses", "MLC misses served by memory.", |of| of.llc_misses),
+        ];
+        for (name, help, value) in plain {
+            self.counter(name, help, None, counters().map(|(id, of)| (labels(*id), value(of).value())))?;
+        }
+        let mlc = counters().map(|(id, of)| (labels(*id), references(of.mlc_hits, of.mlc_misses).value()));
+        self.counter("tenant_mlc_references", "Demand accesses that reached the MLC.", None, mlc)?;
+        let llc = counters().map(|(id, of)| (labels(*id), references(of.llc_hits, of.llc_misses).value()));
+        self.counter("tenant_llc_references", "MLC misses: demand accesses that reached the LLC.", None, llc)
+    }
+
+    fn devices(&mut self, published: &Published) -> fmt::Result {
+        let inventory = &published.inventory;
+        let infos = inventory.ports.iter().flat_map(|port| {
+            let behind = inventory.devices.iter().filter(|device| device.ports.contains(&port.id));
+            behind.map(|device| {
+                let kind = match device.kind {
+                    DeviceKind::Network => "network",
+                    DeviceKind::Storage => "storage",
+                };
+                vec![
+                    ("device", port.address.clone()),
+                    ("name", device.name.clone()),
+                    ("kind", kind.to_owned()),
+                ]
+            })
+        });
+        self.info("device", "What is behind a root port.", infos)?;
+        let knobs = &published.record.knobs;
+        let dca = inventory.ports.iter().map(|port| {
+            let on = knobs.dca.get(&port.id).map(|on| if *on { 1.0 } else { 0.0 });
+            (vec![("device", port.address.clone())], on)
+        });
+        let help = "1 if what is behind a root port writes into the LLC.";
+        self.gauge("device_dca_enabled", help, None, dca)?;
+        let bytes = inventory.ports.iter().flat_map(|port| {
+            let counters = published.snapshot.as_ref().and_then(|snapshot| snapshot.ports.get(&port.id));
+            let both = [
+                ("read", counters.and_then(|of| of.outbound_bytes.value())),
+                ("write", counters.and_then(|of| of.inbound_bytes.value())),
+            ];
+            let labels = |op: &str| vec![("device", port.address.clone()), ("op", op.to_owned())];
+            both.map(|(op, bytes)| (labels(op), bytes))
+        });
+        let help = "What devices behind a root port read from the host and wrote to it.";
+        self.counter("io", help, Some(Unit::Bytes), bytes)
+    }
+
+    fn socket(&mut self, published: &Published) -> fmt::Result {
+        let llc = &published.inventory.llc;
+        self.gauge("llc_size", "Size of the LLC.", Some(Unit::Bytes), alone(Some(llc.bytes as f64)))?;
+        self.gauge("llc_ways", "Ways of the LLC.", None, alone(Some(f64::from(llc.ways))))?;
+        let ways = published.record.knobs.dca_ways.map(|mask| f64::from(mask.count()));
+        self.gauge("io_ways", "LLC ways that devices may allocate in.", None, alone(ways))?;
+        let Some(of) = published.snapshot.as_ref().map(|snapshot| &snapshot.socket) else { return Ok(()) };
+        let by_op = |read: Reading<u64>, write: Reading<u64>| {
+            let both = [("read", read), ("write", write)];
+            both.map(|(op, value)| (vec![("op", op.to_owned())], value.value()))
+        };
+        let references = |hits: Reading<u64>, misses: Reading<u64>| hits.zip_with(misses, |a, b| a + b);
+        let reads = references(of.dca_read_hits, of.dca_read_misses);
+        let writes = references(of.dca_write_hits, of.dca_write_misses);
+        let help = "Lines that devices read or wrote, found in a cache or not.";
+        self.counter("io_llc_references", help, None, by_op(reads, writes))?;
+        let help = "Lines that devices read or wrote and that were in no cache.";
+        self.counter("io_llc_misses", help, None, by_op(of.dca_read_misses, of.dca_write_misses))?;
+        let memory = by_op(of.memory_read_bytes, of.memory_write_bytes).map(|(mut labels, bytes)| {
+            labels.push(("scope", "socket".to_owned()));
+            (labels, bytes)
+        });
+        self.counter("memory", "Read from memory and written to it by anybody.", Some(Unit::Bytes), memory)
+    }
+
+    fn gauge(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<Unit>,
+        series: impl IntoIterator<Item = (Labels, Option<f64>)>,
+    ) -> fmt::Result {
+        let series = series.into_iter().filter_map(|(labels, value)| {
+            Some((labels, ConstGauge::new(value.filter(|value| value.is_finite())?)))
+        });
+        self.family(name, help, unit, MetricType::Gauge, series)
+    }
+
+    fn counter(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<Unit>,
+        series: impl IntoIterator<Item = (Labels, Option<u64>)>,
+    ) -> fmt::Result {
+        let series =
+            series.into_iter().filter_map(|(labels, value)| Some((labels, ConstCounter::new(value?))));
+        self.family(name, help, unit, MetricType::Counter, series)
+    }
+
+    fn info(&mut self, name: &str, help: &str, series: impl IntoIterator<Item = Labels>) -> fmt::Result {
+        let series = series.into_iter().map(|labels| (Labels::new(), Info::new(labels)));
+        self.family(name, help, None, MetricType::Info, series)
+    }
+
+    /// Writes a family, unless it has no series.
+    fn family(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<Unit>,
+        kind: MetricType,
+        series: impl Iterator<Item = (Labels, impl EncodeMetric)>,
+    ) -> fmt::Result {
+        let mut series = series.peekable();
+        if series.peek().is_none() {
+            return Ok(());
+        }
+        let mut encoder = self.0.encode_descriptor(name, help, unit.as_ref(), kind)?;
+        for (labels, value) in series {
+            value.encode(encoder.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// One series without labels.
+fn alone<T>(value: Option<T>) -> [(Labels, Option<T>); 1] {
+    [(Labels::new(), value)]
+}
+
+/// The tenants' names as label values. Two series with the same labels would spoil the whole page: should names meet,
+/// those that share one carry their numbers.
+fn tenant_names(published: &Published) -> BTreeMap<GroupId, String> {
+    let mut met: BTreeMap<&str, usize> = BTreeMap::new();
+    for group in &published.groups {
+        *met.entry(&group.name).or_default() += 1;
+    }
+    let name = |group: &waykeeper_host::Group| match met.get(group.name.as_str()) {
+        Some(1) => group.name.clone(),
+        _ => format!("{}#{}", group.name, group.id.0),
+    };
+    published.groups.iter().map(|group| (group.id, name(group))).collect()
+}
+
+fn name_of(names: &BTreeMap<GroupId, String>, id: GroupId) -> String {
+    names.get(&id).cloned().unwrap_or_else(|| id.to_string())
+}
+
+/// A moment as Prometheus counts: seconds since 1970.
+fn seconds_at(at: SystemTime) -> Option<f64> {
+    at.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs_f64())
+}

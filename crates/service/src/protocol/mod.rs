@@ -1,0 +1,152 @@
+//! The words of the control socket: JSON, one line a request and one line an answer (docs/daemon-protocol.md).
+//!
+//! Both sides use these types: the daemon reads requests strictly (an unknown word is refused with the nearest known
+//! one), a client reads answers leniently (a later daemon may say more). Must not know sockets, nor who may ask what.
+
+mod request;
+mod status;
+
+pub use request::{Ask, COMMANDS, Id, Request, parse};
+pub use status::{Decided, Facts, Io, PolicyState, Port, Status, Tenant, Tenants, Told, Totals, plain_time};
+
+use serde::{Deserialize, Serialize};
+
+/// The version that is spoken here.
+pub const VERSION: u64 = 1;
+
+/// Versions that are understood.
+pub const SUPPORTED: [u64; 1] = [VERSION];
+
+/// The longest request, bytes with its newline: a policy with all its settings takes a few hundred (a guess, with room).
+pub const LONGEST_REQUEST: usize = 16 * 1024;
+
+/// The longest answer that a client takes. A status with 256 tenants is a tenth of this.
+pub const LONGEST_ANSWER: usize = 4 * 1024 * 1024;
+
+/// What kind of no it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultKind {
+    /// The line is no request.
+    BadRequest,
+    /// A version that is not spoken here.
+    Version,
+    /// The line is longer than [`LONGEST_REQUEST`].
+    TooLong,
+    /// Nothing, or not a whole line, came in time.
+    TooSlow,
+    /// Whoever asks may not ask this.
+    NotPermitted,
+    /// There are too many connections, or too many orders waiting.
+    Busy,
+    /// The order makes no sense to the daemon; nothing changed.
+    Refused,
+    /// The daemon is ending.
+    Ending,
+    /// The order was handed over and not answered in time.
+    Late,
+    /// A kind that this client does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+/// A no.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Fault {
+    /// What kind.
+    pub kind: FaultKind,
+    /// One line for people.
+    pub text: String,
+    /// The versions that are spoken, if that is the trouble.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub supported: Vec<u64>,
+}
+
+impl Fault {
+    /// A no of this kind.
+    pub fn new(kind: FaultKind, text: impl Into<String>) -> Fault {
+        Fault { kind, text: text.into(), supported: Vec::new() }
+    }
+}
+
+/// An answer, whatever was asked.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Answer<T> {
+    /// The version of the answer.
+    pub version: u64,
+    /// The request's own id, if it had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<Id>,
+    /// What was asked for, or why not.
+    #[serde(flatten)]
+    pub outcome: Outcome<T>,
+}
+
+/// Either of the two.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome<T> {
+    /// What was asked for.
+    Ok(T),
+    /// Why not.
+    Error(Fault),
+}
+
+/// What an order says when it was carried out.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Done {
+    /// A line for people.
+    pub text: String,
+}
+
+/// An answer as a line, newline included.
+pub fn line<T: Serialize>(id: Option<&Id>, outcome: Result<&T, &Fault>) -> String {
+    #[derive(Serialize)]
+    struct Line<'a, T> {
+        version: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<&'a Id>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ok: Option<&'a T>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<&'a Fault>,
+    }
+    let line = Line { version: VERSION, id, ok: outcome.ok(), error: outcome.err() };
+    // Maps with keys that are no strings are all that JSON cannot hold, and no answer has one.
+    serde_json::to_string(&line).map_or_else(
+        |why| {
+            let text = format!("the answer cannot be written down: {why}");
+            let fault = Fault::new(FaultKind::Refused, text);
+            let fault = Line::<()> { version: VERSION, id, ok: None, error: Some(&fault) };
+            serde_json::to_string(&fault).unwrap_or_default() + "\n"
+        },
+        |text| text + "\n",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_one_line_and_reads_back() {
+        let id = Id::Number(7);
+        let done = Done { text: "goes on\nnow".to_owned() };
+        let text = line(Some(&id), Ok(&done));
+        assert_eq!(text, "{\"version\":1,\"id\":7,\"ok\":{\"text\":\"goes on\\nnow\"}}\n");
+        let back: Answer<Done> = serde_json::from_str(&text).unwrap();
+        assert_eq!(back, Answer { version: 1, id: Some(id), outcome: Outcome::Ok(done) });
+        let fault = Fault::new(FaultKind::Busy, "later");
+        let text = line::<Done>(None, Err(&fault));
+        assert_eq!(text, "{\"version\":1,\"error\":{\"kind\":\"busy\",\"text\":\"later\"}}\n");
+        let back: Answer<Done> = serde_json::from_str(&text).unwrap();
+        assert_eq!(back.outcome, Outcome::Error(fault));
+    }
+
+    #[test]
+    fn a_client_understands_that_a_later_daemon_says_no_in_a_new_way() {
+        let text = r#"{"version":1,"new":3,"error":{"kind":"novel","text":"no","more":1}}"#;
+        let back: Answer<Done> = serde_json::from_str(text).unwrap();
+        assert_eq!(back.outcome, Outcome::Error(Fault::new(FaultKind::Unknown, "no")));
+    }
+}

@@ -1,0 +1,277 @@
+//! Requests: read strictly, since what is not understood must not be half carried out.
+//!
+//! Every refusal names the word, and what would have been accepted. Must not know who asks.
+
+use super::{Fault, FaultKind, SUPPORTED, VERSION};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// What a client calls its request; it comes back with the answer.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Id {
+    /// A number.
+    Number(u64),
+    /// A text of at most [`LONGEST_ID`] bytes.
+    Text(String),
+}
+
+/// The longest id that is text: it is repeated in the answer.
+pub const LONGEST_ID: usize = 64;
+
+/// The commands and the words that each takes.
+pub const COMMANDS: [(&str, &[&str]); 8] = [
+    ("status", &[]),
+    ("tenants", &[]),
+    ("policy", &[]),
+    ("watch", &[]),
+    ("set-policy", &["name", "settings"]),
+    ("pause", &["release"]),
+    ("resume", &[]),
+    ("reload", &[]),
+];
+
+/// What is asked for.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum Ask {
+    /// Everything there is to see.
+    Status,
+    /// The tenants alone.
+    Tenants,
+    /// The policy in charge, and which there are.
+    Policy,
+    /// A status after every step, until the client hangs up.
+    Watch,
+    /// Another policy.
+    SetPolicy {
+        /// Its name.
+        name: String,
+        /// Its settings.
+        #[serde(default)]
+        settings: toml::Table,
+    },
+    /// Hold the policy back.
+    Pause {
+        /// Put every knob back to what was found meanwhile.
+        #[serde(default)]
+        release: bool,
+    },
+    /// Go on.
+    Resume,
+    /// Read the configuration again.
+    Reload,
+}
+
+impl Ask {
+    /// True if it changes something: only root may ask that.
+    pub fn is_order(&self) -> bool {
+        matches!(self, Ask::SetPolicy { .. } | Ask::Pause { .. } | Ask::Resume | Ask::Reload)
+    }
+}
+
+/// A request.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Request {
+    /// The version that is spoken.
+    pub version: u64,
+    /// What it is called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<Id>,
+    /// What is asked for.
+    #[serde(flatten)]
+    pub ask: Ask,
+}
+
+impl Request {
+    /// A request in the version of today.
+    pub fn new(ask: Ask) -> Request {
+        Request { version: VERSION, id: None, ask }
+    }
+}
+
+/// Reads a request. A refusal comes with the request's id as far as that could be read.
+///
+/// # Errors
+/// What is wrong with it, and what would be accepted.
+pub fn parse(line: &[u8]) -> Result<Request, (Option<Id>, Fault)> {
+    let bad = |text: String| Fault::new(FaultKind::BadRequest, text);
+    let example = r#"a request is one JSON object a line, for example {"version":1,"do":"status"}"#;
+    let mut words = match serde_json::from_slice::<Value>(line) {
+        Ok(Value::Object(words)) => words,
+        Ok(_) => return Err((None, bad(format!("this is not an object; {example}")))),
+        Err(why) => return Err((None, bad(format!("this is not JSON: {why}; {example}")))),
+    };
+    let id = id_of(&mut words).map_err(|text| (None, bad(text)))?;
+    let ask = version_of(&mut words).and_then(|()| ask_of(words).map_err(bad));
+    match ask {
+        Ok(ask) => Ok(Request { version: VERSION, id, ask }),
+        Err(fault) => Err((id, fault)),
+    }
+}
+
+fn id_of(words: &mut Map<String, Value>) -> Result<Option<Id>, String> {
+    let refusal = || format!("`id` must be a whole number from 0 or a text of at most {LONGEST_ID} bytes");
+    match words.remove("id") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Number(number)) => number.as_u64().map(Id::Number).map(Some).ok_or_else(refusal),
+        Some(Value::String(text)) if text.len() <= LONGEST_ID => Ok(Some(Id::Text(text))),
+        Some(_) => Err(refusal()),
+    }
+}
+
+/// Looked at before all else: another version may have other words.
+fn version_of(words: &mut Map<String, Value>) -> Result<(), Fault> {
+    let found = match words.remove("version") {
+        Some(version) if version.as_u64().is_some_and(|version| SUPPORTED.contains(&version)) => {
+            return Ok(());
+        }
+        Some(Value::Number(version)) => format!("version {version} is not spoken here"),
+        Some(_) => "`version` must be a number".to_owned(),
+        None => "`version` is missing".to_owned(),
+    };
+    let text = format!("{found}; this daemon speaks version {VERSION}");
+    Err(Fault { kind: FaultKind::Version, text, supported: SUPPORTED.to_vec() })
+}
+
+fn ask_of(words: Map<String, Value>) -> Result<Ask, String> {
+    let known = || COMMANDS.map(|(name, _)| name).join(", ");
+    let name = match words.get("do") {
+        Some(Value::String(name)) => name.clone(),
+        Some(_) => return Err(format!("`do` must be a text, one of {}", known())),
+        None => return Err(format!("`do` is missing; give one of {}", known())),
+    };
+    let Some((_, accepted)) = COMMANDS.iter().find(|(known, _)| *known == name) else {
+        let hint = nearest(&name, COMMANDS.iter().map(|(name, _)| *name));
+        return Err(format!("unknown command `{}`{hint}; known are {}", shortened(&name), known()));
+    };
+    let all = || ["version", "id", "do"].into_iter().chain(accepted.iter().copied());
+    if let Some(key) = words.keys().find(|key| !all().any(|known| known == key.as_str())) {
+        let known: Vec<&str> = all().collect();
+        let hint = nearest(key, all());
+        return Err(format!(
+            "{name} does not take `{}`{hint}; it takes {}",
+            shortened(key),
+            known.join(", ")
+        ));
+    }
+    serde_json::from_value(Value::Object(words)).map_err(|why| format!("{name}: {why}"))
+}
+
+/// `; did you mean ...?` or nothing.
+fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
+    // What is much longer than any word is none, and comparing it would take the square of its length.
+    if word.len() > LONGEST_ID {
+        return String::new();
+    }
+    let likeness = |known: &'a str| (strsim::normalized_damerau_levenshtein(word, known), known);
+    let best =
+        known.map(likeness).filter(|(likeness, _)| *likeness >= 0.4).max_by(|a, b| a.0.total_cmp(&b.0));
+    best.map_or_else(String::new, |(_, known)| format!("; did you mean `{known}`?"))
+}
+
+/// Somebody's word as it may stand in an answer: not longer than an id.
+fn shortened(word: &str) -> String {
+    match word.char_indices().nth(LONGEST_ID) {
+        Some((end, _)) => format!("{}...", &word[..end]),
+        None => word.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn refusal(text: &str) -> (Option<Id>, FaultKind, String) {
+        let (id, fault) = parse(text.as_bytes()).unwrap_err();
+        (id, fault.kind, fault.text)
+    }
+
+    #[test]
+    fn requests_read_as_they_are_meant() {
+        let text =
+            r#"{"version":1,"id":"a","do":"set-policy","name":"a4","settings":{"stable_interval_s":5}}"#;
+        let settings = "stable_interval_s = 5".parse().unwrap();
+        let ask = Ask::SetPolicy { name: "a4".to_owned(), settings };
+        let request = Request { version: 1, id: Some(Id::Text("a".to_owned())), ask };
+        assert_eq!(parse(text.as_bytes()).unwrap(), request);
+        assert_eq!(serde_json::to_string(&request).unwrap(), text);
+        let plain = |text: &str| parse(text.as_bytes()).unwrap().ask;
+        assert_eq!(plain(r#"{"version":1,"do":"pause"}"#), Ask::Pause { release: false });
+        assert_eq!(plain(r#"{"do":"pause","release":true,"version":1}"#), Ask::Pause { release: true });
+        for (name, _) in COMMANDS.iter().filter(|(name, _)| *name != "set-policy") {
+            plain(&format!(r#"{{"version":1,"do":"{name}"}}"#));
+        }
+    }
+
+    #[test]
+    fn another_version_is_told_which_one_is_spoken_before_anything_else_is_looked_at() {
+        let (id, fault) = parse(br#"{"version":2,"id":5,"ask":"for the moon"}"#).unwrap_err();
+        assert_eq!((id, fault.kind, fault.supported), (Some(Id::Number(5)), FaultKind::Version, vec![1]));
+        assert_eq!(fault.text, "version 2 is not spoken here; this daemon speaks version 1");
+        for text in [r#"{"do":"status"}"#, r#"{"version":"1","do":"status"}"#, r#"{"version":1.5}"#] {
+            assert_eq!(refusal(text).1, FaultKind::Version, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_what_would_do() {
+        let said = |text: &str| refusal(text).2;
+        assert_eq!(
+            said(r#"{"version":1,"do":"staus"}"#),
+            "unknown command `staus`; did you mean `status`?; known are status, tenants, policy, watch, set-policy, \
+             pause, resume, reload"
+        );
+        assert_eq!(
+            said(r#"{"version":1,"do":"pause","relase":true}"#),
+            "pause does not take `relase`; did you mean `release`?; it takes version, id, do, release"
+        );
+        assert!(said(r#"{"version":1,"do":"set-policy"}"#).contains("missing field `name`"));
+        assert!(said(r#"{"version":1,"do":"pause","release":"yes"}"#).contains("expected a boolean"));
+        let settings = r#"{"version":1,"do":"set-policy","name":"a4","settings":{"x":null}}"#;
+        assert!(said(settings).starts_with("set-policy: invalid type: null"), "{}", said(settings));
+        assert!(said(r#"{"version":1,"do":7}"#).starts_with("`do` must be a text"));
+        assert!(said(r#"{"version":1,"id":-1,"do":"status"}"#).starts_with("`id` must be"));
+        assert!(said("[1]").starts_with("this is not an object"));
+        assert!(said("GET / HTTP/1.1").starts_with("this is not JSON"));
+        // Nesting has an end, and a word that is not one does not come back in full.
+        assert!(said(&"[".repeat(10_000)).starts_with("this is not JSON: recursion limit"));
+        let long = format!(r#"{{"version":1,"do":"{}"}}"#, "x".repeat(10_000));
+        assert!(said(&long).len() < 300);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_is_answered_in_a_line(bytes in proptest::collection::vec(any::<u8>(), 0..512)) {
+            if let Err((id, fault)) = parse(&bytes) {
+                let text = super::super::line::<()>(id.as_ref(), Err(&fault));
+                prop_assert_eq!(text.matches('\n').count(), 1);
+            }
+        }
+
+        #[test]
+        fn requests_with_anything_in_them_are_read_or_refused(
+            name in prop_oneof![Just("status".to_owned()), Just("set-policy".to_owned()), Just("pause".to_owned()), ".*"],
+            key in prop_oneof![Just("name".to_owned()), Just("settings".to_owned()), Just("id".to_owned()), ".*"],
+            value in prop_oneof![
+                Just("null".to_owned()), Just("1e999".to_owned()), Just("-1".to_owned()), Just("{}".to_owned()),
+                Just("18446744073709551615".to_owned()), Just("[[[]]]".to_owned()),
+                any::<f64>().prop_map(|number| format!("{number:e}")), ".*".prop_map(|text| format!("{text:?}")),
+            ],
+            version in 0..3u8,
+        ) {
+            let (name, key) = (Value::String(name), Value::String(key));
+            let text = format!(r#"{{"version":{version},"do":{name},{key}:{value}}}"#);
+            match parse(text.as_bytes()) {
+                // What was understood can be said again and means the same.
+                Ok(request) => {
+                    prop_assert_eq!(version, 1);
+                    let again = serde_json::to_string(&request).unwrap();
+                    prop_assert_eq!(parse(again.as_bytes()).unwrap(), request);
+                }
+                Err((_, fault)) => prop_assert!(!fault.text.is_empty() && fault.text.len() < 2_000, "{}", fault.text),
+            }
+        }
+    }
+}

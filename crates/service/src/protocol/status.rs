@@ -1,0 +1,409 @@
+//! What the control socket shows: the board in words that stay the same when the daemon inside is built anew.
+//!
+//! Units stand in the names; an absent key is "not available", never 0. Must not know sockets.
+
+use crate::{Mode, Pause, Published, Standing};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+use waykeeper_control::Record;
+use waykeeper_host::{DeviceKind, Group, GroupRates, Inventory, Priority, RootPort, WorkloadKind};
+use waykeeper_policy::{Cause, registry};
+use waykeeper_units::{CoreList, DeviceId, WayMask};
+
+/// Everything there is to see.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// Version of the daemon.
+    pub waykeeper: String,
+    /// What it may do.
+    pub mode: Mode,
+    /// The policy in charge.
+    pub policy: String,
+    /// The state it is in, by the paper's name.
+    pub state: String,
+    /// Whether the policy is held back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Pause>,
+    /// Number of the last step.
+    pub step: u64,
+    /// When that was (RFC 3339, UTC).
+    pub at: String,
+    /// How long ago that is. More than a few periods: the control thread hangs.
+    pub age_s: f64,
+    /// Time since the daemon started.
+    pub uptime_s: f64,
+    /// Time between two steps.
+    pub period_s: f64,
+    /// The machine.
+    pub host: Facts,
+    /// What devices and memory do.
+    pub io: Io,
+    /// The tenants alive now.
+    pub tenants: Vec<Tenant>,
+    /// The root ports.
+    pub ports: Vec<Port>,
+    /// What was done last and why, oldest first.
+    pub recent: Vec<Told>,
+    /// What is not as it should be at present.
+    pub standing: Vec<Standing>,
+    /// Counts since the daemon started.
+    pub totals: Totals,
+}
+
+/// The machine.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Facts {
+    /// Its chip.
+    pub chip: String,
+    /// Its kernel.
+    pub host: String,
+    /// Cores of the managed socket.
+    pub cores: CoreList,
+    /// Its LLC.
+    pub llc_bytes: u64,
+    /// Ways of the LLC.
+    pub llc_ways: u32,
+    /// Classes of service, the root class included.
+    pub classes: u32,
+}
+
+/// What devices and memory do.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Io {
+    /// Ways that devices may allocate in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dca_ways: Option<WayMask>,
+    /// The same at power-on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dca_ways_default: Option<WayMask>,
+    /// Share of device writes that found their line in no cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dca_write_miss_ratio: Option<f64>,
+    /// Share of device reads that came from memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dca_read_miss_ratio: Option<f64>,
+    /// Read from memory, by anybody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_read_bytes_per_s: Option<f64>,
+    /// Written to memory, by anybody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_write_bytes_per_s: Option<f64>,
+}
+
+/// One tenant.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Tenant {
+    /// Its name.
+    pub name: String,
+    /// Its number; never given to another while the daemon runs.
+    pub id: u16,
+    /// Declared priority.
+    pub priority: Priority,
+    /// Declared kind.
+    pub kind: WorkloadKind,
+    /// Cores it runs on.
+    pub cores: CoreList,
+    /// Devices it uses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
+    /// Ways it may allocate in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask: Option<WayMask>,
+    /// How many those are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ways: Option<u32>,
+    /// Instructions per cycle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipc: Option<f64>,
+    /// LLC hits / references.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub llc_hit_ratio: Option<f64>,
+    /// LLC references per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub llc_references_per_s: Option<f64>,
+    /// LLC bytes its lines occupy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub llc_occupancy_bytes: Option<u64>,
+    /// Other tenants with the very same mask: they share those ways.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shares_mask_with: Vec<String>,
+}
+
+/// One root port.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Port {
+    /// PCI address.
+    pub address: String,
+    /// Devices behind it.
+    pub devices: Vec<String>,
+    /// What kinds of traffic they bring.
+    pub kinds: Vec<DeviceKind>,
+    /// Whether its writes allocate in the LLC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dca: Option<bool>,
+    /// Devices' writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inbound_bytes_per_s: Option<f64>,
+    /// Devices' reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outbound_bytes_per_s: Option<f64>,
+}
+
+/// One thing that was done, or went wrong.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Told {
+    /// In which step.
+    pub step: u64,
+    /// When (RFC 3339, UTC).
+    pub at: String,
+    /// The policy in charge.
+    pub policy: String,
+    /// A stable machine name of what was done; `problem` if something went wrong.
+    pub action: String,
+    /// The tenant it concerns, if one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// One readable line.
+    pub text: String,
+    /// The numbers behind it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<Decided>,
+}
+
+/// One number that caused a decision.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Decided {
+    /// What was measured.
+    pub what: String,
+    /// Its value; absent if it was no number.
+    pub value: Option<f64>,
+    /// The threshold it was held against.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
+    /// That threshold's value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_value: Option<f64>,
+}
+
+/// Counts since the daemon started.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Totals {
+    /// Steps.
+    pub steps: u64,
+    /// Steps in which nothing could be read.
+    pub blind_steps: u64,
+    /// Deadlines that were missed.
+    pub missed_deadlines: u64,
+    /// What policies did, by policy and action.
+    pub actions: BTreeMap<String, BTreeMap<String, u64>>,
+    /// Samples of which something could not be used, by reason.
+    pub samples_dropped: BTreeMap<String, u64>,
+    /// Steps that the recorder had no room for.
+    pub unrecorded_steps: u64,
+    /// Configurations that were taken.
+    pub reloads: u64,
+    /// Configurations that were refused.
+    pub reloads_refused: u64,
+}
+
+/// The tenants alone.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Tenants {
+    /// The tenants alive now.
+    pub tenants: Vec<Tenant>,
+}
+
+/// The policy in charge, and which there are.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PolicyState {
+    /// Its name.
+    pub policy: String,
+    /// The state it is in.
+    pub state: String,
+    /// Whether it is held back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Pause>,
+    /// The settings it was built with; what is not there has its default.
+    pub settings: toml::Table,
+    /// All that can be set.
+    pub known: Vec<String>,
+}
+
+impl Status {
+    /// What `published` and what was done `recent`ly look like at `now`.
+    pub fn of(published: &Published, recent: impl IntoIterator<Item = Told>, now: SystemTime) -> Status {
+        let inventory = &published.inventory;
+        let since = |then: SystemTime| now.duration_since(then).unwrap_or_default().as_secs_f64();
+        Status {
+            waykeeper: env!("CARGO_PKG_VERSION").to_owned(),
+            mode: published.mode,
+            policy: published.policy.clone(),
+            state: published.record.state.clone(),
+            paused: published.paused,
+            step: published.step,
+            at: plain_time(published.at),
+            age_s: since(published.at),
+            uptime_s: since(published.started),
+            period_s: Duration::from_nanos(published.period_ns).as_secs_f64(),
+            host: Facts::of(inventory),
+            io: Io::of(published),
+            tenants: tenants(published),
+            ports: ports(published),
+            recent: recent.into_iter().collect(),
+            standing: published.standing.clone(),
+            totals: Totals::of(published),
+        }
+    }
+}
+
+impl Facts {
+    fn of(inventory: &Inventory) -> Facts {
+        Facts {
+            chip: inventory.platform.chip.clone(),
+            host: inventory.platform.host.clone(),
+            cores: CoreList::from(inventory.cores.clone()),
+            llc_bytes: inventory.llc.bytes,
+            llc_ways: inventory.llc.ways,
+            classes: inventory.llc.clos_count,
+        }
+    }
+}
+
+impl Io {
+    fn of(published: &Published) -> Io {
+        let rates = published.seen.as_ref().map(|seen| &seen.socket);
+        Io {
+            dca_ways: published.record.knobs.dca_ways,
+            dca_ways_default: published.inventory.dca_ways_default,
+            dca_write_miss_ratio: rates.and_then(|rates| rates.dca_write_miss_ratio()),
+            dca_read_miss_ratio: rates.and_then(|rates| rates.dca_read_miss_ratio()),
+            memory_read_bytes_per_s: rates.and_then(|rates| rates.memory_read_bytes.value()),
+            memory_write_bytes_per_s: rates.and_then(|rates| rates.memory_write_bytes.value()),
+        }
+    }
+}
+
+impl Totals {
+    fn of(published: &Published) -> Totals {
+        let totals = &published.totals;
+        Totals {
+            steps: totals.summary.steps,
+            blind_steps: totals.summary.blind_steps,
+            missed_deadlines: totals.summary.missed_deadlines,
+            actions: totals.actions.clone(),
+            samples_dropped: totals.dropped.clone(),
+            unrecorded_steps: totals.unrecorded,
+            reloads: totals.reloads[0],
+            reloads_refused: totals.reloads[1],
+        }
+    }
+}
+
+impl Tenants {
+    /// The tenants of `published`.
+    pub fn of(published: &Published) -> Tenants {
+        Tenants { tenants: tenants(published) }
+    }
+}
+
+impl PolicyState {
+    /// The policy of `published`.
+    pub fn of(published: &Published) -> PolicyState {
+        PolicyState {
+            policy: published.policy.clone(),
+            state: published.record.state.clone(),
+            paused: published.paused,
+            settings: (*published.settings).clone(),
+            known: registry().iter().map(|entry| entry.name.to_owned()).collect(),
+        }
+    }
+}
+
+impl Told {
+    /// What one step did, and what went wrong in it.
+    pub fn all(published: &Published) -> Vec<Told> {
+        let Record { events, problems, .. } = &published.record;
+        let told = |action: &str, tenant: Option<String>, text: String, causes: &[Cause]| Told {
+            step: published.step,
+            at: plain_time(published.at),
+            policy: published.policy.clone(),
+            action: action.to_owned(),
+            tenant,
+            text,
+            causes: causes.iter().map(Decided::of).collect(),
+        };
+        let done = events
+            .iter()
+            .map(|event| told(&event.action, event.group.clone(), event.text.clone(), &event.causes));
+        let wrong =
+            problems.iter().map(|problem| told("problem", None, problem.to_string(), &problem.causes()));
+        done.chain(wrong).collect()
+    }
+}
+
+impl Decided {
+    fn of(cause: &Cause) -> Decided {
+        let finite = |value: f64| value.is_finite().then_some(value);
+        Decided {
+            what: cause.what.clone(),
+            value: finite(cause.value),
+            limit: cause.limit.as_ref().map(|(name, _)| name.clone()),
+            limit_value: cause.limit.as_ref().and_then(|(_, value)| finite(*value)),
+        }
+    }
+}
+
+/// A moment as everybody writes it, to the millisecond (RFC 3339, UTC).
+pub fn plain_time(at: SystemTime) -> String {
+    humantime::format_rfc3339_millis(at).to_string()
+}
+
+fn tenants(published: &Published) -> Vec<Tenant> {
+    let inventory = &published.inventory;
+    let knobs = &published.record.knobs;
+    let mask_of = |group: &Group| knobs.masks.get(&group.id).copied();
+    let tenant = |group: &Group| {
+        let mask = mask_of(group);
+        let rates = published.seen.as_ref().and_then(|seen| seen.groups.get(&group.id));
+        let others = published.groups.iter().filter(|other| other.id != group.id);
+        let sharing = others.filter(|other| mask.is_some() && mask_of(other) == mask);
+        Tenant {
+            name: group.name.clone(),
+            id: group.id.0,
+            priority: group.priority,
+            kind: group.kind,
+            cores: group.cores.clone(),
+            devices: group.devices.iter().map(|id| device_name(inventory, *id)).collect(),
+            mask,
+            ways: mask.map(|mask| mask.count()),
+            ipc: rates.and_then(GroupRates::ipc),
+            llc_hit_ratio: rates.and_then(GroupRates::llc_hit_ratio),
+            llc_references_per_s: rates.and_then(GroupRates::llc_references),
+            llc_occupancy_bytes: rates.and_then(|rates| rates.occupancy_bytes.value()),
+            shares_mask_with: sharing.map(|other| other.name.clone()).collect(),
+        }
+    };
+    published.groups.iter().map(tenant).collect()
+}
+
+fn device_name(inventory: &Inventory, id: DeviceId) -> String {
+    inventory.devices.get(id.index()).map_or_else(|| id.to_string(), |device| device.name.clone())
+}
+
+fn ports(published: &Published) -> Vec<Port> {
+    let devices = &published.inventory.devices;
+    let port = |port: &RootPort| {
+        let rates = published.seen.as_ref().and_then(|seen| seen.ports.get(&port.id));
+        let behind = || devices.iter().filter(|device| device.ports.contains(&port.id));
+        Port {
+            address: port.address.clone(),
+            devices: behind().map(|device| device.name.clone()).collect(),
+            kinds: behind().map(|device| device.kind).collect(),
+            dca: published.record.knobs.dca.get(&port.id).copied(),
+            inbound_bytes_per_s: rates.and_then(|rates| rates.inbound_bytes.value()),
+            outbound_bytes_per_s: rates.and_then(|rates| rates.outbound_bytes.value()),
+        }
+    };
+    published.inventory.ports.iter().map(port).collect()
+}

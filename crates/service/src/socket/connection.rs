@@ -1,0 +1,214 @@
+//! One connection: a line in, a line out, one after the other, each within its time.
+//!
+//! A client that asks and does not read stops being read from, and is hung up on; what it may have in here at a time is
+//! one request and one answer. Must not know how it got in.
+
+use super::access::Right;
+use super::limits::{Limits, Pace};
+use super::view::View;
+use crate::protocol::{
+    Ask, Done, Fault, FaultKind, LONGEST_REQUEST, PolicyState, Request, Tenants, line, parse,
+};
+use crate::{Order, OrderError, Pause, Published, Sender};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+
+/// The longest that an order is waited for, however long the period.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(100);
+
+/// What all connections share.
+#[derive(Debug)]
+pub struct Shared {
+    /// What there is to see.
+    pub view: View,
+    /// Where orders go.
+    pub sender: Sender,
+    /// Orders that may be under way.
+    pub orders: Arc<Semaphore>,
+    /// The limits.
+    pub limits: Limits,
+    /// Every step as it appears on the board.
+    pub steps: watch::Receiver<Arc<Published>>,
+}
+
+/// A connection that was let in.
+#[derive(Debug)]
+pub struct Connection {
+    stream: UnixStream,
+    right: Right,
+    /// What came and was not asked yet; never more than a request and a read.
+    buffer: Vec<u8>,
+    /// Nothing more will come; who has shut down only that half may still listen.
+    ended: bool,
+}
+
+/// What comes next from a client.
+enum Incoming {
+    Line(Vec<u8>),
+    Fault(Fault),
+    End,
+}
+
+fn too_long() -> Incoming {
+    let text = format!("a request is at most {LONGEST_REQUEST} bytes long");
+    Incoming::Fault(Fault::new(FaultKind::TooLong, text))
+}
+
+impl Connection {
+    /// Somebody with this right.
+    pub fn new(stream: UnixStream, right: Right) -> Connection {
+        Connection { stream, right, buffer: Vec::new(), ended: false }
+    }
+
+    /// Answers until the client hangs up or is too slow. Any error is the client's loss alone.
+    pub async fn serve(mut self, shared: &Shared) -> io::Result<()> {
+        let mut pace = Pace::new(&shared.limits, Instant::now());
+        loop {
+            let bytes = match self.next(&shared.limits).await? {
+                Incoming::Line(bytes) => bytes,
+                Incoming::Fault(fault) => {
+                    return self.say(&line::<()>(None, Err(&fault)), &shared.limits).await;
+                }
+                Incoming::End => return Ok(()),
+            };
+            tokio::time::sleep(pace.next(&shared.limits, Instant::now())).await;
+            let answer = match parse(&bytes) {
+                Err((id, fault)) => line::<()>(id.as_ref(), Err(&fault)),
+                Ok(request) if request.ask == Ask::Watch => return self.watch(&request, shared).await,
+                Ok(request) => answer(request, self.right, shared).await,
+            };
+            self.say(&answer, &shared.limits).await?;
+        }
+    }
+
+    async fn next(&mut self, limits: &Limits) -> io::Result<Incoming> {
+        let mut deadline = None;
+        let mut searched = 0;
+        loop {
+            if let Some(end) = self.buffer[searched..].iter().position(|byte| *byte == b'\n') {
+                let rest = self.buffer.split_off(searched + end + 1);
+                let whole = std::mem::replace(&mut self.buffer, rest);
+                return Ok(if whole.len() > LONGEST_REQUEST { too_long() } else { Incoming::Line(whole) });
+            }
+            searched = self.buffer.len();
+            if searched >= LONGEST_REQUEST {
+                return Ok(too_long());
+            }
+            if self.ended {
+                return Ok(Incoming::End);
+            }
+            // From the first byte on the whole line has its time, however its bytes trickle in.
+            let now = Instant::now();
+            let (left, what) = match deadline {
+                _ if self.buffer.is_empty() => (limits.idle, "nothing was asked"),
+                None => (limits.line, "no whole request came"),
+                Some(at) => (Instant::saturating_duration_since(&at, now), "no whole request came"),
+            };
+            if deadline.is_none() && !self.buffer.is_empty() {
+                deadline = Some(now + limits.line);
+            }
+            match timeout(left, self.stream.read_buf(&mut self.buffer)).await {
+                Ok(Ok(0)) => self.ended = true,
+                Ok(Ok(_)) => {}
+                Ok(Err(why)) => return Err(why),
+                Err(_) => {
+                    let waited = if self.buffer.is_empty() { limits.idle } else { limits.line };
+                    let text = format!("{what} within {} s", waited.as_secs_f64());
+                    return Ok(Incoming::Fault(Fault::new(FaultKind::TooSlow, text)));
+                }
+            }
+        }
+    }
+
+    async fn say(&mut self, text: &str, limits: &Limits) -> io::Result<()> {
+        match timeout(limits.write, self.stream.write_all(text.as_bytes())).await {
+            Ok(done) => done,
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    /// A status now and after every step. A client that reads slowly gets the latest when it is ready for one.
+    async fn watch(&mut self, request: &Request, shared: &Shared) -> io::Result<()> {
+        let mut steps = shared.steps.clone();
+        let mut scrap = [0; 64];
+        loop {
+            steps.mark_unchanged();
+            let text = line(request.id.as_ref(), Ok(&shared.view.status()));
+            self.say(&text, &shared.limits).await?;
+            loop {
+                tokio::select! {
+                    changed = steps.changed() => match changed {
+                        Ok(()) => break,
+                        // The edge is ending.
+                        Err(_) => return Ok(()),
+                    },
+                    read = self.stream.read(&mut scrap), if !self.ended => match read? {
+                        0 => self.ended = true,
+                        _ => {
+                            let text = "a connection that watches takes no more requests; open another one";
+                            let fault = Fault::new(FaultKind::BadRequest, text);
+                            return self.say(&line::<()>(request.id.as_ref(), Err(&fault)), &shared.limits).await;
+                        }
+                    },
+                }
+            }
+        }
+    }
+}
+
+/// The answer to all but a watch.
+async fn answer(request: Request, right: Right, shared: &Shared) -> String {
+    let id = request.id.as_ref();
+    if request.ask.is_order() && right < Right::Order {
+        let text = "orders are root's, and those of the daemon's own user; others may read";
+        return line::<()>(id, Err(&Fault::new(FaultKind::NotPermitted, text)));
+    }
+    let order = match request.ask {
+        Ask::Status | Ask::Watch => return line(id, Ok(&shared.view.status())),
+        Ask::Tenants => return line(id, Ok(&Tenants::of(&shared.view.look()))),
+        Ask::Policy => return line(id, Ok(&PolicyState::of(&shared.view.look()))),
+        Ask::SetPolicy { name, settings } => Order::SetPolicy { name, settings },
+        Ask::Pause { release } => Order::Pause(if release { Pause::Release } else { Pause::Hold }),
+        Ask::Resume => Order::Resume,
+        Ask::Reload => Order::Reload,
+    };
+    match carry_out(order, shared).await {
+        Ok(text) => line(id, Ok(&Done { text })),
+        Err(fault) => line::<()>(id, Err(&fault)),
+    }
+}
+
+/// Hands an order to the control thread, and waits on a thread of its own.
+async fn carry_out(order: Order, shared: &Shared) -> Result<String, Fault> {
+    let Ok(permit) = shared.orders.clone().try_acquire_owned() else {
+        let text = format!("{} orders are waiting already; ask again later", shared.limits.orders);
+        return Err(Fault::new(FaultKind::Busy, text));
+    };
+    let period = Duration::from_nanos(shared.view.look().period_ns);
+    let patience = (period.saturating_mul(2)).saturating_add(Duration::from_secs(10)).min(LONGEST_PATIENCE);
+    let sender = shared.sender.clone();
+    let waiting = tokio::task::spawn_blocking(move || {
+        let _under_way = permit;
+        sender.ask(order, patience)
+    });
+    let kind = match waiting.await {
+        Ok(Ok(text)) => return Ok(text),
+        Ok(Err(why)) => {
+            let kind = match &why {
+                OrderError::Refused(_) => FaultKind::Refused,
+                OrderError::Full => FaultKind::Busy,
+                OrderError::Ending => FaultKind::Ending,
+                OrderError::Late(_) => FaultKind::Late,
+            };
+            return Err(Fault::new(kind, why.to_string()));
+        }
+        // The thread was taken away: that happens at the end only.
+        Err(_) => FaultKind::Ending,
+    };
+    Err(Fault::new(kind, OrderError::Ending.to_string()))
+}

@@ -1,0 +1,161 @@
+//! How much of the daemon anybody may have: connections, time, requests.
+//!
+//! Must not know what is asked for.
+
+use super::access::Right;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The limits. All defaults are guesses: enough for a dashboard and a few people, too little to hurt.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Limits {
+    /// Connections at a time.
+    pub connections: usize,
+    /// How many of these are kept for those who may give orders.
+    pub reserved: usize,
+    /// Connections of one user at a time.
+    pub per_uid: usize,
+    /// How long somebody may say nothing between two requests.
+    pub idle: Duration,
+    /// From the first byte of a request to its newline.
+    pub line: Duration,
+    /// How long an answer may wait to be read.
+    pub write: Duration,
+    /// Requests per second on one connection; who is faster waits.
+    pub requests_per_s: f64,
+    /// Requests that may come at once.
+    pub burst: f64,
+    /// Orders of all connections together that may wait for the control thread.
+    pub orders: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 64,
+            reserved: 8,
+            per_uid: 8,
+            idle: Duration::from_secs(60),
+            line: Duration::from_secs(10),
+            write: Duration::from_secs(10),
+            requests_per_s: 20.0,
+            burst: 20.0,
+            orders: 8,
+        }
+    }
+}
+
+/// Who is in, by user.
+#[derive(Clone, Debug, Default)]
+pub struct Door(Arc<Mutex<HashMap<u32, usize>>>);
+
+/// A place inside; free again when dropped.
+#[derive(Debug)]
+pub struct Inside {
+    door: Door,
+    uid: u32,
+}
+
+impl Door {
+    /// Lets somebody in.
+    ///
+    /// # Errors
+    /// What there are too many of.
+    pub fn enter(&self, uid: u32, right: Right, limits: &Limits) -> Result<Inside, String> {
+        let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: usize = inside.values().sum();
+        let kept = if right == Right::Order { 0 } else { limits.reserved };
+        if all + kept >= limits.connections {
+            return Err(format!("{all} connections are open already; try again later"));
+        }
+        let own = inside.entry(uid).or_default();
+        if *own >= limits.per_uid {
+            return Err(format!("user {uid} has {own} connections already; close one"));
+        }
+        *own += 1;
+        Ok(Inside { door: self.clone(), uid })
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        let mut inside = self.door.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = inside.get_mut(&self.uid) {
+            *own -= 1;
+            if *own == 0 {
+                inside.remove(&self.uid);
+            }
+        }
+    }
+}
+
+/// How fast one connection may ask: what it does not use adds up, but only to a burst.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    saved: f64,
+    at: Instant,
+}
+
+impl Pace {
+    /// A full burst.
+    pub fn new(limits: &Limits, now: Instant) -> Pace {
+        Pace { saved: limits.burst, at: now }
+    }
+
+    /// One more request: how long it has to wait.
+    pub fn next(&mut self, limits: &Limits, now: Instant) -> Duration {
+        let earned = now.saturating_duration_since(self.at).as_secs_f64() * limits.requests_per_s;
+        self.saved = (self.saved + earned).min(limits.burst) - 1.0;
+        self.at = now;
+        Duration::from_secs_f64((-self.saved / limits.requests_per_s).max(0.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_cannot_fill_the_house() {
+        let limits = Limits { connections: 5, reserved: 2, per_uid: 2, ..Limits::default() };
+        let door = Door::default();
+        let enter = |uid, right| door.enter(uid, right, &limits);
+        let first = enter(1000, Right::Read).unwrap();
+        let _second = enter(1000, Right::Read).unwrap();
+        assert_eq!(enter(1000, Right::Read).unwrap_err(), "user 1000 has 2 connections already; close one");
+        let _third = enter(1001, Right::Read).unwrap();
+        let full = "3 connections are open already; try again later";
+        assert_eq!(enter(1002, Right::Read).unwrap_err(), full);
+        let _root = [enter(0, Right::Order).unwrap(), enter(0, Right::Order).unwrap()];
+        assert!(enter(1, Right::Order).is_err());
+        drop(first);
+        assert!(enter(1, Right::Order).is_ok());
+        assert!(enter(1002, Right::Read).is_err());
+    }
+
+    #[test]
+    fn users_that_are_gone_are_forgotten() {
+        let door = Door::default();
+        for uid in 0..1000 {
+            drop(door.enter(uid, Right::Read, &Limits::default()).unwrap());
+        }
+        assert!(door.0.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_burst_passes_and_then_one_waits_in_turn() {
+        let limits = Limits { requests_per_s: 10.0, burst: 2.0, ..Limits::default() };
+        let start = Instant::now();
+        let mut pace = Pace::new(&limits, start);
+        let waits: Vec<u128> = (0..4).map(|_| pace.next(&limits, start).as_millis()).collect();
+        assert_eq!(waits, [0, 0, 100, 200]);
+        // 300 ms later the two that waited are paid for, and one more.
+        let later = start + Duration::from_millis(300);
+        assert_eq!(pace.next(&limits, later).as_millis(), 0);
+        // However long the rest was, no more than a burst was saved.
+        let much_later = later + Duration::from_secs(3600);
+        let waits: Vec<u128> = (0..3).map(|_| pace.next(&limits, much_later).as_millis()).collect();
+        assert_eq!(waits, [0, 0, 100]);
+    }
+}

@@ -1,0 +1,95 @@
+//! The control socket: who may see and steer the daemon, and how much of it they may have.
+//!
+//! `place` makes the file, `access` knows who is there, `limits` how much anybody may have, `connection` answers. Nothing
+//! that happens here reaches the control thread, except orders of those who may give them, through a short queue. Must not
+//! know policies or hosts.
+
+mod access;
+mod connection;
+mod limits;
+mod place;
+mod view;
+
+pub use access::{Access, OVERFLOW_ID, Peer, Right};
+pub use limits::Limits;
+pub use place::{Place, PlaceError, listen};
+
+use crate::protocol::{Fault, FaultKind, line};
+use crate::{Board, Sender};
+use connection::{Connection, Shared};
+use limits::Door;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Semaphore, watch};
+use view::View;
+
+/// Between two connections that are let in: who connects in a loop takes a few percent of one CPU, not all of it.
+pub(crate) const BREATH: Duration = Duration::from_millis(1);
+
+/// After the system refused a connection (it is out of files or memory).
+pub(crate) const SETBACK: Duration = Duration::from_millis(100);
+
+/// Serves the socket until it is dropped.
+pub async fn serve(
+    listener: UnixListener,
+    access: Access,
+    limits: Limits,
+    board: Arc<Board>,
+    sender: Sender,
+) {
+    let (steps, seen) = watch::channel(board.read());
+    let orders = Arc::new(Semaphore::new(limits.orders));
+    let shared = Arc::new(Shared { view: View::new(board), sender, orders, limits, steps: seen });
+    let door = Door::default();
+    tokio::join!(follow(&shared, &steps), let_in(&listener, access, &door, &shared));
+}
+
+/// Looks at the board a few times a period.
+async fn follow(shared: &Shared, steps: &watch::Sender<Arc<crate::Published>>) {
+    loop {
+        let now = shared.view.look();
+        steps.send_if_modified(|last| {
+            let is_new = !Arc::ptr_eq(last, &now);
+            *last = now;
+            is_new
+        });
+        tokio::time::sleep(shared.view.pause()).await;
+    }
+}
+
+async fn let_in(listener: &UnixListener, access: Access, door: &Door, shared: &Arc<Shared>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => welcome(stream, access, door, shared),
+            Err(_) => tokio::time::sleep(SETBACK).await,
+        }
+        tokio::time::sleep(BREATH).await;
+    }
+}
+
+fn welcome(stream: UnixStream, access: Access, door: &Door, shared: &Arc<Shared>) {
+    let Ok(peer) = Peer::of(&stream) else { return };
+    let right = access.right_of(&peer);
+    let entered = match right {
+        Right::Nothing => {
+            let text = "this is for root, and for members of the group that the daemon's configuration names";
+            Err(Fault::new(FaultKind::NotPermitted, text))
+        }
+        _ => door.enter(peer.uid, right, &shared.limits).map_err(|text| Fault::new(FaultKind::Busy, text)),
+    };
+    match entered {
+        Ok(inside) => {
+            let shared = shared.clone();
+            tokio::spawn(async move {
+                let _inside = inside;
+                // What goes wrong with a connection is over with it.
+                let _ = Connection::new(stream, right).serve(&shared).await;
+            });
+        }
+        Err(fault) => {
+            // The buffer of a new connection is empty: the line fits, or the client has gone.
+            let _ = stream.try_write(line::<()>(None, Err(&fault)).as_bytes());
+        }
+    }
+}

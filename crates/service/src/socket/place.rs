@@ -1,0 +1,236 @@
+//! A listening socket in the file system: made whole, with the right owner from its first moment, removed at the end.
+//!
+//! What a crash has left there is replaced; what is alive, or is no socket, is not. Must not know what is spoken.
+
+use rustix::fs::{Gid, Mode};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+/// Connections that may wait to be let in.
+const BACKLOG: i32 = 128;
+
+/// Why there is no socket.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// Somebody listens there.
+    #[error("{path}: another program listens here; end it, or give this one another path", path = .0.display())]
+    InUse(PathBuf),
+    /// It is something else.
+    #[error("{path}: this is {what}, not a socket; it stays as it is, give another path", path = .path.display())]
+    Other {
+        /// The path.
+        path: PathBuf,
+        /// What stands there.
+        what: &'static str,
+    },
+    /// No path for a socket.
+    #[error("{path}: a socket's path is absolute and of at most 90 bytes", path = .0.display())]
+    Path(PathBuf),
+    /// The system refused.
+    #[error("{path}: {what}: {why}", path = .path.display())]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// Why it did not work.
+        why: io::Error,
+    },
+}
+
+/// A socket's file. It goes away with this value, unless somebody has put another one there meanwhile.
+#[derive(Debug)]
+pub struct Place {
+    path: PathBuf,
+    /// Device and inode of ours.
+    ours: (u64, u64),
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|there| there == self.ours) {
+            // If it cannot be removed, nobody listens any more: the next start replaces it.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Listens at `path`; members of `group` may connect besides the owner. The listener does not block.
+///
+/// The file appears under its name when it already has its owner, its mode and a listener: it is made under another name
+/// beside it, with a mode that lets nobody in, and renamed.
+///
+/// # Errors
+/// If somebody listens there, if it is something else, or if the system refuses.
+pub fn listen(path: &Path, group: Option<u32>) -> Result<(UnixListener, Place), PlaceError> {
+    let failed =
+        |what: &'static str| move |why: io::Error| PlaceError::Io { path: path.to_owned(), what, why };
+    let bad_path = || PlaceError::Path(path.to_owned());
+    let (folder, name) = path.parent().zip(path.file_name()).ok_or_else(bad_path)?;
+    // sun_path takes 107 bytes; the name it is made under is longer by a dot and a process id.
+    if !path.is_absolute() || path.as_os_str().len() > 90 {
+        return Err(bad_path());
+    }
+    match std::fs::DirBuilder::new().mode(0o755).create(folder) {
+        Err(why) if why.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(failed("its folder cannot be made")(why));
+        }
+        _ => {}
+    }
+    refuse_what_is_alive(path)?;
+    let mut hidden = std::ffi::OsString::from(".");
+    hidden.push(name);
+    hidden.push(format!(".{}", std::process::id()));
+    let hidden = folder.join(hidden);
+    // Only an earlier process of our number can have left it.
+    match std::fs::remove_file(&hidden) {
+        Err(why) if why.kind() != io::ErrorKind::NotFound => {
+            return Err(failed("what an earlier start left beside it cannot be removed")(why));
+        }
+        _ => {}
+    }
+    let listener = make(&hidden, group).and_then(|socket| {
+        let ours = identity(&hidden)?;
+        std::fs::rename(&hidden, path)?;
+        Ok((UnixListener::from(socket), Place { path: path.to_owned(), ours }))
+    });
+    listener.map_err(|why| {
+        let _ = std::fs::remove_file(&hidden);
+        failed("no socket can be made")(why)
+    })
+}
+
+fn make(hidden: &Path, group: Option<u32>) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // Linux gives the file the mode of the unbound socket, less the umask (unix_bind_bsd); the umask itself belongs to the
+    // whole process and is left alone.
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(hidden)?)?;
+    if let Some(group) = group {
+        rustix::fs::chown(hidden, None, Some(Gid::from_raw(group)))?;
+        rustix::fs::chmod(hidden, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP)?;
+    }
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+/// A socket that nobody listens on may be replaced; all else may not.
+fn refuse_what_is_alive(path: &Path) -> Result<(), PlaceError> {
+    let failed = |what, why: io::Error| PlaceError::Io { path: path.to_owned(), what, why };
+    let kind = match std::fs::symlink_metadata(path) {
+        Ok(meta) => meta.file_type(),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(why) => return Err(failed("what stands there cannot be seen", why)),
+    };
+    if !kind.is_socket() {
+        let what = match kind {
+            kind if kind.is_dir() => "a folder",
+            kind if kind.is_symlink() => "a symbolic link",
+            kind if kind.is_fifo() => "a pipe",
+            kind if kind.is_file() => "a file",
+            _ => "a device",
+        };
+        return Err(PlaceError::Other { path: path.to_owned(), what });
+    }
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let tried = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+        .and_then(|socket| rustix::net::connect(&socket, &SocketAddrUnix::new(path)?));
+    match tried {
+        Err(rustix::io::Errno::CONNREFUSED | rustix::io::Errno::NOENT) => Ok(()),
+        // A full queue of somebody who does not take them: alive all the same.
+        Ok(()) | Err(rustix::io::Errno::AGAIN) => Err(PlaceError::InUse(path.to_owned())),
+        Err(why) => Err(failed("whether somebody listens cannot be seen", why.into())),
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|meta| (meta.dev(), meta.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixStream;
+
+    fn names(folder: &Path) -> Vec<String> {
+        std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn the_socket_has_its_mode_and_goes_away_with_its_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run/waykeeper.sock");
+        let gid = rustix::process::getegid().as_raw();
+        let (listener, place) = listen(&path, Some(gid)).unwrap();
+        let meta = std::fs::symlink_metadata(&path).unwrap();
+        assert_eq!((meta.permissions().mode() & 0o7777, meta.gid()), (0o660, gid));
+        assert_eq!(names(path.parent().unwrap()), ["waykeeper.sock"]);
+        UnixStream::connect(&path).unwrap();
+        drop((listener, place));
+        assert!(names(path.parent().unwrap()).is_empty());
+        let (_listener, _place) = listen(&path, None).unwrap();
+        assert_eq!(std::fs::symlink_metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
+    }
+
+    #[test]
+    fn what_a_crash_left_is_replaced_and_what_is_alive_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        drop(UnixListener::bind(&path).unwrap());
+        let (first, first_place) = listen(&path, None).unwrap();
+        let error = listen(&path, None).unwrap_err();
+        assert!(matches!(error, PlaceError::InUse(_)), "{error}");
+        assert!(
+            error
+                .to_string()
+                .ends_with("another program listens here; end it, or give this one another path")
+        );
+        // A program that lets nobody in any more is alive as well.
+        let waiting: Vec<UnixStream> = std::iter::from_fn(|| {
+            let socket = rustix::net::socket_with(
+                AddressFamily::UNIX,
+                SocketType::STREAM,
+                SocketFlags::NONBLOCK,
+                None,
+            );
+            let socket = socket.unwrap();
+            let there = rustix::net::connect(&socket, &SocketAddrUnix::new(&path).unwrap());
+            there.is_ok().then(|| UnixStream::from(socket))
+        })
+        .collect();
+        assert!(waiting.len() >= BACKLOG as usize);
+        assert!(matches!(listen(&path, None), Err(PlaceError::InUse(_))));
+        // Whoever comes second does not take the second's file along when it goes.
+        drop(first);
+        let (_second, _place) = listen(&path, None).unwrap();
+        drop(first_place);
+        UnixStream::connect(&path).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_socket_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let said = |path: &Path| listen(path, None).unwrap_err().to_string();
+        std::fs::write(&path, "precious").unwrap();
+        assert!(said(&path).ends_with("this is a file, not a socket; it stays as it is, give another path"));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+        let link = folder.path().join("l");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(said(&link).contains("this is a symbolic link"));
+        assert!(said(folder.path()).contains("this is a folder"));
+        assert!(said(Path::new("s")).contains("absolute"));
+        assert!(said(&folder.path().join("x".repeat(100))).contains("at most 90 bytes"));
+        assert!(said(&path.join("below")).contains("what stands there cannot be seen"));
+        assert_eq!(names(folder.path()).len(), 2);
+    }
+}

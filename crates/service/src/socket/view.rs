@@ -1,0 +1,117 @@
+//! The board as the socket sees it: what it shows, and what it showed last that was worth telling.
+//!
+//! The board has one step only; here the last few decisions are kept. It is looked at several times a period, so that
+//! none is missed unless the edge itself does not get to run. Must not know who asks.
+
+use crate::protocol::{Status, Told};
+use crate::{Board, Published};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+/// Decisions and problems that are kept: a policy that moves at each step shows a minute.
+const KEPT: usize = 64;
+
+/// What is seen.
+#[derive(Debug)]
+pub struct View {
+    board: Arc<Board>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    last: Arc<Published>,
+    recent: VecDeque<Told>,
+}
+
+impl View {
+    /// Begins with what the board shows now.
+    pub fn new(board: Arc<Board>) -> View {
+        let last = board.read();
+        let mut seen = Seen { recent: VecDeque::new(), last: last.clone() };
+        seen.keep(&last);
+        View { board, seen: Mutex::new(seen) }
+    }
+
+    /// What the board shows now, taken note of.
+    pub fn look(&self) -> Arc<Published> {
+        let now = self.board.read();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if !Arc::ptr_eq(&seen.last, &now) {
+            // A step may be shown again with something else changed; its decisions are told once.
+            if (seen.last.step, seen.last.record.at_ns) != (now.step, now.record.at_ns) {
+                seen.keep(&now);
+            }
+            seen.last = now.clone();
+        }
+        now
+    }
+
+    /// All there is to see now.
+    pub fn status(&self) -> Status {
+        let now = self.look();
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        Status::of(&now, seen.recent.iter().cloned(), SystemTime::now())
+    }
+
+    /// When to look again.
+    pub fn pause(&self) -> Duration {
+        let period = Duration::from_nanos(self.board.read().period_ns);
+        (period / 4).clamp(Duration::from_millis(10), Duration::from_millis(250))
+    }
+}
+
+impl Seen {
+    fn keep(&mut self, published: &Published) {
+        self.recent.extend(Told::all(published));
+        let surplus = self.recent.len().saturating_sub(KEPT);
+        self.recent.drain(..surplus);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::board::tests::published;
+    use waykeeper_control::{Problem, Record};
+    use waykeeper_policy::Event;
+
+    fn step(step: u64) -> Published {
+        let event = |n: u64| Event {
+            action: "grow".to_owned(),
+            group: Some("fio".to_owned()),
+            text: format!("step {step}, {n}"),
+            causes: Vec::new(),
+        };
+        let record = Record {
+            at_ns: step,
+            events: vec![event(0)],
+            problems: vec![Problem::NoTime],
+            ..Record::default()
+        };
+        Published { step, record, ..published() }
+    }
+
+    #[test]
+    fn decisions_are_told_once_and_the_oldest_are_forgotten() {
+        let board = Arc::new(Board::new(step(0)));
+        let view = View::new(board.clone());
+        board.show(step(1));
+        view.look();
+        view.look();
+        // The same step again, with another standing problem.
+        board.show(Published { paused: Some(crate::Pause::Hold), ..step(1) });
+        let status = view.status();
+        let told: Vec<(u64, &str)> =
+            status.recent.iter().map(|told| (told.step, told.action.as_str())).collect();
+        assert_eq!(told, [(0, "grow"), (0, "problem"), (1, "grow"), (1, "problem")]);
+        assert_eq!(status.paused, Some(crate::Pause::Hold));
+        for n in 2..1000 {
+            board.show(step(n));
+            view.look();
+        }
+        let recent = view.status().recent;
+        assert_eq!((recent.len(), recent[0].step, recent[KEPT - 1].step), (KEPT, 968, 999));
+    }
+}
