@@ -124,13 +124,14 @@ fn word(outcome: &Outcome) -> &'static str {
         Outcome::Restored => "restored",
         Outcome::AsItWas => "as-it-was",
         Outcome::Gone => "gone",
+        Outcome::Left(_) => "left",
         Outcome::Failed(_) => "failed",
     }
 }
 
 fn why(outcome: &Outcome) -> Option<&str> {
     match outcome {
-        Outcome::Failed(why) => Some(why),
+        Outcome::Failed(why) | Outcome::Left(why) => Some(why),
         _ => None,
     }
 }

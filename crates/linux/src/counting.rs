@@ -101,11 +101,8 @@ pub trait Counting: std::fmt::Debug {
     /// Reads everything. A counter that fails is `Unavailable` in the counts and has a line in their problems.
     fn count(&mut self) -> Counts;
 
-    /// Ends counting: what was programmed goes back to what was found. Done on drop too, where nobody hears of it.
-    ///
-    /// # Errors
-    /// What could not be put back, in words.
-    fn close(&mut self) -> Result<(), String>;
+    /// Ends counting. What was programmed is the journal's to bring back.
+    fn close(&mut self);
 }
 
 /// What keeps boxes from being counted, by their names (`uncore_cha 5`): boxes of one kind that fail for one reason, but

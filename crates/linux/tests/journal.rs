@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use waykeeper_linux::journal::{Journal, JournalError, Original, SchemataLine};
+use waykeeper_linux::journal::{Claim, Hold, Journal, JournalError, Original, SchemataLine};
 use waykeeper_linux::resctrl::Group;
 use waykeeper_linux::restore::{Outcome, Registers, Restorer, mounted, start_in_stat};
 use waykeeper_linux::root::Root;
@@ -49,7 +49,7 @@ impl Host {
 }
 
 fn msr(cpu: u16, value: u64) -> Original {
-    Original::Msr { cpu, register: 0xc8b, value }
+    Original::whole_msr(cpu, None, 0xc8b, value)
 }
 
 fn schemata(group: &str, line: &str) -> Original {
@@ -69,8 +69,21 @@ fn of_every_kind() -> Vec<Original> {
         Original::IoAlloc { resource: "L3".into(), enabled: false },
         Original::IoAllocCbm { line: SchemataLine::try_from("L3:0=c00".to_owned()).expect("a line") },
         msr(0, u64::MAX),
-        Original::Pci { address: "0000:3a:00.0".into(), offset: 0x180, width: 1, mask: 0x80, value: 0x80 },
+        counter_bit(3, 1),
+        port_switch(),
     ]
+}
+
+/// The bit of a general counter in CPU `cpu`'s global control, clear before, the counter's select with it.
+fn counter_bit(cpu: u16, counter: u32) -> Original {
+    let claim = Claim { at: 0x186 + counter, mask: u64::MAX, values: vec![0x0003_412e, 0x43_4f2e] };
+    let hold = Hold { ours: vec![1 << counter], claims: vec![claim] };
+    Original::Msr { cpu, package: None, register: 0x38f, mask: 1 << counter, value: 0, hold }
+}
+
+fn port_switch() -> Original {
+    let (mask, hold) = (0x80, Hold::default());
+    Original::Pci { address: "0000:3a:00.0".into(), offset: 0x180, width: 1, mask, value: 0x80, hold }
 }
 
 #[test]
@@ -302,8 +315,7 @@ impl Registers for &mut Table {
 fn all_that_can_be_brought_back_is_last_first_and_the_rest_is_told() {
     let host = Host::new();
     let mut journal = host.open().unwrap();
-    let port =
-        Original::Pci { address: "0000:3a:00.0".into(), offset: 0x180, width: 1, mask: 0x80, value: 0x80 };
+    let port = port_switch();
     let knobs =
         [msr(0, 1), msr(1, 1), msr(LOCKED, 1), msr(DEAF, 1), msr(9, 1), port.clone(), schemata("", "L3:0=f")];
     journal.record(&knobs).unwrap();
@@ -344,6 +356,128 @@ fn all_that_can_be_brought_back_is_last_first_and_the_rest_is_told() {
     journal.record(&[msr(0, 3)]).unwrap();
     drop(journal);
     assert_eq!(host.open().unwrap().originals(), [msr(0, 3)]);
+}
+
+/// Global control of CPU 0 as found: fixed counters 0 and 1 and general counter 7 run for others; ours set 0 and 1 of the
+/// general ones, whose selects held an event that did not count.
+#[test]
+fn bits_of_others_and_taken_counters_stay_as_they_are() {
+    let select = |number: u32| Original::Msr {
+        cpu: 0,
+        package: None,
+        register: 0x186 + number,
+        mask: u64::MAX,
+        value: 0x0003_412e,
+        hold: Hold { ours: vec![0x43_4f2e], claims: vec![] },
+    };
+    let knobs = [select(0), select(1), counter_bit(0, 0), counter_bit(0, 1)];
+    let restored = |select: [u64; 2], global: u64| {
+        let host = Host::new();
+        let mut journal = host.open().unwrap();
+        journal.record(&knobs).unwrap();
+        drop(journal);
+        // As after a crash: all that is known is what lies on disk.
+        let mut journal = host.open().unwrap();
+        let mut table = Table::default();
+        table.msrs = [((0, 0x186), select[0]), ((0, 0x187), select[1]), ((0, 0x38f), global)].into();
+        let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &mut table };
+        let report = restorer.restore(&mut journal).unwrap();
+        assert!(
+            report.is_complete() && !host.path.exists(),
+            "what is somebody else's is no failure: {report:?}"
+        );
+        let left: Vec<String> = report.left().collect();
+        (table.msrs[&(0, 0x186)], table.msrs[&(0, 0x187)], table.msrs[&(0, 0x38f)], left)
+    };
+    // perf started fixed counter 2 and stopped general counter 7 meanwhile.
+    let (found, ours) = (0x0003_412e, 0x43_4f2e);
+    assert_eq!(restored([ours, ours], 0x7_0000_0003), (found, found, 0x7_0000_0000, vec![]));
+    // Somebody counts cycles on counter 1 now: his event and his bit stay, and it is said of both.
+    let (first, second, global, left) = restored([ours, 0x53_003c], 0x3_0000_0083);
+    assert_eq!((first, second, global), (found, 0x53_003c, 0x3_0000_0082));
+    assert_eq!(
+        left,
+        [
+            "MSR 0x38f of CPU 0, bits 0x2: 0x0: left to somebody else: MSR 0x187 of CPU 0 has 0x53003c by now, which is \
+             not what was written to it",
+            "MSR 0x187 of CPU 0: 0x3412e: left to somebody else: it is 0x53003c by now, which is not what was written to it",
+        ]
+    );
+    // He has gone and left zeros: those are nobody's.
+    assert_eq!(restored([ours, 0], 0x3_0000_0083), (found, found, 0x3_0000_0080, vec![]));
+    // A restore that ended between the two: the select is as it was, and the bit is still ours.
+    assert_eq!(restored([found, found], 0x3_0000_0083), (found, found, 0x3_0000_0080, vec![]));
+}
+
+/// An MSR that reads ones alone does not answer: nothing is written on the strength of that.
+#[test]
+fn ones_alone_are_no_answer() {
+    let host = Host::new();
+    let mut journal = host.open().unwrap();
+    journal.record(&[counter_bit(0, 1)]).unwrap();
+    let mut table = Table::default();
+    table.msrs = [((0, 0x187), 0x43_4f2e), ((0, 0x38f), u64::MAX)].into();
+    let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &mut table };
+    let report = restorer.restore(&mut journal).unwrap();
+    let (_, why) = report.failures().next().expect("a failure");
+    assert_eq!(why, "MSR 0x38f of CPU 0 reads ones alone: it does not answer");
+    assert!(table.order.is_empty() && host.path.exists());
+}
+
+/// A register of a package is reached through any CPU of it.
+#[test]
+fn what_was_read_through_a_cpu_that_is_offline_now_is_written_through_another() {
+    let host = Host::new();
+    let cpus = host.root.path("/sys/devices/system/cpu");
+    fs::create_dir_all(&cpus).unwrap();
+    for (name, list) in [("present", "0-3"), ("online", "1-3")] {
+        fs::write(cpus.join(name), format!("{list}\n")).unwrap();
+    }
+    for (cpu, socket) in [(1, 1), (2, 0), (3, 0)] {
+        let topology = cpus.join(format!("cpu{cpu}/topology"));
+        fs::create_dir_all(&topology).unwrap();
+        for (name, text) in [("physical_package_id", socket), ("core_id", cpu), ("thread_siblings_list", cpu)]
+        {
+            fs::write(topology.join(name), format!("{text}\n")).unwrap();
+        }
+    }
+    let ways = Original::whole_msr(0, Some(0), 0xc8b, 0x600);
+    let own = Original::whole_msr(0, None, 0x186, 0);
+    let mut journal = host.open().unwrap();
+    journal.record(&[ways.clone(), own.clone(), Original::whole_msr(2, Some(0), 0xc8b, 0x700)]).unwrap();
+    assert_eq!(journal.originals().len(), 2, "one register, through whichever CPU");
+    let mut table = Table::default();
+    table.msrs = [((1, 0xc8b), 0x7f0), ((2, 0xc8b), 0x7f0), ((3, 0xc8b), 0x7f0)].into();
+    let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &mut table };
+    let report = restorer.restore(&mut journal).unwrap();
+    assert_eq!(
+        report.knobs,
+        [(own, Outcome::Failed("no such register".into())), (ways, Outcome::Restored)],
+        "that of one CPU has to wait for it"
+    );
+    assert_eq!((table.msrs[&(1, 0xc8b)], table.msrs[&(2, 0xc8b)]), (0x7f0, 0x600));
+}
+
+/// What an earlier waykeeper wrote: every MSR whole, every value ours.
+#[test]
+fn a_journal_of_version_1_is_read() {
+    let host = Host::new();
+    let lines = [
+        format!(r#"{{"host":{{"version":1,"root":"{}","boot":"{BOOT}"}}}}"#, host.root.prefix().display()),
+        r#"{"original":{"knob":"msr","cpu":0,"register":3211,"value":1}}"#.to_owned(),
+        r#"{"original":{"knob":"pci","address":"0000:3a:00.0","offset":384,"width":1,"mask":128,"value":128}}"#
+            .to_owned(),
+    ];
+    let text: String = lines
+        .iter()
+        .zip(1..)
+        .map(|(json, number)| {
+            format!("{:08x} {json}\n", crc32fast::hash(format!("{number} {json}").as_bytes()))
+        })
+        .collect();
+    fs::create_dir_all(host.path.parent().unwrap()).unwrap();
+    fs::write(&host.path, text).unwrap();
+    assert_eq!(host.open().unwrap().originals(), [msr(0, 1), port_switch()]);
 }
 
 /// A group that cannot be seen is not gone: the journal must not go while it may still stand.

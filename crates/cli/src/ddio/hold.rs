@@ -205,7 +205,11 @@ fn stand(
         true => Failure::new(exit::NOT_PERMITTED, error),
         false => error.into(),
     })?;
-    let verdict = experiment.map(|experiment| experiment.end(held.journal, asked));
+    let ended = experiment.map(|experiment| experiment.end(held.root, held.journal, asked));
+    let (verdict, left) = ended.unzip();
+    for line in left.unwrap_or_default() {
+        teller.say(&line)?;
+    }
     if let Some(verdict) = &verdict {
         teller.say(&verdict.to_string())?;
         if matches!(verdict, Verdict::NotSeen(_)) {

@@ -5,7 +5,7 @@
 
 use super::survey::{PortDca, SocketWays, Survey};
 use super::{DdioError, Wanted, ways};
-use crate::journal::{Journal, Original};
+use crate::journal::{Hold, Journal, Original};
 use crate::pci::PciAddress;
 use crate::restore::Registers;
 use serde::Serialize;
@@ -49,8 +49,8 @@ impl Step {
     /// What the journal keeps of it.
     pub fn original(&self) -> Original {
         match self {
-            Step::Ways { cpu, register, from, .. } => {
-                Original::Msr { cpu: *cpu, register: *register, value: from.bits().into() }
+            Step::Ways { socket, cpu, register, from, .. } => {
+                Original::whole_msr(*cpu, Some(*socket), *register, from.bits().into())
             }
             Step::Port { address, offset, bit, from, .. } => Original::Pci {
                 address: address.to_string(),
@@ -58,6 +58,7 @@ impl Step {
                 width: 1,
                 mask: 1 << bit,
                 value: u32::from(*from) << bit,
+                hold: Hold::default(),
             },
         }
     }

@@ -7,6 +7,8 @@ use super::{Step, Survey};
 use crate::host::Watch;
 use crate::journal::{Journal, Original};
 use crate::pci::PciAddress;
+use crate::registers::RegisterFiles;
+use crate::restore::Restorer;
 use crate::root::Root;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -84,31 +86,30 @@ impl Experiment {
         Experiment { sockets, span, programmed }
     }
 
-    /// Watches as long after they were taken, and judges.
-    pub fn end(mut self, journal: &mut Journal, stop: &AtomicBool) -> Verdict {
+    /// Watches as long after they were taken, and judges. The second part names counters that somebody else has taken
+    /// meanwhile, a line each.
+    pub fn end(mut self, root: &Root, journal: &mut Journal, stop: &AtomicBool) -> (Verdict, Vec<String>) {
         let mut after = look(&mut self.sockets, self.span, stop).into_iter();
         let mut verdicts = Vec::new();
-        let mut all_back = true;
         for socket in self.sockets {
             let verdict = match socket.watch {
                 Err(why) => Verdict::NotJudged(why),
-                Ok(mut watch) => {
-                    // What cannot be put back stays in the journal, whose restore tells it.
-                    all_back &= watch.close().is_ok();
+                Ok(watch) => {
                     judge(&watch, &socket.subject, &socket.before, &after.next().unwrap_or_default())
                 }
             };
             verdicts.push((socket.number, verdict));
         }
-        // What went back is not ours any more: a change that is kept must not bring these registers back under whoever
-        // counts there by then.
-        if all_back {
-            let _ = journal.forget_all(&self.programmed);
-        }
+        // Counters go back at once: a change that is kept must not bring these registers back under whoever counts there
+        // by then. What cannot be put back stays in the journal, whose restore tells it.
+        let registers = RegisterFiles::of(root);
+        let mut restorer = Restorer { root, resctrl: None, registers: &registers };
+        let report = restorer.restore_some(journal, &self.programmed).unwrap_or_default();
+        let left = report.left().collect();
         if stop.load(Ordering::Relaxed) {
-            return Verdict::NotJudged("it was to end before enough was seen".to_owned());
+            return (Verdict::NotJudged("it was to end before enough was seen".to_owned()), left);
         }
-        effect::together(verdicts)
+        (effect::together(verdicts), left)
     }
 }
 

@@ -6,6 +6,8 @@
 use super::count;
 use crate::counting::{CoreEvents, Counting, Counts, once_a_kind};
 use crate::journal::{Journal, Original};
+use crate::registers::RegisterFiles;
+use crate::restore::Restorer;
 use crate::root::Root;
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_generations::Generation;
@@ -43,7 +45,7 @@ impl Cores {
         let mut notes = Vec::new();
         let gone: Vec<CoreId> = self.each.keys().filter(|core| !wanted.contains(core)).copied().collect();
         for core in gone {
-            notes.extend(self.end(core, journal).err());
+            notes.extend(self.end(core, journal));
         }
         let Some(generation) = self.generation else { return (notes, None) };
         let mut failures = Vec::new();
@@ -73,24 +75,24 @@ impl Cores {
         (notes, refused)
     }
 
-    fn end(&mut self, core: CoreId, journal: &mut Journal) -> Result<(), String> {
-        let Some(mut counted) = self.each.remove(&core) else { return Ok(()) };
-        counted.counting.close()?;
-        // If that cannot be noted, it is looked at once more at the end.
-        journal.forget_all(&counted.programmed).map_err(|why| why.to_string())
-    }
-
-    /// Ends counting them all. What could not be put back stays in the journal.
-    pub fn close(&mut self, journal: &mut Journal) {
-        let mut back = Vec::new();
-        for counted in std::mem::take(&mut self.each).into_values() {
-            let Counted { mut counting, programmed } = counted;
-            if counting.close().is_ok() {
-                back.extend(programmed);
+    /// Ends counting one: its registers go back as they were found. What people should know of it.
+    fn end(&mut self, core: CoreId, journal: &mut Journal) -> Vec<String> {
+        let Some(counted) = self.each.remove(&core) else { return Vec::new() };
+        let registers = RegisterFiles::new(&self.root, self.generation);
+        let mut restorer = Restorer { root: &self.root, resctrl: None, registers: &registers };
+        match restorer.restore_some(journal, &counted.programmed) {
+            Err(why) => vec![why.to_string()],
+            Ok(report) => {
+                // What could not be put back stays in the journal, and is tried once more at the end.
+                let failed = report.failures().map(|(knob, why)| format!("{knob}: {why}"));
+                report.left().chain(failed).collect()
             }
         }
-        // As above.
-        let _ = journal.forget_all(&back);
+    }
+
+    /// Ends counting them all. What was programmed is the journal's to bring back.
+    pub fn close(&mut self) {
+        self.each.clear();
     }
 
     /// Whether a core is counted.

@@ -9,8 +9,8 @@ use crate::cha;
 use crate::counting::{CoreEvents, Counting};
 use crate::event_source::{self, Unit};
 use crate::iio::{self, Place, StackBus};
-use crate::journal::{Journal, Original};
-use crate::msr_pmu::{self, Job, MsrCounting};
+use crate::journal::{Claim, Hold, Journal, Original};
+use crate::msr_pmu::{self, Job, MsrCounting, Turned};
 use crate::perf::{self, IioUnits, PerfCounting, PlannedGroup, UncorePlan};
 use crate::registers::RegisterFiles;
 use crate::root::Root;
@@ -37,7 +37,7 @@ pub(super) fn start(
 ) -> Result<(Box<dyn Counting>, Vec<String>), String> {
     let mut notes = Vec::new();
     let Some(generation) = facts.generation else {
-        let nothing =
+        let (nothing, _) =
             MsrCounting::start(Box::new(RegisterFiles::new(root, None)), Vec::new(), &mut |_| Ok(()))?;
         notes.push("no table describes this CPU, so its counters are not read".to_owned());
         return Ok((Box::new(nothing), notes));
@@ -129,15 +129,13 @@ pub(super) fn start_core(
 /// Programs registers, their originals journaled first.
 fn program(bank: RegisterFiles, jobs: Vec<Job>, journal: &mut Journal) -> Result<MsrCounting, String> {
     let before = journal.originals().to_vec();
-    let mut keep = |originals: &[(msr_pmu::Place, u64)]| {
-        let originals: Vec<Original> =
-            originals.iter().map(|(place, value)| original(place, *value)).collect();
+    let mut keep = |turned: &[Turned]| {
+        let originals: Vec<Original> = turned.iter().map(original).collect();
         journal.record(&originals).map_err(|why| why.to_string())
     };
-    let counting = MsrCounting::start(Box::new(bank), jobs, &mut keep)?;
+    let (counting, untouched) = MsrCounting::start(Box::new(bank), jobs, &mut keep)?;
     // Whoever was quicker than us must not have his registers put back to what they were before him.
-    let untouched = counting.untouched();
-    let untouched = untouched.iter().map(|(place, value)| original(place, *value));
+    let untouched = untouched.iter().map(original);
     let untouched: Vec<Original> =
         untouched.filter(|own| !before.iter().any(|other| other.is_same_knob(own))).collect();
     journal.forget_all(&untouched).map_err(|why| why.to_string())?;
@@ -160,7 +158,7 @@ fn by_registers(
             Err(why) => notes.push(format!("requests of devices are not counted: {why}")),
             Ok(slices) => {
                 notes.extend(split_note(cache, slices.len()));
-                jobs.extend(slices);
+                jobs.extend(of_package(slices, facts.socket));
             }
         }
     }
@@ -176,22 +174,44 @@ fn by_registers(
     if let Some(iio) = &generation.iio {
         let places = places(facts, iio, &stack_buses(root, facts, iio, notes), notes);
         let (stacks, missing) = msr_pmu::stack_jobs(iio, &places, reader);
-        jobs.extend(stacks);
+        jobs.extend(of_package(stacks, facts.socket));
         notes.extend(missing);
     }
     program(bank, jobs, journal)
 }
 
-/// A register as the journal keeps it. Control words in configuration space have 32 bits.
-fn original(place: &msr_pmu::Place, value: u64) -> Original {
+/// The registers of these are reached through any CPU of a package.
+fn of_package(jobs: Vec<Job>, socket: u16) -> impl Iterator<Item = Job> {
+    jobs.into_iter().map(move |job| Job { package: Some(socket), ..job })
+}
+
+/// Bits of a register as the journal keeps them. Control words in configuration space have 32 bits.
+fn original(turned: &Turned) -> Original {
+    let Turned { place, package, mask, before, ours, claims } = turned;
+    let claim = |(place, mask, values): &(msr_pmu::Place, u64, Vec<u64>)| {
+        let at = match place {
+            msr_pmu::Place::Msr { address, .. } => *address,
+            msr_pmu::Place::Pci { offset, .. } => u32::from(*offset),
+        };
+        Claim { at, mask: *mask, values: values.clone() }
+    };
+    let hold = Hold { ours: ours.clone(), claims: claims.iter().map(claim).collect() };
     match place {
-        msr_pmu::Place::Msr { cpu, address } => Original::Msr { cpu: cpu.0, register: *address, value },
+        msr_pmu::Place::Msr { cpu, address } => Original::Msr {
+            cpu: cpu.0,
+            package: *package,
+            register: *address,
+            mask: *mask,
+            value: *before,
+            hold,
+        },
         msr_pmu::Place::Pci { device, offset, .. } => Original::Pci {
             address: device.clone(),
             offset: *offset,
             width: 4,
-            mask: u32::MAX,
-            value: value as u32,
+            mask: *mask as u32,
+            value: *before as u32,
+            hold,
         },
     }
 }

@@ -4,7 +4,7 @@
 //! port that answers at all. Turned only by the generation's rules, journaled first, read back. Must not know policies.
 
 use crate::ddio::{self, Wanted};
-use crate::journal::{Journal, Original};
+use crate::journal::{Hold, Journal, Original};
 use crate::pci::{Config, PciAddress, Writable};
 use crate::registers::RegisterFiles;
 use crate::root::Root;
@@ -20,6 +20,7 @@ pub(super) struct IoKnobs {
     registers: RegisterFiles,
     generation: Option<&'static Generation>,
     llc: WayMask,
+    socket: u16,
     /// CPU and MSR of the ways of devices, where they can be read.
     ways: Option<(CoreId, u32)>,
     ways_support: Support,
@@ -48,12 +49,12 @@ impl Port {
 }
 
 impl IoKnobs {
-    /// Looks at both. `ports` are the root ports by id, with address and whether they are the managed package's.
+    /// Looks at both, through a CPU of the socket. `ports` are the root ports by id, with address and whether they are the managed package's.
     pub fn open(
         registers: RegisterFiles,
         generation: Option<&'static Generation>,
         llc: WayMask,
-        cpu: CoreId,
+        (socket, cpu): (u16, CoreId),
         ports: &[(PortId, PciAddress, bool)],
         root: &Root,
     ) -> IoKnobs {
@@ -62,6 +63,7 @@ impl IoKnobs {
             registers,
             generation,
             llc,
+            socket,
             ways,
             ways_support,
             ports: BTreeMap::new(),
@@ -162,7 +164,7 @@ impl IoKnobs {
         if let Err(why) = ddio::plan(generation, self.llc.count(), now, Wanted::Mask(mask)) {
             return KnobOutcome::Refused(why.to_string());
         }
-        let original = Original::Msr { cpu: cpu.0, register: address, value: now.bits().into() };
+        let original = Original::whole_msr(cpu.0, Some(self.socket), address, now.bits().into());
         if let Err(why) = journal.record(&[original]) {
             return KnobOutcome::Busy(why.to_string());
         }
@@ -205,6 +207,7 @@ impl IoKnobs {
             width: 1,
             mask,
             value: u32::from(found) & mask,
+            hold: Hold::default(),
         };
         if let Err(why) = journal.record(&[original]) {
             return KnobOutcome::Busy(why.to_string());

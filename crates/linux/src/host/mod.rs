@@ -24,7 +24,7 @@ pub use watch::Watch;
 
 use crate::GROUP_PREFIX;
 use crate::counting::{CoreEvents, Counting, Counts};
-use crate::journal::{Journal, JournalError, Original};
+use crate::journal::{Journal, JournalError};
 use crate::registers::RegisterFiles;
 use crate::resctrl::{CacheInfo, Resctrl};
 use crate::restore::{Report, Restorer};
@@ -91,8 +91,6 @@ pub struct LinuxHost {
     cores: Cores,
     events: Option<CoreEvents>,
     journal: Journal,
-    /// What the journal holds of the package's counters, which go back by themselves.
-    programmed: Vec<Original>,
     started: Timespec,
     notes: Vec<String>,
     /// What the last sample complained of, so that each complaint is made once in a row.
@@ -133,7 +131,6 @@ impl LinuxHost {
             return Err(OpenError::Leftovers { why: why.collect::<Vec<_>>().join("; ") });
         }
         let places = Groups::open(resctrl.clone(), &root, facts.domain, None)?;
-        let before = journal.originals().to_vec();
         let started = count::start(&root, &facts, Some(facts.reader), &mut journal);
         let (counting, counting_notes) = match started {
             Ok(started) => started,
@@ -143,11 +140,18 @@ impl LinuxHost {
                 return Err(OpenError::Counting(error));
             }
         };
-        let programmed = journal.originals().iter().filter(|own| !before.contains(own)).cloned().collect();
         let ports = inventory::ports(&facts);
-        let knobs = IoKnobs::open(files(), facts.generation, l3.cbm_mask, facts.reader, &ports, &root);
+        let knobs = IoKnobs::open(
+            files(),
+            facts.generation,
+            l3.cbm_mask,
+            (facts.socket, facts.reader),
+            &ports,
+            &root,
+        );
         let inventory = inventory::inventory(&facts, &l3, places.classes(), &knobs);
-        let mut notes = std::mem::take(&mut facts.notes);
+        let mut notes: Vec<String> = leftovers.left().collect();
+        notes.append(&mut facts.notes);
         notes.extend(facts.homeless.iter().map(|(_, why)| why.clone()));
         notes.extend(counting_notes);
         notes.extend(counting.notes().iter().cloned());
@@ -162,7 +166,6 @@ impl LinuxHost {
             cores,
             counting,
             journal,
-            programmed,
             started: clock_gettime(ClockId::Monotonic),
             notes,
             standing: BTreeSet::new(),
@@ -202,12 +205,8 @@ impl LinuxHost {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(Report::default());
         }
-        // What it could not put back is in the journal: it is tried once more, and the report says what came of it. What
-        // it has put back is somebody else's from now on; if that cannot be noted, it is looked at once more below.
-        self.cores.close(&mut self.journal);
-        if self.counting.close().is_ok() {
-            let _ = self.journal.forget_all(&self.programmed);
-        }
+        self.cores.close();
+        self.counting.close();
         restore(&self.root, Some(self.places.resctrl()), self.knobs.registers(), &mut self.journal)
     }
 

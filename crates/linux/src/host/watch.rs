@@ -47,7 +47,7 @@ impl Watch {
         let llc = masks.unwrap_or_else(|| WayMask::span(0, facts.l3.ways.unwrap_or(0)));
         let ports = inventory::ports(&facts);
         let files = RegisterFiles::new(root, facts.generation);
-        let knobs = IoKnobs::open(files, facts.generation, llc, facts.reader, &ports, root);
+        let knobs = IoKnobs::open(files, facts.generation, llc, (socket, facts.reader), &ports, root);
         Ok(Watch { counting, knobs, ports, started: Instant::now() })
     }
 
@@ -103,13 +103,5 @@ impl Watch {
             ports: ports.map(|(id, _, _)| (*id, counts.port(id.0))).collect(),
             knobs,
         }
-    }
-
-    /// Stops counting: what was programmed is as it was.
-    ///
-    /// # Errors
-    /// What could not be put back; it stays in the journal.
-    pub fn close(&mut self) -> Result<(), String> {
-        self.counting.close()
     }
 }

@@ -109,7 +109,7 @@ mod tests {
         let path = folder.path().join("run/journal");
         assert_eq!(look(&path, &root).unwrap(), None);
         let mut journal = Journal::open(&path, &root).unwrap();
-        journal.record(&[Original::Msr { cpu: 0, register: 0xc8b, value: 0x600 }]).unwrap();
+        journal.record(&[Original::whole_msr(0, Some(0), 0xc8b, 0x600)]).unwrap();
         let me = Some(Some(std::process::id()));
         assert_eq!(look(&path, &root).unwrap(), Some(Look { originals: 1, stale: false, held: me }));
         drop(journal);

@@ -9,7 +9,7 @@ mod look;
 mod original;
 
 pub use look::{Look, look, usual_path};
-pub use original::{Original, SchemataLine};
+pub use original::{Claim, Hold, Original, SchemataLine};
 
 use crate::root::Root;
 use rustix::fs::{FlockOperation, flock};
@@ -125,8 +125,10 @@ impl Knobs {
     }
 }
 
-/// The format's version.
-const VERSION: u32 = 1;
+/// The format's version: 2 names the bits of an MSR and tells them from others'.
+const VERSION: u32 = 2;
+/// The oldest one that is read: in 1 every MSR is a whole one, and any value of it is ours.
+const OLDEST: u32 = 1;
 /// Most bytes of a journal: 64 groups of a few hundred bytes each, and tasks, stay far below.
 const MOST_BYTES: u64 = 64 << 20;
 
@@ -351,8 +353,10 @@ impl Journal {
         let damaged = |why: String| JournalError::Damaged { path: self.path.clone(), line: number, why };
         match entry.map_err(damaged)? {
             Entry::Host { version, root, boot } if number == 1 => {
-                if version != VERSION {
-                    return Err(damaged(format!("format {version}; this waykeeper reads {VERSION}")));
+                if !(OLDEST..=VERSION).contains(&version) {
+                    return Err(damaged(format!(
+                        "format {version}; this waykeeper reads {OLDEST} to {VERSION}"
+                    )));
                 }
                 if root != self.root {
                     let wanted = self.root.clone();

@@ -57,14 +57,23 @@ pub enum Original {
         /// `io_alloc_cbm`, with the cache's name as in a line of schemata.
         line: SchemataLine,
     },
-    /// A model-specific register, read on one CPU: 0xC8B of a package, or a PMU's.
+    /// Bits of a model-specific register, read on one CPU: 0xC8B of a package, or a PMU's.
     Msr {
         /// The CPU.
         cpu: u16,
+        /// The package, if the register is one for all of its CPUs: any of them leads to it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        package: Option<u16>,
         /// Its number.
         register: u32,
-        /// Its value.
+        /// Which bits of it are ours to turn; a journal of version 1 names none and means all.
+        #[serde(default = "every_bit", skip_serializing_if = "is_every_bit")]
+        mask: u64,
+        /// Their value.
         value: u64,
+        /// By what they are told from somebody else's.
+        #[serde(default, skip_serializing_if = "Hold::is_any")]
+        hold: Hold,
     },
     /// A field in PCI config space, `perfctrlsts_0` of a root port for one.
     Pci {
@@ -79,10 +88,58 @@ pub enum Original {
         mask: u32,
         /// Their value.
         value: u32,
+        /// By what they are told from somebody else's.
+        #[serde(default, skip_serializing_if = "Hold::is_any")]
+        hold: Hold,
     },
 }
 
+/// What tells bits that we turned from bits that somebody else has turned since: those are his, and stay.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Hold {
+    /// What we make of the bits; none if that does not tell whose they are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ours: Vec<u64>,
+    /// Bits elsewhere, all of which must be as they were found or as we made them: whoever has a counter has its bit of
+    /// the global control and the filter of its box, too, whatever these hold.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<Claim>,
+}
+
+impl Hold {
+    /// True if any value is taken for ours.
+    pub fn is_any(&self) -> bool {
+        self.ours.is_empty() && self.claims.is_empty()
+    }
+}
+
+/// Bits of another register of the same CPU or device.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// The register's number, or its offset in config space.
+    pub at: u32,
+    /// Which bits.
+    pub mask: u64,
+    /// What they may hold: what was found, and what we made of it.
+    pub values: Vec<u64>,
+}
+
+fn every_bit() -> u64 {
+    u64::MAX
+}
+
+fn is_every_bit(mask: &u64) -> bool {
+    *mask == u64::MAX
+}
+
 impl Original {
+    /// A whole MSR that nobody else has business with, whatever it holds meanwhile.
+    pub fn whole_msr(cpu: u16, package: Option<u16>, register: u32, value: u64) -> Original {
+        Original::Msr { cpu, package, register, mask: u64::MAX, value, hold: Hold::default() }
+    }
+
     /// True if both are about one knob, whatever its value.
     pub fn is_same_knob(&self, other: &Original) -> bool {
         use Original::{Cpus, IoAlloc, IoAllocCbm, Msr, NoGroup, Pci, Schemata, Task};
@@ -95,7 +152,10 @@ impl Original {
             (Task { pid: a, started: m, .. }, Task { pid: b, started: n, .. }) => (a, m) == (b, n),
             (IoAlloc { resource: a, .. }, IoAlloc { resource: b, .. }) => a == b,
             (IoAllocCbm { line: a }, IoAllocCbm { line: b }) => a.0.resource == b.0.resource,
-            (Msr { cpu: a, register: m, .. }, Msr { cpu: b, register: n, .. }) => (a, m) == (b, n),
+            (
+                Msr { cpu: a, package: p, register: m, mask: x, .. },
+                Msr { cpu: b, package: q, register: n, mask: y, .. },
+            ) => (m, x) == (n, y) && (a == b || p.is_some() && p == q),
             (
                 Pci { address: a, offset: m, width: v, mask: x, .. },
                 Pci { address: b, offset: n, width: w, mask: y, .. },
@@ -116,8 +176,11 @@ impl fmt::Display for Original {
                 write!(f, "io_alloc of {resource}: {}", if *enabled { "enabled" } else { "disabled" })
             }
             Original::IoAllocCbm { line } => write!(f, "io_alloc_cbm of {}", line.0),
-            Original::Msr { cpu, register, value } => {
+            Original::Msr { cpu, register, mask: u64::MAX, value, .. } => {
                 write!(f, "MSR {register:#x} of CPU {cpu}: {value:#x}")
+            }
+            Original::Msr { cpu, register, mask, value, .. } => {
+                write!(f, "MSR {register:#x} of CPU {cpu}, bits {mask:#x}: {value:#x}")
             }
             Original::Pci { address, offset, mask, value, .. } => {
                 write!(f, "PCI {address} at {offset:#x}, bits {mask:#x}: {value:#x}")

@@ -38,10 +38,9 @@ fn job(
         let control = registers.control_of(number, index).ok_or_else(unknown)?;
         job.guards.push(Guard { place: place(control)?, mask: idle });
     }
+    // Whoever counts here later needs the box to run, and its filters: they go by its controls.
+    let mut claims = job.guards.clone();
     let box_control = registers.box_control.zip(registers.box_control_of(number));
-    if let Some((control, address)) = box_control {
-        job.writes.push(Write::whole(place(address)?, control.freeze));
-    }
     let (mut filter0, mut filter1) = (None, None);
     let mut controls = Vec::new();
     for event in events {
@@ -57,7 +56,9 @@ fn job(
             *ours = ours.or(wanted);
         }
         let control = registers.control_of(number, event.counter).ok_or_else(wrong)?;
-        controls.push(Write::whole(place(control)?, words.control));
+        let control = place(control)?;
+        claims.iter_mut().filter(|claim| claim.place == control).for_each(|claim| claim.mask = u64::MAX);
+        controls.push(Write::whole(control, words.control));
         let counter = registers.counter_of(number, event.counter).ok_or_else(wrong)?;
         job.counters.push(Counter {
             place: reach(counter, true).ok_or_else(unknown)?,
@@ -66,14 +67,18 @@ fn job(
             stands_for: event.stands_for,
         });
     }
+    let with = |place: Place, value: u64| Write::with(place, value, claims.clone());
+    if let Some((control, address)) = box_control {
+        job.writes.push(with(place(address)?, control.freeze));
+    }
     for (offset, value) in [(registers.filter0, filter0), (registers.filter1, filter1)] {
         if let Some(value) = value {
-            job.writes.push(Write::whole(place(base + offset.ok_or_else(unknown)?)?, value));
+            job.writes.push(with(place(base + offset.ok_or_else(unknown)?)?, value));
         }
     }
     job.writes.extend(controls);
     if let Some((control, address)) = box_control {
-        job.writes.push(Write::whole(place(address)?, control.run));
+        job.writes.push(with(place(address)?, control.run));
     }
     Ok(job)
 }
@@ -211,6 +216,10 @@ mod tests {
         Generation::by_id(id).unwrap()
     }
 
+    fn at(address: u32) -> Place {
+        Place::Msr { cpu: CPU, address }
+    }
+
     fn writes(job: &Job) -> Vec<(u32, u64)> {
         let address = |place: &Place| match place {
             Place::Msr { address, .. } => *address,
@@ -236,6 +245,18 @@ mod tests {
         );
         assert_eq!(jobs[1].guards.len(), 4, "all four counters must be idle");
         assert!(jobs[1].guards.iter().all(|guard| guard.mask == 1 << 22));
+        // Box and filter are whose the controls are: ours hold what we wrote, the other two are idle.
+        for write in jobs[1].writes.iter().filter(|write| [at(0xe10), at(0xe16)].contains(&write.place)) {
+            let parts = write.parts();
+            assert!(parts.len() == 1 && !parts[0].tells && write.telling() == 0);
+            let masks: Vec<(Place, u64)> =
+                parts[0].claims.iter().map(|claim| (claim.place.clone(), claim.mask)).collect();
+            let idle = 1 << 22;
+            assert_eq!(
+                masks,
+                [(at(0xe11), u64::MAX), (at(0xe12), u64::MAX), (at(0xe13), idle), (at(0xe14), idle)]
+            );
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! any perf user do that. Taken counters are left alone, and events go to the next free one. Must not know how registers
 //! are reached.
 
-use super::job::{Bank, Counter, Job, Place, Write};
+use super::job::{Bank, Counter, Guard, Job, Part, Place, Write};
 use crate::counting::{CoreEvents, Quantity};
 use waykeeper_generations::CoreCounters;
 use waykeeper_units::CoreId;
@@ -43,7 +43,14 @@ pub fn core_job(
         counters.fixed.map(|fixed| bank.read_still(&msr(fixed.control))).transpose()?.unwrap_or(0);
     let mut free = free.into_iter();
     let mut job = Job { name: cpu.to_string(), ..Job::default() };
-    let (mut homeless, mut global, mut fixed_bits, mut fixed_mask) = (Vec::new(), 0u64, 0u64, 0u64);
+    let (mut homeless, mut fixed_bits) = (Vec::new(), 0u64);
+    // A counter's bit of the global control is whose the counter is: there all say the same, "on".
+    let (mut fixed_parts, mut global_parts): (Vec<Part>, Vec<Part>) = (Vec::new(), Vec::new());
+    let of = |bit: u32, place: Place, mask: u64| Part {
+        mask: 1 << bit,
+        tells: true,
+        claims: vec![Guard { place, mask }],
+    };
     for (index, name) in events.names().iter().enumerate() {
         let quantity = Quantity::Core(cpu, index as u8);
         let Some(event) = counters.events.get(name) else {
@@ -55,9 +62,10 @@ pub fn core_job(
         });
         if let Some((fixed, number)) = fixed {
             let shift = 4 * u32::from(number);
+            let field = FIXED_FIELD << shift;
             fixed_bits |= FIXED_ALL_RINGS << shift;
-            fixed_mask |= FIXED_FIELD << shift;
-            global |= 1 << (GLOBAL_FIXED + u32::from(number));
+            fixed_parts.push(Part { mask: field, tells: true, claims: Vec::new() });
+            global_parts.push(of(GLOBAL_FIXED + u32::from(number), msr(fixed.control), field));
             let place = msr(fixed.counter + u32::from(number));
             job.counters.push(Counter { place, bits: fixed.width.into(), quantity, stands_for: 1.0 });
             continue;
@@ -71,16 +79,19 @@ pub fn core_job(
             continue;
         };
         let offset = u32::from(index) * registers.step;
-        global |= 1 << index;
+        global_parts.push(of(index.into(), msr(registers.select + offset), u64::MAX));
         job.writes.push(Write::whole(msr(registers.select + offset), select));
         let place = msr(registers.counter + offset);
         job.counters.push(Counter { place, bits: counters.width.into(), quantity, stands_for: 1.0 });
     }
-    if let (Some(fixed), true) = (counters.fixed, fixed_mask != 0) {
-        job.writes.push(Write { place: msr(fixed.control), mask: fixed_mask, value: fixed_bits });
+    let union = |parts: &[Part]| parts.iter().fold(0, |bits, part| bits | part.mask);
+    if let Some(fixed) = counters.fixed.filter(|_| !fixed_parts.is_empty()) {
+        let (place, mask) = (msr(fixed.control), union(&fixed_parts));
+        job.writes.push(Write { place, mask, value: fixed_bits, parts: fixed_parts });
     }
-    if global != 0 {
-        job.writes.push(Write { place: msr(registers.global_control), mask: global, value: global });
+    if !global_parts.is_empty() {
+        let (place, mask) = (msr(registers.global_control), union(&global_parts));
+        job.writes.push(Write { place, mask, value: mask, parts: global_parts });
     }
     Ok((job, homeless))
 }
@@ -136,6 +147,12 @@ mod tests {
         assert_eq!(written(&job, 0x186).map(|write| write.value), Some(0x43_4f2e));
         assert_eq!(job.writes.len(), 6, "four selects, two controls: nothing else");
         assert_eq!(job.writes.last().map(|write| &write.place), Some(&at(0x38f)), "running comes last");
+        // Bit by bit, each with the register that tells whose its counter is: fixed 0, then general 0.
+        let parts = job.writes.last().map(Write::parts).unwrap_or_default();
+        assert_eq!(parts.len(), 6);
+        let part = |bit: u32| parts.iter().find(|part| part.mask == 1 << bit).map(|part| part.claims.clone());
+        assert_eq!(part(32), Some(vec![Guard { place: at(0x38d), mask: 0x0f }]));
+        assert_eq!(part(0), Some(vec![Guard { place: at(0x186), mask: u64::MAX }]));
     }
 
     #[test]
@@ -153,7 +170,7 @@ mod tests {
 
     #[test]
     fn bits_of_others_survive_a_write() {
-        let write = Write { place: at(0x38d), mask: 0x0f, value: 0x03 };
+        let write = Write { place: at(0x38d), mask: 0x0f, value: 0x03, parts: Vec::new() };
         assert_eq!(write.over(0xb8), 0xb3);
         assert_eq!(Write::whole(at(0x186), 5).over(0xff), 5);
     }

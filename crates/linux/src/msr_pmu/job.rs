@@ -83,18 +83,66 @@ pub struct Write {
     pub mask: u64,
     /// What they become.
     pub value: u64,
+    /// Those of them that come back together; without any, all of them, which then tell by their value whose they are.
+    pub parts: Vec<Part>,
+}
+
+/// Bits of a register that come back together, and what tells whose they are by then.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// The bits.
+    pub mask: u64,
+    /// Their value tells: another one than ours is somebody else's.
+    pub tells: bool,
+    /// Bits elsewhere that must not have become somebody else's.
+    pub claims: Vec<Guard>,
 }
 
 impl Write {
     /// A register that is ours as a whole.
     pub fn whole(place: Place, value: u64) -> Write {
-        Write { place, mask: u64::MAX, value }
+        Write { place, mask: u64::MAX, value, parts: Vec::new() }
+    }
+
+    /// A register that belongs to whoever has others, and holds what is of use to him, too.
+    pub fn with(place: Place, value: u64, claims: Vec<Guard>) -> Write {
+        Write { place, mask: u64::MAX, value, parts: vec![Part { mask: u64::MAX, tells: false, claims }] }
     }
 
     /// The value to write, given what is there.
     pub fn over(&self, found: u64) -> u64 {
         found & !self.mask | self.value & self.mask
     }
+
+    /// What comes back together.
+    pub fn parts(&self) -> Vec<Part> {
+        match self.parts.is_empty() {
+            true => vec![Part { mask: self.mask, tells: true, claims: Vec::new() }],
+            false => self.parts.clone(),
+        }
+    }
+
+    /// The bits whose value tells whose they are: the register must hold them as they were written.
+    pub fn telling(&self) -> u64 {
+        self.parts().iter().filter(|part| part.tells).fold(0, |bits, part| bits | part.mask)
+    }
+}
+
+/// Bits that are turned: what they were, and what tells them from somebody else's later.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Turned {
+    /// The register.
+    pub place: Place,
+    /// The package, if it is one register for all CPUs of it.
+    pub package: Option<u16>,
+    /// The bits.
+    pub mask: u64,
+    /// Their value before.
+    pub before: u64,
+    /// What we make of them; none if that does not tell.
+    pub ours: Vec<u64>,
+    /// Registers, bits and the values that they have as long as nobody else is there.
+    pub claims: Vec<(Place, u64, Vec<u64>)>,
 }
 
 /// A register that counts.
@@ -115,6 +163,8 @@ pub struct Counter {
 pub struct Job {
     /// For messages: `core 3`, `uncore_cha 5`.
     pub name: String,
+    /// The package whose registers these are; `None` for those of one CPU.
+    pub package: Option<u16>,
     /// Must be clear before anything is written.
     pub guards: Vec<Guard>,
     /// Written in this order; put back in the opposite one.

@@ -1,8 +1,9 @@
 //! Counting by programming MSRs (and PCI configuration words for memory channels): what perf does, without perf.
 //!
-//! Works on a file tree. A register that shows another user is left alone and reported; every value is handed to the
-//! caller's journal before the first write and put back at the end. One system call reads one register: the msr device
-//! repeats the same register for a longer read (hardware.md 10, msr.c). Must not know which generation this is.
+//! Works on a file tree. A register that shows another user is left alone and reported; what every bit was, and how it is
+//! told from somebody else's, is handed to the caller's journal before the first write: bringing it back is the journal's
+//! business ([`crate::restore`]). One system call reads one register: the msr device repeats the same register for a
+//! longer read (hardware.md 10, msr.c). Must not know which generation this is.
 
 mod boxes;
 mod core;
@@ -10,11 +11,11 @@ mod job;
 
 pub use self::core::core_job;
 pub use boxes::{cache_jobs, memory_jobs, stack_jobs};
-pub use job::{Bank, Counter, Guard, Job, Place, Write};
+pub use job::{Bank, Counter, Guard, Job, Part, Place, Turned, Write};
 
 use crate::counters::Extended;
 use crate::counting::{Counting, Counts, once_a_kind};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_host::Reading;
 
 /// Programmed registers, read at every sample.
@@ -22,106 +23,57 @@ use waykeeper_host::Reading;
 pub struct MsrCounting {
     bank: Box<dyn Bank>,
     counters: Vec<(Counter, Extended)>,
-    /// What was there before, in the order of the writes.
-    originals: Vec<(Place, u64)>,
-    /// What stands in those that were written.
-    written: BTreeMap<Place, u64>,
     notes: Vec<String>,
 }
 
-/// Takes the originals of registers before the first is written, to bring them back after a crash.
-pub type Keep<'a> = dyn FnMut(&[(Place, u64)]) -> Result<(), String> + 'a;
+/// Takes what registers were before the first is written, to bring them back at the end and after a crash.
+pub type Keep<'a> = dyn FnMut(&[Turned]) -> Result<(), String> + 'a;
 
 impl MsrCounting {
-    /// Programs all jobs that nobody else is in the way of. `keep` gets every original before the first write; what it
-    /// refuses ends the whole, and nothing was written.
+    /// Programs all jobs that nobody else is in the way of. `keep` gets all that is about to be turned before the first
+    /// write; what it refuses ends the whole, and nothing was written. The second part is what was kept and not turned
+    /// after all: it is not ours to bring back.
     ///
     /// # Errors
     /// The journal's refusal.
-    pub fn start(bank: Box<dyn Bank>, jobs: Vec<Job>, keep: &mut Keep) -> Result<MsrCounting, String> {
+    pub fn start(
+        bank: Box<dyn Bank>,
+        jobs: Vec<Job>,
+        keep: &mut Keep,
+    ) -> Result<(MsrCounting, Vec<Turned>), String> {
         let mut failures = Vec::new();
-        let mut originals = Vec::new();
         let mut ready = Vec::new();
         for job in jobs {
             match look(bank.as_ref(), &job) {
-                Ok(found) => {
-                    for original in found {
-                        if !originals.iter().any(|(place, _)| *place == original.0) {
-                            originals.push(original);
-                        }
-                    }
-                    ready.push(job);
-                }
+                Ok(found) => ready.push((job, found)),
                 Err(why) => failures.push((job.name, why)),
             }
         }
-        if !originals.is_empty() {
-            keep(&originals)?;
+        let turned: Vec<Turned> = ready.iter().flat_map(|(_, found)| found.turned.clone()).collect();
+        if !turned.is_empty() {
+            keep(&turned)?;
         }
-        let written = BTreeMap::new();
-        let mut counting = MsrCounting { bank, counters: Vec::new(), originals, written, notes: Vec::new() };
-        for job in ready {
-            match counting.program(&job) {
+        let (mut counters, mut untouched) = (Vec::new(), Vec::new());
+        for (job, found) in ready {
+            match program(bank.as_ref(), &job, &found) {
                 Ok(()) => {
                     let extended = |counter: Counter| (Extended::new(counter.bits), counter);
-                    let counters = job.counters.into_iter().map(extended);
-                    counting.counters.extend(counters.map(|(extended, counter)| (counter, extended)));
+                    let own = job.counters.into_iter().map(extended);
+                    counters.extend(own.map(|(extended, counter)| (counter, extended)));
                 }
-                Err(why) => failures.push((job.name, format!("{why}; it is not counted"))),
+                Err((why, written)) => {
+                    // Half a program counts the wrong thing. What does not go back now may do so later.
+                    let back = take_back(bank.as_ref(), &found.turned, &written);
+                    untouched.extend(back);
+                    failures.push((job.name, format!("{why}; it is not counted")));
+                }
             }
         }
-        counting.notes = once_a_kind(&failures);
+        let mut counting = MsrCounting { bank, counters, notes: once_a_kind(&failures) };
         // The first reading is where totals start.
         let first = counting.count();
         counting.notes.extend(first.problems().iter().cloned());
-        Ok(counting)
-    }
-
-    fn program(&mut self, job: &Job) -> Result<(), String> {
-        for write in &job.writes {
-            if let Err(why) = self.put(write) {
-                // Half a program counts the wrong thing: what was there comes back.
-                let ours = |place: &Place| job.writes.iter().any(|write| write.place == *place);
-                for (place, original) in self.originals.iter().rev().filter(|(place, _)| ours(place)) {
-                    // It may fail for the same reason; the close at the end tries again and says so.
-                    if self.written.contains_key(place) && self.bank.write(place, *original).is_ok() {
-                        self.written.remove(place);
-                    }
-                }
-                return Err(why);
-            }
-        }
-        Ok(())
-    }
-
-    fn put(&mut self, write: &Write) -> Result<(), String> {
-        let place = &write.place;
-        let found = match self.written.get(place) {
-            Some(ours) => *ours,
-            None => {
-                let found = self.bank.read(place)?;
-                let original = self.originals.iter().find(|(own, _)| own == place).map(|(_, value)| *value);
-                if original != Some(found) {
-                    let before = original.unwrap_or_default();
-                    return Err(format!(
-                        "{place} was {before:#x} and is {found:#x}: somebody else is at work there"
-                    ));
-                }
-                found
-            }
-        };
-        let value = write.over(found);
-        if value != found {
-            // A write that failed may have been done all the same.
-            self.written.insert(place.clone(), value);
-            self.bank.write(place, value)?;
-        }
-        Ok(())
-    }
-
-    /// Registers whose originals were kept and that were not written after all: they are not ours to put back.
-    pub fn untouched(&self) -> Vec<(Place, u64)> {
-        self.originals.iter().filter(|(place, _)| !self.written.contains_key(place)).cloned().collect()
+        Ok((counting, untouched))
     }
 
     /// Registers read at every sample: one system call each.
@@ -130,10 +82,18 @@ impl MsrCounting {
     }
 }
 
+/// What stands where a job will write.
+struct Found {
+    values: BTreeMap<Place, u64>,
+    turned: Vec<Turned>,
+}
+
 /// What a job will write over, if nobody is in its way.
-fn look(bank: &dyn Bank, job: &Job) -> Result<Vec<(Place, u64)>, String> {
+fn look(bank: &dyn Bank, job: &Job) -> Result<Found, String> {
+    let mut values: BTreeMap<Place, u64> = BTreeMap::new();
+    let still = |place: &Place| bank.read_still(place).map_err(|why| format!("{why}; it is not counted"));
     for guard in &job.guards {
-        let found = bank.read_still(&guard.place).map_err(|why| format!("{why}; it is not counted"))?;
+        let found = still(&guard.place)?;
         if found & guard.mask != 0 {
             return Err(format!(
                 "somebody else counts there ({} is {found:#x}); it is left to them and not counted. End the other \
@@ -141,10 +101,112 @@ fn look(bank: &dyn Bank, job: &Job) -> Result<Vec<(Place, u64)>, String> {
                 guard.place
             ));
         }
+        values.insert(guard.place.clone(), found);
     }
-    let original = |write: &Write| Ok((write.place.clone(), bank.read_still(&write.place)?));
-    let found: Result<Vec<(Place, u64)>, String> = job.writes.iter().map(original).collect();
-    found.map_err(|why| format!("{why}; it is not counted"))
+    for write in &job.writes {
+        if !values.contains_key(&write.place) {
+            values.insert(write.place.clone(), still(&write.place)?);
+        }
+    }
+    let mut turned: Vec<Turned> = Vec::new();
+    for write in &job.writes {
+        for part in write.parts() {
+            let known = turned.iter().any(|own| own.place == write.place && own.mask == part.mask);
+            if !known {
+                turned.extend(turn(job, &values, write, &part));
+            }
+        }
+    }
+    Ok(Found { values, turned })
+}
+
+/// What is to be known of bits before they are turned; `None` if no write changes them.
+fn turn(job: &Job, values: &BTreeMap<Place, u64>, write: &Write, part: &Part) -> Option<Turned> {
+    // What the bits of a register are made by the job's writes; before those, what was found.
+    let made = |place: &Place, mask: u64| -> Vec<u64> {
+        let writes = job.writes.iter().filter(|write| write.place == *place && write.mask & mask != 0);
+        let found = values.get(place).copied().unwrap_or_default();
+        let mut made: Vec<u64> = writes.map(|write| write.over(found) & mask).collect();
+        made.dedup();
+        made
+    };
+    let before = values.get(&write.place)? & part.mask;
+    let ours = made(&write.place, part.mask);
+    if ours.iter().all(|value| *value == before) {
+        return None;
+    }
+    let claim = |guard: &Guard| {
+        let found = values.get(&guard.place)? & guard.mask;
+        let made = made(&guard.place, guard.mask).into_iter().filter(|value| *value != found);
+        Some((guard.place.clone(), guard.mask, std::iter::once(found).chain(made).collect()))
+    };
+    Some(Turned {
+        place: write.place.clone(),
+        package: job.package,
+        mask: part.mask,
+        before,
+        ours: if part.tells { ours } else { Vec::new() },
+        claims: part.claims.iter().filter_map(claim).collect(),
+    })
+}
+
+/// Writes a job's registers. What fails comes with the places that may have been written until then.
+fn program(bank: &dyn Bank, job: &Job, found: &Found) -> Result<(), (String, BTreeSet<Place>)> {
+    let mut written: BTreeMap<Place, u64> = BTreeMap::new();
+    for write in &job.writes {
+        if let Err(why) = put(bank, write, found, &mut written) {
+            return Err((why, written.into_keys().collect()));
+        }
+    }
+    Ok(())
+}
+
+fn put(
+    bank: &dyn Bank,
+    write: &Write,
+    found: &Found,
+    written: &mut BTreeMap<Place, u64>,
+) -> Result<(), String> {
+    let place = &write.place;
+    let now = match written.get(place) {
+        Some(ours) => *ours,
+        None => {
+            let now = bank.read(place)?;
+            let before = found.values.get(place).copied().unwrap_or_default();
+            if (now ^ before) & write.mask != 0 {
+                return Err(format!(
+                    "{place} was {before:#x} and is {now:#x}: somebody else is at work there"
+                ));
+            }
+            now
+        }
+    };
+    let value = write.over(now);
+    if value == now {
+        return Ok(());
+    }
+    // A write that failed may have been done all the same.
+    written.insert(place.clone(), value);
+    bank.write(place, value)?;
+    // What is told by its value later must hold it now.
+    let telling = write.telling();
+    if telling != 0 {
+        let now = bank.read(place)?;
+        if (now ^ value) & telling != 0 {
+            return Err(format!("{place} reads {now:#x} after {value:#x} was written"));
+        }
+    }
+    Ok(())
+}
+
+/// Takes back what was just written, last first. Returns what is not turned by that.
+fn take_back(bank: &dyn Bank, turned: &[Turned], written: &BTreeSet<Place>) -> Vec<Turned> {
+    let back = |own: &&Turned| {
+        let Turned { place, mask, before, .. } = own;
+        !written.contains(place)
+            || bank.read(place).and_then(|now| bank.write(place, now & !mask | before)).is_ok()
+    };
+    turned.iter().rev().filter(back).cloned().collect()
 }
 
 impl Counting for MsrCounting {
@@ -174,25 +236,8 @@ impl Counting for MsrCounting {
         counts
     }
 
-    fn close(&mut self) -> Result<(), String> {
+    fn close(&mut self) {
         self.counters.clear();
-        let mut failed = Vec::new();
-        let written = std::mem::take(&mut self.written);
-        for (place, original) in
-            self.originals.drain(..).rev().filter(|(place, _)| written.contains_key(place))
-        {
-            if let Err(why) = self.bank.write(&place, original) {
-                failed.push(format!("{place} could not be put back to {original:#x}: {why}"));
-            }
-        }
-        if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
-    }
-}
-
-impl Drop for MsrCounting {
-    fn drop(&mut self) {
-        // Nobody hears of a failure here; the journal still holds what could not be put back.
-        let _ = self.close();
     }
 }
 
@@ -228,12 +273,18 @@ mod tests {
 
     const BYTES: Quantity = Quantity::Memory(Direction::Read);
 
-    /// Control at 1, shared control at 2, counter at 3.
+    /// Control at 1, shared control at 2, whose bits 0 and 1 are the control's, counter at 3.
     fn one_job() -> Job {
+        let claims = vec![Guard { place: at(1), mask: u64::MAX }];
+        let parts = [1, 2].map(|mask| Part { mask, tells: true, claims: claims.clone() });
         Job {
             name: "box 0".to_owned(),
+            package: None,
             guards: vec![Guard { place: at(1), mask: 0x40_0000 }],
-            writes: vec![Write::whole(at(1), 0x40_0304), Write { place: at(2), mask: 1, value: 1 }],
+            writes: vec![
+                Write::whole(at(1), 0x40_0304),
+                Write { place: at(2), mask: 3, value: 3, parts: parts.into() },
+            ],
             counters: vec![Counter { place: at(3), bits: 48, quantity: BYTES, stands_for: 64.0 }],
         }
     }
@@ -243,35 +294,44 @@ mod tests {
         Shared(Rc::new(RefCell::new(map)), Rc::default())
     }
 
-    fn start(bank: &Shared, kept: &mut Vec<(Place, u64)>) -> MsrCounting {
-        let mut keep = |originals: &[(Place, u64)]| {
-            kept.extend_from_slice(originals);
+    /// Starts, with what was kept and what of it was not turned.
+    fn start(bank: impl Bank + 'static) -> (MsrCounting, Vec<Turned>, Vec<Turned>) {
+        let mut kept = Vec::new();
+        let mut keep = |turned: &[Turned]| {
+            kept.extend_from_slice(turned);
             Ok(())
         };
-        MsrCounting::start(Box::new(bank.clone()), vec![one_job()], &mut keep).unwrap()
+        let (counting, untouched) = MsrCounting::start(Box::new(bank), vec![one_job()], &mut keep).unwrap();
+        (counting, kept, untouched)
     }
 
     #[test]
-    fn originals_are_kept_first_and_come_back_last() {
-        let bank = bank(&[(1, 0x7), (2, 0x10), (3, 1000)]);
-        let mut kept = Vec::new();
-        let mut counting = start(&bank, &mut kept);
-        assert_eq!(kept, [(at(1), 0x7), (at(2), 0x10)]);
-        assert_eq!(bank.0.borrow()[&at(2)], 0x11, "bits of others stay");
+    fn what_is_turned_is_kept_first_bit_by_bit() {
+        // Bit 1 of the shared control is set already: it is not turned, and not ours.
+        let bank = bank(&[(1, 0x7), (2, 0x12), (3, 1000)]);
+        let (mut counting, kept, untouched) = start(bank.clone());
+        let whole = Turned {
+            place: at(1),
+            package: None,
+            mask: u64::MAX,
+            before: 7,
+            ours: vec![0x40_0304],
+            claims: vec![],
+        };
+        let claims = vec![(at(1), u64::MAX, vec![7, 0x40_0304])];
+        let bit = Turned { place: at(2), package: None, mask: 1, before: 0, ours: vec![1], claims };
+        assert_eq!((kept, untouched), (vec![whole, bit], vec![]));
+        assert_eq!(bank.0.borrow()[&at(2)], 0x13, "bits of others stay");
         bank.0.borrow_mut().insert(at(3), 1010);
         assert_eq!(counting.count().get(BYTES), Reading::Value(640));
-        counting.close().unwrap();
-        assert_eq!((bank.0.borrow()[&at(1)], bank.0.borrow()[&at(2)]), (0x7, 0x10));
-        bank.0.borrow_mut().insert(at(1), 99);
-        drop(counting);
-        assert_eq!(bank.0.borrow()[&at(1)], 99, "what was closed is not put back twice");
+        counting.close();
+        assert_eq!(counting.count().get(BYTES), Reading::Unsupported);
     }
 
     #[test]
     fn somebody_elses_box_is_left_alone_and_named() {
         let bank = bank(&[(1, 0x40_0001), (2, 0), (3, 0)]);
-        let mut kept = Vec::new();
-        let mut counting = start(&bank, &mut kept);
+        let (mut counting, kept, _) = start(bank.clone());
         assert!(kept.is_empty());
         assert!(
             counting.notes()[0]
@@ -285,8 +345,10 @@ mod tests {
     fn a_write_that_fails_takes_the_job_back() {
         let bank = bank(&[(1, 0x7), (2, 0x10), (3, 0)]);
         *bank.1.borrow_mut() = Some(at(2));
-        let counting = start(&bank, &mut Vec::new());
+        let (counting, kept, untouched) = start(bank.clone());
         assert_eq!(bank.0.borrow()[&at(1)], 0x7);
+        // The write to 2 failed, and so did taking it back: whether it was done only a later look tells.
+        assert_eq!((kept.len(), untouched.as_slice()), (3, &kept[..1]));
         assert!(
             counting.notes()[0].contains("box 0: MSR 0x2 of CPU 0 cannot be written"),
             "{:?}",
@@ -316,24 +378,14 @@ mod tests {
 
     #[test]
     fn one_bad_answer_becomes_nobodys_original() {
-        // The guard is read twice, then the original twice, then once more before the write.
-        for bad in 1..=5 {
+        // The guard is read twice, then once more before the write and once after it.
+        for bad in 1..=4 {
             let bank = bank(&[(1, 0x7), (2, 0x10), (3, 0)]);
-            let once = Once(bank.clone(), at(1), Cell::new(bad));
-            let mut kept = Vec::new();
-            let mut keep = |originals: &[(Place, u64)]| {
-                kept.extend_from_slice(originals);
-                Ok(())
-            };
-            let mut counting = MsrCounting::start(Box::new(once), vec![one_job()], &mut keep).unwrap();
-            assert!(
-                counting.notes()[0].contains("0x3") && counting.notes().len() == 1,
-                "{:?}",
-                counting.notes()
-            );
-            assert!(!kept.contains(&(at(1), 0x3)), "{bad}: {kept:?}");
-            assert_eq!(counting.untouched(), kept);
-            counting.close().unwrap();
+            let (counting, kept, untouched) = start(Once(bank.clone(), at(1), Cell::new(bad)));
+            let notes = counting.notes();
+            assert!(notes[0].contains("0x3") && notes.len() == 1, "{bad}: {notes:?}");
+            assert!(kept.iter().all(|own| own.before != 0x3), "{bad}: {kept:?}");
+            assert_eq!(untouched.len(), kept.len());
             assert_eq!((bank.0.borrow()[&at(1)], bank.0.borrow()[&at(2)]), (0x7, 0x10), "{bad}");
         }
     }
@@ -341,7 +393,7 @@ mod tests {
     #[test]
     fn without_a_journal_nothing_is_written() {
         let bank = bank(&[(1, 0x7), (2, 0x10), (3, 0)]);
-        let mut full = |_: &[(Place, u64)]| Err("no space".to_owned());
+        let mut full = |_: &[Turned]| Err("no space".to_owned());
         assert_eq!(
             MsrCounting::start(Box::new(bank.clone()), vec![one_job()], &mut full).unwrap_err(),
             "no space"
@@ -352,7 +404,7 @@ mod tests {
     #[test]
     fn garbage_is_no_number_and_the_next_reading_goes_on() {
         let bank = bank(&[(1, 0), (2, 0), (3, 5)]);
-        let mut counting = start(&bank, &mut Vec::new());
+        let (mut counting, _, _) = start(bank.clone());
         bank.0.borrow_mut().insert(at(3), u64::MAX);
         let counts = counting.count();
         assert_eq!(counts.get(BYTES), Reading::Unavailable);

@@ -122,11 +122,10 @@ impl Counting for PerfCounting {
         counts
     }
 
-    fn close(&mut self) -> Result<(), String> {
+    fn close(&mut self) {
         // Closing the files gives the registers back; the kernel clears them.
         self.cores.clear();
         self.uncore = None;
-        Ok(())
     }
 }
 

@@ -12,4 +12,5 @@ mod machine;
 mod opening;
 mod sampling;
 mod strike;
+mod taken;
 mod turning;

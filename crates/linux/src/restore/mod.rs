@@ -1,11 +1,16 @@
 //! Bringing back what a journal holds: last turned first, each read back, each told; the journal goes only when all is
 //! as it was.
 //!
-//! One knob that cannot be brought back does not keep the others from it. It must not know who turned the knobs.
+//! One knob that cannot be brought back does not keep the others from it; what somebody else has taken since is left to
+//! him, and told. It must not know who turned the knobs.
+
+mod bits;
 
 use crate::journal::{Journal, JournalError, Original};
 use crate::resctrl::{Group, IoAlloc, Kind, Line, Resctrl, ResctrlError};
 use crate::root::Root;
+use crate::topology::Topology;
+use bits::{Bits, Door};
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
@@ -51,6 +56,8 @@ pub enum Outcome {
     AsItWas,
     /// What it belonged to is no longer there.
     Gone,
+    /// Somebody else has turned it meanwhile, by what is told: it is his, and was not touched.
+    Left(String),
     /// It is not as it was, and why.
     Failed(String),
 }
@@ -61,6 +68,7 @@ impl fmt::Display for Outcome {
             Outcome::Restored => f.write_str("restored"),
             Outcome::AsItWas => f.write_str("as it was"),
             Outcome::Gone => f.write_str("no longer there"),
+            Outcome::Left(why) => write!(f, "left to somebody else: {why}"),
             Outcome::Failed(why) => write!(f, "FAILED: {why}"),
         }
     }
@@ -84,7 +92,13 @@ impl Report {
         })
     }
 
-    /// True if every knob is as it was.
+    /// The knobs that somebody else has taken meanwhile: a line each.
+    pub fn left(&self) -> impl Iterator<Item = String> {
+        let left = self.knobs.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Left(_)));
+        left.map(|(original, outcome)| format!("{original}: {outcome}"))
+    }
+
+    /// True if every knob is as it was, or somebody else's.
     pub fn is_complete(&self) -> bool {
         self.failures().next().is_none()
     }
@@ -145,9 +159,17 @@ impl<R: Registers> Restorer<'_, R> {
             return self.restore(journal);
         }
         let passing = journal.originals().to_vec();
-        let report = self.put_all_back(journal, &passing);
+        self.restore_some(journal, &passing)
+    }
+
+    /// Brings back some of what it holds, before the rest: they are forgotten, unless one of them failed.
+    ///
+    /// # Errors
+    /// If that could not be noted. Failures of knobs are in the report, not here.
+    pub fn restore_some(&mut self, journal: &mut Journal, some: &[Original]) -> Result<Report, JournalError> {
+        let report = self.put_all_back(journal, some);
         if report.is_complete() {
-            journal.forget_all(&passing)?;
+            journal.forget_all(some)?;
         }
         Ok(report)
     }
@@ -171,9 +193,25 @@ impl<R: Registers> Restorer<'_, R> {
 
     fn put_back(&mut self, original: &Original) -> Result<Outcome, String> {
         match original {
-            Original::Msr { cpu, register, value } => self.put_back_msr(*cpu, *register, *value),
-            Original::Pci { address, offset, width, mask, value } => {
-                self.put_back_pci(address, *offset, *width, *mask, *value)
+            Original::Msr { cpu, package, register, mask, value, hold } => {
+                let bits = Bits { at: *register, mask: *mask, value: *value, hold };
+                let mut door = Door::Msr(*cpu);
+                let found = match door.read_still(&mut self.registers, bits.at) {
+                    Err(why) => {
+                        let Some(other) = self.other_cpu(*cpu, *package) else { return Err(why) };
+                        door = Door::Msr(other);
+                        door.read_still(&mut self.registers, bits.at)?
+                    }
+                    Ok(found) => found,
+                };
+                bits.put_back(found, &door, &mut self.registers)
+            }
+            Original::Pci { address, offset, width, mask, value, hold } => {
+                let (mask, value) = (u64::from(*mask), u64::from(*value));
+                let bits = Bits { at: u32::from(*offset), mask, value, hold };
+                let door = Door::Pci(address, *width);
+                let found = door.read_still(&mut self.registers, bits.at)?;
+                bits.put_back(found, &door, &mut self.registers)
             }
             _ => match self.resctrl {
                 // Unmounting takes all groups away and opens all masks (resctrl_kill_sb).
@@ -225,32 +263,11 @@ impl<R: Registers> Restorer<'_, R> {
         }
     }
 
-    fn put_back_msr(&mut self, cpu: u16, register: u32, value: u64) -> Result<Outcome, String> {
-        // Not written then: whoever counts there by now (perf, for one) would be disturbed, and the kernel tainted.
-        if still(|| self.registers.msr(cpu, register))? == value {
-            return Ok(Outcome::AsItWas);
-        }
-        self.registers.set_msr(cpu, register, value)?;
-        let now = self.registers.msr(cpu, register)?;
-        Ok(if now == value { Outcome::Restored } else { reads_back(&format_args!("{now:#x}")) })
-    }
-
-    fn put_back_pci(
-        &mut self,
-        address: &str,
-        offset: u16,
-        width: u8,
-        mask: u32,
-        value: u32,
-    ) -> Result<Outcome, String> {
-        let found = still(|| self.registers.pci(address, offset, width))?;
-        if found & mask == value & mask {
-            return Ok(Outcome::AsItWas);
-        }
-        // The bits that are not ours stay as they are now, whoever has changed them.
-        self.registers.set_pci(address, offset, width, found & !mask | value & mask)?;
-        let now = self.registers.pci(address, offset, width)?;
-        Ok(if now & mask == value & mask { Outcome::Restored } else { reads_back(&format_args!("{now:#x}")) })
+    /// Another way to a package's register, if the CPU that was used is offline.
+    fn other_cpu(&self, cpu: u16, package: Option<u16>) -> Option<u16> {
+        let topology = Topology::read(self.root).ok()?;
+        let offline = topology.offline().any(|own| own.0 == cpu);
+        topology.reader_of(package.filter(|_| offline)?).map(|reader| reader.0)
     }
 
     /// When a task was started (field 22 of its stat; the name in field 2 may hold anything, so count from its end).
@@ -269,15 +286,6 @@ impl<R: Registers> Restorer<'_, R> {
 /// Field 22 of a stat line, for the journal and for the comparison with it.
 pub fn start_in_stat(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
-}
-
-/// What a register reads twice: one bad answer must neither pass for the original, which would end the journal, nor be
-/// written back.
-fn still<T: PartialEq + fmt::LowerHex>(mut read: impl FnMut() -> Result<T, String>) -> Result<T, String> {
-    match (read()?, read()?) {
-        (first, second) if first == second => Ok(first),
-        (first, second) => Err(format!("it reads {first:#x} and then {second:#x}")),
-    }
 }
 
 /// True while the group that a knob belongs to is there; what belongs to no group belongs to the mount.
