@@ -8,10 +8,6 @@
 // The figures are what this program is for.
 #![allow(clippy::print_stdout)]
 
-#[path = "../tests/on_vhost/mod.rs"]
-mod on_vhost;
-
-use on_vhost::{MS, Machine, held};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,6 +22,7 @@ use waykeeper_linux::perf::{IioUnits, UncorePlan, core_groups};
 use waykeeper_linux::root::Root;
 use waykeeper_linux::tenants::Tenant;
 use waykeeper_machine::ScenarioSource;
+use waykeeper_stand::{MS, Machine, held};
 use waykeeper_units::{CoreId, GroupId, WayMask};
 use waykeeper_vhost::faults::{Faults, Operation};
 use waykeeper_vhost::host_tasks::HostTasks;

@@ -4,17 +4,14 @@
 //! The clock is held and goes where the loop waits for it, so a busy machine makes the test slower and nothing else.
 //! Needs root and /dev/fuse.
 
-mod on_vhost;
-
-use on_vhost::{Machine, held};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use waykeeper_control::{ControlConfig, Record};
-use waykeeper_host::{Applied, Group, Host, HostError, Interval, Inventory, Plan, Priority, Snapshot};
-use waykeeper_linux::host::LinuxHost;
+use waykeeper_host::{Host, Interval, Priority};
 use waykeeper_machine::{Measured, RunOptions, Scenario, ScenarioSource, Score, VirtualServer};
 use waykeeper_silicon::Sampling;
+use waykeeper_stand::{Machine, held};
 
 /// Seconds of the server's clock, ns.
 const SECOND: u64 = 1_000_000_000;
@@ -29,43 +26,6 @@ fn flagship() -> Arc<Scenario> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/a4-hpw-heavy.toml");
     let source = ScenarioSource::open(&path).unwrap_or_else(|error| panic!("{error}"));
     Arc::new(source.read().unwrap_or_else(|error| panic!("{error}")))
-}
-
-/// LinuxHost, with time as the server's clock has it.
-struct OnItsClock<'m> {
-    host: LinuxHost,
-    machine: &'m Machine,
-}
-
-impl Host for OnItsClock<'_> {
-    fn inventory(&self) -> &Inventory {
-        self.host.inventory()
-    }
-
-    fn groups(&self) -> Vec<Group> {
-        self.host.groups()
-    }
-
-    fn sample(&mut self) -> Result<Snapshot, HostError> {
-        Ok(Snapshot { at_ns: self.machine.now_ns(), ..self.host.sample()? })
-    }
-
-    fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
-        self.host.apply(plan)
-    }
-
-    fn now_ns(&self) -> u64 {
-        self.machine.now_ns()
-    }
-
-    fn wait_until(&mut self, deadline_ns: u64) -> Result<(), HostError> {
-        if self.machine.now_ns() < MEASURED_FROM && MEASURED_FROM <= deadline_ns {
-            self.machine.run_to(MEASURED_FROM);
-            self.machine.look(|server| server.begin_stretch());
-        }
-        self.machine.run_to(deadline_ns);
-        Ok(())
-    }
 }
 
 /// Runs a policy, and says what went wrong on the way.
@@ -95,7 +55,7 @@ fn in_process(scenario: &Arc<Scenario>, policy: &str, seed: u64) -> Measured {
 fn through_files(scenario: &Arc<Scenario>, policy: &str) -> Measured {
     let machine = Machine::with(scenario.clone(), held(ONE_IN));
     let found = machine.state();
-    let mut host = OnItsClock { host: machine.open(), machine: &machine };
+    let mut host = machine.paced().measured_from(MEASURED_FROM);
     let problems = run(&mut host, policy);
     assert_eq!(host.host.complaints(), [""; 0], "{policy}");
     assert!(problems.is_empty(), "{policy}: {problems:?}");

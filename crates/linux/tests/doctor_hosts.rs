@@ -6,41 +6,13 @@ mod machine;
 mod told;
 
 use machine::Machine;
-use std::sync::Arc;
 use told::told;
 use waykeeper_linux::doctor;
-use waykeeper_linux::root::Root;
-use waykeeper_machine::ScenarioSource;
-use waykeeper_vhost::engine::Pace;
-use waykeeper_vhost::virtual_host::{Options, VirtualHost};
-
-const SCENARIO: &str = r#"
-name = "host"
-duration_s = 1
-warmup_s = 0.1
-measure_s = 0.1
-
-[[nic]]
-name = "nic0"
-
-[[storage]]
-name = "raid0"
-
-[[workload]]
-name = "l2fwd"
-program = "l2fwd"
-cores = "0-1"
-"#;
 
 fn virtual_host(chip: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let text = format!("chip = \"{chip}\"\n{SCENARIO}");
-    let source = ScenarioSource::parse("host", &text, None).unwrap_or_else(|error| panic!("{error}"));
-    let scenario = Arc::new(source.read().unwrap_or_else(|error| panic!("{error}")));
-    let options = Options { pace: Pace::Held, ..Options::default() };
-    let host = VirtualHost::mount(folder.path(), scenario, options).unwrap_or_else(|error| panic!("{error}"));
-    let report = doctor::examine(&Root::at(host.path()));
-    let told = told(host.path(), &report);
+    let host = waykeeper_stand::Machine::new(chip);
+    let report = doctor::examine(&host.root());
+    let told = told(host.root().prefix(), &report);
     drop(host);
     insta::assert_snapshot!(format!("vhost-{chip}"), told);
 }

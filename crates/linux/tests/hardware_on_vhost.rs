@@ -3,7 +3,6 @@
 
 use rustix::io::Errno;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use waykeeper_generations::{Generation, Standing};
 use waykeeper_linux::cpuid::Facts;
 use waykeeper_linux::cpuinfo::Cpuinfo;
@@ -11,50 +10,19 @@ use waykeeper_linux::msr::{Allowed, Msr, MsrError};
 use waykeeper_linux::pci::{Config, PciError, PciTree, Writable};
 use waykeeper_linux::root::Root;
 use waykeeper_linux::topology::Topology;
-use waykeeper_machine::ScenarioSource;
-use waykeeper_vhost::engine::Pace;
-use waykeeper_vhost::faults::{Calls, Fault, Faults, Operation, Rule};
-use waykeeper_vhost::virtual_host::{Options, VirtualHost};
+use waykeeper_stand::Machine;
+use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
 
-const SCENARIO: &str = r#"
-name = "host"
-duration_s = 1
-warmup_s = 0.1
-measure_s = 0.1
-
-[[nic]]
-name = "nic0"
-ring = 1024
-offered_gbps = 10
-
-[[storage]]
-name = "raid0"
-
-[[workload]]
-name = "l2fwd"
-program = "l2fwd"
-cores = "0-1"
-"#;
-
-/// A host whose clock stands still; its mount goes before its folder.
+/// A host whose clock stands still.
 struct Host {
-    _mounted: VirtualHost,
-    faults: Faults,
+    machine: Machine,
     root: Root,
-    _folder: tempfile::TempDir,
 }
 
 impl Host {
     fn on(chip: &str) -> Host {
-        let text = format!("chip = \"{chip}\"\n{SCENARIO}");
-        let source = ScenarioSource::parse("host", &text, None).unwrap_or_else(|error| panic!("{error}"));
-        let scenario = Arc::new(source.read().unwrap_or_else(|error| panic!("{error}")));
-        let folder = tempfile::tempdir().unwrap();
-        let faults = Faults::new();
-        let options = Options { pace: Pace::Held, faults: faults.clone(), ..Options::default() };
-        let mounted = VirtualHost::mount(folder.path(), scenario, options)
-            .unwrap_or_else(|error| panic!("{error}; mounting needs root and /dev/fuse: modprobe fuse"));
-        Host { root: Root::at(folder.path()), _mounted: mounted, faults, _folder: folder }
+        let machine = Machine::new(chip);
+        Host { root: machine.root(), machine }
     }
 
     fn generation(&self) -> &'static Generation {
@@ -64,9 +32,9 @@ impl Host {
 
     fn strike<R>(&self, path: &str, operation: Operation, fault: Fault, look: impl FnOnce(&Root) -> R) -> R {
         let operation = Some(operation);
-        self.faults.inject(Rule { path: path.to_owned(), operation, calls: Calls::All, fault });
+        self.machine.faults.inject(Rule { path: path.to_owned(), operation, calls: Calls::All, fault });
         let found = look(&self.root);
-        self.faults.lift();
+        self.machine.faults.lift();
         found
     }
 }
@@ -213,11 +181,11 @@ fn ending(path: &str) -> String {
 #[test]
 fn a_fault_in_any_kind_of_file_is_an_error_that_names_it() {
     let host = Host::on("gold-6140");
-    host.faults.forget();
+    host.machine.faults.forget();
     look_at_all(&host.root).unwrap();
     // One file of each kind: paths that differ in digits only are alike.
     let mut kinds: BTreeMap<String, String> = BTreeMap::new();
-    for (path, operation) in host.faults.seen().into_keys() {
+    for (path, operation) in host.machine.faults.seen().into_keys() {
         if operation == Operation::Read {
             let kind: String = path.chars().filter(|letter| !letter.is_ascii_hexdigit()).collect();
             kinds.entry(kind).or_insert(path);

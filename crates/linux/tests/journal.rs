@@ -378,8 +378,10 @@ fn bits_of_others_and_taken_counters_stay_as_they_are() {
         drop(journal);
         // As after a crash: all that is known is what lies on disk.
         let mut journal = host.open().unwrap();
-        let mut table = Table::default();
-        table.msrs = [((0, 0x186), select[0]), ((0, 0x187), select[1]), ((0, 0x38f), global)].into();
+        let mut table = Table {
+            msrs: [((0, 0x186), select[0]), ((0, 0x187), select[1]), ((0, 0x38f), global)].into(),
+            ..Table::default()
+        };
         let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &mut table };
         let report = restorer.restore(&mut journal).unwrap();
         assert!(
@@ -415,8 +417,8 @@ fn ones_alone_are_no_answer() {
     let host = Host::new();
     let mut journal = host.open().unwrap();
     journal.record(&[counter_bit(0, 1)]).unwrap();
-    let mut table = Table::default();
-    table.msrs = [((0, 0x187), 0x43_4f2e), ((0, 0x38f), u64::MAX)].into();
+    let mut table =
+        Table { msrs: [((0, 0x187), 0x43_4f2e), ((0, 0x38f), u64::MAX)].into(), ..Table::default() };
     let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &mut table };
     let report = restorer.restore(&mut journal).unwrap();
     let (_, why) = report.failures().next().expect("a failure");
@@ -446,8 +448,10 @@ fn what_was_read_through_a_cpu_that_is_offline_now_is_written_through_another() 
     let mut journal = host.open().unwrap();
     journal.record(&[ways.clone(), own.clone(), Original::whole_msr(2, Some(0), 0xc8b, 0x700)]).unwrap();
     assert_eq!(journal.originals().len(), 2, "one register, through whichever CPU");
-    let mut table = Table::default();
-    table.msrs = [((1, 0xc8b), 0x7f0), ((2, 0xc8b), 0x7f0), ((3, 0xc8b), 0x7f0)].into();
+    let mut table = Table {
+        msrs: [((1, 0xc8b), 0x7f0), ((2, 0xc8b), 0x7f0), ((3, 0xc8b), 0x7f0)].into(),
+        ..Table::default()
+    };
     let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &mut table };
     let report = restorer.restore(&mut journal).unwrap();
     assert_eq!(

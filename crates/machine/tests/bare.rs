@@ -2,53 +2,14 @@
 
 use std::sync::Arc;
 use waykeeper_host::{Host, Plan, Reading};
-use waykeeper_machine::{BareMachine, RunOptions, ScenarioSource, VirtualServer};
-use waykeeper_silicon::Sampling;
+use waykeeper_machine::{BareMachine, RunOptions, Scenario, VirtualServer};
+use waykeeper_stand::{SCENARIO, run_options};
 use waykeeper_units::{GroupId, PortId, WayMask};
 
-const OPTIONS: fn() -> RunOptions =
-    || RunOptions { seed: 3, sample_seed: 3, sampling: Sampling::one_in(16).expect("a power of two") };
+const OPTIONS: fn() -> RunOptions = || run_options(16);
 
-fn text(chip: &str) -> String {
-    format!(
-        r#"
-name = "bare"
-chip = "{chip}"
-duration_s = 0.2
-warmup_s = 0.1
-measure_s = 0.1
-time_factor = 5
-
-[[nic]]
-name = "nic0"
-ring = 2048
-offered_gbps = 80
-
-[[storage]]
-name = "raid0"
-
-[[workload]]
-name = "l2fwd"
-program = "l2fwd"
-cores = "0-1"
-
-[[workload]]
-name = "fio"
-program = "fio"
-cores = "2"
-
-[[workload]]
-name = "scan"
-program = "x-mem"
-cores = "3"
-working_set = "4M"
-"#
-    )
-}
-
-fn scenario(chip: &str) -> Arc<waykeeper_machine::Scenario> {
-    let source = ScenarioSource::parse("bare", &text(chip), None).unwrap_or_else(|error| panic!("{error}"));
-    Arc::new(source.read().unwrap_or_else(|error| panic!("{error}")))
+fn scenario(chip: &str) -> Arc<Scenario> {
+    waykeeper_stand::scenario(chip, SCENARIO)
 }
 
 fn bare(chip: &str) -> BareMachine {

@@ -98,7 +98,7 @@ fn resource_control_is_announced_as_each_generation_does() {
         assert!(flags(&skylake).contains(&format!(" {flag} ")), "{flag}");
     }
     assert!(skylake.text("proc/cmdline").contains(" rdt=cmt,mbmtotal,mbmlocal,l3cat,l3cdp,mba\n"));
-    let without = Host::with("gold-6140", SCENARIO, &Options { bandwidth: false, ..held() });
+    let without = Host::with("gold-6140", SCENARIO, &Options { bandwidth: false, ..held(16) });
     assert_eq!(without.cpuid(0, 0x10, 0)[1], 0b10);
     assert_eq!(without.read_msr(0, 0xd50), Err(Errno::IO));
     // hardware.md 7.2: Haswell has four classes of two ways at least, and CPUID does not say so.
@@ -149,9 +149,9 @@ fn configuration_space_has_the_kernels_manners() {
     assert_eq!((config.size(), config.mode()), (4096, 0o644));
     assert_eq!(config.read(0, 8192, ROOT).unwrap().len(), 4096);
     assert_eq!(config.read(4090, 16, ROOT).unwrap().len(), 6);
-    assert_eq!(config.read(4096, 16, ROOT).unwrap(), []);
+    assert!(config.read(4096, 16, ROOT).unwrap().is_empty());
     assert_eq!(config.read(0, 4096, NOBODY).unwrap().len(), 64);
-    assert_eq!(config.read(0x180, 4, NOBODY).unwrap(), []);
+    assert!(config.read(0x180, 4, NOBODY).unwrap().is_empty());
     assert_eq!(config.write(4096, &[0], ROOT), Err(Errno::FBIG));
     assert_eq!(config.write(4094, &[0; 4], ROOT), Ok(2));
     assert_eq!(config.write(0, &[0; 4], ROOT), Ok(4));
@@ -187,7 +187,7 @@ fn devices_stand_behind_their_ports() {
 
 #[test]
 fn a_scenario_that_cannot_be_shown_says_what_would_do() {
-    let why = |chip: &str, text: &str| match tree(scenario(chip, text), &held()) {
+    let why = |chip: &str, text: &str| match tree(scenario(chip, text), &held(16)) {
         Err(error) => error.to_string(),
         Ok(_) => panic!("it can be shown"),
     };
@@ -205,7 +205,8 @@ fn every_host_mounts_and_a_mask_written_through_resctrl_is_seen_in_occupancy() {
     for (chip, generation) in CHIPS {
         let folder = tempfile::tempdir().unwrap();
         let kernel = if generation == "hsx" { Kernel(6, 1) } else { Kernel(6, 12) };
-        let host = VirtualHost::mount(folder.path(), scenario(chip, SCENARIO), Options { kernel, ..held() });
+        let host =
+            VirtualHost::mount(folder.path(), scenario(chip, SCENARIO), Options { kernel, ..held(16) });
         let host = host.unwrap_or_else(|error| panic!("{chip}: {error}"));
         let root = folder.path();
         assert!(fs::read_to_string(root.join("proc/cpuinfo")).unwrap().starts_with("processor\t: 0\n"));
@@ -237,7 +238,7 @@ fn every_host_mounts_and_a_mask_written_through_resctrl_is_seen_in_occupancy() {
 
 #[test]
 fn the_wall_clock_drives_the_machine_and_a_lag_is_told() {
-    let options = |speed| Options { pace: Pace::Wall(speed), ..held() };
+    let options = |speed| Options { pace: Pace::Wall(speed), ..held(16) };
     // Before the host is there: its clock begins while it is put together.
     let begun = Instant::now();
     let host = Host::with("gold-6140", SCENARIO, &options(0.5));
@@ -245,7 +246,7 @@ fn the_wall_clock_drives_the_machine_and_a_lag_is_told() {
         assert!(begun.elapsed() < Duration::from_secs(60), "the machine does not move");
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert!(host.engine.now_ns() <= begun.elapsed().as_nanos() as u64, "half as fast as the wall clock");
+    assert!(2 * host.engine.now_ns() <= begun.elapsed().as_nanos() as u64, "half as fast as the wall clock");
     assert!(host.read_msr(0, 0x10).unwrap() > 0);
     // A thousand times as fast as the wall clock is more than any machine computes.
     let late = Host::with("gold-6140", SCENARIO, &options(1000.0));
@@ -259,6 +260,6 @@ fn the_wall_clock_drives_the_machine_and_a_lag_is_told() {
 fn a_directory_that_is_in_use_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("file"), "").unwrap();
-    let refused = VirtualHost::mount(folder.path(), scenario("gold-6140", SCENARIO), held());
+    let refused = VirtualHost::mount(folder.path(), scenario("gold-6140", SCENARIO), held(16));
     assert!(matches!(refused, Err(VirtualHostError::Mount(error)) if error.to_string().contains("empty")));
 }

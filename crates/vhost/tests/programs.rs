@@ -56,7 +56,7 @@ struct Server {
 
 impl Server {
     fn new(text: &str) -> Server {
-        Server::with(text, held())
+        Server::with(text, held(16))
     }
 
     fn with(text: &str, options: Options) -> Server {
@@ -139,7 +139,7 @@ fn a_process_says_what_it_is_where_it_runs_and_for_how_long() {
     // Cores 0, 1 and 4 of 18.
     assert_eq!(value(&status, "Cpus_allowed"), "00013");
     assert_eq!(server.text("proc/5000000/comm"), "l2fwd\n");
-    assert_eq!(server.text("proc/5000000/cmdline"), "l2fwd\0--name\0fw\0--cores\00-1,4\0");
+    assert_eq!(server.text("proc/5000000/cmdline"), "l2fwd\0--name\0fw\0--cores\x000-1,4\0");
     assert_eq!(server.text("proc/5000000/cgroup"), "0::/tenants.slice/fw.service\n");
     assert_eq!(server.names("proc/5000000/task"), ["5000000", "5000001", "5000002"]);
     assert_eq!(server.text("proc/5000000/task/5000002/children"), "");

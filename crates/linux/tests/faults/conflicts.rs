@@ -1,7 +1,7 @@
 //! A full disk under the journal, and other tools at work: nothing is turned that could not be brought back, and nothing
 //! that is somebody else's.
 
-use crate::machine::{MS, Machine, difference};
+use crate::machine::machine;
 use crate::turning::{knobs, plan};
 use rustix::fs::{FlockOperation, flock};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -10,6 +10,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use waykeeper_host::{Host, KnobOutcome};
 use waykeeper_linux::host::{LinuxHost, Options};
+use waykeeper_stand::{MS, difference};
 use waykeeper_units::GroupId;
 use waykeeper_vhost::faults::Operation;
 
@@ -44,7 +45,7 @@ impl Drop for Full {
 
 #[test]
 fn with_a_full_disk_under_the_journal_nothing_is_touched() {
-    let machine = Machine::new();
+    let machine = machine();
     machine.run(MS);
     let before = machine.state();
     let disk = Full::new();
@@ -71,17 +72,17 @@ fn with_a_full_disk_under_the_journal_nothing_is_touched() {
 
 #[test]
 fn another_tools_lock_is_waited_for_and_told() {
-    let machine = Machine::new();
+    let machine = machine();
     machine.run(MS);
     let before = machine.state();
     let lock = File::open(machine.root().path("/sys/fs/resctrl")).expect("there");
     let held = |operation| flock(&lock, operation).expect("locked");
     held(FlockOperation::LockExclusive);
-    let error = machine.open().expect_err("somebody holds the lock").to_string();
+    let error = machine.try_open().expect_err("somebody holds the lock").to_string();
     assert!(error.contains("/sys/fs/resctrl: locking: ") && error.contains("holds the lock"), "{error}");
     assert_eq!(machine.state(), before);
     held(FlockOperation::Unlock);
-    let mut host = machine.open().unwrap_or_else(|error| panic!("{error}"));
+    let mut host = machine.open();
     let plan = plan(&host, [0x00f, 0x030, 0x0c0, 0x700], 0x7c0, false);
     held(FlockOperation::LockExclusive);
     let applied = host.apply(&plan).unwrap_or_else(|error| panic!("{error}"));
@@ -102,13 +103,13 @@ fn another_tools_lock_is_waited_for_and_told() {
 
 #[test]
 fn another_tools_groups_take_the_last_classes() {
-    let machine = Machine::new();
+    let machine = machine();
     machine.run(MS);
     // 8 classes with MBA: the default group's and five of another tool leave two for four tenants.
     for group in 0..5 {
         machine.foreign(&format!("theirs{group}"));
     }
-    let mut host = machine.open().unwrap_or_else(|error| panic!("{error}"));
+    let mut host = machine.open();
     assert_eq!(host.inventory().llc.clos_count, 3);
     // fio's class is removed behind our back, and somebody takes it.
     std::fs::remove_dir(machine.root().path("/sys/fs/resctrl/waykeeper-fio")).expect("removed");
@@ -132,7 +133,7 @@ fn another_tools_groups_take_the_last_classes() {
     machine.foreign("last");
     machine.foreign("very last");
     let before = machine.state();
-    let mut host = machine.open().unwrap_or_else(|error| panic!("{error}"));
+    let mut host = machine.open();
     let applied = host.apply(&masks).unwrap_or_else(|error| panic!("{error}"));
     assert!(applied.masks.values().all(|outcome| matches!(outcome, KnobOutcome::Refused(_))), "{applied:#?}");
     assert!(host.close().expect("closed").is_complete());
@@ -140,6 +141,6 @@ fn another_tools_groups_take_the_last_classes() {
     assert_eq!(machine.state(), before);
     // A tenant's CPU in a group of somebody else's is a conflict, and names both.
     std::fs::write(machine.root().path("/sys/fs/resctrl/theirs0/cpus_list"), "3\n").expect("written");
-    let error = machine.open().expect_err("another manager is at work").to_string();
+    let error = machine.try_open().expect_err("another manager is at work").to_string();
     assert!(error.contains("CPUs 3 of tenant scan") && error.contains("theirs0"), "{error}");
 }

@@ -1,18 +1,19 @@
 //! Faults while a host is given back, and while what a crash left turned is brought back: whatever fails is told and stays
 //! in the journal, and the next try brings it all back.
 
-use crate::machine::{MS, Machine, State};
+use crate::machine::machine;
 use crate::strike::{Case, Rotation, Verdicts};
 use crate::turning::plan;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_host::Host;
 use waykeeper_linux::host::LinuxHost;
+use waykeeper_stand::{MS, Machine, State};
 use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
 
 /// A host with every knob turned.
 fn turned(machine: &Machine) -> LinuxHost {
-    let mut host = machine.open().unwrap_or_else(|error| panic!("{error}"));
+    let mut host = machine.open();
     let plan = plan(&host, [0x00f, 0x030, 0x0c0, 0x700], 0x7c0, false);
     let applied = host.apply(&plan).unwrap_or_else(|error| panic!("{error}"));
     assert!(applied.is_complete(), "{applied:#?}");
@@ -32,7 +33,7 @@ fn reasons(failures: impl Iterator<Item = (String, String)>) -> BTreeSet<String>
 fn next(machine: &Machine, case: &Case, turn: usize, verdicts: &mut Verdicts) {
     match turn % 2 {
         0 => verdicts.wrong(case, &machine.still_wrong()),
-        _ => match machine.open() {
+        _ => match machine.try_open() {
             Err(error) => verdicts.wrong(case, &error.to_string()),
             Ok(mut host) => assert!(host.close().expect("closed").is_complete()),
         },
@@ -45,7 +46,7 @@ fn left(machine: &Machine, before: &State) -> &'static str {
 
 #[test]
 fn what_cannot_be_given_back_is_told_and_comes_back_later() {
-    let machine = Machine::new();
+    let machine = machine();
     machine.run(MS);
     let before = machine.state();
     let mut host = turned(&machine);
@@ -100,18 +101,18 @@ fn crashed(machine: &Machine) {
 
 #[test]
 fn what_a_crash_left_comes_back_in_spite_of_faults() {
-    let machine = Machine::new();
+    let machine = machine();
     machine.run(MS);
     let before = machine.state();
     crashed(&machine);
     assert_ne!(machine.state(), before);
     machine.faults.forget();
-    machine.bring_back().unwrap();
+    machine.restore().unwrap();
     let seen = machine.faults.seen();
     let mut verdicts = Verdicts::default();
     for (turn, case) in Rotation::default().cases(&machine, &seen).iter().enumerate() {
         crashed(&machine);
-        let (result, struck) = Verdicts::strike(&machine, case, || machine.bring_back());
+        let (result, struck) = Verdicts::strike(&machine, case, || machine.restore());
         let reports = reasons(result.err().into_iter().flatten());
         verdicts.judge(&machine, case, struck, &reports, left(&machine, &before));
         next(&machine, case, turn, &mut verdicts);

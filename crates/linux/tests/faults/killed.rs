@@ -2,14 +2,14 @@
 //!
 //! The manager is this test program once more, in a process of its own; the mount is the parent's.
 
-use crate::machine::{MS, Machine, difference, tenants};
+use crate::machine::{machine, tenants};
 use crate::turning::plan;
 use std::process::{Child, Command};
 use std::time::Duration;
 use waykeeper_host::Host;
 use waykeeper_linux::host::{LinuxHost, Options};
-use waykeeper_linux::pci::PciTree;
 use waykeeper_linux::root::Root;
+use waykeeper_stand::{MS, Machine, difference};
 use waykeeper_vhost::faults::Operation;
 
 /// Set for the child: the root and the journal.
@@ -19,8 +19,7 @@ const JOURNAL: &str = "WAYKEEPER_FAULTS_JOURNAL";
 /// Turns knobs to and fro until it is killed; the bound is for a parent that is gone.
 fn live(root: &Root) {
     let journal = std::env::var_os(JOURNAL).expect("both are set").into();
-    let tenants = tenants(&PciTree::read(root).expect("PCI devices"));
-    let options = Options::new(root.clone(), tenants, journal);
+    let options = Options::new(root.clone(), tenants(root), journal);
     let mut host = LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"));
     let plans =
         [plan(&host, [0x00f, 0x030, 0x0c0, 0x700], 0x7c0, false), plan(&host, [0x7ff; 4], 0x700, true)];
@@ -51,7 +50,7 @@ fn a_manager_that_is_killed_leaves_its_originals() {
     if let Some(root) = std::env::var_os(ROOT) {
         return live(&Root::at(root));
     }
-    let machine = Machine::new();
+    let machine = machine();
     machine.run(MS);
     let before = machine.state();
     let mut journals = 0;
@@ -74,7 +73,7 @@ fn a_manager_that_is_killed_leaves_its_originals() {
         journals += u32::from(machine.journal().exists());
         match turn % 2 {
             0 => assert_eq!(machine.still_wrong(), ""),
-            _ => assert!(machine.open().expect("taken over").close().expect("closed").is_complete()),
+            _ => assert!(machine.open().close().expect("closed").is_complete()),
         }
         let after = machine.state();
         assert!(after == before, "after {writes} writes:\n{}", difference(&before, &after));

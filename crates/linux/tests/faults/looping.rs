@@ -1,12 +1,13 @@
 //! A control loop over intervals in which single operations fail: what it sees stays true, and it ends as it began.
 
-use crate::machine::{MS, Machine};
+use crate::machine::machine;
 use crate::sampling::readings;
 use crate::turning::{knobs, plan, wanted};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use waykeeper_host::{Host, Reading, Snapshot};
 use waykeeper_linux::host::LinuxHost;
+use waykeeper_stand::MS;
 use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
 
 /// Faults that pass, by the interval: which call of all those of the interval, and what.
@@ -39,9 +40,9 @@ fn rises(before: &Snapshot, after: &Snapshot) -> BTreeMap<String, u64> {
 
 #[test]
 fn a_loop_goes_on_through_passing_faults() {
-    let machine = Machine::new();
+    let machine = machine();
     let before = machine.state();
-    let mut host: LinuxHost = machine.open().unwrap_or_else(|error| panic!("{error}"));
+    let mut host: LinuxHost = machine.open();
     let plans =
         [plan(&host, [0x00f, 0x030, 0x0c0, 0x700], 0x7c0, false), plan(&host, [0x7ff; 4], 0x700, true)];
     let mut most: BTreeMap<String, u64> = BTreeMap::new();

@@ -1,11 +1,12 @@
 //! Faults while a host is taken charge of: either nothing is taken, or what is missing is told.
 
-use crate::machine::{MS, Machine};
+use crate::machine::machine;
 use crate::strike::{Case, Rotation, Verdicts};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use waykeeper_host::{Host, Inventory, Reading, Snapshot};
 use waykeeper_linux::host::LinuxHost;
+use waykeeper_stand::{MS, Machine};
 use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
 
 /// What a fault could have spoiled in silence: what the host is said to be, and which readings have values.
@@ -69,11 +70,11 @@ fn kinds(sample: &Snapshot) -> Vec<Reading<()>> {
 
 #[test]
 fn a_host_is_taken_whole_or_with_what_is_missing_told() {
-    let machine = Machine::new();
+    let machine = machine();
     machine.run(2 * MS);
     let before = machine.state();
     machine.faults.forget();
-    let mut host = machine.open().unwrap_or_else(|error| panic!("{error}"));
+    let mut host = machine.open();
     let seen = machine.faults.seen();
     let undisturbed = Undisturbed::of(&mut host);
     host.close().expect("closed");
@@ -88,7 +89,7 @@ fn a_host_is_taken_whole_or_with_what_is_missing_told() {
 }
 
 fn opened(machine: &Machine, case: &Case, undisturbed: &Undisturbed, verdicts: &mut Verdicts) {
-    let (result, struck) = Verdicts::strike(machine, case, || machine.open());
+    let (result, struck) = Verdicts::strike(machine, case, || machine.try_open());
     let (reports, whole) = match result {
         Err(error) => (BTreeSet::from([error.to_string()]), String::new()),
         Ok(mut host) => {
@@ -114,7 +115,7 @@ fn opened(machine: &Machine, case: &Case, undisturbed: &Undisturbed, verdicts: &
 /// What every register needs fails for all: each kind of counter is told of once, not each box.
 #[test]
 fn a_device_that_refuses_everything_is_not_told_of_a_hundred_times() {
-    let machine = Machine::new();
+    let machine = machine();
     let before = machine.state();
     for (operation, errno) in
         [(Operation::Open, Errno::ACCESS), (Operation::Read, Errno::IO), (Operation::Write, Errno::PERM)]
@@ -123,7 +124,7 @@ fn a_device_that_refuses_everything_is_not_told_of_a_hundred_times() {
         let rule =
             Rule { path: "dev/cpu/*/msr".into(), operation: Some(operation), calls: Calls::All, fault };
         machine.faults.inject(rule);
-        let mut host = machine.open().unwrap_or_else(|error| panic!("{error}"));
+        let mut host = machine.open();
         let notes = host.notes().to_vec();
         assert!((2..=7).contains(&notes.len()), "{operation:?}: {notes:#?}");
         assert!(

@@ -1,10 +1,11 @@
 //! Faults while a host is sampled: a number is the true one or it is missing, and the next sample is whole again.
 
-use crate::machine::{MS, Machine};
+use crate::machine::machine;
 use crate::strike::{Case, Rotation, Verdicts};
 use std::collections::BTreeSet;
 use waykeeper_host::{Host, Reading, Snapshot};
 use waykeeper_linux::host::LinuxHost;
+use waykeeper_stand::MS;
 
 /// All counters of a snapshot, by name.
 pub fn readings(sample: &Snapshot) -> Vec<(String, Reading<u64>)> {
@@ -62,9 +63,9 @@ fn missing(truth: &Snapshot, sample: &Snapshot) -> String {
 
 #[test]
 fn a_number_is_true_or_missing_and_told() {
-    let machine = Machine::new();
+    let machine = machine();
     let before = machine.state();
-    let mut host = machine.open().unwrap_or_else(|error| panic!("{error}"));
+    let mut host = machine.open();
     let sample = |host: &mut LinuxHost| host.sample().unwrap_or_else(|error| panic!("{error}"));
     machine.run(2 * MS);
     sample(&mut host);

@@ -7,10 +7,10 @@
 //! can tell a plausible lie that is always the same. A write that claims to be done and is not is left out, as counters
 //! are not read back for it. It must not know what the operations are good for.
 
-use crate::machine::{Machine, State, difference};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_linux::GROUP_PREFIX;
+use waykeeper_stand::{Machine, State, difference};
 use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
 
 /// One fault at one place.

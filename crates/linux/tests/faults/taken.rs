@@ -1,10 +1,11 @@
 //! Other tools take counters while ours run: what they made of registers stays, at the end, after a crash and at the next
 //! start, and what they took is told. What is ours goes back around it.
 
-use crate::machine::{MS, Machine, State, difference};
+use crate::machine::machine;
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use waykeeper_linux::host::LinuxHost;
+use waykeeper_stand::{MS, Machine, State, difference};
 use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
 
 /// IA32_FIXED_CTR_CTRL, IA32_PERF_GLOBAL_CTRL, IA32_PERFEVTSEL1, IA32_PMC1 (SDM vol. 4).
@@ -23,7 +24,7 @@ fn key(cpu: u16, address: u32) -> String {
 
 /// Nothing is allowed to count on CPUs 2 and 3 before we come, as on a kernel whose perf was never used.
 fn idle() -> Machine {
-    let machine = Machine::new();
+    let machine = machine();
     machine.set_msr(2, GLOBAL_CONTROL, 0);
     machine.set_msr(3, GLOBAL_CONTROL, 0);
     machine.run(MS);
@@ -92,7 +93,7 @@ fn same(machine: &Machine, expected: &State) {
 fn at_the_end_what_others_took_is_theirs() {
     let machine = idle();
     let found = machine.state();
-    let mut host = machine.open().unwrap_or_else(|error| panic!("{error}"));
+    let mut host = machine.open();
     let expected = others(&machine, &found);
     let report = host.close().expect("closed");
     assert!(report.is_complete());
@@ -105,7 +106,7 @@ fn at_the_end_what_others_took_is_theirs() {
 fn after_a_crash_what_others_took_is_theirs() {
     let machine = idle();
     let found = machine.state();
-    let host = machine.open().unwrap_or_else(|error| panic!("{error}"));
+    let host = machine.open();
     let expected = others(&machine, &found);
     crash(&machine, host);
     assert_eq!(machine.still_wrong(), "");
@@ -116,10 +117,10 @@ fn after_a_crash_what_others_took_is_theirs() {
 fn the_next_start_tells_what_others_took_and_counts_around_it() {
     let machine = idle();
     let found = machine.state();
-    let host = machine.open().unwrap_or_else(|error| panic!("{error}"));
+    let host = machine.open();
     let expected = others(&machine, &found);
     crash(&machine, host);
-    let mut host = machine.open().unwrap_or_else(|error| panic!("{error}"));
+    let mut host = machine.open();
     let notes = host.notes().join("\n");
     for register in taken() {
         let told = host.notes().iter().filter(|note| note.starts_with(&register)).count();

@@ -1,10 +1,11 @@
 //! Faults while knobs are turned: each knob's outcome says what the machine then has.
 
-use crate::machine::{MS, Machine, difference};
+use crate::machine::machine;
 use crate::strike::{Case, Rotation, Verdicts};
 use std::collections::BTreeSet;
 use waykeeper_host::{Applied, Host, KnobOutcome, KnobValues, Plan};
 use waykeeper_linux::host::LinuxHost;
+use waykeeper_stand::{MS, Machine, difference};
 use waykeeper_units::{GroupId, WayMask};
 
 /// Masks of the tenants in order, ways of devices, and DCA of all ports.
@@ -84,7 +85,7 @@ fn now(machine: &Machine, host: &mut LinuxHost, case: &Case, verdicts: &mut Verd
 }
 
 fn turned(machine: &Machine, masks: [u32; 4], verdicts: &mut Verdicts) {
-    let open = || machine.open().unwrap_or_else(|error| panic!("{error}"));
+    let open = || machine.open();
     let mut host = open();
     machine.run(MS);
     let (there, back) = (plan(&host, masks, 0x7c0, false), plan(&host, [0x7ff; 4], 0x700, true));
@@ -140,7 +141,7 @@ fn turned(machine: &Machine, masks: [u32; 4], verdicts: &mut Verdicts) {
 
 #[test]
 fn an_outcome_says_what_the_machine_has() {
-    let machine = Machine::new();
+    let machine = machine();
     let before = machine.state();
     let mut verdicts = Verdicts::default();
     turned(&machine, [0x00f, 0x030, 0x0c0, 0x700], &mut verdicts);
@@ -151,7 +152,7 @@ fn an_outcome_says_what_the_machine_has() {
 
 #[test]
 fn tenants_that_share_classes_move_or_stay() {
-    let machine = Machine::new();
+    let machine = machine();
     // 8 classes with MBA: the default group's, five of another tool, two for four tenants.
     for group in 0..5 {
         machine.foreign(&format!("theirs{group}"));

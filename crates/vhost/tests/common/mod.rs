@@ -4,10 +4,8 @@
 #![allow(dead_code)]
 
 use rustix::io::Errno;
-use std::sync::Arc;
-use waykeeper_machine::{RunOptions, Scenario, ScenarioSource};
-use waykeeper_silicon::Sampling;
-use waykeeper_vhost::engine::{Engine, Pace, Running};
+pub use waykeeper_stand::{SCENARIO, held, scenario};
+use waykeeper_vhost::engine::{Engine, Running};
 use waykeeper_vhost::node::{Caller, File, Node, Tree};
 use waykeeper_vhost::package::Server;
 use waykeeper_vhost::virtual_host::{Options, tree};
@@ -17,52 +15,6 @@ pub const ROOT: Caller = Caller { pid: 1, uid: 0 };
 
 /// Somebody else, whoever runs the test.
 pub const NOBODY: Caller = Caller { pid: 1, uid: 65534 };
-
-/// A NIC with a forwarder on cores 0 and 1, an array with a reader on core 2, a scan of 24 MiB on core 3.
-pub const SCENARIO: &str = r#"
-name = "host"
-duration_s = 1
-warmup_s = 0.1
-measure_s = 0.1
-time_factor = 5
-
-[[nic]]
-name = "nic0"
-ring = 2048
-offered_gbps = 80
-
-[[storage]]
-name = "raid0"
-
-[[workload]]
-name = "l2fwd"
-program = "l2fwd"
-cores = "0-1"
-
-[[workload]]
-name = "fio"
-program = "fio"
-cores = "2"
-
-[[workload]]
-name = "scan"
-program = "x-mem"
-cores = "3"
-working_set = "24M"
-"#;
-
-/// A scenario on a chip.
-pub fn scenario(chip: &str, text: &str) -> Arc<Scenario> {
-    let text = format!("chip = \"{chip}\"\n{text}");
-    let source = ScenarioSource::parse("host", &text, None).unwrap_or_else(|error| panic!("{error}"));
-    Arc::new(source.read().unwrap_or_else(|error| panic!("{error}")))
-}
-
-/// Options of a host whose clock is held, one set in 16 simulated.
-pub fn held() -> Options {
-    let run = RunOptions { seed: 1, sample_seed: 1, sampling: Sampling::one_in(16).expect("a power of two") };
-    Options { pace: Pace::Held, run, ..Options::default() }
-}
 
 /// A host and its files.
 pub struct Host {
@@ -80,7 +32,7 @@ impl Host {
 
     /// A scenario on a chip.
     pub fn of(chip: &str, text: &str) -> Host {
-        Host::with(chip, text, &held())
+        Host::with(chip, text, &held(16))
     }
 
     /// The same with other options.

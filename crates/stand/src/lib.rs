@@ -1,0 +1,113 @@
+//! What tests stand on, and nothing else may: one small scenario, the virtual server that it makes, and all that a manager
+//! could have turned on it, to the byte. A dev-dependency of any room; what fails here panics with the reason.
+//!
+//! * [`scenario`] makes a scenario of a chip and a text ([`SCENARIO`] or a test's own), [`run_options`] its seeds.
+//! * `held` and `live` (feature `files`) are options of a virtual host: a clock that the test moves, or the wall clock.
+//! * `Machine` (feature `host`) is a mounted host with its tenants and a journal beside it: `open` takes charge of it,
+//!   `run` lets time pass, `faults` makes its files fail, `state` is everything that could have been turned, `restore`
+//!   does what `waykeeper restore` does. `paced` is the same host with the server's clock instead of the kernel's, for a
+//!   control loop that is to wait for nobody.
+//!
+//! ```text
+//! let machine = Machine::new("gold-6140");          // root and /dev/fuse, or a panic that says so
+//! let found = machine.state();
+//! let mut host = machine.open();
+//! machine.run(5 * MS);
+//! // ... sample, apply ...
+//! drop(host);
+//! same(&machine.state(), &found, "after a run");
+//! ```
+//!
+//! Must not know what is tested.
+
+#[cfg(feature = "host")]
+mod machine;
+#[cfg(feature = "host")]
+mod paced;
+#[cfg(feature = "host")]
+mod state;
+#[cfg(feature = "host")]
+mod tenants;
+
+#[cfg(feature = "host")]
+pub use machine::Machine;
+#[cfg(feature = "host")]
+pub use paced::Paced;
+#[cfg(feature = "host")]
+pub use state::{State, difference, same};
+#[cfg(feature = "host")]
+pub use tenants::tenants;
+
+use std::sync::Arc;
+use waykeeper_machine::{RunOptions, Scenario, ScenarioSource};
+use waykeeper_silicon::Sampling;
+#[cfg(feature = "files")]
+use waykeeper_vhost::{engine::Pace, virtual_host::Options};
+
+/// A millisecond of the server's clock, ns.
+pub const MS: u64 = 1_000_000;
+
+/// A NIC at 80 Gb/s with a forwarder on cores 0 and 1, an array with a reader on core 2, a scan of 24 MiB on core 3. It
+/// names no chip: [`scenario`] puts one before it.
+pub const SCENARIO: &str = r#"
+name = "host"
+duration_s = 1
+warmup_s = 0.1
+measure_s = 0.1
+time_factor = 5
+
+[[nic]]
+name = "nic0"
+ring = 2048
+offered_gbps = 80
+
+[[storage]]
+name = "raid0"
+
+[[workload]]
+name = "l2fwd"
+program = "l2fwd"
+cores = "0-1"
+priority = "high"
+
+[[workload]]
+name = "fio"
+program = "fio"
+cores = "2"
+priority = "low"
+
+[[workload]]
+name = "scan"
+program = "x-mem"
+cores = "3"
+priority = "low"
+working_set = "24M"
+"#;
+
+/// A scenario on a chip.
+///
+/// # Panics
+/// With the reader's words, if it is none.
+pub fn scenario(chip: &str, text: &str) -> Arc<Scenario> {
+    let text = format!("chip = \"{chip}\"\n{text}");
+    let source = ScenarioSource::parse("host", &text, None).unwrap_or_else(|error| panic!("{error}"));
+    Arc::new(source.read().unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// Seed 1, one set in `one_in` simulated, which must be a power of two.
+pub fn run_options(one_in: u32) -> RunOptions {
+    let sampling = Sampling::one_in(one_in).unwrap_or_else(|| panic!("{one_in} is no power of two"));
+    RunOptions { seed: 1, sample_seed: 1, sampling }
+}
+
+/// Options of a host whose clock stands until the test moves it.
+#[cfg(feature = "files")]
+pub fn held(one_in: u32) -> Options {
+    Options { pace: Pace::Held, run: run_options(one_in), ..Options::default() }
+}
+
+/// Options of a host whose clock goes with the wall clock.
+#[cfg(feature = "files")]
+pub fn live(one_in: u32) -> Options {
+    Options { pace: Pace::Wall(1.0), run: run_options(one_in), ..Options::default() }
+}

@@ -1,0 +1,239 @@
+//! A scenario as a mounted host: files for whoever manages it, the model behind them for the test.
+//!
+//! Needs root and /dev/fuse. Must not know what is tested.
+
+use crate::state::{State, Watched, groups};
+use crate::{SCENARIO, held, scenario, tenants};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+use waykeeper_linux::GROUP_PREFIX;
+use waykeeper_linux::host::{LinuxHost, OpenError, Options};
+use waykeeper_linux::journal::Journal;
+use waykeeper_linux::pci::PciTree;
+use waykeeper_linux::registers::RegisterFiles;
+use waykeeper_linux::restore::{Restorer, mounted};
+use waykeeper_linux::root::Root;
+use waykeeper_linux::tenants::Tenant;
+use waykeeper_machine::Scenario;
+use waykeeper_units::{CoreId, CoreList};
+use waykeeper_vhost::faults::Faults;
+use waykeeper_vhost::package::Server;
+use waykeeper_vhost::virtual_host::{self, VirtualHost};
+
+/// A mounted host. The mount goes before its folder does.
+pub struct Machine {
+    vhost: VirtualHost,
+    /// What goes wrong with its files.
+    pub faults: Faults,
+    /// The scenario's workloads, as an operator would write them down.
+    pub tenants: Vec<Tenant>,
+    scenario: Arc<Scenario>,
+    watched: Watched,
+    classes: BTreeMap<String, String>,
+    folder: tempfile::TempDir,
+}
+
+impl std::fmt::Debug for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Machine").field("root", &self.vhost.path()).finish_non_exhaustive()
+    }
+}
+
+impl Machine {
+    /// [`SCENARIO`] on a chip, its clock held, one set in 16 simulated.
+    pub fn new(chip: &str) -> Machine {
+        Machine::with(scenario(chip, SCENARIO), held(16))
+    }
+
+    /// Any scenario, with any options.
+    ///
+    /// # Panics
+    /// If it cannot be mounted.
+    pub fn with(scenario: Arc<Scenario>, options: virtual_host::Options) -> Machine {
+        let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("a temporary directory: {error}"));
+        let mount = folder.path().join("host");
+        std::fs::create_dir(&mount).unwrap_or_else(|error| panic!("{}: {error}", mount.display()));
+        let faults = options.faults.clone();
+        let vhost = VirtualHost::mount(&mount, scenario.clone(), options);
+        let vhost = vhost
+            .unwrap_or_else(|error| panic!("{error}; mounting needs root and /dev/fuse (modprobe fuse)"));
+        let root = Root::at(vhost.path());
+        let tenants = tenants(&root, &scenario);
+        let places = vhost.engine().with(|server| {
+            let places = server.places();
+            (places.generation, places.cpus(), places.packages, places.cores)
+        });
+        let (generation, cpus, packages, cores) = places.unwrap_or_else(|why| panic!("the model: {why}"));
+        let own = tenants.iter().flat_map(|tenant| tenant.cores.cores()).map(|core| core.0);
+        // Those of the tenants, and one that is nobody's.
+        let own: BTreeSet<u16> = own.chain([cpus as u16 - 1]).collect();
+        let firsts: Vec<u16> = (0..packages).map(|package| (package * cores) as u16).collect();
+        let watched = Watched::new(&root, generation, cpus as u16, &own, &firsts);
+        let tree = PciTree::read(&root).unwrap_or_else(|error| panic!("{error}"));
+        let classes =
+            tree.devices().map(|device| (device.address.to_string(), format!("{:06x}", device.class)));
+        let classes = classes.collect();
+        Machine { vhost, faults, tenants, scenario, watched, classes, folder }
+    }
+
+    /// Where its file tree begins.
+    pub fn root(&self) -> Root {
+        Root::at(self.vhost.path())
+    }
+
+    /// Where its journal is: beside the tree.
+    pub fn journal(&self) -> PathBuf {
+        self.folder.path().join("state/journal")
+    }
+
+    /// A folder of its own, beside the tree, for whatever a test wants to keep.
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    /// The scenario.
+    pub fn scenario(&self) -> &Arc<Scenario> {
+        &self.scenario
+    }
+
+    /// Classes of its PCI devices, as six hex digits, by address.
+    pub fn classes(&self) -> &BTreeMap<String, String> {
+        &self.classes
+    }
+
+    /// Lets a held clock come to a time, ns.
+    pub fn run_to(&self, clock_ns: u64) {
+        self.vhost.engine().run_until(clock_ns).unwrap_or_else(|why| panic!("the model: {why}"));
+    }
+
+    /// Lets a held clock go on for a while, ns.
+    pub fn run(&self, ns: u64) {
+        self.run_to(self.now_ns() + ns);
+    }
+
+    /// The server's clock, ns.
+    pub fn now_ns(&self) -> u64 {
+        self.vhost.engine().now_ns()
+    }
+
+    /// Looks at the model.
+    pub fn look<R>(&self, look: impl FnOnce(&mut Server) -> R) -> R {
+        self.vhost.engine().with(look).unwrap_or_else(|why| panic!("the model: {why}"))
+    }
+
+    /// What taking charge of it takes.
+    pub fn options(&self) -> Options {
+        Options::new(self.root(), self.tenants.clone(), self.journal())
+    }
+
+    /// Takes charge of it.
+    ///
+    /// # Errors
+    /// What [`LinuxHost::open`] says.
+    pub fn try_open(&self) -> Result<LinuxHost, OpenError> {
+        LinuxHost::open(self.options())
+    }
+
+    /// Takes charge of it.
+    ///
+    /// # Panics
+    /// With what [`LinuxHost::open`] says.
+    pub fn open(&self) -> LinuxHost {
+        self.try_open().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Takes charge of it on its own clock, which must be held.
+    ///
+    /// # Panics
+    /// As [`Machine::open`].
+    pub fn paced(&self) -> crate::Paced<'_> {
+        crate::Paced::new(self.open(), self)
+    }
+
+    /// What `waykeeper restore` does.
+    ///
+    /// # Errors
+    /// What could not be brought back: the knob, if it is about one, and why.
+    pub fn restore(&self) -> Result<(), Vec<(String, String)>> {
+        let root = self.root();
+        let alone = |error: &dyn std::fmt::Display| vec![(String::new(), error.to_string())];
+        let mut journal = Journal::open(&self.journal(), &root).map_err(|error| alone(&error))?;
+        let resctrl = mounted(&root, GROUP_PREFIX);
+        let registers = RegisterFiles::of(&root);
+        let mut restorer = Restorer { root: &root, resctrl: resctrl.as_ref(), registers: &registers };
+        let report = restorer.restore(&mut journal).map_err(|error| alone(&error))?;
+        let failures = report.failures().map(|(knob, why)| (knob.to_string(), why.to_owned()));
+        let failures: Vec<(String, String)> = failures.collect();
+        if failures.is_empty() { Ok(()) } else { Err(failures) }
+    }
+
+    /// What does not come back now, in one line; empty if all does.
+    pub fn still_wrong(&self) -> String {
+        let failures = self.restore().err().into_iter().flatten();
+        failures.map(|(knob, why)| format!("{knob}: {why}")).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Everything that could have been turned. Faults must be lifted.
+    pub fn state(&self) -> State {
+        self.watched.state(&self.root())
+    }
+
+    /// An MSR, if the CPU has it.
+    pub fn try_msr(&self, cpu: u16, address: u32) -> Option<u64> {
+        self.watched.msr(cpu, address)
+    }
+
+    /// An MSR.
+    ///
+    /// # Panics
+    /// If the CPU has none of this number.
+    pub fn msr(&self, cpu: u16, address: u32) -> u64 {
+        self.try_msr(cpu, address).unwrap_or_else(|| panic!("CPU {cpu} has no MSR {address:#x}"))
+    }
+
+    /// Another tool writes an MSR.
+    ///
+    /// # Panics
+    /// If the CPU refuses it.
+    pub fn set_msr(&self, cpu: u16, address: u32, value: u64) {
+        self.watched.set_msr(cpu, address, value);
+    }
+
+    /// The configuration space of a device, for another tool to read and write.
+    ///
+    /// # Panics
+    /// If there is no such device.
+    pub fn config(&self, device: &str) -> &File {
+        self.watched.config(device)
+    }
+
+    /// Another tool makes a group.
+    ///
+    /// # Panics
+    /// If no class is left.
+    pub fn foreign(&self, name: &str) -> PathBuf {
+        let group = self.root().path(format!("/sys/fs/resctrl/{name}"));
+        std::fs::create_dir(&group).unwrap_or_else(|error| panic!("{}: {error}", group.display()));
+        group
+    }
+
+    /// The mask of the first L3 that a CPU really has, as resctrl writes it without leading zeros: that of the group which
+    /// has the CPU.
+    ///
+    /// # Panics
+    /// If no group has it.
+    pub fn mask_of(&self, cpu: u16) -> String {
+        let state = groups(&self.root());
+        let own = |(path, list): &(&String, &String)| {
+            let list: CoreList = list.trim().parse().unwrap_or_default();
+            path.ends_with("cpus_list") && !path.contains("mon_groups") && list.cores().contains(&CoreId(cpu))
+        };
+        let group = state.iter().find(own).map(|(path, _)| path.replace("cpus_list", "schemata"));
+        let schemata = group.and_then(|group| state.get(&group));
+        let line = schemata.and_then(|text| text.lines().find_map(|line| line.trim().strip_prefix("L3:0=")));
+        let line = line.unwrap_or_else(|| panic!("no group has CPU {cpu}"));
+        line.split(';').next().unwrap_or_default().trim_start_matches('0').to_owned()
+    }
+}

@@ -1,0 +1,61 @@
+//! A host in our charge with time as the server's clock has it: whoever waits lets the model run, so a busy machine makes
+//! a test slower and nothing else.
+//!
+//! Must not know who waits, nor what for.
+
+use crate::Machine;
+use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Plan, Snapshot};
+use waykeeper_linux::host::LinuxHost;
+
+/// LinuxHost on the clock of the server that it manages, which must be held.
+#[derive(Debug)]
+pub struct Paced<'m> {
+    /// The host.
+    pub host: LinuxHost,
+    machine: &'m Machine,
+    measured_from_ns: Option<u64>,
+}
+
+impl<'m> Paced<'m> {
+    /// `host` manages `machine`.
+    pub fn new(host: LinuxHost, machine: &'m Machine) -> Paced<'m> {
+        Paced { host, machine, measured_from_ns: None }
+    }
+
+    /// Begins the model's measured stretch when its clock comes to this time.
+    pub fn measured_from(self, clock_ns: u64) -> Paced<'m> {
+        Paced { measured_from_ns: Some(clock_ns), ..self }
+    }
+}
+
+impl Host for Paced<'_> {
+    fn inventory(&self) -> &Inventory {
+        self.host.inventory()
+    }
+
+    fn groups(&self) -> Vec<Group> {
+        self.host.groups()
+    }
+
+    fn sample(&mut self) -> Result<Snapshot, HostError> {
+        Ok(Snapshot { at_ns: self.machine.now_ns(), ..self.host.sample()? })
+    }
+
+    fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
+        self.host.apply(plan)
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.machine.now_ns()
+    }
+
+    fn wait_until(&mut self, deadline_ns: u64) -> Result<(), HostError> {
+        if let Some(from) = self.measured_from_ns.filter(|from| *from <= deadline_ns) {
+            self.measured_from_ns = None;
+            self.machine.run_to(from);
+            self.machine.look(|server| server.begin_stretch());
+        }
+        self.machine.run_to(deadline_ns);
+        Ok(())
+    }
+}
