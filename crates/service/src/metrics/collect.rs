@@ -251,8 +251,14 @@ impl Page<'_> {
         if series.peek().is_none() {
             return Ok(());
         }
+        // The labels of an info are within its value.
+        let kind_is_plain = !matches!(kind, MetricType::Info);
         let mut encoder = self.0.encode_descriptor(name, help, unit.as_ref(), kind)?;
         for (labels, value) in series {
+            // Without labels there is one series, and no braces.
+            if labels.is_empty() && kind_is_plain {
+                return value.encode(encoder);
+            }
             value.encode(encoder.encode_family(&labels)?)?;
         }
         Ok(())

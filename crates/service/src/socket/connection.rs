@@ -136,10 +136,16 @@ impl Connection {
     async fn watch(&mut self, request: &Request, shared: &Shared) -> io::Result<()> {
         let mut steps = shared.steps.clone();
         let mut scrap = [0; 64];
+        let mut told: Option<Arc<Published>> = None;
         loop {
             steps.mark_unchanged();
-            let text = line(request.id.as_ref(), Ok(&shared.view.status()));
-            self.say(&text, &shared.limits).await?;
+            // The board may be ahead of what was heard of it; then that step has been told already.
+            let now = shared.view.look();
+            if told.as_ref().is_none_or(|told| !Arc::ptr_eq(told, &now)) {
+                let text = line(request.id.as_ref(), Ok(&shared.view.status(&now)));
+                self.say(&text, &shared.limits).await?;
+            }
+            told = Some(now);
             loop {
                 tokio::select! {
                     changed = steps.changed() => match changed {
@@ -169,7 +175,7 @@ async fn answer(request: Request, right: Right, shared: &Shared) -> String {
         return line::<()>(id, Err(&Fault::new(FaultKind::NotPermitted, text)));
     }
     let order = match request.ask {
-        Ask::Status | Ask::Watch => return line(id, Ok(&shared.view.status())),
+        Ask::Status | Ask::Watch => return line(id, Ok(&shared.view.status(&shared.view.look()))),
         Ask::Tenants => return line(id, Ok(&Tenants::of(&shared.view.look()))),
         Ask::Policy => return line(id, Ok(&PolicyState::of(&shared.view.look()))),
         Ask::SetPolicy { name, settings } => Order::SetPolicy { name, settings },

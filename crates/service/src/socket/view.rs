@@ -48,11 +48,10 @@ impl View {
         now
     }
 
-    /// All there is to see now.
-    pub fn status(&self) -> Status {
-        let now = self.look();
+    /// All there is to see of what was looked at.
+    pub fn status(&self, looked_at: &Published) -> Status {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        Status::of(&now, seen.recent.iter().cloned(), SystemTime::now())
+        Status::of(looked_at, seen.recent.iter().cloned(), SystemTime::now())
     }
 
     /// When to look again.
@@ -102,7 +101,7 @@ mod tests {
         view.look();
         // The same step again, with another standing problem.
         board.show(Published { paused: Some(crate::Pause::Hold), ..step(1) });
-        let status = view.status();
+        let status = view.status(&view.look());
         let told: Vec<(u64, &str)> =
             status.recent.iter().map(|told| (told.step, told.action.as_str())).collect();
         assert_eq!(told, [(0, "grow"), (0, "problem"), (1, "grow"), (1, "problem")]);
@@ -111,7 +110,7 @@ mod tests {
             board.show(step(n));
             view.look();
         }
-        let recent = view.status().recent;
+        let recent = view.status(&view.look()).recent;
         assert_eq!((recent.len(), recent[0].step, recent[KEPT - 1].step), (KEPT, 968, 999));
     }
 }

@@ -1,0 +1,271 @@
+//! Clients that mean no good: what they get is little, and the daemon does not notice.
+
+use super::stage::{Client, PATIENCE, READERS, Stage, eventually};
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use waykeeper_service::Limits;
+use waykeeper_service::protocol::LONGEST_REQUEST;
+
+/// A client of somebody else's: becomes user and group, and does what is asked.
+const OTHER: &str = r#"
+import os, socket, sys, time
+path, uid, gid, groups, what = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5:]
+os.setgroups([int(group) for group in groups.split(",") if group]); os.setgid(gid); os.setuid(uid)
+
+def connect():
+    one = socket.socket(socket.AF_UNIX); one.connect(path); return one
+
+if what[0] == "ask":
+    for line in what[1:]:
+        try: one = connect()
+        except OSError as why: print(type(why).__name__); continue
+        try: one.sendall(line.encode() + b"\n")
+        except BrokenPipeError: pass
+        print(one.makefile().readline().rstrip("\n") or "nothing")
+elif what[0] == "flood":
+    # As many connections as there are to be had, half of them mute, half asking and never reading; others in their place
+    # as soon as they are hung up on.
+    kept, asked = [], b'{"version":1,"do":"status"}\n' * 100
+    print("begins", flush=True)
+    while True:
+        try:
+            one = connect(); one.setblocking(False); kept.append(one)
+        except OSError: time.sleep(0.001)
+        for index, one in enumerate(kept[-200:]):
+            try: one.send(asked if index % 2 else b"{")
+            except BlockingIOError: pass
+            except OSError: one.close(); kept.remove(one)
+"#;
+
+fn as_other(stage: &Stage, gid: u32, groups: &str, what: &[&str]) -> Command {
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "this test becomes other users; run it as root (CI does), here with `sudo -E cargo test`"
+    );
+    let mut command = Command::new("python3");
+    command.args(["-c", OTHER]).arg(stage.socket()).args(["12345", &gid.to_string(), groups]).args(what);
+    command
+}
+
+fn answers(command: &mut Command) -> Vec<String> {
+    let done = command.output().expect("python3 can be run (package python3)");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+const STATUS: &str = r#"{"version":1,"do":"status"}"#;
+const ORDERS: [&str; 4] = [
+    r#"{"version":1,"do":"set-policy","name":"default"}"#,
+    r#"{"version":1,"do":"pause","release":true}"#,
+    r#"{"version":1,"do":"resume"}"#,
+    r#"{"version":1,"do":"reload"}"#,
+];
+
+#[test]
+fn another_user_in_the_group_reads_and_orders_nothing() {
+    let stage = Stage::new(Limits::default(), Some(READERS.0));
+    let what = [&["ask", STATUS][..], &ORDERS].concat();
+    // As first group, and as one of several others.
+    for (gid, groups) in [(READERS.1, ""), (12345, "12346,60")] {
+        let answers = answers(&mut as_other(&stage, gid, groups, &what));
+        assert!(answers[0].contains(r#""ok":{"waykeeper""#), "{answers:?}");
+        for answer in &answers[1..] {
+            assert!(
+                answer.contains(r#""error":{"kind":"not-permitted","text":"orders are root's"#),
+                "{answer}"
+            );
+        }
+        assert_eq!(answers.len(), 5);
+    }
+    assert!(stage.end().is_empty(), "an order of theirs was carried out");
+}
+
+#[test]
+fn another_user_is_kept_out_by_the_mode_and_by_what_the_kernel_says_of_it() {
+    let stage = Stage::new(Limits::default(), Some(READERS.0));
+    let what = [&["ask", STATUS][..], &ORDERS].concat();
+    let others = |stage: &Stage| answers(&mut as_other(stage, 12345, "12346", &what));
+    assert_eq!(others(&stage), ["PermissionError"; 5]);
+    // Even if somebody opens the file to all.
+    std::fs::set_permissions(stage.socket(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    for answer in others(&stage) {
+        assert!(answer.contains(r#""error":{"kind":"not-permitted","text":"this is for root"#), "{answer}");
+    }
+    // Nobody is in no group, where there is none.
+    let closed = Stage::new(Limits::default(), None);
+    std::fs::set_permissions(closed.socket(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    for answer in answers(&mut as_other(&closed, READERS.1, "0,60", &what)) {
+        assert!(answer.contains("not-permitted"), "{answer}");
+    }
+    assert!(stage.end().is_empty() && closed.end().is_empty());
+}
+
+/// Ends with the test.
+struct Attacker(Child);
+
+impl Drop for Attacker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_flood_of_readers_leaves_root_its_answers_and_the_board_its_pace() {
+    let limits = Limits { write: Duration::from_millis(500), ..Limits::default() };
+    let stage = Stage::new(limits, Some(READERS.0));
+    let before = resident_bytes();
+    let attackers: Vec<Attacker> = (0..2)
+        .map(|_| {
+            let mut command = as_other(&stage, READERS.1, "", &["flood"]);
+            let mut child = command.stdout(Stdio::piped()).spawn().expect("python3 can be run");
+            let mut begins = [0; 7];
+            child.stdout.as_mut().unwrap().read_exact(&mut begins).unwrap();
+            Attacker(child)
+        })
+        .collect();
+    for _ in 0..20 {
+        stage.moves_on(5);
+        let answer = Client::at(&stage.socket()).ask(STATUS);
+        assert_eq!(answer["ok"]["policy"], "a4", "{answer}");
+        let done = Client::at(&stage.socket()).ask(r#"{"version":1,"do":"resume"}"#);
+        assert!(done["ok"].is_object(), "{done}");
+    }
+    drop(attackers);
+    // A connection holds one request and one answer, the process has few connections: megabytes, not more with time.
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes more than before the flood");
+    assert_eq!(stage.end().len(), 20);
+}
+
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+#[test]
+fn who_connects_and_says_nothing_or_half_a_line_is_hung_up_on() {
+    let short = Duration::from_millis(100);
+    let stage = Stage::new(Limits { idle: short, line: short, ..Limits::default() }, None);
+    let mut mute = Client::at(&stage.socket());
+    let idle = mute.hear();
+    assert!(idle.contains(r#""kind":"too-slow","text":"nothing was asked within 0.1 s"#), "{idle}");
+    assert_eq!(mute.hear(), "");
+    let mut half = Client::at(&stage.socket());
+    half.stream().write_all(b"{\"version\":1,").unwrap();
+    let slow = half.hear();
+    assert!(slow.contains(r#""kind":"too-slow","text":"no whole request came within 0.1 s"#), "{slow}");
+    assert_eq!(half.hear(), "");
+    // A byte now and then does not help: the line as a whole has its time.
+    let mut trickle = UnixStream::connect(stage.socket()).unwrap();
+    eventually("a trickle ends", || {
+        std::thread::sleep(Duration::from_millis(20));
+        trickle.write_all(b" ").is_err()
+    });
+}
+
+#[test]
+fn a_line_without_end_is_cut_off() {
+    let stage = Stage::new(Limits::default(), None);
+    let mut client = Client::at(&stage.socket());
+    let line = vec![b'x'; 4 * LONGEST_REQUEST];
+    // The daemon may hang up before all is said.
+    let _ = client.stream().write_all(&line);
+    assert!(client.hear().contains(r#""kind":"too-long","text":"a request is at most 16384 bytes long"#));
+    let mut client = Client::at(&stage.socket());
+    let _ = client.stream().write_all(&[&vec![b' '; LONGEST_REQUEST][..], b"\n"].concat());
+    assert!(client.hear().contains("too-long"));
+    let mut client = Client::at(&stage.socket());
+    let fits = format!("{STATUS}{}", " ".repeat(LONGEST_REQUEST - STATUS.len() - 1));
+    assert!(client.ask(&fits)["ok"].is_object());
+}
+
+#[test]
+fn garbage_is_answered_line_by_line() {
+    let stage = Stage::new(Limits { burst: 1e6, ..Limits::default() }, None);
+    let mut client = Client::at(&stage.socket());
+    let garbage: [&[u8]; 8] = [
+        b"\n",
+        b"\0\0\0\n",
+        b"\xff\xfe\xfd\n",
+        b"GET /metrics HTTP/1.1\r\n",
+        b"{\"version\":1e400}\n",
+        b"{\"version\":1,\"do\":{\"do\":\"status\"}}\n",
+        b"{\"version\":1,\"do\":\"status\",\"do\\u0000\":1}\n",
+        b"\xe2\x80\xae{\"version\":1,\"do\":\"status\"}\n",
+    ];
+    for line in garbage {
+        client.stream().write_all(line).unwrap();
+        let answer: serde_json::Value = serde_json::from_str(&client.hear()).unwrap();
+        assert!(answer["error"]["text"].is_string(), "{line:?}: {answer}");
+    }
+    assert!(client.ask(STATUS)["ok"].is_object());
+}
+
+#[test]
+fn who_asks_and_never_reads_is_hung_up_on() {
+    let limits = Limits { write: Duration::from_millis(100), burst: 1e6, ..Limits::default() };
+    let stage = Stage::new(limits, None);
+    let mut deaf = UnixStream::connect(stage.socket()).unwrap();
+    deaf.set_write_timeout(Some(PATIENCE)).unwrap();
+    eventually("the daemon hangs up", || deaf.write_all(format!("{STATUS}\n").as_bytes()).is_err());
+    let mut watcher = UnixStream::connect(stage.socket()).unwrap();
+    watcher.write_all(b"{\"version\":1,\"do\":\"watch\"}\n").unwrap();
+    // The kernel keeps what fits into the buffer; after that there is an end, and it was not the client that made it.
+    stage.moves_on(100);
+    assert_eq!(Client::at(&stage.socket()).ask(STATUS)["ok"]["policy"], "a4");
+    drop(watcher);
+}
+
+#[test]
+fn two_hundred_half_open_connections_are_a_few_and_give_way() {
+    let limits = Limits { idle: Duration::from_millis(300), ..Limits::default() };
+    let stage = Stage::new(limits, None);
+    let connect = || Client::at(&stage.socket());
+    let mut all: Vec<Client> = (0..200)
+        .map(|_| {
+            let mut client = connect();
+            let _ = client.stream().shutdown(Shutdown::Read);
+            client
+        })
+        .collect();
+    // All are root's own here, so root itself is told to wait.
+    eventually("there is room again", || {
+        let mut client = connect();
+        let _ = client.stream().write_all(format!("{STATUS}\n").as_bytes());
+        let mut text = String::new();
+        let _ = client.stream().shutdown(Shutdown::Write);
+        let _ = client.stream().read_to_string(&mut text);
+        text.contains("\"ok\"")
+    });
+    stage.moves_on(3);
+    all.clear();
+    assert!(open_files(Path::new("/proc/self/fd")) < 200);
+}
+
+fn open_files(folder: &Path) -> usize {
+    std::fs::read_dir(folder).unwrap().count()
+}
+
+#[test]
+fn one_user_has_a_few_connections_and_is_told_so() {
+    let stage = Stage::new(Limits { per_uid: 2, ..Limits::default() }, None);
+    let mut kept: Vec<Client> = (0..2).map(|_| Client::at(&stage.socket())).collect();
+    for client in &mut kept {
+        assert!(client.ask(STATUS)["ok"].is_object());
+    }
+    let refusal = Client::at(&stage.socket()).hear();
+    assert!(refusal.contains(r#""kind":"busy","text":"user 0 has 2 connections already"#), "{refusal}");
+    kept.pop();
+    eventually("the place is free again", || {
+        let mut client = Client::at(&stage.socket());
+        let _ = client.stream().write_all(format!("{STATUS}\n").as_bytes());
+        client.hear().contains("\"ok\"")
+    });
+}

@@ -1,0 +1,279 @@
+//! A daemon without a host: a board that moves, orders that are answered, an open edge.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+use waykeeper_control::{Record, Summary};
+use waykeeper_host::{
+    Device, DeviceKind, Dial, Group, GroupCounters, Interval, Inventory, KnobValues, LlcGeometry, Platform,
+    PortCounters, Priority, Reading, RootPort, Snapshot, SocketCounters, Support, WorkloadKind,
+};
+use waykeeper_policy::{Cause, Event};
+use waykeeper_service::{
+    Board, Edge, EdgeConfig, Limits, Listen, Mode, Order, OrderError, Published, Standing, Totals, orders,
+};
+use waykeeper_units::{CoreId, DeviceId, GroupId, PortId, WayMask};
+
+/// For whatever has to happen some time: nothing here is about how fast it does.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Debian's group of those who have none of their own; in every image, and not the kernel's overflow id.
+pub const READERS: (&str, u32) = ("games", 60);
+
+/// Two tenants, a NIC behind a port with DCA, an SSD behind one without; `step` steps of traffic.
+pub fn published(step: u64) -> Published {
+    let name = |id: u16| ["dpdk \"rx\"", "fio"][usize::from(id)].to_owned();
+    let group = |id: u16, kind| Group {
+        id: GroupId(id),
+        name: name(id),
+        priority: if id == 0 { Priority::High } else { Priority::Low },
+        kind,
+        cores: vec![CoreId(2 * id), CoreId(2 * id + 1)].into(),
+        devices: vec![DeviceId(id as u8)],
+        stack: false,
+        mask: None,
+    };
+    let groups = vec![group(0, WorkloadKind::NetworkIo), group(1, WorkloadKind::StorageIo)];
+    let before = snapshot(step.saturating_sub(1));
+    let after = snapshot(step);
+    let cause = Cause {
+        what: "DCA write miss ratio".to_owned(),
+        value: 0.25,
+        limit: Some(("dmaleak".to_owned(), 0.2)),
+    };
+    let event = Event {
+        action: "lp-zone-grow".to_owned(),
+        group: Some("fio".to_owned()),
+        text: format!("step {step}: fio takes a way"),
+        causes: vec![cause],
+    };
+    let record = Record {
+        at_ns: step * 1_000_000_000,
+        state: "steady".to_owned(),
+        events: vec![event],
+        knobs: after.knobs.clone(),
+        ..Record::default()
+    };
+    let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    Published {
+        step,
+        at: SystemTime::now(),
+        started,
+        mode: Mode::Manage,
+        paused: None,
+        policy: "a4".to_owned(),
+        settings: Arc::new("stable_interval_s = 5".parse().unwrap()),
+        period_ns: 20_000_000,
+        inventory: Arc::new(inventory()),
+        groups,
+        seen: Interval::between(&before, &after),
+        snapshot: Some(after),
+        record,
+        standing: vec![Standing { kind: "counter".to_owned(), text: "no MBM here".to_owned() }],
+        totals: Totals {
+            summary: Summary { steps: step, blind_steps: 1, missed_deadlines: 2 },
+            actions: BTreeMap::from([("a4".to_owned(), BTreeMap::from([("lp-zone-grow".to_owned(), step)]))]),
+            dropped: BTreeMap::from([("backwards".to_owned(), 3)]),
+            unrecorded: 4,
+            reloads: [5, 6],
+        },
+    }
+}
+
+fn inventory() -> Inventory {
+    let port = |id: u8| RootPort {
+        id: PortId(id),
+        address: format!("0000:{}a:00.0", 3 + id),
+        socket: 0,
+        dca_switch: Support::Yes,
+        rx_ring: Dial::absent("none"),
+        rx_burst: Dial::absent("none"),
+    };
+    let device = |id: u8, name: &str, kind| Device {
+        id: DeviceId(id),
+        name: name.to_owned(),
+        kind,
+        ports: vec![PortId(id)],
+    };
+    Inventory {
+        platform: Platform { chip: "gold-6140".to_owned(), host: "Linux 6.12".to_owned() },
+        cores: (0..18).map(CoreId).collect(),
+        llc: LlcGeometry { ways: 11, min_ways: 1, bytes: 25_952_256, clos_count: 16, inclusive_ways: None },
+        dca_ways_default: Some(WayMask::from_bits(0x600)),
+        dca_ways_switch: Support::Yes,
+        devices: vec![device(0, "nic0", DeviceKind::Network), device(1, "ssd0", DeviceKind::Storage)],
+        ports: vec![port(0), port(1)],
+    }
+}
+
+/// Counters after `step` seconds. The SSD's port counts no reads, and fio's occupancy is not to be had.
+fn snapshot(step: u64) -> Snapshot {
+    let value = |per_s: u64| Reading::Value(step * per_s);
+    let counters = |id: u16| GroupCounters {
+        instructions: value(3_000_000_000),
+        cycles: value(2_000_000_000),
+        mlc_hits: value(90_000_000),
+        mlc_misses: value(10_000_000),
+        llc_hits: value(8_000_000),
+        llc_misses: value(2_000_000),
+        occupancy_bytes: if id == 0 { Reading::Value(4_194_304) } else { Reading::Unavailable },
+    };
+    let masks = [(GroupId(0), WayMask::from_bits(0x7f0)), (GroupId(1), WayMask::from_bits(0x00c))];
+    Snapshot {
+        at_ns: step * 1_000_000_000,
+        groups: (0..2).map(|id| (GroupId(id), counters(id))).collect(),
+        socket: SocketCounters {
+            dca_write_hits: value(30_000_000),
+            dca_write_misses: value(10_000_000),
+            dca_read_hits: Reading::Unsupported,
+            dca_read_misses: Reading::Unsupported,
+            memory_read_bytes: value(5_000_000_000),
+            memory_write_bytes: value(1_000_000_000),
+        },
+        ports: BTreeMap::from([
+            (
+                PortId(0),
+                PortCounters { inbound_bytes: value(2_000_000_000), outbound_bytes: value(500_000_000) },
+            ),
+            (PortId(1), PortCounters { inbound_bytes: value(640_000_000), outbound_bytes: Reading::Absent }),
+        ]),
+        knobs: KnobValues {
+            masks: masks.into(),
+            dca_ways: Some(WayMask::from_bits(0x600)),
+            dca: [(PortId(0), true), (PortId(1), false)].into(),
+            ..KnobValues::default()
+        },
+    }
+}
+
+/// The daemon. Its control thread moves the board on and answers orders, as the real one does.
+pub struct Stage {
+    /// Where it has its socket.
+    pub folder: tempfile::TempDir,
+    pub board: Arc<Board>,
+    edge: Option<Edge>,
+    /// Steps that the control thread has taken.
+    steps: Arc<AtomicU64>,
+    ending: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Vec<Order>>>,
+}
+
+impl Stage {
+    /// A daemon with these limits, and readers or none. Its board moves on 50 times a second.
+    pub fn new(limits: Limits, group: Option<&str>) -> Stage {
+        let folder = tempfile::tempdir().unwrap();
+        // Others shall be kept out by the socket, not by the folder.
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let board = Arc::new(Board::new(published(1)));
+        let (sender, waiting) = orders();
+        let config = EdgeConfig {
+            socket: Some(folder.path().join("s")),
+            group: group.map(str::to_owned),
+            metrics: Some(Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)))),
+            limits,
+        };
+        let edge = Edge::open(&config, board.clone(), sender).unwrap();
+        let (steps, ending) = (Arc::new(AtomicU64::new(1)), Arc::new(AtomicBool::new(false)));
+        let (shown, counted, told) = (board.clone(), steps.clone(), ending.clone());
+        let thread = std::thread::spawn(move || {
+            let mut carried_out = Vec::new();
+            while !told.load(Ordering::Relaxed) {
+                shown.show(published(counted.fetch_add(1, Ordering::Relaxed) + 1));
+                for asked in waiting.try_iter() {
+                    carried_out.push(asked.order.clone());
+                    let reply = match &asked.order {
+                        Order::SetPolicy { name, .. } if name == "a5" => {
+                            Err(OrderError::Refused("unknown policy `a5`".to_owned()))
+                        }
+                        order => Ok(format!("done: {order:?}")),
+                    };
+                    asked.answer(reply);
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            carried_out
+        });
+        Stage { folder, board, edge: Some(edge), steps, ending, thread: Some(thread) }
+    }
+
+    /// Path of the control socket.
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join("s")
+    }
+
+    /// Where metrics are.
+    pub fn metrics(&self) -> SocketAddr {
+        self.edge.as_ref().and_then(Edge::metrics_address).unwrap()
+    }
+
+    /// Waits until the control thread has taken so many steps more.
+    pub fn moves_on(&self, more: u64) {
+        let goal = self.steps.load(Ordering::Relaxed) + more;
+        eventually("the board moves on", || self.steps.load(Ordering::Relaxed) >= goal);
+    }
+
+    /// Closes the edge.
+    pub fn close(&mut self) {
+        self.edge.take();
+    }
+
+    /// Ends it; the orders that were carried out.
+    pub fn end(mut self) -> Vec<Order> {
+        self.close();
+        self.ending.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+/// Waits until something is so; says what if it never is.
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(std::time::Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A client that speaks plainly.
+pub struct Client(BufReader<UnixStream>);
+
+impl Client {
+    /// Connects; patient, but not for ever.
+    pub fn at(path: &Path) -> Client {
+        let stream = UnixStream::connect(path).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        Client(BufReader::new(stream))
+    }
+
+    /// The stream.
+    pub fn stream(&mut self) -> &mut UnixStream {
+        self.0.get_mut()
+    }
+
+    /// Says a line.
+    pub fn say(&mut self, line: &str) {
+        self.stream().write_all(format!("{line}\n").as_bytes()).unwrap();
+    }
+
+    /// The next line; empty when the daemon has hung up.
+    pub fn hear(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line
+    }
+
+    /// Says a line and parses the answer.
+    pub fn ask(&mut self, line: &str) -> serde_json::Value {
+        self.say(line);
+        let answer = self.hear();
+        serde_json::from_str(&answer).unwrap_or_else(|why| panic!("{line}: {why}: {answer:?}"))
+    }
+}

@@ -1,0 +1,155 @@
+//! Plain conversations with the control socket.
+
+use super::stage::{Client, READERS, Stage, eventually};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use waykeeper_service::protocol::{Answer, Outcome, Status};
+use waykeeper_service::{Edge, EdgeConfig, Limits, Listen, Order, Pause, orders};
+
+#[test]
+fn a_status_has_everything_there_is_to_see() {
+    let stage = Stage::new(Limits::default(), None);
+    stage.moves_on(3);
+    let mut client = Client::at(&stage.socket());
+    client.say(r#"{"version":1,"id":"first","do":"status"}"#);
+    let text = client.hear();
+    let answer: Answer<Status> = serde_json::from_str(&text).unwrap();
+    let Outcome::Ok(status) = answer.outcome else { panic!("{text}") };
+    assert_eq!((status.policy.as_str(), status.state.as_str()), ("a4", "steady"));
+    assert!(status.step > 1 && status.uptime_s > 1e6 && status.age_s >= 0.0);
+    assert_eq!(status.host.cores.to_string(), "0-17");
+    let told = status.recent.last().unwrap();
+    assert_eq!((told.action.as_str(), told.tenant.as_deref()), ("lp-zone-grow", Some("fio")));
+    assert_eq!(told.causes[0].limit.as_deref(), Some("dmaleak"));
+    // 3e9 instructions in 2e9 cycles; 8 of 10 million references hit; 10 of 40 million device writes missed.
+    let [dpdk, fio] = &status.tenants[..] else { panic!("{text}") };
+    assert_eq!((dpdk.ipc, dpdk.llc_hit_ratio, dpdk.ways), (Some(1.5), Some(0.8), Some(7)));
+    assert_eq!((dpdk.llc_occupancy_bytes, fio.llc_occupancy_bytes), (Some(4_194_304), None));
+    assert_eq!(status.io.dca_write_miss_ratio, Some(0.25));
+    let ports: Vec<_> = status.ports.iter().map(|port| (port.dca, port.outbound_bytes_per_s)).collect();
+    assert_eq!(ports, [(Some(true), Some(5e8)), (Some(false), None)]);
+    assert_eq!((status.totals.reloads, status.totals.reloads_refused), (5, 6));
+    // What there is no value for has no key.
+    let plain: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(plain["id"], "first");
+    assert!(plain["ok"]["tenants"][1].get("llc_occupancy_bytes").is_none());
+    assert!(plain["ok"]["io"].get("dca_read_miss_ratio").is_none());
+}
+
+#[test]
+fn one_connection_serves_many_requests_and_a_bad_one_spoils_none() {
+    let stage = Stage::new(Limits::default(), None);
+    let mut client = Client::at(&stage.socket());
+    let tenants = client.ask(r#"{"version":1,"do":"tenants"}"#);
+    assert_eq!(tenants["ok"]["tenants"][1]["mask"], "0x00c");
+    assert_eq!(client.ask("rubbish")["error"]["kind"], "bad-request");
+    assert_eq!(client.ask(r#"{"version":9,"id":4}"#)["error"]["supported"], json!([1]));
+    let policy = client.ask(r#"{"version":1,"id":5,"do":"policy"}"#);
+    assert_eq!((&policy["id"], &policy["ok"]["policy"]), (&json!(5), &json!("a4")));
+    assert_eq!(policy["ok"]["settings"], json!({ "stable_interval_s": 5 }));
+    // Several at once, in two pieces, are answered in order.
+    client
+        .stream()
+        .write_all(b"{\"version\":1,\"id\":1,\"do\":\"policy\"}\n{\"version\":1,\"id\":2,")
+        .unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&client.hear()).unwrap()["id"], 1);
+    assert_eq!(client.ask(r#""do":"policy"}"#)["id"], 2);
+    // Who has nothing more to say still hears the answer.
+    client.say(r#"{"version":1,"id":3,"do":"policy"}"#);
+    client.stream().shutdown(Shutdown::Write).unwrap();
+    assert!(client.hear().contains("\"id\":3"));
+    assert_eq!(client.hear(), "");
+}
+
+#[test]
+fn orders_arrive_and_their_answers_come_back() {
+    let stage = Stage::new(Limits::default(), None);
+    let mut client = Client::at(&stage.socket());
+    let set = r#"{"version":1,"do":"set-policy","name":"iat","settings":{"period":2,"name":"x"}}"#;
+    assert!(client.ask(set)["ok"]["text"].as_str().unwrap().starts_with("done: SetPolicy"));
+    let unknown = client.ask(r#"{"version":1,"do":"set-policy","name":"a5"}"#);
+    assert_eq!(unknown["error"], json!({ "kind": "refused", "text": "unknown policy `a5`" }));
+    for order in ["pause", "resume", "reload"] {
+        assert!(client.ask(&format!(r#"{{"version":1,"do":"{order}"}}"#))["ok"].is_object());
+    }
+    assert!(client.ask(r#"{"version":1,"do":"pause","release":true}"#)["ok"].is_object());
+    // There is no order that ends the daemon.
+    assert_eq!(client.ask(r#"{"version":1,"do":"stop"}"#)["error"]["kind"], "bad-request");
+    let settings = "period = 2\nname = \"x\"".parse().unwrap();
+    let orders = stage.end();
+    assert_eq!(orders[0], Order::SetPolicy { name: "iat".to_owned(), settings });
+    let rest = [Order::Pause(Pause::Hold), Order::Resume, Order::Reload, Order::Pause(Pause::Release)];
+    assert_eq!(orders[2..], rest);
+}
+
+#[test]
+fn a_daemon_that_takes_no_orders_says_so() {
+    let stage = Stage::new(Limits { orders: 0, ..Limits::default() }, None);
+    let mut client = Client::at(&stage.socket());
+    assert_eq!(client.ask(r#"{"version":1,"do":"reload"}"#)["error"]["kind"], "busy");
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s");
+    let (sender, waiting) = orders();
+    drop(waiting);
+    let config = EdgeConfig { socket: Some(socket.clone()), ..EdgeConfig::default() };
+    let _edge = Edge::open(&config, stage.board.clone(), sender).unwrap();
+    assert_eq!(Client::at(&socket).ask(r#"{"version":1,"do":"resume"}"#)["error"]["kind"], "ending");
+}
+
+#[test]
+fn a_watch_follows_the_steps_until_the_daemon_ends() {
+    let mut stage = Stage::new(Limits::default(), None);
+    let mut client = Client::at(&stage.socket());
+    client.say(r#"{"version":1,"id":8,"do":"watch"}"#);
+    let mut last = 0;
+    for _ in 0..5 {
+        let status: Value = serde_json::from_str(&client.hear()).unwrap();
+        let step = status["ok"]["step"].as_u64().unwrap();
+        assert!(step > last && status["id"] == 8);
+        last = step;
+    }
+    let mut second = Client::at(&stage.socket());
+    second.say(r#"{"version":1,"do":"watch"}"#);
+    second.hear();
+    second.say(r#"{"version":1,"do":"status"}"#);
+    let mut rest = String::new();
+    second.stream().read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("takes no more requests"), "{rest}");
+    stage.close();
+    eventually("the daemon hangs up", || client.hear().is_empty());
+    assert!(!stage.socket().exists());
+}
+
+#[test]
+fn the_socket_is_its_groups_and_goes_with_the_daemon() {
+    let mut stage = Stage::new(Limits::default(), Some(READERS.0));
+    let meta = std::fs::symlink_metadata(stage.socket()).unwrap();
+    assert_eq!((meta.permissions().mode() & 0o7777, meta.gid()), (0o660, READERS.1));
+    stage.close();
+    assert!(!stage.socket().exists());
+}
+
+#[test]
+fn what_cannot_be_opened_leaves_nothing_open() {
+    let stage = Stage::new(Limits::default(), None);
+    let folder = tempfile::tempdir().unwrap();
+    let open = |config: EdgeConfig| {
+        let error = Edge::open(&config, stage.board.clone(), orders().0).unwrap_err().to_string();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{error}");
+        error
+    };
+    let socket = Some(folder.path().join("s"));
+    let group = Some("no-such-group".to_owned());
+    let error = open(EdgeConfig { socket: socket.clone(), group, ..EdgeConfig::default() });
+    assert!(error.starts_with("there is no group `no-such-group`; make it"), "{error}");
+    let group = Some("nogroup".to_owned());
+    let error = open(EdgeConfig { socket: socket.clone(), group, ..EdgeConfig::default() });
+    assert!(error.starts_with("group `nogroup` cannot be trusted"), "{error}");
+    let metrics = Some(Listen::Tcp(stage.metrics()));
+    let error = open(EdgeConfig { socket: socket.clone(), metrics, ..EdgeConfig::default() });
+    assert!(error.starts_with(&format!("metrics cannot be served on {}", stage.metrics())), "{error}");
+    let error = open(EdgeConfig { socket: Some(stage.socket()), ..EdgeConfig::default() });
+    assert!(error.contains("another program listens here"), "{error}");
+}
