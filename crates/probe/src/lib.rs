@@ -6,9 +6,15 @@
 //! itself: what a register or a table says is reported beside the answer. Must not know which host it has, nor files or
 //! the terminal.
 
+pub mod findings;
+pub mod ports;
+pub mod procedures;
+pub mod register;
 pub mod roles;
+pub mod sensitivity;
 pub mod slide;
 pub mod stand;
 pub mod stats;
+pub mod sweep;
 pub mod verdict;
 pub mod ways;

@@ -1,0 +1,449 @@
+//! The machine profile: what `waykeeper probe` found out about a machine, for the daemon and doctor to go by.
+//!
+//! A TOML file with the machine's identity in it: a profile of other hardware is refused in words. Data and files alone;
+//! must not know how anything was found out.
+
+use crate::cpuinfo::Cpuinfo;
+use crate::root::Root;
+use crate::tenants::line_of;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use waykeeper_host::{Inventory, Support};
+use waykeeper_units::WayMask;
+
+/// Version of the file's form.
+pub const VERSION: u32 = 1;
+
+const DIRECTORY: &str = "/var/lib/waykeeper";
+
+/// Longest file that is read, bytes: a profile with many ports and much evidence stays far below (a guess).
+const LONGEST: u64 = 1 << 20;
+
+/// Whether a knob does what it says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Knob {
+    /// It was seen to act.
+    Acts,
+    /// It takes values, reads them back and does nothing.
+    Dead,
+    /// It cannot be turned on this machine.
+    Absent,
+    /// It could not be found out.
+    CannotTell,
+}
+
+/// Where the writes of the devices behind a port go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Writes {
+    /// Into the LLC that was probed.
+    ThisLlc,
+    /// Past it: the devices are on another socket.
+    Past,
+    /// It could not be found out.
+    CannotTell,
+}
+
+/// Which machine it is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identity {
+    /// The CPU's own name.
+    pub cpu: String,
+    /// Its microcode, where the kernel tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub microcode: Option<String>,
+    /// Ways of its LLC.
+    pub llc_ways: u32,
+    /// PCI addresses of the root ports with devices.
+    pub ports: Vec<String>,
+}
+
+/// Ways as they were found.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ways {
+    /// Ways that devices fill; absent if that could not be found out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dca: Option<WayMask>,
+    /// Ways that lines move to when they are read; no way if there are none, absent if it could not be found out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inclusive: Option<WayMask>,
+}
+
+/// The register of the DCA ways.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Register {
+    /// Whether it acts.
+    pub state: Knob,
+    /// Ways that no value taken is without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<WayMask>,
+    /// Fewest ways of a value taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fewest: Option<u32>,
+    /// Most ways of a value taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most: Option<u32>,
+    /// The smallest value taken, as a number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub least: Option<WayMask>,
+}
+
+/// A root port.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Port {
+    /// Its PCI address.
+    pub address: String,
+    /// Whether its DCA switch acts.
+    pub switch: Knob,
+    /// Where its devices' writes go.
+    pub writes: Writes,
+}
+
+/// A machine profile.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// [`VERSION`].
+    pub version: u32,
+    /// When it was made, seconds since 1970 (UTC).
+    pub made_unix_s: u64,
+    /// The version of Waykeeper that made it.
+    pub made_by: String,
+    /// The answers and the numbers behind them, a sentence each.
+    #[serde(default)]
+    pub evidence: Vec<String>,
+    /// The machine.
+    pub host: Identity,
+    /// Ways.
+    #[serde(default)]
+    pub ways: Ways,
+    /// The register of the DCA ways; absent if it was not looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub register: Option<Register>,
+    /// Root ports that were looked at.
+    #[serde(default)]
+    pub port: Vec<Port>,
+}
+
+/// Why a profile was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// The file cannot be read or written.
+    #[error("{}: {why}", file.display())]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// The system's own words.
+        why: std::io::Error,
+    },
+    /// Something in it is wrong.
+    #[error("{}:{line}: {why}", file.display())]
+    Wrong {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What, and what would be accepted.
+        why: String,
+    },
+    /// It is another machine's.
+    #[error("{}: it is of another machine: {why}; make one here with `waykeeper probe run all`", file.display())]
+    OtherMachine {
+        /// The file.
+        file: PathBuf,
+        /// What differs.
+        why: String,
+    },
+}
+
+/// The profile of the host under `root` unless somebody names another: `/var/lib/waykeeper/profile.toml` for `/`, a name
+/// made of the path for a tree elsewhere, as journals have.
+pub fn usual_path(root: &Root) -> PathBuf {
+    let tree = root.prefix().display().to_string();
+    let name: String =
+        tree.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
+    match name.trim_matches('-') {
+        "" => Path::new(DIRECTORY).join("profile.toml"),
+        name => Path::new(DIRECTORY).join(format!("profile-{name}.toml")),
+    }
+}
+
+impl Identity {
+    /// The machine behind an inventory.
+    pub fn of(inventory: &Inventory, microcode: Option<String>) -> Identity {
+        let ports = inventory.ports.iter().map(|port| port.address.clone());
+        Identity {
+            cpu: inventory.platform.chip.clone(),
+            microcode,
+            llc_ways: inventory.llc.ways,
+            ports: ports.collect(),
+        }
+    }
+
+    /// What tells this machine apart from another; `None` if nothing does. Ports may have come since; new microcode is no
+    /// other machine, but what was found may not hold under it.
+    fn differs(&self, here: &Identity) -> Option<String> {
+        if self.cpu != here.cpu {
+            return Some(format!("its CPU is {}, here it is {}", self.cpu, here.cpu));
+        }
+        if self.llc_ways != here.llc_ways {
+            return Some(format!("its LLC has {} ways, here it has {}", self.llc_ways, here.llc_ways));
+        }
+        if let (Some(then), Some(now)) = (&self.microcode, &here.microcode)
+            && then != now
+        {
+            return Some(format!("its microcode is {then}, here it is {now}"));
+        }
+        let gone: Vec<&str> =
+            self.ports.iter().filter(|port| !here.ports.contains(port)).map(String::as_str).collect();
+        (!gone.is_empty()).then(|| format!("its root port {} is not here", gone.join(", ")))
+    }
+}
+
+/// The microcode that the kernel tells of the first CPU.
+pub fn microcode(root: &Root) -> Option<String> {
+    let text = root.read_optional("/proc/cpuinfo").ok().flatten()?;
+    let line = text.lines().find(|line| line.starts_with("microcode"))?;
+    let value = line.split_once(':')?.1.trim();
+    (!value.is_empty()).then(|| value.to_owned())
+}
+
+impl Profile {
+    /// Reads a profile; `None` if there is none.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or the first thing wrong in it.
+    pub fn read(file: &Path) -> Result<Option<Profile>, ProfileError> {
+        let io = |why| ProfileError::Io { file: file.to_owned(), why };
+        match std::fs::metadata(file) {
+            Err(why) if why.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(why) => return Err(io(why)),
+            Ok(found) if found.len() > LONGEST => {
+                let why = format!("{} bytes; a profile has at most {LONGEST}", found.len());
+                return Err(ProfileError::Wrong { file: file.to_owned(), line: 1, why });
+            }
+            Ok(_) => {}
+        }
+        let text = std::fs::read_to_string(file).map_err(io)?;
+        Profile::parse(file, &text).map(Some)
+    }
+
+    /// A profile from its text; `file` is for messages.
+    ///
+    /// # Errors
+    /// The first thing wrong in it, with its line.
+    pub fn parse(file: &Path, text: &str) -> Result<Profile, ProfileError> {
+        let wrong = |at: usize, why: String| ProfileError::Wrong {
+            file: file.to_owned(),
+            line: line_of(text, at),
+            why,
+        };
+        let profile: Profile = toml::from_str(text)
+            .map_err(|error| wrong(error.span().map_or(0, |at| at.start), explain(error.message())))?;
+        let at = |key: &str| text.find(key).unwrap_or(0);
+        if profile.version != VERSION {
+            let why = format!("version {}; this Waykeeper reads version {VERSION}", profile.version);
+            return Err(wrong(at("version"), why));
+        }
+        let all = match profile.host.llc_ways {
+            ways @ 1..=32 => WayMask::full(ways),
+            ways => return Err(wrong(at("llc_ways"), format!("llc_ways is {ways}; accepted is 1 to 32"))),
+        };
+        let masks = [
+            ("dca =", profile.ways.dca),
+            ("inclusive =", profile.ways.inclusive),
+            ("kept =", profile.register.as_ref().and_then(|register| register.kept)),
+            ("least =", profile.register.as_ref().and_then(|register| register.least)),
+        ];
+        for (key, mask) in masks {
+            if let Some(mask) = mask.filter(|mask| !mask.minus(all).is_empty()) {
+                let why = format!("{mask} has ways beyond the {} of the LLC", profile.host.llc_ways);
+                return Err(wrong(at(key), why));
+            }
+        }
+        Ok(profile)
+    }
+
+    /// Refuses a profile of another machine; `file` is for the message.
+    ///
+    /// # Errors
+    /// [`ProfileError::OtherMachine`] with what differs.
+    pub fn check(&self, file: &Path, here: &Identity) -> Result<(), ProfileError> {
+        match self.host.differs(here) {
+            None => Ok(()),
+            Some(why) => Err(ProfileError::OtherMachine { file: file.to_owned(), why }),
+        }
+    }
+
+    /// Writes it, whole or not at all.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn write(&self, file: &Path) -> Result<(), ProfileError> {
+        let io = |why| ProfileError::Io { file: file.to_owned(), why };
+        let new = file.with_extension("toml.new");
+        if let Some(folder) = file.parent() {
+            std::fs::create_dir_all(folder).map_err(io)?;
+        }
+        let mut handle = std::fs::File::create(&new).map_err(io)?;
+        handle.write_all(self.to_string().as_bytes()).and_then(|()| handle.sync_all()).map_err(io)?;
+        std::fs::rename(&new, file).map_err(io)
+    }
+
+    /// Has an inventory say what was found: a dead knob is there to be read only, inclusive ways are those that were seen.
+    pub fn apply_to(&self, inventory: &mut Inventory) {
+        if let Some(ways) = self.ways.inclusive {
+            inventory.llc.inclusive_ways = Some(ways).filter(|ways| !ways.is_empty());
+        }
+        if self.register.as_ref().is_some_and(|register| register.state == Knob::Dead)
+            && inventory.dca_ways_switch == Support::Yes
+        {
+            inventory.dca_ways_switch = Support::ReadOnly;
+        }
+        for port in &mut inventory.ports {
+            let found = self.port.iter().find(|found| found.address == port.address);
+            if found.is_some_and(|found| found.switch == Knob::Dead) && port.dca_switch == Support::Yes {
+                port.dca_switch = Support::ReadOnly;
+            }
+        }
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "# What `waykeeper probe` found out about this machine; the daemon and doctor go by it.\n",
+        )?;
+        f.write_str(&toml::to_string(self).map_err(|_| fmt::Error)?)
+    }
+}
+
+/// The parser's words, with the nearest known key for one that is unknown.
+fn explain(message: &str) -> String {
+    let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
+    let Some((key, rest)) = unknown else { return message.trim_end().replace('\n', "; ") };
+    let known: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
+    let near = known.iter().max_by(|a, b| strsim::jaro(key, a).total_cmp(&strsim::jaro(key, b)));
+    match near {
+        Some(near) => format!("unknown key `{key}`; nearest is `{near}`, known are {}", known.join(", ")),
+        None => format!("unknown key `{key}`"),
+    }
+}
+
+/// The identity of the host under a root, where there is no inventory: CPU and microcode as the kernel tells them, and
+/// these root ports.
+pub fn identity(root: &Root, llc_ways: u32, ports: Vec<String>) -> Option<Identity> {
+    let cpu = Cpuinfo::read(root).ok()?.brand?;
+    Some(Identity { cpu, microcode: microcode(root), llc_ways, ports })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile() -> Profile {
+        let mask = |bits| Some(WayMask::from_bits(bits));
+        Profile {
+            version: VERSION,
+            made_unix_s: 1_760_000_000,
+            made_by: "0.1.0".to_owned(),
+            evidence: vec!["DCA ways: 0x600 (high)".to_owned()],
+            host: Identity {
+                cpu: "Xeon".to_owned(),
+                microcode: Some("0x1".to_owned()),
+                llc_ways: 11,
+                ports: vec!["0000:16:00.0".to_owned()],
+            },
+            ways: Ways { dca: mask(0x600), inclusive: mask(0x003) },
+            register: Some(Register {
+                state: Knob::Dead,
+                kept: mask(0x600),
+                fewest: Some(2),
+                most: Some(11),
+                least: None,
+            }),
+            port: vec![Port {
+                address: "0000:16:00.0".to_owned(),
+                switch: Knob::Acts,
+                writes: Writes::ThisLlc,
+            }],
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("deep/profile.toml");
+        assert!(Profile::read(&file).unwrap().is_none());
+        profile().write(&file).unwrap();
+        assert_eq!(Profile::read(&file).unwrap(), Some(profile()));
+        let names: Vec<_> =
+            std::fs::read_dir(file.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(names, ["profile.toml"], "nothing is left beside it");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        let good = profile().to_string();
+        let error = |from: &str, to: &str| {
+            assert!(good.contains(from), "{from} is not in\n{good}");
+            Profile::parse(Path::new("p.toml"), &good.replace(from, to)).unwrap_err().to_string()
+        };
+        let line = |key: &str| good.lines().position(|line| line.starts_with(key)).unwrap() + 1;
+        let text = error("llc_ways = 11", "llc_weys = 11");
+        assert!(
+            text.starts_with(&format!("p.toml:{}: ", line("llc_ways")))
+                && text.contains("nearest is `llc_ways`"),
+            "{text}"
+        );
+        assert!(
+            error("version = 1", "version = 2")
+                .contains("p.toml:2: version 2; this Waykeeper reads version 1")
+        );
+        let text = error("inclusive = \"0x003\"", "inclusive = \"0x803\"");
+        assert!(
+            text.contains(&format!("p.toml:{}: 0x803 has ways beyond the 11", line("inclusive"))),
+            "{text}"
+        );
+        assert!(error("state = \"dead\"", "state = \"dad\"").contains("acts"));
+        assert!(error("llc_ways = 11", "llc_ways = 0").contains("accepted is 1 to 32"));
+    }
+
+    #[test]
+    fn a_profile_of_another_machine_is_refused_in_words() {
+        let file = Path::new("p.toml");
+        let own = profile();
+        let refused = |change: &dyn Fn(&mut Identity)| {
+            let mut here = own.host.clone();
+            change(&mut here);
+            own.check(file, &here).map_err(|error| error.to_string())
+        };
+        assert!(refused(&|_| ()).is_ok());
+        assert!(refused(&|here| here.ports.push("0000:3a:00.0".to_owned())).is_ok(), "a card was added");
+        assert!(refused(&|here| here.microcode = None).is_ok(), "nothing tells it");
+        let text = refused(&|here| here.cpu = "EPYC".to_owned()).unwrap_err();
+        assert!(
+            text.starts_with("p.toml: it is of another machine: its CPU is Xeon, here it is EPYC; "),
+            "{text}"
+        );
+        assert!(refused(&|here| here.microcode = Some("0x2".to_owned())).is_err());
+        assert!(refused(&|here| here.llc_ways = 12).is_err());
+        assert!(
+            refused(&|here| here.ports.clear()).unwrap_err().contains("root port 0000:16:00.0 is not here")
+        );
+    }
+
+    #[test]
+    fn every_tree_has_a_profile_of_its_own() {
+        let path = |root: &str| usual_path(&Root::at(root)).display().to_string();
+        assert_eq!(path("/"), "/var/lib/waykeeper/profile.toml");
+        assert_eq!(path("/mnt/vhost"), "/var/lib/waykeeper/profile-mnt-vhost.toml");
+    }
+}

@@ -1,0 +1,330 @@
+//! The procedures by name, and a run of some of them.
+//!
+//! Between two of them everything is as it was found. A host that fails in one of them spoils that one's answer and no
+//! other's; an interrupt ends all. Must not know files or the terminal.
+
+use crate::findings::{Curve, Findings};
+use crate::ports;
+use crate::register;
+use crate::roles::{self, Named, RoleError, Roles};
+use crate::sensitivity;
+use crate::slide::{self, Slide};
+use crate::stand::{Pace, ProbeError, Stand};
+use crate::sweep::{self, Dial, Load, Sweep};
+use crate::verdict::Verdict;
+use crate::ways;
+use std::sync::atomic::AtomicBool;
+use waykeeper_host::Host;
+
+/// A procedure.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Procedure {
+    /// Which ways are DCA ways.
+    DcaWays,
+    /// Which ways are inclusive.
+    InclusiveWays,
+    /// Whether the register of the DCA ways acts, and what it takes.
+    Register,
+    /// What each root port's switch does, and whether its devices write into this LLC.
+    Ports,
+    /// What DCA is worth to each application.
+    Sensitivity,
+    /// Hit rates over ways, rings, packet sizes and rates.
+    Sweeps,
+}
+
+impl Procedure {
+    /// All of them, in the order in which they run.
+    pub const ALL: [Procedure; 6] = [
+        Procedure::Ports,
+        Procedure::DcaWays,
+        Procedure::InclusiveWays,
+        Procedure::Register,
+        Procedure::Sensitivity,
+        Procedure::Sweeps,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Procedure::DcaWays => "dca-ways",
+            Procedure::InclusiveWays => "inclusive-ways",
+            Procedure::Register => "ways-register",
+            Procedure::Ports => "ports",
+            Procedure::Sensitivity => "sensitivity",
+            Procedure::Sweeps => "sweeps",
+        }
+    }
+
+    /// What it finds out, and what it is after.
+    pub fn about(self) -> &'static str {
+        match self {
+            Procedure::DcaWays => {
+                "which ways devices fill: a co-runner slides over the LLC (ddio-bench s4.1, 4.2)"
+            }
+            Procedure::InclusiveWays => "which ways lines move to that are read: who suffers where (A4 s3.1)",
+            Procedure::Register => "whether 0xC8B acts, and which values it takes (ddio-bench s4.4)",
+            Procedure::Ports => {
+                "what DCA off does per root port, and which devices are on another socket (s4.3)"
+            }
+            Procedure::Sensitivity => {
+                "how much each tenant feels DCA: Low up to 5 %, else High (ddio-bench s7)"
+            }
+            Procedure::Sweeps => {
+                "hit rates over DCA ways, rings, packet sizes and rates (ddio-bench Figs. 5 to 8)"
+            }
+        }
+    }
+
+    /// The procedure of that name.
+    pub fn find(name: &str) -> Option<Procedure> {
+        Procedure::ALL.into_iter().find(|procedure| procedure.name() == name)
+    }
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// What goes on.
+    pub procedure: Procedure,
+    /// ns of the host's clock that have passed.
+    pub done_ns: u64,
+    /// About how many there will be.
+    pub total_ns: u64,
+}
+
+/// What is to be done, and how.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Order {
+    /// The procedures.
+    pub procedures: Vec<Procedure>,
+    /// Who plays which part.
+    pub named: Named,
+    /// How long things take.
+    pub pace: Pace,
+    /// Fewer points of sweeps.
+    pub quick: bool,
+}
+
+/// Runs what is ordered. `load` is a load that can be set, where there is one.
+///
+/// # Errors
+/// An interrupt; a host that cannot be read at all, or does not come back to what it was.
+pub fn run(
+    host: &mut dyn Host,
+    mut load: Option<&mut dyn Load>,
+    order: &Order,
+    stop: &AtomicBool,
+    told: &dyn Fn(Progress),
+) -> Result<Findings, ProbeError> {
+    let mut findings = Findings::of(host.inventory());
+    let total_ns = expected(host, load.as_deref(), order);
+    let mut done_ns = 0;
+    let mut cache = Cache::default();
+    for procedure in Procedure::ALL.into_iter().filter(|one| order.procedures.contains(one)) {
+        let mut hear = |ns: u64| {
+            done_ns += ns;
+            told(Progress { procedure, done_ns, total_ns: total_ns.max(done_ns) });
+        };
+        let mut stand = Stand::new(host, order.pace, stop, &mut hear)?;
+        let outcome = one(&mut stand, procedure, order, &mut cache, &mut findings);
+        let back = stand.restore();
+        drop(stand);
+        if let Err(error) = outcome {
+            failed(&mut findings, procedure, &forgivable(error)?);
+        }
+        back?;
+        if procedure == Procedure::Sweeps {
+            for dial in [Dial::PacketBytes, Dial::OfferedGbps] {
+                let sweep = match load.as_deref_mut().filter(|load| load.dials().contains(&dial)) {
+                    None => Ok(sweep::no_dial(dial)),
+                    Some(load) => sweep::load(load, dial, order.pace, order.quick, stop, &mut hear),
+                };
+                let sweep = match sweep {
+                    Ok(sweep) => sweep,
+                    Err(error) => Sweep { dial, points: Vec::new(), notes: vec![forgivable(error)?] },
+                };
+                findings.sweeps.push(sweep);
+            }
+        }
+    }
+    Ok(findings)
+}
+
+/// What several procedures need is made once.
+#[derive(Default)]
+struct Cache {
+    roles: Option<Result<Roles, RoleError>>,
+    pressing: Option<Result<Slide, String>>,
+}
+
+fn one(
+    stand: &mut Stand<'_>,
+    procedure: Procedure,
+    order: &Order,
+    cache: &mut Cache,
+    findings: &mut Findings,
+) -> Result<(), ProbeError> {
+    match procedure {
+        Procedure::Ports => findings.ports = ports::look(stand)?,
+        Procedure::DcaWays => dca_ways(stand, order, cache, findings)?,
+        Procedure::InclusiveWays => inclusive_ways(stand, order, cache, findings)?,
+        Procedure::Register => findings.register = Some(register::look(stand)?),
+        Procedure::Sensitivity => findings.sensitivity = sensitivity::look(stand)?,
+        Procedure::Sweeps => {
+            findings.sweeps.push(sweep::ways(stand)?);
+            stand.restore()?;
+            findings.sweeps.push(sweep::rings(stand, order.quick)?);
+        }
+    }
+    Ok(())
+}
+
+/// What a failure spoils: an interrupt, and a host that does not come back, end the run.
+fn forgivable(error: ProbeError) -> Result<String, ProbeError> {
+    match error {
+        ProbeError::Interrupted | ProbeError::NotRestored(_) => Err(error),
+        other => Ok(other.to_string()),
+    }
+}
+
+fn failed(findings: &mut Findings, procedure: Procedure, why: &str) {
+    let help = "try again; `waykeeper doctor` says what this host lacks";
+    match procedure {
+        Procedure::DcaWays => findings.dca_ways = Some(Verdict::cannot_tell(why, help)),
+        Procedure::InclusiveWays => findings.inclusive_ways = Some(Verdict::cannot_tell(why, help)),
+        Procedure::Register => {
+            let (acts, floor) = (Verdict::cannot_tell(why, help), Verdict::cannot_tell(why, help));
+            findings.register = Some(register::RegisterVerdict { acts, floor });
+        }
+        Procedure::Ports | Procedure::Sensitivity | Procedure::Sweeps => {
+            findings.failures.push(format!("{}: {why}", procedure.name()));
+        }
+    }
+}
+
+const NO_VICTIM: &str = "a tenant that computes and owns no device, or a command to run as one: `-- COMMAND`";
+
+fn roles(
+    stand: &mut Stand<'_>,
+    order: &Order,
+    cache: &mut Cache,
+) -> Result<Result<Roles, RoleError>, ProbeError> {
+    if cache.roles.is_none() {
+        cache.roles = Some(roles::cast(stand, &order.named)?);
+    }
+    Ok(cache.roles.clone().unwrap_or(Err(RoleError::NoVictim)))
+}
+
+/// The slide of the co-runner that presses on the cache.
+fn pressing(
+    stand: &mut Stand<'_>,
+    order: &Order,
+    cache: &mut Cache,
+) -> Result<Result<Slide, String>, ProbeError> {
+    if cache.pressing.is_none() {
+        let slid = match roles(stand, order, cache)? {
+            Err(error) => Err(error.to_string()),
+            Ok(roles) => {
+                slide::slide(stand, roles.presser, &roles.io, None)?.map_err(|error| error.to_string())
+            }
+        };
+        cache.pressing = Some(slid);
+    }
+    Ok(cache.pressing.clone().unwrap_or_else(|| Err(String::new())))
+}
+
+fn dca_ways(
+    stand: &mut Stand<'_>,
+    order: &Order,
+    cache: &mut Cache,
+    findings: &mut Findings,
+) -> Result<(), ProbeError> {
+    let register = stand.found().dca_ways.map(|ways| format!("the register reads {ways}"));
+    let verdict = match pressing(stand, order, cache)? {
+        Err(why) => Verdict::cannot_tell(why, NO_VICTIM),
+        Ok(slide) => {
+            findings.curves.push(Curve::of(
+                "write-misses",
+                "device writes that miss, by the co-runner's window",
+                &slide,
+                |s| s.write_miss,
+            ));
+            ways::dca_ways(&slide)
+        }
+    };
+    findings.dca_ways = Some(verdict.beside(register));
+    Ok(())
+}
+
+fn inclusive_ways(
+    stand: &mut Stand<'_>,
+    order: &Order,
+    cache: &mut Cache,
+    findings: &mut Findings,
+) -> Result<(), ProbeError> {
+    let table = stand.inventory().llc.inclusive_ways.map(|ways| format!("the table of this CPU says {ways}"));
+    let cast = roles(stand, order, cache)?;
+    let verdict = match (pressing(stand, order, cache)?, cast) {
+        (Ok(pressing), Ok(roles)) => {
+            let dca = findings.dca_ways.clone().unwrap_or_else(|| ways::dca_ways(&pressing));
+            let feeling = match roles.victim == roles.presser {
+                true => Ok(pressing),
+                false => {
+                    let slid = slide::slide(stand, roles.victim, &roles.io, Some(roles.presser))?;
+                    slid.map_err(|error| error.to_string())
+                }
+            };
+            match feeling {
+                Err(why) => Verdict::cannot_tell(why, NO_VICTIM),
+                Ok(slide) => {
+                    findings.curves.push(Curve::of(
+                        "victim-misses",
+                        "the co-runner's references that miss, by its window",
+                        &slide,
+                        |s| s.slider_miss,
+                    ));
+                    findings.curves.push(Curve::of(
+                        "io-misses",
+                        "the I/O applications' references that miss, by the co-runner's window",
+                        &slide,
+                        |s| s.io_miss,
+                    ));
+                    ways::inclusive_ways(&slide, &dca)
+                }
+            }
+        }
+        (Err(why), _) => Verdict::cannot_tell(why, NO_VICTIM),
+        (_, Err(error)) => Verdict::cannot_tell(error.to_string(), NO_VICTIM),
+    };
+    findings.inclusive_ways = Some(verdict.beside(table));
+    Ok(())
+}
+
+/// About how many ns of the host's clock a run takes.
+fn expected(host: &dyn Host, load: Option<&dyn Load>, order: &Order) -> u64 {
+    let inventory = host.inventory();
+    let (llc, rounds) = (inventory.llc, order.pace.rounds);
+    let slid = |wash| slide::waits(llc.ways, llc.min_ways, wash, rounds);
+    let has = |procedure| order.procedures.contains(&procedure);
+    let mut waits = 0;
+    if has(Procedure::DcaWays) || has(Procedure::InclusiveWays) {
+        waits += slid(false);
+    }
+    if has(Procedure::InclusiveWays) {
+        waits += slid(true);
+    }
+    if has(Procedure::Register) {
+        waits += register::waits(rounds);
+    }
+    if has(Procedure::Ports) {
+        waits += ports::waits(inventory.ports.len(), rounds);
+    }
+    if has(Procedure::Sensitivity) {
+        waits += sensitivity::waits(rounds);
+    }
+    if has(Procedure::Sweeps) {
+        waits += sweep::waits(llc.ways, load.map_or(1, |load| load.dials().len()), order.quick);
+    }
+    waits * (order.pace.settle_ns + order.pace.sample_ns) / 2
+}

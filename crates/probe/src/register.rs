@@ -1,0 +1,188 @@
+//! Whether the register of the DCA ways (IIO_LLC_WAYS, MSR 0xC8B) acts, and what it takes (hardware.md 1.2 and 1.4; the
+//! way sweep of ddio-bench s4.4).
+//!
+//! What is taken is tried value by value; whether it acts is seen in the devices' misses between the fewest and the most
+//! ways that were taken, in turn. The verdict is `ddio`'s own. Must not know sliding masks.
+
+use crate::stand::{ProbeError, Stand};
+use crate::verdict::{Confidence, Verdict};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use waykeeper_host::{Interval, KnobOutcome, Support};
+use waykeeper_linux::ddio;
+use waykeeper_units::WayMask;
+
+/// What the register does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Register {
+    /// Devices fill the ways that it holds.
+    Acts,
+    /// It takes values and reads them back, and devices fill what they filled.
+    Dead,
+    /// The host has none, or does not let it be turned.
+    Absent,
+}
+
+/// What it takes.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Floor {
+    /// Ways that no value taken is without; empty if there is none.
+    pub kept: WayMask,
+    /// Fewest ways of a value taken.
+    pub fewest: u32,
+    /// The smallest value taken, as a number.
+    pub least: WayMask,
+    /// Most ways of a value taken.
+    pub most: u32,
+    /// Values tried that were not taken, by the reason in the host's words.
+    pub refused: Vec<(WayMask, String)>,
+}
+
+/// Everything about it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RegisterVerdict {
+    /// What it does.
+    pub acts: Verdict<Register>,
+    /// What it takes.
+    pub floor: Verdict<Floor>,
+}
+
+/// Waits that it takes, for the bar.
+pub fn waits(rounds: u32) -> u64 {
+    4 * u64::from(rounds)
+}
+
+/// The values tried: every single way, every pair, and every number of ways from either end.
+pub fn candidates(ways: u32) -> Vec<WayMask> {
+    let singles = (0..ways).map(|low| WayMask::span(low, 1));
+    let pairs = (0..ways.saturating_sub(1)).map(|low| WayMask::span(low, 2));
+    let from_left = (1..=ways).map(|count| WayMask::span(ways - count, count));
+    let from_right = (1..=ways).map(WayMask::full);
+    let all: BTreeSet<WayMask> = singles.chain(pairs).chain(from_left).chain(from_right).collect();
+    all.into_iter().collect()
+}
+
+/// Looks at it.
+///
+/// # Errors
+/// The host; an interrupt.
+pub fn look(stand: &mut Stand<'_>) -> Result<RegisterVerdict, ProbeError> {
+    let Some(first) = stand.found().dca_ways else {
+        let why = match &stand.inventory().dca_ways_switch {
+            Support::No(why) => why.clone(),
+            _ => "it cannot be read".to_owned(),
+        };
+        let acts = Verdict::found(Register::Absent, Confidence::High, vec![why.clone()]);
+        return Ok(RegisterVerdict { acts, floor: Verdict::cannot_tell(why, "") });
+    };
+    let register = Some(format!("it held {first}"));
+    let tried = try_all(stand, first)?;
+    let (Some(narrow), Some(wide)) = (tried.narrowest(), tried.widest()) else {
+        let why = tried.refused.first().map_or_else(String::new, |(mask, why)| format!("{mask}: {why}"));
+        let words = format!("the host takes no value at all; {why}");
+        let acts = Verdict::found(Register::Absent, Confidence::High, vec![words.clone()]).beside(register);
+        return Ok(RegisterVerdict { acts, floor: Verdict::cannot_tell(words, "") });
+    };
+    let floor = floor(&tried, narrow, wide);
+    if narrow.count() == wide.count() {
+        let why = tried.refused.first().map_or_else(String::new, |(mask, why)| format!("; {mask}: {why}"));
+        let words = format!("the host takes {narrow} alone{why}");
+        let acts = Verdict::found(Register::Absent, Confidence::High, vec![words]).beside(register);
+        return Ok(RegisterVerdict { acts, floor });
+    }
+    let (few, many) = in_turn(stand, narrow, wide)?;
+    let help = "traffic whose buffers overflow the fewest ways and fit better into the most, as rings of several MiB do";
+    let between = format!("with {narrow} and with {wide} in turn");
+    let acts = match ddio::of_ways(&few, &many) {
+        ddio::Verdict::Seen(what) => Verdict::found(Register::Acts, Confidence::High, vec![between, what]),
+        ddio::Verdict::NotSeen(what) => Verdict::found(Register::Dead, Confidence::High, vec![between, what]),
+        ddio::Verdict::NotJudged(why) => Verdict::cannot_tell(why, help),
+    };
+    let floor = match acts.value() {
+        Some(Register::Dead) => floor.with(["what it takes has no effect".to_owned()]),
+        _ => floor,
+    };
+    Ok(RegisterVerdict { acts: acts.beside(register), floor })
+}
+
+/// What came of every value.
+struct Tried {
+    taken: Vec<WayMask>,
+    refused: Vec<(WayMask, String)>,
+}
+
+impl Tried {
+    fn narrowest(&self) -> Option<WayMask> {
+        self.taken.iter().copied().min_by_key(|mask| (mask.count(), mask.bits()))
+    }
+
+    fn widest(&self) -> Option<WayMask> {
+        self.taken.iter().copied().max_by_key(|mask| mask.count())
+    }
+}
+
+/// Tries every value, each from the one found: a register that keeps bits keeps those of the value before.
+fn try_all(stand: &mut Stand<'_>, first: WayMask) -> Result<Tried, ProbeError> {
+    let mut tried = Tried { taken: Vec::new(), refused: Vec::new() };
+    for mask in candidates(stand.inventory().llc.ways) {
+        let applied = stand.turn_ways(mask)?;
+        match applied.dca_ways {
+            Some(KnobOutcome::Applied) => tried.taken.push(mask),
+            Some(KnobOutcome::Refused(why) | KnobOutcome::Busy(why)) => tried.refused.push((mask, why)),
+            Some(KnobOutcome::ReadsBack(now)) => tried.refused.push((mask, format!("{now} reads back"))),
+            None => tried.refused.push((mask, "the host said nothing about it".to_owned())),
+        }
+        stand.wait(0)?;
+    }
+    stand.turn_ways(first)?;
+    Ok(tried)
+}
+
+fn floor(tried: &Tried, narrow: WayMask, wide: WayMask) -> Verdict<Floor> {
+    let kept = tried.taken.iter().fold(wide, |kept, mask| kept.and(*mask));
+    let least = tried.taken.iter().copied().min().unwrap_or(narrow);
+    let evidence = vec![
+        format!(
+            "{} of {} values tried were taken",
+            tried.taken.len(),
+            tried.taken.len() + tried.refused.len()
+        ),
+        match kept.is_empty() {
+            true => "no way is in all of them".to_owned(),
+            false => format!("all of them hold {kept}"),
+        },
+    ];
+    let floor =
+        Floor { kept, fewest: narrow.count(), least, most: wide.count(), refused: tried.refused.clone() };
+    Verdict::found(floor, Confidence::High, evidence)
+}
+
+/// Samples with few ways and with many, in turn.
+fn in_turn(
+    stand: &mut Stand<'_>,
+    narrow: WayMask,
+    wide: WayMask,
+) -> Result<(Vec<Interval>, Vec<Interval>), ProbeError> {
+    let (mut few, mut many) = (Vec::new(), Vec::new());
+    for _ in 0..stand.pace().rounds {
+        for (mask, into) in [(narrow, &mut few), (wide, &mut many)] {
+            stand.turn_ways(mask)?;
+            into.push(stand.look()?);
+        }
+    }
+    Ok((few, many))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_alone_every_pair_and_every_number_from_either_end_is_tried_once() {
+        // 4 ways: 1, 2, 4, 8; 3, 6, c; 8, c, e, f; 1, 3, 7, f: ten different ones.
+        let bits: Vec<u32> = candidates(4).into_iter().map(WayMask::bits).collect();
+        assert_eq!(bits, [0x1, 0x2, 0x3, 0x4, 0x6, 0x7, 0x8, 0xc, 0xe, 0xf]);
+        assert_eq!(candidates(1).len(), 1);
+    }
+}

@@ -1,0 +1,173 @@
+//! What DCA is worth to each application: its throughput with DCA on and off in turn (ddio-bench s7, Table 2).
+//!
+//! Latency is no counter of a host and is not judged. Must not know how a switch is judged.
+
+use crate::stand::{ProbeError, Stand};
+use crate::stats;
+use crate::verdict::{Confidence, Verdict};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use waykeeper_host::{Group, Interval, KnobOutcome};
+use waykeeper_units::{GroupId, PortId};
+
+/// A change up to this is `Low` (ddio-bench s7: at most 5 %).
+pub const LOW: f64 = 0.05;
+
+/// How much an application feels DCA.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sensitivity {
+    /// The largest change is at most 5 %.
+    Low,
+    /// It is more.
+    High,
+}
+
+/// What was found out about an application.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct AppVerdict {
+    /// The application.
+    pub group: GroupId,
+    /// Its name.
+    pub name: String,
+    /// How much it feels DCA.
+    pub sensitivity: Verdict<Sensitivity>,
+    /// Change of each number that was looked at when DCA goes off, as a share of what it was with DCA.
+    pub changes: Vec<Change>,
+}
+
+/// The change of a number when DCA goes off.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Change {
+    /// The number.
+    pub what: String,
+    /// The change: -0.1 is a tenth less without DCA.
+    pub by: f64,
+    /// Half the width of the interval that holds it with 99 %.
+    pub margin: f64,
+    /// False for numbers that are shown and not judged: a program that polls executes instructions whatever it gets done.
+    pub judged: bool,
+}
+
+/// Waits that it takes, for the bar.
+pub fn waits(rounds: u32) -> u64 {
+    4 * u64::from(rounds) + 2
+}
+
+/// Looks at every application.
+///
+/// # Errors
+/// The host; an interrupt.
+pub fn look(stand: &mut Stand<'_>) -> Result<Vec<AppVerdict>, ProbeError> {
+    let groups = stand.groups();
+    let all: Vec<PortId> = stand.inventory().ports.iter().map(|port| port.id).collect();
+    let on = stand.switch(all.iter().copied(), true)?;
+    let taken = |port: &PortId| on.dca.get(port) == Some(&KnobOutcome::Applied);
+    let ports: Vec<PortId> = all.into_iter().filter(taken).collect();
+    if ports.is_empty() {
+        let why = on.dca.values().find_map(|outcome| match outcome {
+            KnobOutcome::Refused(why) | KnobOutcome::Busy(why) | KnobOutcome::ReadsBack(why) => {
+                Some(why.clone())
+            }
+            KnobOutcome::Applied => None,
+        });
+        let why = why.map_or_else(
+            || "there is no root port".to_owned(),
+            |why| format!("DCA is not switched here: {why}"),
+        );
+        let verdict =
+            || Verdict::cannot_tell(why.clone(), "a CPU with a switch per port, or the BIOS's for all");
+        return Ok(groups.iter().map(|group| verdict_of(group, verdict(), Vec::new())).collect());
+    }
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    // Once before anything counts.
+    stand.look()?;
+    for _ in 0..stand.pace().rounds {
+        for on in [true, false] {
+            stand.switch(ports.iter().copied(), on)?;
+            let seen = stand.look()?;
+            if on { with.push(seen) } else { without.push(seen) }
+        }
+    }
+    let inventory = stand.inventory();
+    let apps = groups.iter().map(|group| {
+        let devices = inventory.devices.iter().filter(|device| group.devices.contains(&device.id));
+        let own: BTreeSet<PortId> = devices.flat_map(|device| device.ports.iter().copied()).collect();
+        let shared = groups.iter().filter(|other| other.id != group.id).any(|other| shares(other, group));
+        judge(group, &own, shared, &with, &without)
+    });
+    Ok(apps.collect())
+}
+
+fn shares(a: &Group, b: &Group) -> bool {
+    a.devices.iter().any(|device| b.devices.contains(device))
+}
+
+fn verdict_of(group: &Group, sensitivity: Verdict<Sensitivity>, changes: Vec<Change>) -> AppVerdict {
+    AppVerdict { group: group.id, name: group.name.clone(), sensitivity, changes }
+}
+
+fn judge(
+    group: &Group,
+    ports: &BTreeSet<PortId>,
+    shared: bool,
+    with: &[Interval],
+    without: &[Interval],
+) -> AppVerdict {
+    let bytes = |seen: &Interval| -> Option<f64> {
+        let of = |port: &PortId| {
+            let rates = seen.ports.get(port)?;
+            Some(rates.inbound_bytes.value()? + rates.outbound_bytes.value()?)
+        };
+        ports.iter().map(of).sum()
+    };
+    let rates = |seen: &Interval| seen.groups.get(&group.id).copied();
+    let own_ports = !ports.is_empty() && !shared;
+    let throughput = own_ports.then(|| change("bytes over its ports", with, without, true, bytes)).flatten();
+    let is_judged = ports.is_empty();
+    let work = change("instructions", with, without, is_judged, |seen| rates(seen)?.instructions.value());
+    let misses = change("LLC misses", with, without, false, |seen| rates(seen)?.llc_misses.value());
+    let changes: Vec<Change> = throughput.into_iter().chain(work).chain(misses).collect();
+    let judged = changes.iter().filter(|change| change.judged);
+    let Some(largest) = judged.max_by(|a, b| a.by.abs().total_cmp(&b.by.abs())) else {
+        let (why, help) = match shared {
+            true => ("its ports carry other tenants' traffic too", "run it alone on its device"),
+            false => (
+                "neither the bytes of its ports nor its instructions can be counted",
+                "`waykeeper doctor` says what would",
+            ),
+        };
+        return verdict_of(group, Verdict::cannot_tell(why, help), changes);
+    };
+    let by = largest.by.abs();
+    let evidence = changes.iter().map(|change| {
+        format!(
+            "{} change by {:+.1} % (±{:.1}) without DCA",
+            change.what,
+            100.0 * change.by,
+            100.0 * change.margin
+        )
+    });
+    let evidence: Vec<String> = evidence.collect();
+    let clear = (by - LOW).abs() > largest.margin;
+    let confidence = if clear { Confidence::High } else { Confidence::Moderate };
+    let level = if by <= LOW { Sensitivity::Low } else { Sensitivity::High };
+    verdict_of(group, Verdict::found(level, confidence, evidence), changes)
+}
+
+/// The change of a number between samples taken in turn; `None` where it cannot be counted, or is nothing with DCA.
+fn change(
+    what: &str,
+    with: &[Interval],
+    without: &[Interval],
+    judged: bool,
+    of: impl Fn(&Interval) -> Option<f64>,
+) -> Option<Change> {
+    let pair = |(on, off): (&Interval, &Interval)| {
+        let (on, off) = (of(on)?, of(off)?);
+        (on > 0.0).then(|| off / on - 1.0)
+    };
+    let changes: Option<Vec<f64>> = with.iter().zip(without).map(pair).collect();
+    let mean = stats::mean(&changes?)?;
+    Some(Change { what: what.to_owned(), by: mean.value, margin: stats::margin(&mean)?, judged })
+}

@@ -1,0 +1,217 @@
+//! Hit rates over ways, rings, packet sizes and rates (ddio-bench s4.4 to s5.2, Figs. 5 to 8).
+//!
+//! Ways and rings are knobs of the host; sizes and rates are the load's, where somebody gives a load that can be set.
+//! Whatever has no dial is said to have none. Must not know what a load is made of.
+
+use crate::stand::{Pace, ProbeError, Stand};
+use crate::stats;
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::AtomicBool;
+use waykeeper_host::{Host, Interval, KnobOutcome, Plan};
+use waykeeper_units::WayMask;
+
+/// What is swept.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Dial {
+    /// Number of ways that devices fill.
+    Ways,
+    /// Descriptors of each RX ring.
+    Ring,
+    /// Bytes of a packet.
+    PacketBytes,
+    /// Offered load of each NIC, Gb/s.
+    OfferedGbps,
+}
+
+impl Dial {
+    /// All of them.
+    pub const ALL: [Dial; 4] = [Dial::Ways, Dial::Ring, Dial::PacketBytes, Dial::OfferedGbps];
+
+    /// For people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Dial::Ways => "DCA ways",
+            Dial::Ring => "RX ring, descriptors",
+            Dial::PacketBytes => "packet, bytes",
+            Dial::OfferedGbps => "offered load, Gb/s",
+        }
+    }
+
+    /// The values of the papers' figures (ddio-bench Figs. 5 to 8).
+    fn values(self, quick: bool) -> Vec<f64> {
+        let all: &[f64] = match self {
+            Dial::Ways => &[],
+            Dial::Ring => &[128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0],
+            Dial::PacketBytes => &[64.0, 128.0, 256.0, 512.0, 1024.0, 1500.0],
+            Dial::OfferedGbps => &[10.0, 20.0, 40.0, 60.0, 80.0, 100.0],
+        };
+        let every = if quick { 2 } else { 1 };
+        all.iter().rev().step_by(every).rev().copied().collect()
+    }
+}
+
+/// A load that can be set: a server with it, made anew for every point.
+pub trait Load {
+    /// Dials that it has.
+    fn dials(&self) -> Vec<Dial>;
+
+    /// A server whose load is set so; everything else as usual.
+    ///
+    /// # Errors
+    /// What the load says to such a value.
+    fn with(&mut self, dial: Dial, value: f64) -> Result<Box<dyn Host + '_>, ProbeError>;
+}
+
+/// A point of a sweep.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Point {
+    /// The dial's value.
+    pub value: f64,
+    /// Share of device writes that hit, 0 to 1.
+    pub write_hit: Option<f64>,
+    /// Standard error of that.
+    pub write_hit_error: f64,
+    /// Share of device reads that hit.
+    pub read_hit: Option<f64>,
+    /// Bytes a second that devices write to the host.
+    pub inbound_bytes_per_s: Option<f64>,
+}
+
+/// A sweep, or why there is none.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Sweep {
+    /// What was swept.
+    pub dial: Dial,
+    /// What came out, in the order of values.
+    pub points: Vec<Point>,
+    /// Values that were not taken, and why; or why there is no dial.
+    pub notes: Vec<String>,
+}
+
+/// Waits that it takes, for the bar.
+pub fn waits(ways: u32, dials: usize, quick: bool) -> u64 {
+    let others = Dial::Ring.values(quick).len() as u64;
+    2 * (u64::from(ways) + others * dials as u64)
+}
+
+fn point(value: f64, looks: &[Interval]) -> Point {
+    let mean = |of: &dyn Fn(&Interval) -> Option<f64>| {
+        stats::mean(&looks.iter().filter_map(of).collect::<Vec<f64>>())
+    };
+    let write = mean(&|look| Some(1.0 - look.socket.dca_write_miss_ratio()?));
+    let bytes = mean(&|look| look.ports.values().map(|port| port.inbound_bytes.value()).sum());
+    Point {
+        value,
+        write_hit: write.map(|mean| mean.value),
+        write_hit_error: write.map_or(0.0, |mean| mean.error),
+        read_hit: mean(&|look| Some(1.0 - look.socket.dca_read_miss_ratio()?)).map(|mean| mean.value),
+        inbound_bytes_per_s: bytes.map(|mean| mean.value),
+    }
+}
+
+/// Samples at each point of a sweep.
+const SAMPLES: usize = 2;
+
+fn look(stand: &mut Stand<'_>) -> Result<Vec<Interval>, ProbeError> {
+    stand.settle()?;
+    (0..SAMPLES).map(|_| stand.sample()).collect()
+}
+
+/// Hit rates over the number of ways, topmost ones (hardware.md 1.2).
+///
+/// # Errors
+/// The host; an interrupt.
+pub fn ways(stand: &mut Stand<'_>) -> Result<Sweep, ProbeError> {
+    let mut sweep = Sweep { dial: Dial::Ways, points: Vec::new(), notes: Vec::new() };
+    if stand.found().dca_ways.is_none() {
+        sweep.notes.push("no dial: the register of the ways cannot be read here".to_owned());
+        return Ok(sweep);
+    }
+    let all = stand.inventory().llc.ways;
+    for count in 1..=all {
+        let mask = WayMask::span(all - count, count);
+        match stand.turn_ways(mask)?.dca_ways {
+            Some(KnobOutcome::Applied) => {
+                let looks = look(stand)?;
+                sweep.points.push(point(count.into(), &looks));
+            }
+            Some(KnobOutcome::Refused(why) | KnobOutcome::Busy(why)) => {
+                sweep.notes.push(format!("{mask}: {why}"))
+            }
+            Some(KnobOutcome::ReadsBack(now)) => sweep.notes.push(format!("{mask}: {now} reads back")),
+            None => sweep.notes.push(format!("{mask}: the host said nothing about it")),
+        }
+    }
+    Ok(sweep)
+}
+
+/// Hit rates over the rings of a host that can resize them while its programs run.
+///
+/// # Errors
+/// The host; an interrupt.
+pub fn rings(stand: &mut Stand<'_>, quick: bool) -> Result<Sweep, ProbeError> {
+    let mut sweep = Sweep { dial: Dial::Ring, points: Vec::new(), notes: Vec::new() };
+    let ports: Vec<_> = stand.found().rx_ring.keys().copied().collect();
+    if ports.is_empty() {
+        sweep.notes.push("no dial: this host does not turn RX rings".to_owned());
+        return Ok(sweep);
+    }
+    for ring in Dial::Ring.values(quick) {
+        let rx_ring = ports.iter().map(|port| (*port, ring as u32)).collect();
+        let applied = stand.turn(&Plan { rx_ring, ..Plan::default() })?;
+        let refused = applied.rx_ring.values().find_map(|outcome| match outcome {
+            KnobOutcome::Applied => None,
+            KnobOutcome::Refused(why) | KnobOutcome::Busy(why) | KnobOutcome::ReadsBack(why) => {
+                Some(why.clone())
+            }
+        });
+        match refused {
+            Some(why) => sweep.notes.push(format!("{ring}: {why}")),
+            None => {
+                let looks = look(stand)?;
+                sweep.points.push(point(ring, &looks));
+            }
+        }
+    }
+    Ok(sweep)
+}
+
+/// Hit rates over a dial of the load.
+///
+/// # Errors
+/// The load; the host; an interrupt.
+pub fn load(
+    load: &mut dyn Load,
+    dial: Dial,
+    pace: Pace,
+    quick: bool,
+    stop: &AtomicBool,
+    told: &mut dyn FnMut(u64),
+) -> Result<Sweep, ProbeError> {
+    let mut sweep = Sweep { dial, points: Vec::new(), notes: Vec::new() };
+    for value in dial.values(quick) {
+        let mut host = match load.with(dial, value) {
+            Ok(host) => host,
+            Err(ProbeError::Load(why)) => {
+                sweep.notes.push(format!("{value}: {why}"));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let mut stand = Stand::new(&mut *host, pace, stop, told)?;
+        // A server made anew is cold.
+        stand.settle()?;
+        let looks = look(&mut stand)?;
+        sweep.points.push(point(value, &looks));
+    }
+    Ok(sweep)
+}
+
+/// A dial that nobody has.
+pub fn no_dial(dial: Dial) -> Sweep {
+    let notes = vec![
+        "no dial: only a scenario's load can be set; traffic of this host comes from elsewhere".to_owned(),
+    ];
+    Sweep { dial, points: Vec::new(), notes }
+}
