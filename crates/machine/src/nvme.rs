@@ -7,16 +7,13 @@
 
 use crate::bus::Memory;
 use crate::ssd::Array;
+use waykeeper_load::{COMMAND_BYTES, COMPLETION_BYTES};
 use waykeeper_silicon::{AddressMap, Fill, Line, OutOfMemory, Region};
 
 /// Entries of each ring: what the Linux driver asks for (NVME_Q_DEPTH).
 const ENTRIES: u32 = 1024;
 /// Completions that share a line: 16 B each.
 const COMPLETIONS_PER_LINE: u32 = 4;
-/// Bytes of a command.
-pub(crate) const COMMAND_BYTES: u64 = 64;
-/// Bytes of a completion.
-pub(crate) const COMPLETION_BYTES: u64 = 16;
 /// Entries of a list of pages that share a line: 8 B each.
 const LIST_ENTRIES_PER_LINE: u32 = 8;
 /// Lines of a page.

@@ -4,20 +4,20 @@
 //! SSD brings. With `profile = "thesis"` the block count is passed as the program does it, though the field is
 //! zero-based: a command moves one block more than it counts (algorithms.md 7.6).
 
-mod limit;
-
 use super::fio::{REQUEST_INSTRUCTIONS, REQUEST_NS};
 use super::working_set::run_of;
 use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus, ClassMean, Costs};
-use crate::nvme::{COMMAND_BYTES, COMPLETION_BYTES, Rings};
+use crate::nvme::Rings;
 use crate::random::Stream;
 use crate::scenario::{Keys, ScenarioError};
 use crate::ssd::Direction;
-use limit::{Limiter, Limits};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use waykeeper_host::WorkloadKind;
+use waykeeper_load::{
+    COMMAND_BYTES, COMPLETION_BYTES, Command, Limiter, Limits, Pattern, Rule, Shape, Toward,
+};
 use waykeeper_silicon::{Level, OutOfMemory};
 
 pub(super) const MEMLOAD: Kind = Kind {
@@ -38,15 +38,6 @@ const SUM_CYCLES: f64 = 64.0;
 const FAULT_NS: f64 = 500.0;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Pattern {
-    Single,
-    Random,
-    Full,
-    Flush,
-    Noop,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Touch {
     None,
     Once,
@@ -55,10 +46,8 @@ enum Touch {
 
 #[derive(Clone, Copy, Debug)]
 struct Memload {
-    pattern: Pattern,
+    shape: Shape,
     direction: Direction,
-    blocks: u32,
-    max: u32,
     /// All workers; `None` is one on each core.
     workers: Option<u32>,
     touch: Touch,
@@ -72,25 +61,26 @@ struct Memload {
 fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
     let max = keys.count("max_blocks", 2..=512, 32)?;
     let blocks = keys.count("buffer_blocks", 2..=262_144, 1000)?;
-    let pattern =
-        match keys.choice("pattern", &["random", "single", "full", "flush", "noop"], "random")?.as_str() {
-            "single" => Pattern::Single,
-            "full" => Pattern::Full,
-            "flush" => Pattern::Flush,
-            "noop" => Pattern::Noop,
-            _ => Pattern::Random,
-        };
-    if pattern == Pattern::Random && blocks < max {
-        return Err(keys.refuse("buffer_blocks", &blocks, &format!("at least `max_blocks` = {max}")));
-    }
+    let names: Vec<&str> = Pattern::ALL.iter().map(|pattern| pattern.name()).collect();
+    let name = keys.choice("pattern", &names, Pattern::Random.name())?;
+    let pattern = Pattern::ALL.into_iter().find(|pattern| pattern.name() == name).unwrap_or(Pattern::Random);
+    let stride = keys.count("slot_blocks", 1..=512, 1)?;
+    let thesis = keys.choice("profile", &["true", "thesis"], "true")? == "thesis";
+    let shape = match Shape::new(pattern, blocks, max, stride, thesis) {
+        Ok(shape) => shape,
+        Err(error) => return Err(keys.refuse("buffer_blocks", &blocks, &error.to_string())),
+    };
+    let toward = match keys.choice("operation", &["write", "read"], "write")?.as_str() {
+        "read" => Toward::Read,
+        _ => Toward::Write,
+    };
     Ok(Arc::new(Memload {
-        pattern,
-        direction: match keys.choice("operation", &["write", "read"], "write")?.as_str() {
-            "read" => Direction::Write,
-            _ => Direction::Read,
+        shape,
+        // The drive writes what memory gives.
+        direction: match toward {
+            Toward::Read => Direction::Write,
+            Toward::Write => Direction::Read,
         },
-        blocks,
-        max,
         workers: if keys.has("workers") { Some(keys.count("workers", 1..=64, 1)?) } else { None },
         touch: match keys.choice("touch", &["none", "once", "always"], "none")?.as_str() {
             "once" => Touch::Once,
@@ -98,21 +88,14 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
             _ => Touch::None,
         },
         resident: keys.flag("resident", false)?,
-        thesis: keys.choice("profile", &["true", "thesis"], "true")? == "thesis",
+        thesis,
         limits: Limits {
             blocks: keys.optional_number("blocks_per_s", 1.0..=1e9)?,
             commands: keys.optional_number("commands_per_s", 1.0..=1e9)?,
             slots: keys.count("slots_per_s", 1..=1_000_000, 1)?,
+            rule: if thesis { Rule::Thesis } else { Rule::Exact },
         },
     }))
-}
-
-/// One command: blocks as the program counts them, and as the device moves them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Command {
-    target: u32,
-    counted: u32,
-    moved: u32,
 }
 
 impl Memload {
@@ -120,27 +103,6 @@ impl Memload {
     fn workers_of(&self, thread: usize, threads: usize) -> u32 {
         let workers = self.workers.map_or(threads, |workers| workers as usize);
         (workers / threads + usize::from(thread < workers % threads)) as u32
-    }
-
-    /// Draws the next command (thesis s3.1.1). `position` is that of all workers together.
-    fn next(&self, position: &mut u32, stream: &mut Stream) -> Command {
-        let over = u32::from(self.thesis);
-        let (target, counted) = match self.pattern {
-            Pattern::Single => {
-                let target = *position;
-                *position = (target + 1) % (self.blocks - over);
-                (target, 1)
-            }
-            Pattern::Random => (stream.below(self.blocks - (self.max - 1)), self.max - 1),
-            Pattern::Full => {
-                let target = *position;
-                let counted = (self.max - 1).min(self.blocks - target);
-                *position = (target + counted) % self.blocks;
-                (target, counted)
-            }
-            Pattern::Flush | Pattern::Noop => return Command { target: 0, counted: 0, moved: 0 },
-        };
-        Command { target, counted, moved: (counted + over).min(self.blocks - target) }
     }
 }
 
@@ -173,13 +135,13 @@ impl Blueprint for Memload {
         let array = site.array.expect("a scenario with a storage program has an array");
         let leader = site.team.is_none();
         if leader {
-            let region = site.memory.ordinary(u64::from(self.blocks) * BLOCK_BYTES)?;
+            let region = site.memory.ordinary(u64::from(self.shape.blocks()) * BLOCK_BYTES)?;
             *site.team = Some(Arc::new(Team {
                 buffer: site.bus.arrays[array].add_buffer(region),
                 state: Mutex::new(State {
                     position: 0,
                     limiter: Limiter::new(self.limits, site.start_ns),
-                    present: vec![self.resident; self.blocks as usize],
+                    present: vec![self.resident; self.shape.blocks() as usize],
                     ready: self.touch != Touch::Once,
                 }),
             }));
@@ -265,7 +227,7 @@ impl Loader {
     fn warm(&mut self, bus: &mut Bus, core: &mut Core, at: u32) {
         self.fault_in(bus, core, at, 1);
         self.read(bus, core, at, 1);
-        self.warm_to = (at + 1 < self.spec.blocks).then_some(at + 1);
+        self.warm_to = (at + 1 < self.spec.shape.blocks()).then_some(at + 1);
         self.team.state().ready = self.warm_to.is_none();
     }
 
@@ -274,7 +236,7 @@ impl Loader {
         let mut state = self.team.state();
         let State { position, limiter, .. } = &mut *state;
         limiter.admit(now_ns)?;
-        let command = self.spec.next(position, &mut self.stream);
+        let command = self.spec.shape.next(position, |count| self.stream.below(count));
         limiter.charge(command.counted);
         Ok(command)
     }
@@ -315,7 +277,7 @@ impl Loader {
 
 impl Program for Loader {
     fn run(&mut self, bus: &mut Bus, core: &mut Core, until_ns: f64) {
-        if self.spec.pattern == Pattern::Noop {
+        if self.spec.shape.pattern() == Pattern::Noop {
             core.halt(until_ns);
             return;
         }

@@ -1,0 +1,78 @@
+//! What commands must cause at the cache, by arithmetic alone (algorithms.md 7.4; thesis s5.2, s5.4).
+//!
+//! Knows counts; must not know how they are measured.
+
+use crate::{Pattern, Toward};
+use serde::{Deserialize, Serialize};
+
+/// Bytes of an NVMe submission entry, which the device fetches from memory.
+pub const COMMAND_BYTES: u64 = 64;
+/// Bytes of a completion entry, which it writes.
+pub const COMPLETION_BYTES: u64 = 16;
+/// Bytes of a cache line.
+const LINE_BYTES: u64 = 64;
+
+/// What was sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Moved {
+    /// Commands.
+    pub commands: u64,
+    /// Blocks that were really moved.
+    pub blocks: u64,
+}
+
+/// Events at the cache, hits and misses together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Events {
+    /// Lines that the device read (PCIeRdCur): data and commands.
+    pub pcie_rdcur: u64,
+    /// Whole lines that it wrote (ItoM): data.
+    pub itom: u64,
+    /// Parts of lines that it wrote (RFO): completions.
+    pub rfo: u64,
+}
+
+/// The thesis's bandwidth (s5.2), bytes per second: data, and the entries of both queues. 0 for no time.
+pub fn bandwidth(moved: Moved, block_bytes: u64, seconds: f64) -> f64 {
+    let bytes = moved.blocks as f64 * block_bytes as f64
+        + moved.commands as f64 * (COMMAND_BYTES + COMPLETION_BYTES) as f64;
+    if seconds > 0.0 { bytes / seconds } else { 0.0 }
+}
+
+/// What `moved` must have caused. The buffer begins on a line.
+pub fn expected(pattern: Pattern, toward: Toward, moved: Moved, block_bytes: u64) -> Events {
+    let data = if pattern.moves() { moved.blocks * block_bytes / LINE_BYTES } else { 0 };
+    let (read, written) = match toward {
+        Toward::Read => (data, 0),
+        Toward::Write => (0, data),
+    };
+    Events {
+        pcie_rdcur: read + moved.commands * COMMAND_BYTES / LINE_BYTES,
+        itom: written,
+        rfo: moved.commands,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_the_thesis() {
+        // 10 commands of 31 blocks of 4096 B: 310 x 64 = 19840 lines.
+        let moved = Moved { commands: 10, blocks: 310 };
+        let of = |pattern, toward| expected(pattern, toward, moved, 4096);
+        assert_eq!(of(Pattern::Random, Toward::Read), Events { pcie_rdcur: 19_850, itom: 0, rfo: 10 });
+        assert_eq!(of(Pattern::Random, Toward::Write), Events { pcie_rdcur: 10, itom: 19_840, rfo: 10 });
+        let flushed = expected(Pattern::Flush, Toward::Write, Moved { commands: 10, blocks: 0 }, 4096);
+        assert_eq!(flushed, Events { pcie_rdcur: 10, itom: 0, rfo: 10 });
+    }
+
+    #[test]
+    fn bandwidth_counts_both_queues() {
+        // 310 x 4096 + 10 x 80 = 1270560 bytes in 2 s.
+        let moved = Moved { commands: 10, blocks: 310 };
+        assert_eq!(bandwidth(moved, 4096, 2.0), 635_280.0);
+        assert_eq!(bandwidth(moved, 4096, 0.0), 0.0);
+    }
+}

@@ -1,0 +1,204 @@
+//! How much load may go: budgets of blocks and commands, dealt out slot by slot (algorithms.md 7.3).
+//!
+//! Knows time and counts, not what is counted, nor whose clock it is.
+
+/// Nanoseconds of a second.
+const SECOND_NS: f64 = 1e9;
+
+/// How a slot's budget follows from the limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Rule {
+    /// Over any whole number of slots exactly what the limit says: a command that overshoots a budget of blocks is paid
+    /// for by later slots, and what does not divide is dealt out in turn.
+    #[default]
+    Exact,
+    /// As nvme-memload does it: the first slot has the whole limit, each later one its part in whole numbers, **set** and
+    /// not added to, and a command goes while the budget is not negative: one more than the limit in every slot.
+    Thesis,
+}
+
+/// Limits; `None` is none.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Limits {
+    /// Blocks per second.
+    pub blocks: Option<f64>,
+    /// Commands per second.
+    pub commands: Option<f64>,
+    /// Slots per second: what the limits allow in a slot may go at once.
+    pub slots: u32,
+    /// How slots are filled.
+    pub rule: Rule,
+}
+
+impl Limits {
+    /// No limit.
+    pub const NONE: Limits = Limits { blocks: None, commands: None, slots: 1, rule: Rule::Exact };
+}
+
+/// The budgets. All workers draw on them.
+#[derive(Debug)]
+pub struct Limiter {
+    limits: Limits,
+    start_ns: f64,
+    slot: u64,
+    blocks: i64,
+    commands: i64,
+}
+
+impl Limiter {
+    /// Slots are counted from `start_ns`.
+    pub fn new(limits: Limits, start_ns: f64) -> Limiter {
+        let limits = Limits { slots: limits.slots.max(1), ..limits };
+        let first = |limit: Option<f64>| match (limit, limits.rule) {
+            (None, _) => i64::MAX,
+            (Some(limit), Rule::Thesis) => limit as i64,
+            (Some(limit), Rule::Exact) => part(limit, limits.slots, 0),
+        };
+        let (blocks, commands) = (first(limits.blocks), first(limits.commands));
+        Limiter { limits, start_ns, slot: 0, blocks, commands }
+    }
+
+    /// Whether a command may go now; else when the next slot begins, ns.
+    pub fn admit(&mut self, now_ns: f64) -> Result<(), f64> {
+        if self.limits.blocks.is_none() && self.limits.commands.is_none() {
+            return Ok(());
+        }
+        let slot_ns = SECOND_NS / f64::from(self.limits.slots);
+        let slot = ((now_ns - self.start_ns) / slot_ns).max(0.0) as u64;
+        if slot > self.slot {
+            self.enter(slot);
+        }
+        // The published program lets a command go at a budget of 0.
+        let least = if self.limits.rule == Rule::Thesis { 0 } else { 1 };
+        if self.blocks >= least && self.commands >= least {
+            return Ok(());
+        }
+        // A nanosecond on at least, whatever rounding makes of the boundary.
+        Err((self.start_ns + (self.slot + 1) as f64 * slot_ns).max(now_ns + 1.0))
+    }
+
+    /// A command of so many blocks goes.
+    pub fn charge(&mut self, blocks: u32) {
+        if self.limits.blocks.is_some() {
+            self.blocks -= i64::from(blocks);
+        }
+        if self.limits.commands.is_some() {
+            self.commands -= 1;
+        }
+    }
+
+    fn enter(&mut self, slot: u64) {
+        let Limits { slots, rule, .. } = self.limits;
+        let from = self.slot;
+        self.slot = slot;
+        let refill = |budget: i64, limit: Option<f64>| match (limit, rule) {
+            (None, _) => i64::MAX,
+            (Some(limit), Rule::Thesis) => limit as i64 / i64::from(slots),
+            // What a slot did not use is gone, what it overdrew is owed by those that follow.
+            (Some(limit), Rule::Exact) => {
+                let dealt = |slot: u64| part(limit, slots, slot);
+                let debt = budget.min(0);
+                let between: i64 = match slot - from {
+                    1 => 0,
+                    // Slots that went by without a command pay debts too.
+                    _ => sum(limit, slots, slot) - sum(limit, slots, from + 1),
+                };
+                (debt + between).min(0) + dealt(slot)
+            }
+        };
+        self.blocks = refill(self.blocks, self.limits.blocks);
+        self.commands = refill(self.commands, self.limits.commands);
+    }
+}
+
+/// What the slots before this one have in all.
+fn sum(limit: f64, slots: u32, slot: u64) -> i64 {
+    (limit * slot as f64 / f64::from(slots)).floor() as i64
+}
+
+/// What slot number `slot` has.
+fn part(limit: f64, slots: u32, slot: u64) -> i64 {
+    sum(limit, slots, slot + 1) - sum(limit, slots, slot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn limits(blocks: Option<f64>, commands: Option<f64>, slots: u32, rule: Rule) -> Limits {
+        Limits { blocks, commands, slots, rule }
+    }
+
+    fn admitted(limiter: &mut Limiter, now_ns: f64, blocks: u32) -> (u32, f64) {
+        let mut count = 0;
+        loop {
+            match limiter.admit(now_ns) {
+                Ok(()) => limiter.charge(blocks),
+                Err(next_ns) => return (count, next_ns),
+            }
+            count += 1;
+        }
+    }
+
+    #[test]
+    fn a_slot_of_the_published_program_takes_its_part_and_one_command_more() {
+        // 1000 commands in 10 slots of 100 ms: the first slot has all 1000, the others 100, and each one more.
+        let mut limiter = Limiter::new(limits(None, Some(1000.0), 10, Rule::Thesis), 5e6);
+        assert_eq!(admitted(&mut limiter, 5e6, 1), (1001, 105e6));
+        assert_eq!(admitted(&mut limiter, 105e6, 1), (101, 205e6));
+        // What a slot did not use is gone.
+        assert_eq!(admitted(&mut limiter, 905e6, 1).0, 101);
+    }
+
+    #[test]
+    fn one_command_of_the_published_program_may_overshoot_the_blocks() {
+        // 100 blocks a slot: after 3 x 31 = 93 there are 7 left, the fourth goes and owes 24.
+        let mut limiter = Limiter::new(limits(Some(100.0), None, 1, Rule::Thesis), 0.0);
+        assert_eq!(admitted(&mut limiter, 0.0, 31), (4, 1e9));
+        // A limit below the slots' number leaves 0: one command a slot.
+        let mut limiter = Limiter::new(limits(None, Some(3.0), 10, Rule::Thesis), 0.0);
+        assert_eq!(admitted(&mut limiter, 100e6, 1).0, 1);
+    }
+
+    #[test]
+    fn the_exact_rule_gives_each_slot_its_part_and_no_more() {
+        let mut limiter = Limiter::new(limits(None, Some(1000.0), 10, Rule::Exact), 5e6);
+        assert_eq!(admitted(&mut limiter, 5e6, 1), (100, 105e6));
+        assert_eq!(admitted(&mut limiter, 105e6, 1), (100, 205e6));
+        assert_eq!(admitted(&mut limiter, 905e6, 1).0, 100, "what a slot did not use is gone");
+        // 3 a second in 10 slots: 0.3 each, so one in the slots where 0.3 n passes a whole number (4th, 7th, 10th).
+        let mut limiter = Limiter::new(limits(None, Some(3.0), 10, Rule::Exact), 0.0);
+        let each: Vec<u32> =
+            (0..10).map(|slot| admitted(&mut limiter, f64::from(slot) * 1e8 + 1.0, 1).0).collect();
+        assert_eq!(each, [0, 0, 0, 1, 0, 0, 1, 0, 0, 1]);
+    }
+
+    #[test]
+    fn blocks_that_a_command_overdraws_are_paid_back() {
+        // 100 blocks a slot, 31 a command: 4 (24 owed), 76 left: 3 (17 owed), 83: 3 (10 owed), 90: 3 (3 owed), 97: 4.
+        let mut limiter = Limiter::new(limits(Some(100.0), None, 1, Rule::Exact), 0.0);
+        let each: Vec<u32> = (0..5).map(|slot| admitted(&mut limiter, f64::from(slot) * 1e9, 31).0).collect();
+        assert_eq!(each, [4, 3, 3, 3, 4]);
+        // A command of 1000 blocks is paid for by ten slots, also if nobody asks in between.
+        let mut limiter = Limiter::new(limits(Some(100.0), None, 1, Rule::Exact), 0.0);
+        assert_eq!(admitted(&mut limiter, 0.0, 1000).0, 1);
+        assert_eq!(admitted(&mut limiter, 9e9, 1000).0, 0);
+        assert_eq!(admitted(&mut limiter, 10e9, 1000).0, 1);
+    }
+
+    proptest! {
+        /// Over whole seconds of an eager sender, exactly the limit goes.
+        #[test]
+        fn whole_seconds_hold_the_limit(limit in 1u32..200_000, slots in 1u32..3000, seconds in 1u32..4) {
+            let mut limiter = Limiter::new(limits(None, Some(f64::from(limit)), slots, Rule::Exact), 0.0);
+            let mut count = 0u64;
+            for slot in 0..slots * seconds {
+                // The middle of the slot, so that no rounding decides.
+                let now = (f64::from(slot) + 0.5) * 1e9 / f64::from(slots);
+                count += u64::from(admitted(&mut limiter, now, 1).0);
+            }
+            prop_assert_eq!(count, u64::from(limit) * u64::from(seconds));
+        }
+    }
+}
