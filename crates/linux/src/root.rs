@@ -192,6 +192,30 @@ impl Root {
         Ok(names)
     }
 
+    /// Names of the directories in a directory, links left out, sorted; and whether there are more than the `most` that
+    /// were looked at. The kernel tells what an entry is along with its name, so nothing else is read.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn folders(&self, path: impl AsRef<Path>, most: usize) -> Result<(Vec<String>, bool), FileError> {
+        let path = self.path(path);
+        let failed = |error: std::io::Error| FileError::from_io(&path, Doing::List, &error);
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&path).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if names.len() == most {
+                names.sort_unstable();
+                return Ok((names, true));
+            }
+            // What is gone before it is known what it was is no directory any more.
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                names.extend(entry.file_name().into_string().ok());
+            }
+        }
+        names.sort_unstable();
+        Ok((names, false))
+    }
+
     /// Where a symbolic link leads, as written in it.
     ///
     /// # Errors
@@ -366,6 +390,7 @@ mod tests {
         assert_eq!(root.read_text("/sys/fs/a").unwrap(), "7");
         root.make_dir("/sys/fs/g").unwrap();
         assert_eq!(root.list("/sys/fs").unwrap(), ["a", "g"]);
+        assert_eq!(root.folders("/sys/fs", 8).unwrap(), (vec!["g".to_owned()], false));
         root.remove_dir("/sys/fs/g").unwrap();
         assert!(!root.exists("/sys/fs/g"));
         assert_eq!(root.read_optional("/sys/fs/g").unwrap(), None);

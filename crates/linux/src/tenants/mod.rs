@@ -1,14 +1,23 @@
 //! Who runs on this machine: what the operator declares, and what of it is there now.
 //!
 //! A4 s5.1 asks for a record per workload (cores, priority, what it does, which devices). [`parse`] and [`declared`] read
-//! such records, which may name processes, cgroups and devices that come and go; a [`Roster`] is which tenants that makes
-//! at one moment. Must not know how tenants are watched or steered.
+//! such records, which may name processes, cgroups and devices that come and go; a [`Census`] finds out, again and again,
+//! which tenants that makes. Must not know how tenants are watched or steered.
 
+mod census;
+mod cgroups;
+mod cores;
 mod declaration;
 mod device;
+mod devices;
 mod glob;
+mod naming;
+mod processes;
+mod reader;
 mod roster;
+mod search;
 
+pub use census::{Census, MOST_MEMBERS, MOST_READS, MOST_TENANTS};
 pub use declaration::{
     Clash, Entry, KEYS, OWN_NAME, Refusal, TenantSpec, TenantsError, clash, declared, explain_key, line_of,
     parse, read,

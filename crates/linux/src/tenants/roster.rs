@@ -4,7 +4,7 @@
 
 use super::Tenant;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The tenants at one moment. No core, no process and no device is in two of them, and their names are different.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -68,5 +68,57 @@ impl std::fmt::Display for Note {
             Some(tenant) => write!(f, "tenant {tenant}: {}", self.text),
             None => f.write_str(&self.text),
         }
+    }
+}
+
+/// What a condition is told apart by from look to look: numbers that change all the time are no part of it.
+type Key = (Option<String>, About, String);
+
+/// What holds, so that it is told when it begins.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Notes {
+    standing: BTreeSet<Key>,
+    now: BTreeSet<Key>,
+    fresh: Vec<Note>,
+}
+
+impl Notes {
+    /// Something holds. `key` tells it apart from other things of the kind about the same tenant.
+    pub fn tell(&mut self, tenant: Option<&str>, about: About, key: &str, text: impl FnOnce() -> String) {
+        let key = (tenant.map(str::to_owned), about, key.to_owned());
+        if !self.now.contains(&key) {
+            if !self.standing.contains(&key) {
+                self.fresh.push(Note { tenant: key.0.clone(), about, text: text() });
+            }
+            self.now.insert(key);
+        }
+    }
+
+    /// The end of a look: what is new in it. What does not hold any more will be told again.
+    pub fn take(&mut self) -> Vec<Note> {
+        self.standing = std::mem::take(&mut self.now);
+        std::mem::take(&mut self.fresh)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_holds_is_told_when_it_begins() {
+        let mut notes = Notes::default();
+        let mut look = |holds: bool| {
+            for text in ["4 of them", "5 of them"] {
+                if holds {
+                    notes.tell(Some("a"), About::Taken, "b", || text.to_owned());
+                }
+            }
+            notes.take().iter().map(Note::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(look(true), ["tenant a: 4 of them"]);
+        assert_eq!(look(true), [""; 0]);
+        assert_eq!(look(false), [""; 0]);
+        assert_eq!(look(true), ["tenant a: 4 of them"], "it began again");
     }
 }

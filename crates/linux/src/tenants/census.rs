@@ -1,0 +1,386 @@
+//! The census: from what is declared and what is there to tenants of which no two have anything in common.
+//!
+//! Who is declared first has what two want; a core that the kernel lets two tenants use is nobody's. One look reads a
+//! bounded number of files ([`MOST_READS`]). Must not know how tenants are watched or steered.
+
+use super::Tenant;
+use super::cgroups::{Cgroups, MOST_FOLDERS};
+use super::cores::Cores;
+use super::declaration::TenantSpec;
+use super::devices;
+use super::processes::{AGAIN, Allowed, MOST_ALLOWED, MOST_NEW, Processes};
+use super::reader::Reader;
+use super::roster::{About, Absent, Notes, Roster};
+use super::search::{Look, Match, Standing};
+use crate::pci::PciAddress;
+use crate::root::Root;
+use std::collections::{BTreeMap, BTreeSet};
+use waykeeper_host::WorkloadKind;
+use waykeeper_units::{CoreId, CoreList};
+
+/// Most processes of all tenants together; each is read at every look.
+pub const MOST_MEMBERS: usize = 1 << 12;
+
+/// Most tenants: more than any chip has ids to watch them by (RMIDs, hardware.md 1).
+pub const MOST_TENANTS: usize = 1 << 10;
+
+/// Most files read and directories listed at one look, besides four for each declared device, two for each virtual
+/// function of a glob, one for each component of a declared path, and the CPUs' files when CPUs come or go: of each cgroup
+/// its directory, its processes and its CPUs; of each process its line and its program; and what [`Processes`] reads for
+/// the CPUs of threads. Measured: a slice that is not there takes 6; two programs with 12 of 119 processes, 220; 500
+/// containers with a process each, 2506 (100 ms unoptimised over plain files).
+pub const MOST_READS: usize = 3 * MOST_FOLDERS + 2 * (MOST_NEW + AGAIN + MOST_MEMBERS) + MOST_ALLOWED;
+
+/// Finds out, again and again, which tenants are there.
+#[derive(Clone, Debug)]
+pub struct Census {
+    specs: Vec<Standing>,
+    processes: Processes,
+    cores: Cores,
+    notes: Notes,
+}
+
+/// A tenant on its way into the roster.
+#[derive(Debug)]
+struct Draft {
+    tenant: Tenant,
+    /// Its cores are as declared.
+    is_pinned: bool,
+    /// CPUs that its cgroups pin it to.
+    pinned: Vec<CoreId>,
+    /// Processes that no cgroup pins.
+    loose: Vec<u32>,
+    ports: Vec<(PciAddress, PciAddress)>,
+}
+
+/// What has an owner, by the owner's name.
+#[derive(Debug, Default)]
+struct Claims {
+    names: BTreeSet<String>,
+    pids: BTreeMap<u32, (String, u64)>,
+    cores: BTreeMap<CoreId, String>,
+    devices: BTreeMap<PciAddress, String>,
+}
+
+/// Where a tenant's cores come from.
+#[derive(Debug)]
+enum Derived {
+    /// From a look at its processes that is not done.
+    Unknown,
+    /// From nowhere, and why.
+    None(String),
+    /// These are its own, if nobody else's.
+    Cores(CoreList),
+}
+
+impl Census {
+    /// A census that has looked at nothing yet.
+    pub fn new(specs: Vec<TenantSpec>) -> Census {
+        Census {
+            specs: specs.into_iter().map(Standing::new).collect(),
+            processes: Processes::default(),
+            cores: Cores::default(),
+            notes: Notes::default(),
+        }
+    }
+
+    /// What is declared.
+    pub fn specs(&self) -> impl Iterator<Item = &TenantSpec> {
+        self.specs.iter().map(|standing| &standing.spec)
+    }
+
+    /// Other declarations from now on. What those of the same names remember they go on remembering: a declared pid that
+    /// went to another process does not become its again.
+    pub fn replace(&mut self, specs: Vec<TenantSpec>) {
+        let before = std::mem::take(&mut self.specs);
+        let mut before: BTreeMap<String, Standing> =
+            before.into_iter().map(|standing| (standing.spec.name.clone(), standing)).collect();
+        let standing = |spec: TenantSpec| match before.remove(&spec.name) {
+            Some(standing) => standing.changed(spec),
+            None => Standing::new(spec),
+        };
+        self.specs = specs.into_iter().map(standing).collect();
+    }
+
+    /// Looks who is there now. Nothing that is missing, odd or gone while it is read is an error: it is not in the roster,
+    /// and a note says so.
+    pub fn take(&mut self, root: &Root) -> Roster {
+        let mut reader = Reader::new(root);
+        let any = |wanted: fn(&TenantSpec) -> bool| self.specs.iter().any(|standing| wanted(&standing.spec));
+        let programs = any(|spec| !spec.programs.is_empty());
+        let pids = any(|spec| !spec.pids.is_empty());
+        let mut cgroups = match any(|spec| !spec.places.is_empty()) {
+            true => Cgroups::find(&mut reader),
+            false => Cgroups::default(),
+        };
+        self.cores.look(&mut reader, &mut self.notes);
+        self.processes.begin(programs);
+        if programs || pids {
+            self.processes.scan(&mut reader, &mut self.notes);
+        }
+        let children = if pids { self.processes.children() } else { BTreeMap::new() };
+        let mut look = Look {
+            reader: &mut reader,
+            processes: &mut self.processes,
+            cgroups: &mut cgroups,
+            cores: &self.cores,
+            notes: &mut self.notes,
+            children: &children,
+        };
+        let single = self.specs.iter().filter(|standing| !standing.spec.each);
+        let mut claims = Claims {
+            names: single.map(|standing| standing.spec.name.clone()).collect(),
+            ..Claims::default()
+        };
+        let mut absent = Vec::new();
+        let mut drafts: Vec<Draft> = Vec::new();
+        for standing in &mut self.specs {
+            let before = drafts.len();
+            for found in standing.find(&mut look) {
+                if drafts.len() == MOST_TENANTS {
+                    look.notes.tell(None, About::TooMany, "tenants", || {
+                        format!(
+                            "there are more than {MOST_TENANTS} tenants; those declared last are left out"
+                        )
+                    });
+                    break;
+                }
+                drafts.extend(claims.draft(standing, found, &mut look));
+            }
+            if drafts.len() == before {
+                let name = standing.spec.name.clone();
+                let why = why_absent(&standing.spec);
+                look.notes.tell(Some(&name), About::Absent, "", || format!("it is not here (now): {why}"));
+                absent.push(Absent { name, why });
+            }
+        }
+        read_allowed(&drafts, &mut look);
+        settle_cores(&mut drafts, &mut look);
+        tell_ports(&drafts, look.notes);
+        self.processes.end();
+        Roster {
+            tenants: drafts.into_iter().map(|draft| draft.tenant).collect(),
+            absent,
+            started: claims.pids.into_iter().map(|(pid, (_, started))| (pid, started)).collect(),
+            notes: self.notes.take(),
+            reads: reader.reads(),
+        }
+    }
+}
+
+fn why_absent(spec: &TenantSpec) -> String {
+    let places = spec.places.iter().map(|place| place.glob().to_string());
+    let programs = spec.programs.iter().map(ToString::to_string);
+    let wanted: Vec<String> = places.chain(programs).collect();
+    if !wanted.is_empty() {
+        return format!("no process of its own in {}", wanted.join(", "));
+    }
+    let devices = spec.devices.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    match (spec.pids.is_empty(), spec.cores.is_empty()) {
+        (true, true) => format!("no device of its own among {devices}"),
+        (false, true) => "none of its processes runs".to_owned(),
+        (_, false) => format!("none of its cores {} is online", spec.cores),
+    }
+}
+
+impl Claims {
+    /// A match as far as nobody has it already; `None` if there is nothing left of it.
+    fn draft(&mut self, standing: &mut Standing, found: Match, look: &mut Look) -> Option<Draft> {
+        let spec = &standing.spec;
+        let name = found.name;
+        if spec.each && !self.names.insert(name.clone()) {
+            look.notes.tell(Some(&name), About::Taken, "name", || {
+                "two tenants would have this name; the one found later is left out".to_owned()
+            });
+            return None;
+        }
+        let cores = self.cores(&name, &spec.cores, look);
+        let (mut pids, mut pinned, mut loose) = (Vec::new(), Vec::new(), Vec::new());
+        for candidate in found.candidates {
+            let pid = candidate.inmate.pid;
+            if let Some((owner, _)) = self.pids.get(&pid) {
+                look.notes.tell(Some(&name), About::Taken, owner, || {
+                    format!("process {pid} and maybe others belong to {owner}, which is declared before")
+                });
+                continue;
+            }
+            if self.pids.len() == MOST_MEMBERS {
+                look.notes.tell(Some(&name), About::TooMany, "members", || {
+                    format!("all tenants have more than {MOST_MEMBERS} processes; some of these are left out")
+                });
+                break;
+            }
+            let id = look.processes.refresh(look.reader, pid, look.notes);
+            let same = |started| candidate.started.is_none_or(|meant| meant == started);
+            let Some(id) = id.filter(|id| same(id.started)) else { continue };
+            self.pids.insert(pid, (name.clone(), id.started));
+            pids.push(pid);
+            match candidate.inmate.pinned {
+                Some(cores) => pinned.extend_from_slice(cores.cores()),
+                None => loose.push(pid),
+            }
+        }
+        let free = |device: &devices::Found, notes: &mut Notes| match self.devices.get(&device.address) {
+            Some(owner) if *owner != name => {
+                let address = device.address.to_string();
+                notes.tell(Some(&name), About::Taken, &address, || {
+                    format!("device {address} belongs to {owner}, which is declared before")
+                });
+                false
+            }
+            _ => true,
+        };
+        let mut devices: Vec<devices::Found> = Vec::new();
+        for device in found.devices {
+            let twice = devices.iter().any(|other| other.address == device.address);
+            if !twice && free(&device, look.notes) {
+                devices.push(device);
+            }
+        }
+        let comes_and_goes = !spec.places.is_empty() || !spec.programs.is_empty();
+        let devices_alone = !comes_and_goes && spec.pids.is_empty() && spec.cores.is_empty();
+        let is_here =
+            !pids.is_empty() || !comes_and_goes && !cores.is_empty() || devices_alone && !devices.is_empty();
+        if !is_here {
+            return None;
+        }
+        self.cores.extend(cores.cores().iter().map(|core| (*core, name.clone())));
+        self.devices.extend(devices.iter().map(|device| (device.address, name.clone())));
+        if standing.kind.is_none() {
+            standing.kind = devices.iter().find_map(|device| devices::kind(look.reader, device.address));
+        }
+        Some(Draft {
+            is_pinned: !spec.cores.is_empty(),
+            pinned,
+            loose,
+            ports: devices.iter().filter_map(|device| Some((device.port?, device.address))).collect(),
+            tenant: Tenant {
+                name,
+                priority: spec.priority,
+                kind: standing.kind.unwrap_or(WorkloadKind::NonIo),
+                cores,
+                pids,
+                devices: devices.iter().map(|device| device.address).collect(),
+                stack: spec.stack,
+                mask: spec.mask.clone(),
+            },
+        })
+    }
+
+    /// Declared cores that are online and nobody's yet.
+    fn cores(&self, name: &str, declared: &CoreList, look: &mut Look) -> CoreList {
+        let online = look.cores.online(declared);
+        if online != *declared {
+            look.notes.tell(Some(name), About::Missing, "cores", || {
+                format!("of its cores {declared} not all are online; it has {online}")
+            });
+        }
+        let mut own = Vec::new();
+        for core in online.cores() {
+            match self.cores.get(core) {
+                None => own.push(*core),
+                Some(owner) => look.notes.tell(Some(name), About::Taken, owner, || {
+                    format!("{core} belongs to {owner}, which is declared before")
+                }),
+            }
+        }
+        own.into()
+    }
+}
+
+/// Reads CPUs of processes where a tenant's cores hang on them: those that wait longest first, and of a tenant with one
+/// process that is known to be loose that one alone.
+fn read_allowed(drafts: &[Draft], look: &mut Look) {
+    let mut due = Vec::new();
+    for draft in drafts.iter().filter(|draft| !draft.is_pinned) {
+        let is_loose =
+            |pid: &&u32| look.processes.get(**pid).is_some_and(|process| process.allowed == Allowed::Loose);
+        match draft.loose.iter().find(is_loose) {
+            Some(witness) if look.processes.due(*witness).is_none() => {}
+            _ => due.extend(draft.loose.iter().filter_map(|pid| Some((look.processes.due(*pid)?, *pid)))),
+        }
+    }
+    due.sort_unstable();
+    for (_, pid) in due {
+        look.processes.read_allowed(look.reader, pid, |list| look.cores.pinned(list), look.notes);
+    }
+}
+
+/// Gives tenants without declared cores those that they are kept to, unless somebody else may run there.
+fn settle_cores(drafts: &mut [Draft], look: &mut Look) {
+    let derived: Vec<Derived> = drafts.iter().map(|draft| derive(draft, look)).collect();
+    let mut users: BTreeMap<CoreId, Vec<usize>> = BTreeMap::new();
+    for (index, (draft, derived)) in drafts.iter().zip(&derived).enumerate() {
+        let cores = if let Derived::Cores(cores) = derived { cores } else { &draft.tenant.cores };
+        for core in cores.cores() {
+            users.entry(*core).or_default().push(index);
+        }
+    }
+    let names: Vec<String> = drafts.iter().map(|draft| draft.tenant.name.clone()).collect();
+    for (index, (draft, derived)) in drafts.iter_mut().zip(derived).enumerate() {
+        let (key, why) = match derived {
+            Derived::Unknown => continue,
+            Derived::None(why) => (String::new(), why),
+            Derived::Cores(cores) => {
+                let others = |core: &CoreId| {
+                    let other = users.get(core)?.iter().find(|user| **user != index)?;
+                    Some((*core, names[*other].clone()))
+                };
+                match cores.cores().iter().find_map(others) {
+                    None => {
+                        draft.tenant.cores = cores;
+                        continue;
+                    }
+                    Some((core, other)) => {
+                        let why = format!("{other} may run on {core} of its {cores}, too");
+                        (other, why)
+                    }
+                }
+            }
+        };
+        look.notes.tell(Some(&draft.tenant.name), About::NoCores, &key, || {
+            format!("it has processes and no cores of its own ({why}); counters of cores will not tell of it")
+        });
+    }
+}
+
+fn derive(draft: &Draft, look: &Look) -> Derived {
+    if draft.is_pinned || draft.tenant.pids.is_empty() {
+        return Derived::Unknown;
+    }
+    let mut cores = draft.pinned.clone();
+    let mut unknown = false;
+    for pid in &draft.loose {
+        match look.processes.get(*pid).map(|process| &process.allowed) {
+            Some(Allowed::Loose) => {
+                return Derived::None(format!("process {pid} is not kept to some CPUs of one socket"));
+            }
+            Some(Allowed::On(own)) => cores.extend_from_slice(own.cores()),
+            Some(Allowed::Unknown) | None => unknown = true,
+        }
+    }
+    let cores = CoreList::from(cores);
+    match look.cores.pinned(&cores) {
+        _ if unknown => Derived::Unknown,
+        Some(cores) => Derived::Cores(cores),
+        None => Derived::None(format!(
+            "its processes together may run on {cores}, which is not part of one socket"
+        )),
+    }
+}
+
+/// DCA is switched by root port: who shares one shares the switch.
+fn tell_ports(drafts: &[Draft], notes: &mut Notes) {
+    let mut first: BTreeMap<PciAddress, (&str, PciAddress)> = BTreeMap::new();
+    for draft in drafts {
+        let name = draft.tenant.name.as_str();
+        for (port, device) in &draft.ports {
+            let (other, others) = first.entry(*port).or_insert((name, *device));
+            if *other != name {
+                notes.tell(Some(name), About::SharedPort, &format!("{port} {other}"), || {
+                    format!("its {device} and {others} of {other} are behind root port {port}: DCA is on or off for both")
+                });
+            }
+        }
+    }
+}

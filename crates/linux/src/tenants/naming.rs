@@ -1,0 +1,68 @@
+//! Names of tenants that are matches of a glob: unique, valid, and the same at every look.
+//!
+//! A match's own name replaces `{name}`: a cgroup's is the last component of its path without the kind of unit that the
+//! glob ends in. What a name cannot hold becomes `_`; where that, or a cut, or another path could make the same name,
+//! the CRC-32 of the whole path is put behind. Must not know what is matched.
+
+use super::declaration::{NAME_LIMIT, OWN_NAME, is_plain};
+use super::glob::Place;
+
+/// Kinds of units, which a glob that ends in one need not repeat in each name.
+const KINDS: [&str; 6] = [".scope", ".service", ".slice", ".socket", ".mount", ".swap"];
+
+/// The name of the tenant that `own` stands for.
+pub(super) fn named(template: &str, own: &str) -> String {
+    template.replacen(OWN_NAME, own, 1)
+}
+
+/// A cgroup's own name.
+pub(super) fn of_cgroup(template: &str, place: &Place, path: &str) -> String {
+    let last = path.rsplit('/').next().unwrap_or(path);
+    let kind = KINDS.iter().find(|kind| place.glob().text().ends_with(**kind));
+    let stem = kind.and_then(|kind| last.strip_suffix(kind)).filter(|stem| !stem.is_empty()).unwrap_or(last);
+    own(template, stem, path, place.may_repeat_names())
+}
+
+/// `stem` as far as it fits and is valid; `whole` tells it apart from others.
+fn own(template: &str, stem: &str, whole: &str, repeats: bool) -> String {
+    let most = NAME_LIMIT.saturating_sub(template.len() - OWN_NAME.len());
+    let valid: String = stem.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+    if !repeats && valid == stem && valid.len() <= most {
+        return valid;
+    }
+    let mark = format!("-{:08x}", crc32fast::hash(whole.as_bytes()));
+    // Every character of it is one byte now.
+    let short = &valid[..valid.len().min(most.saturating_sub(mark.len()))];
+    format!("{short}{mark}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_are_short_where_they_can_be_and_marked_where_not() {
+        let name = |glob: &str, path: &str| of_cgroup("pod-{name}", &Place::path(glob).unwrap(), path);
+        assert_eq!(name("redis.slice/redis@*.service", "redis.slice/redis@1.service"), "redis_1-cd066df7");
+        assert_eq!(name("a/x*", "a/x1.service"), "x1.service");
+        assert_eq!(name("a/x*.service", "a/x1.service"), "x1");
+        let long = format!("cri-containerd-{}.scope", "0123456789abcdef".repeat(4));
+        let path = format!("kubepods.slice/kubepods-podx.slice/{long}");
+        let made = name("kubepods.slice/**/cri-*.scope", &path);
+        assert!(made.starts_with("cri-containerd-0123456789abcdef0123") && made.len() == 60, "{made}");
+        let two = ["b/init.scope", "c/init.scope"].map(|path| name("*/init.scope", path));
+        assert!(two[0] != two[1] && two[0].starts_with("init-"), "{two:?}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+        #[test]
+        fn every_name_is_valid_and_the_same_again(path in "\\PC{1,90}", repeats: bool) {
+            let stem = path.rsplit('/').next().unwrap();
+            let made = named("pods-{name}", &own("pods-{name}", stem, &path, repeats));
+            prop_assert!(made.len() <= NAME_LIMIT && made.chars().all(is_plain), "{}", made);
+            prop_assert_eq!(made, named("pods-{name}", &own("pods-{name}", stem, &path, repeats)));
+        }
+    }
+}

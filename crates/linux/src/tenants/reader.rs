@@ -1,0 +1,73 @@
+//! Reads of things that may be gone before they are read, counted.
+//!
+//! Gone is an answer, not an error: processes end, cgroups are removed and devices unplugged while they are looked at. Must
+//! not know what files mean.
+
+use crate::root::{FileError, Root};
+use rustix::io::Errno;
+use std::path::PathBuf;
+
+/// A root, and how often it was read.
+#[derive(Debug)]
+pub(super) struct Reader<'r> {
+    root: &'r Root,
+    reads: usize,
+}
+
+/// Whether an error says that what was read is not there (any more): a path (`ENOENT`), a process (`ESRCH`), a cgroup or a
+/// device behind an open file (`ENODEV`, `ENXIO`).
+fn is_gone(error: &FileError) -> bool {
+    error.is_absent() || matches!(error.errno(), Some(Errno::SRCH | Errno::NODEV | Errno::NXIO))
+}
+
+fn unless_gone<T>(result: Result<T, FileError>) -> Result<Option<T>, FileError> {
+    match result {
+        Err(error) if is_gone(&error) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+impl<'r> Reader<'r> {
+    /// Nothing was read yet.
+    pub fn new(root: &'r Root) -> Reader<'r> {
+        Reader { root, reads: 0 }
+    }
+
+    /// Where it reads.
+    pub fn root(&self) -> &'r Root {
+        self.root
+    }
+
+    /// Files read and directories listed.
+    pub fn reads(&self) -> usize {
+        self.reads
+    }
+
+    /// A file of at most `most` bytes; what is not UTF-8 in it becomes U+FFFD.
+    pub fn text(&mut self, path: &str, most: usize) -> Result<Option<String>, FileError> {
+        self.reads += 1;
+        let bytes = unless_gone(self.root.read_bytes(path, most))?;
+        Ok(bytes.map(|bytes| {
+            String::from_utf8(bytes)
+                .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+        }))
+    }
+
+    /// Directories in a directory; true if there are more than `most`.
+    pub fn folders(&mut self, path: &str, most: usize) -> Result<Option<(Vec<String>, bool)>, FileError> {
+        self.reads += 1;
+        unless_gone(self.root.folders(path, most))
+    }
+
+    /// Where a link leads.
+    pub fn link(&mut self, path: &str) -> Result<Option<PathBuf>, FileError> {
+        self.reads += 1;
+        unless_gone(self.root.read_link(path))
+    }
+
+    /// Whether something is there.
+    pub fn exists(&mut self, path: &str) -> bool {
+        self.reads += 1;
+        self.root.exists(path)
+    }
+}
