@@ -55,7 +55,8 @@ pub struct Group {
     pub priority: Priority,
     /// Declared kind.
     pub kind: WorkloadKind,
-    /// Cores it is pinned to.
+    /// Cores it is pinned to; none for one that has processes only.
+    #[serde(default, skip_serializing_if = "CoreList::is_empty")]
     pub cores: CoreList,
     /// Devices it uses.
     pub devices: Vec<DeviceId>,

@@ -11,6 +11,7 @@ mod feed;
 mod metrics;
 mod order;
 pub mod protocol;
+pub mod recorder;
 mod socket;
 
 pub use board::{Board, Mode, Pause, Published, Standing, Totals};

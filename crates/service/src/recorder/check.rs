@@ -1,0 +1,129 @@
+//! Whether what a segment says can be so. A recording may come from anybody, and what is read from it is handed to
+//! policies, which rely on what a host promises: ids that are indices, masks that fit, names that are there.
+
+use super::format::{Entry, FORMAT, Header, VERSION};
+use std::collections::BTreeSet;
+use waykeeper_host::{Group, Inventory, KnobValues, Plan};
+use waykeeper_units::{PortId, WayMask};
+
+/// Most tenants of a step: ten times what any processor has RMIDs for.
+const GROUPS_MOST: usize = 4096;
+/// Most ways of an LLC: a mask has so many bits.
+const WAYS_MOST: u32 = 32;
+/// Longest name or text, bytes: a line of a log, not a book.
+const TEXT_MOST: usize = 4096;
+
+/// Checks a header.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn header(header: &Header) -> Result<(), String> {
+    if header.format != FORMAT {
+        return Err(format!("it is not a {FORMAT}"));
+    }
+    if header.version != VERSION {
+        return Err(format!("it has version {}; version {VERSION} can be read", header.version));
+    }
+    if header.period_ns == 0 {
+        return Err("its period is 0".to_owned());
+    }
+    for text in [&header.policy, &header.build] {
+        short(text)?;
+    }
+    inventory(&header.inventory)
+}
+
+fn inventory(inventory: &Inventory) -> Result<(), String> {
+    let llc = &inventory.llc;
+    if !(1..=WAYS_MOST).contains(&llc.ways) || !(1..=llc.ways).contains(&llc.min_ways) {
+        return Err(format!("an LLC of {} ways, at least {} a mask, cannot be", llc.ways, llc.min_ways));
+    }
+    if llc.clos_count == 0 || llc.bytes == 0 {
+        return Err("an LLC without classes or without bytes cannot be".to_owned());
+    }
+    for mask in [llc.inclusive_ways, inventory.dca_ways_default].into_iter().flatten() {
+        fits(mask, llc.ways)?;
+    }
+    let devices = inventory.devices.iter().map(|device| device.id.index());
+    let ports = inventory.ports.iter().map(|port| port.id.index());
+    if !devices.eq(0..inventory.devices.len()) || !ports.eq(0..inventory.ports.len()) {
+        return Err("its devices or ports are not numbered from 0".to_owned());
+    }
+    for device in &inventory.devices {
+        short(&device.name)?;
+        device.ports.iter().try_for_each(|id| port(*id, inventory))?;
+    }
+    for dial in inventory.ports.iter().flat_map(|port| [&port.rx_ring, &port.rx_burst]) {
+        if dial.low > dial.high {
+            return Err(format!("a dial from {} to {} cannot be", dial.low, dial.high));
+        }
+    }
+    [&inventory.platform.chip, &inventory.platform.host].into_iter().try_for_each(|text| short(text))
+}
+
+/// Checks an entry under its header.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn entry(entry: &Entry<'_>, inventory: &Inventory) -> Result<(), String> {
+    if let Some(groups) = &entry.groups {
+        tenants(groups, inventory)?;
+    }
+    let record = &entry.record;
+    if let Some(seen) = &entry.seen {
+        if seen.from_ns >= seen.to_ns {
+            return Err(format!("an interval from {} to {} ns cannot be", seen.from_ns, seen.to_ns));
+        }
+        seen.ports.keys().try_for_each(|id| port(*id, inventory))?;
+        knobs(&seen.knobs, inventory)?;
+    }
+    knobs(&record.knobs, inventory)?;
+    plan(&record.desired, inventory)?;
+    let events = record.events.iter().flat_map(|event| [&event.action, &event.text]);
+    let standing = entry.standing.iter().flat_map(|standing| [&standing.kind, &standing.text]);
+    events.chain(standing).chain([&record.state]).try_for_each(|text| short(text))
+}
+
+fn tenants(groups: &[Group], inventory: &Inventory) -> Result<(), String> {
+    if groups.len() > GROUPS_MOST {
+        return Err(format!("{} tenants are more than {GROUPS_MOST}", groups.len()));
+    }
+    let (mut ids, mut names) = (BTreeSet::new(), BTreeSet::new());
+    for group in groups {
+        if !ids.insert(group.id) || !names.insert(&group.name) {
+            return Err(format!("{} or its name is there twice", group.id));
+        }
+        short(&group.name)?;
+        if let Some(device) = group.devices.iter().find(|id| id.index() >= inventory.devices.len()) {
+            return Err(format!("{} has {device}, which is not there", group.id));
+        }
+        group.mask.map_or(Ok(()), |mask| fits(mask, inventory.llc.ways))?;
+    }
+    Ok(())
+}
+
+fn knobs(knobs: &KnobValues, inventory: &Inventory) -> Result<(), String> {
+    knobs.masks.values().chain(&knobs.dca_ways).try_for_each(|mask| fits(*mask, inventory.llc.ways))?;
+    let ports = knobs.dca.keys().chain(knobs.rx_ring.keys()).chain(knobs.rx_burst.keys());
+    ports.copied().try_for_each(|id| port(id, inventory))
+}
+
+fn plan(plan: &Plan, inventory: &Inventory) -> Result<(), String> {
+    let ports = plan.dca.keys().chain(plan.rx_ring.keys()).chain(plan.rx_burst.keys());
+    ports.copied().try_for_each(|id| port(id, inventory))
+}
+
+fn port(id: PortId, inventory: &Inventory) -> Result<(), String> {
+    if id.index() < inventory.ports.len() { Ok(()) } else { Err(format!("{id} is not there")) }
+}
+
+fn fits(mask: WayMask, ways: u32) -> Result<(), String> {
+    if mask.minus(WayMask::full(ways)).is_empty() {
+        return Ok(());
+    }
+    Err(format!("mask {mask} does not fit an LLC of {ways} ways"))
+}
+
+fn short(text: &str) -> Result<(), String> {
+    if text.len() <= TEXT_MOST { Ok(()) } else { Err(format!("a text of {} bytes is too long", text.len())) }
+}

@@ -1,0 +1,219 @@
+//! What stands in a segment of a recording: a header, then one entry a step.
+//!
+//! A segment is a file of JSON lines in zstd frames (`zstdcat SEGMENT | jq` reads it). Each frame holds whole lines and
+//! has a checksum, so that it counts wholly or not at all. The first line is the [`Header`], every other one an
+//! [`Entry`]. Knows the form, not the disk.
+
+use crate::{Mode, Pause, Published, Standing};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::io;
+use std::sync::Arc;
+use std::time::SystemTime;
+use waykeeper_control::Record;
+use waykeeper_host::{Group, Interval, Inventory};
+use zstd::zstd_safe::CParameter;
+
+/// What a header calls itself.
+pub const FORMAT: &str = "waykeeper-recording";
+
+/// The version that is written, and the only one that is read.
+pub const VERSION: u32 = 1;
+
+/// How the name of a segment ends.
+pub const SUFFIX: &str = ".jsonl.zst";
+
+/// Longest line, bytes: a hundred times a step of 128 cores and 64 tenants (40 KB, measured).
+pub(crate) const LINE_MOST: usize = 4 << 20;
+
+/// Most bytes that one frame unpacks to. Writers end a frame well before it, so anything above is a bomb.
+pub(crate) const FRAME_MOST: usize = 4 * LINE_MOST;
+
+/// Effort of zstd: its own default. A step costs microseconds on the recorder's thread.
+const LEVEL: i32 = 3;
+
+/// What all steps of a segment share.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Header {
+    /// [`FORMAT`].
+    pub format: String,
+    /// [`VERSION`].
+    pub version: u32,
+    /// The program that wrote it, with its version.
+    pub build: String,
+    /// When the daemon started: steps of one life are counted from here.
+    #[serde(with = "moment")]
+    pub started: SystemTime,
+    /// What the daemon might do.
+    pub mode: Mode,
+    /// The policy in charge.
+    pub policy: String,
+    /// Its settings, as they were given.
+    pub settings: Arc<toml::Table>,
+    /// Time between two steps, nanoseconds.
+    pub period_ns: u64,
+    /// What the host had.
+    pub inventory: Arc<Inventory>,
+}
+
+impl Header {
+    /// The header of a segment that begins with this step.
+    pub fn of(step: &Published) -> Header {
+        Header {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            build: concat!("waykeeper ", env!("CARGO_PKG_VERSION")).to_owned(),
+            started: step.started,
+            mode: step.mode,
+            policy: step.policy.clone(),
+            settings: step.settings.clone(),
+            period_ns: step.period_ns,
+            inventory: step.inventory.clone(),
+        }
+    }
+
+    /// True if a step can go under it.
+    pub fn covers(&self, step: &Published) -> bool {
+        (self.started, self.mode, self.period_ns) == (step.started, step.mode, step.period_ns)
+            && self.policy == step.policy
+            && self.settings == step.settings
+            && self.inventory == step.inventory
+    }
+}
+
+/// One step.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Entry<'a> {
+    /// Its number, from 0 for the start.
+    pub step: u64,
+    /// When, on everybody's clock.
+    #[serde(with = "moment")]
+    pub at: SystemTime,
+    /// Whether the policy was held back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Pause>,
+    /// The tenants; absent if they are those of the entry before. The first entry of a segment has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Cow<'a, [Group]>>,
+    /// What the policy saw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<Cow<'a, Interval>>,
+    /// What was decided and done.
+    pub record: Cow<'a, Record>,
+    /// What was not as it should be.
+    #[serde(default, skip_serializing_if = "<[Standing]>::is_empty")]
+    pub standing: Cow<'a, [Standing]>,
+}
+
+impl Entry<'_> {
+    /// The entry of a step; `before` are the tenants that the segment told last.
+    pub(crate) fn of<'a>(step: &'a Published, before: Option<&[Group]>) -> Entry<'a> {
+        Entry {
+            step: step.step,
+            at: step.at,
+            paused: step.paused,
+            groups: (before != Some(&step.groups)).then_some(Cow::Borrowed(step.groups.as_slice())),
+            seen: step.seen.as_ref().map(Cow::Borrowed),
+            record: writable(&step.record),
+            standing: Cow::Borrowed(&step.standing),
+        }
+    }
+}
+
+/// The record without numbers that JSON cannot write (infinities, not-a-number): causes with one are left out.
+pub fn writable(record: &Record) -> Cow<'_, Record> {
+    let finite = |cause: &waykeeper_policy::Cause| {
+        cause.value.is_finite() && cause.limit.as_ref().is_none_or(|(_, limit)| limit.is_finite())
+    };
+    if record.events.iter().all(|event| event.causes.iter().all(finite)) {
+        return Cow::Borrowed(record);
+    }
+    let mut record = record.clone();
+    record.events.iter_mut().for_each(|event| event.causes.retain(finite));
+    Cow::Owned(record)
+}
+
+/// Packs whole lines into a frame.
+///
+/// # Errors
+/// If zstd fails, which means out of memory.
+pub(crate) fn frame(lines: &[u8]) -> io::Result<Vec<u8>> {
+    let mut packer = zstd::bulk::Compressor::new(LEVEL)?;
+    packer.set_parameter(CParameter::ChecksumFlag(true))?;
+    packer.compress(lines)
+}
+
+/// Number and name of a segment: `0000000042-20261122T085500Z.jsonl.zst`. They sort as they were written, whatever the
+/// clock did in between; the time is for people.
+pub(crate) fn name(number: u64, at: SystemTime) -> String {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let whole = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(since.as_secs().min(LAST_SECOND));
+    let time = humantime::format_rfc3339_seconds(whole).to_string().replace(['-', ':'], "");
+    format!("{number:010}-{time}{SUFFIX}")
+}
+
+/// The number in a segment's name; `None` for any other file.
+pub(crate) fn number(name: &str) -> Option<u64> {
+    let (number, time) = name.strip_suffix(SUFFIX)?.split_once('-')?;
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (day, clock) = time.strip_suffix('Z')?.split_once('T')?;
+    let shaped = number.len() >= 10 && day.len() == 8 && clock.len() == 6;
+    (shaped && [number, day, clock].into_iter().all(digits)).then(|| number.parse().ok()).flatten()
+}
+
+/// The last second that RFC 3339 can write, 9999-12-31T23:59:59Z.
+pub(crate) const LAST_SECOND: u64 = 253_402_300_799;
+
+/// Moments as RFC 3339 in UTC, to the nanosecond.
+pub(crate) mod moment {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error as _, ser::Error as _};
+    use std::time::SystemTime;
+
+    pub fn serialize<S: Serializer>(moment: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
+        let since = moment.duration_since(SystemTime::UNIX_EPOCH).map_err(S::Error::custom)?;
+        if since.as_secs() > super::LAST_SECOND {
+            return Err(S::Error::custom("the clock is beyond the year 9999"));
+        }
+        serializer.collect_str(&humantime::format_rfc3339_nanos(*moment))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SystemTime, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        humantime::parse_rfc3339(&text).map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn names_sort_by_number_and_nothing_else_is_a_segment() {
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_337_700);
+        assert_eq!(name(42, at), "0000000042-20261122T085500Z.jsonl.zst");
+        assert_eq!(number(&name(42, at)), Some(42));
+        assert_eq!(number(&name(12_345_678_901, at)), Some(12_345_678_901));
+        for other in ["42-20261122T085500Z.jsonl.zst", "0000000042.jsonl.zst", "notes.txt", ".jsonl.zst", ""]
+        {
+            assert_eq!(number(other), None, "{other}");
+        }
+        // Beyond what RFC 3339 can write the name says the last second there is.
+        let far = SystemTime::UNIX_EPOCH + Duration::from_secs(LAST_SECOND + 1);
+        assert_eq!(name(1, far), "0000000001-99991231T235959Z.jsonl.zst");
+    }
+
+    #[test]
+    fn causes_that_json_cannot_write_are_left_out() {
+        let cause = |value| waykeeper_policy::Cause { what: "ratio".to_owned(), value, limit: None };
+        let event = waykeeper_policy::Event {
+            action: "x".to_owned(),
+            group: None,
+            text: String::new(),
+            causes: vec![cause(f64::INFINITY), cause(0.5), cause(f64::NAN)],
+        };
+        let record = Record { events: vec![event], ..Record::default() };
+        assert_eq!(writable(&record).events[0].causes, [cause(0.5)]);
+        assert!(matches!(writable(&Record::default()), Cow::Borrowed(_)));
+    }
+}

@@ -1,0 +1,240 @@
+//! Reading a recording back: a segment, or a directory of them in their order.
+//!
+//! A recording is not trusted: frames and lines have a greatest size whatever they claim, and what stands in them is
+//! checked before anybody sees it. A tail that a kill -9 tore off, or a damaged stretch, costs what is in it and is
+//! told; what follows in other segments is still read.
+
+use super::check;
+use super::format::{Entry, FRAME_MOST, Header, LINE_MOST, number};
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use waykeeper_host::Group;
+
+/// Most segments of a directory: four times what a recorder leaves.
+const FILES_MOST: usize = 4096;
+/// Longest match distance a frame may ask memory for, as a power of two: 8 MiB, what zstd's format asks of every reader.
+const WINDOW_LOG_MOST: u32 = 23;
+
+/// Why there is nothing to read at all.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// It cannot be opened.
+    #[error("{}: {source}", .path.display())]
+    Open {
+        /// What.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A directory without a segment.
+    #[error("{}: no recording in it; segments are named like 0000000001-20261122T085500Z.jsonl.zst", .path.display())]
+    Empty {
+        /// Which.
+        path: PathBuf,
+    },
+    /// More files than any recorder leaves.
+    #[error("{}: more than {FILES_MOST} segments; give one of them", .path.display())]
+    TooMany {
+        /// Where.
+        path: PathBuf,
+    },
+    /// Neither a file nor a directory.
+    #[error("{}: neither a file nor a directory", .path.display())]
+    Neither {
+        /// What.
+        path: PathBuf,
+    },
+}
+
+/// What comes out, in the order it was written.
+#[derive(Debug)]
+pub enum Item {
+    /// A segment begins.
+    Segment {
+        /// Its file.
+        path: PathBuf,
+        /// What its entries share.
+        header: Box<Header>,
+    },
+    /// A step. Its tenants are always there.
+    Entry(Box<Entry<'static>>),
+    /// Something could not be read: what, and what that costs.
+    Lost(String),
+}
+
+/// A recording that is being read.
+#[derive(Debug)]
+pub struct Reader {
+    files: VecDeque<PathBuf>,
+    open: Option<Open>,
+    ready: VecDeque<Item>,
+}
+
+/// A segment in the middle of being read.
+#[derive(Debug)]
+struct Open {
+    path: PathBuf,
+    input: BufReader<File>,
+    header: Option<Header>,
+    groups: Option<Vec<Group>>,
+}
+
+/// How a frame came out.
+enum Frame {
+    Whole(Vec<u8>),
+    End,
+    Bad(String),
+}
+
+impl Reader {
+    /// Opens a segment, or a directory of them.
+    ///
+    /// # Errors
+    /// Nothing there, or not to be opened.
+    pub fn open(path: &Path) -> Result<Reader, ReadError> {
+        let cannot = |source| ReadError::Open { path: path.to_owned(), source };
+        let about = fs::metadata(path).map_err(cannot)?;
+        let mut files = Vec::new();
+        if about.is_dir() {
+            for entry in fs::read_dir(path).map_err(cannot)? {
+                let entry = entry.map_err(cannot)?;
+                let number = entry.file_name().to_str().and_then(number);
+                files.extend(number.map(|number| (number, entry.path())));
+                if files.len() > FILES_MOST {
+                    return Err(ReadError::TooMany { path: path.to_owned() });
+                }
+            }
+            if files.is_empty() {
+                return Err(ReadError::Empty { path: path.to_owned() });
+            }
+            files.sort();
+        } else if about.is_file() {
+            files.push((0, path.to_owned()));
+        } else {
+            return Err(ReadError::Neither { path: path.to_owned() });
+        }
+        let files = files.into_iter().map(|(_, path)| path).collect();
+        Ok(Reader { files, open: None, ready: VecDeque::new() })
+    }
+
+    /// Reads on: the next frame of the segment at hand, or the next segment.
+    fn advance(&mut self) -> bool {
+        let Some(open) = &mut self.open else {
+            let Some(path) = self.files.pop_front() else { return false };
+            match begin(&path) {
+                Ok(open) => self.open = Some(open),
+                Err(why) => self.ready.push_back(Item::Lost(format!("{}: {why}", path.display()))),
+            }
+            return true;
+        };
+        let done = match open.frame() {
+            Frame::Whole(lines) => open.take(&lines, &mut self.ready).err(),
+            Frame::Bad(why) => Some(why),
+            Frame::End => {
+                let empty = open.header.is_none();
+                let lost = empty.then(|| Item::Lost(format!("{}: it is empty", open.path.display())));
+                self.ready.extend(lost);
+                self.open = None;
+                return true;
+            }
+        };
+        if let Some(why) = done {
+            self.ready.push_back(Item::Lost(format!("{}: {why}", open.path.display())));
+            self.open = None;
+        }
+        true
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Item;
+
+    fn next(&mut self) -> Option<Item> {
+        loop {
+            if let Some(item) = self.ready.pop_front() {
+                return Some(item);
+            }
+            if !self.advance() {
+                return None;
+            }
+        }
+    }
+}
+
+/// Opens a segment; a pipe or a device under its name is not waited for.
+fn begin(path: &Path) -> io::Result<Open> {
+    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let file = fs::OpenOptions::new().read(true).custom_flags(nonblocking).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("not a file"));
+    }
+    Ok(Open { path: path.to_owned(), input: BufReader::new(file), header: None, groups: None })
+}
+
+impl Open {
+    /// The next frame, unpacked and its checksum compared.
+    fn frame(&mut self) -> Frame {
+        match self.input.fill_buf() {
+            Ok([]) => return Frame::End,
+            Ok(_) => {}
+            Err(why) => return Frame::Bad(format!("cannot read on: {why}")),
+        }
+        let at = io::Seek::stream_position(&mut self.input).unwrap_or(0);
+        let mut lines = Vec::new();
+        let unpacked = zstd::Decoder::with_buffer(&mut self.input).and_then(|mut frame| {
+            frame.window_log_max(WINDOW_LOG_MOST)?;
+            frame.single_frame().take(FRAME_MOST as u64 + 1).read_to_end(&mut lines)
+        });
+        match unpacked {
+            Err(why) if why.kind() == io::ErrorKind::UnexpectedEof => Frame::Bad(format!(
+                "its tail is torn off: what was written from byte {at} on is lost (the recorder was killed, or the \
+                 disk full)"
+            )),
+            Err(why) => Frame::Bad(format!("damaged from byte {at} on, which is not read: {why}")),
+            Ok(length) if length > FRAME_MOST => Frame::Bad(format!(
+                "the frame at byte {at} unpacks to more than {FRAME_MOST} bytes; not read on"
+            )),
+            Ok(_) => Frame::Whole(lines),
+        }
+    }
+
+    /// Takes the lines of a frame apart. What is good before a bad line is kept.
+    fn take(&mut self, lines: &[u8], ready: &mut VecDeque<Item>) -> Result<(), String> {
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            if line.len() > LINE_MOST || line.last() != Some(&b'\n') {
+                return Err("a line that is too long or does not end; not read on".to_owned());
+            }
+            let Some(header) = &self.header else {
+                let header: Header = serde_json::from_slice(line)
+                    .map_err(|why| format!("it does not begin like a recording: {}", place(&why)))?;
+                check::header(&header)?;
+                let item = Item::Segment { path: self.path.clone(), header: Box::new(header.clone()) };
+                ready.push_back(item);
+                self.header = Some(header);
+                continue;
+            };
+            let mut entry: Entry<'static> =
+                serde_json::from_slice(line).map_err(|why| format!("a damaged entry: {}", place(&why)))?;
+            check::entry(&entry, &header.inventory)
+                .map_err(|why| format!("step {}: {why}; not read on", entry.step))?;
+            match &entry.groups {
+                Some(groups) => self.groups = Some(groups.to_vec()),
+                None => {
+                    let groups = self.groups.clone();
+                    let groups = groups.ok_or("its first entry does not tell its tenants; not read on")?;
+                    entry.groups = Some(groups.into());
+                }
+            }
+            ready.push_back(Item::Entry(Box::new(entry)));
+        }
+        Ok(())
+    }
+}
+
+/// Where JSON is wrong, without repeating what stands there: the file may be anything.
+fn place(why: &serde_json::Error) -> String {
+    format!("{:?} error in column {}", why.classify(), why.column()).to_lowercase()
+}

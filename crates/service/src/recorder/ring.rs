@@ -1,0 +1,356 @@
+//! The ring on disk: segments are filled one after another, and the oldest goes before the newest would take too much.
+//!
+//! Whatever fails (disk full, read-only, no permission) stops the recording with a line that says why, and a minute
+//! later, by the steps' own clock, it is tried again with a new segment. Knows no thread and asks no clock.
+
+use super::RecorderConfig;
+use super::format::{Entry, Header, LINE_MOST, frame, name, number};
+use crate::{Published, Standing};
+use std::collections::VecDeque;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+use waykeeper_host::Group;
+
+/// A recording is cut into so many segments: what goes at once when the oldest goes (a guess: a sixteenth is little).
+const SEGMENTS: u32 = 16;
+/// Most files, whatever their size: a daemon that is restarted over and over leaves small ones.
+const MOST_FILES: usize = 1024;
+/// How long after a failure it is tried again.
+const AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// Bytes a file takes on disk are counted in blocks of so many (ext4 and XFS by default).
+const BLOCK: u64 = 4096;
+
+/// Why recording stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum RecorderError {
+    /// The directory cannot be used.
+    #[error("{}: {why}", .path.display())]
+    Directory {
+        /// Which one.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A file cannot be created, written or deleted.
+    #[error("{}: cannot {what}: {source}", .path.display())]
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A step that cannot be written down.
+    #[error("step {step} cannot be written down: {why}")]
+    Step {
+        /// Its number.
+        step: u64,
+        /// Why not.
+        why: String,
+    },
+}
+
+/// A segment that is complete.
+#[derive(Debug)]
+struct Old {
+    path: PathBuf,
+    /// When it began: the one before it ended then at the latest.
+    began: SystemTime,
+    bytes: u64,
+}
+
+/// The segment that is being written.
+#[derive(Debug)]
+struct Segment {
+    path: PathBuf,
+    file: File,
+    header: Header,
+    began: SystemTime,
+    /// Length up to the last whole frame.
+    bytes: u64,
+    /// The tenants that were told last.
+    groups: Option<Vec<Group>>,
+}
+
+/// The ring.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    config: RecorderConfig,
+    /// Holds the lock on the directory, so that two daemons do not delete each other's segments.
+    lock: Option<File>,
+    old: VecDeque<Old>,
+    next_number: u64,
+    segment: Option<Segment>,
+    /// Lines on their way into a frame, and how many.
+    lines: Vec<u8>,
+    waiting: u32,
+    failed: Option<(SystemTime, RecorderError)>,
+    lost: u64,
+}
+
+impl Ring {
+    pub fn new(config: RecorderConfig) -> Ring {
+        Ring {
+            config,
+            lock: None,
+            old: VecDeque::new(),
+            next_number: 1,
+            segment: None,
+            lines: Vec::new(),
+            waiting: 0,
+            failed: None,
+            lost: 0,
+        }
+    }
+
+    /// Takes a step. It is on disk after the next [`RecorderConfig::flush_steps`] steps at the latest.
+    pub fn take(&mut self, step: &Published) {
+        if let Some((since, _)) = &self.failed {
+            // A clock that ran back must not put it off for long.
+            if step.at >= *since && step.at < *since + AGAIN_AFTER {
+                self.lost += 1;
+                return;
+            }
+            self.failed = None;
+        }
+        let done = self.write_down(step);
+        self.mind(done, step.at, 1);
+        if self.waiting >= self.config.flush_steps || self.lines.len() >= LINE_MOST {
+            let done = self.flush(step.at);
+            self.mind(done, step.at, 0);
+        }
+    }
+
+    /// Writes what waits and ends the segment.
+    pub fn finish(&mut self) {
+        let at = self.segment.as_ref().map_or(SystemTime::UNIX_EPOCH, |segment| segment.began);
+        let done = self.close();
+        self.mind(done, at, 0);
+    }
+
+    /// Why nothing is recorded at present.
+    pub fn standing(&self) -> Option<Standing> {
+        let (_, why) = self.failed.as_ref()?;
+        let text = format!(
+            "nothing is recorded ({} steps lost): {why}; tried again every {} s",
+            self.lost,
+            AGAIN_AFTER.as_secs()
+        );
+        Some(Standing { kind: "recorder".to_owned(), text })
+    }
+
+    /// Steps that were lost because they could not be written.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Bytes on disk, in whole blocks.
+    pub fn bytes(&self) -> u64 {
+        let current = self.segment.as_ref().map_or(0, |segment| blocks(segment.bytes));
+        self.old.iter().map(|old| old.bytes).sum::<u64>() + current
+    }
+
+    /// Files on disk.
+    pub fn files(&self) -> usize {
+        self.old.len() + usize::from(self.segment.is_some())
+    }
+
+    /// A failure loses what waits and the step at hand; the file ends after its last whole frame.
+    /// `step` is 1 if that one does not wait yet.
+    fn mind(&mut self, done: Result<(), RecorderError>, at: SystemTime, step: u64) {
+        let Err(why) = done else { return };
+        self.lost += u64::from(self.waiting) + step;
+        self.lines.clear();
+        self.waiting = 0;
+        if let Some(segment) = self.segment.take() {
+            // If not even this works, the reader finds a torn tail and says so.
+            let _ = segment.file.set_len(segment.bytes);
+            let bytes = blocks(segment.bytes);
+            self.old.push_back(Old { path: segment.path, began: segment.began, bytes });
+        }
+        self.lock = None;
+        self.failed = Some((at, why));
+    }
+
+    fn write_down(&mut self, step: &Published) -> Result<(), RecorderError> {
+        let ended = |segment: &Segment| {
+            let age = step.at.duration_since(segment.began).unwrap_or_default();
+            !segment.header.covers(step)
+                || age >= self.config.keep / SEGMENTS
+                || segment.bytes >= self.config.most_bytes / u64::from(SEGMENTS)
+        };
+        if self.segment.as_ref().is_some_and(ended) {
+            self.close()?;
+        }
+        if self.segment.is_none() {
+            self.open(step)?;
+        }
+        let Some(segment) = self.segment.as_mut() else { return Ok(()) };
+        let entry = Entry::of(step, segment.groups.as_deref());
+        let from = self.lines.len();
+        append(&mut self.lines, &entry).map_err(|why| RecorderError::Step { step: step.step, why })?;
+        if self.lines.len() - from > LINE_MOST {
+            let why = format!("{} bytes, more than {LINE_MOST}", self.lines.len() - from);
+            return Err(RecorderError::Step { step: step.step, why });
+        }
+        if entry.groups.is_some() {
+            segment.groups = Some(step.groups.clone());
+        }
+        self.waiting += 1;
+        Ok(())
+    }
+
+    /// Begins a segment: the directory, the lock, what is there already, the header.
+    fn open(&mut self, step: &Published) -> Result<(), RecorderError> {
+        let header = Header::of(step);
+        let mut line = Vec::new();
+        append(&mut line, &header).map_err(|why| RecorderError::Step { step: step.step, why })?;
+        let packed = frame(&line).map_err(|why| self.failure("pack", why))?;
+        if self.lock.is_none() {
+            self.enter()?;
+        }
+        self.make_room(packed.len() as u64, step.at)?;
+        let path = self.config.directory.join(name(self.next_number, step.at));
+        let cannot = |what| {
+            let path = path.clone();
+            move |source| RecorderError::File { path, what, source }
+        };
+        let mut options = OpenOptions::new();
+        let file =
+            options.write(true).create_new(true).mode(0o640).open(&path).map_err(cannot("create it"))?;
+        self.next_number += 1;
+        self.segment =
+            Some(Segment { path: path.clone(), file, header, began: step.at, bytes: 0, groups: None });
+        let Some(segment) = self.segment.as_mut() else { return Ok(()) };
+        // Whatever the umask: the group may read what was recorded.
+        segment.file.set_permissions(fs::Permissions::from_mode(0o640)).map_err(cannot("set its mode"))?;
+        segment.file.write_all(&packed).map_err(cannot("write it"))?;
+        segment.bytes = packed.len() as u64;
+        Ok(())
+    }
+
+    /// Finds the directory, or makes it, and takes stock.
+    fn enter(&mut self) -> Result<(), RecorderError> {
+        let path = self.config.directory.clone();
+        let refuse = |why: String| RecorderError::Directory { path: path.clone(), why };
+        if !path.exists() {
+            let made = DirBuilder::new().recursive(true).mode(0o750).create(&path);
+            made.and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o750)))
+                .map_err(|why| refuse(format!("cannot create the directory: {why}")))?;
+        }
+        let directory = File::open(&path).map_err(|why| refuse(why.to_string()))?;
+        let about = directory.metadata().map_err(|why| refuse(why.to_string()))?;
+        if !about.is_dir() {
+            return Err(refuse("not a directory".to_owned()));
+        }
+        if about.permissions().mode() & 0o002 != 0 {
+            return Err(refuse("everybody may write in it; take that away (chmod o-w)".to_owned()));
+        }
+        directory.try_lock().map_err(|why| match why {
+            fs::TryLockError::WouldBlock => refuse("another waykeeper records in it".to_owned()),
+            fs::TryLockError::Error(why) => refuse(format!("cannot lock it: {why}")),
+        })?;
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&path).map_err(|why| refuse(why.to_string()))? {
+            let entry = entry.map_err(|why| refuse(why.to_string()))?;
+            let Some(number) = entry.file_name().to_str().and_then(number) else { continue };
+            let about = entry.metadata().map_err(|why| refuse(why.to_string()))?;
+            if about.is_file() {
+                // Its last write is later than its beginning; for what has been there before us that is near enough.
+                let began = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                found.push((number, Old { path: entry.path(), began, bytes: blocks(about.len()) }));
+            }
+        }
+        found.sort_by_key(|(number, _)| *number);
+        let last = found.last().map_or(0, |(number, _)| *number);
+        self.next_number = last
+            .checked_add(1)
+            .ok_or_else(|| refuse("there is no number after the last segment's".to_owned()))?;
+        self.old = found.into_iter().map(|(_, old)| old).collect();
+        self.lock = Some(directory);
+        Ok(())
+    }
+
+    /// Deletes the oldest until `more` bytes fit and nothing is older than it may be.
+    fn make_room(&mut self, more: u64, now: SystemTime) -> Result<(), RecorderError> {
+        loop {
+            let follower = self.old.get(1).map(|old| old.began);
+            let follower = follower.or(self.segment.as_ref().map(|segment| segment.began));
+            let current = self.segment.as_ref().map_or(0, |segment| segment.bytes);
+            let rest: u64 = self.old.iter().map(|old| old.bytes).sum();
+            let stale = follower
+                .is_some_and(|ended| now.duration_since(ended).is_ok_and(|age| age >= self.config.keep));
+            let full =
+                rest + blocks(current + more) > self.config.most_bytes || self.old.len() + 1 > MOST_FILES;
+            if !stale && !full {
+                return Ok(());
+            }
+            let Some(oldest) = self.old.front() else {
+                let why = format!("{} bytes are too few for one frame of {more}", self.config.most_bytes);
+                return Err(RecorderError::Directory { path: self.config.directory.clone(), why });
+            };
+            match fs::remove_file(&oldest.path) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    let path = oldest.path.clone();
+                    return Err(RecorderError::File { path, what: "delete it", source });
+                }
+                _ => drop(self.old.pop_front()),
+            }
+        }
+    }
+
+    /// Writes what waits as one frame.
+    fn flush(&mut self, now: SystemTime) -> Result<(), RecorderError> {
+        if self.lines.is_empty() || self.segment.is_none() {
+            return Ok(());
+        }
+        let packed = frame(&self.lines).map_err(|why| self.failure("pack", why))?;
+        self.make_room(packed.len() as u64, now)?;
+        let Some(segment) = self.segment.as_mut() else { return Ok(()) };
+        segment.file.write_all(&packed).map_err(|source| RecorderError::File {
+            path: segment.path.clone(),
+            what: "write it",
+            source,
+        })?;
+        segment.bytes += packed.len() as u64;
+        self.lines.clear();
+        self.waiting = 0;
+        Ok(())
+    }
+
+    /// Ends the segment at hand, if there is one.
+    fn close(&mut self) -> Result<(), RecorderError> {
+        let Some(now) = self.segment.as_ref().map(|segment| segment.began) else { return Ok(()) };
+        self.flush(now)?;
+        let Some(segment) = self.segment.take() else { return Ok(()) };
+        let bytes = blocks(segment.bytes);
+        self.old.push_back(Old { path: segment.path.clone(), began: segment.began, bytes });
+        let cannot = |source| RecorderError::File { path: segment.path.clone(), what: "sync it", source };
+        segment.file.sync_data().map_err(cannot)
+    }
+
+    fn failure(&self, what: &'static str, source: io::Error) -> RecorderError {
+        RecorderError::File { path: self.config.directory.clone(), what, source }
+    }
+}
+
+/// Bytes in whole blocks.
+fn blocks(bytes: u64) -> u64 {
+    bytes.div_ceil(BLOCK) * BLOCK
+}
+
+fn append(lines: &mut Vec<u8>, value: &impl serde::Serialize) -> Result<(), String> {
+    let from = lines.len();
+    match serde_json::to_writer(&mut *lines, value) {
+        Ok(()) => lines.push(b'\n'),
+        Err(why) => {
+            lines.truncate(from);
+            return Err(why.to_string());
+        }
+    }
+    Ok(())
+}
