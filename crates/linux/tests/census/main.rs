@@ -4,6 +4,7 @@
 mod plain_tree;
 
 mod devices;
+mod docs;
 mod live;
 mod machine;
 mod places;
