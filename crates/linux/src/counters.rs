@@ -28,6 +28,18 @@ pub enum CounterError {
         /// Width of the register.
         bits: u32,
     },
+    /// It rose by more than it can have counted.
+    #[error(
+        "it went from {from:#x} to {to:#x}, and no more than {most} can have been counted: somebody else set it"
+    )]
+    TooFast {
+        /// The last value.
+        from: u64,
+        /// The new one.
+        to: u64,
+        /// Most that can have been counted in the meantime.
+        most: u64,
+    },
 }
 
 /// A counter register of up to 64 bits, extended to 64 by what it moved between two readings.
@@ -38,8 +50,9 @@ pub enum CounterError {
 pub struct Extended {
     bits: u32,
     last: Option<u64>,
-    /// What was last before a jump: if the next value goes on from there, the jump was one bad answer.
-    before: Option<u64>,
+    /// What was last before a jump, and most that could be counted since: if the next value goes on from there, the jump was
+    /// one bad answer.
+    before: Option<(u64, u64)>,
     total: u64,
 }
 
@@ -49,12 +62,13 @@ impl Extended {
         Extended { bits: bits.clamp(1, 64), last: None, before: None, total: 0 }
     }
 
-    /// Takes in a raw value and returns the count since the first one.
+    /// Takes in a raw value and returns the count since the first one. `most` is what can have been counted since the last
+    /// one, asked only for a counter that moved; without it any step of less than half the range is believed.
     ///
     /// # Errors
     /// A value the register cannot have (then nothing changes), or a jump (then the count goes on from the new value, or
     /// from the old one if the next value fits that).
-    pub fn advance(&mut self, raw: u64) -> Result<u64, CounterError> {
+    pub fn advance(&mut self, raw: u64, most: impl FnOnce(u64) -> Option<u64>) -> Result<u64, CounterError> {
         let mask = u64::MAX >> (64 - self.bits);
         if raw & !mask != 0 {
             return Err(CounterError::TooWide { raw, bits: self.bits });
@@ -63,11 +77,20 @@ impl Extended {
             return Ok(self.total);
         };
         let since = |earlier: u64| raw.wrapping_sub(earlier) & mask;
-        let before = self.before.take().map(since).filter(|moved| *moved <= mask / 2);
-        let moved = before.unwrap_or_else(|| since(last));
-        if moved > mask / 2 {
-            self.before = Some(last);
-            return Err(CounterError::Jumped { from: last, to: raw, bits: self.bits });
+        let moved = since(last);
+        let most = most(moved).unwrap_or(u64::MAX);
+        let before = self
+            .before
+            .take()
+            .filter(|(value, earlier)| since(*value) <= (mask / 2).min(earlier.saturating_add(most)));
+        let moved = before.map_or(moved, |(value, _)| since(value));
+        if before.is_none() && moved > (mask / 2).min(most) {
+            self.before = Some((last, most));
+            let (from, to) = (last, raw);
+            return Err(match moved > mask / 2 {
+                true => CounterError::Jumped { from, to, bits: self.bits },
+                false => CounterError::TooFast { from, to, most },
+            });
         }
         self.total = self.total.wrapping_add(moved);
         Ok(self.total)
@@ -130,43 +153,69 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn advance(counter: &mut Extended, raw: u64) -> Result<u64, CounterError> {
+        counter.advance(raw, |_| None)
+    }
+
     #[test]
     fn a_short_counter_goes_on_over_its_end() {
         let mut counter = Extended::new(36);
-        assert_eq!(counter.advance(0xf_ffff_fff0), Ok(0));
+        assert_eq!(advance(&mut counter, 0xf_ffff_fff0), Ok(0));
         // 16 steps to the end, 4 beyond.
-        assert_eq!(counter.advance(4), Ok(20));
-        assert_eq!(counter.advance(4), Ok(20));
-        assert_eq!(counter.advance(10), Ok(26));
+        assert_eq!(advance(&mut counter, 4), Ok(20));
+        assert_eq!(advance(&mut counter, 4), Ok(20));
+        assert_eq!(advance(&mut counter, 10), Ok(26));
     }
 
     #[test]
     fn what_the_register_cannot_hold_is_refused_and_changes_nothing() {
         let mut counter = Extended::new(48);
-        counter.advance(100).unwrap();
+        advance(&mut counter, 100).unwrap();
         assert_eq!(
-            counter.advance(u64::MAX).unwrap_err().to_string(),
+            advance(&mut counter, u64::MAX).unwrap_err().to_string(),
             "0xffffffffffffffff is no value of a 48-bit counter"
         );
-        assert_eq!(counter.advance(130), Ok(30));
+        assert_eq!(advance(&mut counter, 130), Ok(30));
     }
 
     #[test]
     fn a_reset_is_told_and_not_taken_for_a_wrap() {
         let mut counter = Extended::new(48);
-        counter.advance(1_000_000).unwrap();
-        counter.advance(1_000_500).unwrap();
-        assert!(matches!(counter.advance(0), Err(CounterError::Jumped { from: 1_000_500, to: 0, bits: 48 })));
-        assert_eq!(counter.advance(25), Ok(525), "counting goes on from the new value");
+        advance(&mut counter, 1_000_000).unwrap();
+        advance(&mut counter, 1_000_500).unwrap();
+        assert!(matches!(
+            advance(&mut counter, 0),
+            Err(CounterError::Jumped { from: 1_000_500, to: 0, bits: 48 })
+        ));
+        assert_eq!(advance(&mut counter, 25), Ok(525), "counting goes on from the new value");
     }
 
     #[test]
     fn one_bad_zero_does_not_count_everything_again() {
         let mut counter = Extended::new(48);
-        counter.advance(1_000_000).unwrap();
-        assert!(counter.advance(0).is_err());
-        assert_eq!(counter.advance(1_000_500), Ok(500));
-        assert_eq!(counter.advance(1_000_600), Ok(600));
+        advance(&mut counter, 1_000_000).unwrap();
+        assert!(advance(&mut counter, 0).is_err());
+        assert_eq!(advance(&mut counter, 1_000_500), Ok(500));
+        assert_eq!(advance(&mut counter, 1_000_600), Ok(600));
+    }
+
+    #[test]
+    fn what_cannot_have_been_counted_is_told_and_not_taken_for_a_wrap() {
+        let mut counter = Extended::new(48);
+        let within = |most: u64| move |_: u64| Some(most);
+        assert_eq!(counter.advance(1_000, within(0)), Ok(0));
+        assert_eq!(counter.advance(1_500, within(500)), Ok(500));
+        // Somebody writes a value that is well within half the range.
+        let error = counter.advance(5_000_000, within(500)).unwrap_err();
+        assert_eq!(error, CounterError::TooFast { from: 1_500, to: 5_000_000, most: 500 });
+        assert_eq!(counter.advance(5_000_100, within(500)), Ok(600), "it goes on from there");
+        // One bad answer: 900 since the last good one, in two intervals of 500.
+        assert!(counter.advance(7_000_000, within(500)).is_err());
+        assert_eq!(counter.advance(5_001_000, within(500)), Ok(1_500));
+        // A wrap is one still.
+        let mut short = Extended::new(36);
+        short.advance(0xf_ffff_fff0, within(0)).unwrap();
+        assert_eq!(short.advance(4, within(20)), Ok(20));
     }
 
     #[test]
@@ -195,13 +244,13 @@ mod tests {
             let mask = u64::MAX >> (64 - bits);
             let mut raw = start & mask;
             let mut counter = Extended::new(bits);
-            counter.advance(raw).unwrap();
+            advance(&mut counter, raw).unwrap();
             let mut sum = 0u64;
             for step in steps {
                 let step = step & (mask / 2);
                 raw = raw.wrapping_add(step) & mask;
                 sum = sum.wrapping_add(step);
-                prop_assert_eq!(counter.advance(raw), Ok(sum));
+                prop_assert_eq!(advance(&mut counter, raw), Ok(sum));
             }
         }
     }

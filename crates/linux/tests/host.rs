@@ -287,12 +287,13 @@ fn a_sample_opens_nothing_and_reads_each_register_once() {
     let reads = |part: &str| {
         seen.iter().filter(|((path, _), _)| path.contains(part)).map(|(_, count)| count).sum::<u64>()
     };
-    // Six events on each of four cores; on CPU 0 also two counters of 18 slices, two ports' in and out, and the ways.
-    assert_eq!(reads("dev/cpu"), 4 * 6 + 18 * 2 + 4 + 1);
+    // Six events and the time on each of four cores; on CPU 0 also two counters of 18 slices, two ports' in and out, the time
+    // again, and the ways.
+    assert_eq!(reads("dev/cpu"), 4 * 7 + 18 * 2 + 4 + 1 + 1);
     // Reads and writes of six channels; the switch of two ports.
     assert_eq!(reads("config"), 6 * 2 + 2);
     assert_eq!((reads("schemata"), reads("mon_data")), (3, 3));
-    assert_eq!(seen.values().sum::<u64>(), 65 + 14 + 6);
+    assert_eq!(seen.values().sum::<u64>(), 70 + 14 + 6);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! A box in which any counter is enabled is somebody else's (perf, PCM, pqos share no box with us) and is left alone as a
 //! whole, since freezing it would stop theirs. Must not know how registers are reached.
 
-use super::job::{Counter, Guard, Job, Place, Write};
+use super::job::{BYTES_PER_TICK, CLOCKS_PER_TICK, Counter, Guard, Job, Place, Write};
 use crate::cha;
 use crate::counting::{Direction, Quantity};
 use crate::iio;
@@ -15,6 +15,8 @@ struct Event {
     terms: Terms,
     quantity: Quantity,
     stands_for: f64,
+    /// Most of it in a tick of the time stamp counter.
+    most_per_tick: u64,
     /// The counter it must sit on.
     counter: u8,
 }
@@ -65,6 +67,7 @@ fn job(
             bits: pmu.width.into(),
             quantity: event.quantity,
             stands_for: event.stands_for,
+            most_per_tick: event.most_per_tick,
         });
     }
     let with = |place: Place, value: u64| Write::with(place, value, claims.clone());
@@ -105,6 +108,8 @@ pub fn cache_jobs(cache: &Cache, slices: u16, cpu: CoreId) -> Result<Vec<Job>, S
             terms: event.terms,
             quantity: Quantity::Dca(event.quantity),
             stands_for: event.stands_for,
+            // A slice takes in one request a clock.
+            most_per_tick: CLOCKS_PER_TICK,
             counter,
         });
         job(&cache.pmu, number, events.collect(), &through(cpu))
@@ -128,7 +133,9 @@ pub fn stack_jobs(iio: &Iio, places: &[(u8, iio::Place)], cpu: CoreId) -> (Vec<J
                 let quantity = Quantity::Port(*port, direction);
                 if let Some((address, width, unit)) = free_running(iio, *place, direction) {
                     let place = Place::Msr { cpu, address };
-                    running.counters.push(Counter { place, bits: width, quantity, stands_for: unit });
+                    let most_per_tick = (BYTES_PER_TICK as f64 / unit).ceil() as u64;
+                    let bits = width;
+                    running.counters.push(Counter { place, bits, quantity, stands_for: unit, most_per_tick });
                     continue;
                 }
                 let terms = match direction {
@@ -140,6 +147,7 @@ pub fn stack_jobs(iio: &Iio, places: &[(u8, iio::Place)], cpu: CoreId) -> (Vec<J
                         terms: iio.of_part(terms, place.part),
                         quantity,
                         stands_for: iio.unit_bytes.into(),
+                        most_per_tick: BYTES_PER_TICK.div_ceil(u64::from(iio.unit_bytes).max(1)),
                         counter: *counter,
                     }),
                     _ => missing.push(format!(
@@ -191,6 +199,7 @@ pub fn memory_jobs(memory: &Memory, devices: &[String]) -> Result<Vec<Job>, Stri
             terms: event.terms.clone(),
             quantity: Quantity::Memory(direction),
             stands_for: memory.unit_bytes.into(),
+            most_per_tick: BYTES_PER_TICK.div_ceil(u64::from(memory.unit_bytes).max(1)),
             counter,
         });
         let reach = |address: u32, is_counter: bool| {

@@ -4,7 +4,7 @@
 //! any perf user do that. Taken counters are left alone, and events go to the next free one. Must not know how registers
 //! are reached.
 
-use super::job::{Bank, Counter, Guard, Job, Part, Place, Write};
+use super::job::{Bank, CLOCKS_PER_TICK, Counter, EVENTS_PER_CLOCK, Guard, Job, Part, Place, Write};
 use crate::counting::{CoreEvents, Quantity};
 use waykeeper_generations::CoreCounters;
 use waykeeper_units::CoreId;
@@ -53,6 +53,8 @@ pub fn core_job(
     };
     for (index, name) in events.names().iter().enumerate() {
         let quantity = Quantity::Core(cpu, index as u8);
+        let is_clock = counters.quantities.cycles.plus.contains(name);
+        let most_per_tick = CLOCKS_PER_TICK * if is_clock { 1 } else { EVENTS_PER_CLOCK };
         let Some(event) = counters.events.get(name) else {
             homeless.push(format!("{name} (no such event in the table)"));
             continue;
@@ -67,7 +69,8 @@ pub fn core_job(
             fixed_parts.push(Part { mask: field, tells: true, claims: Vec::new() });
             global_parts.push(of(GLOBAL_FIXED + u32::from(number), msr(fixed.control), field));
             let place = msr(fixed.counter + u32::from(number));
-            job.counters.push(Counter { place, bits: fixed.width.into(), quantity, stands_for: 1.0 });
+            let bits = fixed.width.into();
+            job.counters.push(Counter { place, bits, quantity, stands_for: 1.0, most_per_tick });
             continue;
         }
         let Some(select) = counters.select(&event.terms) else {
@@ -82,7 +85,8 @@ pub fn core_job(
         global_parts.push(of(index.into(), msr(registers.select + offset), u64::MAX));
         job.writes.push(Write::whole(msr(registers.select + offset), select));
         let place = msr(registers.counter + offset);
-        job.counters.push(Counter { place, bits: counters.width.into(), quantity, stands_for: 1.0 });
+        let bits = counters.width.into();
+        job.counters.push(Counter { place, bits, quantity, stands_for: 1.0, most_per_tick });
     }
     let union = |parts: &[Part]| parts.iter().fold(0, |bits, part| bits | part.mask);
     if let Some(fixed) = counters.fixed.filter(|_| !fixed_parts.is_empty()) {

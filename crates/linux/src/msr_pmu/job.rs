@@ -156,7 +156,21 @@ pub struct Counter {
     pub quantity: Quantity,
     /// What one count stands for.
     pub stands_for: f64,
+    /// Most that it counts in a tick of the time stamp counter.
+    pub most_per_tick: u64,
 }
+
+/// Most clocks of a core, or of the mesh, in a tick of the time stamp counter, which runs at the base frequency (SDM vol. 3,
+/// 18.17): no part turbos to three times that, and the rest is room. A guess on the safe side.
+pub const CLOCKS_PER_TICK: u64 = 8;
+
+/// Most of any event of a core in one clock: no core of these generations retires more than eight instructions in one, and
+/// caches answer less (SDM, optimization manual; Zen 5 software optimization guide).
+pub const EVENTS_PER_CLOCK: u64 = 8;
+
+/// Most bytes through a root port or a memory channel in a tick: 128 GB/s are 16 lanes of PCI Express 6.0, and more than a
+/// channel of MRDIMM-12800 brings; no server's time stamp counter runs below 0.5 GHz (a guess with room).
+pub const BYTES_PER_TICK: u64 = 256;
 
 /// One core or box.
 #[derive(Clone, PartialEq, Debug, Default)]

@@ -23,8 +23,13 @@ use waykeeper_host::Reading;
 pub struct MsrCounting {
     bank: Box<dyn Bank>,
     counters: Vec<(Counter, Extended)>,
+    /// Where time is read, and its last value.
+    clock: Option<(Place, Option<u64>)>,
     notes: Vec<String>,
 }
+
+/// The time stamp counter, of every CPU (SDM vol. 4, table 2-2; APM vol. 2, appendix A).
+const TSC: u32 = 0x10;
 
 /// Takes what registers were before the first is written, to bring them back at the end and after a crash.
 pub type Keep<'a> = dyn FnMut(&[Turned]) -> Result<(), String> + 'a;
@@ -69,16 +74,22 @@ impl MsrCounting {
                 }
             }
         }
-        let mut counting = MsrCounting { bank, counters, notes: once_a_kind(&failures) };
+        // The machine's own clock says what can have been counted; any CPU's will do.
+        let cpu = counters.iter().find_map(|(counter, _): &(Counter, Extended)| match counter.place {
+            Place::Msr { cpu, .. } => Some(cpu),
+            Place::Pci { .. } => None,
+        });
+        let clock = cpu.map(|cpu| (Place::Msr { cpu, address: TSC }, None));
+        let mut counting = MsrCounting { bank, counters, clock, notes: once_a_kind(&failures) };
         // The first reading is where totals start.
         let first = counting.count();
         counting.notes.extend(first.problems().iter().cloned());
         Ok((counting, untouched))
     }
 
-    /// Registers read at every sample: one system call each.
+    /// Registers read at every sample, the clock included: one system call each.
     pub fn reads_per_sample(&self) -> usize {
-        self.counters.len()
+        self.counters.len() + usize::from(self.clock.is_some())
     }
 }
 
@@ -220,10 +231,25 @@ impl Counting for MsrCounting {
 
     fn count(&mut self) -> Counts {
         let mut counts = Counts::default();
+        let bank = self.bank.as_ref();
+        // A clock that cannot be read bounds nothing, and what is read is as good as it was without.
+        let time = |place: &Place| bank.read(place).ok();
+        let now = self.clock.as_ref().and_then(|(place, _)| time(place));
+        let clock = self.clock.as_ref().and_then(|(place, last)| Some((place, (*last)?)));
         for (counter, extended) in &mut self.counters {
-            let read = self.bank.read(&counter.place);
-            let part =
-                read.and_then(|raw| extended.advance(raw).map_err(|why| format!("{}: {why}", counter.place)));
+            let most = |moved: u64| {
+                let (place, last) = clock?;
+                let within = |now: u64| Some(now.checked_sub(last)?.saturating_mul(counter.most_per_tick));
+                // It is read a moment after the clock was: only what seems too much asks for the time once more.
+                match within(now?)? {
+                    most if moved <= most => Some(most),
+                    _ => within(time(place)?),
+                }
+            };
+            let read = bank.read(&counter.place);
+            let part = read.and_then(|raw| {
+                extended.advance(raw, most).map_err(|why| format!("{}: {why}", counter.place))
+            });
             let part = part.map_or_else(
                 |why| {
                     counts.complain(why);
@@ -233,11 +259,15 @@ impl Counting for MsrCounting {
             );
             counts.add(counter.quantity, part, counter.stands_for);
         }
+        if let Some((_, last)) = &mut self.clock {
+            *last = now;
+        }
         counts
     }
 
     fn close(&mut self) {
         self.counters.clear();
+        self.clock = None;
     }
 }
 
@@ -285,7 +315,13 @@ mod tests {
                 Write::whole(at(1), 0x40_0304),
                 Write { place: at(2), mask: 3, value: 3, parts: parts.into() },
             ],
-            counters: vec![Counter { place: at(3), bits: 48, quantity: BYTES, stands_for: 64.0 }],
+            counters: vec![Counter {
+                place: at(3),
+                bits: 48,
+                quantity: BYTES,
+                stands_for: 64.0,
+                most_per_tick: 4,
+            }],
         }
     }
 
@@ -399,6 +435,30 @@ mod tests {
             "no space"
         );
         assert_eq!(bank.0.borrow()[&at(1)], 0x7);
+    }
+
+    #[test]
+    fn a_counter_that_somebody_sets_is_told_and_goes_on_from_there() {
+        let bank = bank(&[(1, 0), (2, 0), (3, 1000), (TSC, 1_000_000)]);
+        let (mut counting, _, _) = start(bank.clone());
+        let at_time = |ticks: u64, count: u64| {
+            bank.0.borrow_mut().extend([(at(TSC), ticks), (at(3), count)]);
+        };
+        at_time(1_000_100, 1400);
+        assert_eq!(counting.count().get(BYTES), Reading::Value(400 * 64));
+        // 100 ticks more are 400 counts at most; 10^9 is far from half the range of 48 bits.
+        at_time(1_000_200, 1_000_000_000);
+        let counts = counting.count();
+        assert_eq!(counts.get(BYTES), Reading::Unavailable);
+        assert_eq!(
+            counts.problems(),
+            [
+                "MSR 0x3 of CPU 0: it went from 0x578 to 0x3b9aca00, and no more than 400 can have been counted: somebody \
+              else set it"
+            ]
+        );
+        at_time(1_000_300, 1_000_000_100);
+        assert_eq!(counting.count().get(BYTES), Reading::Value(500 * 64));
     }
 
     #[test]
