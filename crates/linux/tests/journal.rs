@@ -224,6 +224,24 @@ fn two_managers_exclude_each_other() {
     host.open().unwrap();
 }
 
+/// `doctor` looks whether a manager is at work by trying the lock for a moment; that must keep no manager out.
+#[test]
+fn whoever_only_looks_keeps_no_manager_out() {
+    let host = Host::new();
+    host.open().unwrap().record(&[msr(0, 1)]).unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                waykeeper_linux::journal::look(&host.path, &host.root).unwrap();
+            }
+        });
+        let opened = (0..500).find_map(|_| host.open().err());
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(opened.is_none(), "{opened:?}");
+    });
+}
+
 #[test]
 fn a_full_disk_is_told_before_a_knob_is_touched_and_leaves_the_journal_whole() {
     let host = Host::new();

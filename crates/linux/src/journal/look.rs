@@ -8,7 +8,7 @@ use crate::root::Root;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Where the journal of the machine itself lies. Cleared by a reboot, as the knobs are.
 const DIRECTORY: &str = "/run/waykeeper";
@@ -16,15 +16,26 @@ const DIRECTORY: &str = "/run/waykeeper";
 /// The journal of the host under `root` unless somebody names another: one a host, `/run/waykeeper/journal` for `/`.
 ///
 /// A tree elsewhere has a journal beside it of a name made of its path: the knobs of a virtual host are no business of
-/// the machine it runs on, and no two hosts share a journal.
+/// the machine it runs on, and no two hosts share a journal. A slash becomes `-`, whatever is no letter or digit `_` and its
+/// hex digits; so no two paths come to one name, and none has a dot, behind which the lock's name would differ.
 pub fn usual_path(root: &Root) -> PathBuf {
-    let tree = root.prefix().display().to_string();
-    let name: String =
-        tree.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
-    match name.trim_matches('-') {
-        "" => Path::new(DIRECTORY).join("journal"),
-        name => Path::new(DIRECTORY).join(format!("journal-{name}")),
+    use std::os::unix::ffi::OsStrExt;
+    let mut name = "journal".to_owned();
+    for part in root.prefix().components() {
+        match part {
+            Component::RootDir | Component::Prefix(_) => {}
+            part => {
+                name.push('-');
+                for byte in part.as_os_str().as_bytes() {
+                    match byte.is_ascii_alphanumeric() {
+                        true => name.push(char::from(*byte)),
+                        false => name.push_str(&format!("_{byte:02x}")),
+                    }
+                }
+            }
+        }
     }
+    Path::new(DIRECTORY).join(name)
 }
 
 /// What lies in a journal.
@@ -99,7 +110,16 @@ mod tests {
     #[test]
     fn every_host_has_a_journal_of_its_own() {
         assert_eq!(usual_path(&Root::at("/")), Path::new("/run/waykeeper/journal"));
-        assert_eq!(usual_path(&Root::at("/tmp/v h")), Path::new("/run/waykeeper/journal-tmp-v-h"));
+        let names = ["/tmp/v h", "/tmp/a-b", "/tmp/a/b", "/tmp/a_2db", "/tmp/.a", "/tmp/.b", "/mnt/vhost/"];
+        let journals = names.map(|name| usual_path(&Root::at(name)));
+        let expected = ["v_20h", "a_2db", "a-b", "a_5f2db", "_2ea", "_2eb"].map(|name| format!("tmp-{name}"));
+        for (journal, expected) in journals.iter().zip(expected) {
+            assert_eq!(*journal, Path::new("/run/waykeeper").join(format!("journal-{expected}")));
+        }
+        assert_eq!(journals[6], Path::new("/run/waykeeper/journal-mnt-vhost"));
+        let locks: std::collections::BTreeSet<_> =
+            journals.iter().map(|path| path.with_extension("lock")).collect();
+        assert_eq!(locks.len(), names.len(), "no two hosts lock each other out");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// What goes wrong with a journal. None of it has turned a knob.
 #[derive(Debug, thiserror::Error)]
@@ -129,6 +130,8 @@ impl Knobs {
 const VERSION: u32 = 2;
 /// The oldest one that is read: in 1 every MSR is a whole one, and any value of it is ours.
 const OLDEST: u32 = 1;
+/// How long somebody who only looks may have the lock, even on a busy machine.
+const LOOK: Duration = Duration::from_millis(200);
 /// Most bytes of a journal: 64 groups of a few hundred bytes each, and tasks, stay far below.
 const MOST_BYTES: u64 = 64 << 20;
 
@@ -410,7 +413,18 @@ fn take_lock(path: &Path) -> Result<File, JournalError> {
     let mut options = File::options();
     let open = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
     let mut file = open.map_err(failed)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+    // Somebody who only looks whether it is held has it for some microseconds: he is no manager.
+    let begun = Instant::now();
+    let taken = loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) if begun.elapsed() < LOOK => {
+                std::thread::sleep(LOOK / 100);
+            }
+            taken => break taken,
+        }
+    };
+    match taken {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => {
             let mut text = String::new();
