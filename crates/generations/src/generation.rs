@@ -95,7 +95,6 @@ impl Generation {
         let mut addresses = self.core.written();
         let pmus = [
             self.cache.as_ref().map(|cache| &cache.pmu),
-            self.shared_cache.as_ref().map(|cache| &cache.pmu),
             self.iio.as_ref().map(|iio| &iio.pmu),
             self.memory.as_ref().map(|memory| &memory.pmu),
         ];
