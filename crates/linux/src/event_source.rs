@@ -204,15 +204,6 @@ impl Unit {
         Ok(Some(NamedEvent { terms, scale, unit }))
     }
 
-    /// Names of the events that the kernel names.
-    ///
-    /// # Errors
-    /// The kernel's refusal.
-    pub fn event_names(&self, root: &Root) -> Result<Vec<String>, FileError> {
-        let names = listed(root, &format!("{DEVICES}/{}/events", self.name))?;
-        Ok(names.into_iter().filter(|name| !name.contains('.')).collect())
-    }
-
     /// Root buses of an IIO unit: PCI domain and bus by die, from its `dieN` files (hardware.md 4.4); empty where the
     /// kernel does not tell.
     ///

@@ -142,11 +142,6 @@ impl Topology {
         self.online().find(|(_, place)| place.socket == socket).map(|(id, _)| id)
     }
 
-    /// Whether a core runs more than one thread.
-    pub fn has_siblings(&self) -> bool {
-        self.online().any(|(_, place)| place.siblings.len() > 1)
-    }
-
     /// L3 caches of a socket.
     pub fn l3_of(&self, socket: u16) -> impl Iterator<Item = &L3> {
         self.l3.iter().filter(move |l3| l3.socket == socket)

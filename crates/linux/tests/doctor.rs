@@ -172,19 +172,27 @@ fn garbage_in_a_file_spoils_its_own_subject_only() {
     insta::assert_snapshot!("garbage", lines);
 }
 
-/// Where perf counts the cores the host is counted by perf, so what perf lacks is not counted "by MSR".
+/// Where perf is asked (under `/`, see `perf::is_asked`) what perf lacks is not counted. Elsewhere registers count, whatever
+/// the tree says of perf.
 #[test]
-fn uncore_units_that_the_kernel_does_not_drive_are_missing() {
+fn uncore_units_that_the_kernel_does_not_drive_are_counted_through_registers_if_perf_is_not_asked() {
     let tree = Tree::skylake();
     for unit in ["cha_0", "cha_1", "iio_0", "imc_0"] {
         tree.remove(&format!("sys/bus/event_source/devices/uncore_{unit}"));
     }
+    assert!(!waykeeper_linux::perf::is_asked(&Root::at(tree.root())));
+    assert!(waykeeper_linux::perf::is_asked(&Root::at("/")));
     let report = examine(tree.root());
-    for name in ["dca-counters", "io-counters", "memory-counters"] {
-        state(&report, name, State::Missing, &["although it counts the cores", "modprobe intel_uncore"]);
+    for name in ["dca-counters", "io-counters"] {
+        state(&report, name, State::Ok, &["by MSR; perf offers no uncore_"]);
     }
-    tree.remove("sys/bus/event_source/devices/cpu");
-    state(&examine(tree.root()), "dca-counters", State::Ok, &["by MSR"]);
+    for cpu in 0..4 {
+        tree.remove(&format!("dev/cpu/{cpu}/msr"));
+    }
+    let report = examine(tree.root());
+    for name in ["dca-counters", "io-counters"] {
+        state(&report, name, State::Missing, &["modprobe intel_uncore, or modprobe msr"]);
+    }
 }
 
 /// Nothing is opened for writing: on a tree that nobody may write all is as on one that everybody may.

@@ -7,8 +7,8 @@ use super::facts::Facts;
 use super::file::{self, File};
 use super::report::{Check, Family, State};
 use crate::journal;
+use crate::resctrl::holder_in;
 use crate::root::Root;
-use std::os::unix::fs::MetadataExt;
 
 /// Where libpqos keeps its lock: `/var/lock` is a link to `/run/lock` on most distributions (cmt-cat:lib/api.c).
 const PQOS_LOCKS: [&str; 2] = ["run/lock/libpqos", "var/lock/libpqos"];
@@ -36,19 +36,10 @@ fn pqos(facts: &Facts<'_>) -> Check {
     }
 }
 
-/// The process that holds a lock on a file, by its place in `proc/locks`
-/// (`1: POSIX  ADVISORY  WRITE 1234 00:1d:17 0 EOF`, linux:fs/locks.c).
+/// The process that holds a lock on a file, of whatever kind.
 fn held_by(root: &Root, path: &std::path::Path) -> Option<u32> {
-    let meta = std::fs::metadata(path).ok()?;
-    let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
-    let place = format!("{major:02x}:{minor:02x}:{}", meta.ino());
     let File::Text(locks) = file::text(root, "proc/locks") else { return None };
-    locks.lines().find_map(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        // A waiter's line has `->` in the second place.
-        let [_, "POSIX" | "FLOCK" | "OFDLCK", _, _, pid, at, ..] = words[..] else { return None };
-        if at == place { pid.parse().ok() } else { None }
-    })
+    holder_in(&locks, &std::fs::metadata(path).ok()?, &["POSIX", "FLOCK", "OFDLCK"])
 }
 
 /// Counter controls of the first CPU that are switched on. The kernel's own (NMI watchdog, perf) count as well: an MSR
@@ -100,28 +91,4 @@ fn journal(facts: &Facts<'_>) -> Check {
     let value =
         format!("{} holds the originals of {} knobs, and nobody is at work", path.display(), look.originals);
     check(name, State::Degraded, value).remedy("waykeeper restore")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_holder_of_a_lock_file_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = Root::at(folder.path());
-        let lock = folder.path().join("libpqos");
-        std::fs::write(&lock, "").unwrap();
-        let meta = std::fs::metadata(&lock).unwrap();
-        let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
-        std::fs::create_dir(folder.path().join("proc")).unwrap();
-        let line = |kind: &str, place: u64| {
-            format!("1: {kind} ADVISORY  WRITE 77 {major:02x}:{minor:02x}:{place} 0 EOF\n")
-        };
-        let locks = folder.path().join("proc/locks");
-        std::fs::write(&locks, line("POSIX ", meta.ino() + 1) + "garbage\n").unwrap();
-        assert_eq!(held_by(&root, &lock), None);
-        std::fs::write(&locks, line("-> POSIX ", meta.ino()) + &line("POSIX ", meta.ino())).unwrap();
-        assert_eq!(held_by(&root, &lock), Some(77));
-    }
 }

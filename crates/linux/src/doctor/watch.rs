@@ -8,6 +8,7 @@ use super::facts::Facts;
 use super::file::{self, File};
 use super::report::{Check, Family, State};
 use crate::pci::PciTree;
+use crate::perf;
 use waykeeper_generations::{Pmu, Space, Vendor};
 
 /// Where the kernel lists what perf can count.
@@ -89,8 +90,7 @@ fn uncore(facts: &Facts<'_>, name: &'static str, what: &str, pmu: Option<&Pmu>) 
         Some(Vendor::Amd) => "amd_uncore",
         _ => "intel_uncore",
     };
-    if sources.contains(&generation.core.perf) {
-        // The host counts in one way: where perf has the cores it is not left for registers.
+    if perf::is_asked(facts.root) && sources.contains(&generation.core.perf) {
         let value = format!("{what}: perf offers no {}_N although it counts the cores", pmu.perf);
         let check = check(name, State::Missing, value);
         return if facts.is_virtual == Some(true) {

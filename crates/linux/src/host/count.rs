@@ -1,8 +1,7 @@
 //! Choosing how this host is counted, and making the plan: perf where the kernel under the root counts this machine, else
 //! registers.
 //!
-//! perf counts the machine that runs it. Under any other root than `/` that is another one, so there registers are the only
-//! way; that is a rule about the prefix and about nothing else. Must not know what is done with the counts.
+//! [`perf::is_asked`] is the rule. Must not know what is done with the counts.
 
 use super::facts::Facts;
 use crate::cha;
@@ -15,7 +14,6 @@ use crate::perf::{self, IioUnits, PerfCounting, PlannedGroup, UncorePlan};
 use crate::registers::RegisterFiles;
 use crate::root::Root;
 use crate::topology::Topology;
-use std::path::Path;
 use waykeeper_generations::{BoxCount, Cache, Generation, Iio, Memory, Pmu, Space};
 use waykeeper_units::{CoreId, CoreList};
 
@@ -42,7 +40,7 @@ pub(super) fn start(
         notes.push("no table describes this CPU, so its counters are not read".to_owned());
         return Ok((Box::new(nothing), notes));
     };
-    if root.prefix() == Path::new("/") {
+    if perf::is_asked(root) {
         let mut told = Vec::new();
         match by_perf(root, facts, generation, core, &mut told) {
             Ok(counting) => return Ok((Box::new(counting), told)),

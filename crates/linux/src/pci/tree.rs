@@ -203,11 +203,6 @@ impl PciTree {
         }
         Ok(found)
     }
-
-    /// Virtual functions of a physical one.
-    pub fn virtual_functions(&self, physical: PciAddress) -> impl Iterator<Item = &PciDevice> {
-        self.devices().filter(move |device| device.physical == Some(physical))
-    }
 }
 
 fn read_device(root: &Root, name: &str, address: PciAddress) -> Result<PciDevice, FileError> {

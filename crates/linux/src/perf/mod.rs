@@ -14,8 +14,10 @@ pub use uncore::{IioUnits, UncorePlan, number};
 
 use crate::counters::Scaled;
 use crate::counting::{Counting, Counts};
+use crate::root::Root;
 use reader::PinnedReader;
 use rustix::io::Errno;
+use std::path::Path;
 use waykeeper_host::Reading;
 
 /// Why perf cannot count here at all.
@@ -127,6 +129,13 @@ impl Counting for PerfCounting {
         self.cores.clear();
         self.uncore = None;
     }
+}
+
+/// Whether perf is asked at all for the host under a root: it counts the machine that runs it, and under any other prefix
+/// than `/` that is another one. A rule about the prefix and about nothing else. Where it is asked and has the cores, it
+/// counts everything: registers beside it would be taken from under its scheduling.
+pub fn is_asked(root: &Root) -> bool {
+    root.prefix() == Path::new("/")
 }
 
 /// Takes what a group shows into the sums.

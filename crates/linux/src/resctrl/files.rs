@@ -4,9 +4,9 @@
 //! rules"); a served tree may give less at a time. It must not know what stands in a file.
 
 use super::error::{Action, ResctrlError};
+use crate::root::{FileError, Handle, Root};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Most bytes of any file but `tasks`: schemata of 32 resources in 1024 domains stay far below.
@@ -57,26 +57,20 @@ pub(super) fn command(file: &mut File, text: &str) -> io::Result<()> {
     }
 }
 
-/// A file that is read at every interval: opened once, read with pread at 0. After its group is removed it answers
+/// A file that is read at every interval: a [`Handle`] with resctrl's errors. After its group is removed it answers
 /// ENODEV, which is [`super::error::Kind::Gone`].
 #[derive(Debug)]
-pub struct HeldFile {
-    path: PathBuf,
-    file: File,
-}
+pub struct HeldFile(Handle);
 
 impl HeldFile {
     /// Opens a file for reading again and again.
     pub(super) fn open(path: PathBuf) -> Result<HeldFile, ResctrlError> {
-        match File::open(&path) {
-            Ok(file) => Ok(HeldFile { path, file }),
-            Err(error) => Err(ResctrlError::system(&path, Action::Read, &error)),
-        }
+        Root::at("/").open_read(&path).map(HeldFile).map_err(|error| told(&path, &error))
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.0.path()
     }
 
     /// The single line of a counter. One system call unless the file is given in pieces.
@@ -89,7 +83,7 @@ impl HeldFile {
             }
         }
         std::str::from_utf8(&buffer[..filled])
-            .map_err(|_| ResctrlError::malformed(&self.path, "it holds bytes that are no text"))
+            .map_err(|_| ResctrlError::malformed(self.path(), "it holds bytes that are no text"))
     }
 
     /// The whole file, of any number of lines.
@@ -112,19 +106,17 @@ impl HeldFile {
             }
         }
         bytes.truncate(filled);
-        text(&self.path, bytes, MOST_BYTES)
+        text(self.path(), bytes, MOST_BYTES)
     }
 
     fn pread(&self, buffer: &mut [u8], offset: usize) -> Result<usize, ResctrlError> {
-        loop {
-            match self.file.read_at(buffer, offset as u64) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                result => {
-                    return result.map_err(|error| ResctrlError::system(&self.path, Action::Read, &error));
-                }
-            }
-        }
+        self.0.read_at(buffer, offset as u64).map_err(|error| told(self.path(), &error))
     }
+}
+
+fn told(path: &Path, error: &FileError) -> ResctrlError {
+    let cause = error.errno().map_or_else(|| io::Error::other(error.to_string()), io::Error::from);
+    ResctrlError::system(path, Action::Read, &cause)
 }
 
 #[cfg(test)]

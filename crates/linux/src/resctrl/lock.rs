@@ -7,7 +7,7 @@ use super::Resctrl;
 use super::error::{Action, Kind, ResctrlError};
 use super::files;
 use rustix::fs::{FlockOperation, flock};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -66,10 +66,8 @@ impl Resctrl {
 
 /// Who holds a flock on this directory, from `/proc/locks`.
 fn holder(directory: &File, locks: &Path) -> Option<String> {
-    let meta = directory.metadata().ok()?;
-    let device = rustix::fs::major(meta.dev());
-    let place = format!("{device:02x}:{:02x}:{}", rustix::fs::minor(meta.dev()), meta.ino());
-    let pid = find_holder(&files::read(locks, files::MOST_BYTES).ok()?, &place)?;
+    let all = files::read(locks, files::MOST_BYTES).ok()?;
+    let pid = holder_in(&all, &directory.metadata().ok()?, &["FLOCK"])?;
     let name = locks.parent().map(|proc| proc.join(pid.to_string()).join("comm"));
     let name = name.and_then(|path| files::read(&path, files::MOST_BYTES).ok());
     Some(match name {
@@ -78,12 +76,16 @@ fn holder(directory: &File, locks: &Path) -> Option<String> {
     })
 }
 
-/// The pid in a line like `1: FLOCK  ADVISORY  WRITE 1234 00:1d:1 0 EOF` (linux:fs/locks.c, lock_get_status).
-fn find_holder(locks: &str, place: &str) -> Option<u32> {
+/// The pid that holds a lock of one of these kinds on a file, by the lines of `/proc/locks`, which are like
+/// `1: FLOCK  ADVISORY  WRITE 1234 00:1d:1 0 EOF` (linux:fs/locks.c, lock_get_status).
+pub(crate) fn holder_in(locks: &str, file: &Metadata, kinds: &[&str]) -> Option<u32> {
+    let (major, minor) = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
+    let place = format!("{major:02x}:{minor:02x}:{}", file.ino());
     locks.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [_, "FLOCK", _, _, pid, at, ..] = words[..] else { return None };
-        if at == place { pid.parse().ok() } else { None }
+        // A waiter's line has `->` in the second place.
+        let [_, kind, _, _, pid, at, ..] = words[..] else { return None };
+        if kinds.contains(&kind) && at == place { pid.parse().ok() } else { None }
     })
 }
 
@@ -93,11 +95,20 @@ mod tests {
 
     #[test]
     fn the_holder_stands_in_proc_locks() {
-        let locks = "1: POSIX  ADVISORY  WRITE 900 00:1d:1 0 EOF\n2: -> FLOCK  ADVISORY  WRITE 5 00:1d:1 0 EOF\n\
-                     3: FLOCK  ADVISORY  WRITE 1234 00:1d:1 0 EOF\n";
-        assert_eq!(find_holder(locks, "00:1d:1"), Some(1234));
-        assert_eq!(find_holder(locks, "00:1d:2"), None);
-        assert_eq!(find_holder("garbage\n\u{0}", "00:1d:1"), None);
+        let dir = tempfile::tempdir().unwrap();
+        let file = std::fs::metadata(dir.path()).unwrap();
+        let (major, minor) = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
+        let line = |start: &str, pid: u32, place: u64| {
+            format!("{start}  ADVISORY  WRITE {pid} {major:02x}:{minor:02x}:{place} 0 EOF\n")
+        };
+        let locks = line("1: POSIX", 900, file.ino())
+            + &line("2: -> FLOCK", 5, file.ino())
+            + &line("3: FLOCK", 6, file.ino() + 1)
+            + &line("4: FLOCK", 1234, file.ino());
+        assert_eq!(holder_in(&locks, &file, &["FLOCK"]), Some(1234));
+        assert_eq!(holder_in(&locks, &file, &["POSIX", "FLOCK", "OFDLCK"]), Some(900));
+        assert_eq!(holder_in(&locks, &file, &["OFDLCK"]), None);
+        assert_eq!(holder_in("garbage\n\u{0}", &file, &["FLOCK"]), None);
     }
 
     #[test]

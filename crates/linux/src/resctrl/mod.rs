@@ -23,6 +23,7 @@ pub use info::{BandwidthInfo, CacheInfo, Info, Limits, MonitoringInfo};
 pub use io_alloc::IoAlloc;
 pub use knobs::{HeldSchemata, Mode};
 pub use lock::Lock;
+pub(crate) use lock::holder_in;
 pub use monitor::{Count, Event, HeldCount, MonDomain};
 pub use schemata::{Line, Resource, Schemata, Setting};
 pub use tasks::Moved;
