@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn equal_masks_share_a_class_and_all_ways_is_the_root_class() {
         let all = classes(&masks(&[0x7ff, 0x00c, 0x1ff, 0x00c, 0x004]), 11, 4).unwrap();
-        let plain: Vec<(u8, u32, Vec<u16>)> = all
+        let plain: Vec<(u8, u32, Vec<u32>)> = all
             .iter()
             .map(|class| {
                 (class.clos.0, class.mask.bits(), class.groups.iter().map(|group| group.0).collect())

@@ -200,6 +200,12 @@ impl BareMachine {
         self.machine.processes()
     }
 
+    /// How much the machine holds for programs: what grows without end if anything of those that have gone is kept. Bytes
+    /// of memory that is free, changes to come, and requests, buffers and queues of the arrays.
+    pub fn footprint(&self) -> [u64; 3] {
+        self.machine.footprint()
+    }
+
     /// Starts a stretch: meters and [`BareMachine::measured`] count from here.
     pub fn begin_stretch(&mut self) {
         for meter in &mut self.machine.bus.meters {

@@ -49,16 +49,37 @@ impl FaultyServer {
 
     fn is(&self, wanted: impl Fn(FaultKind) -> bool) -> bool {
         let now_s = self.server.now_ns() as f64 * 1e-9;
-        self.faults.iter().any(|f| f.at_s <= now_s && now_s < f.until_s && wanted(f.kind))
+        let mut active = self.faults.iter().filter(|f| f.at_s <= now_s && now_s < f.until_s);
+        active.any(|fault| self.now(fault.kind).is_some_and(&wanted))
+    }
+
+    /// A fault with the group that its workload is now; none while it does not run.
+    fn now(&self, kind: FaultKind) -> Option<FaultKind> {
+        let group = |workload: GroupId| self.server.group_now(workload.index());
+        Some(match kind {
+            FaultKind::Unavailable(workload) => FaultKind::Unavailable(group(workload)?),
+            FaultKind::CounterRestarts(workload) => FaultKind::CounterRestarts(group(workload)?),
+            FaultKind::DeadMask(workload) => FaultKind::DeadMask(group(workload)?),
+            FaultKind::Dies(workload) => FaultKind::Dies(group(workload)?),
+            FaultKind::Outsider(workload, mask) => FaultKind::Outsider(group(workload)?, mask),
+            FaultKind::SampleFails
+            | FaultKind::Busy
+            | FaultKind::DeadSwitch(_)
+            | FaultKind::DeadDcaWays
+            | FaultKind::ClockJumps(_) => kind,
+        })
     }
 
     /// Ends workloads whose time has come.
     fn bury(&mut self) {
         let now_s = self.server.now_ns() as f64 * 1e-9;
-        for (fault, done) in self.faults.iter().zip(&mut self.done) {
-            if let (FaultKind::Dies(group), false, true) = (fault.kind, *done, fault.at_s <= now_s) {
-                *done = true;
-                self.server.kill(group);
+        for index in 0..self.faults.len() {
+            let fault = self.faults[index];
+            if let (FaultKind::Dies(_), false, true) = (fault.kind, self.done[index], fault.at_s <= now_s) {
+                self.done[index] = true;
+                if let Some(FaultKind::Dies(group)) = self.now(fault.kind) {
+                    self.server.kill(group);
+                }
             }
         }
     }
@@ -79,10 +100,10 @@ impl FaultyServer {
     /// Takes a dead knob's value out of a plan and keeps it to be read back.
     fn feign(&mut self, plan: &mut Plan, applied: &mut Applied) {
         for fault in self.faults.clone() {
-            if !self.is(|kind| kind == fault.kind) {
+            let Some(kind) = self.now(fault.kind).filter(|now| self.is(|kind| kind == *now)) else {
                 continue;
-            }
-            match fault.kind {
+            };
+            match kind {
                 FaultKind::DeadMask(group) => {
                     if let Some(mask) = plan.masks.remove(&group) {
                         self.sham.masks.insert(group, mask);
@@ -137,8 +158,9 @@ impl Host for FaultyServer {
             }
         }
         let knobs = &mut snapshot.knobs;
-        let alive = self.sham.masks.iter().filter(|(group, _)| snapshot.groups.contains_key(group));
-        knobs.masks.extend(alive);
+        self.sham.masks.retain(|group, _| snapshot.groups.contains_key(group));
+        self.restarted.retain(|group, _| snapshot.groups.contains_key(group));
+        knobs.masks.extend(&self.sham.masks);
         knobs.dca.extend(&self.sham.dca);
         knobs.dca_ways = self.sham.dca_ways.or(knobs.dca_ways);
         Ok(snapshot)
@@ -170,7 +192,8 @@ impl Host for FaultyServer {
             };
             self.server.wait_until(at_ns)?;
             self.done[index] = true;
-            match self.faults[index].kind {
+            let Some(kind) = self.now(self.faults[index].kind) else { continue };
+            match kind {
                 FaultKind::CounterRestarts(group) => {
                     let now = self.server.sample()?;
                     self.restarted.extend(now.groups.get(&group).map(|counters| (group, *counters)));

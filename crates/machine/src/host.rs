@@ -23,6 +23,7 @@ use waykeeper_units::{DeviceId, GroupId, PortId};
 pub struct VirtualServer {
     pub(crate) bare: BareMachine,
     pub(crate) inventory: Inventory,
+    /// By workload; which of them are there, and as which group, the machine knows.
     pub(crate) groups: Vec<Group>,
     /// When the stretch begins that is to be measured, ns of the server's clock; none once it has.
     measure_from_ns: Option<u64>,
@@ -37,7 +38,7 @@ impl VirtualServer {
         let bare = BareMachine::configured(scenario.clone(), options)?;
         let inventory = inventory(&scenario);
         let groups = scenario.workloads.iter().enumerate().map(|(index, workload)| Group {
-            id: GroupId(index as u16),
+            id: GroupId(index as u32),
             name: workload.name.clone(),
             priority: workload.priority,
             kind: workload.program.kind,
@@ -57,9 +58,15 @@ impl VirtualServer {
 
     /// A workload exits before its time.
     pub(crate) fn kill(&mut self, group: GroupId) {
-        if self.bare.machine.alive(group.index()) {
-            self.bare.machine.stop(group.index());
+        if let Some(workload) = self.bare.machine.launches.workload_of(group) {
+            self.bare.machine.stop(workload);
         }
+    }
+
+    /// The group that a workload is now, if it runs: that of the scenario's workload the first time, a new one each time it
+    /// comes again.
+    pub(crate) fn group_now(&self, workload: usize) -> Option<GroupId> {
+        self.bare.machine.launches.of(workload).map(|launch| launch.group)
     }
 
     /// Has the measured stretch begin when the server's clock reaches a time.
@@ -92,7 +99,8 @@ impl VirtualServer {
         self.bare.mark.commands(&self.bare.machine, workload)
     }
 
-    fn group_counters(&self, group: &Group) -> GroupCounters {
+    fn group_counters(&self, workload: usize) -> GroupCounters {
+        let group = &self.groups[workload];
         let counts = self.bare.cores(group.cores.cores().iter().map(|core| core.index()));
         GroupCounters {
             instructions: Reading::Value(counts.instructions),
@@ -101,7 +109,7 @@ impl VirtualServer {
             mlc_misses: Reading::Value(counts.mlc_misses),
             llc_hits: Reading::Value(counts.llc_hits),
             llc_misses: Reading::Value(counts.llc_misses),
-            occupancy_bytes: Reading::Value(self.bare.occupancy(u32::from(group.id.0) + 1)),
+            occupancy_bytes: Reading::Value(self.bare.occupancy(workload as u32 + 1)),
         }
     }
 
@@ -132,15 +140,24 @@ impl Host for VirtualServer {
     }
 
     fn groups(&self) -> Vec<Group> {
-        let alive = self.groups.iter().filter(|group| self.bare.machine.alive(group.id.index()));
-        alive
-            .map(|group| Group { priority: self.bare.machine.priorities[group.id.index()], ..group.clone() })
-            .collect()
+        let machine = &self.bare.machine;
+        let mut groups: Vec<Group> = machine
+            .launches
+            .running()
+            .map(|(workload, launch)| Group {
+                id: launch.group,
+                priority: machine.priorities[workload],
+                ..self.groups[workload].clone()
+            })
+            .collect();
+        groups.sort_unstable_by_key(|group| group.id);
+        groups
     }
 
     fn sample(&mut self) -> Result<Snapshot, HostError> {
-        let groups = self.groups();
-        let groups: BTreeMap<_, _> = groups.iter().map(|g| (g.id, self.group_counters(g))).collect();
+        let running = self.bare.machine.launches.running();
+        let groups: BTreeMap<_, _> =
+            running.map(|(workload, launch)| (launch.group, self.group_counters(workload))).collect();
         let ports = self.inventory.ports.iter().map(|port| (port.id, self.port_counters(port.id)));
         Ok(Snapshot {
             at_ns: self.bare.now_ns(),

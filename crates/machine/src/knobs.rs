@@ -6,7 +6,7 @@ use crate::host::VirtualServer;
 use crate::inventory::RING_LOW;
 use crate::nic::Nic;
 use std::collections::BTreeMap;
-use waykeeper_host::{Applied, Dial, Group, KnobOutcome, KnobValues, Plan, RootPort, Support};
+use waykeeper_host::{Applied, Dial, KnobOutcome, KnobValues, Plan, RootPort, Support};
 use waykeeper_units::{GroupId, PortId, WayMask};
 
 impl VirtualServer {
@@ -32,10 +32,9 @@ impl VirtualServer {
     /// What every knob reads back.
     pub(crate) fn knobs(&self) -> KnobValues {
         let chip = &self.bare.machine.bus.memory.chip;
-        let alive = self.groups.iter().filter(|group| self.bare.machine.alive(group.id.index()));
-        let masks = alive.filter_map(|group| {
-            let first = group.cores.cores().first()?;
-            Some((group.id, chip.core_mask(first.index())))
+        let masks = self.bare.machine.launches.running().filter_map(|(workload, launch)| {
+            let first = self.groups[workload].cores.cores().first()?;
+            Some((launch.group, chip.core_mask(first.index())))
         });
         let nics = || (0..).map(PortId).zip(&self.bare.machine.bus.nics);
         let of_queues = |value: fn(&Nic) -> Option<u32>| -> BTreeMap<PortId, u32> {
@@ -56,8 +55,8 @@ impl VirtualServer {
     }
 
     fn set_mask(&mut self, group: GroupId, mask: WayMask) -> KnobOutcome {
-        let alive = |group: &&Group| self.bare.machine.alive(group.id.index());
-        let Some(group) = self.groups.get(group.index()).filter(alive) else {
+        let workload = self.bare.machine.launches.workload_of(group);
+        let Some(group) = workload.map(|workload| &self.groups[workload]) else {
             return KnobOutcome::Refused(format!("{group} does not exist"));
         };
         for core in group.cores.cores() {

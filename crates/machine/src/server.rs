@@ -5,7 +5,7 @@
 
 use crate::bus::Bus;
 use crate::idio::Controller;
-use crate::launch::Launches;
+use crate::launch::{Launches, label};
 use crate::meter::Meter;
 use crate::nic::{Classifier, Fetch, Function, Nic, Queue, Spread, Steering, Traffic};
 use crate::programs::{Blueprint, Core, Mailbox, Program, Site};
@@ -14,7 +14,9 @@ use crate::scenario::{Scenario, ScenarioError, WorkloadSpec};
 use crate::ssd::Array;
 use std::sync::Arc;
 use waykeeper_host::Priority;
-use waykeeper_silicon::{AddressMap, Chip, DcaMode, OutOfMemory, Placement, Region, Sampling};
+use waykeeper_silicon::{
+    AddressMap, Chip, ChipSpec, DcaMode, Lent, OutOfMemory, Placement, Region, Sampling,
+};
 use waykeeper_units::WayMask;
 
 /// Requests a YCSB client keeps in flight (X: threads of the client).
@@ -207,17 +209,16 @@ impl Machine {
             let scenario = self.scenario.clone();
             match change {
                 Change::Start(workload) => {
-                    let free = self.memory.free_bytes();
-                    let blueprint = scenario.workloads[workload].blueprint.clone();
-                    self.start(workload, &blueprint, scenario.workloads[workload].hold_ms)?;
-                    let cores = scenario.workloads[workload].cores.cores();
-                    let busy = cores.iter().map(|core| self.parked[core.index()].busy_ns).collect();
-                    self.launches.start(workload, self.now_ns, free - self.memory.free_bytes(), busy);
+                    self.launch(workload)?;
                 }
                 Change::Phase(workload, blueprint) => {
                     if let Some(blueprint) = blueprint.filter(|_| self.alive(workload)) {
                         self.park(workload);
-                        self.start(workload, &blueprint, 0.0)?;
+                        let run = self.launches.runs(workload) - 1;
+                        let lent = self.start(workload, &blueprint, 0.0, run)?;
+                        if let Some(launch) = self.launches.of_mut(workload) {
+                            launch.lent.append(lent);
+                        }
                     }
                 }
                 Change::Stop(workload) => self.stop(workload),
@@ -235,10 +236,41 @@ impl Machine {
         Ok(())
     }
 
+    /// A workload starts, for the first time or again.
+    fn launch(&mut self, workload: usize) -> Result<(), ScenarioError> {
+        let scenario = self.scenario.clone();
+        let spec = &scenario.workloads[workload];
+        let run = self.launches.runs(workload);
+        if run > 0 {
+            // A new process: nothing is left of what its predecessor was given.
+            self.priorities[workload] = spec.priority;
+            if self.charges_workloads {
+                set_mask(spec, &scenario.chip, &mut self.bus.memory.chip);
+            }
+        }
+        for (at, change) in spec.every_s.map_or_else(Vec::new, |_| run_of(&scenario, workload, run + 1)) {
+            // After what is due at the same moment already.
+            let place = self.changes.partition_point(|(due, _)| *due > at);
+            self.changes.insert(place, (at, change));
+        }
+        let free = self.memory.free_bytes();
+        let lent = self.start(workload, &spec.blueprint, spec.hold_ms, run)?;
+        let busy = spec.cores.cores().iter().map(|core| self.parked[core.index()].busy_ns).collect();
+        self.launches.start(workload, self.now_ns, free - self.memory.free_bytes(), busy, lent);
+        Ok(())
+    }
+
     /// A workload exits.
     pub(crate) fn stop(&mut self, workload: usize) {
-        self.launches.exit(workload);
         self.park(workload);
+        let Some(launch) = self.launches.exit(workload) else { return };
+        // Those that come again would use up the memory and queues of any machine.
+        if self.scenario.workloads[workload].every_s.is_some() {
+            for array in &mut self.bus.arrays {
+                array.close(workload);
+            }
+            self.memory.take_back(launch.lent);
+        }
     }
 
     /// Takes a workload's threads off their cores.
@@ -249,6 +281,12 @@ impl Machine {
         for thread in gone {
             self.parked[thread.core.id] = thread.core;
         }
+    }
+
+    /// See `BareMachine::footprint`.
+    pub(crate) fn footprint(&self) -> [u64; 3] {
+        let arrays: usize = self.bus.arrays.iter().map(Array::footprint).sum();
+        [self.memory.free_bytes(), self.changes.len() as u64, arrays as u64]
     }
 
     /// The ports of each tenant of a switch.
@@ -264,9 +302,14 @@ impl Machine {
         workload: usize,
         blueprint: &Arc<dyn Blueprint>,
         hold_ms: f64,
-    ) -> Result<(), ScenarioError> {
+        run: u32,
+    ) -> Result<Lent, ScenarioError> {
         let scenario = self.scenario.clone();
         let spec = &scenario.workloads[workload];
+        let name = label(spec, run);
+        if spec.every_s.is_some() {
+            self.memory.lend();
+        }
         let mut shared: Option<Arc<Region>> = None;
         let mut team = None;
         let tenants = self.tenants_of(workload);
@@ -275,7 +318,7 @@ impl Machine {
                 memory: &mut self.memory,
                 bus: &mut self.bus,
                 seed: self.options.seed,
-                name: &spec.name,
+                name: &name,
                 workload,
                 thread: thread + queues_before(&scenario, workload),
                 threads: spec.cores.len(),
@@ -303,7 +346,7 @@ impl Machine {
         }
         // Cores act in the order of their numbers, whoever started first.
         self.threads.sort_by_key(|thread| thread.core.id);
-        Ok(())
+        Ok(self.memory.lent())
     }
 }
 
@@ -339,10 +382,15 @@ fn set_initial_knobs(scenario: &Scenario, chip: &mut Chip) {
         chip.set_dca(device, mode);
     }
     for workload in &scenario.workloads {
-        let mask = workload.mask.unwrap_or(WayMask::full(scenario.chip.llc.ways));
-        for core in workload.cores.cores() {
-            chip.set_core_mask(core.index(), mask).expect("the scenario reader checked the mask");
-        }
+        set_mask(workload, &scenario.chip, chip);
+    }
+}
+
+/// Gives a workload's cores the mask that it starts with.
+fn set_mask(workload: &WorkloadSpec, spec: &ChipSpec, chip: &mut Chip) {
+    let mask = workload.mask.unwrap_or(WayMask::full(spec.llc.ways));
+    for core in workload.cores.cores() {
+        chip.set_core_mask(core.index(), mask).expect("the scenario reader checked the mask");
     }
 }
 
@@ -439,19 +487,32 @@ fn build_mailboxes(
     Ok(mailbox_of)
 }
 
-/// All changes of a scenario, the next one last.
+/// The changes of one run of a workload, which comes again each `every_s`: its start, its phases, its exit.
+fn run_of(scenario: &Scenario, index: usize, run: u32) -> Vec<(f64, Change)> {
+    let workload = &scenario.workloads[index];
+    let at = |seconds: f64| {
+        let ns = match workload.every_s {
+            None => seconds * 1e9,
+            // Whole ns, so that 0.01 s and five times 0.05 s are 0.26 s and not a bit more.
+            Some(every) => (seconds * 1e9).round() + (every * 1e9).round() * f64::from(run),
+        };
+        ns / scenario.time_factor
+    };
+    let mut changes = vec![(at(workload.start_s), Change::Start(index))];
+    for phase in &workload.phases {
+        changes.push((at(phase.at_s), Change::Phase(index, phase.blueprint.clone())));
+        changes.push((at(phase.at_s), Change::Priority(index, phase.priority)));
+    }
+    changes.extend(workload.stop_s.map(|stop| (at(stop), Change::Stop(index))));
+    changes
+}
+
+/// All changes of a scenario, the next one last; of workloads that come again, those of the first run.
 fn timeline(scenario: &Scenario) -> Vec<(f64, Change)> {
     let at = |seconds: f64| seconds * 1e9 / scenario.time_factor;
     let mut changes = Vec::new();
-    for (index, workload) in scenario.workloads.iter().enumerate() {
-        changes.push((at(workload.start_s), Change::Start(index)));
-        for phase in &workload.phases {
-            changes.push((at(phase.at_s), Change::Phase(index, phase.blueprint.clone())));
-            changes.push((at(phase.at_s), Change::Priority(index, phase.priority)));
-        }
-        if let Some(stop) = workload.stop_s {
-            changes.push((at(stop), Change::Stop(index)));
-        }
+    for index in 0..scenario.workloads.len() {
+        changes.extend(run_of(scenario, index, 0));
     }
     for (index, nic) in scenario.nics.iter().enumerate() {
         for (phase, spec) in nic.phases.iter().enumerate() {

@@ -69,6 +69,9 @@ pub enum Direction {
     Write,
 }
 
+/// The owner of what nobody has.
+const NOBODY: usize = usize::MAX;
+
 /// A finished request.
 #[derive(Clone, Copy, Debug)]
 pub struct Completion {
@@ -81,6 +84,8 @@ pub struct Completion {
 /// Memory of one I/O slot, with its sampled lines found by unit.
 #[derive(Clone, Debug)]
 struct Buffer {
+    /// The workload that has it.
+    owner: usize,
     region: Region,
     /// First sampled line of each unit; one more at the end.
     unit_start: Vec<u32>,
@@ -133,6 +138,14 @@ struct Lane {
     due_ns: f64,
 }
 
+/// A submission and completion queue pair.
+#[derive(Clone, Debug)]
+struct IoQueue {
+    /// The workload that has it.
+    owner: usize,
+    completions: VecDeque<Completion>,
+}
+
 /// A RAID-0 array (or a single drive).
 #[derive(Clone, Debug)]
 pub struct Array {
@@ -145,9 +158,11 @@ pub struct Array {
     /// Two per drive: reads, then writes.
     lanes: Vec<Lane>,
     buffers: Vec<Buffer>,
+    free_buffers: Vec<u32>,
     requests: Vec<Request>,
     free_requests: Vec<u32>,
-    completions: Vec<VecDeque<Completion>>,
+    queues: Vec<IoQueue>,
+    free_queues: Vec<u32>,
     stream: Stream,
     /// Lines to read and to write before this turn of the array ends.
     reads: Gather,
@@ -180,9 +195,11 @@ impl Array {
             writes: Gather::new(),
             lanes: vec![Lane::default(); 2 * spec.drives as usize],
             buffers: Vec::new(),
+            free_buffers: Vec::new(),
             requests: Vec::new(),
             free_requests: Vec::new(),
-            completions: Vec::new(),
+            queues: Vec::new(),
+            free_queues: Vec::new(),
             stream,
             inbound_bytes: 0,
             outbound_bytes: 0,
@@ -190,19 +207,55 @@ impl Array {
         }
     }
 
-    /// A submission and completion queue pair of its own.
-    pub(crate) fn open_queue(&mut self) -> u32 {
-        self.completions.push(VecDeque::new());
-        self.completions.len() as u32 - 1
+    /// A submission and completion queue pair for a thread of a workload.
+    pub(crate) fn open_queue(&mut self, owner: usize) -> u32 {
+        let queue = IoQueue { owner, completions: VecDeque::new() };
+        place(&mut self.queues, &mut self.free_queues, queue)
     }
 
-    /// Registers an I/O buffer.
-    pub(crate) fn add_buffer(&mut self, region: Region) -> u32 {
+    /// Registers an I/O buffer of a workload.
+    pub(crate) fn add_buffer(&mut self, owner: usize, region: Region) -> u32 {
         let units = region.total_lines().div_ceil(UNIT_LINES);
         let unit_start = (0..=units).map(|unit| region.range(0, unit * UNIT_LINES).end as u32).collect();
         let last_lines = region.total_lines() - (units - 1) * UNIT_LINES;
-        self.buffers.push(Buffer { region, unit_start, last_lines });
-        self.buffers.len() as u32 - 1
+        let buffer = Buffer { owner, region, unit_start, last_lines };
+        place(&mut self.buffers, &mut self.free_buffers, buffer)
+    }
+
+    /// Places in its tables, taken or not.
+    pub(crate) fn footprint(&self) -> usize {
+        self.buffers.len() + self.requests.len() + self.queues.len()
+    }
+
+    /// Deletes the queues and buffers of a workload that has exited. Commands that have not ended are aborted.
+    pub(crate) fn close(&mut self, owner: usize) {
+        let Array { lanes, buffers, requests, queues, .. } = self;
+        let mut aborted = Vec::new();
+        let mut stays = |part: &Part| {
+            let stays = buffers[part.buffer as usize].owner != owner;
+            if !stays {
+                aborted.push(part.request);
+            }
+            stays
+        };
+        for lane in lanes {
+            lane.waiting.retain(&mut stays);
+            lane.moving.retain(&mut stays);
+            lane.due_ns = 0.0;
+        }
+        aborted.sort_unstable();
+        aborted.dedup();
+        debug_assert!(aborted.iter().all(|id| queues[requests[*id as usize].queue as usize].owner == owner));
+        self.free_requests.append(&mut aborted);
+        for (id, queue) in self.queues.iter_mut().enumerate().filter(|(_, queue)| queue.owner == owner) {
+            *queue = IoQueue { owner: NOBODY, completions: VecDeque::new() };
+            self.free_queues.push(id as u32);
+        }
+        for (id, buffer) in self.buffers.iter_mut().enumerate().filter(|(_, buffer)| buffer.owner == owner) {
+            *buffer =
+                Buffer { owner: NOBODY, region: Region::default(), unit_start: Vec::new(), last_lines: 0 };
+            self.free_buffers.push(id as u32);
+        }
     }
 
     /// The memory of a buffer.
@@ -277,13 +330,13 @@ impl Array {
 
     /// The oldest completion of a queue, if the host can see it at `now_ns`.
     pub(crate) fn poll(&mut self, queue: u32, now_ns: f64) -> Option<Completion> {
-        let queue = &mut self.completions[queue as usize];
+        let queue = &mut self.queues[queue as usize].completions;
         if queue.front()?.ready_ns <= now_ns { queue.pop_front() } else { None }
     }
 
     /// When the next completion of a queue becomes visible, if one is on its way.
     pub(crate) fn next_completion_ns(&self, queue: u32) -> Option<f64> {
-        self.completions[queue as usize].front().map(|c| c.ready_ns)
+        self.queues[queue as usize].completions.front().map(|c| c.ready_ns)
     }
 
     /// Moves every unit whose transfer ends before `until_ns`.
@@ -366,10 +419,24 @@ impl Array {
     }
 
     fn complete(&mut self, queue: u32, done: Completion) {
-        let queue = &mut self.completions[queue as usize];
+        let queue = &mut self.queues[queue as usize].completions;
         // Drives finish independently within a quantum; completions are seen in time order.
         let at = queue.iter().rposition(|c| c.ready_ns <= done.ready_ns).map_or(0, |i| i + 1);
         queue.insert(at, done);
+    }
+}
+
+/// Puts a thing at a free place of a table, or at its end.
+fn place<T>(table: &mut Vec<T>, free: &mut Vec<u32>, thing: T) -> u32 {
+    match free.pop() {
+        Some(id) => {
+            table[id as usize] = thing;
+            id
+        }
+        None => {
+            table.push(thing);
+            table.len() as u32 - 1
+        }
     }
 }
 
@@ -399,8 +466,8 @@ mod tests {
     fn a_block_is_written_once_and_completes_when_arithmetic_says() {
         let spec = ArraySpec { drives: 1, flash_spread: 0.0, ..ArraySpec::default() };
         let (mut array, mut chip, mut memory) = array(spec);
-        let buffer = array.add_buffer(memory.ordinary(16 << 10).unwrap());
-        let queue = array.open_queue();
+        let buffer = array.add_buffer(0, memory.ordinary(16 << 10).unwrap());
+        let queue = array.open_queue(0);
         array.submit(1_000.0, queue, 7, buffer, Direction::Read);
         array.advance(&mut chip, 1e6);
         // 1 us + 65 us of flash + 4 units of 4096 B / 2.69 GB/s + 3 us.
@@ -412,11 +479,39 @@ mod tests {
     }
 
     #[test]
+    fn what_a_workload_had_is_used_again_after_it_and_its_commands_end_with_it() {
+        let (mut array, mut chip, mut memory) = array(ArraySpec::default());
+        let other = (array.open_queue(1), array.add_buffer(1, memory.ordinary(64 << 10).unwrap()));
+        for run in 0..50 {
+            let now_ns = f64::from(run) * 1e5;
+            let queue = array.open_queue(0);
+            let buffers: Vec<u32> =
+                (0..4).map(|_| array.add_buffer(0, memory.ordinary(64 << 10).unwrap())).collect();
+            for (slot, buffer) in (0..).zip(&buffers) {
+                array.submit(now_ns, queue, slot, *buffer, Direction::Read);
+            }
+            array.submit(now_ns, other.0, 9, other.1, Direction::Read);
+            // Some have ended by then, some have not begun.
+            array.advance(&mut chip, now_ns + 8e4);
+            array.close(0);
+            assert!(
+                array.lanes.iter().all(|lane| {
+                    lane.waiting.iter().chain(&lane.moving).all(|part| part.buffer == other.1)
+                })
+            );
+            array.advance(&mut chip, now_ns + 1e5);
+            assert_eq!(array.poll(other.0, f64::INFINITY).map(|done| done.slot), Some(9));
+        }
+        assert_eq!((array.queues.len(), array.buffers.len(), array.requests.len()), (2, 5, 5));
+        assert_eq!(array.free_requests.len(), 5, "none is lost, none is there twice");
+    }
+
+    #[test]
     fn a_two_mib_block_is_striped_over_four_drives() {
         let (mut array, mut chip, mut memory) =
             array(ArraySpec { flash_spread: 0.0, ..ArraySpec::default() });
-        let buffer = array.add_buffer(memory.ordinary(2 << 20).unwrap());
-        let queue = array.open_queue();
+        let buffer = array.add_buffer(0, memory.ordinary(2 << 20).unwrap());
+        let queue = array.open_queue(0);
         array.submit(0.0, queue, 0, buffer, Direction::Write);
         array.advance(&mut chip, 1e7);
         // Each drive moves 512 KiB at its own pace: 524288 / 2.69 ns, then 3 us.

@@ -32,7 +32,7 @@ fn registers_and_the_seam_count_the_same_for_the_same_knobs() {
         assert!(bare.assign(core, workload + 1, workload + 1));
     }
     let plan = Plan {
-        masks: masks.into_iter().map(|(group, bits)| (GroupId(group as u16), mask(bits))).collect(),
+        masks: masks.into_iter().map(|(group, bits)| (GroupId(group), mask(bits))).collect(),
         ..Plan::default()
     };
     assert!(host.apply(&plan).unwrap().is_complete());

@@ -43,7 +43,7 @@ fn server(cores: u16, tenants: u16) -> (Inventory, Vec<Group>) {
         ports: vec![port(0), port(1)],
     };
     let each = cores / tenants;
-    let group = |id: u16| {
+    let group = |id: u32| {
         let (kind, devices) = match id % 4 {
             0 => (WorkloadKind::NetworkIo, vec![DeviceId(0)]),
             1 => (WorkloadKind::StorageIo, vec![DeviceId(1)]),
@@ -54,13 +54,13 @@ fn server(cores: u16, tenants: u16) -> (Inventory, Vec<Group>) {
             name: format!("t{id}"),
             priority: if id.is_multiple_of(3) { Priority::High } else { Priority::Low },
             kind,
-            cores: CoreList::from((id * each..(id + 1) * each).map(CoreId).collect::<Vec<_>>()),
+            cores: CoreList::from((id as u16 * each..(id as u16 + 1) * each).map(CoreId).collect::<Vec<_>>()),
             devices,
             stack: false,
             mask: None,
         }
     };
-    (inventory, (0..tenants).map(group).collect())
+    (inventory, (0..u32::from(tenants)).map(group).collect())
 }
 
 /// What is seen in interval `n`: nothing stands still, so that no policy can rest.

@@ -122,7 +122,7 @@ proptest! {
         let all: Vec<Group> = workloads
             .iter()
             .enumerate()
-            .map(|(id, (priority, kind, device))| group(id as u16, &format!("w{id}"), *priority, *kind, 1, &[*device]))
+            .map(|(id, (priority, kind, device))| group(id as u32, &format!("w{id}"), *priority, *kind, 1, &[*device]))
             .collect();
         let never_inclusive = settings.contains("artifact");
         let mut bench = Bench::on(chip.clone(), policy, settings, all.clone());
@@ -151,7 +151,7 @@ proptest! {
         let all: Vec<Group> = workloads
             .iter()
             .enumerate()
-            .map(|(id, (priority, kind, device))| group(id as u16, &format!("w{id}"), *priority, *kind, 1, &[*device]))
+            .map(|(id, (priority, kind, device))| group(id as u32, &format!("w{id}"), *priority, *kind, 1, &[*device]))
             .collect();
         let mut bench = Bench::new("a4", "", all);
         let first = bench.last.plan.clone();

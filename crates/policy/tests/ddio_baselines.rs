@@ -275,7 +275,7 @@ fn chips() -> impl Strategy<Value = Inventory> {
 
 fn crowds() -> impl Strategy<Value = Vec<Group>> {
     proptest::collection::vec((1u16..=4, any::<bool>()), 0..8).prop_map(|crowd| {
-        let member = |(id, (cores, on_nic)): (u16, (u16, bool))| {
+        let member = |(id, (cores, on_nic)): (u32, (u16, bool))| {
             group(id, &format!("w{id}"), Low, NetworkIo, cores, if on_nic { &[NIC] } else { &[] })
         };
         (0..).zip(crowd).map(member).collect()

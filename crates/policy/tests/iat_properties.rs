@@ -46,7 +46,7 @@ fn groups_of(tenants: &[(bool, u8, bool, Option<u32>)]) -> Vec<Group> {
     let one = |(index, (high, kind, stack, mask)): (usize, &(bool, u8, bool, Option<u32>))| {
         let kind = [NonIo, NetworkIo, StorageIo][usize::from(*kind)];
         let priority = if *high { High } else { Low };
-        let mut group = group(index as u16, &format!("t{index}"), priority, kind, 1, &[]);
+        let mut group = group(index as u32, &format!("t{index}"), priority, kind, 1, &[]);
         group.stack = *stack && kind != NonIo;
         match mask {
             Some(bits) => at(group, *bits),

@@ -8,7 +8,7 @@ use waykeeper_host::{KnobValues, Plan, Priority, Support};
 use waykeeper_units::{GroupId, PortId, WayMask};
 
 /// Ways of a workload under a plan.
-fn ways(plan: &Plan, id: u16) -> u32 {
+fn ways(plan: &Plan, id: u32) -> u32 {
     plan.masks[&GroupId(id)].count()
 }
 

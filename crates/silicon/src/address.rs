@@ -140,6 +140,23 @@ pub struct AddressMap {
     frames: Vec<u32>,
     rng: Xoshiro256PlusPlus,
     total_lines: u64,
+    /// What was taken since [`AddressMap::lend`].
+    lent: Option<Lent>,
+}
+
+/// Memory that is to come back: pages and frames in the order in which they were taken.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Lent {
+    pages: Vec<u32>,
+    frames: Vec<u32>,
+}
+
+impl Lent {
+    /// Puts together what was lent one after the other.
+    pub fn append(&mut self, mut later: Lent) {
+        self.pages.append(&mut later.pages);
+        self.frames.append(&mut later.frames);
+    }
 }
 
 impl AddressMap {
@@ -181,6 +198,7 @@ impl AddressMap {
             frames: Vec::new(),
             rng,
             total_lines,
+            lent: None,
         }
     }
 
@@ -223,11 +241,30 @@ impl AddressMap {
         let mut region = Region::default();
         for _ in 0..pages {
             let page = self.huge_pages.pop().expect("checked above");
+            if let Some(lent) = &mut self.lent {
+                lent.pages.push(page);
+            }
             let count = lines.min(u64::from(HUGE_LINES)) as u32;
             self.append(&mut region, page * HUGE_LINES, count);
             lines -= u64::from(count);
         }
         Ok(region)
+    }
+
+    /// From now on it is noted what is taken.
+    pub fn lend(&mut self) {
+        self.lent = Some(Lent::default());
+    }
+
+    /// What was taken since [`AddressMap::lend`], to be given back; no more is noted.
+    pub fn lent(&mut self) -> Lent {
+        self.lent.take().unwrap_or_default()
+    }
+
+    /// Takes back what was lent: whoever asks next gets it in the same order.
+    pub fn take_back(&mut self, lent: Lent) {
+        self.huge_pages.extend(lent.pages.into_iter().rev());
+        self.frames.extend(lent.frames.into_iter().rev());
     }
 
     /// Memory that nobody has taken.
@@ -252,7 +289,11 @@ impl AddressMap {
             self.frames = opened.iter().flat_map(|page| (0..512).map(move |i| page * 512 + i)).collect();
             shuffle(&mut self.frames, &mut self.rng);
         }
-        self.frames.pop().expect("a page was opened")
+        let frame = self.frames.pop().expect("a page was opened");
+        if let Some(lent) = &mut self.lent {
+            lent.frames.push(frame);
+        }
+        frame
     }
 
     fn append(&self, region: &mut Region, first: u32, count: u32) {
@@ -346,6 +387,26 @@ mod tests {
         for count in counts {
             assert!((f64::from(count) / mean - 1.0).abs() < 0.02, "{counts:?}");
         }
+    }
+
+    #[test]
+    fn memory_that_was_lent_comes_back_and_is_lent_again() {
+        let mut map = map(1);
+        map.ordinary(4096).unwrap();
+        let free = map.free_bytes();
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            map.lend();
+            let (a, b) = (map.ordinary(1 << 20).unwrap(), map.huge(3 << 20).unwrap());
+            let lent = map.lent();
+            map.ordinary(0).unwrap();
+            // 1 MiB of frames, and whole pages of 2 MiB.
+            assert_eq!(map.free_bytes(), free - (5 << 20));
+            seen.push((a.lines().to_vec(), b.lines().to_vec()));
+            map.take_back(lent);
+            assert_eq!(map.free_bytes(), free);
+        }
+        assert!(seen[0] == seen[1] && seen[1] == seen[2]);
     }
 
     #[test]

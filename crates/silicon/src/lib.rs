@@ -28,7 +28,7 @@ mod steering;
 mod table;
 mod ways;
 
-pub use address::{AddressMap, FRAME_LINES, HUGE_LINES, OutOfMemory, Region, Sampling};
+pub use address::{AddressMap, FRAME_LINES, HUGE_LINES, Lent, OutOfMemory, Region, Sampling};
 pub use audit::{MlcResident, Resident};
 pub use chip::{Chip, Fill, Level, MAX_DEVICES};
 pub use counters::{ChipCounters, CoreCounters, DeviceCounters};

@@ -29,8 +29,9 @@ id!(/// A logical CPU, numbered as the kernel numbers it.
     CoreId, u16, "core ");
 id!(/// A class of service: the thing a way mask belongs to (hardware.md 7). 0 is the root class.
     ClosId, u8, "CLOS ");
-id!(/// A monitored group of cores: one workload or tenant. Index into the host's list of groups.
-    GroupId, u16, "group ");
+id!(/// A monitored group of cores: one workload or tenant, in the order in which a host met them. None is used twice, and
+    /// tenants that come and go every few seconds would use up 16 bits in a day.
+    GroupId, u32, "group ");
 id!(/// An I/O device (NIC or storage array). Index into the inventory's device list.
     DeviceId, u8, "device ");
 id!(/// A PCIe root port: the unit at which DCA is switched. Index into the inventory's port list.

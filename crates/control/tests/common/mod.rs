@@ -39,7 +39,7 @@ pub struct FakeHost {
     pub plans: Vec<(u64, Plan)>,
 }
 
-pub fn group(id: u16) -> Group {
+pub fn group(id: u32) -> Group {
     Group {
         id: GroupId(id),
         name: format!("w{id}"),
@@ -222,7 +222,7 @@ impl<F: FnMut(&[Group]) -> Plan + Send> Policy for Wants<F> {
     }
 }
 
-pub fn masks(pairs: &[(u16, u32)]) -> Plan {
+pub fn masks(pairs: &[(u32, u32)]) -> Plan {
     let masks = pairs.iter().map(|(id, bits)| (GroupId(*id), WayMask::from_bits(*bits))).collect();
     Plan { masks, ..Plan::default() }
 }

@@ -91,7 +91,7 @@ impl<'a> Journal<'a> {
         stop: &'a AtomicBool,
     ) -> Journal<'a> {
         let groups = scenario.workloads.iter().enumerate().map(|(index, workload)| Group {
-            id: GroupId(index as u16),
+            id: GroupId(index as u32),
             name: workload.name.clone(),
             priority: workload.priority,
             kind: workload.program.kind,

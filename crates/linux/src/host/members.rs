@@ -74,7 +74,7 @@ pub(super) struct Members {
     alive: BTreeMap<GroupId, Alive>,
     refused: BTreeMap<String, Refused>,
     calls: u64,
-    next: u16,
+    next: u32,
     /// Tenants without cores were told of.
     told_coreless: bool,
 }

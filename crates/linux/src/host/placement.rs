@@ -286,7 +286,7 @@ mod tests {
 
     const FULL: WayMask = WayMask::full(11);
 
-    fn masks(of: &[(u16, u32)]) -> BTreeMap<GroupId, WayMask> {
+    fn masks(of: &[(u32, u32)]) -> BTreeMap<GroupId, WayMask> {
         of.iter().map(|(tenant, bits)| (GroupId(*tenant), WayMask::from_bits(*bits))).collect()
     }
 
@@ -295,7 +295,7 @@ mod tests {
     }
 
     /// Tenants 0 to `tenants` in the order in which they come.
-    fn placed(tenants: u16, limit: usize) -> Placement {
+    fn placed(tenants: u32, limit: usize) -> Placement {
         let mut placement = Placement::new(limit);
         (0..tenants).for_each(|tenant| arrive(&mut placement, GroupId(tenant)));
         placement
@@ -389,7 +389,7 @@ mod tests {
     /// What comes one after the other.
     #[derive(Clone, Debug)]
     enum Event {
-        Wish(BTreeMap<u16, u32>),
+        Wish(BTreeMap<u32, u32>),
         Arrive,
         /// The nth of those alive.
         Leave(usize),
@@ -398,7 +398,7 @@ mod tests {
 
     fn event() -> impl Strategy<Value = Event> {
         prop_oneof![
-            3 => prop::collection::btree_map(0u16..12, 1u32..6, 0..8).prop_map(Event::Wish),
+            3 => prop::collection::btree_map(0u32..12, 1u32..6, 0..8).prop_map(Event::Wish),
             2 => Just(Event::Arrive),
             1 => (0usize..12).prop_map(Event::Leave),
             1 => (0usize..7).prop_map(Event::Limit),
@@ -412,7 +412,7 @@ mod tests {
         /// others come or go.
         #[test]
         fn everybody_ends_with_the_mask_it_was_to_have(
-            tenants in 0u16..7,
+            tenants in 0u32..7,
             limit in 0usize..7,
             events in prop::collection::vec(event(), 1..16),
         ) {
@@ -438,7 +438,7 @@ mod tests {
                     }
                     Event::Limit(limit) => placement.set_limit(limit),
                     Event::Wish(wish) => {
-                        let alive = |tenant: &u16| standing.contains_key(&GroupId(*tenant));
+                        let alive = |tenant: &u32| standing.contains_key(&GroupId(*tenant));
                         let wanted: BTreeMap<GroupId, WayMask> = wish.into_iter().filter(|(tenant, _)| alive(tenant))
                             .map(|(tenant, kind)| (GroupId(tenant), if kind == 5 { FULL } else { WayMask::from_bits(kind) }))
                             .collect();

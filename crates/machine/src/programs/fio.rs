@@ -73,11 +73,11 @@ impl Blueprint for Storage {
         let stream = site.stream();
         let index = site.array.expect("a scenario with a storage program has an array");
         let array = &mut site.bus.arrays[index];
-        let queue = array.open_queue();
+        let queue = array.open_queue(site.workload);
         let mut slots = Vec::with_capacity(self.depth as usize);
         for _ in 0..self.depth {
             let region = site.memory.ordinary(self.block)?;
-            let buffer = array.add_buffer(region);
+            let buffer = array.add_buffer(site.workload, region);
             slots.push(Slot { buffer, direction: Direction::Read, submitted_ns: 0.0 });
         }
         Ok(Box::new(StorageThread {

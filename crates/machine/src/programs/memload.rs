@@ -137,7 +137,7 @@ impl Blueprint for Memload {
         if leader {
             let region = site.memory.ordinary(u64::from(self.shape.blocks()) * BLOCK_BYTES)?;
             *site.team = Some(Arc::new(Team {
-                buffer: site.bus.arrays[array].add_buffer(region),
+                buffer: site.bus.arrays[array].add_buffer(site.workload, region),
                 state: Mutex::new(State {
                     position: 0,
                     limiter: Limiter::new(self.limits, site.start_ns),
@@ -154,7 +154,7 @@ impl Blueprint for Memload {
         Ok(Box::new(Loader {
             spec: *self,
             array,
-            queue: site.bus.arrays[array].open_queue(),
+            queue: site.bus.arrays[array].open_queue(site.workload),
             workload: site.workload,
             team: team.expect("the first thread made it"),
             rings: Rings::new(site.memory, workers)?,

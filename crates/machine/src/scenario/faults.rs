@@ -20,7 +20,7 @@ pub struct Fault {
     pub kind: FaultKind,
 }
 
-/// What can go wrong.
+/// What can go wrong. A workload is named by its index, whichever group it is at the time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum FaultKind {
     /// Nothing at all can be read.
@@ -88,7 +88,7 @@ pub(super) fn read_all(
             let found = names.iter().position(|known| known == name);
             found.ok_or_else(|| inner.refuse(key, &format!("`{name}`"), &wanted))
         };
-        let group = || Ok::<_, ScenarioError>(GroupId(named("workload", workload.as_ref(), &groups)? as u16));
+        let group = || Ok::<_, ScenarioError>(GroupId(named("workload", workload.as_ref(), &groups)? as u32));
         let kind = match kind.as_str() {
             "sample-fails" => FaultKind::SampleFails,
             "unavailable" => FaultKind::Unavailable(group()?),

@@ -55,6 +55,8 @@ pub struct WorkloadSpec {
     pub start_s: f64,
     /// When it exits, s; `None` is never.
     pub stop_s: Option<f64>,
+    /// It starts and exits again so many seconds after each time, s; `None` is never.
+    pub every_s: Option<f64>,
     /// Its threads stand still for this long after the start, ms of simulated time: rings begin full.
     pub hold_ms: f64,
     /// Changes.
@@ -149,6 +151,7 @@ fn read_one(
         cgroup: read_cgroup(keys, &name)?,
         start_s: keys.number("start_s", 0.0..=86_400.0, 0.0)?,
         stop_s: keys.optional_number("stop_s", 0.0..=86_400.0)?,
+        every_s: keys.optional_number("every_s", 0.001..=86_400.0)?,
         hold_ms: keys.number("hold_ms", 0.0..=10_000.0, 0.0)?,
         phases: read_phases(keys, table, kind, &name)?,
         blueprint,
@@ -157,6 +160,21 @@ fn read_one(
     if workload.stop_s.is_some_and(|stop| stop <= workload.start_s) {
         let stop = workload.stop_s.unwrap_or_default();
         return Err(keys.refuse("stop_s", &stop, &format!("after start_s = {}", workload.start_s)));
+    }
+    if let Some(every) = workload.every_s {
+        let Some(stop) = workload.stop_s else {
+            return Err(keys.missing("stop_s", "when it exits, as it starts again (`every_s`)"));
+        };
+        // To the ns: 0.03 - 0.01 is a little less than 0.02.
+        let runs_s = ((stop - workload.start_s) * 1e9).round() * 1e-9;
+        if every <= runs_s {
+            let wanted = format!("more than stop_s - start_s = {runs_s}");
+            return Err(keys.refuse("every_s", &every, &wanted));
+        }
+        if let Some(phase) = workload.phases.iter().find(|it| !(workload.start_s..stop).contains(&it.at_s)) {
+            let wanted = format!("from start_s = {} to stop_s = {stop}: it runs again", workload.start_s);
+            return Err(keys.refuse("phase", &format!("at_s = {}", phase.at_s), &wanted));
+        }
     }
     Ok(workload)
 }
@@ -242,9 +260,9 @@ fn read_phases(
     Ok(phases)
 }
 
-const COMMON: [&str; 17] = [
-    "cgroup", "name", "program", "nic", "storage", "priority", "cores", "peer", "stack", "mask", "start_s",
-    "stop_s", "hold_ms", "phase", "at_s", "share", "switch",
+const COMMON: [&str; 18] = [
+    "every_s", "cgroup", "name", "program", "nic", "storage", "priority", "cores", "peer", "stack", "mask",
+    "start_s", "stop_s", "hold_ms", "phase", "at_s", "share", "switch",
 ];
 
 /// The program that tenants can sit behind.

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
     use waykeeper_units::GroupId;
 
-    fn slot(id: u16, class: Class, is_io: bool, bits: u32) -> Slot {
+    fn slot(id: u32, class: Class, is_io: bool, bits: u32) -> Slot {
         let mask = WayMask::from_bits(bits);
         Slot {
             members: vec![GroupId(id)],

@@ -22,7 +22,7 @@ pub struct Drive {
     /// DDIO hits and misses, millions per second.
     pub hits: f64,
     pub misses: f64,
-    pub profs: BTreeMap<u16, Prof>,
+    pub profs: BTreeMap<u32, Prof>,
     /// What the DDIO ways read back; follows the plan unless set by hand.
     pub ddio: u32,
 }
@@ -39,7 +39,7 @@ impl Drive {
         drive
     }
 
-    pub fn prof(&mut self, id: u16) -> &mut Prof {
+    pub fn prof(&mut self, id: u32) -> &mut Prof {
         self.profs.get_mut(&id).unwrap()
     }
 
@@ -85,11 +85,11 @@ impl Drive {
         self.ddio.count_ones()
     }
 
-    pub fn mask(&self, id: u16) -> u32 {
+    pub fn mask(&self, id: u32) -> u32 {
         self.bench.mask(id)
     }
 
-    pub fn ways(&self, id: u16) -> u32 {
+    pub fn ways(&self, id: u32) -> u32 {
         self.mask(id).count_ones()
     }
 }

@@ -60,7 +60,7 @@ pub fn gold_6140() -> Inventory {
 
 /// A workload with `cores` cores; `devices` are indices into the inventory.
 pub fn group(
-    id: u16,
+    id: u32,
     name: &str,
     priority: Priority,
     kind: WorkloadKind,
@@ -72,7 +72,7 @@ pub fn group(
         name: name.to_owned(),
         priority,
         kind,
-        cores: CoreList::from((id * 4..id * 4 + cores).map(CoreId).collect::<Vec<_>>()),
+        cores: CoreList::from((id as u16 * 4..id as u16 * 4 + cores).map(CoreId).collect::<Vec<_>>()),
         devices: devices.iter().map(|device| DeviceId(*device)).collect(),
         stack: false,
         mask: None,
@@ -105,7 +105,7 @@ pub struct Bench {
     pub policy: Box<dyn Policy>,
     pub inventory: Inventory,
     pub groups: Vec<Group>,
-    pub loads: BTreeMap<u16, Load>,
+    pub loads: BTreeMap<u32, Load>,
     /// Chip-wide DCA write miss ratio; `None` makes it unavailable.
     pub dca_miss: Option<f64>,
     /// Inbound bytes per second per port; `None` makes it unavailable.
@@ -152,7 +152,7 @@ impl Bench {
     }
 
     /// The load of one workload, to be changed.
-    pub fn load(&mut self, id: u16) -> &mut Load {
+    pub fn load(&mut self, id: u32) -> &mut Load {
         self.loads.entry(id).or_default()
     }
 
@@ -190,7 +190,7 @@ impl Bench {
     }
 
     /// The mask planned for a workload.
-    pub fn mask(&self, id: u16) -> u32 {
+    pub fn mask(&self, id: u32) -> u32 {
         self.last.plan.masks[&GroupId(id)].bits()
     }
 

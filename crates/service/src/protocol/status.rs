@@ -97,7 +97,7 @@ pub struct Tenant {
     /// Its name.
     pub name: String,
     /// Its number; never given to another while the daemon runs.
-    pub id: u16,
+    pub id: u32,
     /// Declared priority.
     pub priority: Priority,
     /// Declared kind.

@@ -14,7 +14,7 @@ use waykeeper_control::Problem;
 use waykeeper_host::{Group, Priority, WorkloadKind};
 use waykeeper_units::{CoreList, GroupId};
 
-fn group(id: u16) -> Group {
+fn group(id: u32) -> Group {
     Group {
         id: GroupId(id),
         name: format!("tenant-{id}"),
@@ -40,7 +40,7 @@ fn step(number: u64, noise: usize) -> Published {
     let mut step = published();
     step.step = number;
     step.at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_337_700 + number);
-    step.groups = (0..=number / 10 % 7).map(|id| group(id as u16)).collect();
+    step.groups = (0..=number / 10 % 7).map(|id| group(id as u32)).collect();
     step.record.at_ns = number * 1_000_000_000;
     step.record.state = "Default".to_owned();
     step.record.problems.push(Problem::Sample(why));

@@ -29,13 +29,13 @@ pub const READERS: (&str, u32) = ("games", 60);
 
 /// Two tenants, a NIC behind a port with DCA, an SSD behind one without; `step` steps of traffic.
 pub fn published(step: u64) -> Published {
-    let name = |id: u16| ["dpdk \"rx\"", "fio"][usize::from(id)].to_owned();
-    let group = |id: u16, kind| Group {
+    let name = |id: u32| ["dpdk \"rx\"", "fio"][id as usize].to_owned();
+    let group = |id: u32, kind| Group {
         id: GroupId(id),
         name: name(id),
         priority: if id == 0 { Priority::High } else { Priority::Low },
         kind,
-        cores: vec![CoreId(2 * id), CoreId(2 * id + 1)].into(),
+        cores: vec![CoreId(2 * id as u16), CoreId(2 * id as u16 + 1)].into(),
         devices: vec![DeviceId(id as u8)],
         stack: false,
         mask: None,
@@ -116,7 +116,7 @@ fn inventory() -> Inventory {
 /// Counters after `step` seconds. The SSD's port counts no reads, and fio's occupancy is not to be had.
 fn snapshot(step: u64) -> Snapshot {
     let value = |per_s: u64| Reading::Value(step * per_s);
-    let counters = |id: u16| GroupCounters {
+    let counters = |id: u32| GroupCounters {
         instructions: value(3_000_000_000),
         cycles: value(2_000_000_000),
         mlc_hits: value(90_000_000),
