@@ -1,6 +1,6 @@
 //! The words of the command line. Each subcommand's own words stand in its own file.
 
-use crate::{capture, chip, ddio, doctor, policy, restore, run, scenario, trace, vhost};
+use crate::{capture, chip, daemon, ddio, doctor, policy, restore, run, scenario, trace, vhost};
 use clap::{Parser, Subcommand};
 
 const EXAMPLES: &str = "\
@@ -53,6 +53,8 @@ pub enum Command {
     Ddio(ddio::DdioCommand),
     /// Bring back what a crashed or kept change has left
     Restore(restore::RestoreArgs),
+    /// Manage this host: watch it and let a policy turn its knobs, until a signal ends it
+    Daemon(daemon::DaemonArgs),
     /// Mount a scenario's server as files in wall-clock time, for tools that know nothing of it
     #[command(after_help = vhost::EXAMPLES)]
     Vhost(vhost::VhostArgs),

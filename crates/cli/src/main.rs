@@ -6,6 +6,7 @@
 mod args;
 mod capture;
 mod chip;
+mod daemon;
 mod ddio;
 mod doctor;
 mod exit;
@@ -45,6 +46,7 @@ fn dispatch(command: args::Command) -> Result<(), exit::Failure> {
         args::Command::Doctor(args) => doctor::doctor(args),
         args::Command::Ddio(command) => ddio::ddio(command),
         args::Command::Restore(args) => restore::restore(args),
+        args::Command::Daemon(args) => daemon::daemon(args),
         args::Command::Vhost(args) => vhost::vhost(args),
     }
 }

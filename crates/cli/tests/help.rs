@@ -32,6 +32,7 @@ fn help_says_what_it_said() {
         &["ddio", "on"],
         &["ddio", "off"],
         &["restore"],
+        &["daemon"],
         &["vhost"],
         &["vhost", "enter"],
     ];

@@ -26,6 +26,8 @@ pub struct ControlConfig {
     pub duration_ns: Option<u64>,
     /// How often a knob is taken back from somebody else who turned it, before it is left to them; 0 leaves it at once.
     pub take_back: u32,
+    /// Whether counters are to show that knobs act. Not where they are turned on paper only.
+    pub verify: bool,
 }
 
 impl ControlConfig {
@@ -35,7 +37,7 @@ impl ControlConfig {
 
     /// A step every `period_ns`, until the observer breaks the run off.
     pub const fn every(period_ns: u64) -> ControlConfig {
-        ControlConfig { period_ns, duration_ns: None, take_back: ControlConfig::TAKE_BACK }
+        ControlConfig { period_ns, duration_ns: None, take_back: ControlConfig::TAKE_BACK, verify: true }
     }
 
     /// The same for so long, nanoseconds.
@@ -200,6 +202,26 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         self.summary
     }
 
+    /// When the next step is due, on the host's clock.
+    pub fn due_ns(&self) -> u64 {
+        self.deadline(self.next)
+    }
+
+    /// Another period from now on: the next step is due one of it after the last deadline.
+    ///
+    /// # Errors
+    /// A period of 0.
+    pub fn set_period(&mut self, period_ns: u64) -> Result<(), ControlError> {
+        if period_ns == 0 {
+            return Err(ControlError::NoPeriod);
+        }
+        let last_ns = self.deadline(self.next - 1);
+        let done_ns = last_ns.saturating_sub(self.started_ns);
+        self.config.duration_ns = self.config.duration_ns.map(|ns| ns.saturating_sub(done_ns));
+        (self.started_ns, self.next, self.config.period_ns) = (last_ns, 1, period_ns);
+        Ok(())
+    }
+
     /// Waits for the next deadline and takes one step; false if the time of the run is over.
     ///
     /// # Errors
@@ -256,10 +278,12 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
                 self.summary.blind_steps += 1;
             }
             Some(mut seen) => {
-                let (llc, ledger) = (self.host.inventory().llc, &self.ledger);
-                let dead = self.effects.look(&seen, &llc, |place| ledger.is_turned(place));
-                self.record.problems.extend(dead);
-                self.effects.correct(&mut seen.knobs);
+                if self.config.verify {
+                    let (llc, ledger) = (self.host.inventory().llc, &self.ledger);
+                    let dead = self.effects.look(&seen, &llc, |place| ledger.is_turned(place));
+                    self.record.problems.extend(dead);
+                    self.effects.correct(&mut seen.knobs);
+                }
                 if decides {
                     let groups = self.host.groups();
                     let decision = self.policy.step(&groups, &seen);

@@ -106,9 +106,11 @@ impl Board {
         self.0.load_full()
     }
 
-    /// Shows something else. Never waits.
-    pub fn show(&self, next: Published) {
-        self.0.store(Arc::new(next));
+    /// Shows something else, and hands it back as it is shown. Never waits.
+    pub fn show(&self, next: Published) -> Arc<Published> {
+        let next = Arc::new(next);
+        self.0.store(next.clone());
+        next
     }
 }
 

@@ -6,8 +6,14 @@
 //! who serves the host's files, nor the command line.
 
 mod board;
+pub mod config;
+pub mod daemon;
+pub mod dry_run;
 mod edge;
+pub mod engine;
 mod feed;
+pub mod linux;
+mod log;
 mod metrics;
 mod order;
 pub mod protocol;

@@ -1,0 +1,204 @@
+//! `waykeeper daemon`: the service in the foreground, its configuration, its log.
+//!
+//! Must not hold what a daemon does: that is `waykeeper_service`'s.
+
+use crate::exit::{self, Failure};
+use crate::{out, restore};
+use clap::Args;
+use std::path::PathBuf;
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::EnvFilter;
+use waykeeper_linux::host::{GroupsError, OpenError};
+use waykeeper_linux::resctrl::{Kind, ResctrlError};
+use waykeeper_service::EdgeError;
+use waykeeper_service::config::{self, Config, ConfigError, Flag, Inputs, USUAL_FILE};
+use waykeeper_service::daemon::{self, DaemonError};
+
+const EXAMPLES: &str = "\
+Examples:
+  waykeeper daemon                              as /etc/waykeeper/waykeeper.toml and conf.d/*.toml say
+  waykeeper daemon --dry-run                    decides, says what it would turn, and writes nothing
+  waykeeper daemon --config my.toml --check     the configuration in force, and where each value was said
+  waykeeper daemon --root /mnt/vhost --policy a4 --set daemon.period_s=0.1
+
+What is said later wins: defaults, the file, conf.d/*.toml beside it in the order of their names, WAYKEEPER_SECTION_KEY in
+the environment, the command line; [[tenant]] tables add up. SIGHUP reads it again (what is wrong changes nothing); SIGTERM
+and Ctrl-C end with every knob as it was found. Who is to come back after a crash does: at the next start, or with
+`waykeeper restore`.";
+
+/// Arguments of `waykeeper daemon`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct DaemonArgs {
+    /// The configuration, if not /etc/waykeeper/waykeeper.toml
+    #[arg(long, value_name = "FILE", env = "WAYKEEPER_CONFIG")]
+    config: Option<PathBuf>,
+    /// Where the host's file tree begins
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// The journal, if not the usual one of that host in /run/waykeeper
+    #[arg(long, value_name = "FILE")]
+    journal: Option<PathBuf>,
+    /// Decide and say what would be turned; write nothing
+    #[arg(long, conflicts_with = "observe")]
+    dry_run: bool,
+    /// Watch only; ask no policy and write nothing
+    #[arg(long)]
+    observe: bool,
+    /// The policy in charge
+    #[arg(long, value_name = "NAME")]
+    policy: Option<String>,
+    /// Any key of the configuration; can be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    set: Vec<(String, String)>,
+    /// Print the configuration in force with where each value was said, and end
+    #[arg(long)]
+    check: bool,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let wanted = || format!("`{text}` is no KEY=VALUE, such as daemon.period_s=0.5");
+    let (key, value) = text.split_once('=').ok_or_else(wanted)?;
+    if key.trim().is_empty() { Err(wanted()) } else { Ok((key.trim().to_owned(), value.trim().to_owned())) }
+}
+
+impl DaemonArgs {
+    fn inputs(&self) -> Result<Inputs, Failure> {
+        let mut flags = Vec::new();
+        let mut flag = |flag: &str, key: &str, value: String| {
+            flags.push(Flag { flag: flag.to_owned(), key: key.to_owned(), value });
+        };
+        if let Some(root) = &self.root {
+            // The same tree has the same journal however it is written.
+            let root = restore::root_at(root)?;
+            flag("--root", "daemon.root", root.prefix().display().to_string());
+        }
+        if let Some(journal) = &self.journal {
+            let path = std::path::absolute(journal).map_err(|why| Failure::io("--journal", &why))?;
+            flag("--journal", "daemon.journal", path.display().to_string());
+        }
+        if self.dry_run {
+            flag("--dry-run", "daemon.mode", "dry-run".to_owned());
+        }
+        if self.observe {
+            flag("--observe", "daemon.mode", "observe".to_owned());
+        }
+        if let Some(policy) = &self.policy {
+            flag("--policy", "policy.name", policy.clone());
+        }
+        for (key, value) in &self.set {
+            flag("--set", key, value.clone());
+        }
+        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+        };
+        let environment = std::env::vars_os().filter_map(text).collect();
+        Ok(Inputs { file: self.config.clone(), environment, flags })
+    }
+}
+
+/// Does it.
+pub fn daemon(args: DaemonArgs) -> Result<(), Failure> {
+    let inputs = args.inputs()?;
+    let config = Config::load(&inputs)?;
+    check_policy(&config)?;
+    if args.check {
+        return out::text(&config::show(&config));
+    }
+    if config.tenants.is_empty() {
+        let file = inputs.file.clone().unwrap_or_else(|| USUAL_FILE.into());
+        return Err(Failure::bad_input(format!(
+            "{}: no tenant is declared; write one as [[tenant]] with a name and cores, a cgroup, a slice, a unit, a \
+             process or devices",
+            file.display()
+        )));
+    }
+    let _log = start_log(&config)?;
+    Ok(daemon::run(config, inputs)?)
+}
+
+/// Whether there is such a policy with such settings; whether it fits the host is seen there.
+fn check_policy(config: &Config) -> Result<(), ConfigError> {
+    let built = waykeeper_policy::build(&config.policy.name, &config.policy.settings);
+    built.map(|_| ()).map_err(|error| config.policy_refused(&error))
+}
+
+/// Lines that may wait for whoever reads standard error; when there are more, they are dropped. A terminal that is held
+/// must not hold the control thread.
+const LINES: usize = 8192;
+
+/// The log goes to standard error until what comes back is dropped.
+fn start_log(config: &Config) -> Result<WorkerGuard, Failure> {
+    let filter = EnvFilter::builder().parse(&config.log.level).map_err(|why| {
+        let source = config.stated.of("log.level");
+        Failure::bad_input(format!(
+            "{source}: log.level = \"{}\" cannot be ({why}); give error, warn, info, debug or trace",
+            config.log.level
+        ))
+    })?;
+    let lossy = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(LINES);
+    let (writer, guard) = lossy.finish(std::io::stderr());
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);
+    let started = match config.log.json {
+        true => log.json().flatten_event(true).try_init(),
+        false => log.with_ansi(false).try_init(),
+    };
+    started.map_err(|why| Failure::new(exit::FAILED, format!("cannot start the log: {why}")))?;
+    Ok(guard)
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Failure {
+        Failure::new(if error.is_denied() { exit::NOT_PERMITTED } else { exit::BAD_INPUT }, error)
+    }
+}
+
+impl From<DaemonError> for Failure {
+    fn from(error: DaemonError) -> Failure {
+        let code = match &error {
+            DaemonError::Open(error) => open_code(error),
+            DaemonError::Config(_) | DaemonError::Edge(EdgeError::NoGroup(_) | EdgeError::Nobodys(_)) => {
+                exit::BAD_INPUT
+            }
+            DaemonError::Edge(EdgeError::Address { why, .. })
+                if why.kind() == std::io::ErrorKind::AddrInUse =>
+            {
+                exit::CONFLICT
+            }
+            DaemonError::Edge(EdgeError::Address { why, .. } | EdgeError::Thread(why)) => exit::io_code(why),
+            _ => exit::FAILED,
+        };
+        match error {
+            DaemonError::Open(OpenError::Journal(error)) => error.into(),
+            other => Failure::new(code, other),
+        }
+    }
+}
+
+fn open_code(error: &OpenError) -> u8 {
+    match error {
+        OpenError::NoCat | OpenError::NoL3 { .. } | OpenError::NoSocket { .. } => exit::UNSUPPORTED,
+        OpenError::NoDomain { .. }
+        | OpenError::Tenant { .. }
+        | OpenError::Elsewhere { .. }
+        | OpenError::NoDevice { .. }
+        | OpenError::Mask { .. } => exit::BAD_INPUT,
+        OpenError::Resctrl(error) | OpenError::Groups(GroupsError::Resctrl(error)) => resctrl_code(error),
+        OpenError::Groups(GroupsError::Foreign { .. }) => exit::CONFLICT,
+        OpenError::File(error) => match error.errno().map(|errno| errno.raw_os_error()) {
+            // EPERM and EACCES.
+            Some(1 | 13) => exit::NOT_PERMITTED,
+            _ => exit::FAILED,
+        },
+        _ => exit::FAILED,
+    }
+}
+
+fn resctrl_code(error: &ResctrlError) -> u8 {
+    match error.kind {
+        Kind::NotMounted => exit::UNSUPPORTED,
+        Kind::Denied => exit::NOT_PERMITTED,
+        Kind::Busy | Kind::Exhausted | Kind::Locked | Kind::Foreign | Kind::Exists => exit::CONFLICT,
+        _ => exit::FAILED,
+    }
+}

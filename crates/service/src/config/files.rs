@@ -1,0 +1,124 @@
+//! Configuration files: found, read within bounds, and taken apart into keys with their lines.
+//!
+//! A FIFO, a device or a file without end is refused rather than waited for: a reload happens beside a running loop. Must
+//! not know what keys mean.
+
+use super::error::ConfigError;
+use super::keys::is_section;
+use super::layers::{Layer, Source};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use toml::de::{DeTable, DeValue};
+use toml::{Spanned, Table, Value};
+use waykeeper_linux::tenants::{Entry, declared, explain_key, line_of};
+
+/// More than this is no configuration.
+const FILE_LIMIT: u64 = 1 << 20;
+/// More files than this in a folder are a mistake.
+const FILES_LIMIT: usize = 1000;
+
+/// The file itself, if it is there or was asked for, and those of `conf.d` beside it, in the order of their names.
+pub(super) fn find(asked: Option<&Path>, usual: &Path) -> Result<Vec<PathBuf>, ConfigError> {
+    let file = asked.unwrap_or(usual);
+    let mut files = Vec::new();
+    if asked.is_some() || file.exists() {
+        files.push(file.to_owned());
+    }
+    let folder = file.parent().unwrap_or(Path::new("/")).join("conf.d");
+    let failed = |why| ConfigError::Read { path: folder.clone(), why };
+    let entries = match std::fs::read_dir(&folder) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(files),
+        other => other.map_err(failed)?,
+    };
+    let mut more = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(failed)?.file_name();
+        // What begins with a dot is an editor's.
+        let is_ours = name.to_str().is_some_and(|name| name.ends_with(".toml") && !name.starts_with('.'));
+        more.extend(is_ours.then(|| folder.join(name)));
+        if more.len() > FILES_LIMIT {
+            return Err(failed(io::Error::other(format!("it holds more than {FILES_LIMIT} files"))));
+        }
+    }
+    more.sort_unstable();
+    files.append(&mut more);
+    Ok(files)
+}
+
+/// Reads a file and takes it apart.
+pub(super) fn read(path: &Path) -> Result<Layer, ConfigError> {
+    let failed = |why| ConfigError::Read { path: path.to_owned(), why };
+    let mut options = File::options();
+    let file = options.read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32).open(path);
+    let file = file.map_err(failed)?;
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(failed(io::Error::other("not a regular file")));
+    }
+    let mut bytes = Vec::new();
+    file.take(FILE_LIMIT + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > FILE_LIMIT {
+        return Err(failed(io::Error::other(format!("it has more than {FILE_LIMIT} bytes"))));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| failed(io::Error::other("not UTF-8 text")))?;
+    take_apart(path, &text)
+}
+
+/// The tenants alone; what stands beside them is looked at elsewhere.
+#[derive(Deserialize)]
+struct Tenants {
+    #[serde(default)]
+    tenant: Vec<Spanned<Entry>>,
+}
+
+/// The keys and tenants of a text; `path` is for messages.
+pub(super) fn take_apart(path: &Path, text: &str) -> Result<Layer, ConfigError> {
+    let file: Arc<Path> = path.into();
+    let at = |span: Range<usize>| Source::File { path: file.clone(), line: line_of(text, span.start) };
+    let syntax = |error: toml::de::Error| {
+        let message = explain_key(error.message().trim_end(), &[]).replace('\n', " ");
+        ConfigError::wrong(&at(error.span().unwrap_or(0..0)), message)
+    };
+    let spans = DeTable::parse(text).map_err(syntax)?;
+    let values: Table = toml::from_str(text).map_err(syntax)?;
+    let mut layer = Layer::default();
+    for (name, value) in spans.get_ref() {
+        let Some(plain) = values.get(name.get_ref().as_ref()) else { continue };
+        match (value.get_ref(), plain) {
+            (DeValue::Array(_), _) if name.get_ref() == "tenant" => {}
+            (DeValue::Table(section), Value::Table(values)) if is_section(name.get_ref()) => {
+                for (key, value) in section {
+                    let Some(plain) = values.get(key.get_ref().as_ref()) else { continue };
+                    let full = format!("{}.{}", name.get_ref(), key.get_ref());
+                    match (value.get_ref(), plain) {
+                        (DeValue::Table(settings), Value::Table(values)) if full == "policy.settings" => {
+                            let lines: BTreeMap<_, _> =
+                                settings.keys().map(|key| (key.get_ref().as_ref(), at(key.span()))).collect();
+                            for (key, value) in values {
+                                let source = lines.get(key.as_str()).cloned();
+                                let source = source.unwrap_or_else(|| at(name.span()));
+                                layer.push(format!("{full}.{key}"), value.clone(), source);
+                            }
+                        }
+                        _ => layer.push(full, plain.clone(), at(key.span())),
+                    }
+                }
+            }
+            _ => layer.push(name.get_ref().to_string(), plain.clone(), at(name.span())),
+        }
+    }
+    if !values.get("tenant").is_some_and(Value::is_array) {
+        return Ok(layer);
+    }
+    let tenants: Tenants = toml::from_str(text).map_err(syntax)?;
+    let places: Vec<Source> = tenants.tenant.iter().map(|entry| at(entry.span())).collect();
+    let specs =
+        declared(tenants.tenant).map_err(|refusal| ConfigError::wrong(&at(refusal.at), refusal.why))?;
+    layer.tenants = specs.into_iter().zip(places).collect();
+    Ok(layer)
+}

@@ -1,0 +1,323 @@
+//! Every key of the configuration, once: its name, what it means, how it is read and how it is shown.
+//!
+//! Reading, environment, flags, `--check` and the reload's list of changes all go by this table. Must not know where a
+//! value was said.
+
+use super::{Config, Outsiders, Place, Ports, SECOND_NS};
+use crate::{Listen, Mode};
+use std::path::PathBuf;
+use toml::Value;
+
+/// One key.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Section and name, as in `daemon.period_s`.
+    pub path: &'static str,
+    /// What it means, for people.
+    pub what: &'static str,
+    /// It can change while the daemon runs.
+    pub live: bool,
+    /// Takes a value, or says what would be taken.
+    pub(super) set: fn(&mut Config, &Value) -> Result<(), String>,
+    /// The value in force, as it would be written.
+    pub(super) get: fn(&Config) -> Value,
+}
+
+impl Key {
+    /// The section it stands in.
+    pub fn section(&self) -> &'static str {
+        self.path.split('.').next().unwrap_or(self.path)
+    }
+}
+
+/// Whether there is such a section.
+pub(super) fn is_section(name: &str) -> bool {
+    KEYS.iter().any(|key| key.section() == name)
+}
+
+/// Shortest and longest period, seconds. Below, a sample of a real host costs more than the time between two (docs of
+/// `make bench`); above, counters of root ports wrap unseen. Both are guesses at where use ends.
+const PERIOD_S: (f64, f64) = (0.005, 3600.0);
+
+/// Ports that every exporter list has given away (ecosystem.md: 9100-9999 is fully allocated).
+const TAKEN_PORTS: std::ops::RangeInclusive<u16> = 9100..=9999;
+
+/// All of them, in the order in which they are shown. `policy.settings` and `tenant` are lists of their own.
+pub const KEYS: &[Key] = &[
+    Key {
+        path: "daemon.period_s",
+        what: "seconds between two looks at the counters",
+        live: true,
+        set: |config, value| {
+            let (low, high) = PERIOD_S;
+            let seconds = number(value).filter(|seconds| (low..=high).contains(seconds));
+            let seconds = seconds.ok_or_else(|| format!("seconds from {low} to {high}"))?;
+            config.period_ns = (seconds * SECOND_NS).round() as u64;
+            Ok(())
+        },
+        get: |config| Value::Float(config.period_s()),
+    },
+    Key {
+        path: "daemon.mode",
+        what: "manage turns knobs, dry-run says what it would turn, observe only watches",
+        live: false,
+        set: |config, value| word(value, MODES).map(|mode| config.mode = mode),
+        get: |config| word_of(config.mode, MODES),
+    },
+    Key {
+        path: "daemon.root",
+        what: "where the host's file tree begins",
+        live: false,
+        set: |config, value| path(value).map(|path| config.root = path),
+        get: |config| shown(&config.root),
+    },
+    Key {
+        path: "daemon.journal",
+        what: "file of the originals; `usual` is the one of that host in /run/waykeeper",
+        live: false,
+        set: |config, value| {
+            config.journal = match value.as_str() {
+                Some("usual") => None,
+                _ => Some(path(value).map_err(|wanted| format!("`usual`, or {wanted}"))?),
+            };
+            Ok(())
+        },
+        get: |config| config.journal.as_ref().map_or(text("usual"), shown),
+    },
+    Key {
+        path: "daemon.blind_steps",
+        what: "steps in a row in which nothing can be read before the daemon gives up",
+        live: true,
+        set: |config, value| whole(value, 1, 1_000_000).map(|steps| config.blind_steps = u64::from(steps)),
+        get: |config| Value::Integer(config.blind_steps as i64),
+    },
+    Key {
+        path: "policy.name",
+        what: "the policy in charge; `waykeeper policy list` names them",
+        live: true,
+        set: |config, value| string(value, "the name of a policy").map(|name| config.policy.name = name),
+        get: |config| text(&config.policy.name),
+    },
+    Key {
+        path: "limits.masks",
+        what: "whether way masks may be turned",
+        live: false,
+        set: |config, value| switch(value).map(|on| config.limits.masks = on),
+        get: |config| Value::Boolean(config.limits.masks),
+    },
+    Key {
+        path: "limits.dca_ways",
+        what: "whether the ways that devices fill may be changed",
+        live: false,
+        set: |config, value| switch(value).map(|on| config.limits.dca_ways = on),
+        get: |config| Value::Boolean(config.limits.dca_ways),
+    },
+    Key {
+        path: "limits.dca_ports",
+        what: "root ports whose DCA may be switched: all, none, or a list of their addresses",
+        live: false,
+        set: |config, value| ports(value).map(|ports| config.limits.dca_ports = ports),
+        get: |config| match &config.limits.dca_ports {
+            Ports::All => text("all"),
+            Ports::Only(ports) if ports.is_empty() => text("none"),
+            Ports::Only(ports) => Value::Array(ports.iter().map(|port| text(&port.to_string())).collect()),
+        },
+    },
+    Key {
+        path: "limits.cpus",
+        what: "CPUs whose tenants may be managed: all, or a list like 0-3,8",
+        live: false,
+        set: |config, value| {
+            let wanted = "all, or CPUs like 0-3,8";
+            config.limits.cpus = match string(value, wanted)?.as_str() {
+                "all" => None,
+                list => Some(list.parse().map_err(|_| wanted.to_owned())?),
+            };
+            Ok(())
+        },
+        get: |config| config.limits.cpus.as_ref().map_or(text("all"), |cpus| text(&cpus.to_string())),
+    },
+    Key {
+        path: "limits.classes",
+        what: "most classes of service to take: all that are free, or a number",
+        live: false,
+        set: |config, value| {
+            config.limits.classes = match value.as_str() {
+                Some("all") => None,
+                // resctrl's closids fit a byte on every chip (hardware.md 3).
+                _ => Some(whole(value, 0, 255).map_err(|wanted| format!("all, or {wanted}"))?),
+            };
+            Ok(())
+        },
+        get: |config| config.limits.classes.map_or(text("all"), |classes| Value::Integer(i64::from(classes))),
+    },
+    Key {
+        path: "limits.outsiders",
+        what: "what becomes of a knob of ours that somebody else turns: leave it, or correct it a few times",
+        live: false,
+        set: |config, value| word(value, OUTSIDERS).map(|what| config.limits.outsiders = what),
+        get: |config| word_of(config.limits.outsiders, OUTSIDERS),
+    },
+    Key {
+        path: "socket.path",
+        what: "the control socket; `usual` is the one of that host in /run/waykeeper, `off` none",
+        live: false,
+        set: |config, value| place(value).map(|place| config.socket.path = place),
+        get: |config| place_of(&config.socket.path),
+    },
+    Key {
+        path: "socket.group",
+        what: "the group that may read through the socket; `none`: root alone",
+        live: false,
+        set: |config, value| {
+            let name = string(value, "the name of a group, or `none`")?;
+            config.socket.group = Some(name).filter(|name| name != "none");
+            Ok(())
+        },
+        get: |config| config.socket.group.as_deref().map_or(text("none"), text),
+    },
+    Key {
+        path: "metrics.listen",
+        what: "where Prometheus may ask, as 127.0.0.1:19190 or unix:/run/waykeeper/metrics.sock; `off` nowhere",
+        live: false,
+        set: |config, value| listen(value).map(|address| config.metrics = address),
+        get: |config| config.metrics.as_ref().map_or(text("off"), |address| text(&address.to_string())),
+    },
+    Key {
+        path: "recorder.dir",
+        what: "where the flight recorder keeps its files; `off` records nothing",
+        live: false,
+        set: |config, value| {
+            config.recorder.dir = match value.as_str() {
+                Some("off") => None,
+                _ => Some(path(value).map_err(|wanted| format!("`off`, or {wanted}"))?),
+            };
+            Ok(())
+        },
+        get: |config| config.recorder.dir.as_ref().map_or(text("off"), shown),
+    },
+    Key {
+        path: "recorder.keep_hours",
+        what: "hours that the recorder keeps",
+        live: false,
+        set: |config, value| whole(value, 1, 8760).map(|hours| config.recorder.keep_hours = hours),
+        get: |config| Value::Integer(i64::from(config.recorder.keep_hours)),
+    },
+    Key {
+        path: "recorder.keep_mib",
+        what: "most MiB of disk that the recorder fills",
+        live: false,
+        set: |config, value| whole(value, 1, 1 << 20).map(|mib| config.recorder.keep_mib = mib),
+        get: |config| Value::Integer(i64::from(config.recorder.keep_mib)),
+    },
+    Key {
+        path: "log.level",
+        what: "error, warn, info, debug or trace, or directives as tracing-subscriber takes them",
+        live: false,
+        set: |config, value| string(value, "a level such as info").map(|level| config.log.level = level),
+        get: |config| text(&config.log.level),
+    },
+    Key {
+        path: "log.format",
+        what: "text for people, json for programs",
+        live: false,
+        set: |config, value| word(value, FORMATS).map(|json| config.log.json = json),
+        get: |config| word_of(config.log.json, FORMATS),
+    },
+];
+
+const MODES: &[(&str, Mode)] =
+    &[("manage", Mode::Manage), ("dry-run", Mode::DryRun), ("observe", Mode::Observe)];
+const OUTSIDERS: &[(&str, Outsiders)] = &[("leave", Outsiders::Leave), ("correct", Outsiders::Correct)];
+const FORMATS: &[(&str, bool)] = &[("text", false), ("json", true)];
+
+fn text(text: &str) -> Value {
+    Value::String(text.to_owned())
+}
+
+fn shown(path: &PathBuf) -> Value {
+    text(&path.display().to_string())
+}
+
+fn number(value: &Value) -> Option<f64> {
+    value.as_float().or(value.as_integer().map(|whole| whole as f64))
+}
+
+fn string(value: &Value, wanted: &str) -> Result<String, String> {
+    value.as_str().filter(|text| !text.is_empty()).map(str::to_owned).ok_or_else(|| wanted.to_owned())
+}
+
+fn switch(value: &Value) -> Result<bool, String> {
+    value.as_bool().ok_or_else(|| "true or false".to_owned())
+}
+
+fn whole(value: &Value, low: u32, high: u32) -> Result<u32, String> {
+    let number = value.as_integer().and_then(|number| u32::try_from(number).ok());
+    let number = number.filter(|number| (low..=high).contains(number));
+    number.ok_or_else(|| format!("a whole number from {low} to {high}"))
+}
+
+fn path(value: &Value) -> Result<PathBuf, String> {
+    let wanted = "an absolute path";
+    let path = PathBuf::from(string(value, wanted)?);
+    if path.is_absolute() { Ok(path) } else { Err(wanted.to_owned()) }
+}
+
+fn word<T: Copy>(value: &Value, words: &[(&str, T)]) -> Result<T, String> {
+    let found = words.iter().find(|(word, _)| value.as_str() == Some(word)).map(|(_, meant)| *meant);
+    found.ok_or_else(|| {
+        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        known.join(" or ")
+    })
+}
+
+fn word_of<T: PartialEq>(meant: T, words: &[(&str, T)]) -> Value {
+    text(words.iter().find(|(_, known)| *known == meant).map_or("", |(word, _)| word))
+}
+
+fn ports(value: &Value) -> Result<Ports, String> {
+    let wanted = || "all, none, or a list of PCI addresses of root ports like [\"0000:3a:00.0\"]".to_owned();
+    match value {
+        Value::String(text) if text == "all" => Ok(Ports::All),
+        Value::String(text) if text == "none" => Ok(Ports::Only(Vec::new())),
+        Value::Array(list) => {
+            let address = |value: &Value| value.as_str().and_then(|text| text.parse().ok());
+            list.iter().map(address).collect::<Option<_>>().map(Ports::Only).ok_or_else(wanted)
+        }
+        _ => Err(wanted()),
+    }
+}
+
+fn place(value: &Value) -> Result<Place, String> {
+    match value.as_str() {
+        Some("off") => Ok(Place::Off),
+        Some("usual") => Ok(Place::Usual),
+        _ => path(value).map(Place::At).map_err(|wanted| format!("`usual`, `off`, or {wanted}")),
+    }
+}
+
+fn place_of(place: &Place) -> Value {
+    match place {
+        Place::Off => text("off"),
+        Place::Usual => text("usual"),
+        Place::At(path) => shown(path),
+    }
+}
+
+fn listen(value: &Value) -> Result<Option<Listen>, String> {
+    let wanted = || {
+        let (low, high) = TAKEN_PORTS.into_inner();
+        format!(
+            "`off`, an address and a port like {}, or `unix:` and an absolute path; ports {low} to {high} are other exporters'",
+            Listen::default()
+        )
+    };
+    let address = string(value, "").map_err(|_| wanted())?;
+    if address == "off" {
+        return Ok(None);
+    }
+    match address.parse().map_err(|_| wanted())? {
+        Listen::Tcp(address) if TAKEN_PORTS.contains(&address.port()) => Err(wanted()),
+        listen => Ok(Some(listen)),
+    }
+}

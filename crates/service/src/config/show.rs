@@ -1,0 +1,125 @@
+//! The configuration in force as people read it, and what is different between two.
+//!
+//! Must not know how a value is read.
+
+use super::keys::KEYS;
+use super::{Config, Source};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// Where the comment begins, so that lines can be compared.
+const COLUMN: usize = 44;
+
+/// All of it as TOML, each line with where it was said.
+pub fn show(config: &Config) -> String {
+    let mut text = String::new();
+    let mut section = "";
+    for key in KEYS {
+        let (own, name) = key.path.split_once('.').unwrap_or(("", key.path));
+        if own != section {
+            // Writing to a text cannot fail.
+            let _ = write!(text, "{}[{own}]\n", if section.is_empty() { "" } else { "\n" });
+            section = own;
+        }
+        line(&mut text, &format!("{name} = {}", (key.get)(config)), config.stated.of(key.path));
+        if key.path == "policy.name" {
+            for (name, value) in &config.policy.settings {
+                let source = config.stated.setting(name).cloned().unwrap_or_default();
+                line(&mut text, &format!("settings.{} = {value}", quoted(name)), &source);
+            }
+        }
+    }
+    text.push('\n');
+    for (tenant, source) in config.tenants.iter().zip(config.stated.tenants()) {
+        line(&mut text, &format!("# tenant {}", tenant.name), source);
+    }
+    if config.tenants.is_empty() {
+        text.push_str("# no tenant\n");
+    }
+    text
+}
+
+fn line(text: &mut String, said: &str, source: &Source) {
+    let _ = writeln!(text, "{said:COLUMN$} # {source}");
+}
+
+fn quoted(key: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if !key.is_empty() && key.chars().all(plain) {
+        key.to_owned()
+    } else {
+        toml::Value::String(key.to_owned()).to_string()
+    }
+}
+
+/// One difference between two configurations.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Difference {
+    /// The key, `policy.settings` or `tenant`.
+    pub key: &'static str,
+    /// It can change while the daemon runs.
+    pub live: bool,
+    /// What changed, in words.
+    pub text: String,
+    /// Where the new one was said.
+    pub source: Source,
+}
+
+/// What is different in `new`.
+pub fn differences(old: &Config, new: &Config) -> Vec<Difference> {
+    let mut found = Vec::new();
+    for key in KEYS {
+        let (before, after) = ((key.get)(old), (key.get)(new));
+        if before != after {
+            let text = format!("{} is {after}, was {before}", key.path);
+            found.push(Difference {
+                key: key.path,
+                live: key.live,
+                text,
+                source: new.stated.of(key.path).clone(),
+            });
+        }
+    }
+    if old.policy.settings != new.policy.settings {
+        let names: BTreeSet<&String> = old.policy.settings.keys().chain(new.policy.settings.keys()).collect();
+        let changed: Vec<&str> = names
+            .into_iter()
+            .filter(|name| old.policy.settings.get(*name) != new.policy.settings.get(*name))
+            .map(String::as_str)
+            .collect();
+        let source = changed.iter().find_map(|name| new.stated.setting(name)).cloned().unwrap_or_default();
+        let text = format!("settings of the policy changed: {}", changed.join(", "));
+        found.push(Difference { key: "policy.settings", live: true, text, source });
+    }
+    if old.tenants != new.tenants {
+        let is_in = |name: &str, config: &Config| config.tenants.iter().any(|tenant| tenant.name == name);
+        let mut words = Vec::new();
+        for (which, one, other) in [("added", new, old), ("gone", old, new)] {
+            let names: Vec<&str> = one
+                .tenants
+                .iter()
+                .map(|tenant| tenant.name.as_str())
+                .filter(|name| !is_in(name, other))
+                .collect();
+            if !names.is_empty() {
+                words.push(format!("{which}: {}", names.join(", ")));
+            }
+        }
+        let changed: Vec<&str> = new
+            .tenants
+            .iter()
+            .filter(|tenant| old.tenants.iter().any(|own| own.name == tenant.name && own != *tenant))
+            .map(|tenant| tenant.name.as_str())
+            .collect();
+        if !changed.is_empty() {
+            words.push(format!("changed: {}", changed.join(", ")));
+        }
+        if words.is_empty() {
+            words.push("their order changed".to_owned());
+        }
+        let source = new.stated.tenants().first().cloned().unwrap_or_default();
+        let text = format!("tenants {}", words.join("; "));
+        found.push(Difference { key: "tenant", live: true, text, source });
+    }
+    found
+}

@@ -1,0 +1,253 @@
+//! Configurations as people write them, and every mistake that they make with them.
+
+use super::*;
+use proptest::prelude::*;
+use std::fs;
+
+const GOOD: &str = r#"
+[daemon]
+period_s = 0.5
+mode = "dry-run"
+
+[policy]
+name = "a4"
+
+[policy.settings]
+hpw_llc_hit_thr = 0.3
+
+[limits]
+dca_ports = ["3a:00.0"]
+cpus = "0-17"
+classes = 8
+outsiders = "correct"
+
+[metrics]
+listen = "127.0.0.1:8910"
+
+[[tenant]]
+name = "redis"
+priority = "high"
+cores = "0-3"
+"#;
+
+/// A configuration of these files, the first one the main one.
+fn load_with(
+    files: &[(&str, &str)],
+    environment: &[(&str, &str)],
+    flags: &[(&str, &str)],
+) -> Result<Config, String> {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("conf.d")).unwrap();
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    let flag = |(key, value): &(&str, &str)| Flag {
+        flag: format!("--set {key}"),
+        key: (*key).to_owned(),
+        value: (*value).to_owned(),
+    };
+    let inputs = Inputs {
+        file: Some(folder.path().join(files[0].0)),
+        environment: environment.iter().map(own).collect(),
+        flags: flags.iter().map(flag).collect(),
+    };
+    let here = format!("{}/", folder.path().display());
+    Config::load(&inputs).map_err(|error| error.to_string().replace(&here, ""))
+}
+
+fn load(text: &str) -> Result<Config, String> {
+    load_with(&[("w.toml", text)], &[], &[])
+}
+
+#[test]
+fn a_file_is_read() {
+    let config = load(GOOD).unwrap();
+    assert_eq!((config.period_ns, config.mode), (500_000_000, Mode::DryRun));
+    assert_eq!(config.policy.settings["hpw_llc_hit_thr"].as_float(), Some(0.3));
+    assert_eq!(config.limits.dca_ports, Ports::Only(vec!["0000:3a:00.0".parse().unwrap()]));
+    assert_eq!((config.limits.classes, config.take_back()), (Some(8), 3));
+    assert_eq!(config.metrics, Some("127.0.0.1:8910".parse().unwrap()));
+    assert_eq!(config.tenants[0].name, "redis");
+    assert_eq!(config.socket_path(), Some("/run/waykeeper/waykeeper.sock".into()));
+    assert_eq!(usual_socket(&Root::at("/mnt/v")), Path::new("/run/waykeeper/mnt-v.sock"));
+}
+
+#[test]
+fn layers_lie_one_over_the_other_and_tenants_add_up() {
+    let files = [
+        ("w.toml", GOOD),
+        ("conf.d/20-b.toml", "daemon.period_s = 3\n[[tenant]]\nname = \"b\"\ncores = \"5\""),
+        (
+            "conf.d/10-a.toml",
+            "[daemon]\nperiod_s = 2\nmode = \"observe\"\n[[tenant]]\nname = \"a\"\ncores = \"4\"",
+        ),
+        ("conf.d/note.txt", "not a configuration"),
+        ("conf.d/.10-a.toml.swp.toml", "not either"),
+    ];
+    let variables = [
+        ("WAYKEEPER_LIMITS_CPUS", "7"),
+        ("WAYKEEPER_POLICY_SETTINGS", "{ min_llc_refs = 0.1 }"),
+        ("HOME", "/"),
+    ];
+    let config =
+        load_with(&files, &variables, &[("daemon.mode", "manage"), ("policy.settings.revert", "true")])
+            .unwrap();
+    let names: Vec<&str> = config.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
+    assert_eq!(names, ["redis", "a", "b"]);
+    assert_eq!((config.period_ns, config.mode), (3_000_000_000, Mode::Manage));
+    // A bare number in the environment is a text where a text is wanted.
+    assert_eq!(config.limits.cpus, Some("7".parse().unwrap()));
+    let settings: Vec<&str> = config.policy.settings.keys().map(String::as_str).collect();
+    assert_eq!(settings, ["hpw_llc_hit_thr", "min_llc_refs", "revert"]);
+    let told = |path: &str| config.stated.of(path).to_string();
+    assert!(told("daemon.period_s").ends_with("conf.d/20-b.toml:1"), "{}", told("daemon.period_s"));
+    assert_eq!(told("daemon.mode"), "--set daemon.mode");
+    assert_eq!(told("limits.cpus"), "environment WAYKEEPER_LIMITS_CPUS");
+    assert_eq!(told("daemon.root"), "default");
+}
+
+#[test]
+fn another_policy_does_not_inherit_settings() {
+    let config = load_with(&[("w.toml", GOOD)], &[("WAYKEEPER_POLICY_NAME", "iat")], &[]).unwrap();
+    assert_eq!((config.policy.name.as_str(), config.policy.settings.len()), ("iat", 0));
+    let same = load_with(&[("w.toml", GOOD)], &[("WAYKEEPER_POLICY_NAME", "a4")], &[]).unwrap();
+    assert_eq!(same.policy.settings.len(), 1);
+}
+
+#[test]
+fn what_is_shown_reads_back_as_the_same() {
+    let config = load(GOOD).unwrap();
+    let shown = show(&config);
+    assert!(shown.contains("period_s = 0.5"), "{shown}");
+    let again = load(&shown).unwrap();
+    let tenants = differences(&config, &again);
+    assert_eq!(tenants.iter().map(|one| one.key).collect::<Vec<_>>(), ["tenant"], "{shown}");
+}
+
+#[test]
+fn every_mistake_names_its_place_and_what_would_do() {
+    let told = |from: &str, to: &str| load(&GOOD.replacen(from, to, 1)).unwrap_err();
+    assert_eq!(
+        told("period_s = 0.5", "period_s = \"fast\""),
+        "w.toml:3: daemon.period_s = \"fast\" cannot be; give seconds from 0.005 to 3600"
+    );
+    assert_eq!(
+        told("period_s", "perid_s"),
+        "w.toml:3: unknown key `daemon.perid_s`; did you mean `daemon.period_s`?"
+    );
+    assert_eq!(told("[daemon]", "[deamon]"), "w.toml:2: unknown section [deamon]; did you mean `daemon`?");
+    assert_eq!(told("[daemon]\n", ""), "w.toml:2: unknown key `period_s`; did you mean `daemon.period_s`?");
+    assert_eq!(
+        told("\"dry-run\"", "\"dry\""),
+        "w.toml:4: daemon.mode = \"dry\" cannot be; give manage or dry-run or observe"
+    );
+    assert_eq!(
+        told("8910", "9100").split("; give").next(),
+        Some("w.toml:19: metrics.listen = \"127.0.0.1:9100\" cannot be")
+    );
+    assert!(
+        told("3a:00.0", "eth0")
+            .starts_with("w.toml:13: limits.dca_ports = [\"eth0\"] cannot be; give all, none")
+    );
+    assert_eq!(
+        told("[[tenant]]", "[tenant]"),
+        "w.toml:21: a tenant is written as [[tenant]], with two brackets"
+    );
+    assert_eq!(told("priority =", "priorty ="), "w.toml:23: unknown key `priorty`; did you mean `priority`?");
+    assert!(told("[metrics]", "[metrics").starts_with("w.toml:18: "));
+    assert!(
+        told("\"a4\"", "4").starts_with("w.toml:7: policy.name = 4 cannot be; give the name of a policy")
+    );
+    let twice = [("w.toml", GOOD), ("conf.d/a.toml", "\n[[tenant]]\nname = \"b\"\ncores = \"3\"")];
+    assert_eq!(
+        load_with(&twice, &[], &[]).unwrap_err(),
+        "conf.d/a.toml:2: cores of `b`: core 3 belongs to `redis` already; a core has one tenant"
+    );
+    let wrong = |name: &str| load_with(&[("w.toml", GOOD)], &[(name, "1")], &[]).unwrap_err();
+    assert_eq!(
+        wrong("WAYKEEPER_DEAMON_PERIOD_S"),
+        "environment WAYKEEPER_DEAMON_PERIOD_S: there is no such variable; did you mean `WAYKEEPER_DAEMON_PERIOD_S`?"
+    );
+    assert!(wrong("WAYKEEPER_LIMITS_X").contains("there is no such variable"));
+    // Not ours, and like nothing of ours.
+    assert!(load_with(&[("w.toml", GOOD)], &[("WAYKEEPER_FAULTS_ROOT", "1")], &[]).is_ok());
+    let flag = load_with(&[("w.toml", GOOD)], &[], &[("daemon.period_s", "0")]).unwrap_err();
+    assert_eq!(flag, "--set daemon.period_s: daemon.period_s = 0 cannot be; give seconds from 0.005 to 3600");
+}
+
+#[test]
+fn what_is_no_file_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = |file: PathBuf| {
+        let inputs = Inputs { file: Some(file), ..Inputs::default() };
+        Config::load(&inputs).unwrap_err().to_string()
+    };
+    assert!(
+        told(folder.path().join("none.toml")).ends_with("none.toml: No such file or directory (os error 2)")
+    );
+    assert!(told(folder.path().to_owned()).ends_with("not a regular file"));
+    assert!(told("/dev/zero".into()).ends_with("not a regular file"));
+    let fifo = folder.path().join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    assert!(told(fifo).ends_with("not a regular file"));
+    let big = folder.path().join("big.toml");
+    fs::write(&big, "#".repeat(2 << 20)).unwrap();
+    assert!(told(big).ends_with("it has more than 1048576 bytes"));
+}
+
+#[test]
+fn a_policys_refusal_is_told_where_it_was_said() {
+    let config = load(&GOOD.replacen("hpw_llc_hit_thr = 0.3", "hpw_llc_hit_thr = 3", 1)).unwrap();
+    let error = waykeeper_policy::build(&config.policy.name, &config.policy.settings).err().unwrap();
+    let told = config.policy_refused(&error).to_string();
+    assert!(told.contains("w.toml:10: a4: `hpw_llc_hit_thr` = 3 is out of range"), "{told}");
+    let error = waykeeper_policy::build("a44", &config.policy.settings).err().unwrap();
+    let told = config.policy_refused(&error).to_string();
+    assert!(told.contains("w.toml:7: unknown policy `a44`; did you mean `a4`?"), "{told}");
+}
+
+#[test]
+fn what_changed_between_two_is_told() {
+    let old = load(GOOD).unwrap();
+    let text = GOOD.replacen("0.5", "1", 1).replacen("\"dry-run\"", "\"manage\"", 1).replacen(
+        "hpw_llc_hit_thr = 0.3",
+        "hpw_llc_hit_thr = 0.4",
+        1,
+    );
+    let new = load(&format!("{text}[[tenant]]\nname = \"b\"\ncores = \"4\"")).unwrap();
+    let found = differences(&old, &new);
+    let told: Vec<(&str, bool)> = found.iter().map(|one| (one.text.as_str(), one.live)).collect();
+    assert_eq!(
+        told,
+        [
+            ("daemon.period_s is 1.0, was 0.5", true),
+            ("daemon.mode is \"manage\", was \"dry-run\"", false),
+            ("settings of the policy changed: hpw_llc_hit_thr", true),
+            ("tenants added: b", true),
+        ]
+    );
+    assert!(differences(&old, &old).is_empty());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn no_text_makes_it_panic_and_every_refusal_is_one_line(
+        text in "\\PC{0,200}", at in 0usize..400, with in "[\\PC\n]{0,6}", cut in 0usize..400,
+    ) {
+        let mut texts = vec![text, GOOD[..cut.min(GOOD.len())].to_owned()];
+        let mut good = GOOD.to_owned();
+        good.insert_str(at.min(good.len()), &with);
+        texts.push(good);
+        for text in texts {
+            let mut config = Config::default();
+            let done = files::take_apart(Path::new("w.toml"), &text).and_then(|layer| layers::put(&mut config, layer));
+            if let Err(error) = done {
+                let told = error.to_string();
+                prop_assert!(told.starts_with("w.toml:") && !told.contains('\n'), "{told}");
+            }
+        }
+    }
+}

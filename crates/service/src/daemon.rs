@@ -1,0 +1,193 @@
+//! The daemon put together: the control thread with the host, and this thread, which hears signals, around it.
+//!
+//! The host is opened on the control thread and never leaves it. What serves others is started between the two moments
+//! when the host is there and when the first knob may be turned, so that a daemon that cannot serve turns nothing. Must not
+//! know the command line.
+
+use crate::board::{Board, Mode};
+use crate::config::{Config, ConfigError, Inputs};
+use crate::dry_run::DryRun;
+use crate::edge::{Edge, EdgeConfig, EdgeError};
+use crate::engine::{self, Ended, EngineError, ManagedHost, Nudge, Setup};
+use crate::feed::Feed;
+use crate::linux::Keeper;
+use crate::order::{OrderError, Orders, Sender, orders};
+use crossbeam_channel::{Receiver, bounded};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::any::Any;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use waykeeper_linux::host::OpenError;
+
+/// Signals that may wait; a second one of a kind says nothing new.
+const SIGNALS: usize = 4;
+
+/// Why a daemon could not start, or ended otherwise than asked. Every knob is as it was found, unless it says so.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// The host cannot be taken charge of.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The configuration does not fit it.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The host is gone, or cannot be read any more.
+    #[error(transparent)]
+    Engine(EngineError),
+    /// What serves others could not be opened; nothing was turned.
+    #[error(transparent)]
+    Edge(#[from] EdgeError),
+    /// A mistake of ours, or of a policy's.
+    #[error("a mistake in waykeeper itself: {0}; the knobs are brought back")]
+    Panic(String),
+    /// Knobs that are not as they were found.
+    #[error("not everything could be brought back, and stays in the journal for `waykeeper restore`: {}", .0.join("; "))]
+    Left(Vec<String>),
+    /// No thread, or no way to hear signals.
+    #[error("{what}: {why}")]
+    System {
+        /// What was being done.
+        what: &'static str,
+        /// Why it failed.
+        why: io::Error,
+    },
+}
+
+impl From<EngineError> for DaemonError {
+    fn from(error: EngineError) -> DaemonError {
+        match error {
+            EngineError::Policy(error) => DaemonError::Config(error),
+            other => DaemonError::Engine(other),
+        }
+    }
+}
+
+/// Runs a daemon in this process until a signal or an order ends it.
+///
+/// # Errors
+/// Why it could not start or go on.
+pub fn run(config: Config, inputs: Inputs) -> Result<(), DaemonError> {
+    let system = |what| move |why| DaemonError::System { what, why };
+    // Before the host is touched, so that no signal ends us without bringing back.
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(system("listening to signals"))?;
+    let hearing = signals.handle();
+    let (sender, taken) = orders();
+    let (nudge, nudges) = bounded(SIGNALS);
+    let (ready, is_ready) = bounded::<Arc<Board>>(1);
+    let (go, may_go) = bounded::<Vec<Feed>>(1);
+    let control = Control { config: config.clone(), inputs, orders: taken, nudges, ready, may_go };
+    let thread = std::thread::Builder::new().name("waykeeper-control".to_owned());
+    let handle = hearing.clone();
+    let control = thread
+        .spawn(move || {
+            let done = control.run();
+            handle.close();
+            done
+        })
+        .map_err(system("starting the control thread"))?;
+    let mut refused = None;
+    if let Ok(board) = is_ready.recv() {
+        // Open until the control thread has ended: whoever asked for the end hears of it.
+        let _edge = match serve(&config, board, sender) {
+            Ok(edge) => {
+                // A control thread that is gone has its reason in what it returns.
+                let _ = go.send(Vec::new());
+                Some(edge)
+            }
+            Err(why) => {
+                refused = Some(why);
+                None
+            }
+        };
+        drop(go);
+        for signal in signals.forever() {
+            tracing::info!(
+                signal,
+                "{}",
+                if signal == SIGHUP { "reading the configuration again" } else { "ending" }
+            );
+            // One that waits already says the same.
+            let _ = nudge.try_send(if signal == SIGHUP { Nudge::Reload } else { Nudge::Stop });
+        }
+    }
+    hearing.close();
+    match control.join() {
+        Ok(done) => refused.map_or(done, |why| Err(why.into())),
+        Err(panic) => Err(DaemonError::Panic(words(&*panic))),
+    }
+}
+
+/// Opens what serves others.
+fn serve(config: &Config, board: Arc<Board>, orders: Sender) -> Result<Edge, EdgeError> {
+    let edge = EdgeConfig {
+        socket: config.socket_path(),
+        group: config.socket.group.clone(),
+        metrics: config.metrics.clone(),
+        ..EdgeConfig::default()
+    };
+    Edge::open(&edge, board, orders)
+}
+
+/// What the control thread is started with.
+struct Control {
+    config: Config,
+    inputs: Inputs,
+    orders: Orders,
+    nudges: Receiver<Nudge>,
+    ready: crossbeam_channel::Sender<Arc<Board>>,
+    may_go: Receiver<Vec<Feed>>,
+}
+
+impl Control {
+    fn run(self) -> Result<(), DaemonError> {
+        let keeper = Keeper::open(&self.config)?;
+        match self.config.mode {
+            Mode::DryRun => self.keep(DryRun::over(keeper)),
+            Mode::Manage | Mode::Observe => self.keep(keeper),
+        }
+    }
+
+    fn keep<H: ManagedHost>(self, mut host: H) -> Result<(), DaemonError> {
+        let done = catch_unwind(AssertUnwindSafe(|| self.engine(&mut host)));
+        // Whatever came of it, and also when a loop's end panicked: the host goes back.
+        let back = catch_unwind(AssertUnwindSafe(|| host.give_back()));
+        let back = back.unwrap_or_else(|panic| Err(vec![words(&*panic)])).map_err(DaemonError::Left);
+        let (done, asked) = match done {
+            Ok(Ok(Ended { asked })) => (Ok(()), asked),
+            Ok(Err(error)) => (Err(error), None),
+            Err(panic) => (Err(DaemonError::Panic(words(&*panic))), None),
+        };
+        if let Some(asked) = asked {
+            asked.answer(match &back {
+                Ok(()) => Ok("ended; every knob is as it was found".to_owned()),
+                Err(why) => Err(OrderError::Refused(why.to_string())),
+            });
+        }
+        if let (Err(_), Err(left)) = (&done, &back) {
+            tracing::error!("{left}");
+        }
+        done.and(back)
+    }
+
+    fn engine<H: ManagedHost>(self, host: &mut H) -> Result<Ended, DaemonError> {
+        let Control { config, inputs, orders, nudges, ready, may_go } = self;
+        let board = Arc::new(Board::new(engine::first(&config, host.inventory())));
+        // Nobody there to serve, or they could not: nothing is turned.
+        if ready.send(board.clone()).is_err() {
+            return Ok(Ended { asked: None });
+        }
+        let Ok(feeds) = may_go.recv() else { return Ok(Ended { asked: None }) };
+        tracing::info!(policy = config.policy.name, root = %config.root.display(), mode = ?config.mode, "taking charge");
+        let setup = Setup { config, inputs, board, feeds, orders, nudges };
+        Ok(engine::run(host, setup)?)
+    }
+}
+
+/// What a panic said.
+fn words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or(panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("no message").to_owned()
+}

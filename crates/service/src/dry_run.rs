@@ -1,0 +1,140 @@
+//! A dry run: whatever is turned stands on paper only, and reads back as if it stood.
+//!
+//! So a policy goes through its states as it would, as far as counters let it; nothing reaches the host. Must not know
+//! policies, nor what kind of host lies below.
+
+use crate::Standing;
+use crate::engine::ManagedHost;
+use std::time::Duration;
+use waykeeper_host::{
+    Applied, Group, Host, HostError, Inventory, KnobOutcome, KnobValues, Plan, Snapshot, Support,
+};
+use waykeeper_linux::tenants::TenantSpec;
+use waykeeper_units::WayMask;
+
+/// A host with a plan laid over it.
+#[derive(Debug)]
+pub struct DryRun<H> {
+    host: H,
+    paper: Plan,
+}
+
+impl<H> DryRun<H> {
+    /// Nothing is turned yet.
+    pub fn over(host: H) -> DryRun<H> {
+        DryRun { host, paper: Plan::default() }
+    }
+}
+
+impl<H: Host> DryRun<H> {
+    fn lay_over(&self, knobs: &mut KnobValues) {
+        // What does not read cannot be turned either.
+        for (group, mask) in &mut knobs.masks {
+            *mask = self.paper.masks.get(group).copied().unwrap_or(*mask);
+        }
+        knobs.dca_ways = knobs.dca_ways.map(|ways| self.paper.dca_ways.unwrap_or(ways));
+        for (port, on) in &mut knobs.dca {
+            *on = self.paper.dca.get(port).copied().unwrap_or(*on);
+        }
+    }
+
+    /// What the host would most likely say to a mask; it is not asked.
+    fn mask_outcome(&self, mask: WayMask) -> KnobOutcome {
+        let llc = self.host.inventory().llc;
+        match mask.check(llc.ways, llc.min_ways) {
+            Ok(_) => KnobOutcome::Applied,
+            Err(why) => KnobOutcome::Refused(why.to_string()),
+        }
+    }
+}
+
+fn outcome(support: &Support) -> KnobOutcome {
+    match support {
+        Support::Yes => KnobOutcome::Applied,
+        Support::ReadOnly => KnobOutcome::Refused("it can be read only".to_owned()),
+        Support::No(why) => KnobOutcome::Refused(why.clone()),
+    }
+}
+
+impl<H: Host> Host for DryRun<H> {
+    fn inventory(&self) -> &Inventory {
+        self.host.inventory()
+    }
+
+    fn groups(&self) -> Vec<Group> {
+        self.host.groups()
+    }
+
+    fn sample(&mut self) -> Result<Snapshot, HostError> {
+        let alive: Vec<_> = self.host.groups().iter().map(|group| group.id).collect();
+        self.paper.masks.retain(|group, _| alive.contains(group));
+        let mut snapshot = self.host.sample()?;
+        self.lay_over(&mut snapshot.knobs);
+        Ok(snapshot)
+    }
+
+    fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
+        let mut applied = Applied::default();
+        for (group, mask) in &plan.masks {
+            let outcome = self.mask_outcome(*mask);
+            if outcome == KnobOutcome::Applied {
+                self.paper.masks.insert(*group, *mask);
+            }
+            applied.masks.insert(*group, outcome);
+        }
+        if let Some(mask) = plan.dca_ways {
+            let outcome = outcome(&self.host.inventory().dca_ways_switch);
+            if outcome == KnobOutcome::Applied {
+                self.paper.dca_ways = Some(mask);
+            }
+            applied.dca_ways = Some(outcome);
+        }
+        for (port, on) in &plan.dca {
+            let known = self.host.inventory().ports.iter().find(|own| own.id == *port);
+            let none = || KnobOutcome::Refused("there is no such port".to_owned());
+            let outcome = known.map_or_else(none, |own| outcome(&own.dca_switch));
+            if outcome == KnobOutcome::Applied {
+                self.paper.dca.insert(*port, *on);
+            }
+            applied.dca.insert(*port, outcome);
+        }
+        let absent = || KnobOutcome::Refused("this host has no such knob".to_owned());
+        applied.rx_ring = plan.rx_ring.keys().map(|port| (*port, absent())).collect();
+        applied.rx_burst = plan.rx_burst.keys().map(|port| (*port, absent())).collect();
+        Ok(applied)
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.host.now_ns()
+    }
+
+    fn wait_until(&mut self, deadline_ns: u64) -> Result<(), HostError> {
+        self.host.wait_until(deadline_ns)
+    }
+}
+
+impl<H: ManagedHost> ManagedHost for DryRun<H> {
+    fn refresh(&mut self) {
+        self.host.refresh();
+    }
+
+    fn declare(&mut self, tenants: Vec<TenantSpec>) {
+        self.host.declare(tenants);
+    }
+
+    fn standing(&self) -> Vec<Standing> {
+        self.host.standing()
+    }
+
+    fn told(&mut self) -> Vec<String> {
+        self.host.told()
+    }
+
+    fn spare(&self, deadline_ns: u64) -> Duration {
+        self.host.spare(deadline_ns)
+    }
+
+    fn give_back(&mut self) -> Result<(), Vec<String>> {
+        self.host.give_back()
+    }
+}

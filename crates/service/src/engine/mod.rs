@@ -1,0 +1,252 @@
+//! The control thread's work: step, show, listen, until somebody ends it.
+//!
+//! Between two steps it looks who is there, puts what it saw on the board, hands it to the feeds and carries out orders; it
+//! waits for nobody but the clock. Deadlines are absolute: what an order costs is not added to the period. Must not know
+//! who serves the host, nor who listens to the board.
+
+mod ears;
+mod host;
+mod standing;
+mod telling;
+mod turns;
+
+pub use ears::Nudge;
+pub use host::ManagedHost;
+
+use crate::board::{Board, Mode, Pause, Published, Standing, Totals};
+use crate::config::{Config, ConfigError, Inputs};
+use crate::feed::Feed;
+use crate::order::{Asked, Orders};
+use crossbeam_channel::Receiver;
+use ears::{Ears, Heard};
+use standing::Standings;
+use std::sync::Arc;
+use std::time::SystemTime;
+use toml::Table;
+use waykeeper_control::{ControlConfig, ControlError, Loop, Record};
+use waykeeper_host::{Inventory, Snapshot};
+use waykeeper_policy::Policy;
+
+/// What an engine is started with.
+#[derive(Debug)]
+pub struct Setup {
+    /// The configuration in force.
+    pub config: Config,
+    /// Where it is read again.
+    pub inputs: Inputs,
+    /// Where every step is shown.
+    pub board: Arc<Board>,
+    /// Where every step goes.
+    pub feeds: Vec<Feed>,
+    /// Where orders come from.
+    pub orders: Orders,
+    /// Where signals come from.
+    pub nudges: Receiver<Nudge>,
+}
+
+/// Why an engine ended well.
+#[derive(Debug)]
+pub struct Ended {
+    /// Whoever asked for it, and is to hear when the host is given back.
+    pub asked: Option<Asked>,
+}
+
+/// Why an engine could not start or go on. The knobs are as they were found.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The policy does not fit this host.
+    #[error(transparent)]
+    Policy(#[from] ConfigError),
+    /// The host is gone.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// Nothing could be read for too long.
+    #[error(
+        "in {steps} steps in a row neither counters nor masks could be read ({why}); is resctrl still mounted? \
+         (`daemon.blind_steps` is how many are borne)"
+    )]
+    Blind {
+        /// Steps in a row.
+        steps: u64,
+        /// The last reason.
+        why: String,
+    },
+}
+
+/// Runs until somebody ends it, and puts every knob back.
+///
+/// # Errors
+/// A policy that does not fit the host, or a host that is gone.
+pub fn run<H: ManagedHost>(host: &mut H, setup: Setup) -> Result<Ended, EngineError> {
+    let mut engine = Engine::start(host, setup)?;
+    let done = engine.go_on();
+    engine.end();
+    done
+}
+
+/// What a board shows before the first step.
+pub fn first(config: &Config, inventory: &Inventory) -> Published {
+    let now = SystemTime::now();
+    Published {
+        step: 0,
+        at: now,
+        started: now,
+        mode: config.mode,
+        paused: None,
+        policy: policy_of(config).name,
+        settings: Arc::new(policy_of(config).settings),
+        period_ns: config.period_ns,
+        inventory: Arc::new(inventory.clone()),
+        groups: Vec::new(),
+        snapshot: None,
+        seen: None,
+        record: Record::default(),
+        standing: Vec::new(),
+        totals: Totals::default(),
+    }
+}
+
+/// A policy that is built, with the words it was asked for in.
+struct Built {
+    policy: Box<dyn Policy>,
+    settings: Arc<Table>,
+}
+
+/// An engine at work.
+struct Engine<'a, H: ManagedHost> {
+    looping: Loop<'a, H>,
+    config: Config,
+    board: Arc<Board>,
+    feeds: Vec<Feed>,
+    ears: Ears,
+    paused: Option<Pause>,
+    /// Settings of the policy in charge.
+    settings: Arc<Table>,
+    /// Who takes over when the pause ends.
+    pending: Option<Built>,
+    standings: Standings,
+    totals: Totals,
+    started: SystemTime,
+    step: u64,
+    inventory: Arc<Inventory>,
+    before: Option<Snapshot>,
+    /// Steps in a row in which nothing could be read.
+    blind: u64,
+}
+
+/// The policy that a configuration puts in charge: none where none is asked.
+fn policy_of(config: &Config) -> crate::config::PolicyChoice {
+    match config.mode {
+        Mode::Observe => crate::config::PolicyChoice { name: "none".to_owned(), settings: Table::new() },
+        Mode::Manage | Mode::DryRun => config.policy.clone(),
+    }
+}
+
+impl<'a, H: ManagedHost> Engine<'a, H> {
+    fn start(host: &'a mut H, setup: Setup) -> Result<Engine<'a, H>, EngineError> {
+        let Setup { config, inputs, board, feeds, orders, nudges } = setup;
+        host.refresh();
+        let choice = policy_of(&config);
+        let policy = turns::build(host, &config, &choice.name, &choice.settings)
+            .map_err(|error| config.policy_refused(&error))?;
+        let control = ControlConfig {
+            take_back: config.take_back(),
+            // In a dry run nothing acts, and that is no wonder.
+            verify: config.mode == Mode::Manage,
+            ..ControlConfig::every(config.period_ns)
+        };
+        let inventory = Arc::new(host.inventory().clone());
+        let looping = Loop::start(host, policy, control)?;
+        let started = board.read().started;
+        let mut engine = Engine {
+            looping,
+            board,
+            feeds,
+            ears: Ears::new(orders, nudges, inputs),
+            paused: None,
+            settings: Arc::new(choice.settings),
+            pending: None,
+            standings: Standings::default(),
+            totals: Totals::default(),
+            started,
+            step: 0,
+            inventory,
+            before: None,
+            blind: 0,
+            config,
+        };
+        engine.show();
+        Ok(engine)
+    }
+
+    /// Steps and listens until somebody ends it.
+    fn go_on(&mut self) -> Result<Ended, EngineError> {
+        loop {
+            if let Some(ended) = self.listen() {
+                return Ok(ended);
+            }
+            if self.paused.is_none() && self.config.mode != Mode::Observe {
+                self.looping.step()?;
+            } else {
+                self.looping.watch()?;
+            }
+            self.step += 1;
+            self.looping.host().refresh();
+            self.show();
+            self.look_for_blindness()?;
+        }
+    }
+
+    /// Carries out what is asked until the next step is due. A flood of orders cannot keep the step off: what is due is due.
+    fn listen(&mut self) -> Option<Ended> {
+        // At least one is heard before each step, however short the period is.
+        loop {
+            let due_ns = self.looping.due_ns();
+            let spare = self.looping.host().spare(due_ns);
+            match self.ears.listen(spare) {
+                Some(Heard::Nudge(Nudge::Stop)) => return Some(Ended { asked: None }),
+                Some(Heard::Order(asked)) if asked.order == crate::Order::Stop => {
+                    return Some(Ended { asked: Some(asked) });
+                }
+                Some(heard) => self.carry_out(heard),
+                None => {}
+            }
+            if self.looping.host().spare(due_ns).is_zero() {
+                return None;
+            }
+        }
+    }
+
+    /// Every knob goes back, and the board tells of it.
+    fn end(&mut self) {
+        self.looping.restore();
+        self.step += 1;
+        self.show();
+    }
+
+    /// Neither counters nor masks: a host that is not there any more will not come back under our open files.
+    fn look_for_blindness(&mut self) -> Result<(), EngineError> {
+        let record = self.looping.record();
+        let has_tenants = self.board.read().groups.iter().any(|_| true);
+        let sees = self.looping.seen().is_some() && !(has_tenants && record.knobs.masks.is_empty());
+        if sees {
+            self.blind = 0;
+            return Ok(());
+        }
+        self.blind += 1;
+        if self.blind < self.config.blind_steps {
+            return Ok(());
+        }
+        let why = record.problems.first().map_or("no mask reads back".to_owned(), ToString::to_string);
+        Err(EngineError::Blind { steps: self.blind, why })
+    }
+
+    /// What lasts and is not as it should be.
+    fn trouble(&mut self) -> Vec<Standing> {
+        let mut all = self.looping.host().standing();
+        if self.blind > 0 {
+            all.push(Standing::new("blind", "neither counters nor masks can be read"));
+        }
+        all
+    }
+}

@@ -1,0 +1,171 @@
+//! What the engine shows of a step: on the board, to the feeds, and in the log what begins and ends.
+//!
+//! Must not know who looks.
+
+use super::{Engine, ManagedHost};
+use crate::board::{Mode, Published};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::SystemTime;
+use waykeeper_control::{Knob, Problem, Record};
+use waykeeper_host::{Interval, Reading, Snapshot};
+
+impl<H: ManagedHost> Engine<'_, H> {
+    /// Shows the step that was taken.
+    pub(super) fn show(&mut self) {
+        let record = self.looping.record().clone();
+        let groups = self.looping.host().groups();
+        self.standings.note(&record, |knob| match knob {
+            Knob::Mask(group, _) => groups.iter().any(|own| own.id == group),
+            _ => true,
+        });
+        let actions = self.totals.actions.entry(self.looping.policy().name().to_owned()).or_default();
+        for event in &record.events {
+            *actions.entry(event.action.clone()).or_default() += 1;
+        }
+        self.totals.summary = self.looping.summary();
+        let snapshot = self.looping.snapshot().cloned();
+        for reason in dropped(&record, self.looping.seen(), self.before.as_ref(), snapshot.as_ref()) {
+            *self.totals.dropped.entry(reason.to_owned()).or_default() += 1;
+        }
+        self.before.clone_from(&snapshot);
+        let step = self.published(record, groups, snapshot);
+        crate::log::step(&step);
+        for feed in &self.feeds {
+            if !feed.offer(step.clone()) {
+                self.totals.unrecorded += 1;
+            }
+        }
+    }
+
+    /// Shows what changed between two steps.
+    pub(super) fn show_change(&mut self) {
+        let record = self.looping.record().clone();
+        let groups = self.looping.host().groups();
+        let snapshot = self.looping.snapshot().cloned();
+        self.published(record, groups, snapshot);
+    }
+
+    fn published(
+        &mut self,
+        mut record: Record,
+        groups: Vec<waykeeper_host::Group>,
+        snapshot: Option<Snapshot>,
+    ) -> Arc<Published> {
+        if self.config.mode == Mode::DryRun {
+            for event in &mut record.events {
+                event.text = format!("would: {}", event.text);
+            }
+        }
+        if *self.inventory != *self.looping.host().inventory() {
+            self.inventory = Arc::new(self.looping.host().inventory().clone());
+        }
+        let trouble = self.trouble();
+        let (standing, begun, ended) = self.standings.list(trouble);
+        for one in begun {
+            tracing::warn!(kind = one.kind, "{}", one.text);
+        }
+        for one in ended {
+            tracing::info!(kind = one.kind, "no longer: {}", one.text);
+        }
+        for line in self.looping.host().told() {
+            tracing::info!("{line}");
+        }
+        let next = Published {
+            step: self.step,
+            at: SystemTime::now(),
+            started: self.started,
+            mode: self.config.mode,
+            paused: self.paused,
+            policy: self.looping.policy().name().to_owned(),
+            settings: self.settings.clone(),
+            period_ns: self.config.period_ns,
+            inventory: self.inventory.clone(),
+            groups,
+            snapshot,
+            seen: self.looping.seen().cloned(),
+            record,
+            standing,
+            totals: self.totals.clone(),
+        };
+        self.board.show(next)
+    }
+}
+
+/// Why something of a step could not be used; each reason once.
+fn dropped(
+    record: &Record,
+    seen: Option<&Interval>,
+    before: Option<&Snapshot>,
+    after: Option<&Snapshot>,
+) -> Vec<&'static str> {
+    let mut reasons: BTreeSet<&'static str> = BTreeSet::new();
+    for problem in &record.problems {
+        match problem {
+            Problem::Sample(_) => reasons.insert("unreadable"),
+            Problem::NoTime => reasons.insert("no-time"),
+            Problem::ClockBack { .. } => reasons.insert("clock-back"),
+            _ => false,
+        };
+    }
+    if let Some(seen) = seen {
+        let ports = seen.ports.values().flat_map(|port| [port.inbound_bytes, port.outbound_bytes]);
+        let socket = &seen.socket;
+        let groups = seen.groups.values().flat_map(|group| {
+            [
+                group.instructions,
+                group.cycles,
+                group.mlc_hits,
+                group.mlc_misses,
+                group.llc_hits,
+                group.llc_misses,
+            ]
+        });
+        let all = groups.chain(ports).chain([
+            socket.dca_write_hits,
+            socket.dca_write_misses,
+            socket.dca_read_hits,
+            socket.dca_read_misses,
+            socket.memory_read_bytes,
+            socket.memory_write_bytes,
+        ]);
+        if all.into_iter().any(|rate| rate == Reading::Unavailable) {
+            reasons.insert("unavailable");
+        }
+    }
+    if let (Some(before), Some(after)) = (before, after)
+        && ran_back(before, after)
+    {
+        reasons.insert("ran-back");
+    }
+    reasons.into_iter().collect()
+}
+
+/// Whether a counter of the same group or port is lower than before: a reset, or a wrap that was not seen.
+fn ran_back(before: &Snapshot, after: &Snapshot) -> bool {
+    let fell = |before: Reading<u64>, after: Reading<u64>| match (before, after) {
+        (Reading::Value(before), Reading::Value(after)) => after < before,
+        _ => false,
+    };
+    let groups = after.groups.iter().filter_map(|(id, now)| Some((before.groups.get(id)?, now)));
+    let ports = after.ports.iter().filter_map(|(id, now)| Some((before.ports.get(id)?, now)));
+    let mut groups = groups.map(|(a, b)| {
+        fell(a.instructions, b.instructions)
+            || fell(a.cycles, b.cycles)
+            || fell(a.mlc_hits, b.mlc_hits)
+            || fell(a.mlc_misses, b.mlc_misses)
+            || fell(a.llc_hits, b.llc_hits)
+            || fell(a.llc_misses, b.llc_misses)
+    });
+    let mut ports = ports
+        .map(|(a, b)| fell(a.inbound_bytes, b.inbound_bytes) || fell(a.outbound_bytes, b.outbound_bytes));
+    let (a, b) = (&before.socket, &after.socket);
+    groups.any(|fell| fell)
+        || ports.any(|fell| fell)
+        || fell(a.dca_write_hits, b.dca_write_hits)
+        || fell(a.dca_write_misses, b.dca_write_misses)
+        || fell(a.dca_read_hits, b.dca_read_hits)
+        || fell(a.dca_read_misses, b.dca_read_misses)
+        || fell(a.memory_read_bytes, b.memory_read_bytes)
+        || fell(a.memory_write_bytes, b.memory_write_bytes)
+}

@@ -1,0 +1,188 @@
+//! What orders and new configurations do: each is carried out whole, or refused with nothing changed.
+//!
+//! Must not know who asked.
+
+use super::{Built, Engine, ManagedHost};
+use crate::board::{Mode, Pause, Standing};
+use crate::config::{Config, ConfigError, differences};
+use crate::engine::ears::{Heard, Nudge};
+use crate::order::{Asked, Order, OrderError, Reply};
+use std::sync::Arc;
+use toml::Table;
+use waykeeper_control::ControlError;
+use waykeeper_host::Host;
+use waykeeper_policy::{Policy, PolicyError};
+
+/// Builds a policy and checks it against the host and everybody declared there, dead or alive.
+pub(super) fn build<H: Host + ?Sized>(
+    host: &H,
+    config: &Config,
+    name: &str,
+    settings: &Table,
+) -> Result<Box<dyn Policy>, PolicyError> {
+    let policy = waykeeper_policy::build(name, settings)?;
+    let groups = host.groups();
+    let declared = config.tenants.iter().filter(|tenant| !tenant.each).map(|tenant| tenant.name.as_str());
+    let mut names: Vec<&str> = declared.chain(groups.iter().map(|group| group.name.as_str())).collect();
+    names.sort_unstable();
+    names.dedup();
+    policy.check(host.inventory(), &names)?;
+    Ok(policy)
+}
+
+fn refused(why: impl std::fmt::Display) -> OrderError {
+    OrderError::Refused(why.to_string())
+}
+
+impl<H: ManagedHost> Engine<'_, H> {
+    /// Carries out what was heard and answers.
+    pub(super) fn carry_out(&mut self, heard: Heard) {
+        match heard {
+            Heard::Order(asked) if asked.order == Order::Reload => self.load(Some(asked)),
+            Heard::Nudge(Nudge::Reload) => self.load(None),
+            // Whoever hears of an end deals with it first.
+            Heard::Nudge(Nudge::Stop) => {}
+            Heard::Order(asked) => {
+                let reply = self.obey(&asked.order);
+                match &reply {
+                    Ok(text) => tracing::info!(order = ?asked.order, "{text}"),
+                    Err(why) => tracing::warn!(order = ?asked.order, "refused: {why}"),
+                }
+                self.show_change();
+                asked.answer(reply);
+            }
+            Heard::Loaded(config, asked) => {
+                let reply = config.and_then(|config| self.take(config)).map_err(refused);
+                match &reply {
+                    Ok(text) => {
+                        self.totals.reloads[0] += 1;
+                        self.standings.config = None;
+                        tracing::info!("configuration: {text}");
+                    }
+                    Err(why) => {
+                        self.totals.reloads[1] += 1;
+                        let text = format!(
+                            "the configuration in force is an older one; the last was refused: {why}"
+                        );
+                        self.standings.config = Some(Standing::new("config", text));
+                    }
+                }
+                self.show_change();
+                if let Some(asked) = asked {
+                    asked.answer(reply);
+                }
+            }
+        }
+    }
+
+    fn load(&mut self, asked: Option<Asked>) {
+        if let Err((asked, why)) = self.ears.load(asked) {
+            tracing::warn!("refused: {why}");
+            if let Some(asked) = asked {
+                asked.answer(Err(refused(why)));
+            }
+        }
+    }
+
+    fn obey(&mut self, order: &Order) -> Reply {
+        match order {
+            Order::SetPolicy { name, settings } => {
+                if self.config.mode == Mode::Observe {
+                    return Err(refused(
+                        "this daemon observes: it asks no policy; start it with mode manage or dry-run",
+                    ));
+                }
+                let host = self.looping.host();
+                let policy = build(host, &self.config, name, settings).map_err(refused)?;
+                Ok(self.put_in_charge(Built { policy, settings: Arc::new(settings.clone()) }))
+            }
+            Order::Pause(pause) => self.pause(*pause),
+            Order::Resume => self.resume(),
+            Order::Reload | Order::Stop => Err(refused("not to be carried out here")),
+        }
+    }
+
+    fn put_in_charge(&mut self, next: Built) -> String {
+        let name = next.policy.name().to_owned();
+        if self.paused.is_some() {
+            self.pending = Some(next);
+            return format!("{name} takes over when the pause ends");
+        }
+        let before = self.looping.policy().name().to_owned();
+        self.settings = next.settings;
+        self.standings.forget_knobs();
+        self.looping.replace(next.policy);
+        format!("{name} follows {before}")
+    }
+
+    fn pause(&mut self, pause: Pause) -> Reply {
+        match (self.paused, pause) {
+            (Some(Pause::Release), Pause::Hold) => {
+                return Err(refused("the knobs went back already; resume first"));
+            }
+            (Some(before), _) if before == pause => return Ok("it pauses already".to_owned()),
+            _ => {}
+        }
+        self.paused = Some(pause);
+        if pause == Pause::Hold {
+            return Ok("the policy pauses; the knobs stay as they are".to_owned());
+        }
+        self.looping.restore();
+        self.standings.forget_knobs();
+        Ok("the policy pauses; the knobs are as they were found".to_owned())
+    }
+
+    fn resume(&mut self) -> Reply {
+        let Some(pause) = self.paused else { return Ok("it does not pause".to_owned()) };
+        let next = match (self.pending.take(), pause) {
+            (Some(next), _) => Some(next),
+            (None, Pause::Hold) => None,
+            // It begins anew: what it remembers is of knobs that stand no more.
+            (None, Pause::Release) => {
+                let (name, settings) = (self.looping.policy().name().to_owned(), self.settings.clone());
+                let host = self.looping.host();
+                let policy = build(host, &self.config, &name, &settings).map_err(refused)?;
+                Some(Built { policy, settings })
+            }
+        };
+        self.paused = None;
+        Ok(match next {
+            Some(next) => self.put_in_charge(next),
+            None => "the policy goes on".to_owned(),
+        })
+    }
+
+    /// Puts another configuration in force.
+    fn take(&mut self, new: Config) -> Result<String, ConfigError> {
+        let changes = differences(&self.config, &new);
+        if let Some(fixed) = changes.iter().find(|change| !change.live) {
+            let why = format!(
+                "{}: that cannot change while the daemon runs; end it and start it again",
+                fixed.text
+            );
+            return Err(ConfigError::wrong(&fixed.source, why));
+        }
+        let choice = super::policy_of(&new);
+        let changed = |key: &str| changes.iter().any(|change| change.key == key);
+        let next = match changed("policy.name") || changed("policy.settings") {
+            false => None,
+            true => {
+                let built = build(self.looping.host(), &new, &choice.name, &choice.settings);
+                let policy = built.map_err(|error| new.policy_refused(&error))?;
+                Some(Built { policy, settings: Arc::new(choice.settings) })
+            }
+        };
+        if changed("daemon.period_s") {
+            self.looping.set_period(new.period_ns).map_err(|error: ControlError| {
+                ConfigError::wrong(new.stated.of("daemon.period_s"), error.to_string())
+            })?;
+        }
+        if changed("tenant") {
+            self.looping.host().declare(new.tenants.clone());
+        }
+        self.config = new;
+        let mut told: Vec<String> = changes.into_iter().map(|change| change.text).collect();
+        told.extend(next.map(|next| self.put_in_charge(next)));
+        Ok(if told.is_empty() { "nothing changed".to_owned() } else { told.join("; ") })
+    }
+}

@@ -1,0 +1,122 @@
+//! The kernel's host in the engine's charge: who is declared, who of them is here, and what the host complains of.
+//!
+//! Must not know policies, nor who serves the host's files.
+
+use crate::Standing;
+use crate::config::Config;
+use crate::engine::ManagedHost;
+use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Plan, Snapshot, WorkloadKind};
+use waykeeper_linux::host::{LinuxHost, OpenError, Options};
+use waykeeper_linux::tenants::{DeviceName, Tenant, TenantSpec};
+
+/// A host of the kernel's files, with those who are declared on it.
+#[derive(Debug)]
+pub struct Keeper {
+    host: LinuxHost,
+    tenants: Vec<Tenant>,
+    told: Vec<String>,
+    postponed: Option<String>,
+}
+
+impl Keeper {
+    /// Takes charge of the host that a configuration names.
+    ///
+    /// # Errors
+    /// Whatever is missing or in the way; nothing is turned then.
+    pub fn open(config: &Config) -> Result<Keeper, OpenError> {
+        let options = Options::new(config.host_root(), Vec::new(), config.journal_path());
+        let host = LinuxHost::open(options)?;
+        let told = host.notes().to_vec();
+        Ok(Keeper { host, tenants: config.tenants.iter().map(tenant).collect(), told, postponed: None })
+    }
+}
+
+/// A tenant by its CPUs, processes and devices' addresses.
+fn tenant(spec: &TenantSpec) -> Tenant {
+    let address = |device: &DeviceName| match device {
+        DeviceName::Address(address) => Some(*address),
+        _ => None,
+    };
+    Tenant {
+        name: spec.name.clone(),
+        priority: spec.priority,
+        kind: spec.kind.unwrap_or(WorkloadKind::NonIo),
+        cores: spec.cores.clone(),
+        pids: spec.pids.clone(),
+        devices: spec.devices.iter().filter_map(address).collect(),
+        stack: spec.stack,
+        mask: spec.mask.clone(),
+    }
+}
+
+impl Host for Keeper {
+    fn inventory(&self) -> &Inventory {
+        self.host.inventory()
+    }
+
+    fn groups(&self) -> Vec<Group> {
+        self.host.groups()
+    }
+
+    fn sample(&mut self) -> Result<Snapshot, HostError> {
+        let sampled = self.host.sample();
+        self.told.extend(self.host.complaints());
+        sampled
+    }
+
+    fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
+        self.host.apply(plan)
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.host.now_ns()
+    }
+
+    fn wait_until(&mut self, deadline_ns: u64) -> Result<(), HostError> {
+        self.host.wait_until(deadline_ns)
+    }
+}
+
+impl ManagedHost for Keeper {
+    fn refresh(&mut self) {
+        let changes = self.host.set_tenants(self.tenants.clone());
+        self.postponed = changes.postponed;
+        let groups = self.host.groups();
+        for id in changes.arrived {
+            let name = groups.iter().find(|group| group.id == id).map(|group| group.name.as_str());
+            self.told.extend(name.map(|name| format!("tenant {name} came")));
+        }
+        self.told.extend(changes.left.into_iter().map(|(_, name)| format!("tenant {name} went")));
+    }
+
+    fn declare(&mut self, tenants: Vec<TenantSpec>) {
+        self.tenants = tenants.iter().map(tenant).collect();
+    }
+
+    fn standing(&self) -> Vec<Standing> {
+        let refused = self.host.refused().into_iter();
+        let refused =
+            refused.map(|own| Standing::new("tenant", format!("tenant {}: {}", own.tenant, own.why)));
+        let grouped = self.host.groupings().into_iter().map(|own| {
+            let with =
+                if own.with.is_empty() { String::new() } else { format!(" with {}", own.with.join(", ")) };
+            let place = if own.in_default { "the default group" } else { "one class" };
+            Standing::new("grouping", format!("tenant {} is in {place}{with}: {}", own.tenant, own.why))
+        });
+        let postponed =
+            self.postponed.iter().map(|why| Standing::new("tenant", format!("tenants have to wait: {why}")));
+        refused.chain(grouped).chain(postponed).collect()
+    }
+
+    fn told(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.told)
+    }
+
+    fn give_back(&mut self) -> Result<(), Vec<String>> {
+        match self.host.close() {
+            Err(why) => Err(vec![why.to_string()]),
+            Ok(report) if report.is_complete() => Ok(()),
+            Ok(report) => Err(report.failures().map(|(knob, why)| format!("{knob}: {why}")).collect()),
+        }
+    }
+}
