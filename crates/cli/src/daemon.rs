@@ -10,9 +10,9 @@ use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 use waykeeper_linux::host::{GroupsError, OpenError};
 use waykeeper_linux::resctrl::{Kind, ResctrlError};
-use waykeeper_service::EdgeError;
 use waykeeper_service::config::{self, Config, ConfigError, Flag, Inputs, USUAL_FILE};
 use waykeeper_service::daemon::{self, DaemonError};
+use waykeeper_service::{EdgeError, PlaceError};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -166,6 +166,11 @@ impl From<DaemonError> for Failure {
                 exit::CONFLICT
             }
             DaemonError::Edge(EdgeError::Address { why, .. } | EdgeError::Thread(why)) => exit::io_code(why),
+            DaemonError::Edge(EdgeError::Place(PlaceError::InUse(_))) => exit::CONFLICT,
+            DaemonError::Edge(EdgeError::Place(PlaceError::Path(_) | PlaceError::Other { .. })) => {
+                exit::BAD_INPUT
+            }
+            DaemonError::Edge(EdgeError::Place(PlaceError::Io { why, .. })) => exit::io_code(why),
             _ => exit::FAILED,
         };
         match error {

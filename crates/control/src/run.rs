@@ -94,6 +94,8 @@ pub struct Loop<'a, H: Host + ?Sized = dyn Host + 'a> {
     started_ns: u64,
     /// Number of the next deadline; deadline n is n periods after the start.
     next: u64,
+    /// What was found when the next deadline was fixed: a clock that ran back, and deadlines missed.
+    due: Option<(Option<Problem>, u64)>,
     /// The last reading of the counters, if there ever was one.
     before: Option<Snapshot>,
     refusals: Refusals,
@@ -127,6 +129,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
             config,
             started_ns,
             next: 1,
+            due: None,
             before: None,
             refusals: Refusals::default(),
             ledger: Ledger::default(),
@@ -202,8 +205,13 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         self.summary
     }
 
-    /// When the next step is due, on the host's clock.
-    pub fn due_ns(&self) -> u64 {
+    /// When the next step is due, on the host's clock; deadlines that passed already are skipped. Whoever has other things
+    /// to do until then asks here first: a step that is taken at this time, or soon after, is not late.
+    pub fn due_ns(&mut self) -> u64 {
+        if self.due.is_none() {
+            let went_back = self.follow_clock();
+            self.due = Some((went_back, self.skip_missed_deadlines()));
+        }
         self.deadline(self.next)
     }
 
@@ -239,9 +247,8 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
     }
 
     fn advance(&mut self, decides: bool) -> Result<bool, ControlError> {
-        let went_back = self.follow_clock();
-        let missed = self.skip_missed_deadlines();
-        let deadline_ns = self.deadline(self.next);
+        let deadline_ns = self.due_ns();
+        let (went_back, missed) = self.due.take().unwrap_or_default();
         if let Some(end_ns) = self.config.duration_ns.map(|ns| self.started_ns.saturating_add(ns))
             && deadline_ns > end_ns
         {

@@ -8,10 +8,11 @@ use crate::board::{Board, Mode};
 use crate::config::{Config, ConfigError, Inputs};
 use crate::dry_run::DryRun;
 use crate::edge::{Edge, EdgeConfig, EdgeError};
-use crate::engine::{self, Ended, EngineError, ManagedHost, Nudge, Setup};
-use crate::feed::Feed;
+use crate::engine::{self, Ended, EngineError, ManagedHost, Nudge, Setup, Watched};
+use crate::feed::{Feed, feed};
 use crate::linux::Keeper;
 use crate::order::{OrderError, Orders, Sender, orders};
+use crate::recorder::{Recorder, RecorderConfig};
 use crossbeam_channel::{Receiver, bounded};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -19,6 +20,7 @@ use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 use waykeeper_linux::host::OpenError;
 
 /// Signals that may wait; a second one of a kind says nothing new.
@@ -76,8 +78,22 @@ pub fn run(config: Config, inputs: Inputs) -> Result<(), DaemonError> {
     let (sender, taken) = orders();
     let (nudge, nudges) = bounded(SIGNALS);
     let (ready, is_ready) = bounded::<Arc<Board>>(1);
-    let (go, may_go) = bounded::<Vec<Feed>>(1);
-    let control = Control { config: config.clone(), inputs, orders: taken, nudges, ready, may_go };
+    let (go, may_go) = bounded::<()>(1);
+    let (recorder, feeds) = match recorder_of(&config).map_err(system("starting the recorder"))? {
+        Some((recorder, feed)) => (Some(Arc::new(recorder)), vec![feed]),
+        None => (None, Vec::new()),
+    };
+    let own = recorder.clone();
+    let control = Control {
+        config: config.clone(),
+        inputs,
+        orders: taken,
+        nudges,
+        ready,
+        may_go,
+        recorder: own,
+        feeds,
+    };
     let thread = std::thread::Builder::new().name("waykeeper-control".to_owned());
     let handle = hearing.clone();
     let control = thread
@@ -90,10 +106,10 @@ pub fn run(config: Config, inputs: Inputs) -> Result<(), DaemonError> {
     let mut refused = None;
     if let Ok(board) = is_ready.recv() {
         // Open until the control thread has ended: whoever asked for the end hears of it.
-        let _edge = match serve(&config, board, sender) {
+        let _edge = match open_edge(&config, board, sender) {
             Ok(edge) => {
                 // A control thread that is gone has its reason in what it returns.
-                let _ = go.send(Vec::new());
+                let _ = go.send(());
                 Some(edge)
             }
             Err(why) => {
@@ -113,14 +129,37 @@ pub fn run(config: Config, inputs: Inputs) -> Result<(), DaemonError> {
         }
     }
     hearing.close();
-    match control.join() {
+    let ended = control.join();
+    // Its feed went with the control thread: what it has is written when it ends.
+    if let Some(recorder) = recorder.and_then(|own| Arc::try_unwrap(own).ok()) {
+        let lost = recorder.join().lost;
+        if lost > 0 {
+            tracing::warn!("{lost} steps could not be recorded");
+        }
+    }
+    match ended {
         Ok(done) => refused.map_or(done, |why| Err(why.into())),
         Err(panic) => Err(DaemonError::Panic(words(&*panic))),
     }
 }
 
+/// Steps that may wait for the recorder: a minute of seconds, in which any disk comes round.
+const STEPS: usize = 64;
+
+/// The recorder at work and the feed to it, if there is to be one.
+fn recorder_of(config: &Config) -> io::Result<Option<(Recorder, Feed)>> {
+    let Some(directory) = &config.recorder.dir else { return Ok(None) };
+    let (feed, steps) = feed(STEPS);
+    let recorder = RecorderConfig {
+        keep: Duration::from_secs(u64::from(config.recorder.keep_hours) * 3600),
+        most_bytes: u64::from(config.recorder.keep_mib) << 20,
+        ..RecorderConfig::in_directory(directory)
+    };
+    Ok(Some((Recorder::start(recorder, steps)?, feed)))
+}
+
 /// Opens what serves others.
-fn serve(config: &Config, board: Arc<Board>, orders: Sender) -> Result<Edge, EdgeError> {
+fn open_edge(config: &Config, board: Arc<Board>, orders: Sender) -> Result<Edge, EdgeError> {
     let edge = EdgeConfig {
         socket: config.socket_path(),
         group: config.socket.group.clone(),
@@ -137,7 +176,9 @@ struct Control {
     orders: Orders,
     nudges: Receiver<Nudge>,
     ready: crossbeam_channel::Sender<Arc<Board>>,
-    may_go: Receiver<Vec<Feed>>,
+    may_go: Receiver<()>,
+    recorder: Option<Arc<Recorder>>,
+    feeds: Vec<Feed>,
 }
 
 impl Control {
@@ -172,15 +213,19 @@ impl Control {
     }
 
     fn engine<H: ManagedHost>(self, host: &mut H) -> Result<Ended, DaemonError> {
-        let Control { config, inputs, orders, nudges, ready, may_go } = self;
+        let Control { config, inputs, orders, nudges, ready, may_go, recorder, feeds } = self;
         let board = Arc::new(Board::new(engine::first(&config, host.inventory())));
         // Nobody there to serve, or they could not: nothing is turned.
         if ready.send(board.clone()).is_err() {
             return Ok(Ended { asked: None });
         }
-        let Ok(feeds) = may_go.recv() else { return Ok(Ended { asked: None }) };
+        if may_go.recv().is_err() {
+            return Ok(Ended { asked: None });
+        }
         tracing::info!(policy = config.policy.name, root = %config.root.display(), mode = ?config.mode, "taking charge");
-        let setup = Setup { config, inputs, board, feeds, orders, nudges };
+        let watched: Vec<Watched> =
+            recorder.into_iter().map(|own| Box::new(move || own.standing()) as Watched).collect();
+        let setup = Setup { config, inputs, board, feeds, orders, nudges, watched };
         Ok(engine::run(host, setup)?)
     }
 }

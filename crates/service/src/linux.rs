@@ -5,16 +5,20 @@
 use crate::Standing;
 use crate::config::Config;
 use crate::engine::ManagedHost;
-use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Plan, Snapshot, WorkloadKind};
+use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Plan, Snapshot};
 use waykeeper_linux::host::{LinuxHost, OpenError, Options};
-use waykeeper_linux::tenants::{DeviceName, Tenant, TenantSpec};
+use waykeeper_linux::root::Root;
+use waykeeper_linux::tenants::{Census, Note, TenantSpec};
 
 /// A host of the kernel's files, with those who are declared on it.
 #[derive(Debug)]
 pub struct Keeper {
     host: LinuxHost,
-    tenants: Vec<Tenant>,
+    root: Root,
+    census: Census,
     told: Vec<String>,
+    /// What the census has to say that lasts.
+    notes: Vec<Note>,
     postponed: Option<String>,
 }
 
@@ -24,28 +28,11 @@ impl Keeper {
     /// # Errors
     /// Whatever is missing or in the way; nothing is turned then.
     pub fn open(config: &Config) -> Result<Keeper, OpenError> {
-        let options = Options::new(config.host_root(), Vec::new(), config.journal_path());
-        let host = LinuxHost::open(options)?;
+        let root = config.host_root();
+        let host = LinuxHost::open(Options::new(root.clone(), Vec::new(), config.journal_path()))?;
         let told = host.notes().to_vec();
-        Ok(Keeper { host, tenants: config.tenants.iter().map(tenant).collect(), told, postponed: None })
-    }
-}
-
-/// A tenant by its CPUs, processes and devices' addresses.
-fn tenant(spec: &TenantSpec) -> Tenant {
-    let address = |device: &DeviceName| match device {
-        DeviceName::Address(address) => Some(*address),
-        _ => None,
-    };
-    Tenant {
-        name: spec.name.clone(),
-        priority: spec.priority,
-        kind: spec.kind.unwrap_or(WorkloadKind::NonIo),
-        cores: spec.cores.clone(),
-        pids: spec.pids.clone(),
-        devices: spec.devices.iter().filter_map(address).collect(),
-        stack: spec.stack,
-        mask: spec.mask.clone(),
+        let census = Census::new(config.tenants.clone());
+        Ok(Keeper { host, root, census, told, notes: Vec::new(), postponed: None })
     }
 }
 
@@ -79,7 +66,9 @@ impl Host for Keeper {
 
 impl ManagedHost for Keeper {
     fn refresh(&mut self) {
-        let changes = self.host.set_tenants(self.tenants.clone());
+        let roster = self.census.take(&self.root);
+        self.notes = roster.standing;
+        let changes = self.host.set_tenants(roster.tenants);
         self.postponed = changes.postponed;
         let groups = self.host.groups();
         for id in changes.arrived {
@@ -90,7 +79,7 @@ impl ManagedHost for Keeper {
     }
 
     fn declare(&mut self, tenants: Vec<TenantSpec>) {
-        self.tenants = tenants.iter().map(tenant).collect();
+        self.census.replace(tenants);
     }
 
     fn standing(&self) -> Vec<Standing> {
@@ -105,7 +94,8 @@ impl ManagedHost for Keeper {
         });
         let postponed =
             self.postponed.iter().map(|why| Standing::new("tenant", format!("tenants have to wait: {why}")));
-        refused.chain(grouped).chain(postponed).collect()
+        let notes = self.notes.iter().map(|note| Standing::new("tenant", note.to_string()));
+        refused.chain(grouped).chain(postponed).chain(notes).collect()
     }
 
     fn told(&mut self) -> Vec<String> {

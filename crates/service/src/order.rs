@@ -30,6 +30,20 @@ pub enum Order {
     Stop,
 }
 
+impl Order {
+    /// Its name in a log.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Order::SetPolicy { .. } => "set-policy",
+            Order::Pause(Pause::Hold) => "pause",
+            Order::Pause(Pause::Release) => "pause-release",
+            Order::Resume => "resume",
+            Order::Reload => "reload",
+            Order::Stop => "stop",
+        }
+    }
+}
+
 /// What came of an order: a line for people.
 pub type Reply = Result<String, OrderError>;
 

@@ -163,6 +163,7 @@ impl Census {
             absent,
             started: claims.pids.into_iter().map(|(pid, (_, started))| (pid, started)).collect(),
             notes: self.notes.take(),
+            standing: self.notes.standing(),
             reads: reader.reads(),
         }
     }

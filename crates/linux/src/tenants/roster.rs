@@ -4,7 +4,7 @@
 
 use super::Tenant;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The tenants at one moment. No core, no process and no device is in two of them, and their names are different.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -18,6 +18,8 @@ pub struct Roster {
     pub started: BTreeMap<u32, u64>,
     /// What is so now and was not at the last look.
     pub notes: Vec<Note>,
+    /// What is so now, new or not, in the words of when it began.
+    pub standing: Vec<Note>,
     /// Files read and directories listed for it.
     pub reads: usize,
 }
@@ -77,8 +79,8 @@ type Key = (Option<String>, About, String);
 /// What holds, so that it is told when it begins.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Notes {
-    standing: BTreeSet<Key>,
-    now: BTreeSet<Key>,
+    standing: BTreeMap<Key, Note>,
+    now: BTreeMap<Key, Note>,
     fresh: Vec<Note>,
 }
 
@@ -86,12 +88,20 @@ impl Notes {
     /// Something holds. `key` tells it apart from other things of the kind about the same tenant.
     pub fn tell(&mut self, tenant: Option<&str>, about: About, key: &str, text: impl FnOnce() -> String) {
         let key = (tenant.map(str::to_owned), about, key.to_owned());
-        if !self.now.contains(&key) {
-            if !self.standing.contains(&key) {
-                self.fresh.push(Note { tenant: key.0.clone(), about, text: text() });
-            }
-            self.now.insert(key);
+        if self.now.contains_key(&key) {
+            return;
         }
+        let note = self.standing.remove(&key).unwrap_or_else(|| {
+            let note = Note { tenant: key.0.clone(), about, text: text() };
+            self.fresh.push(note.clone());
+            note
+        });
+        self.now.insert(key, note);
+    }
+
+    /// What held at the last look that has ended.
+    pub fn standing(&self) -> Vec<Note> {
+        self.standing.values().cloned().collect()
     }
 
     /// The end of a look: what is new in it. What does not hold any more will be told again.

@@ -27,8 +27,10 @@ use waykeeper_control::{ControlConfig, ControlError, Loop, Record};
 use waykeeper_host::{Inventory, Snapshot};
 use waykeeper_policy::Policy;
 
+/// Somebody beside the engine who may have trouble that lasts.
+pub type Watched = Box<dyn Fn() -> Option<Standing> + Send>;
+
 /// What an engine is started with.
-#[derive(Debug)]
 pub struct Setup {
     /// The configuration in force.
     pub config: Config,
@@ -42,6 +44,8 @@ pub struct Setup {
     pub orders: Orders,
     /// Where signals come from.
     pub nudges: Receiver<Nudge>,
+    /// Whose trouble is shown with the rest.
+    pub watched: Vec<Watched>,
 }
 
 /// Why an engine ended well.
@@ -118,6 +122,7 @@ struct Engine<'a, H: ManagedHost> {
     config: Config,
     board: Arc<Board>,
     feeds: Vec<Feed>,
+    watched: Vec<Watched>,
     ears: Ears,
     paused: Option<Pause>,
     /// Settings of the policy in charge.
@@ -144,7 +149,7 @@ fn policy_of(config: &Config) -> crate::config::PolicyChoice {
 
 impl<'a, H: ManagedHost> Engine<'a, H> {
     fn start(host: &'a mut H, setup: Setup) -> Result<Engine<'a, H>, EngineError> {
-        let Setup { config, inputs, board, feeds, orders, nudges } = setup;
+        let Setup { config, inputs, board, feeds, orders, nudges, watched } = setup;
         host.refresh();
         let choice = policy_of(&config);
         let policy = turns::build(host, &config, &choice.name, &choice.settings)
@@ -162,6 +167,7 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             looping,
             board,
             feeds,
+            watched,
             ears: Ears::new(orders, nudges, inputs),
             paused: None,
             settings: Arc::new(choice.settings),
@@ -244,6 +250,7 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
     /// What lasts and is not as it should be.
     fn trouble(&mut self) -> Vec<Standing> {
         let mut all = self.looping.host().standing();
+        all.extend(self.watched.iter().filter_map(|own| own()));
         if self.blind > 0 {
             all.push(Standing::new("blind", "neither counters nor masks can be read"));
         }

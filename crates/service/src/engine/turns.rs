@@ -45,8 +45,8 @@ impl<H: ManagedHost> Engine<'_, H> {
             Heard::Order(asked) => {
                 let reply = self.obey(&asked.order);
                 match &reply {
-                    Ok(text) => tracing::info!(order = ?asked.order, "{text}"),
-                    Err(why) => tracing::warn!(order = ?asked.order, "refused: {why}"),
+                    Ok(text) => tracing::info!(order = asked.order.word(), "{text}"),
+                    Err(why) => tracing::warn!(order = asked.order.word(), "refused: {why}"),
                 }
                 self.show_change();
                 asked.answer(reply);
