@@ -180,7 +180,12 @@ impl<R: Registers> Restorer<'_, R> {
             // Whoever has nothing to bring back there need not wait for another tool.
             let resctrl = self.resctrl.filter(|_| originals.iter().any(of_resctrl));
             let lock = resctrl.map(|resctrl| resctrl.lock_exclusive(LOCK_WAIT)).transpose();
-            for original in originals.iter().rev() {
+            // A monitoring group can have its CPUs back when they are in its control group again, whatever was turned first.
+            let (late, first): (Vec<_>, Vec<_>) = originals
+                .iter()
+                .rev()
+                .partition(|original| matches!(original, Original::Cpus { group, .. } if group.is_monitor()));
+            for original in first.into_iter().chain(late) {
                 let outcome = match &lock {
                     Err(error) if of_resctrl(original) => Outcome::Failed(error.to_string()),
                     _ => self.put_back(original).unwrap_or_else(Outcome::Failed),

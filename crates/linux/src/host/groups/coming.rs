@@ -4,12 +4,12 @@
 //! that cannot be moved. Must not know why a tenant is one.
 
 use super::super::placement::Seat;
-use super::{Groups, GroupsError, LOCK_WAIT, Member, both};
+use super::{Groups, GroupsError, LOCK_WAIT, Member, RanOut, both};
 use crate::journal::{Journal, Original};
 use crate::resctrl::{Action, Group, Kind, ResctrlError};
 use crate::tenants::Tenant;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_units::{CoreList, GroupId, WayMask};
 
 /// A tenant that has no class of service of its own.
@@ -24,6 +24,9 @@ pub struct Grouping {
     /// Why it has no class of its own.
     pub why: String,
 }
+
+/// After so many changes of tenants it is tried again whether there are more classes than there were: a guess.
+const ROUNDS: u32 = 16;
 
 /// What is to become of the tenants.
 #[derive(Clone, Debug, Default)]
@@ -111,6 +114,7 @@ impl Groups {
             name: tenant.name.clone(),
             cpus: tenant.cores.clone(),
             processes: tenant.pids.iter().map(find).collect(),
+            missing: BTreeSet::new(),
             monitor: None,
             unwatched: None,
             occupancy: None,
@@ -145,7 +149,7 @@ impl Groups {
         let had = self.placement.in_use().len();
         let beside = self.closids.saturating_sub(self.placement.limit());
         self.notes.push(error.to_string());
-        self.ran_out = Some((had, beside));
+        self.ran_out = Some(RanOut { had, beside, rounds: ROUNDS });
         self.placement.set_limit(had);
     }
 
@@ -288,6 +292,9 @@ impl Groups {
         let grew = before != tenant.cores;
         if !grew && come.is_empty() {
             return Ok(());
+        }
+        for process in &come {
+            member.missing.remove(&process.pid);
         }
         member.processes.extend(&come);
         if let Err(why) = self.nobody_elses(|own| own == id) {

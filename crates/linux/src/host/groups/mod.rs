@@ -19,7 +19,7 @@ use crate::resctrl::{
 };
 use crate::root::{FileError, Root};
 use reading::Traffic;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tasks::Process;
 use waykeeper_units::{CoreId, CoreList, GroupId, WayMask};
@@ -71,6 +71,8 @@ struct Member {
     name: String,
     cpus: CoreList,
     processes: Vec<Process>,
+    /// Pids of which there was no process.
+    missing: BTreeSet<u32>,
     /// Its monitoring group, if its class (or the default group) has or had others in it.
     monitor: Option<Group>,
     /// Why it has none although it should.
@@ -78,6 +80,17 @@ struct Member {
     occupancy: Option<HeldCount>,
     /// Not all of its CPUs and tasks could be put where they belong: to be tried again.
     unsettled: bool,
+}
+
+/// What was the case when no class was left although the numbers said so.
+#[derive(Debug)]
+struct RanOut {
+    /// How many we had.
+    had: usize,
+    /// How many others had.
+    beside: usize,
+    /// How often tenants may still change until it is tried again.
+    rounds: u32,
 }
 
 /// All of them.
@@ -94,8 +107,8 @@ pub(super) struct Groups {
     closids: usize,
     /// Most that the operator lets us have of them.
     most: usize,
-    /// What `mkdir` said when classes ran out before their number did: how many we had, beside how many of others.
-    ran_out: Option<(usize, usize)>,
+    /// Classes ran out before their number did.
+    ran_out: Option<RanOut>,
     placement: Placement,
     members: BTreeMap<GroupId, Member>,
     /// Classes by number. Those that nobody sits in are there because they could not be removed.
@@ -173,9 +186,10 @@ impl Groups {
         let others = control.len() - control.iter().filter(own).count();
         let mut limit = self.closids.saturating_sub(others);
         // Fewer than the numbers say: io_alloc and pseudo-locked regions take some.
-        if let Some((had, beside)) = self.ran_out {
-            match others >= beside {
-                true => limit = limit.min(had),
+        if let Some(ran_out) = &mut self.ran_out {
+            ran_out.rounds -= 1;
+            match others >= ran_out.beside && ran_out.rounds > 0 {
+                true => limit = limit.min(ran_out.had),
                 false => self.ran_out = None,
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! A pid alone names whoever has it now; with the time of its start it names one process. Must not know masks.
 
-use super::{Groups, GroupsError};
+use super::{Groups, GroupsError, Member};
 use crate::resctrl::Group;
 use crate::restore::start_in_stat;
 use crate::root::{FileError, Root};
@@ -103,6 +103,7 @@ impl Groups {
         if !ended.is_empty() {
             let pids: Vec<u32> = ended.iter().map(|process| process.pid).collect();
             self.notes.push(format!("tenant {} has no processes {pids:?} (any more)", member.name));
+            member.missing.extend(pids);
             member.processes.retain(|process| !ended.contains(process));
         }
         Ok(())
@@ -141,9 +142,13 @@ impl Groups {
 
     /// What came and what went of a tenant's processes, given the pids that it is said to have now. Nothing is moved.
     pub(super) fn look_at(&self, tenant: GroupId, pids: &[u32]) -> (Vec<Process>, Vec<Process>) {
-        let known = self.members.get(&tenant).map(|member| member.processes.as_slice()).unwrap_or_default();
+        let Some(Member { processes: known, missing, .. }) = self.members.get(&tenant) else {
+            return (Vec::new(), Vec::new());
+        };
         let now = pids.iter().map(|pid| Process::find(&self.root, *pid));
-        let come = now.filter(|process| process.started.is_some() && !known.contains(process)).collect();
+        // One that was not there is looked for no more until there is one.
+        let new = |process: &Process| process.started.is_some() || !missing.contains(&process.pid);
+        let come = now.filter(|process| new(process) && !known.contains(process)).collect();
         let named = |process: &&Process| pids.contains(&process.pid) && process.is_same(&self.root);
         (come, known.iter().filter(|process| !named(process)).copied().collect())
     }

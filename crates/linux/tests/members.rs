@@ -1,0 +1,468 @@
+//! Tenants that come, go, fork and change under LinuxHost on the virtual host: nobody else notices, and at the end all is as
+//! it was. The clock is held. Needs root and /dev/fuse.
+
+mod on_vhost;
+
+use on_vhost::{MS, Machine, SCENARIO, held, scenario};
+use rustix::io::Errno;
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::{Child, Command, Stdio};
+use waykeeper_host::{Host, Interval, KnobOutcome, Plan, Priority, Reading, Snapshot, WorkloadKind};
+use waykeeper_linux::host::{LinuxHost, Managed, Options};
+use waykeeper_linux::tenants::Tenant;
+use waykeeper_units::{GroupId, WayMask};
+use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
+
+const FULL: u32 = 0x7ff;
+
+fn tenant(name: &str, cores: &str) -> Tenant {
+    Tenant {
+        name: name.to_owned(),
+        priority: Priority::Low,
+        kind: WorkloadKind::NonIo,
+        cores: if cores.is_empty() { Default::default() } else { cores.parse().expect("cores") },
+        pids: Vec::new(),
+        devices: Vec::new(),
+        stack: false,
+        mask: None,
+    }
+}
+
+/// A host in charge of nobody yet.
+fn empty(machine: &Machine) -> LinuxHost {
+    let options = Options::new(machine.root(), Vec::new(), machine.journal());
+    LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn sample(host: &mut LinuxHost) -> Snapshot {
+    host.sample().unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn id(host: &LinuxHost, name: &str) -> GroupId {
+    host.groups().into_iter().find(|group| group.name == name).unwrap_or_else(|| panic!("no {name}")).id
+}
+
+fn same(found: &str, expected: &str) {
+    for (found, expected) in found.lines().zip(expected.lines()) {
+        assert_eq!(found, expected);
+    }
+    assert_eq!(found.lines().count(), expected.lines().count());
+}
+
+fn ends(machine: &Machine, mut host: LinuxHost, found: &str) {
+    let report = host.close().expect("closed");
+    assert!(report.is_complete(), "{report:?}");
+    drop(host);
+    same(&machine.state(), found);
+    assert!(!machine.journal().exists());
+}
+
+#[test]
+fn a_host_begins_with_nobody_and_a_name_that_returns_gets_another_number() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    let mut host = empty(&machine);
+    assert_eq!(host.groups(), []);
+    sample(&mut host);
+    let (a, b) = (tenant("a", "0-1"), tenant("b", "2"));
+    let changes = host.set_tenants(vec![a.clone(), b.clone()]);
+    assert_eq!((changes.arrived.len(), changes.refused.len()), (2, 0), "{changes:?}");
+    let first = id(&host, "a");
+    // Nothing new costs no write and no look at resctrl.
+    machine.faults.forget();
+    assert!(host.set_tenants(vec![b.clone(), a.clone()]).is_empty());
+    assert_eq!(machine.faults.seen(), BTreeMap::new());
+    let changes = host.set_tenants(vec![b.clone()]);
+    assert_eq!(changes.left, [(first, "a".to_owned())]);
+    assert!(!machine.root().exists("/sys/fs/resctrl/waykeeper-a"));
+    assert_eq!(machine.root().read_text("/sys/fs/resctrl/waykeeper-b/cpus_list").unwrap(), "2\n");
+    host.set_tenants(vec![a, b]);
+    assert_ne!(id(&host, "a"), first);
+    let snapshot = sample(&mut host);
+    assert!(!snapshot.groups.contains_key(&first) && snapshot.groups.len() == 2);
+    ends(&machine, host, &found);
+}
+
+#[test]
+fn the_managed_l3_is_the_named_one() {
+    let machine = Machine::new("gold-6140");
+    let open = |managed| {
+        let options = Options::new(machine.root(), Vec::new(), machine.journal());
+        LinuxHost::open(Options { managed: Some(managed), ..options }).map(|host| host.inventory().cores[0])
+    };
+    assert_eq!(open(Managed::Socket(0)).unwrap().0, 0);
+    assert_eq!(open(Managed::Domain(0)).unwrap().0, 0);
+    let error = open(Managed::Domain(7)).unwrap_err().to_string();
+    assert!(error.starts_with("there is no L3 with the id 7; there are 0"), "{error}");
+    assert_eq!(open(Managed::Socket(9)).unwrap_err().to_string(), "no CPU of socket 9 is online");
+}
+
+#[test]
+fn cores_that_come_and_go_leave_every_rate_right_or_missing_once() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    let mut host = empty(&machine);
+    let (wide, scan) = (tenant("l2fwd", "0-1"), tenant("scan", "3"));
+    host.set_tenants(vec![wide.clone(), scan.clone()]);
+    let cycles = |core: u16| {
+        machine.look(|server| server.bare().cores(usize::from(core)..usize::from(core) + 1).cycles)
+    };
+    machine.run_to(10 * MS);
+    let (forward, other) = (id(&host, "l2fwd"), id(&host, "scan"));
+    let mut last = sample(&mut host);
+    let mut at = [0, 1, 2, 3].map(cycles);
+    // Who has which cores in each interval: 1 goes from one to the other, 2 comes new, and goes again.
+    let steps = [("0-1", "3"), ("0", "1,3"), ("0", "1-3"), ("0-1", "3"), ("0-1", "3")];
+    for (time, (ours, theirs)) in (2..).zip(steps) {
+        host.set_tenants(vec![tenant("l2fwd", ours), tenant("scan", theirs)]);
+        machine.run_to(time * 10 * MS);
+        let (now, next) = ([0, 1, 2, 3].map(cycles), sample(&mut host));
+        let seen = Interval::between(
+            &Snapshot { at_ns: 0, ..last },
+            &Snapshot { at_ns: 1_000_000_000, ..next.clone() },
+        );
+        let seen = seen.expect("an interval");
+        for (group, cores) in [(forward, ours), (other, theirs)] {
+            let cores: waykeeper_units::CoreList = cores.parse().unwrap();
+            let moved: u64 = cores.cores().iter().map(|core| now[core.index()] - at[core.index()]).sum();
+            let rate = seen.groups[&group].cycles.value().unwrap_or_else(|| panic!("{group} at {time}"));
+            // Each core's counts are whole numbers.
+            assert!((rate - moved as f64).abs() < 8.0, "{group} at {time}: {rate} is not {moved}");
+        }
+        (last, at) = (next, now);
+    }
+    assert_eq!(host.complaints(), [""; 0]);
+    // The registers of a core that nobody has any more are as they were.
+    assert_eq!(machine.msr(2, 0x186), Some(0));
+    ends(&machine, host, &found);
+}
+
+/// A tiny generator: the same numbers on every machine (Knuth's constants, MMIX).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+/// The mask that a tenant's CPU really has.
+fn mask_of(machine: &Machine, cpu: usize) -> u32 {
+    machine.look(|server| {
+        let class = server.class(cpu).0 as usize;
+        server.mask(0, class).expect("a mask") as u32
+    })
+}
+
+#[test]
+fn dozens_of_tenants_on_eight_classes_have_what_they_were_given() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    let mut host = empty(&machine);
+    let mut dice = Dice(1);
+    let mut wished: BTreeMap<GroupId, u32> = BTreeMap::new();
+    let mut ids = BTreeSet::new();
+    let (mut grouped, mut last) = (0, sample(&mut host));
+    for round in 0..40u64 {
+        // Of 16 names with a core each, about half are there.
+        let alive: Vec<Tenant> = (0..16)
+            .filter(|_| dice.below(2) == 0)
+            .map(|core| Tenant {
+                priority: if core % 5 == 0 { Priority::High } else { Priority::Low },
+                ..tenant(&format!("t{core}"), &core.to_string())
+            })
+            .collect();
+        let changes = host.set_tenants(alive.clone());
+        assert_eq!((changes.refused, changes.postponed), (Vec::new(), None), "round {round}");
+        assert!(changes.arrived.iter().all(|id| ids.insert(*id)), "a number comes twice");
+        let groups = host.groups();
+        assert_eq!(groups.len(), alive.len());
+        wished.retain(|id, _| groups.iter().any(|group| group.id == *id));
+        grouped += host.groupings().len();
+        for group in &groups {
+            let mask = wished.get(&group.id).copied().unwrap_or(FULL);
+            assert_eq!(
+                mask_of(&machine, group.cores.cores()[0].index()),
+                mask,
+                "{} comes in round {round}",
+                group.name
+            );
+        }
+        let plan: BTreeMap<GroupId, u32> = groups
+            .iter()
+            .filter_map(|group| {
+                (dice.below(3) == 0)
+                    .then(|| (group.id, [FULL, 0x3, 0xc, 0x30, 0x600][dice.below(5) as usize]))
+            })
+            .collect();
+        let masks = plan.iter().map(|(id, bits)| (*id, WayMask::from_bits(*bits))).collect();
+        let applied = host.apply(&Plan { masks, ..Plan::default() }).expect("a report");
+        assert!(applied.is_complete(), "round {round}: {applied:?}");
+        wished.extend(plan);
+        machine.run_to((round + 1) * MS);
+        let next = sample(&mut host);
+        for group in &groups {
+            let mask = wished.get(&group.id).copied().unwrap_or(FULL);
+            assert_eq!(next.knobs.masks[&group.id].bits(), mask, "{} in round {round}", group.name);
+            assert_eq!(
+                mask_of(&machine, group.cores.cores()[0].index()),
+                mask,
+                "{} in round {round}",
+                group.name
+            );
+            assert!(next.groups[&group.id].cycles.value().is_some(), "{} in round {round}", group.name);
+        }
+        // A tenant's sums never fall.
+        for (id, now) in &next.groups {
+            if let Some(before) = last.groups.get(id) {
+                let pair = before.instructions.value().zip(now.instructions.value());
+                assert!(pair.is_none_or(|(before, now)| before <= now), "{id} in round {round}");
+            }
+        }
+        last = next;
+    }
+    assert!(grouped > 30, "eight classes were too few: {grouped}");
+    assert!(ids.len() > 100, "{} arrivals", ids.len());
+    let complaints = host.complaints();
+    assert!(complaints.is_empty(), "{complaints:?}");
+    // Nothing grew: no group of those who have left.
+    let groups = machine.root().list("/sys/fs/resctrl").unwrap();
+    assert!(groups.iter().filter(|name| name.starts_with("waykeeper-")).count() <= 7, "{groups:?}");
+    ends(&machine, host, &found);
+}
+
+#[test]
+fn who_waits_for_a_class_gets_the_next_that_is_free() {
+    let machine = Machine::new("gold-6140");
+    let mut host = empty(&machine);
+    let all: Vec<Tenant> = (0..9).map(|core| tenant(&format!("t{core}"), &core.to_string())).collect();
+    let changes = host.set_tenants(all.clone());
+    assert_eq!(changes.arrived.len(), 9);
+    let waiting = |host: &LinuxHost| {
+        host.groupings().into_iter().map(|own| (own.tenant, own.with, own.in_default)).collect::<Vec<_>>()
+    };
+    // Eight classes, one of them the default group's.
+    assert_eq!(
+        waiting(&host),
+        [("t7".to_owned(), vec!["t8".to_owned()], true), ("t8".to_owned(), vec!["t7".to_owned()], true)]
+    );
+    assert!(host.groupings()[0].why.contains("the 7 classes of service"), "{:?}", host.groupings());
+    assert!(sample(&mut host).groups.values().all(|group| group.occupancy_bytes.value().is_some()));
+    // The high one goes first, although it came later.
+    let mut rest = all[1..].to_vec();
+    rest[7].priority = Priority::High;
+    host.set_tenants(rest);
+    assert_eq!(waiting(&host), [("t7".to_owned(), vec![], true)]);
+    assert!(machine.root().exists("/sys/fs/resctrl/waykeeper-t8"));
+    assert!(!machine.root().exists("/sys/fs/resctrl/mon_groups/waykeeper-t8"));
+    assert!(sample(&mut host).groups.values().all(|group| group.occupancy_bytes.value().is_some()));
+}
+
+#[test]
+fn a_refused_tenant_is_told_once_and_the_others_go_on() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    let root = machine.root();
+    root.make_dir("/sys/fs/resctrl/COS1").unwrap();
+    root.write_once("/sys/fs/resctrl/COS1/cpus_list", "9\n").unwrap();
+    let mut host = empty(&machine);
+    host.set_tenants(vec![tenant("a", "0-1")]);
+    let all = || {
+        vec![tenant("a", "0-1"), tenant("b", "1-2"), tenant("c", "9"), tenant("d", "4"), tenant("e", "400")]
+    };
+    let changes = host.set_tenants(all());
+    assert_eq!(changes.arrived, [id(&host, "d")]);
+    let told: BTreeMap<String, String> =
+        changes.refused.into_iter().map(|own| (own.tenant, own.why)).collect();
+    assert_eq!(told["b"], "core 1 belongs to tenant a; a core has one tenant");
+    assert!(told["c"].starts_with("CPUs 9 of tenant c are in the resctrl group COS1"), "{told:?}");
+    assert!(told["e"].starts_with("cores 400 of tenant e do not share the L3"), "{told:?}");
+    for _ in 0..20 {
+        assert!(host.set_tenants(all()).is_empty());
+    }
+    assert_eq!(host.refused().len(), 3);
+    // What was in the way goes: b at once, for it is asked for in other words; c when it is tried again.
+    root.remove_dir("/sys/fs/resctrl/COS1").unwrap();
+    let without = || vec![tenant("a", "0"), tenant("b", "1-2,5"), tenant("c", "9"), tenant("d", "4")];
+    let mut arrived = Vec::new();
+    for _ in 0..64 {
+        arrived.extend(host.set_tenants(without()).arrived);
+    }
+    assert_eq!(arrived, [id(&host, "b"), id(&host, "c")]);
+    assert_eq!(host.refused(), []);
+    // A core that is another's is refused to one that is there, too; what it gave up is given up.
+    let changes =
+        host.set_tenants(vec![tenant("a", "0"), tenant("b", "2,4"), tenant("c", "9"), tenant("d", "4")]);
+    assert_eq!(changes.refused.len(), 1, "{changes:?}");
+    assert_eq!(root.read_text("/sys/fs/resctrl/waykeeper-b/cpus_list").unwrap(), "2\n");
+    ends(&machine, host, &found);
+}
+
+/// A process with a child, both ended when dropped.
+struct Family(Child);
+
+impl Family {
+    fn new() -> Family {
+        let mut command = Command::new("sh");
+        // The child is started when a line comes.
+        command.args(["-c", "read line; sleep 600 & read line"]).stdin(Stdio::piped());
+        Family(command.spawn().expect("sh"))
+    }
+
+    fn say(&mut self) {
+        use std::io::Write;
+        writeln!(self.0.stdin.as_mut().expect("a pipe"), "go").expect("written");
+    }
+
+    fn child(&self) -> u32 {
+        let path = format!("/proc/{0}/task/{0}/children", self.0.id());
+        loop {
+            let children = std::fs::read_to_string(&path).expect("a kernel with CONFIG_PROC_CHILDREN");
+            if let Some(child) = children.split_whitespace().next() {
+                return child.parse().expect("a pid");
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Family {
+    fn drop(&mut self) {
+        let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.0.id()));
+        for child in children.unwrap_or_default().split_whitespace() {
+            let _ = Command::new("kill").arg(child).status();
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_tenant_without_cores_is_its_processes_and_their_children() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    let mut family = Family::new();
+    let mut host = empty(&machine);
+    let of = |pids: Vec<u32>| Tenant { pids, ..tenant("loose", "") };
+    let parent = family.0.id();
+    host.set_tenants(vec![of(vec![parent]), tenant("scan", "3")]);
+    assert_eq!(host.complaints().iter().filter(|told| told.contains("has no cores of its own")).count(), 1);
+    family.say();
+    let child = family.child();
+    let tasks = |group: &str| {
+        let text = machine.root().read_text(format!("/sys/fs/resctrl/{group}/tasks")).unwrap();
+        text.lines().filter_map(|line| line.parse().ok()).collect::<BTreeSet<u32>>()
+    };
+    let (own, pair) = ("waykeeper-loose", [parent, child]);
+    assert!(pair.iter().all(|pid| tasks(own).contains(pid)), "the child was born there: {:?}", tasks(own));
+    // The selector names it, too: there is nothing to do about it but to know it.
+    host.set_tenants(vec![of(pair.to_vec()), tenant("scan", "3")]);
+    assert!(pair.iter().all(|pid| tasks(own).contains(pid)));
+    let loose = id(&host, "loose");
+    let masks = BTreeMap::from([(loose, WayMask::from_bits(0xf))]);
+    assert!(host.apply(&Plan { masks, ..Plan::default() }).expect("a report").is_complete());
+    let snapshot = sample(&mut host);
+    assert_eq!(snapshot.knobs.masks[&loose].bits(), 0xf);
+    assert_eq!(snapshot.groups[&loose].cycles, Reading::Unsupported);
+    assert!(snapshot.groups[&loose].occupancy_bytes.value().is_some());
+    // One that is not named any more goes back.
+    host.set_tenants(vec![of(vec![parent]), tenant("scan", "3")]);
+    assert!(tasks(own).contains(&parent) && !tasks(own).contains(&child));
+    ends(&machine, host, &found);
+}
+
+fn refuse(machine: &Machine, path: &str, operation: Operation, errno: Errno) {
+    let (path, operation) = (path.to_owned(), Some(operation));
+    machine.faults.inject(Rule { path, operation, calls: Calls::All, fault: Fault::Refuse(errno) });
+}
+
+#[test]
+fn faults_of_arrivals_and_departures_are_told_and_made_good() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    let mut host = empty(&machine);
+    let (a, b) = (tenant("a", "0"), tenant("b", "1"));
+    // No class is left although the numbers say so: it lives in the default group.
+    refuse(&machine, "sys/fs/resctrl/waykeeper-?", Operation::MakeDirectory, Errno::NOSPC);
+    assert_eq!(host.set_tenants(vec![a.clone()]).arrived.len(), 1);
+    assert!(host.groupings()[0].in_default, "{:?}", host.groupings());
+    assert!(host.complaints().iter().any(|told| told.contains("making the group: No space left")));
+    assert_eq!(host.inventory().llc.clos_count, 1);
+    machine.faults.lift();
+    // It is tried again after some changes.
+    for core in 0..20 {
+        host.set_tenants(vec![tenant("x", &(core % 10).to_string())]);
+    }
+    assert_eq!(host.inventory().llc.clos_count, 8);
+    // EIO: refused, nothing of it stays, and the next try takes it.
+    host.set_tenants(vec![]);
+    for (path, operation) in [
+        ("sys/fs/resctrl/waykeeper-b", Operation::MakeDirectory),
+        ("sys/fs/resctrl/waykeeper-b/cpus_list", Operation::Write),
+        ("sys/fs/resctrl/waykeeper-b/schemata", Operation::Open),
+    ] {
+        refuse(&machine, path, operation, Errno::IO);
+        let changes = host.set_tenants(vec![b.clone()]);
+        assert_eq!((changes.arrived.len(), changes.refused.len()), (0, 1), "{path}: {changes:?}");
+        assert!(changes.refused[0].why.contains("waykeeper-b"), "{changes:?}");
+        assert_eq!(host.groups(), []);
+        machine.faults.lift();
+        assert!(!machine.root().exists("/sys/fs/resctrl/waykeeper-b"), "{path}");
+        let arrived: usize = (0..4).map(|_| host.set_tenants(vec![b.clone()]).arrived.len()).sum();
+        assert_eq!(arrived, 1, "{path}");
+        host.set_tenants(vec![]);
+    }
+    // A group that cannot be removed: told, tried again, and no hindrance for the next one on that core.
+    host.set_tenants(vec![a.clone()]);
+    host.complaints();
+    refuse(&machine, "sys/fs/resctrl/waykeeper-a", Operation::RemoveDirectory, Errno::IO);
+    assert_eq!(host.set_tenants(vec![tenant("c", "0")]).arrived.len(), 1);
+    assert!(
+        host.complaints().iter().any(|told| told.contains("is still there") && told.contains("waykeeper-a"))
+    );
+    assert_eq!(machine.root().read_text("/sys/fs/resctrl/waykeeper-c/cpus_list").unwrap(), "0\n");
+    machine.faults.lift();
+    host.set_tenants(vec![tenant("c", "0")]);
+    assert!(!machine.root().exists("/sys/fs/resctrl/waykeeper-a"));
+    ends(&machine, host, &found);
+}
+
+#[test]
+fn another_tools_monitoring_group_has_its_cpus_back_when_the_tenant_goes() {
+    let machine = Machine::new("gold-6140");
+    let root = machine.root();
+    let cpus = "/sys/fs/resctrl/mon_groups/watched/cpus_list";
+    root.make_dir("/sys/fs/resctrl/mon_groups/watched").unwrap();
+    root.write_once(cpus, "0,2,9\n").unwrap();
+    let found = machine.state();
+    let mut host = empty(&machine);
+    let read = || root.read_text(cpus).unwrap();
+    host.set_tenants(vec![tenant("a", "0"), tenant("b", "2")]);
+    assert_eq!(read(), "9\n");
+    host.set_tenants(vec![tenant("b", "2")]);
+    assert_eq!(read(), "0,9\n");
+    let journal = std::fs::read_to_string(machine.journal()).unwrap();
+    assert!(journal.contains("watched"));
+    ends(&machine, host, &found);
+    assert_eq!(read(), "0,2,9\n");
+}
+
+#[test]
+fn another_tools_lock_postpones_and_a_plan_for_one_who_left_is_refused() {
+    use rustix::fs::{FlockOperation, flock};
+    let machine = Machine::with(scenario("gold-6140", SCENARIO), held(16));
+    let mut host = empty(&machine);
+    host.set_tenants(vec![tenant("a", "0")]);
+    let gone = id(&host, "a");
+    let lock = std::fs::File::open(machine.root().path("/sys/fs/resctrl")).unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    let changes = host.set_tenants(vec![tenant("b", "1")]);
+    assert!(changes.postponed.is_some_and(|why| why.contains("holds the lock")));
+    assert_eq!(host.groups().len(), 1);
+    flock(&lock, FlockOperation::Unlock).unwrap();
+    assert_eq!(host.set_tenants(vec![tenant("b", "1")]).left, [(gone, "a".to_owned())]);
+    let masks = BTreeMap::from([(gone, WayMask::from_bits(0xf))]);
+    let applied = host.apply(&Plan { masks, ..Plan::default() }).expect("a report");
+    assert!(matches!(&applied.masks[&gone], KnobOutcome::Refused(why) if why.contains("does not exist")));
+}
