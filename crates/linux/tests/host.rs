@@ -292,8 +292,8 @@ fn a_sample_opens_nothing_and_reads_each_register_once() {
     assert_eq!(reads("dev/cpu"), 4 * 7 + 18 * 2 + 4 + 1 + 1);
     // Reads and writes of six channels; the switch of two ports.
     assert_eq!(reads("config"), 6 * 2 + 2);
-    assert_eq!((reads("schemata"), reads("mon_data")), (3, 3));
-    assert_eq!(seen.values().sum::<u64>(), 70 + 14 + 6);
+    assert_eq!((reads("schemata"), reads("mon_data"), reads("cpus_list")), (3, 3, 3));
+    assert_eq!(seen.values().sum::<u64>(), 70 + 14 + 9);
 }
 
 #[test]

@@ -1,15 +1,13 @@
 //! Tenants that come, go, fork and change under LinuxHost on the virtual host: nobody else notices, and at the end all is as
 //! it was. The clock is held. Needs root and /dev/fuse.
 
-mod on_vhost;
-
-use on_vhost::{MS, Machine, SCENARIO, held, scenario};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Child, Command, Stdio};
 use waykeeper_host::{Host, Interval, KnobOutcome, Plan, Priority, Reading, Snapshot, WorkloadKind};
 use waykeeper_linux::host::{LinuxHost, Managed, Options};
 use waykeeper_linux::tenants::Tenant;
+use waykeeper_stand::{MS, Machine, SCENARIO, State, held, same, scenario};
 use waykeeper_units::{GroupId, WayMask};
 use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
 
@@ -42,18 +40,11 @@ fn id(host: &LinuxHost, name: &str) -> GroupId {
     host.groups().into_iter().find(|group| group.name == name).unwrap_or_else(|| panic!("no {name}")).id
 }
 
-fn same(found: &str, expected: &str) {
-    for (found, expected) in found.lines().zip(expected.lines()) {
-        assert_eq!(found, expected);
-    }
-    assert_eq!(found.lines().count(), expected.lines().count());
-}
-
-fn ends(machine: &Machine, mut host: LinuxHost, found: &str) {
+fn ends(machine: &Machine, mut host: LinuxHost, found: &State) {
     let report = host.close().expect("closed");
     assert!(report.is_complete(), "{report:?}");
     drop(host);
-    same(&machine.state(), found);
+    same(&machine.state(), found, "at the end");
     assert!(!machine.journal().exists());
 }
 
@@ -133,7 +124,7 @@ fn cores_that_come_and_go_leave_every_rate_right_or_missing_once() {
     }
     assert_eq!(host.complaints(), [""; 0]);
     // The registers of a core that nobody has any more are as they were.
-    assert_eq!(machine.msr(2, 0x186), Some(0));
+    assert_eq!(machine.msr(2, 0x186), 0);
     ends(&machine, host, &found);
 }
 

@@ -41,11 +41,11 @@ impl Cores {
 
     /// Counts these cores from now on and no others. Those that were counted and still are notice nothing.
     /// A core that comes has counted nothing yet.
-    pub fn follow(&mut self, wanted: &BTreeSet<CoreId>, journal: &mut Journal) -> Followed {
+    pub fn follow(&mut self, wanted: &BTreeSet<CoreId>, mut journal: Option<&mut Journal>) -> Followed {
         let mut notes = Vec::new();
         let gone: Vec<CoreId> = self.each.keys().filter(|core| !wanted.contains(core)).copied().collect();
         for core in gone {
-            notes.extend(self.end(core, journal));
+            notes.extend(self.end(core, journal.as_deref_mut()));
         }
         let Some(generation) = self.generation else { return (notes, None) };
         let mut failures = Vec::new();
@@ -53,8 +53,8 @@ impl Cores {
         let come: Vec<CoreId> = wanted.iter().filter(|core| !self.each.contains_key(core)).copied().collect();
         count::raise_file_limit(generation, self.each.len() + come.len());
         for core in come {
-            let before = journal.originals().len();
-            match count::start_core(&self.root, generation, core, self.by_perf, journal) {
+            let before = journal.as_ref().map_or(0, |journal| journal.originals().len());
+            match count::start_core(&self.root, generation, core, self.by_perf, journal.as_deref_mut()) {
                 Ok((counting, homeless)) => {
                     for note in counting.notes() {
                         // They begin with the core's name, which they have in common with those of others but for it.
@@ -64,10 +64,12 @@ impl Cores {
                         }
                     }
                     notes.extend(homeless);
-                    let programmed = journal.originals().get(before..).unwrap_or_default().to_vec();
+                    let originals = journal.as_ref().map(|journal| journal.originals()).unwrap_or_default();
+                    let programmed = originals.get(before..).unwrap_or_default().to_vec();
                     self.each.insert(core, Counted { counting, programmed });
                 }
                 Err(count::CoreError::Journal(why)) => refused = refused.or(Some(why)),
+                Err(count::CoreError::OnlyLooking) => {}
                 Err(count::CoreError::Failed(why)) => failures.push((core.to_string(), why)),
             }
         }
@@ -76,8 +78,9 @@ impl Cores {
     }
 
     /// Ends counting one: its registers go back as they were found. What people should know of it.
-    fn end(&mut self, core: CoreId, journal: &mut Journal) -> Vec<String> {
+    fn end(&mut self, core: CoreId, journal: Option<&mut Journal>) -> Vec<String> {
         let Some(counted) = self.each.remove(&core) else { return Vec::new() };
+        let Some(journal) = journal else { return Vec::new() };
         let registers = RegisterFiles::new(&self.root, self.generation);
         let mut restorer = Restorer { root: &self.root, resctrl: None, registers: &registers };
         match restorer.restore_some(journal, &counted.programmed) {

@@ -23,15 +23,18 @@ pub(super) enum CoreError {
     Journal(String),
     /// Its counters cannot be had.
     Failed(String),
+    /// Registers are not to be programmed.
+    OnlyLooking,
 }
 
 /// Counts the managed package. Without a generation nothing is known of its events, so nothing is counted. The second part
-/// tells what people should know. `core` is one whose counters must be to be had in the same way, if cores will be counted.
+/// tells what people should know. `core` is one whose counters must be to be had in the same way, if cores will be
+/// counted. Without a journal no register is programmed: only what runs anyhow is read.
 pub(super) fn start(
     root: &Root,
     facts: &Facts,
     core: Option<CoreId>,
-    journal: &mut Journal,
+    journal: Option<&mut Journal>,
 ) -> Result<(Box<dyn Counting>, Vec<String>), String> {
     let mut notes = Vec::new();
     let Some(generation) = facts.generation else {
@@ -44,6 +47,7 @@ pub(super) fn start(
         let mut told = Vec::new();
         match by_perf(root, facts, generation, core, &mut told) {
             Ok(counting) => return Ok((Box::new(counting), told)),
+            Err(why) if journal.is_none() => notes.push(format!("perf cannot count here: {why}")),
             Err(why) => notes.push(format!("perf cannot count here, so registers are programmed: {why}")),
         }
     }
@@ -107,13 +111,14 @@ pub(super) fn start_core(
     generation: &'static Generation,
     core: CoreId,
     by_perf: bool,
-    journal: &mut Journal,
+    journal: Option<&mut Journal>,
 ) -> Result<(Box<dyn Counting>, Option<String>), CoreError> {
     if by_perf {
         let plan = core_plan(root, generation, core).map_err(CoreError::Failed)?;
         let counting = PerfCounting::open(plan).map_err(|why| CoreError::Failed(why.to_string()))?;
         return Ok((Box::new(counting), None));
     }
+    let journal = journal.ok_or(CoreError::OnlyLooking)?;
     let bank = RegisterFiles::new(root, Some(generation));
     let events = CoreEvents::of(&generation.core);
     let job = msr_pmu::core_job(&generation.core, &events, core, &bank);
@@ -144,7 +149,7 @@ fn by_registers(
     root: &Root,
     facts: &Facts,
     generation: &'static Generation,
-    journal: &mut Journal,
+    journal: Option<&mut Journal>,
     notes: &mut Vec<String>,
 ) -> Result<MsrCounting, String> {
     let bank = RegisterFiles::new(root, Some(generation));
@@ -175,7 +180,18 @@ fn by_registers(
         jobs.extend(of_package(stacks, facts.socket));
         notes.extend(missing);
     }
-    program(bank, jobs, journal)
+    match journal {
+        Some(journal) => program(bank, jobs, journal),
+        None => {
+            jobs.retain(|job| job.writes.is_empty());
+            notes.push(
+                "this host is only looked at, so no counter is programmed: what does not run anyhow is not counted"
+                    .to_owned(),
+            );
+            let mut refuse = |_: &[_]| Err("nothing is to be written".to_owned());
+            Ok(MsrCounting::start(Box::new(bank), jobs, &mut refuse)?.0)
+        }
+    }
 }
 
 /// The registers of these are reached through any CPU of a package.

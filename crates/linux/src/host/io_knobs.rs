@@ -49,7 +49,8 @@ impl Port {
 }
 
 impl IoKnobs {
-    /// Looks at both, through a CPU of the socket. `ports` are the root ports by id, with address and whether they are the managed package's.
+    /// Looks at both, through a CPU of the socket. `ports` are the root ports by id, with address and whether they are the
+    /// managed package's. Without `may_turn` nothing is opened for writing.
     pub fn open(
         registers: RegisterFiles,
         generation: Option<&'static Generation>,
@@ -57,6 +58,7 @@ impl IoKnobs {
         (socket, cpu): (u16, CoreId),
         ports: &[(PortId, PciAddress, bool)],
         root: &Root,
+        may_turn: bool,
     ) -> IoKnobs {
         let (ways, ways_support) = find_ways(&registers, generation, cpu);
         let mut knobs = IoKnobs {
@@ -71,7 +73,7 @@ impl IoKnobs {
             supports: BTreeMap::new(),
         };
         for (port, address, is_local) in ports {
-            let support = knobs.find_switch(*port, *address, *is_local, root);
+            let support = knobs.find_switch(*port, *address, *is_local, root, may_turn);
             knobs.supports.insert(*port, support);
         }
         knobs
@@ -92,7 +94,14 @@ impl IoKnobs {
         &self.registers
     }
 
-    fn find_switch(&mut self, port: PortId, address: PciAddress, is_local: bool, root: &Root) -> Support {
+    fn find_switch(
+        &mut self,
+        port: PortId,
+        address: PciAddress,
+        is_local: bool,
+        root: &Root,
+        may_turn: bool,
+    ) -> Support {
         if !is_local {
             return Support::No("the device hangs on another socket".to_owned());
         }
@@ -104,7 +113,7 @@ impl IoKnobs {
             return Support::No(format!("{}: {}", ddio::words(switch.standing), switch.note));
         };
         // Opened for writing only where that may come to pass.
-        let config = match switch.standing.may_write() {
+        let config = match may_turn && switch.standing.may_write() {
             true => Config::open_write(root, address),
             false => Config::open(root, address),
         };

@@ -137,6 +137,10 @@ impl LinuxHost {
     pub fn set_tenants(&mut self, tenants: Vec<Tenant>) -> Changes {
         self.members.calls += 1;
         let mut changes = Changes::default();
+        if self.correct {
+            self.places.correct();
+            self.complaints.extend(self.places.take_notes());
+        }
         let agenda = self.agenda(&tenants, &mut changes);
         self.members.refused.retain(|name, _| tenants.iter().any(|tenant| tenant.name == *name));
         let idle = agenda.going.is_empty() && agenda.changing.is_empty() && agenda.coming.is_empty();
@@ -231,7 +235,7 @@ impl LinuxHost {
                 let owner = owners.get(core).filter(|owner| **owner != tenant.name)?;
                 Some(format!("{core} belongs to tenant {owner}; a core has one tenant"))
             });
-            let checked = match claimed {
+            let checked = match claimed.or_else(|| self.bars.tenant(tenant)) {
                 Some(why) => Err(why),
                 None => {
                     inventory::group(&self.facts, &self.l3, GroupId(0), tenant).map_err(|why| why.to_string())
@@ -316,7 +320,7 @@ impl LinuxHost {
             self.members.alive.get(id).is_none_or(|alive| alive.has.priority != Priority::High)
         };
         waiting.sort_by_key(|id| (priority(id), *id));
-        self.places.promote(&waiting, &mut self.journal);
+        self.places.promote(&waiting);
     }
 
     /// Does it, and takes in who is there now.
@@ -330,7 +334,7 @@ impl LinuxHost {
             changing: agenda.changing.iter().map(|(id, tenant)| (*id, tenant)).collect(),
             coming: agenda.coming.iter().map(|(id, tenant)| (*id, tenant)).collect(),
         };
-        let refused = self.places.turn_over(&turnover, &mut self.journal)?;
+        let refused = self.places.turn_over(&turnover)?;
         for id in &agenda.going {
             self.members.alive.remove(id);
             self.groups.retain(|group| group.id != *id);
@@ -389,7 +393,7 @@ impl LinuxHost {
         let last = self.cores.count_some(&gone);
         // Those that go from one tenant to another are counted already; those that are new begin with nothing.
         let handed: BTreeSet<CoreId> = come.iter().copied().filter(|core| self.cores.has(*core)).collect();
-        let (notes, refused) = self.cores.follow(&wanted, &mut self.journal);
+        let (notes, refused) = self.cores.follow(&wanted, self.places.journal());
         self.complaints.extend(notes);
         let now = self.cores.count_some(&handed);
         self.complaints.extend(last.problems().iter().chain(now.problems()).cloned());

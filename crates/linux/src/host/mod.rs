@@ -11,14 +11,18 @@ mod facts;
 mod groups;
 mod inventory;
 mod io_knobs;
+mod limits;
+mod look;
 mod members;
 mod placement;
+mod places;
 mod tally;
 mod watch;
 mod wording;
 
 pub use error::OpenError;
-pub use groups::{Grouping, GroupsError};
+pub use groups::{Disturbance, Grouping, GroupsError};
+pub use limits::{Charge, DcaLimit, Limits};
 pub use members::{Changes, Refusal};
 pub use watch::Watch;
 
@@ -34,7 +38,10 @@ use cores::Cores;
 use facts::Facts;
 use groups::Groups;
 use io_knobs::IoKnobs;
+use limits::Bars;
+use look::Looker;
 use members::Members;
+use places::Places;
 use rustix::io::Errno;
 use rustix::thread::ClockId;
 use rustix::time::{Timespec, clock_gettime};
@@ -45,7 +52,7 @@ use waykeeper_host::{
     Applied, Group, Host, HostError, Inventory, KnobOutcome, KnobValues, Plan, PortCounters, Reading,
     Snapshot, SocketCounters,
 };
-use waykeeper_units::{CoreId, GroupId};
+use waykeeper_units::{CoreId, GroupId, WayMask};
 
 /// Which L3 is managed; one waykeeper manages one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,12 +74,27 @@ pub struct Options {
     pub journal: PathBuf,
     /// Which L3 is managed; `None`: that of the first tenant's first core, and without tenants that of the lowest CPU.
     pub managed: Option<Managed>,
+    /// Whether it is managed or only looked at.
+    pub charge: Charge,
+    /// What may be touched.
+    pub limits: Limits,
+    /// Groups of ours that others change are put right, a few times; without it they are only told of. Masks are the
+    /// control loop's business.
+    pub correct: bool,
 }
 
 impl Options {
     /// A host in our charge, with nothing configured.
     pub fn new(root: Root, tenants: Vec<Tenant>, journal: PathBuf) -> Options {
-        Options { root, tenants, journal, managed: None }
+        Options {
+            root,
+            tenants,
+            journal,
+            managed: None,
+            charge: Charge::Manage,
+            limits: Limits::default(),
+            correct: false,
+        }
     }
 }
 
@@ -85,12 +107,13 @@ pub struct LinuxHost {
     inventory: Inventory,
     groups: Vec<Group>,
     members: Members,
-    places: Groups,
+    places: Places,
+    bars: Bars,
+    correct: bool,
     knobs: IoKnobs,
     counting: Box<dyn Counting>,
     cores: Cores,
     events: Option<CoreEvents>,
-    journal: Journal,
     started: Timespec,
     notes: Vec<String>,
     /// What the last sample complained of, so that each complaint is made once in a row.
@@ -116,27 +139,39 @@ impl LinuxHost {
     /// # Errors
     /// Whatever is missing or in the way. All that was made until then is taken back.
     pub fn open(options: Options) -> Result<LinuxHost, OpenError> {
-        let Options { root, tenants, journal, managed } = options;
+        let Options { root, tenants, journal, managed, charge, limits, correct } = options;
         let first = tenants.iter().flat_map(|tenant| tenant.cores.cores().first()).next();
         let mut facts = Facts::read_managed(&root, managed, first.copied())?;
         let resctrl = Resctrl::open(&root, GROUP_PREFIX)?;
         let info = resctrl.info()?;
         let l3 = info.l3().ok_or(OpenError::NoCat)?.clone();
         members::check(&facts, &l3, &tenants)?;
-        let mut journal = Journal::open(&journal, &root)?;
-        let files = || RegisterFiles::new(&root, facts.generation);
-        let leftovers = restore(&root, Some(&resctrl), &files(), &mut journal)?;
-        if !leftovers.is_complete() {
-            let why = leftovers.failures().map(|(knob, why)| format!("{knob}: {why}"));
-            return Err(OpenError::Leftovers { why: why.collect::<Vec<_>>().join("; ") });
-        }
-        let places = Groups::open(resctrl.clone(), &root, facts.domain, None)?;
-        let started = count::start(&root, &facts, Some(facts.reader), &mut journal);
+        let looks = charge == Charge::Look;
+        // Without a table no register can be written.
+        let files = || RegisterFiles::new(&root, facts.generation.filter(|_| !looks));
+        let mut left = Vec::new();
+        let mut places = match charge {
+            Charge::Look => Places::Theirs(Box::new(Looker::open(resctrl.clone(), facts.domain)?)),
+            Charge::Manage => {
+                let mut journal = Journal::open(&journal, &root)?;
+                let leftovers = restore(&root, Some(&resctrl), &files(), &mut journal)?;
+                if !leftovers.is_complete() {
+                    let why = leftovers.failures().map(|(knob, why)| format!("{knob}: {why}"));
+                    return Err(OpenError::Leftovers { why: why.collect::<Vec<_>>().join("; ") });
+                }
+                left.extend(leftovers.left());
+                let most = if limits.masks { limits.max_classes } else { Some(0) };
+                let groups = Groups::open(resctrl.clone(), &root, facts.domain, most)?;
+                Places::Ours(Box::new(groups), Box::new(journal))
+            }
+        };
+        let started = count::start(&root, &facts, Some(facts.reader), places.journal());
         let (counting, counting_notes) = match started {
             Ok(started) => started,
             Err(error) => {
                 // What cannot be taken back stays in the journal, for `waykeeper restore`.
-                let _ = restore(&root, Some(&resctrl), &files(), &mut journal);
+                let journal = places.journal();
+                let _ = journal.map(|journal| restore(&root, Some(&resctrl), &files(), journal));
                 return Err(OpenError::Counting(error));
             }
         };
@@ -148,9 +183,12 @@ impl LinuxHost {
             (facts.socket, facts.reader),
             &ports,
             &root,
+            !looks,
         );
-        let inventory = inventory::inventory(&facts, &l3, places.classes(), &knobs);
-        let mut notes: Vec<String> = leftovers.left().collect();
+        let mut inventory = inventory::inventory(&facts, &l3, places.classes(), &knobs);
+        let bars = Bars::new(&limits, charge, &facts);
+        bars.show(&mut inventory);
+        let mut notes: Vec<String> = left;
         notes.append(&mut facts.notes);
         notes.extend(facts.homeless.iter().map(|(_, why)| why.clone()));
         notes.extend(counting_notes);
@@ -161,11 +199,12 @@ impl LinuxHost {
             groups: Vec::new(),
             members: Members::default(),
             places,
+            bars,
+            correct,
             knobs,
             events: cores.events(),
             cores,
             counting,
-            journal,
             started: clock_gettime(ClockId::Monotonic),
             notes,
             standing: BTreeSet::new(),
@@ -197,6 +236,11 @@ impl LinuxHost {
         std::mem::take(&mut self.complaints)
     }
 
+    /// What others did to groups of ours and to tenants' CPUs, as of the last sample.
+    pub fn disturbances(&self) -> Vec<Disturbance> {
+        self.places.disturbances()
+    }
+
     /// Gives the host back: everything that was turned is as it was found.
     ///
     /// # Errors
@@ -207,7 +251,9 @@ impl LinuxHost {
         }
         self.cores.close();
         self.counting.close();
-        restore(&self.root, Some(self.places.resctrl()), self.knobs.registers(), &mut self.journal)
+        let resctrl = self.places.resctrl().cloned();
+        let Some(journal) = self.places.journal() else { return Ok(Report::default()) };
+        restore(&self.root, resctrl.as_ref(), self.knobs.registers(), journal)
     }
 
     /// Takes in what a sample could not read; only what is new is told.
@@ -217,10 +263,9 @@ impl LinuxHost {
         self.standing = now;
     }
 
-    fn read_knobs(&self, problems: &mut Vec<String>) -> KnobValues {
-        let masks = self.places.masks(problems).into_iter();
+    fn read_knobs(&self, masks: BTreeMap<GroupId, WayMask>, problems: &mut Vec<String>) -> KnobValues {
         KnobValues {
-            masks: masks.collect(),
+            masks,
             dca_ways: self.knobs.ways(problems),
             dca: self.knobs.switches(problems),
             ..KnobValues::default()
@@ -279,7 +324,7 @@ impl Host for LinuxHost {
         self.cores.count(&mut counts);
         let mut problems = counts.problems().to_vec();
         let mut groups = BTreeMap::new();
-        let occupancies = self.places.occupancies(&mut problems);
+        let look::Sight { masks, occupancies } = self.places.look(&mut problems);
         for group in &self.groups {
             let occupancy = occupancies.get(&group.id).copied().unwrap_or(Reading::Unsupported);
             let six = self.members.read(group.id, |core| shown(self.events.as_ref(), &counts, core));
@@ -302,8 +347,11 @@ impl Host for LinuxHost {
                 PortCounters { inbound_bytes: Reading::Unavailable, outbound_bytes: Reading::Unavailable };
             ports.values_mut().for_each(|port| *port = unknown);
         }
-        let knobs = self.read_knobs(&mut problems);
-        let blind = knobs.masks.is_empty() && groups.values().all(|group| group.cycles.value().is_none());
+        let knobs = self.read_knobs(masks, &mut problems);
+        self.complaints.extend(self.places.take_notes());
+        let blind = !groups.is_empty()
+            && knobs.masks.is_empty()
+            && groups.values().all(|group| group.cycles.value().is_none());
         let first = problems.first().cloned();
         self.complain(problems);
         if let (true, Some(why)) = (blind, first) {
@@ -319,14 +367,27 @@ impl Host for LinuxHost {
             plan.masks.iter().map(|(id, mask)| (*id, *mask)).partition(|(id, _)| is_alive(id));
         let none = |id: &GroupId| (*id, KnobOutcome::Refused(format!("{id} does not exist")));
         applied.masks.extend(others.keys().map(none));
-        if !wanted.is_empty() {
-            let outcomes = self.places.apply(&wanted, &mut self.journal);
-            self.complaints.extend(self.places.take_notes());
-            applied.masks.extend(outcomes);
+        match self.bars.masks {
+            Some(why) => applied.masks.extend(wanted.keys().map(|id| (*id, limits::refused(why)))),
+            None if wanted.is_empty() => {}
+            None => {
+                applied.masks.extend(self.places.apply(&wanted));
+                self.complaints.extend(self.places.take_notes());
+            }
         }
-        applied.dca_ways = plan.dca_ways.map(|mask| self.knobs.set_ways(mask, &mut self.journal));
+        let journal = self.places.journal();
+        applied.dca_ways = plan.dca_ways.map(|mask| match (self.bars.ways, journal) {
+            (Some(why), _) => limits::refused(why),
+            (None, Some(journal)) => self.knobs.set_ways(mask, journal),
+            (None, None) => limits::refused("there is no journal"),
+        });
         for (port, on) in &plan.dca {
-            applied.dca.insert(*port, self.knobs.set_switch(*port, *on, &mut self.journal));
+            let outcome = match (self.bars.port(*port), self.places.journal()) {
+                (Some(why), _) => limits::refused(why),
+                (None, Some(journal)) => self.knobs.set_switch(*port, *on, journal),
+                (None, None) => limits::refused("there is no such port"),
+            };
+            applied.dca.insert(*port, outcome);
         }
         let absent = || KnobOutcome::Refused("this host has no such knob".to_owned());
         applied.rx_ring = plan.rx_ring.keys().map(|port| (*port, absent())).collect();

@@ -41,13 +41,13 @@ impl Watch {
         let topology = crate::topology::Topology::read(root)?;
         let core = topology.reader_of(socket).ok_or(OpenError::NoSocket { socket })?;
         let facts = Facts::read(root, core)?;
-        let (counting, _) = count::start(root, &facts, None, journal).map_err(OpenError::Counting)?;
+        let (counting, _) = count::start(root, &facts, None, Some(journal)).map_err(OpenError::Counting)?;
         let info = Resctrl::open(root, GROUP_PREFIX).and_then(|resctrl| resctrl.info()).ok();
         let masks = info.as_ref().and_then(|info| info.l3()).map(|l3| l3.cbm_mask);
         let llc = masks.unwrap_or_else(|| WayMask::span(0, facts.l3.ways.unwrap_or(0)));
         let ports = inventory::ports(&facts);
         let files = RegisterFiles::new(root, facts.generation);
-        let knobs = IoKnobs::open(files, facts.generation, llc, (socket, facts.reader), &ports, root);
+        let knobs = IoKnobs::open(files, facts.generation, llc, (socket, facts.reader), &ports, root, true);
         Ok(Watch { counting, knobs, ports, started: Instant::now() })
     }
 

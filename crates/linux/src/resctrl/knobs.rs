@@ -78,7 +78,40 @@ impl HeldSchemata {
     }
 }
 
+/// A group's `cpus_list`, held open to be read at every interval.
+#[derive(Debug)]
+pub struct HeldCpus {
+    file: HeldFile,
+}
+
+impl HeldCpus {
+    /// Reads it now. `None`: the group has gone.
+    ///
+    /// # Errors
+    /// If it cannot be read or makes no sense.
+    pub fn read(&self) -> Result<Option<CoreList>, ResctrlError> {
+        match self.file.read_all() {
+            Err(error) if error.is_gone() => Ok(None),
+            Err(error) => Err(error),
+            // Even an empty list ends its line.
+            Ok(text) if !text.ends_with('\n') => {
+                let why = format!("it ends in the middle of a line, `{}`", shown(&text));
+                Err(ResctrlError::malformed(self.file.path(), why))
+            }
+            Ok(text) => Ok(Some(content::cpu_list(self.file.path(), &text)?)),
+        }
+    }
+}
+
 impl Resctrl {
+    /// Opens a group's `cpus_list` to read it at every interval.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn hold_cpus(&self, group: &Group) -> Result<HeldCpus, ResctrlError> {
+        Ok(HeldCpus { file: HeldFile::open(self.directory(group).join("cpus_list"))? })
+    }
+
     /// A group's shares of all resources.
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 //! It must not know why a group exists, nor what is journaled about it.
 
 mod error;
+mod evacuate;
 mod files;
 mod group;
 mod info;
@@ -21,7 +22,7 @@ pub use files::HeldFile;
 pub use group::Group;
 pub use info::{BandwidthInfo, CacheInfo, Info, Limits, MonitoringInfo};
 pub use io_alloc::IoAlloc;
-pub use knobs::{HeldSchemata, Mode};
+pub use knobs::{HeldCpus, HeldSchemata, Mode};
 pub use lock::Lock;
 pub(crate) use lock::holder_in;
 pub use monitor::{Count, Event, HeldCount, MonDomain};

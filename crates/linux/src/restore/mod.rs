@@ -233,7 +233,7 @@ impl<R: Registers> Restorer<'_, R> {
     fn put_back_resctrl(&self, resctrl: &Resctrl, original: &Original) -> Result<Outcome, ResctrlError> {
         match original {
             Original::NoGroup { group } => {
-                resctrl.remove(group)?;
+                resctrl.remove_kindly(group)?;
                 let still = Outcome::Failed("it was removed and is still there".to_owned());
                 Ok(if resctrl.has(group) { still } else { Outcome::Restored })
             }

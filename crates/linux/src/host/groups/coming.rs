@@ -209,10 +209,13 @@ impl Groups {
     /// Removes a group of ours for good, or remembers that it has to go.
     fn retire(&mut self, group: Group, journal: &mut Journal) {
         self.traffic.starts_anew();
-        match self.resctrl.remove(&group) {
+        match self.resctrl.remove_kindly(&group) {
             // An error alone does not prove that it is gone; the journal must not forget what is there.
-            Err(error) if !error.is_gone() || self.resctrl.has(&group) => {
-                self.notes.push(format!("a group that nobody needs any more is still there: {error}"));
+            Err(error) if self.resctrl.has(&group) || !error.is_gone() => {
+                let note = format!("a group that nobody needs any more is still there: {error}");
+                if self.told_leftovers.insert(note.clone()) {
+                    self.notes.push(note);
+                }
                 self.leftovers.push(group);
             }
             _ => {
@@ -221,6 +224,14 @@ impl Groups {
                     self.notes.push(why.to_string());
                 }
             }
+        }
+    }
+
+    /// Removes a group of ours that a step left behind which failed half way.
+    pub(super) fn retire_half(&mut self, group: Group, journal: &mut Journal) {
+        let ours = Original::NoGroup { group: group.clone() };
+        if journal.originals().contains(&ours) && self.resctrl.has(&group) {
+            self.retire(group, journal);
         }
     }
 
@@ -234,6 +245,9 @@ impl Groups {
         }
         for group in std::mem::take(&mut self.leftovers) {
             self.retire(group, journal);
+        }
+        if self.leftovers.is_empty() {
+            self.told_leftovers.clear();
         }
     }
 
@@ -403,7 +417,13 @@ impl Groups {
     ) -> Result<(), GroupsError> {
         self.nobody_elses(|own| own == tenant)?;
         let group = self.name_for(tenant)?;
-        let made = self.make(group.clone(), journal)?;
+        let made = match self.make(group.clone(), journal) {
+            Ok(made) => made,
+            Err(why) => {
+                self.retire_half(group, journal);
+                return Err(why);
+            }
+        };
         self.leftovers.retain(|other| *other != group);
         self.classes.insert(class, made);
         let old = self.placement.seat(tenant);

@@ -5,19 +5,23 @@
 //! not know policies, nor any knob but masks.
 
 mod coming;
+mod disturbed;
 mod others;
 mod reading;
 mod tasks;
 mod turning;
 
 pub use coming::{Grouping, Turnover};
+pub use disturbed::Disturbance;
+pub use reading::mask_in;
 
 use super::placement::{Placement, Seat};
 use crate::journal::{Journal, JournalError, Original};
 use crate::resctrl::{
-    Event, Group, HeldCount, HeldSchemata, Kind, Line, MonDomain, Resctrl, ResctrlError, Resource,
+    Event, Group, HeldCount, HeldCpus, HeldSchemata, Kind, Line, MonDomain, Resctrl, ResctrlError, Resource,
 };
 use crate::root::{FileError, Root};
+use disturbed::Watchfulness;
 use reading::Traffic;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -62,6 +66,7 @@ pub enum GroupsError {
 struct Class {
     group: Group,
     held: HeldSchemata,
+    cpus: HeldCpus,
     traffic: Option<HeldCount>,
 }
 
@@ -115,10 +120,12 @@ pub(super) struct Groups {
     classes: BTreeMap<usize, Class>,
     /// Groups of tenants that have left which could not be removed: to be tried again.
     leftovers: Vec<Group>,
+    told_leftovers: BTreeSet<String>,
     default: Class,
     /// Occupancy, and bytes between L3 and memory, are counted here.
     monitored: [bool; 2],
     traffic: Traffic,
+    watchfulness: Watchfulness,
     notes: Vec<String>,
 }
 
@@ -137,8 +144,12 @@ impl Groups {
         let ways = info.l3().map_or(WayMask::EMPTY, |l3| l3.cbm_mask);
         let counted = |event: &Event| info.monitoring.as_ref().is_some_and(|all| all.events.contains(event));
         let monitored = [counted(&Event::LlcOccupancy), counted(&Event::MbmTotal)];
-        let default =
-            Class { held: resctrl.hold_schemata(&Group::DEFAULT)?, group: Group::DEFAULT, traffic: None };
+        let default = Class {
+            held: resctrl.hold_schemata(&Group::DEFAULT)?,
+            cpus: resctrl.hold_cpus(&Group::DEFAULT)?,
+            group: Group::DEFAULT,
+            traffic: None,
+        };
         let mut groups = Groups {
             domain,
             resources: info.l3_resources(),
@@ -150,9 +161,11 @@ impl Groups {
             members: BTreeMap::new(),
             classes: BTreeMap::new(),
             leftovers: Vec::new(),
+            told_leftovers: BTreeSet::new(),
             default,
             monitored,
             traffic: Traffic::default(),
+            watchfulness: Watchfulness::default(),
             notes: Vec::new(),
             root: root.clone(),
             resctrl,
@@ -207,7 +220,12 @@ impl Groups {
         if !lines.is_empty() {
             self.resctrl.set_schemata(&group, &lines)?;
         }
-        Ok(Class { held: self.resctrl.hold_schemata(&group)?, traffic: self.hold(&group, 1)?, group })
+        Ok(Class {
+            held: self.resctrl.hold_schemata(&group)?,
+            cpus: self.resctrl.hold_cpus(&group)?,
+            traffic: self.hold(&group, 1)?,
+            group,
+        })
     }
 
     /// Makes a group, or takes the one of ours that a step left behind which failed half way.
@@ -245,7 +263,13 @@ impl Groups {
     /// Makes a class for a tenant, and lets it in: it alone has the class's own RMID.
     fn found(&mut self, tenant: GroupId, class: usize, journal: &mut Journal) -> Result<(), GroupsError> {
         let group = self.name_for(tenant)?;
-        let made = self.make(group.clone(), journal)?;
+        let made = match self.make(group.clone(), journal) {
+            Ok(made) => made,
+            Err(why) => {
+                self.retire_half(group, journal);
+                return Err(why);
+            }
+        };
         self.leftovers.retain(|other| *other != group);
         self.traffic.starts_anew();
         self.classes.insert(class, made);

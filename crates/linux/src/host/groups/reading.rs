@@ -2,7 +2,7 @@
 
 use super::super::placement::Seat;
 use super::{Class, Groups};
-use crate::resctrl::{HeldCount, Schemata, Setting};
+use crate::resctrl::{HeldCount, Resource, Schemata, Setting};
 use std::collections::BTreeMap;
 use waykeeper_host::Reading;
 use waykeeper_units::{GroupId, WayMask};
@@ -81,17 +81,8 @@ impl Groups {
         self.mask_in(&schemata).map_err(|why| format!("{}: {why}", place()))
     }
 
-    /// The managed domain's mask. With CDP it is the data half's: what devices and their readers share is data.
     pub(super) fn mask_in(&self, schemata: &Schemata) -> Result<WayMask, String> {
-        let resource = self.resources.last().ok_or("no L3 is shared out here")?;
-        let setting = schemata.get(resource, self.domain);
-        let mask = setting.and_then(Setting::mask);
-        let mask =
-            mask.ok_or_else(|| format!("its schemata has no mask for {resource} in domain {}", self.domain))?;
-        if mask.minus(self.ways).is_empty() {
-            return Ok(mask);
-        }
-        Err(format!("the mask {mask} has ways that the cache has not ({})", self.ways))
+        mask_in(schemata, &self.resources, self.domain, self.ways)
     }
 
     /// Every tenant's mask; those that cannot be read have a line in `problems` instead.
@@ -145,6 +136,22 @@ impl Groups {
         let counts = counts.map(|(seat, held)| (seat, read(held, problems))).collect();
         self.traffic.advance(counts)
     }
+}
+
+/// A domain's mask. With CDP it is the data half's: what devices and their readers share is data.
+pub fn mask_in(
+    schemata: &Schemata,
+    resources: &[Resource],
+    domain: u32,
+    ways: WayMask,
+) -> Result<WayMask, String> {
+    let resource = resources.last().ok_or("no L3 is shared out here")?;
+    let mask = schemata.get(resource, domain).and_then(Setting::mask);
+    let mask = mask.ok_or_else(|| format!("its schemata has no mask for {resource} in domain {domain}"))?;
+    if mask.minus(ways).is_empty() {
+        return Ok(mask);
+    }
+    Err(format!("the mask {mask} has ways that the cache has not ({ways})"))
 }
 
 fn read(held: &HeldCount, problems: &mut Vec<String>) -> Reading<u64> {

@@ -126,7 +126,7 @@ impl Groups {
     }
 
     /// Makes the group of a class, anew if it was removed, with those in it who sit there.
-    fn make_class(&mut self, class: usize, journal: &mut Journal) -> Result<(), GroupsError> {
+    pub(super) fn make_class(&mut self, class: usize, journal: &mut Journal) -> Result<(), GroupsError> {
         let sitting: Vec<GroupId> = self.placement.sitting(Seat::Class(class)).collect();
         let group = match (self.classes.get(&class), sitting.first()) {
             (Some(held), _) => held.group.clone(),

@@ -1,0 +1,234 @@
+//! What others did to groups of ours: removed them, took CPUs out or put some in, made monitoring groups there.
+//!
+//! Noticed at each sample, left alone, and put right only if that is configured, and not for ever: two managers would undo
+//! each other. Masks are not looked at here: the control loop knows which it wanted. Must not know policies.
+
+use super::super::placement::Seat;
+use super::{Groups, LOCK_WAIT, both};
+use crate::journal::Journal;
+use crate::resctrl::{Group, ResctrlError};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use waykeeper_units::{CoreId, CoreList, GroupId};
+
+/// Something that somebody else did to a group of ours, or to a tenant's CPUs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(tag = "what", rename_all = "kebab-case")]
+pub enum Disturbance {
+    /// A group is not there any more.
+    GroupGone {
+        /// The group.
+        group: String,
+        /// Those whose place it was.
+        tenants: Vec<String>,
+    },
+    /// CPUs of tenants are not in their group.
+    CpusLost {
+        /// The group where they belong; the default group is `(default)`.
+        group: String,
+        /// The tenants whose they are.
+        tenants: Vec<String>,
+        /// The CPUs.
+        cpus: CoreList,
+        /// The group that has the first of them, where that is known.
+        by: Option<String>,
+    },
+    /// CPUs that are no tenant's were put into a group of ours.
+    CpusAdded {
+        /// The group.
+        group: String,
+        /// The CPUs.
+        cpus: CoreList,
+    },
+    /// Somebody made a monitoring group in a group of ours. It is left there, and moves to the default group when ours goes.
+    MonitorInside {
+        /// Our group.
+        group: String,
+        /// Theirs.
+        monitor: String,
+    },
+}
+
+impl std::fmt::Display for Disturbance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Disturbance::GroupGone { group, .. } => {
+                write!(f, "resctrl group {group} is gone: somebody removed it")
+            }
+            Disturbance::CpusLost { group, tenants, cpus, by } => {
+                let by = by.as_ref().map_or_else(String::new, |by| format!("; {by} has them"));
+                write!(
+                    f,
+                    "CPUs {cpus} of {} are not in resctrl group {group} any more{by}",
+                    tenants.join(", ")
+                )
+            }
+            Disturbance::CpusAdded { group, cpus } => {
+                write!(f, "somebody put CPUs {cpus} into resctrl group {group}")
+            }
+            Disturbance::MonitorInside { group, monitor } => {
+                write!(f, "somebody made the monitoring group {monitor} in resctrl group {group}")
+            }
+        }
+    }
+}
+
+/// How often a group is put right before it is left as it is: a guess. Who does it a fourth time means it.
+const CORRECTIONS: u32 = 3;
+/// Monitoring groups of others are looked for at every so manyth sample: each look lists a directory of every group.
+const MONITORS_EVERY: u32 = 16;
+
+/// What is not as it was made.
+#[derive(Debug, Default)]
+pub(super) struct Watchfulness {
+    standing: Vec<Disturbance>,
+    monitors: Vec<Disturbance>,
+    samples: u32,
+    /// How often a group was put right.
+    corrected: BTreeMap<String, u32>,
+}
+
+impl Groups {
+    /// What is not as it was made, as of the last sample.
+    pub fn disturbances(&self) -> impl Iterator<Item = &Disturbance> {
+        self.watchfulness.standing.iter().chain(&self.watchfulness.monitors)
+    }
+
+    /// Looks whether anybody was at our groups. Masks tell of groups that are gone; the rest is told in `problems`.
+    pub fn look_for_others(&mut self, problems: &mut Vec<String>) {
+        let mut found = Vec::new();
+        let mut lost = Vec::new();
+        for (class, held) in &self.classes {
+            let seat = Seat::Class(*class);
+            let sitting: Vec<GroupId> = self.placement.sitting(seat).collect();
+            if sitting.is_empty() {
+                continue;
+            }
+            let group = held.group.to_string();
+            let own = self.cpus_of(&sitting);
+            match held.cpus.read() {
+                Err(error) => problems.push(error.to_string()),
+                Ok(None) => {
+                    found.push(Disturbance::GroupGone { group, tenants: self.names(&sitting, None) });
+                }
+                Ok(Some(there)) => {
+                    let gone = minus(&own, &there);
+                    let added = minus(&there, &own);
+                    if !gone.is_empty() {
+                        lost.push((group.clone(), self.names(&sitting, Some(&gone)), gone));
+                    }
+                    if !added.is_empty() {
+                        found.push(Disturbance::CpusAdded { group, cpus: added });
+                    }
+                }
+            }
+        }
+        let rooted: Vec<GroupId> = self.placement.sitting(Seat::Root).collect();
+        let own = self.cpus_of(&rooted);
+        if !own.is_empty() {
+            match self.default.cpus.read() {
+                Err(error) => problems.push(error.to_string()),
+                Ok(there) => {
+                    let gone = minus(&own, &there.unwrap_or_default());
+                    if !gone.is_empty() {
+                        let tenants = self.names(&rooted, Some(&gone));
+                        lost.push((Group::DEFAULT.to_string(), tenants, gone));
+                    }
+                }
+            }
+        }
+        if !lost.is_empty() {
+            let owners = self.owners().unwrap_or_default();
+            for (group, tenants, cpus) in lost {
+                let by = owners.iter().find(|(_, theirs)| !both(theirs, &cpus).is_empty());
+                let by = by.map(|(group, _)| group.to_string());
+                found.push(Disturbance::CpusLost { group, tenants, cpus, by });
+            }
+        }
+        if self.watchfulness.samples % MONITORS_EVERY == 0 {
+            self.watchfulness.monitors = self.monitors_inside();
+        }
+        self.watchfulness.samples = self.watchfulness.samples.wrapping_add(1);
+        self.watchfulness.standing = found;
+        let told = self.disturbances().filter(|own| !matches!(own, Disturbance::GroupGone { .. }));
+        problems.extend(told.map(ToString::to_string).collect::<Vec<_>>());
+    }
+
+    fn monitors_inside(&self) -> Vec<Disturbance> {
+        let mut found = Vec::new();
+        for class in self.classes.values() {
+            // A group that cannot be listed is told of by what is read from it.
+            for monitor in self.resctrl.others_monitors(&class.group).unwrap_or_default() {
+                let (group, monitor) = (class.group.to_string(), monitor.name().to_owned());
+                found.push(Disturbance::MonitorInside { group, monitor });
+            }
+        }
+        found
+    }
+
+    fn owners(&self) -> Result<Vec<(Group, CoreList)>, ResctrlError> {
+        let groups = self.resctrl.control_groups()?;
+        groups.into_iter().map(|group| Ok((group.clone(), self.resctrl.cpus(&group)?))).collect()
+    }
+
+    fn cpus_of(&self, tenants: &[GroupId]) -> CoreList {
+        let own = tenants.iter().filter_map(|tenant| self.members.get(tenant));
+        own.flat_map(|member| member.cpus.cores().to_vec()).collect::<Vec<CoreId>>().into()
+    }
+
+    /// The names of tenants; given CPUs, of those whose some of them are.
+    fn names(&self, tenants: &[GroupId], cpus: Option<&CoreList>) -> Vec<String> {
+        let own = tenants.iter().filter_map(|tenant| self.members.get(tenant));
+        let own = own.filter(|member| cpus.is_none_or(|cpus| !both(&member.cpus, cpus).is_empty()));
+        own.map(|member| member.name.clone()).collect()
+    }
+
+    /// Puts groups of ours right that others changed, each a few times at most. What is told of it is in the notes.
+    pub fn correct(&mut self, journal: &mut Journal) {
+        let mut wrong: BTreeSet<String> = BTreeSet::new();
+        for disturbance in &self.watchfulness.standing {
+            match disturbance {
+                Disturbance::GroupGone { group, .. }
+                | Disturbance::CpusLost { group, .. }
+                | Disturbance::CpusAdded { group, .. } => wrong.insert(group.clone()),
+                Disturbance::MonitorInside { .. } => continue,
+            };
+        }
+        let tried = |group: &String| self.watchfulness.corrected.get(group).copied().unwrap_or_default();
+        wrong.retain(|group| tried(group) < CORRECTIONS);
+        if wrong.is_empty() {
+            return;
+        }
+        let Ok(_lock) = self.resctrl.lock_exclusive(LOCK_WAIT) else { return };
+        for name in wrong {
+            let tries = self.watchfulness.corrected.entry(name.clone()).or_default();
+            *tries += 1;
+            let tries = *tries;
+            let class = self.classes.iter().find(|(_, class)| class.group.to_string() == name);
+            let class = class.map(|(number, class)| (*number, class.group.clone()));
+            let result = match &class {
+                Some((number, group)) if !self.resctrl.has(group) => self.make_class(*number, journal),
+                Some((number, group)) => {
+                    let sitting: Vec<GroupId> = self.placement.sitting(Seat::Class(*number)).collect();
+                    self.give_cpus(group, &sitting).map_err(Into::into)
+                }
+                None => {
+                    let rooted: Vec<GroupId> = self.placement.sitting(Seat::Root).collect();
+                    let own = self.cpus_of(&rooted);
+                    self.resctrl.cpus(&Group::DEFAULT).map_err(Into::into).and_then(|there| {
+                        let all = CoreList::from([there.cores(), own.cores()].concat());
+                        Ok(self.resctrl.set_cpus(&Group::DEFAULT, &all)?)
+                    })
+                }
+            };
+            self.notes.push(match result {
+                Ok(()) => format!("resctrl group {name} was put right, {tries} of {CORRECTIONS} times"),
+                Err(why) => format!("resctrl group {name} could not be put right: {why}"),
+            });
+        }
+    }
+}
+
+fn minus(a: &CoreList, b: &CoreList) -> CoreList {
+    a.cores().iter().filter(|core| !b.cores().contains(core)).copied().collect::<Vec<CoreId>>().into()
+}

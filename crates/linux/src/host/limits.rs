@@ -1,0 +1,128 @@
+//! What the operator lets us touch. A bar shows in the inventory, so that policies know, and is held when knobs are turned.
+//!
+//! Must not know what a machine could do.
+
+use super::facts::Facts;
+use crate::pci::PciAddress;
+use crate::tenants::Tenant;
+use std::collections::BTreeMap;
+use waykeeper_host::{Inventory, KnobOutcome, Support};
+use waykeeper_units::{CoreId, CoreList, PortId};
+
+/// What becomes of a host that is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Charge {
+    /// It is in our charge: tenants get groups, and knobs are turned.
+    #[default]
+    Manage,
+    /// It is only looked at: nothing is written, neither a group nor a register nor a journal, and every knob is refused.
+    /// Counters are the kernel's (perf) and those that run anyhow; masks and occupancy are those of groups that are there.
+    Look,
+}
+
+/// Root ports whose DCA may be switched.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum DcaLimit {
+    /// All.
+    #[default]
+    All,
+    /// None.
+    None,
+    /// Those of these addresses, and those that these devices are behind.
+    Only(Vec<PciAddress>),
+}
+
+/// What may be touched; by default all.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Way masks of tenants. If not, no class of service is taken either; monitoring groups are.
+    pub masks: bool,
+    /// The ways of devices.
+    pub dca_ways: bool,
+    /// DCA per root port.
+    pub dca: DcaLimit,
+    /// Most classes of service beside the default group's; `None` is all that are free.
+    pub max_classes: Option<u32>,
+    /// CPUs that may be put into groups; `None` is all.
+    pub cpus: Option<CoreList>,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { masks: true, dca_ways: true, dca: DcaLimit::All, max_classes: None, cpus: None }
+    }
+}
+
+/// Why a knob is barred, if it is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bars {
+    pub masks: Option<&'static str>,
+    pub ways: Option<&'static str>,
+    ports: BTreeMap<PortId, &'static str>,
+    cpus: Option<CoreList>,
+}
+
+const MASKS: &str = "configured: masks are not to be touched (limits)";
+const WAYS: &str = "configured: the ways of devices are not to be touched (limits)";
+const PORT: &str = "configured: DCA of this port is not to be touched (limits)";
+const LOOK: &str = "this host is only looked at, so nothing of it is turned";
+
+impl Bars {
+    pub fn new(limits: &Limits, charge: Charge, facts: &Facts) -> Bars {
+        if charge == Charge::Look {
+            let ports = (0..=u8::MAX).zip(&facts.ports).map(|(id, _)| (PortId(id), LOOK));
+            return Bars { masks: Some(LOOK), ways: Some(LOOK), ports: ports.collect(), cpus: None };
+        }
+        let may = |index: usize, address: PciAddress| match &limits.dca {
+            DcaLimit::All => true,
+            DcaLimit::None => false,
+            DcaLimit::Only(list) => {
+                let mut behind = facts.devices.iter().filter(|device| device.port == index);
+                list.contains(&address) || behind.any(|device| list.contains(&device.address))
+            }
+        };
+        let ports = (0..=u8::MAX).zip(facts.ports.iter().enumerate());
+        let barred = ports.filter(|(_, (index, port))| !may(*index, port.address));
+        Bars {
+            masks: (!limits.masks).then_some(MASKS),
+            ways: (!limits.dca_ways).then_some(WAYS),
+            ports: barred.map(|(id, _)| (PortId(id), PORT)).collect(),
+            cpus: limits.cpus.clone(),
+        }
+    }
+
+    /// Why the DCA of a port may not be switched.
+    pub fn port(&self, port: PortId) -> Option<&'static str> {
+        self.ports.get(&port).copied()
+    }
+
+    /// Shows what is configured. What cannot be turned anyhow keeps its own reason; what is only looked at is shown as it
+    /// is, for a policy whose wishes are of interest.
+    pub fn show(&self, inventory: &mut Inventory) {
+        let bar = |support: &mut Support, why: Option<&'static str>| {
+            if let (Some(why), false) = (why.filter(|why| *why != LOOK), matches!(support, Support::No(_))) {
+                *support = Support::No(why.to_owned());
+            }
+        };
+        bar(&mut inventory.dca_ways_switch, self.ways);
+        for port in &mut inventory.ports {
+            bar(&mut port.dca_switch, self.port(port.id));
+        }
+    }
+
+    /// Why a tenant may not be moved, if it may not.
+    pub fn tenant(&self, tenant: &Tenant) -> Option<String> {
+        let allowed = self.cpus.as_ref()?;
+        let cores = tenant.cores.cores().iter();
+        let barred: Vec<CoreId> = cores.filter(|core| !allowed.cores().contains(core)).copied().collect();
+        (!barred.is_empty()).then(|| {
+            let barred = CoreList::from(barred);
+            format!("CPUs {barred} are not to be moved, only {allowed} (configured in limits)")
+        })
+    }
+}
+
+/// A refusal for a bar.
+pub(super) fn refused(why: &str) -> KnobOutcome {
+    KnobOutcome::Refused(why.to_owned())
+}

@@ -1,0 +1,164 @@
+//! A host that is only looked at: the masks and occupancies that tenants have in groups of others. Writes nothing.
+//!
+//! A tenant has the mask of the control group that all its CPUs are in. Its occupancy is known if a group has its CPUs and no
+//! others. All is found anew at each sample, as groups of others come and go. Must not know counters.
+
+use super::groups::mask_in;
+use crate::resctrl::{Event, Group, MonDomain, Resctrl, ResctrlError, Resource};
+use crate::tenants::Tenant;
+use std::collections::{BTreeMap, BTreeSet};
+use waykeeper_host::Reading;
+use waykeeper_units::{CoreList, GroupId, WayMask};
+
+/// The tenants, and where to look for them.
+#[derive(Debug)]
+pub(super) struct Looker {
+    resctrl: Resctrl,
+    domain: u32,
+    resources: Vec<Resource>,
+    ways: WayMask,
+    classes: u32,
+    counts_occupancy: bool,
+    tenants: BTreeMap<GroupId, (String, CoreList)>,
+    /// Tenants whose occupancy is not to be had were told of.
+    told: BTreeSet<String>,
+    notes: Vec<String>,
+}
+
+/// What was found at a sample.
+#[derive(Debug, Default)]
+pub(super) struct Sight {
+    pub masks: BTreeMap<GroupId, WayMask>,
+    pub occupancies: BTreeMap<GroupId, Reading<u64>>,
+}
+
+impl Looker {
+    /// Looks at resctrl.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn open(resctrl: Resctrl, domain: u32) -> Result<Looker, ResctrlError> {
+        let info = resctrl.info()?;
+        let events = info.monitoring.as_ref().map(|all| all.events.contains(&Event::LlcOccupancy));
+        Ok(Looker {
+            domain,
+            resources: info.l3_resources(),
+            ways: info.l3().map_or(WayMask::EMPTY, |l3| l3.cbm_mask),
+            classes: info.limits().closids,
+            counts_occupancy: events.unwrap_or_default(),
+            tenants: BTreeMap::new(),
+            told: BTreeSet::new(),
+            notes: Vec::new(),
+            resctrl,
+        })
+    }
+
+    /// Classes of service of the chip.
+    pub fn classes(&self) -> u32 {
+        self.classes
+    }
+
+    /// What people should know since this was last asked.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// A tenant comes, or is described anew.
+    pub fn set(&mut self, id: GroupId, tenant: &Tenant) {
+        self.tenants.insert(id, (tenant.name.clone(), tenant.cores.clone()));
+    }
+
+    /// A tenant goes.
+    pub fn remove(&mut self, id: GroupId) {
+        if let Some((name, _)) = self.tenants.remove(&id) {
+            self.told.remove(&name);
+        }
+    }
+
+    /// What every tenant has now.
+    pub fn look(&mut self, problems: &mut Vec<String>) -> Sight {
+        let groups = match self.groups() {
+            Ok(groups) => groups,
+            Err(error) => {
+                problems.push(error.to_string());
+                return Sight::default();
+            }
+        };
+        let mut sight = Sight::default();
+        let mut known: BTreeMap<&Group, Option<WayMask>> = BTreeMap::new();
+        let mut unknown = Vec::new();
+        for (id, (name, cores)) in &self.tenants {
+            let inside = |cpus: &CoreList| cores.cores().iter().all(|core| cpus.cores().contains(core));
+            let mut control = groups.iter().filter(|(group, _)| !group.is_monitor());
+            match control.find(|(_, cpus)| !cores.is_empty() && inside(cpus)) {
+                Some((group, _)) => {
+                    let mask = *known
+                        .entry(group)
+                        .or_insert_with(|| self.mask(group).map_err(|why| problems.push(why)).ok());
+                    sight.masks.extend(mask.map(|mask| (*id, mask)));
+                }
+                None if cores.is_empty() => {}
+                None => {
+                    problems.push(format!("CPUs {cores} of tenant {name} are in several groups of resctrl"))
+                }
+            }
+            let own = groups.iter().find(|(_, cpus)| !cores.is_empty() && cpus == cores);
+            let reading = match own.filter(|_| self.counts_occupancy) {
+                Some((group, _)) => self.occupancy(group, problems),
+                None => {
+                    unknown.push(name.clone());
+                    Reading::Unsupported
+                }
+            };
+            sight.occupancies.insert(*id, reading);
+        }
+        for name in unknown {
+            if self.told.insert(name.clone()) {
+                self.notes.push(format!(
+                    "the occupancy of {name} is not known: no group of resctrl has its CPUs and no others, and none is made"
+                ));
+            }
+        }
+        sight
+    }
+
+    /// All groups with their CPUs, control groups before the monitoring groups in them.
+    fn groups(&self) -> Result<Vec<(Group, CoreList)>, ResctrlError> {
+        let mut groups = Vec::new();
+        let control = self.resctrl.control_groups()?;
+        for parent in std::iter::once(Group::DEFAULT).chain(control) {
+            let monitors = self.resctrl.monitor_groups(&parent);
+            for group in std::iter::once(Ok(parent)).chain(
+                monitors
+                    .map_or_else(|error| vec![Err(error)], |monitors| monitors.into_iter().map(Ok).collect()),
+            ) {
+                match group.and_then(|group| Ok((self.resctrl.cpus(&group)?, group))) {
+                    Ok((cpus, group)) => groups.push((group, cpus)),
+                    // Its owner removed it meanwhile.
+                    Err(error) if error.is_gone() => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(groups)
+    }
+
+    fn mask(&self, group: &Group) -> Result<WayMask, String> {
+        let schemata = self.resctrl.schemata(group).map_err(|error| error.to_string())?;
+        mask_in(&schemata, &self.resources, self.domain, self.ways)
+            .map_err(|why| format!("resctrl group {group}: {why}"))
+    }
+
+    fn occupancy(&self, group: &Group, problems: &mut Vec<String>) -> Reading<u64> {
+        let place = MonDomain { l3: self.domain, node: None };
+        let held = self.resctrl.hold_count(group, place, &Event::LlcOccupancy);
+        match held.map(|held| held.map(|held| held.read()).transpose()) {
+            Ok(Ok(Some(count))) => count.reading(),
+            Ok(Ok(None)) => Reading::Unsupported,
+            Ok(Err(error)) | Err(error) => {
+                problems.push(error.to_string());
+                Reading::Unavailable
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Where the tenants are in resctrl: in groups of ours, or in whatever groups there are, where a host is only looked at.
+//!
+//! One word for both, so that the host need not ask which. Must not know what a group is.
+
+use super::groups::{Disturbance, Grouping, Groups, GroupsError, Turnover};
+use super::look::{Looker, Sight};
+use crate::journal::Journal;
+use crate::resctrl::Resctrl;
+use std::collections::BTreeMap;
+use waykeeper_host::{KnobOutcome, Reading};
+use waykeeper_units::{GroupId, WayMask};
+
+/// Both ways.
+#[derive(Debug)]
+pub(super) enum Places {
+    /// Groups of ours, and the journal of what was there before.
+    Ours(Box<Groups>, Box<Journal>),
+    /// Groups of others.
+    Theirs(Box<Looker>),
+}
+
+impl Places {
+    /// Classes that masks can have, the default group's included.
+    pub fn classes(&self) -> u32 {
+        match self {
+            Places::Ours(groups, _) => groups.classes(),
+            Places::Theirs(looker) => looker.classes(),
+        }
+    }
+
+    /// What people should know since this was last asked.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        match self {
+            Places::Ours(groups, _) => groups.take_notes(),
+            Places::Theirs(looker) => looker.take_notes(),
+        }
+    }
+
+    /// The mount, if anything was made there.
+    pub fn resctrl(&self) -> Option<&Resctrl> {
+        match self {
+            Places::Ours(groups, _) => Some(groups.resctrl()),
+            Places::Theirs(_) => None,
+        }
+    }
+
+    /// The journal, if anything is ever turned.
+    pub fn journal(&mut self) -> Option<&mut Journal> {
+        match self {
+            Places::Ours(_, journal) => Some(journal),
+            Places::Theirs(_) => None,
+        }
+    }
+
+    /// Masks and occupancies now.
+    pub fn look(&mut self, problems: &mut Vec<String>) -> Sight {
+        match self {
+            Places::Ours(groups, _) => {
+                let occupancies = groups.occupancies(problems);
+                let masks = groups.masks(problems);
+                groups.look_for_others(problems);
+                Sight { masks, occupancies }
+            }
+            Places::Theirs(looker) => looker.look(problems),
+        }
+    }
+
+    /// Bytes between L3 and memory, if that is counted.
+    pub fn traffic(&mut self, problems: &mut Vec<String>) -> Reading<u64> {
+        match self {
+            Places::Ours(groups, _) => groups.traffic(problems),
+            Places::Theirs(_) => Reading::Unsupported,
+        }
+    }
+
+    /// Gives tenants masks, and says for each what came of it.
+    pub fn apply(&mut self, wanted: &BTreeMap<GroupId, WayMask>) -> BTreeMap<GroupId, KnobOutcome> {
+        match self {
+            Places::Ours(groups, journal) => groups.apply(wanted, journal),
+            Places::Theirs(_) => BTreeMap::new(),
+        }
+    }
+
+    /// Lets tenants go, change and come; the answer has those who were refused.
+    ///
+    /// # Errors
+    /// If nothing could be done.
+    pub fn turn_over(&mut self, turnover: &Turnover) -> Result<BTreeMap<GroupId, GroupsError>, GroupsError> {
+        match self {
+            Places::Ours(groups, journal) => groups.turn_over(turnover, journal),
+            Places::Theirs(looker) => {
+                turnover.going.iter().for_each(|id| looker.remove(*id));
+                let all = turnover.changing.iter().chain(&turnover.coming);
+                all.for_each(|(id, tenant)| looker.set(*id, tenant));
+                Ok(BTreeMap::new())
+            }
+        }
+    }
+
+    /// Gives free classes to those who wait, in this order.
+    pub fn promote(&mut self, order: &[GroupId]) {
+        if let Places::Ours(groups, journal) = self {
+            groups.promote(order, journal);
+        }
+    }
+
+    /// Those who wait for a class, if one is free.
+    pub fn waiting(&self) -> Vec<GroupId> {
+        match self {
+            Places::Ours(groups, _) => groups.waiting(),
+            Places::Theirs(_) => Vec::new(),
+        }
+    }
+
+    /// Who has no class of its own.
+    pub fn groupings(&self) -> Vec<Grouping> {
+        match self {
+            Places::Ours(groups, _) => groups.groupings(),
+            Places::Theirs(_) => Vec::new(),
+        }
+    }
+
+    /// Whether a tenant has to be looked after although nothing was said of it.
+    pub fn is_restless(&self, id: GroupId, pids: &[u32]) -> bool {
+        matches!(self, Places::Ours(groups, _) if groups.is_restless(id, pids))
+    }
+
+    /// What others did to groups of ours, as of the last sample.
+    pub fn disturbances(&self) -> Vec<Disturbance> {
+        match self {
+            Places::Ours(groups, _) => groups.disturbances().cloned().collect(),
+            Places::Theirs(_) => Vec::new(),
+        }
+    }
+
+    /// Puts right what others did, a few times at most.
+    pub fn correct(&mut self) {
+        if let Places::Ours(groups, journal) = self {
+            groups.correct(journal);
+        }
+    }
+
+    /// Whether something is left to be removed.
+    pub fn has_leftovers(&self) -> bool {
+        matches!(self, Places::Ours(groups, _) if groups.has_leftovers())
+    }
+}

@@ -1,0 +1,271 @@
+//! What LinuxHost may touch and what others do to it: only looking, limits, and disturbances, on the virtual host with its
+//! clock held. Needs root and /dev/fuse.
+
+use std::collections::BTreeMap;
+use waykeeper_host::{Host, KnobOutcome, Plan, Reading, Snapshot, Support};
+use waykeeper_linux::host::{Charge, DcaLimit, Disturbance, Limits, LinuxHost, Options};
+use waykeeper_stand::{MS, Machine};
+use waykeeper_units::{GroupId, PortId, WayMask};
+use waykeeper_vhost::faults::Operation;
+
+const L2FWD: GroupId = GroupId(0);
+const SCAN: GroupId = GroupId(2);
+
+fn open(machine: &Machine, change: impl FnOnce(&mut Options)) -> LinuxHost {
+    let mut options = machine.options();
+    change(&mut options);
+    LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn sample(host: &mut LinuxHost) -> Snapshot {
+    host.sample().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Every knob there is.
+fn plan() -> Plan {
+    Plan {
+        masks: BTreeMap::from([(L2FWD, WayMask::from_bits(0x600)), (SCAN, WayMask::from_bits(0x3))]),
+        dca_ways: Some(WayMask::from_bits(0x700)),
+        dca: BTreeMap::from([(PortId(0), false), (PortId(1), false)]),
+        ..Plan::default()
+    }
+}
+
+fn refused(outcome: &KnobOutcome, words: &str) {
+    assert!(
+        matches!(outcome, KnobOutcome::Refused(why) if why.contains(words)),
+        "{outcome:?} without {words}"
+    );
+}
+
+#[test]
+fn who_only_looks_writes_nothing() {
+    let machine = Machine::new("gold-6140");
+    let root = machine.root();
+    // Somebody else has put scan's CPU into a group with a mask.
+    root.make_dir("/sys/fs/resctrl/COS1").unwrap();
+    root.write_once("/sys/fs/resctrl/COS1/schemata", "L3:0=00f\n").unwrap();
+    root.write_once("/sys/fs/resctrl/COS1/cpus_list", "3\n").unwrap();
+    root.make_dir("/sys/fs/resctrl/mon_groups/both").unwrap();
+    root.write_once("/sys/fs/resctrl/mon_groups/both/cpus_list", "0-1\n").unwrap();
+    let found = machine.state();
+    machine.faults.forget();
+    let mut host = open(&machine, |options| options.charge = Charge::Look);
+    machine.run_to(20 * MS);
+    let snapshot = sample(&mut host);
+    assert_eq!(snapshot.knobs.masks[&SCAN].bits(), 0x00f);
+    assert_eq!(snapshot.knobs.masks[&L2FWD].bits(), 0x7ff);
+    assert_eq!(snapshot.knobs.dca_ways, Some(WayMask::from_bits(0x600)));
+    assert_eq!(snapshot.knobs.dca.len(), 2);
+    // Two have groups with their CPUs, the third has not.
+    assert!(snapshot.groups[&SCAN].occupancy_bytes.value().is_some_and(|bytes| bytes > 1 << 20));
+    assert!(snapshot.groups[&L2FWD].occupancy_bytes.value().is_some());
+    assert_eq!(snapshot.groups[&GroupId(1)].occupancy_bytes, Reading::Unsupported);
+    let told = host.complaints();
+    assert!(told.iter().any(|told| told.starts_with("the occupancy of fio is not known")), "{told:?}");
+    // Another tree than this machine's has no perf.
+    assert_eq!(snapshot.groups[&L2FWD].cycles, Reading::Unsupported);
+    assert!(host.notes().iter().any(|note| note.contains("only looked at")), "{:?}", host.notes());
+    let applied = host.apply(&plan()).unwrap();
+    let outcomes = applied.masks.values().chain(&applied.dca_ways).chain(applied.dca.values());
+    assert_eq!(outcomes.map(|outcome| refused(outcome, "only looked at")).count(), 5);
+    let mut tenants = machine.options().tenants;
+    tenants.remove(1);
+    assert_eq!(host.set_tenants(tenants).left.len(), 1);
+    assert_eq!(sample(&mut host).groups.len(), 2);
+    assert_eq!(host.complaints(), [""; 0]);
+    assert!(host.close().expect("nothing to do").knobs.is_empty());
+    drop(host);
+    let reads = |operation: &Operation| {
+        matches!(operation, Operation::Read | Operation::Open | Operation::List | Operation::ReadLink)
+    };
+    let seen = machine.faults.seen();
+    let written: Vec<_> = seen.keys().filter(|(_, operation)| !reads(operation)).collect();
+    assert!(written.is_empty() && seen.len() > 50, "{written:?}");
+    assert!(!machine.journal().exists() && !machine.journal().with_extension("lock").exists());
+    assert_eq!(machine.state(), found);
+}
+
+#[test]
+fn limits_show_in_the_inventory_and_hold() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    let nic = machine.options().tenants[0].devices[0];
+    let mut host = open(&machine, |options| {
+        options.limits =
+            Limits { masks: false, dca_ways: false, dca: DcaLimit::Only(vec![nic]), ..Limits::default() };
+    });
+    let inventory = host.inventory();
+    let barred = |support: &Support| matches!(support, Support::No(why) if why.starts_with("configured: "));
+    assert_eq!(inventory.llc.clos_count, 1);
+    assert!(barred(&inventory.dca_ways_switch));
+    assert_eq!(
+        (inventory.ports[0].dca_switch.clone(), barred(&inventory.ports[1].dca_switch)),
+        (Support::Yes, true)
+    );
+    // Nobody has a class; each is watched all the same.
+    assert!(
+        !machine.root().list("/sys/fs/resctrl").unwrap().iter().any(|name| name.starts_with("waykeeper-"))
+    );
+    assert!(sample(&mut host).groups.values().all(|group| group.occupancy_bytes.value().is_some()));
+    let applied = host.apply(&plan()).unwrap();
+    refused(&applied.masks[&SCAN], "configured: masks");
+    refused(applied.dca_ways.as_ref().unwrap(), "configured: the ways of devices");
+    assert_eq!(applied.dca[&PortId(0)], KnobOutcome::Applied);
+    refused(&applied.dca[&PortId(1)], "configured: DCA of this port");
+    drop(host);
+    assert_eq!(machine.state(), found);
+    // Two classes for three tenants, and one that is on a CPU which is not ours to move.
+    let mut host = open(&machine, |options| {
+        options.limits =
+            Limits { max_classes: Some(2), cpus: Some("0-3".parse().unwrap()), ..Limits::default() };
+    });
+    assert_eq!((host.inventory().llc.clos_count, host.groupings().len()), (3, 1));
+    let mut tenants = machine.options().tenants;
+    tenants[1].cores = "4-5".parse().unwrap();
+    let changes = host.set_tenants(tenants);
+    assert_eq!(changes.refused[0].why, "CPUs 4-5 are not to be moved, only 0-3 (configured in limits)");
+    drop(host);
+    let error = LinuxHost::open(Options {
+        limits: Limits { cpus: Some("0-2".parse().unwrap()), ..Limits::default() },
+        ..machine.options()
+    });
+    let error = error.map(|_| ()).unwrap_err().to_string();
+    assert_eq!(error, "tenant scan: CPUs 3 are not to be moved, only 0-2 (configured in limits)");
+    assert_eq!(machine.state(), found);
+}
+
+/// Somebody removes scan's group, takes l2fwd's CPU 1, and puts CPU 9 to fio's.
+fn disturb(machine: &Machine) {
+    let root = machine.root();
+    root.remove_dir("/sys/fs/resctrl/waykeeper-scan").unwrap();
+    if !root.exists("/sys/fs/resctrl/COS1") {
+        root.make_dir("/sys/fs/resctrl/COS1").unwrap();
+    }
+    root.write_once("/sys/fs/resctrl/COS1/cpus_list", "1\n").unwrap();
+    root.write_once("/sys/fs/resctrl/waykeeper-fio/cpus_list", "2,9\n").unwrap();
+}
+
+#[test]
+fn what_others_do_to_our_groups_is_told_once_and_left() {
+    let machine = Machine::new("gold-6140");
+    let mut host = open(&machine, |_| {});
+    assert_eq!(sample(&mut host).groups.len(), 3);
+    assert_eq!(host.disturbances(), []);
+    disturb(&machine);
+    for _ in 0..3 {
+        sample(&mut host);
+    }
+    let expected = [
+        Disturbance::CpusAdded { group: "waykeeper-fio".into(), cpus: "9".parse().unwrap() },
+        Disturbance::GroupGone { group: "waykeeper-scan".into(), tenants: vec!["scan".into()] },
+        Disturbance::CpusLost {
+            group: "waykeeper-l2fwd".into(),
+            tenants: vec!["l2fwd".into()],
+            cpus: "1".parse().unwrap(),
+            by: Some("COS1".into()),
+        },
+    ];
+    assert_eq!(host.disturbances(), expected);
+    let mut told = host.complaints();
+    told.sort();
+    assert_eq!(
+        told,
+        [
+            "CPUs 1 of l2fwd are not in resctrl group waykeeper-l2fwd any more; COS1 has them",
+            "resctrl group waykeeper-scan is gone: somebody removed it",
+            "somebody put CPUs 9 into resctrl group waykeeper-fio",
+        ]
+    );
+    // Left alone, also when the tenants are set.
+    host.set_tenants(machine.options().tenants);
+    let root = machine.root();
+    assert_eq!(root.read_text("/sys/fs/resctrl/COS1/cpus_list").unwrap(), "1\n");
+    assert!(!root.exists("/sys/fs/resctrl/waykeeper-scan"));
+    // It is over when it is over.
+    root.remove_dir("/sys/fs/resctrl/COS1").unwrap();
+    root.write_once("/sys/fs/resctrl/waykeeper-l2fwd/cpus_list", "0-1\n").unwrap();
+    root.write_once("/sys/fs/resctrl/waykeeper-fio/cpus_list", "2\n").unwrap();
+    sample(&mut host);
+    assert_eq!(host.disturbances().len(), 1);
+    assert!(host.close().expect("closed").is_complete());
+}
+
+#[test]
+fn what_others_do_is_put_right_three_times_if_that_is_configured() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    let mut host = open(&machine, |options| options.correct = true);
+    let root = machine.root();
+    for round in 1..=4 {
+        disturb(&machine);
+        sample(&mut host);
+        host.set_tenants(machine.options().tenants);
+        sample(&mut host);
+        let cpus =
+            |group: &str| root.read_text(format!("/sys/fs/resctrl/{group}/cpus_list")).unwrap_or_default();
+        let groups = ["waykeeper-l2fwd", "waykeeper-fio", "waykeeper-scan"].map(cpus);
+        if round < 4 {
+            assert_eq!(groups, ["0-1\n", "2\n", "3\n"], "{round}");
+            assert_eq!(host.disturbances(), [], "{round}");
+        } else {
+            assert_eq!(groups, ["0\n", "2,9\n", ""], "who does it a fourth time means it");
+            assert_eq!(host.disturbances().len(), 3);
+        }
+    }
+    let told = host.complaints();
+    assert!(
+        told.contains(&"resctrl group waykeeper-scan was put right, 3 of 3 times".to_owned()),
+        "{told:?}"
+    );
+    assert!(host.close().expect("closed").is_complete());
+    drop(host);
+    root.remove_dir("/sys/fs/resctrl/COS1").unwrap();
+    assert_eq!(machine.state(), found);
+}
+
+#[test]
+fn a_monitoring_group_that_somebody_made_in_ours_outlives_it() {
+    let machine = Machine::new("gold-6140");
+    let root = machine.root();
+    let mut host = open(&machine, |_| {});
+    let inside = "/sys/fs/resctrl/waykeeper-l2fwd/mon_groups/theirs";
+    root.make_dir(inside).unwrap();
+    root.write_once(format!("{inside}/cpus_list"), "1\n").unwrap();
+    for _ in 0..16 {
+        sample(&mut host);
+    }
+    let seen = Disturbance::MonitorInside { group: "waykeeper-l2fwd".into(), monitor: "theirs".into() };
+    assert_eq!(host.disturbances(), [seen]);
+    // The tenant goes: its group too, and what is somebody else's moves to the default group, with its CPU.
+    let mut tenants = machine.options().tenants;
+    let first = tenants.remove(0);
+    host.set_tenants(tenants.clone());
+    assert!(!root.exists("/sys/fs/resctrl/waykeeper-l2fwd"));
+    assert_eq!(root.read_text("/sys/fs/resctrl/mon_groups/theirs/cpus_list").unwrap(), "1\n");
+    // And at the end: the same.
+    root.remove_dir("/sys/fs/resctrl/mon_groups/theirs").unwrap();
+    tenants.push(first);
+    host.set_tenants(tenants);
+    root.make_dir(inside).unwrap();
+    root.write_once(format!("{inside}/cpus_list"), "0\n").unwrap();
+    assert!(host.close().expect("closed").is_complete());
+    assert_eq!(root.read_text("/sys/fs/resctrl/mon_groups/theirs/cpus_list").unwrap(), "0\n");
+    drop(host);
+    // Where it cannot move (the name is taken) the group stays, empty, and that is told.
+    let mut host = open(&machine, |_| {});
+    root.make_dir(inside).unwrap();
+    let report = host.close().expect("the journal stays");
+    let told: Vec<String> = report.failures().map(|(_, why)| why.to_owned()).collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].contains("the monitoring group theirs in it is somebody else's and cannot be moved"),
+        "{told:?}"
+    );
+    assert_eq!(root.read_text("/sys/fs/resctrl/waykeeper-l2fwd/cpus_list").unwrap(), "\n");
+    drop(host);
+    root.remove_dir(inside).unwrap();
+    let mut host = open(&machine, |_| {});
+    assert!(host.close().expect("closed").is_complete());
+    assert!(!machine.journal().exists());
+}
