@@ -10,7 +10,11 @@ SEEDS ?= 3
 VENV ?= target/venv
 WHEELS = target/wheels
 
-.PHONY: run test test-rust test-python test-oracle bench fidelity lint build python repro
+# Where `make install` puts things; DESTDIR goes before all of it, for packagers.
+PREFIX ?= /usr
+DESTDIR ?=
+
+.PHONY: install run test test-rust test-python test-oracle bench fidelity lint build python repro
 
 ## Builds and runs the flagship: A4's mix under default, isolate and a4-a to a4-d.
 run: build
@@ -18,6 +22,16 @@ run: build
 
 build:
 	$(CARGO) build --release --locked -p waykeeper-cli --target-dir target
+
+## The program, its unit, the readers' group and the operator's guide (docs/daemon.md); then: systemd-sysusers
+install: build
+	install -D -m 755 target/release/waykeeper $(DESTDIR)$(PREFIX)/bin/waykeeper
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	sed 's#/usr/bin/waykeeper#$(PREFIX)/bin/waykeeper#' dist/waykeeper.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/waykeeper.service
+	chmod 644 $(DESTDIR)$(PREFIX)/lib/systemd/system/waykeeper.service
+	install -D -m 644 dist/sys-fs-resctrl.mount $(DESTDIR)$(PREFIX)/lib/systemd/system/sys-fs-resctrl.mount
+	install -D -m 644 dist/sysusers.d/waykeeper.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/waykeeper.conf
+	install -D -m 644 docs/daemon.md $(DESTDIR)$(PREFIX)/share/doc/waykeeper/daemon.md
 
 ## Everything that must hold before a commit: format, lints, all tests.
 test: lint test-rust test-python

@@ -1,6 +1,6 @@
 //! The words of the command line. Each subcommand's own words stand in its own file.
 
-use crate::{capture, chip, daemon, ddio, doctor, policy, restore, run, scenario, trace, vhost};
+use crate::{capture, chip, daemon, ddio, doctor, policy, replay, restore, run, scenario, trace, vhost};
 use clap::{Parser, Subcommand};
 
 const EXAMPLES: &str = "\
@@ -51,6 +51,8 @@ pub enum Command {
     /// Show and set the LLC ways that devices may fill, and DCA on or off per device
     #[command(subcommand, after_help = ddio::EXAMPLES)]
     Ddio(ddio::DdioCommand),
+    /// Show what the flight recorder kept, and what another policy would have decided on it
+    Replay(replay::ReplayArgs),
     /// Bring back what a crashed or kept change has left
     Restore(restore::RestoreArgs),
     /// Manage this host: watch it and let a policy turn its knobs, until a signal ends it

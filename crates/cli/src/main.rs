@@ -14,6 +14,7 @@ mod listing;
 mod out;
 mod policy;
 mod progress;
+mod replay;
 mod restore;
 mod run;
 mod scenario;
@@ -45,6 +46,7 @@ fn dispatch(command: args::Command) -> Result<(), exit::Failure> {
         args::Command::Capture(command) => capture::capture(command),
         args::Command::Doctor(args) => doctor::doctor(args),
         args::Command::Ddio(command) => ddio::ddio(command),
+        args::Command::Replay(args) => replay::replay(args),
         args::Command::Restore(args) => restore::restore(args),
         args::Command::Daemon(args) => daemon::daemon(args),
         args::Command::Vhost(args) => vhost::vhost(args),

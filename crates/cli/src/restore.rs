@@ -29,6 +29,9 @@ pub struct RestoreArgs {
     /// The journal, if not the usual one of that host in /run/waykeeper
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
+    /// Leave what `ddio --keep` turned to stay; for the end of a service, which must not undo an operator
+    #[arg(long)]
+    passing: bool,
     /// Print JSON instead of lines
     #[arg(long)]
     json: bool,
@@ -81,7 +84,8 @@ pub fn restore(args: RestoreArgs) -> Result<(), Failure> {
         };
     }
     let mut journal = Journal::open(&path, &root)?;
-    let report = bring_back(&root, &mut journal, What::All)?;
+    let what = if args.passing { What::Passing } else { What::All };
+    let report = bring_back(&root, &mut journal, what)?;
     if args.json {
         let knobs: Vec<_> = report
             .knobs

@@ -31,6 +31,7 @@ fn help_says_what_it_said() {
         &["ddio", "set"],
         &["ddio", "on"],
         &["ddio", "off"],
+        &["replay"],
         &["restore"],
         &["daemon"],
         &["vhost"],

@@ -1,22 +1,211 @@
-//! What every step writes into the log: one line a decision with its reasons, and one a problem.
+//! The log: every decision as one structured line with its reasons, what was turned, what went wrong.
 //!
-//! Must not know where the lines go.
+//! A line is told when something happens and not again as long as it lasts, and there are never more lines than [`BURST`]
+//! at once and [`PER_SECOND`] for long. What stands is told by the engine, which keeps it. Must not know where lines go,
+//! but that writing one waits for nobody.
 
-use crate::Published;
+use crate::{Published, Step};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::SystemTime;
+use tracing::{info, warn};
+use waykeeper_control::{Knob, Problem};
+use waykeeper_host::{Applied, Group, KnobOutcome};
+use waykeeper_policy::{Cause, Event};
+use waykeeper_units::GroupId;
 
-/// Writes the lines of a step.
-pub(crate) fn step(step: &Published) {
-    for event in &step.record.events {
-        tracing::info!(
-            step = step.step,
-            policy = step.policy,
-            action = event.action,
-            group = event.group,
-            "{}",
-            event.text
-        );
+/// Most lines at once: a start with 64 tenants has about that many (a guess).
+const BURST: f64 = 200.0;
+/// Most lines a second for long (a guess: more than anybody reads).
+const PER_SECOND: f64 = 5.0;
+/// Most knobs that one line names.
+const KNOBS_NAMED: usize = 32;
+
+/// What was told, so that it is not told again.
+#[derive(Debug, Default)]
+pub struct Log {
+    before: Option<Arc<Published>>,
+    budget: Option<Budget>,
+}
+
+/// Lines that may still be written: a bucket that fills with time, on the steps' own clock.
+#[derive(Debug)]
+struct Budget {
+    lines: f64,
+    at: SystemTime,
+    left_out: u64,
+}
+
+impl Budget {
+    fn pass(&mut self, now: SystemTime) {
+        let seconds = now.duration_since(self.at).unwrap_or_default().as_secs_f64();
+        self.lines = (self.lines + seconds * PER_SECOND).min(BURST);
+        self.at = now;
+        if self.left_out > 0 && self.lines >= 1.0 {
+            self.lines -= 1.0;
+            warn!(lines = self.left_out, "lines were left out of the log: too many at once");
+            self.left_out = 0;
+        }
     }
-    for problem in &step.record.problems {
-        tracing::warn!(step = step.step, policy = step.policy, "{problem}");
+
+    fn spend(&mut self) -> bool {
+        let affordable = self.lines >= 1.0;
+        if affordable {
+            self.lines -= 1.0;
+        } else {
+            self.left_out += 1;
+        }
+        affordable
     }
 }
+
+impl Log {
+    /// Tells what is new in a step.
+    pub fn tell(&mut self, step: Step) {
+        let fresh = || Budget { lines: BURST, at: step.at, left_out: 0 };
+        let budget = self.budget.get_or_insert_with(fresh);
+        budget.pass(step.at);
+        let before = self.before.as_deref();
+        if before.is_none_or(|before| before.paused != step.paused) {
+            told_pause(&step, before, budget);
+        }
+        let policy = step.policy.as_str();
+        let known = before.map_or(&[][..], |before| &before.record.events);
+        for event in step.record.events.iter().filter(|event| !known.contains(event)) {
+            if budget.spend() {
+                told_event(policy, event);
+            }
+        }
+        let turned = turned(&step);
+        if !turned.is_empty() && budget.spend() {
+            let more = turned.len().saturating_sub(KNOBS_NAMED);
+            let named = turned[..turned.len() - more].join("; ");
+            let rest = if more > 0 { format!("; and {more} more") } else { String::new() };
+            info!(
+                policy,
+                step = step.step,
+                count = turned.len(),
+                knobs = format!("{named}{rest}"),
+                "knobs turned"
+            );
+        }
+        let known: BTreeSet<_> =
+            before.map_or(&[][..], |before| &before.record.problems).iter().map(kind).collect();
+        for problem in step.record.problems.iter().filter(|problem| !known.contains(&kind(problem))) {
+            if budget.spend() {
+                let (text, causes) = (named(&problem.to_string(), &step.groups), causes(&problem.causes()));
+                warn!(policy, step = step.step, kind = kind(problem).0, text, causes, "problem");
+            }
+        }
+        let blind = |step: &Published| {
+            step.record.problems.iter().any(|problem| matches!(problem, Problem::Sample(_)))
+        };
+        if before.is_some_and(blind) && !blind(&step) && budget.spend() {
+            info!(step = step.step, "counters can be read again");
+        }
+        self.before = Some(step);
+    }
+}
+
+fn told_pause(step: &Published, before: Option<&Published>, budget: &mut Budget) {
+    let word = match (step.paused, before) {
+        (Some(crate::Pause::Hold), _) => "paused: the knobs stay as they are",
+        (Some(crate::Pause::Release), _) => "paused: the knobs went back to what was found",
+        (None, Some(_)) => "resumed",
+        (None, None) => return,
+    };
+    if budget.spend() {
+        info!(policy = step.policy, step = step.step, "{word}");
+    }
+}
+
+fn told_event(policy: &str, event: &Event) {
+    let Event { action, group, text, causes: numbers } = event;
+    info!(policy, action, tenant = group.as_deref(), text, causes = causes(numbers), "decision");
+}
+
+/// `DCA write miss ratio=0.41 limit dmalk_miss_thr=0.3; ...`
+pub fn causes(causes: &[Cause]) -> String {
+    let mut out = String::new();
+    for Cause { what, value, limit } in causes {
+        let between = if out.is_empty() { "" } else { "; " };
+        let _ = write!(out, "{between}{what}={value}");
+        if let Some((name, limit)) = limit {
+            let _ = write!(out, " limit {name}={limit}");
+        }
+    }
+    out
+}
+
+/// What kind of problem it is, and of which knob: the same one in the next step is the same problem.
+fn kind(problem: &Problem) -> (&'static str, Option<Knob>) {
+    match problem {
+        Problem::Sample(_) => ("sample", None),
+        Problem::NoTime => ("no-time", None),
+        Problem::Apply(_) => ("apply", None),
+        Problem::Refused { knob, .. } => ("refused", Some(*knob)),
+        Problem::ReadsBack { knob, .. } => ("reads-back", Some(*knob)),
+        Problem::Busy { knob, .. } => ("busy", Some(*knob)),
+        Problem::Outsider { knob, .. } => ("outsider", Some(*knob)),
+        Problem::NoEffect { knob, .. } => ("no-effect", Some(*knob)),
+        Problem::ClockBack { .. } => ("clock-back", None),
+        Problem::Classes(_) => ("classes", None),
+        Problem::Late { .. } => ("late", None),
+    }
+}
+
+/// Every knob that was turned and what came of it.
+pub fn turned(step: &Published) -> Vec<String> {
+    turned_of(&step.record.desired, &step.record.applied, &step.groups)
+}
+
+/// The same of a wish and its receipt.
+pub fn turned_of(wish: &waykeeper_host::Plan, applied: &Applied, groups: &[Group]) -> Vec<String> {
+    let came = |outcome: &KnobOutcome| match outcome {
+        KnobOutcome::Applied => "applied".to_owned(),
+        KnobOutcome::Refused(why) => format!("refused ({why})"),
+        KnobOutcome::Busy(why) => format!("busy ({why})"),
+        KnobOutcome::ReadsBack(found) => format!("reads back {found}"),
+    };
+    let value = |value: Option<String>| value.map_or_else(|| "?".to_owned(), |value| value);
+    let masks = applied.masks.iter().map(|(id, outcome)| {
+        let mask = value(wish.masks.get(id).map(ToString::to_string));
+        format!("mask {mask} of {} {}", name_of(*id, groups), came(outcome))
+    });
+    let ways = applied.dca_ways.iter().map(|outcome| {
+        format!("DCA ways {} {}", value(wish.dca_ways.map(|mask| mask.to_string())), came(outcome))
+    });
+    let dca = applied.dca.iter().map(|(port, outcome)| {
+        let on = wish.dca.get(port).map(|on| if *on { "on" } else { "off" }.to_owned());
+        format!("DCA {} on {port} {}", value(on), came(outcome))
+    });
+    let ring = applied.rx_ring.iter().map(|(port, outcome)| {
+        let ring = value(wish.rx_ring.get(port).map(ToString::to_string));
+        format!("RX ring of {ring} on {port} {}", came(outcome))
+    });
+    let burst = applied.rx_burst.iter().map(|(port, outcome)| {
+        let burst = value(wish.rx_burst.get(port).map(ToString::to_string));
+        format!("RX burst of {burst} on {port} {}", came(outcome))
+    });
+    masks.chain(ways).chain(dca).chain(ring).chain(burst).collect()
+}
+
+/// A group's name, or its number once it is gone.
+pub(crate) fn name_of(id: GroupId, groups: &[Group]) -> String {
+    let group = groups.iter().find(|group| group.id == id);
+    group.map_or_else(|| id.to_string(), |group| group.name.clone())
+}
+
+/// A problem's text with the tenant's name where the loop, which knows numbers only, says `group 3`.
+fn named(text: &str, groups: &[Group]) -> String {
+    let called = groups.iter().find_map(|group| {
+        let (before, after) = text.split_once(&group.id.to_string())?;
+        let whole = !after.starts_with(|next: char| next.is_ascii_digit());
+        whole.then(|| format!("{before}{} ({}){after}", group.id, group.name))
+    });
+    called.unwrap_or_else(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests;

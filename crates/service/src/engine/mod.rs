@@ -130,6 +130,7 @@ struct Engine<'a, H: ManagedHost> {
     /// Who takes over when the pause ends.
     pending: Option<Built>,
     standings: Standings,
+    log: crate::log::Log,
     totals: Totals,
     started: SystemTime,
     step: u64,
@@ -173,6 +174,7 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             settings: Arc::new(choice.settings),
             pending: None,
             standings: Standings::default(),
+            log: crate::log::Log::default(),
             totals: Totals::default(),
             started,
             step: 0,

@@ -30,7 +30,7 @@ impl<H: ManagedHost> Engine<'_, H> {
         }
         self.before.clone_from(&snapshot);
         let step = self.published(record, groups, snapshot);
-        crate::log::step(&step);
+        self.log.tell(step.clone());
         for feed in &self.feeds {
             if !feed.offer(step.clone()) {
                 self.totals.unrecorded += 1;
@@ -54,7 +54,7 @@ impl<H: ManagedHost> Engine<'_, H> {
     ) -> Arc<Published> {
         if self.config.mode == Mode::DryRun {
             for event in &mut record.events {
-                event.text = format!("would: {}", event.text);
+                event.text = format!("{}{}", crate::replay::WOULD, event.text);
             }
         }
         if *self.inventory != *self.looping.host().inventory() {

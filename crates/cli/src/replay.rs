@@ -1,0 +1,259 @@
+//! `waykeeper replay`: shows what the flight recorder kept, and what another policy would have decided on it.
+
+use crate::exit::{self, Failure};
+use crate::run::assignment;
+use crate::{listing, out};
+use clap::Args;
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::SystemTime;
+use waykeeper_service::log::turned_of;
+use waykeeper_service::recorder::{Entry, Header, Item, ReadError, Reader};
+use waykeeper_service::replay::{Compared, Replay, differences, within};
+
+const EXAMPLES: &str = "\
+Examples:
+  waykeeper replay /var/lib/waykeeper/recorder                       what was decided, and why
+  waykeeper replay DIR --from 2026-11-22T08:00:00Z --to 2026-11-22T09:00:00Z
+  waykeeper replay DIR --policy iat                                  what iat would have decided
+  waykeeper replay DIR --policy a4 --set stable_interval_s=5 --json  one JSON object a line
+
+With --policy the counters stay as they were recorded (open loop): what the other policy's knobs would have
+done to them is not known. Its knobs read back as if they stood.";
+
+/// Arguments of `waykeeper replay`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ReplayArgs {
+    /// A segment of a recording, or the directory of all
+    #[arg(value_name = "FILE|DIR")]
+    recording: PathBuf,
+    /// Lead this policy over the recording and show where its decisions differ
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<String>,
+    /// A setting of that policy, may be given several times
+    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment, requires = "policy")]
+    set: Vec<(String, toml::Value)>,
+    /// Leave out what was before, for example 2026-11-22T08:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    from: Option<SystemTime>,
+    /// Leave out what was after
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    to: Option<SystemTime>,
+    /// Print one JSON object a line instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// A moment in UTC, as the log writes it.
+fn moment(text: &str) -> Result<SystemTime, String> {
+    humantime::parse_rfc3339_weak(text)
+        .map_err(|_| "write a time in UTC like 2026-11-22T08:00:00Z".to_owned())
+}
+
+/// What has been read so far, and what is to be printed.
+#[derive(Default)]
+struct Telling {
+    header: Option<Box<Header>>,
+    /// The last step's number, the state and the policy shown last.
+    last_step: Option<u64>,
+    shown: (String, String),
+    rows: Vec<Vec<String>>,
+    notes: Vec<String>,
+    steps: u64,
+    compared: u64,
+    differ: u64,
+}
+
+/// Does it.
+pub fn replay(args: ReplayArgs) -> Result<(), Failure> {
+    let mut other = match &args.policy {
+        Some(name) => Some(Replay::new(name, args.set.iter().cloned().collect())?),
+        None => None,
+    };
+    let reader = Reader::open(&args.recording).map_err(|why| match &why {
+        ReadError::Open { source, .. } if source.kind() != std::io::ErrorKind::NotFound => {
+            Failure::new(exit::io_code(source), why)
+        }
+        _ => Failure::bad_input(why),
+    })?;
+    let mut told = Telling::default();
+    for item in reader {
+        match item {
+            Item::Lost(why) => told.notes.push(shown(&why)),
+            Item::Segment { header, .. } => {
+                if let Some(other) = &mut other {
+                    other.segment(&header);
+                }
+                told.segment(*header);
+            }
+            Item::Entry(entry) if within(entry.at, args.from, args.to) => {
+                told.count(&entry);
+                match &mut other {
+                    None => told.recorded(&entry, args.json)?,
+                    Some(other) => {
+                        if let Some(compared) = other.step(&entry)? {
+                            told.compared(&entry, &compared, args.json)?;
+                        }
+                    }
+                }
+            }
+            Item::Entry(_) => {}
+        }
+    }
+    told.end(&args)
+}
+
+impl Telling {
+    fn segment(&mut self, header: Header) {
+        let again = self.header.as_ref().is_some_and(|before| before.started != header.started);
+        if again {
+            self.notes.push(format!("the daemon started again at {}", time(header.started)));
+            self.last_step = None;
+        }
+        self.header = Some(Box::new(header));
+    }
+
+    /// Steps that are missing are told once a gap.
+    fn count(&mut self, entry: &Entry<'_>) {
+        let missing = self.last_step.map_or(0, |last| entry.step.saturating_sub(last.saturating_add(1)));
+        if missing > 0 {
+            self.notes.push(format!("{missing} steps are missing before {}", time(entry.at)));
+        }
+        if self.last_step.is_none() && entry.step > 0 {
+            let at = time(entry.at);
+            self.notes
+                .push(format!("it begins at {at} with step {}, not with the daemon's start", entry.step));
+        }
+        self.last_step = Some(entry.step);
+        self.steps += 1;
+    }
+
+    fn recorded(&mut self, entry: &Entry<'_>, as_json: bool) -> Result<(), Failure> {
+        let policy = self.header.as_ref().map(|header| header.policy.clone()).unwrap_or_default();
+        let groups = entry.groups.as_deref().unwrap_or_default();
+        let record = &entry.record;
+        let turned = turned_of(&record.desired, &record.applied, groups);
+        if as_json {
+            let problems: Vec<_> = record.problems.iter().map(ToString::to_string).collect();
+            return line(&json!({
+                "at": time(entry.at), "step": entry.step, "policy": policy, "paused": entry.paused,
+                "state": record.state, "events": record.events, "turned": turned, "problems": problems,
+                "wish": record.desired, "standing": entry.standing,
+            }));
+        }
+        let mut what = Vec::new();
+        let reasons = |event: &waykeeper_policy::Event| {
+            let causes = waykeeper_service::log::causes(&event.causes);
+            let group = event.group.as_ref().map(|group| format!("{group}: ")).unwrap_or_default();
+            let reasons = if causes.is_empty() { causes } else { format!(" ({causes})") };
+            (event.action.clone(), format!("{group}{}{reasons}", event.text))
+        };
+        what.extend(record.events.iter().map(reasons));
+        what.extend(turned.into_iter().map(|text| ("turned".to_owned(), text)));
+        what.extend(record.problems.iter().map(|problem| ("problem".to_owned(), problem.to_string())));
+        let now = (policy, record.state.clone());
+        if what.is_empty() && now != self.shown {
+            what.push(("state".to_owned(), String::new()));
+        }
+        self.shown = now;
+        let (policy, state) = &self.shown;
+        for (number, (event, text)) in what.into_iter().enumerate() {
+            let first = number == 0;
+            let head = |text: &str| if first { shown(text) } else { String::new() };
+            let row = [head(&time(entry.at)), head(policy), head(state), shown(&event), shown(&text)];
+            self.rows.push(row.to_vec());
+        }
+        Ok(())
+    }
+
+    fn compared(&mut self, entry: &Entry<'_>, compared: &Compared, as_json: bool) -> Result<(), Failure> {
+        self.compared += 1;
+        self.differ += u64::from(!compared.agrees());
+        if as_json {
+            return line(&json!({
+                "at": time(entry.at), "step": compared.step, "agrees": compared.agrees(),
+                "recorded": compared.recorded, "replayed": compared.replayed,
+            }));
+        }
+        if compared.agrees() {
+            return Ok(());
+        }
+        let groups = entry.groups.as_deref().unwrap_or_default();
+        let differ = differences(&compared.recorded.wish, &compared.replayed.wish, groups);
+        let mut rows = Vec::new();
+        let (ours, theirs) = (&compared.recorded, &compared.replayed);
+        if ours.state != theirs.state {
+            rows.push(["state".to_owned(), ours.state.clone(), theirs.state.clone()]);
+        }
+        rows.extend(differ);
+        // The same difference as in the row before is no news.
+        let now = (format!("{rows:?}"), String::new());
+        let said = |side: &waykeeper_service::replay::Side| {
+            side.events.iter().map(|event| event.action.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        if now == self.shown && ours.events == theirs.events {
+            return Ok(());
+        }
+        self.shown = now;
+        if ours.events != theirs.events {
+            rows.push(["events".to_owned(), listing::or_dash(&said(ours)), listing::or_dash(&said(theirs))]);
+        }
+        for (number, row) in rows.into_iter().enumerate() {
+            let at = if number == 0 { time(entry.at) } else { String::new() };
+            self.rows.push(std::iter::once(at).chain(row.iter().map(|cell| shown(cell))).collect());
+        }
+        Ok(())
+    }
+
+    fn end(mut self, args: &ReplayArgs) -> Result<(), Failure> {
+        if self.header.is_none() {
+            let why = self.notes.first().cloned().unwrap_or_else(|| "nothing in it".to_owned());
+            return Err(Failure::bad_input(why));
+        }
+        let summary = match &args.policy {
+            None => format!("{} steps; steps in which nothing happened are left out", self.steps),
+            Some(name) => format!(
+                "{name} decides otherwise in {} of {} steps. Open loop: the counters are as they were under the recorded \
+                 policy",
+                self.differ, self.compared
+            ),
+        };
+        if args.json {
+            for note in &self.notes {
+                line(&json!({ "note": note }))?;
+            }
+            return line(&json!({ "steps": self.steps, "compared": self.compared, "differ": self.differ }));
+        }
+        for note in &self.notes {
+            exit::say(&format!("note: {note}"));
+        }
+        let heading: &[&str] = match &args.policy {
+            None => &["time", "policy", "state", "event", "what and why"],
+            Some(name) => &["time", "knob", "recorded", name.as_str()],
+        };
+        if !self.rows.is_empty() {
+            self.rows.insert(0, heading.iter().map(|cell| (*cell).to_owned()).collect());
+            out::text(&listing::columns(&self.rows))?;
+            out::text("\n")?;
+        }
+        out::text(&format!("{summary}\n"))
+    }
+}
+
+fn time(at: SystemTime) -> String {
+    humantime::format_rfc3339_millis(at).to_string()
+}
+
+fn line(value: &serde_json::Value) -> Result<(), Failure> {
+    out::text(&format!("{value}\n"))
+}
+
+/// Text of a recording as a terminal may see it: a recording may come from anybody.
+fn shown(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter.is_control() { out.extend(letter.escape_default()) } else { out.push(letter) }
+    }
+    out
+}

@@ -1,0 +1,202 @@
+//! What stands in the log, as people and as programs read it.
+
+use super::*;
+use crate::board::tests::published;
+use std::io;
+use std::sync::Mutex;
+use std::time::Duration;
+use tracing::subscriber::with_default;
+use waykeeper_units::WayMask;
+
+/// How lines look.
+#[derive(Clone, Copy)]
+enum LogFormat {
+    Human,
+    Json,
+}
+
+#[derive(Clone, Default)]
+struct Page(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Page {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The lines that these steps, a second apart, leave.
+fn lines(format: LogFormat, steps: impl IntoIterator<Item = Published>) -> Vec<String> {
+    let page = Page::default();
+    let writer = {
+        let page = page.clone();
+        move || page.clone()
+    };
+    let plain =
+        tracing_subscriber::fmt().with_writer(writer).without_time().with_ansi(false).with_target(false);
+    let tell = || {
+        let mut log = Log::default();
+        for (number, mut step) in steps.into_iter().enumerate() {
+            step.step = number as u64;
+            step.at = SystemTime::UNIX_EPOCH + Duration::from_secs(number as u64);
+            log.tell(Arc::new(step));
+        }
+    };
+    match format {
+        LogFormat::Human => with_default(plain.finish(), tell),
+        LogFormat::Json => with_default(plain.json().flatten_event(true).finish(), tell),
+    }
+    let text = String::from_utf8(page.0.lock().unwrap().clone()).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn event(action: &str, text: &str) -> Event {
+    let cause = |what: &str, value, limit: Option<(&str, f64)>| Cause {
+        what: what.to_owned(),
+        value,
+        limit: limit.map(|(name, limit)| (name.to_owned(), limit)),
+    };
+    Event {
+        action: action.to_owned(),
+        group: Some("fio".to_owned()),
+        text: text.to_owned(),
+        causes: vec![
+            cause("DCA write miss ratio", 0.41, Some(("dmalk_miss_thr", 0.3))),
+            cause("ways", 2.0, None),
+        ],
+    }
+}
+
+fn deciding() -> Published {
+    let mut step = published();
+    step.policy = "a4".to_owned();
+    step.record.events.push(event("storage-antagonist", "fio is an antagonist"));
+    step.record.desired.masks.insert(GroupId(3), WayMask::from_bits(0x00c));
+    step.record.applied.masks.insert(GroupId(3), KnobOutcome::Applied);
+    step.record.desired.dca_ways = Some(WayMask::from_bits(0x600));
+    step.record.applied.dca_ways = Some(KnobOutcome::Refused("no".to_owned()));
+    step
+}
+
+#[test]
+fn a_decision_is_one_line_with_its_reasons_and_what_was_turned_another() {
+    assert_eq!(
+        lines(LogFormat::Human, [deciding()]),
+        [
+            " INFO decision policy=\"a4\" action=\"storage-antagonist\" tenant=\"fio\" text=\"fio is an antagonist\" \
+             causes=\"DCA write miss ratio=0.41 limit dmalk_miss_thr=0.3; ways=2\"",
+            " INFO knobs turned policy=\"a4\" step=0 count=2 knobs=\"mask 0x00c of group 3 applied; DCA ways 0x600 \
+             refused (no)\"",
+        ]
+    );
+    let json: serde_json::Value = serde_json::from_str(&lines(LogFormat::Json, [deciding()])[0]).unwrap();
+    assert_eq!(
+        json,
+        serde_json::json!({
+            "level": "INFO", "message": "decision", "policy": "a4", "action": "storage-antagonist", "tenant": "fio",
+            "text": "fio is an antagonist", "causes": "DCA write miss ratio=0.41 limit dmalk_miss_thr=0.3; ways=2",
+        })
+    );
+}
+
+#[test]
+fn what_lasts_is_told_at_its_beginning_and_at_its_end() {
+    let standing = |on: bool| {
+        let mut step = published();
+        if on {
+            step.record.problems.push(Problem::Sample("blind".to_owned()));
+        }
+        step
+    };
+    let all = lines(LogFormat::Human, [false, true, true, true, false, false].map(standing));
+    assert_eq!(
+        all,
+        [
+            " WARN problem policy=\"default\" step=1 kind=\"sample\" text=\"counters could not be read: blind\" causes=\"\"",
+            " INFO counters can be read again step=4",
+        ]
+    );
+}
+
+#[test]
+fn the_same_in_the_next_step_is_no_news_and_later_it_is() {
+    let saying = |text: Option<&str>| {
+        let mut step = published();
+        step.record.events.extend(text.map(|text| event("grow", text)));
+        step
+    };
+    let steps = [Some("a"), Some("a"), Some("b"), None, Some("a")].map(saying);
+    let texts: Vec<_> = lines(LogFormat::Json, steps)
+        .iter()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["text"].clone())
+        .collect();
+    assert_eq!(texts, ["a", "b", "a"]);
+}
+
+#[test]
+fn a_flood_is_cut_off_and_counted() {
+    let noisy = |step: u64| {
+        let mut noisy = published();
+        noisy.record.events = (0..100).map(|number| event("x", &format!("{step} {number}"))).collect();
+        noisy
+    };
+    let all = lines(LogFormat::Json, (0..100).map(noisy));
+    // 200 at once and 5 a second for 99 s.
+    assert_eq!(all.len(), 200 + 5 * 99);
+    let left_out: u64 = all
+        .iter()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["lines"].as_u64())
+        .sum();
+    let told = all.iter().filter(|line| line.contains("\"decision\"")).count() as u64;
+    // What the last step left out is told by the next.
+    assert!(left_out > 9000 && left_out + told <= 10_000 && left_out + told >= 9900, "{left_out} {told}");
+}
+
+#[test]
+fn a_name_cannot_forge_a_line() {
+    let mut step = published();
+    step.record.events.push(event("x", "a\n INFO decision policy=\"forged\"\u{1b}[2J"));
+    for format in [LogFormat::Human, LogFormat::Json] {
+        let all = lines(format, [step.clone()]);
+        assert_eq!(all.len(), 1);
+        assert!(!all[0].contains('\u{1b}'), "{all:?}");
+    }
+}
+
+#[test]
+fn a_pause_and_its_end_are_told() {
+    let step = |paused| Published { paused, ..published() };
+    let all =
+        lines(LogFormat::Human, [None, Some(crate::Pause::Hold), Some(crate::Pause::Hold), None].map(step));
+    assert_eq!(
+        all,
+        [
+            " INFO paused: the knobs stay as they are policy=\"default\" step=1",
+            " INFO resumed policy=\"default\" step=3",
+        ]
+    );
+}
+
+#[test]
+fn a_problem_names_the_tenant() {
+    let group = |id: u16, name: &str| waykeeper_host::Group {
+        id: GroupId(id),
+        name: name.to_owned(),
+        priority: waykeeper_host::Priority::Low,
+        kind: waykeeper_host::WorkloadKind::NonIo,
+        cores: Default::default(),
+        devices: Vec::new(),
+        stack: false,
+        mask: None,
+    };
+    let groups = [group(1, "lbm"), group(12, "redis")];
+    assert_eq!(
+        named("mask 0x3 of group 12 was refused", &groups),
+        "mask 0x3 of group 12 (redis) was refused"
+    );
+    assert_eq!(named("mask 0x3 of group 5 was refused", &groups), "mask 0x3 of group 5 was refused");
+}

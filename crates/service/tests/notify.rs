@@ -1,0 +1,81 @@
+//! What arrives at systemd's end of the notification socket. One test alone in its program: it sets the environment.
+
+use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use waykeeper_control::Record;
+use waykeeper_host::{Inventory, LlcGeometry, Platform, Support};
+use waykeeper_service::{Board, Mode, Notifier, Published, Totals};
+
+fn shown(step: u64) -> Published {
+    let llc = LlcGeometry { ways: 11, min_ways: 1, bytes: 1 << 20, clos_count: 4, inclusive_ways: None };
+    let inventory = Inventory {
+        platform: Platform { chip: "x".to_owned(), host: "y".to_owned() },
+        cores: Vec::new(),
+        llc,
+        dca_ways_default: None,
+        dca_ways_switch: Support::No("none".to_owned()),
+        devices: Vec::new(),
+        ports: Vec::new(),
+    };
+    Published {
+        step,
+        at: SystemTime::UNIX_EPOCH,
+        started: SystemTime::UNIX_EPOCH,
+        mode: Mode::Manage,
+        paused: None,
+        policy: "a4".to_owned(),
+        settings: Arc::default(),
+        period_ns: 10_000_000,
+        inventory: Arc::new(inventory),
+        groups: Vec::new(),
+        snapshot: None,
+        seen: None,
+        record: Record { state: "Stable".to_owned(), ..Record::default() },
+        standing: Vec::new(),
+        totals: Totals::default(),
+    }
+}
+
+#[test]
+fn systemd_hears_that_it_is_ready_moves_reloads_and_stops_and_nothing_from_a_loop_that_is_stuck() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = folder.path().join("notify");
+    let systemd = UnixDatagram::bind(&path).unwrap();
+    // Far longer than anything here takes: a word that does not come fails the test rather than holding it up.
+    systemd.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    // SAFETY: this program has one test, and no thread but its own has been started yet.
+    unsafe {
+        std::env::set_var("NOTIFY_SOCKET", &path);
+        std::env::set_var("WATCHDOG_USEC", "200000");
+        std::env::remove_var("WATCHDOG_PID");
+    }
+    let hear = || {
+        let mut word = [0; 1024];
+        let length = systemd.recv(&mut word).unwrap();
+        String::from_utf8(word[..length].to_vec()).unwrap()
+    };
+    let board = Arc::new(Board::new(shown(0)));
+    let notifier = Notifier::ready(board.clone()).unwrap();
+    assert_eq!(hear().trim_end(), "READY=1\nSTATUS=step 0: a4 in charge, Stable, 0 tenants");
+    // As long as steps come there are pings.
+    for step in 1..=5 {
+        board.show(shown(step));
+        let wanted = format!("step {step}: a4");
+        let word = std::iter::repeat_with(hear).find(|word| word.contains(&wanted)).unwrap();
+        assert!(word.contains("WATCHDOG=1"), "{word}");
+    }
+    // Then none come any more: at some time a word is without a ping, and so are all after it.
+    let first = std::iter::repeat_with(hear).position(|word| !word.contains("WATCHDOG")).unwrap();
+    assert!(first < 20, "the loop is stuck, and still there were {first} pings");
+    assert!((0..3).all(|_| !hear().contains("WATCHDOG")));
+    board.show(shown(6));
+    assert!(std::iter::repeat_with(hear).take(20).any(|word| word.contains("WATCHDOG=1")), "it moves again");
+    notifier.reloading();
+    let word = std::iter::repeat_with(hear).find(|word| word.contains("RELOADING=1")).unwrap();
+    assert!(word.contains("MONOTONIC_USEC="), "{word}");
+    notifier.reloaded();
+    assert!(std::iter::repeat_with(hear).take(20).any(|word| word.trim_end() == "READY=1"));
+    drop(notifier);
+    assert!(std::iter::repeat_with(hear).take(20).any(|word| word.trim_end() == "STOPPING=1"));
+}

@@ -1,0 +1,125 @@
+//! A recording made by a real loop on the virtual server, in process, and what a replay makes of it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tempfile::TempDir;
+use waykeeper_control::{ControlConfig, Loop};
+use waykeeper_host::Host;
+use waykeeper_machine::{RunOptions, ScenarioSource, VirtualServer};
+use waykeeper_policy::build;
+use waykeeper_service::recorder::{Item, Reader, Recorder, RecorderConfig};
+use waykeeper_service::replay::{Compared, Replay, differences};
+use waykeeper_service::{Mode, Published, Totals, feed};
+
+const STEPS: u64 = 30;
+
+/// A4's mix (s6, Fig. 11) as the scenario has it, seen through few sets: what is decided matters here, not how well.
+fn server() -> VirtualServer {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/a4-hpw-heavy.toml");
+    let scenario = ScenarioSource::open(&file).unwrap().read().unwrap();
+    let options = RunOptions { sampling: "1/256".parse().unwrap(), ..RunOptions::default() };
+    VirtualServer::new(Arc::new(scenario), options).unwrap()
+}
+
+/// Records a policy from its start, as the daemon does; `skip` are steps that the feed had no room for.
+fn record(directory: &Path, name: &str, settings: &toml::Table, skip: &[u64]) {
+    let mut server = server();
+    let inventory = Arc::new(server.inventory().clone());
+    let (offer, steps) = feed(STEPS as usize + 1);
+    let config = RecorderConfig { flush_steps: 7, ..RecorderConfig::in_directory(directory) };
+    let recorder = Recorder::start(config, steps).unwrap();
+    let policy = build(name, settings).unwrap();
+    let mut looping = Loop::start(&mut server, policy, ControlConfig::every(1_000_000_000)).unwrap();
+    for step in 0..=STEPS {
+        if step > 0 {
+            assert!(looping.step().unwrap());
+        }
+        let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_337_700);
+        let shown = Published {
+            step,
+            at: started + Duration::from_secs(step),
+            started,
+            mode: Mode::Manage,
+            paused: None,
+            policy: name.to_owned(),
+            settings: Arc::new(settings.clone()),
+            period_ns: 1_000_000_000,
+            inventory: inventory.clone(),
+            groups: looping.host().groups(),
+            snapshot: looping.snapshot().cloned(),
+            seen: looping.seen().cloned(),
+            record: looping.record().clone(),
+            standing: Vec::new(),
+            totals: Totals::default(),
+        };
+        assert!(skip.contains(&step) || offer.offer(Arc::new(shown)));
+    }
+    drop(looping);
+    drop(offer);
+    assert_eq!(recorder.join().lost, 0);
+}
+
+fn replay(directory: &Path, name: &str, settings: &toml::Table) -> Vec<Compared> {
+    let mut replay = Replay::new(name, settings.clone()).unwrap();
+    let mut all = Vec::new();
+    for item in Reader::open(directory).unwrap() {
+        match item {
+            Item::Segment { header, .. } => replay.segment(&header),
+            Item::Entry(entry) => all.extend(replay.step(&entry).unwrap()),
+            Item::Lost(why) => panic!("{why}"),
+        }
+    }
+    all
+}
+
+#[test]
+fn the_same_policy_over_an_unbroken_recording_decides_the_same() {
+    let none = toml::Table::new();
+    let quick: toml::Table = "stable_interval_s = 3".parse().unwrap();
+    for (name, settings) in [("a4", &none), ("a4", &quick), ("waykeeper", &none), ("iat", &none)] {
+        let directory = TempDir::new().unwrap();
+        record(directory.path(), name, settings, &[]);
+        let all = replay(directory.path(), name, settings);
+        assert_eq!(all.len() as u64, STEPS + 1, "{name}");
+        for compared in &all {
+            assert_eq!(compared.recorded, compared.replayed, "{name}, step {}", compared.step);
+        }
+        // It is not the agreement of two that do nothing.
+        assert!(all.iter().any(|compared| !compared.recorded.wish.is_empty()), "{name}");
+    }
+}
+
+#[test]
+fn another_policy_is_shown_where_it_differs_and_twice_the_same() {
+    let none = toml::Table::new();
+    let directory = TempDir::new().unwrap();
+    record(directory.path(), "a4", &none, &[]);
+    let first = replay(directory.path(), "waykeeper", &none);
+    assert_eq!(first, replay(directory.path(), "waykeeper", &none));
+    assert!(first.iter().any(|compared| !compared.agrees()));
+    let last = first.last().unwrap();
+    let differ = differences(&last.recorded.wish, &last.replayed.wish, &[]);
+    assert!(!differ.is_empty() && differ.iter().all(|[_, ours, theirs]| ours != theirs));
+    assert!(differences(&last.recorded.wish, &last.recorded.wish, &[]).is_empty());
+    // `default` names nothing: what a4 turned reads as found.
+    let nothing = replay(directory.path(), "none", &none);
+    assert!(nothing.iter().all(|compared| compared.replayed.wish.is_empty()));
+}
+
+#[test]
+fn a_recording_with_gaps_is_replayed_over_what_is_there() {
+    let none = toml::Table::new();
+    let directory = TempDir::new().unwrap();
+    // The start is among what is missing.
+    record(directory.path(), "a4", &none, &[0, 1, 9]);
+    let all = replay(directory.path(), "a4", &none);
+    let steps: Vec<u64> = all.iter().map(|compared| compared.step).collect();
+    assert_eq!(steps, (2..=STEPS).filter(|step| *step != 9).collect::<Vec<_>>());
+}
+
+#[test]
+fn settings_that_are_not_there_are_refused() {
+    let settings: toml::Table = "t1 = 3".parse().unwrap();
+    assert!(Replay::new("a4", settings).err().unwrap().to_string().contains("has no setting `t1`"));
+}
