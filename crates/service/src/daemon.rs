@@ -4,6 +4,7 @@
 //! when the host is there and when the first knob may be turned, so that a daemon that cannot serve turns nothing. Must not
 //! know the command line.
 
+use crate::Notifier;
 use crate::board::{Board, Mode};
 use crate::config::{Config, ConfigError, Inputs};
 use crate::dry_run::DryRun;
@@ -106,11 +107,13 @@ pub fn run(config: Config, inputs: Inputs) -> Result<(), DaemonError> {
     let mut refused = None;
     if let Ok(board) = is_ready.recv() {
         // Open until the control thread has ended: whoever asked for the end hears of it.
-        let _edge = match open_edge(&config, board, sender) {
+        let _open = match open_edge(&config, board.clone(), sender) {
             Ok(edge) => {
                 // A control thread that is gone has its reason in what it returns.
                 let _ = go.send(());
-                Some(edge)
+                let told = Notifier::ready(board);
+                let notifier = told.inspect_err(|why| tracing::warn!("systemd cannot be told: {why}")).ok();
+                Some((edge, notifier))
             }
             Err(why) => {
                 refused = Some(why);

@@ -1,4 +1,4 @@
-//! What systemd is told: ready, what goes on, that a reload is under way, and that the loop still moves.
+//! What systemd is told: ready, what goes on, that it stops, and that the loop still moves.
 //!
 //! The watchdog's pings come from the control thread's progress: a thread of its own looks at the board and pings only
 //! as long as steps arrive when they should. So a stuck loop is seen, whatever else still runs, and the control thread
@@ -53,17 +53,6 @@ impl Notifier {
         };
         let thread = thread::Builder::new().name("notify".to_owned()).spawn(work)?;
         Ok(Notifier { stop: Some(stop), thread: Some(thread) })
-    }
-
-    /// Says that the configuration is being read again; [`Notifier::reloaded`] must follow.
-    pub fn reloading(&self) {
-        let Ok(now) = NotifyState::monotonic_usec_now() else { return };
-        self.say(&[NotifyState::Reloading, now]);
-    }
-
-    /// Says that the reload is over, whatever came of it.
-    pub fn reloaded(&self) {
-        self.say(&[NotifyState::Ready]);
     }
 
     fn say(&self, words: &[NotifyState<'_>]) {

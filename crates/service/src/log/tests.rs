@@ -183,7 +183,7 @@ fn a_pause_and_its_end_are_told() {
 
 #[test]
 fn a_problem_names_the_tenant() {
-    let group = |id: u16, name: &str| waykeeper_host::Group {
+    let group = |id: u32, name: &str| waykeeper_host::Group {
         id: GroupId(id),
         name: name.to_owned(),
         priority: waykeeper_host::Priority::Low,
