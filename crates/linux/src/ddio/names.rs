@@ -5,6 +5,7 @@
 use super::DdioError;
 use crate::pci::{PciAddress, PciTree};
 use crate::root::Root;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The PCI address of a device: itself, or found by the name of a network interface, NVMe controller or disk.
@@ -29,21 +30,32 @@ pub fn address_of(root: &Root, name: &str) -> Result<PciAddress, DdioError> {
             why: "it is neither a PCI address nor a name".to_owned(),
         });
     }
-    // With multipath a namespace lies below a virtual subsystem, and only its controller below the PCI device.
-    let controller = name.strip_prefix("nvme").map(|rest| {
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        format!("nvme{}", &rest[..digits])
-    });
     // The names that devices themselves have come first, then the kernel's classes: disks stand only there.
     let tree = PciTree::read(root).unwrap_or_default();
-    let own = tree.named(name).or_else(|| tree.named(controller.as_deref()?));
-    if let Some(device) = own {
+    if let Some(device) = tree.named(name) {
         return Ok(device.address);
     }
-    let mut places = vec![format!("sys/class/net/{name}"), format!("sys/block/{name}")];
-    if let Some(controller) = controller {
-        places.insert(0, format!("sys/class/nvme/{controller}"));
+    let controllers = controllers(root, name);
+    let of = |controller: &String| {
+        let own = tree.named(controller).map(|device| device.address);
+        let class = || root.path(format!("sys/class/nvme/{controller}")).canonicalize().ok();
+        Some((own.or_else(|| last_address(&class()?))?, controller.clone()))
+    };
+    let reached: BTreeMap<PciAddress, String> = controllers.iter().filter_map(of).collect();
+    match (reached.keys().next(), reached.len()) {
+        (None, _) => {}
+        (Some(address), 1) => return Ok(*address),
+        _ => {
+            let all = reached.iter().map(|(address, controller)| format!("{controller} ({address})"));
+            let why = format!(
+                "it is reached through {}: say which of them is meant",
+                all.collect::<Vec<_>>().join(" and ")
+            );
+            return Err(DdioError::NoSuchDevice { name: name.to_owned(), why });
+        }
     }
+    let mut places = vec![format!("sys/class/net/{name}"), format!("sys/block/{name}")];
+    places.splice(0..0, controllers.iter().map(|controller| format!("sys/class/nvme/{controller}")));
     for place in &places {
         let Ok(real) = root.path(place).canonicalize() else { continue };
         if let Some(address) = last_address(&real) {
@@ -58,6 +70,37 @@ pub fn address_of(root: &Root, name: &str) -> Result<PciAddress, DdioError> {
         name: name.to_owned(),
         why: format!("looked for it in {}; `waykeeper ddio show` names all devices", places.join(", ")),
     })
+}
+
+/// The NVMe controllers that a name is about; none for other names.
+///
+/// `nvme1` is a controller and `nvme0c1n2` a path through controller 1. In `nvme0n2` the first number is that of the
+/// subsystem where the kernel's multipath has it (its disk is below `nvme-subsystem/nvme-subsys0`, beside links to all of
+/// its controllers), else that of the controller (linux:drivers/nvme/host/core.c and multipath.c,
+/// nvme_mpath_alloc_disk).
+fn controllers(root: &Root, name: &str) -> Vec<String> {
+    let Some((first, rest)) = name.strip_prefix("nvme").and_then(number) else { return Vec::new() };
+    if let Some((path, _)) = rest.strip_prefix('c').and_then(number) {
+        return vec![format!("nvme{path}")];
+    }
+    let is_controller =
+        |name: &String| name.strip_prefix("nvme").and_then(number).is_some_and(|(_, rest)| rest.is_empty());
+    if let Some((namespace, _)) = rest.strip_prefix('n').and_then(number) {
+        let disk = format!("nvme{first}n{namespace}");
+        let subsystem = format!("nvme-subsys{first}");
+        let real = root.path(format!("sys/block/{disk}")).canonicalize();
+        if real.is_ok_and(|real| real.parent().is_some_and(|parent| parent.ends_with(&subsystem))) {
+            let beside = root.list(format!("sys/class/nvme-subsystem/{subsystem}")).unwrap_or_default();
+            return beside.into_iter().filter(is_controller).collect();
+        }
+    }
+    vec![format!("nvme{first}")]
+}
+
+/// A number and what follows it.
+fn number(text: &str) -> Option<(&str, &str)> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    (digits > 0).then(|| text.split_at(digits))
 }
 
 /// What the kernel calls a PCI device besides its address: interfaces, NVMe controllers, disks.
@@ -122,6 +165,39 @@ mod tests {
             assert_eq!(address_of(&root, name).unwrap().to_string(), "0000:5e:00.0", "{name}");
         }
         assert_eq!(names_of(&root, "0000:3b:00.0".parse().unwrap()), ["ens1"]);
+    }
+
+    /// With the kernel's multipath the first number of a disk is its subsystem's. Here subsystem 0 is reached through
+    /// controller 1 at first, then through 0 and 1.
+    #[test]
+    fn a_disk_of_a_subsystem_is_its_controllers() {
+        let (_keep, root) = tree();
+        let other = "sys/devices/pci0000:80/0000:80:01.0/0000:81:00.0/nvme/nvme1";
+        let subsystem = "sys/devices/virtual/nvme-subsystem/nvme-subsys0";
+        for path in [other, &format!("{subsystem}/nvme0n1"), "sys/class/nvme-subsystem", "sys/block"] {
+            std::fs::create_dir_all(root.path(path)).unwrap();
+        }
+        let link = |target: &str, at: &str| symlink(target, root.path(at)).unwrap();
+        link(&format!("../../../{other}"), "sys/class/nvme/nvme1");
+        link(&format!("../../../{subsystem}"), "sys/class/nvme-subsystem/nvme-subsys0");
+        link("../../../../../class/nvme/nvme1", &format!("{subsystem}/nvme1"));
+        let found = |name: &str| address_of(&root, name).map(|address| address.to_string());
+        // No disk of that name below the subsystem: the number is the controller's.
+        assert_eq!(found("nvme0n1").unwrap(), "0000:5e:00.0");
+        link(&format!("../../{subsystem}/nvme0n1"), "sys/block/nvme0n1");
+        for name in ["nvme0n1", "nvme0n1p3", "nvme0c1n1", "nvme1"] {
+            assert_eq!(found(name).unwrap(), "0000:81:00.0", "{name}");
+        }
+        assert_eq!(found("nvme0").unwrap(), "0000:5e:00.0");
+        link("../../../../../class/nvme/nvme0", &format!("{subsystem}/nvme0"));
+        let why = found("nvme0n1").unwrap_err().to_string();
+        assert!(
+            why.contains(
+                "it is reached through nvme0 (0000:5e:00.0) and nvme1 (0000:81:00.0): say which of them"
+            ),
+            "{why}"
+        );
+        assert_eq!(found("nvme0c0n1").unwrap(), "0000:5e:00.0");
     }
 
     #[test]
