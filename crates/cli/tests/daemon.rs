@@ -201,6 +201,25 @@ fn a_second_daemon_is_refused_and_the_first_does_not_notice() {
 }
 
 #[test]
+fn a_dry_run_and_an_observer_write_nothing() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    for (mode, told) in [("--dry-run", "would: "), ("--observe", "taking charge")] {
+        let mut daemon = Daemon::start(&machine, FIXED, &[mode]);
+        daemon.until_told(told);
+        let status = daemon.ask(json!({"do": "status"}));
+        assert_eq!(status["ok"]["mode"], mode.trim_start_matches('-'), "{status}");
+        let step = status["ok"]["step"].as_u64().unwrap();
+        while daemon.ask(json!({"do": "status"}))["ok"]["step"].as_u64().unwrap() < step + 3 {}
+        same(&machine.state(), &found, mode);
+        assert!(!machine.journal().exists(), "{mode} journals");
+        daemon.signal(rustix::process::Signal::TERM);
+        assert_eq!(daemon.end(), 0, "{}", daemon.log());
+        same(&machine.state(), &found, mode);
+    }
+}
+
+#[test]
 fn a_killed_daemon_is_cleaned_up_after_by_the_next() {
     let machine = Machine::new("gold-6140");
     let found = machine.state();

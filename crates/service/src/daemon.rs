@@ -188,31 +188,9 @@ impl Control {
     fn run(self) -> Result<(), DaemonError> {
         let keeper = Keeper::open(&self.config)?;
         match self.config.mode {
-            Mode::DryRun => self.keep(DryRun::over(keeper)),
-            Mode::Manage | Mode::Observe => self.keep(keeper),
+            Mode::DryRun => in_charge(DryRun::over(keeper), |host| self.engine(host)),
+            Mode::Manage | Mode::Observe => in_charge(keeper, |host| self.engine(host)),
         }
-    }
-
-    fn keep<H: ManagedHost>(self, mut host: H) -> Result<(), DaemonError> {
-        let done = catch_unwind(AssertUnwindSafe(|| self.engine(&mut host)));
-        // Whatever came of it, and also when a loop's end panicked: the host goes back.
-        let back = catch_unwind(AssertUnwindSafe(|| host.give_back()));
-        let back = back.unwrap_or_else(|panic| Err(vec![words(&*panic)])).map_err(DaemonError::Left);
-        let (done, asked) = match done {
-            Ok(Ok(Ended { asked })) => (Ok(()), asked),
-            Ok(Err(error)) => (Err(error), None),
-            Err(panic) => (Err(DaemonError::Panic(words(&*panic))), None),
-        };
-        if let Some(asked) = asked {
-            asked.answer(match &back {
-                Ok(()) => Ok("ended; every knob is as it was found".to_owned()),
-                Err(why) => Err(OrderError::Refused(why.to_string())),
-            });
-        }
-        if let (Err(_), Err(left)) = (&done, &back) {
-            tracing::error!("{left}");
-        }
-        done.and(back)
     }
 
     fn engine<H: ManagedHost>(self, host: &mut H) -> Result<Ended, DaemonError> {
@@ -231,6 +209,36 @@ impl Control {
         let setup = Setup { config, inputs, board, feeds, orders, nudges, watched };
         Ok(engine::run(host, setup)?)
     }
+}
+
+/// Works with a host and gives it back, whatever comes of the work: an end, an error, a panic of a policy. Whoever asked for
+/// the end hears of it then.
+///
+/// # Errors
+/// Why the work ended otherwise than asked, or else what could not be brought back.
+pub fn in_charge<H: ManagedHost>(
+    mut host: H,
+    work: impl FnOnce(&mut H) -> Result<Ended, DaemonError>,
+) -> Result<(), DaemonError> {
+    // Sound: after a panic nothing is done with the host but to give it back, which goes by the journal.
+    let done = catch_unwind(AssertUnwindSafe(|| work(&mut host)));
+    let back = catch_unwind(AssertUnwindSafe(|| host.give_back()));
+    let back = back.unwrap_or_else(|panic| Err(vec![words(&*panic)])).map_err(DaemonError::Left);
+    let (done, asked) = match done {
+        Ok(Ok(Ended { asked })) => (Ok(()), asked),
+        Ok(Err(error)) => (Err(error), None),
+        Err(panic) => (Err(DaemonError::Panic(words(&*panic))), None),
+    };
+    if let Some(asked) = asked {
+        asked.answer(match &back {
+            Ok(()) => Ok("ended; every knob is as it was found".to_owned()),
+            Err(why) => Err(OrderError::Refused(why.to_string())),
+        });
+    }
+    if let (Err(_), Err(left)) = (&done, &back) {
+        tracing::error!("{left}");
+    }
+    done.and(back)
 }
 
 /// What a panic said.

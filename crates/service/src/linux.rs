@@ -2,11 +2,11 @@
 //!
 //! Must not know policies, nor who serves the host's files.
 
-use crate::Standing;
-use crate::config::Config;
+use crate::config::{Config, Outsiders, Ports};
 use crate::engine::ManagedHost;
+use crate::{Mode, Standing};
 use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Plan, Snapshot};
-use waykeeper_linux::host::{LinuxHost, OpenError, Options};
+use waykeeper_linux::host::{Charge, DcaLimit, Limits, LinuxHost, OpenError, Options};
 use waykeeper_linux::root::Root;
 use waykeeper_linux::tenants::{Census, Note, TenantSpec};
 
@@ -29,10 +29,32 @@ impl Keeper {
     /// Whatever is missing or in the way; nothing is turned then.
     pub fn open(config: &Config) -> Result<Keeper, OpenError> {
         let root = config.host_root();
-        let host = LinuxHost::open(Options::new(root.clone(), Vec::new(), config.journal_path()))?;
+        let options = Options {
+            charge: if config.mode == Mode::Manage { Charge::Manage } else { Charge::Look },
+            limits: limits(config),
+            correct: config.limits.outsiders == Outsiders::Correct,
+            ..Options::new(root.clone(), Vec::new(), config.journal_path())
+        };
+        let host = LinuxHost::open(options)?;
         let told = host.notes().to_vec();
         let census = Census::new(config.tenants.clone());
         Ok(Keeper { host, root, census, told, notes: Vec::new(), postponed: None })
+    }
+}
+
+/// The limits in the host's own words.
+fn limits(config: &Config) -> Limits {
+    let limits = &config.limits;
+    Limits {
+        masks: limits.masks,
+        dca_ways: limits.dca_ways,
+        dca: match &limits.dca_ports {
+            Ports::All => DcaLimit::All,
+            Ports::Only(ports) if ports.is_empty() => DcaLimit::None,
+            Ports::Only(ports) => DcaLimit::Only(ports.clone()),
+        },
+        max_classes: limits.classes,
+        cpus: limits.cpus.clone(),
     }
 }
 
@@ -95,7 +117,9 @@ impl ManagedHost for Keeper {
         let postponed =
             self.postponed.iter().map(|why| Standing::new("tenant", format!("tenants have to wait: {why}")));
         let notes = self.notes.iter().map(|note| Standing::new("tenant", note.to_string()));
-        refused.chain(grouped).chain(postponed).chain(notes).collect()
+        let disturbed = self.host.disturbances().into_iter();
+        let disturbed = disturbed.map(|own| Standing::new("outsider", own.to_string()));
+        refused.chain(grouped).chain(postponed).chain(notes).chain(disturbed).collect()
     }
 
     fn told(&mut self) -> Vec<String> {

@@ -251,3 +251,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_example_names_every_key_with_its_default() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/waykeeper.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    assert_eq!(load(&text).unwrap().tenants.len(), 1);
+    // What is commented out is said, and changes nothing.
+    let is_key = |line: &str| {
+        line.strip_prefix('#').is_some_and(|rest| !rest.starts_with([' ', '[']) && !rest.is_empty())
+    };
+    let said =
+        |line: &str| if is_key(line) { line.trim_start_matches('#').to_owned() } else { line.to_owned() };
+    let all = load(&text.lines().map(said).collect::<Vec<_>>().join("\n")).unwrap();
+    let other = differences(&Config::default(), &all);
+    assert_eq!(other.iter().map(|one| one.key).collect::<Vec<_>>(), ["tenant"], "{other:?}");
+    for key in KEYS {
+        assert_ne!(all.stated.of(key.path), &Source::Default, "{} is not in the example", key.path);
+    }
+}

@@ -1,0 +1,179 @@
+//! The engine on a mounted virtual server: whatever ends it, every knob is as it was found.
+
+use crossbeam_channel::bounded;
+use std::cell::Cell;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Plan, Snapshot};
+use waykeeper_linux::tenants::TenantSpec;
+use waykeeper_service::config::{Config, Inputs};
+use waykeeper_service::daemon::{DaemonError, in_charge};
+use waykeeper_service::engine::{self, ManagedHost, Nudge, Setup};
+use waykeeper_service::linux::Keeper;
+use waykeeper_service::{Board, Order, Pause, Sender, Standing, feed, orders};
+use waykeeper_stand::{Machine, same};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A host under which the ground opens at some reading of its counters.
+struct Trapdoor {
+    keeper: Keeper,
+    readings: Cell<u32>,
+    at: u32,
+}
+
+impl Host for Trapdoor {
+    fn inventory(&self) -> &Inventory {
+        self.keeper.inventory()
+    }
+
+    fn groups(&self) -> Vec<Group> {
+        self.keeper.groups()
+    }
+
+    fn sample(&mut self) -> Result<Snapshot, HostError> {
+        self.readings.set(self.readings.get() + 1);
+        // Once: bringing back reads too.
+        assert!(self.readings.get() != self.at, "a trapdoor");
+        self.keeper.sample()
+    }
+
+    fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
+        self.keeper.apply(plan)
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.keeper.now_ns()
+    }
+
+    fn wait_until(&mut self, deadline_ns: u64) -> Result<(), HostError> {
+        self.keeper.wait_until(deadline_ns)
+    }
+}
+
+impl ManagedHost for Trapdoor {
+    fn refresh(&mut self) {
+        self.keeper.refresh();
+    }
+
+    fn declare(&mut self, tenants: Vec<TenantSpec>) {
+        self.keeper.declare(tenants);
+    }
+
+    fn standing(&self) -> Vec<Standing> {
+        self.keeper.standing()
+    }
+
+    fn told(&mut self) -> Vec<String> {
+        self.keeper.told()
+    }
+
+    fn give_back(&mut self) -> Result<(), Vec<String>> {
+        self.keeper.give_back()
+    }
+}
+
+/// The configuration of a machine's tenants under a policy.
+fn config(machine: &Machine, more: &str) -> (Config, Inputs) {
+    let path = machine.folder().join("waykeeper.toml");
+    let (root, journal) =
+        (machine.root().prefix().display().to_string(), machine.journal().display().to_string());
+    let mut text = format!("[daemon]\nperiod_s = 0.02\nroot = {root:?}\njournal = {journal:?}\n{more}\n");
+    for tenant in machine.options().tenants {
+        write!(text, "[[tenant]]\nname = \"{}\"\ncores = \"{}\"\n", tenant.name, tenant.cores).unwrap();
+    }
+    std::fs::write(&path, text).unwrap();
+    let inputs = Inputs { file: Some(path), ..Inputs::default() };
+    (Config::load(&inputs).unwrap_or_else(|error| panic!("{error}")), inputs)
+}
+
+const FIXED: &str = "[policy]\nname = \"fixed\"\nsettings.masks = { l2fwd = \"0x600\", scan = \"0x003\" }";
+
+/// An engine's setup, with its board and the ways to nudge it and to give it orders.
+fn setup(
+    config: Config,
+    inputs: Inputs,
+    host: &impl Host,
+) -> (Setup, Arc<Board>, crossbeam_channel::Sender<Nudge>, Sender) {
+    let board = Arc::new(Board::new(engine::first(&config, host.inventory())));
+    let (nudge, nudges) = bounded(4);
+    let (sender, taken) = orders();
+    let setup = Setup {
+        config,
+        inputs,
+        board: board.clone(),
+        feeds: Vec::new(),
+        orders: taken,
+        nudges,
+        watched: Vec::new(),
+    };
+    (setup, board, nudge, sender)
+}
+
+#[test]
+fn a_panic_in_any_of_the_first_readings_leaves_everything_as_it_was() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    // Before the first knob is turned, when it is read back, and in the steps after.
+    for at in 1..=6 {
+        let (config, inputs) = config(&machine, FIXED);
+        let keeper = Keeper::open(&config).unwrap_or_else(|error| panic!("{error}"));
+        let host = Trapdoor { keeper, readings: Cell::new(0), at };
+        let (setup, _, _nudge, _sender) = setup(config, inputs, &host);
+        let done = in_charge(host, |host| Ok(engine::run(host, setup)?));
+        assert!(matches!(&done, Err(DaemonError::Panic(why)) if why.contains("a trapdoor")), "{done:?}");
+        same(&machine.state(), &found, "after a panic");
+        assert!(!machine.journal().exists());
+    }
+}
+
+#[test]
+fn orders_are_answered_within_a_long_period_and_every_step_is_fed() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    let (mut config, inputs) = config(&machine, FIXED);
+    // An answer at the end of a step would come after an hour.
+    config.period_ns = 3_600_000_000_000;
+    let (feed, steps) = feed(4);
+    let (orders, running) = thread::scope(|scope| {
+        let (told, hear) = bounded(1);
+        let running = scope.spawn(|| {
+            let keeper = Keeper::open(&config).unwrap_or_else(|error| panic!("{error}"));
+            let (mut setup, board, nudge, sender) = setup(config.clone(), inputs, &keeper);
+            setup.feeds.push(feed);
+            told.send((board, nudge, sender)).unwrap();
+            in_charge(keeper, |host| Ok(engine::run(host, setup)?))
+        });
+        let (board, _nudge, sender): (Arc<Board>, _, Sender) = hear.recv().unwrap();
+        let begun = Instant::now();
+        while board.read().groups.is_empty() && begun.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let mut replies = vec![sender.ask(Order::Pause(Pause::Hold), PATIENCE)];
+        assert_eq!(board.read().paused, Some(Pause::Hold));
+        let settings = "masks = { fio = \"0x00c\" }".parse().unwrap();
+        replies.push(sender.ask(Order::SetPolicy { name: "fixed".to_owned(), settings }, PATIENCE));
+        let bad =
+            sender.ask(Order::SetPolicy { name: "a44".to_owned(), settings: toml::Table::new() }, PATIENCE);
+        assert!(bad.unwrap_err().to_string().contains("did you mean `a4`?"));
+        replies.push(sender.ask(Order::Resume, PATIENCE));
+        assert_eq!((board.read().paused, board.read().settings.len()), (None, 1));
+        replies.push(sender.ask(Order::Reload, PATIENCE));
+        replies.push(sender.ask(Order::Stop, PATIENCE));
+        (replies, running.join().unwrap())
+    });
+    running.unwrap_or_else(|error| panic!("{error}"));
+    let told: Vec<String> =
+        orders.into_iter().map(|reply| reply.unwrap_or_else(|why| panic!("{why}"))).collect();
+    assert_eq!(told[0], "the policy pauses; the knobs stay as they are");
+    assert_eq!(told[1], "fixed takes over when the pause ends");
+    assert_eq!(told[2], "fixed follows fixed");
+    // The period of the test is not the file's.
+    assert_eq!(told[3], "daemon.period_s is 0.02, was 3600.0");
+    assert_eq!(told[4], "ended; every knob is as it was found");
+    same(&machine.state(), &found, "after a stop");
+    let states: Vec<String> = steps.iter().map(|step| step.record.state.clone()).collect();
+    assert_eq!(states.last().map(String::as_str), Some("Restored"), "{states:?}");
+}
