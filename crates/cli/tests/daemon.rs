@@ -147,9 +147,7 @@ fn a_daemon_lives_through_reloads_orders_and_pauses_and_leaves_everything_as_it_
     let moved = text(&machine, FIXED).replace("[daemon]", "[daemon]\nmode = \"observe\"");
     std::fs::write(&daemon.config, moved).unwrap();
     daemon.signal(rustix::process::Signal::HUP);
-    daemon.until_told(
-        "daemon.mode is \\\"observe\\\", was \\\"manage\\\": that cannot change while the daemon runs",
-    );
+    daemon.until_told("daemon.mode is \"observe\", was \"manage\": that cannot change while the daemon runs");
 
     // A good one is taken.
     let other = FIXED.replace("0x600", "0x700");
@@ -204,7 +202,7 @@ fn a_second_daemon_is_refused_and_the_first_does_not_notice() {
 fn a_dry_run_and_an_observer_write_nothing() {
     let machine = Machine::new("gold-6140");
     let found = machine.state();
-    for (mode, told) in [("--dry-run", "would: "), ("--observe", "taking charge")] {
+    for (mode, told) in [("--dry-run", "would: mask 0x600 of l2fwd"), ("--observe", "taking charge")] {
         let mut daemon = Daemon::start(&machine, FIXED, &[mode]);
         daemon.until_told(told);
         let status = daemon.ask(json!({"do": "status"}));
@@ -242,7 +240,7 @@ fn what_cannot_be_is_told_in_one_line_and_nothing_is_touched() {
     let machine = Machine::new("gold-6140");
     let found = machine.state();
     let config = machine.folder().join("waykeeper.toml");
-    let mut told = |more: &str, args: &[&str]| {
+    let told = |more: &str, args: &[&str]| {
         std::fs::write(&config, text(&machine, more)).unwrap();
         let output =
             command(&machine, &config, &machine.folder().join("socket")).args(args).output().unwrap();

@@ -139,9 +139,9 @@ fn orders_are_answered_within_a_long_period_and_every_step_is_fed() {
     let (feed, steps) = feed(4);
     let (orders, running) = thread::scope(|scope| {
         let (told, hear) = bounded(1);
-        let running = scope.spawn(|| {
+        let running = scope.spawn(move || {
             let keeper = Keeper::open(&config).unwrap_or_else(|error| panic!("{error}"));
-            let (mut setup, board, nudge, sender) = setup(config.clone(), inputs, &keeper);
+            let (mut setup, board, nudge, sender) = setup(config, inputs, &keeper);
             setup.feeds.push(feed);
             told.send((board, nudge, sender)).unwrap();
             in_charge(keeper, |host| Ok(engine::run(host, setup)?))

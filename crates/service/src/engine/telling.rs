@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 use waykeeper_control::{Knob, Problem, Record};
-use waykeeper_host::{Interval, Reading, Snapshot};
+use waykeeper_host::{Group, Interval, Reading, Snapshot};
+use waykeeper_policy::Event;
 
 impl<H: ManagedHost> Engine<'_, H> {
     /// Shows the step that was taken.
@@ -49,13 +50,15 @@ impl<H: ManagedHost> Engine<'_, H> {
     fn published(
         &mut self,
         mut record: Record,
-        groups: Vec<waykeeper_host::Group>,
+        groups: Vec<Group>,
         snapshot: Option<Snapshot>,
     ) -> Arc<Published> {
         if self.config.mode == Mode::DryRun {
             for event in &mut record.events {
                 event.text = format!("{}{}", crate::replay::WOULD, event.text);
             }
+            let turned = would_turn(&record, &groups);
+            record.events.extend(turned);
         }
         if *self.inventory != *self.looping.host().inventory() {
             self.inventory = Arc::new(self.looping.host().inventory().clone());
@@ -90,6 +93,29 @@ impl<H: ManagedHost> Engine<'_, H> {
         };
         self.board.show(next)
     }
+}
+
+/// What a dry run did not turn, one event a knob: a policy that has nothing to say of itself is heard, too.
+fn would_turn(record: &Record, groups: &[Group]) -> Vec<Event> {
+    let event = |group: Option<&Group>, text: String| Event {
+        action: "would-turn".to_owned(),
+        group: group.map(|group| group.name.clone()),
+        text,
+        causes: Vec::new(),
+    };
+    let mut events = Vec::new();
+    for (id, mask) in record.desired.masks.iter().filter(|(id, _)| record.applied.masks.contains_key(id)) {
+        let group = groups.iter().find(|group| group.id == *id);
+        let name = group.map_or_else(|| id.to_string(), |group| group.name.clone());
+        events.push(event(group, format!("would: mask {mask} of {name}")));
+    }
+    let ways = record.desired.dca_ways.filter(|_| record.applied.dca_ways.is_some());
+    events.extend(ways.map(|ways| event(None, format!("would: DCA ways {ways}"))));
+    for (port, on) in record.desired.dca.iter().filter(|(port, _)| record.applied.dca.contains_key(port)) {
+        let on = if *on { "on" } else { "off" };
+        events.push(event(None, format!("would: DCA {on} on {port}")));
+    }
+    events
 }
 
 /// Why something of a step could not be used; each reason once.
