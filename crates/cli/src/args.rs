@@ -1,6 +1,8 @@
 //! The words of the command line. Each subcommand's own words stand in its own file.
 
-use crate::{capture, chip, daemon, ddio, doctor, policy, replay, restore, run, scenario, trace, vhost};
+use crate::{
+    capture, chip, daemon, ddio, doctor, orders, policy, replay, restore, run, scenario, status, trace, vhost,
+};
 use clap::{Parser, Subcommand};
 
 const EXAMPLES: &str = "\
@@ -34,7 +36,7 @@ pub enum Command {
     /// List, show and check scenarios
     #[command(subcommand, after_help = scenario::EXAMPLES)]
     Scenario(scenario::ScenarioCommand),
-    /// List policies and describe them
+    /// List policies, describe them, put the daemon under another one
     #[command(subcommand, after_help = policy::EXAMPLES)]
     Policy(policy::PolicyCommand),
     /// List chips and show them
@@ -57,6 +59,19 @@ pub enum Command {
     Restore(restore::RestoreArgs),
     /// Manage this host: watch it and let a policy turn its knobs, until a signal ends it
     Daemon(daemon::DaemonArgs),
+    /// Say what the daemon sees and does
+    Status(status::StatusArgs),
+    /// List the daemon's tenants
+    Tenants(status::TenantsArgs),
+    /// Hold the daemon's policy back
+    #[command(after_help = orders::PAUSE_EXAMPLES)]
+    Pause(orders::PauseArgs),
+    /// Let the daemon's policy go on
+    #[command(after_help = orders::RESUME_EXAMPLES)]
+    Resume(orders::OrderArgs),
+    /// Make the daemon read its configuration again
+    #[command(after_help = orders::RELOAD_EXAMPLES)]
+    Reload(orders::OrderArgs),
     /// Mount a scenario's server as files in wall-clock time, for tools that know nothing of it
     #[command(after_help = vhost::EXAMPLES)]
     Vhost(vhost::VhostArgs),

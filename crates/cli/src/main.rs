@@ -7,10 +7,12 @@ mod args;
 mod capture;
 mod chip;
 mod daemon;
+mod daemon_client;
 mod ddio;
 mod doctor;
 mod exit;
 mod listing;
+mod orders;
 mod out;
 mod policy;
 mod progress;
@@ -18,6 +20,7 @@ mod replay;
 mod restore;
 mod run;
 mod scenario;
+mod status;
 mod trace;
 mod vhost;
 
@@ -49,6 +52,11 @@ fn dispatch(command: args::Command) -> Result<(), exit::Failure> {
         args::Command::Replay(args) => replay::replay(args),
         args::Command::Restore(args) => restore::restore(args),
         args::Command::Daemon(args) => daemon::daemon(args),
+        args::Command::Status(args) => status::status(&args),
+        args::Command::Tenants(args) => status::tenants(&args),
+        args::Command::Pause(args) => orders::pause(&args),
+        args::Command::Resume(args) => orders::resume(&args),
+        args::Command::Reload(args) => orders::reload(&args),
         args::Command::Vhost(args) => vhost::vhost(args),
     }
 }

@@ -1,7 +1,7 @@
-//! `waykeeper policy`: which policies there are, and what each looks at, turns and can be told.
+//! `waykeeper policy`: which policies there are, what each looks at, turns and can be told, and which one the daemon has.
 
 use crate::exit::Failure;
-use crate::{listing, out};
+use crate::{listing, orders, out};
 use clap::Subcommand;
 use serde::Serialize;
 use std::fmt::Write;
@@ -25,6 +25,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   waykeeper policy list
   waykeeper policy describe a4
+  waykeeper policy set a4
   waykeeper run --policy default --policy a4";
 
 /// What to do with policies.
@@ -46,6 +47,9 @@ pub enum PolicyCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Put the daemon under another policy
+    #[command(after_help = orders::SET_EXAMPLES)]
+    Set(orders::SetArgs),
 }
 
 /// A policy as a list shows it.
@@ -67,6 +71,7 @@ pub fn policy(command: PolicyCommand) -> Result<(), Failure> {
             rows.extend(registry().iter().map(|entry| vec![entry.name.to_owned(), idea(entry)]));
             out::text(&listing::columns(&rows))
         }
+        PolicyCommand::Set(args) => orders::set_policy(args),
         PolicyCommand::Describe { name, json } => {
             let description = build(&name, &toml::Table::new())?.describe();
             if json { out::json(&description) } else { out::text(&page(&description)) }

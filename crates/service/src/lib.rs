@@ -6,6 +6,7 @@
 //! who serves the host's files, nor the command line.
 
 mod board;
+mod client;
 pub mod config;
 pub mod daemon;
 pub mod dry_run;
@@ -23,6 +24,7 @@ pub mod replay;
 mod socket;
 
 pub use board::{Board, Mode, Pause, Published, Standing, Totals};
+pub use client::{Client, ClientError, printable};
 pub use edge::{Edge, EdgeConfig, EdgeError};
 pub use feed::{Feed, Step, feed};
 pub use metrics::{Listen, ListenError};

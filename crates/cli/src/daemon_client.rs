@@ -1,0 +1,42 @@
+//! Talking to the daemon: which socket, and what a no means for the exit code.
+//!
+//! Must not know what is asked.
+
+use crate::exit::{self, Failure};
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+use waykeeper_service::protocol::FaultKind;
+use waykeeper_service::{Client, ClientError, EdgeConfig};
+
+/// Where the daemon listens.
+#[derive(Args, Debug)]
+pub struct SocketArgs {
+    /// The daemon's control socket
+    #[arg(long, value_name = "PATH", default_value = EdgeConfig::SOCKET)]
+    socket: PathBuf,
+}
+
+impl SocketArgs {
+    /// Connects, with so long for each answer.
+    pub fn connect(&self, patience: Duration) -> Result<Client, Failure> {
+        Ok(Client::connect(&self.socket, patience)?)
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Failure {
+        let code = match &error {
+            ClientError::NoDaemon { .. } => exit::UNSUPPORTED,
+            ClientError::NotPermitted(_) => exit::NOT_PERMITTED,
+            ClientError::Fault(fault) => match fault.kind {
+                FaultKind::NotPermitted => exit::NOT_PERMITTED,
+                FaultKind::Busy => exit::CONFLICT,
+                FaultKind::Refused | FaultKind::BadRequest => exit::BAD_INPUT,
+                _ => exit::FAILED,
+            },
+            ClientError::Silent { .. } | ClientError::Foreign { .. } | ClientError::Io { .. } => exit::FAILED,
+        };
+        Failure::new(code, error)
+    }
+}

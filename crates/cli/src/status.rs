@@ -1,0 +1,100 @@
+//! `waykeeper status` and `waykeeper tenants`: what the daemon sees and does, for people and for programs.
+//!
+//! What stands on a terminal was written by others (tenants are named by whoever starts them, and who listens on a socket
+//! may be anybody): it is made printable first. Must not know how the daemon came to it.
+
+mod page;
+
+use crate::daemon_client::SocketArgs;
+use crate::exit::Failure;
+use crate::out;
+use clap::Args;
+use std::io::IsTerminal;
+use std::time::Duration;
+use waykeeper_service::protocol::{Ask, Status, Tenants};
+use waykeeper_service::{Client, ClientError};
+
+const STATUS_EXAMPLES: &str = "\
+Examples:
+  waykeeper status                               what the daemon sees, what it did last and why
+  waykeeper status --watch                       the same after every step
+  waykeeper status --json | jq .io.dca_ways      for programs; docs/daemon-protocol.md has all keys
+  waykeeper status --watch --json                a line of JSON a step
+
+Exit codes: 3 no daemon there, 4 not permitted, 5 the daemon is busy.";
+
+const TENANTS_EXAMPLES: &str = "\
+Examples:
+  waykeeper tenants
+  waykeeper tenants --json | jq '.tenants[] | select(.llc_hit_ratio < 0.5) | .name'";
+
+/// How long the next step may take that is watched for: a few periods, and what a busy machine needs.
+const STEPS: f64 = 3.0;
+
+/// Arguments of `waykeeper status`.
+#[derive(Args, Debug)]
+#[command(after_help = STATUS_EXAMPLES)]
+pub struct StatusArgs {
+    /// Print JSON instead of tables
+    #[arg(long)]
+    json: bool,
+    /// Again after every step, until interrupted
+    #[arg(long)]
+    watch: bool,
+    #[command(flatten)]
+    socket: SocketArgs,
+}
+
+/// Arguments of `waykeeper tenants`.
+#[derive(Args, Debug)]
+#[command(after_help = TENANTS_EXAMPLES)]
+pub struct TenantsArgs {
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    socket: SocketArgs,
+}
+
+/// `waykeeper status`.
+pub fn status(args: &StatusArgs) -> Result<(), Failure> {
+    let mut client = args.socket.connect(Client::PATIENCE)?;
+    if args.watch {
+        return watch(&mut client, args.json);
+    }
+    let status: Status = client.ask(Ask::Status)?;
+    if args.json { out::json(&status) } else { out::text(&page::status(&status)) }
+}
+
+/// `waykeeper tenants`.
+pub fn tenants(args: &TenantsArgs) -> Result<(), Failure> {
+    let tenants: Tenants = args.socket.connect(Client::PATIENCE)?.ask(Ask::Tenants)?;
+    if args.json { out::json(&tenants) } else { out::text(&page::tenants(&tenants.tenants)) }
+}
+
+fn watch(client: &mut Client, json: bool) -> Result<(), Failure> {
+    let is_terminal = std::io::stdout().is_terminal();
+    client.say(Ask::Watch)?;
+    loop {
+        let status: Status = match client.hear() {
+            Ok(Some(status)) => status,
+            Ok(None) => return Err(Failure::new(crate::exit::FAILED, "the daemon has ended")),
+            Err(ClientError::Fault(fault)) => return Err(ClientError::Fault(fault).into()),
+            Err(why) => return Err(why.into()),
+        };
+        let longest = Duration::from_secs(3600);
+        let step = Duration::try_from_secs_f64(STEPS * status.period_s).unwrap_or(longest).min(longest);
+        client.set_patience(Client::PATIENCE + step);
+        let text = match json {
+            true => serde_json::to_string(&status).map_err(|why| {
+                Failure::new(crate::exit::FAILED, format!("cannot put it into JSON: {why}"))
+            })?,
+            // Home, the page, and away with what is left of the last one (ECMA-48).
+            false if is_terminal => format!("\x1b[H\x1b[2J{}", page::status(&status)),
+            false => page::status(&status),
+        };
+        if !out::goes_on(&(text + "\n"))? {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! A status as people read it: what is, in a few lines; tables; what was done last and why.
+//!
+//! Returns text. A dash is "not available"; nothing here is 0 that is not.
+
+use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use std::fmt::Write;
+use waykeeper_host::{Priority, WorkloadKind};
+use waykeeper_service::protocol::{Decided, Port, Status, Tenant, Told, Totals};
+use waykeeper_service::{Mode, Pause, printable};
+
+const STYLE: TableStyle = TableStyle::new()
+    .header_separator(LineStyle::none().fill('─').junction('─'))
+    .bottom_border(LineStyle::none().fill('─').junction('─'));
+
+/// Decisions that are shown; JSON has them all.
+const RECENT: usize = 10;
+
+/// A step is late when it is this many periods old.
+const LATE: f64 = 3.0;
+
+/// Everything.
+pub fn status(status: &Status) -> String {
+    let mut out = heading(status);
+    if !status.tenants.is_empty() {
+        let _ = write!(out, "\n{}", tenants(&status.tenants));
+    }
+    if !status.ports.is_empty() {
+        let _ = write!(out, "\n{}", ports(&status.ports));
+    }
+    if !status.recent.is_empty() {
+        out.push_str("\nlast decisions\n");
+        let from = status.recent.len().saturating_sub(RECENT);
+        status.recent[from..].iter().for_each(|told| out.push_str(&decision(told)));
+    }
+    if !status.standing.is_empty() {
+        out.push_str("\nnot as it should be\n");
+        for standing in &status.standing {
+            let _ = writeln!(out, "  {}: {}", printable(&standing.kind), printable(&standing.text));
+        }
+    }
+    let _ = writeln!(out, "\n{}", totals(&status.totals));
+    out
+}
+
+fn heading(status: &Status) -> String {
+    let mode = match status.mode {
+        Mode::Manage => "manages",
+        Mode::DryRun => "decides and turns nothing (dry run)",
+        Mode::Observe => "observes",
+    };
+    let paused = match status.paused {
+        None => "",
+        Some(Pause::Hold) => ", paused (knobs stay as they are)",
+        Some(Pause::Release) => ", paused (knobs are as they were found)",
+    };
+    let late = if status.age_s > LATE * status.period_s { ": the control thread is late" } else { "" };
+    let host = &status.host;
+    let mut out = format!(
+        "waykeeper {} {mode}, policy {} in state {}{paused}\n\
+         step {}, {} ago{late}; one every {}, for {}\n\
+         {}, {}; cores {}; LLC of {} in {} ways, {} classes\n",
+        printable(&status.waykeeper),
+        printable(&status.policy),
+        if status.state.is_empty() { "-".to_owned() } else { printable(&status.state) },
+        status.step,
+        seconds(status.age_s),
+        seconds(status.period_s),
+        seconds(status.uptime_s),
+        printable(&host.chip),
+        printable(&host.host),
+        host.cores,
+        bytes(host.llc_bytes),
+        host.llc_ways,
+        host.classes,
+    );
+    let io = &status.io;
+    let ways = match (io.dca_ways, io.dca_ways_default) {
+        (Some(ways), Some(default)) if ways != default => format!("{ways} (at power-on {default})"),
+        (ways, _) => dash(ways),
+    };
+    let _ = writeln!(
+        out,
+        "DCA ways {ways}; device writes missed {}, reads {}; memory read {}, written {}",
+        dash(io.dca_write_miss_ratio.map(percent)),
+        dash(io.dca_read_miss_ratio.map(percent)),
+        dash(io.memory_read_bytes_per_s.map(bandwidth)),
+        dash(io.memory_write_bytes_per_s.map(bandwidth)),
+    );
+    out
+}
+
+/// The tenants.
+pub fn tenants(tenants: &[Tenant]) -> String {
+    let mut rows = Vec::new();
+    for tenant in tenants {
+        let priority = match tenant.priority {
+            Priority::High => "high",
+            Priority::Low => "low",
+        };
+        let kind = match tenant.kind {
+            WorkloadKind::NonIo => "non-io",
+            WorkloadKind::NetworkIo => "network-io",
+            WorkloadKind::StorageIo => "storage-io",
+        };
+        rows.push(vec![
+            printable(&tenant.name),
+            priority.to_owned(),
+            kind.to_owned(),
+            tenant.cores.to_string(),
+            dash(tenant.mask),
+            dash(tenant.ways),
+            dash(tenant.ipc.map(|ipc| format!("{ipc:.2}"))),
+            dash(tenant.llc_hit_ratio.map(percent)),
+            dash(tenant.llc_occupancy_bytes.map(bytes)),
+            listed(&tenant.devices),
+            listed(&tenant.shares_mask_with),
+        ]);
+    }
+    let columns = [
+        "tenant",
+        "priority",
+        "kind",
+        "cores",
+        "mask",
+        "ways",
+        "IPC",
+        "LLC hits",
+        "LLC",
+        "devices",
+        "same mask",
+    ];
+    table(&columns, &[5, 6, 7, 8], rows)
+}
+
+fn ports(ports: &[Port]) -> String {
+    let row = |port: &Port| {
+        vec![
+            printable(&port.address),
+            listed(&port.devices),
+            dash(port.dca.map(|on| if on { "on" } else { "off" })),
+            dash(port.inbound_bytes_per_s.map(bandwidth)),
+            dash(port.outbound_bytes_per_s.map(bandwidth)),
+        ]
+    };
+    table(&["root port", "devices", "DCA", "in", "out"], &[3, 4], ports.iter().map(row).collect())
+}
+
+fn decision(told: &Told) -> String {
+    let causes: Vec<String> = told.causes.iter().map(cause).collect();
+    let causes = if causes.is_empty() { String::new() } else { format!(" ({})", causes.join("; ")) };
+    format!(
+        "  {} step {} {} {}: {}{causes}\n",
+        printable(&told.at),
+        told.step,
+        printable(&told.policy),
+        printable(&told.action),
+        printable(&told.text),
+    )
+}
+
+fn cause(cause: &Decided) -> String {
+    let number = |value: Option<f64>| dash(value.map(|value| format!("{value:.4}")));
+    let limit = cause.limit.as_ref();
+    let limit = limit
+        .map(|limit| format!(", {} {}", printable(limit), number(cause.limit_value)))
+        .unwrap_or_default();
+    format!("{} {}{limit}", printable(&cause.what), number(cause.value))
+}
+
+fn totals(totals: &Totals) -> String {
+    let actions: u64 = totals.actions.values().flat_map(|actions| actions.values()).sum();
+    let dropped: u64 = totals.samples_dropped.values().sum();
+    format!(
+        "since the start: {} steps ({} blind, {} deadlines missed), {actions} actions, {dropped} samples dropped, \
+         {} reloads ({} refused)",
+        totals.steps, totals.blind_steps, totals.missed_deadlines, totals.reloads, totals.reloads_refused
+    )
+}
+
+fn table(columns: &[&str], right: &[usize], rows: Vec<Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
+    let cell = |(column, text): (usize, &str)| {
+        let side = if right.contains(&column) { CellAlignment::Right } else { CellAlignment::Left };
+        Cell::new(text).set_alignment(side)
+    };
+    table.set_header(columns.iter().copied().enumerate().map(cell));
+    for row in &rows {
+        table.add_row(row.iter().map(String::as_str).enumerate().map(cell));
+    }
+    table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
+}
+
+fn dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+fn listed(names: &[String]) -> String {
+    if names.is_empty() { "-".to_owned() } else { printable(&names.join(", ")) }
+}
+
+fn percent(ratio: f64) -> String {
+    format!("{:.1} %", 100.0 * ratio)
+}
+
+fn bandwidth(bytes_per_s: f64) -> String {
+    format!("{:.2} GB/s", bytes_per_s / 1e9)
+}
+
+fn bytes(bytes: u64) -> String {
+    crate::listing::bytes(bytes)
+}
+
+/// A length of time as people say it.
+fn seconds(s: f64) -> String {
+    match s {
+        s if s < 0.1 => format!("{:.0} ms", s * 1e3),
+        s if s < 100.0 => format!("{s:.1} s"),
+        s if s < 6_000.0 => format!("{:.0} min", s / 60.0),
+        s if s < 360_000.0 => format!("{:.1} h", s / 3_600.0),
+        s => format!("{:.1} days", s / 86_400.0),
+    }
+}

@@ -1,0 +1,294 @@
+//! The other end of the control socket, for command lines and other programs of ours.
+//!
+//! Whoever listens there is not believed to be a daemon: an answer has a longest length and a latest time, and what cannot
+//! be read is an error and no more. Must not know what answers are for.
+
+use crate::protocol::{Answer, Ask, Fault, LONGEST_ANSWER, Outcome, Request};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use serde::de::DeserializeOwned;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody listens.
+    #[error("no daemon at {path}: {why}; start one with `waykeeper daemon`, or name its socket with --socket", path = .path.display())]
+    NoDaemon {
+        /// The socket.
+        path: PathBuf,
+        /// The system's words.
+        why: io::Error,
+    },
+    /// The socket lets this user not in.
+    #[error("{path}: only root and members of the daemon's group may connect", path = .0.display())]
+    NotPermitted(PathBuf),
+    /// The daemon says no.
+    #[error("{}", printable(&.0.text))]
+    Fault(Fault),
+    /// Not in time.
+    #[error("{path}: no answer within {} s", .patience.as_secs(), path = .path.display())]
+    Silent {
+        /// The socket.
+        path: PathBuf,
+        /// How long was waited.
+        patience: Duration,
+    },
+    /// The answer is none.
+    #[error("{path}: what listens there does not answer like a daemon of ours: {why}", path = .path.display())]
+    Foreign {
+        /// The socket.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The connection broke.
+    #[error("{path}: {why}", path = .path.display())]
+    Io {
+        /// The socket.
+        path: PathBuf,
+        /// The system's words.
+        why: io::Error,
+    },
+}
+
+/// A connection to a daemon.
+#[derive(Debug)]
+pub struct Client {
+    path: PathBuf,
+    stream: BufReader<UnixStream>,
+    patience: Duration,
+}
+
+impl Client {
+    /// For what only has to be looked up.
+    pub const PATIENCE: Duration = Duration::from_secs(15);
+
+    /// For an order: longer than the daemon itself waits for its control thread.
+    pub const ORDERS_PATIENCE: Duration = Duration::from_secs(120);
+
+    /// Connects to the socket at `path`, and waits at most `patience` for this and for each answer.
+    ///
+    /// # Errors
+    /// If nobody listens there, or this user may not connect.
+    pub fn connect(path: &Path, patience: Duration) -> Result<Client, ClientError> {
+        let path = path.to_owned();
+        // By hand, since the standard library's waits for ever if the daemon lets nobody in.
+        let connected = (|| {
+            let address = SocketAddrUnix::new(&path)?;
+            let socket = rustix::net::socket_with(
+                AddressFamily::UNIX,
+                SocketType::STREAM,
+                SocketFlags::CLOEXEC,
+                None,
+            )?;
+            set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
+            rustix::net::connect(&socket, &address)?;
+            Ok(socket)
+        })();
+        match connected.map_err(|why: rustix::io::Errno| io::Error::from(why)) {
+            Ok(socket) => {
+                let stream = BufReader::new(UnixStream::from(socket));
+                Ok(Client { path, stream, patience })
+            }
+            Err(why) => Err(match why.kind() {
+                io::ErrorKind::PermissionDenied => ClientError::NotPermitted(path),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                    ClientError::NoDaemon { path, why }
+                }
+                io::ErrorKind::WouldBlock => ClientError::Silent { path, patience },
+                _ => ClientError::Io { path, why },
+            }),
+        }
+    }
+
+    /// How long each answer may take from here on.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    /// Asks, and takes the answer.
+    ///
+    /// # Errors
+    /// The daemon's no, or why there is no answer.
+    pub fn ask<T: DeserializeOwned>(&mut self, ask: Ask) -> Result<T, ClientError> {
+        self.say(ask)?;
+        let hung_up = "it hung up without an answer";
+        self.hear()?.ok_or_else(|| self.foreign(hung_up))
+    }
+
+    /// Asks only.
+    ///
+    /// # Errors
+    /// If the connection breaks.
+    pub fn say(&mut self, ask: Ask) -> Result<(), ClientError> {
+        let text = serde_json::to_string(&Request::new(ask)).map_err(|why| self.foreign(&why.to_string()))?;
+        match self.stream.get_mut().write_all(format!("{text}\n").as_bytes()) {
+            // It may have said why before it hung up.
+            Err(why) if matches!(why.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
+                Ok(())
+            }
+            Err(why) => Err(self.failed(why)),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// The next answer; `None` once the daemon has hung up.
+    ///
+    /// # Errors
+    /// The daemon's no, or why there is no answer.
+    pub fn hear<T: DeserializeOwned>(&mut self) -> Result<Option<T>, ClientError> {
+        let line = self.line()?;
+        if line.is_empty() {
+            return Ok(None);
+        }
+        let answer =
+            serde_json::from_slice::<Answer<T>>(&line).map_err(|why| self.foreign(&why.to_string()))?;
+        match answer.outcome {
+            Outcome::Ok(value) => Ok(Some(value)),
+            Outcome::Error(fault) => Err(ClientError::Fault(fault)),
+        }
+    }
+
+    /// A line, or nothing when it is over. Its time is that of the whole line.
+    fn line(&mut self) -> Result<Vec<u8>, ClientError> {
+        let deadline = Instant::now() + self.patience;
+        let mut line = Vec::new();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let silent = || ClientError::Silent { path: self.path.clone(), patience: self.patience };
+            if left.is_zero() {
+                return Err(silent());
+            }
+            let timed = self.stream.get_ref().set_read_timeout(Some(left));
+            let read = timed.and_then(|()| self.stream.fill_buf());
+            let (used, is_whole) = match read {
+                Ok([]) if line.is_empty() => return Ok(line),
+                Ok([]) => return Err(self.foreign("it hung up in the middle of an answer")),
+                Ok(bytes) => {
+                    let end = bytes.iter().position(|byte| *byte == b'\n');
+                    let used = end.map_or(bytes.len(), |end| end + 1);
+                    line.extend_from_slice(&bytes[..used]);
+                    (used, end.is_some())
+                }
+                Err(why) => match why.kind() {
+                    io::ErrorKind::Interrupted => continue,
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => return Err(silent()),
+                    io::ErrorKind::ConnectionReset if line.is_empty() => return Ok(line),
+                    _ => return Err(self.failed(why)),
+                },
+            };
+            self.stream.consume(used);
+            if line.len() > LONGEST_ANSWER {
+                return Err(self.foreign(&format!("an answer of more than {LONGEST_ANSWER} bytes")));
+            }
+            if is_whole {
+                return Ok(line);
+            }
+        }
+    }
+
+    fn foreign(&self, why: &str) -> ClientError {
+        ClientError::Foreign { path: self.path.clone(), why: why.to_owned() }
+    }
+
+    fn failed(&self, why: io::Error) -> ClientError {
+        match why.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                ClientError::Silent { path: self.path.clone(), patience: self.patience }
+            }
+            _ => ClientError::Io { path: self.path.clone(), why },
+        }
+    }
+}
+
+/// Somebody's words as they may go to a terminal: one line, nothing that steers it, and an end.
+pub fn printable(text: &str) -> String {
+    // Of what stands in an answer, a list of all policies is the longest that we say ourselves.
+    const LONGEST: usize = 2_000;
+    let safe = |c: char| if c.is_control() || is_format(c) { '?' } else { c };
+    text.chars().take(LONGEST).map(safe).collect()
+}
+
+/// Characters that turn the direction of text: what follows would read as something else.
+fn is_format(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{Done, FaultKind};
+    use std::os::unix::net::UnixListener;
+
+    /// What a client makes of a server that says this and hangs up.
+    fn heard(says: &'static [u8]) -> Result<Done, ClientError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let listener = UnixListener::bind(&path).unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            // The client may have had enough before all is said.
+            let _ = stream.write_all(says);
+        });
+        let mut client = Client::connect(&path, Duration::from_secs(60)).unwrap();
+        let done = client.ask(Ask::Resume);
+        drop(client);
+        server.join().unwrap();
+        done
+    }
+
+    #[test]
+    fn a_foreign_servers_words_are_an_error_and_no_more() {
+        let said = |says| heard(says).unwrap_err().to_string();
+        assert!(said(b"").ends_with("it hung up without an answer"));
+        assert!(said(b"{\"version\":1,").ends_with("it hung up in the middle of an answer"));
+        assert!(said(b"220 mail.example ESMTP\n").contains("does not answer like a daemon of ours"));
+        assert!(said(b"{\"version\":1}\n").contains("does not answer like"));
+        assert!(said(b"{\"version\":1,\"ok\":{\"text\":7}}\n").contains("invalid type"));
+        assert!(said(b"\xff\xff\n").contains("does not answer like"));
+        let long: &'static [u8] = Box::leak(vec![b'['; LONGEST_ANSWER + 10].into_boxed_slice());
+        assert!(said(long).ends_with("an answer of more than 4194304 bytes"));
+        let deep: &'static [u8] = Box::leak([&[b'['; 200_000][..], b"\n"].concat().into_boxed_slice());
+        assert!(said(deep).contains("does not answer like"));
+        let fault =
+            heard(b"{\"version\":1,\"error\":{\"kind\":\"busy\",\"text\":\"a\\u001b[2Jb\\u202ec\"}}\n");
+        let Err(ClientError::Fault(fault)) = fault else { panic!("{fault:?}") };
+        assert_eq!(fault.kind, FaultKind::Busy);
+        assert_eq!(ClientError::Fault(fault).to_string(), "a?[2Jb?c");
+        assert_eq!(heard(b"{\"version\":1,\"ok\":{\"text\":\"x\"}}\n").unwrap().text, "x");
+    }
+
+    #[test]
+    fn who_never_answers_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let (_listener, _place) = crate::socket::listen(&path, None).unwrap();
+        let mut client = Client::connect(&path, Duration::from_millis(20)).unwrap();
+        assert!(matches!(client.ask::<Done>(Ask::Resume), Err(ClientError::Silent { .. })));
+        // Nor is there an end of connecting to one whose queue is full.
+        let mut waiting = Vec::new();
+        let full = loop {
+            match Client::connect(&path, Duration::from_millis(20)) {
+                Ok(client) => waiting.push(client),
+                Err(why) => break why,
+            }
+            assert!(waiting.len() < 100_000);
+        };
+        assert!(matches!(full, ClientError::Silent { .. }), "{full}");
+    }
+
+    #[test]
+    fn where_no_daemon_is_that_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let error = |path: &Path| Client::connect(path, Duration::from_secs(1)).unwrap_err();
+        assert!(error(&path).to_string().starts_with(&format!("no daemon at {}: ", path.display())));
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(matches!(error(&path), ClientError::NoDaemon { .. }));
+        assert!(matches!(error(&folder.path().join("x".repeat(200))), ClientError::Io { .. }));
+    }
+}
