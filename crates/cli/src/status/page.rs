@@ -106,7 +106,7 @@ pub fn tenants(tenants: &[Tenant]) -> String {
             printable(&tenant.name),
             priority.to_owned(),
             kind.to_owned(),
-            tenant.cores.to_string(),
+            dash(Some(&tenant.cores).filter(|cores| !cores.is_empty())),
             dash(tenant.mask),
             dash(tenant.ways),
             dash(tenant.ipc.map(|ipc| format!("{ipc:.2}"))),

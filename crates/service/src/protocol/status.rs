@@ -59,6 +59,7 @@ pub struct Facts {
     /// Its kernel.
     pub host: String,
     /// Cores of the managed socket.
+    #[serde(default, skip_serializing_if = "CoreList::is_empty")]
     pub cores: CoreList,
     /// Its LLC.
     pub llc_bytes: u64,
@@ -102,7 +103,8 @@ pub struct Tenant {
     pub priority: Priority,
     /// Declared kind.
     pub kind: WorkloadKind,
-    /// Cores it runs on.
+    /// Cores it is pinned to; none for one that has processes only.
+    #[serde(default, skip_serializing_if = "CoreList::is_empty")]
     pub cores: CoreList,
     /// Devices it uses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
