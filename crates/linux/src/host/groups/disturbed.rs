@@ -145,7 +145,7 @@ impl Groups {
                 found.push(Disturbance::CpusLost { group, tenants, cpus, by });
             }
         }
-        if self.watchfulness.samples % MONITORS_EVERY == 0 {
+        if self.watchfulness.samples.is_multiple_of(MONITORS_EVERY) {
             self.watchfulness.monitors = self.monitors_inside();
         }
         self.watchfulness.samples = self.watchfulness.samples.wrapping_add(1);
