@@ -182,9 +182,9 @@ fn dozens_of_tenants_on_eight_classes_have_what_they_were_given() {
         }
         let plan: BTreeMap<GroupId, u32> = groups
             .iter()
-            .filter_map(|group| {
-                (dice.below(3) == 0)
-                    .then(|| (group.id, [FULL, 0x3, 0xc, 0x30, 0x600][dice.below(5) as usize]))
+            .filter_map(|group| match dice.below(3) {
+                0 => Some((group.id, [FULL, 0x3, 0xc, 0x30, 0x600][dice.below(5) as usize])),
+                _ => None,
             })
             .collect();
         let masks = plan.iter().map(|(id, bits)| (*id, WayMask::from_bits(*bits))).collect();

@@ -55,7 +55,7 @@ fn registers_and_the_seam_count_the_same_for_the_same_knobs() {
             assert_eq!(group.mlc_hits, Reading::Value(counts.mlc_hits));
             assert_eq!(group.llc_hits, Reading::Value(counts.llc_hits));
             assert_eq!(group.llc_misses, Reading::Value(counts.llc_misses));
-            let occupancy = bare.occupancy(u32::from(workload) + 1);
+            let occupancy = bare.occupancy(workload + 1);
             assert_eq!(group.occupancy_bytes, Reading::Value(occupancy));
             assert!(counts.llc_misses > 0 && (workload < 2 || occupancy > 0), "{workload}: {counts:?}");
         }

@@ -168,7 +168,7 @@ pub fn turned_of(wish: &waykeeper_host::Plan, applied: &Applied, groups: &[Group
         KnobOutcome::Busy(why) => format!("busy ({why})"),
         KnobOutcome::ReadsBack(found) => format!("reads back {found}"),
     };
-    let value = |value: Option<String>| value.map_or_else(|| "?".to_owned(), |value| value);
+    let value = |value: Option<String>| value.unwrap_or_else(|| "?".to_owned());
     let masks = applied.masks.iter().map(|(id, outcome)| {
         let mask = value(wish.masks.get(id).map(ToString::to_string));
         format!("mask {mask} of {} {}", name_of(*id, groups), came(outcome))

@@ -45,7 +45,7 @@ pub fn group(id: u32) -> Group {
         name: format!("w{id}"),
         priority: if id == 0 { Priority::High } else { Priority::Low },
         kind: WorkloadKind::NonIo,
-        cores: CoreList::from(vec![CoreId(id)]),
+        cores: CoreList::from(vec![CoreId(id as u16)]),
         devices: Vec::new(),
         stack: false,
         mask: None,

@@ -5,7 +5,7 @@
 
 use super::{Config, Outsiders, Place, Ports, SECOND_NS};
 use crate::{Listen, Mode};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use toml::Value;
 
 /// One key.
@@ -235,8 +235,8 @@ fn text(text: &str) -> Value {
     Value::String(text.to_owned())
 }
 
-fn shown(path: &PathBuf) -> Value {
-    text(&path.display().to_string())
+fn shown(path: impl AsRef<Path>) -> Value {
+    text(&path.as_ref().display().to_string())
 }
 
 fn number(value: &Value) -> Option<f64> {

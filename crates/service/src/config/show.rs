@@ -18,7 +18,7 @@ pub fn show(config: &Config) -> String {
         let (own, name) = key.path.split_once('.').unwrap_or(("", key.path));
         if own != section {
             // Writing to a text cannot fail.
-            let _ = write!(text, "{}[{own}]\n", if section.is_empty() { "" } else { "\n" });
+            let _ = writeln!(text, "{}[{own}]", if section.is_empty() { "" } else { "\n" });
             section = own;
         }
         line(&mut text, &format!("{name} = {}", (key.get)(config)), config.stated.of(key.path));
