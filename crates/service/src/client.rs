@@ -177,7 +177,11 @@ impl Client {
                 Err(why) => match why.kind() {
                     io::ErrorKind::Interrupted => continue,
                     io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => return Err(silent()),
+                    // It hung up on what was said to it.
                     io::ErrorKind::ConnectionReset if line.is_empty() => return Ok(line),
+                    io::ErrorKind::ConnectionReset => {
+                        return Err(self.foreign("it hung up in the middle of an answer"));
+                    }
                     _ => return Err(self.failed(why)),
                 },
             };
