@@ -1,7 +1,8 @@
 //! The words of the command line. Each subcommand's own words stand in its own file.
 
 use crate::{
-    capture, chip, daemon, ddio, doctor, orders, policy, replay, restore, run, scenario, status, trace, vhost,
+    capture, chip, daemon, ddio, doctor, orders, policy, probe, replay, restore, run, scenario, status,
+    trace, vhost,
 };
 use clap::{Parser, Subcommand};
 
@@ -55,6 +56,9 @@ pub enum Command {
     Ddio(ddio::DdioCommand),
     /// Show what the flight recorder kept, and what another policy would have decided on it
     Replay(replay::ReplayArgs),
+    /// Find out what this machine does: which ways are DCA ways, which knob acts, who feels it
+    #[command(subcommand, after_help = probe::EXAMPLES)]
+    Probe(probe::ProbeCommand),
     /// Bring back what a crashed or kept change has left
     Restore(restore::RestoreArgs),
     /// Manage this host: watch it and let a policy turn its knobs, until a signal ends it

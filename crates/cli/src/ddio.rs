@@ -3,6 +3,8 @@
 mod hold;
 mod show;
 
+pub use hold::{GRACE, listen, terminate};
+
 use crate::exit::{self, Failure};
 use crate::restore::root_at;
 use clap::{Args, Subcommand};

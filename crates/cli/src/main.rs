@@ -15,6 +15,7 @@ mod listing;
 mod orders;
 mod out;
 mod policy;
+mod probe;
 mod progress;
 mod replay;
 mod restore;
@@ -50,6 +51,7 @@ fn dispatch(command: args::Command) -> Result<(), exit::Failure> {
         args::Command::Doctor(args) => doctor::doctor(args),
         args::Command::Ddio(command) => ddio::ddio(command),
         args::Command::Replay(args) => replay::replay(args),
+        args::Command::Probe(command) => probe::probe(command),
         args::Command::Restore(args) => restore::restore(args),
         args::Command::Daemon(args) => daemon::daemon(args),
         args::Command::Status(args) => status::status(&args),

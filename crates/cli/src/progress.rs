@@ -49,6 +49,41 @@ impl Bar {
     }
 }
 
+/// A bar for a probe.
+pub struct Stride {
+    bar: ProgressBar,
+    lines: Option<Pace>,
+}
+
+impl Stride {
+    /// A bar, or plain lines where standard error is no terminal.
+    pub fn new() -> Stride {
+        let bar = ProgressBar::new(0);
+        let lines = plain_lines(&bar);
+        let style = ProgressStyle::with_template("{bar:32} {percent:>3} %  {msg}  {eta} left");
+        bar.set_style(style.expect("the template is legal"));
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Stride { bar, lines }
+    }
+
+    /// Shows how far the probe is.
+    pub fn show(&self, progress: waykeeper_probe::procedures::Progress) {
+        self.bar.set_length(progress.total_ns);
+        self.bar.set_position(progress.done_ns);
+        let name = progress.procedure.name();
+        if self.lines.as_ref().is_some_and(|lines| lines.due(self.bar.elapsed())) {
+            let share = 100.0 * progress.done_ns as f64 / progress.total_ns.max(1) as f64;
+            exit::say(&format!("{share:.0} %, {name}"));
+        }
+        self.bar.set_message(name);
+    }
+
+    /// Takes the bar away.
+    pub fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
 /// A spinner for a recording.
 pub struct Spinner {
     spinner: ProgressBar,

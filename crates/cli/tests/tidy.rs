@@ -24,7 +24,7 @@ const ROOMS: [(&str, &[&str]); 17] = [
     ("policy", &["units", "host"]),
     ("control", &["units", "host", "policy"]),
     ("service", &["units", "host", "linux", "policy", "control"]),
-    ("lab", &["units", "host", "silicon", "inputs", "machine", "policy", "control"]),
+    ("lab", &["units", "host", "silicon", "inputs", "machine", "policy", "control", "probe"]),
     (
         "cli",
         &[
@@ -39,6 +39,7 @@ const ROOMS: [(&str, &[&str]); 17] = [
             "generations",
             "linux",
             "vhost",
+            "probe",
             "service",
         ],
     ),

@@ -11,6 +11,7 @@ use serde::Serialize;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use waykeeper_probe::findings::Findings;
 
 /// Why a result could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +68,19 @@ pub fn write_sweep(directory: &Path, sweep: &SweepSummary) -> Result<Vec<PathBuf
         ("summary.json", sweep.to_json()? + "\n"),
         ("curve.csv", curve_csv(sweep)?),
         ("report.html", report::sweep_html(sweep)?),
+    ];
+    write_all(directory, &files)
+}
+
+/// Writes what a probe found out: `report.html`, `findings.json`, and the machine profile as it is given.
+///
+/// # Errors
+/// As [`write_run`].
+pub fn write_probe(directory: &Path, findings: &Findings, profile: &str) -> Result<Vec<PathBuf>, OutError> {
+    let files = [
+        ("report.html", report::probe_html(findings)?),
+        ("profile.toml", profile.to_owned()),
+        ("findings.json", serde_json::to_string_pretty(findings)? + "\n"),
     ];
     write_all(directory, &files)
 }

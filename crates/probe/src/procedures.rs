@@ -77,9 +77,29 @@ impl Procedure {
     }
 
     /// The procedure of that name.
-    pub fn find(name: &str) -> Option<Procedure> {
-        Procedure::ALL.into_iter().find(|procedure| procedure.name() == name)
+    ///
+    /// # Errors
+    /// An unknown name, with the nearest one.
+    pub fn find(name: &str) -> Result<Procedure, NoProcedure> {
+        let found = Procedure::ALL.into_iter().find(|procedure| procedure.name() == name);
+        found.ok_or_else(|| {
+            let names = Procedure::ALL.map(Procedure::name);
+            let near = names.iter().max_by(|a, b| strsim::jaro(name, a).total_cmp(&strsim::jaro(name, b)));
+            // 0.7 is where Jaro's measure stops calling words alike.
+            let near = near.filter(|near| strsim::jaro(name, near) > 0.7);
+            let near = near.map_or_else(String::new, |near| format!(", did you mean `{near}`?"));
+            NoProcedure { name: name.to_owned(), near, known: names.join(", ") }
+        })
     }
+}
+
+/// No procedure has that name.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("there is no procedure `{name}`{near}; there are {known}, and all")]
+pub struct NoProcedure {
+    name: String,
+    near: String,
+    known: String,
 }
 
 /// How far a run is.

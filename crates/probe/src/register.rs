@@ -5,12 +5,20 @@
 //! ways that were taken, in turn. The verdict is `ddio`'s own. Must not know sliding masks.
 
 use crate::stand::{ProbeError, Stand};
+use crate::stats;
 use crate::verdict::{Confidence, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use waykeeper_host::{Interval, KnobOutcome, Support};
 use waykeeper_linux::ddio;
 use waykeeper_units::WayMask;
+
+/// Largest standard error of the share of misses with which no effect is believed to be none. A guess: nine ways more or
+/// less move the share by ten times as much on the virtual chips.
+const MOST_FLICKER: f64 = 0.01;
+
+/// Shares of misses with the fewest ways that more ways would move: elsewhere no effect proves nothing. A guess.
+const END: std::ops::Range<f64> = 0.05..0.95;
 
 /// What the register does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -50,7 +58,7 @@ pub struct RegisterVerdict {
 
 /// Waits that it takes, for the bar.
 pub fn waits(rounds: u32) -> u64 {
-    4 * u64::from(rounds)
+    4 * u64::from(rounds) + 4
 }
 
 /// The values tried: every single way, every pair, and every number of ways from either end.
@@ -96,6 +104,16 @@ pub fn look(stand: &mut Stand<'_>) -> Result<RegisterVerdict, ProbeError> {
     let between = format!("with {narrow} and with {wide} in turn");
     let acts = match ddio::of_ways(&few, &many) {
         ddio::Verdict::Seen(what) => Verdict::found(Register::Acts, Confidence::High, vec![between, what]),
+        ddio::Verdict::NotSeen(what) if !END.contains(&share(&few)) => {
+            let why =
+                "with the fewest ways next to nothing misses, or hits: a share at its end need not move";
+            Verdict::cannot_tell(why, help).with([between, what])
+        }
+        // What cannot be seen for flicker is not dead.
+        ddio::Verdict::NotSeen(what) if flicker(&few).max(flicker(&many)) > MOST_FLICKER => {
+            let why = "the load flickers more than a register would move it";
+            Verdict::cannot_tell(why, "a steadier load, or more time").with([between, what])
+        }
         ddio::Verdict::NotSeen(what) => Verdict::found(Register::Dead, Confidence::High, vec![between, what]),
         ddio::Verdict::NotJudged(why) => Verdict::cannot_tell(why, help),
     };
@@ -158,13 +176,30 @@ fn floor(tried: &Tried, narrow: WayMask, wide: WayMask) -> Verdict<Floor> {
     Verdict::found(floor, Confidence::High, evidence)
 }
 
-/// Samples with few ways and with many, in turn.
+/// Share of device writes that miss.
+fn share(looks: &[Interval]) -> f64 {
+    let shares: Vec<f64> = looks.iter().filter_map(|look| look.socket.dca_write_miss_ratio()).collect();
+    stats::mean(&shares).map_or(0.0, |mean| mean.value)
+}
+
+/// Standard error of the share of device writes that miss.
+fn flicker(looks: &[Interval]) -> f64 {
+    let shares: Vec<f64> = looks.iter().filter_map(|look| look.socket.dca_write_miss_ratio()).collect();
+    stats::mean(&shares).map_or(f64::INFINITY, |mean| mean.error)
+}
+
+/// Samples with few ways and with many, in turn. The first of each is not counted: the caches are as the values tried
+/// before have left them.
 fn in_turn(
     stand: &mut Stand<'_>,
     narrow: WayMask,
     wide: WayMask,
 ) -> Result<(Vec<Interval>, Vec<Interval>), ProbeError> {
     let (mut few, mut many) = (Vec::new(), Vec::new());
+    for mask in [narrow, wide] {
+        stand.turn_ways(mask)?;
+        stand.look()?;
+    }
     for _ in 0..stand.pace().rounds {
         for (mask, into) in [(narrow, &mut few), (wide, &mut many)] {
             stand.turn_ways(mask)?;

@@ -8,6 +8,7 @@ use crate::verdict::{Confidence, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use waykeeper_host::{Group, Interval, KnobOutcome};
+use waykeeper_linux::ddio::LOAD_PER_S;
 use waykeeper_units::{GroupId, PortId};
 
 /// A change up to this is `Low` (ddio-bench s7: at most 5 %).
@@ -51,7 +52,7 @@ pub struct Change {
 
 /// Waits that it takes, for the bar.
 pub fn waits(rounds: u32) -> u64 {
-    4 * u64::from(rounds) + 2
+    4 * u64::from(rounds) + 4
 }
 
 /// Looks at every application.
@@ -80,8 +81,11 @@ pub fn look(stand: &mut Stand<'_>) -> Result<Vec<AppVerdict>, ProbeError> {
         return Ok(groups.iter().map(|group| verdict_of(group, verdict(), Vec::new())).collect());
     }
     let (mut with, mut without) = (Vec::new(), Vec::new());
-    // Once before anything counts.
-    stand.look()?;
+    // Once before anything counts: the caches are as somebody else left them.
+    for on in [true, false] {
+        stand.switch(ports.iter().copied(), on)?;
+        stand.look()?;
+    }
     for _ in 0..stand.pace().rounds {
         for on in [true, false] {
             stand.switch(ports.iter().copied(), on)?;
@@ -155,7 +159,7 @@ fn judge(
     verdict_of(group, Verdict::found(level, confidence, evidence), changes)
 }
 
-/// The change of a number between samples taken in turn; `None` where it cannot be counted, or is nothing with DCA.
+/// The change of a number between samples taken in turn; `None` where it cannot be counted, or is next to nothing with DCA.
 fn change(
     what: &str,
     with: &[Interval],
@@ -165,7 +169,7 @@ fn change(
 ) -> Option<Change> {
     let pair = |(on, off): (&Interval, &Interval)| {
         let (on, off) = (of(on)?, of(off)?);
-        (on > 0.0).then(|| off / on - 1.0)
+        (on >= LOAD_PER_S).then(|| off / on - 1.0)
     };
     let changes: Option<Vec<f64>> = with.iter().zip(without).map(pair).collect();
     let mean = stats::mean(&changes?)?;

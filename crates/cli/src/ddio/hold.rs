@@ -22,7 +22,7 @@ use waykeeper_linux::root::Root;
 const TICK: Duration = Duration::from_millis(50);
 
 /// How long a command has to end when it is asked to. A guess: long enough to write a result file.
-const GRACE: Duration = Duration::from_secs(10);
+pub const GRACE: Duration = Duration::from_secs(10);
 
 /// How a change is made and how long it stands.
 #[derive(Args, Debug)]
@@ -233,7 +233,7 @@ fn stand(
 }
 
 /// SIGINT and SIGTERM end the holding, not the program: something has to go back first.
-fn listen() -> Result<Arc<AtomicBool>, Failure> {
+pub fn listen() -> Result<Arc<AtomicBool>, Failure> {
     let asked = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
         signal_hook::flag::register(signal, asked.clone())
@@ -278,7 +278,7 @@ fn run(command: &[String], asked: &AtomicBool) -> Result<ExitStatus, Failure> {
 }
 
 /// Asks the command to end, as we were asked. It may have done so already: that is no error.
-fn terminate(child: &Child) {
+pub fn terminate(child: &Child) {
     if let Ok(Some(pid)) = i32::try_from(child.id()).map(rustix::process::Pid::from_raw) {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
     }

@@ -7,6 +7,7 @@
 //! was made by them. The wall-clock time is left out, so the same result gives the same page.
 
 mod charts;
+mod probe;
 mod run;
 mod sweep;
 mod waymap;
@@ -15,6 +16,7 @@ use crate::results::{RunSummary, SweepSummary};
 use crate::show;
 use askama::filters::{Html, escape as askama_escape};
 use std::cmp::Ordering;
+use waykeeper_probe::findings::Findings;
 
 /// Why a page could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +40,14 @@ pub fn run_html(summary: &RunSummary) -> Result<String, ReportError> {
 /// As [`run_html`].
 pub fn sweep_html(sweep: &SweepSummary) -> Result<String, ReportError> {
     Ok(sweep::page(sweep)?)
+}
+
+/// The report of a probe.
+///
+/// # Errors
+/// As [`run_html`].
+pub fn probe_html(findings: &Findings) -> Result<String, ReportError> {
+    Ok(probe::page(findings)?)
 }
 
 /// The group means per policy as a picture of its own (SVG, on white): what a README shows. Empty when

@@ -11,6 +11,7 @@ mod file;
 mod host;
 mod knobs;
 mod others;
+mod profile;
 mod report;
 mod watch;
 
@@ -26,6 +27,7 @@ pub fn examine(root: &Root) -> Report {
         access::checks(&facts),
         watch::checks(&facts),
         knobs::checks(&facts),
+        profile::checks(&facts),
         others::checks(&facts),
     ];
     Report { checks: families.into_iter().flatten().collect() }

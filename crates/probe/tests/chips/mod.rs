@@ -3,6 +3,7 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use waykeeper_host::Host;
@@ -25,7 +26,12 @@ pub fn server(chip: &str, chip_changes: &[(&str, &str)], changes: &[(&str, &str)
     let spec = replaced(ChipSpec::built_in_text(chip).unwrap(), chip_changes);
     std::fs::write(folder.path().join("chip.toml"), spec).unwrap();
     let text = format!("chip = \"chip.toml\"\n{}", replaced(SCENARIO, changes));
-    let source = ScenarioSource::parse("probe", &text, Some(folder.path().to_owned())).unwrap();
+    scenario_server(&text, Some(folder.path()))
+}
+
+/// The server of a scenario's text; its files are in `folder`.
+pub fn scenario_server(text: &str, folder: Option<&Path>) -> FaultyServer {
+    let source = ScenarioSource::parse("probe", text, folder.map(Path::to_owned)).unwrap();
     let scenario = source.read().unwrap_or_else(|error| panic!("{error}"));
     let options = RunOptions { seed: 1, sample_seed: 1, sampling: Sampling::one_in(32).unwrap() };
     FaultyServer::new(VirtualServer::new(Arc::new(scenario), options).unwrap())

@@ -1,0 +1,242 @@
+//! `waykeeper probe`: finds out what a machine does, and writes it down for people, for the daemon and for doctor.
+
+mod companion;
+mod files;
+mod source;
+
+use crate::ddio::listen;
+use crate::exit::{self, Failure};
+use crate::progress::Stride;
+use crate::run::assignment;
+use crate::{listing, out};
+use clap::{Args, Subcommand};
+use serde_json::json;
+use std::fmt::Write;
+use std::path::PathBuf;
+use waykeeper_probe::findings::{Findings, Row};
+use waykeeper_probe::procedures::{self, Order, Procedure};
+use waykeeper_probe::roles::{self, Named, RoleError};
+use waykeeper_probe::stand::{Pace, ProbeError};
+use waykeeper_probe::sweep::{Load, Sweep};
+use waykeeper_silicon::Sampling;
+use waykeeper_units::CoreList;
+
+/// Examples of the whole subcommand.
+pub const EXAMPLES: &str = "\
+Examples:
+  waykeeper probe list
+  waykeeper probe run all --quick        a virtual server; the page is probe-out/report.html
+  waykeeper probe run dca-ways ports --root / --tenants tenants.toml";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  waykeeper probe run all                                 on the virtual server of the scenario `probe`
+  waykeeper probe run all --set chip=gold-5320            the same programs on an Ice Lake
+  waykeeper probe run all --root / --tenants tenants.toml --save
+  waykeeper probe run dca-ways --root / --tenants io.toml --cores 8 -- stress-ng --stream 1
+
+What is turned is brought back at the end, at Ctrl-C and after a crash (`waykeeper restore`). Answers come
+from what counters show; what a register says stands beside them. Without traffic on devices and a
+co-runner most answers are `cannot tell`, with what would help. Exit code 3 if nothing could be told.";
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub enum ProbeCommand {
+    /// List the procedures
+    List(ListArgs),
+    /// Run procedures by name, or all of them
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(Box<RunArgs>),
+}
+
+/// Arguments of `waykeeper probe list`.
+#[derive(Args, Debug)]
+pub struct ListArgs {
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `waykeeper probe run`.
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// Procedures (`waykeeper probe list` names them), or `all`
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    /// Built-in scenario or path of a scenario file: its virtual server is probed
+    #[arg(long, value_name = "NAME", default_value = "probe", conflicts_with = "root")]
+    scenario: String,
+    /// Change a key of the scenario, may be given several times: nic.nic0.ring=4096
+    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment, conflicts_with = "root")]
+    set: Vec<(String, toml::Value)>,
+    /// The seed of everything random on the virtual server
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "root")]
+    seed: u64,
+    /// Share of the virtual LLC's sets to simulate: exact, 1/2, 1/4, ... 1/256
+    #[arg(long, value_name = "1/N|exact", default_value_t = Sampling::DEFAULT, conflicts_with = "root")]
+    sets: Sampling,
+    /// Probe the host whose file tree begins here instead: / is this machine
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// Who runs on that host (TOML): I/O tenants and co-runners
+    #[arg(long, value_name = "FILE", requires = "root")]
+    tenants: Option<PathBuf>,
+    /// The journal, if not the usual one of that host in /run/waykeeper
+    #[arg(long, value_name = "FILE", requires = "root")]
+    journal: Option<PathBuf>,
+    /// The tenant that devices write for; by default all that do I/O
+    #[arg(long, value_name = "TENANT")]
+    io: Option<String>,
+    /// The tenant whose ways slide over the cache; by default picked among those that compute
+    #[arg(long, value_name = "TENANT")]
+    victim: Option<String>,
+    /// Half the time and fewer points
+    #[arg(long)]
+    quick: bool,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    json: bool,
+    /// Write report.html, profile.toml and findings.json into this directory [default for `all`: probe-out]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Put the machine profile where the daemon and doctor look for it
+    #[arg(long, requires = "root")]
+    save: bool,
+    /// CPUs that the command is pinned to
+    #[arg(long, value_name = "LIST", requires = "command")]
+    cores: Option<CoreList>,
+    /// The command does the I/O, instead of being a co-runner
+    #[arg(long, requires = "command")]
+    as_io: bool,
+    /// A command that brings load for as long as it takes; the tenant `command`
+    #[arg(last = true, value_name = "COMMAND", requires = "root")]
+    command: Vec<String>,
+}
+
+/// Does it.
+pub fn probe(command: ProbeCommand) -> Result<(), Failure> {
+    match command {
+        ProbeCommand::List(args) => list(&args),
+        ProbeCommand::Run(args) => run(&args),
+    }
+}
+
+fn list(args: &ListArgs) -> Result<(), Failure> {
+    if args.json {
+        let one = |procedure: Procedure| json!({ "name": procedure.name(), "about": procedure.about() });
+        return out::json(&Procedure::ALL.map(one));
+    }
+    let mut rows = vec![vec!["name".to_owned(), "what it finds out".to_owned()]];
+    rows.extend(Procedure::ALL.map(|one| vec![one.name().to_owned(), one.about().to_owned()]));
+    out::text(&listing::columns(&rows))
+}
+
+fn procedures(names: &[String]) -> Result<Vec<Procedure>, Failure> {
+    if names.iter().any(|name| name == "all") {
+        return Ok(Procedure::ALL.to_vec());
+    }
+    let find = |name: &String| Procedure::find(name).map_err(Failure::bad_input);
+    names.iter().map(find).collect()
+}
+
+fn run(args: &RunArgs) -> Result<(), Failure> {
+    let order = Order {
+        procedures: procedures(&args.names)?,
+        named: Named { io: args.io.clone(), victim: args.victim.clone() },
+        pace: if args.quick { Pace::QUICK } else { Pace::USUAL },
+        quick: args.quick,
+    };
+    let stop = listen()?;
+    let mut source = source::Source::open(args)?;
+    roles::check(&source.host().groups(), &order.named)
+        .map_err(|error: RoleError| Failure::bad_input(error))?;
+    let bar = Stride::new();
+    let mut load = source.take_load();
+    let done = {
+        let load = load.as_mut().map(|load| load as &mut dyn Load);
+        procedures::run(source.host_mut(), load, &order, &stop, &|progress| bar.show(progress))
+    };
+    bar.clear();
+    // Everything goes back before anything is said about it.
+    let microcode = source.microcode();
+    let identity = waykeeper_linux::profile::Identity::of(source.host().inventory(), microcode);
+    let place = source.profile_path();
+    source.close()?;
+    let findings = done.map_err(|error| match error {
+        ProbeError::Interrupted => {
+            Failure::new(exit::INTERRUPTED, "interrupted; everything is as it was found")
+        }
+        error => Failure::new(exit::FAILED, error),
+    })?;
+    let all = args.names.iter().any(|name| name == "all");
+    let folder = args.out.clone().or_else(|| all.then(|| PathBuf::from("probe-out")));
+    let saved = place.filter(|_| args.save);
+    let written = files::write(&findings, identity, folder.as_deref(), saved.as_deref())?;
+    if args.json {
+        out::json(&json!({ "rows": findings.rows(), "findings": findings }))?;
+    } else {
+        out::text(&tables(&findings))?;
+    }
+    if !written.is_empty() {
+        exit::say(&format!("wrote {}", written.join(", ")));
+    }
+    if findings.found_anything() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        exit::UNSUPPORTED,
+        "nothing could be told here; the lines above say why and what would help",
+    ))
+}
+
+/// The answers, what each rests on, and the sweeps.
+fn tables(findings: &Findings) -> String {
+    let mut text = format!("{} ({})\n\n", findings.platform.chip, findings.platform.host);
+    let rows = findings.rows();
+    if !rows.is_empty() {
+        let mut table =
+            vec![["question", "answer", "confidence", "register or table"].map(str::to_owned).to_vec()];
+        let cells = |row: &Row| {
+            vec![
+                row.question.clone(),
+                row.answer.clone(),
+                listing::or_dash(&row.confidence),
+                listing::or_dash(&row.register),
+            ]
+        };
+        table.extend(rows.iter().map(cells));
+        text.push_str(&listing::columns(&table));
+        for row in &rows {
+            let _ = writeln!(text, "\n{}: {}", row.question, row.answer);
+            for line in &row.evidence {
+                let _ = writeln!(text, "  {line}");
+            }
+        }
+    }
+    for sweep in &findings.sweeps {
+        text.push_str(&sweep_table(sweep));
+    }
+    for failure in &findings.failures {
+        let _ = writeln!(text, "\n{failure}");
+    }
+    text
+}
+
+fn sweep_table(sweep: &Sweep) -> String {
+    let mut text = format!("\nsweep: {}\n", sweep.dial.title());
+    let share =
+        |share: Option<f64>| share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
+    if !sweep.points.is_empty() {
+        let mut table = vec![["value", "write hits", "read hits", "inbound"].map(str::to_owned).to_vec()];
+        table.extend(sweep.points.iter().map(|point| {
+            let bytes = point.inbound_bytes_per_s;
+            let bytes = bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{:.2} GB/s", bytes / 1e9));
+            vec![point.value.to_string(), share(point.write_hit), share(point.read_hit), bytes]
+        }));
+        text.push_str(&listing::columns(&table));
+    }
+    for note in &sweep.notes {
+        let _ = writeln!(text, "  {note}");
+    }
+    text
+}

@@ -1,0 +1,99 @@
+//! What a probe leaves on disk: the page, the numbers, and the machine profile.
+
+use crate::exit::Failure;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+use waykeeper_lab::files::write_probe;
+use waykeeper_linux::profile::{self, Identity, Knob, Port, Profile, ProfileError, Writes};
+use waykeeper_probe::findings::Findings;
+use waykeeper_probe::ports::{PortVerdict, Reach, Switch};
+use waykeeper_probe::register::{Register, RegisterVerdict};
+
+/// Writes what was asked for; returns the names of what was written.
+pub fn write(
+    findings: &Findings,
+    identity: Identity,
+    folder: Option<&Path>,
+    saved: Option<&Path>,
+) -> Result<Vec<String>, Failure> {
+    let profile = profile(findings, identity);
+    let mut written = Vec::new();
+    if let Some(folder) = folder {
+        let files = write_probe(folder, findings, &profile.to_string())?;
+        written.extend(files.iter().map(|file| file.display().to_string()));
+    }
+    if let Some(path) = saved {
+        profile.write(path)?;
+        written.push(path.display().to_string());
+    }
+    Ok(written)
+}
+
+/// The machine profile that findings come to.
+fn profile(findings: &Findings, host: Identity) -> Profile {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let evidence = findings.rows().into_iter().map(|row| {
+        let confidence =
+            if row.confidence.is_empty() { String::new() } else { format!(" ({})", row.confidence) };
+        format!("{}: {}{confidence}; {}", row.question, row.answer, row.evidence.join("; "))
+    });
+    Profile {
+        version: profile::VERSION,
+        made_unix_s: since.as_secs(),
+        made_by: env!("CARGO_PKG_VERSION").to_owned(),
+        evidence: evidence.collect(),
+        host,
+        ways: profile::Ways {
+            dca: findings.dca_ways.as_ref().and_then(|verdict| verdict.value()).copied(),
+            inclusive: findings
+                .inclusive_ways
+                .as_ref()
+                .and_then(|verdict| verdict.value())
+                .map(|ways| ways.unwrap_or_default()),
+        },
+        register: findings.register.as_ref().map(register),
+        port: findings.ports.iter().map(port).collect(),
+    }
+}
+
+fn register(verdict: &RegisterVerdict) -> profile::Register {
+    let floor = verdict.floor.value();
+    profile::Register {
+        state: match verdict.acts.value() {
+            Some(Register::Acts) => Knob::Acts,
+            Some(Register::Dead) => Knob::Dead,
+            Some(Register::Absent) => Knob::Absent,
+            None => Knob::CannotTell,
+        },
+        kept: floor.map(|floor| floor.kept),
+        fewest: floor.map(|floor| floor.fewest),
+        most: floor.map(|floor| floor.most),
+        least: floor.map(|floor| floor.least),
+    }
+}
+
+fn port(verdict: &PortVerdict) -> Port {
+    Port {
+        address: verdict.address.clone(),
+        switch: match verdict.switch.value() {
+            Some(Switch::Acts) => Knob::Acts,
+            Some(Switch::Dead) => Knob::Dead,
+            Some(Switch::Absent) => Knob::Absent,
+            None => Knob::CannotTell,
+        },
+        writes: match verdict.reach.value() {
+            Some(Reach::ThisLlc) => Writes::ThisLlc,
+            Some(Reach::Past) => Writes::Past,
+            None => Writes::CannotTell,
+        },
+    }
+}
+
+impl From<ProfileError> for Failure {
+    fn from(error: ProfileError) -> Failure {
+        match &error {
+            ProfileError::Io { why, .. } => Failure::new(crate::exit::io_code(why), &error),
+            ProfileError::Wrong { .. } | ProfileError::OtherMachine { .. } => Failure::bad_input(&error),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What a probe of this machine has found out, where somebody kept its profile.
+//!
+//! A machine that was never probed has no line here. Must not know how a profile is made.
+
+use super::facts::Facts;
+use super::report::{Check, Family, State};
+use crate::pci::PciTree;
+use crate::profile::{self, Identity, Knob, Profile, Writes};
+use std::path::Path;
+
+const NAME: &str = "profile";
+const ANEW: &str = "make one here: waykeeper probe run all --root / --tenants FILE --save";
+
+/// The subject, if there is a profile.
+pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
+    checks_at(facts, &profile::usual_path(facts.root))
+}
+
+fn checks_at(facts: &Facts<'_>, path: &Path) -> Vec<Check> {
+    let check = |state, value: String| vec![Check::new(Family::Steer, NAME, state, value)];
+    let refused = |value: String| vec![Check::new(Family::Steer, NAME, State::Degraded, value).remedy(ANEW)];
+    let profile = match Profile::read(path) {
+        Ok(None) => return Vec::new(),
+        Ok(Some(profile)) => profile,
+        Err(error) => return refused(error.to_string()),
+    };
+    let Some(here) = identity(facts) else {
+        return check(State::Unknown, format!("{}: nothing tells whose it is", path.display()));
+    };
+    match profile.check(path, &here) {
+        Err(error) => refused(error.to_string()),
+        Ok(()) => check(State::Ok, words(&profile)),
+    }
+}
+
+/// This machine, as far as files tell.
+fn identity(facts: &Facts<'_>) -> Option<Identity> {
+    let ways = facts.topology.as_ref().ok()?.l3.iter().find_map(|l3| l3.ways)?;
+    // A port of the profile has to be there; what else is there is no matter.
+    let devices = PciTree::read(facts.root)
+        .map(|tree| tree.devices().map(|device| device.address.to_string()).collect());
+    profile::identity(facts.root, ways, devices.unwrap_or_default())
+}
+
+fn knob(state: Knob) -> &'static str {
+    match state {
+        Knob::Acts => "acts",
+        Knob::Dead => "is dead",
+        Knob::Absent => "cannot be turned",
+        Knob::CannotTell => "is not judged",
+    }
+}
+
+fn words(profile: &Profile) -> String {
+    let mut said = Vec::new();
+    said.extend(profile.ways.dca.map(|ways| format!("devices fill {ways}")));
+    said.extend(profile.ways.inclusive.map(|ways| match ways.is_empty() {
+        true => "no way is inclusive".to_owned(),
+        false => format!("inclusive ways are {ways}"),
+    }));
+    said.extend(
+        profile
+            .register
+            .as_ref()
+            .map(|register| format!("the register of the ways {}", knob(register.state))),
+    );
+    for port in &profile.port {
+        let past = if port.writes == Writes::Past { ", its devices write past this LLC" } else { "" };
+        said.push(format!("the switch of {} {}{past}", port.address, knob(port.switch)));
+    }
+    if said.is_empty() { "it holds no answer".to_owned() } else { said.join("; ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::Root;
+
+    #[test]
+    fn a_profile_is_shown_if_there_is_one_and_refused_if_it_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::at(folder.path());
+        let facts = Facts::read(&root);
+        let path = folder.path().join("profile.toml");
+        assert!(checks_at(&facts, &path).is_empty());
+        std::fs::write(&path, "version = 1\nmade = 2\n").unwrap();
+        let found = checks_at(&facts, &path);
+        assert_eq!((found.len(), found[0].state), (1, State::Degraded));
+        assert!(
+            found[0].value.contains("profile.toml:2: unknown key `made`; nearest is `made_"),
+            "{}",
+            found[0].value
+        );
+        assert_eq!(found[0].remedy.as_deref(), Some(ANEW));
+    }
+}
