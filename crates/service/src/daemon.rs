@@ -9,12 +9,12 @@ use crate::board::{Board, Mode};
 use crate::config::{Config, ConfigError, Inputs};
 use crate::dry_run::DryRun;
 use crate::edge::{Edge, EdgeConfig, EdgeError};
-use crate::engine::{self, Ended, EngineError, ManagedHost, Nudge, Setup, Watched};
+use crate::engine::{self, Ended, EngineError, ManagedHost, Moment, Nudge, Setup, Watched};
 use crate::feed::{Feed, feed};
 use crate::linux::Keeper;
 use crate::order::{OrderError, Orders, Sender, orders};
 use crate::recorder::{Recorder, RecorderConfig};
-use crossbeam_channel::{Receiver, bounded};
+use crossbeam_channel::{Receiver, bounded, unbounded};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::any::Any;
@@ -80,6 +80,7 @@ pub fn run(config: Config, inputs: Inputs) -> Result<(), DaemonError> {
     let (nudge, nudges) = bounded(SIGNALS);
     let (ready, is_ready) = bounded::<Arc<Board>>(1);
     let (go, may_go) = bounded::<()>(1);
+    let (moments, heard) = unbounded();
     let (recorder, feeds) = match recorder_of(&config).map_err(system("starting the recorder"))? {
         Some((recorder, feed)) => (Some(Arc::new(recorder)), vec![feed]),
         None => (None, Vec::new()),
@@ -94,6 +95,7 @@ pub fn run(config: Config, inputs: Inputs) -> Result<(), DaemonError> {
         may_go,
         recorder: own,
         feeds,
+        moments,
     };
     let thread = std::thread::Builder::new().name("waykeeper-control".to_owned());
     let handle = hearing.clone();
@@ -111,7 +113,7 @@ pub fn run(config: Config, inputs: Inputs) -> Result<(), DaemonError> {
             Ok(edge) => {
                 // A control thread that is gone has its reason in what it returns.
                 let _ = go.send(());
-                let told = Notifier::ready(board);
+                let told = Notifier::start(board, heard);
                 let notifier = told.inspect_err(|why| tracing::warn!("systemd cannot be told: {why}")).ok();
                 Some((edge, notifier))
             }
@@ -182,6 +184,7 @@ struct Control {
     may_go: Receiver<()>,
     recorder: Option<Arc<Recorder>>,
     feeds: Vec<Feed>,
+    moments: crossbeam_channel::Sender<Moment>,
 }
 
 impl Control {
@@ -194,7 +197,7 @@ impl Control {
     }
 
     fn engine<H: ManagedHost>(self, host: &mut H) -> Result<Ended, DaemonError> {
-        let Control { config, inputs, orders, nudges, ready, may_go, recorder, feeds } = self;
+        let Control { config, inputs, orders, nudges, ready, may_go, recorder, feeds, moments } = self;
         let board = Arc::new(Board::new(engine::first(&config, host.inventory())));
         // Nobody there to serve, or they could not: nothing is turned.
         if ready.send(board.clone()).is_err() {
@@ -206,7 +209,7 @@ impl Control {
         tracing::info!(policy = config.policy.name, root = %config.root.display(), mode = ?config.mode, "taking charge");
         let watched: Vec<Watched> =
             recorder.into_iter().map(|own| Box::new(move || own.standing()) as Watched).collect();
-        let setup = Setup { config, inputs, board, feeds, orders, nudges, watched };
+        let setup = Setup { config, inputs, board, feeds, orders, nudges, watched, moments };
         Ok(engine::run(host, setup)?)
     }
 }

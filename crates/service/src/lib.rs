@@ -26,6 +26,7 @@ mod socket;
 pub use board::{Board, Mode, Pause, Published, Standing, Totals};
 pub use client::{Client, ClientError, printable};
 pub use edge::{Edge, EdgeConfig, EdgeError};
+pub use engine::Moment;
 pub use feed::{Feed, Step, feed};
 pub use metrics::{Listen, ListenError};
 pub use notify::Notifier;

@@ -1,13 +1,14 @@
-//! What systemd is told: ready, what goes on, that it stops, and that the loop still moves.
+//! What systemd is told: ready, what goes on, that the configuration is read again, that it stops, and that the loop
+//! still moves.
 //!
 //! The watchdog's pings come from the control thread's progress: a thread of its own looks at the board and pings only
 //! as long as steps arrive when they should. So a stuck loop is seen, whatever else still runs, and the control thread
 //! itself never waits for systemd. Without `NOTIFY_SOCKET` nothing is sent. Must not know the loop.
 
-use crate::{Board, Mode, Published};
+use crate::{Board, Mode, Moment, Published};
+use crossbeam_channel::{Receiver, RecvTimeoutError};
 use sd_notify::NotifyState;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{env, io};
@@ -15,61 +16,74 @@ use std::{env, io};
 /// How often the status line is brought up to date where systemd has no watchdog.
 const STATUS_EVERY: Duration = Duration::from_secs(10);
 
-/// The daemon's word to systemd. Dropped, it says that the daemon is stopping.
+/// The daemon's word to systemd. It ends with the engine, when it says that the daemon is stopping; dropped, it waits for
+/// that.
 #[derive(Debug)]
-pub struct Notifier {
-    stop: Option<mpsc::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
+pub struct Notifier(Option<JoinHandle<()>>);
 
 impl Notifier {
-    /// Says that the daemon is ready, and from now on what goes on and that it moves. To be called when the first step is
-    /// on the board.
+    /// Passes on the engine's moments, and from the first of them ([`Moment::Stands`], which is systemd's "ready") what
+    /// goes on and that it moves.
     ///
     /// # Errors
-    /// If there is no thread to be had, or systemd's socket does not take the word.
-    pub fn ready(board: Arc<Board>) -> io::Result<Notifier> {
+    /// If there is no thread to be had.
+    pub fn start(board: Arc<Board>, moments: Receiver<Moment>) -> io::Result<Notifier> {
         if env::var_os("NOTIFY_SOCKET").is_none() {
-            return Ok(Notifier { stop: None, thread: None });
+            return Ok(Notifier(None));
         }
-        sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(&status(&board.read()))])?;
-        let (stop, stopped) = mpsc::channel();
-        let watchdog = sd_notify::watchdog_enabled();
-        let work = move || {
-            // Four looks in the time systemd allows: one that comes late does no harm.
-            let every =
-                watchdog.map_or(STATUS_EVERY, |patience| (patience / 4).max(Duration::from_millis(10)));
-            let mut progress =
-                Progress::new(watchdog.unwrap_or(Duration::MAX), board.read().step, Instant::now());
-            while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-                let now = board.read();
-                let text = status(&now);
-                let moves = progress.moves(now.step, Duration::from_nanos(now.period_ns), Instant::now());
-                let ping = (moves && watchdog.is_some()).then_some(NotifyState::Watchdog);
-                let said: Vec<_> = std::iter::once(NotifyState::Status(&text)).chain(ping).collect();
-                // Nobody there to hear it: the next look tries again, and systemd's patience decides.
-                let _ = sd_notify::notify(&said);
-            }
-        };
-        let thread = thread::Builder::new().name("notify".to_owned()).spawn(work)?;
-        Ok(Notifier { stop: Some(stop), thread: Some(thread) })
-    }
-
-    fn say(&self, words: &[NotifyState<'_>]) {
-        if self.stop.is_some() {
-            // systemd that does not listen is no reason to fail.
-            let _ = sd_notify::notify(words);
-        }
+        let thread = thread::Builder::new().name("notify".to_owned());
+        Ok(Notifier(Some(thread.spawn(move || pass_on(&board, &moments))?)))
     }
 }
 
 impl Drop for Notifier {
     fn drop(&mut self) {
-        self.say(&[NotifyState::Stopping]);
-        self.stop = None;
-        if let Some(thread) = self.thread.take() {
+        if let Some(thread) = self.0.take() {
             let _ = thread.join();
         }
+    }
+}
+
+/// Until the engine is gone.
+fn pass_on(board: &Board, moments: &Receiver<Moment>) {
+    let watchdog = sd_notify::watchdog_enabled();
+    // Four looks in the time systemd allows: one that comes late does no harm.
+    let every = watchdog.map_or(STATUS_EVERY, |patience| (patience / 4).max(Duration::from_millis(10)));
+    let mut progress: Option<Progress> = None;
+    let mut look = Instant::now() + every;
+    loop {
+        match moments.recv_deadline(look) {
+            Ok(Moment::Stands | Moment::Loaded) => {
+                let now = board.read();
+                let patience = watchdog.unwrap_or(Duration::MAX);
+                progress.get_or_insert_with(|| Progress::new(patience, now.step, Instant::now()));
+                say(&[NotifyState::Ready, NotifyState::Status(&status(&now))]);
+            }
+            Ok(Moment::Loading) => match NotifyState::monotonic_usec_now() {
+                Ok(since) => say(&[NotifyState::Reloading, since]),
+                // systemd takes no "reloading" without the time.
+                Err(why) => tracing::warn!("systemd is not told of the reload: {why}"),
+            },
+            Err(RecvTimeoutError::Disconnected) => return say(&[NotifyState::Stopping]),
+            Err(RecvTimeoutError::Timeout) => {
+                look = Instant::now() + every;
+                // Before the first step the time for a start runs, not the watchdog's.
+                let Some(progress) = &mut progress else { continue };
+                let now = board.read();
+                let text = status(&now);
+                let moves = progress.moves(now.step, Duration::from_nanos(now.period_ns), Instant::now());
+                let ping = (moves && watchdog.is_some()).then_some(NotifyState::Watchdog);
+                let words: Vec<_> = std::iter::once(NotifyState::Status(&text)).chain(ping).collect();
+                say(&words);
+            }
+        }
+    }
+}
+
+fn say(words: &[NotifyState<'_>]) {
+    // Nobody there to hear it: the next word tries again, and systemd's patience decides.
+    if let Err(why) = sd_notify::notify(words) {
+        tracing::debug!("systemd cannot be told: {why}");
     }
 }
 

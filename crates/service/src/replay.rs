@@ -6,8 +6,8 @@
 //! chip has it at power-on. So the same policy with the same settings decides the same, step for step. Must not know where
 //! the recording lies, nor how it is shown.
 
-use crate::Mode;
 use crate::recorder::{Entry, Header, writable};
+use crate::{Mode, Pause};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
@@ -95,6 +95,10 @@ impl Replay {
             self.policy = None;
         }
         self.last_step = entry.step;
+        // Whoever gave its knobs back begins anew when the pause ends, as in the daemon.
+        if entry.paused == Some(Pause::Release) {
+            self.policy = None;
+        }
         if entry.paused.is_some() || (entry.seen.is_none() && !begins) {
             return Ok(None);
         }

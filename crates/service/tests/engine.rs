@@ -1,6 +1,6 @@
 //! The engine on a mounted virtual server: whatever ends it, every knob is as it was found.
 
-use crossbeam_channel::bounded;
+use crossbeam_channel::{bounded, unbounded};
 use std::cell::Cell;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use waykeeper_service::config::{Config, Inputs};
 use waykeeper_service::daemon::{DaemonError, in_charge};
 use waykeeper_service::engine::{self, ManagedHost, Nudge, Setup};
 use waykeeper_service::linux::Keeper;
-use waykeeper_service::{Board, Order, Pause, Sender, Standing, feed, orders};
+use waykeeper_service::{Board, Moment, Order, Pause, Published, Sender, Standing, feed, orders};
 use waykeeper_stand::{Machine, same};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -108,6 +108,7 @@ fn setup(
         orders: taken,
         nudges,
         watched: Vec::new(),
+        moments: unbounded().0,
     };
     (setup, board, nudge, sender)
 }
@@ -136,13 +137,15 @@ fn orders_are_answered_within_a_long_period_and_every_step_is_fed() {
     let (mut config, inputs) = config(&machine, FIXED);
     // An answer at the end of a step would come after an hour.
     config.period_ns = 3_600_000_000_000;
-    let (feed, steps) = feed(4);
+    let (feed, steps) = feed(4096);
+    let (tell, moments) = unbounded();
     let (orders, running) = thread::scope(|scope| {
         let (told, hear) = bounded(1);
         let running = scope.spawn(move || {
             let keeper = Keeper::open(&config).unwrap_or_else(|error| panic!("{error}"));
             let (mut setup, board, nudge, sender) = setup(config, inputs, &keeper);
             setup.feeds.push(feed);
+            setup.moments = tell;
             told.send((board, nudge, sender)).unwrap();
             in_charge(keeper, |host| Ok(engine::run(host, setup)?))
         });
@@ -160,6 +163,8 @@ fn orders_are_answered_within_a_long_period_and_every_step_is_fed() {
         assert!(bad.unwrap_err().to_string().contains("did you mean `a4`?"));
         replies.push(sender.ask(Order::Resume, PATIENCE));
         assert_eq!((board.read().paused, board.read().settings.len()), (None, 1));
+        replies.push(sender.ask(Order::Pause(Pause::Release), PATIENCE));
+        replies.push(sender.ask(Order::Resume, PATIENCE));
         replies.push(sender.ask(Order::Reload, PATIENCE));
         replies.push(sender.ask(Order::Stop, PATIENCE));
         (replies, running.join().unwrap())
@@ -170,10 +175,26 @@ fn orders_are_answered_within_a_long_period_and_every_step_is_fed() {
     assert_eq!(told[0], "the policy pauses; the knobs stay as they are");
     assert_eq!(told[1], "fixed takes over when the pause ends");
     assert_eq!(told[2], "fixed follows fixed");
+    assert_eq!(told[3], "the policy pauses; the knobs are as they were found");
+    assert_eq!(told[4], "fixed follows fixed");
     // The period of the test is not the file's.
-    assert_eq!(told[3], "daemon.period_s is 0.02, was 3600.0");
-    assert_eq!(told[4], "ended; every knob is as it was found");
+    assert_eq!(told[5], "daemon.period_s is 0.02, was 3600.0");
+    assert_eq!(told[6], "ended; every knob is as it was found");
     same(&machine.state(), &found, "after a stop");
-    let states: Vec<String> = steps.iter().map(|step| step.record.state.clone()).collect();
-    assert_eq!(states.last().map(String::as_str), Some("Restored"), "{states:?}");
+    // The start, one policy following another, a release and its end: each once. What turned nothing is not fed.
+    let fed: Vec<_> = steps.iter().map(|step| (step.step, step.paused, first_event(&step))).collect();
+    let (follows, restored) = ("policy-replaced".to_owned(), "restored".to_owned());
+    let release = (0, Some(Pause::Release), restored.clone());
+    let wanted = [(0, None, String::new()), (0, None, follows.clone()), release, (0, None, follows)];
+    let between = fed.iter().take_while(|(step, ..)| *step == 0).cloned().collect::<Vec<_>>();
+    assert_eq!(between, wanted, "{fed:?}");
+    // Then the steps of the shorter period, and the last restore.
+    assert_eq!(fed.last().map(|(_, _, event)| event), Some(&restored), "{fed:?}");
+    let moments: Vec<Moment> = moments.iter().collect();
+    assert_eq!(moments, [Moment::Stands, Moment::Loading, Moment::Loaded]);
+}
+
+/// What happened first in a step.
+fn first_event(step: &Published) -> String {
+    step.record.events.first().map(|event| event.action.clone()).unwrap_or_default()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use waykeeper_control::Record;
 use waykeeper_host::{Inventory, LlcGeometry, Platform, Support};
-use waykeeper_service::{Board, Mode, Notifier, Published, Totals};
+use waykeeper_service::{Board, Mode, Moment, Notifier, Published, Totals};
 
 fn shown(step: u64) -> Published {
     let llc = LlcGeometry { ways: 11, min_ways: 1, bytes: 1 << 20, clos_count: 4, inclusive_ways: None };
@@ -56,8 +56,20 @@ fn systemd_hears_that_it_is_ready_moves_and_stops_and_nothing_from_a_loop_that_i
         String::from_utf8(word[..length].to_vec()).unwrap()
     };
     let board = Arc::new(Board::new(shown(0)));
-    let notifier = Notifier::ready(board.clone()).unwrap();
+    let (tell, moments) = crossbeam_channel::unbounded();
+    let notifier = Notifier::start(board.clone(), moments).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    tell.send(Moment::Stands).unwrap();
+    // The first word: until the first knobs stood nothing was said, however often it looked.
     assert_eq!(hear().trim_end(), "READY=1\nSTATUS=step 0: a4 in charge, Stable, 0 tenants");
+    // A reload, as systemd wants it told: when it began, and that it is done.
+    tell.send(Moment::Loading).unwrap();
+    let word = std::iter::repeat_with(hear).find(|word| word.contains("RELOADING=1")).unwrap();
+    let since = word.lines().find_map(|line| line.strip_prefix("MONOTONIC_USEC=")).unwrap();
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    assert!(since.parse::<i64>().unwrap() / 1_000_000 <= now.tv_sec && !word.contains("READY"), "{word}");
+    tell.send(Moment::Loaded).unwrap();
+    assert!(std::iter::repeat_with(hear).take(20).any(|word| word.contains("READY=1")));
     // As long as steps come there are pings.
     for step in 1..=5 {
         board.show(shown(step));
@@ -71,6 +83,8 @@ fn systemd_hears_that_it_is_ready_moves_and_stops_and_nothing_from_a_loop_that_i
     assert!((0..3).all(|_| !hear().contains("WATCHDOG")));
     board.show(shown(6));
     assert!(std::iter::repeat_with(hear).take(20).any(|word| word.contains("WATCHDOG=1")), "it moves again");
-    drop(notifier);
+    // The engine is gone.
+    drop(tell);
     assert!(std::iter::repeat_with(hear).take(20).any(|word| word.trim_end() == "STOPPING=1"));
+    drop(notifier);
 }

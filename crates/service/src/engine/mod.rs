@@ -17,7 +17,7 @@ use crate::board::{Board, Mode, Pause, Published, Standing, Totals};
 use crate::config::{Config, ConfigError, Inputs};
 use crate::feed::Feed;
 use crate::order::{Asked, Orders};
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, Sender};
 use ears::{Ears, Heard};
 use standing::Standings;
 use std::sync::Arc;
@@ -29,6 +29,17 @@ use waykeeper_policy::Policy;
 
 /// Somebody beside the engine who may have trouble that lasts.
 pub type Watched = Box<dyn Fn() -> Option<Standing> + Send>;
+
+/// What whoever started the engine may want to pass on. The end is told by the channel's: it is closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moment {
+    /// The policy has started, its first knobs stand, and the board shows it.
+    Stands,
+    /// The configuration is being read again.
+    Loading,
+    /// That is done, well or not.
+    Loaded,
+}
 
 /// What an engine is started with.
 pub struct Setup {
@@ -46,6 +57,8 @@ pub struct Setup {
     pub nudges: Receiver<Nudge>,
     /// Whose trouble is shown with the rest.
     pub watched: Vec<Watched>,
+    /// Where moments are told; should have no bound, as the engine does not wait for room.
+    pub moments: Sender<Moment>,
 }
 
 /// Why an engine ended well.
@@ -123,6 +136,7 @@ struct Engine<'a, H: ManagedHost> {
     board: Arc<Board>,
     feeds: Vec<Feed>,
     watched: Vec<Watched>,
+    moments: Sender<Moment>,
     ears: Ears,
     paused: Option<Pause>,
     /// Settings of the policy in charge.
@@ -134,6 +148,8 @@ struct Engine<'a, H: ManagedHost> {
     totals: Totals,
     started: SystemTime,
     step: u64,
+    /// Whether the loop's record tells of something that was not shown yet.
+    unshown: bool,
     inventory: Arc<Inventory>,
     before: Option<Snapshot>,
     /// Steps in a row in which nothing could be read.
@@ -150,7 +166,7 @@ fn policy_of(config: &Config) -> crate::config::PolicyChoice {
 
 impl<'a, H: ManagedHost> Engine<'a, H> {
     fn start(host: &'a mut H, setup: Setup) -> Result<Engine<'a, H>, EngineError> {
-        let Setup { config, inputs, board, feeds, orders, nudges, watched } = setup;
+        let Setup { config, inputs, board, feeds, orders, nudges, watched, moments } = setup;
         host.refresh();
         let choice = policy_of(&config);
         let policy = turns::build(host, &config, &choice.name, &choice.settings)
@@ -169,6 +185,7 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             board,
             feeds,
             watched,
+            moments,
             ears: Ears::new(orders, nudges, inputs),
             paused: None,
             settings: Arc::new(choice.settings),
@@ -178,13 +195,20 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             totals: Totals::default(),
             started,
             step: 0,
+            unshown: true,
             inventory,
             before: None,
             blind: 0,
             config,
         };
         engine.show();
+        engine.tell(Moment::Stands);
         Ok(engine)
+    }
+
+    /// Nobody may be there to hear it.
+    fn tell(&self, moment: Moment) {
+        let _ = self.moments.try_send(moment);
     }
 
     /// Steps and listens until somebody ends it.

@@ -12,8 +12,9 @@ use waykeeper_host::{Group, Interval, Reading, Snapshot};
 use waykeeper_policy::Event;
 
 impl<H: ManagedHost> Engine<'_, H> {
-    /// Shows the step that was taken.
+    /// Shows what the loop did: a step, or one policy following another.
     pub(super) fn show(&mut self) {
+        self.unshown = false;
         let record = self.looping.record().clone();
         let groups = self.looping.host().groups();
         self.standings.note(&record, |knob| match knob {
@@ -39,8 +40,12 @@ impl<H: ManagedHost> Engine<'_, H> {
         }
     }
 
-    /// Shows what changed between two steps.
+    /// Shows what changed between two steps. What the loop did is shown, logged and fed whole; where it did nothing, its
+    /// last record was told already and is not told again.
     pub(super) fn show_change(&mut self) {
+        if self.unshown {
+            return self.show();
+        }
         let record = self.looping.record().clone();
         let groups = self.looping.host().groups();
         let snapshot = self.looping.snapshot().cloned();

@@ -2,7 +2,7 @@
 //!
 //! Must not know who asked.
 
-use super::{Built, Engine, ManagedHost};
+use super::{Built, Engine, ManagedHost, Moment};
 use crate::board::{Mode, Pause, Standing};
 use crate::config::{Config, ConfigError, differences};
 use crate::engine::ears::{Heard, Nudge};
@@ -68,6 +68,7 @@ impl<H: ManagedHost> Engine<'_, H> {
                     }
                 }
                 self.show_change();
+                self.tell(Moment::Loaded);
                 if let Some(asked) = asked {
                     asked.answer(reply);
                 }
@@ -76,10 +77,13 @@ impl<H: ManagedHost> Engine<'_, H> {
     }
 
     fn load(&mut self, asked: Option<Asked>) {
-        if let Err((asked, why)) = self.ears.load(asked) {
-            tracing::warn!("refused: {why}");
-            if let Some(asked) = asked {
-                asked.answer(Err(refused(why)));
+        match self.ears.load(asked) {
+            Ok(()) => self.tell(Moment::Loading),
+            Err((asked, why)) => {
+                tracing::warn!("refused: {why}");
+                if let Some(asked) = asked {
+                    asked.answer(Err(refused(why)));
+                }
             }
         }
     }
@@ -112,6 +116,7 @@ impl<H: ManagedHost> Engine<'_, H> {
         self.settings = next.settings;
         self.standings.forget_knobs();
         self.looping.replace(next.policy);
+        self.unshown = true;
         format!("{name} follows {before}")
     }
 
@@ -128,6 +133,7 @@ impl<H: ManagedHost> Engine<'_, H> {
             return Ok("the policy pauses; the knobs stay as they are".to_owned());
         }
         self.looping.restore();
+        self.unshown = true;
         self.standings.forget_knobs();
         Ok("the policy pauses; the knobs are as they were found".to_owned())
     }
