@@ -5,6 +5,7 @@
 //! has been turned, whenever the power fails. A line that was being written then has no newline and counts for nothing:
 //! its knob was not touched yet. It must not know how a knob is turned or brought back.
 
+mod compact;
 mod look;
 mod original;
 
@@ -146,6 +147,8 @@ pub struct Journal {
     /// The file, once there is one, with the length and number of its good lines.
     file: Option<(File, u64, usize)>,
     broken: bool,
+    /// From how many bytes on it may be worth making it short.
+    short_from: u64,
     _lock: File,
 }
 
@@ -169,6 +172,7 @@ impl Journal {
             knobs: Knobs::default(),
             file: None,
             broken: false,
+            short_from: Journal::short_at_first(),
             _lock: lock,
         };
         journal.read()?;
@@ -280,6 +284,7 @@ impl Journal {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             _ => sync_directory(&self.path).map_err(failed)?,
         }
+        self.forget_beside();
         self.file = None;
         self.broken = false;
         self.knobs = Knobs::default();
@@ -292,6 +297,7 @@ impl Journal {
         if entries.peek().is_none() {
             return Ok(());
         }
+        self.shorten();
         let path = self.path.clone();
         let failed = |source| JournalError::Write { path: path.clone(), source };
         if self.broken {

@@ -2,6 +2,7 @@
 //!
 //! Registers here are a table; resctrl has its own tests on the virtual host.
 
+mod long;
 mod restoring;
 
 use proptest::prelude::*;
