@@ -1,0 +1,237 @@
+"""A day on the virtual host: tenants come and go every few seconds, and nothing may grow.
+
+Mounts a scenario whose programs start and exit for ever, lets `waykeeper daemon` manage it, and looks at the daemon from
+outside: memory, open files, threads, groups in resctrl, the journal's length, masks. At the end it is asked to end, and the
+tree must be as it was found. Needs root, /dev/fuse and a built program; must not know how the daemon works.
+
+    python3 scripts/soak.py --program target/release/waykeeper --hours 24 --speed 100
+"""
+
+import argparse
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SCENARIO = """
+name = "soak"
+chip = "gold-6140"
+duration_s = 86400
+warmup_s = 1
+measure_s = 1
+time_factor = 1000
+
+[[nic]]
+name = "nic0"
+offered_gbps = 40
+
+[[storage]]
+name = "raid0"
+
+[[workload]]
+name = "l2fwd"
+program = "l2fwd"
+cores = "0"
+priority = "high"
+
+[[workload]]
+name = "fio"
+program = "fio"
+cores = "1"
+"""
+
+# Those that come and go: each on a core of its own, every so many seconds, for a part of them.
+PERIODS = [4, 5, 6, 7, 9, 11, 13, 17, 19, 23]
+
+
+def scenario() -> str:
+    """The text of the scenario: two that stay, ten that come and go."""
+    churners = [
+        f'\n[[workload]]\nname = "churn{index}"\nprogram = "x-mem"\ncores = "{2 + index}"\n'
+        f'priority = "{"high" if index % 3 == 0 else "low"}"\nworking_set = "{1 + index}M"\n'
+        f"start_s = {index}\nstop_s = {index + period * 0.6}\nevery_s = {period}\n"
+        for index, period in enumerate(PERIODS)
+    ]
+    return SCENARIO + "".join(churners)
+
+
+def configuration(root: Path, state: Path, policy: str, period_s: float) -> str:
+    """The daemon's: every service in the tree's slice is a tenant."""
+    return f"""
+[daemon]
+root = "{root}"
+journal = "{state}/journal"
+period_s = {period_s}
+[policy]
+name = "{policy}"
+[socket]
+path = "{state}/socket"
+[metrics]
+listen = "off"
+[recorder]
+dir = "{state}/recorder"
+keep_mib = 16
+[log]
+level = "warn"
+[[tenant]]
+name = "{{name}}"
+each = true
+priority = "low"
+cgroup = "tenants.slice/*.service"
+"""
+
+
+def wait(what: str, is_so, seconds: float = 60):
+    """Waits until something is so."""
+    end = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() > end:
+            sys.exit(f"soak: {what} did not come about in {seconds} s")
+        time.sleep(0.05)
+
+
+def groups(root: Path) -> dict[str, str]:
+    """Every group's schemata and CPUs, by path."""
+    top = root / "sys/fs/resctrl"
+    found = {}
+    for folder, names, _ in os.walk(top):
+        names[:] = [name for name in names if name not in ("info", "mon_data")]
+        for file in ("schemata", "cpus_list"):
+            path = Path(folder, file)
+            try:
+                found[str(path.relative_to(top))] = path.read_text()
+            except OSError:
+                continue  # It went while we looked.
+    return found
+
+
+def illegal(masks: dict[str, str]) -> list[str]:
+    """Masks that are empty, have holes, or reach beyond the eleven ways."""
+    wrong = []
+    for path, text in masks.items():
+        for mask in re.findall(r"L3:0=([0-9a-f]+)", text):
+            bits = int(mask, 16)
+            low = bits & -bits if bits else 1
+            if bits == 0 or bits >= 1 << 11 or (bits // low) & (bits // low + 1):
+                wrong.append(f"{path}: {mask}")
+    return wrong
+
+
+def ask(path: Path) -> dict:
+    """The daemon's status."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
+        stream.settimeout(30)
+        stream.connect(str(path))
+        stream.sendall(b'{"version":1,"do":"status"}\n')
+        text = b""
+        while not text.endswith(b"\n"):
+            more = stream.recv(1 << 16)
+            if not more:
+                break
+            text += more
+    return json.loads(text)["ok"]
+
+
+def look(pid: int, root: Path, state: Path) -> dict:
+    """What the daemon has, from outside."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    field = lambda name: int(re.search(rf"{name}:\s+(\d+)", status)[1])  # noqa: E731
+    journal = state / "journal"
+    return {
+        "rss_kib": field("VmRSS"),
+        "threads": field("Threads"),
+        "files": len(os.listdir(f"/proc/{pid}/fd")),
+        "groups": sum(path.endswith("schemata") for path in groups(root)) - 1,
+        "journal_bytes": journal.stat().st_size if journal.exists() else 0,
+        "recorder_bytes": sum(file.stat().st_size for file in (state / "recorder").glob("*")),
+    }
+
+
+def main() -> int:
+    """Runs it, prints a line per look and a summary; 1 if something grew or was wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default="target/release/waykeeper")
+    parser.add_argument("--hours", type=float, default=24, help="of the server's clock")
+    parser.add_argument("--speed", type=float, default=100, help="seconds of the server's clock per second")
+    parser.add_argument("--period", type=float, default=2, help="seconds of the server's clock between two steps")
+    parser.add_argument("--policy", default="waykeeper")
+    parser.add_argument("--looks", type=int, default=40)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="waykeeper-soak-"))
+    root, state = folder / "host", folder / "state"
+    root.mkdir()
+    state.mkdir()
+    (folder / "soak.toml").write_text(scenario())
+    (folder / "waykeeper.toml").write_text(configuration(root, state, options.policy, options.period / options.speed))
+    vhost = subprocess.Popen(
+        [options.program, "vhost", root, "--scenario", folder / "soak.toml", "--speed", str(options.speed), "--no-mba"],
+        stdout=subprocess.DEVNULL,
+    )
+    daemon = None
+    try:
+        wait("the mount", lambda: (root / "sys/fs/resctrl/schemata").exists())
+        before = groups(root)
+        log = (folder / "log").open("wb")
+        daemon = subprocess.Popen([options.program, "daemon", "--config", folder / "waykeeper.toml"], stderr=log)
+        wait("the socket", lambda: (state / "socket").exists() or daemon.poll() is not None)
+        rows, wrong = [], []
+        total = options.hours * 3600 / options.speed
+        start = time.monotonic()
+        for number in range(options.looks + 1):
+            # The first tenth is for caches and rings to fill.
+            while (elapsed := time.monotonic() - start) < total * (0.1 + 0.9 * number / options.looks):
+                time.sleep(min(1.0, total))
+                wrong += illegal(groups(root))
+                if daemon.poll() is not None:
+                    sys.exit(f"soak: the daemon ended: {(folder / 'log').read_text()[-2000:]}")
+            row = {"hours": round(elapsed * options.speed / 3600, 2), **look(daemon.pid, root, state)}
+            said = ask(state / "socket")
+            row["steps"], row["tenants"] = said["step"], len(said["tenants"])
+            row["vhost_rss_kib"] = int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{vhost.pid}/status").read_text())[1])
+            rows.append(row)
+            if not options.json:
+                print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+        ticks = Path(f"/proc/{daemon.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        cpu_s = (int(ticks[11]) + int(ticks[12])) / os.sysconf("SC_CLK_TCK")
+        daemon.send_signal(signal.SIGTERM)
+        code = daemon.wait(120)
+        after = groups(root)
+        summary = {
+            "exit": code,
+            "as_found": after == before,
+            "illegal_masks": wrong,
+            "journal_left": (state / "journal").exists(),
+            "cpu_s": cpu_s,
+            "steps": rows[-1]["steps"],
+            "totals": said.get("totals"),
+            "first": rows[0],
+            "last": rows[-1],
+            "most_rss_kib": max(row["rss_kib"] for row in rows),
+            "most_files": max(row["files"] for row in rows),
+            "most_groups": max(row["groups"] for row in rows),
+            "log_bytes": (folder / "log").stat().st_size,
+        }
+        print(json.dumps(summary if not options.json else {"rows": rows, **summary}, indent=2))
+        grew = rows[-1]["rss_kib"] > 1.1 * rows[0]["rss_kib"] + 1024 or rows[-1]["files"] > rows[0]["files"] + 16
+        return int(bool(code or wrong or grew or after != before or summary["journal_left"]))
+    finally:
+        if daemon and daemon.poll() is None:
+            daemon.kill()
+            daemon.wait()
+        vhost.send_signal(signal.SIGINT)
+        try:
+            vhost.wait(10)
+        except subprocess.TimeoutExpired:
+            vhost.kill()
+        subprocess.run(["umount", "-l", root], stderr=subprocess.DEVNULL, check=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
