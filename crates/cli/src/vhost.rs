@@ -30,8 +30,9 @@ Examples:
   waykeeper vhost enter /tmp/host -- bash
   lspci -A linux-sysfs -O sysfs.path=/tmp/host/sys/bus/pci
 
-The programs of the scenario run on the CPUs of the virtual server and are no processes: what steers
-them is the CPUs of resctrl's groups. docs/vhost.md says what is there and what is not.";
+The programs of the scenario are processes (DIR/proc) and control groups (DIR/sys/fs/cgroup) that come
+and go with them; resctrl's groups steer them by CPU or by task. docs/vhost.md says what is there
+and what is not.";
 
 /// Lag from which on it is told, ns of the server's clock.
 const LATE_NS: u64 = 1_000_000_000;
