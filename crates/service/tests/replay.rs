@@ -1,5 +1,6 @@
 //! A recording made by a real loop on the virtual server, in process, and what a replay makes of it.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,7 +11,7 @@ use waykeeper_machine::{RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_policy::build;
 use waykeeper_service::recorder::{Item, Reader, Recorder, RecorderConfig};
 use waykeeper_service::replay::{Compared, Replay, differences};
-use waykeeper_service::{Mode, Published, Totals, feed};
+use waykeeper_service::{Mode, Pause, Published, Totals, feed};
 
 const STEPS: u64 = 30;
 
@@ -24,24 +25,27 @@ fn server() -> VirtualServer {
 
 /// Records a policy from its start, as the daemon does; `skip` are steps that the feed had no room for.
 fn record(directory: &Path, name: &str, settings: &toml::Table, skip: &[u64]) {
+    record_released(directory, name, settings, skip, 0..0);
+}
+
+/// The same with a pause that gives the knobs back before the first of these steps and ends before the last.
+fn record_released(directory: &Path, name: &str, settings: &toml::Table, skip: &[u64], pause: Range<u64>) {
     let mut server = server();
     let inventory = Arc::new(server.inventory().clone());
-    let (offer, steps) = feed(STEPS as usize + 1);
+    let (offer, steps) = feed(STEPS as usize + 3);
     let config = RecorderConfig { flush_steps: 7, ..RecorderConfig::in_directory(directory) };
     let recorder = Recorder::start(config, steps).unwrap();
     let policy = build(name, settings).unwrap();
     let mut looping = Loop::start(&mut server, policy, ControlConfig::every(1_000_000_000)).unwrap();
-    for step in 0..=STEPS {
-        if step > 0 {
-            assert!(looping.step().unwrap());
-        }
+    let mut told = 0;
+    let mut tell = |looping: &mut Loop<'_, VirtualServer>, step: u64, paused: Option<Pause>| {
         let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_337_700);
         let shown = Published {
             step,
             at: started + Duration::from_secs(step),
             started,
             mode: Mode::Manage,
-            paused: None,
+            paused,
             policy: name.to_owned(),
             settings: Arc::new(settings.clone()),
             period_ns: 1_000_000_000,
@@ -54,7 +58,24 @@ fn record(directory: &Path, name: &str, settings: &toml::Table, skip: &[u64]) {
             totals: Totals::default(),
         };
         assert!(skip.contains(&step) || offer.offer(Arc::new(shown)));
+        told += 1;
+    };
+    tell(&mut looping, 0, None);
+    for step in 1..=STEPS {
+        // As the engine does between two steps.
+        if !pause.is_empty() && step == pause.start {
+            looping.restore();
+            tell(&mut looping, step - 1, Some(Pause::Release));
+        }
+        if !pause.is_empty() && step == pause.end {
+            looping.replace(build(name, settings).unwrap());
+            tell(&mut looping, step - 1, None);
+        }
+        let is_paused = pause.contains(&step);
+        assert!(if is_paused { looping.watch() } else { looping.step() }.unwrap());
+        tell(&mut looping, step, is_paused.then_some(Pause::Release));
     }
+    assert!(told > STEPS);
     drop(looping);
     drop(offer);
     assert_eq!(recorder.join().lost, 0);
@@ -87,6 +108,21 @@ fn the_same_policy_over_an_unbroken_recording_decides_the_same() {
         }
         // It is not the agreement of two that do nothing.
         assert!(all.iter().any(|compared| !compared.recorded.wish.is_empty()), "{name}");
+    }
+}
+
+#[test]
+fn a_policy_that_begins_anew_after_its_knobs_went_back_does_so_in_the_replay() {
+    let none = toml::Table::new();
+    for name in ["a4", "waykeeper"] {
+        let directory = TempDir::new().unwrap();
+        record_released(directory.path(), name, &none, &[], 12..15);
+        let all = replay(directory.path(), name, &none);
+        // The steps of the pause decide nothing; the new beginning does.
+        assert_eq!(all.len() as u64, STEPS + 1 - 3 + 1, "{name}");
+        for compared in &all {
+            assert_eq!(compared.recorded, compared.replayed, "{name}, step {}", compared.step);
+        }
     }
 }
 

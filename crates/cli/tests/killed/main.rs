@@ -4,6 +4,7 @@
 //! as it enters the call (so between the call before and this one), or sends it a signal, or makes the call fail. Nothing
 //! is found by waiting. Needs root, /dev/fuse and Debian's strace.
 
+#[path = "../common/daemon.rs"]
 mod daemon;
 
 use daemon::{Daemon, Setup};

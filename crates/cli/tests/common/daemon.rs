@@ -1,8 +1,9 @@
 //! A `waykeeper daemon` of the real program on a mounted host, alone or with strace between it and the kernel.
 //!
 //! Must not know what is tried on it.
+#![allow(dead_code, reason = "each test program uses some of it")]
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -17,18 +18,23 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What it is started with: a configuration beside the host.
 pub struct Setup {
-    config: PathBuf,
+    pub config: PathBuf,
     pub journal: PathBuf,
-    socket: PathBuf,
+    pub socket: PathBuf,
 }
 
 impl Setup {
     /// A policy that turns every knob there is: masks, DCA ways, DCA of a port. The journal is in `state`.
     pub fn new(machine: &Machine, state: &Path) -> Setup {
-        let (journal, socket) = (state.join("journal"), machine.folder().join("socket"));
+        let socket = machine.folder().join("socket");
+        Setup::with(machine, state.join("journal"), socket, "[metrics]\nlisten = \"off\"\n")
+    }
+
+    /// The same with places of its own, and `more` at the end of the section of the socket.
+    pub fn with(machine: &Machine, journal: PathBuf, socket: PathBuf, more: &str) -> Setup {
         let mut text = format!(
             "[daemon]\nroot = {:?}\njournal = {journal:?}\nperiod_s = 0.05\n[socket]\npath = {socket:?}\n\
-             [metrics]\nlisten = \"off\"\n[policy]\nname = \"fixed\"\n[policy.settings]\ndca_ways = \"0x700\"\n\
+             {more}[policy]\nname = \"fixed\"\n[policy.settings]\ndca_ways = \"0x700\"\n\
              [policy.settings.masks]\n",
             machine.root().prefix(),
         );
@@ -65,7 +71,12 @@ impl Setup {
 
     /// Starts it.
     pub fn start(&self) -> Daemon {
-        self.spawn(&self.words())
+        self.spawn(&self.words(), &[])
+    }
+
+    /// Starts it by way of another command, which becomes it.
+    pub fn start_through(&self, command: &[String], environment: &[(&str, &Path)]) -> Daemon {
+        self.spawn(&[command, &self.words()].concat(), environment)
     }
 
     /// Starts it with strace at its side, which is told these words. The daemon is the child, strace the grandchild.
@@ -74,19 +85,20 @@ impl Setup {
         words.extend(told.iter().map(|word| (*word).to_owned()));
         words.push("--".to_owned());
         words.extend(self.words());
-        self.spawn(&words)
+        self.spawn(&words, &[])
     }
 
-    fn spawn(&self, words: &[String]) -> Daemon {
+    fn spawn(&self, words: &[String], environment: &[(&str, &Path)]) -> Daemon {
         let child = Command::new(&words[0])
             .args(&words[1..])
             .env("NO_COLOR", "1")
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn();
         let mut child = child.unwrap_or_else(|error| {
-            panic!("{}: {error}; these tests need Debian's package strace (.ci/run installs it)", words[0])
+            panic!("{}: {error}; these tests need Debian's packages strace and util-linux (.ci/run installs them)", words[0])
         });
         let stderr = child.stderr.take().expect("it is piped");
         // Read to the end, so that nobody waits for a full pipe.
@@ -117,14 +129,20 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Its number of steps, if it serves already.
-    fn step(&self) -> Option<u64> {
+    /// Asks through its socket; `None` if it does not serve.
+    pub fn ask(&self, mut words: Value) -> Option<Value> {
+        words["version"] = json!(1);
         let mut stream = UnixStream::connect(&self.socket).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).ok()?;
-        stream.write_all(b"{\"version\":1,\"do\":\"status\"}\n").ok()?;
+        stream.write_all(format!("{words}\n").as_bytes()).ok()?;
         let mut line = String::new();
         BufReader::new(stream).read_line(&mut line).ok()?;
-        serde_json::from_str::<Value>(&line).ok()?["ok"]["step"].as_u64()
+        serde_json::from_str(&line).ok()
+    }
+
+    /// Its number of steps, if it serves already.
+    fn step(&self) -> Option<u64> {
+        self.ask(json!({"do": "status"}))?["ok"]["step"].as_u64()
     }
 
     /// Waits until it has turned its knobs, or ended; true if it is in charge.
@@ -148,7 +166,7 @@ impl Daemon {
     }
 
     /// Waits until something is so, or it has ended; true for the former.
-    fn until(&mut self, mut so: impl FnMut(&Daemon) -> bool) -> bool {
+    pub fn until(&mut self, mut so: impl FnMut(&Daemon) -> bool) -> bool {
         let start = Instant::now();
         loop {
             if self.child.try_wait().expect("asked").is_some() {
