@@ -129,8 +129,13 @@ pub fn run(config: Config, inputs: Inputs) -> Result<(), DaemonError> {
                 "{}",
                 if signal == SIGHUP { "reading the configuration again" } else { "ending" }
             );
-            // One that waits already says the same.
-            let _ = nudge.try_send(if signal == SIGHUP { Nudge::Reload } else { Nudge::Stop });
+            if signal == SIGHUP {
+                // One that waits already says the same.
+                let _ = nudge.try_send(Nudge::Reload);
+            } else {
+                // An end is not lost behind what else waits; and a control thread that is gone has ended.
+                let _ = nudge.send(Nudge::Stop);
+            }
         }
     }
     hearing.close();

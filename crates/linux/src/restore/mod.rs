@@ -179,17 +179,16 @@ impl<R: Registers> Restorer<'_, R> {
         if !report.stale {
             // Whoever has nothing to bring back there need not wait for another tool.
             let resctrl = self.resctrl.filter(|_| originals.iter().any(of_resctrl));
-            let lock = resctrl.map(|resctrl| resctrl.lock_exclusive(LOCK_WAIT)).transpose();
+            // The lock is advice, and anybody who can open a directory can hold it for ever: what was turned goes back all
+            // the same. Each single write is whole by itself.
+            let _lock = resctrl.and_then(|resctrl| resctrl.lock_exclusive(LOCK_WAIT).ok());
             // A monitoring group can have its CPUs back when they are in its control group again, whatever was turned first.
             let (late, first): (Vec<_>, Vec<_>) = originals
                 .iter()
                 .rev()
                 .partition(|original| matches!(original, Original::Cpus { group, .. } if group.is_monitor()));
             for original in first.into_iter().chain(late) {
-                let outcome = match &lock {
-                    Err(error) if of_resctrl(original) => Outcome::Failed(error.to_string()),
-                    _ => self.put_back(original).unwrap_or_else(Outcome::Failed),
-                };
+                let outcome = self.put_back(original).unwrap_or_else(Outcome::Failed);
                 report.knobs.push((original.clone(), outcome));
             }
         }

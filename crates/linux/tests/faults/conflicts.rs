@@ -92,11 +92,11 @@ fn another_tools_lock_is_waited_for_and_told() {
     assert!(knobs(&mut host).masks.values().all(|mask| mask.bits() == 0x7ff));
     // Registers are no business of that lock.
     assert_eq!(applied.dca_ways, Some(KnobOutcome::Applied));
-    let report = host.close().expect("the journal stays");
-    assert_eq!(report.failures().count(), 4, "the groups: {report:?}");
+    // Anybody can hold it for ever: what was turned goes back all the same.
+    let report = host.close().expect("closed");
+    assert!(report.is_complete(), "{report:?}");
     drop(host);
     held(FlockOperation::Unlock);
-    assert_eq!(machine.still_wrong(), "");
     let after = machine.state();
     assert!(after == before, "{}", difference(&before, &after));
 }

@@ -259,8 +259,12 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
     /// Neither counters nor masks: a host that is not there any more will not come back under our open files.
     fn look_for_blindness(&mut self) -> Result<(), EngineError> {
         let record = self.looping.record();
-        let has_tenants = self.board.read().groups.iter().any(|_| true);
-        let sees = self.looping.seen().is_some() && !(has_tenants && record.knobs.masks.is_empty());
+        let counts = |seen: &waykeeper_host::Interval| {
+            seen.groups.is_empty() || seen.groups.values().any(|group| group.cycles.value().is_some())
+        };
+        // Who only looks has no mask of a tenant that shares its group with others, and unpinned ones have no cycles.
+        let has_masks = !record.knobs.masks.is_empty() || self.config.mode != Mode::Manage;
+        let sees = self.looping.seen().is_some_and(|seen| has_masks || counts(seen));
         if sees {
             self.blind = 0;
             return Ok(());

@@ -135,11 +135,8 @@ impl Ring {
     /// Why nothing is recorded at present.
     pub fn standing(&self) -> Option<Standing> {
         let (_, why) = self.failed.as_ref()?;
-        let text = format!(
-            "nothing is recorded ({} steps lost): {why}; tried again every {} s",
-            self.lost,
-            AGAIN_AFTER.as_secs()
-        );
+        // How many steps are lost changes with each; that is a number of the status, not another trouble.
+        let text = format!("nothing is recorded: {why}; tried again every {} s", AGAIN_AFTER.as_secs());
         Some(Standing { kind: "recorder".to_owned(), text })
     }
 
