@@ -255,7 +255,7 @@ fn without_passing_over_modes_there_are_no_groups_and_that_is_told() {
     let before = field.machine.mask_of(0);
     let mut daemon = field.setup.start_through(&field.enter(&left), &[]);
     assert!(daemon.in_charge(), "{:?}", daemon.end());
-    assert_eq!(field.machine.mask_of(0), before);
+    assert_eq!((field.machine.mask_of(0), field.machine.msr(0, 0xc8b)), (before, 0x700));
     let status = daemon.ask(json!({"do": "status"})).expect("it serves");
     let standing = status["ok"]["standing"].to_string();
     assert!(standing.contains("ermi"), "{standing}");
