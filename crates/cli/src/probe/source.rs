@@ -85,8 +85,7 @@ impl Source {
             Opened::Virtual(_) => None,
             Opened::Linux(host, _) => {
                 let report = host.close()?;
-                let failed = report.failures().next().map(|(knob, why)| format!("{knob}: {why}"));
-                failed
+                report.failures().next().map(|(knob, why)| format!("{knob}: {why}"))
             }
         };
         drop(self.companion.take());
