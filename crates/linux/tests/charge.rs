@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use waykeeper_host::{Host, KnobOutcome, Plan, Reading, Snapshot, Support};
 use waykeeper_linux::host::{Charge, DcaLimit, Disturbance, Limits, LinuxHost, Options};
+use waykeeper_linux::profile::{Identity, Knob, Port, Profile, Register, VERSION, Ways, Writes, microcode};
 use waykeeper_stand::{MS, Machine};
 use waykeeper_units::{GroupId, PortId, WayMask};
 use waykeeper_vhost::faults::Operation;
@@ -132,6 +133,87 @@ fn limits_show_in_the_inventory_and_hold() {
     });
     let error = error.map(|_| ()).unwrap_err().to_string();
     assert_eq!(error, "tenant scan: CPUs 3 are not to be moved, only 0-2 (configured in limits)");
+    assert_eq!(machine.state(), found);
+}
+
+#[test]
+fn limits_show_to_who_only_looks_too() {
+    let machine = Machine::new("gold-6140");
+    let nic = machine.options().tenants[0].devices[0];
+    let look =
+        |limits: Limits| open(&machine, |options| (options.charge, options.limits) = (Charge::Look, limits));
+    let mut host =
+        look(Limits { masks: false, dca_ways: false, dca: DcaLimit::Only(vec![nic]), ..Limits::default() });
+    let inventory = host.inventory();
+    let barred = |support: &Support| matches!(support, Support::No(why) if why.starts_with("configured: "));
+    assert_eq!(inventory.llc.clos_count, 1);
+    assert!(barred(&inventory.dca_ways_switch) && barred(&inventory.ports[1].dca_switch));
+    assert_eq!(inventory.ports[0].dca_switch, Support::Yes);
+    refused(host.apply(&plan()).unwrap().dca_ways.as_ref().unwrap(), "only looked at");
+    // As many as there are at most; it stays so when tenants are set.
+    let mut host = look(Limits { max_classes: Some(2), ..Limits::default() });
+    host.set_tenants(machine.options().tenants);
+    assert_eq!(host.inventory().llc.clos_count, 3);
+    let all = look(Limits::default()).inventory().llc.clos_count;
+    assert!(all > 3);
+    assert_eq!(look(Limits { max_classes: Some(99), ..Limits::default() }).inventory().llc.clos_count, all);
+    let mut host = look(Limits { cpus: Some("0-3".parse().unwrap()), ..Limits::default() });
+    let mut tenants = machine.options().tenants;
+    tenants[1].cores = "4-5".parse().unwrap();
+    assert!(host.set_tenants(tenants).refused[0].why.starts_with("CPUs 4-5 are not to be moved"));
+}
+
+/// A profile that found the register and the first port's switch dead.
+fn dead(identity: Identity) -> Profile {
+    let address = identity.ports[0].clone();
+    Profile {
+        version: VERSION,
+        made_unix_s: 0,
+        made_by: "0.1.0".to_owned(),
+        evidence: Vec::new(),
+        host: identity,
+        ways: Ways { dca: None, inclusive: Some(WayMask::from_bits(0x004)) },
+        register: Some(Register { state: Knob::Dead, kept: None, fewest: None, most: None, least: None }),
+        port: vec![Port { address, switch: Knob::Dead, writes: Writes::ThisLlc }],
+    }
+}
+
+#[test]
+fn what_a_profile_says_is_dead_is_there_to_be_read_only() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    let host = open(&machine, |_| {});
+    let identity = Identity::of(host.inventory(), microcode(&machine.root()));
+    assert_eq!(host.inventory().dca_ways_switch, Support::Yes);
+    drop(host);
+    let with = |identity: Identity| {
+        let profile = Some(("p.toml".into(), dead(identity)));
+        open(&machine, |options| options.profile = profile)
+    };
+    let mut host = with(identity.clone());
+    let inventory = host.inventory();
+    assert_eq!(
+        (&inventory.dca_ways_switch, &inventory.ports[0].dca_switch),
+        (&Support::ReadOnly, &Support::ReadOnly)
+    );
+    assert_eq!(inventory.ports[1].dca_switch, Support::Yes);
+    assert_eq!(inventory.llc.inclusive_ways, Some(WayMask::from_bits(0x004)));
+    let applied = host.apply(&plan()).unwrap();
+    refused(applied.dca_ways.as_ref().unwrap(), "machine profile");
+    refused(&applied.dca[&PortId(0)], "machine profile");
+    assert_eq!(applied.dca[&PortId(1)], KnobOutcome::Applied);
+    assert_eq!(sample(&mut host).knobs.dca_ways, Some(WayMask::from_bits(0x600)));
+    drop(host);
+    // One of other hardware is told of, and nothing is taken from it.
+    let host = with(Identity { llc_ways: 12, ..identity });
+    assert_eq!(host.inventory().dca_ways_switch, Support::Yes);
+    let told = host.notes().iter().find(|note| note.contains("p.toml: it is of another machine"));
+    assert!(
+        told.is_some_and(|note| note.contains("its LLC has 12 ways, here it has 11")),
+        "{:?}",
+        host.notes()
+    );
+    drop(host);
     assert_eq!(machine.state(), found);
 }
 

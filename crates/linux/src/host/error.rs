@@ -2,6 +2,7 @@
 
 use super::groups::GroupsError;
 use crate::journal::JournalError;
+use crate::profile::ProfileError;
 use crate::resctrl::{Kind, ResctrlError};
 use crate::root::FileError;
 use waykeeper_host::HostError;
@@ -22,6 +23,9 @@ pub enum OpenError {
     /// The journal.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// The machine profile.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
     /// Counters cannot be programmed because their originals cannot be journaled.
     #[error("{0}")]
     Counting(String),

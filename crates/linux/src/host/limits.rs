@@ -4,6 +4,7 @@
 
 use super::facts::Facts;
 use crate::pci::PciAddress;
+use crate::profile::Profile;
 use crate::tenants::Tenant;
 use std::collections::BTreeMap;
 use waykeeper_host::{Inventory, KnobOutcome, Support};
@@ -56,8 +57,9 @@ impl Default for Limits {
 /// Why a knob is barred, if it is.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bars {
-    pub masks: Option<&'static str>,
-    pub ways: Option<&'static str>,
+    looks: bool,
+    masks: Option<&'static str>,
+    ways: Option<&'static str>,
     ports: BTreeMap<PortId, &'static str>,
     cpus: Option<CoreList>,
 }
@@ -65,14 +67,11 @@ pub(super) struct Bars {
 const MASKS: &str = "configured: masks are not to be touched (limits)";
 const WAYS: &str = "configured: the ways of devices are not to be touched (limits)";
 const PORT: &str = "configured: DCA of this port is not to be touched (limits)";
+const DEAD: &str = "the machine profile says that it takes values and does nothing";
 const LOOK: &str = "this host is only looked at, so nothing of it is turned";
 
 impl Bars {
     pub fn new(limits: &Limits, charge: Charge, facts: &Facts) -> Bars {
-        if charge == Charge::Look {
-            let ports = (0..=u8::MAX).zip(&facts.ports).map(|(id, _)| (PortId(id), LOOK));
-            return Bars { masks: Some(LOOK), ways: Some(LOOK), ports: ports.collect(), cpus: None };
-        }
         let may = |index: usize, address: PciAddress| match &limits.dca {
             DcaLimit::All => true,
             DcaLimit::None => false,
@@ -84,6 +83,7 @@ impl Bars {
         let ports = (0..=u8::MAX).zip(facts.ports.iter().enumerate());
         let barred = ports.filter(|(_, (index, port))| !may(*index, port.address));
         Bars {
+            looks: charge == Charge::Look,
             masks: (!limits.masks).then_some(MASKS),
             ways: (!limits.dca_ways).then_some(WAYS),
             ports: barred.map(|(id, _)| (PortId(id), PORT)).collect(),
@@ -91,23 +91,49 @@ impl Bars {
         }
     }
 
-    /// Why the DCA of a port may not be switched.
-    pub fn port(&self, port: PortId) -> Option<&'static str> {
-        self.ports.get(&port).copied()
+    /// Why masks may not be turned.
+    pub fn masks(&self) -> Option<&'static str> {
+        self.looking().or(self.masks)
     }
 
-    /// Shows what is configured. What cannot be turned anyhow keeps its own reason; what is only looked at is shown as it
-    /// is, for a policy whose wishes are of interest.
+    /// Why the ways of devices may not be turned.
+    pub fn ways(&self) -> Option<&'static str> {
+        self.looking().or(self.ways)
+    }
+
+    /// Why the DCA of a port may not be switched.
+    pub fn port(&self, port: PortId) -> Option<&'static str> {
+        self.looking().or_else(|| self.ports.get(&port).copied())
+    }
+
+    fn looking(&self) -> Option<&'static str> {
+        self.looks.then_some(LOOK)
+    }
+
+    /// Shows what is configured. What cannot be turned anyhow keeps its own reason. That a host is only looked at is not
+    /// shown: a policy whose wishes are of interest is to wish for what it could have.
     pub fn show(&self, inventory: &mut Inventory) {
         let bar = |support: &mut Support, why: Option<&'static str>| {
-            if let (Some(why), false) = (why.filter(|why| *why != LOOK), matches!(support, Support::No(_))) {
+            if let (Some(why), false) = (why, matches!(support, Support::No(_))) {
                 *support = Support::No(why.to_owned());
             }
         };
         bar(&mut inventory.dca_ways_switch, self.ways);
         for port in &mut inventory.ports {
-            bar(&mut port.dca_switch, self.port(port.id));
+            bar(&mut port.dca_switch, self.ports.get(&port.id).copied());
         }
+    }
+
+    /// Goes by a machine profile: a knob that was found dead is there to be read only, and is refused.
+    pub fn go_by(&mut self, profile: &Profile, inventory: &mut Inventory) {
+        let before = inventory.clone();
+        profile.apply_to(inventory);
+        if inventory.dca_ways_switch != before.dca_ways_switch {
+            self.ways = Some(DEAD);
+        }
+        let ports = inventory.ports.iter().zip(&before.ports);
+        let dead = ports.filter(|(now, before)| now.dca_switch != before.dca_switch);
+        self.ports.extend(dead.map(|(port, _)| (port.id, DEAD)));
     }
 
     /// Why a tenant may not be moved, if it may not.

@@ -33,18 +33,18 @@ pub(super) struct Sight {
 }
 
 impl Looker {
-    /// Looks at resctrl.
+    /// Looks at resctrl; `most` are the classes of service that could be taken beside the default group's.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn open(resctrl: Resctrl, domain: u32) -> Result<Looker, ResctrlError> {
+    pub fn open(resctrl: Resctrl, domain: u32, most: Option<u32>) -> Result<Looker, ResctrlError> {
         let info = resctrl.info()?;
         let events = info.monitoring.as_ref().map(|all| all.events.contains(&Event::LlcOccupancy));
         Ok(Looker {
             domain,
             resources: info.l3_resources(),
             ways: info.l3().map_or(WayMask::EMPTY, |l3| l3.cbm_mask),
-            classes: info.limits().closids,
+            classes: most.map_or(u32::MAX, |most| most.saturating_add(1)).min(info.limits().closids),
             counts_occupancy: events.unwrap_or_default(),
             tenants: BTreeMap::new(),
             told: BTreeSet::new(),
@@ -53,7 +53,7 @@ impl Looker {
         })
     }
 
-    /// Classes of service of the chip.
+    /// Classes of service that masks could have here, the default group's included.
     pub fn classes(&self) -> u32 {
         self.classes
     }

@@ -29,6 +29,7 @@ pub use watch::Watch;
 use crate::GROUP_PREFIX;
 use crate::counting::{CoreEvents, Counting, Counts};
 use crate::journal::{Journal, JournalError};
+use crate::profile::{Identity, Profile, microcode};
 use crate::registers::RegisterFiles;
 use crate::resctrl::{CacheInfo, Resctrl};
 use crate::restore::{Report, Restorer};
@@ -81,6 +82,8 @@ pub struct Options {
     /// Groups of ours that others change are put right, a few times; without it they are only told of. Masks are the
     /// control loop's business.
     pub correct: bool,
+    /// A machine profile to go by, with the file it is from. One of other hardware is told of and left alone.
+    pub profile: Option<(PathBuf, Profile)>,
 }
 
 impl Options {
@@ -94,6 +97,7 @@ impl Options {
             charge: Charge::Manage,
             limits: Limits::default(),
             correct: false,
+            profile: None,
         }
     }
 }
@@ -139,7 +143,7 @@ impl LinuxHost {
     /// # Errors
     /// Whatever is missing or in the way. All that was made until then is taken back.
     pub fn open(options: Options) -> Result<LinuxHost, OpenError> {
-        let Options { root, tenants, journal, managed, charge, limits, correct } = options;
+        let Options { root, tenants, journal, managed, charge, limits, correct, profile } = options;
         let first = tenants.iter().flat_map(|tenant| tenant.cores.cores().first()).next();
         let mut facts = Facts::read_managed(&root, managed, first.copied())?;
         let resctrl = Resctrl::open(&root, GROUP_PREFIX)?;
@@ -147,11 +151,12 @@ impl LinuxHost {
         let l3 = info.l3().ok_or(OpenError::NoCat)?.clone();
         members::check(&facts, &l3, &tenants)?;
         let looks = charge == Charge::Look;
+        let most = if limits.masks { limits.max_classes } else { Some(0) };
         // Without a table no register can be written.
         let files = || RegisterFiles::new(&root, facts.generation.filter(|_| !looks));
         let mut left = Vec::new();
         let mut places = match charge {
-            Charge::Look => Places::Theirs(Box::new(Looker::open(resctrl.clone(), facts.domain)?)),
+            Charge::Look => Places::Theirs(Box::new(Looker::open(resctrl.clone(), facts.domain, most)?)),
             Charge::Manage => {
                 let mut journal = Journal::open(&journal, &root)?;
                 let leftovers = restore(&root, Some(&resctrl), &files(), &mut journal)?;
@@ -160,7 +165,6 @@ impl LinuxHost {
                     return Err(OpenError::Leftovers { why: why.collect::<Vec<_>>().join("; ") });
                 }
                 left.extend(leftovers.left());
-                let most = if limits.masks { limits.max_classes } else { Some(0) };
                 let groups = Groups::open(resctrl.clone(), &root, facts.domain, most)?;
                 Places::Ours(Box::new(groups), Box::new(journal))
             }
@@ -186,9 +190,18 @@ impl LinuxHost {
             !looks,
         );
         let mut inventory = inventory::inventory(&facts, &l3, places.classes(), &knobs);
-        let bars = Bars::new(&limits, charge, &facts);
+        let mut bars = Bars::new(&limits, charge, &facts);
         bars.show(&mut inventory);
         let mut notes: Vec<String> = left;
+        if let Some((file, profile)) = profile {
+            match profile.check(&file, &Identity::of(&inventory, microcode(&root))) {
+                Ok(()) => {
+                    bars.go_by(&profile, &mut inventory);
+                    notes.push(format!("the machine profile {} is gone by", file.display()));
+                }
+                Err(error) => notes.push(format!("the machine profile is not gone by: {error}")),
+            }
+        }
         notes.append(&mut facts.notes);
         notes.extend(facts.homeless.iter().map(|(_, why)| why.clone()));
         notes.extend(counting_notes);
@@ -367,7 +380,7 @@ impl Host for LinuxHost {
             plan.masks.iter().map(|(id, mask)| (*id, *mask)).partition(|(id, _)| is_alive(id));
         let none = |id: &GroupId| (*id, KnobOutcome::Refused(format!("{id} does not exist")));
         applied.masks.extend(others.keys().map(none));
-        match self.bars.masks {
+        match self.bars.masks() {
             Some(why) => applied.masks.extend(wanted.keys().map(|id| (*id, limits::refused(why)))),
             None if wanted.is_empty() => {}
             None => {
@@ -376,7 +389,7 @@ impl Host for LinuxHost {
             }
         }
         let journal = self.places.journal();
-        applied.dca_ways = plan.dca_ways.map(|mask| match (self.bars.ways, journal) {
+        applied.dca_ways = plan.dca_ways.map(|mask| match (self.bars.ways(), journal) {
             (Some(why), _) => limits::refused(why),
             (None, Some(journal)) => self.knobs.set_ways(mask, journal),
             (None, None) => limits::refused("there is no journal"),

@@ -8,12 +8,12 @@ use super::{Groups, GroupsError, LOCK_WAIT, Member, RanOut, both};
 use crate::journal::{Journal, Original};
 use crate::resctrl::{Action, Group, Kind, ResctrlError};
 use crate::tenants::Tenant;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_units::{CoreList, GroupId, WayMask};
 
 /// A tenant that has no class of service of its own.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Grouping {
     /// The tenant.
     pub tenant: String,
