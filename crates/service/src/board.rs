@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use waykeeper_control::{Record, Summary};
 use waykeeper_host::{Group, Interval, Inventory, Snapshot};
+use waykeeper_linux::host::Grouping;
 
 /// What the daemon may do to the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -79,6 +80,9 @@ pub struct Published {
     pub inventory: Arc<Inventory>,
     /// The tenants alive now.
     pub groups: Vec<Group>,
+    /// Those of them without a class of service of their own.
+    #[serde(default)]
+    pub groupings: Vec<Grouping>,
     /// All counters, cumulative, as last read.
     pub snapshot: Option<Snapshot>,
     /// Rates over the last interval; `None` if nothing could be read in it.
@@ -148,6 +152,7 @@ pub(crate) mod tests {
             period_ns: 1_000_000_000,
             inventory: Arc::new(inventory),
             groups: Vec::new(),
+            groupings: Vec::new(),
             snapshot: None,
             seen: None,
             record: Record::default(),

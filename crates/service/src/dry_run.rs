@@ -9,6 +9,7 @@ use std::time::Duration;
 use waykeeper_host::{
     Applied, Group, Host, HostError, Inventory, KnobOutcome, KnobValues, Plan, Snapshot, Support,
 };
+use waykeeper_linux::host::Grouping;
 use waykeeper_linux::tenants::TenantSpec;
 use waykeeper_units::WayMask;
 
@@ -41,6 +42,10 @@ impl<H: Host> DryRun<H> {
     /// What the host would most likely say to a mask; it is not asked.
     fn mask_outcome(&self, mask: WayMask) -> KnobOutcome {
         let llc = self.host.inventory().llc;
+        // The default group's is the only one, and its mask is not turned.
+        if llc.clos_count < 2 {
+            return KnobOutcome::Refused("there is no class of service that could have a mask".to_owned());
+        }
         match mask.check(llc.ways, llc.min_ways) {
             Ok(_) => KnobOutcome::Applied,
             Err(why) => KnobOutcome::Refused(why.to_string()),
@@ -124,6 +129,10 @@ impl<H: ManagedHost> ManagedHost for DryRun<H> {
 
     fn standing(&self) -> Vec<Standing> {
         self.host.standing()
+    }
+
+    fn groupings(&self) -> Vec<Grouping> {
+        self.host.groupings()
     }
 
     fn told(&mut self) -> Vec<String> {

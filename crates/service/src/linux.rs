@@ -2,11 +2,14 @@
 //!
 //! Must not know policies, nor who serves the host's files.
 
-use crate::config::{Config, Outsiders, Ports};
+use crate::config::{Config, Outsiders, Place, Ports};
 use crate::engine::ManagedHost;
 use crate::{Mode, Standing};
+use std::io;
+use std::path::PathBuf;
 use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Plan, Snapshot};
-use waykeeper_linux::host::{Charge, DcaLimit, Limits, LinuxHost, OpenError, Options};
+use waykeeper_linux::host::{Charge, DcaLimit, Grouping, Limits, LinuxHost, OpenError, Options};
+use waykeeper_linux::profile::{Profile, ProfileError, usual_path};
 use waykeeper_linux::root::Root;
 use waykeeper_linux::tenants::{Census, Note, TenantSpec};
 
@@ -33,12 +36,27 @@ impl Keeper {
             charge: if config.mode == Mode::Manage { Charge::Manage } else { Charge::Look },
             limits: limits(config),
             correct: config.limits.outsiders == Outsiders::Correct,
+            profile: profile(config, &root)?,
             ..Options::new(root.clone(), Vec::new(), config.journal_path())
         };
         let host = LinuxHost::open(options)?;
         let told = host.notes().to_vec();
         let census = Census::new(config.tenants.clone());
         Ok(Keeper { host, root, census, told, notes: Vec::new(), postponed: None })
+    }
+}
+
+/// The machine profile that a configuration asks for, with its file. The usual one need not be there.
+fn profile(config: &Config, root: &Root) -> Result<Option<(PathBuf, Profile)>, ProfileError> {
+    let (file, must_be) = match &config.profile {
+        Place::Off => return Ok(None),
+        Place::Usual => (usual_path(root), false),
+        Place::At(file) => (file.clone(), true),
+    };
+    match Profile::read(&file)? {
+        Some(profile) => Ok(Some((file, profile))),
+        None if must_be => Err(ProfileError::Io { file, why: io::ErrorKind::NotFound.into() }),
+        None => Ok(None),
     }
 }
 
@@ -54,7 +72,8 @@ fn limits(config: &Config) -> Limits {
             Ports::Only(ports) => DcaLimit::Only(ports.clone()),
         },
         max_classes: limits.classes,
-        cpus: limits.cpus.clone(),
+        // Who is only watched is not moved.
+        cpus: limits.cpus.clone().filter(|_| config.mode != Mode::Observe),
     }
 }
 
@@ -120,6 +139,10 @@ impl ManagedHost for Keeper {
         let disturbed = self.host.disturbances().into_iter();
         let disturbed = disturbed.map(|own| Standing::new("outsider", own.to_string()));
         refused.chain(grouped).chain(postponed).chain(notes).chain(disturbed).collect()
+    }
+
+    fn groupings(&self) -> Vec<Grouping> {
+        self.host.groupings()
     }
 
     fn told(&mut self) -> Vec<String> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Plan, Snapshot};
+use waykeeper_linux::host::Grouping;
 use waykeeper_linux::tenants::TenantSpec;
 use waykeeper_service::config::{Config, Inputs};
 use waykeeper_service::daemon::{DaemonError, in_charge};
@@ -64,6 +65,10 @@ impl ManagedHost for Trapdoor {
 
     fn standing(&self) -> Vec<Standing> {
         self.keeper.standing()
+    }
+
+    fn groupings(&self) -> Vec<Grouping> {
+        self.keeper.groupings()
     }
 
     fn told(&mut self) -> Vec<String> {

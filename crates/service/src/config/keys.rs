@@ -85,6 +85,13 @@ pub const KEYS: &[Key] = &[
         get: |config| config.journal.as_ref().map_or(text("usual"), shown),
     },
     Key {
+        path: "daemon.profile",
+        what: "what `waykeeper probe` found out, to go by; `usual` is that host's profile if there is one, `off` none",
+        live: false,
+        set: |config, value| place(value).map(|place| config.profile = place),
+        get: |config| place_of(&config.profile),
+    },
+    Key {
         path: "daemon.blind_steps",
         what: "steps in a row in which nothing can be read before the daemon gives up",
         live: true,

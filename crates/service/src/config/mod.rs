@@ -40,6 +40,8 @@ pub struct Config {
     pub root: PathBuf,
     /// The journal's file, if not the usual one of that host.
     pub journal: Option<PathBuf>,
+    /// The machine profile to go by.
+    pub profile: Place,
     /// Steps in a row in which neither counters nor masks could be read before the daemon gives up.
     pub blind_steps: u64,
     /// The policy.
@@ -152,6 +154,7 @@ impl Default for Config {
             mode: Mode::Manage,
             root: PathBuf::from("/"),
             journal: None,
+            profile: Place::Usual,
             blind_steps: 30,
             policy: PolicyChoice { name: "waykeeper".to_owned(), settings: Table::new() },
             limits: Limits {

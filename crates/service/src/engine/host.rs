@@ -6,6 +6,7 @@
 use crate::Standing;
 use std::time::Duration;
 use waykeeper_host::Host;
+use waykeeper_linux::host::Grouping;
 use waykeeper_linux::tenants::TenantSpec;
 
 /// A host that the engine has in its charge.
@@ -18,6 +19,9 @@ pub trait ManagedHost: Host {
 
     /// What is not as it should be, as long as it lasts.
     fn standing(&self) -> Vec<Standing>;
+
+    /// Who has no class of service of its own, and with whom it is.
+    fn groupings(&self) -> Vec<Grouping>;
 
     /// What happened since this was last asked and is over; a line each.
     fn told(&mut self) -> Vec<String>;

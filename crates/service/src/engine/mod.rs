@@ -115,6 +115,7 @@ pub fn first(config: &Config, inventory: &Inventory) -> Published {
         period_ns: config.period_ns,
         inventory: Arc::new(inventory.clone()),
         groups: Vec::new(),
+        groupings: Vec::new(),
         snapshot: None,
         seen: None,
         record: Record::default(),

@@ -90,6 +90,7 @@ impl<H: ManagedHost> Engine<'_, H> {
             period_ns: self.config.period_ns,
             inventory: self.inventory.clone(),
             groups,
+            groupings: self.looping.host().groupings(),
             snapshot,
             seen: self.looping.seen().cloned(),
             record,

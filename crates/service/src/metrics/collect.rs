@@ -123,6 +123,14 @@ impl Page<'_> {
             (labels(group.id), mask.map(|mask| f64::from(mask.count())))
         });
         self.gauge("tenant_ways", "LLC ways that a tenant may allocate in.", None, ways)?;
+        // Who only looks gives nobody a class.
+        let managed = published.groups.iter().filter(|_| published.mode == Mode::Manage);
+        let grouped = managed.map(|group| {
+            let is_grouped = published.groupings.iter().any(|own| own.tenant == group.name);
+            (labels(group.id), Some(if is_grouped { 1.0 } else { 0.0 }))
+        });
+        let help = "1 for a tenant without a class of service of its own.";
+        self.gauge("tenant_grouped", help, None, grouped)?;
         let counters = || {
             let all = published.snapshot.iter().flat_map(|snapshot| &snapshot.groups);
             all.filter(|(id, _)| names.contains_key(id))

@@ -130,6 +130,12 @@ pub struct Tenant {
     /// Other tenants with the very same mask: they share those ways.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares_mask_with: Vec<String>,
+    /// Other tenants in its class of service, for want of one of its own: their masks cannot differ.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grouped_with: Vec<String>,
+    /// Why it has no class of service of its own; absent if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grouped_why: Option<String>,
 }
 
 /// One root port.
@@ -369,6 +375,7 @@ fn tenants(published: &Published) -> Vec<Tenant> {
         let mask = mask_of(group);
         let rates = published.seen.as_ref().and_then(|seen| seen.groups.get(&group.id));
         let others = published.groups.iter().filter(|other| other.id != group.id);
+        let grouping = published.groupings.iter().find(|own| own.tenant == group.name);
         let sharing = others.filter(|other| mask.is_some() && mask_of(other) == mask);
         Tenant {
             name: group.name.clone(),
@@ -384,6 +391,8 @@ fn tenants(published: &Published) -> Vec<Tenant> {
             llc_references_per_s: rates.and_then(GroupRates::llc_references),
             llc_occupancy_bytes: rates.and_then(|rates| rates.occupancy_bytes.value()),
             shares_mask_with: sharing.map(|other| other.name.clone()).collect(),
+            grouped_with: grouping.map(|own| own.with.clone()).unwrap_or_default(),
+            grouped_why: grouping.map(|own| own.why.clone()),
         }
     };
     published.groups.iter().map(tenant).collect()

@@ -15,6 +15,7 @@ use waykeeper_host::{
     Device, DeviceKind, Dial, Group, GroupCounters, Interval, Inventory, KnobValues, LlcGeometry, Platform,
     PortCounters, Priority, Reading, RootPort, Snapshot, SocketCounters, Support, WorkloadKind,
 };
+use waykeeper_linux::host::Grouping;
 use waykeeper_policy::{Cause, Event};
 use waykeeper_service::{
     Board, Edge, EdgeConfig, Limits, Listen, Mode, Order, OrderError, Published, Standing, Totals, orders,
@@ -73,6 +74,12 @@ pub fn published(step: u64) -> Published {
         period_ns: 20_000_000,
         inventory: Arc::new(inventory()),
         groups,
+        groupings: vec![Grouping {
+            tenant: name(1),
+            with: vec![name(0)],
+            in_default: false,
+            why: "classes of service are short".to_owned(),
+        }],
         seen: Interval::between(&before, &after),
         snapshot: Some(after),
         record,

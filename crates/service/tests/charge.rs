@@ -1,0 +1,115 @@
+//! What a configuration lets the daemon have of a mounted virtual server: limits, a machine profile, classes of service.
+//! Needs root and /dev/fuse.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use waykeeper_host::{Host, KnobOutcome, Plan, Support};
+use waykeeper_linux::profile::{Identity, Knob, Profile, Register, VERSION, Ways, microcode};
+use waykeeper_service::config::{Config, Inputs};
+use waykeeper_service::dry_run::DryRun;
+use waykeeper_service::engine::ManagedHost;
+use waykeeper_service::linux::Keeper;
+use waykeeper_stand::{Machine, same};
+use waykeeper_units::{GroupId, WayMask};
+
+/// The configuration of a machine's tenants; `daemon` stands in its first section.
+fn config(machine: &Machine, daemon: &str, more: &str) -> Config {
+    let file = machine.folder().join("waykeeper.toml");
+    let (root, journal) = (machine.root().prefix().to_owned(), machine.journal());
+    let mut text = format!("[daemon]\nroot = {root:?}\njournal = {journal:?}\n{daemon}\n{more}\n");
+    for tenant in machine.options().tenants {
+        write!(text, "[[tenant]]\nname = \"{}\"\ncores = \"{}\"\n", tenant.name, tenant.cores).unwrap();
+    }
+    std::fs::write(&file, text).unwrap();
+    Config::load(&Inputs { file: Some(file), ..Inputs::default() }).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn open(config: &Config) -> Keeper {
+    let mut keeper = Keeper::open(config).unwrap_or_else(|error| panic!("{error}"));
+    keeper.refresh();
+    keeper
+}
+
+/// A mask, and the ways of devices.
+fn plan() -> Plan {
+    Plan {
+        masks: BTreeMap::from([(GroupId(0), WayMask::from_bits(0x600))]),
+        dca_ways: Some(WayMask::from_bits(0x700)),
+        ..Plan::default()
+    }
+}
+
+/// A file that says of this machine that the register of the DCA ways is dead.
+fn write_profile(machine: &Machine, file: &Path) {
+    let host = machine.open();
+    Profile {
+        version: VERSION,
+        made_unix_s: 0,
+        made_by: "0.1.0".to_owned(),
+        evidence: Vec::new(),
+        host: Identity::of(host.inventory(), microcode(&machine.root())),
+        ways: Ways::default(),
+        register: Some(Register { state: Knob::Dead, kept: None, fewest: None, most: None, least: None }),
+        port: Vec::new(),
+    }
+    .write(file)
+    .unwrap();
+}
+
+#[test]
+fn a_policy_does_not_turn_what_the_profile_says_is_dead() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    let file = machine.folder().join("profile.toml");
+    write_profile(&machine, &file);
+    let check = |host: &Keeper| {
+        let settings = "dca_ways = \"0x700\"".parse().unwrap();
+        let policy = waykeeper_policy::build("fixed", &settings).unwrap();
+        policy.check(host.inventory(), &[]).map_err(|why| why.to_string())
+    };
+    let with = |value: &str| config(&machine, &format!("profile = {value:?}"), "");
+    let mut keeper = open(&with(file.to_str().unwrap()));
+    assert_eq!(keeper.inventory().dca_ways_switch, Support::ReadOnly);
+    assert!(check(&keeper).unwrap_err().contains("it can be read"));
+    assert!(keeper.told().iter().any(|told| told.contains("profile.toml is gone by")));
+    let outcome = keeper.apply(&plan()).unwrap().dca_ways;
+    assert!(matches!(outcome, Some(KnobOutcome::Refused(why)) if why.contains("machine profile")));
+    drop(keeper);
+    // Without it, and with the usual one, which this machine has not, the register is as good as it says.
+    for value in ["off", "usual"] {
+        let keeper = open(&with(value));
+        assert_eq!((keeper.inventory().dca_ways_switch.clone(), check(&keeper)), (Support::Yes, Ok(())));
+    }
+    // What is named must be there and be one.
+    let refused =
+        |file: &Path| Keeper::open(&with(file.to_str().unwrap())).map(|_| ()).unwrap_err().to_string();
+    assert!(refused(&machine.folder().join("none.toml")).ends_with("none.toml: entity not found"));
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("llc_ways", "llc_weys")).unwrap();
+    assert!(refused(&file).contains("nearest is `llc_ways`"));
+    same(&machine.state(), &found, "after all that");
+}
+
+#[test]
+fn a_dry_run_keeps_to_the_limits_and_an_observer_sees_everybody() {
+    let machine = Machine::new("gold-6140");
+    let dry = |limits: &str| {
+        let config = config(&machine, "mode = \"dry-run\"", limits);
+        DryRun::over(open(&config)).apply(&plan()).unwrap()
+    };
+    let applied = dry("");
+    assert_eq!(
+        (&applied.masks[&GroupId(0)], applied.dca_ways),
+        (&KnobOutcome::Applied, Some(KnobOutcome::Applied))
+    );
+    let applied = dry("[limits]\nmasks = false\ndca_ways = false");
+    assert!(matches!(&applied.masks[&GroupId(0)], KnobOutcome::Refused(why) if why.contains("no class")));
+    assert!(matches!(applied.dca_ways, Some(KnobOutcome::Refused(why)) if why.starts_with("configured: ")));
+    // fio and scan are on CPUs 2 and 3.
+    let seen = |mode: &str| {
+        let keeper = open(&config(&machine, &format!("mode = {mode:?}"), "[limits]\ncpus = \"0-1\""));
+        keeper.groups().len()
+    };
+    assert_eq!((seen("dry-run"), seen("observe")), (1, 3));
+}
