@@ -3,9 +3,11 @@
 //! Must not know what is asked.
 
 use crate::exit::{self, Failure};
+use crate::restore;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
+use waykeeper_service::config::usual_socket;
 use waykeeper_service::protocol::FaultKind;
 use waykeeper_service::{Client, ClientError, EdgeConfig};
 
@@ -13,14 +15,21 @@ use waykeeper_service::{Client, ClientError, EdgeConfig};
 #[derive(Args, Debug)]
 pub struct SocketArgs {
     /// The daemon's control socket
-    #[arg(long, value_name = "PATH", default_value = EdgeConfig::SOCKET)]
+    #[arg(long, value_name = "PATH", default_value = EdgeConfig::SOCKET, conflicts_with = "root")]
     socket: PathBuf,
+    /// The daemon of this --root, at its usual socket
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
 }
 
 impl SocketArgs {
     /// Connects, with so long for each answer.
     pub fn connect(&self, patience: Duration) -> Result<Client, Failure> {
-        Ok(Client::connect(&self.socket, patience)?)
+        let socket = match &self.root {
+            Some(root) => usual_socket(&restore::root_at(root)?),
+            None => self.socket.clone(),
+        };
+        Ok(Client::connect(&socket, patience)?)
     }
 }
 

@@ -181,6 +181,36 @@ fn a_daemon_lives_through_reloads_orders_and_pauses_and_leaves_everything_as_it_
 }
 
 #[test]
+fn status_finds_the_daemon_of_a_root_and_says_who_shares_a_class() {
+    let machine = Machine::new("gold-6140");
+    let args = ["--set", "socket.path=usual", "--set", "limits.classes=2"];
+    let mut daemon = Daemon::start(&machine, "[policy]\nname = \"none\"", &args);
+    let status = || {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin("waykeeper"));
+        let output =
+            command.args(["status", "--json", "--root"]).arg(machine.root().prefix()).output().unwrap();
+        serde_json::from_slice::<Value>(&output.stdout).ok()
+    };
+    daemon.until("three tenants", |_| {
+        status().is_some_and(|status| status["tenants"].as_array().is_some_and(|all| all.len() == 3))
+    });
+    let status = status().unwrap();
+    let tenants = status["tenants"].as_array().unwrap();
+    // Two classes for three: who has none of its own is with another, or alone in the default group.
+    let grouped: Vec<&Value> = tenants.iter().filter(|tenant| tenant["grouped_why"].is_string()).collect();
+    assert!(!grouped.is_empty() && grouped.len() < 3, "{status}");
+    for tenant in &grouped {
+        let why = tenant["grouped_why"].as_str().unwrap();
+        assert!(why.contains("the 2 classes of service") || why.contains("there are 2 classes"), "{why}");
+        let told = |one: &&Value| one["text"].as_str().unwrap().contains(tenant["name"].as_str().unwrap());
+        let standing = status["standing"].as_array().unwrap().iter().find(told).unwrap();
+        assert_eq!(standing["kind"], "grouping", "{status}");
+    }
+    daemon.signal(rustix::process::Signal::TERM);
+    assert_eq!(daemon.end(), 0, "{}", daemon.log());
+}
+
+#[test]
 fn a_second_daemon_is_refused_and_the_first_does_not_notice() {
     let machine = Machine::new("gold-6140");
     let found = machine.state();

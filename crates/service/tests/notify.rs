@@ -29,6 +29,7 @@ fn shown(step: u64) -> Published {
         period_ns: 10_000_000,
         inventory: Arc::new(inventory),
         groups: Vec::new(),
+        groupings: Vec::new(),
         snapshot: None,
         seen: None,
         record: Record { state: "Stable".to_owned(), ..Record::default() },

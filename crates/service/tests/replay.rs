@@ -51,6 +51,7 @@ fn record_released(directory: &Path, name: &str, settings: &toml::Table, skip: &
             period_ns: 1_000_000_000,
             inventory: inventory.clone(),
             groups: looping.host().groups(),
+            groupings: Vec::new(),
             snapshot: looping.snapshot().cloned(),
             seen: looping.seen().cloned(),
             record: looping.record().clone(),
