@@ -483,7 +483,7 @@ mod tests {
         let (mut array, mut chip, mut memory) = array(ArraySpec::default());
         let other = (array.open_queue(1), array.add_buffer(1, memory.ordinary(64 << 10).unwrap()));
         for run in 0..50 {
-            let now_ns = f64::from(run) * 1e5;
+            let now_ns = f64::from(run) * 1e6;
             let queue = array.open_queue(0);
             let buffers: Vec<u32> =
                 (0..4).map(|_| array.add_buffer(0, memory.ordinary(64 << 10).unwrap())).collect();
@@ -499,7 +499,8 @@ mod tests {
                     lane.waiting.iter().chain(&lane.moving).all(|part| part.buffer == other.1)
                 })
             );
-            array.advance(&mut chip, now_ns + 1e5);
+            // Longer than any draw of the flash's latency.
+            array.advance(&mut chip, now_ns + 9e5);
             assert_eq!(array.poll(other.0, f64::INFINITY).map(|done| done.slot), Some(9));
         }
         assert_eq!((array.queues.len(), array.buffers.len(), array.requests.len()), (2, 5, 5));

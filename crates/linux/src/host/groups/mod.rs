@@ -170,6 +170,15 @@ impl Groups {
             root: root.clone(),
             resctrl,
         };
+        if let (false, Some(monitoring)) = (monitored[0], &info.monitoring) {
+            let events: Vec<&str> = monitoring.events.iter().map(Event::name).collect();
+            groups.notes.push(format!(
+                "nobody's LLC occupancy is known: {} names {}, and not {}",
+                groups.resctrl.mount_point().join("info/L3_MON/mon_features").display(),
+                events.join(", "),
+                Event::LlcOccupancy.name()
+            ));
+        }
         groups.default.traffic = groups.hold(&Group::DEFAULT, 1)?;
         groups.count_classes()?;
         Ok(groups)
