@@ -123,6 +123,7 @@ impl Effects {
     ) -> Vec<Problem> {
         let mut problems = Vec::new();
         self.masks.retain(|group, _| seen.groups.contains_key(group));
+        self.dead.retain(|place| place.is_alive(|group| seen.groups.contains_key(&group)));
         for (group, rates) in &seen.groups {
             let (Some(mask), Some(bytes)) = (seen.knobs.masks.get(group), rates.occupancy_bytes.value())
             else {

@@ -295,6 +295,10 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
                     let groups = self.host.groups();
                     let decision = self.policy.step(&groups, &seen);
                     self.carry_out(decision, &groups);
+                } else {
+                    let groups = self.host.groups();
+                    self.forget_the_gone(&groups);
+                    self.orders.stood(&self.record.knobs);
                 }
                 self.seen = Some(seen);
             }
@@ -392,14 +396,20 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         }
     }
 
+    /// Groups come and go for as long as a host runs, and none comes back under its number.
+    fn forget_the_gone(&mut self, alive: &[Group]) {
+        let is_alive = |id| alive.iter().any(|group| group.id == id);
+        self.refusals.keep_groups(is_alive);
+        self.ledger.keep_groups(is_alive);
+        self.orders.keep_groups(is_alive);
+    }
+
     /// Turns what a decision asks for and does not stand already, and reads back.
     fn carry_out(&mut self, decision: Decision, alive: &[Group]) {
         let Decision { plan: mut desired, state, events } = decision;
         (self.record.state, self.record.events) = (state, events);
         let is_alive = |id| alive.iter().any(|group| group.id == id);
-        self.refusals.keep_groups(is_alive);
-        self.ledger.keep_groups(is_alive);
-        self.orders.keep_groups(is_alive);
+        self.forget_the_gone(alive);
         desired = self.orders.add(&desired);
         self.ledger.complete(&mut desired);
         let mut wanted = desired.clone();

@@ -179,3 +179,19 @@ fn an_operator_can_leave_what_others_turn_at_once() {
     );
     assert_eq!(host.knobs.masks[&GroupId(1)].bits(), 0x600);
 }
+
+#[test]
+fn a_loop_that_only_watches_tells_of_others_at_every_step() {
+    let mut host = fake();
+    host.outsiders =
+        [(2, (GroupId(1), WayMask::from_bits(0x600))), (4, (GroupId(0), WayMask::from_bits(0x300)))].into();
+    let mut policy = Wants(|_: &[Group]| masks(&[(0, 0x0ff), (1, 0x00c)]));
+    let mut looping = Loop::start(&mut host, Box::new(&mut policy), seconds(9)).unwrap();
+    let told: Vec<usize> = (0..5)
+        .map(|_| {
+            looping.watch().unwrap();
+            looping.record().problems.len()
+        })
+        .collect();
+    assert_eq!(told, [0, 1, 0, 1, 0], "each once, and the second although the first was told before");
+}

@@ -83,6 +83,12 @@ fn the_managed_l3_is_the_named_one() {
     };
     assert_eq!(open(Managed::Socket(0)).unwrap().0, 0);
     assert_eq!(open(Managed::Domain(0)).unwrap().0, 0);
+    assert_eq!(open(Managed::Cpu(waykeeper_units::CoreId(3))).unwrap().0, 0, "they share it");
+    assert_eq!(
+        open(Managed::Cpu(waykeeper_units::CoreId(999))).unwrap().0,
+        0,
+        "there is no such CPU: the lowest one's"
+    );
     let error = open(Managed::Domain(7)).unwrap_err().to_string();
     assert!(error.starts_with("there is no L3 with the id 7; there are 0"), "{error}");
     assert_eq!(open(Managed::Socket(9)).unwrap_err().to_string(), "no CPU of socket 9 is online");

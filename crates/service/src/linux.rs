@@ -8,7 +8,7 @@ use crate::{Mode, Standing};
 use std::io;
 use std::path::PathBuf;
 use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Plan, Snapshot};
-use waykeeper_linux::host::{Charge, DcaLimit, Grouping, Limits, LinuxHost, OpenError, Options};
+use waykeeper_linux::host::{Charge, DcaLimit, Grouping, Limits, LinuxHost, Managed, OpenError, Options};
 use waykeeper_linux::profile::{Profile, ProfileError, usual_path};
 use waykeeper_linux::root::Root;
 use waykeeper_linux::tenants::{Census, Note, TenantSpec};
@@ -32,7 +32,11 @@ impl Keeper {
     /// Whatever is missing or in the way; nothing is turned then.
     pub fn open(config: &Config) -> Result<Keeper, OpenError> {
         let root = config.host_root();
+        // A look of its own, which tells nobody: at the first step the census begins anew.
+        let here = Census::new(config.tenants.clone()).take(&root).tenants;
+        let first = here.iter().flat_map(|tenant| tenant.cores.cores()).next().copied();
         let options = Options {
+            managed: config.domain.map(Managed::Domain).or(first.map(Managed::Cpu)),
             charge: if config.mode == Mode::Manage { Charge::Manage } else { Charge::Look },
             limits: limits(config),
             correct: config.limits.outsiders == Outsiders::Correct,

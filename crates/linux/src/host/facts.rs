@@ -89,9 +89,11 @@ impl Facts {
         first: Option<CoreId>,
     ) -> Result<Facts, OpenError> {
         let topology = Topology::read(root)?;
+        let lowest = || topology.online().find(|(_, place)| place.l3.is_some()).map(|(id, _)| id);
         let core = match managed {
-            None => {
-                first.or_else(|| topology.online().find(|(_, place)| place.l3.is_some()).map(|(id, _)| id))
+            None => first.or_else(lowest),
+            Some(Managed::Cpu(cpu)) => {
+                topology.online().map(|(id, _)| id).find(|id| *id == cpu).or(first).or_else(lowest)
             }
             Some(Managed::Socket(socket)) => {
                 Some(topology.reader_of(socket).ok_or(OpenError::NoSocket { socket })?)

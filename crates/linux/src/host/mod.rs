@@ -62,6 +62,8 @@ pub enum Managed {
     Socket(u16),
     /// The L3 of this id, as in resctrl's schemata.
     Domain(u32),
+    /// The one that this CPU has; if it is not online, as if none were named.
+    Cpu(CoreId),
 }
 
 /// Where the host is and who runs on it.

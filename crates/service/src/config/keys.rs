@@ -92,6 +92,19 @@ pub const KEYS: &[Key] = &[
         get: |config| place_of(&config.profile),
     },
     Key {
+        path: "daemon.domain",
+        what: "id of the L3 to manage, as in resctrl's schemata; `auto` is that of the first tenant with cores",
+        live: false,
+        set: |config, value| {
+            config.domain = match value.as_str() {
+                Some("auto") => None,
+                _ => Some(whole(value, 0, u32::MAX).map_err(|wanted| format!("`auto`, or {wanted}"))?),
+            };
+            Ok(())
+        },
+        get: |config| config.domain.map_or(text("auto"), |id| Value::Integer(id.into())),
+    },
+    Key {
         path: "daemon.blind_steps",
         what: "steps in a row in which nothing can be read before the daemon gives up",
         live: true,

@@ -42,6 +42,8 @@ pub struct Config {
     pub journal: Option<PathBuf>,
     /// The machine profile to go by.
     pub profile: Place,
+    /// The id of the L3 to manage; `None`: that of the first tenant that has cores.
+    pub domain: Option<u32>,
     /// Steps in a row in which neither counters nor masks could be read before the daemon gives up.
     pub blind_steps: u64,
     /// The policy.
@@ -155,6 +157,7 @@ impl Default for Config {
             root: PathBuf::from("/"),
             journal: None,
             profile: Place::Usual,
+            domain: None,
             blind_steps: 30,
             policy: PolicyChoice { name: "waykeeper".to_owned(), settings: Table::new() },
             limits: Limits {
