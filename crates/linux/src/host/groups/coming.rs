@@ -416,16 +416,7 @@ impl Groups {
         journal: &mut Journal,
     ) -> Result<(), GroupsError> {
         self.nobody_elses(|own| own == tenant)?;
-        let group = self.name_for(tenant)?;
-        let made = match self.make(group.clone(), journal) {
-            Ok(made) => made,
-            Err(why) => {
-                self.retire_half(group, journal);
-                return Err(why);
-            }
-        };
-        self.leftovers.retain(|other| *other != group);
-        self.classes.insert(class, made);
+        let group = self.name_class(tenant, class, journal)?;
         let old = self.placement.seat(tenant);
         let result = self.give_mask(class, mask).and_then(|()| self.unwatch(tenant, journal));
         let result = result.and_then(|()| self.enter(tenant, class));

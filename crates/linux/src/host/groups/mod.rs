@@ -269,19 +269,31 @@ impl Groups {
         Ok(group)
     }
 
-    /// Makes a class for a tenant, and lets it in: it alone has the class's own RMID.
-    fn found(&mut self, tenant: GroupId, class: usize, journal: &mut Journal) -> Result<(), GroupsError> {
+    /// Makes the group of a class under a tenant's name. Nobody is in it yet, and half of one does not stay.
+    fn name_class(
+        &mut self,
+        tenant: GroupId,
+        class: usize,
+        journal: &mut Journal,
+    ) -> Result<Group, GroupsError> {
         let group = self.name_for(tenant)?;
-        let made = match self.make(group.clone(), journal) {
-            Ok(made) => made,
+        match self.make(group.clone(), journal) {
+            Ok(made) => {
+                self.leftovers.retain(|other| *other != group);
+                self.classes.insert(class, made);
+                Ok(group)
+            }
             Err(why) => {
                 self.retire_half(group, journal);
-                return Err(why);
+                Err(why)
             }
-        };
-        self.leftovers.retain(|other| *other != group);
+        }
+    }
+
+    /// Makes a class for a tenant, and lets it in: it alone has the class's own RMID.
+    fn found(&mut self, tenant: GroupId, class: usize, journal: &mut Journal) -> Result<(), GroupsError> {
+        let group = self.name_class(tenant, class, journal)?;
         self.traffic.starts_anew();
-        self.classes.insert(class, made);
         self.enter(tenant, class)?;
         let held = self.hold(&group, 0)?;
         if let Some(member) = self.members.get_mut(&tenant) {
