@@ -15,7 +15,7 @@ const ROOMS: [(&str, &[&str]); 17] = [
     ("host", &["units"]),
     ("silicon", &["units"]),
     ("inputs", &[]),
-    ("load", &[]),
+    ("load", &["units"]),
     ("generations", &["units"]),
     ("machine", &["units", "host", "silicon", "inputs", "load"]),
     ("vhost", &["units", "host", "silicon", "machine", "generations"]),

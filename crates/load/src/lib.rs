@@ -4,6 +4,7 @@
 //! the other. Pure: no I/O, no clock, no random numbers of its own. Must not know devices, nor how anything is counted.
 
 mod formula;
+pub mod jobs;
 mod limit;
 mod pattern;
 

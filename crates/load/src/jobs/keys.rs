@@ -1,0 +1,314 @@
+//! The keys of a job file: what each is called, what it takes and what it sets.
+//!
+//! Knows one section at a time and what `[global]` said before it; must not know lines as text.
+
+use super::value::{self, Base};
+use super::{Access, Engine, Job, JobError, shown};
+use waykeeper_units::CoreList;
+
+/// The section whose keys count for all jobs below it.
+const GLOBAL: &str = "global";
+/// Bytes of a logical block that every drive can be formatted to, and of a sector of the kernel's.
+const SECTOR_BYTES: u64 = 512;
+/// Largest command: what Linux passes to a device at once at most (BLK_MAX_SEGMENTS pages and more are split), and enough
+/// that a mistyped unit is told.
+const MOST_BLOCK: u64 = 1 << 30;
+/// Most commands in flight: what an NVMe queue has room for.
+const MOST_DEPTH: u64 = 65_535;
+/// Most copies: beyond it a mistyped number is likelier than a wish (ours).
+const MOST_COPIES: u64 = 4096;
+
+/// One key.
+struct Key {
+    /// Its names; the first is fio's own in lists.
+    names: &'static [&'static str],
+    /// The value that no value stands for.
+    bare: Option<&'static str>,
+    set: fn(&mut Draft, Base, &str) -> Result<(), String>,
+}
+
+const fn key(names: &'static [&'static str], set: fn(&mut Draft, Base, &str) -> Result<(), String>) -> Key {
+    Key { names, bare: None, set }
+}
+
+const fn flag(names: &'static [&'static str], set: fn(&mut Draft, Base, &str) -> Result<(), String>) -> Key {
+    Key { names, bare: Some("1"), set }
+}
+
+/// All of them, in the order in which they are told.
+const KEYS: &[Key] = &[
+    key(&["rw", "readwrite"], |draft, _, text| {
+        draft.rw = Rw::parse(text)?;
+        Ok(())
+    }),
+    key(&["bs", "blocksize"], |draft, base, text| {
+        let bytes = value::bytes(text, base, SECTOR_BYTES, MOST_BLOCK)?;
+        if !bytes.is_multiple_of(SECTOR_BYTES) {
+            return Err(format!("a multiple of {SECTOR_BYTES} bytes"));
+        }
+        draft.job.block_bytes = bytes;
+        Ok(())
+    }),
+    key(&["iodepth"], |draft, _, text| {
+        draft.job.depth = value::count(text, 1, MOST_DEPTH)? as u32;
+        Ok(())
+    }),
+    key(&["numjobs"], |draft, _, text| {
+        draft.job.copies = value::count(text, 1, MOST_COPIES)? as u32;
+        Ok(())
+    }),
+    key(&["size"], |draft, base, text| put(&mut draft.job.size_bytes, value::bytes(text, base, 1, u64::MAX))),
+    key(&["io_size", "io_limit"], |draft, base, text| {
+        put(&mut draft.job.io_bytes, value::bytes(text, base, 1, u64::MAX))
+    }),
+    key(&["number_ios"], |draft, _, text| put(&mut draft.job.commands, value::count(text, 1, u64::MAX))),
+    key(&["runtime", "timeout"], |draft, _, text| put(&mut draft.job.runtime_us, value::time_us(text))),
+    flag(&["time_based"], |draft, _, text| {
+        draft.job.time_based = value::flag(text)?;
+        Ok(())
+    }),
+    key(&["rate"], |draft, base, text| {
+        put(&mut draft.job.bytes_per_s, value::bytes(text, base, 1, u64::MAX))
+    }),
+    key(&["rate_iops"], |draft, _, text| put(&mut draft.job.commands_per_s, value::count(text, 1, u64::MAX))),
+    key(&["rwmixread"], |draft, _, text| {
+        draft.writes = 1.0 - value::count(text, 0, 100)? as f64 / 100.0;
+        Ok(())
+    }),
+    key(&["rwmixwrite"], |draft, _, text| {
+        draft.writes = value::count(text, 0, 100)? as f64 / 100.0;
+        Ok(())
+    }),
+    key(&["ioengine"], |draft, _, text| {
+        let known = [Engine::IoUring, Engine::IoUringCmd];
+        let found = known.into_iter().find(|engine| engine.name() == text);
+        draft.job.engine = Some(found.ok_or("io_uring or io_uring_cmd")?);
+        Ok(())
+    }),
+    key(&["cmd_type"], |_, _, text| {
+        only(text == "nvme", "nvme: there are no other commands to pass through")
+    }),
+    key(&["filename"], |draft, _, text| {
+        // Fio takes several, with a colon between them.
+        only(!text.contains(':'), "one file or device; fio's lists with a colon are not taken")?;
+        draft.job.file = Some(text.to_owned());
+        Ok(())
+    }),
+    key(&["direct"], |_, _, text| {
+        only(text == "1", "1: what goes through the page cache is no DMA of a command")
+    }),
+    key(&["buffered"], |_, _, text| {
+        only(text == "0", "0: what goes through the page cache is no DMA of a command")
+    }),
+    key(&["cpus_allowed"], |draft, _, text| {
+        let cores: CoreList = text.parse().map_err(|why| format!("a list of CPUs like 0-3,8 ({why})"))?;
+        draft.job.cores = Some(cores);
+        Ok(())
+    }),
+    flag(&["stonewall", "wait_for_previous"], |draft, _, text| {
+        draft.job.waits = value::flag(text)?;
+        Ok(())
+    }),
+    key(&["kb_base"], |draft, _, text| {
+        draft.base = match text {
+            "1024" => Base::Binary,
+            "1000" => Base::Decimal,
+            _ => return Err("1024 or 1000".to_owned()),
+        };
+        Ok(())
+    }),
+    key(&["name"], |draft, _, text| {
+        draft.job.name = text.to_owned();
+        Ok(())
+    }),
+    // Neither changes what goes over the bus: workers are threads here, and one summary is told for all.
+    key(&["description"], |_, _, _| Ok(())),
+    flag(&["thread"], |_, _, text| value::flag(text).map(drop)),
+    flag(&["group_reporting"], |_, _, text| value::flag(text).map(drop)),
+];
+
+fn put<T>(place: &mut Option<T>, value: Result<T, String>) -> Result<(), String> {
+    *place = Some(value?);
+    Ok(())
+}
+
+fn only(holds: bool, wanted: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(wanted.to_owned()) }
+}
+
+/// The words of `rw`.
+#[derive(Clone, Copy, Debug)]
+struct Rw {
+    access: Option<Access>,
+    random: bool,
+}
+
+impl Rw {
+    fn parse(text: &str) -> Result<Rw, String> {
+        let (access, random) = match text {
+            "read" => (Some(Access::Read), false),
+            "write" => (Some(Access::Write), false),
+            "randread" => (Some(Access::Read), true),
+            "randwrite" => (Some(Access::Write), true),
+            "rw" | "readwrite" => (None, false),
+            "randrw" => (None, true),
+            _ => return Err("one of read, write, randread, randwrite, rw, randrw".to_owned()),
+        };
+        Ok(Rw { access, random })
+    }
+}
+
+/// A job while its section is read.
+#[derive(Clone, Debug)]
+struct Draft {
+    job: Job,
+    rw: Rw,
+    /// Part of a mixed job's commands that write.
+    writes: f64,
+    base: Base,
+}
+
+impl Draft {
+    /// What fio takes where nothing is said.
+    fn new() -> Draft {
+        Draft {
+            job: Job {
+                name: String::new(),
+                line: 0,
+                access: Access::Read,
+                random: false,
+                block_bytes: 4096,
+                depth: 1,
+                copies: 1,
+                size_bytes: None,
+                io_bytes: None,
+                commands: None,
+                runtime_us: None,
+                time_based: false,
+                bytes_per_s: None,
+                commands_per_s: None,
+                engine: None,
+                file: None,
+                cores: None,
+                waits: false,
+            },
+            rw: Rw { access: Some(Access::Read), random: false },
+            writes: 0.5,
+            base: Base::Binary,
+        }
+    }
+
+    fn done(mut self) -> Job {
+        self.job.access = self.rw.access.unwrap_or(Access::Mixed { writes: self.writes });
+        self.job.random = self.rw.random;
+        self.job
+    }
+}
+
+/// A key and its value as they stand.
+#[derive(Clone, Debug)]
+struct Line {
+    number: u32,
+    key: &'static str,
+    set: fn(&mut Draft, Base, &str) -> Result<(), String>,
+    value: String,
+}
+
+/// Reads sections one after the other.
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    file: &'a str,
+    /// What `[global]` says so far.
+    global: Draft,
+    /// The open section: its line, its name and its keys.
+    open: Option<(u32, String, Vec<Line>)>,
+    jobs: Vec<Job>,
+}
+
+impl Reader<'_> {
+    pub(super) fn new(file: &str) -> Reader<'_> {
+        Reader { file, global: Draft::new(), open: None, jobs: Vec::new() }
+    }
+
+    pub(super) fn section(&mut self, line: u32, name: &str) -> Result<(), JobError> {
+        self.close()?;
+        if name.is_empty() {
+            let (file, text) = (self.file.to_owned(), "[]".to_owned());
+            return Err(JobError::Head { file, line, text });
+        }
+        self.open = Some((line, name.to_owned(), Vec::new()));
+        Ok(())
+    }
+
+    pub(super) fn key(&mut self, number: u32, name: &str, value: Option<&str>) -> Result<(), JobError> {
+        let file = || self.file.to_owned();
+        let Some((_, _, lines)) = &mut self.open else {
+            return Err(JobError::Outside { file: file(), line: number, key: shown(name) });
+        };
+        let Some(key) = KEYS.iter().find(|key| key.names.contains(&name)) else {
+            return Err(JobError::Key {
+                file: file(),
+                line: number,
+                key: shown(name),
+                near: nearest(name),
+                known: KEYS.iter().map(|key| key.names[0]).collect::<Vec<_>>().join(", "),
+            });
+        };
+        let value = value.filter(|value| !value.is_empty()).or(key.bare);
+        let Some(value) = value else {
+            return Err(JobError::Value {
+                file: file(),
+                line: number,
+                key: name.to_owned(),
+                value: "without a value".to_owned(),
+                wanted: format!("{name}=..."),
+            });
+        };
+        let line = Line { number, key: key.names[0], set: key.set, value: value.to_owned() };
+        // Fio reads the base of units before the other keys of a section.
+        if line.key == "kb_base" {
+            lines.insert(0, line)
+        } else {
+            lines.push(line)
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), JobError> {
+        let Some((at, name, lines)) = self.open.take() else { return Ok(()) };
+        let mut draft = self.global.clone();
+        if name != GLOBAL {
+            draft.job.line = at;
+            draft.job.name = name.clone();
+        }
+        for Line { number, key, set, value } in lines {
+            let base = draft.base;
+            set(&mut draft, base, &value).map_err(|wanted| JobError::Value {
+                file: self.file.to_owned(),
+                line: number,
+                key: key.to_owned(),
+                value: format!("`{}`", shown(&value)),
+                wanted,
+            })?;
+        }
+        if name == GLOBAL {
+            self.global = draft;
+        } else {
+            self.jobs.push(draft.done());
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(mut self) -> Result<Vec<Job>, JobError> {
+        self.close()?;
+        Ok(self.jobs)
+    }
+}
+
+/// `, did you mean `x`` if a key is near to `word`.
+fn nearest(word: &str) -> String {
+    let all = KEYS.iter().flat_map(|key| key.names).copied();
+    let like = |known: &&str| strsim::jaro_winkler(word, known);
+    let near = all.max_by(|a, b| like(a).total_cmp(&like(b))).filter(|known| like(known) > 0.7);
+    near.map_or_else(String::new, |known| format!(", did you mean `{known}`"))
+}

@@ -1,0 +1,209 @@
+//! Job files by hand, against fio itself, and against anything at all.
+
+use super::*;
+use proptest::prelude::*;
+use std::process::Command;
+
+/// Every kind of line that is taken, once.
+const WHOLE: &str = "\
+# comment
+; comment of the other kind
+[global]
+ioengine=io_uring   ; behind a value
+bs = 128k # and the other
+direct=1
+rw=randread
+runtime=30s
+time_based
+
+[readers]
+filename=/dev/nvme0n1
+numjobs=4
+iodepth=32
+size=1g
+rate=100m
+rate_iops=2000
+cpus_allowed=0-3
+thread
+group_reporting=1
+description=what it is for
+
+[global]
+bs=4k
+
+[mixed]
+stonewall
+rw=randrw
+rwmixread=70
+kb_base=1000
+size=64m
+io_size=4kib
+number_ios=0x10
+ioengine=io_uring_cmd
+cmd_type=nvme
+filename=/dev/ng0n1
+time_based=0
+runtime=1500ms
+";
+
+#[test]
+fn a_whole_file_is_read() {
+    let file = JobFile::parse("j.fio", WHOLE).unwrap();
+    let [readers, mixed] = file.jobs.as_slice() else { panic!("{file:?}") };
+    assert_eq!((readers.name.as_str(), readers.line), ("readers", 11));
+    assert_eq!((readers.access, readers.random, readers.block_bytes), (Access::Read, true, 131_072));
+    assert_eq!((readers.depth, readers.copies, readers.size_bytes), (32, 4, Some(1 << 30)));
+    // 100 MiB/s, as fio's m is 1024 x 1024.
+    assert_eq!((readers.bytes_per_s, readers.commands_per_s), (Some(104_857_600), Some(2000)));
+    assert_eq!((readers.runtime_us, readers.time_based, readers.waits), (Some(30_000_000), true, false));
+    assert_eq!(readers.ends_after_bytes(), None, "time alone ends it");
+    assert_eq!(readers.engine, Some(Engine::IoUring));
+    assert_eq!(readers.cores.as_ref().map(CoreList::len), Some(4));
+    // A second [global] counts for what stands below it.
+    assert_eq!((mixed.block_bytes, mixed.access), (4096, Access::Mixed { writes: 1.0 - 0.7 }));
+    // With a base of 1000 `64m` is 64 million, `4kib` 4 x 1024.
+    assert_eq!((mixed.size_bytes, mixed.io_bytes, mixed.commands), (Some(64_000_000), Some(4096), Some(16)));
+    assert_eq!((mixed.waits, mixed.time_based, mixed.runtime_us), (true, false, Some(1_500_000)));
+    assert_eq!(mixed.ends_after_bytes(), Some(4096));
+    assert_eq!(mixed.engine, Some(Engine::IoUringCmd));
+    assert_eq!(file.groups().iter().map(|group| group.len()).collect::<Vec<_>>(), [1, 1]);
+    assert_eq!(file.job("j.fio", Some("mixed")), Ok(mixed));
+    let told = |name| file.job("j.fio", name).unwrap_err().to_string();
+    assert_eq!(told(None), "j.fio: has 2 jobs; name one of readers, mixed");
+    assert_eq!(told(Some("x")), "j.fio: has no job `x`; it has readers, mixed");
+}
+
+#[test]
+fn units_are_fios() {
+    // What fio 3.33 moved with one command of such a size, `kb_base` 1024 and 1000.
+    let cases: [(&str, u64, u64); 6] = [
+        ("4k", 4096, 4000),
+        ("4K", 4096, 4000),
+        ("4kb", 4096, 4000),
+        ("8KiB", 8000, 8192),
+        ("0x1000", 4096, 4096),
+        ("4096b", 4096, 4096),
+    ];
+    for (text, binary, decimal) in cases {
+        let bytes = |base| value::bytes(text, base, 1, u64::MAX);
+        assert_eq!(
+            (bytes(value::Base::Binary), bytes(value::Base::Decimal)),
+            (Ok(binary), Ok(decimal)),
+            "{text}"
+        );
+    }
+    for (text, us) in [("10", 10_000_000), ("5m", 300_000_000), ("7us", 7), ("2H", 7_200_000_000)] {
+        assert_eq!(value::time_us(text), Ok(us), "{text}");
+    }
+    // 2^54 KiB are one more than fits 64 bits.
+    assert!(value::bytes("18014398509481984k", value::Base::Binary, 1, u64::MAX).is_err());
+}
+
+#[test]
+fn what_has_no_meaning_is_refused_with_file_and_line() {
+    let told = |text: &str| JobFile::parse("j.fio", text).unwrap_err().to_string();
+    let unknown = told("[a]\n\nio_depth=4\n");
+    assert!(unknown.starts_with("j.fio:3: `io_depth` is not among the keys of fio that mean"), "{unknown}");
+    assert!(unknown.contains(", did you mean `iodepth`; these are rw, bs, iodepth,"), "{unknown}");
+    assert!(told("[a]\nverify=crc32c\n").starts_with("j.fio:2: `verify` is not among the keys"));
+    let cases = [
+        (
+            "[a]\nbs=0\n",
+            "j.fio:2: `bs` is `0`; it must be a number of bytes from 512 to 1073741824, like 4096,",
+        ),
+        ("[a]\nbs=4k,8k\n", "j.fio:2: `bs` is `4k,8k`; it must be a number of bytes"),
+        ("[a]\nbs=1000\n", "j.fio:2: `bs` is `1000`; it must be a multiple of 512 bytes"),
+        ("[a]\nbs=4kx\n", "j.fio:2: `bs` is `4kx`; it must be a number of bytes"),
+        ("[a]\nbs=4ki\n", "j.fio:2: `bs` is `4ki`; it must be written as 4k, 4kb or 4kib"),
+        ("[a]\nsize=50%\n", "j.fio:2: `size` is `50%`; it must be a number of bytes from 1, like"),
+        ("[global]\niodepth=0\n", "j.fio:2: `iodepth` is `0`; it must be a whole number from 1 to 65535"),
+        ("[a]\nnumjobs=-1\n", "j.fio:2: `numjobs` is `-1`; it must be a whole number from 1 to 4096"),
+        ("[a]\nrw=trim\n", "j.fio:2: `rw` is `trim`; it must be one of read, write, randread,"),
+        ("[a]\nruntime=0\n", "j.fio:2: `runtime` is `0`; it must be a time of at least 1us"),
+        ("[a]\nioengine=libaio\n", "j.fio:2: `ioengine` is `libaio`; it must be io_uring or io_uring_cmd"),
+        ("[a]\ndirect=0\n", "j.fio:2: `direct` is `0`; it must be 1: what goes"),
+        ("[a]\ndirect\n", "j.fio:2: `direct` is without a value; it must be direct=..."),
+        ("[a]\nfilename=/dev/a:/dev/b\n", "j.fio:2: `filename` is `/dev/a:/dev/b`; it must be one file"),
+        ("[a]\ntime_based=2\n", "j.fio:2: `time_based` is `2`; it must be 1 or 0"),
+        ("[a]\ncpus_allowed=x\n", "j.fio:2: `cpus_allowed` is `x`; it must be a list of CPUs"),
+        ("bs=4k\n", "j.fio:1: `bs` stands before any section; write [global] or [NAME] above it"),
+        ("[a\nbs=4k\n", "j.fio:1: `[a` is not the head of a job; write [NAME]"),
+        ("[]\nbs=4k\n", "j.fio:1: `[]` is not the head of a job; write [NAME]"),
+        ("[global]\nbs=4k\n", "j.fio: has no job; write a section [NAME] besides [global]"),
+        ("", "j.fio: has no job; write a section [NAME] besides [global]"),
+    ];
+    for (text, begins) in cases {
+        let told = told(text);
+        assert!(told.starts_with(begins) && !told.contains('\n'), "{text:?}: {told}");
+    }
+}
+
+/// Fio itself takes every file that stands for a good one here. A missing fio fails the test: CI installs it.
+#[test]
+fn fio_takes_the_same_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let accepted = |text: &str| {
+        let path = folder.path().join("j.fio");
+        std::fs::write(&path, text).unwrap();
+        let fio = Command::new("fio").arg("--parse-only").arg(&path).output();
+        fio.expect("fio is there: apt-get install fio").status.success()
+    };
+    assert!(accepted(WHOLE));
+    assert!(accepted("[a]\nrw=readwrite\nblocksize=8KiB\ntimeout=2H\nbuffered=0\nwait_for_previous\n"));
+    // What fio refuses too: the check can fail.
+    assert!(!accepted("[a]\nio_depth=4\n") && !accepted("[a]\niodepth=0\n") && !accepted("bs=4k\n"));
+}
+
+/// Lines that are nearly right.
+fn lines() -> impl Strategy<Value = String> {
+    let head = prop_oneof!["\\[[a-z]{0,4}\\]", "\\[global\\]", "\\[[a-z]*", Just("[a]".to_owned())];
+    let key = prop_oneof![
+        Just("rw"),
+        Just("bs"),
+        Just("iodepth"),
+        Just("size"),
+        Just("runtime"),
+        Just("rate"),
+        Just("kb_base"),
+        Just("filename"),
+        Just("cpus_allowed"),
+        Just("stonewall"),
+        Just("numjobs"),
+        Just("rwmixread"),
+    ];
+    let value =
+        prop_oneof!["[0-9]{0,20}[a-zA-Z]{0,3}", "0x[0-9a-fA-F]{0,20}", "randrw|read|write", "\\PC{0,12}"];
+    let pair = (key, value).prop_map(|(key, value)| format!("{key}={value}"));
+    let line = prop_oneof![1 => head, 4 => pair, 1 => "\\PC{0,20}", 1 => Just(String::new())];
+    (proptest::collection::vec(line, 0..12), prop_oneof![Just("\n"), Just("\r\n"), Just("\r")])
+        .prop_map(|(lines, end)| lines.join(end))
+}
+
+proptest! {
+    /// Whatever it is fed it answers: jobs that make sense, or one line that begins with the file.
+    #[test]
+    fn anything_is_read_or_refused(text in prop_oneof![lines(), "\\PC{0,200}", ".{0,200}"]) {
+        match JobFile::parse("j.fio", &text) {
+            Ok(file) => {
+                prop_assert!(!file.jobs.is_empty());
+                prop_assert_eq!(file.groups().iter().map(|group| group.len()).sum::<usize>(), file.jobs.len());
+                for job in &file.jobs {
+                    prop_assert!(job.depth > 0 && job.copies > 0 && job.block_bytes % 512 == 0);
+                    prop_assert!(job.block_bytes > 0 && (0.0..=1.0).contains(&job.access.writes()));
+                }
+            }
+            Err(error) => {
+                let told = error.to_string();
+                prop_assert!(told.starts_with("j.fio:") && !told.contains('\n'), "{}", told);
+            }
+        }
+    }
+
+    /// A number with a unit and the same number written out are one.
+    #[test]
+    fn units_multiply(number in 1u64..1000, power in 0usize..5) {
+        let letter = ["k", "m", "g", "t", "p"][power];
+        let bytes = value::bytes(&format!("{number}{letter}"), value::Base::Binary, 1, u64::MAX);
+        prop_assert_eq!(bytes, Ok(number << (10 * (power + 1))));
+    }
+}
