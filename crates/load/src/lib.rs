@@ -1,4 +1,5 @@
-//! What DMA load is: which command comes next, when it may go, what it must cause, and job files that describe it.
+//! What DMA load is: which command comes next, when it may go, what it must cause, what a run came to, and job files that
+//! describe it.
 //!
 //! The load generator on real devices and the virtual server's programs speak by these same rules, so neither drifts from
 //! the other. Pure: no I/O, no clock, no random numbers of its own. Must not know devices, nor how anything is counted.
@@ -7,7 +8,9 @@ mod formula;
 pub mod jobs;
 mod limit;
 mod pattern;
+mod summary;
 
 pub use formula::{COMMAND_BYTES, COMPLETION_BYTES, Events, Moved, bandwidth, expected};
 pub use limit::{Limiter, Limits, Rule};
 pub use pattern::{Command, Pattern, Shape, ShapeError, Toward};
+pub use summary::{Counter, Counters, Latency, Summary, Totals};

@@ -1,0 +1,242 @@
+//! What a run of load came to, in the words that a device, a file and the virtual server share.
+//!
+//! Knows counts and seconds; must not know how they were taken, nor how they are shown.
+
+use crate::formula::{Events, Moved, bandwidth, expected};
+use crate::{Pattern, Toward};
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use std::time::Duration;
+
+/// What was done until the run ended, however it ended.
+#[derive(Clone, Debug)]
+pub struct Totals {
+    /// Commands that came back well.
+    pub commands: u64,
+    /// Blocks as the program counts them (the profile `thesis` counts one less per command than it moves).
+    pub blocks: u64,
+    /// Blocks that were moved.
+    pub moved: u64,
+    /// Commands that came back with an error.
+    pub errors: u64,
+    /// From the start to the last completion, or to the end of its time if that is later.
+    pub runtime: Duration,
+    /// Processor time of the workers, user and system; `None` where nobody counts it.
+    pub cpu: Option<Duration>,
+    /// How long each command took, ns. Empty where none was taken.
+    pub latency_ns: Histogram<u64>,
+}
+
+/// Digits of a latency that are kept: 0.1 %, as much as two runs ever agree.
+const DIGITS: u8 = 3;
+
+impl Default for Totals {
+    fn default() -> Totals {
+        // It grows with the longest latency.
+        let latency_ns =
+            Histogram::new(DIGITS).expect("3 digits are within what the library allows (0 to 5)");
+        let runtime = Duration::ZERO;
+        Totals { commands: 0, blocks: 0, moved: 0, errors: 0, runtime, cpu: None, latency_ns }
+    }
+}
+
+impl Totals {
+    /// Takes in what another worker did at the same time: counts and processor time add up, the runtime is the longer.
+    pub fn add(&mut self, other: &Totals) {
+        self.commands += other.commands;
+        self.blocks += other.blocks;
+        self.moved += other.moved;
+        self.errors += other.errors;
+        self.runtime = self.runtime.max(other.runtime);
+        self.cpu = match (self.cpu, other.cpu) {
+            (Some(one), Some(two)) => Some(one + two),
+            (one, two) => one.or(two),
+        };
+        // Only a histogram of fixed length refuses; these grow.
+        let _ = self.latency_ns.add(&other.latency_ns);
+    }
+
+    /// As the formulas want it: what was really moved.
+    pub const fn moved(&self) -> Moved {
+        Moved { commands: self.commands, blocks: self.moved }
+    }
+}
+
+/// Latencies, µs.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Latency {
+    /// The shortest.
+    pub min: f64,
+    /// The mean.
+    pub mean: f64,
+    /// Half of all took no longer.
+    pub p50: f64,
+    /// Nine of ten.
+    pub p90: f64,
+    /// All but one of a hundred.
+    pub p99: f64,
+    /// All but one of a thousand.
+    #[serde(rename = "p99.9")]
+    pub p99_9: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+impl Latency {
+    /// Of a histogram in ns; `None` if it is empty.
+    pub fn of(histogram_ns: &Histogram<u64>) -> Option<Latency> {
+        if histogram_ns.is_empty() {
+            return None;
+        }
+        let us = |ns: u64| ns as f64 / 1e3;
+        let at = |quantile: f64| us(histogram_ns.value_at_quantile(quantile));
+        Some(Latency {
+            min: us(histogram_ns.min()),
+            mean: histogram_ns.mean() / 1e3,
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p99_9: at(0.999),
+            max: us(histogram_ns.max()),
+        })
+    }
+}
+
+/// One kind of event over the run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Counter {
+    /// What the formulas say, hits and misses together.
+    pub expected: u64,
+    /// Counted hits; absent where nobody counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hits: Option<u64>,
+    /// Counted misses; absent where nobody counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub misses: Option<u64>,
+}
+
+/// The events that DMA causes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Counters {
+    /// Lines that the device read.
+    #[serde(rename = "PCIeRdCur")]
+    pub pcie_rdcur: Counter,
+    /// Whole lines that it wrote.
+    #[serde(rename = "ItoM")]
+    pub itom: Counter,
+    /// Parts of lines that it wrote.
+    #[serde(rename = "RFO")]
+    pub rfo: Counter,
+}
+
+impl Counters {
+    /// Expected, and nobody counts.
+    pub fn expected(events: Events) -> Counters {
+        let counter = |expected| Counter { expected, hits: None, misses: None };
+        Counters {
+            pcie_rdcur: counter(events.pcie_rdcur),
+            itom: counter(events.itom),
+            rfo: counter(events.rfo),
+        }
+    }
+}
+
+/// A run as programs read it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// What carried the commands: `nvme-uring`, `nvme-ioctl`, `uring`, `virtual`.
+    pub engine: String,
+    /// The pattern.
+    pub pattern: Pattern,
+    /// Which way data went, as memory sees it.
+    pub op: Toward,
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// Commands that came back well.
+    pub commands: u64,
+    /// Blocks as counted.
+    pub blocks: u64,
+    /// Blocks that were moved.
+    pub blocks_moved: u64,
+    /// Commands that came back with an error.
+    pub errors: u64,
+    /// Seconds from the start to the last completion, or to the end of its time if that is later.
+    pub runtime_s: f64,
+    /// By the thesis's formula (s5.2): counted blocks, and 80 bytes of queue entries per command.
+    pub bandwidth_bytes_per_s: f64,
+    /// Commands per second.
+    pub iops: f64,
+    /// Latencies; absent if no command came back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_us: Option<Latency>,
+    /// Processor time of the workers per command; absent where nobody counts it, or nothing came back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_us_per_io: Option<f64>,
+    /// Events at the cache.
+    pub counters: Counters,
+}
+
+impl Summary {
+    /// Of a run by `engine`; counters are as expected, and uncounted.
+    pub fn new(engine: &str, pattern: Pattern, op: Toward, block_bytes: u64, totals: &Totals) -> Summary {
+        let runtime_s = totals.runtime.as_secs_f64();
+        let counted = Moved { commands: totals.commands, blocks: totals.blocks };
+        let per_command = |cpu: Duration| cpu.as_secs_f64() * 1e6 / totals.commands as f64;
+        Summary {
+            engine: engine.to_owned(),
+            pattern,
+            op,
+            block_bytes,
+            commands: totals.commands,
+            blocks: totals.blocks,
+            blocks_moved: totals.moved,
+            errors: totals.errors,
+            runtime_s,
+            bandwidth_bytes_per_s: bandwidth(counted, block_bytes, runtime_s),
+            iops: if runtime_s > 0.0 { totals.commands as f64 / runtime_s } else { 0.0 },
+            latency_us: Latency::of(&totals.latency_ns),
+            cpu_us_per_io: totals.cpu.filter(|_| totals.commands > 0).map(per_command),
+            counters: Counters::expected(expected(pattern, op, totals.moved(), block_bytes)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worker(latencies_us: std::ops::RangeInclusive<u64>, runtime_s: u64) -> Totals {
+        let mut totals = Totals { runtime: Duration::from_secs(runtime_s), ..Totals::default() };
+        for us in latencies_us {
+            totals.commands += 1;
+            totals.blocks += 1;
+            totals.moved += 2;
+            totals.latency_ns.record(us * 1000).unwrap();
+        }
+        totals.cpu = Some(Duration::from_millis(1));
+        totals
+    }
+
+    #[test]
+    fn workers_add_up_and_the_longest_time_counts() {
+        // 500 + 500 commands over 2 s: 500 a second; 2 ms of processor for 1000 commands: 2 us each.
+        let mut totals = worker(1..=500, 1);
+        totals.add(&worker(501..=1000, 2));
+        let summary = Summary::new("uring", Pattern::Single, Toward::Write, 4096, &totals);
+        assert_eq!((summary.commands, summary.blocks, summary.blocks_moved), (1000, 1000, 2000));
+        assert_eq!((summary.iops, summary.cpu_us_per_io), (500.0, Some(2.0)));
+        // (1000 x 4096 + 1000 x 80) / 2: of counted blocks; of moved ones 2000 x 64 lines.
+        assert_eq!(summary.bandwidth_bytes_per_s, 2_088_000.0);
+        assert_eq!(summary.counters.itom, Counter { expected: 128_000, hits: None, misses: None });
+        let latency = summary.latency_us.unwrap();
+        assert!((latency.p50 - 500.0).abs() < 1.0 && (latency.p99_9 - 999.0).abs() < 1.0, "{latency:?}");
+        assert!((latency.min - 1.0).abs() < 0.1 && (latency.max - 1000.0).abs() < 1.0, "{latency:?}");
+    }
+
+    #[test]
+    fn nothing_done_is_no_division_by_nothing() {
+        let summary = Summary::new("uring", Pattern::Noop, Toward::Read, 512, &Totals::default());
+        assert_eq!((summary.iops, summary.bandwidth_bytes_per_s), (0.0, 0.0));
+        assert_eq!((summary.latency_us, summary.cpu_us_per_io), (None, None));
+    }
+}
