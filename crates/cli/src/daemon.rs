@@ -90,12 +90,16 @@ impl DaemonArgs {
         for (key, value) in &self.set {
             flag("--set", key, value.clone());
         }
-        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-            Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
-        };
-        let environment = std::env::vars_os().filter_map(text).collect();
-        Ok(Inputs { file: self.config.clone(), environment, flags })
+        Ok(Inputs { file: self.config.clone(), environment: environment(), flags })
     }
+}
+
+/// The environment as the configuration takes it.
+pub fn environment() -> Vec<(String, String)> {
+    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+    };
+    std::env::vars_os().filter_map(text).collect()
 }
 
 /// Does it.

@@ -16,7 +16,8 @@ Examples:
   waykeeper pause              the policy is held back, knobs stay as they are
   waykeeper pause --release    every knob goes back to what was found, until `waykeeper resume`
 
-Exit codes: 3 no daemon there, 4 not permitted (orders are root's), 5 the daemon is busy.";
+Exit codes: 1 it pauses, but a knob is not as it was found (it is named), 3 no daemon there, 4 not
+permitted (orders are root's), 5 the daemon is busy.";
 
 /// Examples of `waykeeper resume`.
 pub const RESUME_EXAMPLES: &str = "\

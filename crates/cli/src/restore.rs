@@ -1,20 +1,28 @@
 //! `waykeeper restore`: brings back what a journal holds, last turned first.
 
+use crate::daemon::environment;
 use crate::exit::{self, Failure};
 use crate::out;
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 use waykeeper_linux::GROUP_PREFIX;
 use waykeeper_linux::journal::{Journal, usual_path};
 use waykeeper_linux::registers::RegisterFiles;
 use waykeeper_linux::restore::{Outcome, Report, Restorer, mounted};
 use waykeeper_linux::root::Root;
+use waykeeper_service::config::{Config, ConfigError, Flag, Inputs};
 
 const EXAMPLES: &str = "\
 Examples:
   waykeeper restore                      after a crash: every knob as it was before waykeeper turned it
+  waykeeper restore --config my.toml     what a daemon with this configuration left turned
   waykeeper restore --root /mnt/vhost    the same for a virtual host
+
+It looks into the usual journal of the host and into the one that the daemon's configuration names (--config,
+WAYKEEPER_CONFIG or /etc/waykeeper/waykeeper.toml, with conf.d and WAYKEEPER_* as `waykeeper daemon` takes
+them). With a mistake in the configuration only the usual one is looked into (exit code 2).
 
 Nothing to restore is no error. A journal of an earlier boot is removed: the knobs are at their
 power-on values then. A knob that cannot be brought back stays in the journal (exit code 1).";
@@ -23,10 +31,13 @@ power-on values then. A knob that cannot be brought back stays in the journal (e
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct RestoreArgs {
-    /// Where the host's file tree begins
-    #[arg(long, value_name = "DIR", default_value = "/")]
-    root: PathBuf,
-    /// The journal, if not the usual one of that host in /run/waykeeper
+    /// The daemon's configuration, if not /etc/waykeeper/waykeeper.toml
+    #[arg(long, value_name = "FILE", env = "WAYKEEPER_CONFIG")]
+    config: Option<PathBuf>,
+    /// Where the host's file tree begins, if not where the configuration says
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// This journal and no other; the configuration is not read
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
     /// Leave what `ddio --keep` turned to stay; for the end of a service, which must not undo an operator
@@ -73,40 +84,102 @@ pub fn bring_back(root: &Root, journal: &mut Journal, what: What) -> Result<Repo
     })
 }
 
-/// Does it.
+/// The host, the journals in which something may stand, and why the configuration has no say.
+struct Scope {
+    root: Root,
+    journals: Vec<PathBuf>,
+    unread: Option<ConfigError>,
+}
+
+impl RestoreArgs {
+    fn scope(&self) -> Result<Scope, Failure> {
+        let asked = self.root.as_deref().map(root_at).transpose()?;
+        if let Some(journal) = &self.journal {
+            let root = asked.unwrap_or_else(|| Root::at("/"));
+            return Ok(Scope { root, journals: vec![journal.clone()], unread: None });
+        }
+        match self.configured(asked.as_ref()) {
+            Ok(config) => {
+                let root = config.host_root();
+                let mut journals = vec![usual_path(&root), config.journal_path()];
+                journals.dedup();
+                // One restores what the other found: the one that was turned last goes first.
+                let turned = |path: &PathBuf| path.metadata().and_then(|file| file.modified()).ok();
+                journals
+                    .sort_by_key(|path| std::cmp::Reverse(turned(path).unwrap_or(SystemTime::UNIX_EPOCH)));
+                Ok(Scope { root, journals, unread: None })
+            }
+            // A configuration that was spoiled since must not keep knobs turned that a daemon died with.
+            Err(why) => {
+                let root = asked.unwrap_or_else(|| Root::at("/"));
+                Ok(Scope { journals: vec![usual_path(&root)], root, unread: Some(why) })
+            }
+        }
+    }
+
+    /// What the daemon of this configuration goes by. The usual configuration is that of its own host alone.
+    fn configured(&self, asked: Option<&Root>) -> Result<Config, ConfigError> {
+        let plain = Inputs { file: self.config.clone(), environment: environment(), flags: Vec::new() };
+        let Some(asked) = asked else { return Config::load(&plain) };
+        let value = asked.prefix().display().to_string();
+        let flag = Flag { flag: "--root".to_owned(), key: "daemon.root".to_owned(), value };
+        let mut config = Config::load(&Inputs { flags: vec![flag], ..plain.clone() })?;
+        if self.config.is_none() {
+            let own = Config::load(&plain)?.root;
+            if own.canonicalize().ok().as_deref() != Some(asked.prefix()) {
+                config.journal = None;
+            }
+        }
+        Ok(config)
+    }
+}
+
+/// Does it. What goes wrong with one journal does not keep the other from being brought back.
 pub fn restore(args: RestoreArgs) -> Result<(), Failure> {
-    let root = root_at(&args.root)?;
-    let path = journal_at(&root, args.journal.as_ref());
-    if !path.exists() {
-        return match args.json {
-            true => out::json(&json!({ "journal": path, "stale": false, "knobs": [] })),
-            false => out::text(&format!("nothing to restore: there is no journal at {}\n", path.display())),
-        };
-    }
-    let mut journal = Journal::open(&path, &root)?;
     let what = if args.passing { What::Passing } else { What::All };
-    let report = bring_back(&root, &mut journal, what)?;
+    let Scope { root, journals, unread } = args.scope()?;
+    let mut wrong: Vec<Failure> = unread.map(Failure::from).into_iter().collect();
+    let mut told: Vec<(&Path, Report)> = Vec::new();
+    for path in journals.iter().filter(|path| path.exists()) {
+        match Journal::open(path, &root).map_err(Failure::from) {
+            Ok(mut journal) => match bring_back(&root, &mut journal, what) {
+                Ok(report) => {
+                    wrong.extend(left_in(path, &report));
+                    told.push((path, report));
+                }
+                Err(why) => wrong.push(why),
+            },
+            Err(why) => wrong.push(why),
+        }
+    }
     if args.json {
-        let knobs: Vec<_> = report
-            .knobs
-            .iter()
-            .map(|(knob, outcome)| json!({ "knob": knob, "outcome": word(outcome), "why": why(outcome) }))
-            .collect();
-        out::json(&json!({ "journal": path, "stale": report.stale, "knobs": knobs }))?;
+        let told: Vec<Value> = told.iter().map(|(path, report)| as_json(path, report)).collect();
+        out::json(&json!({ "journals": told }))?;
+    } else if told.is_empty() && wrong.is_empty() {
+        let places: Vec<String> = journals.iter().map(|path| path.display().to_string()).collect();
+        out::text(&format!("nothing to restore: there is no journal at {}\n", places.join(" nor at ")))?;
     } else {
-        out::text(&lines(&path, &report))?;
+        told.iter().try_for_each(|(path, report)| out::text(&lines(path, report)))?;
     }
-    match report.failures().count() {
-        0 => Ok(()),
-        count => Err(Failure::new(
-            exit::FAILED,
-            format!(
-                "{count} of {} knobs could not be brought back and stay in {}",
-                report.knobs.len(),
-                path.display()
-            ),
-        )),
-    }
+    // What is last is the exit code's reason: knobs that are still turned outweigh a file that cannot be read.
+    let last = wrong.pop();
+    wrong.iter().for_each(|before| exit::say(&format!("error: {}", before.line())));
+    last.map_or(Ok(()), Err)
+}
+
+fn left_in(path: &Path, report: &Report) -> Option<Failure> {
+    let count = report.failures().count();
+    let why = || {
+        let all = report.knobs.len();
+        format!("{count} of {all} knobs could not be brought back and stay in {}", path.display())
+    };
+    (count > 0).then(|| Failure::new(exit::FAILED, why()))
+}
+
+fn as_json(path: &Path, report: &Report) -> Value {
+    let knob = |(knob, outcome): &(_, Outcome)| json!({ "knob": knob, "outcome": word(outcome), "why": why(outcome) });
+    let knobs: Vec<Value> = report.knobs.iter().map(knob).collect();
+    json!({ "journal": path, "stale": report.stale, "knobs": knobs })
 }
 
 /// A line a knob, for people.

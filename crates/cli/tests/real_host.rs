@@ -275,6 +275,7 @@ fn a_killed_holder_leaves_a_journal_that_doctor_sees_and_restore_clears() {
     drop(Holder::start(&tree));
     let arguments = ["restore", "--root", &root(&tree), "--journal", &journal(&tree), "--json"];
     let done: Value = serde_json::from_str(&common::output(&arguments)).unwrap();
+    let done = &done["journals"][0];
     assert_eq!(done["knobs"].as_array().unwrap().len(), 2);
     assert_eq!((&done["knobs"][0]["outcome"], &done["stale"]), (&"restored".into(), &false.into()));
     assert_eq!((tree.msr(0, DDIO_WAYS), tree.msr(2, DDIO_WAYS)), (0x600, 0x600));

@@ -9,6 +9,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use waykeeper_host::{Priority, WorkloadKind};
 use waykeeper_stand::Machine;
@@ -24,7 +26,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// A policy that turns every knob there is: masks, DCA ways, DCA of a port. The journal is in `state`.
+    /// A policy that turns masks and DCA ways. The journal is in `state`.
     pub fn new(machine: &Machine, state: &Path) -> Setup {
         let socket = machine.folder().join("socket");
         Setup::with(machine, state.join("journal"), socket, "[metrics]\nlisten = \"off\"\n")
@@ -33,14 +35,38 @@ impl Setup {
     /// The same with places of its own, and `more` at the end of the section of the socket.
     pub fn with(machine: &Machine, journal: PathBuf, socket: PathBuf, more: &str) -> Setup {
         let mut text = format!(
-            "[daemon]\nroot = {:?}\njournal = {journal:?}\nperiod_s = 0.05\n[socket]\npath = {socket:?}\n\
-             {more}[policy]\nname = \"fixed\"\n[policy.settings]\ndca_ways = \"0x700\"\n\
-             [policy.settings.masks]\n",
-            machine.root().prefix(),
+            "{more}[policy]\nname = \"fixed\"\n[policy.settings]\ndca_ways = \"0x700\"\n\
+             [policy.settings.masks]"
         );
         for (number, tenant) in machine.tenants.iter().enumerate() {
-            let _ = writeln!(text, "{} = \"{:#x}\"", tenant.name, 0x3 << (2 * number));
+            let _ = write!(text, "\n{} = \"{:#x}\"", tenant.name, 0x3 << (2 * number));
         }
+        let setup = Setup { config: machine.folder().join("waykeeper.toml"), journal, socket };
+        setup.write(machine, &text);
+        setup
+    }
+
+    /// The machine's own journal, and `more` from line 7 on.
+    pub fn plain(machine: &Machine, more: &str) -> Setup {
+        let [config, socket] = ["waykeeper.toml", "socket"].map(|name| machine.folder().join(name));
+        let setup = Setup { config, journal: machine.journal(), socket };
+        setup.write(machine, more);
+        setup
+    }
+
+    /// Another configuration for the same host.
+    pub fn write(&self, machine: &Machine, more: &str) {
+        std::fs::write(&self.config, self.text(machine, more)).expect("a file beside the tree");
+    }
+
+    /// Where the host is, then `more` behind the section of the socket, then the machine's tenants.
+    pub fn text(&self, machine: &Machine, more: &str) -> String {
+        let mut text = format!(
+            "[daemon]\nperiod_s = 0.05\nroot = {:?}\njournal = {:?}\n[socket]\npath = {:?}\n{more}\n",
+            machine.root().prefix(),
+            self.journal,
+            self.socket,
+        );
         for tenant in &machine.tenants {
             let priority = if tenant.priority == Priority::High { "high" } else { "low" };
             let kind = match tenant.kind {
@@ -58,9 +84,15 @@ impl Setup {
                 devices.join(", "),
             );
         }
-        let config = machine.folder().join("waykeeper.toml");
-        std::fs::write(&config, text).unwrap_or_else(|error| panic!("{}: {error}", config.display()));
-        Setup { config, journal, socket }
+        text
+    }
+
+    /// The daemon as a command, to be waited for.
+    pub fn command(&self) -> Command {
+        let words = self.words();
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).env_remove("RUST_BACKTRACE");
+        command
     }
 
     /// The daemon's command line.
@@ -72,6 +104,12 @@ impl Setup {
     /// Starts it.
     pub fn start(&self) -> Daemon {
         self.spawn(&self.words(), &[])
+    }
+
+    /// Starts it with more words.
+    pub fn start_with(&self, args: &[&str]) -> Daemon {
+        let args: Vec<String> = args.iter().map(|word| (*word).to_owned()).collect();
+        self.spawn(&[self.words(), args].concat(), &[])
     }
 
     /// Starts it by way of another command, which becomes it.
@@ -92,6 +130,7 @@ impl Setup {
         let child = Command::new(&words[0])
             .args(&words[1..])
             .env("NO_COLOR", "1")
+            .env_remove("RUST_BACKTRACE")
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -101,34 +140,42 @@ impl Setup {
             panic!("{}: {error}; these tests need Debian's packages strace and util-linux (.ci/run installs them)", words[0])
         });
         let stderr = child.stderr.take().expect("it is piped");
+        let log = Arc::new(Mutex::new(String::new()));
+        let lines = log.clone();
         // Read to the end, so that nobody waits for a full pipe.
-        let said = std::thread::spawn(move || {
-            BufReader::new(stderr).lines().map_while(Result::ok).collect::<Vec<_>>().join("\n")
+        let reader = std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                lines.lock().expect("nobody panics with it").push_str(&(line + "\n"));
+            }
         });
-        Daemon { child, said: Some(said), socket: self.socket.clone() }
+        Daemon { child, log, reader: Some(reader), socket: self.socket.clone() }
     }
 
-    /// What `waykeeper restore` does, by the program itself.
-    pub fn restore(&self, machine: &Machine) {
+    /// What `waykeeper restore` does, by the program itself, which is told the configuration and nothing else.
+    pub fn restore(&self) {
         let done = Command::new(env!("CARGO_BIN_EXE_waykeeper"))
-            .args(["restore", "--root"])
-            .arg(machine.root().prefix())
-            .arg("--journal")
-            .arg(&self.journal)
+            .args(["restore", "--config"])
+            .arg(&self.config)
             .output()
             .expect("the program is built");
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     }
 }
 
-/// A running one. It does not outlive its test.
+/// A running one, and what it told so far. It does not outlive its test.
 pub struct Daemon {
     child: Child,
-    said: Option<std::thread::JoinHandle<String>>,
+    log: Arc<Mutex<String>>,
+    reader: Option<JoinHandle<()>>,
     socket: PathBuf,
 }
 
 impl Daemon {
+    /// What it told so far.
+    pub fn log(&self) -> String {
+        self.log.lock().expect("nobody panics with it").clone()
+    }
+
     /// Asks through its socket; `None` if it does not serve.
     pub fn ask(&self, mut words: Value) -> Option<Value> {
         words["version"] = json!(1);
@@ -161,8 +208,37 @@ impl Daemon {
     pub fn end(mut self) -> (ExitStatus, String) {
         self.until(|_| false);
         let status = self.child.wait().expect("waited for");
-        let said = self.said.take().map(|said| said.join().expect("reading goes on to the end"));
-        (status, said.unwrap_or_default())
+        if let Some(reader) = self.reader.take() {
+            reader.join().expect("reading goes on to the end");
+        }
+        (status, self.log())
+    }
+
+    /// Waits until something is so; the daemon must not end meanwhile.
+    pub fn comes(&mut self, what: &str, so: impl FnMut(&Daemon) -> bool) {
+        assert!(self.until(so), "{what}: the daemon ended\n{}", self.log());
+    }
+
+    /// Waits until it has told something.
+    pub fn tells(&mut self, words: &str) {
+        self.comes(words, |daemon| daemon.log().contains(words));
+    }
+
+    /// Asks as soon as it serves.
+    pub fn answer(&mut self, words: Value) -> Value {
+        let mut answer = None;
+        self.comes("an answer", |daemon| {
+            answer = daemon.ask(words.clone());
+            answer.is_some()
+        });
+        answer.unwrap_or_default()
+    }
+
+    /// Ends it by a signal; it must end well.
+    pub fn ends_by(self, signal: rustix::process::Signal) {
+        self.signal(signal);
+        let (status, said) = self.end();
+        assert!(status.success(), "{status}\n{said}");
     }
 
     /// Waits until something is so, or it has ended; true for the former.
@@ -175,7 +251,7 @@ impl Daemon {
             if so(self) {
                 return true;
             }
-            assert!(start.elapsed() < PATIENCE, "the daemon neither serves nor ends");
+            assert!(start.elapsed() < PATIENCE, "the daemon neither does it nor ends\n{}", self.log());
             std::thread::sleep(Duration::from_millis(2));
         }
     }

@@ -135,7 +135,7 @@ fn a_daemon_that_is_killed_anywhere_leaves_its_originals() {
         killed += usize::from(was_killed);
         journals += usize::from(field.setup.journal.exists());
         if turn % 2 == 0 {
-            field.setup.restore(&field.machine);
+            field.setup.restore();
         } else {
             let (status, said) = field.live(field.setup.start());
             assert!(status.success(), "{point:?}, the next start: {said}");
@@ -177,7 +177,7 @@ fn a_journal_that_cannot_be_written_turns_nothing() {
             field.live(field.setup.start_traced(&["-o", "/dev/null", "-e", &trace, "-e", &inject]));
         assert!(status.code().is_some(), "{error} at {point:?}: {status}: {said}");
         if field.setup.journal.exists() {
-            field.setup.restore(&field.machine);
+            field.setup.restore();
         }
         field.nothing_is_left(&format!("{error} at {point:?}"));
     }

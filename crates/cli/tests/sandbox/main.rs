@@ -229,10 +229,12 @@ fn everything_works_with_the_units_rights() {
     daemon.signal(Signal::KILL);
     daemon.end();
     assert!(field.setup.journal.exists());
-    let (root, journal) = (field.machine.root().prefix().to_owned(), field.setup.journal.clone());
-    let [root, journal] = [&root, &journal].map(|path| path.to_str().expect("ASCII"));
-    let program = env!("CARGO_BIN_EXE_waykeeper");
-    let done = field.within(&[program, "restore", "--passing", "--root", root, "--journal", journal]);
+    let after = field.unit.values("ExecStopPost").to_vec();
+    assert_eq!(after[0], "/usr/bin/waykeeper");
+    let config = format!("WAYKEEPER_CONFIG={}", field.setup.config.display());
+    let mut words = vec!["env", config.as_str(), env!("CARGO_BIN_EXE_waykeeper")];
+    words.extend(after[1..].iter().map(String::as_str));
+    let done = field.within(&words);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     field.nothing_is_left("after restore");
 }
