@@ -76,6 +76,16 @@ impl Ledger {
         }
     }
 
+    /// Everything was to go back, and this is how it reads now: what reads as it was found is done with. The rest, as it was
+    /// found, stays remembered: it goes back with whatever plan comes next.
+    pub fn settle(&mut self, knobs: &KnobValues) -> Vec<Knob> {
+        // What was put into a plan to go back counts as turned.
+        self.hand_over();
+        self.given_back.retain(|place, knob| place.standing(knobs) != Some(*knob));
+        self.found.retain(|place, _| self.given_back.contains_key(place));
+        self.given_back.values().copied().collect()
+    }
+
     /// Forgets groups that are gone.
     pub fn keep_groups(&mut self, alive: impl Fn(GroupId) -> bool) {
         let keep = |place: &Place| place.is_alive(&alive);

@@ -12,7 +12,7 @@ use crate::classes::classes;
 use crate::effect::Effects;
 use crate::handover::Ledger;
 use crate::orders::Orders;
-use crate::record::{Observer, Problem, Record, Summary};
+use crate::record::{Knob, Observer, Problem, Record, Summary};
 use std::collections::BTreeMap;
 use waykeeper_host::{Group, Host, HostError, Interval, KnobValues, Plan, Snapshot};
 use waykeeper_policy::{Cause, Decision, Event, Policy};
@@ -337,7 +337,10 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
     /// Ends the run: every knob the loop turned goes back to what was found, but for those that were left to
     /// somebody else and those of workloads that are gone. [`Loop::record`] then tells of it. Also done when a
     /// loop is dropped, so that a panic leaves nothing turned either.
-    pub fn restore(&mut self) {
+    ///
+    /// Returns the knobs that do not read as they were found afterwards, with the values they should have. They are tried
+    /// again at the next call, and by the next policy unless it wants something else of them.
+    pub fn restore(&mut self) -> Vec<Knob> {
         let knobs = self.ledger.hand_over();
         self.orders.forget();
         self.seen = None;
@@ -346,7 +349,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         self.ledger.complete(&mut decision.plan);
         if decision.plan.is_empty() {
             self.record.state = decision.state;
-            return;
+            return Vec::new();
         }
         let cause = Cause { what: "knobs turned".to_owned(), value: knobs as f64, limit: None };
         decision.events.push(Event {
@@ -365,7 +368,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
                 break;
             }
         }
-        self.ledger = Ledger::default();
+        self.ledger.settle(&self.record.knobs)
     }
 
     /// Deadlines that are not in the future are not made up for: the next one is the first that is.

@@ -76,6 +76,30 @@ fn the_end_of_a_run_waits_for_a_busy_machine_too() {
 }
 
 #[test]
+fn what_does_not_come_back_is_named_and_comes_back_at_the_next_try() {
+    let mut host = fake();
+    let mut policy = Wants(|_: &[Group]| masks(&[(0, 0x600), (1, 0x00c)]));
+    let mut looping = Loop::start(&mut host, Box::new(&mut policy), seconds(50)).unwrap();
+    looping.step().unwrap();
+    // Three tries of two masks each, and none gets through.
+    looping.host().busy = 6;
+    let full = WayMask::full(11);
+    let left = [Knob::Mask(GroupId(0), full), Knob::Mask(GroupId(1), full)];
+    assert_eq!(looping.restore(), left);
+    assert!(!looping.record().problems.is_empty());
+    // Watching turns nothing, and does not take what still stands for what was found.
+    looping.watch().unwrap();
+    assert_eq!(looping.record().knobs.masks[&GroupId(1)].bits(), 0x00c);
+    // A policy that wants one of them has it; the other goes back, and in the end both.
+    looping.replace(Box::new(Wants(|_: &[Group]| masks(&[(1, 0x030)]))));
+    let standing =
+        |looping: &Loop<'_, FakeHost>| [0, 1].map(|id| looping.record().knobs.masks[&GroupId(id)].bits());
+    assert_eq!(standing(&looping), [0x7ff, 0x030]);
+    assert_eq!(looping.restore(), []);
+    assert_eq!(standing(&looping), [0x7ff, 0x7ff]);
+}
+
+#[test]
 fn a_clock_that_runs_back_costs_no_step_and_leaves_the_runs_length() {
     let mut host = fake();
     host.now_ns = 100 * SECOND;
