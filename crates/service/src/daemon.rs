@@ -9,10 +9,10 @@ use crate::board::{Board, Mode};
 use crate::config::{Config, ConfigError, Inputs};
 use crate::dry_run::DryRun;
 use crate::edge::{Edge, EdgeConfig, EdgeError};
-use crate::engine::{self, Ended, EngineError, ManagedHost, Moment, Nudge, Setup, Watched};
+use crate::engine::{self, EngineError, ManagedHost, Moment, Nudge, Setup, Watched};
 use crate::feed::{Feed, feed};
 use crate::linux::Keeper;
-use crate::order::{OrderError, Orders, Sender, orders};
+use crate::order::{Orders, Sender, orders};
 use crate::recorder::{Recorder, RecorderConfig};
 use crossbeam_channel::{Receiver, bounded, unbounded};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -67,7 +67,7 @@ impl From<EngineError> for DaemonError {
     }
 }
 
-/// Runs a daemon in this process until a signal or an order ends it.
+/// Runs a daemon in this process until a signal ends it.
 ///
 /// # Errors
 /// Why it could not start or go on.
@@ -108,7 +108,7 @@ pub fn run(config: Config, inputs: Inputs) -> Result<(), DaemonError> {
         .map_err(system("starting the control thread"))?;
     let mut refused = None;
     if let Ok(board) = is_ready.recv() {
-        // Open until the control thread has ended: whoever asked for the end hears of it.
+        // Open until the control thread has ended: what it shows at the last can still be seen.
         let _open = match open_edge(&config, board.clone(), sender) {
             Ok(edge) => {
                 // A control thread that is gone has its reason in what it returns.
@@ -201,15 +201,15 @@ impl Control {
         }
     }
 
-    fn engine<H: ManagedHost>(self, host: &mut H) -> Result<Ended, DaemonError> {
+    fn engine<H: ManagedHost>(self, host: &mut H) -> Result<(), DaemonError> {
         let Control { config, inputs, orders, nudges, ready, may_go, recorder, feeds, moments } = self;
         let board = Arc::new(Board::new(engine::first(&config, host.inventory())));
         // Nobody there to serve, or they could not: nothing is turned.
         if ready.send(board.clone()).is_err() {
-            return Ok(Ended { asked: None });
+            return Ok(());
         }
         if may_go.recv().is_err() {
-            return Ok(Ended { asked: None });
+            return Ok(());
         }
         tracing::info!(policy = config.policy.name, root = %config.root.display(), mode = ?config.mode, "taking charge");
         let watched: Vec<Watched> =
@@ -219,30 +219,19 @@ impl Control {
     }
 }
 
-/// Works with a host and gives it back, whatever comes of the work: an end, an error, a panic of a policy. Whoever asked for
-/// the end hears of it then.
+/// Works with a host and gives it back, whatever comes of the work: an end, an error, a panic of a policy.
 ///
 /// # Errors
 /// Why the work ended otherwise than asked, or else what could not be brought back.
 pub fn in_charge<H: ManagedHost>(
     mut host: H,
-    work: impl FnOnce(&mut H) -> Result<Ended, DaemonError>,
+    work: impl FnOnce(&mut H) -> Result<(), DaemonError>,
 ) -> Result<(), DaemonError> {
     // Sound: after a panic nothing is done with the host but to give it back, which goes by the journal.
     let done = catch_unwind(AssertUnwindSafe(|| work(&mut host)));
     let back = catch_unwind(AssertUnwindSafe(|| host.give_back()));
     let back = back.unwrap_or_else(|panic| Err(vec![words(&*panic)])).map_err(DaemonError::Left);
-    let (done, asked) = match done {
-        Ok(Ok(Ended { asked })) => (Ok(()), asked),
-        Ok(Err(error)) => (Err(error), None),
-        Err(panic) => (Err(DaemonError::Panic(words(&*panic))), None),
-    };
-    if let Some(asked) = asked {
-        asked.answer(match &back {
-            Ok(()) => Ok("ended; every knob is as it was found".to_owned()),
-            Err(why) => Err(OrderError::Refused(why.to_string())),
-        });
-    }
+    let done = done.unwrap_or_else(|panic| Err(DaemonError::Panic(words(&*panic))));
     if let (Err(_), Err(left)) = (&done, &back) {
         tracing::error!("{left}");
     }

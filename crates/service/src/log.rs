@@ -198,7 +198,7 @@ pub(crate) fn name_of(id: GroupId, groups: &[Group]) -> String {
 }
 
 /// A problem's text with the tenant's name where the loop, which knows numbers only, says `group 3`.
-fn named(text: &str, groups: &[Group]) -> String {
+pub(crate) fn named(text: &str, groups: &[Group]) -> String {
     let called = groups.iter().find_map(|group| {
         let (before, after) = text.split_once(&group.id.to_string())?;
         let whole = !after.starts_with(|next: char| next.is_ascii_digit());

@@ -26,8 +26,6 @@ pub enum Order {
     Resume,
     /// Read the configuration again.
     Reload,
-    /// End, with every knob as it was found.
-    Stop,
 }
 
 impl Order {
@@ -39,7 +37,6 @@ impl Order {
             Order::Pause(Pause::Release) => "pause-release",
             Order::Resume => "resume",
             Order::Reload => "reload",
-            Order::Stop => "stop",
         }
     }
 }
@@ -47,12 +44,15 @@ impl Order {
 /// What came of an order: a line for people.
 pub type Reply = Result<String, OrderError>;
 
-/// Why an order was not carried out. Nothing changed.
+/// Why an order was not carried out, or not wholly. Unless it says otherwise nothing changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OrderError {
     /// What was asked for makes no sense.
     #[error("{0}")]
     Refused(String),
+    /// It was carried out, and not everything came about.
+    #[error("{0}")]
+    Incomplete(String),
     /// Too many orders are waiting.
     #[error("{ROOM} orders are waiting already; ask again later")]
     Full,
@@ -129,8 +129,8 @@ mod tests {
             let late = sender.ask(Order::Reload, Duration::ZERO);
             assert_eq!(late, Err(OrderError::Late(Duration::ZERO)));
         }
-        assert_eq!(sender.ask(Order::Stop, Duration::from_secs(60)), Err(OrderError::Full));
+        assert_eq!(sender.ask(Order::Resume, Duration::from_secs(60)), Err(OrderError::Full));
         drop(orders);
-        assert_eq!(sender.ask(Order::Stop, Duration::from_secs(60)), Err(OrderError::Ending));
+        assert_eq!(sender.ask(Order::Resume, Duration::from_secs(60)), Err(OrderError::Ending));
     }
 }

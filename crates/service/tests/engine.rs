@@ -4,6 +4,7 @@ use crossbeam_channel::{bounded, unbounded};
 use std::cell::Cell;
 use std::fmt::Write;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Plan, Snapshot};
@@ -13,7 +14,7 @@ use waykeeper_service::config::{Config, Inputs};
 use waykeeper_service::daemon::{DaemonError, in_charge};
 use waykeeper_service::engine::{self, ManagedHost, Nudge, Setup};
 use waykeeper_service::linux::Keeper;
-use waykeeper_service::{Board, Moment, Order, Pause, Published, Sender, Standing, feed, orders};
+use waykeeper_service::{Board, Moment, Order, OrderError, Pause, Published, Sender, Standing, feed, orders};
 use waykeeper_stand::{Machine, same};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -23,6 +24,14 @@ struct Trapdoor {
     keeper: Keeper,
     readings: Cell<u32>,
     at: u32,
+    /// How many plans from now on it does not take.
+    deaf: Arc<AtomicU32>,
+}
+
+impl Trapdoor {
+    fn over(keeper: Keeper, at: u32) -> Trapdoor {
+        Trapdoor { keeper, readings: Cell::new(0), at, deaf: Arc::default() }
+    }
 }
 
 impl Host for Trapdoor {
@@ -42,7 +51,11 @@ impl Host for Trapdoor {
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
-        self.keeper.apply(plan)
+        let less = |left: u32| left.checked_sub(1);
+        match self.deaf.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less) {
+            Ok(_) => Err(HostError::Failed { what: "a plan".to_owned(), why: "it is deaf".to_owned() }),
+            Err(_) => self.keeper.apply(plan),
+        }
     }
 
     fn now_ns(&self) -> u64 {
@@ -126,7 +139,7 @@ fn a_panic_in_any_of_the_first_readings_leaves_everything_as_it_was() {
     for at in 1..=6 {
         let (config, inputs) = config(&machine, FIXED);
         let keeper = Keeper::open(&config).unwrap_or_else(|error| panic!("{error}"));
-        let host = Trapdoor { keeper, readings: Cell::new(0), at };
+        let host = Trapdoor::over(keeper, at);
         let (setup, _, _nudge, _sender) = setup(config, inputs, &host);
         let done = in_charge(host, |host| Ok(engine::run(host, setup)?));
         assert!(matches!(&done, Err(DaemonError::Panic(why)) if why.contains("a trapdoor")), "{done:?}");
@@ -154,7 +167,8 @@ fn orders_are_answered_within_a_long_period_and_every_step_is_fed() {
             told.send((board, nudge, sender)).unwrap();
             in_charge(keeper, |host| Ok(engine::run(host, setup)?))
         });
-        let (board, _nudge, sender): (Arc<Board>, _, Sender) = hear.recv().unwrap();
+        let (board, nudge, sender): (Arc<Board>, crossbeam_channel::Sender<Nudge>, Sender) =
+            hear.recv().unwrap();
         let begun = Instant::now();
         while board.read().groups.is_empty() && begun.elapsed() < PATIENCE {
             thread::sleep(Duration::from_millis(5));
@@ -171,7 +185,7 @@ fn orders_are_answered_within_a_long_period_and_every_step_is_fed() {
         replies.push(sender.ask(Order::Pause(Pause::Release), PATIENCE));
         replies.push(sender.ask(Order::Resume, PATIENCE));
         replies.push(sender.ask(Order::Reload, PATIENCE));
-        replies.push(sender.ask(Order::Stop, PATIENCE));
+        nudge.send(Nudge::Stop).unwrap();
         (replies, running.join().unwrap())
     });
     running.unwrap_or_else(|error| panic!("{error}"));
@@ -184,7 +198,6 @@ fn orders_are_answered_within_a_long_period_and_every_step_is_fed() {
     assert_eq!(told[4], "fixed follows fixed");
     // The period of the test is not the file's.
     assert_eq!(told[5], "daemon.period_s is 0.02, was 3600.0");
-    assert_eq!(told[6], "ended; every knob is as it was found");
     same(&machine.state(), &found, "after a stop");
     // The start, one policy following another, a release and its end: each once. What turned nothing is not fed.
     let fed: Vec<_> = steps.iter().map(|step| (step.step, step.paused, first_event(&step))).collect();
@@ -197,6 +210,40 @@ fn orders_are_answered_within_a_long_period_and_every_step_is_fed() {
     assert_eq!(fed.last().map(|(_, _, event)| event), Some(&restored), "{fed:?}");
     let moments: Vec<Moment> = moments.iter().collect();
     assert_eq!(moments, [Moment::Stands, Moment::Loading, Moment::Loaded]);
+}
+
+#[test]
+fn a_release_says_which_knobs_did_not_come_back_and_tries_them_again() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    let (config, inputs) = config(&machine, FIXED);
+    let (told, hear) = bounded(1);
+    let running = thread::spawn(move || {
+        let host = Trapdoor::over(Keeper::open(&config).unwrap_or_else(|error| panic!("{error}")), u32::MAX);
+        let (setup, _, nudge, sender) = setup(config, inputs, &host);
+        told.send((host.deaf.clone(), nudge, sender)).unwrap();
+        in_charge(host, |host| Ok(engine::run(host, setup)?))
+    });
+    let (deaf, nudge, sender): (_, crossbeam_channel::Sender<Nudge>, Sender) = hear.recv().unwrap();
+    // An answer comes between two steps, so the knobs stand.
+    assert!(sender.ask(Order::Resume, PATIENCE).is_ok());
+    let turned = machine.state();
+    assert_ne!(turned, found);
+    // The end of a run tries three times.
+    deaf.store(3, Ordering::SeqCst);
+    let why = sender.ask(Order::Pause(Pause::Release), PATIENCE).unwrap_err();
+    let wanted =
+        "to be brought back: mask 0x7ff of group 0 (l2fwd); mask 0x7ff of group 2 (scan); knobs could not";
+    assert!(matches!(&why, OrderError::Incomplete(text) if text.contains(wanted)), "{why}");
+    same(&machine.state(), &turned, "after a release that failed");
+    let again = sender.ask(Order::Pause(Pause::Release), PATIENCE);
+    assert_eq!(again.as_deref(), Ok("the policy pauses; the knobs are as they were found"));
+    assert_ne!(machine.state(), turned);
+    let more = sender.ask(Order::Pause(Pause::Release), PATIENCE);
+    assert_eq!(more.as_deref(), Ok("it pauses already; the knobs are as they were found"));
+    nudge.send(Nudge::Stop).unwrap();
+    running.join().unwrap().unwrap_or_else(|error| panic!("{error}"));
+    same(&machine.state(), &found, "after a stop");
 }
 
 /// What happened first in a step.

@@ -16,7 +16,7 @@ pub use host::ManagedHost;
 use crate::board::{Board, Mode, Pause, Published, Standing, Totals};
 use crate::config::{Config, ConfigError, Inputs};
 use crate::feed::Feed;
-use crate::order::{Asked, Orders};
+use crate::order::Orders;
 use crossbeam_channel::{Receiver, Sender};
 use ears::{Ears, Heard};
 use standing::Standings;
@@ -61,13 +61,6 @@ pub struct Setup {
     pub moments: Sender<Moment>,
 }
 
-/// Why an engine ended well.
-#[derive(Debug)]
-pub struct Ended {
-    /// Whoever asked for it, and is to hear when the host is given back.
-    pub asked: Option<Asked>,
-}
-
 /// Why an engine could not start or go on. The knobs are as they were found.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
@@ -94,7 +87,7 @@ pub enum EngineError {
 ///
 /// # Errors
 /// A policy that does not fit the host, or a host that is gone.
-pub fn run<H: ManagedHost>(host: &mut H, setup: Setup) -> Result<Ended, EngineError> {
+pub fn run<H: ManagedHost>(host: &mut H, setup: Setup) -> Result<(), EngineError> {
     let mut engine = Engine::start(host, setup)?;
     let done = engine.go_on();
     engine.end();
@@ -122,6 +115,15 @@ pub fn first(config: &Config, inventory: &Inventory) -> Published {
         standing: Vec::new(),
         totals: Totals::default(),
     }
+}
+
+/// What comes after listening.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Heeded {
+    /// The next step is due.
+    Step,
+    /// Somebody ended it.
+    Stop,
 }
 
 /// A policy that is built, with the words it was asked for in.
@@ -213,10 +215,10 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
     }
 
     /// Steps and listens until somebody ends it.
-    fn go_on(&mut self) -> Result<Ended, EngineError> {
+    fn go_on(&mut self) -> Result<(), EngineError> {
         loop {
-            if let Some(ended) = self.listen() {
-                return Ok(ended);
+            if self.listen() == Heeded::Stop {
+                return Ok(());
             }
             if self.paused.is_none() && self.config.mode != Mode::Observe {
                 self.looping.step()?;
@@ -231,21 +233,18 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
     }
 
     /// Carries out what is asked until the next step is due. A flood of orders cannot keep the step off: what is due is due.
-    fn listen(&mut self) -> Option<Ended> {
+    fn listen(&mut self) -> Heeded {
         // At least one is heard before each step, however short the period is.
         loop {
             let due_ns = self.looping.due_ns();
             let spare = self.looping.host().spare(due_ns);
             match self.ears.listen(spare) {
-                Some(Heard::Nudge(Nudge::Stop)) => return Some(Ended { asked: None }),
-                Some(Heard::Order(asked)) if asked.order == crate::Order::Stop => {
-                    return Some(Ended { asked: Some(asked) });
-                }
+                Some(Heard::Nudge(Nudge::Stop)) => return Heeded::Stop,
                 Some(heard) => self.carry_out(heard),
                 None => {}
             }
             if self.looping.host().spare(due_ns).is_zero() {
-                return None;
+                return Heeded::Step;
             }
         }
     }

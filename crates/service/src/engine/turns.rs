@@ -46,6 +46,7 @@ impl<H: ManagedHost> Engine<'_, H> {
                 let reply = self.obey(&asked.order);
                 match &reply {
                     Ok(text) => tracing::info!(order = asked.order.word(), "{text}"),
+                    Err(OrderError::Incomplete(why)) => tracing::warn!(order = asked.order.word(), "{why}"),
                     Err(why) => tracing::warn!(order = asked.order.word(), "refused: {why}"),
                 }
                 self.show_change();
@@ -102,7 +103,7 @@ impl<H: ManagedHost> Engine<'_, H> {
             }
             Order::Pause(pause) => self.pause(*pause),
             Order::Resume => self.resume(),
-            Order::Reload | Order::Stop => Err(refused("not to be carried out here")),
+            Order::Reload => Err(refused("not to be carried out here")),
         }
     }
 
@@ -125,17 +126,33 @@ impl<H: ManagedHost> Engine<'_, H> {
             (Some(Pause::Release), Pause::Hold) => {
                 return Err(refused("the knobs went back already; resume first"));
             }
-            (Some(before), _) if before == pause => return Ok("it pauses already".to_owned()),
+            (Some(Pause::Hold), Pause::Hold) => return Ok("it pauses already".to_owned()),
+            // Once more: what did not come back at first is tried again.
             _ => {}
         }
+        let again = self.paused == Some(pause);
         self.paused = Some(pause);
         if pause == Pause::Hold {
             return Ok("the policy pauses; the knobs stay as they are".to_owned());
         }
-        self.looping.restore();
-        self.unshown = true;
+        let left = self.looping.restore();
+        let has_turned = !self.looping.record().desired.is_empty();
+        self.unshown = has_turned || !again;
         self.standings.forget_knobs();
-        Ok("the policy pauses; the knobs are as they were found".to_owned())
+        if left.is_empty() {
+            let text = if again && !has_turned { "it pauses already" } else { "the policy pauses" };
+            return Ok(format!("{text}; the knobs are as they were found"));
+        }
+        let left = left.iter().map(ToString::to_string);
+        let all = left.chain(self.looping.record().problems.iter().map(ToString::to_string));
+        let all: Vec<String> = all.collect();
+        let groups = self.looping.host().groups();
+        let all: Vec<String> = all.iter().map(|text| crate::log::named(text, &groups)).collect();
+        Err(OrderError::Incomplete(format!(
+            "the policy pauses, but not every knob is as it was found; to be brought back: {}; `waykeeper pause --release` tries \
+             again",
+            all.join("; "),
+        )))
     }
 
     fn resume(&mut self) -> Reply {

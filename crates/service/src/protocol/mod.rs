@@ -41,6 +41,8 @@ pub enum FaultKind {
     Busy,
     /// The order makes no sense to the daemon; nothing changed.
     Refused,
+    /// The order was carried out, and not everything came about; the text says what did not.
+    Incomplete,
     /// The daemon is ending.
     Ending,
     /// The order was handed over and not answered in time.

@@ -207,6 +207,7 @@ async fn carry_out(order: Order, shared: &Shared) -> Result<String, Fault> {
         Ok(Err(why)) => {
             let kind = match &why {
                 OrderError::Refused(_) => FaultKind::Refused,
+                OrderError::Incomplete(_) => FaultKind::Incomplete,
                 OrderError::Full => FaultKind::Busy,
                 OrderError::Ending => FaultKind::Ending,
                 OrderError::Late(_) => FaultKind::Late,
