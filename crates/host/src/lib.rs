@@ -7,11 +7,13 @@
 //! A policy sees only what real counters show. Whatever only a model could know (leaked lines, true p99,
 //! the content of a way) has no field here on purpose.
 
+mod dma;
 mod inventory;
 mod knobs;
 mod reading;
 mod sample;
 
+pub use dma::{DmaCounters, Lines};
 pub use inventory::{Device, DeviceKind, Dial, Inventory, LlcGeometry, Platform, RootPort, Support};
 pub use knobs::{Applied, KnobOutcome, KnobValues, Plan};
 pub use reading::Reading;
@@ -106,6 +108,12 @@ pub trait Host {
     /// # Errors
     /// Only when nothing at all could be read; a single unreadable counter is a [`Reading`] in the snapshot.
     fn sample(&mut self) -> Result<Snapshot, HostError>;
+
+    /// Lines that devices wrote in part, cumulative: completions, for example. Beside the snapshot because no policy asks for
+    /// them, and where counters are few counting them would cost others. `Unsupported` where a host does not count them.
+    fn partial_writes(&mut self) -> Lines {
+        Lines { hits: Reading::Unsupported, misses: Reading::Unsupported }
+    }
 
     /// Turns knobs and reports, per knob, what the machine then says. Knobs not in the plan stay as they are.
     ///

@@ -13,7 +13,7 @@ use crate::server::RunOptions;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use waykeeper_host::{
-    Applied, Group, GroupCounters, Host, HostError, Inventory, Plan, PortCounters, Reading, Snapshot,
+    Applied, Group, GroupCounters, Host, HostError, Inventory, Lines, Plan, PortCounters, Reading, Snapshot,
     SocketCounters,
 };
 use waykeeper_units::{DeviceId, GroupId, PortId};
@@ -115,14 +115,24 @@ impl VirtualServer {
 
     fn socket_counters(&self) -> SocketCounters {
         let (dca, memory) = (self.bare.dca(), self.bare.memory());
+        let writes = self.device_writes(dca.write_hits, dca.write_misses);
         SocketCounters {
-            dca_write_hits: Reading::Value(dca.write_hits),
-            dca_write_misses: Reading::Value(dca.write_misses),
+            dca_write_hits: writes.hits,
+            dca_write_misses: writes.misses,
             dca_read_hits: Reading::Value(dca.read_hits),
             dca_read_misses: Reading::Value(dca.read_misses),
             memory_read_bytes: Reading::Value(memory.read),
             memory_write_bytes: Reading::Value(memory.written),
         }
+    }
+
+    /// A chip whose devices write to memory, past its LLC, has nothing that counts these writes there.
+    fn device_writes(&self, hits: u64, misses: u64) -> Lines {
+        let told = |count| match self.scenario().chip.llc.dca_ways {
+            Some(_) => Reading::Value(count),
+            None => Reading::Unsupported,
+        };
+        Lines { hits: told(hits), misses: told(misses) }
     }
 
     fn port_counters(&self, port: PortId) -> PortCounters {
@@ -166,6 +176,11 @@ impl Host for VirtualServer {
             ports: ports.collect(),
             knobs: self.knobs(),
         })
+    }
+
+    fn partial_writes(&mut self) -> Lines {
+        let dca = self.bare.dca();
+        self.device_writes(dca.partial_hits, dca.partial_misses)
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {

@@ -15,6 +15,7 @@ mod idio;
 mod inventory;
 mod knobs;
 mod launch;
+mod loading;
 mod measured;
 mod meter;
 mod nic;
@@ -31,6 +32,7 @@ pub use bare::{BareMachine, CoreCounts, DcaCounts, MAX_RMIDS, MemoryBytes, PortB
 pub use faults::FaultyServer;
 pub use host::VirtualServer;
 pub use launch::Process;
+pub use loading::LoadServer;
 pub use measured::{Measured, SystemMeasured, WorkloadMeasured, WriteBacks};
 pub use nic::{CapturedPacket, FlowOrder, Pace, Steering, TrafficSpec};
 pub use opcodes::{Commands, Events, Opcodes};

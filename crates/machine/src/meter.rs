@@ -26,6 +26,23 @@ pub struct Stations {
     pub processing_ns: f64,
 }
 
+/// Block commands of one workload.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Load {
+    /// Blocks as the program counts them.
+    pub blocks: u64,
+    /// Blocks that were moved.
+    pub moved: u64,
+    /// When the first command could go, ns; `None` if none could yet. A meter that is cleared keeps it, and what follows.
+    pub begun_ns: Option<f64>,
+    /// When the last completion was seen, or the time was over if that came later, ns.
+    pub last_ns: f64,
+    /// Commands that are on their way.
+    pub outstanding: u64,
+    /// No more commands will go: a total is reached, or the time is over.
+    pub ended: bool,
+}
+
 /// The meter of one workload, over the time since it was last cleared.
 #[derive(Clone, Debug)]
 pub struct Meter {
@@ -33,8 +50,8 @@ pub struct Meter {
     pub operations: f64,
     /// Payload bytes of these.
     pub bytes: f64,
-    /// Blocks that a program of block commands counted; `None` for all others.
-    pub blocks: Option<f64>,
+    /// What a program of block commands did; `None` for all others.
+    pub load: Option<Load>,
     /// Operations lost (dropped packets).
     pub dropped: f64,
     /// Where packets' time in the host went.
@@ -52,7 +69,7 @@ impl Default for Meter {
         Meter {
             operations: 0.0,
             bytes: 0.0,
-            blocks: None,
+            load: None,
             dropped: 0.0,
             stations: Stations::default(),
             latency_ns,
@@ -84,20 +101,25 @@ impl Meter {
 
     /// Latency at a quantile 0..1, ns, within 1 %.
     pub fn quantile_ns(&self, quantile: f64) -> Option<f64> {
-        (self.latency_count > 0.0).then(|| {
-            let mut all = self.latency_ns.clone();
-            for (step, count) in self.front.iter().enumerate() {
-                all.saturating_record_n((step * STEP_NS + STEP_NS / 2) as u64, u64::from(*count));
-            }
-            all.value_at_quantile(quantile) as f64
-        })
+        (self.latency_count > 0.0).then(|| self.latencies_ns().value_at_quantile(quantile) as f64)
+    }
+
+    /// All latencies, ns, within 1 %.
+    pub fn latencies_ns(&self) -> Histogram<u64> {
+        let mut all = self.latency_ns.clone();
+        for (step, count) in self.front.iter().enumerate().filter(|(_, count)| **count > 0) {
+            all.saturating_record_n((step * STEP_NS + STEP_NS / 2) as u64, u64::from(*count));
+        }
+        all
     }
 
     /// Starts over.
     pub fn clear(&mut self) {
         self.operations = 0.0;
         self.bytes = 0.0;
-        self.blocks = self.blocks.map(|_| 0.0);
+        if let Some(load) = &mut self.load {
+            (load.blocks, load.moved) = (0, 0);
+        }
         self.dropped = 0.0;
         self.stations = Stations::default();
         self.latency_ns.reset();

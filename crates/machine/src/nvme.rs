@@ -56,6 +56,7 @@ impl Rings {
         let list = list_lines(pages);
         fetch(memory, array.device, core, sampled(&self.lists, slot * PAGE_LINES, list));
         array.control.reads += u64::from(1 + list);
+        array.control.lists += u64::from(list);
     }
 
     /// The device writes a completion, and `core` sees it.

@@ -77,7 +77,7 @@ impl Mark {
         let meter = &machine.bus.meters[workload];
         let seconds = (machine.now_ns() - self.at_ns) * 1e-9;
         Some(Commands {
-            blocks_per_s: meter.blocks? / seconds,
+            blocks_per_s: meter.load?.blocks as f64 / seconds,
             commands_per_s: meter.operations / seconds,
             bytes_per_s: meter.bytes / seconds,
         })

@@ -179,6 +179,8 @@ pub struct Array {
 pub(crate) struct Control {
     /// Lines read: commands and lists of pages.
     pub(crate) reads: u64,
+    /// Those of them that hold lists of pages.
+    pub(crate) lists: u64,
     /// Lines written in part: completions.
     pub(crate) writes: u64,
 }

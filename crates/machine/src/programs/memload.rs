@@ -8,6 +8,7 @@ use super::fio::{REQUEST_INSTRUCTIONS, REQUEST_NS};
 use super::working_set::run_of;
 use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus, ClassMean, Costs};
+use crate::meter::Load;
 use crate::nvme::Rings;
 use crate::random::Stream;
 use crate::scenario::{Keys, ScenarioError};
@@ -29,11 +30,17 @@ pub(super) const MEMLOAD: Kind = Kind {
     read,
 };
 
-/// Bytes of a block (thesis s5.1: the drive's preferred format), which is a page too.
-const BLOCK_BYTES: u64 = 4096;
-const BLOCK_LINES: u32 = 64;
+/// Bytes of a page, and of the usual block (thesis s5.1: the drive's preferred format).
+const PAGE_BYTES: u64 = 4096;
+const PAGE_LINES: u32 = 64;
 /// Cycles of the program's loop over a line that it wants cached: it adds 64 bytes one by one (X: one a cycle).
 const SUM_CYCLES: f64 = 64.0;
+/// Most pages of a command: a list of so many stands on a page, and data sheets allow no more.
+const MOST_PAGES: u32 = 512;
+/// Largest buffer, bytes: the thesis's own (s5.4.3).
+const MOST_BUFFER: u64 = 1 << 30;
+/// Most commands or blocks after which a load ends.
+const MOST: u32 = u32::MAX;
 /// Kernel time of a page's first use beside zeroing it, ns (X).
 const FAULT_NS: f64 = 500.0;
 
@@ -47,15 +54,30 @@ enum Touch {
 #[derive(Clone, Copy, Debug)]
 struct Memload {
     shape: Shape,
+    /// Pages of a block.
+    pages: u32,
     direction: Direction,
     /// All workers; `None` is one on each core.
     workers: Option<u32>,
+    /// Commands that a worker keeps on their way.
+    depth: u32,
     touch: Touch,
     /// Pages are there from the start; else each is zeroed by the kernel when it is first used.
     resident: bool,
     /// The program as published: a block more than counted, and a buffer that begins inside a page.
     thesis: bool,
     limits: Limits,
+    end: End,
+}
+
+/// When no more commands go; what is `None` is no end.
+#[derive(Clone, Copy, Debug, Default)]
+struct End {
+    commands: Option<u64>,
+    /// Blocks as counted. The command that would pass this number does not go, as in the published program.
+    blocks: Option<u64>,
+    /// From the first command on.
+    after_ns: Option<f64>,
 }
 
 fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
@@ -74,14 +96,33 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
         "read" => Toward::Read,
         _ => Toward::Write,
     };
+    let block = keys.size("block", PAGE_BYTES..=u64::from(MOST_PAGES) * PAGE_BYTES, PAGE_BYTES)?;
+    if !block.is_multiple_of(PAGE_BYTES) {
+        return Err(keys.refuse("block", &block, "a multiple of 4096 bytes"));
+    }
+    let pages = (block / PAGE_BYTES) as u32;
+    let longest = match pattern {
+        Pattern::Random | Pattern::Full => max,
+        Pattern::Single | Pattern::Packets => 1 + u32::from(thesis),
+        Pattern::Flush | Pattern::Noop => 0,
+    };
+    if longest * pages > MOST_PAGES {
+        let wanted = format!("so small that {longest} blocks, which a command may move, are at most 2 MiB");
+        return Err(keys.refuse("block", &block, &wanted));
+    }
+    if u64::from(blocks) * block > MOST_BUFFER {
+        return Err(keys.refuse("buffer_blocks", &blocks, "a buffer of at most 1 GiB"));
+    }
     Ok(Arc::new(Memload {
         shape,
+        pages,
         // The drive writes what memory gives.
         direction: match toward {
             Toward::Read => Direction::Write,
             Toward::Write => Direction::Read,
         },
         workers: if keys.has("workers") { Some(keys.count("workers", 1..=64, 1)?) } else { None },
+        depth: keys.count("depth", 1..=1024, 1)?,
         touch: match keys.choice("touch", &["none", "once", "always"], "none")?.as_str() {
             "once" => Touch::Once,
             "always" => Touch::Always,
@@ -94,6 +135,15 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
             commands: keys.optional_number("commands_per_s", 1.0..=1e9)?,
             slots: keys.count("slots_per_s", 1..=1_000_000, 1)?,
             rule: if thesis { Rule::Thesis } else { Rule::Exact },
+        },
+        end: End {
+            commands: if keys.has("commands") {
+                Some(keys.count("commands", 1..=MOST, 1)?.into())
+            } else {
+                None
+            },
+            blocks: if keys.has("blocks") { Some(keys.count("blocks", 1..=MOST, 1)?.into()) } else { None },
+            after_ns: keys.optional_number("time_s", 1e-6..=86_400.0)?.map(|seconds| seconds * 1e9),
         },
     }))
 }
@@ -117,10 +167,30 @@ struct Team {
 struct State {
     position: u32,
     limiter: Limiter,
-    /// Blocks whose page is there.
+    /// Pages that are there.
     present: Vec<bool>,
     /// The buffer was read once, if that is wanted.
     ready: bool,
+    /// Commands and blocks, as counted, that have gone.
+    commands: u64,
+    blocks: u64,
+    /// When the first could go, ns.
+    begun_ns: Option<f64>,
+    /// No more will.
+    ended: bool,
+}
+
+impl State {
+    /// Takes note of the time, from which on the load's own is counted.
+    fn at(&mut self, now_ns: f64, end: &End) {
+        let begun_ns = *self.begun_ns.get_or_insert(now_ns);
+        self.ended |= end.after_ns.is_some_and(|after_ns| now_ns >= begun_ns + after_ns);
+    }
+
+    /// When the time is over, ns.
+    fn over_ns(&self, end: &End) -> f64 {
+        self.begun_ns.zip(end.after_ns).map_or(f64::INFINITY, |(begun_ns, after_ns)| begun_ns + after_ns)
+    }
 }
 
 impl Team {
@@ -135,22 +205,30 @@ impl Blueprint for Memload {
         let array = site.array.expect("a scenario with a storage program has an array");
         let leader = site.team.is_none();
         if leader {
-            let region = site.memory.ordinary(u64::from(self.shape.blocks()) * BLOCK_BYTES)?;
+            let pages = self.shape.blocks() * self.pages;
+            let region = site.memory.ordinary(u64::from(pages) * PAGE_BYTES)?;
             *site.team = Some(Arc::new(Team {
                 buffer: site.bus.arrays[array].add_buffer(site.workload, region),
                 state: Mutex::new(State {
                     position: 0,
                     limiter: Limiter::new(self.limits, site.start_ns),
-                    present: vec![self.resident; self.shape.blocks() as usize],
+                    present: vec![self.resident; pages as usize],
                     ready: self.touch != Touch::Once,
+                    commands: 0,
+                    blocks: 0,
+                    begun_ns: None,
+                    ended: false,
                 }),
             }));
         }
         let team = site.team.clone().and_then(|team| team.downcast::<Team>().ok());
         // A program that counts blocks says so from the start: nothing moved is zero blocks.
-        site.bus.meters[site.workload].blocks.get_or_insert(0.0);
+        let load = site.bus.meters[site.workload].load.get_or_insert_default();
+        if leader {
+            *load = Load { blocks: load.blocks, moved: load.moved, ..Load::default() };
+        }
         let streaming = site.bus.streaming;
-        let workers = self.workers_of(site.thread, site.threads);
+        let workers = self.workers_of(site.thread, site.threads) * self.depth;
         Ok(Box::new(Loader {
             spec: *self,
             array,
@@ -174,6 +252,7 @@ impl Blueprint for Memload {
 struct Sent {
     at_ns: f64,
     blocks: u32,
+    moved: u32,
 }
 
 /// The workers of one core.
@@ -199,64 +278,94 @@ struct Loader {
 }
 
 impl Loader {
-    /// The core reads blocks to have them cached.
+    /// The core reads pages to have them cached.
     fn read(&mut self, bus: &mut Bus, core: &mut Core, from: u32, count: u32) {
         let Bus { memory, arrays, .. } = bus;
         let region = arrays[self.array].buffer(self.team.buffer);
-        let lines = (region, from * BLOCK_LINES, count * BLOCK_LINES);
+        let lines = (region, from * PAGE_LINES, count * PAGE_LINES);
         let ns = run_of(memory, core.id, lines, Access::Read, &mut self.reading);
-        let lines = f64::from(count * BLOCK_LINES);
+        let lines = f64::from(count * PAGE_LINES);
         core.work(ns + lines * self.sum_ns, lines * SUM_CYCLES);
     }
 
     /// The kernel zeroes pages that are used for the first time: memory from malloc is not there before.
     fn fault_in(&mut self, bus: &mut Bus, core: &mut Core, from: u32, count: u32) {
-        for block in from..from + count {
-            if std::mem::replace(&mut self.team.state().present[block as usize], true) {
+        for page in from..from + count {
+            if std::mem::replace(&mut self.team.state().present[page as usize], true) {
                 continue;
             }
             let Bus { memory, arrays, .. } = bus;
             let region = arrays[self.array].buffer(self.team.buffer);
-            let lines = (region, block * BLOCK_LINES, BLOCK_LINES);
+            let lines = (region, page * PAGE_LINES, PAGE_LINES);
             let ns = run_of(memory, core.id, lines, Access::Write, &mut self.zeroing);
-            core.work(FAULT_NS + ns, f64::from(BLOCK_LINES));
+            core.work(FAULT_NS + ns, f64::from(PAGE_LINES));
         }
     }
 
-    /// Reads the buffer once, block by block.
+    /// Reads the buffer once, page by page.
     fn warm(&mut self, bus: &mut Bus, core: &mut Core, at: u32) {
         self.fault_in(bus, core, at, 1);
         self.read(bus, core, at, 1);
-        self.warm_to = (at + 1 < self.spec.shape.blocks()).then_some(at + 1);
+        self.warm_to = (at + 1 < self.spec.shape.blocks() * self.spec.pages).then_some(at + 1);
         self.team.state().ready = self.warm_to.is_none();
     }
 
     /// The next command, if the limits allow one now; else when they may.
     fn draw(&mut self, now_ns: f64) -> Result<Command, f64> {
+        let End { commands, blocks, .. } = self.spec.end;
         let mut state = self.team.state();
-        let State { position, limiter, .. } = &mut *state;
-        limiter.admit(now_ns)?;
-        let command = self.spec.shape.next(position, |count| self.stream.below(count));
-        limiter.charge(command.counted);
+        state.at(now_ns, &self.spec.end);
+        if state.ended {
+            return Err(f64::INFINITY);
+        }
+        let over_ns = state.over_ns(&self.spec.end);
+        state.limiter.admit(now_ns).map_err(|slot_ns| slot_ns.min(over_ns))?;
+        let command = self.spec.shape.next(&mut state.position, |count| self.stream.below(count));
+        state.limiter.charge(command.counted);
+        let counted = u64::from(command.counted);
+        if commands.is_some_and(|most| state.commands >= most)
+            || blocks.is_some_and(|most| state.blocks + counted > most)
+        {
+            state.ended = true;
+            return Err(f64::INFINITY);
+        }
+        state.commands += 1;
+        state.blocks += counted;
         Ok(command)
+    }
+
+    /// Says in the meter how far the load is.
+    fn tell(&self, bus: &mut Bus, now_ns: f64) {
+        let (begun_ns, ended, over_ns) = {
+            let state = self.team.state();
+            (state.begun_ns, state.ended, state.over_ns(&self.spec.end))
+        };
+        let load = bus.meters[self.workload].load.get_or_insert_default();
+        (load.begun_ns, load.ended) = (begun_ns, ended);
+        if ended && over_ns <= now_ns {
+            load.last_ns = load.last_ns.max(over_ns);
+        }
     }
 
     fn send(&mut self, bus: &mut Bus, core: &mut Core, worker: u32, command: Command) {
         let Command { target, counted, moved } = command;
-        self.fault_in(bus, core, target, moved);
+        let of_block = self.spec.pages;
+        self.fault_in(bus, core, target * of_block, moved * of_block);
         if self.spec.touch == Touch::Always && counted > 0 {
-            self.read(bus, core, target, counted);
+            self.read(bus, core, target * of_block, counted * of_block);
         }
-        let pages = moved + u32::from(self.spec.thesis && moved > 0);
-        let Bus { memory, arrays, .. } = bus;
+        let pages = moved * of_block + u32::from(self.spec.thesis && moved > 0);
+        let Bus { memory, arrays, meters, .. } = bus;
         let array = &mut arrays[self.array];
         self.rings.send(memory, array, core.id, worker, pages);
-        self.sent[worker as usize] = Sent { at_ns: core.clock_ns, blocks: counted };
+        self.sent[worker as usize] = Sent { at_ns: core.clock_ns, blocks: counted, moved };
+        meters[self.workload].load.get_or_insert_default().outstanding += 1;
         if moved == 0 {
             array.submit_flush(core.clock_ns, self.queue, worker);
         } else {
-            let (tag, blocks) = ((self.queue, worker), target..target + moved);
-            array.submit_units(core.clock_ns, tag, self.team.buffer, blocks, self.spec.direction);
+            let tag = (self.queue, worker);
+            let units = target * of_block..(target + moved) * of_block;
+            array.submit_units(core.clock_ns, tag, self.team.buffer, units, self.spec.direction);
         }
     }
 
@@ -264,12 +373,17 @@ impl Loader {
         core.work(REQUEST_NS, REQUEST_INSTRUCTIONS);
         let Bus { memory, arrays, meters, .. } = bus;
         self.rings.complete(memory, &mut arrays[self.array], core.id);
-        let Sent { at_ns, blocks } = self.sent[worker as usize];
+        let Sent { at_ns, blocks, moved } = self.sent[worker as usize];
         let meter = &mut meters[self.workload];
         meter.operations += 1.0;
         // The thesis's bandwidth (s5.2): blocks, and 80 B of command and completion.
-        meter.bytes += f64::from(blocks) * BLOCK_BYTES as f64 + (COMMAND_BYTES + COMPLETION_BYTES) as f64;
-        *meter.blocks.get_or_insert(0.0) += f64::from(blocks);
+        let block_bytes = (u64::from(self.spec.pages) * PAGE_BYTES) as f64;
+        meter.bytes += f64::from(blocks) * block_bytes + (COMMAND_BYTES + COMPLETION_BYTES) as f64;
+        let load = meter.load.get_or_insert_default();
+        load.blocks += u64::from(blocks);
+        load.moved += u64::from(moved);
+        load.last_ns = load.last_ns.max(core.clock_ns);
+        load.outstanding = load.outstanding.saturating_sub(1);
         meter.latency(core.clock_ns - at_ns);
         self.idle.push_back(worker);
     }
@@ -278,6 +392,8 @@ impl Loader {
 impl Program for Loader {
     fn run(&mut self, bus: &mut Bus, core: &mut Core, until_ns: f64) {
         if self.spec.shape.pattern() == Pattern::Noop {
+            self.team.state().at(core.clock_ns, &self.spec.end);
+            self.tell(bus, core.clock_ns);
             core.halt(until_ns);
             return;
         }
@@ -307,6 +423,7 @@ impl Program for Loader {
             }
             core.halt(next.min(until_ns));
         }
+        self.tell(bus, core.clock_ns);
     }
 }
 

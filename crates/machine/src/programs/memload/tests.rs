@@ -18,6 +18,9 @@ fn workers_are_dealt_to_the_cores_in_turn() {
             resident: false,
             thesis: true,
             limits: Limits::NONE,
+            pages: 1,
+            depth: 1,
+            end: End::default(),
         };
         (0..cores).map(|thread| spec.workers_of(thread, cores)).collect()
     };

@@ -1,0 +1,126 @@
+//! A run of `memload` on its own: a scenario's server under that load, until its last command has come back.
+//!
+//! Beneath an experiment of `lab`: no policy, no warm-up, no stretch. What was sent and what the chip counted is known to
+//! the last line, so that one can be held against the other. Must not know how a run is shown.
+
+use crate::host::VirtualServer;
+use crate::meter::Load;
+use crate::scenario::{ScenarioError, ScenarioSource};
+use crate::server::RunOptions;
+use std::sync::Arc;
+use std::time::Duration;
+use toml::{Table, Value};
+use waykeeper_host::{Host, HostError};
+use waykeeper_load::Totals;
+
+/// The program that this is about.
+const PROGRAM: &str = "memload";
+
+/// A server and the load on it.
+#[derive(Debug)]
+pub struct LoadServer {
+    server: VirtualServer,
+    workload: usize,
+    cores: Vec<usize>,
+}
+
+impl LoadServer {
+    /// Switches on the server of a scenario that has one workload of the program `memload`, with these of its keys changed.
+    /// Simulated time and the server's clock go alike, and nothing is swept.
+    ///
+    /// # Errors
+    /// What is wrong with the scenario or a key, or that it has no such workload, or several.
+    pub fn start(
+        source: &ScenarioSource,
+        settings: &Table,
+        options: RunOptions,
+    ) -> Result<LoadServer, ScenarioError> {
+        let mut source = source.clone();
+        source.set("sweep", &Value::Array(Vec::new()))?;
+        source.set("time_factor", &Value::Integer(1))?;
+        let scenario = source.read()?;
+        let mut loads = scenario.workloads.iter().enumerate().filter(|(_, w)| w.program.name == PROGRAM);
+        let (workload, name) = match (loads.next(), loads.next()) {
+            (Some((index, load)), None) => (index, load.name.clone()),
+            (first, _) => {
+                let many = if first.is_some() { "there only once" } else { "there" };
+                return Err(ScenarioError::Missing {
+                    file: source.file().to_owned(),
+                    at: String::new(),
+                    key: "workload".to_owned(),
+                    misspelt: String::new(),
+                    wanted: format!("{many} with program = \"{PROGRAM}\", as in thesis-load-haswell"),
+                });
+            }
+        };
+        for (key, value) in settings {
+            source.set(&format!("workload.{name}.{key}"), value)?;
+        }
+        let scenario = Arc::new(source.read()?);
+        let cores = scenario.workloads[workload].cores.cores().iter().map(|core| core.index()).collect();
+        Ok(LoadServer { server: VirtualServer::new(scenario, options)?, workload, cores })
+    }
+
+    /// The server behind the seam.
+    pub fn host(&mut self) -> &mut dyn Host {
+        &mut self.server
+    }
+
+    /// Lets simulated time go on.
+    ///
+    /// # Errors
+    /// If a program that starts on the way does not fit simulated memory.
+    pub fn advance(&mut self, by: Duration) -> Result<(), HostError> {
+        let by_ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        self.server.wait_until(self.server.now_ns().saturating_add(by_ns))
+    }
+
+    /// Simulated time since the first command could go.
+    pub fn elapsed(&self) -> Duration {
+        let load = self.load();
+        let end_ns = if self.is_over() { load.last_ns } else { self.server.bare.machine.now_ns() };
+        let ns = load.begun_ns.map_or(0.0, |begun_ns| (end_ns - begun_ns).max(0.0));
+        Duration::from_nanos(ns as u64)
+    }
+
+    /// The last command has come back, and none will go any more.
+    pub fn is_over(&self) -> bool {
+        let load = self.load();
+        load.ended && load.outstanding == 0
+    }
+
+    /// Commands that are on their way.
+    pub fn outstanding(&self) -> u64 {
+        self.load().outstanding
+    }
+
+    /// Lines that hold lists of pages, of those that the drives have read: a command whose data lie on more than two pages
+    /// comes with one (NVMe 1.1 s4.3), and no formula of the thesis has them.
+    pub fn list_lines(&self) -> u64 {
+        self.server.bare.machine.bus.arrays.iter().map(|array| array.control.lists).sum()
+    }
+
+    /// What was done so far.
+    pub fn totals(&self) -> Totals {
+        let machine = &self.server.bare.machine;
+        let meter = &machine.bus.meters[self.workload];
+        let load = self.load();
+        let busy_ns: f64 = self.cores.iter().map(|core| machine.core(*core).busy_ns).sum();
+        Totals {
+            commands: meter.operations as u64,
+            blocks: load.blocks,
+            moved: load.moved,
+            errors: 0,
+            runtime: self.elapsed(),
+            cpu: Some(Duration::from_nanos(busy_ns as u64)),
+            latency_ns: meter.latencies_ns(),
+        }
+    }
+
+    fn load(&self) -> Load {
+        self.server.bare.machine.bus.meters[self.workload].load.unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;
