@@ -5,6 +5,7 @@
 //! again (microarchitecture.md 7, 8). A write sends what its buffer holds: fio and FFSB fill their buffers once,
 //! not for every request.
 
+use super::fio_job::{self, Course, Pace};
 use super::poller::LINE_WORK_NS;
 use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus};
@@ -54,14 +55,21 @@ struct Usual {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Storage {
-    block: u64,
-    depth: u32,
-    writes: f64,
+pub(super) struct Storage {
+    pub(super) block: u64,
+    /// Requests in flight per thread; of a job, per copy.
+    pub(super) depth: u32,
+    pub(super) writes: f64,
+    /// What a job file says beyond that.
+    pub(super) course: Option<Course>,
 }
 
 fn read(keys: &mut Keys<'_>, usual: Usual) -> Result<Arc<dyn Blueprint>, ScenarioError> {
+    if let Some(storage) = fio_job::read(keys)? {
+        return Ok(Arc::new(storage));
+    }
     Ok(Arc::new(Storage {
+        course: None,
         block: keys.size("block", 512..=16 << 20, usual.block)?,
         depth: keys.count("depth", 1..=1024, usual.depth)?,
         writes: keys.number("write_share", 0.0..=1.0, usual.writes)?,
@@ -74,8 +82,9 @@ impl Blueprint for Storage {
         let index = site.array.expect("a scenario with a storage program has an array");
         let array = &mut site.bus.arrays[index];
         let queue = array.open_queue(site.workload);
-        let mut slots = Vec::with_capacity(self.depth as usize);
-        for _ in 0..self.depth {
+        let depth = self.course.map_or(self.depth, |course| course.slots_of(site.thread, site.threads));
+        let mut slots = Vec::with_capacity(depth as usize);
+        for _ in 0..depth {
             let region = site.memory.ordinary(self.block)?;
             let buffer = array.add_buffer(site.workload, region);
             slots.push(Slot { buffer, direction: Direction::Read, submitted_ns: 0.0 });
@@ -90,6 +99,7 @@ impl Blueprint for Storage {
             stream,
             started: false,
             scan: None,
+            pace: self.course.map(|course| course.pace(site.thread, site.threads, site.start_ns, depth)),
         }))
     }
 }
@@ -119,6 +129,8 @@ struct StorageThread {
     stream: Stream,
     started: bool,
     scan: Option<Scan>,
+    /// What a job file holds back; without one a slot is submitted again at once.
+    pace: Option<Pace>,
 }
 
 impl StorageThread {
@@ -150,18 +162,36 @@ impl StorageThread {
         bus.arrays[self.array].submit(core.clock_ns, self.queue, slot, entry.buffer, entry.direction);
     }
 
+    /// Counts a request, and has its slot go on.
     fn completed(&mut self, bus: &mut Bus, core: &Core, slot: u32) {
         let meter = &mut bus.meters[self.workload];
         meter.operations += 1.0;
         meter.bytes += self.block;
         meter.latency(core.clock_ns - self.slots[slot as usize].submitted_ns);
+        match &mut self.pace {
+            Some(pace) => {
+                pace.rest(slot);
+                self.send(bus, core);
+            }
+            None => self.submit(bus, core, slot),
+        }
+    }
+
+    /// Submits the slots that wait and may go. Returns when to look again, ns.
+    fn send(&mut self, bus: &mut Bus, core: &Core) -> f64 {
+        while let Some(pace) = &mut self.pace {
+            match pace.next(core.clock_ns, self.block as u64) {
+                Ok(slot) => self.submit(bus, core, slot),
+                Err(at_ns) => return at_ns,
+            }
+        }
+        f64::INFINITY
     }
 }
 
 impl Program for StorageThread {
     fn run(&mut self, bus: &mut Bus, core: &mut Core, until_ns: f64) {
-        if !self.started {
-            self.started = true;
+        if !std::mem::replace(&mut self.started, true) && self.pace.is_none() {
             for slot in 0..self.slots.len() as u32 {
                 // All slots begin with a read so that the queue is deep at once.
                 let entry = &mut self.slots[slot as usize];
@@ -173,25 +203,22 @@ impl Program for StorageThread {
             if let Some(mut scan) = self.scan.take() {
                 if self.scan(bus, core, &mut scan, until_ns) {
                     self.completed(bus, core, scan.slot);
-                    self.submit(bus, core, scan.slot);
                 } else {
                     self.scan = Some(scan);
                 }
                 continue;
             }
+            let wake_ns = self.send(bus, core).min(until_ns);
             let array = &mut bus.arrays[self.array];
             let Some(done) = array.poll(self.queue, core.clock_ns) else {
-                let next = array.next_completion_ns(self.queue).unwrap_or(until_ns).min(until_ns);
+                let next = array.next_completion_ns(self.queue).unwrap_or(until_ns).min(wake_ns);
                 core.halt(next);
                 continue;
             };
             core.work(REQUEST_NS, REQUEST_INSTRUCTIONS);
             match self.slots[done.slot as usize].direction {
                 Direction::Read => self.scan = Some(Scan { slot: done.slot, at: 0 }),
-                Direction::Write => {
-                    self.completed(bus, core, done.slot);
-                    self.submit(bus, core, done.slot);
-                }
+                Direction::Write => self.completed(bus, core, done.slot),
             }
         }
     }

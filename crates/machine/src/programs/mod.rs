@@ -8,6 +8,7 @@ mod dpdk;
 mod errand;
 mod fastclick;
 mod fio;
+mod fio_job;
 mod flow_cache;
 mod forward;
 mod iperf;

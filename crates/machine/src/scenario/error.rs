@@ -70,6 +70,9 @@ pub enum ScenarioError {
     /// A chip file or name.
     #[error(transparent)]
     Chip(#[from] waykeeper_silicon::SpecError),
+    /// A fio job file that the scenario names.
+    #[error(transparent)]
+    Job(#[from] waykeeper_load::jobs::JobError),
     /// A key that is to be changed and stands nowhere in the scenario.
     #[error("{file}: `{key}`: {why}")]
     Nowhere {

@@ -1,0 +1,227 @@
+//! What a fio job file says about a storage program: blocks, depth, directions, rates and when it ends.
+//!
+//! `load` reads the file; here it becomes keys of `fio` and what holds a thread back. Must not know what a request costs.
+
+use super::fio::Storage;
+use crate::scenario::{Keys, ScenarioError};
+use std::collections::VecDeque;
+use waykeeper_load::jobs::{Job, JobError, JobFile};
+use waykeeper_load::{Limiter, Limits, Rule};
+
+/// Slots of a rate per second: fio looks at its rates at every request, so a slot is short beside what is watched. A guess.
+const SLOTS: u32 = 1000;
+/// Commands that a thread keeps in flight at most: each has a buffer.
+const MOST_DEPTH: u64 = 4096;
+
+/// What a job asks of each of its copies beyond blocks, depth and directions.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Course {
+    /// Copies over all threads.
+    copies: u32,
+    depth: u32,
+    bytes_per_s: Option<f64>,
+    commands_per_s: Option<f64>,
+    commands: Option<u64>,
+    bytes: Option<u64>,
+    runtime_ns: Option<f64>,
+}
+
+/// The job that the keys `fio` and `fio_job` name, if they do. Keys that say the same as a job must not stand beside it.
+pub(super) fn read(keys: &mut Keys<'_>) -> Result<Option<Storage>, ScenarioError> {
+    let name = keys.optional_text("fio_job")?;
+    if !keys.has("fio") {
+        return match name {
+            None => Ok(None),
+            Some(name) => {
+                Err(keys.refuse("fio_job", &format!("`{name}`"), "absent: no job file is named (`fio`)"))
+            }
+        };
+    }
+    for key in ["block", "depth", "write_share"] {
+        if keys.has(key) {
+            return Err(keys.refuse(key, &"beside `fio`", "absent: the job file says it"));
+        }
+    }
+    let path = keys.required_path("fio")?;
+    let text = std::fs::read_to_string(&path).map_err(|why| ScenarioError::unreadable(&path, why))?;
+    let file = path.display().to_string();
+    let jobs = JobFile::parse(&file, &text)?;
+    storage(&file, jobs.job(&file, name.as_deref())?).map(Some)
+}
+
+fn storage(file: &str, job: &Job) -> Result<Storage, ScenarioError> {
+    let refuse = |key: &str, value: u64, wanted: &str| JobError::Value {
+        file: file.to_owned(),
+        line: job.line,
+        key: format!("{}.{key}", job.name),
+        value: value.to_string(),
+        wanted: wanted.to_owned(),
+    };
+    if job.block_bytes > 16 << 20 {
+        Err(refuse("bs", job.block_bytes, "at most 16m on the virtual server"))?;
+    }
+    let slots = u64::from(job.depth) * u64::from(job.copies);
+    if slots > MOST_DEPTH {
+        let wanted = format!("such that iodepth x numjobs is at most {MOST_DEPTH} on the virtual server");
+        Err(refuse("iodepth", job.depth.into(), &wanted))?;
+    }
+    Ok(Storage {
+        block: job.block_bytes,
+        depth: job.depth,
+        writes: job.access.writes(),
+        course: Some(Course {
+            copies: job.copies,
+            depth: job.depth,
+            bytes_per_s: job.bytes_per_s.map(|rate| rate as f64),
+            commands_per_s: job.commands_per_s.map(|rate| rate as f64),
+            commands: job.commands,
+            bytes: job.ends_after_bytes(),
+            runtime_ns: job.runtime_us.map(|us| us as f64 * 1e3),
+        }),
+    })
+}
+
+impl Course {
+    /// Copies of the thread `thread` of `threads`: dealt out in turn.
+    fn copies_of(&self, thread: usize, threads: usize) -> u32 {
+        let (copies, threads, thread) = (self.copies as usize, threads.max(1), thread);
+        (copies / threads + usize::from(thread < copies % threads)) as u32
+    }
+
+    /// Slots of that thread.
+    pub(super) fn slots_of(&self, thread: usize, threads: usize) -> u32 {
+        self.copies_of(thread, threads) * self.depth
+    }
+
+    /// What holds that thread back.
+    pub(super) fn pace(&self, thread: usize, threads: usize, start_ns: f64, slots: u32) -> Pace {
+        let copies = u64::from(self.copies_of(thread, threads));
+        let limits = Limits {
+            // Bytes stand where blocks are counted elsewhere.
+            blocks: self.bytes_per_s.map(|rate| rate * copies as f64),
+            commands: self.commands_per_s.map(|rate| rate * copies as f64),
+            slots: SLOTS,
+            rule: Rule::Exact,
+        };
+        Pace {
+            limiter: Limiter::new(limits, start_ns),
+            commands: self.commands.map_or(u64::MAX, |most| most.saturating_mul(copies)),
+            bytes: self.bytes.map_or(u64::MAX, |most| most.saturating_mul(copies)),
+            over_ns: self.runtime_ns.map_or(f64::INFINITY, |runtime_ns| start_ns + runtime_ns),
+            idle: (0..slots).collect(),
+        }
+    }
+}
+
+/// When a thread may send, and which of its slots wait for that.
+#[derive(Debug)]
+pub(super) struct Pace {
+    limiter: Limiter,
+    /// Commands and bytes that are left to go.
+    commands: u64,
+    bytes: u64,
+    over_ns: f64,
+    /// Slots without a request, the one that waits longest first.
+    idle: VecDeque<u32>,
+}
+
+impl Pace {
+    /// A slot has nothing to do.
+    pub(super) fn rest(&mut self, slot: u32) {
+        self.idle.push_back(slot);
+    }
+
+    /// The slot that sends now, if one waits and may; else when to ask again, ns.
+    pub(super) fn next(&mut self, now_ns: f64, block: u64) -> Result<u32, f64> {
+        if now_ns >= self.over_ns || self.commands == 0 || self.bytes == 0 {
+            return Err(f64::INFINITY);
+        }
+        let slot = *self.idle.front().ok_or(f64::INFINITY)?;
+        self.limiter.admit(now_ns).map_err(|slot_ns| slot_ns.min(self.over_ns))?;
+        self.idle.pop_front();
+        self.limiter.charge(u32::try_from(block).unwrap_or(u32::MAX));
+        self.commands -= 1;
+        // Fio's last request of a size that blocks do not divide is a whole block too, if any of it is left.
+        self.bytes = self.bytes.saturating_sub(block);
+        Ok(slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::host::VirtualServer;
+    use crate::scenario::{Scenario, ScenarioError, ScenarioSource};
+    use crate::server::RunOptions;
+    use std::sync::Arc;
+    use waykeeper_host::Host;
+    use waykeeper_silicon::Sampling;
+
+    fn read(job: &str, keys: &str) -> Result<Scenario, ScenarioError> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("job.fio"), job).unwrap();
+        let text = format!(
+            "name = \"m\"\nduration_s = 0.05\nwarmup_s = 0.01\nmeasure_s = 0.01\ntime_factor = 1\n\
+             [[storage]]\nname = \"s\"\n[[workload]]\nname = \"w\"\nprogram = \"fio\"\ncores = \"0-1\"\n{keys}\n"
+        );
+        ScenarioSource::parse("m.toml", &text, Some(folder.path().to_owned())).unwrap().read()
+    }
+
+    /// Requests and bytes in 30 ms from the start, per second.
+    fn rates(job: &str, keys: &str) -> (f64, f64) {
+        let scenario = Arc::new(read(job, keys).unwrap());
+        let options = RunOptions { seed: 1, sample_seed: 1, sampling: Sampling::DEFAULT };
+        let mut server = VirtualServer::new(scenario, options).unwrap();
+        server.wait_until(30_000_000).unwrap();
+        let measured = server.measured().workloads[0];
+        ((measured.operations_per_s * 0.03).round(), (measured.bytes_per_s * 0.03).round())
+    }
+
+    #[test]
+    fn a_job_is_the_keys_that_say_the_same() {
+        // Two copies on two cores with 8 in flight each are a depth of 8 a thread.
+        let job = "[a]\nrw=randread\nbs=64k\niodepth=8\nnumjobs=2\ntime_based\nruntime=1h\n";
+        let (requests, bytes) = rates(job, "fio = \"job.fio\"");
+        assert_eq!((requests, bytes), rates("", "block = \"64k\"\ndepth = 8"));
+        assert!(requests > 100.0 && bytes == requests * 65_536.0, "{requests} {bytes}");
+    }
+
+    #[test]
+    fn rates_and_ends_hold() {
+        let of = |more: &str| {
+            rates(&format!("[a]\nrw=randread\nbs=64k\niodepth=8\n{more}"), "fio = \"job.fio\"").0
+        };
+        // Three copies with 20 requests each, dealt to two cores.
+        assert_eq!(of("numjobs=3\nnumber_ios=20\n"), 60.0);
+        // 1 MiB is 16 blocks of 64 KiB; 100 KiB are not quite two.
+        assert_eq!((of("size=1m\n"), of("size=1g\nio_size=100k\n")), (16.0, 2.0));
+        // 1000 requests a second, of which the last is on its way, and as many bytes: 30 ms.
+        let slow = [of("rate_iops=1000\n"), of("rate=62500k\n")];
+        assert!(slow.iter().all(|count| (28.0..=30.0).contains(count)), "{slow:?}");
+        // After 10 of the 30 ms nothing goes any more.
+        let short = of("rate_iops=1000\nruntime=10ms\n");
+        assert!((9.0..=10.0).contains(&short), "{short}");
+    }
+
+    #[test]
+    fn a_job_file_that_will_not_do_is_told_with_its_line() {
+        let told = |job: &str, keys: &str| read(job, keys).unwrap_err().to_string();
+        let named = "fio = \"job.fio\"";
+        let why = told("[a]\nbs=4k\niodepht=3\n", named);
+        assert!(
+            why.contains("job.fio:3: `iodepht` is not among") && why.contains("did you mean `iodepth`"),
+            "{why}"
+        );
+        assert!(told("[a]\n[b]\n", named).ends_with("job.fio: has 2 jobs; name one of a, b"));
+        assert!(read("[a]\n[b]\n", &format!("{named}\nfio_job = \"b\"")).is_ok());
+        let why = told("[a]\nbs=32m\n", named);
+        assert!(
+            why.ends_with("job.fio:1: `a.bs` is 33554432; it must be at most 16m on the virtual server"),
+            "{why}"
+        );
+        assert!(told("[a]\niodepth=1000\nnumjobs=5\n", named).contains("iodepth x numjobs is at most 4096"));
+        let why = told("[a]\n", &format!("{named}\ndepth = 3"));
+        assert!(why.contains("depth` is beside `fio`; it must be absent: the job file says it"), "{why}");
+        assert!(told("[a]\n", "fio_job = \"a\"").contains("no job file is named"));
+        assert!(told("[a]\n", "fio = \"other.fio\"").contains("other.fio: cannot be read"));
+    }
+}
