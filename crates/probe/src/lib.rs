@@ -7,6 +7,7 @@
 //! the terminal.
 
 pub mod findings;
+pub mod interfere;
 pub mod ports;
 pub mod procedures;
 pub mod register;

@@ -44,9 +44,14 @@ pub fn mean(samples: &[f64]) -> Option<Mean> {
 
 /// Half the width of the interval of confidence around a mean; `None` below two samples.
 pub fn margin(mean: &Mean) -> Option<f64> {
+    margin_at(mean, CONFIDENCE)
+}
+
+/// The same for another confidence, 0 to 1.
+pub fn margin_at(mean: &Mean, confidence: f64) -> Option<f64> {
     let freedom = mean.samples.checked_sub(1).filter(|freedom| *freedom > 0)?;
     let t = StudentsT::new(0.0, 1.0, freedom as f64).ok()?;
-    Some(t.inverse_cdf(0.5 + CONFIDENCE / 2.0) * mean.error)
+    Some(t.inverse_cdf(0.5 + confidence / 2.0) * mean.error)
 }
 
 /// The median; `None` of nothing.
