@@ -172,10 +172,10 @@ impl From<DaemonError> for Failure {
             }
             DaemonError::Edge(EdgeError::Address { why, .. } | EdgeError::Thread(why)) => exit::io_code(why),
             DaemonError::Edge(EdgeError::Place(PlaceError::InUse(_))) => exit::CONFLICT,
-            DaemonError::Edge(EdgeError::Place(PlaceError::Path(_) | PlaceError::Other { .. })) => {
-                exit::BAD_INPUT
-            }
-            DaemonError::Edge(EdgeError::Place(PlaceError::Io { why, .. })) => exit::io_code(why),
+            DaemonError::Edge(EdgeError::Place(
+                PlaceError::Io { why, .. } | PlaceError::Group { why, .. },
+            )) => exit::io_code(why),
+            DaemonError::Edge(EdgeError::Place(_)) => exit::BAD_INPUT,
             _ => exit::FAILED,
         };
         match error {

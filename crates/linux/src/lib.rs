@@ -26,6 +26,7 @@ pub mod restore;
 pub mod root;
 pub mod tenants;
 pub mod topology;
+pub mod trust;
 
 /// What the names of our groups in resctrl begin with: everything else is somebody's and left alone.
 pub const GROUP_PREFIX: &str = "waykeeper-";

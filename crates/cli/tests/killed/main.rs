@@ -188,7 +188,7 @@ struct SmallDisk(std::path::PathBuf);
 
 impl SmallDisk {
     fn mount(on: &Path, kib: u32) -> SmallDisk {
-        let size = format!("size={kib}k");
+        let size = format!("size={kib}k,mode=755");
         let done =
             Command::new("mount").args(["-t", "tmpfs", "-o", &size, "waykeeper-test"]).arg(on).status();
         assert!(done.is_ok_and(|status| status.success()), "mounting a tmpfs needs root");

@@ -248,6 +248,20 @@ fn only_drivers_ask_for_more_than_passing_over_modes() {
     field.live(field.setup.start_through(&field.enter(&["dac_override".to_owned()]), &notify));
 }
 
+/// The group of the configuration must be one that the unit has.
+#[test]
+fn a_group_that_the_daemon_is_not_in_is_refused_with_what_it_takes() {
+    let field = Field::new();
+    let capabilities = field.unit.capabilities();
+    let words =
+        enter(&field.unit, &capabilities, field.machine.root().prefix(), &field.places, field.group.1 + 1);
+    let (status, said) = field.setup.start_through(&words, &[]).end();
+    assert_eq!(status.code(), Some(4), "{said}");
+    let wanted = "must be a member of that group (SupplementaryGroups= of its unit)";
+    assert!(said.lines().last().is_some_and(|line| line.contains(wanted)), "{said}");
+    field.nothing_is_left("after a refusal");
+}
+
 #[test]
 fn without_passing_over_modes_there_are_no_groups_and_that_is_told() {
     let field = Field::new();

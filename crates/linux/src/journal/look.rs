@@ -3,8 +3,9 @@
 //! For those who only want to know. Must not be used to decide whether a knob may be turned: that is
 //! [`Journal::open`](super::Journal::open)'s word.
 
-use super::{Entry, JournalError, Knobs, MOST_BYTES, boot_id, parse_line};
+use super::{Entry, JournalError, Knobs, MOST_BYTES, boot_id, parse_line, untrusted};
 use crate::root::Root;
+use crate::trust;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::io::{self, Read};
@@ -57,9 +58,9 @@ pub fn look(path: &Path, root: &Root) -> Result<Option<Look>, JournalError> {
     let unreadable = |source| JournalError::Read { path: path.to_path_buf(), source };
     let held = holder(&path.with_extension("lock"));
     let mut bytes = Vec::new();
-    let there = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-        Err(source) => return Err(unreadable(source)),
+    let there = match trust::open(path, File::options().read(true)) {
+        Err(error) if error.io().is_some_and(|why| why.kind() == io::ErrorKind::NotFound) => false,
+        Err(why) => return Err(untrusted(path, why, &unreadable)),
         Ok(file) => {
             file.take(MOST_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
             true
@@ -89,7 +90,7 @@ pub fn look(path: &Path, root: &Root) -> Result<Option<Look>, JournalError> {
 
 /// Who holds the lock beside a journal: nobody, or somebody whose pid may stand in it.
 fn holder(path: &Path) -> Option<Option<u32>> {
-    let mut file = File::open(path).ok()?;
+    let mut file = trust::open(path, File::options().read(true)).ok()?;
     match flock(&file, FlockOperation::NonBlockingLockShared) {
         // Given back when the file is closed, a few microseconds later.
         Ok(()) => None,

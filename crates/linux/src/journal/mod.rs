@@ -13,11 +13,12 @@ pub use look::{Look, look, usual_path};
 pub use original::{Claim, Hold, Original, SchemataLine};
 
 use crate::root::Root;
+use crate::trust::{self, TrustError};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -79,6 +80,14 @@ pub enum JournalError {
     Stale {
         /// The file.
         path: PathBuf,
+    },
+    /// Somebody else might have a hand in it. What stands in it is written to registers.
+    #[error("{}: this is no place for a journal: {why}", .path.display())]
+    Untrusted {
+        /// The journal.
+        path: PathBuf,
+        /// What others could change.
+        why: TrustError,
     },
     /// The kernel's boot id makes no sense.
     #[error("{}: expected a boot id like 01234567-89ab-cdef-0123-456789abcdef, not `{found}`", .path.display())]
@@ -160,7 +169,8 @@ impl Journal {
     pub fn open(path: &Path, root: &Root) -> Result<Journal, JournalError> {
         let unwritable = |source| JournalError::Write { path: path.to_path_buf(), source };
         let directory = directory_of(path);
-        fs::create_dir_all(directory).map_err(unwritable)?;
+        fs::DirBuilder::new().recursive(true).mode(0o755).create(directory).map_err(unwritable)?;
+        trust::folder(directory).map_err(|why| untrusted(path, why, &unwritable))?;
         let lock = take_lock(&path.with_extension("lock"))?;
         let boot = boot_id(root)?;
         let root = root.prefix().display().to_string();
@@ -304,10 +314,9 @@ impl Journal {
             return Err(failed(io::Error::other("an earlier write to it could not be taken back")));
         }
         if self.file.is_none() {
-            let mut options = File::options();
             // Only its owner has business with it.
-            let file = options.write(true).create(true).truncate(true).mode(0o600).open(&self.path);
-            self.file = Some((file.map_err(failed)?, 0, 0));
+            let file = trust::open(&self.path, File::options().write(true).create(true).truncate(true));
+            self.file = Some((file.map_err(|why| untrusted(&path, why, &failed))?, 0, 0));
         }
         let Some((file, length, lines)) = &mut self.file else { return Ok(()) };
         let is_new = *length == 0;
@@ -333,9 +342,11 @@ impl Journal {
 
     fn read(&mut self) -> Result<(), JournalError> {
         let unreadable = |source| JournalError::Read { path: self.path.clone(), source };
-        let file = match File::options().read(true).write(true).open(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            result => result.map_err(unreadable)?,
+        let file = match trust::open(&self.path, File::options().read(true).write(true)) {
+            Err(error) if error.io().is_some_and(|why| why.kind() == io::ErrorKind::NotFound) => {
+                return Ok(());
+            }
+            result => result.map_err(|why| untrusted(&self.path, why, &unreadable))?,
         };
         let mut bytes = Vec::new();
         (&file).take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
@@ -405,6 +416,14 @@ fn parse_line(number: usize, bytes: &[u8]) -> Result<Entry, String> {
     serde_json::from_str(json).map_err(|error| error.to_string())
 }
 
+/// What is the system's own word stays what it is; what is a matter of trust is told as one.
+fn untrusted(path: &Path, why: TrustError, system: &dyn Fn(io::Error) -> JournalError) -> JournalError {
+    match why {
+        TrustError::Io { why, .. } => system(why),
+        why => JournalError::Untrusted { path: path.to_path_buf(), why },
+    }
+}
+
 fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -416,9 +435,8 @@ fn sync_directory(path: &Path) -> io::Result<()> {
 /// Takes the lock file, which stays for good: a lock on a file that is removed would be no lock.
 fn take_lock(path: &Path) -> Result<File, JournalError> {
     let failed = |source| JournalError::Write { path: path.to_path_buf(), source };
-    let mut options = File::options();
-    let open = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
-    let mut file = open.map_err(failed)?;
+    let open = trust::open(path, File::options().read(true).write(true).create(true).truncate(false));
+    let mut file = open.map_err(|why| untrusted(path, why, &failed))?;
     // Somebody who only looks whether it is held has it for some microseconds: he is no manager.
     let begun = Instant::now();
     let taken = loop {

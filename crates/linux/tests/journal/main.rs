@@ -276,7 +276,7 @@ struct SmallDisk(PathBuf);
 impl SmallDisk {
     fn mount(at: &Path) -> SmallDisk {
         let flags = rustix::mount::MountFlags::empty();
-        let mounted = rustix::mount::mount("small", at, "tmpfs", flags, Some(c"size=64k"));
+        let mounted = rustix::mount::mount("small", at, "tmpfs", flags, Some(c"size=64k,mode=755"));
         mounted.expect("mounting a tmpfs needs root: run the tests as root");
         SmallDisk(at.to_path_buf())
     }
@@ -286,6 +286,43 @@ impl Drop for SmallDisk {
     fn drop(&mut self) {
         let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
     }
+}
+
+/// What stands in a journal is written to registers: nobody else may have had a hand in it. Needs root.
+#[test]
+fn a_journal_that_others_could_have_written_is_not_believed() {
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    let host = Host::new();
+    host.open().unwrap().record(&[msr(0, 0x600)]).unwrap();
+    let refused = || {
+        let error = host.open().unwrap_err();
+        assert!(matches!(&error, JournalError::Untrusted { .. }), "{error}");
+        let looked = waykeeper_linux::journal::look(&host.path, &host.root);
+        (error.to_string(), looked.is_err())
+    };
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    mode(&host.path, 0o622);
+    let (why, look) = refused();
+    assert!(why.contains("/journal can be written by others (mode 0622)") && look, "{why}");
+    mode(&host.path, 0o600);
+    chown(&host.path, Some(1234), None).expect("these tests need root");
+    assert!(refused().0.contains("/journal belongs to user 1234, not to root"));
+    chown(&host.path, Some(0), None).unwrap();
+    let folder = host.path.parent().unwrap();
+    mode(folder, 0o777);
+    assert!(refused().0.contains("/state can be written by others (mode 0777); take that away (chmod go-w)"));
+    mode(folder, 0o755);
+    assert_eq!(host.open().unwrap().originals().len(), 1);
+    let aside = host.path.with_extension("aside");
+    fs::rename(&host.path, &aside).unwrap();
+    symlink(&aside, &host.path).unwrap();
+    assert!(refused().0.contains("/journal is a symbolic link, not a file"));
+    // Nor is a lock file followed, through which another file would be emptied.
+    fs::remove_file(&host.path).unwrap();
+    fs::remove_file(host.path.with_extension("lock")).unwrap();
+    symlink(&aside, host.path.with_extension("lock")).unwrap();
+    assert!(host.open().is_err_and(|why| matches!(why, JournalError::Untrusted { .. })));
+    assert_ne!(fs::read(&aside).unwrap(), b"");
 }
 
 #[test]

@@ -187,7 +187,7 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         path: "socket.group",
-        what: "the group that may read through the socket; `none`: root alone",
+        what: "the group that may read through the socket; `none`: root alone. Without CAP_CHOWN the daemon must be in it",
         live: false,
         set: |config, value| {
             let name = string(value, "the name of a group, or `none`")?;

@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use waykeeper_linux::trust::{self, TrustError};
 
 /// Connections that may wait to be let in.
 const BACKLOG: i32 = 128;
@@ -26,6 +27,27 @@ pub enum PlaceError {
         path: PathBuf,
         /// What stands there.
         what: &'static str,
+    },
+    /// Others could put something else in its place.
+    #[error("{path}: this is no place for a socket: {why}", path = .path.display())]
+    Untrusted {
+        /// The path.
+        path: PathBuf,
+        /// What others could change.
+        why: TrustError,
+    },
+    /// It cannot be given to the readers' group.
+    #[error(
+        "{path}: the socket cannot be given to group {gid}: {why}; a daemon without CAP_CHOWN must be a member of that group \
+         (SupplementaryGroups= of its unit)", path = .path.display()
+    )]
+    Group {
+        /// The path.
+        path: PathBuf,
+        /// The group's id.
+        gid: u32,
+        /// The system's words.
+        why: io::Error,
     },
     /// No path for a socket.
     #[error("{path}: a socket's path is absolute and of at most 90 bytes", path = .0.display())]
@@ -81,6 +103,7 @@ pub fn listen(path: &Path, group: Option<u32>) -> Result<(UnixListener, Place), 
         }
         _ => {}
     }
+    trust::folder(folder).map_err(|why| untrusted(path, why))?;
     refuse_what_is_alive(path)?;
     let mut hidden = std::ffi::OsString::from(".");
     hidden.push(name);
@@ -93,40 +116,53 @@ pub fn listen(path: &Path, group: Option<u32>) -> Result<(UnixListener, Place), 
         }
         _ => {}
     }
-    let listener = make(&hidden, group).and_then(|socket| {
-        let ours = identity(&hidden)?;
-        std::fs::rename(&hidden, path)?;
-        Ok((UnixListener::from(socket), Place { path: path.to_owned(), ours }))
-    });
-    listener.map_err(|why| {
+    let none = failed("no socket can be made");
+    let listener =
+        make(&hidden).map_err(&none).and_then(|socket| {
+            if let Some(gid) = group {
+                rustix::fs::chown(&hidden, None, Some(Gid::from_raw(gid)))
+                    .map_err(|why| PlaceError::Group { path: path.to_owned(), gid, why: why.into() })?;
+                let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP;
+                rustix::fs::chmod(&hidden, mode).map_err(|why| none(why.into()))?;
+            }
+            let ours = identity(&hidden).map_err(&none)?;
+            std::fs::rename(&hidden, path).map_err(&none)?;
+            Ok((UnixListener::from(socket), Place { path: path.to_owned(), ours }))
+        });
+    listener.inspect_err(|_| {
         let _ = std::fs::remove_file(&hidden);
-        failed("no socket can be made")(why)
     })
 }
 
-fn make(hidden: &Path, group: Option<u32>) -> io::Result<OwnedFd> {
+fn untrusted(path: &Path, why: TrustError) -> PlaceError {
+    match why {
+        TrustError::Io { why, .. } => {
+            PlaceError::Io { path: path.to_owned(), what: "the way there cannot be seen", why }
+        }
+        why => PlaceError::Untrusted { path: path.to_owned(), why },
+    }
+}
+
+fn make(hidden: &Path) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     // Linux gives the file the mode of the unbound socket, less the umask (unix_bind_bsd); the umask itself belongs to the
     // whole process and is left alone.
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(hidden)?)?;
-    if let Some(group) = group {
-        rustix::fs::chown(hidden, None, Some(Gid::from_raw(group)))?;
-        rustix::fs::chmod(hidden, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP)?;
-    }
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket)
 }
 
-/// A socket that nobody listens on may be replaced; all else may not.
+/// A socket of ours or root's that nobody listens on may be replaced; all else may not.
 fn refuse_what_is_alive(path: &Path) -> Result<(), PlaceError> {
     let failed = |what, why: io::Error| PlaceError::Io { path: path.to_owned(), what, why };
-    let kind = match std::fs::symlink_metadata(path) {
-        Ok(meta) => meta.file_type(),
+    let found = match std::fs::symlink_metadata(path) {
+        Ok(found) => found,
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(why) => return Err(failed("what stands there cannot be seen", why)),
     };
+    let kind = found.file_type();
     if !kind.is_socket() {
         let what = match kind {
             kind if kind.is_dir() => "a folder",
@@ -137,6 +173,7 @@ fn refuse_what_is_alive(path: &Path) -> Result<(), PlaceError> {
         };
         return Err(PlaceError::Other { path: path.to_owned(), what });
     }
+    trust::belongs(path, &found).map_err(|why| untrusted(path, why))?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let tried = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
         .and_then(|socket| rustix::net::connect(&socket, &SocketAddrUnix::new(path)?));
@@ -230,7 +267,24 @@ mod tests {
         assert!(said(folder.path()).contains("this is a folder"));
         assert!(said(Path::new("s")).contains("absolute"));
         assert!(said(&folder.path().join("x".repeat(100))).contains("at most 90 bytes"));
-        assert!(said(&path.join("below")).contains("what stands there cannot be seen"));
+        assert!(said(&path.join("below")).contains("the way there cannot be seen: Not a directory"));
         assert_eq!(names(folder.path()).len(), 2);
+    }
+
+    /// Needs root, as what it is about.
+    #[test]
+    fn what_others_could_have_a_hand_in_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        drop(UnixListener::bind(&path).unwrap());
+        std::os::unix::fs::chown(&path, Some(1234), None).expect("these tests need root");
+        let why = listen(&path, None).unwrap_err().to_string();
+        assert!(why.contains("/s belongs to user 1234, not to root; give it to root (chown root)"), "{why}");
+        assert!(path.exists());
+        std::fs::remove_file(&path).unwrap();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();
+        let why = listen(&path, None).unwrap_err().to_string();
+        assert!(why.contains("s: this is no place for a socket: ") && why.contains("(mode 1777)"), "{why}");
+        assert_eq!(names(folder.path()), Vec::<String>::new());
     }
 }
