@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 import initramfs
 
@@ -72,9 +73,13 @@ def script(steps: list[Step]) -> str:
     return "".join(parts)
 
 
-def initrd(busybox: bytes, files: dict[str, bytes], steps: list[Step]) -> bytes:
-    """The guest's whole file system: busybox, `files` (name to content, executable) in FOLDER, and the script."""
-    entries = [initramfs.folder(name) for name in ("bin", "dev", "proc", "sys", "tmp", "run", FOLDER)]
+def initrd(busybox: bytes, files: dict[str, bytes], libraries: dict[str, bytes], steps: list[Step]) -> bytes:
+    """The guest's whole file system: busybox, `files` (name to content, executable) in FOLDER, `libraries` at their paths,
+    and the script."""
+    folders = {"bin", "dev", "proc", "sys", "tmp", "run", FOLDER}
+    for path in libraries:
+        folders |= {str(parent).lstrip("/") for parent in PurePosixPath(path).parents if parent.name}
+    entries = [initramfs.folder(name) for name in sorted(folders)]
     entries += [
         initramfs.file("bin/busybox", busybox, 0o755),
         initramfs.link("bin/sh", "busybox"),
@@ -83,6 +88,7 @@ def initrd(busybox: bytes, files: dict[str, bytes], steps: list[Step]) -> bytes:
         initramfs.file("init", script(steps).encode(), 0o755),
     ]
     entries += [initramfs.file(f"{FOLDER}/{name}", content, 0o755) for name, content in files.items()]
+    entries += [initramfs.file(path.lstrip("/"), content, 0o755) for path, content in libraries.items()]
     return initramfs.archive(entries)
 
 

@@ -1,45 +1,85 @@
-"""Builds the programs that run in the guests: linked statically, since a guest has no libraries.
+"""The programs that run in the guests, with the libraries they need: a guest has none of its own.
 
-It knows cargo. It must not know what the programs do.
+They are those that `make test` builds anyway (same profile, same flags), so that after it nothing is left to build. It knows
+cargo, the dynamic linker and ELF's tools. It must not know what the programs do.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
+import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
-
-TARGET = "x86_64-unknown-linux-gnu"
-"""The usual target, named so that the flags below do not reach build scripts and procedural macros."""
 
 BUILD_SECONDS = 1800
 """Longest that cargo may take: everything from nothing, on a small machine with other work."""
 
+COMMAND = ["cargo", "build", "--workspace", "--locked", "--bins", "--examples", "--message-format", "json"]
+"""The whole workspace: building a part of it would unite the libraries' features differently and build them again."""
+
 
 class BuildError(Exception):
-    """cargo could not build; its messages are in the text."""
+    """cargo could not build, or what it built cannot be carried; the tool's messages are in the text."""
 
 
-def build(repository: Path, folder: Path, arguments: list[str]) -> Path:
-    """Runs `cargo build ARGUMENTS` with FOLDER as target folder; gives the folder of the programs."""
-    command = ["cargo", "build", "--locked", "--target", TARGET, "--target-dir", str(folder), *arguments]
-    environment = {
-        **os.environ,
-        # In the place of what .cargo/config.toml says: static, and for any x86-64, since QEMU emulates the processor.
-        "RUSTFLAGS": "-C target-feature=+crt-static",
-        # Little to optimise: the programs wait for the emulated kernel.
-        "CARGO_PROFILE_DEV_OPT_LEVEL": "0",
-        "CARGO_PROFILE_DEV_DEBUG": "0",
-    }
+@dataclass
+class Cargo:
+    """What goes into a guest: programs by name, and shared libraries by the absolute path they are looked for at."""
+
+    programs: dict[str, bytes] = field(default_factory=dict)
+    libraries: dict[str, bytes] = field(default_factory=dict)
+
+
+def build(repository: Path, names: list[str]) -> Cargo:
+    """Builds the workspace and gives the programs and examples of these names, stripped, with their libraries."""
+    # Debug information would be most of a guest's memory, and building it a second build where `make test` had none.
+    environment = {"CARGO_PROFILE_DEV_DEBUG": "none", "CARGO_PROFILE_TEST_DEBUG": "none", **os.environ}
+    output = _run(COMMAND, repository, environment)
+    found = {}
+    for line in output.splitlines():
+        message = json.loads(line)
+        if message.get("reason") == "compiler-artifact" and message.get("executable"):
+            found[message["target"]["name"]] = Path(message["executable"])
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise BuildError(f"the workspace has no program {', '.join(missing)}")
+    return carry([found[name] for name in names])
+
+
+def carry(paths: list[Path]) -> Cargo:
+    """These programs by their file names, stripped, and every library that the dynamic linker would load for them."""
+    cargo = Cargo()
+    with tempfile.TemporaryDirectory(prefix="oracle-") as folder:
+        for path in paths:
+            small = Path(folder) / path.name
+            _run(["strip", "-o", str(small), str(path)], Path("/"), dict(os.environ))
+            cargo.programs[path.name] = small.read_bytes()
+            for library in libraries(_run(["ldd", str(path)], Path("/"), dict(os.environ))):
+                cargo.libraries.setdefault(library, Path(library).read_bytes())
+    return cargo
+
+
+def libraries(ldd: str) -> list[str]:
+    """The files that a text of ldd names: `NAME => PATH (ADDRESS)`, and for the linker itself `PATH (ADDRESS)`."""
+    lost = re.findall(r"^\s*(\S+) => not found", ldd, re.MULTILINE)
+    if lost:
+        raise BuildError(f"ldd finds no {', '.join(lost)}")
+    return re.findall(r"^\s*(?:\S+ => )?(/\S+) \(0x[0-9a-f]+\)$", ldd, re.MULTILINE)
+
+
+def _run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
     try:
         done = subprocess.run(
-            command, cwd=repository, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
             timeout=BUILD_SECONDS,
         )  # fmt: skip
     except FileNotFoundError:
-        raise BuildError("no cargo; install Rust with https://rustup.rs") from None
+        raise BuildError(f"no {command[0]}; cargo comes with https://rustup.rs, the others with Debian's gcc") from None
     except subprocess.TimeoutExpired:
         raise BuildError(f"{' '.join(command)}: not done after {BUILD_SECONDS} s") from None
     if done.returncode != 0:
         raise BuildError(f"{' '.join(command)}:\n{done.stderr[-8000:]}")
-    return folder / TARGET / "debug"
+    return done.stdout

@@ -86,7 +86,7 @@ def native_cpuid(root: Path, busybox: bytes) -> int:
     if not known.exists():
         steps = [inside.Step("symbols", "/bin/busybox grep ' native_cpuid$' /proc/kallsyms", mounted=None)]
         initrd = CACHE / "initrd" / f"symbols-{root.name}"
-        initrd.write_bytes(inside.initrd(busybox, {}, steps))
+        initrd.write_bytes(inside.initrd(busybox, {}, {}, steps))
         name = f"symbols-{root.name}"
         run = guest.boot(
             name, packages.kernel_image(root), initrd, processors.INTEL, None, CACHE / "logs", GUEST_SECONDS
@@ -166,23 +166,18 @@ def judge_doctor(verdict: Verdict, one: Guest, step: str, outcome: inside.Outcom
         verdict.passed += 1
 
 
-def prepare(transcripts: Path) -> tuple[dict[str, Path], bytes, dict[str, bytes]]:
-    """Kernels by series, busybox, and the files for the guests; all that needs the network or cargo."""
+def prepare(transcripts: Path) -> tuple[dict[str, Path], bytes, dict[str, bytes], dict[str, bytes]]:
+    """Kernels by series, busybox, the files for the guests and their libraries; all that needs the network or cargo."""
     say(packages.ensure_qemu())
     roots = {series: packages.kernel(CACHE / "packages", series) for series in sorted({one.series for one in GUESTS})}
     say(f"kernels: {', '.join(root.name for root in roots.values())}")
     busybox = packages.busybox(CACHE / "packages").read_bytes()
     began = time.monotonic()
-    built = programs.build(
-        REPOSITORY, REPOSITORY / "target/oracle-build",
-        ["-p", "waykeeper-linux", "--example", "resctrl_ops", "--example", "resctrl_suite",
-         "-p", "waykeeper-cli", "--bin", "waykeeper"],
-    )  # fmt: skip
+    cargo = programs.build(REPOSITORY, ["resctrl_ops", "resctrl_suite", "waykeeper"])
     say(f"programs built in {time.monotonic() - began:.0f} s")
-    files = {name: (built / "examples" / name).read_bytes() for name in ("resctrl_ops", "resctrl_suite")}
-    files["waykeeper"] = (built / "waykeeper").read_bytes()
+    files = dict(cargo.programs)
     files["ops.txt"] = (transcripts / "ops.txt").read_bytes()
-    return roots, busybox, files
+    return roots, busybox, files, cargo.libraries
 
 
 def tell(verdict: Verdict) -> None:
@@ -227,13 +222,13 @@ def main() -> int:
         say(f"error: another run is at work here: it holds {CACHE / 'lock'}")
         return 1
     try:
-        roots, busybox, files = prepare(arguments.transcripts)
+        roots, busybox, files, libraries = prepare(arguments.transcripts)
         addresses = {series: native_cpuid(roots[series], busybox) for series in {one.series for one in chosen}}
         initrds = {}
         for series in addresses:
             modules = {f"{name}.ko": packages.module(roots[series], name) for name in ("msr", "cpuid")}
             initrds[series] = CACHE / "initrd" / series
-            initrds[series].write_bytes(inside.initrd(busybox, {**files, **modules}, STEPS))
+            initrds[series].write_bytes(inside.initrd(busybox, {**files, **modules}, libraries, STEPS))
     except (packages.PackageError, programs.BuildError, guest.GuestError, OSError) as error:
         say(f"error: {error}")
         return 1

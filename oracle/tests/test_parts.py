@@ -14,6 +14,7 @@ import guest
 import initramfs
 import inside
 import processors
+import programs
 import transcript
 
 
@@ -32,6 +33,28 @@ class Archive(unittest.TestCase):
         data = initramfs.archive([initramfs.character_device("c", 5, 1)])
         self.assertEqual(data[14:22], b"00002180")  # S_IFCHR | 0600
         self.assertEqual(data[78:94], b"0000000500000001")
+
+
+LDD = (
+    "\tlinux-vdso.so.1 (0x00007ffd3a9f2000)\n"
+    "\tlibgcc_s.so.1 => /lib/x86_64-linux-gnu/libgcc_s.so.1 (0x00007f3aa0e4a000)\n"
+    "\t/lib64/ld-linux-x86-64.so.2 (0x00007f3aa0e7e000)\n"
+)
+
+
+class Carried(unittest.TestCase):
+    def test_a_guest_gets_the_libraries_and_the_linker_but_not_what_the_kernel_brings(self) -> None:
+        paths = ["/lib/x86_64-linux-gnu/libgcc_s.so.1", "/lib64/ld-linux-x86-64.so.2"]
+        self.assertEqual(programs.libraries(LDD), paths)
+
+    def test_a_library_that_is_not_there_is_named(self) -> None:
+        with self.assertRaisesRegex(programs.BuildError, "libfoo.so.1"):
+            programs.libraries("\tlibfoo.so.1 => not found\n")
+
+    def test_every_folder_of_a_library_comes_before_it(self) -> None:
+        data = inside.initrd(b"", {}, {"/lib64/x/y.so": b"so"}, [])
+        places = [data.index(name) for name in (b"lib64\0", b"lib64/x\0", b"lib64/x/y.so\0")]
+        self.assertEqual(places, sorted(places))
 
 
 class Stub:
