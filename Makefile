@@ -37,7 +37,7 @@ install: build
 test: lint test-rust test-python
 
 test-rust:
-	$(CARGO) test --workspace --locked
+	$(PYTHON) scripts/run_tests.py --cargo $(CARGO)
 
 ## The Python package: its form, and its tests on a wheel in a fresh environment.
 test-python:
