@@ -35,6 +35,34 @@ pub fn slice_events(cache: &Cache, index: usize, slices: usize) -> Vec<SliceEven
     request.into_iter().flat_map(|request| events(names, request, stands_for)).collect()
 }
 
+/// What slice `index` of `slices` counts where devices alone are counted, partial writes too.
+///
+/// A slice has four counters, and whole writes, reads and partial writes want two each or more. So kinds take turns from
+/// slice to slice as above: one kind a slice where events share a filter, else whole writes and reads in every second slice
+/// and partial writes in the others. Too few slices for that count what policies look at.
+pub fn device_events(cache: &Cache, index: usize, slices: usize) -> Vec<SliceEvent> {
+    let partial: Vec<&Request> = cache.role(Role::PartialWrite).collect();
+    // Behind one filter a single opcode is counted: where there are two, the first is what devices use.
+    let partial = if cache.one_filter { &partial[..partial.len().min(1)] } else { &partial[..] };
+    let both: Vec<(Names, &Request)> = [(WRITE, Role::FullWrite), (READ, Role::Read)]
+        .into_iter()
+        .filter_map(|(names, role)| Some((names, cache.role(role).next()?)))
+        .collect();
+    let third: Vec<(Names, &Request)> = partial.iter().map(|request| (PARTIAL, *request)).collect();
+    let turns: Vec<Vec<(Names, &Request)>> = match cache.one_filter {
+        true => both.into_iter().map(|one| vec![one]).chain([third]).collect(),
+        false => vec![both, third],
+    };
+    let turns: Vec<_> = turns.into_iter().filter(|turn| !turn.is_empty()).collect();
+    if slices < turns.len() || turns.is_empty() {
+        return slice_events(cache, index, slices);
+    }
+    let turn = index % turns.len();
+    let share = (slices - turn).div_ceil(turns.len());
+    let stands_for = slices as f64 / share as f64;
+    turns[turn].iter().flat_map(|(names, request)| events(*names, request, stands_for)).collect()
+}
+
 /// True if writes and reads are counted in different slices.
 pub fn is_split(cache: &Cache, slices: usize) -> bool {
     cache.one_filter && slices > 1 && cache.role(Role::Read).next().is_some()
@@ -43,6 +71,8 @@ pub fn is_split(cache: &Cache, slices: usize) -> bool {
 /// All requests, hits, misses.
 type Names = [DcaQuantity; 3];
 const WRITE: Names = [DcaQuantity::Writes, DcaQuantity::WriteHits, DcaQuantity::WriteMisses];
+const PARTIAL: Names =
+    [DcaQuantity::PartialWrites, DcaQuantity::PartialWriteHits, DcaQuantity::PartialWriteMisses];
 const READ: Names = [DcaQuantity::Reads, DcaQuantity::ReadHits, DcaQuantity::ReadMisses];
 
 /// Misses, and hits if there is such an event, else all.
@@ -99,6 +129,40 @@ mod tests {
         use DcaQuantity as Q;
         assert_eq!(quantities("hsx", 4, 12), [(Q::Writes, 2.0), (Q::WriteMisses, 2.0)]);
         assert_eq!(quantities("hsx", 5, 12), [(Q::Reads, 2.0), (Q::ReadMisses, 2.0)]);
+    }
+
+    #[test]
+    fn partial_writes_have_slices_of_their_own() {
+        use DcaQuantity as Q;
+        let of = |id: &str, index: usize, slices: usize| -> Vec<(DcaQuantity, f64)> {
+            let events = device_events(cache(id), index, slices).into_iter();
+            events.map(|event| (event.quantity, event.stands_for)).collect()
+        };
+        // Skylake, 18 slices: six for each kind.
+        assert_eq!(of("skx", 3, 18), [(Q::WriteHits, 3.0), (Q::WriteMisses, 3.0)]);
+        assert_eq!(of("skx", 4, 18), [(Q::ReadHits, 3.0), (Q::ReadMisses, 3.0)]);
+        assert_eq!(of("skx", 5, 18), [(Q::PartialWriteHits, 3.0), (Q::PartialWriteMisses, 3.0)]);
+        // Sapphire Rapids: two opcodes of partial writes fill a slice's four counters.
+        let partial = [(Q::PartialWriteHits, 2.0), (Q::PartialWriteMisses, 2.0)];
+        assert_eq!(of("spr", 1, 60), [partial, partial].concat());
+        assert_eq!(of("spr", 0, 60).len(), 4);
+        // Two slices are no three turns.
+        assert_eq!(of("hsx", 1, 2), [(Q::Reads, 2.0), (Q::ReadMisses, 2.0)]);
+        for id in ["hsx", "bdx", "skx", "icx", "spr", "emr", "gnr"] {
+            for slices in 3..30 {
+                let most = cache(id).pmu.counters.into();
+                for quantity in [Q::WriteMisses, Q::ReadMisses, Q::PartialWriteMisses] {
+                    let of_slices = (0..slices).map(|index| device_events(cache(id), index, slices));
+                    let mut sum = 0.0;
+                    for events in of_slices {
+                        assert!(events.len() <= most, "{id}: {} events in a slice", events.len());
+                        // Two opcodes of one quantity are its parts, and the slice speaks for both.
+                        sum += events.iter().find(|e| e.quantity == quantity).map_or(0.0, |e| e.stands_for);
+                    }
+                    assert!((sum - slices as f64).abs() < 1e-9, "{id} {slices} {quantity:?}: {sum}");
+                }
+            }
+        }
     }
 
     #[test]

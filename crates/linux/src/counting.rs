@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use waykeeper_generations::{self as generations, CoreCounters, Quantities};
-use waykeeper_host::{GroupCounters, PortCounters, Reading, SocketCounters};
+use waykeeper_host::{DmaCounters, GroupCounters, Lines, PortCounters, Reading, SocketCounters};
 use waykeeper_units::CoreId;
 
 /// Something the slices of the LLC count about devices (hardware.md 3.1).
@@ -16,6 +16,12 @@ pub enum DcaQuantity {
     WriteHits,
     /// Those that did not.
     WriteMisses,
+    /// Device writes of parts of lines.
+    PartialWrites,
+    /// Those that found their line.
+    PartialWriteHits,
+    /// Those that did not.
+    PartialWriteMisses,
     /// Device reads.
     Reads,
     /// Those that found their line.
@@ -206,6 +212,20 @@ impl Counts {
             dca_read_misses: self.get(Quantity::Dca(Q::ReadMisses)),
             memory_read_bytes: self.get(Quantity::Memory(Direction::Read)),
             memory_write_bytes: self.get(Quantity::Memory(Direction::Write)),
+        }
+    }
+
+    /// What devices did, partial writes too.
+    pub fn devices(&self) -> DmaCounters {
+        use DcaQuantity as Q;
+        let lines = |hits, all, misses| Lines {
+            hits: self.hits(hits, all, misses),
+            misses: self.get(Quantity::Dca(misses)),
+        };
+        DmaCounters {
+            reads: lines(Q::ReadHits, Q::Reads, Q::ReadMisses),
+            writes: lines(Q::WriteHits, Q::Writes, Q::WriteMisses),
+            partial_writes: lines(Q::PartialWriteHits, Q::PartialWrites, Q::PartialWriteMisses),
         }
     }
 

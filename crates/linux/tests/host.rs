@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 use waykeeper_host::{Host, Interval, KnobOutcome, Plan, Reading, Snapshot, Support};
-use waykeeper_linux::host::LinuxHost;
+use waykeeper_linux::host::{DeviceWatch, LinuxHost};
+use waykeeper_linux::journal::Journal;
 use waykeeper_linux::pci::PciAddress;
 use waykeeper_stand::{MS, Machine, SCENARIO, held, same, scenario};
 use waykeeper_units::{GroupId, PortId, WayMask};
@@ -526,4 +527,45 @@ fn another_tools_monitoring_group_gets_back_what_was_taken_and_no_more() {
     let report = host.close().unwrap();
     assert!(report.is_complete(), "{report:?}");
     assert_eq!(root.read_text(cpus).unwrap(), "2,10\n");
+}
+
+/// Haswell's slices take turns with whole writes, reads and partial writes; Sapphire Rapids' count the latter in every second
+/// slice. Either way the three are what the machine did, and the registers come back.
+#[test]
+fn a_device_watch_counts_completions_too() {
+    const LOAD: &str = "name = \"load\"\nduration_s = 1\nwarmup_s = 0.1\nmeasure_s = 0.1\ntime_factor = 1\n\
+        [[storage]]\nname = \"ssd\"\ndrives = 1\nflash_us = 0\nflash_spread = 0\ncommand_us = 12\n\
+        [[workload]]\nname = \"load\"\nprogram = \"memload\"\ncores = \"0\"\npattern = \"single\"\ndepth = 4\n\
+        resident = true\n";
+    for chip in ["e5-2630v3", "gold-6430"] {
+        let machine = Machine::with(scenario(chip, LOAD), held(1));
+        let found = machine.state();
+        let mut journal = Journal::open(&machine.journal(), &machine.root()).unwrap();
+        let mut watch = DeviceWatch::open(&machine.root(), None, Some(&mut journal)).unwrap();
+        let (before, _) = watch.read();
+        let did = machine.look(|server| server.bare().dca());
+        machine.run(5 * MS);
+        let (after, problems) = watch.read();
+        let seen = after.since(&before);
+        assert!(problems.is_empty(), "{chip}: {problems:?}");
+        let does = machine.look(|server| server.bare().dca());
+        let wanted = [
+            (seen.writes.hits, does.write_hits - did.write_hits),
+            (seen.writes.misses, does.write_misses - did.write_misses),
+            (seen.reads.hits, does.read_hits - did.read_hits),
+            (seen.reads.misses, does.read_misses - did.read_misses),
+            (seen.partial_writes.hits, does.partial_hits - did.partial_hits),
+            (seen.partial_writes.misses, does.partial_misses - did.partial_misses),
+        ];
+        // A slice has whole counts of its part, and a third or half of the slices speak for all.
+        for (found, expected) in wanted {
+            near(value(found), expected, 240);
+        }
+        let completions = value(seen.partial_writes.all());
+        assert!(completions > 500, "{chip}: {completions}");
+        near(value(seen.writes.all()), 64 * completions, 64 * 8 + 480);
+        drop((watch, journal));
+        machine.restore().unwrap();
+        same(&machine.state(), &found, chip);
+    }
 }

@@ -94,6 +94,37 @@ fn by_perf(
     PerfCounting::open(uncore.groups).map_err(|why| why.to_string())
 }
 
+/// Counts what devices do on the managed package and nothing else, partial writes too. Where perf does not count this
+/// machine, registers are programmed, if there is a journal for what they held.
+pub(super) fn start_devices(
+    root: &Root,
+    facts: &Facts,
+    journal: Option<&mut Journal>,
+) -> Result<(Box<dyn Counting>, Vec<String>), String> {
+    let generation = facts.generation.ok_or("no table describes this CPU, so its counters are not read")?;
+    let cache =
+        generation.cache.as_ref().ok_or("the slices of this CPU's LLC count no requests of devices")?;
+    if perf::is_asked(root) {
+        let slices = event_source::units(root, &cache.pmu.perf).map_err(|why| why.to_string())?;
+        if let Some(why) = no_unit(slices.len(), "requests of devices are", &cache.pmu) {
+            return Err(why);
+        }
+        let mut uncore = UncorePlan::default();
+        uncore.add_devices(cache, &slices, &facts.topology.cpus_of(facts.socket));
+        let notes = uncore.notes;
+        let counting = PerfCounting::open(uncore.groups).map_err(|why| why.to_string())?;
+        return Ok((Box::new(counting), notes));
+    }
+    let journal =
+        journal.ok_or("perf counts another machine than this, and no register is to be programmed")?;
+    let bank = RegisterFiles::new(root, Some(generation));
+    let mut notes = Vec::new();
+    let slices = boxes(root, facts, &bank, &cache.pmu, &mut notes)?;
+    let jobs = msr_pmu::device_jobs(cache, slices, facts.reader)?;
+    let counting = program(bank, of_package(jobs, facts.socket).collect(), journal)?;
+    Ok((Box::new(counting), notes))
+}
+
 fn core_plan(root: &Root, generation: &Generation, core: CoreId) -> Result<Vec<PlannedGroup>, String> {
     let watchdog = root.read_optional("/proc/sys/kernel/nmi_watchdog").map_err(|why| why.to_string())?;
     let watchdog = watchdog.is_some_and(|text| text.trim() == "1");

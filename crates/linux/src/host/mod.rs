@@ -6,6 +6,7 @@
 
 mod cores;
 mod count;
+mod devices;
 mod error;
 mod facts;
 mod groups;
@@ -20,6 +21,7 @@ mod tally;
 mod watch;
 mod wording;
 
+pub use devices::DeviceWatch;
 pub use error::OpenError;
 pub use groups::{Disturbance, Grouping, GroupsError};
 pub use limits::{Charge, DcaLimit, Limits};

@@ -99,11 +99,28 @@ fn by_msr(pmu: &Pmu) -> bool {
 /// # Errors
 /// If the table knows no registers for it.
 pub fn cache_jobs(cache: &Cache, slices: u16, cpu: CoreId) -> Result<Vec<Job>, String> {
+    slice_jobs(cache, slices, cpu, cha::slice_events)
+}
+
+/// The same, partial writes of devices too.
+///
+/// # Errors
+/// If the table knows no registers for it.
+pub fn device_jobs(cache: &Cache, slices: u16, cpu: CoreId) -> Result<Vec<Job>, String> {
+    slice_jobs(cache, slices, cpu, cha::device_events)
+}
+
+fn slice_jobs(
+    cache: &Cache,
+    slices: u16,
+    cpu: CoreId,
+    of: fn(&Cache, usize, usize) -> Vec<cha::SliceEvent>,
+) -> Result<Vec<Job>, String> {
     if !by_msr(&cache.pmu) {
         return Err(format!("{}: its registers are not MSRs", cache.pmu.perf));
     }
     let slice = |number: u16| {
-        let events = cha::slice_events(cache, number.into(), slices.into()).into_iter().zip(0u8..);
+        let events = of(cache, number.into(), slices.into()).into_iter().zip(0u8..);
         let events = events.map(|(event, counter)| Event {
             terms: event.terms,
             quantity: Quantity::Dca(event.quantity),

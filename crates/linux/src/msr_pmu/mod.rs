@@ -10,7 +10,7 @@ mod core;
 mod job;
 
 pub use self::core::core_job;
-pub use boxes::{cache_jobs, memory_jobs, stack_jobs};
+pub use boxes::{cache_jobs, device_jobs, memory_jobs, stack_jobs};
 pub use job::{Bank, Counter, Guard, Job, Part, Place, Turned, Write};
 
 use crate::counters::Extended;

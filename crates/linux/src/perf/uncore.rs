@@ -22,6 +22,9 @@ pub struct UncorePlan {
     pub notes: Vec<String>,
 }
 
+/// What a slice of so many counts.
+type SliceEvents = fn(&Cache, usize, usize) -> Vec<cha::SliceEvent>;
+
 impl UncorePlan {
     /// Adds a unit with its events, as far as the kernel's driver can be told them.
     fn add(&mut self, unit: &Unit, package: &CoreList, events: Vec<(Terms, Quantity, f64)>) {
@@ -51,10 +54,19 @@ impl UncorePlan {
         }
     }
 
-    /// Requests of devices at the slices of the LLC.
+    /// Requests of devices at the slices of the LLC, as policies want them.
     pub fn add_cache(&mut self, cache: &Cache, units: &[Unit], package: &CoreList) {
+        self.add_slices(cache, units, package, cha::slice_events);
+    }
+
+    /// The same, partial writes too.
+    pub fn add_devices(&mut self, cache: &Cache, units: &[Unit], package: &CoreList) {
+        self.add_slices(cache, units, package, cha::device_events);
+    }
+
+    fn add_slices(&mut self, cache: &Cache, units: &[Unit], package: &CoreList, of: SliceEvents) {
         for (index, unit) in units.iter().enumerate() {
-            let events = cha::slice_events(cache, index, units.len()).into_iter();
+            let events = of(cache, index, units.len()).into_iter();
             let events = events.map(|event| (event.terms, Quantity::Dca(event.quantity), event.stands_for));
             self.add(unit, package, events.collect());
         }
