@@ -4,7 +4,25 @@
 //! Which command comes next and when it may go are `load`'s rules. Must not know the virtual server, counters, or how a run is
 //! shown.
 
+mod admission;
+mod buffer;
+mod engine;
 pub mod nvme;
 mod plan;
+mod ready;
+mod run;
+mod safety;
+mod system;
+mod target;
+mod verify;
+mod worker;
 
+pub use buffer::{Buffer, BufferError, word};
+pub use engine::{Deed, Fault, Io};
 pub use plan::{EngineKind, Pages, Plan, Touch};
+pub use ready::{PrepareError, Ready};
+pub use run::{End, Failure, Outcome, Progress, Running, Stopper};
+pub use safety::{Consent, Refusal};
+pub use system::System;
+pub use target::{Kind, Nvme, Target, TargetError};
+pub use verify::Verified;

@@ -1,0 +1,189 @@
+//! The memory that devices read and write: where it lies, what stands in it, and reading it with the CPU.
+//!
+//! Knows pages and nodes; must not know commands. Devices write into it while threads run, so nobody ever holds a reference
+//! into it: only addresses, read one word at a time.
+
+use crate::plan::Pages;
+use rustix::mm::{MapFlags, ProtFlags};
+use std::ffi::c_void;
+use std::io;
+use std::ptr;
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+/// As the kernel has it (include/uapi/asm-generic/hugetlb_encode.h): log2 of the page's size from bit 26 on.
+const HUGE_SHIFT: u32 = 26;
+
+/// Why there is no buffer.
+#[derive(Debug, thiserror::Error)]
+pub enum BufferError {
+    /// The pool of huge pages has too few.
+    #[error(
+        "the buffer needs {wanted} huge pages of {kib} KiB and the kernel has not so many left; write a larger number into \
+         /sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages"
+    )]
+    Huge {
+        /// How many.
+        wanted: usize,
+        /// Of what size.
+        kib: usize,
+    },
+    /// There is no such node, or no NUMA at all.
+    #[error(
+        "the buffer cannot be on NUMA node {node}: {why}; /sys/devices/system/node/online lists the nodes there are"
+    )]
+    Node {
+        /// The node.
+        node: u32,
+        /// Why.
+        why: io::Error,
+    },
+    /// Anything else.
+    #[error("no buffer of {bytes} B: {why}")]
+    Memory {
+        /// Its size.
+        bytes: usize,
+        /// Why.
+        why: io::Error,
+    },
+}
+
+/// The buffer.
+#[derive(Debug)]
+pub struct Buffer {
+    base: *mut u8,
+    mapped: usize,
+    bytes: usize,
+    seed: u64,
+}
+
+// SAFETY: it is plain memory that threads only reach through volatile reads and whose address they hand to the kernel; nothing
+// in it is ever borrowed.
+unsafe impl Send for Buffer {}
+// SAFETY: as above; what races with a device is data, and never decides anything.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// Memory of at least one page, all of it there and filled (see [`word`]).
+    ///
+    /// # Errors
+    /// The kernel has no such memory to give.
+    pub fn new(bytes: usize, pages: Pages, numa: Option<u32>, seed: u64) -> Result<Buffer, BufferError> {
+        let mapped = bytes.max(1).next_multiple_of(pages.bytes());
+        let huge = match pages {
+            Pages::Base => MapFlags::empty(),
+            Pages::Huge2M => MapFlags::HUGETLB | MapFlags::from_bits_retain(21 << HUGE_SHIFT),
+            Pages::Huge1G => MapFlags::HUGETLB | MapFlags::from_bits_retain(30 << HUGE_SHIFT),
+        };
+        let (read_write, private) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | huge);
+        // SAFETY: a new mapping at an address of the kernel's choice takes nothing from anybody.
+        let base = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), mapped, read_write, private) };
+        let base = base.map_err(|errno| match pages {
+            Pages::Base => BufferError::Memory { bytes: mapped, why: errno.into() },
+            _ => BufferError::Huge { wanted: mapped / pages.bytes(), kib: pages.bytes() >> 10 },
+        })?;
+        let buffer = Buffer { base: base.cast(), mapped, bytes, seed };
+        if let Some(node) = numa {
+            bind(base, mapped, node).map_err(|why| BufferError::Node { node, why })?;
+        }
+        buffer.fill();
+        Ok(buffer)
+    }
+
+    /// Where it begins.
+    pub const fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// Its size.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The seed of what stood in it before the run.
+    pub const fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The CPU reads what lies from `offset` on: one word of each line brings the line into its caches.
+    pub fn touch(&self, offset: usize, bytes: usize) {
+        let end = offset.saturating_add(bytes).min(self.bytes);
+        let mut at = offset & !(LINE - 1);
+        while at < end {
+            // SAFETY: `at` is below the length of the mapping, which is a multiple of a line, and on its boundary.
+            let _ = unsafe { ptr::read_volatile(self.base.add(at).cast::<u64>()) };
+            at += LINE;
+        }
+    }
+
+    /// A copy of what lies from `offset` on, for looking at it when the run is over.
+    pub fn copy(&self, offset: usize, into: &mut [u8]) {
+        let bytes = into.len().min(self.bytes.saturating_sub(offset));
+        // SAFETY: the source is inside the mapping, the destination is borrowed, and they cannot overlap.
+        unsafe { ptr::copy_nonoverlapping(self.base.add(offset), into.as_mut_ptr(), bytes) };
+    }
+
+    fn fill(&self) {
+        for at in 0..self.mapped / 8 {
+            // SAFETY: inside the mapping, on a word's boundary; nobody else has the address yet.
+            unsafe { self.base.cast::<u64>().add(at).write(word(self.seed, at as u64)) };
+        }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: it is our mapping; whoever sends commands on it keeps it alive until they came back.
+        let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.mapped) };
+    }
+}
+
+/// What word number `at` of a buffer holds before the run: SplitMix64 (Steele et al. 2014) of seed and place, so that every
+/// block differs from every other and a block that arrived somewhere says which it was.
+pub const fn word(seed: u64, at: u64) -> u64 {
+    let mut z = seed.wrapping_mul(0xD134_2543_DE82_EF95).wrapping_add(at.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// mbind(2), which no crate of ours has: pages of the range come from this node and no other.
+fn bind(base: *mut c_void, bytes: usize, node: u32) -> io::Result<()> {
+    // 1024 nodes, as many as the kernel can be built for.
+    let mut mask = [0u64; 16];
+    let word = mask.get_mut(node as usize / 64).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+    *word |= 1 << (node % 64);
+    let bits = mask.len() * 64 + 1;
+    // SAFETY: the range is one mapping of ours, the mask has the bits that are announced (the kernel reads one less).
+    let done =
+        unsafe { libc::syscall(libc::SYS_mbind, base, bytes, libc::MPOL_BIND, mask.as_ptr(), bits, 0) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_there_and_each_block_differs() {
+        let buffer = Buffer::new(3 * 4096 + 512, Pages::Base, None, 7).unwrap();
+        assert_eq!(buffer.base() as usize % 4096, 0);
+        let mut blocks = vec![0u8; 3 * 4096];
+        buffer.copy(0, &mut blocks);
+        assert_eq!(&blocks[..8], &word(7, 0).to_ne_bytes());
+        assert_eq!(&blocks[4096..4104], &word(7, 512).to_ne_bytes());
+        assert_ne!(blocks[..4096], blocks[4096..8192]);
+        // The last lines, and past the end.
+        buffer.touch(3 * 4096, 512);
+        buffer.touch(4096 * 3 + 500, 1 << 30);
+    }
+
+    #[test]
+    fn what_the_kernel_has_not_is_told() {
+        let error = Buffer::new(1 << 42, Pages::Huge1G, None, 1).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("4096 huge pages of 1048576 KiB"), "{error}");
+        assert!(error.contains("hugepages-1048576kB/nr_hugepages"), "{error}");
+        let error = Buffer::new(4096, Pages::Base, Some(999), 1).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("NUMA node 999") && error.contains("node/online"), "{error}");
+    }
+}

@@ -1,0 +1,55 @@
+//! NVMe commands through the ioctl: one at a time, the thread waits for each. Works on every kernel, on both of a namespace's
+//! devices, and on a file that answers ioctls.
+//!
+//! Knows the command block; must not know files or file systems.
+
+use super::{Deed, Done, Engine, Fault, Ground, Io};
+use crate::nvme::{IOCTL_IO_CMD, Passthru, READ, Status, WRITE};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
+
+/// The engine.
+pub struct Ioctl {
+    file: RawFd,
+    base: *mut u8,
+    nsid: u32,
+    lba_bytes: u32,
+    waiting: Option<(u32, Passthru)>,
+}
+
+impl Ioctl {
+    /// On an open device. Buffer and file outlive it.
+    pub fn new(ground: &Ground<'_>) -> Ioctl {
+        let Ground { buffer, file, nsid, lba_bytes, .. } = *ground;
+        Ioctl { file: file.as_raw_fd(), base: buffer.base(), nsid, lba_bytes, waiting: None }
+    }
+}
+
+impl Engine for Ioctl {
+    fn push(&mut self, io: Io, number: u32) {
+        let command = match io.deed {
+            Deed::Flush => Passthru::flush(self.nsid),
+            deed => {
+                let opcode = if deed == Deed::ToMemory { READ } else { WRITE };
+                let address = self.base.wrapping_add(io.offset) as u64;
+                let lba = io.place / u64::from(self.lba_bytes);
+                Passthru::transfer(opcode, self.nsid, lba, io.bytes / self.lba_bytes, address, io.bytes)
+            }
+        };
+        self.waiting = Some((number, command));
+    }
+
+    fn carry(&mut self, _: Option<Duration>, done: &mut Vec<Done>) -> io::Result<()> {
+        let Some((number, mut command)) = self.waiting.take() else { return Ok(()) };
+        // SAFETY: the command is the kernel's structure, its memory is the buffer's, and both outlive the call.
+        let status = unsafe { libc::ioctl(self.file, libc::Ioctl::from(IOCTL_IO_CMD), &raw mut command) };
+        let end = match status {
+            0 => Ok(()),
+            status if status > 0 => Err(Fault::Nvme(Status((status & 0x7FFF) as u16))),
+            _ => Err(Fault::Errno(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))),
+        };
+        done.push((number, end));
+        Ok(())
+    }
+}

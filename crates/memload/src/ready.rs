@@ -1,0 +1,425 @@
+//! A run that has been looked through: the plan fits the target, who must agree has agreed, memory and engine are there.
+//!
+//! Everything that can be refused is refused here, before the first command; must not know how commands are counted.
+
+use crate::buffer::{Buffer, BufferError};
+use crate::engine::{Deed, Direct, Ground, Io, Passthrough};
+use crate::plan::{EngineKind, Pages, Plan};
+use crate::safety::{Consent, Hold, Refusal, begins_with_a_hole, permit};
+use crate::system::System;
+use crate::target::{Kind, Nvme, Target};
+use rustix::fs::OFlags;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use waykeeper_load::{Command, Limits, Pattern, Rule, Shape, ShapeError, Toward};
+
+/// Bytes of a block where nobody says: the format of the thesis (s3.1).
+const BLOCK_BYTES: u32 = 4096;
+/// Blocks of the buffer where nobody says (algorithms.md 7.2).
+const BUFFER_BLOCKS: u64 = 1000;
+/// More commands than any NVMe queue has entries (NVM Express Base 2.0, 3.3.3.1).
+const MOST_DEPTH: u32 = 65_536;
+/// More than anybody has CPUs for; each is a thread.
+const MOST_WORKERS: u32 = 1024;
+
+/// Why a run cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    /// A value of the plan that cannot be.
+    #[error("{option} is {value}; {wanted}")]
+    Value {
+        /// The word.
+        option: &'static str,
+        /// What it says.
+        value: String,
+        /// What it could say.
+        wanted: String,
+    },
+    /// The pattern does not fit.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// The target may not be loaded.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// No memory.
+    #[error(transparent)]
+    Buffer(#[from] BufferError),
+    /// The target could not be opened.
+    #[error("{}: cannot be opened for {purpose}: {why}", .path.display())]
+    Open {
+        /// The path.
+        path: PathBuf,
+        /// What for.
+        purpose: &'static str,
+        /// Why.
+        why: io::Error,
+    },
+    /// No engine gets commands to it.
+    #[error("{}: {why}", .path.display())]
+    Engine {
+        /// The path.
+        path: PathBuf,
+        /// What each lacks.
+        why: String,
+    },
+    /// A worker could not begin.
+    #[error("a worker cannot start: {0}")]
+    Worker(io::Error),
+}
+
+/// A run that can begin.
+#[derive(Debug)]
+pub struct Ready {
+    plan: Plan,
+    target: Target,
+    shape: Shape,
+    block_bytes: u32,
+    max_blocks: u32,
+    engine: EngineKind,
+    notes: Vec<String>,
+    file: OwnedFd,
+    buffer: Buffer,
+    _hold: Hold,
+}
+
+impl Ready {
+    /// Looks everything through, makes the file that was asked for, takes the memory, and finds the engine.
+    ///
+    /// # Errors
+    /// Something does not fit, is not allowed, or not there.
+    pub fn new(
+        mut target: Target,
+        plan: Plan,
+        consent: &Consent,
+        system: &System,
+    ) -> Result<Ready, PrepareError> {
+        check(&plan)?;
+        if let (Kind::Absent, Some(bytes)) = (target.kind, consent.create) {
+            target.bytes = bytes;
+        }
+        Fit::of(&plan, &target)?;
+        let mut hold = permit(&mut target, plan.writes(), consent, system)?;
+        let mut notes = vec![format!("{}: {target}", target.path.display())];
+        if std::mem::take(&mut hold.created) {
+            notes.push(format!("{}: made, and stays when the run is over", target.path.display()));
+        }
+        // A file that was made may want larger blocks than was thought.
+        let Fit { shape, block_bytes, max_blocks, buffer_bytes } = Fit::of(&plan, &target)?;
+        let (engine, file) = choose(&plan, &target, &mut notes)?;
+        if plan.pattern.moves() && plan.op == Toward::Write && begins_with_a_hole(&target) {
+            notes.push(format!(
+                "{}: begins with a hole, so reads of it come from no device; fill it first, or have --create make one",
+                target.path.display()
+            ));
+        }
+        if engine == EngineKind::NvmeIoctl && plan.depth > 1 {
+            notes.push(format!(
+                "{}: a thread waits for each command, so {} workers of depth {} are {} threads",
+                engine.name(),
+                plan.workers,
+                plan.depth,
+                plan.workers.saturating_mul(plan.depth)
+            ));
+        }
+        let buffer = Buffer::new(buffer_bytes, plan.pages, plan.numa, plan.seed)?;
+        Ok(Ready { plan, target, shape, block_bytes, max_blocks, engine, notes, file, buffer, _hold: hold })
+    }
+
+    /// What was planned.
+    pub const fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Where commands go.
+    pub const fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Bytes of a block.
+    pub const fn block_bytes(&self) -> u32 {
+        self.block_bytes
+    }
+
+    /// Most blocks that a command may move.
+    pub const fn max_blocks(&self) -> u32 {
+        self.max_blocks
+    }
+
+    /// What carries commands.
+    pub const fn engine(&self) -> EngineKind {
+        self.engine
+    }
+
+    /// What a person should know before it begins, a sentence each.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The memory.
+    pub const fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    pub(crate) const fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Threads that it takes.
+    pub(crate) const fn threads(&self) -> u32 {
+        match self.engine {
+            EngineKind::NvmeIoctl => self.plan.workers.saturating_mul(self.plan.depth),
+            _ => self.plan.workers,
+        }
+    }
+
+    /// Commands that a thread keeps outstanding.
+    pub(crate) const fn engine_depth(&self) -> u32 {
+        if matches!(self.engine, EngineKind::NvmeIoctl) { 1 } else { self.plan.depth }
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            blocks: self.plan.limit_bytes.map(|bytes| bytes / f64::from(self.block_bytes)),
+            commands: self.plan.limit_commands,
+            slots: self.plan.slots,
+            rule: if self.plan.thesis { Rule::Thesis } else { Rule::Exact },
+        }
+    }
+
+    /// What an engine of one thread stands on.
+    pub(crate) fn ground(&self) -> Ground<'_> {
+        ground(
+            &self.buffer,
+            &self.file,
+            &self.target,
+            self.engine_depth(),
+            self.max_blocks * self.block_bytes,
+        )
+    }
+
+    /// A command of the pattern as a command of an engine, at a place of the device.
+    pub(crate) fn io(&self, command: &Command, place: u64) -> Io {
+        let deed = match (self.plan.pattern, self.plan.op) {
+            (Pattern::Flush | Pattern::Noop, _) => Deed::Flush,
+            (_, Toward::Write) => Deed::ToMemory,
+            (_, Toward::Read) => Deed::FromMemory,
+        };
+        let offset = command.target as usize * self.block_bytes as usize;
+        Io { deed, offset, bytes: command.moved * self.block_bytes, place }
+    }
+}
+
+/// What holds of a plan on any target.
+fn check(plan: &Plan) -> Result<(), PrepareError> {
+    let value = |option, value: &dyn ToString, wanted: &str| {
+        Err(PrepareError::Value { option, value: value.to_string(), wanted: wanted.to_owned() })
+    };
+    if plan.depth == 0 || plan.depth > MOST_DEPTH {
+        return value("--depth", &plan.depth, "a worker keeps 1 to 65536 commands outstanding");
+    }
+    if plan.workers == 0 || plan.workers > MOST_WORKERS {
+        return value("--workers", &plan.workers, "1 to 1024 can be");
+    }
+    if plan.slots == 0 || plan.slots > 1_000_000 {
+        return value("--slots", &plan.slots, "a second has 1 to 1000000 of them");
+    }
+    for (option, limit) in [("--limit-bytes", plan.limit_bytes), ("--limit-commands", plan.limit_commands)] {
+        match limit {
+            Some(limit) if !(limit.is_finite() && limit > 0.0) => {
+                return value(option, &limit, "it must be above 0; leave it out for no limit");
+            }
+            _ => {}
+        }
+    }
+    if plan.commands == Some(0) {
+        return value("--commands", &0, "at least 1 must go");
+    }
+    if plan.blocks == Some(0) {
+        return value("--blocks", &0, "at least 1 must go");
+    }
+    if plan.verify && !plan.pattern.moves() {
+        return value("--verify", &plan.pattern.name(), "this pattern moves nothing that could be looked at");
+    }
+    if let Some(cpu) = plan.cpus.iter().find(|cpu| **cpu as usize >= rustix::thread::CpuSet::MAX_CPU) {
+        return value("--cpus", cpu, "CPUs 0 to 1023 can be");
+    }
+    Ok(())
+}
+
+/// A plan's sizes on a target.
+struct Fit {
+    shape: Shape,
+    block_bytes: u32,
+    max_blocks: u32,
+    buffer_bytes: usize,
+}
+
+impl Fit {
+    fn of(plan: &Plan, target: &Target) -> Result<Fit, PrepareError> {
+        let refuse = |option, value: u64, wanted: String| PrepareError::Value {
+            option,
+            value: value.to_string(),
+            wanted,
+        };
+        let lba = target.lba_bytes.max(1);
+        let path = target.path.display();
+        let usual = if BLOCK_BYTES.is_multiple_of(lba) { BLOCK_BYTES } else { lba };
+        let block_bytes = plan.block_bytes.unwrap_or(usual);
+        if block_bytes == 0 || !block_bytes.is_multiple_of(lba) {
+            let wanted = format!("{path} moves whole multiples of {lba} B");
+            return Err(refuse("--block-size", block_bytes.into(), wanted));
+        }
+        let block = u64::from(block_bytes);
+        let (most, moves) = (target.max_bytes / block, plan.pattern.moves());
+        if most == 0 && moves {
+            let wanted = format!("{path} moves at most {} B with a command", target.max_bytes);
+            return Err(refuse("--block-size", block, wanted));
+        }
+        let max = match plan.max_blocks {
+            None => most,
+            // A file has no such limit of its own; the kernel moves up to 2 GiB at once.
+            Some(max) if !target.is_device() && u64::from(max) * block <= 1 << 30 => max.into(),
+            Some(max) if u64::from(max) > most || max == 0 => {
+                let wanted = format!("{path} moves 1 to {most} blocks of {block} B with a command");
+                return Err(refuse("--max-blocks", max.into(), wanted));
+            }
+            Some(max) => max.into(),
+        };
+        let max_blocks = u32::try_from(max).unwrap_or(u32::MAX);
+        let buffer_bytes = plan.buffer_bytes.unwrap_or(BUFFER_BLOCKS * block);
+        if !buffer_bytes.is_multiple_of(block) || buffer_bytes == 0 {
+            return Err(refuse("--buffer", buffer_bytes, format!("it must be whole blocks of {block} B")));
+        }
+        let wanted = || "a buffer has at most 4294967295 blocks".to_owned();
+        let blocks =
+            u32::try_from(buffer_bytes / block).map_err(|_| refuse("--buffer", buffer_bytes, wanted()))?;
+        let bytes = usize::try_from(buffer_bytes).map_err(|_| refuse("--buffer", buffer_bytes, wanted()))?;
+        let shape = Shape::new(plan.pattern, blocks, max_blocks, plan.stride, plan.thesis)?;
+        let longest = if matches!(plan.pattern, Pattern::Single | Pattern::Packets) { 2 } else { max };
+        if moves && target.kind != Kind::Absent && target.bytes < longest.min(max) * block {
+            let wanted = format!("a command moves up to {} B; give a larger one", longest.min(max) * block);
+            return Err(refuse("the size of the target", target.bytes, wanted));
+        }
+        if target.kind == Kind::Absent && target.bytes > 0 && !target.bytes.is_multiple_of(block) {
+            return Err(refuse("--create", target.bytes, format!("it must be whole blocks of {block} B")));
+        }
+        Ok(Fit { shape, block_bytes, max_blocks, buffer_bytes: bytes })
+    }
+}
+
+fn ground<'a>(
+    buffer: &'a Buffer,
+    file: &'a OwnedFd,
+    target: &Target,
+    depth: u32,
+    most_bytes: u32,
+) -> Ground<'a> {
+    let nsid = target.nvme.as_ref().map_or(0, |nvme| nvme.nsid);
+    Ground { buffer, file, depth, most_bytes, nsid, lba_bytes: target.lba_bytes }
+}
+
+/// The best engine that the target can do with, or the one that was asked for; what was tried in vain is noted.
+fn choose(
+    plan: &Plan,
+    target: &Target,
+    notes: &mut Vec<String>,
+) -> Result<(EngineKind, OwnedFd), PrepareError> {
+    let can: &[EngineKind] = match target.kind {
+        Kind::NvmeGeneric | Kind::NvmeFile => &[EngineKind::NvmeUring, EngineKind::NvmeIoctl],
+        Kind::NvmeBlock => &[EngineKind::NvmeUring, EngineKind::Uring, EngineKind::NvmeIoctl],
+        Kind::Block | Kind::File | Kind::Absent => &[EngineKind::Uring],
+    };
+    let path = &target.path;
+    let tried: Vec<EngineKind> = match plan.engine {
+        None => can.to_vec(),
+        Some(engine) if can.contains(&engine) => vec![engine],
+        Some(engine) => {
+            let names: Vec<&str> = can.iter().map(|engine| engine.name()).collect();
+            let why =
+                format!("the engine {} gets nothing to a {target}; {} can", engine.name(), names.join(", "));
+            return Err(PrepareError::Engine { path: path.clone(), why });
+        }
+    };
+    let mut lacks = Vec::new();
+    for engine in tried {
+        match attempt(engine, plan, target) {
+            Ok(file) => {
+                notes.extend(lacks);
+                notes.push(format!("engine: {}", engine.name()));
+                return Ok((engine, file));
+            }
+            Err(Attempt::Lacks(why)) => lacks.push(format!("{} cannot be: {why}", engine.name())),
+            Err(Attempt::Ends(error)) => return Err(error),
+        }
+    }
+    Err(PrepareError::Engine { path: path.clone(), why: lacks.join("; ") })
+}
+
+enum Attempt {
+    /// Another engine may do.
+    Lacks(String),
+    /// No engine will.
+    Ends(PrepareError),
+}
+
+fn attempt(engine: EngineKind, plan: &Plan, target: &Target) -> Result<OwnedFd, Attempt> {
+    let metadata = target.nvme.as_ref().map_or(0, |nvme| nvme.metadata_bytes);
+    if engine != EngineKind::Uring && metadata > 0 {
+        return Err(Attempt::Lacks(format!(
+            "the namespace is formatted with {metadata} B of metadata per block, which commands of this kind do not carry"
+        )));
+    }
+    let generic = |nvme: &Nvme| nvme.generic.clone();
+    let place: PathBuf = match (engine, target.kind) {
+        (EngineKind::NvmeUring, Kind::NvmeBlock) => target
+            .nvme
+            .as_ref()
+            .and_then(generic)
+            .ok_or_else(|| Attempt::Lacks("the namespace has no generic device here".to_owned()))?,
+        _ => target.real.clone(),
+    };
+    let file = open(engine, plan, target, &place)?;
+    // The engine itself is tried on a page of its own: whether its ring can be made is the same for all workers.
+    let page = Buffer::new(BLOCK_BYTES as usize, Pages::Base, None, plan.seed)
+        .map_err(|why| Attempt::Ends(why.into()))?;
+    let ground = ground(&page, &file, target, 1, BLOCK_BYTES);
+    let made = match engine {
+        EngineKind::NvmeUring => Passthrough::new(&ground).map(|_| ()),
+        EngineKind::Uring => Direct::new(&ground).map(|_| ()),
+        EngineKind::NvmeIoctl => Ok(()),
+    };
+    match made {
+        Ok(()) => Ok(file),
+        Err(why) => Err(Attempt::Lacks(ring_in_words(&why))),
+    }
+}
+
+fn open(engine: EngineKind, plan: &Plan, target: &Target, place: &Path) -> Result<OwnedFd, Attempt> {
+    // Passing a command through asks for a file that may be written; a plain read does not.
+    let writes = plan.writes() || plan.pattern == Pattern::Flush;
+    let access = if writes && (plan.writes() || target.is_device()) { OFlags::RDWR } else { OFlags::RDONLY };
+    let direct = if engine == EngineKind::Uring { OFlags::DIRECT } else { OFlags::empty() };
+    target.open(place, access | direct).map_err(|why| {
+        if engine == EngineKind::Uring && why.raw_os_error() == Some(libc::EINVAL) {
+            let none = "this file system has no O_DIRECT: everything would go through the page cache, and no device would move it";
+            return Attempt::Lacks(none.to_owned());
+        }
+        let purpose = if access == OFlags::RDWR { "writing" } else { "reading" };
+        let denied = place != target.real && why.kind() == io::ErrorKind::PermissionDenied;
+        if denied {
+            return Attempt::Lacks(format!("{}: {why}", place.display()));
+        }
+        Attempt::Ends(PrepareError::Open { path: place.to_owned(), purpose, why })
+    })
+}
+
+fn ring_in_words(why: &io::Error) -> String {
+    match why.raw_os_error() {
+        Some(libc::EOPNOTSUPP) => "it takes no commands through io_uring".to_owned(),
+        Some(libc::ENOSYS) => "this kernel has no io_uring".to_owned(),
+        Some(libc::EPERM) => "io_uring is forbidden here (kernel.io_uring_disabled, or a sandbox)".to_owned(),
+        Some(libc::EINVAL) => "this kernel's io_uring is too old for it (Linux 5.19 has it)".to_owned(),
+        _ => format!("its io_uring: {why}"),
+    }
+}

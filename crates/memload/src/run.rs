@@ -1,0 +1,435 @@
+//! A run: starts the workers, says how far they are, stops them, and puts together what they leave.
+//!
+//! Knows threads and the clock; must not know what a command is made of, nor how anything is shown.
+
+use crate::admission::Admission;
+use crate::engine::{Direct, Fault, Io, Ioctl, Passthrough};
+use crate::plan::{EngineKind, Touch};
+use crate::ready::{PrepareError, Ready};
+use crate::verify::{Verified, verify};
+use crate::worker::{Left, work};
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::HashSet;
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use waykeeper_load::{Pattern, Totals};
+
+/// Who is told to stop waits so long for commands on their way. A guess: the kernel resets an NVMe device after 30 s without
+/// an answer, which nobody waits for who pressed Ctrl-C.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// What one worker has done so far, for whoever looks.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    pub commands: AtomicU64,
+    pub blocks: AtomicU64,
+    pub moved: AtomicU64,
+    pub errors: AtomicU64,
+    pub outstanding: AtomicU64,
+}
+
+/// What workers share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub admission: Admission,
+    pub live: Vec<Live>,
+    start: OnceLock<Instant>,
+    deadline_ns: u64,
+    over: AtomicBool,
+    gate: Mutex<Gate>,
+    turn: Condvar,
+    failure: Mutex<Option<Failure>>,
+}
+
+/// What workers wait for, and are waited for.
+#[derive(Debug, Default)]
+struct Gate {
+    open: bool,
+    ended: u32,
+}
+
+/// The first thing that went wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// A command failed.
+    Command(Io, Fault),
+    /// The way to the device broke.
+    Way(Fault),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Command(io, fault) if io.bytes == 0 => write!(f, "a {} failed: {fault}", io.deed),
+            Failure::Command(io, fault) => {
+                write!(f, "a {} of {} B at byte {} failed: {fault}", io.deed, io.bytes, io.place)
+            }
+            Failure::Way(fault) => write!(f, "no more commands could be sent: {fault}"),
+        }
+    }
+}
+
+impl Failure {
+    /// What went wrong, alone.
+    pub const fn fault(&self) -> Fault {
+        match self {
+            Failure::Command(_, fault) | Failure::Way(fault) => *fault,
+        }
+    }
+}
+
+impl Shared {
+    /// Nanoseconds since the start.
+    pub fn now_ns(&self) -> u64 {
+        let start = self.start.get().copied().unwrap_or_else(Instant::now);
+        u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// True if nothing more is to be sent.
+    pub fn is_over(&self, now_ns: u64) -> bool {
+        now_ns >= self.deadline_ns || self.over.load(Relaxed)
+    }
+
+    /// Sleeps until then, the end of the run, or until somebody says stop.
+    pub fn sleep_until(&self, until_ns: u64) {
+        let until_ns = until_ns.min(self.deadline_ns);
+        let mut gate = self.gate();
+        loop {
+            let now_ns = self.now_ns();
+            if now_ns >= until_ns || self.over.load(Relaxed) {
+                return;
+            }
+            let left = Duration::from_nanos(until_ns - now_ns);
+            gate = self.turn.wait_timeout(gate, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// A command failed: nothing more is sent, and the first says why.
+    pub fn failed(&self, io: Io, fault: Fault) {
+        self.fail(Failure::Command(io, fault));
+    }
+
+    /// The way is broken.
+    pub fn broken(&self, why: &io::Error) {
+        self.fail(Failure::Way(Fault::Errno(why.raw_os_error().unwrap_or(libc::EIO))));
+    }
+
+    fn fail(&self, failure: Failure) {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
+        self.stop();
+    }
+
+    fn stop(&self) {
+        // Under the lock, so that nobody who has just looked falls asleep over it.
+        let _gate = self.gate();
+        self.over.store(true, Relaxed);
+        self.turn.notify_all();
+    }
+
+    fn gate(&self) -> MutexGuard<'_, Gate> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_for_start(&self) {
+        let mut gate = self.gate();
+        while !gate.open && !self.over.load(Relaxed) {
+            gate = self.turn.wait(gate).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn ended(&self) {
+        self.gate().ended += 1;
+        self.turn.notify_all();
+    }
+}
+
+/// How far it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// Since the start.
+    pub elapsed: Duration,
+    /// Commands that came back well.
+    pub commands: u64,
+    /// Blocks as counted.
+    pub blocks: u64,
+}
+
+/// Stops a run from anywhere, a signal's thread for one.
+#[derive(Clone, Debug)]
+pub struct Stopper(Arc<Shared>);
+
+impl Stopper {
+    /// Nothing more is sent.
+    pub fn stop(&self) {
+        self.0.stop();
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// As planned.
+    Complete,
+    /// Somebody said stop.
+    Stopped,
+    /// Something went wrong.
+    Failed(Failure),
+    /// So many commands did not come back.
+    Lost(u64),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What was done.
+    pub totals: Totals,
+    /// How it ended.
+    pub end: End,
+    /// What a look at what was moved has shown, if one was wanted. Of no blocks if more different transfers went than can be
+    /// remembered.
+    pub verified: Option<Result<Verified, Fault>>,
+}
+
+/// A run that goes on.
+#[derive(Debug)]
+pub struct Running {
+    ready: Arc<Ready>,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<Left>>,
+    cpu_at_start: Duration,
+}
+
+impl Running {
+    /// Starts the workers; returns when all are under way.
+    ///
+    /// # Errors
+    /// A worker cannot begin; then none has sent anything.
+    pub fn start(ready: &Arc<Ready>) -> Result<Running, PrepareError> {
+        let plan = ready.plan();
+        let count = ready.threads();
+        let deadline_ns =
+            plan.time.map_or(u64::MAX, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        let shared = Arc::new(Shared {
+            admission: Admission::new(ready.shape(), ready.limits(), plan.blocks, plan.commands),
+            live: (0..count).map(|_| Live::default()).collect(),
+            start: OnceLock::new(),
+            deadline_ns,
+            over: AtomicBool::new(false),
+            gate: Mutex::default(),
+            turn: Condvar::new(),
+            failure: Mutex::default(),
+        });
+        let (told, heard) = mpsc::channel();
+        let mut threads = Vec::new();
+        let mut refused = None;
+        for index in 0..count {
+            let (ready, shared, told) = (ready.clone(), shared.clone(), told.clone());
+            let thread = std::thread::Builder::new().name(format!("memload-{index}"));
+            match thread.spawn(move || worker(&ready, &shared, index, &told)) {
+                Ok(thread) => threads.push(thread),
+                Err(why) => refused = Some(why),
+            }
+        }
+        drop(told);
+        for said in heard.iter().take(threads.len()) {
+            refused = refused.or(said.err());
+        }
+        if let Some(why) = refused {
+            shared.stop();
+            for thread in threads {
+                let _ = thread.join();
+            }
+            return Err(PrepareError::Worker(why));
+        }
+        let cpu_at_start = processor_time();
+        let mut gate = shared.gate();
+        let _ = shared.start.set(Instant::now());
+        gate.open = true;
+        shared.turn.notify_all();
+        drop(gate);
+        Ok(Running { ready: ready.clone(), shared, threads, cpu_at_start })
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        let sum =
+            |of: fn(&Live) -> &AtomicU64| self.shared.live.iter().map(|live| of(live).load(Relaxed)).sum();
+        Progress {
+            elapsed: Duration::from_nanos(self.shared.now_ns()),
+            commands: sum(|live| &live.commands),
+            blocks: sum(|live| &live.blocks),
+        }
+    }
+
+    /// What stops it.
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.shared.clone())
+    }
+
+    /// Waits so long, or until all workers have ended; true for the latter.
+    pub fn wait(&self, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        let mut gate = self.shared.gate();
+        loop {
+            if gate.ended as usize == self.threads.len() {
+                return true;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            gate = self.shared.turn.wait_timeout(gate, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// True if it is over and all that is left are commands on their way which do not come back.
+    fn is_stuck(&self) -> bool {
+        let over = || self.shared.is_over(self.shared.now_ns());
+        if !over() {
+            return false;
+        }
+        !self.wait(GRACE) && over()
+    }
+
+    /// Waits for its end and puts together what was done. `tick` is called every second.
+    pub fn finish(self, mut tick: impl FnMut(Progress)) -> Outcome {
+        while !self.wait(Duration::from_secs(1)) {
+            tick(self.progress());
+            if self.is_stuck() {
+                return self.give_up();
+            }
+        }
+        let cpu = processor_time().saturating_sub(self.cpu_at_start);
+        let Running { ready, shared, threads, .. } = self;
+        let mut totals = Totals::default();
+        let (mut trail, mut forgot) = (HashSet::new(), false);
+        for thread in threads {
+            // A panic in a worker is a mistake of ours and has been told by its hook.
+            let left = thread.join().unwrap_or_default();
+            totals.add(&left.totals);
+            trail.extend(left.trail);
+            forgot |= left.forgot;
+        }
+        totals.cpu = Some(cpu);
+        let end = end(&shared, totals.runtime);
+        let looks = ready.plan().verify && !matches!(end, End::Failed(_));
+        let look = || if forgot { Ok(Verified::default()) } else { verify(&ready, &trail) };
+        let verified = looks.then(look);
+        Outcome { totals, end, verified }
+    }
+
+    /// Of workers that do not end: what they have told so far. They keep the buffer until the process ends.
+    fn give_up(self) -> Outcome {
+        let mut totals = Totals { runtime: Duration::from_nanos(self.shared.now_ns()), ..Totals::default() };
+        let mut lost = 0;
+        for live in &self.shared.live {
+            totals.commands += live.commands.load(Relaxed);
+            totals.blocks += live.blocks.load(Relaxed);
+            totals.moved += live.moved.load(Relaxed);
+            totals.errors += live.errors.load(Relaxed);
+            lost += live.outstanding.load(Relaxed);
+        }
+        Outcome { totals, end: End::Lost(lost), verified: None }
+    }
+}
+
+fn end(shared: &Shared, runtime: Duration) -> End {
+    if let Some(failure) = *shared.failure.lock().unwrap_or_else(PoisonError::into_inner) {
+        return End::Failed(failure);
+    }
+    let in_time = u64::try_from(runtime.as_nanos()).unwrap_or(u64::MAX) < shared.deadline_ns;
+    if shared.over.load(Relaxed) && in_time { End::Stopped } else { End::Complete }
+}
+
+/// A thread of its own: makes its engine, says so, waits for the start, works.
+fn worker(ready: &Ready, shared: &Shared, index: u32, told: &mpsc::Sender<io::Result<()>>) -> Left {
+    let left = set_up_and_work(ready, shared, index, told);
+    shared.ended();
+    match left {
+        Ok(left) => left,
+        Err(why) => {
+            // Whoever starts it has heard of another's trouble already if nobody listens.
+            let _ = told.send(Err(why));
+            Left::default()
+        }
+    }
+}
+
+fn set_up_and_work(
+    ready: &Ready,
+    shared: &Shared,
+    index: u32,
+    told: &mpsc::Sender<io::Result<()>>,
+) -> io::Result<Left> {
+    let plan = ready.plan();
+    // A depth that is made of threads shares the worker's CPU.
+    let worker = index % plan.workers;
+    if let Some(cpu) = plan.cpus.get(worker as usize % plan.cpus.len().max(1)) {
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(*cpu as usize);
+        rustix::thread::sched_setaffinity(None, &set)
+            .map_err(|errno| io::Error::other(format!("CPU {cpu} cannot be had: {errno}")))?;
+    }
+    // Slots begin when they should: the usual 50 us of slack would be a twentieth of a slot of 1 ms.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+    if index == 0 && plan.touch == Touch::Once {
+        ready.buffer().touch(0, ready.buffer().bytes());
+    }
+    let random = generator(plan.seed, index);
+    let ground = ready.ground();
+    let begin = || {
+        let _ = told.send(Ok(()));
+        shared.wait_for_start();
+    };
+    let index = index as usize;
+    if plan.pattern == Pattern::Noop {
+        begin();
+        return Ok(work(&mut Ioctl::new(&ground), ready, shared, index, random));
+    }
+    Ok(match ready.engine() {
+        EngineKind::NvmeUring => {
+            let mut engine = Passthrough::new(&ground)?;
+            begin();
+            work(&mut engine, ready, shared, index, random)
+        }
+        EngineKind::Uring => {
+            let mut engine = Direct::new(&ground)?;
+            begin();
+            work(&mut engine, ready, shared, index, random)
+        }
+        EngineKind::NvmeIoctl => {
+            begin();
+            work(&mut Ioctl::new(&ground), ready, shared, index, random)
+        }
+    })
+}
+
+/// Each worker has a stretch of its own of one sequence.
+fn generator(seed: u64, index: u32) -> Xoshiro256PlusPlus {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    for _ in 0..index {
+        random.jump();
+    }
+    random
+}
+
+/// Processor time of the whole process: the kernel's own io_uring threads are part of what a command costs, and only count
+/// here. Whoever waits for the run takes next to none.
+fn processor_time() -> Duration {
+    // SAFETY: the structure is plain numbers, and the kernel fills it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        usage
+    };
+    let time = |time: libc::timeval| {
+        let (s, us) = (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_usec).unwrap_or(0));
+        Duration::from_secs(s) + Duration::from_micros(us)
+    };
+    time(usage.ru_utime) + time(usage.ru_stime)
+}

@@ -1,0 +1,308 @@
+//! Whether a target may be loaded: consent to what is lost, and nobody else on the device.
+//!
+//! Knows what a plan does to a target; must not know how commands get there. Nothing is changed here but that a file which was
+//! asked for is made.
+
+use crate::buffer::word;
+use crate::system::System;
+use crate::target::{Kind, Target, TargetError};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// Bytes of a file that are made at a time.
+const FILL_BYTES: usize = 1 << 20;
+/// The seed of a new file's content: that of no buffer, so that what comes from the file is seen to.
+const FILE_SEED: u64 = 0x6D65_6D6C_6F61_6400;
+
+/// What the user agrees to.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Consent {
+    /// The data on the device with this serial number may be lost.
+    pub destroy_data_on: Option<String>,
+    /// A file of so many bytes may be made.
+    pub create: Option<u64>,
+    /// What stands in an existing file may be overwritten.
+    pub overwrite: bool,
+    /// A device may be read while somebody else uses it.
+    pub shared: bool,
+}
+
+/// Why a target may not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// All data would be lost, and nobody agreed.
+    #[error(
+        "{}: `--op read` makes the device store what it reads from memory, and this is a {what}: its data would be lost; if \
+         nobody needs them, add --destroy-data-on {serial}", .path.display()
+    )]
+    NoConsent {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        what: String,
+        /// What to name.
+        serial: String,
+    },
+    /// Somebody agreed to losing another device's data.
+    #[error("{}: --destroy-data-on names `{named}`, and this is `{serial}`; nothing was written", .path.display())]
+    OtherSerial {
+        /// The path.
+        path: PathBuf,
+        /// What was named.
+        named: String,
+        /// What it is.
+        serial: String,
+    },
+    /// A word that says nothing about this target.
+    #[error("{}: {flag} is for {meant}, and this is a {what}", .path.display())]
+    Flag {
+        /// The path.
+        path: PathBuf,
+        /// The word.
+        flag: &'static str,
+        /// What it is for.
+        meant: &'static str,
+        /// What this is.
+        what: String,
+    },
+    /// A file system is mounted from it.
+    #[error("{}: {device} is mounted on {}; unmount it first", .path.display(), .point.display())]
+    Mounted {
+        /// The path.
+        path: PathBuf,
+        /// The device or the partition.
+        device: String,
+        /// Where.
+        point: PathBuf,
+    },
+    /// Something is stacked on it.
+    #[error("{}: {device} is held by {holder}; take that down first", .path.display())]
+    Held {
+        /// The path.
+        path: PathBuf,
+        /// The device or the partition.
+        device: String,
+        /// Who.
+        holder: String,
+    },
+    /// It is swap space.
+    #[error("{}: is in use as swap space; `swapoff` it first", .path.display())]
+    Swap {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Somebody else has it.
+    #[error("{}: is in use by somebody else (an exclusive open failed)", .path.display())]
+    Busy {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file is not there.
+    #[error("{}: there is no such file; --create SIZE makes one, such as --create 1GiB", .path.display())]
+    Missing {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file is there already.
+    #[error("{}: is there already; leave --create out, or give another name", .path.display())]
+    Exists {
+        /// The path.
+        path: PathBuf,
+    },
+    /// What stands in the file would be lost.
+    #[error(
+        "{}: `--op read` writes into this file, which holds {bytes} B; if nobody needs them, add --overwrite", .path.display()
+    )]
+    NoOverwrite {
+        /// The path.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+    },
+    /// It could not be made, or not be opened.
+    #[error("{}: {why}", .path.display())]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        why: io::Error,
+    },
+    /// What was made cannot be looked at.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+}
+
+/// Holds a device against others for as long as it lives.
+#[derive(Debug, Default)]
+pub struct Hold {
+    _device: Option<OwnedFd>,
+    /// The file was made here.
+    pub created: bool,
+}
+
+/// Makes sure that a run which writes, or only reads, may have the target; makes the file that was asked for and looks at it
+/// again.
+///
+/// # Errors
+/// It may not.
+pub fn permit(
+    target: &mut Target,
+    writes: bool,
+    consent: &Consent,
+    system: &System,
+) -> Result<Hold, Refusal> {
+    let path = target.path.clone();
+    if target.is_device() {
+        if let Some(flag) = stray_file_flag(consent) {
+            return Err(Refusal::Flag { path, flag, meant: "files", what: target.to_string() });
+        }
+        device_consent(target, writes, consent)?;
+        if consent.shared && !writes {
+            return Ok(Hold::default());
+        }
+        return unused(target, system);
+    }
+    if consent.destroy_data_on.is_some() {
+        let flag = "--destroy-data-on";
+        return Err(Refusal::Flag { path, flag, meant: "devices", what: target.to_string() });
+    }
+    match (target.kind == Kind::Absent, consent.create) {
+        (true, None) => return Err(Refusal::Missing { path }),
+        (false, Some(_)) => return Err(Refusal::Exists { path }),
+        (true, Some(bytes)) => {
+            create(&target.real, bytes, FILE_SEED).map_err(|why| Refusal::Io { path: path.clone(), why })?;
+            *target = Target::inspect(&path, system)?;
+            return Ok(Hold { created: true, ..Hold::default() });
+        }
+        (false, None) => {}
+    }
+    if writes {
+        if !consent.overwrite {
+            return Err(Refusal::NoOverwrite { path, bytes: target.bytes });
+        }
+        if let Some(holder) = system.loop_on(&target.real) {
+            return Err(Refusal::Held { path, device: "it".to_owned(), holder });
+        }
+        if system.swapped_to(&[], Some(&target.real)) {
+            return Err(Refusal::Swap { path });
+        }
+    }
+    Ok(Hold::default())
+}
+
+fn stray_file_flag(consent: &Consent) -> Option<&'static str> {
+    match consent {
+        Consent { create: Some(_), .. } => Some("--create"),
+        Consent { overwrite: true, .. } => Some("--overwrite"),
+        _ => None,
+    }
+}
+
+fn device_consent(target: &Target, writes: bool, consent: &Consent) -> Result<(), Refusal> {
+    let path = target.path.clone();
+    let serial = target.serial.clone().unwrap_or_default();
+    match &consent.destroy_data_on {
+        Some(named) if *named != serial => Err(Refusal::OtherSerial { path, named: named.clone(), serial }),
+        None if writes => Err(Refusal::NoConsent { path, what: target.to_string(), serial }),
+        _ => Ok(()),
+    }
+}
+
+/// Nobody else is on the device, and nobody comes as long as what this gives lives.
+fn unused(target: &Target, system: &System) -> Result<Hold, Refusal> {
+    let path = target.path.clone();
+    let Some(folder) = &target.block else { return Ok(Hold::default()) };
+    let disk = system.disk(folder);
+    // Somebody on a partition is in the way of the disk, and somebody on the disk in that of its partitions.
+    let concerned = match disk.whole == *folder {
+        true => disk.parts,
+        false => vec![disk.whole, folder.clone()],
+    };
+    if let Some((device, point)) = system.mounted(&concerned) {
+        return Err(Refusal::Mounted { path, device, point });
+    }
+    if let Some((device, holder)) = system.holder(&concerned) {
+        return Err(Refusal::Held { path, device, holder });
+    }
+    if system.swapped_to(&concerned, None) {
+        return Err(Refusal::Swap { path });
+    }
+    // The generic device knows no exclusion; its block device does, and that is what others would mount.
+    let block = match target.kind {
+        Kind::NvmeGeneric => target.real.with_file_name(crate::system::name(folder)),
+        _ => target.real.clone(),
+    };
+    match target.open(&block, OFlags::RDONLY | OFlags::EXCL | OFlags::NONBLOCK) {
+        Ok(device) => Ok(Hold { _device: Some(device), created: false }),
+        Err(why) if why.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => Err(Refusal::Busy { path }),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Hold::default()),
+        Err(why) => Err(Refusal::Io { path, why }),
+    }
+}
+
+/// Makes a file whose blocks are all there and written: reads of blocks that never were would come from no device. A full
+/// disk is told now and not in the middle of the run. The file gets its name when it is whole, so that an interrupt leaves
+/// none.
+fn create(path: &Path, bytes: u64, seed: u64) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mode = Mode::from_raw_mode(0o600);
+    let nameless = rustix::fs::open(folder, OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC, mode);
+    let (file, named) = match nameless {
+        Ok(file) => (file, false),
+        // Not every file system has files without a name.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR) => {
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            (rustix::fs::open(path, flags, mode)?, true)
+        }
+        Err(errno) => return Err(errno.into()),
+    };
+    let file = File::from(file);
+    let made = fill(&file, bytes, seed).and_then(|()| match named {
+        true => Ok(()),
+        false => {
+            let open = format!("/proc/self/fd/{}", file.as_raw_fd());
+            Ok(rustix::fs::linkat(CWD, open, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
+        }
+    });
+    if made.is_err() && named {
+        // It was made a moment ago, and nobody else knows of it.
+        let _ = rustix::fs::unlink(path);
+    }
+    made
+}
+
+/// Words that say where in the file they are, on the disk.
+fn fill(mut file: &File, bytes: u64, seed: u64) -> io::Result<()> {
+    let full = |why: io::Error| match why.raw_os_error() {
+        Some(libc::ENOSPC) => {
+            io::Error::new(io::ErrorKind::StorageFull, format!("no room for {bytes} B on this disk"))
+        }
+        _ => why,
+    };
+    rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes).map_err(|errno| full(errno.into()))?;
+    let mut piece = Vec::with_capacity(FILL_BYTES);
+    for from in (0..bytes).step_by(FILL_BYTES) {
+        piece.clear();
+        let end = bytes.min(from + FILL_BYTES as u64);
+        piece.extend((from / 8..end.div_ceil(8)).flat_map(|at| word(seed, at).to_ne_bytes()));
+        piece.truncate(usize::try_from(end - from).unwrap_or(FILL_BYTES));
+        file.write_all(&piece).map_err(full)?;
+    }
+    file.sync_data().map_err(full)
+}
+
+/// True if nothing was ever written where reads begin: the file system answers those by itself, and no device moves a thing.
+pub(crate) fn begins_with_a_hole(target: &Target) -> bool {
+    if target.kind != Kind::File {
+        return false;
+    }
+    let Ok(file) = target.open(&target.real, OFlags::RDONLY) else { return false };
+    match rustix::fs::seek(&file, SeekFrom::Data(0)) {
+        Ok(first) => first > 0,
+        Err(errno) => errno == Errno::NXIO,
+    }
+}

@@ -1,0 +1,112 @@
+//! A look at what was moved, when the run is over: does the device hold what memory held, and memory what the device holds?
+//!
+//! Knows the buffer's first content and reads the device anew; must not know how it was loaded.
+
+use crate::buffer::{Buffer, word};
+use crate::engine::{Deed, Direct, Engine, Fault, Ground, Io, Ioctl, Passthrough};
+use crate::plan::{EngineKind, Pages};
+use crate::ready::Ready;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use waykeeper_load::Toward;
+
+/// What a look has shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Verified {
+    /// Blocks that were looked at.
+    pub blocks: u64,
+    /// Those that do not hold what they should.
+    pub wrong: u64,
+}
+
+/// Looks at what a run has moved.
+///
+/// # Errors
+/// The device cannot be read.
+pub(crate) fn verify(ready: &Ready, trail: &HashSet<Io>) -> Result<Verified, Fault> {
+    let most = ready.max_blocks() as usize * ready.block_bytes() as usize;
+    let page = Buffer::new(most.max(4096), Pages::Base, None, 0).map_err(|_| Fault::Errno(libc::ENOMEM))?;
+    let ground = Ground { buffer: &page, depth: 1, ..ready.ground() };
+    let errno = |why: std::io::Error| Fault::Errno(why.raw_os_error().unwrap_or(libc::EIO));
+    let mut engine: Box<dyn Engine> = match ready.engine() {
+        EngineKind::NvmeUring => Box::new(Passthrough::new(&ground).map_err(errno)?),
+        EngineKind::Uring => Box::new(Direct::new(&ground).map_err(errno)?),
+        EngineKind::NvmeIoctl => Box::new(Ioctl::new(&ground)),
+    };
+    let mut read = |place: u64, into: &mut [u8]| {
+        let bytes = u32::try_from(into.len()).unwrap_or(u32::MAX);
+        engine.push(Io { deed: Deed::ToMemory, offset: 0, bytes, place }, 0);
+        let mut done = Vec::new();
+        while done.is_empty() {
+            engine.carry(None, &mut done).map_err(errno)?;
+        }
+        done[0].1?;
+        page.copy(0, into);
+        Ok(())
+    };
+    match ready.plan().op {
+        Toward::Read => stored(ready, trail, &mut read),
+        Toward::Write => arrived(ready, trail, &mut read),
+    }
+}
+
+/// A reader of the device.
+type Read<'a> = dyn FnMut(u64, &mut [u8]) -> Result<(), Fault> + 'a;
+
+/// Every place that was written holds, as a whole, one of the blocks that were sent there. Which one where two were on their
+/// way at the same time is the device's affair.
+fn stored(ready: &Ready, trail: &HashSet<Io>, read: &mut Read<'_>) -> Result<Verified, Fault> {
+    let block = ready.block_bytes() as usize;
+    let mut sent: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
+    for io in trail {
+        for at in (0..io.bytes as usize).step_by(block) {
+            sent.entry(io.place + at as u64).or_default().insert(io.offset + at);
+        }
+    }
+    let mut verified = Verified::default();
+    let mut there = vec![0; block];
+    for (place, offsets) in sent {
+        read(place, &mut there)?;
+        let holds = |offset: &usize| is_original(ready.buffer().seed(), *offset, &there);
+        verified.blocks += 1;
+        verified.wrong += u64::from(!offsets.iter().any(holds));
+    }
+    Ok(verified)
+}
+
+/// Every block of the buffer that the device wrote holds a block of the device's start, the right one if only one command
+/// went there; and no other block has changed.
+fn arrived(ready: &Ready, trail: &HashSet<Io>, read: &mut Read<'_>) -> Result<Verified, Fault> {
+    let block = ready.block_bytes() as usize;
+    let mut from: BTreeMap<usize, BTreeSet<u64>> = BTreeMap::new();
+    for io in trail {
+        for at in (0..io.bytes as usize).step_by(block) {
+            from.entry(io.offset + at).or_default().insert(io.place + at as u64);
+        }
+    }
+    let mut device: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+    for place in from.values().flatten() {
+        if !device.contains_key(place) {
+            let mut there = vec![0; block];
+            read(*place, &mut there)?;
+            device.insert(*place, there);
+        }
+    }
+    let mut verified = Verified::default();
+    let mut here = vec![0; block];
+    for offset in (0..ready.buffer().bytes()).step_by(block) {
+        ready.buffer().copy(offset, &mut here);
+        let right = match from.get(&offset) {
+            Some(places) => places.iter().any(|place| device.get(place) == Some(&here)),
+            None => is_original(ready.buffer().seed(), offset, &here),
+        };
+        verified.blocks += 1;
+        verified.wrong += u64::from(!right);
+    }
+    Ok(verified)
+}
+
+/// True if these bytes stood in the buffer from `offset` on when it was made.
+fn is_original(seed: u64, offset: usize, bytes: &[u8]) -> bool {
+    let first = (offset / 8) as u64;
+    bytes.chunks_exact(8).zip(first..).all(|(bytes, at)| bytes == word(seed, at).to_ne_bytes())
+}

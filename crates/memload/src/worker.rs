@@ -1,0 +1,149 @@
+//! A worker: keeps its commands outstanding until there is nothing more to send, and counts what comes back.
+//!
+//! Knows an engine and what is shared; must not know which engine, nor how anything is shown.
+
+use crate::admission::{ENDLESS, Next, place_below};
+use crate::engine::{Done, Engine, Io};
+use crate::plan::Touch;
+use crate::ready::Ready;
+use crate::run::Shared;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::HashSet;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use waykeeper_load::{Command, Totals, Toward};
+
+/// Different transfers that a worker remembers for looking at them afterwards: some 50 MiB of them.
+const TRAIL: usize = 1 << 20;
+
+/// What a worker leaves.
+#[derive(Debug, Default)]
+pub struct Left {
+    /// What it did.
+    pub totals: Totals,
+    /// What it moved, each kind of transfer once; only where somebody wants to look.
+    pub trail: HashSet<Io>,
+    /// True if it moved more than it could remember.
+    pub forgot: bool,
+}
+
+/// A command on its way.
+#[derive(Clone, Copy)]
+struct Sent {
+    at_ns: u64,
+    counted: u32,
+    moved: u32,
+    io: Io,
+}
+
+/// Works until all is sent, its time is over, or somebody says stop; then waits for what is on its way.
+pub fn work<E: Engine>(
+    engine: &mut E,
+    ready: &Ready,
+    shared: &Shared,
+    index: usize,
+    mut random: Xoshiro256PlusPlus,
+) -> Left {
+    let depth = ready.engine_depth() as usize;
+    let nothing = Command { target: 0, counted: 0, moved: 0 };
+    let idle = Sent { at_ns: 0, counted: 0, moved: 0, io: ready.io(&nothing, 0) };
+    let mut sent = vec![idle; depth];
+    let mut free: Vec<u32> = (0..ready.engine_depth()).rev().collect();
+    let (mut batch, mut done): (Vec<Command>, Vec<Done>) =
+        (Vec::with_capacity(depth), Vec::with_capacity(depth));
+    let mut left = Left::default();
+    let live = &shared.live[index];
+    let touches = ready.plan().touch == Touch::Always && ready.plan().pattern.moves();
+    let trails = ready.plan().verify && ready.plan().pattern.moves();
+    let mut now_ns = shared.now_ns();
+    let mut last_ns = now_ns;
+    loop {
+        let ending = shared.is_over(now_ns);
+        let mut next = Next::Over;
+        if !ending && !free.is_empty() {
+            next = shared.admission.take(now_ns, free.len(), &mut random, &mut batch);
+            if touches && !batch.is_empty() {
+                for command in &batch {
+                    let io = ready.io(command, 0);
+                    ready.buffer().touch(io.offset, io.bytes as usize);
+                }
+                // Reading takes its time, which is not the device's.
+                now_ns = shared.now_ns();
+            }
+            for command in &batch {
+                let io = ready.io(command, place(ready, command, &mut random));
+                // There are as many commands as free numbers at most.
+                let Some(number) = free.pop() else { break };
+                engine.push(io, number);
+                sent[number as usize] =
+                    Sent { at_ns: now_ns, counted: command.counted, moved: command.moved, io };
+            }
+            batch.clear();
+        } else if !ending {
+            next = Next::Go;
+        }
+        if free.len() == depth {
+            match next {
+                Next::Wait(until_ns) if !ending => {
+                    shared.sleep_until(until_ns);
+                    now_ns = shared.now_ns();
+                    continue;
+                }
+                _ => break,
+            }
+        }
+        let patience = match next {
+            Next::Wait(until_ns) if until_ns != ENDLESS => {
+                Some(Duration::from_nanos(until_ns.saturating_sub(now_ns)))
+            }
+            _ => None,
+        };
+        if let Err(why) = engine.carry(patience, &mut done) {
+            shared.broken(&why);
+            break;
+        }
+        now_ns = shared.now_ns();
+        for (number, end) in done.drain(..) {
+            let Some(&was) = sent.get(number as usize) else { continue };
+            free.push(number);
+            last_ns = now_ns;
+            let _ = left.totals.latency_ns.record(now_ns.saturating_sub(was.at_ns).max(1));
+            match end {
+                Ok(()) => {
+                    left.totals.commands += 1;
+                    left.totals.blocks += u64::from(was.counted);
+                    left.totals.moved += u64::from(was.moved);
+                    if trails && !left.forgot {
+                        left.trail.insert(was.io);
+                        left.forgot = left.trail.len() > TRAIL;
+                    }
+                }
+                Err(fault) => {
+                    left.totals.errors += 1;
+                    shared.failed(was.io, fault);
+                }
+            }
+        }
+        live.commands.store(left.totals.commands, Relaxed);
+        live.blocks.store(left.totals.blocks, Relaxed);
+        live.moved.store(left.totals.moved, Relaxed);
+        live.errors.store(left.totals.errors, Relaxed);
+        live.outstanding.store((depth - free.len()) as u64, Relaxed);
+    }
+    // Who ends because all is sent ends with its last command; who is stopped worked until then.
+    let end_ns = if shared.is_over(now_ns) { now_ns } else { last_ns };
+    left.totals.runtime = Duration::from_nanos(end_ns);
+    left
+}
+
+/// Where on the device: reads come from its start, writes go to anywhere, so that its cells wear evenly (algorithms.md 7.2).
+fn place(ready: &Ready, command: &Command, random: &mut Xoshiro256PlusPlus) -> u64 {
+    match ready.plan().op {
+        Toward::Write => 0,
+        Toward::Read => {
+            let block = u64::from(ready.block_bytes());
+            let blocks = ready.target().bytes / block;
+            place_below(random, (blocks + 1).saturating_sub(u64::from(command.moved))) * block
+        }
+    }
+}

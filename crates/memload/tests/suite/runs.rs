@@ -1,0 +1,160 @@
+//! Runs past the page cache on ordinary files: what the totals say is what the file holds.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use waykeeper_load::{Pattern, Toward};
+use waykeeper_memload::{Consent, End, EngineKind, Outcome, Plan, Ready, Running, System, Target, word};
+
+const BYTES: usize = 4 << 20;
+
+/// A file in the build folder: a temporary one may lie on a file system without O_DIRECT.
+fn file() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = folder.path().join("file");
+    std::fs::write(&path, vec![0x5A; BYTES]).unwrap();
+    (folder, path)
+}
+
+fn ready(path: &Path, plan: Plan) -> Arc<Ready> {
+    let target = Target::inspect(path, &System::default()).unwrap();
+    let consent = Consent { overwrite: true, ..Consent::default() };
+    let ready = Ready::new(target, plan, &consent, &System::default()).unwrap();
+    assert_eq!(ready.engine(), EngineKind::Uring);
+    Arc::new(ready)
+}
+
+fn outcome(path: &Path, plan: Plan) -> Outcome {
+    Running::start(&ready(path, plan)).unwrap().finish(|_| ())
+}
+
+#[test]
+fn every_pattern_moves_what_it_says_both_ways_at_any_depth() {
+    let (_folder, path) = file();
+    for op in [Toward::Write, Toward::Read] {
+        for pattern in Pattern::ALL {
+            for (workers, depth) in [(1, 1), (2, 16)] {
+                let moves = pattern.moves();
+                let plan = Plan {
+                    pattern,
+                    op,
+                    workers,
+                    depth,
+                    commands: Some(100),
+                    time: (pattern == Pattern::Noop).then(|| Duration::from_millis(1)),
+                    verify: moves,
+                    ..Plan::default()
+                };
+                let done = outcome(&path, plan);
+                let commands = if pattern == Pattern::Noop { 0 } else { 100 };
+                assert_eq!((done.end, done.totals.commands), (End::Complete, commands), "{pattern:?}");
+                assert_eq!(done.totals.latency_ns.len(), commands);
+                let blocks = match pattern {
+                    Pattern::Random => 3100,
+                    // 1000 blocks are 32 commands of 31 and one of 8: three times, and one more.
+                    Pattern::Full => 3031,
+                    Pattern::Single | Pattern::Packets => 100,
+                    Pattern::Flush | Pattern::Noop => 0,
+                };
+                assert_eq!((done.totals.blocks, done.totals.moved), (blocks, blocks), "{pattern:?}");
+                let wrong = done.verified.map(|verified| verified.unwrap().wrong);
+                assert_eq!(wrong, moves.then_some(0), "{pattern:?} {op:?}");
+            }
+        }
+    }
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), BYTES as u64, "it neither grows nor shrinks");
+}
+
+#[test]
+fn a_file_holds_the_blocks_of_the_buffer_and_what_was_there_elsewhere() {
+    let (_folder, path) = file();
+    let plan = Plan {
+        pattern: Pattern::Single,
+        op: Toward::Read,
+        commands: Some(3),
+        block_bytes: Some(512),
+        seed: 9,
+        ..Plan::default()
+    };
+    assert_eq!(outcome(&path, plan).totals.moved, 3);
+    let content = std::fs::read(&path).unwrap();
+    let block = |number: u64| -> Vec<u8> {
+        (number * 64..(number + 1) * 64).flat_map(|at| word(9, at).to_ne_bytes()).collect()
+    };
+    let changed: Vec<&[u8]> =
+        content.chunks(512).filter(|block| block.iter().any(|byte| *byte != 0x5A)).collect();
+    assert_eq!(changed.len(), 3);
+    for number in 0..3 {
+        assert!(changed.contains(&&block(number)[..]), "block {number}");
+    }
+}
+
+#[test]
+fn a_buffer_of_several_registered_pieces_is_one_buffer() {
+    // The kernel registers 1 GiB at a time; commands go over the seam.
+    let (_folder, path) = file();
+    let plan = Plan {
+        pattern: Pattern::Full,
+        buffer_bytes: Some((1 << 30) + (64 << 20)),
+        depth: 8,
+        blocks: Some(((1 << 30) + (64 << 20)) / 4096),
+        max_blocks: Some(1024),
+        ..Plan::default()
+    };
+    let done = outcome(&path, plan);
+    assert_eq!((done.end, done.totals.moved), (End::Complete, ((1 << 30) + (64 << 20)) / 4096));
+}
+
+#[test]
+fn whoever_says_stop_gets_the_totals_until_then() {
+    let (_folder, path) = file();
+    for limit in [None, Some(5.0)] {
+        let plan = Plan { workers: 2, depth: 4, limit_commands: limit, verify: true, ..Plan::default() };
+        let running = Running::start(&ready(&path, plan)).unwrap();
+        while running.progress().commands == 0 {
+            std::thread::yield_now();
+        }
+        running.stopper().stop();
+        let done = running.finish(|_| ());
+        assert_eq!(done.end, End::Stopped);
+        assert!(done.totals.commands > 0 && done.totals.blocks == 31 * done.totals.commands);
+        assert_eq!(done.verified.unwrap().unwrap().wrong, 0);
+    }
+}
+
+#[test]
+fn a_limit_deals_out_slot_by_slot_whatever_the_depth() {
+    // 200 a second in 20 slots are 10 in each 50 ms. The 31st goes in the fourth slot, so not before 150 ms, and nothing else
+    // is said of time here: a machine with other things to do may be late, never early.
+    let (_folder, path) = file();
+    let limited = |plan: Plan| Plan { limit_commands: Some(200.0), slots: 20, ..plan };
+    for (workers, depth) in [(1, 1), (2, 64)] {
+        let plan = limited(Plan { workers, depth, commands: Some(31), ..Plan::default() });
+        let done = outcome(&path, plan);
+        assert_eq!(done.totals.commands, 31);
+        assert!(done.totals.runtime >= Duration::from_millis(150), "{:?}", done.totals.runtime);
+    }
+    // In 95 ms there are two slots.
+    let plan = limited(Plan { depth: 64, time: Some(Duration::from_millis(95)), ..Plan::default() });
+    let done = outcome(&path, plan);
+    assert!(done.totals.commands <= 20 && done.end == End::Complete, "{}", done.totals.commands);
+    assert!(done.totals.runtime >= Duration::from_millis(95));
+    // Bytes: 31 blocks of 4096 B a command; 62 blocks a slot are 2 commands.
+    let plan =
+        Plan { limit_bytes: Some(62.0 * 4096.0 * 20.0), slots: 20, commands: Some(7), ..Plan::default() };
+    assert!(outcome(&path, plan).totals.runtime >= Duration::from_millis(150));
+}
+
+#[test]
+fn what_the_cpu_reads_changes_nothing_else() {
+    let (_folder, path) = file();
+    for touch in [waykeeper_memload::Touch::Once, waykeeper_memload::Touch::Always] {
+        let plan =
+            Plan { touch, commands: Some(50), depth: 4, cpus: vec![0], verify: true, ..Plan::default() };
+        let done = outcome(&path, plan);
+        assert_eq!((done.totals.commands, done.verified.unwrap().unwrap().wrong), (50, 0));
+    }
+    let plan = Plan { cpus: vec![1000], ..Plan::default() };
+    let told = Running::start(&ready(&path, plan)).map(|_| ()).unwrap_err().to_string();
+    assert!(told.contains("CPU 1000 cannot be had"), "{told}");
+}

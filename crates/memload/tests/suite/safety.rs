@@ -1,0 +1,202 @@
+//! Who may load what: paths are seen for what they are, and nothing is written that nobody agreed to.
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use waykeeper_load::{Pattern, Toward};
+use waykeeper_memload::{Consent, Kind, Plan, Ready, System, Target};
+
+fn prepare(path: &Path, plan: Plan, consent: &Consent, system: &System) -> Result<Ready, String> {
+    let target = Target::inspect(path, system).map_err(|error| error.to_string())?;
+    Ready::new(target, plan, consent, system).map_err(|error| error.to_string())
+}
+
+fn refused(path: &Path, plan: Plan, consent: &Consent) -> String {
+    prepare(path, plan, consent, &System::default()).map(|_| ()).unwrap_err()
+}
+
+fn file(bytes: usize) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    std::fs::write(&path, vec![0x5A; bytes]).unwrap();
+    (folder, path)
+}
+
+fn writes() -> Plan {
+    Plan { op: Toward::Read, ..Plan::default() }
+}
+
+#[test]
+fn a_file_is_written_only_where_asked_and_never_cut() {
+    let (_folder, path) = file(1 << 20);
+    let told = refused(&path, writes(), &Consent::default());
+    assert!(told.contains("holds 1048576 B") && told.contains("--overwrite"), "{told}");
+    let create = Consent { create: Some(4096), ..Consent::default() };
+    assert!(refused(&path, Plan::default(), &create).contains("is there already"));
+    assert_eq!(std::fs::read(&path).unwrap(), vec![0x5A; 1 << 20]);
+    // Reading it, flushing it and leaving it alone need nobody's word.
+    for pattern in [Pattern::Random, Pattern::Flush, Pattern::Noop] {
+        prepare(&path, Plan { pattern, ..Plan::default() }, &Consent::default(), &System::default()).unwrap();
+    }
+    prepare(&path, Plan { pattern: Pattern::Flush, ..writes() }, &Consent::default(), &System::default())
+        .unwrap();
+}
+
+#[test]
+fn a_file_that_is_not_there_is_made_only_where_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("new");
+    let told = refused(&path, Plan::default(), &Consent::default());
+    assert!(told.contains("--create SIZE"), "{told}");
+    // What cannot be is refused before anything is made.
+    let create = |bytes| Consent { create: Some(bytes), ..Consent::default() };
+    let depth = Plan { depth: 0, ..Plan::default() };
+    assert!(refused(&path, depth, &create(1 << 20)).starts_with("--depth is 0; "));
+    let told = refused(&path, Plan::default(), &create(1_000_001));
+    assert_eq!(told, "--create is 1000001; it must be whole blocks of 4096 B");
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+    let ready = prepare(&path, Plan::default(), &create(1 << 20), &System::default()).unwrap();
+    assert!(ready.notes()[1].contains("stays when the run is over"), "{:?}", ready.notes());
+    let content = std::fs::read(&path).unwrap();
+    assert_eq!(content.len(), 1 << 20);
+    let zeros = content.chunks(4096).filter(|block| block.iter().all(|byte| *byte == 0)).count();
+    assert_eq!(zeros, 0, "every block was written");
+    // A link that leads nowhere would be made somewhere else.
+    symlink(folder.path().join("elsewhere"), folder.path().join("link")).unwrap();
+    let told = refused(&folder.path().join("link"), Plan::default(), &create(4096));
+    assert!(told.contains("is a link that leads nowhere"), "{told}");
+}
+
+#[test]
+fn sizes_that_do_not_fit_are_told_with_what_would() {
+    let (_folder, path) = file(1 << 20);
+    let told = |plan| refused(&path, plan, &Consent::default());
+    let odd = told(Plan { block_bytes: Some(1000), ..Plan::default() });
+    assert!(odd.starts_with("--block-size is 1000; ") && odd.contains("whole multiples of 512 B"), "{odd}");
+    let odd = told(Plan { buffer_bytes: Some(10_000), ..Plan::default() });
+    assert_eq!(odd, "--buffer is 10000; it must be whole blocks of 4096 B");
+    let small = told(Plan { buffer_bytes: Some(4096), ..Plan::default() });
+    assert!(small.contains("`random` needs a buffer of at least 32 blocks, this has 1"), "{small}");
+    assert!(told(Plan { workers: 0, ..Plan::default() }).starts_with("--workers is 0; "));
+    assert!(told(Plan { slots: 0, ..Plan::default() }).starts_with("--slots is 0; "));
+    assert!(told(Plan { limit_commands: Some(f64::NAN), ..Plan::default() }).contains("--limit-commands"));
+    assert!(told(Plan { verify: true, pattern: Pattern::Flush, ..Plan::default() }).contains("--verify"));
+    let short = tempfile::NamedTempFile::new().unwrap();
+    let told = refused(short.path(), Plan::default(), &Consent::default());
+    assert!(told.contains("the size of the target is 0"), "{told}");
+}
+
+#[test]
+fn what_is_no_target_is_called_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = |path: &str| Target::inspect(Path::new(path), &System::default()).unwrap_err().to_string();
+    assert!(told(folder.path().to_str().unwrap()).contains("is a folder"));
+    assert!(told("/dev/null").contains("is a character device of another kind; give an NVMe namespace"));
+    assert!(told("/nowhere/at/all").contains("No such file"));
+}
+
+/// A disk `wk0` of two partitions, its own processes' mounts and swaps, in a tree of its own. Any node stands for the device:
+/// what it is comes from the tree.
+struct Fake {
+    _folder: tempfile::TempDir,
+    system: System,
+    node: PathBuf,
+    target: Target,
+}
+
+impl Fake {
+    fn new() -> Fake {
+        let folder = tempfile::tempdir().unwrap();
+        let (sys, proc) = (folder.path().join("sys"), folder.path().join("proc"));
+        let disk = sys.join("devices/wk0");
+        let put = |path: PathBuf, text: &str| {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        put(disk.join("dev"), "259:0\n");
+        put(disk.join("size"), "8192\n");
+        put(disk.join("queue/logical_block_size"), "512\n");
+        put(disk.join("queue/max_sectors_kb"), "128\n");
+        put(disk.join("queue/max_segments"), "33\n");
+        put(disk.join("device/serial"), "WK-1   \n");
+        put(disk.join("device/model"), "Model T\n");
+        for part in ["wk0p1", "wk0p2"] {
+            put(disk.join(part).join("partition"), "1\n");
+            put(disk.join(part).join("dev"), &format!("259:{}\n", &part[4..]));
+            put(disk.join(part).join("size"), "2048\n");
+        }
+        put(proc.join("self/mountinfo"), "22 1 0:21 / / rw - ext4 /dev/root rw\n");
+        put(proc.join("swaps"), "Filename Type Size Used Priority\n");
+        // A number of the range that partitions get, and far beyond those in use: there is no such device.
+        let node = folder.path().join("node");
+        let number = rustix::fs::makedev(259, 1_000_000);
+        let kind = rustix::fs::FileType::BlockDevice;
+        rustix::fs::mknodat(rustix::fs::CWD, &node, kind, rustix::fs::Mode::from_raw_mode(0o600), number)
+            .expect("these tests need root");
+        std::fs::create_dir_all(sys.join("dev/block")).unwrap();
+        symlink(&disk, sys.join("dev/block/259:1000000")).unwrap();
+        let system = System { sys, proc };
+        let target = Target::inspect(&node, &system).unwrap();
+        Fake { _folder: folder, system, node, target }
+    }
+
+    fn put(&self, path: &str, text: &str) {
+        let path = self.system.sys.parent().unwrap().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn told(&self, plan: Plan, consent: &Consent) -> String {
+        prepare(&self.node, plan, consent, &self.system).map(|_| ()).unwrap_err()
+    }
+}
+
+#[test]
+fn a_block_device_is_read_out_of_sysfs() {
+    let fake = Fake::new();
+    let Target { kind, bytes, lba_bytes, max_bytes, .. } = fake.target;
+    assert_eq!((kind, bytes, lba_bytes, max_bytes), (Kind::Block, 4 << 20, 512, 128 << 10));
+    assert_eq!(fake.target.serial.as_deref(), Some("WK-1"));
+    assert_eq!(fake.target.to_string(), "block device, Model T, serial WK-1, 4194304 B in blocks of 512 B");
+}
+
+#[test]
+fn a_device_is_written_only_by_its_serial_number() {
+    let fake = Fake::new();
+    let told = fake.told(writes(), &Consent::default());
+    assert!(told.contains("Model T") && told.contains("add --destroy-data-on WK-1"), "{told}");
+    let named = |serial: &str| Consent { destroy_data_on: Some(serial.to_owned()), ..Consent::default() };
+    let told = fake.told(writes(), &named("WK-2"));
+    assert!(told.contains("names `WK-2`, and this is `WK-1`; nothing was written"), "{told}");
+    let told = fake.told(writes(), &Consent { overwrite: true, ..Consent::default() });
+    assert!(told.contains("--overwrite is for files"), "{told}");
+    // With the right one it is only the missing device that is in the way.
+    let told = fake.told(writes(), &named("WK-1"));
+    assert!(told.contains("No such device"), "{told}");
+    let (_folder, path) = file(1 << 20);
+    let told = refused(&path, writes(), &named("WK-1"));
+    assert!(told.contains("--destroy-data-on is for devices"), "{told}");
+}
+
+#[test]
+fn a_device_in_use_is_refused_and_its_user_named() {
+    let read = Plan::default;
+    let none = Consent::default();
+    let fake = Fake::new();
+    fake.put("proc/self/mountinfo", "30 1 259:2 / /mnt/my\\040data rw shared:1 - xfs /dev/wk0p2 rw\n");
+    let told = fake.told(read(), &none);
+    assert!(told.contains("wk0p2 is mounted on /mnt/my data; unmount it first"), "{told}");
+    // btrfs shows a number of its own.
+    fake.put("proc/self/mountinfo", "30 1 0:55 / /data rw - btrfs /dev/wk0p1 rw\n");
+    assert!(fake.told(read(), &none).contains("wk0p1 is mounted on /data"));
+    let fake = Fake::new();
+    fake.put("sys/devices/wk0/wk0p1/holders/dm-0/dev", "253:0\n");
+    assert!(fake.told(read(), &none).contains("wk0p1 is held by dm-0"));
+    let fake = Fake::new();
+    fake.put("proc/swaps", "Filename Type Size Used Priority\n/dev/wk0p1 partition 1 0 -2\n");
+    assert!(fake.told(read(), &none).contains("swap space"));
+    // Who says so may read what others use, and then only opening it is left.
+    let told = fake.told(read(), &Consent { shared: true, ..Consent::default() });
+    assert!(told.contains("cannot be opened for reading"), "{told}");
+    let told = fake.told(writes(), &Consent { shared: true, destroy_data_on: Some("WK-1".into()), ..none });
+    assert!(told.contains("swap space"), "{told}");
+}

@@ -1,0 +1,150 @@
+//! Runs by NVMe commands on a served device: it saw exactly what the totals say.
+
+use crate::served::{LBA, SERIAL, Seen, Served};
+use std::sync::Arc;
+use waykeeper_load::{Pattern, Toward};
+use waykeeper_memload::{
+    Consent, End, EngineKind, Fault, Kind, Outcome, Plan, Ready, Running, System, Target, nvme,
+};
+
+fn ready(served: &Served, plan: Plan) -> Arc<Ready> {
+    let target = Target::inspect(&served.path, &System::default()).unwrap();
+    let consent = Consent { destroy_data_on: Some(SERIAL.to_owned()), ..Consent::default() };
+    Arc::new(Ready::new(target, plan, &consent, &System::default()).unwrap())
+}
+
+fn outcome(served: &Served, plan: Plan) -> (Outcome, Vec<Seen>) {
+    let ready = ready(served, plan);
+    assert_eq!(ready.engine(), EngineKind::NvmeIoctl);
+    let outcome = Running::start(&ready).unwrap().finish(|_| ());
+    let seen = std::mem::take(&mut served.device.lock().unwrap().seen);
+    (outcome, seen)
+}
+
+fn blocks(seen: &[Seen]) -> u64 {
+    seen.iter().map(|seen| seen.blocks).sum()
+}
+
+#[test]
+fn it_is_known_for_what_it_is_and_the_way_round_is_told() {
+    let served = Served::new(4096);
+    let target = Target::inspect(&served.path, &System::default()).unwrap();
+    assert_eq!((target.kind, target.bytes, target.lba_bytes), (Kind::NvmeFile, 2 << 20, 512));
+    assert_eq!((target.serial.as_deref(), target.max_bytes), (Some(SERIAL), 128 << 10));
+    let ready = ready(&served, Plan { depth: 3, workers: 2, ..Plan::default() });
+    let notes = ready.notes().join("\n");
+    assert!(notes.contains("nvme-uring cannot be: it takes no commands through io_uring"), "{notes}");
+    assert!(notes.contains("engine: nvme-ioctl"), "{notes}");
+    assert!(notes.contains("2 workers of depth 3 are 6 threads"), "{notes}");
+    assert!(served.device.lock().unwrap().seen.is_empty(), "looking sends no command");
+}
+
+#[test]
+fn every_pattern_moves_exactly_the_blocks_it_says_both_ways() {
+    let served = Served::new(4096);
+    for op in [Toward::Write, Toward::Read] {
+        for pattern in Pattern::ALL {
+            let moves = pattern.moves();
+            let plan = Plan {
+                pattern,
+                op,
+                workers: 3,
+                commands: Some(100),
+                time: (pattern == Pattern::Noop).then(|| std::time::Duration::from_millis(1)),
+                stride: 4,
+                verify: moves,
+                ..Plan::default()
+            };
+            let (outcome, seen) = outcome(&served, plan);
+            assert_eq!(outcome.end, End::Complete, "{pattern:?}");
+            // Each looks at what it has done by reading the device, which comes after the run.
+            let ran = &seen[..outcome.totals.commands as usize];
+            let wanted = if pattern == Pattern::Noop { 0 } else { 100 };
+            assert_eq!((outcome.totals.commands, outcome.totals.errors), (wanted, 0), "{pattern:?}");
+            let opcode = match (moves, op) {
+                (false, _) => nvme::FLUSH,
+                (true, Toward::Write) => nvme::READ,
+                (true, Toward::Read) => nvme::WRITE,
+            };
+            assert!(ran.iter().all(|seen| seen.opcode == opcode), "{pattern:?}");
+            if moves {
+                // Blocks of 4096 B are 8 LBAs each.
+                assert_eq!(blocks(ran), 8 * outcome.totals.moved, "{pattern:?}");
+                assert_eq!(outcome.totals.blocks, outcome.totals.moved);
+                let verified = outcome.verified.unwrap().unwrap();
+                assert!(verified.blocks > 0 && verified.wrong == 0, "{pattern:?} {op:?}: {verified:?}");
+            }
+            let starts: std::collections::BTreeSet<u64> = ran.iter().map(|seen| seen.lba).collect();
+            match (moves, op) {
+                (true, Toward::Write) => assert_eq!(starts.into_iter().collect::<Vec<_>>(), [0]),
+                (true, Toward::Read) => assert!(starts.len() > 50, "writes go anywhere"),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn the_thesis_moves_one_block_more_than_it_counts() {
+    let served = Served::new(4096);
+    let plan = Plan { pattern: Pattern::Single, thesis: true, blocks: Some(40), ..Plan::default() };
+    let (outcome, seen) = outcome(&served, plan);
+    assert_eq!((outcome.totals.blocks, outcome.totals.moved), (40, 80));
+    assert_eq!(blocks(&seen), 8 * 80);
+    // Successive offsets of one block: each is moved twice.
+    assert_eq!(seen[1].addr - seen[0].addr, 4096);
+}
+
+#[test]
+fn the_same_seed_sends_the_same_commands() {
+    let served = Served::new(4096);
+    let run = |seed| {
+        let plan = Plan { op: Toward::Read, commands: Some(50), seed, ..Plan::default() };
+        let (_, seen) = outcome(&served, plan);
+        let first = seen[0].addr;
+        seen.iter().map(|seen| (seen.lba, seen.addr.wrapping_sub(first))).collect::<Vec<_>>()
+    };
+    assert_eq!(run(5), run(5));
+    assert_ne!(run(5), run(6));
+}
+
+#[test]
+fn blocks_end_a_run_exactly() {
+    let served = Served::new(4096);
+    let plan = Plan { workers: 4, blocks: Some(1000), block_bytes: Some(512), ..Plan::default() };
+    let (outcome, seen) = outcome(&served, plan);
+    assert_eq!((outcome.totals.blocks, blocks(&seen)), (1000, 1000));
+}
+
+#[test]
+fn what_a_device_says_ends_the_run_and_counts() {
+    let served = Served::new(4096);
+    for (status, fault, words) in [
+        (0x4281, Fault::Nvme(nvme::Status(0x4281)), "unrecovered read error of the medium"),
+        (-libc::ENODEV, Fault::Errno(libc::ENODEV), "No such device"),
+        (-libc::EACCES, Fault::Errno(libc::EACCES), "Permission denied"),
+    ] {
+        served.device.lock().unwrap().fails = Some((7, status));
+        let (outcome, seen) = outcome(&served, Plan::default());
+        assert_eq!((outcome.totals.commands, outcome.totals.errors, seen.len()), (7, 1, 7));
+        let End::Failed(failure) = outcome.end else { panic!("{:?}", outcome.end) };
+        assert_eq!(failure.fault(), fault);
+        let told = failure.to_string();
+        assert!(told.starts_with("a read of 126976 B at byte 0 failed: ") && told.contains(words), "{told}");
+    }
+}
+
+#[test]
+fn a_wrong_block_is_found() {
+    let served = Served::new(4096);
+    let ready =
+        ready(&served, Plan { op: Toward::Read, commands: Some(20), verify: true, ..Plan::default() });
+    let running = Running::start(&ready).unwrap();
+    // All is sent; before the look at it somebody changes what was stored.
+    while !running.wait(std::time::Duration::from_secs(1)) {}
+    let mut device = served.device.lock().unwrap();
+    let at = device.seen[3].lba as usize * LBA;
+    device.data[at] ^= 1;
+    drop(device);
+    assert_eq!(running.finish(|_| ()).verified.unwrap().unwrap().wrong, 1);
+}
