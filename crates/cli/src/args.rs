@@ -1,8 +1,8 @@
 //! The words of the command line. Each subcommand's own words stand in its own file.
 
 use crate::{
-    capture, chip, daemon, ddio, doctor, orders, policy, probe, replay, restore, run, scenario, status,
-    trace, vhost,
+    capture, chip, daemon, ddio, doctor, memload, orders, policy, probe, replay, restore, run, scenario,
+    status, trace, vhost,
 };
 use clap::{Parser, Subcommand};
 
@@ -59,6 +59,8 @@ pub enum Command {
     /// Find out what this machine does: which ways are DCA ways, which knob acts, who feels it
     #[command(subcommand, after_help = probe::EXAMPLES)]
     Probe(probe::ProbeCommand),
+    /// Load memory with DMA: NVMe commands, or reads and writes past the page cache, shaped exactly
+    Memload(memload::MemloadArgs),
     /// Bring back what a crashed or kept change has left
     Restore(restore::RestoreArgs),
     /// Manage this host: watch it and let a policy turn its knobs, until a signal ends it

@@ -12,6 +12,7 @@ mod ddio;
 mod doctor;
 mod exit;
 mod listing;
+mod memload;
 mod orders;
 mod out;
 mod policy;
@@ -52,6 +53,7 @@ fn dispatch(command: args::Command) -> Result<(), exit::Failure> {
         args::Command::Ddio(command) => ddio::ddio(command),
         args::Command::Replay(args) => replay::replay(args),
         args::Command::Probe(command) => probe::probe(command),
+        args::Command::Memload(args) => memload::memload(args),
         args::Command::Restore(args) => restore::restore(args),
         args::Command::Daemon(args) => daemon::daemon(args),
         args::Command::Status(args) => status::status(&args),

@@ -119,6 +119,46 @@ impl Spinner {
     }
 }
 
+/// A line a second for load: what the second brought. Where standard error is no terminal each stays.
+pub struct Live {
+    spinner: ProgressBar,
+    plain: bool,
+    last: Mutex<(Duration, u64, u64)>,
+}
+
+impl Live {
+    /// Nothing shown yet.
+    pub fn new() -> Live {
+        let spinner = ProgressBar::new_spinner();
+        let plain = plain_lines(&spinner).is_some();
+        Live { spinner, plain, last: Mutex::default() }
+    }
+
+    /// Shows how far it is: so many commands and bytes after so long.
+    pub fn show(&self, elapsed: Duration, commands: u64, bytes: u64) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let seconds = elapsed.saturating_sub(last.0).as_secs_f64().max(1e-9);
+        let per_s = (commands - last.1) as f64 / seconds;
+        let mib_per_s = (bytes - last.2) as f64 / seconds / f64::from(1 << 20);
+        *last = (elapsed, commands, bytes);
+        let line = format!(
+            "{:.0} s: {} commands, {per_s:.0}/s, {mib_per_s:.1} MiB/s",
+            elapsed.as_secs_f64(),
+            listing::grouped(commands)
+        );
+        if self.plain {
+            exit::say(&line);
+        }
+        self.spinner.set_message(line);
+        self.spinner.tick();
+    }
+
+    /// Takes it away.
+    pub fn clear(&self) {
+        self.spinner.finish_and_clear();
+    }
+}
+
 /// Where standard error is no terminal the bar draws nothing and lines are written in its stead.
 fn plain_lines(bar: &ProgressBar) -> Option<Pace> {
     if std::io::stderr().is_terminal() {

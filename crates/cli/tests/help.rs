@@ -36,6 +36,7 @@ fn help_says_what_it_said() {
         &["probe"],
         &["probe", "list"],
         &["probe", "run"],
+        &["memload"],
         &["restore"],
         &["daemon"],
         &["status"],

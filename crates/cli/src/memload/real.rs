@@ -1,0 +1,154 @@
+//! Load on this machine: notes before it, a line a second, the summary, and how it ended.
+//!
+//! Must not know how load is made: that is `waykeeper_memload`'s.
+
+use super::told;
+use super::words::{LoadArgs, PlaceArgs, consent, plan};
+use crate::exit::{self, Failure};
+use crate::{out, progress};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use waykeeper_load::Summary;
+use waykeeper_memload::{
+    End, Fault, Outcome, Plan, PrepareError, Ready, Refusal, Running, System, Target, TargetError,
+};
+
+/// Runs it.
+pub fn run(target: &str, load: &LoadArgs, place: &PlaceArgs, json: bool) -> Result<(), Failure> {
+    let system = System::default();
+    let plan = plan(load, place).map_err(Failure::bad_input)?;
+    // Whoever presses Ctrl-C while memory is still being filled gets the usual end.
+    let target = Target::inspect(Path::new(target), &system)?;
+    let ready = Arc::new(Ready::new(target, plan, &consent(place), &system)?);
+    for note in ready.notes() {
+        exit::say(note);
+    }
+    if endless(ready.plan()) {
+        exit::say("no end was given (--time, --blocks, --commands): Ctrl-C ends it");
+    }
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+        .map_err(|why| Failure::io("signals cannot be waited for", &why))?;
+    let running = Running::start(&ready)?;
+    let stopper = running.stopper();
+    let handle = signals.handle();
+    let waiter = std::thread::spawn(move || {
+        // The first asks nicely; whoever sends another does not want to wait for commands on their way.
+        for (count, _) in signals.forever().enumerate() {
+            if count > 0 {
+                exit::say("error: interrupted again; commands were still on their way");
+                std::process::exit(i32::from(exit::INTERRUPTED));
+            }
+            stopper.stop();
+        }
+    });
+    let live = progress::Live::new();
+    let block_bytes = ready.block_bytes();
+    let outcome = running.finish(|progress| {
+        live.show(progress.elapsed, progress.commands, progress.blocks * u64::from(block_bytes));
+    });
+    live.clear();
+    handle.close();
+    let _ = waiter.join();
+    tell(&ready, &outcome, json)?;
+    ended(&ready, &outcome)
+}
+
+fn endless(plan: &Plan) -> bool {
+    plan.time.is_none() && plan.blocks.is_none() && plan.commands.is_none()
+}
+
+fn tell(ready: &Ready, outcome: &Outcome, json: bool) -> Result<(), Failure> {
+    let plan = ready.plan();
+    let block_bytes = u64::from(ready.block_bytes());
+    let summary = Summary::new(ready.engine().name(), plan.pattern, plan.op, block_bytes, &outcome.totals);
+    if json { out::json(&summary) } else { out::text(&told::table(&summary)) }
+}
+
+/// What the end means for whoever called.
+fn ended(ready: &Ready, outcome: &Outcome) -> Result<(), Failure> {
+    let path = ready.target().path.display();
+    match outcome.end {
+        End::Complete => {}
+        End::Stopped => {
+            return Err(Failure::new(exit::INTERRUPTED, "interrupted; the totals are those until then"));
+        }
+        End::Lost(commands) => {
+            let why = format!(
+                "{path}: {commands} commands did not come back within 10 s; the totals are those that did"
+            );
+            return Err(Failure::new(exit::FAILED, why));
+        }
+        End::Failed(failure) => {
+            let why = format!("{path}: {failure}; the totals are those until then");
+            return Err(Failure::new(fault_code(failure.fault()), why));
+        }
+    }
+    match outcome.verified {
+        None => Ok(()),
+        Some(Ok(verified)) if verified.blocks == 0 => {
+            let why =
+                "more different transfers went than --verify remembers; end the run sooner with --commands";
+            Err(Failure::new(exit::FAILED, why))
+        }
+        Some(Ok(verified)) if verified.wrong == 0 => {
+            exit::say(&format!("verified: {} blocks hold what they should", verified.blocks));
+            Ok(())
+        }
+        Some(Ok(verified)) => {
+            let why = format!("{path}: {} of {} blocks hold something else", verified.wrong, verified.blocks);
+            Err(Failure::new(exit::NO_EFFECT, why))
+        }
+        Some(Err(fault)) => {
+            Err(Failure::new(fault_code(fault), format!("{path}: cannot be read for --verify: {fault}")))
+        }
+    }
+}
+
+fn fault_code(fault: Fault) -> u8 {
+    match fault {
+        Fault::Errno(errno) => exit::io_code(&io::Error::from_raw_os_error(errno)),
+        Fault::Nvme(_) | Fault::Short(_) => exit::FAILED,
+    }
+}
+
+impl From<TargetError> for Failure {
+    fn from(error: TargetError) -> Failure {
+        let code = match &error {
+            TargetError::Io { why, .. } => target_code(why),
+            TargetError::Kind { .. } => exit::BAD_INPUT,
+            TargetError::Dumb { .. } => exit::UNSUPPORTED,
+        };
+        Failure::new(code, error)
+    }
+}
+
+impl From<PrepareError> for Failure {
+    fn from(error: PrepareError) -> Failure {
+        let code = match &error {
+            PrepareError::Value { .. } | PrepareError::Shape(_) => exit::BAD_INPUT,
+            PrepareError::Engine { .. } => exit::UNSUPPORTED,
+            PrepareError::Buffer(_) => exit::CONFLICT,
+            PrepareError::Open { why, .. } | PrepareError::Worker(why) => exit::io_code(why),
+            PrepareError::Refused(refusal) => match refusal {
+                Refusal::Mounted { .. }
+                | Refusal::Held { .. }
+                | Refusal::Swap { .. }
+                | Refusal::Busy { .. } => exit::CONFLICT,
+                Refusal::Io { why, .. } => exit::io_code(why),
+                _ => exit::BAD_INPUT,
+            },
+        };
+        match error {
+            PrepareError::Refused(Refusal::Target(error)) => error.into(),
+            other => Failure::new(code, other),
+        }
+    }
+}
+
+/// A path that leads nowhere is the user's mistake; one that may not be looked at is not.
+fn target_code(why: &io::Error) -> u8 {
+    if why.kind() == io::ErrorKind::NotFound { exit::BAD_INPUT } else { exit::io_code(why) }
+}

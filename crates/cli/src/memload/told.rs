@@ -1,0 +1,61 @@
+//! A summary as people read it.
+//!
+//! Must not know where it comes from.
+
+use crate::listing;
+use waykeeper_load::{Counter, Summary};
+
+/// The table.
+pub fn table(summary: &Summary) -> String {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut row = |name: &str, value: String| rows.push(vec![name.to_owned(), value]);
+    let op = match summary.op {
+        waykeeper_load::Toward::Read => "read",
+        waykeeper_load::Toward::Write => "write",
+    };
+    row(
+        "load",
+        format!("{} {op}, {} B blocks, by {}", summary.pattern.name(), summary.block_bytes, summary.engine),
+    );
+    let runtime = format!("{} in {:.3} s", summary.commands, summary.runtime_s);
+    row("commands", format!("{runtime}, {:.1}/s", summary.iops));
+    let moved = match summary.blocks_moved == summary.blocks {
+        true => String::new(),
+        false => format!(" counted, {} moved", summary.blocks_moved),
+    };
+    row("blocks", format!("{}{moved}", summary.blocks));
+    if summary.errors > 0 {
+        row("errors", summary.errors.to_string());
+    }
+    let mib = summary.bandwidth_bytes_per_s / f64::from(1 << 20);
+    row("bandwidth", format!("{mib:.1} MiB/s, queue entries included"));
+    if let Some(us) = &summary.latency_us {
+        row(
+            "latency",
+            format!(
+                "mean {:.1} us, p50 {:.1}, p99 {:.1}, p99.9 {:.1}, max {:.1}",
+                us.mean, us.p50, us.p99, us.p99_9, us.max
+            ),
+        );
+    }
+    if let Some(us) = summary.cpu_us_per_io {
+        row("CPU", format!("{us:.2} us per command"));
+    }
+    let counters = &summary.counters;
+    for (name, counter) in
+        [("PCIeRdCur", counters.pcie_rdcur), ("ItoM", counters.itom), ("RFO", counters.rfo)]
+    {
+        row(name, events(counter));
+    }
+    listing::columns(&rows)
+}
+
+fn events(counter: Counter) -> String {
+    let expected = format!("{} expected", counter.expected);
+    match (counter.hits, counter.misses) {
+        (Some(hits), Some(misses)) => format!("{expected}, {hits} hits and {misses} misses counted"),
+        (Some(hits), None) => format!("{expected}, {hits} hits counted"),
+        (None, Some(misses)) => format!("{expected}, {misses} misses counted"),
+        (None, None) => expected,
+    }
+}
