@@ -49,8 +49,9 @@ test-python:
 
 ## The resctrl of real kernels, in QEMU guests, judges crates/linux; downloads Debian's kernels once (oracle/README.md).
 test-oracle:
-	$(PYTHON) -m unittest discover -s oracle/tests -t oracle
-	$(PYTHON) oracle/run.py $(ORACLE_ARGS)
+	$(PYTHON) -m unittest discover -s guests/tests -t .
+	$(PYTHON) -m unittest discover -s oracle/tests -t .
+	$(PYTHON) -m oracle.run $(ORACLE_ARGS)
 
 ## The Python package in an environment of its own, to use: target/venv/bin/python
 python:

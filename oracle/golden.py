@@ -29,7 +29,7 @@ def differences(path: Path, text: str, status: int, bless: bool) -> str | None:
         path.write_text(seen)
         return None
     if not path.exists():
-        return f"{path} is missing; `python3 oracle/run.py --bless` writes it:\n{seen}"
+        return f"{path} is missing; `python3 -m oracle.run --bless` writes it:\n{seen}"
     wanted = path.read_text()
     if wanted == seen:
         return None

@@ -17,15 +17,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from gdb import Gdb, GdbError
-from processors import Leaf, Processor
+from guests import qemu
+from guests.qemu import GuestError
+from oracle.gdb import Gdb, GdbError
+from oracle.processors import Leaf, Processor
 
 MOST_STEPS = 200
 """More instructions than `native_cpuid` has, by far."""
-
-
-class GuestError(Exception):
-    """A guest that did not come to its end; the message names the log."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +39,6 @@ class Run:
     console: str
     """The kernel's messages."""
     seconds: float
-
-
-_running: set[subprocess.Popen] = set()
-"""The guests of this process that have not ended."""
-
-
-def stop_all() -> None:
-    """Ends every guest; whoever waits for one gets a GuestError."""
-    for child in list(_running):
-        child.kill()
 
 
 def boot(
@@ -72,41 +60,32 @@ def boot(
         path.unlink(missing_ok=True)
     began = time.monotonic()
     deadline = began + timeout
-    with tempfile.TemporaryDirectory(prefix="oracle-") as folder, open(logs / f"{name}.qemu", "wb") as qemu_log:
+    with tempfile.TemporaryDirectory(prefix="oracle-") as folder:
         stub = f"{folder}/gdb"
-        command = [
-            # If this thread dies, however it dies, so does the guest.
-            "setpriv", "--pdeathsig", "KILL",
-            "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none",
-            "-machine", "q35",
+        hardware = qemu.Hardware(
+            processor=processor.cpu,
+            processors="4,sockets=2,cores=2",
+            memory_mib=512,
             # One thread for all processors: with several a stop at a breakpoint can be lost.
-            "-accel", "tcg,thread=single",
-            "-cpu", processor.cpu, "-smp", "4,sockets=2,cores=2", "-m", "512M",
-            "-kernel", str(kernel), "-initrd", str(initrd), "-no-reboot", "-net", "none",
-            "-append", "console=ttyS0 nokaslr panic=-1 loglevel=6",
-            "-serial", f"file:{console}", "-serial", f"file:{output}",
-        ]  # fmt: skip
-        if native_cpuid is not None:
-            command += ["-S", "-gdb", f"unix:{stub},server=on,wait=off"]
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=qemu_log, stderr=qemu_log)
-        _running.add(child)
-        try:
-            answered = passed_on = 0
-            if native_cpuid is not None:
-                gdb = Gdb(stub, deadline)
-                try:
-                    answered, passed_on = _answer_to_the_end(gdb, processor, native_cpuid)
-                finally:
-                    gdb.close()
-            status = child.wait(max(1.0, deadline - time.monotonic()))
-        except GdbError as error:
-            raise GuestError(f"{name}: {error}; see {console} and {logs / name}.qemu") from None
-        except subprocess.TimeoutExpired:
-            raise GuestError(f"{name}: not at its end after {timeout:.0f} s; see {console} and {output}") from None
-        finally:
-            child.kill()
-            child.wait()
-            _running.discard(child)
+            threads="single",
+            more=() if native_cpuid is None else ("-S", "-gdb", f"unix:{stub},server=on,wait=off"),
+        )
+        append = "console=ttyS0 nokaslr panic=-1 loglevel=6"
+        serials = [f"file:{console}", f"file:{output}"]
+        with qemu.started(hardware, kernel, initrd, append, serials, logs / f"{name}.qemu") as child:
+            try:
+                answered = passed_on = 0
+                if native_cpuid is not None:
+                    gdb = Gdb(stub, deadline)
+                    try:
+                        answered, passed_on = _answer_to_the_end(gdb, processor, native_cpuid)
+                    finally:
+                        gdb.close()
+                status = child.wait(max(1.0, deadline - time.monotonic()))
+            except GdbError as error:
+                raise GuestError(f"{name}: {error}; see {console} and {logs / name}.qemu") from None
+            except subprocess.TimeoutExpired:
+                raise GuestError(f"{name}: not at its end after {timeout:.0f} s; see {console} and {output}") from None
     if status != 0:
         raise GuestError(f"{name}: QEMU ended with status {status}; see {logs / name}.qemu")
     text, messages = (path.read_bytes().decode(errors="replace") for path in (output, console))

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
-import initramfs
+from guests import rootfs
 
 FOLDER = "oracle"
 """Folder in the guest with the programs and their inputs."""
@@ -74,22 +73,10 @@ def script(steps: list[Step]) -> str:
 
 
 def initrd(busybox: bytes, files: dict[str, bytes], libraries: dict[str, bytes], steps: list[Step]) -> bytes:
-    """The guest's whole file system: busybox, `files` (name to content, executable) in FOLDER, `libraries` at their paths,
-    and the script."""
-    folders = {"bin", "dev", "proc", "sys", "tmp", "run", FOLDER}
-    for path in libraries:
-        folders |= {str(parent).lstrip("/") for parent in PurePosixPath(path).parents if parent.name}
-    entries = [initramfs.folder(name) for name in sorted(folders)]
-    entries += [
-        initramfs.file("bin/busybox", busybox, 0o755),
-        initramfs.link("bin/sh", "busybox"),
-        # The first process wants it before /dev is there.
-        initramfs.character_device("dev/console", 5, 1),
-        initramfs.file("init", script(steps).encode(), 0o755),
-    ]
-    entries += [initramfs.file(f"{FOLDER}/{name}", content, 0o755) for name, content in files.items()]
-    entries += [initramfs.file(path.lstrip("/"), content, 0o755) for path, content in libraries.items()]
-    return initramfs.archive(entries)
+    """The guest's whole file system: busybox, `files` by name in FOLDER, `libraries` at their paths, and the script."""
+    return rootfs.image(
+        busybox, script(steps), {f"{FOLDER}/{name}": content for name, content in files.items()} | libraries
+    )
 
 
 def outcomes(text: str) -> dict[str, Outcome]:

@@ -18,16 +18,12 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import golden
-import guest
-import inside
-import packages
-import processors
-import programs
-import transcript
+from guests import packages, programs, qemu
+from oracle import golden, guest, inside, processors, transcript
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CACHE = REPOSITORY / "target/oracle"
+PACKAGES = REPOSITORY / "target/guests/packages"
 TRANSCRIPTS = REPOSITORY / "crates/vhost/tests/transcripts"
 GOLDEN = REPOSITORY / "oracle/golden"
 
@@ -93,7 +89,7 @@ def native_cpuid(root: Path, busybox: bytes) -> int:
         )
         found = re.search(r"^([0-9a-f]{16}) \w native_cpuid$", run.output, re.MULTILINE)
         if not found:
-            raise guest.GuestError(
+            raise qemu.GuestError(
                 f"{root.name}: no native_cpuid in its /proc/kallsyms; see target/oracle/logs/{name}.output"
             )
         known.write_text(json.dumps({"native_cpuid": int(found[1], 16)}))
@@ -107,7 +103,7 @@ def judge(one: Guest, root: Path, address: int, initrd: Path, transcripts: Path,
         run = guest.boot(
             one.name, packages.kernel_image(root), initrd, one.processor, address, CACHE / "logs", GUEST_SECONDS
         )
-    except guest.GuestError as error:
+    except qemu.GuestError as error:
         verdict.fail(str(error))
         return verdict
     verdict.seconds = run.seconds
@@ -169,9 +165,9 @@ def judge_doctor(verdict: Verdict, one: Guest, step: str, outcome: inside.Outcom
 def prepare(transcripts: Path) -> tuple[dict[str, Path], bytes, dict[str, bytes], dict[str, bytes]]:
     """Kernels by series, busybox, the files for the guests and their libraries; all that needs the network or cargo."""
     say(packages.ensure_qemu())
-    roots = {series: packages.kernel(CACHE / "packages", series) for series in sorted({one.series for one in GUESTS})}
+    roots = {series: packages.kernel(PACKAGES, series) for series in sorted({one.series for one in GUESTS})}
     say(f"kernels: {', '.join(root.name for root in roots.values())}")
-    busybox = packages.busybox(CACHE / "packages").read_bytes()
+    busybox = packages.busybox(PACKAGES).read_bytes()
     began = time.monotonic()
     cargo = programs.build(REPOSITORY, ["resctrl_ops", "resctrl_suite", "waykeeper"])
     say(f"programs built in {time.monotonic() - began:.0f} s")
@@ -200,7 +196,9 @@ def interrupt(*_: object) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="oracle/run.py", description="crates/linux against a real kernel's resctrl")
+    parser = argparse.ArgumentParser(
+        prog="python3 -m oracle.run", description="crates/linux against a real kernel's resctrl"
+    )
     names = [one.name for one in GUESTS]
     parser.add_argument("--only", action="append", choices=names, help="this guest (may be repeated; default: all)")
     parser.add_argument(
@@ -229,7 +227,7 @@ def main() -> int:
             modules = {f"{name}.ko": packages.module(roots[series], name) for name in ("msr", "cpuid")}
             initrds[series] = CACHE / "initrd" / series
             initrds[series].write_bytes(inside.initrd(busybox, {**files, **modules}, libraries, STEPS))
-    except (packages.PackageError, programs.BuildError, guest.GuestError, OSError) as error:
+    except (packages.PackageError, programs.BuildError, qemu.GuestError, OSError) as error:
         say(f"error: {error}")
         return 1
 
@@ -254,7 +252,7 @@ def main() -> int:
                 verdicts.append(verdict)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            guest.stop_all()
+            qemu.stop_all()
             raise
     passed, failed = sum(one.passed for one in verdicts), sum(len(one.failures) for one in verdicts)
     say(f"{passed} passed, {failed} failed in {len(verdicts)} guests ({time.monotonic() - began:.0f} s)")

@@ -1,4 +1,4 @@
-"""The parts that need no guest: archive, packets, CPUID answers, transcripts, markers, golden files."""
+"""The parts that need no guest: packets, CPUID answers, transcripts, markers, golden files."""
 
 import socket
 import struct
@@ -8,53 +8,7 @@ import time
 import unittest
 from pathlib import Path
 
-import gdb
-import golden
-import guest
-import initramfs
-import inside
-import processors
-import programs
-import transcript
-
-
-class Archive(unittest.TestCase):
-    def test_a_file_stands_behind_its_header_and_both_are_padded_to_four(self) -> None:
-        data = initramfs.archive([initramfs.file("ab", b"hello")])
-        # 110 bytes of header and "ab\0" are 113, padded to 116; 5 bytes of content to 124.
-        self.assertEqual(data[:6], b"070701")
-        self.assertEqual(data[14:22], b"000081A4")  # S_IFREG | 0644
-        self.assertEqual(data[54:62], b"00000005")
-        self.assertEqual(data[94:102], b"00000003")
-        self.assertEqual(data[110:124], b"ab\0\0\0\0hello\0\0\0")
-        self.assertEqual(data[124 + 110 :], b"TRAILER!!!\0\0\0\0")
-
-    def test_a_device_has_its_numbers(self) -> None:
-        data = initramfs.archive([initramfs.character_device("c", 5, 1)])
-        self.assertEqual(data[14:22], b"00002180")  # S_IFCHR | 0600
-        self.assertEqual(data[78:94], b"0000000500000001")
-
-
-LDD = (
-    "\tlinux-vdso.so.1 (0x00007ffd3a9f2000)\n"
-    "\tlibgcc_s.so.1 => /lib/x86_64-linux-gnu/libgcc_s.so.1 (0x00007f3aa0e4a000)\n"
-    "\t/lib64/ld-linux-x86-64.so.2 (0x00007f3aa0e7e000)\n"
-)
-
-
-class Carried(unittest.TestCase):
-    def test_a_guest_gets_the_libraries_and_the_linker_but_not_what_the_kernel_brings(self) -> None:
-        paths = ["/lib/x86_64-linux-gnu/libgcc_s.so.1", "/lib64/ld-linux-x86-64.so.2"]
-        self.assertEqual(programs.libraries(LDD), paths)
-
-    def test_a_library_that_is_not_there_is_named(self) -> None:
-        with self.assertRaisesRegex(programs.BuildError, "libfoo.so.1"):
-            programs.libraries("\tlibfoo.so.1 => not found\n")
-
-    def test_every_folder_of_a_library_comes_before_it(self) -> None:
-        data = inside.initrd(b"", {}, {"/lib64/x/y.so": b"so"}, [])
-        places = [data.index(name) for name in (b"lib64\0", b"lib64/x\0", b"lib64/x/y.so\0")]
-        self.assertEqual(places, sorted(places))
+from oracle import gdb, golden, guest, inside, processors, transcript
 
 
 class Stub:

@@ -1,4 +1,4 @@
-"""Brings Debian's kernels and busybox into the cache, unpacked and without installing them; installs QEMU if there is none.
+"""Brings Debian's kernels and busybox into the cache, unpacked and without installing them; installs programs that lack.
 
 It knows apt and dpkg. It must not know what the kernels are for.
 """
@@ -33,7 +33,7 @@ def _run(*command: str, cwd: Path | None = None) -> str:
         )
     except FileNotFoundError:
         raise PackageError(
-            f"no {command[0]}: the oracle takes its kernels from Debian's packages and runs on Debian only"
+            f"no {command[0]}: the guests' kernels come from Debian's packages, and this runs on Debian only"
         ) from None
     except subprocess.TimeoutExpired:
         raise PackageError(f"{' '.join(command)}: not done after {APT_SECONDS} s") from None
@@ -42,16 +42,25 @@ def _run(*command: str, cwd: Path | None = None) -> str:
     return done.stdout
 
 
+def ensure(command: str, package: str) -> Path:
+    """The path of a program of this machine, whose package is installed when it is missing and this is root."""
+    # The tools of administrators are not in everybody's path.
+    path = os.environ.get("PATH", os.defpath) + os.pathsep + "/usr/sbin" + os.pathsep + "/sbin"
+    if not shutil.which(command, path=path):
+        install = ["apt-get", "-q", "install", "-y", "--no-install-recommends", package]
+        if os.geteuid() != 0:
+            raise PackageError(f"no {command}, and only root can install it: {' '.join(install)}")
+        _run("apt-get", "-q", "update")
+        _run(*install)
+    found = shutil.which(command, path=path)
+    if not found:
+        raise PackageError(f"no {command}, though {package} is installed")
+    return Path(found)
+
+
 def ensure_qemu() -> str:
     """The version of qemu-system-x86_64, which is installed when it is missing and this is root."""
-    if not shutil.which("qemu-system-x86_64"):
-        if os.geteuid() != 0:
-            raise PackageError(
-                "no qemu-system-x86_64, and only root can install it: apt-get install --no-install-recommends qemu-system-x86"
-            )
-        _run("apt-get", "-q", "update")
-        _run("apt-get", "-q", "install", "-y", "--no-install-recommends", "qemu-system-x86")
-    return _run("qemu-system-x86_64", "--version").splitlines()[0]
+    return _run(str(ensure("qemu-system-x86_64", "qemu-system-x86")), "--version").splitlines()[0]
 
 
 def kernel(cache: Path, series: str) -> Path:

@@ -52,7 +52,7 @@ def build(repository: Path, names: list[str]) -> Cargo:
 def carry(paths: list[Path]) -> Cargo:
     """These programs by their file names, stripped, and every library that the dynamic linker would load for them."""
     cargo = Cargo()
-    with tempfile.TemporaryDirectory(prefix="oracle-") as folder:
+    with tempfile.TemporaryDirectory(prefix="guests-") as folder:
         for path in paths:
             small = Path(folder) / path.name
             _run(["strip", "-o", str(small), str(path)], Path("/"), dict(os.environ))
