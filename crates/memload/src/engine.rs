@@ -97,8 +97,10 @@ pub struct Ground<'a> {
     pub file: &'a std::os::fd::OwnedFd,
     /// Commands on their way at once.
     pub depth: u32,
-    /// Most bytes of a command.
+    /// Most bytes of a command of this run.
     pub most_bytes: u32,
+    /// Most pieces of memory that the device takes with a command, each a page or more.
+    pub most_segments: u32,
     /// The namespace, for NVMe.
     pub nsid: u32,
     /// Bytes of its blocks.

@@ -316,7 +316,8 @@ fn ground<'a>(
     most_bytes: u32,
 ) -> Ground<'a> {
     let nsid = target.nvme.as_ref().map_or(0, |nvme| nvme.nsid);
-    Ground { buffer, file, depth, most_bytes, nsid, lba_bytes: target.lba_bytes }
+    let Target { lba_bytes, max_segments: most_segments, .. } = *target;
+    Ground { buffer, file, depth, most_bytes, most_segments, nsid, lba_bytes }
 }
 
 /// The best engine that the target can do with, or the one that was asked for; what was tried in vain is noted.

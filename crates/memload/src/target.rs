@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 const FILE_BLOCKS: u64 = 32;
 /// Bytes of such a block.
 const FILE_BLOCK_BYTES: u64 = 4096;
+/// Pieces of memory of a command where nobody says: what Linux allows NVMe at most (NVME_MAX_SEGS).
+const SEGMENTS: u32 = 127;
 /// What a sector is to the kernel, whatever the device's blocks are.
 const SECTOR_BYTES: u64 = 512;
 
@@ -60,6 +62,8 @@ pub struct Target {
     pub lba_bytes: u32,
     /// Most bytes of a command.
     pub max_bytes: u64,
+    /// Most pieces of memory of a command.
+    pub max_segments: u32,
     /// Of NVMe.
     pub nvme: Option<Nvme>,
     /// Serial number of the device, or its kernel name if it has none; `None` for files.
@@ -122,6 +126,7 @@ impl Target {
             bytes: u64::try_from(stat.st_size).unwrap_or(0),
             lba_bytes: 0,
             max_bytes: FILE_BLOCKS * FILE_BLOCK_BYTES,
+            max_segments: SEGMENTS,
             nvme: None,
             serial: None,
             model: None,
@@ -228,7 +233,9 @@ impl Target {
         self.lba_bytes = limit("logical_block_size").and_then(|bytes| bytes.try_into().ok()).unwrap_or(512);
         // So much goes to the device as one command; more would be split. Pages need not lie side by side.
         let sectors = limit("max_sectors_kb").map(|kib| kib << 10);
-        let segments = limit("max_segments").map(|pages| pages << 12);
+        let segments = limit("max_segments");
+        self.max_segments = segments.and_then(|most| most.try_into().ok()).unwrap_or(SEGMENTS);
+        let segments = segments.map(|pages| pages << 12);
         let least = sectors.into_iter().chain(segments).min();
         self.max_bytes = least.unwrap_or(self.max_bytes).max(u64::from(self.lba_bytes));
         let named = |file: &str| system::read(&whole.join(file));
@@ -304,6 +311,7 @@ fn absent(path: &Path) -> io::Result<Target> {
         bytes: 0,
         lba_bytes: FILE_BLOCK_BYTES as u32,
         max_bytes: FILE_BLOCKS * FILE_BLOCK_BYTES,
+        max_segments: SEGMENTS,
         nvme: None,
         serial: None,
         model: None,

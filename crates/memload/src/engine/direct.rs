@@ -2,7 +2,7 @@
 //!
 //! Knows offsets in a file; must not know NVMe.
 
-use super::ring::Ring;
+use super::ring::{Pieces, Ring};
 use super::{Deed, Done, Engine, Fault, Ground, Io};
 use io_uring::types::{Fixed, FsyncFlags};
 use io_uring::{cqueue, opcode, squeue};
@@ -24,7 +24,7 @@ impl Direct {
     /// The kernel has no io_uring, or forbids it.
     pub fn new(ground: &Ground<'_>) -> io::Result<Direct> {
         let wanted = vec![0; ground.depth as usize];
-        Ok(Direct { ring: Ring::new(ground)?, base: ground.buffer.base(), wanted })
+        Ok(Direct { ring: Ring::new(ground, Pieces::largest(ground))?, base: ground.buffer.base(), wanted })
     }
 }
 

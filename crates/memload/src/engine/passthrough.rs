@@ -2,7 +2,7 @@
 //!
 //! Knows the command block; must not know files or file systems.
 
-use super::ring::Ring;
+use super::ring::{Pieces, Ring};
 use super::{Deed, Done, Engine, Fault, Ground, Io};
 use crate::nvme::{Passthru, READ, Status, URING_CMD_IO, WRITE};
 use io_uring::types::Fixed;
@@ -10,12 +10,19 @@ use io_uring::{cqueue, opcode, squeue};
 use std::io;
 use std::time::Duration;
 
+/// In the number of a command: its memory is registered.
+const FIXED: u64 = 1 << 32;
+
 /// The engine.
 pub struct Passthrough {
     ring: Ring<squeue::Entry128, cqueue::Entry32>,
     base: *mut u8,
     nsid: u32,
     lba_bytes: u32,
+    /// What is on its way, by number.
+    sent: Vec<Io>,
+    /// What must go again.
+    again: Vec<u32>,
 }
 
 impl Passthrough {
@@ -24,9 +31,16 @@ impl Passthrough {
     /// # Errors
     /// EOPNOTSUPP: what is open takes no commands this way. Others: the kernel has no io_uring, forbids it, or is too old.
     pub fn new(ground: &Ground<'_>) -> io::Result<Passthrough> {
-        let ring = Ring::new(ground)?;
-        let mut engine =
-            Passthrough { ring, base: ground.buffer.base(), nsid: ground.nsid, lba_bytes: ground.lba_bytes };
+        let ring = Ring::new(ground, Pieces::of_segments(ground))?;
+        let nothing = Io { deed: Deed::Flush, offset: 0, bytes: 0, place: 0 };
+        let mut engine = Passthrough {
+            ring,
+            base: ground.buffer.base(),
+            nsid: ground.nsid,
+            lba_bytes: ground.lba_bytes,
+            sent: vec![nothing; ground.depth as usize],
+            again: Vec::with_capacity(ground.depth as usize),
+        };
         engine.try_out()?;
         Ok(engine)
     }
@@ -68,20 +82,44 @@ impl Engine for Passthrough {
                 Passthru::transfer(opcode, self.nsid, io.place / lba_bytes, blocks, address, io.bytes)
             }
         };
+        if let Some(sent) = self.sent.get_mut(number as usize) {
+            *sent = io;
+        }
         let piece = if io.deed == Deed::Flush { None } else { self.ring.piece(io.offset) };
         let entry = opcode::UringCmd80::new(Fixed(0), URING_CMD_IO).cmd(command.to_sqe()).buf_index(piece);
+        // Which way memory was named comes back with the completion.
+        let data = u64::from(number) | if piece.is_some() { FIXED } else { 0 };
         // SAFETY: the memory is the buffer's, which outlives the ring.
-        unsafe { self.ring.push(&entry.build().user_data(u64::from(number))) };
+        unsafe { self.ring.push(&entry.build().user_data(data)) };
     }
 
     fn carry(&mut self, patience: Option<Duration>, done: &mut Vec<Done>) -> io::Result<()> {
         self.ring.enter(patience)?;
-        self.ring.fetch_wide(done, |result| match result {
-            0 => Ok(()),
-            // The status field as the device wrote it.
-            status if status > 0 => Err(Fault::Nvme(Status((status & 0x7FFF) as u16))),
-            errno => Err(Fault::Errno(-errno)),
+        let first = done.len();
+        let mut again = std::mem::take(&mut self.again);
+        self.ring.fetch_wide(|data, result| {
+            let number = (data & !FIXED) as u32;
+            match result {
+                0 => done.push((number, Ok(()))),
+                // The kernel itself found the piece of memory too long; no device has heard of the command.
+                errno if errno == -libc::EINVAL && data & FIXED != 0 => again.push(number),
+                // The status field as the device wrote it.
+                status if status > 0 => {
+                    done.push((number, Err(Fault::Nvme(Status((status & 0x7FFF) as u16)))));
+                }
+                errno => done.push((number, Err(Fault::Errno(-errno)))),
+            }
         });
-        Ok(())
+        if !again.is_empty() {
+            self.ring.without_fixed();
+        }
+        for number in again.drain(..) {
+            if let Some(io) = self.sent.get(number as usize).copied() {
+                self.push(io, number);
+            }
+        }
+        self.again = again;
+        // They are on their way again, and whoever waits without end must find them there.
+        if done.len() == first && patience.is_none() { self.carry(None, done) } else { Ok(()) }
     }
 }

@@ -11,7 +11,33 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// The kernel registers at most 1 GiB at a time (io_uring_register(2)).
-const PIECE: usize = 1 << 30;
+const MOST_PIECE: usize = 1 << 30;
+/// And at most so many pieces (IORING_MAX_REG_BUFFERS).
+const MOST_PIECES: usize = 1 << 14;
+
+/// How memory is registered: pieces of a size, one beginning every so many bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Pieces {
+    size: usize,
+    step: usize,
+}
+
+impl Pieces {
+    /// The largest there are. Neighbours overlap by the largest command, so that each command lies within one.
+    pub const fn largest(ground: &Ground<'_>) -> Pieces {
+        Pieces { size: MOST_PIECE, step: MOST_PIECE - ground.most_bytes as usize }
+    }
+
+    /// Such that a whole piece is no more than the device takes with a command: before Linux 6.12 a command passed through that
+    /// refers to a piece is judged by the whole of it. The largest there are where commands are about as long as pieces, for
+    /// these would overlap too much.
+    pub fn of_segments(ground: &Ground<'_>) -> Pieces {
+        let size = (ground.most_segments as usize).saturating_mul(4096);
+        let step = size.saturating_sub((ground.most_bytes as usize).next_multiple_of(4096));
+        let few = step > 0 && ground.buffer.bytes().div_ceil(step) <= MOST_PIECES;
+        if few && step >= size / 2 { Pieces { size, step } } else { Pieces::largest(ground) }
+    }
+}
 
 /// A ring of one worker.
 pub struct Ring<S: squeue::EntryMarker, C: cqueue::EntryMarker> {
@@ -26,7 +52,7 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
     ///
     /// # Errors
     /// The kernel has no io_uring, forbids it, or lacks the wider entries that were asked for.
-    pub fn new(ground: &Ground<'_>) -> io::Result<Ring<S, C>> {
+    pub fn new(ground: &Ground<'_>, pieces: Pieces) -> io::Result<Ring<S, C>> {
         // Each saves wakeups or locks, and the older the kernel the less it has: 6.1, 5.19, all.
         let flags: [fn(&mut Builder<S, C>); 3] = [
             |ring| {
@@ -46,10 +72,9 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
                     // The ring's own descriptor too needs no look-up then; kernels before 5.18 go without.
                     let _ = ring.submitter().register_ring_fd();
                     ring.submitter().register_files(&[ground.file.as_raw_fd()])?;
-                    let step = PIECE - ground.most_bytes as usize;
                     // SAFETY: the buffer outlives the ring, see `worker`.
-                    let fixed = unsafe { register(&mut ring, ground, step) };
-                    return Ok(Ring { ring, fixed, step });
+                    let fixed = unsafe { register(&mut ring, ground, pieces) };
+                    return Ok(Ring { ring, fixed, step: pieces.step });
                 }
                 Err(why) if why.raw_os_error() == Some(libc::EINVAL) => last = Some(why),
                 Err(why) => return Err(why),
@@ -122,10 +147,10 @@ impl<S: squeue::EntryMarker> Ring<S, cqueue::Entry> {
 }
 
 impl<S: squeue::EntryMarker> Ring<S, cqueue::Entry32> {
-    /// The same on wide entries.
-    pub fn fetch_wide(&mut self, done: &mut Vec<Done>, judge: impl Fn(i32) -> Result<(), Fault>) {
+    /// Fetches all that are back: what each was sent under, and what the kernel says.
+    pub fn fetch_wide(&mut self, mut take: impl FnMut(u64, i32)) {
         for entry in self.ring.completion() {
-            done.push((entry.user_data() as u32, judge(entry.result())));
+            take(entry.user_data(), entry.result());
         }
     }
 }
@@ -135,17 +160,17 @@ impl<S: squeue::EntryMarker> Ring<S, cqueue::Entry32> {
 ///
 /// # Safety
 /// The buffer outlives the ring.
-unsafe fn register<S, C>(ring: &mut IoUring<S, C>, ground: &Ground<'_>, step: usize) -> bool
+unsafe fn register<S, C>(ring: &mut IoUring<S, C>, ground: &Ground<'_>, pieces: Pieces) -> bool
 where
     S: squeue::EntryMarker,
     C: cqueue::EntryMarker,
 {
     let bytes = ground.buffer.bytes();
     let pieces: Vec<libc::iovec> = (0..bytes)
-        .step_by(step)
+        .step_by(pieces.step)
         .map(|from| libc::iovec {
             iov_base: ground.buffer.base().wrapping_add(from).cast(),
-            iov_len: PIECE.min(bytes - from),
+            iov_len: pieces.size.min(bytes - from),
         })
         .collect();
     // SAFETY: as the caller says.

@@ -56,8 +56,11 @@ fn every_answer_in_the_page_reads_as_one_and_every_kind_of_no_is_explained() {
             || serde_json::from_value::<Done>(value).is_ok();
         assert!(known, "{line}");
     }
-    use FaultKind::{BadRequest, Busy, Ending, Incomplete, Late, NotPermitted, Refused, TooLong, TooSlow, Version};
-    for kind in [BadRequest, Version, TooLong, TooSlow, NotPermitted, Busy, Refused, Incomplete, Ending, Late] {
+    use FaultKind::{
+        BadRequest, Busy, Ending, Incomplete, Late, NotPermitted, Refused, TooLong, TooSlow, Version,
+    };
+    for kind in [BadRequest, Version, TooLong, TooSlow, NotPermitted, Busy, Refused, Incomplete, Ending, Late]
+    {
         let name = serde_json::to_value(kind).unwrap();
         assert!(page.contains(&format!("| `{}` |", name.as_str().unwrap())), "{kind:?} is not explained");
     }
