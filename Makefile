@@ -79,7 +79,7 @@ bench:
 	$(CARGO) bench --locked -p waykeeper-machine --bench summary
 	$(CARGO) bench --locked -p waykeeper-policy --bench decision
 	$(CARGO) bench --locked -p waykeeper-linux --bench cost
-	$(CARGO) bench --locked -p waykeeper-service --bench interval
+	$(CARGO) bench --locked -p waykeeper-cli --bench interval
 
 ## Runs every published row again and writes docs/fidelity-table.md.
 fidelity:

@@ -8,29 +8,21 @@
 // The figures are what this program is for.
 #![allow(clippy::print_stdout)]
 
-use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use waykeeper_generations::{Generation, Pmu};
-use waykeeper_host::{Host, Plan, Priority, WorkloadKind};
+use waykeeper_host::{Host, Plan};
 use waykeeper_linux::counting::CoreEvents;
 use waykeeper_linux::event_source::{Format, Unit};
-use waykeeper_linux::host::{LinuxHost, Options};
+use waykeeper_linux::host::LinuxHost;
 use waykeeper_linux::iio::Place;
 use waykeeper_linux::perf::{IioUnits, UncorePlan, core_groups};
 use waykeeper_linux::root::Root;
-use waykeeper_linux::tenants::Tenant;
 use waykeeper_machine::ScenarioSource;
-use waykeeper_stand::{MS, Machine, held};
+use waykeeper_stand::{Large, MS, Machine, held};
 use waykeeper_units::{CoreId, GroupId, WayMask};
 use waykeeper_vhost::faults::{Faults, Operation};
-use waykeeper_vhost::host_tasks::HostTasks;
-use waykeeper_vhost::mounted::Mounted;
-use waykeeper_vhost::node::{Caller, File, Node, Tree};
-use waykeeper_vhost::resctrl::Resctrl;
-use waykeeper_vhost::resctrl::description::{Cache, Cdp, Description, Domain, IoAlloc, Kernel, Monitoring};
-use waykeeper_vhost::resctrl::hardware::Idle;
 
 /// Samples that are counted.
 const SAMPLES: u64 = 10;
@@ -102,108 +94,14 @@ fn flagship() {
     measure("18 cores, 11 tenants", &mut machine.open(), &machine.faults);
 }
 
-/// The registers of all CPUs of a package as a table; those nobody wrote read 0.
-struct Table(Arc<Mutex<BTreeMap<(u16, u64), u64>>>, u16);
-
-impl File for Table {
-    fn read(&self, offset: u64, _: usize, _: Caller) -> Result<Vec<u8>, Errno> {
-        let table = self.0.lock().expect("nobody panics");
-        Ok(table.get(&(self.1, offset)).copied().unwrap_or(0).to_le_bytes().to_vec())
-    }
-
-    fn write(&self, offset: u64, data: &[u8], _: Caller) -> Result<usize, Errno> {
-        let value = u64::from_le_bytes(data.try_into().map_err(|_| Errno::INVAL)?);
-        self.0.lock().expect("nobody panics").insert((self.1, offset), value);
-        Ok(data.len())
-    }
-
-    fn mode(&self) -> u32 {
-        0o600
-    }
-}
-
-/// 128 cores and 64 tenants on a Granite Rapids: hardware.md 9 has 16 ways, PerfSpect 128 cores; 15 classes and 512 RMIDs.
+/// 128 cores and 64 tenants in all fifteen classes.
 fn large() {
-    const CORES: u16 = 128;
-    let mut tree = Tree::new();
-    let all = format!("0-{}\n", CORES - 1);
-    let cpus = "sys/devices/system/cpu";
-    for name in ["possible", "present", "online"] {
-        tree.text(&format!("{cpus}/{name}"), all.clone());
-    }
-    let table = Arc::new(Mutex::new(BTreeMap::new()));
-    // hardware.md 3.4: MSR 0x3FED bits 8:0 is the number of CHAs.
-    table.lock().expect("nobody panics").insert((0, 0x3fed), u64::from(CORES));
-    for cpu in 0..CORES {
-        let folder = format!("{cpus}/cpu{cpu}");
-        for (name, text) in [
-            ("topology/physical_package_id", "0\n".to_owned()),
-            ("topology/core_id", format!("{cpu}\n")),
-            ("topology/thread_siblings_list", format!("{cpu}\n")),
-            ("cache/index3/level", "3\n".to_owned()),
-            ("cache/index3/size", "516096K\n".to_owned()),
-            ("cache/index3/id", "0\n".to_owned()),
-            ("cache/index3/ways_of_associativity", "16\n".to_owned()),
-            ("cache/index3/shared_cpu_list", all.clone()),
-        ] {
-            tree.text(&format!("{folder}/{name}"), text);
-        }
-        tree.file(&format!("dev/cpu/{cpu}/msr"), Table(table.clone(), cpu));
-    }
-    tree.text("proc/cpuinfo", "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 173\nstepping\t: 1\n");
-    let monitoring = Monitoring {
-        rmids: 512,
-        unit_bytes: 65536,
-        largest_threshold: 516_096 << 10,
-        llc_occupancy: true,
-        mbm_total: true,
-        mbm_local: true,
-        configurable: false,
-    };
-    let cache = Cache {
-        cbm_bits: 16,
-        shareable: 0,
-        min_bits: 1,
-        sparse: true,
-        closids: 16,
-        size_bytes: 516_096 << 10,
-        cdp: Cdp::Absent,
-        io_alloc: IoAlloc::Absent,
-    };
-    let description = Description {
-        kernel: Kernel(6, 12),
-        possible_cpus: CORES.into(),
-        domains: vec![Domain { id: 0, cpus: (0..CORES.into()).collect() }],
-        l3: Some(cache),
-        mb: None,
-        smba: None,
-        monitoring: Some(monitoring),
-    };
-    let resctrl = Resctrl::new(description, Box::new(Idle), Box::new(HostTasks::new("/proc")));
-    tree.add("sys/fs/resctrl", Node::Resctrl(resctrl.shared()));
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let mount = folder.path().join("host");
-    std::fs::create_dir(&mount).expect("made");
-    let faults = Faults::new();
-    let mounted = Mounted::new(tree, &mount, faults.clone()).expect("mounting needs root and /dev/fuse");
-    let tenant = |index: u16| Tenant {
-        name: format!("t{index}"),
-        priority: Priority::Low,
-        kind: WorkloadKind::NonIo,
-        cores: vec![CoreId(2 * index), CoreId(2 * index + 1)].into(),
-        pids: Vec::new(),
-        devices: Vec::new(),
-        stack: false,
-        mask: None,
-    };
-    let tenants = (0..64).map(tenant).collect();
-    let options = Options::new(Root::at(mounted.path()), tenants, folder.path().join("journal"));
-    let mut host = LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"));
-    // Fifteen masks besides the default group's: every class is in use.
+    let server = Large::new();
+    let mut host = LinuxHost::open(server.options()).unwrap_or_else(|error| panic!("{error}"));
     let masks = (0..64).map(|index| (GroupId(index), WayMask::from_bits(1 << (index % 15))));
     let applied = host.apply(&Plan { masks: masks.collect(), ..Plan::default() }).expect("a report");
     assert!(applied.is_complete(), "{applied:?}");
-    measure("128 cores, 64 tenants", &mut host, &faults);
+    measure("128 cores, 64 tenants", &mut host, &server.faults);
     drop(host);
 }
 

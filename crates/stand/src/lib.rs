@@ -7,6 +7,7 @@
 //!   `run` lets time pass, `faults` makes its files fail, `state` is everything that could have been turned, `restore`
 //!   does what `waykeeper restore` does. `paced` is the same host with the server's clock instead of the kernel's, for a
 //!   control loop that is to wait for nobody.
+//! * `Large` is a server of 128 cores and 64 tenants that nobody simulates, for what looking at it costs.
 //!
 //! ```text
 //! let machine = Machine::new("gold-6140");          // root and /dev/fuse, or a panic that says so
@@ -21,6 +22,8 @@
 //! Must not know what is tested.
 
 #[cfg(feature = "host")]
+mod large;
+#[cfg(feature = "host")]
 mod machine;
 #[cfg(feature = "host")]
 mod paced;
@@ -29,6 +32,8 @@ mod state;
 #[cfg(feature = "host")]
 mod tenants;
 
+#[cfg(feature = "host")]
+pub use large::Large;
 #[cfg(feature = "host")]
 pub use machine::Machine;
 #[cfg(feature = "host")]

@@ -1,0 +1,160 @@
+//! What an interval costs: looking who is there, reading, deciding, turning; then the CPU time of an hour and the memory of a
+//! daemon. With 18 cores and 11 tenants, and with 128 and 64; through files as the daemon does it, and in process.
+//!
+//! Through files nobody simulates while it is measured: the clock of the virtual server is held, that of the large one is a
+//! table. CPU time is the daemon's own: serving the files is the kernel's part on a real host. One of the four is the
+//! time of the policy alone; another thing that matters, reads of a sample, is counted by the bench of `waykeeper-linux`.
+
+// The figures are what this program is for.
+#![allow(clippy::print_stdout)]
+
+mod life;
+mod metered;
+mod waves;
+
+use hdrhistogram::Histogram;
+use metered::{MeteredHost, MeteredPolicy, Spent};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+use waves::Waves;
+use waykeeper_control::{ControlConfig, Loop};
+use waykeeper_host::Host;
+use waykeeper_linux::host::Options;
+use waykeeper_machine::{RunOptions, Scenario, ScenarioSource, VirtualServer};
+use waykeeper_service::config::{Config, Inputs};
+use waykeeper_service::engine::ManagedHost;
+use waykeeper_service::linux::Keeper;
+use waykeeper_silicon::Sampling;
+use waykeeper_stand::{Large, MS, Machine, held};
+
+/// Steps that are measured, after a tenth as many to warm up.
+const STEPS: u64 = 500;
+/// Those that look at nothing, do.
+const POLICIES: [&str; 4] = ["none", "a4", "iat", "waykeeper"];
+/// One set in so many is simulated where the model runs: it is not what is measured.
+const ONE_IN: u32 = 256;
+
+fn main() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/a4-hpw-heavy.toml");
+    let scenario: Arc<Scenario> =
+        Arc::new(ScenarioSource::open(&path).expect("the flagship").read().expect("the flagship"));
+    println!("{STEPS} steps each; us, median (p99)\n");
+    println!("{:<28}{:>20}{:>20}{:>20}{:>20}", "", "who is there", "reading", "deciding", "turning");
+
+    let machine = Machine::with(scenario.clone(), held(ONE_IN));
+    machine.run_to(MS);
+    for policy in POLICIES {
+        // Counters are to move, or nothing is decided.
+        through_files(
+            &format!("files, 18/11, {policy}"),
+            machine.folder(),
+            &machine.options(),
+            policy,
+            || {
+                machine.run(MS / 20);
+            },
+        );
+    }
+    let large = Large::new();
+    for policy in POLICIES {
+        through_files(&format!("files, 128/64, {policy}"), &large.folder(), &large.options(), policy, || {
+            large.pass(50_000_000);
+        });
+    }
+    for policy in POLICIES {
+        let sampling = Sampling::one_in(ONE_IN).expect("a power of two");
+        let options = RunOptions { seed: 1, sample_seed: 1, sampling };
+        let server = VirtualServer::new(scenario.clone(), options).expect("the flagship");
+        in_process(&format!("in process, 18/11, {policy}"), server, MS / 20, policy);
+    }
+    for policy in POLICIES {
+        in_process(&format!("in process, 128/64, {policy}"), Waves::new(), 1_000_000_000, policy);
+    }
+
+    println!("\na daemon at one step a second");
+    let config = life::config(machine.folder(), &machine.options(), "a4");
+    tell("18/11, a4", &life::live(&config, || machine.run(MS / 20)));
+    let config = life::config(&large.folder(), &large.options(), "a4");
+    tell("128/64, a4", &life::live(&config, || large.pass(200_000_000)));
+}
+
+fn tell(name: &str, life: &life::Life) {
+    println!("{name:<28}{:.1} s of CPU an hour, {} KiB resident", life.cpu_s, life.resident_kib);
+}
+
+/// The parts of all steps, ns.
+struct Steps([Histogram<u64>; 4]);
+
+impl Steps {
+    fn new() -> Steps {
+        Steps(std::array::from_fn(|_| Histogram::new(3).expect("three digits")))
+    }
+
+    fn add(&mut self, parts: [u64; 4]) {
+        for (histogram, part) in self.0.iter_mut().zip(parts) {
+            histogram.record(part).expect("it grows by itself");
+        }
+    }
+
+    fn print(&self, name: &str) {
+        let us = |ns: u64| ns as f64 / 1e3;
+        let cell = |histogram: &Histogram<u64>| {
+            format!(
+                "{:.1} ({:.1})",
+                us(histogram.value_at_quantile(0.5)),
+                us(histogram.value_at_quantile(0.99))
+            )
+        };
+        let [who, reading, deciding, turning] = self.0.each_ref().map(cell);
+        println!("{name:<28}{who:>20}{reading:>20}{deciding:>20}{turning:>20}");
+    }
+}
+
+/// Steps of a keeper, as the daemon's control thread takes them. `pass` lets the host's time go on.
+fn through_files(name: &str, folder: &Path, options: &Options, policy: &str, pass: impl Fn()) {
+    let file = life::config(folder, options, policy);
+    let config = Config::load(&Inputs { file: Some(file), ..Inputs::default() })
+        .unwrap_or_else(|error| panic!("{error}"));
+    let mut keeper = Keeper::open(&config).unwrap_or_else(|error| panic!("{error}"));
+    keeper.refresh();
+    let mut host = MeteredHost { host: keeper, spent: Arc::default() };
+    // A period of 1 ns: the steps follow each other at once, as what is measured is not the waiting.
+    steps(name, &mut host, 1, policy, |host| {
+        pass();
+        let begun = Instant::now();
+        host.host.refresh();
+        begun.elapsed().as_nanos() as u64
+    });
+    host.host.give_back().unwrap_or_else(|left| panic!("{left:?}"));
+}
+
+/// Steps on a host in process, whose time passes while it is waited for.
+fn in_process(name: &str, host: impl Host, period_ns: u64, policy: &str) {
+    let mut host = MeteredHost { host, spent: Arc::default() };
+    steps(name, &mut host, period_ns, policy, |_| 0);
+}
+
+fn steps<H: Host>(
+    name: &str,
+    host: &mut MeteredHost<H>,
+    period_ns: u64,
+    policy: &str,
+    mut look: impl FnMut(&mut MeteredHost<H>) -> u64,
+) {
+    let spent: Arc<Spent> = host.spent.clone();
+    let policy = waykeeper_policy::build(policy, &toml::Table::new()).expect("a policy");
+    let policy = Box::new(MeteredPolicy { policy, spent: spent.clone() });
+    let mut looping = Loop::start(host, policy, ControlConfig::every(period_ns)).expect("a loop");
+    let mut steps = Steps::new();
+    for number in 0..STEPS + STEPS / 10 {
+        let looked = look(looping.host());
+        spent.take();
+        looping.step().expect("a step");
+        let parts = spent.take();
+        if number >= STEPS / 10 {
+            steps.add([looked, parts.sampling, parts.deciding, parts.turning]);
+        }
+    }
+    steps.print(name);
+}

@@ -1,0 +1,152 @@
+//! A host in process that costs nothing to look at: 128 cores and 64 tenants whose counters swell and ebb.
+//!
+//! No chip of the model is as large, and a model would take longer than what is measured. Must not know who looks.
+
+use std::collections::BTreeMap;
+use waykeeper_host::{
+    Applied, Device, DeviceKind, Dial, Group, GroupCounters, Host, HostError, Inventory, KnobOutcome,
+    KnobValues, LlcGeometry, Plan, Platform, PortCounters, Priority, Reading, RootPort, Snapshot,
+    SocketCounters, Support, WorkloadKind,
+};
+use waykeeper_units::{CoreId, CoreList, DeviceId, GroupId, PortId, WayMask};
+
+const CORES: u16 = 128;
+const TENANTS: u32 = 64;
+const WAYS: u32 = 16;
+
+/// The host.
+pub struct Waves {
+    inventory: Inventory,
+    groups: Vec<Group>,
+    knobs: KnobValues,
+    now_ns: u64,
+    looks: u64,
+    /// What all counters are derived from.
+    counted: u64,
+}
+
+impl Waves {
+    /// Every fourth tenant polls a NIC, every fourth uses an array, every third has high priority.
+    pub fn new() -> Waves {
+        let device = |id, name: &str, kind| Device {
+            id: DeviceId(id),
+            name: name.to_owned(),
+            kind,
+            ports: vec![PortId(id)],
+        };
+        let port = |id| RootPort {
+            id: PortId(id),
+            address: format!("0000:{id:02x}:00.0"),
+            socket: 0,
+            dca_switch: Support::Yes,
+            rx_ring: Dial::absent("not here"),
+            rx_burst: Dial::absent("not here"),
+        };
+        let inventory = Inventory {
+            platform: Platform { chip: "waves".to_owned(), host: "waves".to_owned() },
+            cores: (0..CORES).map(CoreId).collect(),
+            llc: LlcGeometry {
+                ways: WAYS,
+                min_ways: 1,
+                bytes: 516_096 << 10,
+                clos_count: 80,
+                inclusive_ways: None,
+            },
+            dca_ways_default: Some(WayMask::from_bits(0xc000)),
+            dca_ways_switch: Support::Yes,
+            devices: vec![device(0, "nic0", DeviceKind::Network), device(1, "raid0", DeviceKind::Storage)],
+            ports: vec![port(0), port(1)],
+        };
+        let group = |id: u32| {
+            let (kind, devices) = match id % 4 {
+                0 => (WorkloadKind::NetworkIo, vec![DeviceId(0)]),
+                1 => (WorkloadKind::StorageIo, vec![DeviceId(1)]),
+                _ => (WorkloadKind::NonIo, Vec::new()),
+            };
+            Group {
+                id: GroupId(id),
+                name: format!("t{id}"),
+                priority: if id.is_multiple_of(3) { Priority::High } else { Priority::Low },
+                kind,
+                cores: CoreList::from(vec![CoreId(2 * id as u16), CoreId(2 * id as u16 + 1)]),
+                devices,
+                stack: false,
+                mask: None,
+            }
+        };
+        let groups: Vec<Group> = (0..TENANTS).map(group).collect();
+        let knobs = KnobValues {
+            masks: groups.iter().map(|group| (group.id, WayMask::full(WAYS))).collect(),
+            dca_ways: Some(WayMask::from_bits(0xc000)),
+            dca: [(PortId(0), true), (PortId(1), true)].into(),
+            ..KnobValues::default()
+        };
+        Waves { inventory, groups, knobs, now_ns: 0, looks: 0, counted: 0 }
+    }
+}
+
+impl Host for Waves {
+    fn inventory(&self) -> &Inventory {
+        &self.inventory
+    }
+
+    fn groups(&self) -> Vec<Group> {
+        self.groups.clone()
+    }
+
+    fn sample(&mut self) -> Result<Snapshot, HostError> {
+        self.looks += 1;
+        // A tide of 30 % about a million hits, so that no policy can rest.
+        self.counted += 1_000_000 + self.looks * 2_654_435_761 % 300_000;
+        let count = |factor: u64| Reading::Value(self.counted * factor);
+        let group = |group: &Group| {
+            let own = 1 + u64::from(group.id.0) % 5;
+            let counters = GroupCounters {
+                instructions: count(2000),
+                cycles: count(1000 * own),
+                mlc_hits: count(100),
+                mlc_misses: count(20 * own),
+                llc_hits: count(30),
+                llc_misses: count(10 * own),
+                occupancy_bytes: Reading::Value(1 << 20),
+            };
+            (group.id, counters)
+        };
+        let port = |id| (PortId(id), PortCounters { inbound_bytes: count(64), outbound_bytes: count(64) });
+        Ok(Snapshot {
+            at_ns: self.now_ns,
+            groups: self.groups.iter().map(group).collect(),
+            socket: SocketCounters {
+                dca_write_hits: count(100),
+                dca_write_misses: count(80),
+                dca_read_hits: count(100),
+                dca_read_misses: count(10),
+                memory_read_bytes: count(6400),
+                memory_write_bytes: count(3200),
+            },
+            ports: BTreeMap::from([port(0), port(1)]),
+            knobs: self.knobs.clone(),
+        })
+    }
+
+    fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
+        self.knobs.masks.extend(&plan.masks);
+        self.knobs.dca.extend(&plan.dca);
+        self.knobs.dca_ways = plan.dca_ways.or(self.knobs.dca_ways);
+        Ok(Applied {
+            masks: plan.masks.keys().map(|id| (*id, KnobOutcome::Applied)).collect(),
+            dca_ways: plan.dca_ways.map(|_| KnobOutcome::Applied),
+            dca: plan.dca.keys().map(|id| (*id, KnobOutcome::Applied)).collect(),
+            ..Applied::default()
+        })
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    fn wait_until(&mut self, deadline_ns: u64) -> Result<(), HostError> {
+        self.now_ns = self.now_ns.max(deadline_ns);
+        Ok(())
+    }
+}
