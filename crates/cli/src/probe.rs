@@ -10,9 +10,13 @@ use crate::progress::Stride;
 use crate::run::assignment;
 use crate::{listing, out};
 use clap::{Args, Subcommand};
+use companion::Companion;
 use serde_json::json;
+use std::cell::RefCell;
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use waykeeper_linux::tenants::DeviceName;
 use waykeeper_probe::findings::{Findings, Row};
 use waykeeper_probe::procedures::{self, Order, Procedure};
 use waykeeper_probe::roles::{self, Named, RoleError};
@@ -34,6 +38,7 @@ Examples:
   waykeeper probe run all --set chip=gold-5320            the same programs on an Ice Lake
   waykeeper probe run all --root / --tenants tenants.toml --save
   waykeeper probe run dca-ways --root / --tenants io.toml --cores 8 -- stress-ng --stream 1
+  waykeeper probe run ports --root / --memload /dev/ng0n1 --cores 8
 
 What is turned is brought back at the end, at Ctrl-C and after a crash (`waykeeper restore`). Answers come
 from what counters show; what a register says stands beside them. Without traffic on devices and a
@@ -102,12 +107,18 @@ pub struct RunArgs {
     /// Put the machine profile where the daemon and doctor look for it
     #[arg(long, requires = "root")]
     save: bool,
-    /// CPUs that the command is pinned to
-    #[arg(long, value_name = "LIST", requires = "command")]
+    /// CPUs that the command or memload is pinned to
+    #[arg(long, value_name = "LIST", requires = "root")]
     cores: Option<CoreList>,
     /// The command does the I/O, instead of being a co-runner
     #[arg(long, requires = "command")]
     as_io: bool,
+    /// A device that the command uses, may be given several times: 0000:3a:00.0, eth0, nvme0n1
+    #[arg(long, value_name = "DEVICE", requires = "as_io")]
+    device: Vec<DeviceName>,
+    /// NVMe namespace, block device or file that `waykeeper memload` reads meanwhile; the tenant `memload`
+    #[arg(long, value_name = "TARGET", requires = "root", conflicts_with = "command")]
+    memload: Option<PathBuf>,
     /// A command that brings load for as long as it takes; the tenant `command`
     #[arg(last = true, value_name = "COMMAND", requires = "root")]
     command: Vec<String>,
@@ -152,9 +163,18 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
         .map_err(|error: RoleError| Failure::bad_input(error))?;
     let bar = Stride::new();
     let mut load = source.take_load();
+    let companion = RefCell::new(source.take_companion());
+    let ended = RefCell::new(None);
     let done = {
         let load = load.as_mut().map(|load| load as &mut dyn Load);
-        procedures::run(source.host_mut(), load, &order, &stop, &|progress| bar.show(progress))
+        procedures::run(source.host_mut(), load, &order, &stop, &|progress| {
+            // What is measured without the load it was asked for is worth nothing.
+            if let Some(how) = companion.borrow_mut().as_mut().and_then(Companion::ended) {
+                stop.store(true, Ordering::Relaxed);
+                *ended.borrow_mut() = Some(how);
+            }
+            bar.show(progress);
+        })
     };
     bar.clear();
     // Everything goes back before anything is said about it.
@@ -162,11 +182,17 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     let identity = waykeeper_linux::profile::Identity::of(source.host().inventory(), microcode);
     let place = source.profile_path();
     source.close()?;
-    let findings = done.map_err(|error| match error {
-        ProbeError::Interrupted => {
+    drop(companion);
+    let ended = ended.into_inner();
+    let findings = done.map_err(|error| match (error, ended) {
+        (ProbeError::Interrupted, Some(how)) => Failure::new(
+            exit::FAILED,
+            format!("{how}; everything is as it was found, and load must last as long as the probe"),
+        ),
+        (ProbeError::Interrupted, None) => {
             Failure::new(exit::INTERRUPTED, "interrupted; everything is as it was found")
         }
-        error => Failure::new(exit::FAILED, error),
+        (error, _) => Failure::new(exit::FAILED, error),
     })?;
     let all = args.names.iter().any(|name| name == "all");
     let folder = args.out.clone().or_else(|| all.then(|| PathBuf::from("probe-out")));

@@ -4,9 +4,13 @@ mod common;
 
 use common::{refused, waykeeper};
 use serde_json::Value;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 use waykeeper_linux::profile::{Knob, Profile, Writes};
+use waykeeper_machine::ScenarioSource;
+use waykeeper_stand::{Machine, live};
 
 #[test]
 fn the_procedures_are_listed() {
@@ -118,4 +122,68 @@ fn ctrl_c_ends_it_with_130() {
     let error = String::from_utf8(done.stderr).unwrap();
     assert_eq!(done.status.code(), Some(130), "{error}");
     assert!(error.contains("interrupted; everything is as it was found"), "{error}");
+}
+
+/// The bench of probes as a mounted host whose clock goes with the wall clock, and its first forwarder.
+fn bench() -> (Machine, PathBuf) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/probe.toml");
+    let scenario = ScenarioSource::open(&path).unwrap().read().unwrap_or_else(|error| panic!("{error}"));
+    let machine = Machine::with(Arc::new(scenario), live(64));
+    let tenants = machine.folder().join("tenants.toml");
+    let device = machine.tenants[0].devices[0];
+    let text = format!(
+        "[[tenant]]\nname = \"headers\"\npriority = \"high\"\nkind = \"network-io\"\ncores = \"1\"\ndevices = [\"{device}\"]\n"
+    );
+    std::fs::write(&tenants, text).unwrap();
+    (machine, tenants)
+}
+
+/// `waykeeper probe run ports` on that host, with more words.
+fn ports(machine: &Machine, tenants: &Path, more: &[&str]) -> assert_cmd::assert::Assert {
+    let mut command = waykeeper();
+    command.args(["probe", "run", "ports", "--quick", "--json", "--root"]).arg(machine.root().prefix());
+    command.arg("--tenants").arg(tenants).arg("--journal").arg(machine.journal()).args(more).assert()
+}
+
+#[test]
+fn memload_brings_load_to_a_host_and_its_profile_is_put_where_it_is_looked_for() {
+    let (machine, tenants) = bench();
+    let target = machine.folder().join("load.img");
+    std::fs::write(&target, vec![0; 1 << 20]).unwrap();
+    let before = machine.state();
+    let done = ports(&machine, &tenants, &["--save", "--cores", "0", "--memload", target.to_str().unwrap()]);
+    let place = waykeeper_linux::profile::usual_path(&machine.root());
+    let profile = Profile::read(&place).unwrap();
+    let _ = std::fs::remove_file(&place);
+    let done = done.success();
+    let told: Value = serde_json::from_slice(&done.get_output().stdout).unwrap();
+    let answers: Vec<_> = told["rows"].as_array().unwrap().iter().map(|row| row["answer"].clone()).collect();
+    assert_eq!(answers, ["acts", "into this LLC", "acts", "into this LLC"]);
+    assert_eq!(profile.expect("--save wrote it").port.len(), 2);
+    waykeeper_stand::same(&machine.state(), &before, "after a probe");
+}
+
+#[test]
+fn a_command_that_does_not_last_ends_the_probe_and_nothing_stays_turned() {
+    let (machine, tenants) = bench();
+    let before = machine.state();
+    let failed = |more: &[&str], parts: &[&str]| {
+        let done = ports(&machine, &tenants, more);
+        let error = String::from_utf8(done.get_output().stderr.clone()).unwrap();
+        assert_eq!(done.get_output().status.code(), Some(1), "{error}");
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    };
+    failed(
+        &["--cores", "0", "--", "false"],
+        &["false ended before the probe was done (exit status: 1); everything is as it was found"],
+    );
+    failed(
+        &["--cores", "0", "--memload", "/nowhere/x"],
+        &["memload ended before", "(exit status: 2): /nowhere/x: No such file"],
+    );
+    waykeeper_stand::same(&machine.state(), &before, "after a probe");
+    let done =
+        ports(&machine, &tenants, &["--cores", "0", "--as-io", "--device", "eth77", "--", "sleep", "9"]);
+    let error = String::from_utf8(done.get_output().stderr.clone()).unwrap();
+    assert!(done.get_output().status.code() == Some(2) && error.contains("device eth77"), "{error}");
 }

@@ -6,15 +6,17 @@ use super::companion::Companion;
 use crate::exit::{self, Failure};
 use crate::restore::{journal_at, root_at};
 use crate::run::change;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use waykeeper_host::{Host, Priority, WorkloadKind};
 use waykeeper_lab::registry;
 use waykeeper_linux::host::{LinuxHost, OpenError, Options};
+use waykeeper_linux::pci::PciAddress;
 use waykeeper_linux::profile;
 use waykeeper_linux::resctrl::Kind;
 use waykeeper_linux::root::Root;
-use waykeeper_linux::tenants::{self, Census, Tenant};
+use waykeeper_linux::tenants::{self, Census, DeviceName, Tenant, TenantSpec};
 use waykeeper_machine::{FaultyServer, RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_probe::stand::ProbeError;
 use waykeeper_probe::sweep::{Dial, Load};
@@ -24,7 +26,6 @@ use waykeeper_units::CoreList;
 pub struct Source {
     host: Opened,
     load: Option<ScenarioLoad>,
-    /// Ends with the source, after the host has been given back.
     companion: Option<Companion>,
 }
 
@@ -79,7 +80,12 @@ impl Source {
         }
     }
 
-    /// Gives the host back, and ends the command.
+    /// The command, which ends when it is dropped: after the host has been given back.
+    pub fn take_companion(&mut self) -> Option<Companion> {
+        self.companion.take()
+    }
+
+    /// Gives the host back.
     pub fn close(mut self) -> Result<(), Failure> {
         let failed = match &mut self.host {
             Opened::Virtual(_) => None,
@@ -88,7 +94,6 @@ impl Source {
                 report.failures().next().map(|(knob, why)| format!("{knob}: {why}"))
             }
         };
-        drop(self.companion.take());
         match failed {
             None => Ok(()),
             Some(why) => Err(Failure::new(
@@ -155,18 +160,20 @@ fn linux(prefix: &Path, args: &RunArgs) -> Result<Source, Failure> {
         Some(file) => declared(&root, file)?,
         None => Vec::new(),
     };
-    let companion = match args.command.as_slice() {
-        [] => None,
-        command => {
-            let wanted = "--cores LIST says on which CPUs the command runs, for example --cores 8-9";
+    let companion = match &beside(args)? {
+        None => None,
+        Some(beside) => {
+            let wanted = "--cores LIST says on which CPUs it runs, for example --cores 8-9";
             let cores = args.cores.clone().ok_or_else(|| Failure::bad_input(wanted))?;
-            let companion = Companion::start(command, &cores)?;
-            tenants.push(tenant_of(&companion, cores, args.as_io));
+            let devices = addresses(&root, &cores, &beside.devices)?;
+            let companion =
+                Companion::start(&beside.command, &cores, args.memload.as_ref().map(|_| beside.name))?;
+            tenants.push(tenant_of(&companion, beside, cores, devices));
             Some(companion)
         }
     };
     if tenants.is_empty() {
-        let why = "who runs on that host? give --tenants FILE, or a command after `--`";
+        let why = "who runs on that host? give --tenants FILE, --memload TARGET, or a command after `--`";
         return Err(Failure::bad_input(why));
     }
     let journal = journal_at(&root, args.journal.as_ref());
@@ -187,14 +194,76 @@ fn declared(root: &Root, file: &Path) -> Result<Vec<Tenant>, Failure> {
     Ok(roster.tenants)
 }
 
-fn tenant_of(companion: &Companion, cores: CoreList, does_io: bool) -> Tenant {
-    Tenant {
-        name: "command".to_owned(),
+/// What is started to bring load.
+struct Beside {
+    name: &'static str,
+    command: Vec<OsString>,
+    does_io: bool,
+    devices: Vec<DeviceName>,
+}
+
+fn beside(args: &RunArgs) -> Result<Option<Beside>, Failure> {
+    if let Some(target) = &args.memload {
+        let program = std::env::current_exe()
+            .map_err(|why| Failure::new(exit::FAILED, format!("cannot tell where this program is: {why}")))?;
+        // Device writes, as many as the target makes: what a probe looks for are lines that devices write.
+        let words = ["memload", "--op", "write", "--pattern", "random", "--depth", "32"].map(OsString::from);
+        let command =
+            [program.into_os_string()].into_iter().chain(words).chain([target.clone().into()]).collect();
+        let devices = namespace(target).into_iter().collect();
+        return Ok(Some(Beside { name: "memload", command, does_io: true, devices }));
+    }
+    if args.command.is_empty() {
+        return Ok(None);
+    }
+    let command = args.command.iter().map(OsString::from).collect();
+    Ok(Some(Beside { name: "command", command, does_io: args.as_io, devices: args.device.clone() }))
+}
+
+/// The namespace as sysfs calls it, whose controller's port the load goes through; a file has none.
+fn namespace(target: &Path) -> Option<DeviceName> {
+    let name = target.strip_prefix("/dev").ok()?.to_str()?;
+    let name = name.strip_prefix("ng").map_or_else(|| name.to_owned(), |rest| format!("nvme{rest}"));
+    name.parse().ok()
+}
+
+/// Where these devices are on that host.
+fn addresses(root: &Root, cores: &CoreList, devices: &[DeviceName]) -> Result<Vec<PciAddress>, Failure> {
+    let spec = |device: &DeviceName| TenantSpec {
+        name: "device".to_owned(),
+        each: false,
         priority: Priority::Low,
-        kind: if does_io { WorkloadKind::StorageIo } else { WorkloadKind::NonIo },
+        kind: Some(WorkloadKind::StorageIo),
+        cores: cores.clone(),
+        pids: Vec::new(),
+        places: Vec::new(),
+        programs: Vec::new(),
+        devices: vec![device.clone()],
+        stack: false,
+        mask: None,
+    };
+    let mut all = Vec::new();
+    for device in devices {
+        let found = Census::new(vec![spec(device)]).take(root).tenants;
+        let addresses: Vec<PciAddress> = found.into_iter().flat_map(|tenant| tenant.devices).collect();
+        if addresses.is_empty() {
+            return Err(Failure::bad_input(format!(
+                "device {device}: there is no such PCI device on that host"
+            )));
+        }
+        all.extend(addresses);
+    }
+    Ok(all)
+}
+
+fn tenant_of(companion: &Companion, beside: &Beside, cores: CoreList, devices: Vec<PciAddress>) -> Tenant {
+    Tenant {
+        name: beside.name.to_owned(),
+        priority: Priority::Low,
+        kind: if beside.does_io { WorkloadKind::StorageIo } else { WorkloadKind::NonIo },
         cores,
         pids: vec![companion.pid()],
-        devices: Vec::new(),
+        devices,
         stack: false,
         mask: None,
     }
