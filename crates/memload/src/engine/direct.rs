@@ -13,8 +13,10 @@ use std::time::Duration;
 pub struct Direct {
     ring: Ring<squeue::Entry, cqueue::Entry>,
     base: *mut u8,
-    /// Bytes that each command on its way must move.
-    wanted: Vec<u32>,
+    /// What is left to move of each command on its way, by number.
+    left: Vec<Io>,
+    /// What must go on.
+    again: Vec<(u32, u32)>,
 }
 
 impl Direct {
@@ -23,8 +25,10 @@ impl Direct {
     /// # Errors
     /// The kernel has no io_uring, or forbids it.
     pub fn new(ground: &Ground<'_>) -> io::Result<Direct> {
-        let wanted = vec![0; ground.depth as usize];
-        Ok(Direct { ring: Ring::new(ground, Pieces::largest(ground))?, base: ground.buffer.base(), wanted })
+        let nothing = Io { deed: Deed::Flush, offset: 0, bytes: 0, place: 0 };
+        let left = vec![nothing; ground.depth as usize];
+        let ring = Ring::new(ground, Pieces::largest(ground))?;
+        Ok(Direct { ring, base: ground.buffer.base(), left, again: Vec::new() })
     }
 }
 
@@ -44,8 +48,8 @@ impl Engine for Direct {
                 opcode::Write::new(Fixed(0), memory, io.bytes).offset(io.place).build()
             }
         };
-        if let Some(wanted) = self.wanted.get_mut(number as usize) {
-            *wanted = if io.deed == Deed::Flush { 0 } else { io.bytes };
+        if let Some(left) = self.left.get_mut(number as usize) {
+            *left = io;
         }
         // SAFETY: the memory is the buffer's, which outlives the ring.
         unsafe { self.ring.push(&entry.user_data(u64::from(number))) };
@@ -53,14 +57,30 @@ impl Engine for Direct {
 
     fn carry(&mut self, patience: Option<Duration>, done: &mut Vec<Done>) -> io::Result<()> {
         self.ring.enter(patience)?;
-        let wanted = &self.wanted;
-        self.ring.fetch(done, |number, result| match u32::try_from(result) {
-            Err(_) => Err(Fault::Errno(-result)),
-            Ok(moved) if wanted.get(number as usize).is_some_and(|wanted| moved < *wanted) => {
-                Err(Fault::Short(moved))
+        let first = done.len();
+        let mut again = std::mem::take(&mut self.again);
+        let left = &self.left;
+        self.ring.fetch(|number, result| {
+            let number = number as u32;
+            let wanted =
+                left.get(number as usize).map_or(0, |io| if io.deed == Deed::Flush { 0 } else { io.bytes });
+            match u32::try_from(result) {
+                Err(_) => done.push((number, Err(Fault::Errno(-result)))),
+                Ok(moved) if moved >= wanted => done.push((number, Ok(()))),
+                // The end of the file, or a file system that does not say what is wrong.
+                Ok(0) => done.push((number, Err(Fault::Short(0)))),
+                // A part went. The rest says why the whole did not: a full disk, mostly.
+                Ok(moved) => again.push((number, moved)),
             }
-            Ok(_) => Ok(()),
         });
-        Ok(())
+        for (number, moved) in again.drain(..) {
+            if let Some(Io { deed, offset, bytes, place }) = self.left.get(number as usize).copied() {
+                let (offset, place) = (offset + moved as usize, place + u64::from(moved));
+                self.push(Io { deed, offset, bytes: bytes - moved, place }, number);
+            }
+        }
+        self.again = again;
+        // They are on their way again, and whoever waits without end must find them there.
+        if done.len() == first && patience.is_none() { self.carry(None, done) } else { Ok(()) }
     }
 }

@@ -3,7 +3,7 @@
 //! Knows rings, files and memory; must not know what entries say. The crate `io-uring` does the rings: barriers and mappings
 //! of this kind are nothing to write twice.
 
-use super::{Done, Fault, Ground};
+use super::Ground;
 use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{Builder, IoUring, cqueue, squeue};
 use std::io;
@@ -42,6 +42,8 @@ impl Pieces {
 /// A ring of one worker.
 pub struct Ring<S: squeue::EntryMarker, C: cqueue::EntryMarker> {
     ring: IoUring<S, C>,
+    registered: bool,
+    /// Commands name registered memory.
     fixed: bool,
     /// Where a registered piece begins after another; neighbours overlap by the largest command.
     step: usize,
@@ -74,7 +76,7 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
                     ring.submitter().register_files(&[ground.file.as_raw_fd()])?;
                     // SAFETY: the buffer outlives the ring, see `worker`.
                     let fixed = unsafe { register(&mut ring, ground, pieces) };
-                    return Ok(Ring { ring, fixed, step: pieces.step });
+                    return Ok(Ring { ring, registered: fixed, fixed, step: pieces.step });
                 }
                 Err(why) if why.raw_os_error() == Some(libc::EINVAL) => last = Some(why),
                 Err(why) => return Err(why),
@@ -137,20 +139,29 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
 }
 
 impl<S: squeue::EntryMarker> Ring<S, cqueue::Entry> {
-    /// Fetches all that are back; what the kernel says of each is judged by `judge`.
-    pub fn fetch(&mut self, done: &mut Vec<Done>, judge: impl Fn(u32, i32) -> Result<(), Fault>) {
+    /// Fetches all that are back: what each was sent under, and what the kernel says.
+    pub fn fetch(&mut self, mut take: impl FnMut(u64, i32)) {
         for entry in self.ring.completion() {
-            let number = entry.user_data() as u32;
-            done.push((number, judge(number, entry.result())));
+            take(entry.user_data(), entry.result());
         }
     }
 }
 
 impl<S: squeue::EntryMarker> Ring<S, cqueue::Entry32> {
-    /// Fetches all that are back: what each was sent under, and what the kernel says.
+    /// The same on wide entries.
     pub fn fetch_wide(&mut self, mut take: impl FnMut(u64, i32)) {
         for entry in self.ring.completion() {
             take(entry.user_data(), entry.result());
+        }
+    }
+}
+
+impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Drop for Ring<S, C> {
+    /// A ring that is only closed lets go of its file some time later, and whoever unmounts after us finds it busy.
+    fn drop(&mut self) {
+        let _ = self.ring.submitter().unregister_files();
+        if self.registered {
+            let _ = self.ring.submitter().unregister_buffers();
         }
     }
 }
