@@ -26,3 +26,4 @@ pub use safety::{Consent, Refusal};
 pub use system::System;
 pub use target::{Kind, Nvme, Target, TargetError};
 pub use verify::Verified;
+pub use worker::Logged;

@@ -112,6 +112,8 @@ pub struct Plan {
     pub engine: Option<EngineKind>,
     /// Look afterwards whether what was moved has arrived.
     pub verify: bool,
+    /// Keep of each command when it went and how long it took: 48 bytes of memory each.
+    pub log: bool,
 }
 
 impl Default for Plan {
@@ -139,6 +141,7 @@ impl Default for Plan {
             seed: 1,
             engine: None,
             verify: false,
+            log: false,
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::engine::{Direct, Fault, Io, Ioctl, Passthrough};
 use crate::plan::{EngineKind, Touch};
 use crate::ready::{PrepareError, Ready};
 use crate::verify::{Verified, verify};
-use crate::worker::{Left, work};
+use crate::worker::{Left, Logged, work};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::HashSet;
@@ -193,6 +193,8 @@ pub struct Outcome {
     /// What a look at what was moved has shown, if one was wanted. Of no blocks if more different transfers went than can be
     /// remembered.
     pub verified: Option<Result<Verified, Fault>>,
+    /// Every command in the order in which they went, if the plan wanted to know.
+    pub log: Vec<Logged>,
 }
 
 /// A run that goes on.
@@ -308,19 +310,22 @@ impl Running {
         let Running { ready, shared, threads, .. } = self;
         let mut totals = Totals::default();
         let (mut trail, mut forgot) = (HashSet::new(), false);
+        let mut log = Vec::new();
         for thread in threads {
             // A panic in a worker is a mistake of ours and has been told by its hook.
             let left = thread.join().unwrap_or_default();
             totals.add(&left.totals);
             trail.extend(left.trail);
             forgot |= left.forgot;
+            log.extend(left.log);
         }
         totals.cpu = Some(cpu);
         let end = end(&shared, totals.runtime);
         let looks = ready.plan().verify && !matches!(end, End::Failed(_));
         let look = || if forgot { Ok(Verified::default()) } else { verify(&ready, &trail) };
         let verified = looks.then(look);
-        Outcome { totals, end, verified }
+        log.sort_by_key(|logged| logged.sent_ns);
+        Outcome { totals, end, verified, log }
     }
 
     /// Of workers that do not end: what they have told so far. They keep the buffer until the process ends.
@@ -334,7 +339,7 @@ impl Running {
             totals.errors += live.errors.load(Relaxed);
             lost += live.outstanding.load(Relaxed);
         }
-        Outcome { totals, end: End::Lost(lost), verified: None }
+        Outcome { totals, end: End::Lost(lost), verified: None, log: Vec::new() }
     }
 }
 

@@ -16,6 +16,17 @@ use waykeeper_load::{Command, Totals, Toward};
 /// Different transfers that a worker remembers for looking at them afterwards: some 50 MiB of them.
 const TRAIL: usize = 1 << 20;
 
+/// A command that came back well, and when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Logged {
+    /// When it was sent, ns from the start. Those that went with one system call have one time.
+    pub sent_ns: u64,
+    /// How long it took.
+    pub took_ns: u64,
+    /// What it was.
+    pub io: Io,
+}
+
 /// What a worker leaves.
 #[derive(Debug, Default)]
 pub struct Left {
@@ -25,6 +36,8 @@ pub struct Left {
     pub trail: HashSet<Io>,
     /// True if it moved more than it could remember.
     pub forgot: bool,
+    /// Each command, only where somebody wants to know.
+    pub log: Vec<Logged>,
 }
 
 /// A command on its way.
@@ -55,6 +68,7 @@ pub fn work<E: Engine>(
     let live = &shared.live[index];
     let touches = ready.plan().touch == Touch::Always && ready.plan().pattern.moves();
     let trails = ready.plan().verify && ready.plan().pattern.moves();
+    let logs = ready.plan().log;
     let mut now_ns = shared.now_ns();
     let mut last_ns = now_ns;
     loop {
@@ -107,12 +121,17 @@ pub fn work<E: Engine>(
             let Some(&was) = sent.get(number as usize) else { continue };
             free.push(number);
             last_ns = now_ns;
-            let _ = left.totals.latency_ns.record(now_ns.saturating_sub(was.at_ns).max(1));
+            let took_ns = now_ns.saturating_sub(was.at_ns).max(1);
+            // Only a histogram of fixed length refuses; this one grows.
+            let _ = left.totals.latency_ns.record(took_ns);
             match end {
                 Ok(()) => {
                     left.totals.commands += 1;
                     left.totals.blocks += u64::from(was.counted);
                     left.totals.moved += u64::from(was.moved);
+                    if logs {
+                        left.log.push(Logged { sent_ns: was.at_ns, took_ns, io: was.io });
+                    }
                     if trails && !left.forgot {
                         left.trail.insert(was.io);
                         left.forgot = left.trail.len() > TRAIL;

@@ -3,6 +3,7 @@
 //! Must not know how load is made.
 
 use clap::{Args, ValueEnum};
+use std::path::PathBuf;
 use std::time::Duration;
 use waykeeper_load::{Pattern, Toward};
 use waykeeper_memload::{Consent, EngineKind, Pages, Plan, Touch};
@@ -84,6 +85,9 @@ pub struct PlaceArgs {
     /// Look afterwards whether what was moved has arrived
     #[arg(long)]
     verify: bool,
+    /// Write down when each command went and how long it took (CSV)
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
     /// The data on the device with this serial number may be lost
     #[arg(long, value_name = "SERIAL")]
     destroy_data_on: Option<String>,
@@ -226,6 +230,7 @@ pub fn plan(load: &LoadArgs, place: &PlaceArgs) -> Result<Plan, String> {
             EngineWord::Uring => EngineKind::Uring,
         }),
         verify: place.verify,
+        log: place.log.is_some(),
     })
 }
 

@@ -122,27 +122,41 @@ fn whoever_says_stop_gets_the_totals_until_then() {
     }
 }
 
+/// When each command went, by the log.
+fn sent_ns(path: &Path, plan: Plan) -> Vec<u64> {
+    let done = outcome(path, Plan { log: true, ..plan });
+    assert_eq!(done.log.len() as u64, done.totals.commands);
+    assert!(done.log.iter().all(|logged| logged.io.bytes == 31 * 4096 && logged.took_ns > 0));
+    done.log.iter().map(|logged| logged.sent_ns).collect()
+}
+
 #[test]
 fn a_limit_deals_out_slot_by_slot_whatever_the_depth() {
-    // 200 a second in 20 slots are 10 in each 50 ms. The 31st goes in the fourth slot, so not before 150 ms, and nothing else
-    // is said of time here: a machine with other things to do may be late, never early.
+    // 200 a second in 20 slots are 10 in each 50 ms: command k goes in slot k / 10. Nothing else is said of time here: a
+    // machine with other things to do may be late, never early.
     let (_folder, path) = file();
     let limited = |plan: Plan| Plan { limit_commands: Some(200.0), slots: 20, ..plan };
     for (workers, depth) in [(1, 1), (2, 64)] {
-        let plan = limited(Plan { workers, depth, commands: Some(31), ..Plan::default() });
-        let done = outcome(&path, plan);
-        assert_eq!(done.totals.commands, 31);
-        assert!(done.totals.runtime >= Duration::from_millis(150), "{:?}", done.totals.runtime);
+        let sent = sent_ns(&path, limited(Plan { workers, depth, commands: Some(31), ..Plan::default() }));
+        assert_eq!(sent.len(), 31);
+        let early: Vec<usize> = (0..31).filter(|k| sent[*k] < (*k as u64 / 10) * 50_000_000).collect();
+        assert!(early.is_empty(), "{early:?} of {sent:?}");
     }
     // In 95 ms there are two slots.
     let plan = limited(Plan { depth: 64, time: Some(Duration::from_millis(95)), ..Plan::default() });
     let done = outcome(&path, plan);
     assert!(done.totals.commands <= 20 && done.end == End::Complete, "{}", done.totals.commands);
-    assert!(done.totals.runtime >= Duration::from_millis(95));
+    assert!(done.totals.runtime >= Duration::from_millis(95) && done.log.is_empty());
     // Bytes: 31 blocks of 4096 B a command; 62 blocks a slot are 2 commands.
-    let plan =
+    let bytes =
         Plan { limit_bytes: Some(62.0 * 4096.0 * 20.0), slots: 20, commands: Some(7), ..Plan::default() };
-    assert!(outcome(&path, plan).totals.runtime >= Duration::from_millis(150));
+    let sent = sent_ns(&path, bytes);
+    assert!((0..7).all(|k| sent[k] >= (k as u64 / 2) * 50_000_000), "{sent:?}");
+    // The published program gives the first slot everything: 201 of 200, and each other one more than its part.
+    let thesis = limited(Plan { thesis: true, depth: 8, commands: Some(213), ..Plan::default() });
+    let done = outcome(&path, Plan { log: true, ..thesis });
+    let late: Vec<u64> = done.log[201..].iter().map(|logged| logged.sent_ns / 50_000_000).collect();
+    assert!(late[..11].iter().all(|slot| *slot >= 1) && late[11] >= 2, "{late:?}");
 }
 
 #[test]
