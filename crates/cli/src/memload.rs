@@ -2,6 +2,7 @@
 //!
 //! Holds the words of the command line and who does what with them; must not know how load is made.
 
+mod log;
 mod real;
 mod told;
 mod words;

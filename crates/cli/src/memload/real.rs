@@ -2,6 +2,7 @@
 //!
 //! Must not know how load is made: that is `waykeeper_memload`'s.
 
+use super::log::Log;
 use super::told;
 use super::words::{LoadArgs, PlaceArgs, consent, plan};
 use crate::exit::{self, Failure};
@@ -18,6 +19,7 @@ use waykeeper_memload::{
 
 /// Runs it.
 pub fn run(target: &str, load: &LoadArgs, place: &PlaceArgs, json: bool) -> Result<(), Failure> {
+    let log = place.log.as_deref().map(|log| Log::new(log, Path::new(target))).transpose()?;
     let system = System::default();
     let plan = plan(load, place).map_err(Failure::bad_input)?;
     // Whoever presses Ctrl-C while memory is still being filled gets the usual end.
@@ -53,6 +55,9 @@ pub fn run(target: &str, load: &LoadArgs, place: &PlaceArgs, json: bool) -> Resu
     handle.close();
     let _ = waiter.join();
     tell(&ready, &outcome, json)?;
+    if let Some(log) = log {
+        log.write(&outcome.log)?;
+    }
     ended(&ready, &outcome)
 }
 
