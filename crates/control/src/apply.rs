@@ -100,8 +100,9 @@ pub(crate) fn knobs_of(plan: &Plan) -> Vec<Knob> {
     masks.chain(plan.dca_ways.map(Knob::DcaWays)).chain(dca).chain(rings).chain(bursts).collect()
 }
 
-/// Times a value is handed to a machine that is busy before that counts as a refusal.
-const TRIES: u32 = 5;
+/// Most steps between two tries with a machine that is busy: whatever holds it (another tool's lock, a full disk) may end,
+/// and a quarter of a minute of seconds later the knob stands (a guess).
+const MOST_STEPS: u64 = 16;
 
 /// What the machine would not take: the last value per knob, so that it is neither tried nor told again
 /// until another value is wanted there.
@@ -111,8 +112,8 @@ pub(crate) struct Refusals(BTreeMap<Place, Refusal>);
 #[derive(Clone, Copy, Debug)]
 struct Refusal {
     knob: Knob,
-    /// For a machine that was busy: how often so far, and the step from which on it is tried again.
-    again: Option<(u32, u64)>,
+    /// For a machine that was busy: the steps since it was last asked, and the step from which on it is asked again.
+    again: Option<(u64, u64)>,
 }
 
 impl Refusals {
@@ -167,15 +168,13 @@ impl Refusals {
                 }
                 Some(KnobOutcome::Busy(why)) => {
                     let before = self.0.get(&place).filter(|refusal| refusal.knob == knob);
-                    let tries = 1 + before.and_then(|refusal| refusal.again).map_or(0, |(tries, _)| tries);
-                    if tries < TRIES {
-                        // The next step, then two, four, eight later: a lock that is held for long is not hammered.
-                        let again = Some((tries, step + (1 << (tries - 1))));
-                        self.0.insert(place, Refusal { knob, again });
-                        problems.extend((tries == 1).then(|| Problem::Busy { knob, why: why.clone() }));
-                        continue;
-                    }
-                    Problem::Refused { knob, why: format!("{why}, {tries} times"), standing }
+                    let last = before.and_then(|refusal| refusal.again).map(|(gap, _)| gap);
+                    // The next step, then two, four, eight later: a lock that is held for long is not hammered. It is
+                    // never given up, for then whoever holds one for a minute would have stopped us for good.
+                    let gap = last.map_or(1, |gap| (2 * gap).min(MOST_STEPS));
+                    self.0.insert(place, Refusal { knob, again: Some((gap, step + gap)) });
+                    problems.extend(last.is_none().then(|| Problem::Busy { knob, why: why.clone() }));
+                    continue;
                 }
                 None => {
                     let why = "the host said nothing about it".to_owned();
@@ -240,14 +239,14 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_machine_is_asked_again_at_growing_distances_and_five_times_at_most() {
+    fn a_busy_machine_is_asked_again_at_growing_distances_for_ever() {
         let mut refusals = Refusals::default();
         let (wish, knobs) = (plan(0x00c, false), KnobValues::default());
         let mut answer = Applied::default();
         answer.masks.insert(GroupId(0), KnobOutcome::Busy("locked".to_owned()));
         answer.dca.insert(PortId(1), KnobOutcome::Applied);
         let (mut tried, mut told) = (Vec::new(), Vec::new());
-        for step in 1..=40 {
+        for step in 1..=80 {
             let turn = refusals.worth_turning(&wish, &knobs, step);
             if !turn.masks.is_empty() {
                 tried.push(step);
@@ -255,12 +254,13 @@ mod tests {
                 told.extend(refusals.note(&one, &answer, None, step).iter().map(ToString::to_string));
             }
         }
-        // 1, then 1, 2, 4 and 8 steps later.
-        assert_eq!(tried, [1, 2, 4, 8, 16]);
-        let text = "mask 0x00c of group 0";
-        assert_eq!(
-            told,
-            [format!("{text} has to wait: locked"), format!("{text} was refused: locked, 5 times")]
-        );
+        // 1, then 1, 2, 4, 8 and from then on 16 steps later.
+        assert_eq!(tried, [1, 2, 4, 8, 16, 32, 48, 64, 80]);
+        assert_eq!(told, ["mask 0x00c of group 0 has to wait: locked"]);
+        // The lock is free: it stands, and the next time it is told again and asked at once.
+        answer.masks.insert(GroupId(0), KnobOutcome::Applied);
+        let one = Plan { masks: wish.masks.clone(), ..Plan::default() };
+        assert_eq!(refusals.note(&one, &answer, None, 80), []);
+        assert_eq!(refusals.worth_turning(&wish, &knobs, 81).masks.len(), 1);
     }
 }

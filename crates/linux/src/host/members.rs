@@ -5,7 +5,7 @@
 
 use super::error::OpenError;
 use super::facts::Facts;
-use super::groups::{Grouping, Turnover};
+use super::groups::{Grouping, Passage, Turnover};
 use super::tally::{Six, Tally};
 use super::{LinuxHost, inventory, shown, tally};
 use crate::resctrl::CacheInfo;
@@ -137,17 +137,23 @@ impl LinuxHost {
     pub fn set_tenants(&mut self, tenants: Vec<Tenant>) -> Changes {
         self.members.calls += 1;
         let mut changes = Changes::default();
-        if self.correct {
-            self.places.correct();
-            self.complaints.extend(self.places.take_notes());
-        }
         let agenda = self.agenda(&tenants, &mut changes);
         self.members.refused.retain(|name, _| tenants.iter().any(|tenant| tenant.name == *name));
+        let corrects = self.correct && self.places.is_wrong();
         let idle = agenda.going.is_empty() && agenda.changing.is_empty() && agenda.coming.is_empty();
-        if idle && !self.places.has_leftovers() {
+        if idle && !corrects && !self.places.has_leftovers() {
             return changes;
         }
-        if let Err(why) = self.carry_out(agenda, &mut changes) {
+        let done = match self.places.pass(false) {
+            Err(why) => Err(why.to_string()),
+            Ok(passage) => {
+                if corrects {
+                    self.places.correct(passage.as_ref());
+                }
+                self.carry_out(agenda, passage.as_ref(), &mut changes)
+            }
+        };
+        if let Err(why) = done {
             changes.postponed = Some(why);
         }
         self.complaints.extend(self.places.take_notes());
@@ -175,7 +181,9 @@ impl LinuxHost {
             return Ok(());
         }
         let count = tenants.len();
-        let refused = self.turn_over(&agenda, &mut changes)?;
+        let passage = self.places.pass(true)?;
+        let refused = self.turn_over(&agenda, passage.as_ref(), &mut changes)?;
+        drop(passage);
         if let Some((_, why)) = refused.into_iter().next() {
             return Err(OpenError::Groups(why));
         }
@@ -281,23 +289,28 @@ impl LinuxHost {
         (less != *has).then_some((id, less))
     }
 
-    fn carry_out(&mut self, agenda: Agenda, changes: &mut Changes) -> Result<(), String> {
+    fn carry_out(
+        &mut self,
+        agenda: Agenda,
+        passage: Option<&Passage>,
+        changes: &mut Changes,
+    ) -> Result<(), String> {
         let Agenda { going, changing, coming } = agenda;
         let names: Vec<(GroupId, String)> =
             going.iter().filter_map(|id| Some((*id, self.members.alive.get(id)?.has.name.clone()))).collect();
         // Who waits for a class is before those who come.
         let first = Agenda { going, changing, coming: Vec::new() };
-        let refused = self.turn_over(&first, changes).map_err(|why| why.to_string())?;
+        let refused = self.turn_over(&first, passage, changes).map_err(|why| why.to_string())?;
         changes.left.extend(names);
         for (id, why) in refused {
             if let Some((_, asked)) = first.changing.iter().find(|(own, _)| *own == id) {
                 self.members.refuse(asked, why.to_string(), changes);
             }
         }
-        self.promote();
+        self.promote(passage);
         let second = Agenda { coming, ..Agenda::default() };
         if !second.coming.is_empty() {
-            let refused = self.turn_over(&second, changes).map_err(|why| why.to_string())?;
+            let refused = self.turn_over(&second, passage, changes).map_err(|why| why.to_string())?;
             for (id, why) in refused {
                 if let Some((_, asked)) = second.coming.iter().find(|(own, _)| *own == id) {
                     self.members.refuse(asked, why.to_string(), changes);
@@ -311,7 +324,7 @@ impl LinuxHost {
         Ok(())
     }
 
-    fn promote(&mut self) {
+    fn promote(&mut self, passage: Option<&Passage>) {
         let mut waiting = self.places.waiting();
         if waiting.is_empty() {
             return;
@@ -320,13 +333,14 @@ impl LinuxHost {
             self.members.alive.get(id).is_none_or(|alive| alive.has.priority != Priority::High)
         };
         waiting.sort_by_key(|id| (priority(id), *id));
-        self.places.promote(&waiting);
+        self.places.promote(&waiting, passage);
     }
 
     /// Does it, and takes in who is there now.
     fn turn_over(
         &mut self,
         agenda: &Agenda,
+        passage: Option<&Passage>,
         changes: &mut Changes,
     ) -> Result<BTreeMap<GroupId, super::GroupsError>, super::GroupsError> {
         let turnover = Turnover {
@@ -334,7 +348,7 @@ impl LinuxHost {
             changing: agenda.changing.iter().map(|(id, tenant)| (*id, tenant)).collect(),
             coming: agenda.coming.iter().map(|(id, tenant)| (*id, tenant)).collect(),
         };
-        let refused = self.places.turn_over(&turnover)?;
+        let refused = self.places.turn_over(&turnover, passage)?;
         for id in &agenda.going {
             self.members.alive.remove(id);
             self.groups.retain(|group| group.id != *id);

@@ -2,7 +2,7 @@
 //!
 //! One word for both, so that the host need not ask which. Must not know what a group is.
 
-use super::groups::{Disturbance, Grouping, Groups, GroupsError, Turnover};
+use super::groups::{Disturbance, Grouping, Groups, GroupsError, Passage, Turnover};
 use super::look::{Looker, Sight};
 use crate::journal::Journal;
 use crate::resctrl::Resctrl;
@@ -81,14 +81,31 @@ impl Places {
         }
     }
 
+    /// The way to everything below, once a step; `None` where nothing is in the way. `at_first` may take a moment.
+    ///
+    /// # Errors
+    /// If another tool is at work.
+    pub fn pass(&mut self, at_first: bool) -> Result<Option<Passage>, GroupsError> {
+        match self {
+            Places::Ours(groups, _) if at_first => Ok(Some(groups.pass_at_first()?)),
+            Places::Ours(groups, _) => Ok(Some(groups.pass()?)),
+            Places::Theirs(_) => Ok(None),
+        }
+    }
+
     /// Lets tenants go, change and come; the answer has those who were refused.
     ///
     /// # Errors
-    /// If nothing could be done.
-    pub fn turn_over(&mut self, turnover: &Turnover) -> Result<BTreeMap<GroupId, GroupsError>, GroupsError> {
-        match self {
-            Places::Ours(groups, journal) => groups.turn_over(turnover, journal),
-            Places::Theirs(looker) => {
+    /// If nobody could come.
+    pub fn turn_over(
+        &mut self,
+        turnover: &Turnover,
+        passage: Option<&Passage>,
+    ) -> Result<BTreeMap<GroupId, GroupsError>, GroupsError> {
+        match (self, passage) {
+            (Places::Ours(groups, journal), Some(passage)) => groups.turn_over(turnover, journal, passage),
+            (Places::Ours(..), None) => Err(GroupsError::Beside("the lock was not taken".to_owned())),
+            (Places::Theirs(looker), _) => {
                 turnover.going.iter().for_each(|id| looker.remove(*id));
                 let all = turnover.changing.iter().chain(&turnover.coming);
                 all.for_each(|(id, tenant)| looker.set(*id, tenant));
@@ -98,9 +115,9 @@ impl Places {
     }
 
     /// Gives free classes to those who wait, in this order.
-    pub fn promote(&mut self, order: &[GroupId]) {
-        if let Places::Ours(groups, journal) = self {
-            groups.promote(order, journal);
+    pub fn promote(&mut self, order: &[GroupId], passage: Option<&Passage>) {
+        if let (Places::Ours(groups, journal), Some(passage)) = (self, passage) {
+            groups.promote(order, journal, passage);
         }
     }
 
@@ -133,10 +150,15 @@ impl Places {
         }
     }
 
+    /// Whether others did what may be put right.
+    pub fn is_wrong(&self) -> bool {
+        matches!(self, Places::Ours(groups, _) if groups.is_wrong())
+    }
+
     /// Puts right what others did, a few times at most.
-    pub fn correct(&mut self) {
-        if let Places::Ours(groups, journal) = self {
-            groups.correct(journal);
+    pub fn correct(&mut self, passage: Option<&Passage>) {
+        if let (Places::Ours(groups, journal), Some(passage)) = (self, passage) {
+            groups.correct(journal, passage);
         }
     }
 

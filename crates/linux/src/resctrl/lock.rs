@@ -1,7 +1,8 @@
 //! The lock that tools share: flock(2) on the mount's directory.
 //!
 //! resctrl.rst, "Resource alloc and lock": LOCK_EX for a change of several steps, LOCK_SH for reads that must agree.
-//! The wait is bounded, and who holds it is named where `/proc/locks` tells. It must not know what is done under it.
+//! The wait is bounded, and who holds it is named where `/proc/locks` tells. Anybody who can open a directory can lock it, for
+//! ever: a lock is worth what its holder may write. It must not know what is done under it.
 
 use super::Resctrl;
 use super::error::{Action, Kind, ResctrlError};
@@ -16,6 +17,27 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Lock {
     _directory: File,
+}
+
+/// Somebody has the lock.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Holder {
+    /// Their names and pids, where they are known.
+    pub who: Option<String>,
+    /// Whether they can be at work here at all.
+    pub right: Right,
+}
+
+/// What the lock of somebody is worth. The directory can be opened by anybody, and flock(2) asks for no more; what stands
+/// in it can be written by root alone, or by whom it was given to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Right {
+    /// None: they cannot write here, so there is nothing that their lock could keep whole.
+    None,
+    /// Nobody knows: the one who took it has ended or is not seen from here.
+    Unknown,
+    /// They can.
+    Writes,
 }
 
 impl Resctrl {
@@ -35,53 +57,130 @@ impl Resctrl {
         self.lock(FlockOperation::NonBlockingLockShared, wait)
     }
 
-    fn lock(&self, operation: FlockOperation, wait: Duration) -> Result<Lock, ResctrlError> {
-        let mount = self.mount_point();
-        let failed = |error: &std::io::Error| ResctrlError::system(mount, Action::Lock, error);
-        let directory = File::open(mount).map_err(|error| failed(&error))?;
+    /// Takes the lock for a change if it is free at this moment, or says who has it.
+    ///
+    /// # Errors
+    /// If the directory cannot be opened or locked at all.
+    pub fn try_lock(&self) -> Result<Result<Lock, Holder>, ResctrlError> {
+        let directory = self.open_for_lock()?;
+        Ok(match self.attempt(&directory, FlockOperation::NonBlockingLockExclusive)? {
+            true => Ok(Lock { _directory: directory }),
+            false => Err(holder(&directory, self.locks())),
+        })
+    }
+
+    /// The lock for a change, or none where it is not worth waiting for any longer: it is held by who cannot write here, or
+    /// `wait` is over.
+    pub fn lock_or_go_on(&self, wait: Duration) -> Option<Lock> {
         let start = Instant::now();
-        // flock has no timed wait. From 1 ms up to 50 ms: a tool's few writes take well under a millisecond each.
+        loop {
+            match self.try_lock().ok()? {
+                Ok(lock) => return Some(lock),
+                Err(holder) if holder.right == Right::None => return None,
+                Err(_) if start.elapsed() >= wait => return None,
+                Err(_) => std::thread::sleep(LONGEST_PAUSE),
+            }
+        }
+    }
+
+    /// That somebody has the lock, as an error.
+    pub fn locked_by(&self, holder: &Holder, waited: Duration) -> ResctrlError {
+        let why = format!(
+            "{} holds the lock; waited {:.1} s; end it or let it finish, then try again",
+            holder.who.as_deref().unwrap_or("another tool"),
+            waited.as_secs_f64()
+        );
+        ResctrlError::ours(Kind::Locked, self.mount_point(), Action::Lock, why)
+    }
+
+    fn open_for_lock(&self) -> Result<File, ResctrlError> {
+        let mount = self.mount_point();
+        File::open(mount).map_err(|error| ResctrlError::system(mount, Action::Lock, &error))
+    }
+
+    /// Whether it was free.
+    fn attempt(&self, directory: &File, operation: FlockOperation) -> Result<bool, ResctrlError> {
+        loop {
+            match flock(directory, operation) {
+                Ok(()) => return Ok(true),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::WOULDBLOCK) => return Ok(false),
+                Err(error) => {
+                    return Err(ResctrlError::system(self.mount_point(), Action::Lock, &error.into()));
+                }
+            }
+        }
+    }
+
+    fn lock(&self, operation: FlockOperation, wait: Duration) -> Result<Lock, ResctrlError> {
+        let directory = self.open_for_lock()?;
+        let start = Instant::now();
+        // flock has no timed wait. From 1 ms up: a tool's few writes take well under a millisecond each.
         let mut pause = Duration::from_millis(1);
         loop {
-            match flock(&directory, operation) {
-                Ok(()) => return Ok(Lock { _directory: directory }),
-                Err(rustix::io::Errno::INTR) => continue,
-                Err(rustix::io::Errno::WOULDBLOCK) => {}
-                Err(error) => return Err(failed(&error.into())),
+            if self.attempt(&directory, operation)? {
+                return Ok(Lock { _directory: directory });
             }
             let left = wait.saturating_sub(start.elapsed());
             if left.is_zero() {
-                let why = format!(
-                    "{} holds the lock; waited {:.1} s; end it or let it finish, then try again",
-                    holder(&directory, self.locks()).unwrap_or_else(|| "another tool".to_owned()),
-                    wait.as_secs_f64()
-                );
-                return Err(ResctrlError::ours(Kind::Locked, mount, Action::Lock, why));
+                return Err(self.locked_by(&holder(&directory, self.locks()), wait));
             }
             std::thread::sleep(pause.min(left));
-            pause = (pause * 2).min(Duration::from_millis(50));
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 }
 
-/// Who holds a flock on this directory, from `/proc/locks`.
-fn holder(directory: &File, locks: &Path) -> Option<String> {
-    let all = files::read(locks, files::MOST_BYTES).ok()?;
-    let pid = holder_in(&all, &directory.metadata().ok()?, &["FLOCK"])?;
-    let name = locks.parent().map(|proc| proc.join(pid.to_string()).join("comm"));
-    let name = name.and_then(|path| files::read(&path, files::MOST_BYTES).ok());
-    Some(match name {
-        Some(name) => format!("{} (pid {pid})", super::error::shown(&name)),
-        None => format!("pid {pid}"),
-    })
+/// Longest time between two looks whether a lock is free.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// Who holds a flock on this directory, from `/proc/locks`, and what it is worth. Several may: the one who is entitled
+/// counts.
+fn holder(directory: &File, locks: &Path) -> Holder {
+    let unknown = Holder { who: None, right: Right::Unknown };
+    let (Ok(all), Ok(metadata)) = (files::read(locks, files::MOST_BYTES), directory.metadata()) else {
+        return unknown;
+    };
+    let proc = locks.parent().unwrap_or(Path::new("/proc"));
+    let known = holders_in(&all, &metadata, &["FLOCK"]).map(|pid| look_at(proc, pid, &metadata));
+    known.max_by_key(|holder| holder.right).unwrap_or(unknown)
+}
+
+/// One who holds it. The kernel names the process that took it, which may have ended and left it to a child: nobody knows
+/// then who holds it.
+fn look_at(proc: &Path, pid: u32, directory: &Metadata) -> Holder {
+    let read = |file: &str| files::read(&proc.join(pid.to_string()).join(file), files::MOST_BYTES).ok();
+    let name = read("comm").map(|name| super::error::shown(&name));
+    let who = name.map_or_else(|| format!("pid {pid}"), |name| format!("{name} (pid {pid})"));
+    let right = read("status").map_or(Right::Unknown, |status| right_of(&status, directory));
+    Holder { who: Some(who), right }
+}
+
+/// What a process may do here, by the lines `Uid:` (real, effective, ...) of its status: root and the owner of the mount
+/// write in it, and so does everybody where its owner let everybody in. Capabilities do not count: in a user namespace of
+/// his own anybody has all of them (user_namespaces(7)).
+fn right_of(status: &str, directory: &Metadata) -> Right {
+    let effective = status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().nth(1));
+    match effective.and_then(|uid| uid.parse::<u32>().ok()) {
+        None => Right::Unknown,
+        Some(uid) if uid == 0 || uid == directory.uid() || directory.mode() & 0o002 != 0 => Right::Writes,
+        // A group may write, and who is in it nobody told us.
+        Some(_) if directory.mode() & 0o020 != 0 => Right::Unknown,
+        Some(_) => Right::None,
+    }
 }
 
 /// The pid that holds a lock of one of these kinds on a file, by the lines of `/proc/locks`, which are like
 /// `1: FLOCK  ADVISORY  WRITE 1234 00:1d:1 0 EOF` (linux:fs/locks.c, lock_get_status).
 pub(crate) fn holder_in(locks: &str, file: &Metadata, kinds: &[&str]) -> Option<u32> {
+    holders_in(locks, file, kinds).next()
+}
+
+/// All of them.
+fn holders_in<'a>(locks: &'a str, file: &Metadata, kinds: &'a [&str]) -> impl Iterator<Item = u32> + 'a {
     let (major, minor) = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
     let place = format!("{major:02x}:{minor:02x}:{}", file.ino());
-    locks.lines().find_map(|line| {
+    locks.lines().filter_map(move |line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         // A waiter's line has `->` in the second place.
         let [_, kind, _, _, pid, at, ..] = words[..] else { return None };
@@ -112,6 +211,25 @@ mod tests {
     }
 
     #[test]
+    fn the_lock_of_who_cannot_write_here_is_worth_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode;
+        std::fs::set_permissions(dir.path(), mode(0o555)).unwrap();
+        let directory = std::fs::metadata(dir.path()).unwrap();
+        let of = |uids: &str| right_of(&format!("Name:\tx\nUid:\t{uids}\nGid:\t0\t0\t0\t0\n"), &directory);
+        assert_eq!(of("65534\t65534\t65534\t65534"), Right::None);
+        // The effective one counts: who was root, and who has become it.
+        assert_eq!((of("0\t65534\t0\t65534"), of("65534\t0\t0\t0")), (Right::None, Right::Writes));
+        assert_eq!(of(&format!("1\t{}\t1\t1", directory.uid())), Right::Writes, "its owner");
+        assert_eq!(right_of("Name:\tx\n", &directory), Right::Unknown);
+        for (bits, right) in [(0o775, Right::Unknown), (0o777, Right::Writes)] {
+            std::fs::set_permissions(dir.path(), mode(bits)).unwrap();
+            let open = std::fs::metadata(dir.path()).unwrap();
+            assert_eq!(right_of("Uid:\t65534\t65534\t65534\t65534\n", &open), right);
+        }
+    }
+
+    #[test]
     fn a_held_lock_is_waited_for_and_named() {
         let dir = tempfile::tempdir().unwrap();
         let resctrl = Resctrl::at(dir.path(), Path::new("/proc/locks"), "wk-");
@@ -121,6 +239,7 @@ mod tests {
         assert_eq!(error.kind, Kind::Locked);
         let me = format!("(pid {}) holds the lock; waited 0.0 s", std::process::id());
         assert!(error.to_string().contains(&me), "{error}");
+        assert_eq!(resctrl.try_lock().unwrap().unwrap_err().right, Right::Writes, "it is ours");
         drop((reader, other));
         let _writer = resctrl.lock_exclusive(Duration::from_secs(20)).unwrap();
         assert_eq!(resctrl.lock_shared(Duration::ZERO).unwrap_err().kind, Kind::Locked);

@@ -23,8 +23,8 @@ pub use group::Group;
 pub use info::{BandwidthInfo, CacheInfo, Info, Limits, MonitoringInfo};
 pub use io_alloc::IoAlloc;
 pub use knobs::{HeldCpus, HeldSchemata, Mode};
-pub use lock::Lock;
 pub(crate) use lock::holder_in;
+pub use lock::{Holder, Lock, Right};
 pub use monitor::{Count, Event, HeldCount, MonDomain};
 pub use schemata::{Line, Resource, Schemata, Setting};
 pub use tasks::Moved;
@@ -33,6 +33,9 @@ use crate::root::Root;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// Where this kernel tells who holds which lock. It keeps the locks on every mount, whoever serves the files in it.
+pub const LOCKS: &str = "/proc/locks";
 
 /// One mounted resctrl.
 #[derive(Clone, Debug)]
@@ -63,7 +66,7 @@ impl Resctrl {
         let mount = root.path("/sys/fs/resctrl");
         let absent = |why: &str| Err(ResctrlError::ours(Kind::NotMounted, &mount, Action::List, why));
         match fs::metadata(mount.join("info")) {
-            Ok(_) => Ok(Resctrl::at(&mount, &root.path("/proc/locks"), prefix)),
+            Ok(_) => Ok(Resctrl::at(&mount, Path::new(LOCKS), prefix)),
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(ResctrlError::system(&mount.join("info"), Action::List, &error))
             }

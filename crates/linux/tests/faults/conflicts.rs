@@ -6,11 +6,13 @@ use crate::turning::{knobs, plan};
 use rustix::fs::{FlockOperation, flock};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 use waykeeper_host::{Host, KnobOutcome};
 use waykeeper_linux::host::{LinuxHost, Options};
-use waykeeper_stand::{MS, difference};
+use waykeeper_stand::{MS, Machine, difference};
 use waykeeper_units::GroupId;
 use waykeeper_vhost::faults::Operation;
 
@@ -99,6 +101,72 @@ fn another_tools_lock_is_waited_for_and_told() {
     held(FlockOperation::Unlock);
     let after = machine.state();
     assert!(after == before, "{}", difference(&before, &after));
+}
+
+/// A process of a user who may do nothing here, with the lock.
+struct Nobody(Child);
+
+impl Nobody {
+    fn locks(machine: &Machine) -> Nobody {
+        let holds = "flock(STDIN, 2) or die $!; $| = 1; print \"locked\n\"; sleep 600";
+        let mut child = Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "perl", "-e", holds])
+            // The tree is root's alone to open; a real resctrl is everybody's.
+            .stdin(File::open(machine.root().path("/sys/fs/resctrl")).expect("there"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("setpriv (util-linux) and perl");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("it speaks");
+        assert_eq!(line, "locked\n");
+        Nobody(child)
+    }
+}
+
+impl Drop for Nobody {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_lock_of_who_cannot_write_there_stops_and_delays_nobody() {
+    let machine = machine();
+    machine.run(MS);
+    let before = machine.state();
+    let nobody = Nobody::locks(&machine);
+    let mut host = machine.open();
+    let plan = plan(&host, [0x00f, 0x030, 0x0c0, 0x700], 0x7c0, false);
+    assert!(host.apply(&plan).is_ok_and(|applied| applied.is_complete()));
+    let tenants = machine.options().tenants;
+    let fewer = tenants[1..].to_vec();
+    assert_eq!(host.set_tenants(fewer).left.len(), 1);
+    assert_eq!(host.set_tenants(tenants).arrived.len(), 1);
+    let told = [host.notes().to_vec(), host.complaints()].concat();
+    let pid = nobody.0.id();
+    let lock: Vec<&String> = told.iter().filter(|told| told.contains("the lock on ")).collect();
+    assert!(
+        matches!(lock[..], [one] if one.contains(&format!("perl (pid {pid}), who cannot write there"))),
+        "{told:?}"
+    );
+    assert!(host.close().expect("closed").is_complete());
+    drop(host);
+    assert_eq!(machine.state(), before);
+    // Whoever took it may have ended and left it to somebody who is not named: that is respected for a while.
+    drop(nobody);
+    let lock = File::open(machine.root().path("/sys/fs/resctrl")).expect("there");
+    let taken = Command::new("flock").args(["-x", "0"]).stdin(lock.try_clone().expect("cloned")).status();
+    assert!(taken.expect("flock (util-linux)").success());
+    let mut host = LinuxHost::open(Options { tenants: Vec::new(), ..machine.options() }).expect("a host");
+    assert!(host.set_tenants(machine.options().tenants).postponed.is_some());
+    let arrived = (0..100).find(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        host.set_tenants(machine.options().tenants).arrived.len() == 4
+    });
+    assert!(arrived.is_some(), "{:?}", host.complaints());
+    drop(host);
+    assert_eq!(machine.state(), before);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! that cannot be moved. Must not know why a tenant is one.
 
 use super::super::placement::Seat;
-use super::{Groups, GroupsError, LOCK_WAIT, Member, RanOut, both};
+use super::{Groups, GroupsError, Member, Passage, RanOut, both};
 use crate::journal::{Journal, Original};
 use crate::resctrl::{Action, Group, Kind, ResctrlError};
 use crate::tenants::Tenant;
@@ -44,14 +44,14 @@ impl Groups {
     /// there, one that was to change has given up what it was to give up and got nothing new.
     ///
     /// # Errors
-    /// If another tool holds the lock or resctrl cannot be listed: nothing was done.
+    /// If resctrl cannot be listed: nobody came.
     pub fn turn_over(
         &mut self,
         turnover: &Turnover,
         journal: &mut Journal,
-    ) -> Result<BTreeMap<GroupId, GroupsError>, GroupsError> {
         // Held to the end: who takes a tenant's CPU after it was looked at would lose it again to us.
-        let _lock = self.resctrl.lock_exclusive(LOCK_WAIT)?;
+        _: &Passage,
+    ) -> Result<BTreeMap<GroupId, GroupsError>, GroupsError> {
         for tenant in &turnover.going {
             self.leave(*tenant, journal);
         }
@@ -361,8 +361,7 @@ impl Groups {
 
     /// Gives classes that nobody sits in to those who wait for one, in the order of `waiting`: each with the mask that it
     /// has. What fails leaves the tenant where it is.
-    pub fn promote(&mut self, order: &[GroupId], journal: &mut Journal) {
-        let Ok(_lock) = self.resctrl.lock_exclusive(LOCK_WAIT) else { return };
+    pub fn promote(&mut self, order: &[GroupId], journal: &mut Journal, _: &Passage) {
         let masks = self.masks(&mut Vec::new());
         let waiting = self.placement.waiting();
         for tenant in order.iter().filter(|tenant| waiting.contains(tenant)) {

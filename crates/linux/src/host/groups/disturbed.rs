@@ -4,7 +4,7 @@
 //! each other. Masks are not looked at here: the control loop knows which it wanted. Must not know policies.
 
 use super::super::placement::Seat;
-use super::{Groups, LOCK_WAIT, both};
+use super::{Groups, Passage, both};
 use crate::journal::Journal;
 use crate::resctrl::{Group, ResctrlError};
 use serde::Serialize;
@@ -183,8 +183,8 @@ impl Groups {
         own.map(|member| member.name.clone()).collect()
     }
 
-    /// Puts groups of ours right that others changed, each a few times at most. What is told of it is in the notes.
-    pub fn correct(&mut self, journal: &mut Journal) {
+    /// Groups of ours that others changed and that were not put right too often yet.
+    fn wrong(&self) -> BTreeSet<String> {
         let mut wrong: BTreeSet<String> = BTreeSet::new();
         for disturbance in &self.watchfulness.standing {
             match disturbance {
@@ -196,11 +196,17 @@ impl Groups {
         }
         let tried = |group: &String| self.watchfulness.corrected.get(group).copied().unwrap_or_default();
         wrong.retain(|group| tried(group) < CORRECTIONS);
-        if wrong.is_empty() {
-            return;
-        }
-        let Ok(_lock) = self.resctrl.lock_exclusive(LOCK_WAIT) else { return };
-        for name in wrong {
+        wrong
+    }
+
+    /// Whether there is something to put right.
+    pub fn is_wrong(&self) -> bool {
+        !self.wrong().is_empty()
+    }
+
+    /// Puts groups of ours right that others changed, each a few times at most. What is told of it is in the notes.
+    pub fn correct(&mut self, journal: &mut Journal, _: &Passage) {
+        for name in self.wrong() {
             let tries = self.watchfulness.corrected.entry(name.clone()).or_default();
             *tries += 1;
             let tries = *tries;

@@ -6,6 +6,7 @@
 
 mod coming;
 mod disturbed;
+mod gate;
 mod others;
 mod reading;
 mod tasks;
@@ -13,6 +14,7 @@ mod turning;
 
 pub use coming::{Grouping, Turnover};
 pub use disturbed::Disturbance;
+pub use gate::Passage;
 pub use reading::mask_in;
 
 use super::placement::{Placement, Seat};
@@ -22,14 +24,11 @@ use crate::resctrl::{
 };
 use crate::root::{FileError, Root};
 use disturbed::Watchfulness;
+use gate::Gate;
 use reading::Traffic;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 use tasks::Process;
 use waykeeper_units::{CoreId, CoreList, GroupId, WayMask};
-
-/// How long to wait for another tool's lock. Tools hold it for single changes, and a policy's step is a second.
-const LOCK_WAIT: Duration = Duration::from_millis(500);
 
 /// Why the tenants' places could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -126,6 +125,7 @@ pub(super) struct Groups {
     monitored: [bool; 2],
     traffic: Traffic,
     watchfulness: Watchfulness,
+    gate: Gate,
     notes: Vec<String>,
 }
 
@@ -166,6 +166,7 @@ impl Groups {
             monitored,
             traffic: Traffic::default(),
             watchfulness: Watchfulness::default(),
+            gate: Gate::default(),
             notes: Vec::new(),
             root: root.clone(),
             resctrl,

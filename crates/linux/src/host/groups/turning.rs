@@ -3,7 +3,7 @@
 
 use super::super::placement::{Seat, Step};
 use super::super::wording;
-use super::{Groups, GroupsError, LOCK_WAIT};
+use super::{Groups, GroupsError};
 use crate::journal::Journal;
 use crate::resctrl::{Action, Group, Line, ResctrlError, Resource, Schemata, Setting};
 use std::collections::BTreeMap;
@@ -18,9 +18,9 @@ impl Groups {
         journal: &mut Journal,
     ) -> BTreeMap<GroupId, KnobOutcome> {
         let all = |outcome: KnobOutcome| wanted.keys().map(|tenant| (*tenant, outcome.clone())).collect();
-        let lock = match self.resctrl.lock_exclusive(LOCK_WAIT) {
+        let passage = match self.pass() {
             Err(error) => return all(wording::refusal(&error)),
-            Ok(lock) => lock,
+            Ok(passage) => passage,
         };
         let standing = self.masks(&mut Vec::new());
         let default = self.mask(&self.default).ok();
@@ -29,7 +29,7 @@ impl Groups {
             Ok(steps) => steps,
         };
         let stuck = self.carry_out(&steps, journal);
-        drop(lock);
+        drop(passage);
         let outcome =
             |tenant: &GroupId| (*tenant, stuck.get(tenant).cloned().unwrap_or(KnobOutcome::Applied));
         wanted.keys().map(outcome).collect()
