@@ -201,6 +201,7 @@ fn word(outcome: &Outcome) -> &'static str {
         Outcome::Restored => "restored",
         Outcome::AsItWas => "as-it-was",
         Outcome::Gone => "gone",
+        Outcome::Away(_) => "later",
         Outcome::Left(_) => "left",
         Outcome::Failed(_) => "failed",
     }
@@ -208,7 +209,7 @@ fn word(outcome: &Outcome) -> &'static str {
 
 fn why(outcome: &Outcome) -> Option<&str> {
     match outcome {
-        Outcome::Failed(why) | Outcome::Left(why) => Some(why),
+        Outcome::Failed(why) | Outcome::Left(why) | Outcome::Away(why) => Some(why),
         _ => None,
     }
 }

@@ -70,6 +70,33 @@ pub struct Topology {
     pub nodes: BTreeMap<u16, CoreList>,
 }
 
+/// Whether a CPU is at work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Presence {
+    /// It is.
+    Online,
+    /// It is switched off, and may be switched on again as it was.
+    Offline,
+    /// There is none of this number.
+    Absent,
+}
+
+impl Presence {
+    /// Looks at one CPU.
+    ///
+    /// # Errors
+    /// Lists of CPUs that cannot be read or make no sense.
+    pub fn of(root: &Root, cpu: CoreId) -> Result<Presence, FileError> {
+        let has =
+            |name: &str| read_list(root, &format!("{CPUS}/{name}")).map(|list| list.cores().contains(&cpu));
+        Ok(match has("online")? {
+            true => Presence::Online,
+            false if root.exists(format!("{CPUS}/present")) && has("present")? => Presence::Offline,
+            false => Presence::Absent,
+        })
+    }
+}
+
 impl Topology {
     /// Reads the machine's shape.
     ///

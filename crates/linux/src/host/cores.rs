@@ -53,6 +53,9 @@ impl Cores {
         let come: Vec<CoreId> = wanted.iter().filter(|core| !self.each.contains_key(core)).copied().collect();
         count::raise_file_limit(generation, self.each.len() + come.len());
         for core in come {
+            if let Some(journal) = journal.as_deref_mut() {
+                notes.extend(self.take_back(core, journal));
+            }
             let before = journal.as_ref().map_or(0, |journal| journal.originals().len());
             match count::start_core(&self.root, generation, core, self.by_perf, journal.as_deref_mut()) {
                 Ok((counting, homeless)) => {
@@ -88,9 +91,22 @@ impl Cores {
             Ok(report) => {
                 // What could not be put back stays in the journal, and is tried once more at the end.
                 let failed = report.failures().map(|(knob, why)| format!("{knob}: {why}"));
-                report.left().chain(failed).collect()
+                report.left().chain(report.away()).chain(failed).collect()
             }
         }
+    }
+
+    /// A core that was switched off while it was counted and is there again still has our program: it goes back first, or it
+    /// would be taken for somebody else's.
+    fn take_back(&self, core: CoreId, journal: &mut Journal) -> Option<String> {
+        let of = |own: &&Original| matches!(own, Original::Msr { cpu, package: None, .. } if *cpu == core.0);
+        let old: Vec<Original> = journal.originals().iter().filter(of).cloned().collect();
+        if old.is_empty() {
+            return None;
+        }
+        let registers = RegisterFiles::new(&self.root, self.generation);
+        let mut restorer = Restorer { root: &self.root, resctrl: None, registers: &registers };
+        restorer.restore_some(journal, &old).err().map(|why| why.to_string())
     }
 
     /// Ends counting them all. What was programmed is the journal's to bring back.

@@ -168,7 +168,7 @@ impl LinuxHost {
                     let why = leftovers.failures().map(|(knob, why)| format!("{knob}: {why}"));
                     return Err(OpenError::Leftovers { why: why.collect::<Vec<_>>().join("; ") });
                 }
-                left.extend(leftovers.left());
+                left.extend(leftovers.left().chain(leftovers.away()));
                 let groups = Groups::open(resctrl.clone(), &root, facts.domain, most)?;
                 Places::Ours(Box::new(groups), Box::new(journal))
             }

@@ -2,9 +2,9 @@
 //!
 //! Tenants that come and go write a few lines each, and a manager runs for months. The short one is written beside the long
 //! one, synced, and takes its name in one step: whenever the power fails, one of them is there whole. It must not know
-//! what an original is.
+//! what an original is of.
 
-use super::{Entry, Journal, VERSION, line, sync_directory};
+use super::{Entry, Journal, JournalError, Knobs, Original, VERSION, line, sync_directory};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -36,6 +36,30 @@ impl Journal {
             Err(_) => {
                 self.short_from = 2 * *length;
                 self.forget_beside();
+            }
+        }
+    }
+
+    /// Makes it hold these originals and nothing else, in one step; with none of them it is removed.
+    ///
+    /// # Errors
+    /// If that could not be written; then it holds what it held.
+    pub fn keep_only(&mut self, some: &[Original]) -> Result<(), JournalError> {
+        if some.is_empty() {
+            return self.clear();
+        }
+        let knobs = Knobs { originals: some.to_vec(), ..Knobs::default() };
+        let before = std::mem::replace(&mut self.knobs, knobs);
+        match self.write_short(&self.beside()) {
+            Ok(file) => {
+                self.file = Some(file);
+                self.broken = false;
+                Ok(())
+            }
+            Err(source) => {
+                self.knobs = before;
+                self.forget_beside();
+                Err(JournalError::Write { path: self.path.clone(), source })
             }
         }
     }

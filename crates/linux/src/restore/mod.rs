@@ -7,13 +7,15 @@
 mod bits;
 
 use crate::journal::{Journal, JournalError, Original};
-use crate::resctrl::{Group, IoAlloc, Kind, Line, Resctrl, ResctrlError};
+use crate::resctrl::{Group, IoAlloc, Kind, LOCKS, Line, Resctrl, ResctrlError};
 use crate::root::Root;
-use crate::topology::Topology;
+use crate::topology::{Presence, Topology};
 use bits::{Bits, Door};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 use std::time::Duration;
 use waykeeper_units::{CoreId, CoreList};
 
@@ -56,6 +58,8 @@ pub enum Outcome {
     AsItWas,
     /// What it belonged to is no longer there.
     Gone,
+    /// It is out of reach for now, by what is told, and comes back with it: it stays in the journal, and is no failure.
+    Away(String),
     /// Somebody else has turned it meanwhile, by what is told: it is his, and was not touched.
     Left(String),
     /// It is not as it was, and why.
@@ -68,6 +72,7 @@ impl fmt::Display for Outcome {
             Outcome::Restored => f.write_str("restored"),
             Outcome::AsItWas => f.write_str("as it was"),
             Outcome::Gone => f.write_str("no longer there"),
+            Outcome::Away(why) => write!(f, "to be restored later: {why}"),
             Outcome::Left(why) => write!(f, "left to somebody else: {why}"),
             Outcome::Failed(why) => write!(f, "FAILED: {why}"),
         }
@@ -98,7 +103,26 @@ impl Report {
         left.map(|(original, outcome)| format!("{original}: {outcome}"))
     }
 
-    /// True if every knob is as it was, or somebody else's.
+    /// Those that are out of reach for now: a line for each reason.
+    pub fn away(&self) -> impl Iterator<Item = String> {
+        let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+        for (_, outcome) in &self.knobs {
+            if let Outcome::Away(why) = outcome {
+                *reasons.entry(why).or_default() += 1;
+            }
+        }
+        let line =
+            |(why, count): (&str, usize)| format!("{count} registers go back to what they were later: {why}");
+        reasons.into_iter().map(line).collect::<Vec<_>>().into_iter()
+    }
+
+    /// The knobs that stay in the journal although nothing failed.
+    fn to_stay(&self) -> Vec<Original> {
+        let away = self.knobs.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Away(_)));
+        away.map(|(original, _)| original.clone()).collect()
+    }
+
+    /// True if every knob is as it was, or somebody else's, or comes back by and by.
     pub fn is_complete(&self) -> bool {
         self.failures().next().is_none()
     }
@@ -109,7 +133,7 @@ impl Report {
 /// One that cannot be looked into is still there: its knobs then fail with the kernel's reason and stay in the journal.
 /// One that is mounted elsewhere (its groups stand) is taken where it is.
 pub fn mounted(root: &Root, prefix: &str) -> Option<Resctrl> {
-    let at = |place: &str| Resctrl::at(&root.path(place), &root.path("/proc/locks"), prefix);
+    let at = |place: &str| Resctrl::at(&root.path(place), Path::new(LOCKS), prefix);
     match Resctrl::open(root, prefix) {
         Ok(resctrl) => Some(resctrl),
         Err(error) if error.kind == Kind::NotMounted => match root.read_optional("/proc/mounts") {
@@ -145,7 +169,10 @@ impl<R: Registers> Restorer<'_, R> {
         let all = journal.kept().iter().chain(journal.originals()).cloned().collect::<Vec<_>>();
         let report = self.put_all_back(journal, &all);
         if report.is_complete() {
-            journal.clear()?;
+            // In the order in which they were turned.
+            let stay = report.to_stay();
+            let stay: Vec<Original> = all.into_iter().filter(|own| stay.contains(own)).collect();
+            journal.keep_only(&stay)?;
         }
         Ok(report)
     }
@@ -169,7 +196,9 @@ impl<R: Registers> Restorer<'_, R> {
     pub fn restore_some(&mut self, journal: &mut Journal, some: &[Original]) -> Result<Report, JournalError> {
         let report = self.put_all_back(journal, some);
         if report.is_complete() {
-            journal.forget_all(some)?;
+            let stay = report.to_stay();
+            let done: Vec<Original> = some.iter().filter(|own| !stay.contains(own)).cloned().collect();
+            journal.forget_all(&done)?;
         }
         Ok(report)
     }
@@ -181,7 +210,7 @@ impl<R: Registers> Restorer<'_, R> {
             let resctrl = self.resctrl.filter(|_| originals.iter().any(of_resctrl));
             // The lock is advice, and anybody who can open a directory can hold it for ever: what was turned goes back all
             // the same. Each single write is whole by itself.
-            let _lock = resctrl.and_then(|resctrl| resctrl.lock_exclusive(LOCK_WAIT).ok());
+            let _lock = resctrl.and_then(|resctrl| resctrl.lock_or_go_on(LOCK_WAIT));
             // A monitoring group can have its CPUs back when they are in its control group again, whatever was turned first.
             let (late, first): (Vec<_>, Vec<_>) = originals
                 .iter()
@@ -202,7 +231,9 @@ impl<R: Registers> Restorer<'_, R> {
                 let mut door = Door::Msr(*cpu);
                 let found = match door.read_still(&mut self.registers, bits.at) {
                     Err(why) => {
-                        let Some(other) = self.other_cpu(*cpu, *package) else { return Err(why) };
+                        let Some(other) = self.other_cpu(*cpu, *package) else {
+                            return self.out_of_reach(*cpu).ok_or(why);
+                        };
                         door = Door::Msr(other);
                         door.read_still(&mut self.registers, bits.at)?
                     }
@@ -267,11 +298,22 @@ impl<R: Registers> Restorer<'_, R> {
         }
     }
 
-    /// Another way to a package's register, if the CPU that was used is offline.
+    /// Another way to a package's register, if the CPU that was used is not at work.
     fn other_cpu(&self, cpu: u16, package: Option<u16>) -> Option<u16> {
+        let package = package?;
         let topology = Topology::read(self.root).ok()?;
-        let offline = topology.offline().any(|own| own.0 == cpu);
-        topology.reader_of(package.filter(|_| offline)?).map(|reader| reader.0)
+        let online = topology.online().any(|(own, _)| own.0 == cpu);
+        topology.reader_of(package).filter(|_| !online).map(|reader| reader.0)
+    }
+
+    /// What becomes of a register whose CPU is not at work. It keeps what it holds while the CPU is switched off: switching
+    /// it on is an INIT, which leaves counters and their controls as they are (SDM vol. 3, table 9-1).
+    fn out_of_reach(&self, cpu: u16) -> Option<Outcome> {
+        match Presence::of(self.root, CoreId(cpu)).ok()? {
+            Presence::Online => None,
+            Presence::Offline => Some(Outcome::Away(format!("CPU {cpu} is offline"))),
+            Presence::Absent => Some(Outcome::Gone),
+        }
     }
 
     /// When a task was started (field 22 of its stat; the name in field 2 may hold anything, so count from its end).

@@ -4,7 +4,8 @@
 use crate::machine::machine;
 use rustix::io::Errno;
 use std::collections::BTreeSet;
-use waykeeper_linux::host::LinuxHost;
+use waykeeper_host::Host;
+use waykeeper_linux::host::{LinuxHost, Options};
 use waykeeper_stand::{MS, Machine, State, difference};
 use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
 
@@ -130,4 +131,50 @@ fn the_next_start_tells_what_others_took_and_counts_around_it() {
     let report = host.close().expect("closed");
     assert_eq!((report.is_complete(), report.left().count()), (true, 0), "it is told once");
     same(&machine, &expected);
+}
+
+/// CPU 3 is switched off: its registers cannot be reached.
+fn switch_off(machine: &Machine) {
+    let nxio = Fault::Refuse(Errno::NXIO);
+    for (path, operation, fault) in [
+        ("dev/cpu/3/msr", None, nxio),
+        ("sys/devices/system/cpu/online", Some(Operation::Read), Fault::Garbage(b"0-2,4-17\n".to_vec())),
+    ] {
+        machine.faults.inject(Rule { path: path.into(), operation, calls: Calls::All, fault });
+    }
+}
+
+#[test]
+fn registers_of_a_cpu_that_is_switched_off_are_in_nobodys_way_and_go_back_with_it() {
+    let machine = machine();
+    machine.run(MS);
+    let found = machine.state();
+    let host = machine.open();
+    switch_off(&machine);
+    drop(host);
+    // The others are as they were; those of CPU 3 wait.
+    assert!(machine.journal().exists());
+    let others: Vec<_> = machine.options().tenants.into_iter().filter(|own| own.name != "scan").collect();
+    let open = |tenants| LinuxHost::open(Options { tenants, ..machine.options() });
+    for _ in 0..2 {
+        let host = open(others.clone()).unwrap_or_else(|error| panic!("{error}"));
+        let told =
+            |note: &&String| note.ends_with("registers go back to what they were later: CPU 3 is offline");
+        assert_eq!(host.notes().iter().filter(told).count(), 1, "{:?}", host.notes());
+    }
+    // `waykeeper restore` has nothing to complain of either.
+    assert_eq!(machine.still_wrong(), "");
+    assert!(machine.journal().exists());
+    // It is there again while a manager is at work: its tenant is counted, and all goes back.
+    let mut host = open(others).unwrap_or_else(|error| panic!("{error}"));
+    machine.faults.lift();
+    let changes = host.set_tenants(machine.options().tenants);
+    assert_eq!((changes.arrived.len(), changes.refused), (1, vec![]));
+    let sample = host.sample().unwrap_or_else(|error| panic!("{error}"));
+    let scan = host.groups().into_iter().find(|group| group.name == "scan").expect("scan");
+    assert!(sample.groups[&scan.id].cycles.value().is_some(), "{:?}", host.complaints());
+    assert!(host.close().expect("closed").is_complete());
+    drop(host);
+    let after = machine.state();
+    assert!(after == found && !machine.journal().exists(), "{}", difference(&found, &after));
 }
