@@ -1,12 +1,13 @@
 //! Inode numbers: a stable number for every node of the tree and every place of resctrl.
 //!
-//! Numbers are never used twice while the tree is mounted. This file must not know FUSE.
+//! Numbers are never used twice while the tree is mounted. Nothing is kept for what comes and goes: the number of a process, a
+//! control group or a place of resctrl says what it is. This file must not know FUSE.
 
 use crate::live::{self, Live};
 use crate::node::{File, Node, Tree};
 use crate::resctrl::places::Place;
 use crate::resctrl::{Resctrl, Shared};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The root's number (linux fs/fuse: FUSE_ROOT_ID).
@@ -40,13 +41,6 @@ pub(crate) struct Inodes {
     resctrls: Vec<(u64, Shared)>,
     /// With the numbers of their directories.
     lives: Vec<(u64, Arc<dyn Live>)>,
-    places: Mutex<Places>,
-}
-
-#[derive(Default)]
-struct Places {
-    by_number: Vec<(usize, Place)>,
-    numbers: HashMap<(usize, Place), u64>,
 }
 
 /// What is behind a lock also after a panic elsewhere: resctrl's state is whole between two calls or the panic's
@@ -58,13 +52,8 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Inodes {
     pub fn new(tree: Tree) -> Self {
         let (root, mut lives) = tree.into_parts();
-        let mut inodes = Inodes {
-            fixed: Vec::new(),
-            paths: Vec::new(),
-            resctrls: Vec::new(),
-            lives: Vec::new(),
-            places: Mutex::default(),
-        };
+        let mut inodes =
+            Inodes { fixed: Vec::new(), paths: Vec::new(), resctrls: Vec::new(), lives: Vec::new() };
         inodes.add("", Node::Directory(root), &mut lives);
         inodes
     }
@@ -103,8 +92,7 @@ impl Inodes {
             return Some(Target::Live(self.lives[live].1.as_ref(), inner));
         }
         if number >= FIRST_PLACE {
-            let places = locked(&self.places);
-            let (resctrl, place) = *places.by_number.get((number - FIRST_PLACE) as usize)?;
+            let (resctrl, place) = self.place_of(number)?;
             return Some(Target::Place(&self.resctrls[resctrl].1, place));
         }
         match self.fixed.get(usize::try_from(number.checked_sub(ROOT)?).ok()?)? {
@@ -137,20 +125,20 @@ impl Inodes {
 
     /// The number of a place, next to that of another place of the same resctrl.
     pub fn place(&self, neighbour: u64, place: Place) -> u64 {
-        let mut places = locked(&self.places);
-        let resctrl = match neighbour.checked_sub(FIRST_PLACE) {
-            Some(index) => places.by_number[index as usize].0,
-            None => self.resctrls.iter().position(|(root, _)| *root == neighbour).unwrap_or(0),
-        };
+        let of_directory = || self.resctrls.iter().position(|(root, _)| *root == neighbour);
+        let resctrl = self.place_of(neighbour).map(|(resctrl, _)| resctrl).or_else(of_directory).unwrap_or(0);
         if place == Place::ROOT {
             return self.resctrls[resctrl].0;
         }
-        let next = FIRST_PLACE + places.by_number.len() as u64;
-        let number = *places.numbers.entry((resctrl, place)).or_insert(next);
-        if number == next {
-            places.by_number.push((resctrl, place));
-        }
-        number
+        FIRST_PLACE + resctrl as u64 * Place::END + place.number()
+    }
+
+    /// The resctrl that a number is in, and the place.
+    fn place_of(&self, number: u64) -> Option<(usize, Place)> {
+        let inner = number.checked_sub(FIRST_PLACE)?;
+        let resctrl = usize::try_from(inner / Place::END).ok()?;
+        let place = Place::of_number(inner % Place::END)?;
+        (resctrl < self.resctrls.len()).then_some((resctrl, place))
     }
 
     /// Whether this is a directory, for the kinds of entries.
@@ -172,10 +160,73 @@ impl Inodes {
         if number < FIRST_PLACE {
             return self.paths.get((number - ROOT) as usize).cloned().unwrap_or_default();
         }
-        let found = locked(&self.places).by_number.get((number - FIRST_PLACE) as usize).copied();
-        let Some((resctrl, place)) = found else { return String::new() };
+        let Some((resctrl, place)) = self.place_of(number) else { return String::new() };
         let (root, shared) = &self.resctrls[resctrl];
         let inner = locked::<Resctrl>(shared).path(place).unwrap_or_default();
         format!("{}/{inner}", self.paths[(root - ROOT) as usize])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resctrl::description::{Bandwidth, Description, Domain, Kernel};
+    use crate::resctrl::groups::Maker;
+    use crate::resctrl::hardware::Idle;
+    use crate::resctrl::tasks::{Task, Tasks};
+
+    struct Nobody;
+
+    impl Tasks for Nobody {
+        fn list(&mut self) -> Vec<Task> {
+            Vec::new()
+        }
+
+        fn owner(&mut self, _: u32) -> Option<u32> {
+            None
+        }
+    }
+
+    fn inodes(shared: &Shared) -> Inodes {
+        let mut tree = Tree::new();
+        tree.add("sys/fs/resctrl", Node::Resctrl(shared.clone()));
+        Inodes::new(tree)
+    }
+
+    #[test]
+    fn nothing_is_kept_of_ten_thousand_groups_that_are_gone() {
+        let host = Description {
+            kernel: Kernel(6, 12),
+            possible_cpus: 1,
+            domains: vec![Domain { id: 0, cpus: vec![0] }],
+            l3: None,
+            mb: Some(Bandwidth::intel(8)),
+            smba: None,
+            monitoring: None,
+        };
+        let shared = Resctrl::new(host, Box::new(Idle), Box::new(Nobody)).shared();
+        let old = inodes(&shared);
+        let root = old.resctrls[0].0;
+        let maker = Maker { mode: 0o755, uid: 0, gid: 0 };
+        let mut numbers = std::collections::BTreeSet::new();
+        let mut last = Vec::new();
+        for _ in 0..10_000 {
+            let group = locked(&shared).mkdir(Place::ROOT, "g", maker).expect("a class is free");
+            let number = old.place(root, group);
+            last = locked(&shared).list(group).iter().map(|(_, place)| old.place(number, *place)).collect();
+            last.push(number);
+            assert_eq!(old.path(number), "sys/fs/resctrl/g");
+            numbers.extend(last.iter().copied());
+            locked(&shared).rmdir(Place::ROOT, "g").expect("it is there");
+            assert!(matches!(old.target(number), Some(Target::Place(_, place)) if place == group));
+        }
+        // No number is used twice. They come from no table: one that has seen no group of all these has the same.
+        assert_eq!(numbers.len(), 10_000 * last.len());
+        let group = locked(&shared).mkdir(Place::ROOT, "g", maker).expect("a class is free");
+        let new = inodes(&shared);
+        for (_, place) in locked(&shared).list(group) {
+            assert_eq!(new.place(root, place), old.place(root, place));
+        }
+        assert!(new.target(FIRST_PLACE + Place::END).is_none());
     }
 }

@@ -1,6 +1,7 @@
 //! Places: the address of each directory and file of resctrl, what is where, and its attributes.
 //!
-//! A place never means something else later: ids of groups are not used twice. It must not know contents.
+//! A place never means something else later: ids of groups are not used twice. So its number says what it is, and nothing is
+//! kept for groups that are gone. It must not know contents.
 
 use super::Resctrl;
 use super::description::{Cdp, IoAlloc, Kernel};
@@ -81,6 +82,26 @@ pub enum InfoFile {
 }
 
 impl InfoFile {
+    const ALL: [InfoFile; 17] = [
+        InfoFile::BandwidthGran,
+        InfoFile::BitUsage,
+        InfoFile::CbmMask,
+        InfoFile::DelayLinear,
+        InfoFile::IoAlloc,
+        InfoFile::IoAllocCbm,
+        InfoFile::MaxThresholdOccupancy,
+        InfoFile::MbmLocalBytesConfig,
+        InfoFile::MbmTotalBytesConfig,
+        InfoFile::MinBandwidth,
+        InfoFile::MinCbmBits,
+        InfoFile::MonFeatures,
+        InfoFile::NumClosids,
+        InfoFile::NumRmids,
+        InfoFile::ShareableBits,
+        InfoFile::SparseMasks,
+        InfoFile::ThreadThrottleMode,
+    ];
+
     /// The file's name.
     pub fn name(self) -> &'static str {
         match self {
@@ -114,6 +135,15 @@ impl InfoFile {
 }
 
 impl GroupFile {
+    const ALL: [GroupFile; 6] = [
+        GroupFile::Cpus,
+        GroupFile::CpusList,
+        GroupFile::Mode,
+        GroupFile::Schemata,
+        GroupFile::Size,
+        GroupFile::Tasks,
+    ];
+
     fn name(self) -> &'static str {
         match self {
             GroupFile::Cpus => "cpus",
@@ -127,6 +157,15 @@ impl GroupFile {
 }
 
 impl Folder {
+    const ALL: [Folder; 6] = [
+        Folder::Cache(Lines::All),
+        Folder::Cache(Lines::Code),
+        Folder::Cache(Lines::Data),
+        Folder::Bandwidth(Traffic::Memory),
+        Folder::Bandwidth(Traffic::SlowMemory),
+        Folder::Monitoring,
+    ];
+
     /// The directory's name, and that of the resource in schemata (for L3_MON there is none).
     pub fn name(self) -> &'static str {
         match self {
@@ -141,6 +180,8 @@ impl Folder {
 }
 
 impl Event {
+    const ALL: [Event; 3] = [Event::LlcOccupancy, Event::MbmTotalBytes, Event::MbmLocalBytes];
+
     /// The counter's file.
     pub fn name(self) -> &'static str {
         match self {
@@ -151,9 +192,93 @@ impl Event {
     }
 }
 
+/// Bits of a place's number that say which group. A thousand of them made a second last twelve days.
+const GROUP_BITS: u32 = 30;
+/// Bits of an index into one of three lists: what has a name of its own, the domains in `mon_data`, the counters in them. An
+/// L3's id is a few bits of an APIC id; [`EVENT_BITS`] leave 19 for it.
+const INDEX_BITS: u32 = 21;
+/// Bits that say which list.
+const LIST_BITS: u32 = 2;
+/// Bits of a counter's index that say which event.
+const EVENT_BITS: u32 = 2;
+
+/// The lists.
+const NAMED: u64 = 0;
+const DOMAINS: u64 = 1;
+const COUNTERS: u64 = 2;
+
+/// Where in the first list the files of a group, the directories of `info` and the files in those begin; before them are
+/// five places that are alone.
+const GROUP_FILES: u64 = 5;
+const FOLDERS: u64 = GROUP_FILES + GroupFile::ALL.len() as u64;
+const INFO_FILES: u64 = FOLDERS + Folder::ALL.len() as u64;
+
+/// An element of a list by an index that may be too large.
+fn nth<T: Copy>(all: &[T], index: u64) -> Option<T> {
+    all.get(usize::try_from(index).ok()?).copied()
+}
+
 impl Place {
     /// The root.
     pub const ROOT: Place = Place::Group(GroupId::DEFAULT);
+
+    /// Numbers of places end here.
+    pub const END: u64 = 1 << (GROUP_BITS + LIST_BITS + INDEX_BITS);
+
+    /// Its number, which says what it is: no other place has it, now or later.
+    pub fn number(self) -> u64 {
+        let folder = |folder: Folder| Folder::ALL.iter().position(|own| *own == folder).unwrap_or(0) as u64;
+        let (list, index) = match self {
+            Place::Group(_) => (NAMED, 0),
+            Place::MonGroups(_) => (NAMED, 1),
+            Place::MonData(_) => (NAMED, 2),
+            Place::Info => (NAMED, 3),
+            Place::LastCmdStatus => (NAMED, 4),
+            Place::GroupFile(_, file) => (NAMED, GROUP_FILES + file as u64),
+            Place::InfoFolder(own) => (NAMED, FOLDERS + folder(own)),
+            Place::InfoFile(own, file) => {
+                (NAMED, INFO_FILES + folder(own) * InfoFile::ALL.len() as u64 + file as u64)
+            }
+            Place::MonDomain(_, domain) => (DOMAINS, u64::from(domain)),
+            Place::Counter(_, domain, event) => (COUNTERS, u64::from(domain) << EVENT_BITS | event as u64),
+        };
+        let group = self.group().unwrap_or(GroupId::DEFAULT).0;
+        (group << LIST_BITS | list) << INDEX_BITS | index & ((1 << INDEX_BITS) - 1)
+    }
+
+    /// The place of a number, whether its group is still there or not; `None` for numbers that no place has.
+    pub fn of_number(number: u64) -> Option<Place> {
+        if number >= Place::END {
+            return None;
+        }
+        let index = number & ((1 << INDEX_BITS) - 1);
+        let group = GroupId(number >> (LIST_BITS + INDEX_BITS));
+        let domain = |index: u64| u32::try_from(index).ok();
+        match number >> INDEX_BITS & ((1 << LIST_BITS) - 1) {
+            DOMAINS => Some(Place::MonDomain(group, domain(index)?)),
+            COUNTERS => {
+                let event = nth(&Event::ALL, index & ((1 << EVENT_BITS) - 1))?;
+                Some(Place::Counter(group, domain(index >> EVENT_BITS)?, event))
+            }
+            NAMED => match index {
+                0 => Some(Place::Group(group)),
+                1 => Some(Place::MonGroups(group)),
+                2 => Some(Place::MonData(group)),
+                3 => Some(Place::Info),
+                4 => Some(Place::LastCmdStatus),
+                GROUP_FILES..FOLDERS => {
+                    Some(Place::GroupFile(group, nth(&GroupFile::ALL, index - GROUP_FILES)?))
+                }
+                FOLDERS..INFO_FILES => Some(Place::InfoFolder(nth(&Folder::ALL, index - FOLDERS)?)),
+                _ => {
+                    let (index, each) = (index - INFO_FILES, InfoFile::ALL.len() as u64);
+                    let folder = nth(&Folder::ALL, index / each)?;
+                    Some(Place::InfoFile(folder, nth(&InfoFile::ALL, index % each)?))
+                }
+            },
+            _ => None,
+        }
+    }
 
     /// Whether it is a directory.
     pub fn is_directory(self) -> bool {
@@ -416,5 +541,41 @@ impl Resctrl {
     /// open(2) with O_CREAT of a name that is not there: kernfs makes no files. Always an error.
     pub fn create(&self, folder: Place) -> Errno {
         self.present(folder).err().unwrap_or(Errno::ACCESS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_places_number_says_which_place_it_is() {
+        let mut all = vec![Place::Info, Place::LastCmdStatus];
+        for group in [0, 1, 10_000, (1 << GROUP_BITS) - 1].map(GroupId) {
+            all.extend([Place::Group(group), Place::MonGroups(group), Place::MonData(group)]);
+            all.extend(GroupFile::ALL.map(|file| Place::GroupFile(group, file)));
+            for domain in [0, 1, 3, 0x7ffff] {
+                all.push(Place::MonDomain(group, domain));
+                all.extend(Event::ALL.map(|event| Place::Counter(group, domain, event)));
+            }
+        }
+        for folder in Folder::ALL {
+            all.push(Place::InfoFolder(folder));
+            all.extend(InfoFile::ALL.map(|file| Place::InfoFile(folder, file)));
+        }
+        let numbers: BTreeSet<u64> = all.iter().map(|place| place.number()).collect();
+        assert_eq!(numbers.len(), all.len(), "no two have one");
+        assert!(numbers.iter().all(|number| *number < Place::END));
+        for place in all {
+            assert_eq!(Place::of_number(place.number()), Some(place));
+        }
+        // Lists are in the order of their declarations, which the numbers go by.
+        assert!(InfoFile::ALL.iter().zip(0..).all(|(file, index)| *file as u64 == index));
+        assert!(GroupFile::ALL.iter().zip(0..).all(|(file, index)| *file as u64 == index));
+        for none in [(1 << INDEX_BITS) - 1, 3 << INDEX_BITS, COUNTERS << INDEX_BITS | 3, Place::END, u64::MAX]
+        {
+            assert_eq!(Place::of_number(none), None, "{none:#x}");
+        }
     }
 }
