@@ -165,6 +165,8 @@ fn look_at_all(root: &Root) -> Result<(), String> {
     Topology::read(root).map_err(|error| told(&error))?;
     Facts::read(root, 0).map_err(|error| told(&error))?;
     let tree = PciTree::read(root).map_err(|error| told(&error))?;
+    // One that cannot be read is told of, and the others are there.
+    tree.unreadable().next().map_or(Ok(()), |(_, why)| Err(why))?;
     for device in tree.devices().filter(|device| device.is_network() || device.is_storage()) {
         tree.root_port(root, device.address).map_err(|error| told(&error))?;
     }

@@ -10,13 +10,17 @@ use crate::root::Root;
 use crate::topology::Topology;
 use waykeeper_generations::{Generation, PortSwitch};
 
-/// All root ports, by address; or why they cannot be listed.
+/// All root ports, by address, and what could not be read of this machine's devices.
 pub(super) fn all(
     root: &Root,
     generation: Option<&Generation>,
     topology: Option<&Topology>,
-) -> Result<Vec<PortDca>, String> {
-    let tree = PciTree::read(root).map_err(|error| error.to_string())?;
+) -> (Vec<PortDca>, Vec<String>) {
+    let tree = match PciTree::read(root) {
+        Ok(tree) => tree,
+        Err(error) => return (Vec::new(), vec![error.to_string()]),
+    };
+    let mut blind: Vec<String> = tree.unreadable().map(|(_, why)| why).chain(tree.strange()).collect();
     let mut ports: Vec<PortDca> = Vec::new();
     for bridge in tree.devices().filter(|device| device.is_bridge()) {
         // A bridge below another is no root port; a bridge that cannot be read is one with a note.
@@ -27,7 +31,10 @@ pub(super) fn all(
             Ok(state) => (state, None, false),
             Err((note, denied)) => (State::default(), Some(note), denied),
         };
-        let behind = tree.behind(root, bridge.address).map_err(|error| error.to_string())?;
+        let behind = tree.behind(root, bridge.address).unwrap_or_else(|error| {
+            blind.push(error.to_string());
+            Vec::new()
+        });
         ports.push(PortDca {
             address: bridge.address,
             socket: topology.and_then(|topology| socket_of(topology, bridge)),
@@ -39,7 +46,8 @@ pub(super) fn all(
             devices: behind.into_iter().map(|device| described(root, device)).collect(),
         });
     }
-    Ok(ports)
+    blind.dedup();
+    (ports, blind)
 }
 
 #[derive(Default)]

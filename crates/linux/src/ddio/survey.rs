@@ -115,7 +115,7 @@ pub struct Survey {
     pub sockets: Vec<SocketWays>,
     /// Root ports by address, those with nothing behind them too.
     pub ports: Vec<PortDca>,
-    /// Why there are no root ports, where they could not be listed.
+    /// What could not be read of this machine's devices, so that a port, or a device behind one, is missing.
     pub blind: Option<String>,
 }
 
@@ -163,10 +163,8 @@ pub fn survey(root: &Root) -> Survey {
     };
     let dca = generation.map(|generation| &generation.dca);
     let topology = Topology::read(root).ok();
-    let (ports, blind) = match ports::all(root, generation, topology.as_ref()) {
-        Ok(ports) => (ports, None),
-        Err(why) => (Vec::new(), Some(why)),
-    };
+    let (ports, blind) = ports::all(root, generation, topology.as_ref());
+    let blind = (!blind.is_empty()).then(|| blind.join("; "));
     Survey {
         cpu,
         generation,

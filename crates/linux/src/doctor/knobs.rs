@@ -99,7 +99,7 @@ fn ports(facts: &Facts<'_>, survey: &Survey) -> Check {
         )
         .remedy("some BIOSes switch DDIO for the whole machine");
     }
-    if let Some(why) = &survey.blind {
+    if let (Some(why), true) = (&survey.blind, with_devices.is_empty()) {
         return check(name, State::Unknown, why);
     }
     if with_devices.is_empty() {
@@ -119,9 +119,12 @@ fn ports(facts: &Facts<'_>, survey: &Survey) -> Check {
         return check(name, State::Missing, why)
             .remedy("run as root: the kernel hides most of PCI config space from others");
     }
-    let value = format!("{value}; the switch {}", ddio::words(standing));
+    let mut value = format!("{value}; the switch {}", ddio::words(standing));
+    if let Some(why) = &survey.blind {
+        value.push_str(&format!("; {why}"));
+    }
     match standing {
-        Standing::Confirmed if blind > 0 => check(name, State::Degraded, value),
+        Standing::Confirmed if blind > 0 || survey.blind.is_some() => check(name, State::Degraded, value),
         Standing::Confirmed => unless_locked_down(facts, check(name, State::Ok, value)),
         _ => check(name, State::Unknown, format!("{value}; shown, never written")),
     }

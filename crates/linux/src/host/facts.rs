@@ -53,7 +53,7 @@ pub(super) struct Facts {
     pub reader: CoreId,
     pub ports: Vec<PortFact>,
     pub devices: Vec<DeviceFact>,
-    /// NICs and disks that were not found behind a root port, and why.
+    /// NICs and disks that were not found behind a root port, and devices that could not be read, each with the reason.
     pub homeless: Vec<(PciAddress, String)>,
     /// Vendor, device and address of every function on the managed socket.
     functions: Vec<(u16, u16, PciAddress)>,
@@ -161,6 +161,8 @@ impl Facts {
     /// NICs and disks behind root ports, in the order of addresses.
     fn read_devices(&mut self, root: &Root) -> Result<(), FileError> {
         let tree = PciTree::read(root)?;
+        self.homeless.extend(tree.unreadable());
+        self.notes.extend(tree.strange());
         let mut lost = Vec::new();
         for device in tree.devices() {
             match self.socket_of(device) {

@@ -57,13 +57,18 @@ impl PciDevice {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PciTree {
     devices: BTreeMap<PciAddress, PciDevice>,
+    /// Those of which something makes no sense or cannot be read.
+    unreadable: BTreeMap<PciAddress, FileError>,
+    /// Entries that are no addresses of devices.
+    strange: Vec<ContentError>,
 }
 
 impl PciTree {
-    /// Reads every device; a machine without PCI is an empty tree.
+    /// Reads every device; a machine without PCI is an empty tree. One that cannot be read is left out, and told of by
+    /// [`PciTree::unreadable`]: it is no reason to do without all others.
     ///
     /// # Errors
-    /// The kernel's refusal, or content that makes no sense.
+    /// The kernel's refusal to list them.
     pub fn read(root: &Root) -> Result<PciTree, FileError> {
         let names = match root.list(DEVICES) {
             Err(error) if error.is_absent() => return Ok(PciTree::default()),
@@ -71,15 +76,19 @@ impl PciTree {
         };
         let mut tree = PciTree::default();
         for name in names {
-            let address: PciAddress = name.parse().map_err(|error: super::AddressError| {
-                ContentError::new(&root.path(DEVICES), 0, &name, &error.to_string())
-            })?;
-            // A device may be unplugged between the listing and now.
-            match read_device(root, &name, address) {
-                Err(error) if error.is_absent() && !root.exists(format!("{DEVICES}/{name}")) => {}
-                device => {
-                    tree.devices.insert(address, device?);
+            let address: PciAddress = match name.parse() {
+                Ok(address) => address,
+                Err(super::AddressError(_)) => {
+                    let path = root.path(DEVICES);
+                    tree.strange.push(ContentError::new(&path, 0, &name, "addresses like 0000:3a:00.0"));
+                    continue;
                 }
+            };
+            match read_device(root, &name, address) {
+                Ok(device) => drop(tree.devices.insert(address, device)),
+                // A device may be unplugged between the listing and now.
+                Err(error) if error.is_absent() && !root.exists(format!("{DEVICES}/{name}")) => {}
+                Err(error) => drop(tree.unreadable.insert(address, error)),
             }
         }
         Ok(tree)
@@ -90,12 +99,29 @@ impl PciTree {
         self.devices.values()
     }
 
+    /// Devices that could not be read, each with a line about it.
+    pub fn unreadable(&self) -> impl Iterator<Item = (PciAddress, String)> {
+        let line = |(address, why): (&PciAddress, &FileError)| {
+            (*address, format!("PCI device {address} cannot be read and is left alone: {why}"))
+        };
+        self.unreadable.iter().map(line)
+    }
+
+    /// Entries that are no devices, a line each.
+    pub fn strange(&self) -> impl Iterator<Item = String> {
+        self.strange.iter().map(ToString::to_string)
+    }
+
     /// One device.
     ///
     /// # Errors
-    /// [`PciError::NoDevice`].
+    /// [`PciError::NoDevice`], or why it could not be read.
     pub fn device(&self, address: PciAddress) -> Result<&PciDevice, PciError> {
-        self.devices.get(&address).ok_or(PciError::NoDevice(address))
+        let missing = || match self.unreadable.get(&address) {
+            Some(why) => PciError::File(why.clone()),
+            None => PciError::NoDevice(address),
+        };
+        self.devices.get(&address).ok_or_else(missing)
     }
 
     /// The device that a person means: an address, or the name of an interface.
@@ -129,6 +155,8 @@ impl PciTree {
                     Err(error) => unread = Some(error),
                 }
             }
+            // One of which nothing is known may be a bridge.
+            let unread = unread.or_else(|| self.unread_beside(address.domain, bus));
             match (bridge, unread) {
                 (Some(found), _) if chain.contains(&found) => break,
                 (Some(found), _) => {
@@ -154,6 +182,13 @@ impl PciTree {
             device: address,
             why: "the bridges' bus numbers run in circles".to_owned(),
         })
+    }
+
+    /// Why a device could not be read that is on another bus of the domain.
+    fn unread_beside(&self, domain: u32, bus: u8) -> Option<PciError> {
+        let mut all = self.unreadable.iter();
+        let other = all.find(|(address, _)| address.domain == domain && address.bus != bus);
+        other.map(|(_, why)| PciError::File(why.clone()))
     }
 
     /// The root port that a device is behind: the topmost function above it, checked by class and port type. A root port
