@@ -299,7 +299,7 @@ impl From<waykeeper_linux::journal::JournalError> for Failure {
         let code = match &error {
             E::Held { .. } => exit::CONFLICT,
             E::Read { source, .. } | E::Write { source, .. } => exit::io_code(source),
-            E::OtherRoot { .. } | E::Untrusted { .. } => exit::BAD_INPUT,
+            E::OtherRoot { .. } | E::Untrusted { .. } | E::Name { .. } => exit::BAD_INPUT,
             E::Damaged { .. } | E::Stale { .. } | E::BootId { .. } => exit::FAILED,
         };
         Failure::new(code, error)

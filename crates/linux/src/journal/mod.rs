@@ -6,6 +6,7 @@
 //! its knob was not touched yet. It must not know how a knob is turned or brought back.
 
 mod compact;
+mod lock;
 mod look;
 mod original;
 
@@ -14,13 +15,12 @@ pub use original::{Claim, Hold, Original, SchemataLine};
 
 use crate::root::Root;
 use crate::trust::{self, TrustError};
-use rustix::fs::{FlockOperation, flock};
+use lock::Lock;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 /// What goes wrong with a journal. None of it has turned a knob.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +35,12 @@ pub enum JournalError {
         path: PathBuf,
         /// The other one's pid, where the file tells.
         holder: Option<u32>,
+    },
+    /// It has the name of a lock.
+    #[error("{}: a journal cannot be called so, for its lock is; take another ending than .lock", .path.display())]
+    Name {
+        /// The file.
+        path: PathBuf,
     },
     /// It cannot be read.
     #[error("{}: cannot read the journal: {source}", .path.display())]
@@ -140,8 +146,6 @@ impl Knobs {
 const VERSION: u32 = 2;
 /// The oldest one that is read: in 1 every MSR is a whole one, and any value of it is ours.
 const OLDEST: u32 = 1;
-/// How long somebody who only looks may have the lock, even on a busy machine.
-const LOOK: Duration = Duration::from_millis(200);
 /// Most bytes of a journal: 64 groups of a few hundred bytes each, and tasks, stay far below.
 const MOST_BYTES: u64 = 64 << 20;
 
@@ -158,20 +162,26 @@ pub struct Journal {
     broken: bool,
     /// From how many bytes on it may be worth making it short.
     short_from: u64,
-    _lock: File,
+    /// Its own, and the one that all managers of this host have in common whatever their journals are called.
+    _locks: (Lock, Option<Lock>),
 }
 
 impl Journal {
     /// Opens the journal at `path` for the host under `root`, made on the first record; the directory is made now.
     ///
     /// # Errors
-    /// [`JournalError::Held`] if another manager has it, and whatever is wrong with what stands there.
+    /// [`JournalError::Held`] if another manager has it, or manages this host with another one, and whatever is wrong with
+    /// what stands there.
     pub fn open(path: &Path, root: &Root) -> Result<Journal, JournalError> {
+        if path.extension().is_some_and(|extension| extension == "lock") {
+            return Err(JournalError::Name { path: path.to_path_buf() });
+        }
         let unwritable = |source| JournalError::Write { path: path.to_path_buf(), source };
         let directory = directory_of(path);
         fs::DirBuilder::new().recursive(true).mode(0o755).create(directory).map_err(unwritable)?;
         trust::folder(directory).map_err(|why| untrusted(path, why, &unwritable))?;
-        let lock = take_lock(&path.with_extension("lock"))?;
+        let lock = Lock::take(&path.with_extension("lock"))?;
+        let common = Lock::of_host(root, &lock)?;
         let boot = boot_id(root)?;
         let root = root.prefix().display().to_string();
         let mut journal = Journal {
@@ -183,7 +193,7 @@ impl Journal {
             file: None,
             broken: false,
             short_from: Journal::short_at_first(),
-            _lock: lock,
+            _locks: (lock, common),
         };
         journal.read()?;
         Ok(journal)
@@ -430,37 +440,6 @@ fn directory_of(path: &Path) -> &Path {
 
 fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(directory_of(path))?.sync_all()
-}
-
-/// Takes the lock file, which stays for good: a lock on a file that is removed would be no lock.
-fn take_lock(path: &Path) -> Result<File, JournalError> {
-    let failed = |source| JournalError::Write { path: path.to_path_buf(), source };
-    let open = trust::open(path, File::options().read(true).write(true).create(true).truncate(false));
-    let mut file = open.map_err(|why| untrusted(path, why, &failed))?;
-    // Somebody who only looks whether it is held has it for some microseconds: he is no manager.
-    let begun = Instant::now();
-    let taken = loop {
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) if begun.elapsed() < LOOK => {
-                std::thread::sleep(LOOK / 100);
-            }
-            taken => break taken,
-        }
-    };
-    match taken {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            let mut text = String::new();
-            // A pid that cannot be read is one that is not told.
-            let _ = (&mut file).take(32).read_to_string(&mut text);
-            return Err(JournalError::Held { path: path.to_path_buf(), holder: text.trim().parse().ok() });
-        }
-        Err(error) => return Err(failed(error.into())),
-    }
-    // For people only, and the disk may be full: what counts is the lock.
-    let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-    Ok(file)
 }
 
 /// The kernel's id of this boot; `None` where the tree has none.

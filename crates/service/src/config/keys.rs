@@ -78,6 +78,10 @@ pub const KEYS: &[Key] = &[
         set: |config, value| {
             config.journal = match value.as_str() {
                 Some("usual") => None,
+                // That is what its lock would be called.
+                Some(name) if name.ends_with(".lock") => {
+                    return Err("`usual`, or a path that does not end in .lock".to_owned());
+                }
                 _ => Some(path(value).map_err(|wanted| format!("`usual`, or {wanted}"))?),
             };
             Ok(())
