@@ -2,12 +2,14 @@
 //! clock held. Needs root and /dev/fuse.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::FileExt;
+use waykeeper_generations::{Generation, RegisterBit};
 use waykeeper_host::{Host, KnobOutcome, Plan, Reading, Snapshot, Support};
 use waykeeper_linux::host::{Charge, DcaLimit, Disturbance, Limits, LinuxHost, Options};
 use waykeeper_linux::profile::{Identity, Knob, Port, Profile, Register, VERSION, Ways, Writes, microcode};
 use waykeeper_stand::{MS, Machine};
 use waykeeper_units::{GroupId, PortId, WayMask};
-use waykeeper_vhost::faults::Operation;
+use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
 
 const L2FWD: GroupId = GroupId(0);
 const SCAN: GroupId = GroupId(2);
@@ -304,6 +306,74 @@ fn what_others_do_is_put_right_three_times_if_that_is_configured() {
     drop(host);
     root.remove_dir("/sys/fs/resctrl/COS1").unwrap();
     assert_eq!(machine.state(), found);
+}
+
+/// Somebody else sets the ways of devices, and switches DCA of a port.
+fn take_dca(machine: &Machine, port: &str, bit: RegisterBit) {
+    machine.set_msr(0, 0xc8b, 0x7c0);
+    let config = machine.config(port);
+    let mut byte = [0];
+    config.read_exact_at(&mut byte, bit.offset.into()).unwrap();
+    config.write_all_at(&[byte[0] ^ 1 << bit.bit], bit.offset.into()).unwrap();
+}
+
+#[test]
+fn what_somebody_made_of_dca_after_us_is_his() {
+    let machine = Machine::new("gold-6140");
+    let bit = Generation::by_id("skx").and_then(|chip| chip.dca.port.allocating).expect("a switch");
+    let dca = |on: bool| BTreeMap::from([(PortId(0), on), (PortId(1), false)]);
+    let turn = |host: &mut LinuxHost, bits: u32, on: bool| {
+        let dca_ways = Some(WayMask::from_bits(bits));
+        let applied = host.apply(&Plan { dca_ways, dca: dca(on), ..Plan::default() }).unwrap();
+        assert!(applied.is_complete(), "{applied:?}");
+        sample(host)
+    };
+    let state = |host: &mut LinuxHost| {
+        let knobs = sample(host).knobs;
+        (knobs.dca_ways.unwrap().bits(), knobs.dca[&PortId(0)], knobs.dca[&PortId(1)])
+    };
+    let opened = || {
+        let mut host = open(&machine, |_| {});
+        let port = host.inventory().ports[0].address.clone();
+        assert_eq!(state(&mut host), (0x600, true, true));
+        // Off and on again, so that what others make of it is not what it was before us.
+        turn(&mut host, 0x700, false);
+        turn(&mut host, 0x780, true);
+        (host, port)
+    };
+    let look = |bits: u32, on: bool| {
+        let mut host = open(&machine, |options| options.charge = Charge::Look);
+        assert_eq!(state(&mut host), (bits, on, true));
+    };
+    // Seen at a sample, and not seen before the end: both are his. The other port's goes back.
+    for samples in [1, 0] {
+        let (mut host, port) = opened();
+        take_dca(&machine, &port, bit);
+        (0..samples).for_each(|_| drop(sample(&mut host)));
+        assert!(host.close().expect("closed").is_complete());
+        drop(host);
+        look(0x7c0, false);
+        take_dca(&machine, &port, bit);
+        machine.set_msr(0, 0xc8b, 0x600);
+    }
+    // Taken back by us it is ours again, and what it was before us is what it goes back to.
+    let (mut host, port) = opened();
+    take_dca(&machine, &port, bit);
+    assert_eq!(state(&mut host), (0x7c0, false, false));
+    turn(&mut host, 0x700, true);
+    assert!(host.close().expect("closed").is_complete());
+    drop(host);
+    look(0x600, true);
+    // After a crash the ways tell by their value whose they are.
+    let (host, _) = opened();
+    let crashed = std::fs::read(machine.journal()).unwrap();
+    drop(host);
+    for (held, left) in [(0x7c0, 0x7c0), (0x780, 0x600), (0x700, 0x600)] {
+        std::fs::write(machine.journal(), &crashed).unwrap();
+        machine.set_msr(0, 0xc8b, held);
+        assert_eq!(machine.still_wrong(), "");
+        assert_eq!(machine.msr(0, 0xc8b), left);
+    }
 }
 
 #[test]

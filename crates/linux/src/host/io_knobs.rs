@@ -1,7 +1,8 @@
 //! The knobs of direct cache access: the ways of devices, one register a package, and the switch of each root port.
 //!
 //! Read at every sample, and believed only if what reads can be (hardware.md 1.4, 2.1): a mask inside the cache's ways, a
-//! port that answers at all. Turned only by the generation's rules, journaled first, read back. Must not know policies.
+//! port that answers at all. Turned only by the generation's rules, journaled first, read back. What somebody else turns after
+//! us is his: the journal forgets it until we turn it again. Must not know policies.
 
 use crate::ddio::{self, Wanted};
 use crate::journal::{Hold, Journal, Original};
@@ -28,6 +29,8 @@ pub(super) struct IoKnobs {
     ports: BTreeMap<PortId, Port>,
     /// The value of the register of ways that was last believed.
     last_ways: Cell<Option<u64>>,
+    /// What we made of it.
+    turned_ways: Cell<Option<Turned>>,
     /// What the switch of each port is good for.
     supports: BTreeMap<PortId, Support>,
 }
@@ -39,12 +42,44 @@ struct Port {
     bit: RegisterBit,
     /// The byte that was last believed.
     last: Cell<Option<u8>>,
+    /// What we made of its bit.
+    turned: Cell<Option<Turned>>,
+}
+
+/// A knob that we have turned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Turned {
+    /// What it was before us.
+    original: u64,
+    /// What it read after we turned it last; `None` if that could not be read.
+    stands: Option<u64>,
+    /// Somebody else has turned it since, and the journal has forgotten it.
+    is_anothers: bool,
+}
+
+impl Turned {
+    /// Before it is turned, given what it reads.
+    fn about_to(before: Option<Turned>, found: u64) -> Turned {
+        Turned { original: before.map_or(found, |turned| turned.original), stands: None, is_anothers: false }
+    }
 }
 
 impl Port {
     fn byte(&self) -> Result<u8, String> {
         let byte = believed(&self.last, || byte(&self.config, self.bit));
         byte.map_err(|why| format!("root port {}: {why}", self.config.device()))
+    }
+
+    fn original(&self, value: u64) -> Original {
+        Original::Pci {
+            address: self.config.device().to_string(),
+            offset: self.bit.offset,
+            width: 1,
+            mask: 1 << self.bit.bit,
+            value: value as u32,
+            // One bit has no value that tells whose it is.
+            hold: Hold::default(),
+        }
     }
 }
 
@@ -70,6 +105,7 @@ impl IoKnobs {
             ways_support,
             ports: BTreeMap::new(),
             last_ways: Cell::new(None),
+            turned_ways: Cell::new(None),
             supports: BTreeMap::new(),
         };
         for (port, address, is_local) in ports {
@@ -120,7 +156,9 @@ impl IoKnobs {
         let config = config.and_then(|config| config.check_register(bit.offset).map(|()| config));
         match config {
             Err(why) => return Support::No(why.to_string()),
-            Ok(config) => self.ports.insert(port, Port { config, bit, last: Cell::new(None) }),
+            Ok(config) => {
+                self.ports.insert(port, Port { config, bit, last: Cell::new(None), turned: Cell::new(None) })
+            }
         };
         if switch.standing.may_write() { Support::Yes } else { Support::ReadOnly }
     }
@@ -157,6 +195,25 @@ impl IoKnobs {
         switches
     }
 
+    /// Whoever turned a knob after us has it: the journal forgets what it was before us, and nobody brings it back. One that
+    /// is as we left it again is ours again.
+    pub fn look_for_others(&self, journal: &mut Journal, problems: &mut Vec<String>) {
+        if let (Some((cpu, address)), Some(turned)) = (self.ways, self.turned_ways.get()) {
+            // What cannot be read is told of where it is read.
+            let now = self.ways_now(cpu, address).ok().map(|now| u64::from(now.bits()));
+            let original = |turned: Turned| {
+                self.ways_original(cpu, address, turned.original, turned.stands.into_iter().collect())
+            };
+            self.turned_ways.set(Some(follow(turned, now, original, journal, problems)));
+        }
+        for port in self.ports.values() {
+            let Some(turned) = port.turned.get() else { continue };
+            let now = port.byte().ok().map(|byte| u64::from(byte) & 1 << port.bit.bit);
+            let original = |turned: Turned| port.original(turned.original);
+            port.turned.set(Some(follow(turned, now, original, journal, problems)));
+        }
+    }
+
     /// Gives devices other ways.
     pub fn set_ways(&self, mask: WayMask, journal: &mut Journal) -> KnobOutcome {
         let (Some((cpu, address)), Some(generation)) = (self.ways, self.generation) else {
@@ -173,10 +230,37 @@ impl IoKnobs {
         if let Err(why) = ddio::plan(generation, self.llc.count(), now, Wanted::Mask(mask)) {
             return KnobOutcome::Refused(why.to_string());
         }
-        let original = Original::whole_msr(cpu.0, Some(self.socket), address, now.bits().into());
-        if let Err(why) = journal.record(&[original]) {
+        let (before, found) = (self.turned_ways.get(), u64::from(now.bits()));
+        let turned = Turned::about_to(before, found);
+        // A crash may find it as it is now, if that is ours, or as it is to be; anything else is somebody else's.
+        let is_ours =
+            before.is_some_and(|before| !before.is_anothers && before.stands.is_none_or(|own| own == found));
+        let mut ours = vec![u64::from(mask.bits())];
+        ours.extend(is_ours.then_some(found));
+        if let Err(why) = journal.replace(&self.ways_original(cpu, address, turned.original, ours.clone())) {
             return KnobOutcome::Busy(why.to_string());
         }
+        self.turned_ways.set(Some(turned));
+        let outcome = self.write_ways(cpu, address, mask);
+        let stands = self.ways_now(cpu, address).ok().map(|now| u64::from(now.bits()));
+        self.turned_ways.set(Some(Turned { stands, ..turned }));
+        // A register that makes something else of what is written to it: that is ours, too.
+        if let Some(own) = stands.filter(|own| !ours.contains(own) && *own != found) {
+            ours.push(own);
+            if let Err(why) = journal.replace(&self.ways_original(cpu, address, turned.original, ours)) {
+                return KnobOutcome::ReadsBack(format!("{own:#x}; {why}"));
+            }
+        }
+        outcome
+    }
+
+    /// What the journal holds of the ways.
+    fn ways_original(&self, cpu: CoreId, register: u32, value: u64, ours: Vec<u64>) -> Original {
+        let hold = Hold { ours, claims: Vec::new() };
+        Original::Msr { cpu: cpu.0, package: Some(self.socket), register, mask: u64::MAX, value, hold }
+    }
+
+    fn write_ways(&self, cpu: CoreId, address: u32, mask: WayMask) -> KnobOutcome {
         if let Err(error) = self.registers.write_msr(cpu, address, mask.bits().into()) {
             return KnobOutcome::Refused(self.registers.told(&error));
         }
@@ -204,23 +288,23 @@ impl IoKnobs {
         let Some(writable) = self.generation.and_then(Writable::dca_switch) else {
             return KnobOutcome::Refused("it is read only: nobody showed that this switch acts".to_owned());
         };
-        let Port { config, bit, .. } = switch;
+        let bit = switch.bit;
         let found = match switch.byte() {
             Err(why) => return KnobOutcome::Busy(why),
-            Ok(found) => found,
+            Ok(found) => u64::from(found) & 1 << bit.bit,
         };
-        let mask = 1u32 << bit.bit;
-        let original = Original::Pci {
-            address: config.device().to_string(),
-            offset: bit.offset,
-            width: 1,
-            mask,
-            value: u32::from(found) & mask,
-            hold: Hold::default(),
-        };
-        if let Err(why) = journal.record(&[original]) {
+        let turned = Turned::about_to(switch.turned.get(), found);
+        if let Err(why) = journal.record(&[switch.original(turned.original)]) {
             return KnobOutcome::Busy(why.to_string());
         }
+        let outcome = Self::write_switch(switch, writable, on);
+        let stands = switch.byte().ok().map(|byte| u64::from(byte) & 1 << bit.bit);
+        switch.turned.set(Some(Turned { stands, ..turned }));
+        outcome
+    }
+
+    fn write_switch(switch: &Port, writable: Writable, on: bool) -> KnobOutcome {
+        let Port { config, bit, .. } = switch;
         match config.turn(writable, on) {
             Ok(now) if now == on => KnobOutcome::Applied,
             Ok(now) => KnobOutcome::ReadsBack(if now { "on" } else { "off" }.to_owned()),
@@ -230,6 +314,32 @@ impl IoKnobs {
                 Ok(_) => KnobOutcome::Refused(why.to_string()),
                 Err(_) => KnobOutcome::ReadsBack(why.to_string()),
             },
+        }
+    }
+}
+
+/// Takes in what a knob reads now.
+fn follow(
+    turned: Turned,
+    now: Option<u64>,
+    original: impl Fn(Turned) -> Original,
+    journal: &mut Journal,
+    problems: &mut Vec<String>,
+) -> Turned {
+    let (Some(now), Some(stands)) = (now, turned.stands) else { return turned };
+    let is_anothers = now != stands;
+    if is_anothers == turned.is_anothers {
+        return turned;
+    }
+    let noted = match is_anothers {
+        true => journal.forget(&original(turned)),
+        false => journal.replace(&original(turned)),
+    };
+    match noted {
+        Ok(()) => Turned { is_anothers, ..turned },
+        Err(why) => {
+            problems.push(why.to_string());
+            turned
         }
     }
 }

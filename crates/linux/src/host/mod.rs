@@ -270,6 +270,8 @@ impl LinuxHost {
         self.counting.close();
         let resctrl = self.places.resctrl().cloned();
         let Some(journal) = self.places.journal() else { return Ok(Report::default()) };
+        // Who turned a knob since the last sample has it, too. What cannot be noted comes back as it was before us.
+        self.knobs.look_for_others(journal, &mut Vec::new());
         restore(&self.root, resctrl.as_ref(), self.knobs.registers(), journal)
     }
 
@@ -365,6 +367,9 @@ impl Host for LinuxHost {
             ports.values_mut().for_each(|port| *port = unknown);
         }
         let knobs = self.read_knobs(masks, &mut problems);
+        if let Some(journal) = self.places.journal() {
+            self.knobs.look_for_others(journal, &mut problems);
+        }
         self.complaints.extend(self.places.take_notes());
         let blind = !groups.is_empty()
             && knobs.masks.is_empty()
