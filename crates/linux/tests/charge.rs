@@ -261,9 +261,14 @@ fn what_others_do_to_our_groups_is_told_once_and_left() {
             "somebody put CPUs 9 into resctrl group waykeeper-fio",
         ]
     );
-    // Left alone, also when the tenants are set.
+    // Left alone, also when the tenants are set, and when a policy wants a mask there.
     host.set_tenants(machine.options().tenants);
     let root = machine.root();
+    let applied = host.apply(&plan()).unwrap();
+    refused(&applied.masks[&SCAN], "somebody removed resctrl group waykeeper-scan; it is left so");
+    assert_eq!(applied.masks[&L2FWD], KnobOutcome::Applied);
+    assert_eq!(sample(&mut host).knobs.masks[&SCAN].bits(), 0x7ff, "what the default group has");
+    assert_eq!(host.complaints(), [""; 0]);
     assert_eq!(root.read_text("/sys/fs/resctrl/COS1/cpus_list").unwrap(), "1\n");
     assert!(!root.exists("/sys/fs/resctrl/waykeeper-scan"));
     // It is over when it is over.
@@ -272,7 +277,11 @@ fn what_others_do_to_our_groups_is_told_once_and_left() {
     root.write_once("/sys/fs/resctrl/waykeeper-fio/cpus_list", "2\n").unwrap();
     sample(&mut host);
     assert_eq!(host.disturbances().len(), 1);
+    // Who makes one of the name now has it for himself, also at our end.
+    root.make_dir("/sys/fs/resctrl/waykeeper-scan").unwrap();
+    root.write_once("/sys/fs/resctrl/waykeeper-scan/cpus_list", "7\n").unwrap();
     assert!(host.close().expect("closed").is_complete());
+    assert_eq!(root.read_text("/sys/fs/resctrl/waykeeper-scan/cpus_list").unwrap(), "7\n");
 }
 
 #[test]
@@ -420,4 +429,34 @@ fn a_monitoring_group_that_somebody_made_in_ours_outlives_it() {
     let mut host = open(&machine, |_| {});
     assert!(host.close().expect("closed").is_complete());
     assert!(!machine.journal().exists());
+}
+
+#[test]
+fn what_somebodys_monitoring_group_watches_survives_a_crash_in_the_midst_of_its_move() {
+    let machine = Machine::new("gold-6140");
+    let root = machine.root();
+    let inside = "sys/fs/resctrl/waykeeper-l2fwd/mon_groups/theirs";
+    let refuse = |path: &str, operation: Operation, calls: Calls| {
+        let (operation, fault) = (Some(operation), Fault::Refuse(rustix::io::Errno::IO));
+        machine.faults.inject(Rule { path: path.to_owned(), operation, calls, fault });
+    };
+    let mut host = open(&machine, |_| {});
+    root.make_dir(inside).unwrap();
+    root.write_once(format!("{inside}/cpus_list"), "1\n").unwrap();
+    // Nobody can say whether there is something in the group: it stays as it is.
+    refuse("sys/fs/resctrl/waykeeper-l2fwd/mon_groups", Operation::List, Calls::All);
+    let report = host.close().expect("the journal stays");
+    assert_eq!(report.failures().count(), 1, "{report:?}");
+    drop(host);
+    machine.faults.lift();
+    assert_eq!(root.read_text(format!("{inside}/cpus_list")).unwrap(), "1\n");
+    // Its CPUs were taken, and nothing that comes after that is done.
+    refuse(inside, Operation::Rename, Calls::All);
+    refuse(&format!("{inside}/cpus_list"), Operation::Write, Calls::Nth(2));
+    assert!(machine.still_wrong().contains("waykeeper-l2fwd"));
+    machine.faults.lift();
+    assert_eq!(root.read_text(format!("{inside}/cpus_list")).unwrap(), "\n");
+    assert_eq!(machine.still_wrong(), "");
+    assert_eq!(root.read_text("/sys/fs/resctrl/mon_groups/theirs/cpus_list").unwrap(), "1\n");
+    assert!(!root.exists("/sys/fs/resctrl/waykeeper-l2fwd") && !machine.journal().exists());
 }

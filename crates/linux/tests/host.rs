@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use waykeeper_host::{Host, Interval, KnobOutcome, Plan, Reading, Snapshot, Support};
-use waykeeper_linux::host::{DeviceWatch, LinuxHost};
+use waykeeper_linux::host::{DeviceWatch, LinuxHost, Options};
 use waykeeper_linux::journal::Journal;
 use waykeeper_linux::pci::PciAddress;
 use waykeeper_stand::{MS, Machine, SCENARIO, held, same, scenario};
@@ -171,7 +171,8 @@ fn what_cannot_be_is_refused_with_a_reason_and_changes_nothing() {
 #[test]
 fn what_others_change_is_seen_at_the_next_sample() {
     let machine = Machine::new("gold-6140");
-    let mut host = machine.open();
+    let options = Options { correct: true, ..machine.options() };
+    let mut host = LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"));
     let root = machine.root();
     root.write_once("/sys/fs/resctrl/waykeeper-fio/schemata", "L3:0=00f\n").unwrap();
     machine.set_msr(5, 0xc8b, 0x7f0);
@@ -481,7 +482,8 @@ fn a_process_in_somebody_elses_monitoring_group_is_not_taken() {
 #[test]
 fn a_cpu_that_another_tool_took_meanwhile_is_left_to_it() {
     let machine = Machine::new("gold-6140");
-    let mut host = machine.open();
+    let mut host = LinuxHost::open(Options { correct: true, ..machine.options() })
+        .unwrap_or_else(|error| panic!("{error}"));
     let root = machine.root();
     root.remove_dir("/sys/fs/resctrl/waykeeper-scan").unwrap();
     root.make_dir("/sys/fs/resctrl/COS1").unwrap();

@@ -5,7 +5,9 @@ use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Child, Command, Stdio};
 use waykeeper_host::{Host, Interval, KnobOutcome, Plan, Priority, Reading, Snapshot, WorkloadKind};
-use waykeeper_linux::host::{LinuxHost, Managed, Options};
+use waykeeper_linux::host::{Limits, LinuxHost, Managed, Options};
+use waykeeper_linux::journal::{Journal, Original};
+use waykeeper_linux::resctrl::Group;
 use waykeeper_linux::tenants::Tenant;
 use waykeeper_stand::{MS, Machine, SCENARIO, State, held, same, scenario};
 use waykeeper_units::{GroupId, WayMask};
@@ -367,6 +369,113 @@ fn a_tenant_without_cores_is_its_processes_and_their_children() {
     host.set_tenants(vec![of(vec![parent]), tenant("scan", "3")]);
     assert!(tasks(own).contains(&parent) && !tasks(own).contains(&child));
     ends(&machine, host, &found);
+}
+
+#[test]
+fn a_process_that_comes_moves_nobody_else() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    let (old, new) = (Family::new(), Family::new());
+    let pids = [&old, &new].map(|family| family.0.id());
+    let mut host = empty(&machine);
+    let of = |pids: &[u32]| Tenant { pids: pids.to_vec(), ..tenant("loose", "") };
+    host.set_tenants(vec![of(&pids[..1])]);
+    machine.faults.forget();
+    host.set_tenants(vec![of(&pids)]);
+    let tasks = "sys/fs/resctrl/waykeeper-loose/tasks";
+    let writes = machine.faults.seen().get(&(tasks.to_owned(), Operation::Write)).copied();
+    assert_eq!(writes, Some(1), "one thread came");
+    let text = machine.root().read_text(format!("/{tasks}")).unwrap();
+    assert!(pids.iter().all(|pid| text.lines().any(|line| line == pid.to_string())), "{text}");
+    // What could not be moved is moved the next time.
+    let third = Family::new();
+    let all = [pids[0], pids[1], third.0.id()];
+    refuse(&machine, tasks, Operation::Write, Errno::IO);
+    assert_eq!(host.set_tenants(vec![of(&all)]).refused.len(), 1);
+    machine.faults.lift();
+    (0..3).for_each(|_| drop(host.set_tenants(vec![of(&all)])));
+    let text = machine.root().read_text(format!("/{tasks}")).unwrap();
+    assert!(all.iter().all(|pid| text.lines().any(|line| line == pid.to_string())), "{text}");
+    ends(&machine, host, &found);
+}
+
+#[test]
+fn what_another_manager_took_is_not_taken_back_when_a_tenant_goes() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    let root = machine.root();
+    let family = Family::new();
+    let pid = family.0.id();
+    // One class for both: b joins a's.
+    let limits = Limits { max_classes: Some(1), ..Limits::default() };
+    let options = Options { limits, ..Options::new(root.clone(), Vec::new(), machine.journal()) };
+    let mut host = LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"));
+    let (a, b) = (Tenant { pids: vec![pid], ..tenant("a", "0") }, tenant("b", "1-2"));
+    host.set_tenants(vec![a, b.clone()]);
+    let mask = WayMask::from_bits(0xf);
+    let masks = BTreeMap::from([(id(&host, "a"), mask), (id(&host, "b"), mask)]);
+    assert!(host.apply(&Plan { masks, ..Plan::default() }).expect("a report").is_complete());
+    let read = |file: &str| root.read_text(format!("/sys/fs/resctrl/{file}")).unwrap();
+    assert_eq!(read("waykeeper-a/cpus_list"), "0-2\n");
+    // Another manager takes b's CPU 2 and a's process; then a goes.
+    let theirs = machine.foreign("theirs");
+    std::fs::write(theirs.join("cpus_list"), "2\n").unwrap();
+    std::fs::write(theirs.join("tasks"), format!("{pid}\n")).unwrap();
+    host.complaints();
+    assert_eq!(host.set_tenants(vec![b]).left.len(), 1);
+    assert_eq!((read("waykeeper-a/cpus_list"), read("theirs/cpus_list")), ("1\n".into(), "2\n".into()));
+    assert!(read("theirs/tasks").lines().any(|line| line == pid.to_string()));
+    let told = format!("tasks [{pid}] are in groups of another tool by now, and stay there");
+    let complaints = host.complaints();
+    assert!(complaints.contains(&told), "{complaints:?}");
+    assert!(host.close().expect("closed").is_complete());
+    drop(host);
+    assert!(read("theirs/tasks").lines().any(|line| line == pid.to_string()));
+    std::fs::remove_dir(theirs).unwrap();
+    same(&machine.state(), &found, "at the end");
+}
+
+#[test]
+fn a_group_of_our_name_that_somebody_else_made_is_his() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    let root = machine.root();
+    let theirs = "/sys/fs/resctrl/waykeeper-a";
+    // Killed between the journal and the group; then somebody makes one of the name and uses it.
+    let planned = Original::Planned { group: Group::control("waykeeper-a").expect("a name") };
+    let kill = || {
+        let mut journal = Journal::open(&machine.journal(), &root).expect("a journal");
+        journal.record(std::slice::from_ref(&planned)).expect("recorded");
+    };
+    kill();
+    root.make_dir(theirs).unwrap();
+    root.write_once(format!("{theirs}/cpus_list"), "5\n").unwrap();
+    assert_eq!(machine.still_wrong(), "");
+    assert!(root.exists(theirs) && !machine.journal().exists());
+    // It is not taken over either.
+    let mut host = empty(&machine);
+    let changes = host.set_tenants(vec![tenant("a", "0")]);
+    assert!(changes.refused[0].why.contains("File exists"), "{changes:?}");
+    drop(host);
+    assert_eq!(root.read_text(format!("{theirs}/cpus_list")).unwrap(), "5\n");
+    root.remove_dir(theirs).unwrap();
+    // Killed after it was made and before that was noted: there is nothing in it.
+    kill();
+    root.make_dir(theirs).unwrap();
+    assert_eq!(machine.still_wrong(), "");
+    same(&machine.state(), &found, "after a kill");
+    // While we are at work somebody removes ours and makes another.
+    let mut host = empty(&machine);
+    host.set_tenants(vec![tenant("a", "0")]);
+    root.remove_dir(theirs).unwrap();
+    root.make_dir(theirs).unwrap();
+    root.write_once(format!("{theirs}/cpus_list"), "5\n").unwrap();
+    host.set_tenants(Vec::new());
+    assert!(host.close().expect("closed").is_complete());
+    assert_eq!(root.read_text(format!("{theirs}/cpus_list")).unwrap(), "5\n");
+    root.remove_dir(theirs).unwrap();
+    drop(host);
+    same(&machine.state(), &found, "at the end");
 }
 
 fn refuse(machine: &Machine, path: &str, operation: Operation, errno: Errno) {

@@ -169,7 +169,7 @@ impl LinuxHost {
                     return Err(OpenError::Leftovers { why: why.collect::<Vec<_>>().join("; ") });
                 }
                 left.extend(leftovers.left().chain(leftovers.away()));
-                let groups = Groups::open(resctrl.clone(), &root, facts.domain, most)?;
+                let groups = Groups::open(resctrl.clone(), &root, facts.domain, most, correct)?;
                 Places::Ours(Box::new(groups), Box::new(journal))
             }
         };

@@ -55,10 +55,10 @@ impl Places {
     /// Masks and occupancies now.
     pub fn look(&mut self, problems: &mut Vec<String>) -> Sight {
         match self {
-            Places::Ours(groups, _) => {
+            Places::Ours(groups, journal) => {
                 let occupancies = groups.occupancies(problems);
                 let masks = groups.masks(problems);
-                groups.look_for_others(problems);
+                groups.look_for_others(journal, problems);
                 Sight { masks, occupancies }
             }
             Places::Theirs(looker) => looker.look(problems),

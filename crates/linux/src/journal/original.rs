@@ -20,6 +20,12 @@ pub enum Original {
         /// The group.
         group: Group,
     },
+    /// There was no such group, and it is about to be made. Whether it was, and by whom, is not known until a
+    /// [`Original::NoGroup`] stands in the place of this: somebody else may have been quicker.
+    Planned {
+        /// The group.
+        group: Group,
+    },
     /// A group's share of one resource.
     Schemata {
         /// The group.
@@ -142,9 +148,11 @@ impl Original {
 
     /// True if both are about one knob, whatever its value.
     pub fn is_same_knob(&self, other: &Original) -> bool {
-        use Original::{Cpus, IoAlloc, IoAllocCbm, Msr, NoGroup, Pci, Schemata, Task};
+        use Original::{Cpus, IoAlloc, IoAllocCbm, Msr, NoGroup, Pci, Planned, Schemata, Task};
         match (self, other) {
-            (NoGroup { group: a }, NoGroup { group: b }) => a == b,
+            (NoGroup { group: a } | Planned { group: a }, NoGroup { group: b } | Planned { group: b }) => {
+                a == b
+            }
             (Schemata { group: a, line: m }, Schemata { group: b, line: n }) => {
                 a == b && m.0.resource == n.0.resource
             }
@@ -168,7 +176,9 @@ impl Original {
 impl fmt::Display for Original {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Original::NoGroup { group } => write!(f, "group {group}: not there"),
+            Original::NoGroup { group } | Original::Planned { group } => {
+                write!(f, "group {group}: not there")
+            }
             Original::Schemata { group, line } => write!(f, "group {group}: {}", line.0),
             Original::Cpus { group, cpus } => write!(f, "group {group}: CPUs {cpus}"),
             Original::Task { group, pid, .. } => write!(f, "task {pid}: in group {group}"),

@@ -25,6 +25,8 @@ pub enum Kind {
     Locked,
     /// The group is not one of ours.
     Foreign,
+    /// What would have to be given back could not be noted before.
+    Unremembered,
     /// No resctrl here: not in the kernel, not in the CPU, or not mounted.
     NotMounted,
     /// A file reads as nothing that resctrl would write.

@@ -18,6 +18,7 @@ mod schemata;
 mod tasks;
 
 pub use error::{Action, Kind, ResctrlError};
+pub use evacuate::Remember;
 pub use files::HeldFile;
 pub use group::Group;
 pub use info::{BandwidthInfo, CacheInfo, Info, Limits, MonitoringInfo};
@@ -32,6 +33,7 @@ pub use tasks::Moved;
 use crate::root::Root;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Where this kernel tells who holds which lock. It keeps the locks on every mount, whoever serves the files in it.
@@ -158,6 +160,11 @@ impl Resctrl {
     /// True if the group is there now.
     pub fn has(&self, group: &Group) -> bool {
         self.directory(group).is_dir()
+    }
+
+    /// What tells a group from another one that has its name later: its directory's inode. `None` if it is not there.
+    pub fn identity(&self, group: &Group) -> Option<u64> {
+        fs::metadata(self.directory(group)).ok().map(|found| found.ino())
     }
 
     /// Makes a group of ours. It comes with a CLOSID (a control group) and an RMID, and masks that the kernel chooses.

@@ -111,8 +111,9 @@ impl Report {
                 *reasons.entry(why).or_default() += 1;
             }
         }
-        let line =
-            |(why, count): (&str, usize)| format!("{count} registers go back to what they were later: {why}");
+        let line = |(why, count): (&str, usize)| {
+            format!("registers go back to what they were later ({count} of them): {why}")
+        };
         reasons.into_iter().map(line).collect::<Vec<_>>().into_iter()
     }
 
@@ -203,7 +204,7 @@ impl<R: Registers> Restorer<'_, R> {
         Ok(report)
     }
 
-    fn put_all_back(&mut self, journal: &Journal, originals: &[Original]) -> Report {
+    fn put_all_back(&mut self, journal: &mut Journal, originals: &[Original]) -> Report {
         let mut report = Report { stale: journal.is_stale(), ..Report::default() };
         if !report.stale {
             // Whoever has nothing to bring back there need not wait for another tool.
@@ -217,14 +218,14 @@ impl<R: Registers> Restorer<'_, R> {
                 .rev()
                 .partition(|original| matches!(original, Original::Cpus { group, .. } if group.is_monitor()));
             for original in first.into_iter().chain(late) {
-                let outcome = self.put_back(original).unwrap_or_else(Outcome::Failed);
+                let outcome = self.put_back(original, journal).unwrap_or_else(Outcome::Failed);
                 report.knobs.push((original.clone(), outcome));
             }
         }
         report
     }
 
-    fn put_back(&mut self, original: &Original) -> Result<Outcome, String> {
+    fn put_back(&mut self, original: &Original, journal: &mut Journal) -> Result<Outcome, String> {
         match original {
             Original::Msr { cpu, package, register, mask, value, hold } => {
                 let bits = Bits { at: *register, mask: *mask, value: *value, hold };
@@ -251,7 +252,7 @@ impl<R: Registers> Restorer<'_, R> {
             _ => match self.resctrl {
                 // Unmounting takes all groups away and opens all masks (resctrl_kill_sb).
                 None => Ok(Outcome::Gone),
-                Some(resctrl) => match self.put_back_resctrl(resctrl, original) {
+                Some(resctrl) => match self.put_back_resctrl(resctrl, original, journal) {
                     // An error alone does not prove it; a journal must not go while its group stays.
                     Err(error) if error.is_gone() && !is_there(resctrl, original) => Ok(Outcome::Gone),
                     other => other.map_err(|error| error.to_string()),
@@ -260,10 +261,19 @@ impl<R: Registers> Restorer<'_, R> {
         }
     }
 
-    fn put_back_resctrl(&self, resctrl: &Resctrl, original: &Original) -> Result<Outcome, ResctrlError> {
+    fn put_back_resctrl(
+        &self,
+        resctrl: &Resctrl,
+        original: &Original,
+        journal: &mut Journal,
+    ) -> Result<Outcome, ResctrlError> {
         match original {
-            Original::NoGroup { group } => {
-                resctrl.remove_kindly(group)?;
+            // A kill between making it and noting that leaves one with nothing in it; nobody misses it, whoever made it.
+            Original::Planned { group } if resctrl.has(group) && !is_unused(resctrl, group)? => {
+                Ok(Outcome::Left("nothing says that it was made here, and it is in use".to_owned()))
+            }
+            Original::NoGroup { group } | Original::Planned { group } => {
+                remove_group(resctrl, group, journal)?;
                 let still = Outcome::Failed("it was removed and is still there".to_owned());
                 Ok(if resctrl.has(group) { still } else { Outcome::Restored })
             }
@@ -338,6 +348,7 @@ pub fn start_in_stat(stat: &str) -> Option<u64> {
 fn is_there(resctrl: &Resctrl, original: &Original) -> bool {
     match original {
         Original::NoGroup { group }
+        | Original::Planned { group }
         | Original::Schemata { group, .. }
         | Original::Cpus { group, .. }
         | Original::Task { group, .. } => resctrl.has(group),
@@ -347,6 +358,45 @@ fn is_there(resctrl: &Resctrl, original: &Original) -> bool {
 
 fn of_resctrl(original: &Original) -> bool {
     !matches!(original, Original::Msr { .. } | Original::Pci { .. })
+}
+
+/// True if no CPU, no task and no other group is in it.
+fn is_unused(resctrl: &Resctrl, group: &Group) -> Result<bool, ResctrlError> {
+    let alone = group.is_monitor() || resctrl.monitor_groups(group)?.is_empty();
+    Ok(alone && resctrl.cpus(group)?.is_empty() && resctrl.tasks(group)?.is_empty())
+}
+
+/// Removes a group of ours. CPUs that monitoring groups of others in it watch are in the journal until they watch them again.
+pub(crate) fn remove_group(
+    resctrl: &Resctrl,
+    group: &Group,
+    journal: &mut Journal,
+) -> Result<(), ResctrlError> {
+    let mut kept = Vec::new();
+    let mut remember = |group: &Group, cpus: &CoreList| {
+        let original = Original::Cpus { group: group.clone(), cpus: cpus.clone() };
+        journal.record(std::slice::from_ref(&original)).map_err(|why| why.to_string())?;
+        kept.push(original);
+        Ok(())
+    };
+    let removed = resctrl.remove_kindly(group, &mut remember);
+    // It is in one of two places, or its owner has removed it.
+    let watches = |original: &Original| match original {
+        Original::Cpus { group, cpus } => match resctrl.cpus(group) {
+            Ok(now) => Some(cpus.cores().iter().all(|cpu| now.cores().contains(cpu))),
+            Err(_) => resctrl.has(group).then_some(false),
+        },
+        _ => None,
+    };
+    let done = |pair: &[Original]| {
+        let places: Vec<bool> = pair.iter().filter_map(watches).collect();
+        places.is_empty() || places.contains(&true)
+    };
+    let all = std::mem::take(&mut kept);
+    kept.extend(all.chunks(2).filter(|pair| removed.is_ok() || done(pair)).flatten().cloned());
+    // What cannot be forgotten is put back once more later, where it is already.
+    let _ = journal.forget_all(&kept);
+    removed
 }
 
 /// Gives a group the CPUs that it lacks; those that its owner added since stay. A monitoring group can have only CPUs of

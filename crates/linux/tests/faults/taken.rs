@@ -158,8 +158,10 @@ fn registers_of_a_cpu_that_is_switched_off_are_in_nobodys_way_and_go_back_with_i
     let open = |tenants| LinuxHost::open(Options { tenants, ..machine.options() });
     for _ in 0..2 {
         let host = open(others.clone()).unwrap_or_else(|error| panic!("{error}"));
-        let told =
-            |note: &&String| note.ends_with("registers go back to what they were later: CPU 3 is offline");
+        let told = |note: &&String| {
+            note.starts_with("registers go back to what they were later")
+                && note.ends_with("CPU 3 is offline")
+        };
         assert_eq!(host.notes().iter().filter(told).count(), 1, "{:?}", host.notes());
     }
     // `waykeeper restore` has nothing to complain of either.

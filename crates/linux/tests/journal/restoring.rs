@@ -185,9 +185,20 @@ fn what_was_read_through_a_cpu_that_is_offline_now_is_written_through_another() 
     let report = restorer.restore(&mut journal).unwrap();
     assert_eq!(
         report.knobs,
-        [(own, Outcome::Failed("no such register".into())), (ways, Outcome::Restored)],
+        [(own.clone(), Outcome::Away("CPU 0 is offline".into())), (ways, Outcome::Restored)],
         "that of one CPU has to wait for it"
     );
+    let told = ["registers go back to what they were later (1 of them): CPU 0 is offline"];
+    assert!(report.is_complete() && report.away().eq(told));
+    drop(journal);
+    let mut journal = host.open().unwrap();
+    assert_eq!(journal.originals(), std::slice::from_ref(&own), "nothing else is left to do");
+    // There is no such CPU any more, and with it its registers.
+    fs::write(cpus.join("present"), "1-3\n").unwrap();
+    let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &mut table };
+    let report = restorer.restore(&mut journal).unwrap();
+    assert_eq!(report.knobs, [(own, Outcome::Gone)]);
+    assert!(!host.path.exists());
     assert_eq!((table.msrs[&(1, 0xc8b)], table.msrs[&(2, 0xc8b)]), (0x7f0, 0x600));
 }
 

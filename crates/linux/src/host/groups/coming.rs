@@ -7,6 +7,7 @@ use super::super::placement::Seat;
 use super::{Groups, GroupsError, Member, Passage, RanOut, both};
 use crate::journal::{Journal, Original};
 use crate::resctrl::{Action, Group, Kind, ResctrlError};
+use crate::restore::remove_group;
 use crate::tenants::Tenant;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -119,6 +120,9 @@ impl Groups {
             unwatched: None,
             occupancy: None,
             unsettled: false,
+            unplaced: false,
+            lost: CoreList::default(),
+            left: None,
         }
     }
 
@@ -209,7 +213,12 @@ impl Groups {
     /// Removes a group of ours for good, or remembers that it has to go.
     fn retire(&mut self, group: Group, journal: &mut Journal) {
         self.traffic.starts_anew();
-        match self.resctrl.remove_kindly(&group) {
+        if self.is_anothers(&group) {
+            self.notes
+                .push(format!("somebody removed resctrl group {group} and made another one: it is left"));
+            return self.forget_group(group, journal);
+        }
+        match remove_group(&self.resctrl, &group, journal) {
             // An error alone does not prove that it is gone; the journal must not forget what is there.
             Err(error) if self.resctrl.has(&group) || !error.is_gone() => {
                 let note = format!("a group that nobody needs any more is still there: {error}");
@@ -218,19 +227,22 @@ impl Groups {
                 }
                 self.leftovers.push(group);
             }
-            _ => {
-                if let Err(why) = journal.forget(&Original::NoGroup { group }) {
-                    // It says of a group that it was not there, which is true.
-                    self.notes.push(why.to_string());
-                }
-            }
+            _ => self.forget_group(group, journal),
+        }
+    }
+
+    /// A group of ours is no more.
+    pub(super) fn forget_group(&mut self, group: Group, journal: &mut Journal) {
+        self.made.remove(&group);
+        if let Err(why) = journal.forget(&Original::NoGroup { group }) {
+            // It says of a group that it was not there, which is true.
+            self.notes.push(why.to_string());
         }
     }
 
     /// Removes a group of ours that a step left behind which failed half way.
     pub(super) fn retire_half(&mut self, group: Group, journal: &mut Journal) {
-        let ours = Original::NoGroup { group: group.clone() };
-        if journal.originals().contains(&ours) && self.resctrl.has(&group) {
+        if self.is_ours(&group) {
             self.retire(group, journal);
         }
     }
@@ -257,6 +269,10 @@ impl Groups {
         member.occupancy = None;
         let Some(monitor) = member.monitor.take() else { return Ok(()) };
         self.traffic.starts_anew();
+        if self.is_anothers(&monitor) {
+            self.forget_group(monitor, journal);
+            return Ok(());
+        }
         match self.resctrl.remove(&monitor) {
             Err(error) if !error.is_gone() || self.resctrl.has(&monitor) => {
                 if let Some(member) = self.members.get_mut(&tenant) {
@@ -264,7 +280,10 @@ impl Groups {
                 }
                 Err(error.into())
             }
-            _ => Ok(journal.forget(&Original::NoGroup { group: monitor })?),
+            _ => {
+                self.made.remove(&monitor);
+                Ok(journal.forget(&Original::NoGroup { group: monitor })?)
+            }
         }
     }
 
@@ -286,9 +305,13 @@ impl Groups {
         let (_, gone) = self.look_at(id, &tenant.pids);
         let Some(member) = self.members.get_mut(&id) else { return Ok(()) };
         let stay = both(&member.cpus, &tenant.cores);
-        let less = stay != member.cpus || std::mem::take(&mut member.unsettled);
+        let unsettled = std::mem::take(&mut member.unsettled);
+        let less = stay != member.cpus || unsettled;
         member.cpus = stay;
         member.processes.retain(|process| !gone.contains(process));
+        if member.left.is_some() {
+            return Ok(());
+        }
         let result = if less { self.settle_cpus(id) } else { Ok(()) };
         let result = result.and_then(|()| match gone.is_empty() {
             true => Ok(()),
@@ -304,13 +327,17 @@ impl Groups {
         let Some(member) = self.members.get_mut(&id) else { return Ok(()) };
         let before = std::mem::replace(&mut member.cpus, tenant.cores.clone());
         let grew = before != tenant.cores;
-        if !grew && come.is_empty() {
+        let unplaced = member.unplaced;
+        if !grew && come.is_empty() && !unplaced {
             return Ok(());
         }
         for process in &come {
             member.missing.remove(&process.pid);
         }
         member.processes.extend(&come);
+        if member.left.is_some() {
+            return Ok(());
+        }
         if let Err(why) = self.nobody_elses(|own| own == id) {
             if let Some(member) = self.members.get_mut(&id) {
                 member.cpus = before;
@@ -322,10 +349,15 @@ impl Groups {
             true => self.keep_others_monitors(journal).and_then(|()| self.settle_cpus(id)),
             false => Ok(()),
         };
-        let result = result.and_then(|()| {
-            let group = self.group_of(id);
-            self.assign(id, &group)
+        let group = self.group_of(id);
+        let result = result.and_then(|()| match unplaced {
+            true => self.assign(id, &group),
+            // The others are there, and what they start is with them.
+            false => self.assign_some(id, &come, &group),
         });
+        if let Some(member) = self.members.get_mut(&id) {
+            member.unplaced = result.is_err();
+        }
         self.settled(id, result)
     }
 
@@ -363,9 +395,11 @@ impl Groups {
     /// has. What fails leaves the tenant where it is.
     pub fn promote(&mut self, order: &[GroupId], journal: &mut Journal, _: &Passage) {
         let masks = self.masks(&mut Vec::new());
-        let waiting = self.placement.waiting();
+        let waiting = self.waiting();
         for tenant in order.iter().filter(|tenant| waiting.contains(tenant)) {
-            let (Some(class), Some(mask)) = (self.placement.free(), masks.get(tenant)) else { return };
+            let Some(class) = self.placement.free() else { return };
+            // Whose mask cannot be read waits for a better moment, and keeps nobody from his.
+            let Some(mask) = masks.get(tenant) else { continue };
             if let Err(why) = self.promote_one(*tenant, class, *mask, journal) {
                 if let GroupsError::Resctrl(error) = &why
                     && is_out_of_classes(error)
@@ -381,7 +415,10 @@ impl Groups {
     /// The order of those who wait for a class, as far as placement knows it.
     pub fn waiting(&self) -> Vec<GroupId> {
         match self.placement.free() {
-            Some(_) => self.placement.waiting(),
+            Some(_) => {
+                let waiting = self.placement.waiting().into_iter();
+                waiting.filter(|tenant| self.removed_group(*tenant).is_none()).collect()
+            }
             None => Vec::new(),
         }
     }
@@ -399,6 +436,9 @@ impl Groups {
                 (false, true) => return None,
                 (false, false) => {
                     format!("they have one mask, and there are {limit} classes of service for all tenants")
+                }
+                (true, _) if self.removed_group(tenant).is_some() => {
+                    "somebody removed its class, and it is left so (limits.outsiders)".to_owned()
                 }
                 (true, _) => format!("the {limit} classes of service that are free for tenants are in use"),
             };

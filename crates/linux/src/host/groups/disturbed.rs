@@ -1,14 +1,15 @@
 //! What others did to groups of ours: removed them, took CPUs out or put some in, made monitoring groups there.
 //!
 //! Noticed at each sample, left alone, and put right only if that is configured, and not for ever: two managers would undo
-//! each other. Masks are not looked at here: the control loop knows which it wanted. Must not know policies.
+//! each other. A group that is left removed is gone for good: its tenants are in the default group until they go. Masks are not looked at here: the control loop knows which it wanted. Must not know policies.
 
 use super::super::placement::Seat;
 use super::{Groups, Passage, both};
 use crate::journal::Journal;
 use crate::resctrl::{Group, ResctrlError};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::mem;
 use waykeeper_units::{CoreId, CoreList, GroupId};
 
 /// Something that somebody else did to a group of ours, or to a tenant's CPUs.
@@ -95,9 +96,10 @@ impl Groups {
     }
 
     /// Looks whether anybody was at our groups. Masks tell of groups that are gone; the rest is told in `problems`.
-    pub fn look_for_others(&mut self, problems: &mut Vec<String>) {
+    pub fn look_for_others(&mut self, journal: &mut Journal, problems: &mut Vec<String>) {
         let mut found = Vec::new();
         let mut lost = Vec::new();
+        let mut given_up = Vec::new();
         for (class, held) in &self.classes {
             let seat = Seat::Class(*class);
             let sitting: Vec<GroupId> = self.placement.sitting(seat).collect();
@@ -108,6 +110,7 @@ impl Groups {
             let own = self.cpus_of(&sitting);
             match held.cpus.read() {
                 Err(error) => problems.push(error.to_string()),
+                Ok(None) if !self.may_correct(&group) && !self.is_ours(&held.group) => given_up.push(*class),
                 Ok(None) => {
                     found.push(Disturbance::GroupGone { group, tenants: self.names(&sitting, None) });
                 }
@@ -115,7 +118,7 @@ impl Groups {
                     let gone = minus(&own, &there);
                     let added = minus(&there, &own);
                     if !gone.is_empty() {
-                        lost.push((group.clone(), self.names(&sitting, Some(&gone)), gone));
+                        lost.push((group.clone(), sitting, gone));
                     }
                     if !added.is_empty() {
                         found.push(Disturbance::CpusAdded { group, cpus: added });
@@ -123,7 +126,11 @@ impl Groups {
                 }
             }
         }
-        let rooted: Vec<GroupId> = self.placement.sitting(Seat::Root).collect();
+        for class in given_up {
+            self.give_up(class, journal);
+        }
+        found.extend(self.groups_gone());
+        let rooted = self.rooted();
         let own = self.cpus_of(&rooted);
         if !own.is_empty() {
             match self.default.cpus.read() {
@@ -131,17 +138,24 @@ impl Groups {
                 Ok(there) => {
                     let gone = minus(&own, &there.unwrap_or_default());
                     if !gone.is_empty() {
-                        let tenants = self.names(&rooted, Some(&gone));
-                        lost.push((Group::DEFAULT.to_string(), tenants, gone));
+                        lost.push((Group::DEFAULT.to_string(), rooted, gone));
                     }
                 }
             }
         }
+        self.members.values_mut().for_each(|member| member.lost = CoreList::default());
         if !lost.is_empty() {
             let owners = self.owners().unwrap_or_default();
             for (group, tenants, cpus) in lost {
                 let by = owners.iter().find(|(_, theirs)| !both(theirs, &cpus).is_empty());
                 let by = by.map(|(group, _)| group.to_string());
+                let leaves = !self.may_correct(&group);
+                for tenant in tenants.iter().filter(|_| leaves) {
+                    if let Some(member) = self.members.get_mut(tenant) {
+                        member.lost = both(&member.cpus, &cpus);
+                    }
+                }
+                let tenants = self.names(&tenants, Some(&cpus));
                 found.push(Disturbance::CpusLost { group, tenants, cpus, by });
             }
         }
@@ -152,6 +166,85 @@ impl Groups {
         self.watchfulness.standing = found;
         let told = self.disturbances().filter(|own| !matches!(own, Disturbance::GroupGone { .. }));
         problems.extend(told.map(ToString::to_string).collect::<Vec<_>>());
+    }
+
+    /// Tenants of the default group but those whose group was removed and left so.
+    fn rooted(&self) -> Vec<GroupId> {
+        let all = self.placement.sitting(Seat::Root);
+        all.filter(|tenant| self.removed_group(*tenant).is_none()).collect()
+    }
+
+    /// The group of a tenant that somebody removed and that is left so.
+    pub(super) fn removed_group(&self, tenant: GroupId) -> Option<&Group> {
+        self.members.get(&tenant)?.left.as_ref()
+    }
+
+    /// Those groups, as long as their tenants are here.
+    fn groups_gone(&self) -> Vec<Disturbance> {
+        let mut gone: BTreeMap<&Group, Vec<String>> = BTreeMap::new();
+        for member in self.members.values() {
+            if let Some(group) = &member.left {
+                gone.entry(group).or_default().push(member.name.clone());
+            }
+        }
+        let told =
+            |(group, tenants): (&Group, _)| Disturbance::GroupGone { group: group.to_string(), tenants };
+        gone.into_iter().map(told).collect()
+    }
+
+    /// A group that somebody removed is left so: its tenants have nothing of ours any more, and whoever makes one of its name
+    /// has it for himself.
+    fn give_up(&mut self, class: usize, journal: &mut Journal) {
+        let Some(held) = self.classes.remove(&class) else { return };
+        self.traffic.starts_anew();
+        let sitting: Vec<GroupId> = self.placement.sitting(Seat::Class(class)).collect();
+        for tenant in sitting {
+            self.placement.done_move(tenant, Seat::Root);
+            let Some(member) = self.members.get_mut(&tenant) else { continue };
+            member.left = Some(held.group.clone());
+            (member.occupancy, member.unwatched) = (None, None);
+            (member.unsettled, member.unplaced) = (false, false);
+            // It went with the group.
+            if let Some(monitor) = mem::take(&mut member.monitor) {
+                self.forget_group(monitor, journal);
+            }
+        }
+        self.forget_group(held.group, journal);
+    }
+
+    /// Whether a group of this name may be put right once more.
+    fn may_correct(&self, group: &str) -> bool {
+        let tried = self.watchfulness.corrected.get(group).copied().unwrap_or_default();
+        self.corrects && tried < CORRECTIONS
+    }
+
+    /// Whether the group of a class that somebody removed may be made again; that counts.
+    pub(super) fn may_remake(&mut self, class: usize) -> bool {
+        let name = self.classes.get(&class).map(|class| class.group.to_string()).unwrap_or_default();
+        let may = self.may_correct(&name);
+        if may {
+            *self.watchfulness.corrected.entry(name).or_default() += 1;
+        }
+        may
+    }
+
+    /// CPUs that somebody put into a group and that are left there.
+    pub(super) fn added(&self, group: &Group) -> CoreList {
+        let name = group.to_string();
+        let of = |own: &Disturbance| match own {
+            Disturbance::CpusAdded { group, cpus } if *group == name => Some(cpus.clone()),
+            _ => None,
+        };
+        let left = self.watchfulness.standing.iter().find_map(of).filter(|_| !self.may_correct(&name));
+        let tenants = self.members.keys().copied().collect::<Vec<_>>();
+        // One that a tenant has got since is where it belongs.
+        left.map(|cpus| minus(&cpus, &self.cpus_of(&tenants))).unwrap_or_default()
+    }
+
+    /// Gives a group the CPUs of these tenants and no others, whoever has them.
+    fn take_cpus(&self, group: &Group, tenants: &[GroupId]) -> Result<(), ResctrlError> {
+        let cpus = self.cpus_of(tenants);
+        if cpus == self.resctrl.cpus(group)? { Ok(()) } else { self.resctrl.set_cpus(group, &cpus) }
     }
 
     fn monitors_inside(&self) -> Vec<Disturbance> {
@@ -183,19 +276,19 @@ impl Groups {
         own.map(|member| member.name.clone()).collect()
     }
 
-    /// Groups of ours that others changed and that were not put right too often yet.
-    fn wrong(&self) -> BTreeSet<String> {
-        let mut wrong: BTreeSet<String> = BTreeSet::new();
+    /// Groups of ours that others changed and that may be put right, and whether they removed them.
+    fn wrong(&self) -> BTreeMap<String, bool> {
+        let mut wrong: BTreeMap<String, bool> = BTreeMap::new();
         for disturbance in &self.watchfulness.standing {
             match disturbance {
-                Disturbance::GroupGone { group, .. }
-                | Disturbance::CpusLost { group, .. }
-                | Disturbance::CpusAdded { group, .. } => wrong.insert(group.clone()),
+                Disturbance::GroupGone { group, .. } => drop(wrong.insert(group.clone(), true)),
+                Disturbance::CpusLost { group, .. } | Disturbance::CpusAdded { group, .. } => {
+                    wrong.entry(group.clone()).or_default();
+                }
                 Disturbance::MonitorInside { .. } => continue,
             };
         }
-        let tried = |group: &String| self.watchfulness.corrected.get(group).copied().unwrap_or_default();
-        wrong.retain(|group| tried(group) < CORRECTIONS);
+        wrong.retain(|group, _| self.may_correct(group));
         wrong
     }
 
@@ -206,21 +299,20 @@ impl Groups {
 
     /// Puts groups of ours right that others changed, each a few times at most. What is told of it is in the notes.
     pub fn correct(&mut self, journal: &mut Journal, _: &Passage) {
-        for name in self.wrong() {
+        for (name, is_gone) in self.wrong() {
             let tries = self.watchfulness.corrected.entry(name.clone()).or_default();
             *tries += 1;
             let tries = *tries;
             let class = self.classes.iter().find(|(_, class)| class.group.to_string() == name);
             let class = class.map(|(number, class)| (*number, class.group.clone()));
             let result = match &class {
-                Some((number, group)) if !self.resctrl.has(group) => self.make_class(*number, journal),
+                Some((number, _)) if is_gone => self.make_class(*number, journal),
                 Some((number, group)) => {
                     let sitting: Vec<GroupId> = self.placement.sitting(Seat::Class(*number)).collect();
-                    self.give_cpus(group, &sitting).map_err(Into::into)
+                    self.take_cpus(group, &sitting).map_err(Into::into)
                 }
                 None => {
-                    let rooted: Vec<GroupId> = self.placement.sitting(Seat::Root).collect();
-                    let own = self.cpus_of(&rooted);
+                    let own = self.cpus_of(&self.rooted());
                     self.resctrl.cpus(&Group::DEFAULT).map_err(Into::into).and_then(|there| {
                         let all = CoreList::from([there.cores(), own.cores()].concat());
                         Ok(self.resctrl.set_cpus(&Group::DEFAULT, &all)?)

@@ -84,6 +84,12 @@ struct Member {
     occupancy: Option<HeldCount>,
     /// Not all of its CPUs and tasks could be put where they belong: to be tried again.
     unsettled: bool,
+    /// Not all of its tasks are known to be in its group.
+    unplaced: bool,
+    /// CPUs of it that somebody took out of its group, and that are left there.
+    lost: CoreList,
+    /// Its group, which somebody removed. It is left so, and the tenant in the default group as it is.
+    left: Option<Group>,
 }
 
 /// What was the case when no class was left although the numbers said so.
@@ -117,6 +123,10 @@ pub(super) struct Groups {
     members: BTreeMap<GroupId, Member>,
     /// Classes by number. Those that nobody sits in are there because they could not be removed.
     classes: BTreeMap<usize, Class>,
+    /// Groups that were made here, with what tells each from a later one of its name.
+    made: BTreeMap<Group, Option<u64>>,
+    /// What others change is put right, a few times.
+    corrects: bool,
     /// Groups of tenants that have left which could not be removed: to be tried again.
     leftovers: Vec<Group>,
     told_leftovers: BTreeSet<String>,
@@ -139,6 +149,7 @@ impl Groups {
         root: &Root,
         domain: u32,
         max_classes: Option<u32>,
+        corrects: bool,
     ) -> Result<Groups, GroupsError> {
         let info = resctrl.info()?;
         let ways = info.l3().map_or(WayMask::EMPTY, |l3| l3.cbm_mask);
@@ -160,6 +171,8 @@ impl Groups {
             placement: Placement::new(0),
             members: BTreeMap::new(),
             classes: BTreeMap::new(),
+            made: BTreeMap::new(),
+            corrects,
             leftovers: Vec::new(),
             told_leftovers: BTreeSet::new(),
             default,
@@ -221,7 +234,7 @@ impl Groups {
     }
 
     /// Makes a control group whose shares are those of the default group: so far nothing changes for who moves in.
-    fn make(&self, group: Group, journal: &mut Journal) -> Result<Class, GroupsError> {
+    fn make(&mut self, group: Group, journal: &mut Journal) -> Result<Class, GroupsError> {
         self.create(&group, journal)?;
         let default = self.resctrl.schemata(&Group::DEFAULT)?;
         let fresh = self.resctrl.schemata(&group)?;
@@ -238,21 +251,41 @@ impl Groups {
         })
     }
 
-    /// Makes a group, or takes the one of ours that a step left behind which failed half way.
-    fn create(&self, group: &Group, journal: &mut Journal) -> Result<(), GroupsError> {
-        let ours = Original::NoGroup { group: group.clone() };
-        let known = journal.originals().contains(&ours);
-        journal.record(std::slice::from_ref(&ours))?;
-        match self.resctrl.create(group) {
-            Err(error) if error.kind == Kind::Exists && known => Ok(()),
-            Err(error) => {
-                if !known {
-                    journal.forget(&ours)?;
-                }
-                Err(error.into())
-            }
-            Ok(()) => Ok(()),
+    /// Makes a group, or takes the one of ours that a step left behind which failed half way. Until it is made the journal
+    /// only says that it is to be: somebody else may make one of this name, and that is his.
+    fn create(&mut self, group: &Group, journal: &mut Journal) -> Result<(), GroupsError> {
+        if self.is_ours(group) {
+            return Ok(());
         }
+        let planned = Original::Planned { group: group.clone() };
+        journal.record(std::slice::from_ref(&planned))?;
+        if let Err(error) = self.resctrl.create(group) {
+            // What failed may have been done all the same: then the journal has to go on saying so.
+            if error.kind == Kind::Exists || !self.resctrl.has(group) {
+                self.made.remove(group);
+                journal.forget(&planned)?;
+            }
+            return Err(error.into());
+        }
+        let identity = self.resctrl.identity(group);
+        if let Err(why) = journal.replace(&Original::NoGroup { group: group.clone() }) {
+            // Nobody is in it yet. If it stays, a restore finds it empty.
+            let _ = self.resctrl.remove(group);
+            return Err(why.into());
+        }
+        self.made.insert(group.clone(), identity);
+        Ok(())
+    }
+
+    /// Whether the group that has this name now is one that was made here.
+    fn is_ours(&self, group: &Group) -> bool {
+        let now = self.resctrl.identity(group);
+        now.is_some() && self.made.get(group) == Some(&now)
+    }
+
+    /// Whether somebody removed a group that was made here and made another one of its name, which is his.
+    fn is_anothers(&self, group: &Group) -> bool {
+        self.made.contains_key(group) && self.resctrl.has(group) && !self.is_ours(group)
     }
 
     /// The name of a class that is made for a tenant: the tenant's, unless a group that it was made for before is still in
@@ -343,7 +376,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Puts a tenant's CPUs and tasks into a class, beside those of the others there.
+    /// Puts a tenant's CPUs and tasks into a class, beside those of the others there. Nobody else's may be among them.
     fn enter(&mut self, tenant: GroupId, class: usize) -> Result<(), GroupsError> {
         let Some(Class { group, .. }) = self.classes.get(&class) else { return Ok(()) };
         let group = group.clone();
@@ -353,14 +386,24 @@ impl Groups {
         self.assign(tenant, &group)
     }
 
-    /// Gives a class the CPUs of these tenants and no others.
+    /// Gives a class the CPUs of these tenants. Those that others took from it stay where they are, and those that others
+    /// put into it stay in it.
     fn give_cpus(&self, group: &Group, tenants: &[GroupId]) -> Result<(), ResctrlError> {
-        let own = |tenant: &GroupId| self.members.get(tenant).map(|member| member.cpus.cores().to_vec());
-        let cpus = CoreList::from(tenants.iter().filter_map(own).flatten().collect::<Vec<CoreId>>());
-        if cpus.is_empty() && self.resctrl.cpus(group)?.is_empty() {
-            return Ok(());
+        let there = self.resctrl.cpus(group)?;
+        let has = |cpu: &CoreId| there.cores().contains(cpu);
+        let members = tenants.iter().filter_map(|tenant| self.members.get(tenant));
+        let own = members.flat_map(|member| {
+            let kept = |cpu: &&CoreId| has(cpu) || !member.lost.cores().contains(cpu);
+            member.cpus.cores().iter().filter(kept).copied().collect::<Vec<CoreId>>()
+        });
+        let mut cpus: Vec<CoreId> = own.collect();
+        if cpus.iter().any(|cpu| !has(cpu)) {
+            let others = self.others_cpus()?;
+            cpus.retain(|cpu| has(cpu) || !others.cores().contains(cpu));
         }
-        self.resctrl.set_cpus(group, &cpus)
+        cpus.extend(self.added(group).cores());
+        let cpus = CoreList::from(cpus);
+        if cpus == there { Ok(()) } else { self.resctrl.set_cpus(group, &cpus) }
     }
 
     /// Opens a counter of a group, 0 occupancy, 1 traffic.

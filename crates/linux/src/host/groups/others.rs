@@ -4,8 +4,9 @@
 
 use super::{Groups, GroupsError, both};
 use crate::journal::{Journal, Original};
-use crate::resctrl::Group;
+use crate::resctrl::{Group, ResctrlError};
 use crate::restore::put_back_cpus;
+use std::collections::BTreeSet;
 use waykeeper_units::{CoreId, CoreList, GroupId};
 
 impl Groups {
@@ -41,11 +42,32 @@ impl Groups {
         Ok(())
     }
 
+    /// CPUs in control groups that are not ours.
+    pub(super) fn others_cpus(&self) -> Result<CoreList, ResctrlError> {
+        let mut all: Vec<CoreId> = Vec::new();
+        for group in self.resctrl.control_groups()?.iter().filter(|group| !self.resctrl.is_ours(group)) {
+            all.extend(there(self.resctrl.cpus(group))?.unwrap_or_default().cores());
+        }
+        Ok(all.into())
+    }
+
+    /// Tasks in control groups that are not ours, and in others' monitoring groups of the default one.
+    pub(super) fn others_tasks(&self) -> Result<BTreeSet<u32>, ResctrlError> {
+        let (control, monitors) =
+            (self.resctrl.control_groups()?, self.resctrl.monitor_groups(&Group::DEFAULT)?);
+        let mut all = BTreeSet::new();
+        for group in control.iter().chain(&monitors).filter(|group| !self.resctrl.is_ours(group)) {
+            all.extend(there(self.resctrl.tasks(group))?.unwrap_or_default());
+        }
+        Ok(all)
+    }
+
     /// Monitoring groups that others made in the default group lose the CPUs that move out of it: remembered, so that
     /// they get them back last of all. Those of tenants that have left are theirs again at once.
     pub(super) fn keep_others_monitors(&mut self, journal: &mut Journal) -> Result<(), GroupsError> {
-        let ours: Vec<CoreId> =
-            self.members.values().flat_map(|member| member.cpus.cores().to_vec()).collect();
+        // Whose group was removed and left so has its CPUs in the default one.
+        let members = self.members.values().filter(|member| member.left.is_none());
+        let ours: Vec<CoreId> = members.flat_map(|member| member.cpus.cores().to_vec()).collect();
         let ours = CoreList::from(ours);
         for group in self.resctrl.monitor_groups(&Group::DEFAULT)? {
             if self.resctrl.is_ours(&group) {
@@ -86,5 +108,13 @@ impl Groups {
             }
         }
         Ok(())
+    }
+}
+
+/// What a group shows; `None` if its owner removed it meanwhile.
+fn there<T>(found: Result<T, ResctrlError>) -> Result<Option<T>, ResctrlError> {
+    match found {
+        Err(error) if error.is_gone() => Ok(None),
+        other => other.map(Some),
     }
 }

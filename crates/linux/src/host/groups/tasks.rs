@@ -89,10 +89,20 @@ impl Groups {
     /// Moves a tenant's tasks, every thread of every process of it. Those that ended are none of ours any more.
     pub(super) fn assign(&mut self, tenant: GroupId, group: &Group) -> Result<(), GroupsError> {
         let processes = self.members.get(&tenant).map(|member| member.processes.clone()).unwrap_or_default();
+        self.assign_some(tenant, &processes, group)
+    }
+
+    /// Moves the tasks of some of its processes. What those that are there already start is with them by itself.
+    pub(super) fn assign_some(
+        &mut self,
+        tenant: GroupId,
+        processes: &[Process],
+        group: &Group,
+    ) -> Result<(), GroupsError> {
         if processes.is_empty() {
             return Ok(());
         }
-        let (ended, fresh) = self.move_processes(&processes, group)?;
+        let (ended, fresh) = self.move_processes(processes, group)?;
         let Some(member) = self.members.get_mut(&tenant) else { return Ok(()) };
         if fresh > 0 {
             self.notes.push(format!(
@@ -109,7 +119,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Moves processes, and says which of them have ended and how many threads were new in the last list of all.
+    /// Moves processes, and says which of them have ended and how many threads were new in the last list of all. What
+    /// another manager has taken by now is his.
     pub(super) fn move_processes(
         &mut self,
         processes: &[Process],
@@ -117,15 +128,25 @@ impl Groups {
     ) -> Result<(Vec<Process>, usize), GroupsError> {
         let mut gone = BTreeSet::new();
         let mut moved = BTreeSet::new();
+        let mut theirs: Vec<u32> = Vec::new();
         let fresh = until_none_is_new(
             || Ok::<_, GroupsError>(self.threads_of(processes)?),
             |threads| {
-                let result = self.resctrl.assign(group, threads)?;
+                // Looked up right before: who waits for the next step has moved by then.
+                let others = self.others_tasks()?;
+                let (stay, go): (Vec<u32>, Vec<u32>) =
+                    threads.iter().partition(|thread| others.contains(thread));
+                theirs.extend(stay);
+                let result = self.resctrl.assign(group, &go)?;
                 gone.extend(result.vanished);
                 moved.extend(result.moved);
                 Ok(())
             },
         )?;
+        if !theirs.is_empty() {
+            let text = format!("tasks {theirs:?} are in groups of another tool by now, and stay there");
+            self.notes.push(text);
+        }
         let ended = |process: &&Process| gone.contains(&process.pid) || !process.is_same(&self.root);
         let ended: Vec<Process> = processes.iter().filter(ended).copied().collect();
         // Between the look and the write its pid may have gone to another process, which is in our group now.

@@ -22,13 +22,28 @@ impl Groups {
             Err(error) => return all(wording::refusal(&error)),
             Ok(passage) => passage,
         };
-        let standing = self.masks(&mut Vec::new());
+        let mut standing = self.masks(&mut Vec::new());
+        standing.retain(|tenant, _| self.removed_group(*tenant).is_none());
+        let mut left = BTreeMap::new();
+        let mut asked = BTreeMap::new();
+        for (tenant, mask) in wanted {
+            match self.removed_group(*tenant) {
+                None => drop(asked.insert(*tenant, *mask)),
+                Some(group) => {
+                    let why = format!(
+                        "somebody removed resctrl group {group}; it is left so, and the tenant with the default group's mask"
+                    );
+                    left.insert(*tenant, KnobOutcome::Refused(why));
+                }
+            }
+        }
         let default = self.mask(&self.default).ok();
-        let steps = match self.placement.change(wanted, &standing, default) {
+        let steps = match self.placement.change(&asked, &standing, default) {
             Err(why) => return all(KnobOutcome::Refused(why.to_string())),
             Ok(steps) => steps,
         };
-        let stuck = self.carry_out(&steps, journal);
+        let mut stuck = self.carry_out(&steps, journal);
+        stuck.extend(left);
         drop(passage);
         let outcome =
             |tenant: &GroupId| (*tenant, stuck.get(tenant).cloned().unwrap_or(KnobOutcome::Applied));
@@ -82,8 +97,8 @@ impl Groups {
         stuck
     }
 
-    /// Gives a class a mask, in both halves with CDP. A class that somebody removed, or that was never needed before, is
-    /// made.
+    /// Gives a class a mask, in both halves with CDP. A class that was never needed before is made, and so is one that
+    /// somebody removed, if that is configured.
     fn set(&mut self, class: usize, mask: WayMask, journal: &mut Journal) -> Result<(), KnobOutcome> {
         let lines = self.lines(mask);
         if !self.classes.contains_key(&class) {
@@ -91,6 +106,11 @@ impl Groups {
         }
         let mut found = self.write(class, &lines);
         if found.as_ref().is_err_and(ResctrlError::is_gone) {
+            // Where it is to be left so, the next look says so.
+            let gone = found.as_ref().map_or_else(ToString::to_string, |_| String::new());
+            if !self.may_remake(class) {
+                return Err(KnobOutcome::Busy(gone));
+            }
             self.make_class(class, journal).map_err(|why| wording::groups_refusal(&why))?;
             found = self.write(class, &lines);
         }
