@@ -435,6 +435,44 @@ fn what_another_manager_took_is_not_taken_back_when_a_tenant_goes() {
     same(&machine.state(), &found, "at the end");
 }
 
+/// Where memory traffic is known from resctrl alone (MBM), each group has its own count.
+#[test]
+fn memory_traffic_is_whole_while_tenants_move_between_groups() {
+    let machine = Machine::new("epyc-9554");
+    // Two classes for three: c is in the default group, watched apart.
+    let limits = Limits { max_classes: Some(2), ..Limits::default() };
+    let options = Options { limits, ..Options::new(machine.root(), Vec::new(), machine.journal()) };
+    let mut host = LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"));
+    let (a, b, c) = (tenant("a", "0-1"), tenant("b", "2"), tenant("c", "3"));
+    host.set_tenants(vec![a.clone(), b.clone(), c.clone()]);
+    let truth =
+        || machine.look(|server| (0..server.rmids()).map(|rmid| server.traffic(0, rmid)).sum::<u64>());
+    let mut before = (truth(), sample(&mut host).socket.memory_read_bytes.value().expect("MBM"));
+    let groups = || machine.root().list("/sys/fs/resctrl/waykeeper-a/mon_groups").unwrap_or_default();
+    let mut step = |what: &str, host: &mut LinuxHost, change: &dyn Fn(&mut LinuxHost)| {
+        machine.run(10 * MS);
+        change(host);
+        machine.run(10 * MS);
+        let read = sample(host).socket.memory_read_bytes.value().unwrap_or_else(|| panic!("{what}: unknown"));
+        let now = (truth(), read);
+        let (moved, told) = (now.0 - before.0, now.1 - before.1);
+        // Each of at most eight counts is whole in units of 64 KiB.
+        assert!(moved > 8 << 20 && told.abs_diff(moved) < 8 << 16, "{what}: {told} of {moved} bytes");
+        before = now;
+    };
+    let give = |host: &mut LinuxHost, wanted: &[(&str, u32)]| {
+        let masks = wanted.iter().map(|(name, bits)| (id(host, name), WayMask::from_bits(*bits))).collect();
+        assert!(host.apply(&Plan { masks, ..Plan::default() }).expect("a report").is_complete());
+    };
+    step("c joins a", &mut host, &|host| give(host, &[("a", 0xff), ("b", 0xff), ("c", 0xff)]));
+    assert_eq!(groups(), ["waykeeper-c"]);
+    step("b joins a, and c has its class", &mut host, &|host| give(host, &[("c", 0x0f)]));
+    assert_eq!(groups(), ["waykeeper-b"]);
+    step("b goes", &mut host, &|host| drop(host.set_tenants(vec![a.clone(), c.clone()])));
+    step("a goes, and its group", &mut host, &|host| drop(host.set_tenants(vec![c.clone()])));
+    step("both come", &mut host, &|host| drop(host.set_tenants(vec![c.clone(), b.clone(), a.clone()])));
+}
+
 #[test]
 fn a_group_of_our_name_that_somebody_else_made_is_his() {
     let machine = Machine::new("gold-6140");

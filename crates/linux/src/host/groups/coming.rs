@@ -212,13 +212,25 @@ impl Groups {
 
     /// Removes a group of ours for good, or remembers that it has to go.
     fn retire(&mut self, group: Group, journal: &mut Journal) {
-        self.traffic.starts_anew();
         if self.is_anothers(&group) {
             self.notes
                 .push(format!("somebody removed resctrl group {group} and made another one: it is left"));
+            self.traffic.ends(&group, None);
             return self.forget_group(group, journal);
         }
-        match remove_group(&self.resctrl, &group, journal) {
+        let shows = self.shown(&group);
+        // What others watch in it goes on counting in the default group, with all that it has counted.
+        if self.resctrl.others_monitors(&group).is_ok_and(|others| !others.is_empty()) {
+            self.traffic.starts_anew();
+        }
+        let removed = remove_group(&self.resctrl, &group, journal);
+        match group.is_monitor() {
+            true if removed.is_ok() => self.traffic.shrinks(&group.parent(), shows),
+            true => {}
+            // It is counted no more, whether it went or has to wait.
+            false => self.traffic.ends(&group, shows),
+        }
+        match removed {
             // An error alone does not prove that it is gone; the journal must not forget what is there.
             Err(error) if self.resctrl.has(&group) || !error.is_gone() => {
                 let note = format!("a group that nobody needs any more is still there: {error}");
@@ -268,12 +280,17 @@ impl Groups {
         let Some(member) = self.members.get_mut(&tenant) else { return Ok(()) };
         member.occupancy = None;
         let Some(monitor) = member.monitor.take() else { return Ok(()) };
-        self.traffic.starts_anew();
         if self.is_anothers(&monitor) {
             self.forget_group(monitor, journal);
             return Ok(());
         }
-        match self.resctrl.remove(&monitor) {
+        let shows = self.shown(&monitor);
+        let removed = self.resctrl.remove(&monitor);
+        match &removed {
+            Ok(()) => self.traffic.shrinks(&monitor.parent(), shows),
+            Err(_) => self.traffic.starts_anew(),
+        }
+        match removed {
             Err(error) if !error.is_gone() || self.resctrl.has(&monitor) => {
                 if let Some(member) = self.members.get_mut(&tenant) {
                     member.monitor = Some(monitor);

@@ -196,7 +196,7 @@ impl Groups {
     /// has it for himself.
     fn give_up(&mut self, class: usize, journal: &mut Journal) {
         let Some(held) = self.classes.remove(&class) else { return };
-        self.traffic.starts_anew();
+        self.traffic.ends(&held.group, None);
         let sitting: Vec<GroupId> = self.placement.sitting(Seat::Class(class)).collect();
         for tenant in sitting {
             self.placement.done_move(tenant, Seat::Root);

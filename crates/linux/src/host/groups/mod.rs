@@ -243,6 +243,7 @@ impl Groups {
         if !lines.is_empty() {
             self.resctrl.set_schemata(&group, &lines)?;
         }
+        self.traffic.begins(&group, self.shown(&group));
         Ok(Class {
             held: self.resctrl.hold_schemata(&group)?,
             cpus: self.resctrl.hold_cpus(&group)?,
@@ -327,7 +328,6 @@ impl Groups {
     /// Makes a class for a tenant, and lets it in: it alone has the class's own RMID.
     fn found(&mut self, tenant: GroupId, class: usize, journal: &mut Journal) -> Result<(), GroupsError> {
         let group = self.name_class(tenant, class, journal)?;
-        self.traffic.starts_anew();
         self.enter(tenant, class)?;
         let held = self.hold(&group, 0)?;
         if let Some(member) = self.members.get_mut(&tenant) {
@@ -364,7 +364,6 @@ impl Groups {
         let Ok(group) = parent.monitor(&name) else { return Ok(()) };
         self.create(&group, journal)?;
         self.leftovers.retain(|other| *other != group);
-        self.traffic.starts_anew();
         if !cpus.is_empty() {
             self.resctrl.set_cpus(&group, &cpus)?;
         }

@@ -2,49 +2,83 @@
 
 use super::super::placement::Seat;
 use super::{Class, Groups};
-use crate::resctrl::{HeldCount, Resource, Schemata, Setting};
+use crate::resctrl::{Group, HeldCount, Resource, Schemata, Setting};
 use std::collections::BTreeMap;
 use waykeeper_host::Reading;
 use waykeeper_units::{GroupId, WayMask};
 
-/// Bytes between L3 and memory of all classes, as a count that only rises. A class's count ends with the class, and falls
-/// when a monitoring group in it ends, whose bytes are in it.
+/// Bytes between L3 and memory of all classes, as a count that only rises. What a group counted goes with it, so it is read
+/// once more right before, and a tenant that moves to another group takes nothing with it. (Lines that are still a removed
+/// group's are written back on nobody's account.)
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     total: u64,
-    last: BTreeMap<Seat, u64>,
+    /// What each showed last. A monitoring group's bytes are in its control group's count, which falls when it goes: what is
+    /// compared with may be below zero then.
+    last: BTreeMap<Group, i128>,
     anew: bool,
 }
 
 impl Traffic {
-    /// A group was made or removed: what moved since the last reading is not known.
+    /// Somebody else removed a group: what moved since the last reading is not known.
     pub fn starts_anew(&mut self) {
         self.anew = true;
     }
 
+    /// A control group was made.
+    pub fn begins(&mut self, group: &Group, shows: Option<u64>) {
+        // Before the first reading of all nothing is compared.
+        if self.last.is_empty() {
+            return;
+        }
+        let Some(shows) = shows else { return self.starts_anew() };
+        if self.last.insert(group.clone(), shows.into()).is_some() {
+            // Another one of its name, whose last bytes nobody read.
+            self.starts_anew();
+        }
+    }
+
+    /// A control group goes.
+    pub fn ends(&mut self, group: &Group, shows: Option<u64>) {
+        let Some(last) = self.last.remove(group) else { return };
+        match shows.and_then(|shows| moved(last, shows)) {
+            Some(moved) => self.total = self.total.wrapping_add(moved),
+            None => self.starts_anew(),
+        }
+    }
+
+    /// A monitoring group of this control group has gone.
+    pub fn shrinks(&mut self, parent: &Group, showed: Option<u64>) {
+        match (self.last.get_mut(parent), showed) {
+            (Some(last), Some(showed)) => *last -= i128::from(showed),
+            (Some(_), None) => self.starts_anew(),
+            (None, _) => {}
+        }
+    }
+
     /// Takes in what all classes show now.
-    fn advance(&mut self, now: BTreeMap<Seat, Reading<u64>>) -> Reading<u64> {
+    fn advance(&mut self, now: BTreeMap<Group, Reading<u64>>) -> Reading<u64> {
         if now.is_empty() {
             return Reading::Unsupported;
         }
         let mut missing = None;
         let mut values = BTreeMap::new();
-        for (seat, reading) in now {
+        for (group, reading) in now {
             match reading {
                 Reading::Value(value) => {
-                    values.insert(seat, value);
+                    values.insert(group, value);
                 }
                 other => missing = missing.or(Some(other)),
             }
         }
-        let known = |seat: &Seat, value: &u64| Some(value.wrapping_sub(*self.last.get(seat)?));
-        let moved: Option<Vec<u64>> = values.iter().map(|(seat, value)| known(seat, value)).collect();
+        let known = |group: &Group, value: &u64| moved(*self.last.get(group)?, *value);
+        let moved: Option<Vec<u64>> = values.iter().map(|(group, value)| known(group, value)).collect();
         if let Some(missing) = missing {
             // The next reading of all of them covers the gap.
             return missing;
         }
         let first = self.last.is_empty();
-        self.last = values;
+        self.last = values.into_iter().map(|(group, value)| (group, value.into())).collect();
         match moved {
             Some(moved) if !std::mem::take(&mut self.anew) => {
                 self.total = moved.into_iter().fold(self.total, u64::wrapping_add);
@@ -60,6 +94,11 @@ impl Traffic {
             }
         }
     }
+}
+
+/// What a group counted since; `None` if it fell, for somebody else removed a monitoring group in it.
+fn moved(last: i128, now: u64) -> Option<u64> {
+    u64::try_from(i128::from(now) - last).ok()
 }
 
 impl Groups {
@@ -130,11 +169,16 @@ impl Groups {
 
     /// Bytes between L3 and memory of all classes, if that is counted (MBM). Devices' own traffic is not in it.
     pub fn traffic(&mut self, problems: &mut Vec<String>) -> Reading<u64> {
-        let classes = self.classes.iter().map(|(class, own)| (Seat::Class(*class), own));
-        let all = std::iter::once((Seat::Root, &self.default)).chain(classes);
-        let counts = all.filter_map(|(seat, class)| Some((seat, class.traffic.as_ref()?)));
-        let counts = counts.map(|(seat, held)| (seat, read(held, problems))).collect();
+        let all = std::iter::once(&self.default).chain(self.classes.values());
+        let counts = all.filter_map(|class| Some((class.group.clone(), class.traffic.as_ref()?)));
+        let counts = counts.map(|(group, held)| (group, read(held, problems))).collect();
         self.traffic.advance(counts)
+    }
+
+    /// The bytes that a group shows now, if it shows any.
+    pub(super) fn shown(&self, group: &Group) -> Option<u64> {
+        let held = self.hold(group, 1).ok().flatten()?;
+        held.read().ok().and_then(|count| count.reading().value())
     }
 }
 
@@ -161,5 +205,38 @@ fn read(held: &HeldCount, problems: &mut Vec<String>) -> Reading<u64> {
             problems.push(error.to_string());
             Reading::Unavailable
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_groups_counted_that_come_and_go_is_in_the_sum() {
+        let group = |name: &str| Group::control(name).unwrap();
+        let (a, b) = (group("a"), group("b"));
+        let now = |counts: &[(&Group, u64)]| {
+            counts.iter().map(|(group, count)| ((*group).clone(), Reading::Value(*count))).collect()
+        };
+        let mut traffic = Traffic::default();
+        assert_eq!(traffic.advance(now(&[(&Group::DEFAULT, 1000), (&a, 100)])), Reading::Value(0));
+        // b is made, and a goes after 50 more.
+        traffic.begins(&b, Some(0));
+        traffic.ends(&a, Some(150));
+        assert_eq!(traffic.advance(now(&[(&Group::DEFAULT, 1010), (&b, 7)])), Reading::Value(50 + 10 + 7));
+        // Of b's 30 a monitoring group in it had 25, which goes; 3 more after that.
+        traffic.shrinks(&b, Some(25));
+        assert_eq!(
+            traffic.advance(now(&[(&Group::DEFAULT, 1010), (&b, 5 + 3)])),
+            Reading::Value(67 + 23 + 3)
+        );
+        // Somebody else removes one: a count falls, and once nothing is known.
+        assert_eq!(traffic.advance(now(&[(&Group::DEFAULT, 10), (&b, 8)])), Reading::Unavailable);
+        assert_eq!(traffic.advance(now(&[(&Group::DEFAULT, 11), (&b, 8)])), Reading::Value(94));
+        // What cannot be read when it goes is not known either.
+        traffic.ends(&b, None);
+        assert_eq!(traffic.advance(now(&[(&Group::DEFAULT, 12)])), Reading::Unavailable);
+        assert_eq!(traffic.advance(now(&[(&Group::DEFAULT, 13)])), Reading::Value(95));
     }
 }

@@ -156,7 +156,6 @@ impl Groups {
         };
         self.nobody_elses(|tenant| sitting.contains(&tenant))?;
         let made = self.make(group.clone(), journal)?;
-        self.traffic.starts_anew();
         self.classes.insert(class, made);
         // The class's own RMID goes to the one that had it, or was first.
         let own = sitting.iter().find(|own| self.members.get(own).is_some_and(|m| m.monitor.is_none()));
