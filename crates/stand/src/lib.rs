@@ -7,6 +7,7 @@
 //!   `run` lets time pass, `faults` makes its files fail, `state` is everything that could have been turned, `restore`
 //!   does what `waykeeper restore` does. `paced` is the same host with the server's clock instead of the kernel's, for a
 //!   control loop that is to wait for nobody.
+//! * `Waves` (feature `waves`) is a host in process of any size whose counters swell and ebb, for what deciding costs.
 //! * `Large` is a server of 128 cores and 64 tenants that nobody simulates, for what looking at it costs.
 //!
 //! ```text
@@ -31,6 +32,8 @@ mod paced;
 mod state;
 #[cfg(feature = "host")]
 mod tenants;
+#[cfg(feature = "waves")]
+mod waves;
 
 #[cfg(feature = "host")]
 pub use large::Large;
@@ -42,6 +45,8 @@ pub use paced::Paced;
 pub use state::{State, difference, same};
 #[cfg(feature = "host")]
 pub use tenants::tenants;
+#[cfg(feature = "waves")]
+pub use waves::Waves;
 
 use std::sync::Arc;
 use waykeeper_machine::{RunOptions, Scenario, ScenarioSource};

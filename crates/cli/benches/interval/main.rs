@@ -10,14 +10,12 @@
 
 mod life;
 mod metered;
-mod waves;
 
 use hdrhistogram::Histogram;
 use metered::{MeteredHost, MeteredPolicy, Spent};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
-use waves::Waves;
 use waykeeper_control::{ControlConfig, Loop};
 use waykeeper_host::Host;
 use waykeeper_linux::host::Options;
@@ -26,7 +24,7 @@ use waykeeper_service::config::{Config, Inputs};
 use waykeeper_service::engine::ManagedHost;
 use waykeeper_service::linux::Keeper;
 use waykeeper_silicon::Sampling;
-use waykeeper_stand::{Large, MS, Machine, held};
+use waykeeper_stand::{Large, MS, Machine, Waves, held};
 
 /// Steps that are measured, after a tenth as many to warm up.
 const STEPS: u64 = 500;
@@ -69,7 +67,7 @@ fn main() {
         in_process(&format!("in process, 18/11, {policy}"), server, MS / 20, policy);
     }
     for policy in POLICIES {
-        in_process(&format!("in process, 128/64, {policy}"), Waves::new(), 1_000_000_000, policy);
+        in_process(&format!("in process, 128/64, {policy}"), Waves::new(128, 64), 1_000_000_000, policy);
     }
 
     println!("\na daemon at one step a second");

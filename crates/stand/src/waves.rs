@@ -1,6 +1,7 @@
-//! A host in process that costs nothing to look at: 128 cores and 64 tenants whose counters swell and ebb.
+//! A host in process that costs nothing to look at: as many cores and tenants as wanted, whose counters swell and ebb.
 //!
-//! No chip of the model is as large, and a model would take longer than what is measured. Must not know who looks.
+//! No chip of the model has more than 64 cores, and a model would take longer than what benches measure. Must not know who
+//! looks.
 
 use std::collections::BTreeMap;
 use waykeeper_host::{
@@ -10,8 +11,6 @@ use waykeeper_host::{
 };
 use waykeeper_units::{CoreId, CoreList, DeviceId, GroupId, PortId, WayMask};
 
-const CORES: u16 = 128;
-const TENANTS: u32 = 64;
 const WAYS: u32 = 16;
 
 /// The host.
@@ -26,8 +25,9 @@ pub struct Waves {
 }
 
 impl Waves {
-    /// Every fourth tenant polls a NIC, every fourth uses an array, every third has high priority.
-    pub fn new() -> Waves {
+    /// The cores are dealt out evenly. Every fourth tenant polls a NIC, every fourth uses an array, every third has high
+    /// priority.
+    pub fn new(cores: u16, tenants: u16) -> Waves {
         let device = |id, name: &str, kind| Device {
             id: DeviceId(id),
             name: name.to_owned(),
@@ -44,12 +44,12 @@ impl Waves {
         };
         let inventory = Inventory {
             platform: Platform { chip: "waves".to_owned(), host: "waves".to_owned() },
-            cores: (0..CORES).map(CoreId).collect(),
+            cores: (0..cores).map(CoreId).collect(),
             llc: LlcGeometry {
                 ways: WAYS,
                 min_ways: 1,
                 bytes: 516_096 << 10,
-                clos_count: 80,
+                clos_count: 16,
                 inclusive_ways: None,
             },
             dca_ways_default: Some(WayMask::from_bits(0xc000)),
@@ -57,6 +57,7 @@ impl Waves {
             devices: vec![device(0, "nic0", DeviceKind::Network), device(1, "raid0", DeviceKind::Storage)],
             ports: vec![port(0), port(1)],
         };
+        let each = cores / tenants;
         let group = |id: u32| {
             let (kind, devices) = match id % 4 {
                 0 => (WorkloadKind::NetworkIo, vec![DeviceId(0)]),
@@ -68,13 +69,15 @@ impl Waves {
                 name: format!("t{id}"),
                 priority: if id.is_multiple_of(3) { Priority::High } else { Priority::Low },
                 kind,
-                cores: CoreList::from(vec![CoreId(2 * id as u16), CoreId(2 * id as u16 + 1)]),
+                cores: CoreList::from(
+                    (id as u16 * each..(id as u16 + 1) * each).map(CoreId).collect::<Vec<_>>(),
+                ),
                 devices,
                 stack: false,
                 mask: None,
             }
         };
-        let groups: Vec<Group> = (0..TENANTS).map(group).collect();
+        let groups: Vec<Group> = (0..u32::from(tenants)).map(group).collect();
         let knobs = KnobValues {
             masks: groups.iter().map(|group| (group.id, WayMask::full(WAYS))).collect(),
             dca_ways: Some(WayMask::from_bits(0xc000)),
