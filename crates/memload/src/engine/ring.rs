@@ -138,6 +138,15 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
     }
 }
 
+impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Drop for Ring<S, C> {
+    /// Gives the file back at once: a ring that is dropped keeps it until a worker of the kernel comes by, and a generic device
+    /// that has been pulled out must not be held longer than its block device (Linux 5.13 to 6.12 at least: the last to let go
+    /// of the generic device frees what the kernel then still looks at).
+    fn drop(&mut self) {
+        let _ = self.ring.submitter().unregister_files();
+    }
+}
+
 impl<S: squeue::EntryMarker> Ring<S, cqueue::Entry> {
     /// Fetches all that are back: what each was sent under, and what the kernel says.
     pub fn fetch(&mut self, mut take: impl FnMut(u64, i32)) {
