@@ -1,0 +1,77 @@
+"""What lies in an image before anybody writes to it, what memload's buffer holds before a run, and what has become of both.
+
+Every word says where it stands: a block that was moved is known by what is in it. It must not know who moves it.
+"""
+
+from __future__ import annotations
+
+import array
+import sys
+from pathlib import Path
+
+TAG = 0x5747_0000_0000_0000
+"""Upper bits of every word of an image, so that none is 0 and hardly any looks like one of a buffer."""
+
+PIECE_BYTES = 1 << 20
+
+MASK = (1 << 64) - 1
+
+
+def _bytes(words: array.array[int]) -> bytes:
+    if sys.byteorder == "big":
+        words.byteswap()
+    return words.tobytes()
+
+
+def known(offset: int, length: int) -> bytes:
+    """The content of these bytes of an image; both in whole words. A word is TAG and its number, little endian."""
+    return _bytes(array.array("Q", range(TAG + offset // 8, TAG + (offset + length) // 8)))
+
+
+def write(path: Path, length: int) -> None:
+    """Makes an image of `length` bytes with the known content."""
+    with open(path, "wb") as file:
+        for offset in range(0, length, PIECE_BYTES):
+            file.write(known(offset, min(PIECE_BYTES, length - offset)))
+
+
+def changed(path: Path, block_bytes: int) -> dict[int, bytes]:
+    """The blocks that do not hold their known content any more: what they hold now, by number."""
+    found = {}
+    with open(path, "rb") as file:
+        offset = 0
+        while piece := file.read(PIECE_BYTES):
+            if piece != (wanted := known(offset, len(piece))):
+                for start in range(0, len(piece), block_bytes):
+                    block = piece[start : start + block_bytes]
+                    if block != wanted[start : start + block_bytes]:
+                        found[(offset + start) // block_bytes] = block
+            offset += len(piece)
+    return found
+
+
+def restore(path: Path, blocks: dict[int, bytes], block_bytes: int) -> None:
+    """Gives these blocks their known content back."""
+    with open(path, "r+b") as file:
+        for number in blocks:
+            file.seek(number * block_bytes)
+            file.write(known(number * block_bytes, block_bytes))
+
+
+def word(seed: int, number: int) -> int:
+    """What word `number` of memload's buffer holds before a run with this seed: SplitMix64 (Steele et al. 2014) of both, as
+    docs/memload.md says, written anew here.
+    """
+    z = (seed * 0xD134_2543_DE82_EF95 + number * 0x9E37_79B9_7F4A_7C15) & MASK
+    z = ((z ^ (z >> 30)) * 0xBF58_476D_1CE4_E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D0_49BB_1331_11EB) & MASK
+    return z ^ (z >> 31)
+
+
+def buffer(seed: int, blocks: int, block_bytes: int) -> dict[bytes, int]:
+    """The blocks of memload's buffer before a run: the number of each by its content."""
+    each = block_bytes // 8
+    return {
+        _bytes(array.array("Q", (word(seed, number * each + at) for at in range(each)))): number
+        for number in range(blocks)
+    }

@@ -1,0 +1,171 @@
+"""A guest with two NVMe devices whose images lie on this machine: boots it, finds its devices, reads what they counted.
+
+It knows QEMU's NVMe device, sysfs and nvme-cli. It must not know what load is made, nor what counts are expected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import re
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from guests import qemu
+from guests.qmp import Counts, Qmp, QmpError
+from guests.session import Session, SessionError
+
+UNIT_BYTES = 512_000
+"""Bytes of a SMART data unit, which is a thousand times 512 whatever a block is (NVM Express Base 2.0, fig. 207)."""
+
+MEMORY_MIB = 512
+
+INSTRUCTION_NS = 4
+"""Length of an instruction where they are counted: about what emulation takes on the machines this was tried on."""
+
+COUNTING = ("-icount", f"shift={INSTRUCTION_NS.bit_length() - 1}")
+
+PROCESSOR = "Skylake-Server,cx16=off"
+"""With cx16 half of the boots of Linux 6.12 on QEMU 7.2 crash."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """An NVMe device with one namespace."""
+
+    serial: str
+    nsid: int
+    block_bytes: int
+    image: Path
+
+    @property
+    def drive(self) -> str:
+        """QEMU's name of the image."""
+        return f"drive-{self.serial}"
+
+    @property
+    def name(self) -> str:
+        """QEMU's name of the device, by which it can be unplugged."""
+        return f"device-{self.serial}"
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """What the guest's kernel calls a device."""
+
+    controller: str
+    generic: str
+    block: str
+
+    @property
+    def queue(self) -> str:
+        """The folder of sysfs with the block layer's settings."""
+        return f"/sys/block/{self.block.removeprefix('/dev/')}/queue"
+
+
+@dataclass(frozen=True)
+class Smart:
+    """What a device says that it has done, over all of its life."""
+
+    read_commands: int
+    written_commands: int
+    read_units: int
+    written_units: int
+
+
+class Machine:
+    """A running guest."""
+
+    def __init__(self, session: Session, qmp: Qmp, devices: list[Device], log: Path) -> None:
+        self.session = session
+        self.qmp = qmp
+        self.devices = devices
+        self.log = log
+
+    def nodes(self, device: Device) -> Nodes:
+        """The nodes of a device, which is looked for by its serial: the kernel numbers devices as they come up."""
+        for line in self.session.check("grep -H . /sys/class/nvme/nvme*/serial").splitlines():
+            path, _, serial = line.partition(":")
+            if serial.strip() == device.serial:
+                folder = Path(path).parent
+                names = self.session.check(f"ls {folder}").split()
+                generic = next(name for name in names if name.startswith("ng"))
+                return Nodes(f"/dev/{folder.name}", f"/dev/{generic}", f"/dev/nvme{generic.removeprefix('ng')}")
+        raise SessionError(f"the guest has no NVMe device with serial {device.serial}")
+
+    def counts(self, device: Device) -> Counts:
+        """What QEMU counted so far at the image. Flushes come from its trace of the NVMe device: QEMU 7.2 does not account
+        for them at the drive.
+        """
+        flushes = len(re.findall(rf"pci_nvme_flush_ns nsid {device.nsid:#x}$", self.log.read_text(), re.MULTILINE))
+        return dataclasses.replace(self.qmp.counts(device.drive), flushes=flushes)
+
+    def smart(self, device: Device) -> Smart:
+        """The device's log page 2, read inside by Debian's nvme-cli."""
+        text = self.session.check(f"nvme smart-log {self.nodes(device).controller} -o json")
+        found = json.loads(text)
+        return Smart(
+            int(found["host_read_commands"]),
+            int(found["host_write_commands"]),
+            int(found["data_units_read"]),
+            int(found["data_units_written"]),
+        )
+
+
+@contextlib.contextmanager
+def booted(
+    name: str, kernel: Path, initrd: Path, devices: list[Device], logs: Path, timeout: float, counts: bool = False
+) -> Iterator[Machine]:
+    """A guest that is up, and has ended when the context has. If it `counts`, its one processor's time is a count of its
+    instructions, INSTRUCTION_NS each, however busy this machine is.
+
+    The kernel's messages go to LOGS/NAME.console, QEMU's to LOGS/NAME.qemu.
+    """
+    console = logs / f"{name}.console"
+    console.unlink(missing_ok=True)
+    deadline = time.monotonic() + timeout
+    more: list[str] = []
+    for number, device in enumerate(devices, start=1):
+        port = f"port{number}"
+        more += [
+            # A flush of the guest is counted like any other; this machine's disk need not follow.
+            "-drive", f"file={device.image},if=none,id={device.drive},format=raw,cache=unsafe",
+            # A port of its own, so that it can be unplugged.
+            "-device", f"pcie-root-port,id={port},chassis={number},slot={number}",
+            "-device", f"nvme,id={device.name},bus={port},serial={device.serial}",
+            "-device", f"nvme-ns,drive={device.drive},bus={device.name},nsid={device.nsid},"
+            f"logical_block_size={device.block_bytes},physical_block_size={device.block_bytes}",
+        ]  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="nvme-") as folder:
+        shell, control = f"{folder}/shell", f"{folder}/qmp"
+        hardware = qemu.Hardware(
+            processor=PROCESSOR,
+            processors="1" if counts else "2",
+            memory_mib=MEMORY_MIB,
+            threads="single" if counts else "multi",
+            more=(
+                *more,
+                "-qmp",
+                f"unix:{control},server=on,wait=off",
+                "-trace",
+                "pci_nvme_flush_ns",
+                *COUNTING * counts,
+            ),
+        )
+        serials = [f"file:{console}", f"unix:{shell},server=on,wait=off"]
+        # What is in memory is in use: freed pages do not keep what they held.
+        append = "console=ttyS0 panic=-1 quiet loglevel=4 init_on_free=1"
+        log = logs / f"{name}.qemu"
+        with qemu.started(hardware, kernel, initrd, append, serials, log):
+            try:
+                with (
+                    contextlib.closing(Session(shell, deadline)) as session,
+                    contextlib.closing(Qmp(control, deadline)) as qmp,
+                ):
+                    yield Machine(session, qmp, devices, log)
+            except (SessionError, QmpError) as error:
+                raise qemu.GuestError(f"{name}: {error}; see {console} and {log}") from error

@@ -1,0 +1,117 @@
+"""The parts that need no guest: arithmetic of patterns, content, what is read out of answers, and that a judge finds fault."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+from guests.qmp import Counts
+from guests.session import Outcome
+from nvme import content, counting
+from nvme.load import Load, report
+
+
+class Patterns(unittest.TestCase):
+    def test_blocks_by_hand(self) -> None:
+        def both(pattern: str, commands: int, thesis: bool) -> tuple[int, int]:
+            load = Load(pattern, "write", "uring", commands=commands, buffer_blocks=70, most_blocks=32, thesis=thesis)
+            return load.counted(), load.moved()
+
+        self.assertEqual(both("single", 5, False), (5, 5))
+        # The published program moves one more.
+        self.assertEqual(both("single", 5, True), (5, 10))
+        self.assertEqual(both("random", 3, False), (93, 93))
+        self.assertEqual(both("random", 3, True), (93, 96))
+        # 31 + 31 + 8, and from the start again; the buffer has nothing behind the 8.
+        self.assertEqual(both("full", 4, False), (101, 101))
+        self.assertEqual(both("full", 4, True), (101, 104))
+        self.assertEqual(both("packets", 7, False), (7, 7))
+        self.assertEqual(both("flush", 7, True), (0, 0))
+
+    def test_only_who_writes_gets_consent(self) -> None:
+        self.assertIn("--destroy-data-on", Load("single", "read", "uring").words("/dev/x", "wk1"))
+        self.assertNotIn("--destroy-data-on", Load("single", "write", "uring").words("/dev/x", "wk1"))
+
+
+class Answers(unittest.TestCase):
+    def test_summary_and_what_is_told_are_told_apart(self) -> None:
+        told = report(Outcome('{\n  "commands": 3\n}\nengine: uring\nerror: no\n', 1))
+        self.assertEqual((told.summary, told.told, told.status), ({"commands": 3}, "engine: uring\nerror: no", 1))
+        self.assertEqual(report(Outcome("error: no\n", 2)).summary, None)
+        self.assertIn("no JSON", report(Outcome('{"commands": ', 2)).told)
+
+
+class Content(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.image = Path(folder.name) / "image"
+
+    def test_what_changes_is_found_and_given_back(self) -> None:
+        content.write(self.image, 3 << 20)
+        self.assertEqual(content.changed(self.image, 4096), {})
+        with open(self.image, "r+b") as file:
+            file.seek((1 << 20) + 512)
+            file.write(b"x")
+        # 2^20 / 512 + 1.
+        self.assertEqual(list(content.changed(self.image, 512)), [2049])
+        changed = content.changed(self.image, 4096)
+        self.assertEqual(list(changed), [256])
+        self.assertEqual(changed[256][512:513], b"x")
+        content.restore(self.image, changed, 4096)
+        self.assertEqual(content.changed(self.image, 512), {})
+
+    def test_every_block_says_where_it_stands(self) -> None:
+        self.assertEqual(content.known(8192, 8), (content.TAG + 1024).to_bytes(8, "little"))
+
+    def test_the_buffer_is_splitmix(self) -> None:
+        # SplitMix64's first outputs from the state 0 (its author's own, and those of java.util.SplittableRandom): a word
+        # is the output of a state that has been advanced once less.
+        self.assertEqual([content.word(0, number) for number in (1, 2)], [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4])
+        self.assertEqual(len(content.buffer(1, 5, 512)), 5)
+
+
+class Judging(unittest.TestCase):
+    LOAD = Load("full", "read", "uring", commands=4, buffer_blocks=8, most_blocks=5, block_bytes=512)
+
+    def changed(self, places: list[int], numbers: list[int]) -> dict[int, bytes]:
+        """Blocks of the buffer, by number, at these places."""
+        blocks = {number: block for block, number in content.buffer(1, 8, 512).items()}
+        return dict(zip(places, (blocks[number] for number in numbers), strict=True))
+
+    def test_pieces_of_the_buffer_are_right(self) -> None:
+        # Four commands of four blocks each, from 0 and from 4.
+        places = [*range(10, 14), *range(20, 24), *range(30, 34), *range(40, 44)]
+        numbers = [0, 1, 2, 3, 4, 5, 6, 7] * 2
+        self.assertEqual(counting.by_content(self.LOAD, self.changed(places, numbers)), [])
+
+    def test_anything_else_is_wrong(self) -> None:
+        places = [*range(10, 14), *range(20, 24), *range(30, 34), *range(40, 44)]
+        changed = self.changed(places, [0, 1, 2, 3, 4, 5, 6, 7] * 2)
+        strange = counting.by_content(self.LOAD, changed | {41: bytes(512)})
+        self.assertRegex(strange[0], r"blocks \[41\] of the image, 1 in all")
+        few = counting.by_content(self.LOAD, dict(list(changed.items())[:8]))
+        self.assertRegex(few[0], "8 blocks of the image changed, 16 were written")
+        mixed = counting.by_content(self.LOAD, self.changed(places, [7, 6, 5, 4, 3, 2, 1, 0] * 2))
+        self.assertRegex(mixed[0], "16 pieces, 4 commands")
+
+    def test_counts_are_exact(self) -> None:
+        right = Counts(0, 0, 4, 16 * 512, 0)
+        self.assertEqual(counting.by_counts(self.LOAD, right), [])
+        for wrong in (Counts(0, 0, 4, 15 * 512, 0), Counts(1, 0, 4, 16 * 512, 0), Counts(0, 0, 4, 16 * 512, 1)):
+            self.assertEqual(len(counting.by_counts(self.LOAD, wrong)), 1)
+        flush = Load("flush", "write", "uring", commands=3)
+        self.assertEqual(counting.by_counts(flush, Counts(0, 0, 0, 0, 3)), [])
+
+    def test_a_summary_that_says_something_else_is_wrong(self) -> None:
+        summary = {
+            "engine": "uring", "pattern": "full", "op": "read", "block_bytes": 512,
+            "commands": 4, "blocks": 16, "blocks_moved": 16, "errors": 0,
+        }  # fmt: skip
+        self.assertEqual(counting.by_summary(self.LOAD, counting.Report(summary, "", 0)), [])
+        self.assertEqual(len(counting.by_summary(self.LOAD, counting.Report(summary | {"blocks": 15}, "", 0))), 1)
+        self.assertEqual(len(counting.by_summary(self.LOAD, counting.Report(summary, "", 1))), 1)
+        self.assertEqual(len(counting.by_summary(self.LOAD, counting.Report(None, "", 0))), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
