@@ -4,7 +4,7 @@
 
 use crate::buffer::{Buffer, BufferError};
 use crate::engine::{Deed, Direct, Ground, Io, Passthrough};
-use crate::plan::{EngineKind, Pages, Plan};
+use crate::plan::{EngineKind, Pages, Plan, Touch};
 use crate::safety::{Consent, Hold, Refusal, begins_with_a_hole, permit};
 use crate::system::System;
 use crate::target::{Kind, Nvme, Target};
@@ -35,6 +35,14 @@ pub enum PrepareError {
         value: String,
         /// What it could say.
         wanted: String,
+    },
+    /// A word that says nothing about this pattern.
+    #[error("{option} has no meaning for the pattern {pattern}; leave it out, or take another pattern")]
+    Stray {
+        /// The word.
+        option: &'static str,
+        /// The pattern.
+        pattern: &'static str,
     },
     /// The pattern does not fit.
     #[error(transparent)]
@@ -238,8 +246,26 @@ fn check(plan: &Plan) -> Result<(), PrepareError> {
     if plan.blocks == Some(0) {
         return value("--blocks", &0, "at least 1 must go");
     }
-    if plan.verify && !plan.pattern.moves() {
-        return value("--verify", &plan.pattern.name(), "this pattern moves nothing that could be looked at");
+    // What says nothing about this pattern was meant for another, or for another effect.
+    let name = plan.pattern.name();
+    let stray = [
+        ("--verify", plan.verify, plan.pattern.moves()),
+        ("--touch", plan.touch != Touch::Never, plan.pattern.moves()),
+        ("--blocks", plan.blocks.is_some(), plan.pattern.moves()),
+        ("--limit-bytes", plan.limit_bytes.is_some(), plan.pattern.moves()),
+        ("--commands", plan.commands.is_some(), plan.pattern != Pattern::Noop),
+        ("--limit-commands", plan.limit_commands.is_some(), plan.pattern != Pattern::Noop),
+        ("--stride", plan.stride != 1, plan.pattern == Pattern::Packets),
+    ];
+    if let Some((option, ..)) = stray.into_iter().find(|(_, is_said, has_meaning)| *is_said && !has_meaning) {
+        return Err(PrepareError::Stray { option, pattern: name });
+    }
+    if plan.slots != 1 && plan.limit_bytes.is_none() && plan.limit_commands.is_none() {
+        return value(
+            "--slots",
+            &plan.slots,
+            "it deals out --limit-commands or --limit-bytes, and neither is given",
+        );
     }
     if let Some(cpu) = plan.cpus.iter().find(|cpu| **cpu as usize >= rustix::thread::CpuSet::MAX_CPU) {
         return value("--cpus", cpu, "CPUs 0 to 1023 can be");
@@ -278,8 +304,8 @@ impl Fit {
         }
         let max = match plan.max_blocks {
             None => most,
-            // A file has no such limit of its own; the kernel moves up to 2 GiB at once.
-            Some(max) if !target.is_device() && u64::from(max) * block <= 1 << 30 => max.into(),
+            // A file has no such limit of its own; half of what the kernel registers at once is more than anybody needs.
+            Some(max) if !target.is_device() && max > 0 && u64::from(max) * block <= 1 << 29 => max.into(),
             Some(max) if u64::from(max) > most || max == 0 => {
                 let wanted = format!("{path} moves 1 to {most} blocks of {block} B with a command");
                 return Err(refuse("--max-blocks", max.into(), wanted));

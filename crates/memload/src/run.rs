@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use waykeeper_load::{Pattern, Totals};
 
-/// Who is told to stop waits so long for commands on their way. A guess: the kernel resets an NVMe device after 30 s without
+/// Who is told to stop waits so long for the next of the commands on their way. A guess: the kernel resets an NVMe device after 30 s without
 /// an answer, which nobody waits for who pressed Ctrl-C.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -289,13 +289,16 @@ impl Running {
         }
     }
 
-    /// True if it is over and all that is left are commands on their way which do not come back.
+    /// True if it is over and all that is left are commands on their way of which none comes back any more.
     fn is_stuck(&self) -> bool {
-        let over = || self.shared.is_over(self.shared.now_ns());
-        if !over() {
+        let back = || -> u64 {
+            self.shared.live.iter().map(|live| live.commands.load(Relaxed) + live.errors.load(Relaxed)).sum()
+        };
+        if !self.shared.is_over(self.shared.now_ns()) {
             return false;
         }
-        !self.wait(GRACE) && over()
+        let before = back();
+        !self.wait(GRACE) && back() == before
     }
 
     /// Waits for its end and puts together what was done. `tick` is called every second.

@@ -112,6 +112,7 @@ pub fn work<E: Engine>(
             }
             _ => None,
         };
+        live.outstanding.store((depth - free.len()) as u64, Relaxed);
         if let Err(why) = engine.carry(patience, &mut done) {
             shared.broken(&why);
             break;
@@ -147,8 +148,8 @@ pub fn work<E: Engine>(
         live.blocks.store(left.totals.blocks, Relaxed);
         live.moved.store(left.totals.moved, Relaxed);
         live.errors.store(left.totals.errors, Relaxed);
-        live.outstanding.store((depth - free.len()) as u64, Relaxed);
     }
+    live.outstanding.store((depth - free.len()) as u64, Relaxed);
     // Who ends because all is sent ends with its last command; who is stopped worked until then.
     let end_ns = if shared.is_over(now_ns) { now_ns } else { last_ns };
     left.totals.runtime = Duration::from_nanos(end_ns);

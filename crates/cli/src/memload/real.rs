@@ -133,7 +133,9 @@ impl From<TargetError> for Failure {
 impl From<PrepareError> for Failure {
     fn from(error: PrepareError) -> Failure {
         let code = match &error {
-            PrepareError::Value { .. } | PrepareError::Shape(_) => exit::BAD_INPUT,
+            PrepareError::Value { .. } | PrepareError::Stray { .. } | PrepareError::Shape(_) => {
+                exit::BAD_INPUT
+            }
             PrepareError::Engine { .. } => exit::UNSUPPORTED,
             PrepareError::Buffer(_) => exit::CONFLICT,
             PrepareError::Open { why, .. } | PrepareError::Worker(why) => exit::io_code(why),

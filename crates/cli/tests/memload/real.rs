@@ -77,6 +77,8 @@ fn what_cannot_be_is_one_line_and_changes_nothing() {
     on(&["--workers", "0"], &["--workers is 0"]);
     on(&["--block-size", "1000"], &["--block-size is 1000", "whole multiples of 512 B"]);
     on(&["--buffer", "10000"], &["--buffer is 10000", "whole blocks of 4096 B"]);
+    on(&["--pattern", "flush", "--blocks", "9"], &["--blocks has no meaning for the pattern flush"]);
+    on(&["--slots", "10"], &["--slots is 10", "--limit-commands"]);
     on(&["--time", "0"], &["`0` is no time above 0"]);
     on(&["--op", "read"], &["holds 4194304 B", "--overwrite"]);
     on(&["--create", "1MiB"], &["is there already"]);

@@ -139,11 +139,14 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
 }
 
 impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Drop for Ring<S, C> {
-    /// Gives the file back at once: a ring that is dropped keeps it until a worker of the kernel comes by, and a generic device
+    /// Gives the file and the memory back at once: a ring that is dropped keeps it until a worker of the kernel comes by, and a generic device
     /// that has been pulled out must not be held longer than its block device (Linux 5.13 to 6.12 at least: the last to let go
-    /// of the generic device frees what the kernel then still looks at).
+    /// of the generic device frees what the kernel then still looks at). And whoever unmounts after us would find a file busy.
     fn drop(&mut self) {
         let _ = self.ring.submitter().unregister_files();
+        if self.registered {
+            let _ = self.ring.submitter().unregister_buffers();
+        }
     }
 }
 
@@ -161,16 +164,6 @@ impl<S: squeue::EntryMarker> Ring<S, cqueue::Entry32> {
     pub fn fetch_wide(&mut self, mut take: impl FnMut(u64, i32)) {
         for entry in self.ring.completion() {
             take(entry.user_data(), entry.result());
-        }
-    }
-}
-
-impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Drop for Ring<S, C> {
-    /// A ring that is only closed lets go of its file some time later, and whoever unmounts after us finds it busy.
-    fn drop(&mut self) {
-        let _ = self.ring.submitter().unregister_files();
-        if self.registered {
-            let _ = self.ring.submitter().unregister_buffers();
         }
     }
 }

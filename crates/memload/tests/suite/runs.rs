@@ -40,7 +40,7 @@ fn every_pattern_moves_what_it_says_both_ways_at_any_depth() {
                     op,
                     workers,
                     depth,
-                    commands: Some(100),
+                    commands: (pattern != Pattern::Noop).then_some(100),
                     time: (pattern == Pattern::Noop).then(|| Duration::from_millis(1)),
                     verify: moves,
                     ..Plan::default()

@@ -79,7 +79,19 @@ fn sizes_that_do_not_fit_are_told_with_what_would() {
     assert!(told(Plan { workers: 0, ..Plan::default() }).starts_with("--workers is 0; "));
     assert!(told(Plan { slots: 0, ..Plan::default() }).starts_with("--slots is 0; "));
     assert!(told(Plan { limit_commands: Some(f64::NAN), ..Plan::default() }).contains("--limit-commands"));
-    assert!(told(Plan { verify: true, pattern: Pattern::Flush, ..Plan::default() }).contains("--verify"));
+    let many = told(Plan { max_blocks: Some(1 << 20), ..Plan::default() });
+    assert!(many.starts_with("--max-blocks is 1048576; "), "{many}");
+    for (plan, option) in [
+        (Plan { verify: true, pattern: Pattern::Flush, ..Plan::default() }, "--verify"),
+        (Plan { blocks: Some(1), pattern: Pattern::Flush, ..Plan::default() }, "--blocks"),
+        (Plan { commands: Some(1), pattern: Pattern::Noop, ..Plan::default() }, "--commands"),
+        (Plan { stride: 2, ..Plan::default() }, "--stride"),
+    ] {
+        let stray = told(plan);
+        assert!(stray.starts_with(&format!("{option} has no meaning for the pattern ")), "{stray}");
+    }
+    let slots = told(Plan { slots: 10, ..Plan::default() });
+    assert!(slots.contains("deals out --limit-commands or --limit-bytes"), "{slots}");
     let short = tempfile::NamedTempFile::new().unwrap();
     let told = refused(short.path(), Plan::default(), &Consent::default());
     assert!(told.contains("the size of the target is 0"), "{told}");
