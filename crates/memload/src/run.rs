@@ -354,18 +354,31 @@ fn end(shared: &Shared, runtime: Duration) -> End {
     if shared.over.load(Relaxed) && in_time { End::Stopped } else { End::Complete }
 }
 
+/// Says that a thread has ended, however it did: nobody waits for one that panicked.
+struct Ending<'a> {
+    shared: &'a Shared,
+    told: &'a mpsc::Sender<io::Result<()>>,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Its hook has said more. Whoever starts the workers has stopped listening if this one had begun.
+            let _ = self.told.send(Err(io::Error::other("a mistake in waykeeper itself")));
+            self.shared.stop();
+        }
+        self.shared.ended();
+    }
+}
+
 /// A thread of its own: makes its engine, says so, waits for the start, works.
 fn worker(ready: &Ready, shared: &Shared, index: u32, told: &mpsc::Sender<io::Result<()>>) -> Left {
-    let left = set_up_and_work(ready, shared, index, told);
-    shared.ended();
-    match left {
-        Ok(left) => left,
-        Err(why) => {
-            // Whoever starts it has heard of another's trouble already if nobody listens.
-            let _ = told.send(Err(why));
-            Left::default()
-        }
-    }
+    let _ending = Ending { shared, told };
+    set_up_and_work(ready, shared, index, told).unwrap_or_else(|why| {
+        // Whoever starts it has heard of another's trouble already if nobody listens.
+        let _ = told.send(Err(why));
+        Left::default()
+    })
 }
 
 fn set_up_and_work(
