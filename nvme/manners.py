@@ -5,6 +5,7 @@ It knows what must be said and counted. It must not know how memload does it.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import time
 from dataclasses import dataclass
@@ -60,8 +61,8 @@ def refusals(machine: Machine, device: Device, other: Device) -> list[Refused]:
     ]
 
 
-def refuse(machine: Machine, device: Device, refused: Refused) -> Judged:
-    """The words are refused, and the device hears nothing of it."""
+def refuse(machine: Machine, device: Device, refused: Refused, others: int = 0) -> Judged:
+    """The words are refused, and the device hears nothing of it, but for so many reads that others may do meanwhile."""
     before = machine.counts(device)
     told = report(machine.session.run(apart(f"waykeeper memload {refused.words}")))
     wrong = []
@@ -71,7 +72,8 @@ def refuse(machine: Machine, device: Device, refused: Refused) -> Judged:
     if len(errors) != 1:
         wrong.append(f"one line of error was expected: {told}")
     wrong += [f"{text!r} is not said: {told}" for text in refused.says if text not in told.told]
-    if (counts := machine.counts(device) - before) != NOTHING:
+    counts = machine.counts(device) - before
+    if counts.read_operations > others or dataclasses.replace(counts, read_operations=0, read_bytes=0) != NOTHING:
         wrong.append(f"QEMU counted {counts}, expected nothing")
     return Judged(f"refuses {refused.what}", wrong)
 
@@ -82,9 +84,11 @@ def in_use(machine: Machine, device: Device) -> list[Judged]:
     """
     judged = []
     nodes = machine.nodes(device)
+    # A file system reads on its own what it has not read yet; ten commands of a run would be more.
+    others = 9
     consent = f"--op read --commands 10 --destroy-data-on {device.serial}"
     uses = [
-        ("a mounted file system", f"mke2fs -b 4096 {nodes.block} && mkdir -p /mnt && mount {nodes.block} /mnt && sync",
+        ("a mounted file system", f"mke2fs -b 4096 {nodes.block} && mkdir -p /mnt && mount -o ro {nodes.block} /mnt",
          "umount /mnt", "is mounted on /mnt"),
         ("swap space", f"mkswap {nodes.block} && swapon {nodes.block}", f"swapoff {nodes.block}", "swap"),
     ]  # fmt: skip
@@ -92,9 +96,8 @@ def in_use(machine: Machine, device: Device) -> list[Judged]:
         machine.session.check(begin)
         for node in (nodes.generic, nodes.block):
             for words in (consent, "--commands 10"):
-                judged.append(
-                    refuse(machine, device, Refused(f"{what}: {node} {words}", f"{node} {words}", 5, (says,)))
-                )
+                refused = Refused(f"{what}: {node} {words}", f"{node} {words}", 5, (says,))
+                judged.append(refuse(machine, device, refused, others))
         told = report(machine.session.run(apart(f"waykeeper memload {nodes.generic} --json --shared --commands 10")))
         wrong = [] if told.status == 0 and told.summary else [f"a good end was expected: {told}"]
         judged.append(Judged(f"{what}: --shared reads", wrong))
