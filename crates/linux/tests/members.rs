@@ -513,6 +513,16 @@ fn a_group_of_our_name_that_somebody_else_made_is_his() {
     assert_eq!(root.read_text(format!("{theirs}/cpus_list")).unwrap(), "5\n");
     root.remove_dir(theirs).unwrap();
     drop(host);
+    // The same right before our end.
+    let mut host = empty(&machine);
+    host.set_tenants(vec![tenant("a", "0")]);
+    root.remove_dir(theirs).unwrap();
+    root.make_dir(theirs).unwrap();
+    root.write_once(format!("{theirs}/cpus_list"), "5\n").unwrap();
+    assert!(host.close().expect("closed").is_complete());
+    drop(host);
+    assert_eq!(root.read_text(format!("{theirs}/cpus_list")).unwrap(), "5\n");
+    root.remove_dir(theirs).unwrap();
     same(&machine.state(), &found, "at the end");
 }
 

@@ -269,6 +269,7 @@ impl LinuxHost {
         self.cores.close();
         self.counting.close();
         let resctrl = self.places.resctrl().cloned();
+        self.places.forget_anothers();
         let Some(journal) = self.places.journal() else { return Ok(Report::default()) };
         // Who turned a knob since the last sample has it, too. What cannot be noted comes back as it was before us.
         self.knobs.look_for_others(journal, &mut Vec::new());

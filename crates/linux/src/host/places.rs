@@ -44,6 +44,13 @@ impl Places {
         }
     }
 
+    /// Before the end: the journal forgets what is somebody else's by now.
+    pub fn forget_anothers(&mut self) {
+        if let Places::Ours(groups, journal) = self {
+            groups.forget_anothers(journal);
+        }
+    }
+
     /// The journal, if anything is ever turned.
     pub fn journal(&mut self) -> Option<&mut Journal> {
         match self {

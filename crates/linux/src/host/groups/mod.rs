@@ -280,8 +280,17 @@ impl Groups {
 
     /// Whether the group that has this name now is one that was made here.
     fn is_ours(&self, group: &Group) -> bool {
-        let now = self.resctrl.identity(group);
-        now.is_some() && self.made.get(group) == Some(&now)
+        match (self.made.get(group), self.resctrl.identity(group)) {
+            // Where it could not be told at first its name has to do.
+            (Some(made), Some(now)) => made.is_none_or(|made| made == now),
+            _ => false,
+        }
+    }
+
+    /// Before the end: what others removed and made again under our names is theirs, and the journal must not say otherwise.
+    pub fn forget_anothers(&mut self, journal: &mut Journal) {
+        let others: Vec<Group> = self.made.keys().filter(|group| self.is_anothers(group)).cloned().collect();
+        others.into_iter().for_each(|group| self.forget_group(group, journal));
     }
 
     /// Whether somebody removed a group that was made here and made another one of its name, which is his.
