@@ -60,8 +60,11 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        if let Some(session) = self.session.take() {
-            let _ = session.umount_and_join();
+        let Some(session) = self.session.take() else { return };
+        // The kernel may take a moment to give back the file of a ring; the mount goes then.
+        if session.umount_and_join().is_err() {
+            let mount = self.path.parent().unwrap();
+            rustix::mount::unmount(mount, rustix::mount::UnmountFlags::DETACH).unwrap();
         }
     }
 }
