@@ -264,11 +264,13 @@ mod tests {
         let link = folder.path().join("l");
         std::os::unix::fs::symlink(&path, &link).unwrap();
         assert!(said(&link).contains("this is a symbolic link"));
-        assert!(said(folder.path()).contains("this is a folder"));
+        let inner = folder.path().join("d");
+        std::fs::create_dir(&inner).unwrap();
+        assert!(said(&inner).contains("this is a folder"));
         assert!(said(Path::new("s")).contains("absolute"));
         assert!(said(&folder.path().join("x".repeat(100))).contains("at most 90 bytes"));
         assert!(said(&path.join("below")).contains("what stands there cannot be seen"));
-        assert_eq!(names(folder.path()).len(), 2);
+        assert_eq!(names(folder.path()).len(), 3);
     }
 
     /// Needs root, as what it is about.
