@@ -3,7 +3,7 @@
 //! tokio, because hundreds of connections that do nothing must cost nothing, and each needs its own deadlines; a single
 //! thread of lower priority, because nothing here may take time from the control thread. Must not know what is spoken.
 
-use crate::metrics::{Listen, http};
+use crate::metrics::{Listen, ScrapeLimits, http};
 use crate::socket::{self, Access, Limits, OVERFLOW_ID, Place, PlaceError, listen};
 use crate::{Board, Sender};
 use std::io;
@@ -27,8 +27,10 @@ pub struct EdgeConfig {
     pub group: Option<String>,
     /// Where metrics are served, if they are.
     pub metrics: Option<Listen>,
-    /// What anybody may have.
+    /// What anybody may have of the control socket.
     pub limits: Limits,
+    /// What anybody may have of the metrics.
+    pub scrapes: ScrapeLimits,
 }
 
 impl EdgeConfig {
@@ -107,7 +109,7 @@ impl Edge {
             let control = control.map(tokio::net::UnixListener::from_std).transpose()?;
             (control, metrics.map(Bound::into_runtime).transpose()?)
         };
-        let limits = config.limits;
+        let (limits, scrapes) = (config.limits, config.scrapes);
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new().name("waykeeper-edge".to_owned()).spawn(move || {
             // Without the right to it, or where there is no such thing, it goes on as it is.
@@ -120,7 +122,7 @@ impl Edge {
                 };
                 let pages = async {
                     if let Some(listener) = metrics {
-                        http::serve(listener, board.clone()).await;
+                        http::serve(listener, board.clone(), scrapes).await;
                     }
                 };
                 tokio::select! {

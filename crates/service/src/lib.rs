@@ -28,7 +28,7 @@ pub use client::{Client, ClientError, printable};
 pub use edge::{Edge, EdgeConfig, EdgeError};
 pub use engine::Moment;
 pub use feed::{Feed, Step, feed};
-pub use metrics::{Listen, ListenError};
+pub use metrics::{Listen, ListenError, ScrapeLimits};
 pub use notify::Notifier;
 pub use order::{Order, OrderError, Orders, Reply, Sender, orders};
 pub use socket::{Limits, PlaceError};

@@ -1,8 +1,8 @@
 //! `GET /metrics` over HTTP/1.1.
 //!
 //! hyper, without a framework above it: there is one page, and what a framework hides is what is needed here, that a
-//! connection has an end. Each has one request, a few seconds for its head and a few more for all; the page is written
-//! once a step, however many ask. Must not know what is on it.
+//! connection has an end. Each has one request, a few seconds for its head and a few more for all, and gives way to those
+//! that come after it; the page is written once a step, however many ask. Must not know what is on it.
 
 use super::format::Format;
 use crate::socket::{BREATH, SETBACK};
@@ -16,23 +16,36 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-/// Connections at a time. There is no telling who is who on an address; more than these wait until one ends.
-const CONNECTIONS: usize = 32;
+/// How much of the daemon those may have who ask for metrics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ScrapeLimits {
+    /// Connections at a time. There is no telling who is who on an address: one more than these takes the place of the oldest,
+    /// so nobody can keep others out by holding on. Who floods pushes others out only if they need longer than it takes to let
+    /// so many in, a millisecond each.
+    pub connections: usize,
+    /// For the head of a request.
+    pub head: Duration,
+    /// For the whole of a connection.
+    pub whole: Duration,
+}
 
-/// For the head of a request.
-const HEAD: Duration = Duration::from_secs(3);
-
-/// For the whole of a connection. Prometheus gives up after 10 s itself.
-const WHOLE: Duration = Duration::from_secs(10);
+impl Default for ScrapeLimits {
+    /// An eighth of a second in a flood, where a scrape over loopback takes milliseconds (a guess); Prometheus gives up after
+    /// 10 s itself.
+    fn default() -> ScrapeLimits {
+        ScrapeLimits { connections: 128, head: Duration::from_secs(3), whole: Duration::from_secs(10) }
+    }
+}
 
 /// Bytes of a request's head that are taken; the smallest that hyper allows.
 const LONGEST_HEAD: usize = 8 * 1024;
@@ -84,40 +97,47 @@ pub enum Listener {
 }
 
 /// Serves metrics until it is dropped.
-pub async fn serve(listener: Listener, board: Arc<Board>) {
+pub async fn serve(listener: Listener, board: Arc<Board>, limits: ScrapeLimits) {
     let pages = Arc::new(Pages::new(board));
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut inside: VecDeque<AbortHandle> = VecDeque::new();
     loop {
-        // Never closed, so this does not fail.
-        let Ok(permit) = room.clone().acquire_owned().await else { return };
         let pages = pages.clone();
         let come = match &listener {
             Listener::Tcp(listener) => {
-                listener.accept().await.map(|(stream, _)| spawn(stream, pages, permit))
+                listener.accept().await.map(|(stream, _)| spawn(stream, pages, limits))
             }
             Listener::Unix(listener) => {
-                listener.accept().await.map(|(stream, _)| spawn(stream, pages, permit))
+                listener.accept().await.map(|(stream, _)| spawn(stream, pages, limits))
             }
         };
-        tokio::time::sleep(if come.is_ok() { BREATH } else { SETBACK }).await;
+        let pause = if come.is_ok() { BREATH } else { SETBACK };
+        inside.retain(|connection| !connection.is_finished());
+        inside.extend(come);
+        if inside.len() > limits.connections {
+            inside.pop_front().iter().for_each(AbortHandle::abort);
+        }
+        tokio::time::sleep(pause).await;
     }
 }
 
-fn spawn<S>(stream: S, pages: Arc<Pages>, permit: tokio::sync::OwnedSemaphorePermit)
+fn spawn<S>(stream: S, pages: Arc<Pages>, limits: ScrapeLimits) -> AbortHandle
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    tokio::spawn(async move {
-        let _inside = permit;
+    let task = tokio::spawn(async move {
         let service = service_fn(|request| {
             let response = answer(&request, &pages);
             async { Ok::<_, Infallible>(response) }
         });
         let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(HEAD).keep_alive(false).max_buf_size(LONGEST_HEAD);
+        http.timer(TokioTimer::new())
+            .header_read_timeout(limits.head)
+            .keep_alive(false)
+            .max_buf_size(LONGEST_HEAD);
         // What goes wrong with a connection is over with it.
-        let _ = timeout(WHOLE, http.serve_connection(TokioIo::new(stream), service)).await;
+        let _ = timeout(limits.whole, http.serve_connection(TokioIo::new(stream), service)).await;
     });
+    task.abort_handle()
 }
 
 fn answer(request: &Request<Incoming>, pages: &Pages) -> Response<Full<Bytes>> {

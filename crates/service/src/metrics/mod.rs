@@ -7,4 +7,5 @@ mod format;
 pub(crate) mod http;
 mod listen;
 
+pub use http::ScrapeLimits;
 pub use listen::{Listen, ListenError};

@@ -6,7 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use waykeeper_service::{Board, Edge, EdgeConfig, Limits, Listen, Published, orders};
+use std::time::Duration;
+use waykeeper_service::{Board, Edge, EdgeConfig, Limits, Listen, Published, ScrapeLimits, orders};
 use waykeeper_units::GroupId;
 
 const OPEN_METRICS: &str = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
@@ -78,6 +79,7 @@ fn what_is_shown_has_its_names_labels_and_raw_values() {
         "waykeeper_missed_deadlines_total 2",
         "waykeeper_samples_dropped_total{reason=\"backwards\"} 3",
         "waykeeper_unrecorded_steps_total 4",
+        "waykeeper_unlogged_lines_total 7",
         "waykeeper_reloads_total{result=\"taken\"} 5",
         "waykeeper_reloads_total{result=\"refused\"} 6",
         "waykeeper_last_reload_successful 1.0",
@@ -89,6 +91,8 @@ fn what_is_shown_has_its_names_labels_and_raw_values() {
         "waykeeper_period_seconds 0.02",
         "waykeeper_tenants 2.0",
         "waykeeper_tenant_ways{tenant=\"fio\"} 2.0",
+        "waykeeper_class_ways{class=\"waykeeper-fio\"} 2.0",
+        "waykeeper_class_ways{class=\"default\"} 7.0",
         "waykeeper_llc_occupancy_bytes{tenant=\"dpdk \\\"rx\\\"\"} 4194304.0",
         "waykeeper_tenant_instructions_total{tenant=\"fio\"} 30000000000",
         "waykeeper_tenant_llc_references_total{tenant=\"fio\"} 100000000",
@@ -162,17 +166,44 @@ fn the_format_is_the_one_that_is_asked_for_and_all_else_is_refused() {
     assert!(head.starts_with("http/1.0 200") && body.is_empty(), "{head}\n{body}");
 }
 
+/// A board that stands still, with limits of its own.
+fn limited(scrapes: ScrapeLimits) -> (Edge, SocketAddr) {
+    let metrics = Some(Listen::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
+    let config = EdgeConfig { metrics, scrapes, ..EdgeConfig::default() };
+    let edge = Edge::open(&config, Arc::new(Board::new(published(1))), orders().0).unwrap();
+    let address = edge.metrics_address().unwrap();
+    (edge, address)
+}
+
+const LONG: Duration = Duration::from_secs(3600);
+
 #[test]
 fn who_does_not_speak_http_does_not_stay() {
-    let stage = Stage::new(Limits::default(), None);
-    // More than there is room for, and none of them ever says a word.
-    let mute: Vec<TcpStream> = (0..100).map(|_| connect(stage.metrics())).collect();
-    let mut long = connect(stage.metrics());
+    let (_edge, address) =
+        limited(ScrapeLimits { head: Duration::from_millis(50), whole: LONG, ..ScrapeLimits::default() });
+    let mut mute = connect(address);
+    let mut long = connect(address);
     eventually("a head without end is cut off", || long.write_all(&[b'x'; 4096]).is_err());
-    let (head, _) = get(stage.metrics(), "/metrics", "*/*");
+    assert_eq!(mute.read(&mut [0; 64]).unwrap_or(0), 0, "hung up on without an answer");
+    // Nor does who asks and does not read to the end.
+    let (_edge, address) =
+        limited(ScrapeLimits { head: LONG, whole: Duration::from_millis(50), ..ScrapeLimits::default() });
+    let mut slow = connect(address);
+    slow.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n").unwrap();
+    assert_eq!(slow.read(&mut [0; 64]).unwrap_or(0), 0, "hung up on without an answer");
+}
+
+#[test]
+fn who_holds_on_to_connections_keeps_nobody_out() {
+    // Time does not come to anybody's help.
+    let (_edge, address) = limited(ScrapeLimits { connections: 4, head: LONG, whole: LONG });
+    let mut mute: Vec<TcpStream> = (0..50).map(|_| connect(address)).collect();
+    let (head, _) = get(address, "/metrics", "*/*");
     assert!(head.starts_with("http/1.0 200"), "{head}");
-    drop(mute);
-    stage.moves_on(2);
+    // The oldest had to go, one after the other.
+    for gone in &mut mute[..40] {
+        assert_eq!(gone.read(&mut [0; 64]).unwrap_or(0), 0);
+    }
 }
 
 #[test]

@@ -191,6 +191,7 @@ impl Stage {
         let (shown, counted, told) = (board.clone(), steps.clone(), ending.clone());
         let thread = std::thread::spawn(move || {
             let mut carried_out = Vec::new();
+            ..EdgeConfig::default()
             while !told.load(Ordering::Relaxed) {
                 shown.show(published(counted.fetch_add(1, Ordering::Relaxed) + 1));
                 for asked in waiting.try_iter() {
