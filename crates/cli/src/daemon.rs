@@ -6,7 +6,7 @@ use crate::exit::{self, Failure};
 use crate::{out, restore};
 use clap::Args;
 use std::path::PathBuf;
-use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
+use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 use waykeeper_linux::host::{GroupsError, OpenError};
 use waykeeper_linux::profile::ProfileError;
@@ -118,8 +118,12 @@ pub fn daemon(args: DaemonArgs) -> Result<(), Failure> {
             file.display()
         )));
     }
-    let _log = start_log(&config)?;
-    Ok(daemon::run(config, inputs)?)
+    let (log, lost) = start_log(&config)?;
+    let unlogged = Box::new(move || lost.dropped_lines() as u64);
+    let done = daemon::run(config, inputs, unlogged);
+    // The last line is the reason, behind all others.
+    drop(log);
+    done.map_err(|error| Failure::from(error).said_aside())
 }
 
 /// Whether there is such a policy with such settings; whether it fits the host is seen there.
@@ -132,8 +136,8 @@ fn check_policy(config: &Config) -> Result<(), ConfigError> {
 /// must not hold the control thread.
 const LINES: usize = 8192;
 
-/// The log goes to standard error until what comes back is dropped.
-fn start_log(config: &Config) -> Result<WorkerGuard, Failure> {
+/// The log goes to standard error until the first of what comes back is dropped; the other counts lines that were lost.
+fn start_log(config: &Config) -> Result<(WorkerGuard, ErrorCounter), Failure> {
     let filter = EnvFilter::builder().parse(&config.log.level).map_err(|why| {
         let source = config.stated.of("log.level");
         Failure::bad_input(format!(
@@ -143,13 +147,14 @@ fn start_log(config: &Config) -> Result<WorkerGuard, Failure> {
     })?;
     let lossy = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(LINES);
     let (writer, guard) = lossy.finish(std::io::stderr());
+    let lost = writer.error_counter();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);
     let started = match config.log.json {
         true => log.json().flatten_event(true).try_init(),
         false => log.with_ansi(false).try_init(),
     };
     started.map_err(|why| Failure::new(exit::FAILED, format!("cannot start the log: {why}")))?;
-    Ok(guard)
+    Ok((guard, lost))
 }
 
 impl From<ConfigError> for Failure {

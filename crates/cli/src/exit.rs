@@ -4,6 +4,9 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::panic::PanicHookInfo;
 use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use waykeeper_inputs::{InputError, RecordError};
 use waykeeper_lab::files::OutError;
 use waykeeper_lab::registry::RegistryError;
@@ -71,6 +74,13 @@ impl Failure {
         self.line.as_deref().unwrap_or_default()
     }
 
+    /// Says why and does not wait until somebody has read it: for a service, which must end.
+    #[must_use]
+    pub fn said_aside(self) -> Failure {
+        self.line.into_iter().for_each(|line| say_aside(format!("error: {line}")));
+        Failure::silent(self.code)
+    }
+
     /// Says why and hands out the exit code.
     pub fn leave(self) -> ExitCode {
         if let Some(line) = self.line {
@@ -85,19 +95,55 @@ pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// A panic is a mistake of ours: one line for the user, the rest for who asks for it.
+/// Words that are being said aside.
+static SAYING: Mutex<Vec<Receiver<()>>> = Mutex::new(Vec::new());
+
+/// How long the end of the program waits for those who read its last words.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// A line on standard error that nobody waits for: a pipe that is full, or a terminal that is held, must not keep whoever
+/// speaks from bringing knobs back. [`last_words`] gives it a moment at the end.
+fn say_aside(line: String) {
+    let told = aside(io::stderr(), line);
+    SAYING.lock().unwrap_or_else(PoisonError::into_inner).extend(told);
+}
+
+/// Says a line on a thread of its own; the answer is told when it is said. Without a thread it is not said.
+fn aside(mut out: impl Write + Send + 'static, line: String) -> Option<Receiver<()>> {
+    let (told, hear) = channel();
+    let thread = std::thread::Builder::new().name("waykeeper-words".to_owned());
+    let speaks = thread.spawn(move || {
+        let _ = writeln!(out, "{line}");
+        // Nobody may wait for it any more.
+        let _ = told.send(());
+    });
+    speaks.ok().map(|_| hear)
+}
+
+/// Waits until all that was said aside is written, and no longer than a moment.
+pub fn last_words() {
+    let until = Instant::now() + LAST_WORDS;
+    let all = std::mem::take(&mut *SAYING.lock().unwrap_or_else(PoisonError::into_inner));
+    for told in all {
+        let _ = told.recv_timeout(until.saturating_duration_since(Instant::now()));
+    }
+}
+
+/// A panic is a mistake of ours: one line for the user, the rest for who asks for it. What unwinds brings knobs back, so it
+/// does not wait for these words.
 pub fn say_panic(panic: &PanicHookInfo<'_>) {
     let payload = panic.payload();
     let what = payload.downcast_ref::<&str>().copied();
     let what = what.or(payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
     let place = panic.location().map_or_else(String::new, |place| format!(" at {place}"));
-    say(&format!(
+    let mut text = format!(
         "error: a mistake in waykeeper itself: {what}{place}; please report it with the command line (RUST_BACKTRACE=1 \
          says more)"
-    ));
+    );
     if std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0") {
-        say(&std::backtrace::Backtrace::force_capture().to_string());
+        text = format!("{text}\n{}", std::backtrace::Backtrace::force_capture());
     }
+    say_aside(text);
 }
 
 /// The exit code of a read or a write that failed.
@@ -175,5 +221,30 @@ impl From<RecordError> for Failure {
                 Failure::new(FAILED, error)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn words_that_nobody_reads_keep_nobody() {
+        let (mut reads, mut writes) = io::pipe().unwrap();
+        let flags = rustix::fs::fcntl_getfl(&writes).unwrap();
+        rustix::fs::fcntl_setfl(&writes, flags | rustix::fs::OFlags::NONBLOCK).unwrap();
+        let mut filled = 0;
+        while let Ok(count) = writes.write(&[b'.'; 4096]) {
+            filled += count;
+        }
+        rustix::fs::fcntl_setfl(&writes, flags).unwrap();
+        // It comes back although the pipe is full, and the words are there as soon as somebody reads.
+        let told = aside(writes, "a word".to_owned()).unwrap();
+        assert!(told.try_recv().is_err());
+        let mut text = String::new();
+        reads.read_to_string(&mut text).unwrap();
+        assert_eq!(&text[filled..], "a word\n");
+        told.recv().unwrap();
     }
 }

@@ -35,10 +35,12 @@ fn main() -> ExitCode {
     let cli = args::Cli::parse();
     // A panic has been told by the hook when it arrives here.
     let done = panic::catch_unwind(|| dispatch(cli.command)).unwrap_or_else(|_| Err(exit::Failure::told()));
-    match done {
+    let code = match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.leave(),
-    }
+    };
+    exit::last_words();
+    code
 }
 
 fn dispatch(command: args::Command) -> Result<(), exit::Failure> {

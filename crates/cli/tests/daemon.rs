@@ -3,10 +3,11 @@
 #[path = "common/daemon.rs"]
 mod daemon;
 
-use daemon::Setup;
+use daemon::{Daemon, Setup};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::process::Command;
+use waykeeper_stand::faults::{Calls, Fault, Rule};
 use waykeeper_stand::{Machine, same};
 
 const FIXED: &str =
@@ -258,4 +259,50 @@ fn what_a_killed_daemon_left_is_found_by_its_configuration() {
     assert!(code == Some(2) && told.contains("unknown section [polcy]"), "{told}");
     same(&machine.state(), &found, "after restore beside a spoiled configuration");
     let _ = std::fs::remove_file(setup.journal.with_extension("lock"));
+}
+
+/// A pipe that is full and that nobody reads: what a line goes to when a service manager hangs.
+fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
+    let (reads, mut writes) = std::io::pipe().unwrap();
+    let flags = rustix::fs::fcntl_getfl(&writes).unwrap();
+    rustix::fs::fcntl_setfl(&writes, flags | rustix::fs::OFlags::NONBLOCK).unwrap();
+    while std::io::Write::write(&mut writes, &[b'.'; 4096]).is_ok() {}
+    rustix::fs::fcntl_setfl(&writes, flags).unwrap();
+    (reads, writes)
+}
+
+#[test]
+fn a_log_that_nobody_reads_holds_neither_the_loop_nor_the_end() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    let before = masks(&machine);
+    let setup = Setup::plain(&machine, FIXED);
+    let (_reads, writes) = full_pipe();
+    let mut command = setup.command();
+    command.args(["--set", "daemon.blind_steps=5"]).stderr(writes.try_clone().unwrap());
+    let mut daemon = Daemon::of(command, &setup);
+    daemon.comes("fixed masks", |_| masks(&machine) != before);
+    let step = |daemon: &mut Daemon| daemon.answer(json!({"do": "status"}))["ok"]["step"].as_u64().unwrap();
+    let first = step(&mut daemon);
+    daemon.comes("more steps", |daemon| {
+        daemon.ask(json!({"do": "status"})).is_some_and(|now| now["ok"]["step"].as_u64().unwrap() > first + 3)
+    });
+    daemon.ends_by(Signal::TERM);
+    same(&machine.state(), &found, "after SIGTERM");
+    // Nor does an end with a reason wait until somebody takes the reason.
+    let mut command = setup.command();
+    command.args(["--set", "daemon.blind_steps=5"]).stderr(writes);
+    let mut daemon = Daemon::of(command, &setup);
+    daemon.comes("fixed masks", |_| masks(&machine) != before);
+    machine.faults.inject(Rule {
+        path: "*".to_owned(),
+        operation: None,
+        calls: Calls::All,
+        fault: Fault::Refuse(rustix::io::Errno::IO),
+    });
+    let (status, _) = daemon.end();
+    assert_eq!(status.code(), Some(1));
+    machine.faults.lift();
+    setup.restore();
+    same(&machine.state(), &found, "after a host that was gone");
 }

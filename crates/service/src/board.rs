@@ -63,6 +63,9 @@ pub struct Published {
     /// Number of the step, from 0 for the start.
     pub step: u64,
     /// When, on everybody's clock.
+    /// Lines of the log that were lost because whoever reads it is too slow.
+    #[serde(default)]
+    pub unlogged: u64,
     pub at: SystemTime,
     /// When the daemon started.
     pub started: SystemTime,

@@ -67,11 +67,14 @@ impl From<EngineError> for DaemonError {
     }
 }
 
+/// Lines of the log that were lost so far, because whoever reads it is too slow.
+pub type Unlogged = Box<dyn Fn() -> u64 + Send>;
+
 /// Runs a daemon in this process until a signal ends it.
 ///
 /// # Errors
 /// Why it could not start or go on.
-pub fn run(config: Config, inputs: Inputs) -> Result<(), DaemonError> {
+pub fn run(config: Config, inputs: Inputs, unlogged: Unlogged) -> Result<(), DaemonError> {
     let system = |what| move |why| DaemonError::System { what, why };
     // Before the host is touched, so that no signal ends us without bringing back.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(system("listening to signals"))?;
@@ -96,6 +99,7 @@ pub fn run(config: Config, inputs: Inputs) -> Result<(), DaemonError> {
         recorder: own,
         feeds,
         moments,
+        unlogged,
     };
     let thread = std::thread::Builder::new().name("waykeeper-control".to_owned());
     let handle = hearing.clone();
@@ -190,6 +194,7 @@ struct Control {
     recorder: Option<Arc<Recorder>>,
     feeds: Vec<Feed>,
     moments: crossbeam_channel::Sender<Moment>,
+    unlogged: Unlogged,
 }
 
 impl Control {
@@ -202,7 +207,8 @@ impl Control {
     }
 
     fn engine<H: ManagedHost>(self, host: &mut H) -> Result<(), DaemonError> {
-        let Control { config, inputs, orders, nudges, ready, may_go, recorder, feeds, moments } = self;
+        let Control { config, inputs, orders, nudges, ready, may_go, recorder, feeds, moments, unlogged } =
+            self;
         let board = Arc::new(Board::new(engine::first(&config, host.inventory())));
         // Nobody there to serve, or they could not: nothing is turned.
         if ready.send(board.clone()).is_err() {
@@ -214,7 +220,7 @@ impl Control {
         tracing::info!(policy = config.policy.name, root = %config.root.display(), mode = ?config.mode, "taking charge");
         let watched: Vec<Watched> =
             recorder.into_iter().map(|own| Box::new(move || own.standing()) as Watched).collect();
-        let setup = Setup { config, inputs, board, feeds, orders, nudges, watched, moments };
+        let setup = Setup { config, inputs, board, feeds, orders, nudges, watched, moments, unlogged };
         Ok(engine::run(host, setup)?)
     }
 }

@@ -67,8 +67,9 @@ impl Log {
         let budget = self.budget.get_or_insert_with(fresh);
         budget.pass(step.at);
         let before = self.before.as_deref();
-        if before.is_none_or(|before| before.paused != step.paused) {
-            told_pause(&step, before, budget);
+        let lost = step.totals.unlogged;
+        if before.map_or(0, |before| before.totals.unlogged) < lost && budget.spend() {
+            warn!(lines = lost, "lines of the log were lost since the start: whoever reads it is too slow");
         }
         let policy = step.policy.as_str();
         let known = before.map_or(&[][..], |before| &before.record.events);

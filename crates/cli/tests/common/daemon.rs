@@ -171,6 +171,12 @@ pub struct Daemon {
 }
 
 impl Daemon {
+    /// One whose standard error is somebody else's.
+    pub fn of(mut command: Command, setup: &Setup) -> Daemon {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("the program is built");
+        Daemon { child, log: Arc::default(), reader: None, socket: setup.socket.clone() }
+    }
+
     /// What it told so far.
     pub fn log(&self) -> String {
         self.log.lock().expect("nobody panics with it").clone()

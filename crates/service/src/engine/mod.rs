@@ -15,10 +15,12 @@ pub use host::ManagedHost;
 
 use crate::board::{Board, Mode, Pause, Published, Standing, Totals};
 use crate::config::{Config, ConfigError, Inputs};
+use crate::daemon::Unlogged;
 use crate::feed::Feed;
 use crate::order::Orders;
 use crossbeam_channel::{Receiver, Sender};
 use ears::{Ears, Heard};
+pub(crate) use standing::News;
 use standing::Standings;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -59,6 +61,8 @@ pub struct Setup {
     pub watched: Vec<Watched>,
     /// Where moments are told; should have no bound, as the engine does not wait for room.
     pub moments: Sender<Moment>,
+    /// How many lines of the log were lost.
+    pub unlogged: Unlogged,
 }
 
 /// Why an engine could not start or go on. The knobs are as they were found.
@@ -141,6 +145,7 @@ struct Engine<'a, H: ManagedHost> {
     watched: Vec<Watched>,
     moments: Sender<Moment>,
     ears: Ears,
+    unlogged: Unlogged,
     paused: Option<Pause>,
     /// Settings of the policy in charge.
     settings: Arc<Table>,
@@ -169,7 +174,7 @@ fn policy_of(config: &Config) -> crate::config::PolicyChoice {
 
 impl<'a, H: ManagedHost> Engine<'a, H> {
     fn start(host: &'a mut H, setup: Setup) -> Result<Engine<'a, H>, EngineError> {
-        let Setup { config, inputs, board, feeds, orders, nudges, watched, moments } = setup;
+        let Setup { config, inputs, board, feeds, orders, nudges, watched, moments, unlogged } = setup;
         host.refresh();
         let choice = policy_of(&config);
         let policy = turns::build(host, &config, &choice.name, &choice.settings)
@@ -190,6 +195,7 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             watched,
             moments,
             ears: Ears::new(orders, nudges, inputs),
+            unlogged,
             paused: None,
             settings: Arc::new(choice.settings),
             pending: None,

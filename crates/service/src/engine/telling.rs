@@ -23,6 +23,7 @@ impl<H: ManagedHost> Engine<'_, H> {
         });
         let actions = self.totals.actions.entry(self.looping.policy().name().to_owned()).or_default();
         for event in &record.events {
+        self.totals.unlogged = (self.unlogged)();
             *actions.entry(event.action.clone()).or_default() += 1;
         }
         self.totals.summary = self.looping.summary();

@@ -168,10 +168,12 @@ fn a_name_cannot_forge_a_line() {
 }
 
 #[test]
-fn a_pause_and_its_end_are_told() {
-    let step = |paused| Published { paused, ..published() };
-    let all =
-        lines(LogFormat::Human, [None, Some(crate::Pause::Hold), Some(crate::Pause::Hold), None].map(step));
+fn lost_lines_are_told_when_one_gets_through_again() {
+    let lost = |unlogged| {
+        let mut step = published();
+        step.totals.unlogged = unlogged;
+        step
+    };
     assert_eq!(
         all,
         [

@@ -60,6 +60,9 @@ impl Page<'_> {
         let lost = totals.unrecorded;
         let help = "Steps that the flight recorder had no room for.";
         self.counter("unrecorded_steps", help, None, alone(Some(lost)))?;
+        let lost = totals.unlogged;
+        let help = "Lines of the log that were lost because whoever reads it is too slow.";
+        self.counter("unlogged_lines", help, None, alone(Some(lost)))?;
         let dropped = totals.dropped.iter().map(|(reason, n)| (vec![("reason", reason.clone())], Some(*n)));
         let help = "Samples of which something could not be used.";
         self.counter("samples_dropped", help, None, dropped)?;

@@ -209,6 +209,9 @@ pub struct Totals {
     pub samples_dropped: BTreeMap<String, u64>,
     /// Steps that the recorder had no room for.
     pub unrecorded_steps: u64,
+    /// Lines of the log that were lost because whoever reads it is too slow.
+    #[serde(default)]
+    pub unlogged_lines: u64,
     /// Configurations that were taken.
     pub reloads: u64,
     /// Configurations that were refused.
@@ -302,6 +305,7 @@ impl Totals {
             actions: totals.actions.clone(),
             samples_dropped: totals.dropped.clone(),
             unrecorded_steps: totals.unrecorded,
+            unlogged_lines: totals.unlogged,
             reloads: totals.reloads[0],
             reloads_refused: totals.reloads[1],
         }

@@ -94,6 +94,7 @@ pub fn published(step: u64) -> Published {
     }
 }
 
+            unlogged: 7,
 fn inventory() -> Inventory {
     let port = |id: u8| RootPort {
         id: PortId(id),
