@@ -1,9 +1,10 @@
 //! The log: every decision as one structured line with its reasons, what was turned, what went wrong.
 //!
-//! A line is told when something happens and not again as long as it lasts, and there are never more lines than [`BURST`]
-//! at once and [`PER_SECOND`] for long. What stands is told by the engine, which keeps it. Must not know where lines go,
-//! but that writing one waits for nobody.
+//! A line is told when something happens and not again as long as it lasts, and no fact is told twice. There are never more
+//! of these lines than [`BURST`] at once and [`PER_SECOND`] for long; orders, signals and configurations, which people give,
+//! are beside them. Must not know where lines go, but that writing one waits for nobody.
 
+use crate::engine::News;
 use crate::{Published, Step};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -38,6 +39,13 @@ struct Budget {
 }
 
 impl Budget {
+    /// The budget as it is by now.
+    fn at(budget: &mut Option<Budget>, now: SystemTime) -> &mut Budget {
+        let budget = budget.get_or_insert(Budget { lines: BURST, at: now, left_out: 0 });
+        budget.pass(now);
+        budget
+    }
+
     fn pass(&mut self, now: SystemTime) {
         let seconds = now.duration_since(self.at).unwrap_or_default().as_secs_f64();
         self.lines = (self.lines + seconds * PER_SECOND).min(BURST);
@@ -61,11 +69,23 @@ impl Budget {
 }
 
 impl Log {
+    /// Tells what began, what ended and what happened beside the steps.
+    pub(crate) fn news(&mut self, at: SystemTime, news: &News, happened: &[String]) {
+        let budget = Budget::at(&mut self.budget, at);
+        for one in news.begun.iter().filter(|_| budget.spend()) {
+            warn!(kind = one.kind, "{}", one.text);
+        }
+        for one in news.ended.iter().filter(|_| budget.spend()) {
+            info!(kind = one.kind, "no longer: {}", one.text);
+        }
+        for line in happened.iter().filter(|_| budget.spend()) {
+            info!("{line}");
+        }
+    }
+
     /// Tells what is new in a step.
     pub fn tell(&mut self, step: Step) {
-        let fresh = || Budget { lines: BURST, at: step.at, left_out: 0 };
-        let budget = self.budget.get_or_insert_with(fresh);
-        budget.pass(step.at);
+        let budget = Budget::at(&mut self.budget, step.at);
         let before = self.before.as_deref();
         let lost = step.totals.unlogged;
         if before.map_or(0, |before| before.totals.unlogged) < lost && budget.spend() {
@@ -73,7 +93,9 @@ impl Log {
         }
         let policy = step.policy.as_str();
         let known = before.map_or(&[][..], |before| &before.record.events);
-        for event in step.record.events.iter().filter(|event| !known.contains(event)) {
+        // Who put another policy in charge, an order or a configuration, has a line for it.
+        let is_news = |event: &&Event| !known.contains(event) && event.action != crate::replay::FOLLOWS;
+        for event in step.record.events.iter().filter(is_news) {
             if budget.spend() {
                 told_event(policy, event);
             }
@@ -106,18 +128,6 @@ impl Log {
             info!(step = step.step, "counters can be read again");
         }
         self.before = Some(step);
-    }
-}
-
-fn told_pause(step: &Published, before: Option<&Published>, budget: &mut Budget) {
-    let word = match (step.paused, before) {
-        (Some(crate::Pause::Hold), _) => "paused: the knobs stay as they are",
-        (Some(crate::Pause::Release), _) => "paused: the knobs went back to what was found",
-        (None, Some(_)) => "resumed",
-        (None, None) => return,
-    };
-    if budget.spend() {
-        info!(policy = step.policy, step = step.step, "{word}");
     }
 }
 

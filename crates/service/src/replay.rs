@@ -164,7 +164,7 @@ impl Replay {
 }
 
 /// What the loop says when one policy follows another: its own event, not the policy's.
-const FOLLOWS: &str = "policy-replaced";
+pub(crate) const FOLLOWS: &str = "policy-replaced";
 
 /// True for the step in which a policy begins: the daemon's first, or one policy following another.
 pub fn begins(entry: &Entry<'_>) -> bool {

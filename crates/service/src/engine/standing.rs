@@ -3,12 +3,27 @@
 //! Must not know how a problem comes about.
 
 use crate::Standing;
+use crate::log::named;
 use std::collections::BTreeSet;
 use waykeeper_control::{Knob, Problem, Record};
-use waykeeper_host::{KnobValues, Plan};
+use waykeeper_host::{Group, KnobValues, Plan};
 
 /// Most of them that are shown; a host in such trouble needs no longer list.
 const MOST: usize = 200;
+
+/// What began and what ended since the list was last made. What the log tells by other words is not in it: how a knob's
+/// trouble began stands there as the step's problem.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    /// New.
+    pub begun: Vec<Standing>,
+    /// No longer so.
+    pub ended: Vec<Standing>,
+}
+
+/// Kinds whose beginning and end the log tells in words of its own: a refused configuration at each refusal, blindness with
+/// the reason.
+pub(super) const TOLD_ELSEWHERE: [&str; 2] = ["config", "blind"];
 
 /// All of them.
 #[derive(Debug, Default)]
@@ -29,7 +44,11 @@ impl Standing {
 
 impl Standings {
     /// Takes in a step.
-    pub fn note(&mut self, record: &Record, alive: impl Fn(Knob) -> bool) {
+    pub fn note(&mut self, record: &Record, groups: &[Group]) {
+        let alive = |knob: Knob| match knob {
+            Knob::Mask(group, _) => groups.iter().any(|own| own.id == group),
+            _ => true,
+        };
         let is_over = |kind: &str, knob: Knob| {
             // A dead knob stays dead; one that stands as wanted, or that nobody wants any more, is no trouble.
             !alive(knob)
@@ -47,7 +66,7 @@ impl Standings {
                 _ => continue,
             };
             self.knobs.retain(|(own, _)| !same_place(*own, knob));
-            self.knobs.push((knob, Standing::new(kind, problem.to_string())));
+            self.knobs.push((knob, Standing::new(kind, named(&problem.to_string(), groups))));
         }
     }
 
@@ -56,18 +75,21 @@ impl Standings {
         self.knobs.retain(|(_, standing)| standing.kind == "no-effect");
     }
 
-    /// The list to show, with what is new in it and what is no longer.
-    pub fn list(&mut self, others: Vec<Standing>) -> (Vec<Standing>, Vec<Standing>, Vec<Standing>) {
+    /// The list to show, and what is new in it and what is no longer.
+    pub fn list(&mut self, others: Vec<Standing>) -> (Vec<Standing>, News) {
         let knobs = self.knobs.iter().map(|(_, standing)| standing.clone());
         let mut next: BTreeSet<Standing> = knobs.chain(self.config.clone()).chain(others).collect();
         if next.len() > MOST {
             let more = Standing::new("more", "and more than can be listed");
             next = next.into_iter().take(MOST).chain([more]).collect();
         }
-        let begun = next.difference(&self.now).cloned().collect();
-        let ended = self.now.difference(&next).cloned().collect();
+        let elsewhere = |one: &&Standing| !TOLD_ELSEWHERE.contains(&one.kind.as_str());
+        let is_knob = |one: &&Standing| self.knobs.iter().any(|(_, own)| own == *one);
+        let begun =
+            next.difference(&self.now).filter(elsewhere).filter(|one| !is_knob(one)).cloned().collect();
+        let ended = self.now.difference(&next).filter(elsewhere).cloned().collect();
         self.now.clone_from(&next);
-        (next.into_iter().collect(), begun, ended)
+        (next.into_iter().collect(), News { begun, ended })
     }
 }
 

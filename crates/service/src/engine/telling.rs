@@ -7,7 +7,7 @@ use crate::board::{Mode, Published};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::SystemTime;
-use waykeeper_control::{Knob, Problem, Record};
+use waykeeper_control::{Problem, Record};
 use waykeeper_host::{Group, Interval, Reading, Snapshot};
 use waykeeper_policy::Event;
 
@@ -17,10 +17,7 @@ impl<H: ManagedHost> Engine<'_, H> {
         self.unshown = false;
         let record = self.looping.record().clone();
         let groups = self.looping.host().groups();
-        self.standings.note(&record, |knob| match knob {
-            Knob::Mask(group, _) => groups.iter().any(|own| own.id == group),
-            _ => true,
-        });
+        self.standings.note(&record, &groups);
         let actions = self.totals.actions.entry(self.looping.policy().name().to_owned()).or_default();
         for event in &record.events {
         self.totals.unlogged = (self.unlogged)();
@@ -70,19 +67,13 @@ impl<H: ManagedHost> Engine<'_, H> {
             self.inventory = Arc::new(self.looping.host().inventory().clone());
         }
         let trouble = self.trouble();
-        let (standing, begun, ended) = self.standings.list(trouble);
-        for one in begun {
-            tracing::warn!(kind = one.kind, "{}", one.text);
-        }
-        for one in ended {
-            tracing::info!(kind = one.kind, "no longer: {}", one.text);
-        }
-        for line in self.looping.host().told() {
-            tracing::info!("{line}");
-        }
+        let (standing, news) = self.standings.list(trouble);
+        let at = SystemTime::now();
+        let happened = self.looping.host().told();
+        self.log.news(at, &news, &happened);
         let next = Published {
             step: self.step,
-            at: SystemTime::now(),
+            at,
             started: self.started,
             mode: self.config.mode,
             paused: self.paused,

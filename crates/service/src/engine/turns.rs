@@ -65,6 +65,7 @@ impl<H: ManagedHost> Engine<'_, H> {
                         let text = format!(
                             "the configuration in force is an older one; the last was refused: {why}"
                         );
+                        tracing::warn!("the configuration was refused, and the one in force stays: {why}");
                         self.standings.config = Some(Standing::new("config", text));
                     }
                 }

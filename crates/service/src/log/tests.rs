@@ -175,11 +175,44 @@ fn lost_lines_are_told_when_one_gets_through_again() {
         step
     };
     assert_eq!(
-        all,
-        [
-            " INFO paused: the knobs stay as they are policy=\"default\" step=1",
-            " INFO resumed policy=\"default\" step=3",
-        ]
+        lines(LogFormat::Human, [0, 0, 40, 40, 41].map(lost)),
+        [40, 41].map(|lines| format!(
+            " WARN lines of the log were lost since the start: whoever reads it is too slow lines={lines}"
+        ))
+    );
+}
+
+#[test]
+fn one_policy_following_another_is_the_orders_line() {
+    let mut step = published();
+    step.record.events = vec![event(crate::replay::FOLLOWS, "a4 follows iat"), event("grow", "fio grows")];
+    let all = lines(LogFormat::Human, [step]);
+    assert!(all.len() == 1 && all[0].contains("fio grows"), "{all:?}");
+}
+
+#[test]
+fn what_happens_beside_the_steps_has_the_same_budget() {
+    let told = Page::default();
+    let writer = {
+        let page = told.clone();
+        move || page.clone()
+    };
+    let plain = tracing_subscriber::fmt().with_writer(writer).with_ansi(false).with_target(false);
+    with_default(plain.finish(), || {
+        let mut log = Log::default();
+        let standing = |kind: &str, number: usize| crate::Standing::new(kind, format!("one {number}"));
+        let news = News {
+            begun: (0..100).map(|number| standing("tenant", number)).collect(),
+            ended: (0..100).map(|number| standing("grouping", number)).collect(),
+        };
+        let happened: Vec<String> = (0..100).map(|number| format!("tenant {number} came")).collect();
+        log.news(SystemTime::UNIX_EPOCH, &news, &happened);
+        log.news(SystemTime::UNIX_EPOCH + Duration::from_secs(1), &News::default(), &[]);
+    });
+    let text = String::from_utf8(told.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(text.lines().count(), 201, "{text}");
+    assert!(
+        text.lines().last().unwrap().contains("lines were left out of the log: too many at once lines=100")
     );
 }
 
