@@ -303,6 +303,7 @@ impl LinuxHost {
         let refused = self.turn_over(&first, passage, changes).map_err(|why| why.to_string())?;
         changes.left.extend(names);
         for (id, why) in refused {
+    /// Does it as far as it goes. Whatever comes of it, counters follow those who are there now.
             if let Some((_, asked)) = first.changing.iter().find(|(own, _)| *own == id) {
                 self.members.refuse(asked, why.to_string(), changes);
             }
