@@ -10,6 +10,7 @@ use waykeeper_service::config::{Config, Inputs};
 use waykeeper_service::dry_run::DryRun;
 use waykeeper_service::engine::ManagedHost;
 use waykeeper_service::linux::Keeper;
+use waykeeper_stand::faults::{Calls, Fault, Operation, Rule};
 use waykeeper_stand::{Machine, same};
 use waykeeper_units::{GroupId, WayMask};
 
@@ -89,6 +90,41 @@ fn a_policy_does_not_turn_what_the_profile_says_is_dead() {
     std::fs::write(&file, text.replace("llc_ways", "llc_weys")).unwrap();
     assert!(refused(&file).contains("nearest is `llc_ways`"));
     same(&machine.state(), &found, "after all that");
+}
+
+#[test]
+fn a_cpu_that_goes_offline_and_comes_back_is_told_and_followed() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    let mut keeper = open(&config(&machine, "", ""));
+    let cores = |keeper: &Keeper, name: &str| {
+        let groups = keeper.groups();
+        groups.iter().find(|group| group.name == name).map(|group| group.cores.to_string())
+    };
+    let told = |keeper: &Keeper| {
+        let standing = keeper.standing().into_iter().map(|own| own.text).collect::<Vec<_>>().join("; ");
+        standing
+    };
+    let before: Vec<_> = ["l2fwd", "fio"].map(|name| cores(&keeper, name)).into();
+    assert_eq!(before, [Some("0-1".to_owned()), Some("2".to_owned())]);
+    keeper.sample().unwrap();
+    // CPU 1, one of two of l2fwd's, and CPU 2, the only one of fio's.
+    let online = Fault::Garbage(b"0,3-35\n".to_vec());
+    let path = "sys/devices/system/cpu/online".to_owned();
+    machine.faults.inject(Rule { path, operation: Some(Operation::Read), calls: Calls::All, fault: online });
+    keeper.refresh();
+    assert_eq!(cores(&keeper, "l2fwd").as_deref(), Some("0"));
+    assert!(told(&keeper).contains("of its cores 0-1 not all are online; it has 0"), "{}", told(&keeper));
+    let snapshot = keeper.sample().unwrap();
+    assert!(snapshot.groups.values().any(|group| group.cycles.value().is_some()));
+    machine.faults.lift();
+    keeper.refresh();
+    let after: Vec<_> = ["l2fwd", "fio"].map(|name| cores(&keeper, name)).into();
+    assert_eq!(after, before);
+    assert!(!told(&keeper).contains("online"), "{}", told(&keeper));
+    keeper.sample().unwrap();
+    keeper.give_back().unwrap_or_else(|why| panic!("{why:?}"));
+    same(&machine.state(), &found, "after CPUs that came and went");
 }
 
 #[test]

@@ -52,6 +52,8 @@ use std::sync::Arc;
 use waykeeper_machine::{RunOptions, Scenario, ScenarioSource};
 use waykeeper_silicon::Sampling;
 #[cfg(feature = "files")]
+pub use waykeeper_vhost::faults;
+#[cfg(feature = "files")]
 use waykeeper_vhost::{engine::Pace, virtual_host::Options};
 
 /// A millisecond of the server's clock, ns.
