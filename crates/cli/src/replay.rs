@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::SystemTime;
+use waykeeper_linux::host::Grouping;
 use waykeeper_service::log::turned_of;
 use waykeeper_service::recorder::{Entry, Header, Item, ReadError, Reader};
 use waykeeper_service::replay::{Compared, Replay, differences, within};
@@ -58,6 +59,8 @@ struct Telling {
     /// The last step's number, the state and the policy shown last.
     last_step: Option<u64>,
     shown: (String, String),
+    /// Who shared a class in the last step.
+    shared: Vec<Grouping>,
     rows: Vec<Vec<String>>,
     notes: Vec<String>,
     steps: u64,
@@ -139,7 +142,7 @@ impl Telling {
             return line(&json!({
                 "at": time(entry.at), "step": entry.step, "policy": policy, "paused": entry.paused,
                 "state": record.state, "events": record.events, "turned": turned, "problems": problems,
-                "wish": record.desired, "standing": entry.standing,
+                "wish": record.desired, "standing": entry.standing, "groupings": entry.groupings,
             }));
         }
         let mut what = Vec::new();
@@ -152,6 +155,19 @@ impl Telling {
         what.extend(record.events.iter().map(reasons));
         what.extend(turned.into_iter().map(|text| ("turned".to_owned(), text)));
         what.extend(record.problems.iter().map(|problem| ("problem".to_owned(), problem.to_string())));
+        let shared = entry.groupings.as_deref().unwrap_or_default();
+        if shared != self.shared {
+            what.extend(shared.iter().filter(|own| !self.shared.contains(own)).map(|own| {
+                let place = if own.in_default { "the default group" } else { "one class" };
+                let with = if own.with.is_empty() {
+                    String::new()
+                } else {
+                    format!(" with {}", own.with.join(", "))
+                };
+                ("grouping".to_owned(), format!("{} is in {place}{with}: {}", own.tenant, own.why))
+            }));
+            self.shared = shared.to_vec();
+        }
         let now = (policy, record.state.clone());
         if what.is_empty() && now != self.shown {
             what.push(("state".to_owned(), String::new()));

@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use waykeeper_control::{Record, Summary};
 use waykeeper_host::{Group, Interval, Inventory, Snapshot};
 use waykeeper_linux::host::Grouping;
+use waykeeper_units::GroupId;
 
 /// What the daemon may do to the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -40,6 +41,15 @@ pub struct Standing {
     pub kind: String,
     /// One readable line.
     pub text: String,
+}
+
+/// A class of service with tenants in it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Class {
+    /// Name of its group in resctrl, `default` for the default one.
+    pub name: String,
+    /// Who is in it.
+    pub tenants: Vec<GroupId>,
 }
 
 /// Counts since the daemon started; they only grow.
@@ -86,6 +96,9 @@ pub struct Published {
     /// Those of them without a class of service of their own.
     #[serde(default)]
     pub groupings: Vec<Grouping>,
+    /// The classes of service that tenants are in; none where nobody is given one.
+    #[serde(default)]
+    pub classes: Vec<Class>,
     /// All counters, cumulative, as last read.
     pub snapshot: Option<Snapshot>,
     /// Rates over the last interval; `None` if nothing could be read in it.
@@ -156,6 +169,7 @@ pub(crate) mod tests {
             inventory: Arc::new(inventory),
             groups: Vec::new(),
             groupings: Vec::new(),
+            classes: Vec::new(),
             snapshot: None,
             seen: None,
             record: Record::default(),

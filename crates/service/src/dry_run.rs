@@ -3,8 +3,8 @@
 //! So a policy goes through its states as it would, as far as counters let it; nothing reaches the host. Must not know
 //! policies, nor what kind of host lies below.
 
-use crate::Standing;
 use crate::engine::ManagedHost;
+use crate::{Class, Standing};
 use std::time::Duration;
 use waykeeper_host::{
     Applied, Group, Host, HostError, Inventory, KnobOutcome, KnobValues, Plan, Snapshot, Support,
@@ -133,6 +133,10 @@ impl<H: ManagedHost> ManagedHost for DryRun<H> {
 
     fn groupings(&self) -> Vec<Grouping> {
         self.host.groupings()
+    }
+
+    fn classes(&self) -> Vec<Class> {
+        self.host.classes()
     }
 
     fn told(&mut self) -> Vec<String> {

@@ -23,7 +23,7 @@ pub mod recorder;
 pub mod replay;
 mod socket;
 
-pub use board::{Board, Mode, Pause, Published, Standing, Totals};
+pub use board::{Board, Class, Mode, Pause, Published, Standing, Totals};
 pub use client::{Client, ClientError, printable};
 pub use edge::{Edge, EdgeConfig, EdgeError};
 pub use engine::Moment;

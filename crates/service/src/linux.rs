@@ -4,7 +4,7 @@
 
 use crate::config::{Config, Outsiders, Place, Ports};
 use crate::engine::ManagedHost;
-use crate::{Mode, Standing};
+use crate::{Class, Mode, Standing};
 use std::io;
 use std::path::PathBuf;
 use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Plan, Snapshot};
@@ -150,6 +150,10 @@ impl ManagedHost for Keeper {
     }
 
     fn told(&mut self) -> Vec<String> {
+    fn classes(&self) -> Vec<Class> {
+        self.host.classes().into_iter().map(|(name, tenants)| Class { name, tenants }).collect()
+    }
+
         std::mem::take(&mut self.told)
     }
 

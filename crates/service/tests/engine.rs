@@ -14,7 +14,9 @@ use waykeeper_service::config::{Config, Inputs};
 use waykeeper_service::daemon::{DaemonError, in_charge};
 use waykeeper_service::engine::{self, ManagedHost, Nudge, Setup};
 use waykeeper_service::linux::Keeper;
-use waykeeper_service::{Board, Moment, Order, OrderError, Pause, Published, Sender, Standing, feed, orders};
+use waykeeper_service::{
+    Board, Class, Moment, Order, OrderError, Pause, Published, Sender, Standing, feed, orders,
+};
 use waykeeper_stand::{Machine, same};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -82,6 +84,10 @@ impl ManagedHost for Trapdoor {
 
     fn groupings(&self) -> Vec<Grouping> {
         self.keeper.groupings()
+    }
+
+    fn classes(&self) -> Vec<Class> {
+        self.keeper.classes()
     }
 
     fn told(&mut self) -> Vec<String> {

@@ -30,6 +30,7 @@ fn shown(step: u64) -> Published {
         inventory: Arc::new(inventory),
         groups: Vec::new(),
         groupings: Vec::new(),
+        classes: Vec::new(),
         snapshot: None,
         seen: None,
         record: Record { state: "Stable".to_owned(), ..Record::default() },

@@ -52,6 +52,7 @@ fn record_released(directory: &Path, name: &str, settings: &toml::Table, skip: &
             inventory: inventory.clone(),
             groups: looping.host().groups(),
             groupings: Vec::new(),
+            classes: Vec::new(),
             snapshot: looping.snapshot().cloned(),
             seen: looping.seen().cloned(),
             record: looping.record().clone(),

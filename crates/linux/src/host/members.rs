@@ -167,6 +167,15 @@ impl LinuxHost {
         self.members.refused.iter().map(refusal).collect()
     }
 
+    /// The classes that tenants sit in: the name of each group in resctrl, and who is in it. None where the host is only
+    /// looked at.
+    pub fn classes(&self) -> Vec<(String, Vec<GroupId>)> {
+        match &self.places {
+            super::Places::Ours(groups, _) => groups.sitting(),
+            super::Places::Theirs(_) => Vec::new(),
+        }
+    }
+
     /// Tenants that have no class of service of their own: with whom they are, and why.
     pub fn groupings(&self) -> Vec<Grouping> {
         self.places.groupings()
@@ -296,6 +305,15 @@ impl LinuxHost {
         changes: &mut Changes,
     ) -> Result<(), String> {
         let Agenda { going, changing, coming } = agenda;
+        let done = self.change_places(agenda, changes);
+        if let Some(why) = self.follow_cores() {
+            self.complaints.push(why);
+        }
+        self.inventory.llc.clos_count = self.places.classes();
+        done
+    }
+
+    fn change_places(&mut self, agenda: Agenda, changes: &mut Changes) -> Result<(), String> {
         let names: Vec<(GroupId, String)> =
             going.iter().filter_map(|id| Some((*id, self.members.alive.get(id)?.has.name.clone()))).collect();
         // Who waits for a class is before those who come.
@@ -318,10 +336,6 @@ impl LinuxHost {
                 }
             }
         }
-        if let Some(why) = self.follow_cores() {
-            self.complaints.push(why);
-        }
-        self.inventory.llc.clos_count = self.places.classes();
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 //! A trait, so that the engine is tried on hosts of any kind and a dry run can lay itself over one. Must not know policies,
 //! nor who asks.
 
-use crate::Standing;
+use crate::{Class, Standing};
 use std::time::Duration;
 use waykeeper_host::Host;
 use waykeeper_linux::host::Grouping;
@@ -22,6 +22,9 @@ pub trait ManagedHost: Host {
 
     /// Who has no class of service of its own, and with whom it is.
     fn groupings(&self) -> Vec<Grouping>;
+
+    /// The classes of service that tenants are in, by the names of their groups.
+    fn classes(&self) -> Vec<Class>;
 
     /// What happened since this was last asked and is over; a line each.
     fn told(&mut self) -> Vec<String>;

@@ -113,6 +113,7 @@ pub fn first(config: &Config, inventory: &Inventory) -> Published {
         inventory: Arc::new(inventory.clone()),
         groups: Vec::new(),
         groupings: Vec::new(),
+        classes: Vec::new(),
         snapshot: None,
         seen: None,
         record: Record::default(),

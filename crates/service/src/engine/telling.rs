@@ -83,6 +83,7 @@ impl<H: ManagedHost> Engine<'_, H> {
             inventory: self.inventory.clone(),
             groups,
             groupings: self.looping.host().groupings(),
+            classes: self.looping.host().classes(),
             snapshot,
             seen: self.looping.seen().cloned(),
             record,

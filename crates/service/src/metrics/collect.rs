@@ -126,6 +126,13 @@ impl Page<'_> {
             (labels(group.id), mask.map(|mask| f64::from(mask.count())))
         });
         self.gauge("tenant_ways", "LLC ways that a tenant may allocate in.", None, ways)?;
+        // Tenants of a class have its mask, and one of them is always there.
+        let classes = published.classes.iter().map(|class| {
+            let mask = class.tenants.iter().find_map(|tenant| knobs.masks.get(tenant));
+            (vec![("class", class.name.clone())], mask.map(|mask| f64::from(mask.count())))
+        });
+        let help = "LLC ways of a class of service with tenants in it, by the name of its group.";
+        self.gauge("class_ways", help, None, classes)?;
         // Who only looks gives nobody a class.
         let managed = published.groups.iter().filter(|_| published.mode == Mode::Manage);
         let grouped = managed.map(|group| {

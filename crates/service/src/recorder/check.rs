@@ -1,7 +1,7 @@
 //! Whether what a segment says can be so. A recording may come from anybody, and what is read from it is handed to
 //! policies, which rely on what a host promises: ids that are indices, masks that fit, names that are there.
 
-use super::format::{Entry, FORMAT, Header, VERSION};
+use super::format::{Entry, FORMAT, Header, OLDEST, VERSION};
 use std::collections::BTreeSet;
 use waykeeper_host::{Group, Inventory, KnobValues, Plan};
 use waykeeper_units::{PortId, WayMask};
@@ -21,8 +21,8 @@ pub(crate) fn header(header: &Header) -> Result<(), String> {
     if header.format != FORMAT {
         return Err(format!("it is not a {FORMAT}"));
     }
-    if header.version != VERSION {
-        return Err(format!("it has version {}; version {VERSION} can be read", header.version));
+    if !(OLDEST..=VERSION).contains(&header.version) {
+        return Err(format!("it has version {}; versions {OLDEST} to {VERSION} can be read", header.version));
     }
     if header.period_ns == 0 {
         return Err("its period is 0".to_owned());
@@ -69,6 +69,9 @@ pub(crate) fn entry(entry: &Entry<'_>, inventory: &Inventory) -> Result<(), Stri
     if let Some(groups) = &entry.groups {
         tenants(groups, inventory)?;
     }
+    let groupings = entry.groupings.iter().flat_map(|all| all.iter());
+    let mut names = groupings.flat_map(|own| [&own.tenant, &own.why].into_iter().chain(&own.with));
+    names.try_for_each(|text| short(text))?;
     let record = &entry.record;
     if let Some(seen) = &entry.seen {
         if seen.from_ns >= seen.to_ns {

@@ -12,13 +12,17 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use waykeeper_control::Record;
 use waykeeper_host::{Group, Interval, Inventory};
+use waykeeper_linux::host::Grouping;
 use zstd::zstd_safe::CParameter;
 
 /// What a header calls itself.
 pub const FORMAT: &str = "waykeeper-recording";
 
-/// The version that is written, and the only one that is read.
-pub const VERSION: u32 = 1;
+/// The version that is written.
+pub const VERSION: u32 = 2;
+
+/// The oldest one that is read. In version 1 entries do not tell which tenants share a class of service.
+pub const OLDEST: u32 = 1;
 
 /// How the name of a segment ends.
 pub const SUFFIX: &str = ".jsonl.zst";
@@ -37,7 +41,7 @@ const LEVEL: i32 = 3;
 pub struct Header {
     /// [`FORMAT`].
     pub format: String,
-    /// [`VERSION`].
+    /// From [`OLDEST`] to [`VERSION`].
     pub version: u32,
     /// The program that wrote it, with its version.
     pub build: String,
@@ -95,6 +99,10 @@ pub struct Entry<'a> {
     /// The tenants; absent if they are those of the entry before. The first entry of a segment has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<Cow<'a, [Group]>>,
+    /// The tenants without a class of service of their own; absent if they are those of the entry before. The first entry of a
+    /// segment has them; in version 1 none does, and then it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groupings: Option<Cow<'a, [Grouping]>>,
     /// What the policy saw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<Cow<'a, Interval>>,
@@ -106,18 +114,28 @@ pub struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// The entry of a step; `before` are the tenants that the segment told last.
-    pub(crate) fn of<'a>(step: &'a Published, before: Option<&[Group]>) -> Entry<'a> {
+    /// The entry of a step; `before` is what the segment told last.
+    pub(crate) fn of<'a>(step: &'a Published, before: Option<&Told>) -> Entry<'a> {
+        let groups = before.is_none_or(|before| before.groups != step.groups);
+        let groupings = before.is_none_or(|before| before.groupings != step.groupings);
         Entry {
             step: step.step,
             at: step.at,
             paused: step.paused,
-            groups: (before != Some(&step.groups)).then_some(Cow::Borrowed(step.groups.as_slice())),
+            groups: groups.then_some(Cow::Borrowed(step.groups.as_slice())),
+            groupings: groupings.then_some(Cow::Borrowed(step.groupings.as_slice())),
             seen: step.seen.as_ref().map(Cow::Borrowed),
             record: writable(&step.record),
             standing: Cow::Borrowed(&step.standing),
         }
     }
+}
+
+/// What entries tell only when it changes.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Told {
+    pub groups: Vec<Group>,
+    pub groupings: Vec<Grouping>,
 }
 
 /// The record without numbers that JSON cannot write (infinities, not-a-number): causes with one are left out.

@@ -8,7 +8,7 @@ mod format;
 mod read;
 mod ring;
 
-pub use format::{Entry, FORMAT, Header, SUFFIX, VERSION, writable};
+pub use format::{Entry, FORMAT, Header, OLDEST, SUFFIX, VERSION, writable};
 pub use read::{Item, ReadError, Reader};
 pub use ring::RecorderError;
 

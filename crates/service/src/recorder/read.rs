@@ -12,6 +12,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use waykeeper_host::Group;
+use waykeeper_linux::host::Grouping;
 
 /// Most segments of a directory: four times what a recorder leaves.
 const FILES_MOST: usize = 4096;
@@ -80,6 +81,7 @@ struct Open {
     input: BufReader<File>,
     header: Option<Header>,
     groups: Option<Vec<Group>>,
+    groupings: Option<Vec<Grouping>>,
 }
 
 /// How a frame came out.
@@ -171,7 +173,13 @@ fn begin(path: &Path) -> io::Result<Open> {
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a file"));
     }
-    Ok(Open { path: path.to_owned(), input: BufReader::new(file), header: None, groups: None })
+    Ok(Open {
+        path: path.to_owned(),
+        input: BufReader::new(file),
+        header: None,
+        groups: None,
+        groupings: None,
+    })
 }
 
 impl Open {
@@ -227,6 +235,13 @@ impl Open {
                     let groups = groups.ok_or("its first entry does not tell its tenants; not read on")?;
                     entry.groups = Some(groups.into());
                 }
+            }
+            match &entry.groupings {
+                Some(groupings) => self.groupings = Some(groupings.to_vec()),
+                None => entry.groupings = self.groupings.clone().map(Into::into),
+            }
+            if entry.groupings.is_none() && header.version > 1 {
+                return Err("its first entry does not tell who shares a class; not read on".to_owned());
             }
             ready.push_back(Item::Entry(Box::new(entry)));
         }

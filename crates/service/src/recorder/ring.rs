@@ -4,7 +4,7 @@
 //! later, by the steps' own clock, it is tried again with a new segment. Knows no thread and asks no clock.
 
 use super::RecorderConfig;
-use super::format::{Entry, Header, LINE_MOST, frame, name, number};
+use super::format::{Entry, Header, LINE_MOST, Told, frame, name, number};
 use crate::{Published, Standing};
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -12,7 +12,6 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
-use waykeeper_host::Group;
 
 /// A recording is cut into so many segments: what goes at once when the oldest goes (a guess: a sixteenth is little).
 const SEGMENTS: u32 = 16;
@@ -72,8 +71,8 @@ struct Segment {
     began: SystemTime,
     /// Length up to the last whole frame.
     bytes: u64,
-    /// The tenants that were told last.
-    groups: Option<Vec<Group>>,
+    /// What was told last.
+    told: Option<Told>,
 }
 
 /// The ring.
@@ -187,15 +186,15 @@ impl Ring {
             self.open(step)?;
         }
         let Some(segment) = self.segment.as_mut() else { return Ok(()) };
-        let entry = Entry::of(step, segment.groups.as_deref());
+        let entry = Entry::of(step, segment.told.as_ref());
         let from = self.lines.len();
         append(&mut self.lines, &entry).map_err(|why| RecorderError::Step { step: step.step, why })?;
         if self.lines.len() - from > LINE_MOST {
             let why = format!("{} bytes, more than {LINE_MOST}", self.lines.len() - from);
             return Err(RecorderError::Step { step: step.step, why });
         }
-        if entry.groups.is_some() {
-            segment.groups = Some(step.groups.clone());
+        if entry.groups.is_some() || entry.groupings.is_some() {
+            segment.told = Some(Told { groups: step.groups.clone(), groupings: step.groupings.clone() });
         }
         self.waiting += 1;
         Ok(())
@@ -221,7 +220,7 @@ impl Ring {
             options.write(true).create_new(true).mode(0o640).open(&path).map_err(cannot("create it"))?;
         self.next_number += 1;
         self.segment =
-            Some(Segment { path: path.clone(), file, header, began: step.at, bytes: 0, groups: None });
+            Some(Segment { path: path.clone(), file, header, began: step.at, bytes: 0, told: None });
         let Some(segment) = self.segment.as_mut() else { return Ok(()) };
         // Whatever the umask: the group may read what was recorded.
         segment.file.set_permissions(fs::Permissions::from_mode(0o640)).map_err(cannot("set its mode"))?;

@@ -12,6 +12,7 @@ use std::time::SystemTime;
 use tempfile::TempDir;
 use waykeeper_control::Problem;
 use waykeeper_host::{Group, Priority, WorkloadKind};
+use waykeeper_linux::host::Grouping;
 use waykeeper_units::{CoreList, GroupId};
 
 fn group(id: u32) -> Group {
@@ -25,6 +26,11 @@ fn group(id: u32) -> Group {
         stack: false,
         mask: None,
     }
+}
+
+fn grouping(tenant: &str) -> Grouping {
+    let why = "classes are short".to_owned();
+    Grouping { tenant: tenant.to_owned(), with: vec!["tenant-1".to_owned()], in_default: false, why }
 }
 
 /// Step `number`, a second after the one before; every tenth a tenant comes. What the problem says does not compress.
@@ -41,6 +47,9 @@ fn step(number: u64, noise: usize) -> Published {
     step.step = number;
     step.at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_337_700 + number);
     step.groups = (0..=number / 10 % 7).map(|id| group(id as u32)).collect();
+    // Every twentieth the first tenant begins or ends to share a class.
+    let shares = number / 20 % 2 == 1;
+    step.groupings = shares.then(|| grouping("tenant-0")).into_iter().collect();
     step.record.at_ns = number * 1_000_000_000;
     step.record.state = "Default".to_owned();
     step.record.problems.push(Problem::Sample(why));
@@ -100,11 +109,55 @@ fn what_was_recorded_reads_back_to_the_last_number() {
                 assert_eq!(entry.at, wanted.at);
                 assert_eq!(*entry.record, wanted.record);
                 assert_eq!(entry.groups.as_deref(), Some(wanted.groups.as_slice()));
+                assert_eq!(entry.groupings.as_deref(), Some(wanted.groupings.as_slice()));
                 seen += 1;
             }
         }
     }
     assert_eq!(seen, 95);
+}
+
+/// A segment of such lines.
+fn segment(path: &Path, lines: &[serde_json::Value]) {
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    fs::write(path, format::frame(text.as_bytes()).unwrap()).unwrap();
+}
+
+#[test]
+fn a_recording_of_version_1_is_read_and_does_not_tell_who_shares_a_class() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("0000000001-20261122T085500Z.jsonl.zst");
+    let mut header = serde_json::to_value(Header::of(&step(0, 1))).unwrap();
+    let entry = |number| serde_json::to_value(Entry::of(&step(number, 1), None)).unwrap();
+    let mut entries: Vec<_> = (0..3).map(entry).collect();
+    let groupings = |path: &Path| {
+        let items: Vec<_> = Reader::open(path).unwrap().collect();
+        items
+            .into_iter()
+            .filter_map(|item| match item {
+                Item::Entry(entry) => Some(Ok(entry.groupings.is_some())),
+                Item::Lost(why) => Some(Err(why)),
+                Item::Segment { .. } => None,
+            })
+            .collect::<Vec<_>>()
+    };
+    let all = |header: &serde_json::Value, entries: &[serde_json::Value]| {
+        segment(&path, &[std::slice::from_ref(header), entries].concat());
+        groupings(&path)
+    };
+    assert_eq!(all(&header, &entries), [Ok(true), Ok(true), Ok(true)]);
+    for entry in &mut entries {
+        entry.as_object_mut().unwrap().remove("groupings").unwrap();
+    }
+    let lost = all(&header, &entries);
+    assert!(matches!(&lost[..], [Err(why)] if why.contains("does not tell who shares a class")), "{lost:?}");
+    header["version"] = 1.into();
+    assert_eq!(all(&header, &entries), [Ok(false), Ok(false), Ok(false)]);
+    for (version, why) in [(0, "it has version 0; versions 1 to 2 can be read"), (3, "it has version 3")] {
+        header["version"] = version.into();
+        let lost = all(&header, &entries);
+        assert!(matches!(&lost[..], [Err(told)] if told.contains(why)), "{lost:?}");
+    }
 }
 
 #[test]
@@ -349,7 +402,7 @@ fn bombs_and_liars_are_turned_away() {
         change(&mut header);
         lost(&pack(&(serde_json::to_string(&header).unwrap() + "\n")))
     };
-    assert_eq!(other(|header| header.version = 2), "it has version 2; version 1 can be read");
+    assert_eq!(other(|header| header.version = 3), "it has version 3; versions 1 to 2 can be read");
     assert_eq!(other(|header| header.format = "diary".to_owned()), "it is not a waykeeper-recording");
     assert!(other(|header| Arc::make_mut(&mut header.inventory).llc.ways = 200).contains("200 ways"));
     assert!(other(|header| Arc::make_mut(&mut header.inventory).llc.ways = 4).contains("does not fit"));

@@ -18,7 +18,8 @@ use waykeeper_host::{
 use waykeeper_linux::host::Grouping;
 use waykeeper_policy::{Cause, Event};
 use waykeeper_service::{
-    Board, Edge, EdgeConfig, Limits, Listen, Mode, Order, OrderError, Published, Standing, Totals, orders,
+    Board, Class, Edge, EdgeConfig, Limits, Listen, Mode, Order, OrderError, Published, Standing, Totals,
+    orders,
 };
 use waykeeper_units::{CoreId, DeviceId, GroupId, PortId, WayMask};
 
@@ -80,6 +81,10 @@ pub fn published(step: u64) -> Published {
             in_default: false,
             why: "classes of service are short".to_owned(),
         }],
+        classes: vec![
+            Class { name: "waykeeper-fio".to_owned(), tenants: vec![GroupId(1)] },
+            Class { name: "default".to_owned(), tenants: vec![GroupId(0)] },
+        ],
         seen: Interval::between(&before, &after),
         snapshot: Some(after),
         record,

@@ -7,6 +7,19 @@ use std::collections::BTreeMap;
 use waykeeper_host::Reading;
 use waykeeper_units::{GroupId, WayMask};
 
+impl Groups {
+    /// The groups that tenants sit in, by name, the default one as resctrl's tools call it, and who sits there.
+    pub fn sitting(&self) -> Vec<(String, Vec<GroupId>)> {
+        let own = self.classes.iter().map(|(number, class)| (Seat::Class(*number), &class.group));
+        let all = std::iter::once((Seat::Root, &self.default.group)).chain(own);
+        let sitting = all.map(|(seat, group)| {
+            let name = if group.is_default() { "default" } else { group.name() };
+            (name.to_owned(), self.placement.sitting(seat).collect::<Vec<_>>())
+        });
+        sitting.filter(|(_, tenants)| !tenants.is_empty()).collect()
+    }
+}
+
 /// Bytes between L3 and memory of all classes, as a count that only rises. What a group counted goes with it, so it is read
 /// once more right before, and a tenant that moves to another group takes nothing with it. (Lines that are still a removed
 /// group's are written back on nobody's account.)
