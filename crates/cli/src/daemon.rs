@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 use waykeeper_linux::host::{GroupsError, OpenError};
-use waykeeper_linux::profile::ProfileError;
 use waykeeper_linux::resctrl::{Kind, ResctrlError};
+use waykeeper_linux::text_file::TextFileError;
 use waykeeper_service::config::{self, Config, ConfigError, Flag, Inputs, USUAL_FILE};
 use waykeeper_service::daemon::{self, DaemonError};
 use waykeeper_service::{EdgeError, PlaceError};
@@ -199,7 +199,7 @@ fn open_code(error: &OpenError) -> u8 {
         | OpenError::NoDevice { .. }
         | OpenError::Mask { .. } => exit::BAD_INPUT,
         OpenError::Resctrl(error) | OpenError::Groups(GroupsError::Resctrl(error)) => resctrl_code(error),
-        OpenError::Profile(ProfileError::Io { why, .. }) => exit::io_code(why),
+        OpenError::Profile(TextFileError::Io { why, .. }) => exit::io_code(why),
         OpenError::Profile(_) => exit::BAD_INPUT,
         OpenError::Groups(GroupsError::Foreign { .. }) => exit::CONFLICT,
         OpenError::File(error) => match error.errno().map(|errno| errno.raw_os_error()) {

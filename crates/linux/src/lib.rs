@@ -25,6 +25,7 @@ pub mod resctrl;
 pub mod restore;
 pub mod root;
 pub mod tenants;
+pub mod text_file;
 pub mod topology;
 pub mod trust;
 

@@ -5,7 +5,7 @@
 
 use crate::cpuinfo::Cpuinfo;
 use crate::root::Root;
-use crate::tenants::line_of;
+use crate::text_file::{self, TextFileError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io::Write;
@@ -17,9 +17,6 @@ use waykeeper_units::WayMask;
 pub const VERSION: u32 = 1;
 
 const DIRECTORY: &str = "/var/lib/waykeeper";
-
-/// Longest file that is read, bytes: a profile with many ports and much evidence stays far below (a guess).
-const LONGEST: u64 = 1 << 20;
 
 /// Whether a knob does what it says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -132,35 +129,14 @@ pub struct Profile {
     pub port: Vec<Port>,
 }
 
-/// Why a profile was refused.
-#[derive(Debug, thiserror::Error)]
-pub enum ProfileError {
-    /// The file cannot be read or written.
-    #[error("{}: {why}", file.display())]
-    Io {
-        /// The file.
-        file: PathBuf,
-        /// The system's own words.
-        why: std::io::Error,
-    },
-    /// Something in it is wrong.
-    #[error("{}:{line}: {why}", file.display())]
-    Wrong {
-        /// The file.
-        file: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// What, and what would be accepted.
-        why: String,
-    },
-    /// It is another machine's.
-    #[error("{}: it is of another machine: {why}; make one here with `waykeeper probe run all`", file.display())]
-    OtherMachine {
-        /// The file.
-        file: PathBuf,
-        /// What differs.
-        why: String,
-    },
+/// A profile is another machine's.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{}: it is of another machine: {why}; make one here with `waykeeper probe run all`", file.display())]
+pub struct OtherMachine {
+    /// The file.
+    pub file: PathBuf,
+    /// What differs.
+    pub why: String,
 }
 
 /// The profile of the host under `root` unless somebody names another: `/var/lib/waykeeper/profile.toml` for `/`, a name
@@ -220,31 +196,19 @@ impl Profile {
     ///
     /// # Errors
     /// A file that cannot be read, or the first thing wrong in it.
-    pub fn read(file: &Path) -> Result<Option<Profile>, ProfileError> {
-        let io = |why| ProfileError::Io { file: file.to_owned(), why };
-        match std::fs::metadata(file) {
-            Err(why) if why.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(why) => return Err(io(why)),
-            Ok(found) if found.len() > LONGEST => {
-                let why = format!("{} bytes; a profile has at most {LONGEST}", found.len());
-                return Err(ProfileError::Wrong { file: file.to_owned(), line: 1, why });
-            }
-            Ok(_) => {}
+    pub fn read(file: &Path) -> Result<Option<Profile>, TextFileError> {
+        match text_file::read(file, "a profile") {
+            Err(TextFileError::Io { why, .. }) if why.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            text => Profile::parse(file, &text?).map(Some),
         }
-        let text = std::fs::read_to_string(file).map_err(io)?;
-        Profile::parse(file, &text).map(Some)
     }
 
     /// A profile from its text; `file` is for messages.
     ///
     /// # Errors
     /// The first thing wrong in it, with its line.
-    pub fn parse(file: &Path, text: &str) -> Result<Profile, ProfileError> {
-        let wrong = |at: usize, why: String| ProfileError::Wrong {
-            file: file.to_owned(),
-            line: line_of(text, at),
-            why,
-        };
+    pub fn parse(file: &Path, text: &str) -> Result<Profile, TextFileError> {
+        let wrong = |at: usize, why: String| TextFileError::wrong(file, text, at, why);
         let profile: Profile = toml::from_str(text)
             .map_err(|error| wrong(error.span().map_or(0, |at| at.start), explain(error.message())))?;
         let at = |key: &str| text.find(key).unwrap_or(0);
@@ -274,11 +238,11 @@ impl Profile {
     /// Refuses a profile of another machine; `file` is for the message.
     ///
     /// # Errors
-    /// [`ProfileError::OtherMachine`] with what differs.
-    pub fn check(&self, file: &Path, here: &Identity) -> Result<(), ProfileError> {
+    /// What differs.
+    pub fn check(&self, file: &Path, here: &Identity) -> Result<(), OtherMachine> {
         match self.host.differs(here) {
             None => Ok(()),
-            Some(why) => Err(ProfileError::OtherMachine { file: file.to_owned(), why }),
+            Some(why) => Err(OtherMachine { file: file.to_owned(), why }),
         }
     }
 
@@ -286,8 +250,8 @@ impl Profile {
     ///
     /// # Errors
     /// The system's.
-    pub fn write(&self, file: &Path) -> Result<(), ProfileError> {
-        let io = |why| ProfileError::Io { file: file.to_owned(), why };
+    pub fn write(&self, file: &Path) -> Result<(), TextFileError> {
+        let io = |why| TextFileError::io(file, why);
         let new = file.with_extension("toml.new");
         if let Some(folder) = file.parent() {
             std::fs::create_dir_all(folder).map_err(io)?;

@@ -63,6 +63,9 @@ pub struct Totals {
     pub dropped: BTreeMap<String, u64>,
     /// Steps that the recorder had no room for.
     pub unrecorded: u64,
+    /// Lines of the log that were lost because whoever reads it is too slow.
+    #[serde(default)]
+    pub unlogged: u64,
     /// Configurations that were taken, and those that were refused.
     pub reloads: [u64; 2],
 }
@@ -73,9 +76,6 @@ pub struct Published {
     /// Number of the step, from 0 for the start.
     pub step: u64,
     /// When, on everybody's clock.
-    /// Lines of the log that were lost because whoever reads it is too slow.
-    #[serde(default)]
-    pub unlogged: u64,
     pub at: SystemTime,
     /// When the daemon started.
     pub started: SystemTime,

@@ -9,9 +9,10 @@ use std::io;
 use std::path::PathBuf;
 use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Plan, Snapshot};
 use waykeeper_linux::host::{Charge, DcaLimit, Grouping, Limits, LinuxHost, Managed, OpenError, Options};
-use waykeeper_linux::profile::{Profile, ProfileError, usual_path};
+use waykeeper_linux::profile::{Profile, usual_path};
 use waykeeper_linux::root::Root;
 use waykeeper_linux::tenants::{Census, Note, TenantSpec};
+use waykeeper_linux::text_file::TextFileError;
 
 /// A host of the kernel's files, with those who are declared on it.
 #[derive(Debug)]
@@ -51,7 +52,7 @@ impl Keeper {
 }
 
 /// The machine profile that a configuration asks for, with its file. The usual one need not be there.
-fn profile(config: &Config, root: &Root) -> Result<Option<(PathBuf, Profile)>, ProfileError> {
+fn profile(config: &Config, root: &Root) -> Result<Option<(PathBuf, Profile)>, TextFileError> {
     let (file, must_be) = match &config.profile {
         Place::Off => return Ok(None),
         Place::Usual => (usual_path(root), false),
@@ -59,7 +60,7 @@ fn profile(config: &Config, root: &Root) -> Result<Option<(PathBuf, Profile)>, P
     };
     match Profile::read(&file)? {
         Some(profile) => Ok(Some((file, profile))),
-        None if must_be => Err(ProfileError::Io { file, why: io::ErrorKind::NotFound.into() }),
+        None if must_be => Err(TextFileError::io(&file, io::ErrorKind::NotFound.into())),
         None => Ok(None),
     }
 }
@@ -149,11 +150,11 @@ impl ManagedHost for Keeper {
         self.host.groupings()
     }
 
-    fn told(&mut self) -> Vec<String> {
     fn classes(&self) -> Vec<Class> {
         self.host.classes().into_iter().map(|(name, tenants)| Class { name, tenants }).collect()
     }
 
+    fn told(&mut self) -> Vec<String> {
         std::mem::take(&mut self.told)
     }
 

@@ -133,13 +133,13 @@ fn setup(
         nudges,
         watched: Vec::new(),
         moments: unbounded().0,
+        unlogged: Box::new(|| 0),
     };
     (setup, board, nudge, sender)
 }
 
 #[test]
 fn a_panic_in_any_of_the_first_readings_leaves_everything_as_it_was() {
-        unlogged: Box::new(|| 0),
     let machine = Machine::new("gold-6140");
     let found = machine.state();
     // Before the first knob is turned, when it is read back, and in the steps after.

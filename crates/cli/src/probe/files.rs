@@ -4,7 +4,8 @@ use crate::exit::Failure;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use waykeeper_lab::files::write_probe;
-use waykeeper_linux::profile::{self, Identity, Knob, Port, Profile, ProfileError, Writes};
+use waykeeper_linux::profile::{self, Identity, Knob, Port, Profile, Writes};
+use waykeeper_linux::text_file::TextFileError;
 use waykeeper_probe::findings::Findings;
 use waykeeper_probe::ports::{PortVerdict, Reach, Switch};
 use waykeeper_probe::register::{Register, RegisterVerdict};
@@ -89,11 +90,11 @@ fn port(verdict: &PortVerdict) -> Port {
     }
 }
 
-impl From<ProfileError> for Failure {
-    fn from(error: ProfileError) -> Failure {
+impl From<TextFileError> for Failure {
+    fn from(error: TextFileError) -> Failure {
         match &error {
-            ProfileError::Io { why, .. } => Failure::new(crate::exit::io_code(why), &error),
-            ProfileError::Wrong { .. } | ProfileError::OtherMachine { .. } => Failure::bad_input(&error),
+            TextFileError::Io { why, .. } => Failure::new(crate::exit::io_code(why), &error),
+            TextFileError::Wrong { .. } => Failure::bad_input(&error),
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use super::groups::GroupsError;
 use crate::journal::JournalError;
-use crate::profile::ProfileError;
 use crate::resctrl::{Kind, ResctrlError};
 use crate::root::FileError;
+use crate::text_file::TextFileError;
 use waykeeper_host::HostError;
 use waykeeper_units::CoreList;
 
@@ -25,7 +25,7 @@ pub enum OpenError {
     Journal(#[from] JournalError),
     /// The machine profile.
     #[error(transparent)]
-    Profile(#[from] ProfileError),
+    Profile(#[from] TextFileError),
     /// Counters cannot be programmed because their originals cannot be journaled.
     #[error("{0}")]
     Counting(String),

@@ -298,14 +298,14 @@ impl LinuxHost {
         (less != *has).then_some((id, less))
     }
 
+    /// Does it as far as it goes. Whatever comes of it, counters follow those who are there now.
     fn carry_out(
         &mut self,
         agenda: Agenda,
         passage: Option<&Passage>,
         changes: &mut Changes,
     ) -> Result<(), String> {
-        let Agenda { going, changing, coming } = agenda;
-        let done = self.change_places(agenda, changes);
+        let done = self.change_places(agenda, passage, changes);
         if let Some(why) = self.follow_cores() {
             self.complaints.push(why);
         }
@@ -313,7 +313,13 @@ impl LinuxHost {
         done
     }
 
-    fn change_places(&mut self, agenda: Agenda, changes: &mut Changes) -> Result<(), String> {
+    fn change_places(
+        &mut self,
+        agenda: Agenda,
+        passage: Option<&Passage>,
+        changes: &mut Changes,
+    ) -> Result<(), String> {
+        let Agenda { going, changing, coming } = agenda;
         let names: Vec<(GroupId, String)> =
             going.iter().filter_map(|id| Some((*id, self.members.alive.get(id)?.has.name.clone()))).collect();
         // Who waits for a class is before those who come.
@@ -321,7 +327,6 @@ impl LinuxHost {
         let refused = self.turn_over(&first, passage, changes).map_err(|why| why.to_string())?;
         changes.left.extend(names);
         for (id, why) in refused {
-    /// Does it as far as it goes. Whatever comes of it, counters follow those who are there now.
             if let Some((_, asked)) = first.changing.iter().find(|(own, _)| *own == id) {
                 self.members.refuse(asked, why.to_string(), changes);
             }

@@ -4,12 +4,12 @@
 
 use super::device::DeviceName;
 use super::glob::{Glob, Place, program};
+use crate::text_file::{self, TextFileError};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use toml::Spanned;
 use waykeeper_host::{Priority, WorkloadKind};
 use waykeeper_units::{CoreId, CoreList};
@@ -44,29 +44,6 @@ pub struct TenantSpec {
 /// What stands for a match's own name in the name of a spec with `each`.
 pub const OWN_NAME: &str = "{name}";
 
-/// Why a list of tenants was refused.
-#[derive(Debug, thiserror::Error)]
-pub enum TenantsError {
-    /// The file cannot be read.
-    #[error("{}: {why}", file.display())]
-    Read {
-        /// The file.
-        file: PathBuf,
-        /// The system's own words.
-        why: std::io::Error,
-    },
-    /// Something in it is wrong.
-    #[error("{}:{line}: {why}", file.display())]
-    Wrong {
-        /// The file.
-        file: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// What, and what would be accepted.
-        why: String,
-    },
-}
-
 /// Where in a text something is wrong with a tenant, and what.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{why}")]
@@ -91,9 +68,6 @@ pub(super) const NAME_LIMIT: usize = 64;
 
 /// Longest part of a name that is the same for each match: at least as much again is left for what tells them apart.
 const COMMON_LIMIT: usize = 32;
-
-/// More than this is no list of tenants (each line of text is read at once).
-const FILE_LIMIT: u64 = 1 << 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -161,31 +135,17 @@ impl<'de> Deserialize<'de> for Texts {
 ///
 /// # Errors
 /// A file that cannot be read, or the first thing wrong in it.
-pub fn read(file: &Path) -> Result<Vec<TenantSpec>, TenantsError> {
-    let failed = |why| TenantsError::Read { file: file.to_owned(), why };
-    let mut bytes = Vec::new();
-    // What a file says of its size is no bound: a device or a pipe says 0.
-    std::fs::File::open(file)
-        .map_err(failed)?
-        .take(FILE_LIMIT + 1)
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
-    if bytes.len() as u64 > FILE_LIMIT {
-        let why = format!("a list of tenants has at most {FILE_LIMIT} bytes, this has more");
-        return Err(TenantsError::Wrong { file: file.to_owned(), line: 1, why });
-    }
-    let text = String::from_utf8(bytes).map_err(|why| failed(std::io::Error::other(why)))?;
-    parse(file, &text)
+pub fn read(file: &Path) -> Result<Vec<TenantSpec>, TextFileError> {
+    parse(file, &text_file::read(file, "a list of tenants")?)
 }
 
 /// Reads the text of such a file; `file` is for messages.
 ///
 /// # Errors
 /// The first thing wrong in it.
-pub fn parse(file: &Path, text: &str) -> Result<Vec<TenantSpec>, TenantsError> {
+pub fn parse(file: &Path, text: &str) -> Result<Vec<TenantSpec>, TextFileError> {
     let wrong = |at: Option<Range<usize>>, why: String| {
-        let line = line_of(text, at.map_or(0, |at| at.start));
-        TenantsError::Wrong { file: file.to_owned(), line, why }
+        TextFileError::wrong(file, text, at.map_or(0, |at| at.start), why)
     };
     let parsed: File = toml::from_str(text)
         .map_err(|error| wrong(error.span(), explain_key(error.message(), &["tenant"])))?;
@@ -194,11 +154,6 @@ pub fn parse(file: &Path, text: &str) -> Result<Vec<TenantSpec>, TenantsError> {
         return Err(wrong(None, why));
     }
     declared(parsed.tenant).map_err(|refusal| wrong(Some(refusal.at), refusal.why))
-}
-
-/// The line of a place in a text, from 1.
-pub fn line_of(text: &str, at: usize) -> usize {
-    text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
 /// What entries mean, in their order.
@@ -504,7 +459,7 @@ devices = "5e:00.0/vf*"
         let daemon: Daemon = toml::from_str(&text).unwrap();
         assert_eq!(daemon.policy, "a4");
         let refusal = declared(daemon.tenant).unwrap_err();
-        assert_eq!(line_of(&text, refusal.at.start), 11);
+        assert_eq!(text_file::line_of(&text, refusal.at.start), 11);
         assert!(refusal.why.contains("every process there is"), "{refusal}");
         let error = toml::from_str::<Daemon>(&text.replace("policy =", "polcy =")).unwrap_err();
         let told = explain_key(error.message(), &["policy", "tenant"]);

@@ -19,8 +19,7 @@ mod search;
 
 pub use census::{Census, MOST_MEMBERS, MOST_READS, MOST_TENANTS};
 pub use declaration::{
-    Clash, Entry, KEYS, OWN_NAME, Refusal, TenantSpec, TenantsError, clash, declared, explain_key, line_of,
-    parse, read,
+    Clash, Entry, KEYS, OWN_NAME, Refusal, TenantSpec, clash, declared, explain_key, parse, read,
 };
 pub use device::{DeviceName, DeviceNameError};
 pub use glob::{Glob, Place};

@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
-use waykeeper_linux::tenants::{Entry, declared, explain_key, line_of};
+use waykeeper_linux::tenants::{Entry, declared, explain_key};
+use waykeeper_linux::text_file::line_of;
 
 /// More than this is no configuration.
 const FILE_LIMIT: u64 = 1 << 20;

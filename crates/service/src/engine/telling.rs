@@ -20,10 +20,10 @@ impl<H: ManagedHost> Engine<'_, H> {
         self.standings.note(&record, &groups);
         let actions = self.totals.actions.entry(self.looping.policy().name().to_owned()).or_default();
         for event in &record.events {
-        self.totals.unlogged = (self.unlogged)();
             *actions.entry(event.action.clone()).or_default() += 1;
         }
         self.totals.summary = self.looping.summary();
+        self.totals.unlogged = (self.unlogged)();
         let snapshot = self.looping.snapshot().cloned();
         for reason in dropped(&record, self.looping.seen(), self.before.as_ref(), snapshot.as_ref()) {
             *self.totals.dropped.entry(reason.to_owned()).or_default() += 1;

@@ -94,12 +94,12 @@ pub fn published(step: u64) -> Published {
             actions: BTreeMap::from([("a4".to_owned(), BTreeMap::from([("lp-zone-grow".to_owned(), step)]))]),
             dropped: BTreeMap::from([("backwards".to_owned(), 3)]),
             unrecorded: 4,
+            unlogged: 7,
             reloads: [5, 6],
         },
     }
 }
 
-            unlogged: 7,
 fn inventory() -> Inventory {
     let port = |id: u8| RootPort {
         id: PortId(id),
@@ -191,13 +191,13 @@ impl Stage {
             group: group.map(str::to_owned),
             metrics: Some(Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)))),
             limits,
+            ..EdgeConfig::default()
         };
         let edge = Edge::open(&config, board.clone(), sender).unwrap();
         let (steps, ending) = (Arc::new(AtomicU64::new(1)), Arc::new(AtomicBool::new(false)));
         let (shown, counted, told) = (board.clone(), steps.clone(), ending.clone());
         let thread = std::thread::spawn(move || {
             let mut carried_out = Vec::new();
-            ..EdgeConfig::default()
             while !told.load(Ordering::Relaxed) {
                 shown.show(published(counted.fetch_add(1, Ordering::Relaxed) + 1));
                 for asked in waiting.try_iter() {

@@ -1,0 +1,95 @@
+//! A small text file that a person wrote or may have changed: read within bounds, and refused in one line that names file
+//! and line.
+//!
+//! Must not know what stands in it.
+
+use rustix::fs::OFlags;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Longest file that is read, bytes: declarations of a thousand tenants and profiles with many ports stay far below (a
+/// guess).
+pub const LONGEST: u64 = 1 << 20;
+
+/// Why a file was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum TextFileError {
+    /// It cannot be read or written.
+    #[error("{}: {why}", file.display())]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// The system's own words.
+        why: io::Error,
+    },
+    /// Something in it is wrong.
+    #[error("{}:{line}: {why}", file.display())]
+    Wrong {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What, and what would be accepted.
+        why: String,
+    },
+}
+
+impl TextFileError {
+    /// The system's refusal.
+    pub fn io(file: &Path, why: io::Error) -> TextFileError {
+        TextFileError::Io { file: file.to_owned(), why }
+    }
+
+    /// Something wrong at byte `at` of its text.
+    pub fn wrong(file: &Path, text: &str, at: usize, why: impl Into<String>) -> TextFileError {
+        TextFileError::Wrong { file: file.to_owned(), line: line_of(text, at), why: why.into() }
+    }
+}
+
+/// The text of a file; `what` says what kind of file it is to be, for who gave too long a one. A pipe or a device is not waited
+/// for.
+///
+/// # Errors
+/// A file that cannot be read, is too long or is no text.
+pub fn read(file: &Path, what: &str) -> Result<String, TextFileError> {
+    let failed = |why| TextFileError::io(file, why);
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let opened = File::options().read(true).custom_flags(flags).open(file).map_err(failed)?;
+    let mut bytes = Vec::new();
+    // What a file says of its size is no bound: a device or a pipe says 0.
+    opened.take(LONGEST + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > LONGEST {
+        let why = format!("{what} has at most {LONGEST} bytes, this has more");
+        return Err(TextFileError::wrong(file, "", 0, why));
+    }
+    String::from_utf8(bytes).map_err(|_| failed(io::Error::other("not UTF-8 text")))
+}
+
+/// The line of a place in a text, from 1.
+pub fn line_of(text: &str, at: usize) -> usize {
+    text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_within_bounds_and_told_by_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("f");
+        let said = || read(&file, "a list").unwrap_err().to_string();
+        assert!(said().ends_with("/f: No such file or directory (os error 2)"));
+        std::fs::write(&file, vec![b'\n'; LONGEST as usize]).unwrap();
+        assert_eq!(read(&file, "a list").unwrap().len() as u64, LONGEST);
+        std::fs::write(&file, vec![b'\n'; LONGEST as usize + 1]).unwrap();
+        assert!(said().ends_with("/f:1: a list has at most 1048576 bytes, this has more"));
+        std::fs::write(&file, [0xff]).unwrap();
+        assert!(said().ends_with("/f: not UTF-8 text"));
+        let wrong = TextFileError::wrong(Path::new("p"), "a\nb\nc", 2, "no b");
+        assert_eq!(wrong.to_string(), "p:2: no b");
+        assert_eq!(line_of("a\n", 99), 2);
+    }
+}
