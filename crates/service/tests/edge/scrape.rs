@@ -126,6 +126,7 @@ fn tenants_that_are_gone_are_gone_and_namesakes_are_told_apart() {
     assert!(page().contains("tenant=\"fio\"") && page().ends_with("# EOF\n"));
     let mut next = published(11);
     next.groups.retain(|group| group.id != GroupId(1));
+    next.classes.retain(|class| !class.tenants.contains(&GroupId(1)));
     board.show(next);
     assert!(!page().contains("fio"), "{}", page());
     // It comes back as another process: its counters begin anew, under another number.
