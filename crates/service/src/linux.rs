@@ -11,7 +11,7 @@ use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Plan, Snapshot}
 use waykeeper_linux::host::{Charge, DcaLimit, Grouping, Limits, LinuxHost, Managed, OpenError, Options};
 use waykeeper_linux::profile::{Profile, usual_path};
 use waykeeper_linux::root::Root;
-use waykeeper_linux::tenants::{Census, Note, TenantSpec};
+use waykeeper_linux::tenants::{About, Census, Note, TenantSpec};
 use waykeeper_linux::text_file::TextFileError;
 
 /// A host of the kernel's files, with those who are declared on it.
@@ -121,7 +121,14 @@ impl ManagedHost for Keeper {
             let name = groups.iter().find(|group| group.id == id).map(|group| group.name.as_str());
             self.told.extend(name.map(|name| format!("tenant {name} came")));
         }
-        self.told.extend(changes.left.into_iter().map(|(_, name)| format!("tenant {name} went")));
+        // Why somebody is not here any more stands there, and says that it went.
+        let is_absent = |name: &str| {
+            let about = |note: &Note| note.about == About::Absent && note.tenant.as_deref() == Some(name);
+            self.notes.iter().any(about)
+        };
+        let gone = changes.left.into_iter().filter(|(_, name)| !is_absent(name));
+        let gone: Vec<String> = gone.map(|(_, name)| format!("tenant {name} went")).collect();
+        self.told.extend(gone);
     }
 
     fn declare(&mut self, tenants: Vec<TenantSpec>) {
@@ -140,7 +147,10 @@ impl ManagedHost for Keeper {
         });
         let postponed =
             self.postponed.iter().map(|why| Standing::new("tenant", format!("tenants have to wait: {why}")));
-        let notes = self.notes.iter().map(|note| Standing::new("tenant", note.to_string()));
+        let notes = self.notes.iter().map(|note| {
+            let kind = if note.about == About::Absent { Standing::ABSENT } else { "tenant" };
+            Standing::new(kind, note.to_string())
+        });
         let disturbed = self.host.disturbances().into_iter();
         let disturbed = disturbed.map(|own| Standing::new("outsider", own.to_string()));
         refused.chain(grouped).chain(postponed).chain(notes).chain(disturbed).collect()

@@ -37,6 +37,9 @@ pub(super) struct Standings {
 }
 
 impl Standing {
+    /// A tenant that is declared and not here: no trouble unless somebody misses it.
+    pub(crate) const ABSENT: &'static str = "absent";
+
     pub(crate) fn new(kind: &str, text: impl Into<String>) -> Standing {
         Standing { kind: kind.to_owned(), text: text.into() }
     }
@@ -87,7 +90,9 @@ impl Standings {
         let is_knob = |one: &&Standing| self.knobs.iter().any(|(_, own)| own == *one);
         let begun =
             next.difference(&self.now).filter(elsewhere).filter(|one| !is_knob(one)).cloned().collect();
-        let ended = self.now.difference(&next).filter(elsewhere).cloned().collect();
+        // Who comes is told as that.
+        let ended = self.now.difference(&next).filter(elsewhere).filter(|one| one.kind != Standing::ABSENT);
+        let ended = ended.cloned().collect();
         self.now.clone_from(&next);
         (next.into_iter().collect(), News { begun, ended })
     }
