@@ -101,10 +101,8 @@ fn a_cpu_that_goes_offline_and_comes_back_is_told_and_followed() {
         let groups = keeper.groups();
         groups.iter().find(|group| group.name == name).map(|group| group.cores.to_string())
     };
-    let told = |keeper: &Keeper| {
-        let standing = keeper.standing().into_iter().map(|own| own.text).collect::<Vec<_>>().join("; ");
-        standing
-    };
+    let told =
+        |keeper: &Keeper| keeper.standing().into_iter().map(|own| own.text).collect::<Vec<_>>().join("; ");
     let before: Vec<_> = ["l2fwd", "fio"].map(|name| cores(&keeper, name)).into();
     assert_eq!(before, [Some("0-1".to_owned()), Some("2".to_owned())]);
     keeper.sample().unwrap();
