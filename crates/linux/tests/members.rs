@@ -620,38 +620,3 @@ fn another_tools_lock_postpones_and_a_plan_for_one_who_left_is_refused() {
     let applied = host.apply(&Plan { masks, ..Plan::default() }).expect("a report");
     assert!(matches!(&applied.masks[&gone], KnobOutcome::Refused(why) if why.contains("does not exist")));
 }
-
-/// IA32_PERFEVTSEL0: zero while nobody counts on a core.
-const EVENT_SELECT: u32 = 0x186;
-
-#[test]
-fn who_changes_beside_somebody_who_cannot_come_is_counted_where_it_is() {
-    let machine = Machine::new("gold-6140");
-    let found = machine.state();
-    let unused = machine.msr(1, EVENT_SELECT);
-    let mut host = empty(&machine);
-    let before = vec![tenant("a", "0-1")];
-    let after = vec![tenant("a", "0"), tenant("b", "2")];
-    host.set_tenants(before.clone());
-    assert_ne!(machine.msr(1, EVENT_SELECT), unused, "core 1 is counted");
-    let mut cases = 0;
-    for nth in 1..=60 {
-        let path = "sys/fs/resctrl*".to_owned();
-        let fault = Fault::Refuse(Errno::IO);
-        machine.faults.inject(Rule { path, operation: None, calls: Calls::Nth(nth), fault });
-        let changes = host.set_tenants(after.clone());
-        machine.faults.lift();
-        if changes.postponed.is_some() && !changes.changed.is_empty() {
-            cases += 1;
-            assert_eq!(
-                machine.msr(1, EVENT_SELECT),
-                unused,
-                "operation {nth}: a has left core 1: {changes:?}"
-            );
-        }
-        host.set_tenants(after.clone());
-        host.set_tenants(before.clone());
-    }
-    assert!(cases > 0, "no fault struck between the two halves");
-    ends(&machine, host, &found);
-}

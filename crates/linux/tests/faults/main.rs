@@ -4,6 +4,7 @@
 //! these operations fails, at one call and at all, while the phase is lived again ([`strike`] says what is thinned). After
 //! each case all that could be turned is compared to the byte. Needs root and /dev/fuse.
 
+mod beside;
 mod conflicts;
 mod ending;
 mod killed;
