@@ -103,20 +103,53 @@ impl Latency {
 }
 
 /// One kind of event over the run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Counter {
     /// What the formulas say, hits and misses together.
     pub expected: u64,
+    /// What was counted, hits and misses together; absent where nobody counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured: Option<u64>,
+    /// Measured over expected; absent where one is, or nothing is expected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
     /// Counted hits; absent where nobody counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hits: Option<u64>,
     /// Counted misses; absent where nobody counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub misses: Option<u64>,
+    /// Of those measured, lines that hold lists of pages, which no formula has; absent where nobody knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page_lists: Option<u64>,
+    /// Why nobody counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unavailable: Option<String>,
+}
+
+impl Counter {
+    /// Expected, and nobody counts.
+    const fn expected(expected: u64) -> Counter {
+        let (hits, misses, page_lists) = (None, None, None);
+        Counter { expected, measured: None, ratio: None, hits, misses, page_lists, unavailable: None }
+    }
+
+    /// The same, counted.
+    pub fn counted(self, hits: u64, misses: u64) -> Counter {
+        let measured = hits.saturating_add(misses);
+        let ratio = (self.expected > 0).then(|| measured as f64 / self.expected as f64);
+        let (hits, misses) = (Some(hits), Some(misses));
+        Counter { measured: Some(measured), ratio, hits, misses, unavailable: None, ..self }
+    }
+
+    /// The same, with the reason why nobody counts.
+    pub fn uncounted(self, why: &str) -> Counter {
+        Counter { unavailable: Some(why.to_owned()), ..self }
+    }
 }
 
 /// The events that DMA causes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Counters {
     /// Lines that the device read.
     #[serde(rename = "PCIeRdCur")]
@@ -132,11 +165,10 @@ pub struct Counters {
 impl Counters {
     /// Expected, and nobody counts.
     pub fn expected(events: Events) -> Counters {
-        let counter = |expected| Counter { expected, hits: None, misses: None };
         Counters {
-            pcie_rdcur: counter(events.pcie_rdcur),
-            itom: counter(events.itom),
-            rfo: counter(events.rfo),
+            pcie_rdcur: Counter::expected(events.pcie_rdcur),
+            itom: Counter::expected(events.itom),
+            rfo: Counter::expected(events.rfo),
         }
     }
 }
@@ -227,10 +259,20 @@ mod tests {
         assert_eq!((summary.iops, summary.cpu_us_per_io), (500.0, Some(2.0)));
         // (1000 x 4096 + 1000 x 80) / 2: of counted blocks; of moved ones 2000 x 64 lines.
         assert_eq!(summary.bandwidth_bytes_per_s, 2_088_000.0);
-        assert_eq!(summary.counters.itom, Counter { expected: 128_000, hits: None, misses: None });
+        assert_eq!(summary.counters.itom, Counter::expected(128_000));
         let latency = summary.latency_us.unwrap();
         assert!((latency.p50 - 500.0).abs() < 1.0 && (latency.p99_9 - 999.0).abs() < 1.0, "{latency:?}");
         assert!((latency.min - 1.0).abs() < 0.1 && (latency.max - 1000.0).abs() < 1.0, "{latency:?}");
+    }
+
+    #[test]
+    fn measured_stands_beside_expected_or_the_reason_why_it_does_not() {
+        let counter = Counter::expected(200).counted(290, 10);
+        assert_eq!((counter.measured, counter.ratio, counter.unavailable), (Some(300), Some(1.5), None));
+        let none = Counter::expected(0).counted(3, 0);
+        assert_eq!((none.measured, none.ratio), (Some(3), None), "no part of nothing");
+        let json = serde_json::to_value(Counter::expected(7).uncounted("no table")).unwrap();
+        assert_eq!(json, serde_json::json!({"expected": 7, "unavailable": "no table"}));
     }
 
     #[test]

@@ -112,7 +112,7 @@ impl LoadServer {
             moved: load.moved,
             errors: 0,
             runtime: self.elapsed(),
-            cpu: Some(Duration::from_nanos(busy_ns as u64)),
+            cpu: Some(Duration::from_nanos((busy_ns - load.prepared_ns).max(0.0) as u64)),
             latency_ns: meter.latencies_ns(),
         }
     }

@@ -33,6 +33,8 @@ pub struct Load {
     pub blocks: u64,
     /// Blocks that were moved.
     pub moved: u64,
+    /// Time that a core worked before it, ns.
+    pub prepared_ns: f64,
     /// When the first command could go, ns; `None` if none could yet. A meter that is cleared keeps it, and what follows.
     pub begun_ns: Option<f64>,
     /// When the last completion was seen, or the time was over if that came later, ns.

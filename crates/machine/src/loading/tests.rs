@@ -143,6 +143,8 @@ fn misses_by_buffer_and_touch_have_the_shape_of_the_thesis() {
     // 64 MiB stand for the thesis's 1 GiB: three times the LLC, of which devices fill a tenth.
     let big = "buffer_blocks = 16384\nresident = true";
     let (small, once) = (share("touch = \"none\""), share("touch = \"once\""));
+    let filled = share("filled = true");
+    assert!(filled < 0.05, "a buffer that was filled is there too: {filled}");
     let (big, always) = (share(big), share(&format!("{big}\ntouch = \"always\"")));
     assert!(small < 0.05 && once < 0.05, "a small buffer fits, read or not: {small}, {once}");
     assert!(big > 0.8, "a big one does not: {big}");
@@ -152,10 +154,12 @@ fn misses_by_buffer_and_touch_have_the_shape_of_the_thesis() {
 
 #[test]
 fn totals_end_a_load_exactly() {
-    // 31 blocks a command: 100 blocks are 3 commands, the fourth would pass them.
+    // 31 blocks a command: 100 blocks are 3 commands and 7 blocks of a fourth; the published program stops before it.
     let done = run("thesis-load-haswell", "profile = \"true\"\nworkers = 2\ndepth = 8\nblocks = 100");
-    assert_eq!((done.totals.commands, done.totals.blocks, done.totals.moved), (3, 93, 93));
-    assert_eq!(done.totals.latency_ns.len(), 3);
+    assert_eq!((done.totals.commands, done.totals.blocks, done.totals.moved), (4, 100, 100));
+    assert_eq!((done.totals.latency_ns.len(), events(&done)[1]), (4, 6400));
+    let thesis = run("thesis-load-haswell", "workers = 2\nblocks = 100").totals;
+    assert_eq!((thesis.commands, thesis.blocks, thesis.moved), (3, 93, 96));
     // Time ends it between two commands, and what is on its way comes back.
     let done = run("thesis-load-haswell", "pattern = \"flush\"\nworkers = 1\ntime_s = 0.001");
     let [reads, writes, partial] = events(&done);

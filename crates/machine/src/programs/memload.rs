@@ -64,6 +64,8 @@ struct Memload {
     touch: Touch,
     /// Pages are there from the start; else each is zeroed by the kernel when it is first used.
     resident: bool,
+    /// A core writes the whole buffer before the first command.
+    filled: bool,
     /// The program as published: a block more than counted, and a buffer that begins inside a page.
     thesis: bool,
     limits: Limits,
@@ -74,7 +76,7 @@ struct Memload {
 #[derive(Clone, Copy, Debug, Default)]
 struct End {
     commands: Option<u64>,
-    /// Blocks as counted. The command that would pass this number does not go, as in the published program.
+    /// Blocks as counted. The last command is shorter if need be; the published program does not send it then.
     blocks: Option<u64>,
     /// From the first command on.
     after_ns: Option<f64>,
@@ -129,6 +131,7 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
             _ => Touch::None,
         },
         resident: keys.flag("resident", false)?,
+        filled: keys.flag("filled", false)?,
         thesis,
         limits: Limits {
             blocks: keys.optional_number("blocks_per_s", 1.0..=1e9)?,
@@ -149,6 +152,11 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
 }
 
 impl Memload {
+    /// Something is done with the whole buffer before the first command.
+    fn prepares(&self) -> bool {
+        self.touch == Touch::Once || self.filled
+    }
+
     /// Workers of the thread `thread` of `threads`: dealt out in turn.
     fn workers_of(&self, thread: usize, threads: usize) -> u32 {
         let workers = self.workers.map_or(threads, |workers| workers as usize);
@@ -169,7 +177,7 @@ struct State {
     limiter: Limiter,
     /// Pages that are there.
     present: Vec<bool>,
-    /// The buffer was read once, if that is wanted.
+    /// The buffer was filled or read once, if that is wanted.
     ready: bool,
     /// Commands and blocks, as counted, that have gone.
     commands: u64,
@@ -206,6 +214,7 @@ impl Blueprint for Memload {
         let leader = site.team.is_none();
         if leader {
             let pages = self.shape.blocks() * self.pages;
+            let prepares = self.prepares();
             let region = site.memory.ordinary(u64::from(pages) * PAGE_BYTES)?;
             *site.team = Some(Arc::new(Team {
                 buffer: site.bus.arrays[array].add_buffer(site.workload, region),
@@ -213,7 +222,7 @@ impl Blueprint for Memload {
                     position: 0,
                     limiter: Limiter::new(self.limits, site.start_ns),
                     present: vec![self.resident; pages as usize],
-                    ready: self.touch != Touch::Once,
+                    ready: !prepares,
                     commands: 0,
                     blocks: 0,
                     begun_ns: None,
@@ -238,7 +247,7 @@ impl Blueprint for Memload {
             rings: Rings::new(site.memory, workers)?,
             sent: vec![Sent::default(); workers as usize],
             idle: (0..workers).collect(),
-            warm_to: if leader && self.touch == Touch::Once { Some(0) } else { None },
+            warm_to: (leader && self.prepares()).then_some(0),
             zeroing: (streaming, ClassMean::new(streaming.idle(Level::Memory))),
             reading: (streaming, ClassMean::new(streaming.idle(Level::Memory))),
             sum_ns: SUM_CYCLES / site.bus.ghz,
@@ -268,7 +277,7 @@ struct Loader {
     sent: Vec<Sent>,
     /// Workers without a command, the one that waits longest first.
     idle: VecDeque<u32>,
-    /// The thread that reads the buffer once has come so far.
+    /// The thread that fills the buffer or reads it once has come so far.
     warm_to: Option<u32>,
     zeroing: (Costs, ClassMean),
     reading: (Costs, ClassMean),
@@ -302,12 +311,15 @@ impl Loader {
         }
     }
 
-    /// Reads the buffer once, page by page.
+    /// Fills the buffer or reads it once, page by page.
     fn warm(&mut self, bus: &mut Bus, core: &mut Core, at: u32) {
         self.fault_in(bus, core, at, 1);
-        self.read(bus, core, at, 1);
+        if self.spec.touch == Touch::Once {
+            self.read(bus, core, at, 1);
+        }
         self.warm_to = (at + 1 < self.spec.shape.blocks() * self.spec.pages).then_some(at + 1);
         self.team.state().ready = self.warm_to.is_none();
+        bus.meters[self.workload].load.get_or_insert_default().prepared_ns = core.busy_ns;
     }
 
     /// The next command, if the limits allow one now; else when they may.
@@ -320,17 +332,26 @@ impl Loader {
         }
         let over_ns = state.over_ns(&self.spec.end);
         state.limiter.admit(now_ns).map_err(|slot_ns| slot_ns.min(over_ns))?;
-        let command = self.spec.shape.next(&mut state.position, |count| self.stream.below(count));
-        state.limiter.charge(command.counted);
-        let counted = u64::from(command.counted);
-        if commands.is_some_and(|most| state.commands >= most)
-            || blocks.is_some_and(|most| state.blocks + counted > most)
-        {
+        let gone = commands.is_some_and(|most| state.commands >= most);
+        if gone || blocks.is_some_and(|most| state.blocks >= most) {
             state.ended = true;
             return Err(f64::INFINITY);
         }
+        let mut command = self.spec.shape.next(&mut state.position, |count| self.stream.below(count));
+        let left = blocks.map_or(u64::MAX, |most| most - state.blocks);
+        if u64::from(command.counted) > left {
+            if self.spec.thesis {
+                // The published program charges the command that crosses the line and does not send it.
+                state.ended = true;
+                return Err(f64::INFINITY);
+            }
+            // The last command is as long as what is left, which is less than its own length.
+            let last = left as u32;
+            command = Command { counted: last, moved: last, ..command };
+        }
+        state.limiter.charge(command.counted);
         state.commands += 1;
-        state.blocks += counted;
+        state.blocks += u64::from(command.counted);
         Ok(command)
     }
 
