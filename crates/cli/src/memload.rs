@@ -2,14 +2,24 @@
 //!
 //! Holds the words of the command line and who does what with them; must not know how load is made.
 
+mod beside;
+mod counters;
+mod interfere;
+mod jobs;
 mod log;
 mod real;
+mod simulated;
 mod told;
 mod words;
 
 use crate::exit::Failure;
-use clap::Args;
-use words::{LoadArgs, PlaceArgs};
+use crate::out;
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use waykeeper_load::Summary;
+use waykeeper_memload::{Consent, Plan};
+use words::{LoadArgs, PlaceArgs, consent, plan};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,6 +28,9 @@ Examples:
   waykeeper memload load.img --create 1GiB --pattern single --commands 100000
   waykeeper memload load.img --op read --overwrite --limit-commands 1000 --slots 100 --time 10 --json
   waykeeper memload /dev/nvme0n1 --pattern packets --stride 4 --buffer 1GiB --huge-pages 2M --cpus 3
+  waykeeper memload virtual:thesis-load-haswell --pattern single --profile thesis --commands 10000
+  waykeeper memload load.img --jobs job.fio     what a fio job file asks for
+  waykeeper memload interfere load.img -- redis-benchmark -q -t set    what it costs a command beside it
 
 read and write are as memory sees them: `--op write` makes the device write memory, so it is read. Only `--op read`
 changes what is stored, and needs --destroy-data-on SERIAL for a device, --overwrite for a file. Ctrl-C ends a run and
@@ -25,21 +38,104 @@ shows what it came to. docs/memload.md explains patterns, limits and numbers.";
 
 /// The words of `memload`.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct MemloadArgs {
-    /// NVMe namespace (/dev/ng0n1, /dev/nvme0n1), block device or file
-    #[arg(value_name = "DEVICE|FILE")]
-    target: String,
+    #[command(subcommand)]
+    command: Option<MemloadCommand>,
+    /// NVMe namespace (/dev/ng0n1, /dev/nvme0n1), block device, file, or the scenario of a virtual server
+    #[arg(value_name = "DEVICE|FILE|virtual:SCENARIO", required_unless_present = "jobs")]
+    target: Option<String>,
     #[command(flatten)]
     load: LoadArgs,
     #[command(flatten)]
     place: PlaceArgs,
+    /// Jobs of a fio job file, one after the other, instead of the words above; without a target each goes to its `filename`
+    #[arg(long, value_name = "FILE", conflicts_with_all = jobs::NOT_BESIDE_JOBS)]
+    jobs: Option<PathBuf>,
+    /// Only the job of this name
+    #[arg(long, value_name = "NAME", requires = "jobs")]
+    job: Option<String>,
     /// Print the summary as JSON
     #[arg(long)]
     json: bool,
 }
 
+/// What else there is.
+#[derive(Subcommand, Debug)]
+pub enum MemloadCommand {
+    /// Measure what DMA load costs a command: plain, beside random and beside single, in turn
+    #[command(after_help = interfere::EXAMPLES)]
+    Interfere(Box<interfere::InterfereArgs>),
+}
+
+/// What a run came to, and whether it went well.
+type Told = (Summary, Result<(), Failure>);
+
 /// Does it.
 pub fn memload(args: MemloadArgs) -> Result<(), Failure> {
-    real::run(&args.target, &args.load, &args.place, args.json)
+    if let Some(MemloadCommand::Interfere(args)) = args.command {
+        return interfere::interfere(&args);
+    }
+    let base = plan(&args.load, &args.place).map_err(Failure::bad_input)?;
+    let consent = consent(&args.place);
+    if let Some(path) = &args.jobs {
+        let jobs = jobs::read(path, args.job.as_deref(), &base)?;
+        return in_turn(jobs, args.target.as_deref(), &consent, args.json);
+    }
+    let target = args.target.unwrap_or_default();
+    let (summary, end) = run(&target, base, &consent, args.place.log.as_deref())?;
+    if args.json {
+        out::json(&summary)?
+    } else {
+        out::text(&told::table(&summary))?
+    }
+    end
+}
+
+/// Wherever the target is.
+fn run(target: &str, plan: Plan, consent: &Consent, log: Option<&Path>) -> Result<Told, Failure> {
+    match target.strip_prefix(simulated::PREFIX) {
+        Some(scenario) => simulated::run(scenario, &plan, consent),
+        None => real::run(target, plan, consent, log),
+    }
+}
+
+/// A job's summary, as programs read it.
+#[derive(Serialize)]
+struct OfJob {
+    job: String,
+    #[serde(flatten)]
+    summary: Summary,
+}
+
+/// Jobs one after the other; the first that does not end well is the last.
+fn in_turn(
+    jobs: Vec<jobs::Planned>,
+    target: Option<&str>,
+    consent: &Consent,
+    json: bool,
+) -> Result<(), Failure> {
+    let mut all = Vec::new();
+    let mut end = Ok(());
+    for jobs::Planned { name, target: own, plan } in jobs {
+        let Some(target) = target.or(own.as_deref()) else {
+            let wanted = "name a target on the command line, or give it a `filename`";
+            return Err(Failure::bad_input(format!("job `{name}` has no target; {wanted}")));
+        };
+        // Simulated time carries commands in its own way, whatever a job wants of a kernel.
+        let engine = plan.engine.filter(|_| !target.starts_with(simulated::PREFIX));
+        let (summary, ended) = run(target, Plan { engine, ..plan }, consent, None)?;
+        if !json {
+            out::text(&format!("{name}\n{}", told::table(&summary)))?;
+        }
+        all.push(OfJob { job: name, summary });
+        end = ended;
+        if end.is_err() {
+            break;
+        }
+    }
+    if json {
+        out::json(&all)?;
+    }
+    end
 }

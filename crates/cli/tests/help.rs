@@ -37,6 +37,7 @@ fn help_says_what_it_said() {
         &["probe", "list"],
         &["probe", "run"],
         &["memload"],
+        &["memload", "interfere"],
         &["restore"],
         &["daemon"],
         &["status"],

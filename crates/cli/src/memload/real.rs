@@ -2,11 +2,11 @@
 //!
 //! Must not know how load is made: that is `waykeeper_memload`'s.
 
+use super::Told;
+use super::counters::Watch;
 use super::log::Log;
-use super::told;
-use super::words::{LoadArgs, PlaceArgs, consent, plan};
 use crate::exit::{self, Failure};
-use crate::{out, progress};
+use crate::progress;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;
@@ -14,17 +14,16 @@ use std::path::Path;
 use std::sync::Arc;
 use waykeeper_load::Summary;
 use waykeeper_memload::{
-    End, Fault, Outcome, Plan, PrepareError, Ready, Refusal, Running, System, Target, TargetError,
+    Consent, End, Fault, Outcome, Plan, PrepareError, Ready, Refusal, Running, System, Target, TargetError,
 };
 
 /// Runs it.
-pub fn run(target: &str, load: &LoadArgs, place: &PlaceArgs, json: bool) -> Result<(), Failure> {
-    let log = place.log.as_deref().map(|log| Log::new(log, Path::new(target))).transpose()?;
+pub fn run(target: &str, plan: Plan, consent: &Consent, log: Option<&Path>) -> Result<Told, Failure> {
+    let log = log.map(|log| Log::new(log, Path::new(target))).transpose()?;
     let system = System::default();
-    let plan = plan(load, place).map_err(Failure::bad_input)?;
     // Whoever presses Ctrl-C while memory is still being filled gets the usual end.
     let target = Target::inspect(Path::new(target), &system)?;
-    let ready = Arc::new(Ready::new(target, plan, &consent(place), &system)?);
+    let ready = Arc::new(Ready::new(target, plan, consent, &system)?);
     for note in ready.notes() {
         exit::say(note);
     }
@@ -33,6 +32,7 @@ pub fn run(target: &str, load: &LoadArgs, place: &PlaceArgs, json: bool) -> Resu
     }
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|why| Failure::io("signals cannot be waited for", &why))?;
+    let watch = Watch::start(ready.plan().cpus.first().copied());
     let running = Running::start(&ready)?;
     let stopper = running.stopper();
     let handle = signals.handle();
@@ -54,22 +54,17 @@ pub fn run(target: &str, load: &LoadArgs, place: &PlaceArgs, json: bool) -> Resu
     live.clear();
     handle.close();
     let _ = waiter.join();
-    tell(&ready, &outcome, json)?;
-    if let Some(log) = log {
-        log.write(&outcome.log)?;
-    }
-    ended(&ready, &outcome)
+    let block_bytes = u64::from(block_bytes);
+    let plan = ready.plan();
+    let mut summary =
+        Summary::new(ready.engine().name(), plan.pattern, plan.op, block_bytes, &outcome.totals);
+    watch.finish(&mut summary.counters);
+    let logged = log.map_or(Ok(()), |log| log.write(&outcome.log));
+    Ok((summary, logged.and_then(|()| ended(&ready, &outcome))))
 }
 
 fn endless(plan: &Plan) -> bool {
     plan.time.is_none() && plan.blocks.is_none() && plan.commands.is_none()
-}
-
-fn tell(ready: &Ready, outcome: &Outcome, json: bool) -> Result<(), Failure> {
-    let plan = ready.plan();
-    let block_bytes = u64::from(ready.block_bytes());
-    let summary = Summary::new(ready.engine().name(), plan.pattern, plan.op, block_bytes, &outcome.totals);
-    if json { out::json(&summary) } else { out::text(&told::table(&summary)) }
 }
 
 /// What the end means for whoever called.

@@ -2,8 +2,9 @@
 //!
 //! Must not know where it comes from.
 
+use super::counters;
 use crate::listing;
-use waykeeper_load::{Counter, Summary};
+use waykeeper_load::Summary;
 
 /// The table.
 pub fn table(summary: &Summary) -> String {
@@ -41,21 +42,5 @@ pub fn table(summary: &Summary) -> String {
     if let Some(us) = summary.cpu_us_per_io {
         row("CPU", format!("{us:.2} us per command"));
     }
-    let counters = &summary.counters;
-    for (name, counter) in
-        [("PCIeRdCur", counters.pcie_rdcur), ("ItoM", counters.itom), ("RFO", counters.rfo)]
-    {
-        row(name, events(counter));
-    }
-    listing::columns(&rows)
-}
-
-fn events(counter: Counter) -> String {
-    let expected = format!("{} expected", counter.expected);
-    match (counter.hits, counter.misses) {
-        (Some(hits), Some(misses)) => format!("{expected}, {hits} hits and {misses} misses counted"),
-        (Some(hits), None) => format!("{expected}, {hits} hits counted"),
-        (None, Some(misses)) => format!("{expected}, {misses} misses counted"),
-        (None, None) => expected,
-    }
+    listing::columns(&rows) + "\n" + &counters::table(&summary.counters)
 }

@@ -2,4 +2,11 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod interfere;
 mod real;
+mod simulated;
+
+/// A folder on a disk: past the page cache nothing goes to a tmpfs.
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}

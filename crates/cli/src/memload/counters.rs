@@ -1,0 +1,116 @@
+//! What the LLC counted of a load, beside what the formulas say.
+//!
+//! Through the seam alone: it is the same for a real host and a virtual one. Must not know how commands were sent.
+
+use waykeeper_host::{DmaCounters, Lines, Reading};
+use waykeeper_linux::host::DeviceWatch;
+use waykeeper_linux::root::Root;
+use waykeeper_load::{Counter, Counters};
+use waykeeper_units::CoreId;
+
+/// Counters of a machine that run while a load does.
+pub enum Watch {
+    /// They run.
+    Runs {
+        /// What counts.
+        watch: DeviceWatch,
+        /// What it showed before.
+        before: DmaCounters,
+    },
+    /// Nobody counts, and why.
+    Not(String),
+}
+
+impl Watch {
+    /// Starts counting on the package of a CPU of this machine. It is only looked at: the kernel counts, no register is
+    /// written, and a daemon in charge goes on.
+    pub fn start(cpu: Option<u32>) -> Watch {
+        let cpu = cpu.and_then(|cpu| u16::try_from(cpu).ok()).map(CoreId);
+        match DeviceWatch::open(&Root::at("/"), cpu, None) {
+            Err(why) => Watch::Not(why.to_string()),
+            Ok(mut watch) => {
+                let (before, _) = watch.read();
+                Watch::Runs { watch, before }
+            }
+        }
+    }
+
+    /// Puts what was counted since the start beside what was expected.
+    pub fn finish(self, counters: &mut Counters) {
+        match self {
+            Watch::Not(why) => put_none(counters, &why),
+            Watch::Runs { mut watch, before } => {
+                let (now, problems) = watch.read();
+                let notes: Vec<&str> = watch.notes().iter().chain(&problems).map(String::as_str).collect();
+                put(counters, &now.since(&before), &notes.join("; "));
+            }
+        }
+    }
+}
+
+/// Puts what was counted beside what was expected; `notes` is what a host says of counters that it lacks.
+pub fn put(counters: &mut Counters, seen: &DmaCounters, notes: &str) {
+    let one = |counter: &mut Counter, lines: Lines| {
+        let expected = counter.clone();
+        *counter = match (lines.hits, lines.misses) {
+            (Reading::Value(hits), Reading::Value(misses)) => expected.counted(hits, misses),
+            (hits, misses) => expected.uncounted(&reason(hits.zip_with(misses, |_, _| 0), notes)),
+        };
+    };
+    one(&mut counters.pcie_rdcur, seen.reads);
+    one(&mut counters.itom, seen.writes);
+    one(&mut counters.rfo, seen.partial_writes);
+}
+
+fn put_none(counters: &mut Counters, why: &str) {
+    for counter in [&mut counters.pcie_rdcur, &mut counters.itom, &mut counters.rfo] {
+        *counter = counter.clone().uncounted(why);
+    }
+}
+
+/// Why there is no number.
+fn reason(reading: Reading<u64>, notes: &str) -> String {
+    let what = match reading {
+        Reading::Value(_) => "one of hits and misses is missing",
+        Reading::Unavailable => "the counter could not be read",
+        Reading::Unsupported => "this platform has no such counter",
+        Reading::Absent => "there is nothing that is counted",
+    };
+    if notes.is_empty() { what.to_owned() } else { format!("{what} ({notes})") }
+}
+
+/// The counters for people: a line each.
+pub fn table(counters: &Counters) -> String {
+    let mut rows =
+        vec![["counter", "measured", "expected", "ratio", "hits", "misses"].map(str::to_owned).to_vec()];
+    let mut reasons: Vec<String> = Vec::new();
+    for (name, counter) in
+        [("PCIeRdCur", &counters.pcie_rdcur), ("ItoM", &counters.itom), ("RFO", &counters.rfo)]
+    {
+        let count = |count: Option<u64>| count.map_or_else(|| "-".to_owned(), crate::listing::grouped);
+        rows.push(vec![
+            name.to_owned(),
+            count(counter.measured),
+            crate::listing::grouped(counter.expected),
+            counter.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.4}")),
+            count(counter.hits),
+            count(counter.misses),
+        ]);
+        if let Some(lists) = counter.page_lists.filter(|lists| *lists > 0) {
+            let lines = crate::listing::grouped(lists);
+            reasons.push(format!("{name}: {lines} of it are lists of pages, which the formulas leave out"));
+        }
+        if let Some(why) = &counter.unavailable {
+            let line = format!("not counted: {why}");
+            if !reasons.contains(&line) {
+                reasons.push(line);
+            }
+        }
+    }
+    let mut text = crate::listing::columns(&rows);
+    for line in reasons {
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
+}

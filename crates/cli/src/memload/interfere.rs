@@ -1,0 +1,406 @@
+//! `waykeeper memload interfere`: what DMA load costs a command that runs beside it.
+//!
+//! Wires a command, a load and a count of cycles; what the numbers say is `probe::interfere`'s, what load is `memload`'s.
+
+use super::beside::{self, Breaks, Ran};
+use super::simulated;
+use super::words::{LoadArgs, PlaceArgs, consent, plan};
+use crate::exit::{self, Failure};
+use crate::{listing, out};
+use clap::Args;
+use regex_lite::Regex;
+use rustix::thread::{CpuSet, sched_getaffinity};
+use serde::Serialize;
+use std::path::Path;
+use std::sync::Arc;
+use waykeeper_load::{Moved, Pattern, Toward, bandwidth};
+use waykeeper_memload::{Consent, End, Plan, Ready, Running, System, Target};
+use waykeeper_probe::interfere::{Arm, CONFIDENCE, Cycle, LEAST_CYCLES, Sense, Slowdown, order, slowdowns};
+
+pub const EXAMPLES: &str = "\
+Examples:
+  waykeeper memload interfere load.img --create 1GiB --workers 4 -- redis-benchmark -q -t set -n 200000
+  waykeeper memload interfere /dev/ng0n1 --workers 8 --buffer 1GiB --touch always -- ./canneal.sh
+  waykeeper memload interfere load.img --metric 'GET: ([0-9.]+)' --rate --json -- redis-benchmark -q -t get
+
+A cycle runs the command three times: plain, beside `random` and beside `single`, in an order of its own (--seed).
+The load has the last CPU (or --cpus), the command the others. Each run beside a load is held against the plain
+run of its cycle; the interval is Student's t over the logarithms of these ratios, 95 %.";
+
+/// The words of `interfere`.
+#[derive(Args, Debug)]
+pub struct InterfereArgs {
+    /// NVMe namespace, block device or file that the load goes to
+    #[arg(value_name = "DEVICE|FILE")]
+    target: String,
+    #[command(flatten)]
+    load: LoadArgs,
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Cycles of plain, random and single
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    cycles: u32,
+    /// Runs before the first cycle that are not counted
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    warmup: u32,
+    /// Instead of the time it takes, a number that the command prints: the last match of this, or of its first group
+    #[arg(long, value_name = "REGEX")]
+    metric: Option<String>,
+    /// Of that number more is better
+    #[arg(long, requires = "metric")]
+    rate: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+    /// The command and its words
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// What the load did beside all runs of a pattern.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Loaded {
+    commands: u64,
+    iops: f64,
+    bandwidth_bytes_per_s: f64,
+    #[serde(skip)]
+    blocks: u64,
+    #[serde(skip)]
+    seconds: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Cpus {
+    load: Vec<u32>,
+    command: Vec<u32>,
+}
+
+#[derive(Debug, Serialize)]
+struct Beside {
+    #[serde(flatten)]
+    slowdown: Slowdown,
+    load: Loaded,
+}
+
+#[derive(Debug, Serialize)]
+struct Run {
+    order: [Arm; 3],
+    plain: f64,
+    random: f64,
+    single: f64,
+}
+
+/// What is told at the end.
+#[derive(Debug, Serialize)]
+struct Report {
+    command: Vec<String>,
+    target: String,
+    engine: &'static str,
+    op: Toward,
+    workers: u32,
+    depth: u32,
+    cpus: Cpus,
+    seed: u64,
+    /// `seconds`, or the expression.
+    measured: String,
+    sense: Sense,
+    confidence: f64,
+    plain_median: f64,
+    patterns: Vec<Beside>,
+    cycles: Vec<Run>,
+}
+
+/// Does it.
+pub fn interfere(args: &InterfereArgs) -> Result<(), Failure> {
+    let plan = usable(args)?;
+    let metric = args.metric.as_deref().map(expression).transpose()?;
+    let cpus = share_cpus(&plan.cpus)?;
+    let plan = Plan { cpus: cpus.load.clone(), ..plan };
+    let breaks = Breaks::listen()?;
+    let mut stand = Stand::new(args, plan)?;
+    let run = |stand: &mut Stand, arm: Arm, when: &dyn Fn() -> String| {
+        stand.beside(arm, || measure(args, metric.as_ref(), &cpus.command, &breaks, when))
+    };
+    for _ in 0..args.warmup {
+        if run(&mut stand, Arm::Plain, &|| "before the first cycle".to_owned())?.is_none() {
+            return Err(Failure::new(
+                exit::INTERRUPTED,
+                "interrupted before the first cycle; nothing was measured",
+            ));
+        }
+    }
+    let mut done: Vec<([Arm; 3], Cycle)> = Vec::new();
+    let mut broken = None;
+    'cycles: for (index, arms) in order(args.cycles, stand.plan.seed).into_iter().enumerate() {
+        let mut cycle = [0.0; 3];
+        for arm in arms {
+            let when = || format!("in cycle {} ({})", index + 1, arm.name());
+            match run(&mut stand, arm, &when)? {
+                Some(value) => cycle[arm as usize] = value,
+                None => {
+                    broken = Some(when());
+                    break 'cycles;
+                }
+            }
+        }
+        let [plain, random, single] = cycle.map(|value| stand_in_words(args, value));
+        exit::say(&format!(
+            "cycle {}/{}: plain {plain}, random {random}, single {single}",
+            index + 1,
+            args.cycles
+        ));
+        done.push((arms, cycle));
+    }
+    let whole = done.len();
+    let told = stand.report(args, cpus, &done);
+    if let Some(report) = &told {
+        if args.json { out::json(report)? } else { out::text(&table(args, report))? }
+    }
+    match (broken, told) {
+        (Some(when), Some(_)) => Err(Failure::new(
+            exit::INTERRUPTED,
+            format!("interrupted {when}; whole cycles in the result: {whole}"),
+        )),
+        (Some(when), None) => {
+            let why = format!("interrupted {when}; whole cycles until then: {whole}, too few for a result");
+            Err(Failure::new(exit::INTERRUPTED, why))
+        }
+        (None, Some(_)) => Ok(()),
+        (None, None) => {
+            let why = "something measured is not above 0, so that no ratio can be taken";
+            Err(Failure::new(exit::FAILED, why))
+        }
+    }
+}
+
+/// The plan of the load; what has no meaning beside a command is refused.
+fn usable(args: &InterfereArgs) -> Result<Plan, Failure> {
+    if args.target.starts_with(simulated::PREFIX) {
+        let why =
+            format!("{}: a virtual server runs in simulated time, which no command lives in", args.target);
+        return Err(Failure::bad_input(format!("{why}; name a device or a file")));
+    }
+    if args.cycles < LEAST_CYCLES {
+        let wanted = format!("it must be at least {LEAST_CYCLES}, for an interval needs a spread");
+        return Err(Failure::bad_input(format!("--cycles is {}; {wanted}", args.cycles)));
+    }
+    let plan = plan(&args.load, &args.place).map_err(Failure::bad_input)?;
+    if plan.pattern != Pattern::Random {
+        let why = "interfere runs plain, random and single in turn; leave it out";
+        return Err(Failure::bad_input(format!("--pattern {}: {why}", plan.pattern.name())));
+    }
+    if plan.time.is_some() || plan.blocks.is_some() || plan.commands.is_some() {
+        let why = "beside a command the load lasts as long as the command; leave them out";
+        return Err(Failure::bad_input(format!("--time, --blocks and --commands: {why}")));
+    }
+    if plan.verify || plan.log {
+        return Err(Failure::bad_input("--verify and --log are about one run of a load; leave them out"));
+    }
+    Ok(plan)
+}
+
+fn expression(text: &str) -> Result<Regex, Failure> {
+    Regex::new(text).map_err(|why| Failure::bad_input(format!("--metric `{text}`: {why}")))
+}
+
+/// The load's CPUs: those asked for, else the last one; the command has the others.
+fn share_cpus(asked: &[u32]) -> Result<Cpus, Failure> {
+    let mine = sched_getaffinity(None)
+        .map_err(|why| Failure::io("the CPUs that may be used cannot be read", &why.into()))?;
+    let mine: Vec<u32> = (0..CpuSet::MAX_CPU).filter(|cpu| mine.is_set(*cpu)).map(|cpu| cpu as u32).collect();
+    let load =
+        if asked.is_empty() { mine.iter().copied().last().into_iter().collect() } else { asked.to_vec() };
+    let command: Vec<u32> = mine.iter().copied().filter(|cpu| !load.contains(cpu)).collect();
+    if command.is_empty() {
+        let why = "the load takes all CPUs that may be used here, and none is left for the command";
+        return Err(Failure::new(exit::UNSUPPORTED, why));
+    }
+    Ok(Cpus { load, command })
+}
+
+/// One run of the command; `None` if the user broke off.
+fn measure(
+    args: &InterfereArgs,
+    metric: Option<&Regex>,
+    cpus: &[u32],
+    breaks: &Breaks,
+    when: &dyn Fn() -> String,
+) -> Result<Option<f64>, Failure> {
+    if breaks.came() {
+        return Ok(None);
+    }
+    let name = &args.command[0];
+    let (took, text) = match beside::run(&args.command, cpus, breaks)? {
+        Ran::Broken => return Ok(None),
+        Ran::Well(took, text) => (took, text),
+        Ran::Badly(status, last) => {
+            let said = if last.is_empty() { String::new() } else { format!(": {last}") };
+            let why = format!("{name} failed {} ({status}){said}; nothing is told of the rest", when());
+            return Err(Failure::new(exit::FAILED, why));
+        }
+    };
+    let Some(metric) = metric else { return Ok(Some(took.as_secs_f64())) };
+    let found = metric.captures_iter(&text).last().and_then(|found| found.get(1).or_else(|| found.get(0)));
+    let number = found.and_then(|found| found.as_str().trim().parse::<f64>().ok()).filter(|n| n.is_finite());
+    number.map(Some).ok_or_else(|| {
+        let why = format!("{name} printed no number that matches --metric `{metric}` {}", when());
+        Failure::new(exit::FAILED, why)
+    })
+}
+
+/// The load, ready to be started again and again.
+struct Stand {
+    plan: Plan,
+    consent: Consent,
+    target: String,
+    system: System,
+    engine: &'static str,
+    block_bytes: u64,
+    loaded: [Loaded; 3],
+}
+
+impl Stand {
+    /// Looks everything through with both patterns before anything is measured.
+    fn new(args: &InterfereArgs, plan: Plan) -> Result<Stand, Failure> {
+        let consent = consent(&args.place);
+        let mut stand = Stand {
+            plan,
+            consent,
+            target: args.target.clone(),
+            system: System::default(),
+            engine: "",
+            block_bytes: 0,
+            loaded: [Loaded::default(); 3],
+        };
+        let ready = stand.ready(Pattern::Random)?;
+        for note in ready.notes() {
+            exit::say(note);
+        }
+        (stand.engine, stand.block_bytes) = (ready.engine().name(), ready.block_bytes().into());
+        drop(ready);
+        // A file that has just been made is ours.
+        stand.consent.overwrite |= stand.consent.create.take().is_some();
+        stand.consent.overwrite &= stand.plan.writes();
+        drop(stand.ready(Pattern::Single)?);
+        Ok(stand)
+    }
+
+    fn ready(&self, pattern: Pattern) -> Result<Arc<Ready>, Failure> {
+        let target = Target::inspect(Path::new(&self.target), &self.system)?;
+        let plan = Plan { pattern, ..self.plan.clone() };
+        Ok(Arc::new(Ready::new(target, plan, &self.consent, &self.system)?))
+    }
+
+    /// Does something beside the load of an arm.
+    fn beside<T>(&mut self, arm: Arm, deed: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+        let pattern = match arm {
+            Arm::Plain => return deed(),
+            Arm::Random => Pattern::Random,
+            Arm::Single => Pattern::Single,
+        };
+        let running = Running::start(&self.ready(pattern)?)?;
+        let done = deed();
+        running.stopper().stop();
+        let outcome = running.finish(|_| {});
+        if let End::Failed(failure) = outcome.end {
+            return Err(Failure::new(
+                exit::FAILED,
+                format!("{}: {failure}; nothing is told of the rest", self.target),
+            ));
+        }
+        let loaded = &mut self.loaded[arm as usize];
+        loaded.commands += outcome.totals.commands;
+        loaded.blocks += outcome.totals.blocks;
+        loaded.seconds += outcome.totals.runtime.as_secs_f64();
+        done
+    }
+
+    fn report(&self, args: &InterfereArgs, cpus: Cpus, done: &[([Arm; 3], Cycle)]) -> Option<Report> {
+        let cycles: Vec<Cycle> = done.iter().map(|(_, cycle)| *cycle).collect();
+        let sense = if args.rate { Sense::Rate } else { Sense::Time };
+        let patterns = slowdowns(&cycles, sense)?;
+        let plain: Vec<f64> = cycles.iter().map(|cycle| cycle[0]).collect();
+        let beside = |slowdown: Slowdown| {
+            let Loaded { commands, blocks, seconds, .. } = self.loaded[slowdown.pattern as usize];
+            let load = Loaded {
+                iops: if seconds > 0.0 { commands as f64 / seconds } else { 0.0 },
+                bandwidth_bytes_per_s: bandwidth(Moved { commands, blocks }, self.block_bytes, seconds),
+                commands,
+                blocks,
+                seconds,
+            };
+            Beside { slowdown, load }
+        };
+        Some(Report {
+            command: args.command.clone(),
+            target: self.target.clone(),
+            engine: self.engine,
+            op: self.plan.op,
+            workers: self.plan.workers,
+            depth: self.plan.depth,
+            cpus,
+            seed: self.plan.seed,
+            measured: args.metric.clone().unwrap_or_else(|| "seconds".to_owned()),
+            sense,
+            confidence: CONFIDENCE,
+            plain_median: waykeeper_probe::stats::median(&plain)?,
+            patterns: patterns.map(beside).into(),
+            cycles: done
+                .iter()
+                .map(|(order, [plain, random, single])| Run {
+                    order: *order,
+                    plain: *plain,
+                    random: *random,
+                    single: *single,
+                })
+                .collect(),
+        })
+    }
+}
+
+fn stand_in_words(args: &InterfereArgs, value: f64) -> String {
+    match args.metric {
+        Some(_) => format!("{value}"),
+        None => format!("{value:.3} s"),
+    }
+}
+
+fn table(args: &InterfereArgs, report: &Report) -> String {
+    let list = |cpus: &[u32]| cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let op = if report.op == Toward::Read { "read" } else { "write" };
+    let facts = listing::facts(&[
+        ("command", format!("{}, on CPUs {}", report.command.join(" "), list(&report.cpus.command))),
+        (
+            "load",
+            format!(
+                "{op}, {} x {} commands outstanding, by {} on {}, on CPUs {}",
+                report.workers,
+                report.depth,
+                report.engine,
+                report.target,
+                list(&report.cpus.load)
+            ),
+        ),
+        ("cycles", format!("{}, in the order of seed {}", report.cycles.len(), report.seed)),
+    ]);
+    let mut rows =
+        vec![["pattern", "median", "slowdown", "95 % interval", "load"].map(str::to_owned).to_vec()];
+    let dash = || "-".to_owned();
+    rows.push(vec!["plain".to_owned(), stand_in_words(args, report.plain_median), dash(), dash(), dash()]);
+    let percent = |part: f64| format!("{:+.1} %", 100.0 * part);
+    for Beside { slowdown, load } in &report.patterns {
+        let clear = if slowdown.is_clear() { "" } else { " (holds 0: nothing is shown)" };
+        rows.push(vec![
+            slowdown.pattern.name().to_owned(),
+            stand_in_words(args, slowdown.median),
+            percent(slowdown.slowdown),
+            format!("{} to {}{clear}", percent(slowdown.low), percent(slowdown.high)),
+            format!(
+                "{:.0} commands/s, {:.1} MiB/s",
+                load.iops,
+                load.bandwidth_bytes_per_s / f64::from(1 << 20)
+            ),
+        ]);
+    }
+    facts + "\n" + &listing::columns(&rows)
+}

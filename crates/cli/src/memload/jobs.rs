@@ -1,0 +1,179 @@
+//! `memload --jobs FILE`: jobs of a fio job file as plans, one after the other.
+//!
+//! What a key means is `load::jobs`'; here a job becomes what the words of the command line would have said. Must not know how
+//! load is made.
+
+use crate::exit::Failure;
+use std::path::Path;
+use std::time::Duration;
+use waykeeper_load::jobs::{Engine, Job, JobError, JobFile};
+use waykeeper_load::{Pattern, Toward};
+use waykeeper_memload::{EngineKind, Plan};
+
+/// The words that a job says itself, and one that is about a single run.
+pub const NOT_BESIDE_JOBS: [&str; 17] = [
+    "log",
+    "pattern",
+    "op",
+    "workers",
+    "depth",
+    "block_size",
+    "buffer",
+    "max_blocks",
+    "stride",
+    "limit_bytes",
+    "limit_commands",
+    "slots",
+    "profile",
+    "time",
+    "blocks",
+    "commands",
+    "engine",
+];
+/// Slots of a rate per second: fio spreads its commands, so a slot is short. As on the virtual server.
+const SLOTS: u32 = 1000;
+
+/// A job ready to be planned for a target.
+#[derive(Debug)]
+pub struct Planned {
+    /// Its name.
+    pub name: String,
+    /// Where it goes, if it says so.
+    pub target: Option<String>,
+    /// What it does.
+    pub plan: Plan,
+}
+
+/// The jobs of a file, or the one of that name. What a job does not say is as in `base`.
+pub fn read(path: &Path, only: Option<&str>, base: &Plan) -> Result<Vec<Planned>, Failure> {
+    let file = path.display().to_string();
+    let text = std::fs::read_to_string(path)
+        .map_err(|why| Failure::bad_input(format!("{file}: cannot be read: {why}")))?;
+    let jobs = JobFile::parse(&file, &text).map_err(Failure::bad_input)?;
+    let chosen = match only {
+        Some(name) => vec![jobs.job(&file, Some(name)).map_err(Failure::bad_input)?.clone()],
+        None => jobs.jobs,
+    };
+    let planned = chosen.into_iter().map(|job| {
+        let plan = plan(&file, &job, base).map_err(Failure::bad_input)?;
+        Ok(Planned { name: job.name, target: job.file, plan })
+    });
+    planned.collect()
+}
+
+/// A copy of a job is a worker; each of its commands in flight has a part of the buffer, one behind the other, as fio's have.
+fn plan(file: &str, job: &Job, base: &Plan) -> Result<Plan, JobError> {
+    let refuse = |key: &str, value: &str, wanted: &str| JobError::Value {
+        file: file.to_owned(),
+        line: job.line,
+        key: format!("{}.{key}", job.name),
+        value: value.to_owned(),
+        wanted: wanted.to_owned(),
+    };
+    let writes = job.access.writes();
+    let op = if writes == 0.0 {
+        Toward::Write
+    } else if writes == 1.0 {
+        Toward::Read
+    } else {
+        return Err(refuse(
+            "rw",
+            "mixed",
+            "read or write: a load goes one way; a scenario's `fio` takes both",
+        ));
+    };
+    let copies = u64::from(job.copies);
+    let of_all = |each: u64| each.saturating_mul(copies);
+    let blocks = job.ends_after_bytes().map(|bytes| of_all(bytes.div_ceil(job.block_bytes)));
+    let time = job.runtime_us.map(Duration::from_micros);
+    let commands = job.commands.map(of_all);
+    if blocks.is_none() && time.is_none() && commands.is_none() {
+        return Err(refuse(
+            "size",
+            "absent",
+            "there, or `runtime` or `number_ios`: nothing else ends the job",
+        ));
+    }
+    let block_bytes = u32::try_from(job.block_bytes)
+        .map_err(|_| refuse("bs", &job.block_bytes.to_string(), "below 4 GiB"))?;
+    let slots = u64::from(job.depth) * copies;
+    Ok(Plan {
+        pattern: Pattern::Single,
+        op,
+        workers: job.copies,
+        depth: job.depth,
+        block_bytes: Some(block_bytes),
+        buffer_bytes: Some(job.block_bytes.saturating_mul(slots)),
+        limit_bytes: job.bytes_per_s.map(|rate| of_all(rate) as f64),
+        limit_commands: job.commands_per_s.map(|rate| of_all(rate) as f64),
+        // Slots deal out a rate, and mean nothing without one.
+        slots: if job.bytes_per_s.or(job.commands_per_s).is_some() { SLOTS } else { 1 },
+        time,
+        blocks,
+        commands,
+        engine: job.engine.map(|engine| match engine {
+            Engine::IoUring => EngineKind::Uring,
+            Engine::IoUringCmd => EngineKind::NvmeUring,
+        }),
+        cpus: match &job.cores {
+            Some(cores) => cores.cores().iter().map(|core| core.0.into()).collect(),
+            None => base.cpus.clone(),
+        },
+        ..base.clone()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_text(text: &str) -> Result<Vec<Planned>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j.fio");
+        std::fs::write(&path, text).unwrap();
+        read(&path, None, &Plan::default()).map_err(|failure| failure.line().to_owned())
+    }
+
+    #[test]
+    fn a_job_becomes_the_words_that_say_the_same() {
+        let jobs = read_text(
+            "[global]\nbs=64k\nfilename=/tmp/x\n[a]\nrw=randwrite\niodepth=8\nnumjobs=2\nsize=1m\nrate=1m\n\
+             rate_iops=100\nioengine=io_uring\ncpus_allowed=1,3\n[b]\nruntime=2s\n",
+        )
+        .unwrap();
+        let [a, b] = jobs.as_slice() else { panic!("{jobs:?}") };
+        // 1 MiB in blocks of 64 KiB, twice: 32. Sixteen commands in flight have 1 MiB of buffer.
+        let wanted = Plan {
+            pattern: Pattern::Single,
+            op: Toward::Read,
+            workers: 2,
+            depth: 8,
+            block_bytes: Some(65_536),
+            buffer_bytes: Some(1 << 20),
+            limit_bytes: Some(f64::from(2 << 20)),
+            limit_commands: Some(200.0),
+            slots: SLOTS,
+            blocks: Some(32),
+            engine: Some(EngineKind::Uring),
+            cpus: vec![1, 3],
+            ..Plan::default()
+        };
+        assert_eq!((a.name.as_str(), a.target.as_deref(), &a.plan), ("a", Some("/tmp/x"), &wanted));
+        assert_eq!(
+            (b.plan.op, b.plan.time, b.plan.blocks),
+            (Toward::Write, Some(Duration::from_secs(2)), None)
+        );
+    }
+
+    #[test]
+    fn a_job_that_goes_both_ways_or_never_ends_is_refused() {
+        let told = |text: &str| read_text(text).unwrap_err();
+        assert!(
+            told("[a]\nrw=randrw\nsize=1m\n").contains("j.fio:1: `a.rw` is mixed; it must be read or write")
+        );
+        assert!(
+            told("\n[a]\nrw=read\n").contains("j.fio:2: `a.size` is absent; it must be there, or `runtime`")
+        );
+        assert!(told("[a]\nbs=x\n").contains("j.fio:2: `bs` is `x`"));
+    }
+}

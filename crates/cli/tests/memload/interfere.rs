@@ -1,0 +1,116 @@
+//! What load costs a command beside it: cycles, refusals, and Ctrl-C.
+
+use super::common::{refused, waykeeper};
+use super::folder;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+#[test]
+fn what_cannot_be_measured_beside_a_load_is_refused() {
+    let folder = folder();
+    let file = folder.path().join("load.img");
+    let file = file.to_str().unwrap();
+    std::fs::write(file, vec![7; 1 << 20]).unwrap();
+    let refuse = |words: &[&str], command: &[&str], code: i32, parts: &[&str]| {
+        let all = [&["memload", "interfere", file][..], words, &["--"], command].concat();
+        let done = waykeeper().args(&all).output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error: ")).collect();
+        assert_eq!((done.status.code(), errors.len()), (Some(code), 1), "{all:?}: {said}");
+        assert!(parts.iter().all(|part| errors[0].contains(part)), "{all:?}: {said}");
+    };
+    refuse(&["--cycles", "0"], &["true"], 2, &["--cycles is 0; it must be at least 2"]);
+    refuse(
+        &["--pattern", "single"],
+        &["true"],
+        2,
+        &["--pattern single: interfere runs plain, random and single"],
+    );
+    refuse(&["--time", "3"], &["true"], 2, &["lasts as long as the command"]);
+    refuse(&["--metric", "("], &["true"], 2, &["--metric `(`"]);
+    refuse(&[], &["/nonexistent/command"], 2, &["cannot run /nonexistent/command"]);
+    let failing = ["sh", "-c", "echo it is broken; exit 3"];
+    let parts = ["sh failed before the first cycle (exit status: 3): it is broken"];
+    refuse(&["--cycles", "2"], &failing, 1, &parts);
+    refuse(&["--warmup", "0", "--cycles", "2"], &failing, 1, &["sh failed in cycle 1 ("]);
+    let metric = ["--cycles", "2", "--metric", "x=([0-9]+)"];
+    refuse(&metric, &["echo", "y=1"], 1, &["echo printed no number that matches --metric"]);
+    let all = ["memload", "interfere", "virtual:probe", "--", "true"];
+    refused(&all, 2, &["simulated time", "name a device or a file"]);
+}
+
+/// A metric that is always the same has no slowdown, and an interval of no width; every cycle has its order from the seed.
+#[test]
+fn a_command_is_measured_in_cycles_of_a_seeded_order() {
+    let folder = folder();
+    let file = folder.path().join("load.img");
+    let file = file.to_str().unwrap();
+    std::fs::write(file, vec![7; 1 << 20]).unwrap();
+    let words = ["memload", "interfere", file, "--cycles", "4", "--warmup", "0", "--workers", "2"];
+    let metric =
+        ["--metric", "rps=([0-9.]+)", "--rate", "--json", "--", "sh", "-c", "echo rps=1.0; echo rps=2.5"];
+    let run = || {
+        let done = waykeeper().args(words).args(metric).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        serde_json::from_slice::<Value>(&done.stdout).unwrap()
+    };
+    let (first, second) = (run(), run());
+    let orders = |run: &Value| {
+        run["cycles"].as_array().unwrap().iter().map(|c| c["order"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!((orders(&first).len(), orders(&first)), (4, orders(&second)));
+    assert_eq!((first["plain_median"].as_f64(), first["sense"].as_str()), (Some(2.5), Some("rate")));
+    let cpus = &first["cpus"];
+    assert_ne!(cpus["load"], cpus["command"], "they are kept apart");
+    for (pattern, name) in first["patterns"].as_array().unwrap().iter().zip(["random", "single"]) {
+        assert_eq!(pattern["pattern"], name);
+        assert_eq!([&pattern["slowdown"], &pattern["low"], &pattern["high"]], [0.0, 0.0, 0.0]);
+        assert!(pattern["load"]["commands"].as_u64().is_some_and(|count| count > 0), "{pattern}");
+    }
+}
+
+/// Ctrl-C in a cycle ends the command and its children, and says so in one line.
+#[test]
+fn an_interrupt_ends_the_command_too() {
+    let folder = folder();
+    let file = folder.path().join("load.img");
+    std::fs::write(&file, vec![7; 1 << 20]).unwrap();
+    let mark = folder.path().join("mark");
+    let script = format!("echo $$ > {0}.new; mv {0}.new {0}; sleep 600 & wait", mark.display());
+    let mut child = Command::new(assert_cmd::cargo::cargo_bin("waykeeper"))
+        .args(["memload", "interfere"])
+        .arg(&file)
+        .args(["--cycles", "2", "--warmup", "0", "--", "sh", "-c", &script])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let group = loop {
+        match std::fs::read_to_string(&mark) {
+            Ok(pid) => break pid.trim().parse::<i32>().unwrap(),
+            Err(_) if child.try_wait().unwrap().is_some() => panic!("it ended before it began"),
+            Err(_) => std::thread::sleep(std::time::Duration::from_millis(5)),
+        }
+    };
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let said: Vec<String> =
+        BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap).collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{said:?}");
+    let last = said.last().unwrap();
+    assert!(last.starts_with("error: interrupted in cycle 1 ("), "{said:?}");
+    assert_eq!(alive(group), Vec::<String>::new(), "no child of the command is left");
+}
+
+/// Processes of a group that run. What nobody has reaped does not.
+fn alive(group: i32) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let stats = processes.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+    // `pid (name) state parent group ...`
+    let runs = |stat: &String| {
+        let mut words = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        words.next() != Some("Z") && words.nth(1) == Some(&group.to_string())
+    };
+    stats.filter(runs).collect()
+}

@@ -1,0 +1,135 @@
+//! Load on the virtual server and by job files: what is told, and what is refused.
+
+use super::common::{refused, waykeeper};
+use super::folder;
+use serde_json::Value;
+
+const HASWELL: &str = "virtual:thesis-load-haswell";
+
+fn json(arguments: &[&str]) -> Value {
+    let done = waykeeper().args(arguments).arg("--json").output().unwrap();
+    assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+    serde_json::from_slice(&done.stdout).unwrap()
+}
+
+/// Thesis Figs. 5.5 and 5.6 from the command line: what is measured is what is expected of the blocks that moved, and the
+/// profile of the thesis moves twice what it counts.
+#[test]
+fn a_virtual_run_measures_what_the_formulas_expect() {
+    for (profile, factor) in [("exact", 1), ("thesis", 2)] {
+        let words = ["memload", HASWELL, "--pattern", "single", "--profile", profile, "--workers", "2"];
+        let words = [&words[..], &["--depth", "4", "--commands", "500"]].concat();
+        let run = json(&words);
+        assert_eq!((run["engine"].as_str(), run["commands"].as_u64()), (Some("virtual"), Some(500)));
+        assert_eq!((run["blocks"].as_u64(), run["blocks_moved"].as_u64()), (Some(500), Some(500 * factor)));
+        let counters = &run["counters"];
+        assert_eq!(counters["ItoM"]["measured"].as_u64(), Some(500 * factor * 64));
+        for (name, event) in counters.as_object().unwrap() {
+            let count = |key: &str| event[key].as_u64().unwrap_or_default();
+            assert_eq!(
+                count("measured"),
+                count("expected") + count("page_lists"),
+                "{profile} {name}: {event}"
+            );
+            assert_eq!(count("measured"), count("hits") + count("misses"), "{profile} {name}: {event}");
+        }
+        assert_eq!(counters["RFO"]["ratio"].as_f64(), Some(1.0));
+        assert_eq!(json(&words), run, "the same seed gives the same bytes");
+    }
+}
+
+/// Thesis Figs. 5.1, 5.2 and 5.7 in shape, through the words of the command line alone.
+#[test]
+fn virtual_runs_have_the_shape_of_the_thesis() {
+    let run = |pattern: &str, workers: &str, more: &[&str]| {
+        let words = ["memload", HASWELL, "--profile", "thesis", "--time", "4ms", "--pattern", pattern];
+        let run = json(&[&words[..], &["--workers", workers], more].concat());
+        let itom = &run["counters"]["ItoM"];
+        let missed = itom["misses"].as_f64().unwrap() / itom["measured"].as_f64().unwrap().max(1.0);
+        (run["bandwidth_bytes_per_s"].as_f64().unwrap(), run["iops"].as_f64().unwrap(), missed)
+    };
+    let (two, four) = (run("random", "2", &[]), run("random", "4", &[]));
+    assert!(two.0 > 0.95 * four.0, "two workers fill the link: {two:?} {four:?}");
+    let (one, more, flush) = (run("single", "1", &[]), run("single", "4", &[]), run("flush", "4", &[]));
+    assert!(more.0 > 3.0 * one.0 && more.0 < four.0 && flush.1 > more.1, "{one:?} {more:?} {flush:?}");
+    assert!(four.2 < 0.05, "a small buffer was filled, and fits: {four:?}");
+    let big = ["--buffer", "64MiB"];
+    let (big, always) =
+        (run("random", "4", &big), run("random", "4", &[&big[..], &["--touch", "always"]].concat()));
+    assert!(big.2 > 0.5 && always.2 < 0.1 && always.2 > four.2, "{big:?} {always:?}");
+}
+
+/// One form, whoever carries the commands; and a file that is read says why nothing is counted, or counts.
+#[test]
+fn a_file_and_a_virtual_server_are_told_in_one_form() {
+    let folder = folder();
+    let file = folder.path().join("load.img");
+    let file = file.to_str().unwrap();
+    let real = json(&["memload", file, "--create", "1MiB", "--commands", "20", "--pattern", "single"]);
+    let modelled = json(&["memload", HASWELL, "--commands", "20", "--pattern", "single"]);
+    let keys = |of: &Value| of.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&real), keys(&modelled));
+    assert_eq!(keys(&real["latency_us"]), keys(&modelled["latency_us"]));
+    for name in ["PCIeRdCur", "ItoM", "RFO"] {
+        let (real, modelled) = (&real["counters"][name], &modelled["counters"][name]);
+        assert_eq!(real["expected"], modelled["expected"]);
+        assert!(real["measured"].is_u64() != real["unavailable"].is_string(), "{real}");
+    }
+}
+
+#[test]
+fn a_job_file_says_what_to_send() {
+    let folder = folder();
+    let (file, jobs) = (folder.path().join("load.img"), folder.path().join("j.fio"));
+    let (file, jobs) = (file.to_str().unwrap(), jobs.to_str().unwrap());
+    std::fs::write(file, vec![7; 1 << 20]).unwrap();
+    let text = format!(
+        "[global]\nfilename={file}\n[first]\nbs=16k\niodepth=4\nnumjobs=2\nsize=256k\n\
+         [second]\nstonewall\nrw=randread\nnumber_ios=9\n"
+    );
+    std::fs::write(jobs, text).unwrap();
+    let runs = json(&["memload", "--jobs", jobs]);
+    let told = |index: usize| {
+        let of = |key: &str| runs[index][key].clone();
+        (of("job"), of("commands"), of("blocks"), of("block_bytes"))
+    };
+    // 256 KiB in blocks of 16 KiB are 16, of each of two copies.
+    assert_eq!(told(0), ("first".into(), 32.into(), 32.into(), 16384.into()));
+    assert_eq!(told(1), ("second".into(), 9.into(), 9.into(), 4096.into()));
+    let runs = json(&["memload", HASWELL, "--jobs", jobs, "--job", "first"]);
+    assert_eq!((&runs[0]["engine"], &runs[0]["commands"]), (&"virtual".into(), &32.into()));
+    assert_eq!(runs[0]["counters"]["ItoM"]["ratio"], 1.0);
+    refused(
+        &["memload", "--jobs", jobs, "--job", "third"],
+        2,
+        &["j.fio: has no job `third`; it has first, second"],
+    );
+    std::fs::write(jobs, "[a]\nrw=read\niodepht=3\n").unwrap();
+    refused(&["memload", file, "--jobs", jobs], 2, &["j.fio:3: `iodepht`", "did you mean `iodepth`"]);
+    std::fs::write(jobs, "[a]\nsize=4k\n").unwrap();
+    refused(&["memload", "--jobs", jobs], 2, &["job `a` has no target", "`filename`"]);
+}
+
+#[test]
+fn what_a_virtual_server_has_not_is_refused() {
+    for (words, parts) in [
+        (&["--engine", "uring"][..], &["--engine on a virtual server"][..]),
+        (&["--verify"], &["--verify on a virtual server", "leave it out"]),
+        (&["--numa", "0"], &["--numa and --huge-pages on a virtual server"]),
+        (
+            &["--block-size", "512"],
+            &["--block-size on a virtual server", "whole pages of 4096 bytes, not 512"],
+        ),
+        (&["--create", "1MiB"], &["--create", "nothing is stored there"]),
+        (
+            &["--depth", "0"],
+            &["thesis-load-haswell", "depth` is 0; it must be a whole number from 1 to 1024"],
+        ),
+        (&["--buffer", "5000"], &["--buffer on a virtual server", "whole blocks of 4096"]),
+        (&["--cpus", "9"], &["cores", "there is no core 9"]),
+    ] {
+        refused(&[&["memload", HASWELL][..], words].concat(), 2, parts);
+    }
+    refused(&["memload", "virtual:a4-fig5"], 2, &["a4-fig5: `workload` is missing", "program = \"memload\""]);
+    refused(&["memload", "virtual:thesis-lode-haswell"], 2, &["no scenario `thesis-lode-haswell`"]);
+}
