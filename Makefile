@@ -14,7 +14,7 @@ WHEELS = target/wheels
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: install run test test-rust test-python test-oracle test-nvme bench fidelity lint build python repro
+.PHONY: install run test test-rust test-python test-oracle test-nvme bench bench-nvme fidelity lint build python repro
 
 ## Builds and runs the flagship: A4's mix under default, isolate and a4-a to a4-d.
 run: build
@@ -58,6 +58,10 @@ test-nvme:
 	$(PYTHON) -m unittest discover -s guests/tests -t .
 	$(PYTHON) -m unittest discover -s nvme/tests -t .
 	$(PYTHON) -m nvme.run $(NVME_ARGS)
+
+## memload beside Debian's fio, in that guest.
+bench-nvme:
+	$(PYTHON) -m nvme.bench $(NVME_ARGS)
 
 ## The Python package in an environment of its own, to use: target/venv/bin/python
 python:

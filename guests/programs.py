@@ -20,6 +20,19 @@ BUILD_SECONDS = 1800
 COMMAND = ["cargo", "build", "--workspace", "--locked", "--bins", "--examples", "--message-format", "json"]
 """The whole workspace: building a part of it would unite the libraries' features differently and build them again."""
 
+RELEASE = [
+    "cargo",
+    "build",
+    "--release",
+    "--package",
+    "waykeeper-cli",
+    "--locked",
+    "--bins",
+    "--message-format",
+    "json",
+]
+"""As `make build` has it."""
+
 
 class BuildError(Exception):
     """cargo could not build, or what it built cannot be carried; the tool's messages are in the text."""
@@ -33,11 +46,11 @@ class Cargo:
     libraries: dict[str, bytes] = field(default_factory=dict)
 
 
-def build(repository: Path, names: list[str]) -> Cargo:
+def build(repository: Path, names: list[str], command: list[str] = COMMAND) -> Cargo:
     """Builds the workspace and gives the programs and examples of these names, stripped, with their libraries."""
     # Debug information would be most of a guest's memory, and building it a second build where `make test` had none.
     environment = {"CARGO_PROFILE_DEV_DEBUG": "none", "CARGO_PROFILE_TEST_DEBUG": "none", **os.environ}
-    output = _run(COMMAND, repository, environment)
+    output = _run(command, repository, environment)
     found = {}
     for line in output.splitlines():
         message = json.loads(line)
