@@ -30,6 +30,8 @@ impl Drop for Lock {
         if let Some(path) = &self.passing {
             let _ = fs::remove_file(path);
         }
+        // A child that another thread is just starting has the descriptor too: closing ours would not give it back.
+        let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }
 

@@ -92,8 +92,10 @@ pub fn look(path: &Path, root: &Root) -> Result<Option<Look>, JournalError> {
 fn holder(path: &Path) -> Option<Option<u32>> {
     let mut file = trust::open(path, File::options().read(true)).ok()?;
     match flock(&file, FlockOperation::NonBlockingLockShared) {
-        // Given back when the file is closed, a few microseconds later.
-        Ok(()) => None,
+        Ok(()) => {
+            let _ = flock(&file, FlockOperation::Unlock);
+            None
+        }
         Err(_) => {
             let mut text = String::new();
             // A pid that cannot be read is one that is not told.

@@ -16,7 +16,15 @@ use std::time::{Duration, Instant};
 /// The lock, given back when dropped. Two of one process exclude each other too: take it once, at the outermost step.
 #[derive(Debug)]
 pub struct Lock {
-    _directory: File,
+    directory: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Said, not left to the closing: a child that another thread is just starting has the descriptor too, until it runs
+        // its program, and the lock lasts as long as any of them.
+        let _ = flock(&self.directory, FlockOperation::Unlock);
+    }
 }
 
 /// Somebody has the lock.
@@ -64,7 +72,7 @@ impl Resctrl {
     pub fn try_lock(&self) -> Result<Result<Lock, Holder>, ResctrlError> {
         let directory = self.open_for_lock()?;
         Ok(match self.attempt(&directory, FlockOperation::NonBlockingLockExclusive)? {
-            true => Ok(Lock { _directory: directory }),
+            true => Ok(Lock { directory }),
             false => Err(holder(&directory, self.locks())),
         })
     }
@@ -119,7 +127,7 @@ impl Resctrl {
         let mut pause = Duration::from_millis(1);
         loop {
             if self.attempt(&directory, operation)? {
-                return Ok(Lock { _directory: directory });
+                return Ok(Lock { directory });
             }
             let left = wait.saturating_sub(start.elapsed());
             if left.is_zero() {
