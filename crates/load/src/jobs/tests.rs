@@ -115,6 +115,8 @@ fn what_has_no_meaning_is_refused_with_file_and_line() {
         ("[a]\nbs=1000\n", "j.fio:2: `bs` is `1000`; it must be a multiple of 512 bytes"),
         ("[a]\nbs=4kx\n", "j.fio:2: `bs` is `4kx`; it must be a number of bytes"),
         ("[a]\nbs=4ki\n", "j.fio:2: `bs` is `4ki`; it must be written as 4k, 4kb or 4kib"),
+        // A letter of two bytes.
+        ("[a]\nbs=1éi\n", "j.fio:2: `bs` is `1éi`; it must be a number of bytes"),
         ("[a]\nsize=50%\n", "j.fio:2: `size` is `50%`; it must be a number of bytes from 1, like"),
         ("[global]\niodepth=0\n", "j.fio:2: `iodepth` is `0`; it must be a whole number from 1 to 65535"),
         ("[a]\nnumjobs=-1\n", "j.fio:2: `numjobs` is `-1`; it must be a whole number from 1 to 4096"),

@@ -28,11 +28,10 @@ pub(super) fn bytes(text: &str, base: Base, least: u64, most: u64) -> Result<u64
     let mut letters = unit.chars();
     let factor = match (letters.next(), letters.as_str()) {
         (None, _) | (Some('b'), "") => 1,
-        (Some(_), "i") => {
+        (Some(letter), "i") if LETTERS.contains(letter) => {
             return Err(format!(
-                "written as {number}{0}, {number}{0}b or {number}{0}ib: of `{unit}` fio's manual and fio itself make \
-                 different numbers",
-                &unit[..1]
+                "written as {number}{letter}, {number}{letter}b or {number}{letter}ib: of `{unit}` fio's manual and fio \
+                 itself make different numbers"
             ));
         }
         (Some(letter), rest) => {
