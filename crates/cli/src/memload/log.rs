@@ -18,38 +18,60 @@ impl Log {
     /// At this path, which is not the target's.
     pub fn new(path: &Path, target: &Path) -> Result<Log, Failure> {
         let refuse = |why: &str| Err(Failure::bad_input(format!("--log {}: {why}", path.display())));
-        let real = fs::canonicalize(path);
-        if let Ok(real) = &real {
-            if fs::canonicalize(target).is_ok_and(|target| target == *real) {
-                return refuse("is the target itself; give another name");
-            }
-            if !real.is_file() {
-                return refuse("is there and no file; give another name");
-            }
-        }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if !folder.is_dir() {
+        let Ok(real) = place(path) else {
             return refuse("its folder is not there");
+        };
+        let (target, partial) = (place(target), partial(&real));
+        if target.as_ref().is_ok_and(|target| *target == real) {
+            return refuse("is the target itself; give another name");
         }
-        Ok(Log { path: real.unwrap_or_else(|_| path.to_owned()) })
+        if target.is_ok_and(|target| target == partial) {
+            return refuse("is written under the name of the target first; give another name");
+        }
+        if fs::symlink_metadata(&real).is_ok_and(|found| !found.is_file()) {
+            return refuse("is there and no file; give another name");
+        }
+        if fs::symlink_metadata(&partial).is_ok() {
+            let why =
+                format!("{} is there, under which name it is written first; move it", partial.display());
+            return refuse(&why);
+        }
+        Ok(Log { path: real })
     }
 
     /// Writes it, whole or not at all.
     pub fn write(&self, log: &[Logged]) -> Result<(), Failure> {
-        let mut partial = self.path.clone().into_os_string();
-        partial.push(".partial");
-        let partial = PathBuf::from(partial);
-        let done = rows(&partial, log).and_then(|()| fs::rename(&partial, &self.path));
+        let partial = partial(&self.path);
+        let failed = |why: io::Error| Failure::io(format!("--log {}", self.path.display()), &why);
+        // Only what is made here is written and, where that fails, removed: a file that has come meanwhile is somebody's.
+        let file = File::create_new(&partial).map_err(failed)?;
+        let done = rows(file, log).and_then(|()| fs::rename(&partial, &self.path));
         done.map_err(|why| {
             // What is half written is nobody's.
             let _ = fs::remove_file(&partial);
-            Failure::io(format!("--log {}", self.path.display()), &why)
+            failed(why)
         })
     }
 }
 
-fn rows(path: &Path, log: &[Logged]) -> io::Result<()> {
-    let mut csv = csv::Writer::from_writer(BufWriter::new(File::create(path)?));
+/// Where a path leads, also if nothing is there yet.
+fn place(path: &Path) -> io::Result<PathBuf> {
+    fs::canonicalize(path).or_else(|why| {
+        let name = path.file_name().ok_or(why)?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs::canonicalize(folder).map(|folder| folder.join(name))
+    })
+}
+
+/// The name under which it is written until it is whole.
+fn partial(path: &Path) -> PathBuf {
+    let mut partial = path.to_owned().into_os_string();
+    partial.push(".partial");
+    partial.into()
+}
+
+fn rows(file: File, log: &[Logged]) -> io::Result<()> {
+    let mut csv = csv::Writer::from_writer(BufWriter::new(file));
     csv.write_record(["sent_ns", "took_ns", "op", "buffer_byte", "device_byte", "bytes"])?;
     for Logged { sent_ns, took_ns, io } in log {
         let numbers =

@@ -88,6 +88,16 @@ fn what_cannot_be_is_one_line_and_changes_nothing() {
     on(&["--log", text(&path)], &["is the target itself"]);
     on(&["--log", "/dev/null"], &["is there and no file"]);
     let missing = folder.path().join("missing");
+    let make = |target: &Path, log: &Path, parts: &[&str]| {
+        refused(&["memload", text(target), "--create", "1MiB", "--log", text(log)], 2, parts);
+    };
+    make(&missing, &missing, &["is the target itself"]);
+    make(&folder.path().join("missing.partial"), &missing, &["under the name of the target"]);
+    // What has the name under which the log is written first is somebody's, and stays.
+    let (log, partial) = (folder.path().join("log"), folder.path().join("log.partial"));
+    std::os::unix::fs::symlink(&path, &partial).unwrap();
+    on(&["--log", text(&log)], &["log.partial is there"]);
+    std::fs::remove_file(&partial).unwrap();
     refused(&["memload", text(&missing)], 2, &["there is no such file", "--create SIZE"]);
     refused(&["memload", "/dev/null"], 2, &["a character device of another kind"]);
     refused(
