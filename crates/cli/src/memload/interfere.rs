@@ -302,11 +302,14 @@ impl Stand {
         let done = deed();
         running.stopper().stop();
         let outcome = running.finish(|_| {});
-        if let End::Failed(failure) = outcome.end {
-            return Err(Failure::new(
-                exit::FAILED,
-                format!("{}: {failure}; nothing is told of the rest", self.target),
-            ));
+        let trouble = match outcome.end {
+            End::Failed(failure) => Some(failure.to_string()),
+            End::Lost(commands) => Some(format!("{commands} commands of the load did not come back")),
+            End::Complete | End::Stopped => None,
+        };
+        if let Some(why) = trouble {
+            let why = format!("{}: {why}; nothing is told of the rest", self.target);
+            return Err(Failure::new(exit::FAILED, why));
         }
         let loaded = &mut self.loaded[arm as usize];
         loaded.commands += outcome.totals.commands;
