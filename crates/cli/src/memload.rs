@@ -16,6 +16,7 @@ use crate::exit::Failure;
 use crate::out;
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use waykeeper_load::Summary;
 use waykeeper_memload::{Consent, Plan};
@@ -115,16 +116,35 @@ fn in_turn(
     consent: &Consent,
     json: bool,
 ) -> Result<(), Failure> {
+    let goes = |own: &Option<String>| target.map(str::to_owned).or_else(|| own.clone());
+    if let Some(lost) = jobs.iter().find(|job| goes(&job.target).is_none()) {
+        let wanted = "name a target on the command line, or give it a `filename`";
+        return Err(Failure::bad_input(format!("job `{}` has no target; {wanted}", lost.name)));
+    }
     let mut all = Vec::new();
     let mut end = Ok(());
+    let mut made = HashSet::new();
     for jobs::Planned { name, target: own, plan } in jobs {
-        let Some(target) = target.or(own.as_deref()) else {
-            let wanted = "name a target on the command line, or give it a `filename`";
-            return Err(Failure::bad_input(format!("job `{name}` has no target; {wanted}")));
-        };
+        let target = goes(&own).unwrap_or_default();
         // Simulated time carries commands in its own way, whatever a job wants of a kernel.
         let engine = plan.engine.filter(|_| !target.starts_with(simulated::PREFIX));
-        let (summary, ended) = run(target, Plan { engine, ..plan }, consent, None)?;
+        // A file that an earlier job has made is ours.
+        let ours =
+            consent.create.is_some() && std::fs::canonicalize(&target).is_ok_and(|at| made.contains(&at));
+        let consent = match ours {
+            true => Consent { create: None, overwrite: plan.writes(), ..consent.clone() },
+            false => consent.clone(),
+        };
+        let (summary, ended) = match run(&target, Plan { engine, ..plan }, &consent, None) {
+            Ok(told) => told,
+            // What the jobs before it came to is told all the same.
+            Err(refused) if !all.is_empty() => {
+                end = Err(refused);
+                break;
+            }
+            Err(refused) => return Err(refused),
+        };
+        made.extend(std::fs::canonicalize(&target));
         if !json {
             out::text(&format!("{name}\n{}", told::table(&summary)))?;
         }

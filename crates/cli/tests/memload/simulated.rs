@@ -110,6 +110,24 @@ fn a_job_file_says_what_to_send() {
     refused(&["memload", "--jobs", jobs], 2, &["job `a` has no target", "`filename`"]);
 }
 
+/// The first job makes the file, the next may write it, and one that is refused loses nothing of those before it.
+#[test]
+fn jobs_share_the_file_that_is_made_and_one_refused_loses_none_before_it() {
+    let folder = folder();
+    let (file, jobs) = (folder.path().join("new.img"), folder.path().join("j.fio"));
+    let text = "[read]\nsize=64k\n[write]\nrw=write\nsize=32k\n[wrong]\nioengine=io_uring_cmd\nsize=4k\n";
+    std::fs::write(&jobs, text).unwrap();
+    let done =
+        waykeeper().args(["memload", "--json", "--create", "1MiB", "--jobs"]).arg(&jobs).arg(&file).output();
+    let done = done.unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(3), "{said}");
+    assert!(said.lines().last().unwrap().contains("the engine nvme-uring gets nothing to a file"), "{said}");
+    let told: Vec<serde_json::Value> = serde_json::from_slice(&done.stdout).unwrap();
+    let counts: Vec<_> = told.iter().map(|job| (job["job"].as_str(), job["blocks"].as_u64())).collect();
+    assert_eq!(counts, [(Some("read"), Some(16)), (Some("write"), Some(8))]);
+}
+
 #[test]
 fn what_a_virtual_server_has_not_is_refused() {
     for (words, parts) in [
