@@ -11,7 +11,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// It has so long to end when it is asked to; then it is killed.
 const GRACE: Duration = Duration::from_secs(5);
-/// Most of its output that is looked through, bytes: a number stands on a line, not behind a gigabyte.
+/// Most of its output that is looked through, bytes, from the end: a result stands there, and whoever is asked for the last match finds it.
 const MOST_OUTPUT: u64 = 16 << 20;
 
 /// Ctrl-C and its kin, as something that can be waited for.
@@ -80,14 +80,22 @@ pub fn run(command: &[String], cpus: &[u32], breaks: &Breaks) -> Result<Ran, Fai
         return Ok(Ran::Broken);
     }
     let status = child.wait().map_err(failed)?;
-    let mut bytes = Vec::new();
-    output.rewind().and_then(|()| output.take(MOST_OUTPUT).read_to_end(&mut bytes)).map_err(failed)?;
-    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let text = ending(&mut output).map_err(failed)?;
     if status.success() {
         return Ok(Ran::Well(took, text));
     }
     let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     Ok(Ran::Badly(status, last.chars().take(200).collect()))
+}
+
+/// The end of what it printed.
+fn ending(output: &mut File) -> io::Result<String> {
+    let from = output.metadata()?.len().saturating_sub(MOST_OUTPUT);
+    output.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    // What it has left behind may print on.
+    output.take(MOST_OUTPUT).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Starts it. A thread's CPUs are those of the processes that it starts, so it is a thread of its own that does.

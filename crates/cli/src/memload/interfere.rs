@@ -241,11 +241,18 @@ fn measure(
     };
     let Some(metric) = metric else { return Ok(Some(took.as_secs_f64())) };
     let found = metric.captures_iter(&text).last().and_then(|found| found.get(1).or_else(|| found.get(0)));
-    let number = found.and_then(|found| found.as_str().trim().parse::<f64>().ok()).filter(|n| n.is_finite());
-    number.map(Some).ok_or_else(|| {
-        let why = format!("{name} printed no number that matches --metric `{metric}` {}", when());
-        Failure::new(exit::FAILED, why)
-    })
+    let number = found.and_then(|found| found.as_str().trim().parse::<f64>().ok());
+    let why = match number {
+        Some(number) if number.is_finite() && number > 0.0 => return Ok(Some(number)),
+        Some(number) => {
+            format!(
+                "--metric `{metric}` is {number} {}; only of numbers above 0 a ratio can be taken",
+                when()
+            )
+        }
+        None => format!("{name} printed no number that matches --metric `{metric}` {}", when()),
+    };
+    Err(Failure::new(exit::FAILED, why))
 }
 
 /// The load, ready to be started again and again.
