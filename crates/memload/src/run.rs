@@ -31,6 +31,8 @@ pub(crate) struct Live {
     pub moved: AtomicU64,
     pub errors: AtomicU64,
     pub outstanding: AtomicU64,
+    /// When the last command came back, ns from the start.
+    pub last_ns: AtomicU64,
 }
 
 /// What workers share.
@@ -302,13 +304,21 @@ impl Running {
     }
 
     /// Waits for its end and puts together what was done. `tick` is called every second.
-    pub fn finish(self, mut tick: impl FnMut(Progress)) -> Outcome {
+    pub fn finish(self, tick: impl FnMut(Progress)) -> Outcome {
+        self.finish_and(tick, || ())
+    }
+
+    /// The same, and does something when no more commands of the load go and none has yet been sent to look at what they did: the end of
+    /// what is counted.
+    pub fn finish_and(self, mut tick: impl FnMut(Progress), over: impl FnOnce()) -> Outcome {
         while !self.wait(Duration::from_secs(1)) {
             tick(self.progress());
             if self.is_stuck() {
+                over();
                 return self.give_up();
             }
         }
+        over();
         let cpu = processor_time().saturating_sub(self.cpu_at_start);
         let Running { ready, shared, threads, .. } = self;
         let mut totals = Totals::default();
@@ -331,9 +341,12 @@ impl Running {
         Outcome { totals, end, verified, log }
     }
 
-    /// Of workers that do not end: what they have told so far. They keep the buffer until the process ends.
+    /// Of workers that do not end: what they have told so far, which is not how long commands took. They keep the buffer until the process
+    /// ends. Waiting in vain is no part of the run, which lasted until the last command came back.
     fn give_up(self) -> Outcome {
-        let mut totals = Totals { runtime: Duration::from_nanos(self.shared.now_ns()), ..Totals::default() };
+        let last_ns = self.shared.live.iter().map(|live| live.last_ns.load(Relaxed)).max();
+        let runtime = Duration::from_nanos(last_ns.unwrap_or_default());
+        let mut totals = Totals { runtime, ..Totals::default() };
         let mut lost = 0;
         for live in &self.shared.live {
             totals.commands += live.commands.load(Relaxed);

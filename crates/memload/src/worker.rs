@@ -148,6 +148,7 @@ pub fn work<E: Engine>(
         live.blocks.store(left.totals.blocks, Relaxed);
         live.moved.store(left.totals.moved, Relaxed);
         live.errors.store(left.totals.errors, Relaxed);
+        live.last_ns.store(last_ns, Relaxed);
     }
     live.outstanding.store((depth - free.len()) as u64, Relaxed);
     // Who ends because all is sent ends with its last command; who is stopped worked until then.

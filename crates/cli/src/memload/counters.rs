@@ -35,15 +35,28 @@ impl Watch {
         }
     }
 
-    /// Puts what was counted since the start beside what was expected.
-    pub fn finish(self, counters: &mut Counters) {
+    /// Counts no further.
+    pub fn stop(self) -> Counted {
         match self {
-            Watch::Not(why) => put_none(counters, &why),
+            Watch::Not(why) => Counted(Err(why)),
             Watch::Runs { mut watch, before } => {
                 let (now, problems) = watch.read();
                 let notes: Vec<&str> = watch.notes().iter().chain(&problems).map(String::as_str).collect();
-                put(counters, &now.since(&before), &notes.join("; "));
+                Counted(Ok((now.since(&before), notes.join("; "))))
             }
+        }
+    }
+}
+
+/// What was counted while a load went, with what the host says of counters that it lacks; or why nobody counted.
+pub struct Counted(Result<(DmaCounters, String), String>);
+
+impl Counted {
+    /// Puts it beside what was expected.
+    pub fn put(&self, counters: &mut Counters) {
+        match &self.0 {
+            Err(why) => put_none(counters, why),
+            Ok((seen, notes)) => put(counters, seen, notes),
         }
     }
 }

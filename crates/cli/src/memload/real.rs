@@ -14,7 +14,8 @@ use std::path::Path;
 use std::sync::Arc;
 use waykeeper_load::Summary;
 use waykeeper_memload::{
-    Consent, End, Fault, Outcome, Plan, PrepareError, Ready, Refusal, Running, System, Target, TargetError,
+    Consent, End, Fault, Outcome, Plan, PrepareError, Progress, Ready, Refusal, Running, System, Target,
+    TargetError,
 };
 
 /// Runs it.
@@ -48,9 +49,12 @@ pub fn run(target: &str, plan: Plan, consent: &Consent, log: Option<&Path>) -> R
     });
     let live = progress::Live::new();
     let block_bytes = ready.block_bytes();
-    let outcome = running.finish(|progress| {
+    let show = |progress: Progress| {
         live.show(progress.elapsed, progress.commands, progress.blocks * u64::from(block_bytes));
-    });
+    };
+    // What --verify reads afterwards is not the load's.
+    let mut counted = None;
+    let outcome = running.finish_and(show, || counted = Some(watch.stop()));
     live.clear();
     handle.close();
     let _ = waiter.join();
@@ -58,8 +62,12 @@ pub fn run(target: &str, plan: Plan, consent: &Consent, log: Option<&Path>) -> R
     let plan = ready.plan();
     let mut summary =
         Summary::new(ready.engine().name(), plan.pattern, plan.op, block_bytes, &outcome.totals);
-    watch.finish(&mut summary.counters);
-    let logged = log.map_or(Ok(()), |log| log.write(&outcome.log));
+    if let Some(counted) = counted {
+        counted.put(&mut summary.counters);
+    }
+    // Workers that do not come back keep what they have noted.
+    let whole = log.filter(|_| !matches!(outcome.end, End::Lost(_)));
+    let logged = whole.map_or(Ok(()), |log| log.write(&outcome.log));
     Ok((summary, logged.and_then(|()| ended(&ready, &outcome))))
 }
 
@@ -76,8 +84,9 @@ fn ended(ready: &Ready, outcome: &Outcome) -> Result<(), Failure> {
             return Err(Failure::new(exit::INTERRUPTED, "interrupted; the totals are those until then"));
         }
         End::Lost(commands) => {
+            let log = if ready.plan().log { ", and --log is not written" } else { "" };
             let why = format!(
-                "{path}: {commands} commands did not come back within 10 s; the totals are those that did"
+                "{path}: {commands} commands did not come back within 10 s; the totals are those that did{log}"
             );
             return Err(Failure::new(exit::FAILED, why));
         }

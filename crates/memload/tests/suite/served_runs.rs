@@ -146,5 +146,10 @@ fn a_wrong_block_is_found() {
     let at = device.seen[3].lba as usize * LBA;
     device.data[at] ^= 1;
     drop(device);
-    assert_eq!(running.finish(|_| ()).verified.unwrap().unwrap().wrong, 1);
+    // Whoever counts stops before it is looked at, which is commands too.
+    let seen = || served.device.lock().unwrap().seen.len();
+    let mut counted = 0;
+    let outcome = running.finish_and(|_| (), || counted = seen());
+    assert_eq!(outcome.verified.unwrap().unwrap().wrong, 1);
+    assert_eq!((counted as u64, seen() > counted), (outcome.totals.commands, true));
 }
