@@ -391,11 +391,20 @@ enum Attempt {
 }
 
 fn attempt(engine: EngineKind, plan: &Plan, target: &Target) -> Result<OwnedFd, Attempt> {
-    let metadata = target.nvme.as_ref().map_or(0, |nvme| nvme.metadata_bytes);
-    if engine != EngineKind::Uring && metadata > 0 {
-        return Err(Attempt::Lacks(format!(
-            "the namespace is formatted with {metadata} B of metadata per block, which commands of this kind do not carry"
-        )));
+    let metadata = target.nvme.as_ref().map_or(Some(0), |nvme| nvme.metadata_bytes);
+    match metadata {
+        _ if engine == EngineKind::Uring => {}
+        Some(0) => {}
+        // With metadata behind each block a device would move more than the memory that a command names.
+        None => {
+            let why = "the namespace does not say by Identify whether its blocks have metadata";
+            return Err(Attempt::Lacks(why.to_owned()));
+        }
+        Some(metadata) => {
+            return Err(Attempt::Lacks(format!(
+                "the namespace is formatted with {metadata} B of metadata per block, which commands of this kind do not carry"
+            )));
+        }
     }
     let generic = |nvme: &Nvme| nvme.generic.clone();
     let place: PathBuf = match (engine, target.kind) {
@@ -448,5 +457,25 @@ fn ring_in_words(why: &io::Error) -> String {
         Some(libc::EPERM) => "io_uring is forbidden here (kernel.io_uring_disabled, or a sandbox)".to_owned(),
         Some(libc::EINVAL) => "this kernel's io_uring is too old for it (Linux 5.19 has it)".to_owned(),
         _ => format!("its io_uring: {why}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::tests::generic;
+
+    #[test]
+    fn commands_are_passed_through_only_where_it_is_known_that_blocks_have_no_metadata() {
+        for (metadata, says) in [(None, "does not say by Identify"), (Some(8), "8 B of metadata per block")] {
+            let mut target = generic(None, None);
+            target.nvme = target.nvme.map(|nvme| Nvme { metadata_bytes: metadata, ..nvme });
+            let error =
+                choose(&Plan::default(), &target, &mut Vec::new()).map(|_| ()).unwrap_err().to_string();
+            for engine in ["nvme-uring", "nvme-ioctl"] {
+                assert!(error.contains(&format!("{engine} cannot be: the namespace")), "{error}");
+            }
+            assert!(error.contains(says), "{error}");
+        }
     }
 }

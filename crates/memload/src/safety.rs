@@ -95,6 +95,16 @@ pub enum Refusal {
         /// The path.
         path: PathBuf,
     },
+    /// Nobody can say whether it is in use.
+    #[error(
+        "{}: is to be written, and whether somebody uses it cannot be seen: {why}", .path.display()
+    )]
+    Unseen {
+        /// The path.
+        path: PathBuf,
+        /// What is missing.
+        why: String,
+    },
     /// Somebody else has it.
     #[error("{}: is in use by somebody else (an exclusive open failed)", .path.display())]
     Busy {
@@ -164,7 +174,7 @@ pub fn permit(
         if consent.shared && !writes {
             return Ok(Hold::default());
         }
-        return unused(target, system);
+        return unused(target, writes, system);
     }
     if consent.destroy_data_on.is_some() {
         let flag = "--destroy-data-on";
@@ -187,7 +197,7 @@ pub fn permit(
         if let Some(holder) = system.loop_on(&target.real) {
             return Err(Refusal::Held { path, device: "it".to_owned(), holder });
         }
-        if system.swapped_to(&[], Some(&target.real)) {
+        if system.swapped_to(&[], Some(&target.real)).map_err(unreadable)? {
             return Err(Refusal::Swap { path });
         }
     }
@@ -212,35 +222,58 @@ fn device_consent(target: &Target, writes: bool, consent: &Consent) -> Result<()
     }
 }
 
-/// Nobody else is on the device, and nobody comes as long as what this gives lives.
-fn unused(target: &Target, system: &System) -> Result<Hold, Refusal> {
+fn unreadable((path, why): (PathBuf, io::Error)) -> Refusal {
+    Refusal::Io { path, why }
+}
+
+/// Nobody else is on the device, and nobody comes as long as what this gives lives. What is only read may be a device whose
+/// users cannot be seen; what is written may not.
+fn unused(target: &Target, writes: bool, system: &System) -> Result<Hold, Refusal> {
     let path = target.path.clone();
-    let Some(folder) = &target.block else { return Ok(Hold::default()) };
+    let Some(folder) = &target.block else {
+        // What somebody serves as a file is no device of this kernel, which therefore cannot use it.
+        if writes && target.kind != Kind::NvmeFile {
+            let why = "sysfs shows no block device of this namespace".to_owned();
+            return Err(Refusal::Unseen { path, why });
+        }
+        return Ok(Hold::default());
+    };
     let disk = system.disk(folder);
     // Somebody on a partition is in the way of the disk, and somebody on the disk in that of its partitions.
     let concerned = match disk.whole == *folder {
         true => disk.parts,
         false => vec![disk.whole, folder.clone()],
     };
-    if let Some((device, point)) = system.mounted(&concerned) {
+    if let Some((device, point)) = system.mounted(&concerned).map_err(unreadable)? {
         return Err(Refusal::Mounted { path, device, point });
     }
     if let Some((device, holder)) = system.holder(&concerned) {
         return Err(Refusal::Held { path, device, holder });
     }
-    if system.swapped_to(&concerned, None) {
+    if system.swapped_to(&concerned, None).map_err(unreadable)? {
         return Err(Refusal::Swap { path });
     }
     // The generic device knows no exclusion; its block device does, and that is what others would mount.
-    let block = match target.kind {
-        Kind::NvmeGeneric => target.real.with_file_name(crate::system::name(folder)),
+    let block = match (target.kind, &target.twin) {
+        (Kind::NvmeGeneric, Some((block, _))) => block.clone(),
+        (Kind::NvmeGeneric, None) if writes => {
+            let why = "sysfs shows no number of its block device".to_owned();
+            return Err(Refusal::Unseen { path, why });
+        }
+        (Kind::NvmeGeneric, None) => return Ok(Hold::default()),
         _ => target.real.clone(),
     };
     match target.open(&block, OFlags::RDONLY | OFlags::EXCL | OFlags::NONBLOCK) {
         Ok(device) => Ok(Hold { _device: Some(device), created: false }),
         Err(why) if why.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => Err(Refusal::Busy { path }),
-        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Hold::default()),
-        Err(why) => Err(Refusal::Io { path, why }),
+        Err(why) if why.kind() == io::ErrorKind::NotFound && block != target.real => match writes {
+            true => {
+                let why = format!("there is no {}, its block device", block.display());
+                Err(Refusal::Unseen { path, why })
+            }
+            false => Ok(Hold::default()),
+        },
+        Err(why) => Err(Refusal::Io { path: block, why }),
     }
 }
 
@@ -304,5 +337,61 @@ pub(crate) fn begins_with_a_hole(target: &Target) -> bool {
     match rustix::fs::seek(&file, SeekFrom::Data(0)) {
         Ok(first) => first > 0,
         Err(errno) => errno == Errno::NXIO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::tests::{NULL, generic};
+
+    /// A tree with a disk, nothing mounted and no swap.
+    fn tree() -> (tempfile::TempDir, System, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let system = System { sys: folder.path().join("sys"), proc: folder.path().join("proc") };
+        let disk = system.sys.join("nvme7n1");
+        std::fs::create_dir_all(&disk).unwrap();
+        std::fs::create_dir_all(system.proc.join("self")).unwrap();
+        std::fs::write(system.proc.join("self/mountinfo"), "").unwrap();
+        (folder, system, disk)
+    }
+
+    fn told(mut target: Target, writes: bool, system: &System) -> Result<(), String> {
+        let named = writes.then(|| "WK-1".to_owned());
+        let consent = Consent { destroy_data_on: named, ..Consent::default() };
+        permit(&mut target, writes, &consent, system).map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn nothing_is_written_whose_users_cannot_be_seen() {
+        let (_folder, system, disk) = tree();
+        let gone = Path::new("/dev/nvme7777n1").to_owned();
+        let cases = [
+            (generic(None, None), "sysfs shows no block device of this namespace"),
+            (generic(Some(disk.clone()), None), "sysfs shows no number of its block device"),
+            (
+                generic(Some(disk.clone()), Some((gone, (259, 7)))),
+                "there is no /dev/nvme7777n1, its block device",
+            ),
+        ];
+        for (target, why) in cases {
+            let refused = told(target.clone(), true, &system).unwrap_err();
+            assert!(
+                refused.starts_with("/dev/ng7n1: is to be written") && refused.ends_with(why),
+                "{refused}"
+            );
+            told(target, false, &system).unwrap();
+        }
+        std::fs::remove_file(system.proc.join("self/mountinfo")).unwrap();
+        let refused = told(generic(Some(disk), None), true, &system).unwrap_err();
+        assert!(refused.contains("proc/self/mountinfo: No such file"), "{refused}");
+    }
+
+    #[test]
+    fn what_is_in_the_way_is_named() {
+        let (_folder, system, disk) = tree();
+        let twin = (PathBuf::from(NULL.0), (1, 5));
+        let refused = told(generic(Some(disk), Some(twin)), true, &system).unwrap_err();
+        assert_eq!(refused, "/dev/null: is not another name of /dev/ng7n1");
     }
 }

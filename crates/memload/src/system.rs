@@ -3,6 +3,7 @@
 //! Knows files under two roots, so that tests can have their own; must not know what is wanted of a device.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Where the kernel's trees are mounted.
@@ -30,9 +31,24 @@ impl System {
         fs::canonicalize(self.sys.join(format!("dev/{kind}/{}:{}", number.0, number.1))).ok()
     }
 
-    /// The folder of a block device by its name.
-    pub fn block(&self, name: &str) -> Option<PathBuf> {
-        fs::canonicalize(self.sys.join("class/block").join(name)).ok()
+    /// The folder of the other device of an NVMe namespace: of `nvme0n1` for `ng0n1`, and the other way round. Both have the
+    /// same parent and the same last number; the first may differ, as one counts controllers and the other subsystems.
+    pub fn twin(&self, folder: &Path) -> Option<PathBuf> {
+        let numbered = |name: &str, kind: &str| {
+            let (first, last) = name.strip_prefix(kind)?.split_once('n')?;
+            let is_number =
+                |text: &str| !text.is_empty() && text.bytes().all(|letter| letter.is_ascii_digit());
+            (is_number(first) && is_number(last)).then(|| last.to_owned())
+        };
+        let own = name(folder);
+        let (wanted, last) = match numbered(&own, "ng") {
+            Some(last) => ("nvme", last),
+            None => ("ng", numbered(&own, "nvme")?),
+        };
+        let folders = fs::read_dir(folder.parent()?).ok()?.flatten().map(|entry| entry.path());
+        let mut twins = folders.filter(|other| numbered(&name(other), wanted).as_ref() == Some(&last));
+        // With two of them nobody could say which is meant.
+        twins.next().filter(|_| twins.next().is_none())
     }
 
     /// The whole disk that a block device is, or is a partition of; and all its parts, itself among them.
@@ -52,8 +68,12 @@ impl System {
     }
 
     /// Where a file system of one of these devices is mounted, if anywhere.
-    pub fn mounted(&self, devices: &[PathBuf]) -> Option<(String, PathBuf)> {
-        let text = fs::read_to_string(self.proc.join("self/mountinfo")).ok()?;
+    ///
+    /// # Errors
+    /// Procfs does not say; the path that cannot be read.
+    pub fn mounted(&self, devices: &[PathBuf]) -> Result<Option<(String, PathBuf)>, (PathBuf, io::Error)> {
+        let path = self.mountinfo();
+        let text = fs::read_to_string(&path).map_err(|why| (path, why))?;
         let numbers: Vec<(String, String)> =
             devices.iter().filter_map(|device| Some((name(device), read(&device.join("dev"))?))).collect();
         for line in text.lines() {
@@ -64,19 +84,34 @@ impl System {
             // btrfs has a number of its own, so the source counts too.
             let source = source.strip_prefix("/dev/").unwrap_or("");
             if let Some((name, _)) = numbers.iter().find(|(name, of)| of == number || name == source) {
-                return Some((name.clone(), unescaped(point).into()));
+                return Ok(Some((name.clone(), unescaped(point).into())));
             }
         }
-        None
+        Ok(None)
     }
 
     /// True if something is swapped to one of these devices, or to this file.
-    pub fn swapped_to(&self, devices: &[PathBuf], file: Option<&Path>) -> bool {
-        let text = fs::read_to_string(self.proc.join("swaps")).unwrap_or_default();
-        text.lines().skip(1).filter_map(|line| line.split_whitespace().next()).any(|place| {
+    ///
+    /// # Errors
+    /// Procfs does not say; the path that cannot be read.
+    pub fn swapped_to(&self, devices: &[PathBuf], file: Option<&Path>) -> Result<bool, (PathBuf, io::Error)> {
+        let path = self.proc.join("swaps");
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            // A kernel without swap has no such file; without procfs there would be neither.
+            Err(why) if why.kind() == io::ErrorKind::NotFound && self.mountinfo().exists() => {
+                return Ok(false);
+            }
+            Err(why) => return Err((path, why)),
+        };
+        Ok(text.lines().skip(1).filter_map(|line| line.split_whitespace().next()).any(|place| {
             let place = PathBuf::from(unescaped(place));
             file == Some(&place) || devices.iter().any(|device| place == Path::new("/dev").join(name(device)))
-        })
+        }))
+    }
+
+    fn mountinfo(&self) -> PathBuf {
+        self.proc.join("self/mountinfo")
     }
 
     /// What the kernel has stacked on one of these devices: device mapper, md, and the like.
@@ -119,6 +154,13 @@ pub fn read(path: &Path) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
+/// The number of a device, by its folder.
+pub fn device_number(folder: &Path) -> Option<Number> {
+    let text = read(&folder.join("dev"))?;
+    let (major, minor) = text.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
 /// The number in a file.
 pub fn number(path: &Path) -> Option<u64> {
     read(path)?.parse().ok()
@@ -127,4 +169,39 @@ pub fn number(path: &Path) -> Option<u64> {
 /// proc(5): space, tab, newline and backslash stand there in octal.
 fn unescaped(text: &str) -> String {
     text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_other_device_of_a_namespace_is_a_sibling_whatever_its_first_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let system = System { sys: folder.path().into(), proc: folder.path().into() };
+        let at = |name: &str| folder.path().join("nvme1").join(name);
+        // The hidden path of a namespace with several (c1), a partition, another namespace.
+        for name in ["ng1n2", "nvme0n2", "nvme0c1n2", "nvme0n3", "nvme0n2p2", "hwmon2", "ng"] {
+            std::fs::create_dir_all(at(name)).unwrap();
+        }
+        assert_eq!(system.twin(&at("ng1n2")), Some(at("nvme0n2")));
+        assert_eq!(system.twin(&at("nvme0n2")), Some(at("ng1n2")));
+        for name in ["nvme0n3", "nvme0c1n2", "nvme0n2p2", "hwmon2", "ng"] {
+            assert_eq!(system.twin(&at(name)), None, "{name}");
+        }
+        std::fs::create_dir(at("nvme7n2")).unwrap();
+        assert_eq!(system.twin(&at("ng1n2")), None, "two could be meant");
+    }
+
+    #[test]
+    fn who_cannot_be_asked_has_not_said_no() {
+        let folder = tempfile::tempdir().unwrap();
+        let system = System { sys: folder.path().into(), proc: folder.path().into() };
+        assert_eq!(system.mounted(&[]).unwrap_err().0, folder.path().join("self/mountinfo"));
+        assert_eq!(system.swapped_to(&[], None).unwrap_err().0, folder.path().join("swaps"));
+        std::fs::create_dir(folder.path().join("self")).unwrap();
+        std::fs::write(folder.path().join("self/mountinfo"), "").unwrap();
+        assert_eq!(system.mounted(&[]).unwrap(), None);
+        assert!(!system.swapped_to(&[], None).unwrap(), "a kernel without swap");
+    }
 }

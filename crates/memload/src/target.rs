@@ -41,8 +41,8 @@ pub enum Kind {
 pub struct Nvme {
     /// The namespace's number.
     pub nsid: u32,
-    /// Bytes of metadata with each block.
-    pub metadata_bytes: u16,
+    /// Bytes of metadata with each block; `None` if the device did not answer Identify.
+    pub metadata_bytes: Option<u16>,
     /// The generic device; the path itself if it is one.
     pub generic: Option<PathBuf>,
 }
@@ -72,6 +72,9 @@ pub struct Target {
     pub model: Option<String>,
     /// sysfs folder of its block device.
     pub(crate) block: Option<PathBuf>,
+    /// The node of the namespace's other device and the number it must have, if there is another: the generic one of a block
+    /// device, the block device of a generic one.
+    pub(crate) twin: Option<(PathBuf, Number)>,
     /// What was there when it was looked at: device, inode, device number.
     pub(crate) identity: Option<(u64, u64, Number)>,
 }
@@ -131,6 +134,7 @@ impl Target {
             serial: None,
             model: None,
             block: None,
+            twin: None,
             identity: Some((stat.st_dev, stat.st_ino, device)),
         };
         match FileType::from_raw_mode(stat.st_mode) {
@@ -147,16 +151,39 @@ impl Target {
         !matches!(self.kind, Kind::File | Kind::Absent)
     }
 
-    /// Opens what was looked at, and nothing that has taken its place since.
+    /// Opens what was looked at, and nothing that has taken its place since; or the other device of the same namespace, and
+    /// nothing that merely has its name.
     pub(crate) fn open(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY;
         let file = rustix::fs::open(path, flags, Mode::empty())?;
         let stat = rustix::fs::fstat(&file)?;
         let device = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
-        if path == self.real && Some((stat.st_dev, stat.st_ino, device)) != self.identity {
-            return Err(io::Error::other("something else has taken its place"));
+        if path == self.real {
+            if Some((stat.st_dev, stat.st_ino, device)) != self.identity {
+                return Err(io::Error::other("something else has taken its place"));
+            }
+        } else {
+            let serial = identify(&file, 1, 0).map(|answer| Controller::parse(&answer).serial);
+            if !self.is_twin(path, device, namespace_id(&file), serial) {
+                return Err(io::Error::other(format!("is not another name of {}", self.path.display())));
+            }
         }
         Ok(file)
+    }
+
+    /// True if a node is the other device of this namespace: by what sysfs says of its number, and by what it says itself.
+    fn is_twin(&self, path: &Path, number: Number, nsid: Option<u32>, serial: Option<String>) -> bool {
+        let Some(nvme) = &self.nvme else { return false };
+        let is_there = self.twin.as_ref().is_some_and(|(twin, of)| twin == path && *of == number);
+        // Who may not ask for the serial number has the other two.
+        let was_asked =
+            nvme.metadata_bytes.is_some() && serial.as_ref().is_some_and(|serial| !serial.is_empty());
+        is_there && nsid == Some(nvme.nsid) && (!was_asked || serial == self.serial)
+    }
+
+    /// The node of a sibling in sysfs, with its number: beside our own, as the kernel names it.
+    fn node_of(&self, folder: &Path) -> Option<(PathBuf, Number)> {
+        Some((self.real.with_file_name(system::name(folder)), system::device_number(folder)?))
     }
 
     fn file(&mut self) -> Result<(), TargetError> {
@@ -188,9 +215,10 @@ impl Target {
         {
             self.kind = Kind::NvmeBlock;
             self.identify(&file, nsid);
-            let generic = self.real.with_file_name(name.replacen("nvme", "ng", 1));
+            self.twin = system.twin(&folder).and_then(|generic| self.node_of(&generic));
+            let generic = self.twin.as_ref().map(|(path, _)| path.clone()).filter(|path| path.exists());
             if let Some(nvme) = &mut self.nvme {
-                nvme.generic = generic.exists().then_some(generic);
+                nvme.generic = generic;
             }
         }
         Ok(())
@@ -207,8 +235,9 @@ impl Target {
             }));
         }
         self.kind = Kind::NvmeGeneric;
-        if let Some(block) = system.block(&name.replacen("ng", "nvme", 1)) {
+        if let Some(block) = folder.and_then(|folder| system.twin(&folder)) {
             self.size_from(&block, system);
+            self.twin = self.node_of(&block);
         }
         let file = self.open(&self.real, OFlags::RDONLY | OFlags::NONBLOCK);
         let file = file.map_err(|why| TargetError::Io { path: self.path.clone(), why })?;
@@ -248,13 +277,13 @@ impl Target {
     /// Asks the device itself; false if it does not say. What sysfs says of limits is kept where it is less.
     fn identify(&mut self, file: &OwnedFd, nsid: u32) -> bool {
         let sysfs = self.bytes > 0 && self.block.is_some();
-        self.nvme = Some(Nvme { nsid, metadata_bytes: 0, generic: None });
+        self.nvme = Some(Nvme { nsid, metadata_bytes: None, generic: None });
         let (Some(space), Some(controller)) = (identify(file, 0, nsid), identify(file, 1, 0)) else {
             return false;
         };
         let Some(space) = Namespace::parse(&space) else { return false };
         let controller = Controller::parse(&controller);
-        self.nvme = Some(Nvme { nsid, metadata_bytes: space.metadata_bytes, generic: None });
+        self.nvme = Some(Nvme { nsid, metadata_bytes: Some(space.metadata_bytes), generic: None });
         self.bytes = space.blocks * u64::from(space.lba_bytes);
         self.lba_bytes = space.lba_bytes;
         let most = controller.max_bytes.unwrap_or(u64::MAX);
@@ -316,6 +345,7 @@ fn absent(path: &Path) -> io::Result<Target> {
         serial: None,
         model: None,
         block: None,
+        twin: None,
         identity: None,
     })
 }
@@ -353,5 +383,53 @@ fn in_words(kind: FileType) -> &'static str {
         FileType::Socket => "a socket",
         FileType::CharacterDevice => "a character device of another kind",
         _ => "something else",
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Linux gives these numbers to nobody else (Documentation/admin-guide/devices.txt).
+    pub const NULL: (&str, Number) = ("/dev/null", (1, 3));
+
+    /// A generic device that was looked at, with a sysfs folder of its block device and with its node.
+    pub fn generic(block: Option<PathBuf>, twin: Option<(PathBuf, Number)>) -> Target {
+        Target {
+            path: "/dev/ng7n1".into(),
+            real: "/dev/ng7n1".into(),
+            kind: Kind::NvmeGeneric,
+            bytes: 1 << 20,
+            lba_bytes: 512,
+            max_bytes: 1 << 17,
+            max_segments: SEGMENTS,
+            nvme: Some(Nvme { nsid: 1, metadata_bytes: Some(0), generic: None }),
+            serial: Some("WK-1".to_owned()),
+            model: None,
+            block,
+            twin,
+            identity: None,
+        }
+    }
+
+    #[test]
+    fn a_node_is_the_same_namespace_only_by_number_and_by_its_own_word() {
+        let (path, other) = (Path::new("/dev/nvme7n1"), Path::new("/dev/nvme8n1"));
+        let mut target = generic(None, Some((path.to_owned(), (259, 7))));
+        let serial = |serial: &str| Some(serial.to_owned());
+        assert!(target.is_twin(path, (259, 7), Some(1), serial("WK-1")));
+        assert!(target.is_twin(path, (259, 7), Some(1), None));
+        assert!(!target.is_twin(other, (259, 7), Some(1), None));
+        assert!(!target.is_twin(path, (259, 8), Some(1), None));
+        assert!(!target.is_twin(path, (259, 7), Some(2), None));
+        assert!(!target.is_twin(path, (259, 7), None, None));
+        assert!(!target.is_twin(path, (259, 7), Some(1), serial("WK-2")));
+        target.twin = None;
+        assert!(!target.is_twin(path, (259, 7), Some(1), None));
+        // One that is of the right number, but no NVMe at all.
+        let (path, number) = NULL;
+        let target = generic(None, Some((path.into(), number)));
+        let told = target.open(Path::new(path), OFlags::RDONLY).unwrap_err().to_string();
+        assert_eq!(told, "is not another name of /dev/ng7n1");
     }
 }
