@@ -95,6 +95,22 @@ pub enum Refusal {
         /// The path.
         path: PathBuf,
     },
+    /// It is set to be read only, which commands that are passed through would not heed.
+    #[error("{}: {device} is set read-only; `blockdev --setrw` allows writing", .path.display())]
+    ReadOnly {
+        /// The path.
+        path: PathBuf,
+        /// The device or the partition.
+        device: String,
+    },
+    /// It has no name by which somebody could agree.
+    #[error(
+        "{}: says no serial number, so that nobody can name it with --destroy-data-on; nothing was written", .path.display()
+    )]
+    NoSerial {
+        /// The path.
+        path: PathBuf,
+    },
     /// Nobody can say whether it is in use.
     #[error(
         "{}: is to be written, and whether somebody uses it cannot be seen: {why}", .path.display()
@@ -215,6 +231,9 @@ fn stray_file_flag(consent: &Consent) -> Option<&'static str> {
 fn device_consent(target: &Target, writes: bool, consent: &Consent) -> Result<(), Refusal> {
     let path = target.path.clone();
     let serial = target.serial.clone().unwrap_or_default();
+    if writes && serial.is_empty() {
+        return Err(Refusal::NoSerial { path });
+    }
     match &consent.destroy_data_on {
         Some(named) if *named != serial => Err(Refusal::OtherSerial { path, named: named.clone(), serial }),
         None if writes => Err(Refusal::NoConsent { path, what: target.to_string(), serial }),
@@ -244,6 +263,9 @@ fn unused(target: &Target, writes: bool, system: &System) -> Result<Hold, Refusa
         true => disk.parts,
         false => vec![disk.whole, folder.clone()],
     };
+    if let Some(device) = system.read_only(&concerned).filter(|_| writes) {
+        return Err(Refusal::ReadOnly { path, device });
+    }
     if let Some((device, point)) = system.mounted(&concerned).map_err(unreadable)? {
         return Err(Refusal::Mounted { path, device, point });
     }
@@ -393,5 +415,20 @@ mod tests {
         let twin = (PathBuf::from(NULL.0), (1, 5));
         let refused = told(generic(Some(disk), Some(twin)), true, &system).unwrap_err();
         assert_eq!(refused, "/dev/null: is not another name of /dev/ng7n1");
+    }
+
+    #[test]
+    fn who_has_no_name_cannot_be_agreed_upon() {
+        let (_folder, system, _) = tree();
+        for serial in [None, Some(String::new())] {
+            let mut target = Target { serial, ..generic(None, None) };
+            for named in [None, Some(String::new()), Some("WK-1".to_owned())] {
+                let consent = Consent { destroy_data_on: named, ..Consent::default() };
+                let refused =
+                    permit(&mut target, true, &consent, &system).map(|_| ()).unwrap_err().to_string();
+                assert!(refused.contains("says no serial number"), "{refused}");
+            }
+            permit(&mut target, false, &Consent::default(), &system).unwrap();
+        }
     }
 }

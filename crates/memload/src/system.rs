@@ -114,6 +114,14 @@ impl System {
         self.proc.join("self/mountinfo")
     }
 
+    /// The first of these devices that the kernel or its administrator has set read-only.
+    pub fn read_only(&self, devices: &[PathBuf]) -> Option<String> {
+        devices
+            .iter()
+            .find(|device| number(&device.join("ro")).is_some_and(|ro| ro != 0))
+            .map(|device| name(device))
+    }
+
     /// What the kernel has stacked on one of these devices: device mapper, md, and the like.
     pub fn holder(&self, devices: &[PathBuf]) -> Option<(String, String)> {
         devices.iter().find_map(|device| {
@@ -152,6 +160,17 @@ pub fn read(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// The serial number of a SCSI or SATA disk in its VPD page 0x80 (SPC-4, 7.8.15): a header of four bytes, whose last two are
+/// the length, then ASCII filled up with spaces; some disks fill with zeros.
+pub fn page_80(path: &Path) -> Option<String> {
+    let page = fs::read(path).ok()?;
+    let (header, rest) = page.split_first_chunk::<4>()?;
+    let bytes = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    let serial = String::from_utf8_lossy(rest.get(..bytes).unwrap_or(rest));
+    let serial = serial.trim_matches(|letter: char| letter.is_whitespace() || letter.is_control());
+    (!serial.is_empty()).then(|| serial.to_owned())
 }
 
 /// The number of a device, by its folder.

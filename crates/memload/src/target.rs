@@ -269,6 +269,9 @@ impl Target {
         self.max_bytes = least.unwrap_or(self.max_bytes).max(u64::from(self.lba_bytes));
         let named = |file: &str| system::read(&whole.join(file));
         let serial = named("device/serial").or_else(|| named("serial")).or_else(|| named("wwid"));
+        // SCSI and SATA.
+        let serial = serial.or_else(|| system::page_80(&whole.join("device/vpd_pg80")));
+        let serial = serial.or_else(|| named("device/wwid"));
         self.serial = Some(serial.unwrap_or_else(|| system::name(&whole)));
         self.model = named("device/model");
         self.block = Some(folder.to_owned());

@@ -190,6 +190,33 @@ fn a_device_is_written_only_by_its_serial_number() {
 }
 
 #[test]
+fn a_disk_of_scsi_is_named_by_its_serial_number_as_well() {
+    let fake = Fake::new();
+    let serial = || Target::inspect(&fake.node, &fake.system).unwrap().serial;
+    std::fs::remove_file(fake.system.sys.join("devices/wk0/device/serial")).unwrap();
+    assert_eq!(serial().as_deref(), Some("wk0"), "its kernel name, which is better than none");
+    fake.put("sys/devices/wk0/device/wwid", "naa.5000c500a1b2c3d4\n");
+    assert_eq!(serial().as_deref(), Some("naa.5000c500a1b2c3d4"));
+    // As a disk gives it; what follows the announced length is not its.
+    fake.put("sys/devices/wk0/device/vpd_pg80", "\0\u{1}\0\u{8}  Z1D5QLrest");
+    assert_eq!(serial().as_deref(), Some("Z1D5QL"));
+}
+
+#[test]
+fn what_is_set_read_only_is_not_written() {
+    let consent = Consent { destroy_data_on: Some("WK-1".to_owned()), ..Consent::default() };
+    for (file, device) in [("ro", "wk0"), ("wk0p2/ro", "wk0p2")] {
+        let fake = Fake::new();
+        fake.put(&format!("sys/devices/wk0/{file}"), "1\n");
+        let told = fake.told(writes(), &consent);
+        assert!(told.contains(&format!("{device} is set read-only")), "{told}");
+        assert!(fake.told(Plan::default(), &Consent::default()).contains("No such device"));
+        fake.put(&format!("sys/devices/wk0/{file}"), "0\n");
+        assert!(fake.told(writes(), &consent).contains("No such device"));
+    }
+}
+
+#[test]
 fn a_device_in_use_is_refused_and_its_user_named() {
     let read = Plan::default;
     let none = Consent::default();
