@@ -4,7 +4,8 @@
 //! into it: only addresses, read one word at a time.
 
 use crate::plan::Pages;
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::io;
 use std::ptr;
@@ -27,6 +28,19 @@ pub enum BufferError {
         wanted: usize,
         /// Of what size.
         kib: usize,
+    },
+    /// The node's share of the pool has too few.
+    #[error(
+        "the buffer needs {wanted} huge pages of {kib} KiB on NUMA node {node}, which has not so many left; write a larger \
+         number into /sys/devices/system/node/node{node}/hugepages/hugepages-{kib}kB/nr_hugepages"
+    )]
+    HugeOfNode {
+        /// How many.
+        wanted: usize,
+        /// Of what size.
+        kib: usize,
+        /// Where.
+        node: u32,
     },
     /// There is no such node, or no NUMA at all.
     #[error(
@@ -86,6 +100,7 @@ impl Buffer {
         if let Some(node) = numa {
             bind(base, mapped, node).map_err(|why| BufferError::Node { node, why })?;
         }
+        populate(base, mapped).map_err(|errno| lacking(errno, mapped, pages, numa))?;
         buffer.fill();
         Ok(buffer)
     }
@@ -147,6 +162,31 @@ pub const fn word(seed: u64, at: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// Has the kernel find all pages now. A page that cannot be had would end the process at its first use (SIGBUS: huge pages are
+/// reserved of the whole pool, not of the node that the buffer is bound to). Before Linux 5.14 there is no way to ask.
+fn populate(base: *mut c_void, bytes: usize) -> Result<(), Errno> {
+    // SAFETY: the range is one mapping of ours; what stands in its pages stays.
+    match unsafe { rustix::mm::madvise(base, bytes, Advice::LinuxPopulateWrite) } {
+        Err(Errno::INVAL) => Ok(()),
+        done => done,
+    }
+}
+
+/// What is missing when pages cannot be had.
+fn lacking(errno: Errno, mapped: usize, pages: Pages, numa: Option<u32>) -> BufferError {
+    let (wanted, kib) = (mapped / pages.bytes(), pages.bytes() >> 10);
+    match (pages, numa, errno) {
+        (Pages::Base, Some(node), _) => BufferError::Node { node, why: errno.into() },
+        (Pages::Huge2M | Pages::Huge1G, Some(node), Errno::FAULT | Errno::NOMEM) => {
+            BufferError::HugeOfNode { wanted, kib, node }
+        }
+        (Pages::Huge2M | Pages::Huge1G, None, Errno::FAULT | Errno::NOMEM) => {
+            BufferError::Huge { wanted, kib }
+        }
+        _ => BufferError::Memory { bytes: mapped, why: errno.into() },
+    }
+}
+
 /// mbind(2), which no crate of ours has: pages of the range come from this node and no other.
 fn bind(base: *mut c_void, bytes: usize, node: u32) -> io::Result<()> {
     // 1024 nodes, as many as the kernel can be built for.
@@ -176,6 +216,26 @@ mod tests {
         // The last lines, and past the end.
         buffer.touch(3 * 4096, 512);
         buffer.touch(4096 * 3 + 500, 1 << 30);
+    }
+
+    #[test]
+    fn pages_that_cannot_be_had_are_an_error_and_no_signal() {
+        // Behind the end of a file there are no pages either: whoever touched the mapping would be killed.
+        let file = tempfile::tempfile().unwrap();
+        let (read_write, shared) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: a new mapping at an address of the kernel's choice, which nobody touches.
+        let base = unsafe { rustix::mm::mmap(ptr::null_mut(), 4096, read_write, shared, &file, 0) }.unwrap();
+        assert_eq!(populate(base, 4096), Err(Errno::FAULT));
+        // SAFETY: our mapping.
+        unsafe { rustix::mm::munmap(base, 4096) }.unwrap();
+        let told = |pages, numa| lacking(Errno::FAULT, 4 << 20, pages, numa).to_string();
+        assert!(
+            told(Pages::Huge2M, None).starts_with("the buffer needs 2 huge pages of 2048 KiB and the kernel")
+        );
+        let node = told(Pages::Huge2M, Some(1));
+        assert!(node.contains("2 huge pages of 2048 KiB on NUMA node 1"), "{node}");
+        assert!(node.ends_with("/node1/hugepages/hugepages-2048kB/nr_hugepages"), "{node}");
+        assert!(told(Pages::Base, Some(1)).starts_with("the buffer cannot be on NUMA node 1: Bad address"));
     }
 
     #[test]
