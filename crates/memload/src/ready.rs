@@ -18,6 +18,9 @@ use waykeeper_load::{Command, Limits, Pattern, Rule, Shape, ShapeError, Toward};
 const BLOCK_BYTES: u32 = 4096;
 /// Blocks of the buffer where nobody says (algorithms.md 7.2).
 const BUFFER_BLOCKS: u64 = 1000;
+/// Most bytes of a command to a file, which has no limit of its own: half of what the kernel registers at once is more than
+/// anybody needs.
+const MOST_OF_FILE: u64 = 1 << 29;
 /// More commands than any NVMe queue has entries (NVM Express Base 2.0, 3.3.3.1).
 const MOST_DEPTH: u32 = 65_536;
 /// More than anybody has CPUs for; each is a thread.
@@ -104,6 +107,10 @@ impl Ready {
     ) -> Result<Ready, PrepareError> {
         check(&plan)?;
         if let (Kind::Absent, Some(bytes)) = (target.kind, consent.create) {
+            if bytes == 0 {
+                let wanted = "a file without bytes takes no command; give its size, such as 1GiB".to_owned();
+                return Err(PrepareError::Value { option: "--create", value: "0".to_owned(), wanted });
+            }
             target.bytes = bytes;
         }
         Fit::of(&plan, &target)?;
@@ -297,15 +304,20 @@ impl Fit {
             return Err(refuse("--block-size", block_bytes.into(), wanted));
         }
         let block = u64::from(block_bytes);
-        let (most, moves) = (target.max_bytes / block, plan.pattern.moves());
+        let (mut most, moves) = (target.max_bytes / block, plan.pattern.moves());
+        // What a file takes is a custom, not a limit: a block larger than that goes alone.
+        if !target.is_device() && block <= MOST_OF_FILE {
+            most = most.max(1);
+        }
         if most == 0 && moves {
             let wanted = format!("{path} moves at most {} B with a command", target.max_bytes);
             return Err(refuse("--block-size", block, wanted));
         }
         let max = match plan.max_blocks {
             None => most,
-            // A file has no such limit of its own; half of what the kernel registers at once is more than anybody needs.
-            Some(max) if !target.is_device() && max > 0 && u64::from(max) * block <= 1 << 29 => max.into(),
+            Some(max) if !target.is_device() && max > 0 && u64::from(max) * block <= MOST_OF_FILE => {
+                max.into()
+            }
             Some(max) if u64::from(max) > most || max == 0 => {
                 let wanted = format!("{path} moves 1 to {most} blocks of {block} B with a command");
                 return Err(refuse("--max-blocks", max.into(), wanted));
@@ -323,9 +335,12 @@ impl Fit {
         let bytes = usize::try_from(buffer_bytes).map_err(|_| refuse("--buffer", buffer_bytes, wanted()))?;
         let shape = Shape::new(plan.pattern, blocks, max_blocks, plan.stride, plan.thesis)?;
         let longest = if matches!(plan.pattern, Pattern::Single | Pattern::Packets) { 2 } else { max };
-        if moves && target.kind != Kind::Absent && target.bytes < longest.min(max) * block {
+        // Nobody has said yet how large what is not there is to be; that it is missing is told later.
+        let is_known = target.kind != Kind::Absent || target.bytes > 0;
+        if moves && is_known && target.bytes < longest.min(max) * block {
             let wanted = format!("a command moves up to {} B; give a larger one", longest.min(max) * block);
-            return Err(refuse("the size of the target", target.bytes, wanted));
+            let option = if target.kind == Kind::Absent { "--create" } else { "the size of the target" };
+            return Err(refuse(option, target.bytes, wanted));
         }
         if target.kind == Kind::Absent && target.bytes > 0 && !target.bytes.is_multiple_of(block) {
             return Err(refuse("--create", target.bytes, format!("it must be whole blocks of {block} B")));

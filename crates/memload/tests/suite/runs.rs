@@ -106,6 +106,30 @@ fn a_buffer_of_several_registered_pieces_is_one_buffer() {
 }
 
 #[test]
+fn a_file_takes_blocks_larger_than_its_usual_commands() {
+    let (_folder, path) = file();
+    let block = 256 << 10;
+    for op in [Toward::Write, Toward::Read] {
+        let plan = Plan {
+            pattern: Pattern::Single,
+            op,
+            block_bytes: Some(block),
+            buffer_bytes: Some(4 * u64::from(block)),
+            commands: Some(10),
+            verify: true,
+            log: true,
+            ..Plan::default()
+        };
+        let done = outcome(&path, plan);
+        assert_eq!((done.totals.commands, done.verified.unwrap().unwrap().wrong), (10, 0));
+        assert!(done.log.iter().all(|logged| logged.io.bytes == block));
+    }
+    // More than one of them goes where it is asked for.
+    let plan = Plan { block_bytes: Some(block), max_blocks: Some(3), commands: Some(10), ..Plan::default() };
+    assert_eq!(outcome(&path, plan).totals.blocks, 20);
+}
+
+#[test]
 fn whoever_says_stop_gets_the_totals_until_then() {
     let (_folder, path) = file();
     for limit in [None, Some(5.0)] {

@@ -53,6 +53,9 @@ fn a_file_that_is_not_there_is_made_only_where_asked() {
     assert!(refused(&path, depth, &create(1 << 20)).starts_with("--depth is 0; "));
     let told = refused(&path, Plan::default(), &create(1_000_001));
     assert_eq!(told, "--create is 1000001; it must be whole blocks of 4096 B");
+    let told = refused(&path, Plan::default(), &create(8192));
+    assert_eq!(told, "--create is 8192; a command moves up to 131072 B; give a larger one");
+    assert!(refused(&path, Plan::default(), &create(0)).starts_with("--create is 0; a file without bytes"));
     assert_eq!(folder.path().read_dir().unwrap().count(), 0);
     let ready = prepare(&path, Plan::default(), &create(1 << 20), &System::default()).unwrap();
     assert!(ready.notes()[1].contains("stays when the run is over"), "{:?}", ready.notes());
