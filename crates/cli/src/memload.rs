@@ -3,7 +3,9 @@
 //! Holds the words of the command line and who does what with them; must not know how load is made.
 
 mod beside;
+mod breaks;
 mod counters;
+mod cpus;
 mod interfere;
 mod jobs;
 mod log;
@@ -12,8 +14,9 @@ mod simulated;
 mod told;
 mod words;
 
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::out;
+use breaks::Breaks;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::collections::HashSet;
@@ -79,12 +82,14 @@ pub fn memload(args: MemloadArgs) -> Result<(), Failure> {
     }
     let base = plan(&args.load, &args.place).map_err(Failure::bad_input)?;
     let consent = consent(&args.place);
+    let breaks = Breaks::listen()?;
+    breaks.before();
     if let Some(path) = &args.jobs {
         let jobs = jobs::read(path, args.job.as_deref(), &base)?;
-        return in_turn(jobs, args.target.as_deref(), &consent, args.json);
+        return in_turn(jobs, args.target.as_deref(), &consent, &breaks, args.json);
     }
     let target = args.target.unwrap_or_default();
-    let (summary, end) = run(&target, base, &consent, args.place.log.as_deref())?;
+    let (summary, end) = run(&target, base, &consent, args.place.log.as_deref(), &breaks)?;
     if args.json {
         out::json(&summary)?
     } else {
@@ -94,10 +99,20 @@ pub fn memload(args: MemloadArgs) -> Result<(), Failure> {
 }
 
 /// Wherever the target is.
-fn run(target: &str, plan: Plan, consent: &Consent, log: Option<&Path>) -> Result<Told, Failure> {
+fn run(
+    target: &str,
+    plan: Plan,
+    consent: &Consent,
+    log: Option<&Path>,
+    breaks: &Breaks,
+) -> Result<Told, Failure> {
     match target.strip_prefix(simulated::PREFIX) {
-        Some(scenario) => simulated::run(scenario, &plan, consent),
-        None => real::run(target, plan, consent, log),
+        Some(scenario) => {
+            // It hears of it by itself.
+            breaks.tells();
+            simulated::run(scenario, &plan, consent)
+        }
+        None => real::run(target, plan, consent, log, breaks),
     }
 }
 
@@ -114,6 +129,7 @@ fn in_turn(
     jobs: Vec<jobs::Planned>,
     target: Option<&str>,
     consent: &Consent,
+    breaks: &Breaks,
     json: bool,
 ) -> Result<(), Failure> {
     let goes = |own: &Option<String>| target.map(str::to_owned).or_else(|| own.clone());
@@ -125,6 +141,10 @@ fn in_turn(
     let mut end = Ok(());
     let mut made = HashSet::new();
     for jobs::Planned { name, target: own, plan } in jobs {
+        if breaks.came() {
+            end = Err(Failure::new(exit::INTERRUPTED, format!("interrupted before the job `{name}`")));
+            break;
+        }
         let target = goes(&own).unwrap_or_default();
         // Simulated time carries commands in its own way, whatever a job wants of a kernel.
         let engine = plan.engine.filter(|_| !target.starts_with(simulated::PREFIX));
@@ -135,7 +155,7 @@ fn in_turn(
             true => Consent { create: None, overwrite: plan.writes(), ..consent.clone() },
             false => consent.clone(),
         };
-        let (summary, ended) = match run(&target, Plan { engine, ..plan }, &consent, None) {
+        let (summary, ended) = match run(&target, Plan { engine, ..plan }, &consent, None, breaks) {
             Ok(told) => told,
             // What the jobs before it came to is told all the same.
             Err(refused) if !all.is_empty() => {

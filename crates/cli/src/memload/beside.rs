@@ -10,6 +10,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::OwnedFd;
@@ -25,7 +26,10 @@ const MOST_OUTPUT: u64 = 16 << 20;
 
 /// Ctrl-C and its kin, as something that can be waited for.
 #[derive(Debug)]
-pub struct Breaks(UnixStream);
+pub struct Breaks {
+    told: UnixStream,
+    heard: Cell<bool>,
+}
 
 impl Breaks {
     /// Listens from now on.
@@ -35,13 +39,21 @@ impl Breaks {
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             pipe::register(signal, told.try_clone().map_err(failed)?).map_err(failed)?;
         }
-        Ok(Breaks(heard))
+        heard.set_nonblocking(true).map_err(failed)?;
+        Ok(Breaks { told: heard, heard: Cell::new(false) })
     }
 
     /// True if somebody has broken off. It stays true.
     pub fn came(&self) -> bool {
-        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
-        poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+        let mut fds = [PollFd::new(&self.told, PollFlags::IN)];
+        self.heard.get() || poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Takes note of it, so that the next can be waited for.
+    fn hear(&self) {
+        self.heard.set(true);
+        // A byte for each signal; a terminal and a supervisor may have sent one each.
+        let _ = (&self.told).read(&mut [0; 64]);
     }
 }
 
@@ -73,10 +85,15 @@ pub fn run(command: &[String], cpus: &[u32], breaks: &Breaks) -> Result<Ran, Fai
     let took = begun.elapsed();
     if !whole {
         let _ = kill_process_group(group, Signal::TERM);
-        if !wait(&watch, None, Some(GRACE)).map_err(failed)? {
-            let _ = kill_process_group(group, Signal::KILL);
+        // Whoever breaks off again does not want to wait.
+        breaks.hear();
+        let ended = wait(&watch, Some(breaks), Some(GRACE)).map_err(failed)?;
+        // Children may outlive the first of them, which keeps the group's number until it is waited for.
+        let _ = kill_process_group(group, Signal::KILL);
+        // What hangs in the kernel comes when it comes; it is nobody to wait for.
+        if ended || wait(&watch, None, Some(GRACE)).map_err(failed)? {
+            let _ = child.wait();
         }
-        let _ = child.wait();
         return Ok(Ran::Broken);
     }
     let status = child.wait().map_err(failed)?;
@@ -132,7 +149,7 @@ fn wait(watch: &OwnedFd, breaks: Option<&Breaks>, patience: Option<Duration>) ->
         let left =
             left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
         let mut fds = vec![PollFd::new(watch, PollFlags::IN)];
-        fds.extend(breaks.map(|breaks| PollFd::new(&breaks.0, PollFlags::IN)));
+        fds.extend(breaks.map(|breaks| PollFd::new(&breaks.told, PollFlags::IN)));
         match poll(&mut fds, left.as_ref()) {
             Ok(0) => return Ok(false),
             Ok(_) => return Ok(!fds[0].revents().is_empty()),

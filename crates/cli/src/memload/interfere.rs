@@ -3,18 +3,18 @@
 //! Wires a command, a load and a count of cycles; what the numbers say is `probe::interfere`'s, what load is `memload`'s.
 
 use super::beside::{self, Breaks, Ran};
+use super::cpus::{self, Cpus};
 use super::simulated;
 use super::words::{LoadArgs, PlaceArgs, consent, plan};
 use crate::exit::{self, Failure};
 use crate::{listing, out};
 use clap::Args;
 use regex_lite::Regex;
-use rustix::thread::{CpuSet, sched_getaffinity};
 use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
 use waykeeper_load::{Moved, Pattern, Toward, bandwidth};
-use waykeeper_memload::{Consent, End, Plan, Ready, Running, System, Target};
+use waykeeper_memload::{Consent, End, Plan, Ready, Running, System, Target, Touch};
 use waykeeper_probe::interfere::{Arm, CONFIDENCE, Cycle, LEAST_CYCLES, Sense, Slowdown, order, slowdowns};
 
 pub const EXAMPLES: &str = "\
@@ -24,7 +24,7 @@ Examples:
   waykeeper memload interfere load.img --metric 'GET: ([0-9.]+)' --rate --json -- redis-benchmark -q -t get
 
 A cycle runs the command three times: plain, beside `random` and beside `single`, in an order of its own (--seed).
-The load has the last CPU (or --cpus), the command the others. Each run beside a load is held against the plain
+The load has the last CPU (or --cpus), the command those on other cores. Each run beside a load is held against the plain
 run of its cycle; the interval is Student's t over the logarithms of these ratios, 95 %.";
 
 /// The words of `interfere`.
@@ -70,12 +70,6 @@ struct Loaded {
 }
 
 #[derive(Debug, Serialize)]
-struct Cpus {
-    load: Vec<u32>,
-    command: Vec<u32>,
-}
-
-#[derive(Debug, Serialize)]
 struct Beside {
     #[serde(flatten)]
     slowdown: Slowdown,
@@ -114,10 +108,11 @@ struct Report {
 pub fn interfere(args: &InterfereArgs) -> Result<(), Failure> {
     let plan = usable(args)?;
     let metric = args.metric.as_deref().map(expression).transpose()?;
-    let cpus = share_cpus(&plan.cpus)?;
+    let cpus = cpus::share(&plan.cpus)?;
     let plan = Plan { cpus: cpus.load.clone(), ..plan };
-    let breaks = Breaks::listen()?;
     let mut stand = Stand::new(args, plan)?;
+    // Whoever presses Ctrl-C before anything is measured gets the usual end.
+    let breaks = Breaks::listen()?;
     let run = |stand: &mut Stand, arm: Arm, when: &dyn Fn() -> String| {
         stand.beside(arm, || measure(args, metric.as_ref(), &cpus.command, &breaks, when))
     };
@@ -203,21 +198,6 @@ fn expression(text: &str) -> Result<Regex, Failure> {
     Regex::new(text).map_err(|why| Failure::bad_input(format!("--metric `{text}`: {why}")))
 }
 
-/// The load's CPUs: those asked for, else the last one; the command has the others.
-fn share_cpus(asked: &[u32]) -> Result<Cpus, Failure> {
-    let mine = sched_getaffinity(None)
-        .map_err(|why| Failure::io("the CPUs that may be used cannot be read", &why.into()))?;
-    let mine: Vec<u32> = (0..CpuSet::MAX_CPU).filter(|cpu| mine.is_set(*cpu)).map(|cpu| cpu as u32).collect();
-    let load =
-        if asked.is_empty() { mine.iter().copied().last().into_iter().collect() } else { asked.to_vec() };
-    let command: Vec<u32> = mine.iter().copied().filter(|cpu| !load.contains(cpu)).collect();
-    if command.is_empty() {
-        let why = "the load takes all CPUs that may be used here, and none is left for the command";
-        return Err(Failure::new(exit::UNSUPPORTED, why));
-    }
-    Ok(Cpus { load, command })
-}
-
 /// One run of the command; `None` if the user broke off.
 fn measure(
     args: &InterfereArgs,
@@ -294,14 +274,26 @@ impl Stand {
 
     fn ready(&self, pattern: Pattern) -> Result<Arc<Ready>, Failure> {
         let target = Target::inspect(Path::new(&self.target), &self.system)?;
-        let plan = Plan { pattern, ..self.plan.clone() };
+        let plan = match pattern {
+            // What deals out commands or touches what they move means nothing without commands.
+            Pattern::Noop => Plan {
+                pattern,
+                touch: Touch::Never,
+                limit_bytes: None,
+                limit_commands: None,
+                slots: 1,
+                ..self.plan.clone()
+            },
+            _ => Plan { pattern, ..self.plan.clone() },
+        };
         Ok(Arc::new(Ready::new(target, plan, &self.consent, &self.system)?))
     }
 
     /// Does something beside the load of an arm.
     fn beside<T>(&mut self, arm: Arm, deed: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
         let pattern = match arm {
-            Arm::Plain => return deed(),
+            // Taking and filling a buffer puts pages and lines out of the way too: what is plain has that as well, just before.
+            Arm::Plain => Pattern::Noop,
             Arm::Random => Pattern::Random,
             Arm::Single => Pattern::Single,
         };

@@ -3,12 +3,11 @@
 //! Must not know how load is made: that is `waykeeper_memload`'s.
 
 use super::Told;
+use super::breaks::Breaks;
 use super::counters::Watch;
 use super::log::Log;
 use crate::exit::{self, Failure};
 use crate::progress;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,10 +18,15 @@ use waykeeper_memload::{
 };
 
 /// Runs it.
-pub fn run(target: &str, plan: Plan, consent: &Consent, log: Option<&Path>) -> Result<Told, Failure> {
+pub fn run(
+    target: &str,
+    plan: Plan,
+    consent: &Consent,
+    log: Option<&Path>,
+    breaks: &Breaks,
+) -> Result<Told, Failure> {
     let log = log.map(|log| Log::new(log, Path::new(target))).transpose()?;
     let system = System::default();
-    // Whoever presses Ctrl-C while memory is still being filled gets the usual end.
     let target = Target::inspect(Path::new(target), &system)?;
     let ready = Arc::new(Ready::new(target, plan, consent, &system)?);
     for note in ready.notes() {
@@ -31,22 +35,9 @@ pub fn run(target: &str, plan: Plan, consent: &Consent, log: Option<&Path>) -> R
     if endless(ready.plan()) {
         exit::say("no end was given (--time, --blocks, --commands): Ctrl-C ends it");
     }
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
-        .map_err(|why| Failure::io("signals cannot be waited for", &why))?;
     let watch = Watch::start(ready.plan().cpus.first().copied());
     let running = Running::start(&ready)?;
-    let stopper = running.stopper();
-    let handle = signals.handle();
-    let waiter = std::thread::spawn(move || {
-        // The first asks nicely; whoever sends another does not want to wait for commands on their way.
-        for (count, _) in signals.forever().enumerate() {
-            if count > 0 {
-                exit::say("error: interrupted again; commands were still on their way");
-                std::process::exit(i32::from(exit::INTERRUPTED));
-            }
-            stopper.stop();
-        }
-    });
+    breaks.runs(running.stopper());
     let live = progress::Live::new();
     let block_bytes = ready.block_bytes();
     let show = |progress: Progress| {
@@ -56,8 +47,7 @@ pub fn run(target: &str, plan: Plan, consent: &Consent, log: Option<&Path>) -> R
     let mut counted = None;
     let outcome = running.finish_and(show, || counted = Some(watch.stop()));
     live.clear();
-    handle.close();
-    let _ = waiter.join();
+    breaks.tells();
     let block_bytes = u64::from(block_bytes);
     let plan = ready.plan();
     let mut summary =

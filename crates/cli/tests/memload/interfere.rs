@@ -85,7 +85,9 @@ fn an_interrupt_ends_the_command_too() {
     let file = folder.path().join("load.img");
     std::fs::write(&file, vec![7; 1 << 20]).unwrap();
     let mark = folder.path().join("mark");
-    let script = format!("echo $$ > {0}.new; mv {0}.new {0}; sleep 600 & wait", mark.display());
+    // A child that does not want to end outlives the first of them.
+    let stubborn = "sh -c 'trap \"\" TERM; sleep 600; sleep 600' &";
+    let script = format!("{stubborn} sleep 600 & echo $$ > {0}.new; mv {0}.new {0}; wait", mark.display());
     let mut child = Command::new(assert_cmd::cargo::cargo_bin("waykeeper"))
         .args(["memload", "interfere"])
         .arg(&file)

@@ -1,0 +1,80 @@
+//! Which CPUs a load has, and which the command that is measured beside it.
+//!
+//! Knows who shares a core with whom; must not know what runs there.
+
+use crate::exit::{self, Failure};
+use rustix::thread::{CpuSet, sched_getaffinity};
+use serde::Serialize;
+use waykeeper_linux::root::Root;
+use waykeeper_linux::topology::Topology;
+
+/// Who has which.
+#[derive(Debug, Serialize)]
+pub struct Cpus {
+    /// Those of the load.
+    pub load: Vec<u32>,
+    /// Those of the command.
+    pub command: Vec<u32>,
+}
+
+/// The load's CPUs: those asked for, else the last one; the command has the others, save those that share a core with the
+/// load, which would take of its time also where no line of cache is in question.
+pub fn share(asked: &[u32]) -> Result<Cpus, Failure> {
+    let mine = sched_getaffinity(None)
+        .map_err(|why| Failure::io("the CPUs that may be used cannot be read", &why.into()))?;
+    let mine: Vec<u32> = (0..CpuSet::MAX_CPU).filter(|cpu| mine.is_set(*cpu)).map(|cpu| cpu as u32).collect();
+    let cores = Topology::read(&Root::at("/")).map(|topology| {
+        let cores = topology.online().map(|(_, place)| place.siblings.cores());
+        cores.map(|core| core.iter().map(|cpu| u32::from(cpu.0)).collect()).collect()
+    });
+    let cores: Vec<Vec<u32>> = cores.unwrap_or_else(|why| {
+        exit::say(&format!("which CPUs share a core cannot be told: {why}"));
+        Vec::new()
+    });
+    match parted(&mine, asked, &cores) {
+        None => {
+            let why = "the load takes all CPUs that may be used here, and none is left for the command";
+            Err(Failure::new(exit::UNSUPPORTED, why))
+        }
+        Some((cpus, shared)) => {
+            if shared {
+                exit::say(
+                    "the command shares a core with the load, for there is no other: it loses time to that too",
+                );
+            }
+            Ok(cpus)
+        }
+    }
+}
+
+/// Parts them; true if they must share a core. `None` if nothing is left for the command.
+fn parted(mine: &[u32], asked: &[u32], cores: &[Vec<u32>]) -> Option<(Cpus, bool)> {
+    let load = if asked.is_empty() { mine.last().copied().into_iter().collect() } else { asked.to_vec() };
+    let others: Vec<u32> = mine.iter().copied().filter(|cpu| !load.contains(cpu)).collect();
+    let beside_load =
+        |cpu: &u32| cores.iter().any(|core| core.contains(cpu) && load.iter().any(|of| core.contains(of)));
+    let apart: Vec<u32> = others.iter().copied().filter(|cpu| !beside_load(cpu)).collect();
+    let shared = apart.is_empty();
+    let command = if shared { others } else { apart };
+    (!command.is_empty()).then_some((Cpus { load, command }, shared))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_shares_a_core_with_the_load_is_not_the_commands() {
+        let told = |mine: &[u32], asked: &[u32], cores: &[Vec<u32>]| {
+            parted(mine, asked, cores).map(|(cpus, shared)| (cpus.load, cpus.command, shared))
+        };
+        let cores = [vec![0, 4], vec![1, 5], vec![2, 6], vec![3, 7]];
+        let mine: Vec<u32> = (0..8).collect();
+        assert_eq!(told(&mine, &[], &cores), Some((vec![7], vec![0, 1, 2, 4, 5, 6], false)));
+        assert_eq!(told(&mine, &[0, 5], &cores), Some((vec![0, 5], vec![2, 3, 6, 7], false)));
+        // One core for both, and nothing known of cores.
+        assert_eq!(told(&[0, 1], &[], &[vec![0, 1]]), Some((vec![1], vec![0], true)));
+        assert_eq!(told(&[0, 1], &[], &[]), Some((vec![1], vec![0], false)));
+        assert_eq!(told(&[3], &[], &[]), None);
+    }
+}
