@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// It has so long to end when it is asked to; then it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 /// Most of its output that is looked through, bytes, from the end: a result stands there, and whoever is asked for the last match finds it.
-const MOST_OUTPUT: u64 = 16 << 20;
+const MOST_OUTPUT: u64 = 1 << 20;
 
 /// Ctrl-C and its kin, as something that can be waited for.
 #[derive(Debug)]
