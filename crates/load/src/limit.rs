@@ -5,6 +5,10 @@
 /// Nanoseconds of a second.
 const SECOND_NS: f64 = 1e9;
 
+/// A limit above this is this one. No device comes near, and 64 bits hold the sum over almost three years, beyond which all slots
+/// would have nothing.
+const MOST: f64 = 1e11;
+
 /// How a slot's budget follows from the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Rule {
@@ -48,7 +52,9 @@ pub struct Limiter {
 impl Limiter {
     /// Slots are counted from `start_ns`.
     pub fn new(limits: Limits, start_ns: f64) -> Limiter {
-        let limits = Limits { slots: limits.slots.max(1), ..limits };
+        let least = |limit: Option<f64>| limit.map(|limit| limit.min(MOST));
+        let (blocks, commands) = (least(limits.blocks), least(limits.commands));
+        let limits = Limits { blocks, commands, slots: limits.slots.max(1), ..limits };
         let first = |limit: Option<f64>| match (limit, limits.rule) {
             (None, _) => i64::MAX,
             (Some(limit), Rule::Thesis) => limit as i64,
@@ -185,6 +191,17 @@ mod tests {
         assert_eq!(admitted(&mut limiter, 0.0, 1000).0, 1);
         assert_eq!(admitted(&mut limiter, 9e9, 1000).0, 0);
         assert_eq!(admitted(&mut limiter, 10e9, 1000).0, 1);
+    }
+
+    #[test]
+    fn a_limit_beyond_all_measure_stops_nobody() {
+        for limit in [1e19, f64::MAX] {
+            let mut limiter = Limiter::new(limits(Some(limit), Some(limit), 10, Rule::Exact), 0.0);
+            for day in [0.0, 1.0, 1000.0] {
+                assert_eq!(limiter.admit(day * 86_400e9), Ok(()), "{limit} on day {day}");
+                limiter.charge(1000);
+            }
+        }
     }
 
     proptest! {

@@ -23,6 +23,9 @@ use waykeeper_load::{Pattern, Totals};
 /// an answer, which nobody waits for who pressed Ctrl-C.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// Threads of a load: more than any NVMe device has queues or this kind of engine gets anything from. A guess; each has a stack.
+const MOST_THREADS: u32 = 4096;
+
 /// What one worker has done so far, for whoever looks.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
@@ -216,6 +219,13 @@ impl Running {
     pub fn start(ready: &Arc<Ready>) -> Result<Running, PrepareError> {
         let plan = ready.plan();
         let count = ready.threads();
+        if count > MOST_THREADS {
+            let wanted =
+                format!("of {} workers a thread waits for each command with nvme-ioctl", plan.workers);
+            let wanted =
+                format!("{wanted}, and at most {MOST_THREADS} threads can be; take another engine, or less");
+            return Err(PrepareError::Value { option: "--depth", value: plan.depth.to_string(), wanted });
+        }
         let deadline_ns =
             plan.time.map_or(u64::MAX, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         let shared = Arc::new(Shared {

@@ -36,6 +36,12 @@ fn it_is_known_for_what_it_is_and_the_way_round_is_told() {
     assert!(notes.contains("nvme-uring cannot be: it takes no commands through io_uring"), "{notes}");
     assert!(notes.contains("engine: nvme-ioctl"), "{notes}");
     assert!(notes.contains("2 workers of depth 3 are 6 threads"), "{notes}");
+    let ready = self::ready(&served, Plan { depth: 5, workers: 1024, ..Plan::default() });
+    let told = Running::start(&ready).map(|_| ()).unwrap_err().to_string();
+    assert!(
+        told.starts_with("--depth is 5; of 1024 workers") && told.contains("at most 4096 threads"),
+        "{told}"
+    );
     assert!(served.device.lock().unwrap().seen.is_empty(), "looking sends no command");
 }
 
