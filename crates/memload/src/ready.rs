@@ -137,7 +137,7 @@ impl Ready {
                 plan.workers.saturating_mul(plan.depth)
             ));
         }
-        let buffer = Buffer::new(buffer_bytes, plan.pages, plan.numa, plan.seed)?;
+        let buffer = Buffer::new(buffer_bytes, plan.pages, plan.numa, crate::verify::content_seed(&plan))?;
         Ok(Ready { plan, target, shape, block_bytes, max_blocks, engine, notes, file, buffer, _hold: hold })
     }
 

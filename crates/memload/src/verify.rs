@@ -4,9 +4,10 @@
 
 use crate::buffer::{Buffer, word};
 use crate::engine::{Deed, Direct, Engine, Fault, Ground, Io, Ioctl, Passthrough};
-use crate::plan::{EngineKind, Pages};
+use crate::plan::{EngineKind, Pages, Plan};
 use crate::ready::Ready;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use waykeeper_load::Toward;
 
 /// What a look has shown.
@@ -16,6 +17,12 @@ pub struct Verified {
     pub blocks: u64,
     /// Those that do not hold what they should.
     pub wrong: u64,
+}
+
+/// What the buffer is filled from. A run that is looked at has content of its own: what an earlier run of the same seed left
+/// on the device would be taken for this one's. The standard library draws its keys from the kernel's randomness.
+pub(crate) fn content_seed(plan: &Plan) -> u64 {
+    if plan.verify { plan.seed ^ RandomState::new().hash_one(plan.seed) } else { plan.seed }
 }
 
 /// Looks at what a run has moved.

@@ -105,6 +105,20 @@ fn a_buffer_of_several_registered_pieces_is_one_buffer() {
     assert_eq!((done.end, done.totals.moved), (End::Complete, ((1 << 30) + (64 << 20)) / 4096));
 }
 
+/// With the same words twice, what the first run left does not stand for what the second should have moved.
+#[test]
+fn a_run_that_is_looked_at_has_content_of_its_own() {
+    let (_folder, path) = file();
+    let held = |verify: bool| {
+        let plan = Plan { op: Toward::Read, commands: Some(33), verify, ..Plan::default() };
+        let done = outcome(&path, plan);
+        assert_eq!(done.verified.map(|verified| verified.unwrap().wrong), verify.then_some(0));
+        std::fs::read(&path).unwrap()
+    };
+    assert_eq!(held(false), held(false), "the same seed, the same bytes");
+    assert_ne!(held(true), held(true));
+}
+
 #[test]
 fn a_file_takes_blocks_larger_than_its_usual_commands() {
     let (_folder, path) = file();
