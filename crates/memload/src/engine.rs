@@ -97,8 +97,12 @@ pub struct Ground<'a> {
     pub file: &'a std::os::fd::OwnedFd,
     /// Commands on their way at once.
     pub depth: u32,
-    /// Most bytes of a command of this run.
+    /// Most bytes of a command that the device takes in this run.
     pub most_bytes: u32,
+    /// Bytes of the longest command of its pattern, 0 if its commands carry no data.
+    pub longest_bytes: usize,
+    /// Every command of its pattern begins at a multiple of so many bytes of the buffer.
+    pub step_bytes: usize,
     /// Most pieces of memory that the device takes with a command, each a page or more.
     pub most_segments: u32,
     /// The namespace, for NVMe.

@@ -204,13 +204,19 @@ impl Ready {
 
     /// What an engine of one thread stands on.
     pub(crate) fn ground(&self) -> Ground<'_> {
-        ground(
-            &self.buffer,
-            &self.file,
-            &self.target,
-            self.engine_depth(),
-            self.max_blocks * self.block_bytes,
-        )
+        let bytes = |blocks: u32| blocks as usize * self.block_bytes as usize;
+        let (longest, step) = reach(&self.shape, self.max_blocks, &self.plan);
+        Ground {
+            longest_bytes: bytes(longest),
+            step_bytes: bytes(step),
+            ..ground(
+                &self.buffer,
+                &self.file,
+                &self.target,
+                self.engine_depth(),
+                self.max_blocks * self.block_bytes,
+            )
+        }
     }
 
     /// A command of the pattern as a command of an engine, at a place of the device.
@@ -349,6 +355,19 @@ impl Fit {
     }
 }
 
+/// Blocks that the longest command of a pattern moves, and of what number of them all begin at a multiple.
+pub fn reach(shape: &Shape, max: u32, plan: &Plan) -> (u32, u32) {
+    let over = u32::from(plan.thesis);
+    match shape.pattern() {
+        Pattern::Single => (1 + over, 1),
+        Pattern::Packets => (1 + over, plan.stride),
+        Pattern::Random => (max - 1 + over, 1),
+        Pattern::Full => ((max - 1 + over).min(shape.blocks()), max - 1),
+        Pattern::Flush | Pattern::Noop => (0, 1),
+    }
+}
+
+/// For commands of the most bytes, one after the other.
 fn ground<'a>(
     buffer: &'a Buffer,
     file: &'a OwnedFd,
@@ -358,7 +377,8 @@ fn ground<'a>(
 ) -> Ground<'a> {
     let nsid = target.nvme.as_ref().map_or(0, |nvme| nvme.nsid);
     let Target { lba_bytes, max_segments: most_segments, .. } = *target;
-    Ground { buffer, file, depth, most_bytes, most_segments, nsid, lba_bytes }
+    let (longest_bytes, step_bytes) = (most_bytes as usize, most_bytes as usize);
+    Ground { buffer, file, depth, most_bytes, longest_bytes, step_bytes, most_segments, nsid, lba_bytes }
 }
 
 /// The best engine that the target can do with, or the one that was asked for; what was tried in vain is noted.

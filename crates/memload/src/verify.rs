@@ -32,7 +32,7 @@ pub(crate) fn content_seed(plan: &Plan) -> u64 {
 pub(crate) fn verify(ready: &Ready, trail: &HashSet<Io>) -> Result<Verified, Fault> {
     let most = ready.max_blocks() as usize * ready.block_bytes() as usize;
     let page = Buffer::new(most.max(4096), Pages::Base, None, 0).map_err(|_| Fault::Errno(libc::ENOMEM))?;
-    let ground = Ground { buffer: &page, depth: 1, ..ready.ground() };
+    let ground = Ground { buffer: &page, depth: 1, longest_bytes: most, step_bytes: most, ..ready.ground() };
     let errno = |why: std::io::Error| Fault::Errno(why.raw_os_error().unwrap_or(libc::EIO));
     let mut engine: Box<dyn Engine> = match ready.engine() {
         EngineKind::NvmeUring => Box::new(Passthrough::new(&ground).map_err(errno)?),

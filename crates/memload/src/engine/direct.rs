@@ -27,7 +27,7 @@ impl Direct {
     pub fn new(ground: &Ground<'_>) -> io::Result<Direct> {
         let nothing = Io { deed: Deed::Flush, offset: 0, bytes: 0, place: 0 };
         let left = vec![nothing; ground.depth as usize];
-        let ring = Ring::new(ground, Pieces::largest(ground))?;
+        let ring = Ring::new(ground, &[Pieces::largest(ground)])?;
         Ok(Direct { ring, base: ground.buffer.base(), left, again: Vec::new() })
     }
 }
@@ -35,7 +35,7 @@ impl Direct {
 impl Engine for Direct {
     fn push(&mut self, io: Io, number: u32) {
         let memory = self.base.wrapping_add(io.offset);
-        let entry = match (io.deed, self.ring.piece(io.offset)) {
+        let entry = match (io.deed, self.ring.piece(io.offset, io.bytes)) {
             (Deed::Flush, _) => opcode::Fsync::new(Fixed(0)).flags(FsyncFlags::DATASYNC).build(),
             (Deed::ToMemory, Some(piece)) => {
                 opcode::ReadFixed::new(Fixed(0), memory, io.bytes, piece).offset(io.place).build()

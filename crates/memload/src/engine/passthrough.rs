@@ -31,7 +31,9 @@ impl Passthrough {
     /// # Errors
     /// EOPNOTSUPP: what is open takes no commands this way. Others: the kernel has no io_uring, forbids it, or is too old.
     pub fn new(ground: &Ground<'_>) -> io::Result<Passthrough> {
-        let ring = Ring::new(ground, Pieces::of_segments(ground))?;
+        let wanted: Vec<Pieces> =
+            Pieces::of_commands(ground).into_iter().chain([Pieces::of_segments(ground)]).collect();
+        let ring = Ring::new(ground, &wanted)?;
         let nothing = Io { deed: Deed::Flush, offset: 0, bytes: 0, place: 0 };
         let mut engine = Passthrough {
             ring,
@@ -50,7 +52,7 @@ impl Passthrough {
     fn try_out(&mut self) -> io::Result<()> {
         let mut done = Vec::new();
         for _ in 0..2 {
-            let fixed = self.ring.piece(0);
+            let fixed = self.ring.piece(0, 0);
             let entry = opcode::UringCmd80::new(Fixed(0), 0).buf_index(fixed).build();
             // SAFETY: it points to nothing.
             unsafe { self.ring.push(&entry) };
@@ -85,7 +87,7 @@ impl Engine for Passthrough {
         if let Some(sent) = self.sent.get_mut(number as usize) {
             *sent = io;
         }
-        let piece = if io.deed == Deed::Flush { None } else { self.ring.piece(io.offset) };
+        let piece = if io.deed == Deed::Flush { None } else { self.ring.piece(io.offset, io.bytes) };
         let entry = opcode::UringCmd80::new(Fixed(0), URING_CMD_IO).cmd(command.to_sqe()).buf_index(piece);
         // Which way memory was named comes back with the completion.
         let data = u64::from(number) | if piece.is_some() { FIXED } else { 0 };

@@ -15,27 +15,68 @@ const MOST_PIECE: usize = 1 << 30;
 /// And at most so many pieces (IORING_MAX_REG_BUFFERS).
 const MOST_PIECES: usize = 1 << 14;
 
-/// How memory is registered: pieces of a size, one beginning every so many bytes.
-#[derive(Clone, Copy, Debug)]
+/// Pages that overlapping pieces may hold together, each as often as it lies in one: a ring registers them in some
+/// milliseconds, and the kernel keeps 16 B of each, 2 MiB. A guess.
+const MOST_HELD: usize = 1 << 17;
+
+/// How memory is registered: pieces of a size, one beginning every so many bytes; the last may be shorter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pieces {
     size: usize,
     step: usize,
+    count: usize,
 }
 
 impl Pieces {
+    /// Over so many bytes: until one reaches their end, or the next would begin past it.
+    fn over(bytes: usize, size: usize, step: usize) -> Pieces {
+        let count = (bytes.saturating_sub(size).div_ceil(step) + 1).min(bytes.div_ceil(step).max(1));
+        Pieces { size, step, count }
+    }
+
     /// The largest there are. Neighbours overlap by the largest command, so that each command lies within one.
-    pub const fn largest(ground: &Ground<'_>) -> Pieces {
-        Pieces { size: MOST_PIECE, step: MOST_PIECE - ground.most_bytes as usize }
+    pub fn largest(ground: &Ground<'_>) -> Pieces {
+        Pieces::over(ground.buffer.bytes(), MOST_PIECE, MOST_PIECE - ground.most_bytes as usize)
+    }
+
+    /// Each the memory of one command and no more: before Linux 6.12 a command passed through that refers to a piece is
+    /// judged by the whole of it, and its data are copied if it is less. `None` if these were too many, or would overlap too much.
+    pub fn of_commands(ground: &Ground<'_>) -> Option<Pieces> {
+        let (size, step) = (ground.longest_bytes, ground.step_bytes);
+        if size == 0 || step == 0 || size > MOST_PIECE {
+            return None;
+        }
+        let pieces = Pieces::over(ground.buffer.bytes(), size, step);
+        // A piece that begins within a page holds one more.
+        let held = pieces.count.saturating_mul(size / 4096 + 1);
+        (pieces.count <= MOST_PIECES && held <= MOST_HELD).then_some(pieces)
     }
 
     /// Such that a whole piece is no more than the device takes with a command: before Linux 6.12 a command passed through that
-    /// refers to a piece is judged by the whole of it. The largest there are where commands are about as long as pieces, for
-    /// these would overlap too much.
+    /// refers to a longer one is refused. The largest there are where commands are about as long as pieces, for these would
+    /// overlap too much.
     pub fn of_segments(ground: &Ground<'_>) -> Pieces {
         let size = (ground.most_segments as usize).saturating_mul(4096);
         let step = size.saturating_sub((ground.most_bytes as usize).next_multiple_of(4096));
-        let few = step > 0 && ground.buffer.bytes().div_ceil(step) <= MOST_PIECES;
-        if few && step >= size / 2 { Pieces { size, step } } else { Pieces::largest(ground) }
+        if step == 0 || step < size / 2 {
+            return Pieces::largest(ground);
+        }
+        let pieces = Pieces::over(ground.buffer.bytes(), size, step);
+        if pieces.count <= MOST_PIECES { pieces } else { Pieces::largest(ground) }
+    }
+
+    /// The piece in which memory lies; `None` if in none as a whole.
+    fn holding(&self, offset: usize, bytes: u32) -> Option<u16> {
+        let piece = (offset / self.step).min(self.count - 1);
+        let inside = offset + bytes as usize <= piece * self.step + self.size;
+        if inside { u16::try_from(piece).ok() } else { None }
+    }
+
+    /// Each piece's first byte and length, in a buffer of so many bytes.
+    fn all(self, bytes: usize) -> impl Iterator<Item = (usize, usize)> {
+        (0..self.count)
+            .map(move |piece| piece * self.step)
+            .map(move |from| (from, self.size.min(bytes - from)))
     }
 }
 
@@ -43,18 +84,17 @@ impl Pieces {
 pub struct Ring<S: squeue::EntryMarker, C: cqueue::EntryMarker> {
     ring: IoUring<S, C>,
     registered: bool,
-    /// Commands name registered memory.
-    fixed: bool,
-    /// Where a registered piece begins after another; neighbours overlap by the largest command.
-    step: usize,
+    /// What commands name; `None` if they carry addresses.
+    pieces: Option<Pieces>,
 }
 
 impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
-    /// A ring with room for the depth. File number 0 is the target.
+    /// A ring with room for the depth. File number 0 is the target. Memory is registered in the first of `wanted` that the
+    /// kernel takes: what a plain user may lock is limited, and memory counts once for each piece that it lies in.
     ///
     /// # Errors
     /// The kernel has no io_uring, forbids it, or lacks the wider entries that were asked for.
-    pub fn new(ground: &Ground<'_>, pieces: Pieces) -> io::Result<Ring<S, C>> {
+    pub fn new(ground: &Ground<'_>, wanted: &[Pieces]) -> io::Result<Ring<S, C>> {
         // Each saves wakeups or locks, and the older the kernel the less it has: 6.1, 5.19, all.
         let flags: [fn(&mut Builder<S, C>); 3] = [
             |ring| {
@@ -75,8 +115,9 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
                     let _ = ring.submitter().register_ring_fd();
                     ring.submitter().register_files(&[ground.file.as_raw_fd()])?;
                     // SAFETY: the buffer outlives the ring, see `worker`.
-                    let fixed = unsafe { register(&mut ring, ground, pieces) };
-                    return Ok(Ring { ring, registered: fixed, fixed, step: pieces.step });
+                    let pieces =
+                        wanted.iter().copied().find(|way| unsafe { register(&mut ring, ground, *way) });
+                    return Ok(Ring { ring, registered: pieces.is_some(), pieces });
                 }
                 Err(why) if why.raw_os_error() == Some(libc::EINVAL) => last = Some(why),
                 Err(why) => return Err(why),
@@ -86,17 +127,13 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
     }
 
     /// The registered piece in which a command's memory lies; `None` if the kernel would not register it.
-    pub const fn piece(&self, offset: usize) -> Option<u16> {
-        if !self.fixed {
-            return None;
-        }
-        let piece = offset / self.step;
-        Some(if piece > u16::MAX as usize { u16::MAX } else { piece as u16 })
+    pub fn piece(&self, offset: usize, bytes: u32) -> Option<u16> {
+        self.pieces.and_then(|pieces| pieces.holding(offset, bytes))
     }
 
     /// Commands go without registered memory from now on.
     pub const fn without_fixed(&mut self) {
-        self.fixed = false;
+        self.pieces = None;
     }
 
     /// Queues an entry.
@@ -179,13 +216,109 @@ where
     C: cqueue::EntryMarker,
 {
     let bytes = ground.buffer.bytes();
-    let pieces: Vec<libc::iovec> = (0..bytes)
-        .step_by(pieces.step)
-        .map(|from| libc::iovec {
+    let pieces: Vec<libc::iovec> = pieces
+        .all(bytes)
+        .map(|(from, iov_len)| libc::iovec {
             iov_base: ground.buffer.base().wrapping_add(from).cast(),
-            iov_len: pieces.size.min(bytes - from),
+            iov_len,
         })
         .collect();
     // SAFETY: as the caller says.
-    !pieces.is_empty() && unsafe { ring.submitter().register_buffers(&pieces) }.is_ok()
+    unsafe { ring.submitter().register_buffers(&pieces) }.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::Buffer;
+    use crate::plan::{Pages, Plan};
+    use crate::ready::reach;
+    use std::os::fd::OwnedFd;
+    use waykeeper_load::{Pattern, Shape};
+
+    const BLOCK: usize = 4096;
+
+    /// A ground of so many blocks, of which a command moves at most `max`.
+    fn on<T>(blocks: usize, max: u32, (longest, step): (u32, u32), look: impl FnOnce(&Ground<'_>) -> T) -> T {
+        let buffer = Buffer::new(blocks * BLOCK, Pages::Base, None, 1).unwrap();
+        let file = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        look(&Ground {
+            buffer: &buffer,
+            file: &file,
+            depth: 1,
+            most_bytes: max * BLOCK as u32,
+            longest_bytes: longest as usize * BLOCK,
+            step_bytes: step as usize * BLOCK,
+            most_segments: 127,
+            nsid: 1,
+            lba_bytes: 512,
+        })
+    }
+
+    #[test]
+    fn a_command_has_a_piece_that_is_its_memory_and_no_more() {
+        for pattern in [Pattern::Single, Pattern::Random, Pattern::Full, Pattern::Packets] {
+            for (blocks, thesis) in [(40, false), (40, true), (62, false), (70, false), (70, true)] {
+                let shape = Shape::new(pattern, blocks, 32, 4, thesis).unwrap();
+                let reach = reach(&shape, 32, &Plan { stride: 4, thesis, ..Plan::default() });
+                let bytes = blocks as usize * BLOCK;
+                let pieces = on(blocks as usize, 32, reach, Pieces::of_commands).unwrap();
+                let all: Vec<(usize, usize)> = pieces.all(bytes).collect();
+                assert!(all.iter().all(|(from, length)| from + length <= bytes), "{all:?}");
+                let (mut position, mut draw) = (0, 0);
+                for _ in 0..200 {
+                    let command = shape.next(&mut position, |below| {
+                        draw += 1;
+                        draw % below
+                    });
+                    let memory = (command.target as usize * BLOCK, command.moved as usize * BLOCK);
+                    let piece = pieces.holding(memory.0, memory.1 as u32).unwrap();
+                    assert_eq!(all[usize::from(piece)], memory, "{pattern:?} {blocks} {thesis}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_in_no_piece_as_a_whole_goes_by_address() {
+        let pieces = on(8, 32, (1, 1), Pieces::of_commands).unwrap();
+        assert_eq!(pieces.holding(7 * BLOCK, 4096), Some(7));
+        assert_eq!(pieces.holding(7 * BLOCK + 512, 3584), Some(7), "the rest of a command");
+        assert_eq!(pieces.holding(2 * BLOCK, 8192), None);
+        assert_eq!(pieces.holding(2 * BLOCK + 512, 4096), None);
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_register_goes_another_way() {
+        on((MOST_PIECES / 8) + 1, 1, (0, 1), |ground| {
+            let bytes = ground.buffer.bytes();
+            let (many, few) = (Pieces::over(bytes, 512, 512), Pieces::largest(ground));
+            let ring = |wanted: &[Pieces]| Ring::<squeue::Entry, cqueue::Entry>::new(ground, wanted).unwrap();
+            assert!(many.count > MOST_PIECES);
+            assert_eq!(ring(&[many]).piece(0, 512), None);
+            assert_eq!(ring(&[many, few]).piece(bytes - 512, 512), Some(0));
+            assert_eq!(ring(&[Pieces::over(bytes, 4096, 4096), few]).piece(8192, 4096), Some(2));
+        });
+    }
+
+    #[test]
+    fn too_many_pieces_are_made_fewer() {
+        let wanted = |blocks: u32, max, pattern| {
+            let shape = Shape::new(pattern, blocks, max, 1, false).unwrap();
+            let reach = reach(&shape, max, &Plan::default());
+            on(blocks as usize, max, reach, |ground| {
+                (Pieces::of_commands(ground), Pieces::of_segments(ground))
+            })
+        };
+        // As many as the kernel takes, and one more.
+        assert_eq!(wanted(1 << 14, 1, Pattern::Single).0.unwrap().count, 1 << 14);
+        let (none, fewer) = wanted((1 << 14) + 1, 1, Pattern::Single);
+        assert_eq!((none, fewer.size, fewer.step), (None, 127 * BLOCK, 126 * BLOCK));
+        assert_eq!(fewer.holding((1 << 14) * BLOCK, 4096), Some(130));
+        // 127 blocks of the thesis's buffer begin at 874 places: 875 pieces of 126 pages. Of 256 these are more than is held.
+        assert_eq!(wanted(1000, 127, Pattern::Random).0.unwrap().count, 875);
+        let (none, one) = wanted(1000, 256, Pattern::Random);
+        assert_eq!((none, one.count, one.size), (None, 1, MOST_PIECE));
+        assert_eq!(on(8, 32, (0, 1), Pieces::of_commands), None, "no data, no memory");
+    }
 }
