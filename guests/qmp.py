@@ -7,9 +7,10 @@ is for.
 from __future__ import annotations
 
 import json
-import socket
 import time
 from dataclasses import dataclass, fields
+
+from guests import sockets
 
 PATIENCE_SECONDS = 60.0
 """Longest that QEMU may take for an answer, on a slow machine with other work."""
@@ -40,16 +41,10 @@ class Qmp:
         """Connects to the UNIX socket `path`, which may come to be only in a moment; `deadline` is in time.monotonic()."""
         self.events: list[dict] = []
         self.buffer = b""
-        while True:
-            self.socket = socket.socket(socket.AF_UNIX)
-            try:
-                self.socket.connect(path)
-                break
-            except (FileNotFoundError, ConnectionRefusedError) as error:
-                self.socket.close()
-                if time.monotonic() > deadline:
-                    raise QmpError(f"{path}: nobody listens: {error}") from None
-                time.sleep(0.02)
+        try:
+            self.socket = sockets.connect(path, deadline)
+        except sockets.NobodyListens as error:
+            raise QmpError(str(error)) from None
         if "QMP" not in self._message():
             raise QmpError(f"{path}: no greeting of QMP")
         self.execute("qmp_capabilities")

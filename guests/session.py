@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 import secrets
 import shlex
-import socket
 import time
 from dataclasses import dataclass
+
+from guests import sockets
 
 PORT = "/dev/ttyS1"
 """The guest's end. The first port carries the kernel's messages: they never mix."""
@@ -58,16 +59,10 @@ class Session:
     def __init__(self, path: str, deadline: float) -> None:
         """Connects to the UNIX socket `path` and waits until the guest is up; `deadline` is in time.monotonic()."""
         self.buffer = b""
-        while True:
-            self.socket = socket.socket(socket.AF_UNIX)
-            try:
-                self.socket.connect(path)
-                break
-            except (FileNotFoundError, ConnectionRefusedError) as error:
-                self.socket.close()
-                if time.monotonic() > deadline:
-                    raise SessionError(f"{path}: nobody listens: {error}") from None
-                time.sleep(0.02)
+        try:
+            self.socket = sockets.connect(path, deadline)
+        except sockets.NobodyListens as error:
+            raise SessionError(str(error)) from None
         self._until(rb"@@ready\n", deadline, "the guest did not come up")
 
     def close(self) -> None:

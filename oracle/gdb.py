@@ -10,9 +10,10 @@ register) is dropped in silence unless the client asked for the target's descrip
 from __future__ import annotations
 
 import re
-import socket
 import struct
 import time
+
+from guests import sockets
 
 # The order of the general registers at the start of a `g` packet (QEMU: target/i386/gdbstub.c), 8 bytes each.
 REGISTERS = "rax rbx rcx rdx rsi rdi rbp rsp r8 r9 r10 r11 r12 r13 r14 r15 rip".split()
@@ -38,16 +39,10 @@ class Gdb:
         """Connects to the UNIX socket `path`, which may come to be only in a moment; `deadline` is in time.monotonic()."""
         self.deadline = deadline
         self.buffer = b""
-        while True:
-            self.socket = socket.socket(socket.AF_UNIX)
-            try:
-                self.socket.connect(path)
-                return
-            except (FileNotFoundError, ConnectionRefusedError) as error:
-                self.socket.close()
-                if time.monotonic() > deadline:
-                    raise GdbError(f"{path}: nobody listens: {error}") from None
-                time.sleep(0.02)
+        try:
+            self.socket = sockets.connect(path, deadline)
+        except sockets.NobodyListens as error:
+            raise GdbError(str(error)) from None
 
     def close(self) -> None:
         self.socket.close()
