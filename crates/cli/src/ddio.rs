@@ -3,7 +3,7 @@
 mod hold;
 mod show;
 
-pub use hold::{GRACE, listen, terminate};
+pub use hold::listen;
 
 use crate::exit::{self, Failure};
 use crate::restore::root_at;

@@ -15,6 +15,7 @@ mod listing;
 mod memload;
 mod orders;
 mod out;
+mod pinned;
 mod policy;
 mod probe;
 mod progress;

@@ -104,6 +104,11 @@ fn mistakes_are_named_and_nothing_begins() {
     let root = folder.path().display().to_string();
     refused(&["probe", "run", "ports", "--root", &root], 2, &["who runs on that host?"]);
     refused(&["probe", "run", "ports", "--root", &root, "--", "sleep", "9"], 2, &["--cores LIST"]);
+    let on = |cores: &str, command: &str, parts: &[&str]| {
+        refused(&["probe", "run", "ports", "--root", &root, "--cores", cores, "--", command], 2, parts);
+    };
+    on("0,1023", "sleep", &["--cores 0,1023: CPU 1023 cannot be had; 0", " can"]);
+    on("0", "/nonexistent/command", &["cannot run /nonexistent/command on CPUs 0: No such file"]);
 }
 
 #[test]

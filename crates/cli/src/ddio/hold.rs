@@ -3,6 +3,7 @@
 //! Must not know which knob it is.
 
 use crate::exit::{self, Failure};
+use crate::pinned::GRACE;
 use crate::{out, restore};
 use clap::Args;
 use serde_json::{Value, json};
@@ -20,9 +21,6 @@ use waykeeper_linux::root::Root;
 
 /// How often signals and the command's end are looked for.
 const TICK: Duration = Duration::from_millis(50);
-
-/// How long a command has to end when it is asked to. A guess: long enough to write a result file.
-pub const GRACE: Duration = Duration::from_secs(10);
 
 /// How a change is made and how long it stands.
 #[derive(Args, Debug)]
@@ -278,7 +276,7 @@ fn run(command: &[String], asked: &AtomicBool) -> Result<ExitStatus, Failure> {
 }
 
 /// Asks the command to end, as we were asked. It may have done so already: that is no error.
-pub fn terminate(child: &Child) {
+fn terminate(child: &Child) {
     if let Ok(Some(pid)) = i32::try_from(child.id()).map(rustix::process::Pid::from_raw) {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
     }

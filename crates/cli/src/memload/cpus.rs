@@ -7,6 +7,7 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use serde::Serialize;
 use waykeeper_linux::root::Root;
 use waykeeper_linux::topology::Topology;
+use waykeeper_units::{CoreId, CoreList};
 
 /// Who has which.
 #[derive(Debug, Serialize)]
@@ -15,6 +16,13 @@ pub struct Cpus {
     pub load: Vec<u32>,
     /// Those of the command.
     pub command: Vec<u32>,
+}
+
+impl Cpus {
+    /// Those of the command as a list; all of them are below [`CpuSet::MAX_CPU`].
+    pub fn command_list(&self) -> CoreList {
+        self.command.iter().map(|cpu| CoreId(*cpu as u16)).collect::<Vec<_>>().into()
+    }
 }
 
 /// The load's CPUs: those asked for, else the last one; the command has the others, save those that share a core with the

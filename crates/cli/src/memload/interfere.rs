@@ -16,6 +16,7 @@ use std::sync::Arc;
 use waykeeper_load::{Moved, Pattern, Toward, bandwidth};
 use waykeeper_memload::{Consent, End, Plan, Ready, Running, System, Target, Touch};
 use waykeeper_probe::interfere::{Arm, CONFIDENCE, Cycle, LEAST_CYCLES, Sense, Slowdown, order, slowdowns};
+use waykeeper_units::CoreList;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -110,11 +111,12 @@ pub fn interfere(args: &InterfereArgs) -> Result<(), Failure> {
     let metric = args.metric.as_deref().map(expression).transpose()?;
     let cpus = cpus::share(&plan.cpus)?;
     let plan = Plan { cpus: cpus.load.clone(), ..plan };
+    let command_cpus = cpus.command_list();
     let mut stand = Stand::new(args, plan)?;
     // Whoever presses Ctrl-C before anything is measured gets the usual end.
     let breaks = Breaks::listen()?;
     let run = |stand: &mut Stand, arm: Arm, when: &dyn Fn() -> String| {
-        stand.beside(arm, || measure(args, metric.as_ref(), &cpus.command, &breaks, when))
+        stand.beside(arm, || measure(args, metric.as_ref(), &command_cpus, &breaks, when))
     };
     for _ in 0..args.warmup {
         if run(&mut stand, Arm::Plain, &|| "before the first cycle".to_owned())?.is_none() {
@@ -202,7 +204,7 @@ fn expression(text: &str) -> Result<Regex, Failure> {
 fn measure(
     args: &InterfereArgs,
     metric: Option<&Regex>,
-    cpus: &[u32],
+    cpus: &CoreList,
     breaks: &Breaks,
     when: &dyn Fn() -> String,
 ) -> Result<Option<f64>, Failure> {
@@ -214,8 +216,7 @@ fn measure(
         Ran::Broken => return Ok(None),
         Ran::Well(took, text) => (took, text),
         Ran::Badly(status, last) => {
-            let said = if last.is_empty() { String::new() } else { format!(": {last}") };
-            let why = format!("{name} failed {} ({status}){said}; nothing is told of the rest", when());
+            let why = format!("{name} failed {} ({status}){last}; nothing is told of the rest", when());
             return Err(Failure::new(exit::FAILED, why));
         }
     };

@@ -1,0 +1,321 @@
+//! A command of the user's on CPUs of its own: started there with all its children, waited for without looking again and again,
+//! ended as a whole.
+//!
+//! Must not know what it is for, nor what is measured meanwhile.
+
+use crate::exit::Failure;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use waykeeper_units::{CoreId, CoreList};
+
+/// How long a command has to end when it is asked to; then it is killed. A guess: long enough to write a result file.
+pub const GRACE: Duration = Duration::from_secs(10);
+/// Most of its output that is looked through, bytes, from the end: a result stands there, and so does what went wrong.
+const MOST_OUTPUT: u64 = 1 << 20;
+/// Most of a line that is told, letters.
+const MOST_LINE: usize = 200;
+
+/// Where what it prints goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// All of it is kept.
+    Kept,
+    /// What it says on standard error is kept, and the rest is nobody's.
+    ErrorsKept,
+    /// What it says on standard error stands between our lines, and the rest is nobody's.
+    ErrorsShown,
+}
+
+/// The command.
+#[derive(Debug)]
+pub struct Pinned {
+    child: Child,
+    group: Pid,
+    watch: OwnedFd,
+    kept: Option<File>,
+    begun: Instant,
+    over: bool,
+}
+
+impl Pinned {
+    /// Starts it on these CPUs; its children inherit them. `place` is what named them, for messages.
+    pub fn start<W: AsRef<OsStr> + Sync>(
+        command: &[W],
+        cpus: &CoreList,
+        place: &str,
+        output: Output,
+    ) -> Result<Pinned, Failure> {
+        let [program, words @ ..] = command else {
+            return Err(Failure::bad_input("there is no command to run"));
+        };
+        let program = program.as_ref();
+        let failed = |why: io::Error| Failure::io(format!("cannot run {}", program.display()), &why);
+        // Into memory: nobody has to empty a pipe, and what it leaves behind holds up nothing.
+        let kept = match output {
+            Output::ErrorsShown => None,
+            Output::Kept | Output::ErrorsKept => {
+                let memory = memfd_create("waykeeper-command", MemfdFlags::CLOEXEC);
+                Some(memory.map(File::from).map_err(|why| failed(why.into()))?)
+            }
+        };
+        let mut start = Command::new(program);
+        // A group of its own, so that all of it can be ended.
+        start.args(words).stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
+        if let Some(kept) = &kept {
+            start.stderr(kept.try_clone().map_err(failed)?);
+            if output == Output::Kept {
+                start.stdout(kept.try_clone().map_err(failed)?);
+            }
+        }
+        // A thread's CPUs are those of the processes that it starts, so it is a thread of its own that does.
+        let begin = || {
+            settle(cpus, place)?;
+            let begun = Instant::now();
+            match start.spawn() {
+                Ok(child) => Ok((begun, child)),
+                // Of these there may be more another time; all else is the command's.
+                Err(why)
+                    if matches!(
+                        Errno::from_io_error(&why),
+                        Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE)
+                    ) =>
+                {
+                    Err(failed(why))
+                }
+                Err(why) => {
+                    Err(Failure::bad_input(format!("cannot run {} on CPUs {cpus}: {why}", program.display())))
+                }
+            }
+        };
+        let started = std::thread::scope(|scope| scope.spawn(begin).join());
+        // A panic has been told by its hook.
+        let (begun, mut child) = started.map_err(|_| Failure::told())??;
+        let group = Pid::from_child(&child);
+        match pidfd_open(group, PidfdFlags::empty()) {
+            Ok(watch) => Ok(Pinned { child, group, watch, kept, begun, over: false }),
+            Err(why) => {
+                let _ = kill_process_group(group, Signal::KILL);
+                let _ = child.wait();
+                Err(failed(why.into()))
+            }
+        }
+    }
+
+    /// When it was started.
+    pub const fn begun(&self) -> Instant {
+        self.begun
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until it has ended; false if `other` could be read, or the patience was over, before.
+    pub fn wait(&self, other: Option<BorrowedFd<'_>>, patience: Option<Duration>) -> io::Result<bool> {
+        let until = patience.map(|patience| Instant::now() + patience);
+        loop {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let left = left
+                .map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+            let mut fds = vec![PollFd::new(&self.watch, PollFlags::IN)];
+            fds.extend(other.map(|other| PollFd::from_borrowed_fd(other, PollFlags::IN)));
+            match poll(&mut fds, left.as_ref()) {
+                Ok(0) => return Ok(false),
+                Ok(_) => return Ok(!fds[0].revents().is_empty()),
+                Err(Errno::INTR) => {}
+                Err(why) => return Err(why.into()),
+            }
+        }
+    }
+
+    /// How it ended, waiting for that. What it leaves behind goes on.
+    pub fn status(&mut self) -> io::Result<ExitStatus> {
+        let status = self.child.wait()?;
+        self.over = true;
+        Ok(status)
+    }
+
+    /// Ends it with its children: they are asked to, and have [`GRACE`] until they are killed, or until `again` can be read.
+    /// `None` if it cannot be told how it ended: what hangs in the kernel comes when it comes, and is nobody to wait for.
+    pub fn end(&mut self, again: Option<BorrowedFd<'_>>) -> Option<ExitStatus> {
+        // Once it has been waited for, the number may be somebody else's.
+        if self.over {
+            return self.child.try_wait().ok().flatten();
+        }
+        self.over = true;
+        self.signal(Signal::TERM);
+        let ended = self.wait(again, Some(GRACE)).unwrap_or(false);
+        // Children may outlive the first of them, which keeps the group's number until it is waited for.
+        self.signal(Signal::KILL);
+        let ended = ended || self.wait(None, Some(GRACE)).unwrap_or(false);
+        if ended { self.child.wait().ok() } else { None }
+    }
+
+    fn signal(&self, signal: Signal) {
+        // It may have left its group; that all of it has ended is no error.
+        if kill_process_group(self.group, signal).is_err() {
+            let _ = pidfd_send_signal(&self.watch, signal);
+        }
+    }
+
+    /// The end of what was kept of it.
+    pub fn said(&mut self) -> io::Result<String> {
+        let Some(kept) = &mut self.kept else { return Ok(String::new()) };
+        let from = kept.metadata()?.len().saturating_sub(MOST_OUTPUT);
+        kept.seek(SeekFrom::Start(from))?;
+        let mut bytes = Vec::new();
+        // What it has left behind may print on.
+        kept.take(MOST_OUTPUT).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let _ = self.end(None);
+    }
+}
+
+/// `: ` and the last line of a text that says something; nothing if there is none.
+pub fn last_line(text: &str) -> String {
+    let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    let last =
+        last.map(|line| line.trim_start_matches("error: ").chars().take(MOST_LINE).collect::<String>());
+    last.map(|line| format!(": {line}")).unwrap_or_default()
+}
+
+/// Puts this thread on these CPUs, and on no fewer: the kernel is content if one of them can be had.
+fn settle(cpus: &CoreList, place: &str) -> Result<(), Failure> {
+    let failed = |why: Errno| Failure::io(format!("{place} {cpus}: no CPUs can be chosen here"), &why.into());
+    let mut all = CpuSet::new();
+    (0..CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
+    // Those that may be had are those that are left of all.
+    sched_setaffinity(None, &all).map_err(failed)?;
+    let had = sched_getaffinity(None).map_err(failed)?;
+    let mut wanted = CpuSet::new();
+    for cpu in cpus.cores() {
+        if cpu.index() >= CpuSet::MAX_CPU || !had.is_set(cpu.index()) {
+            let had = (0..CpuSet::MAX_CPU).filter(|cpu| had.is_set(*cpu));
+            let had: CoreList = had.map(|cpu| CoreId(cpu as u16)).collect::<Vec<_>>().into();
+            return Err(Failure::bad_input(format!(
+                "{place} {cpus}: CPU {} cannot be had; {had} can",
+                cpu.0
+            )));
+        }
+        wanted.set(cpu.index());
+    }
+    sched_setaffinity(None, &wanted).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    fn first() -> CoreList {
+        let mine = sched_getaffinity(None).unwrap();
+        vec![CoreId((0..CpuSet::MAX_CPU).find(|cpu| mine.is_set(*cpu)).unwrap() as u16)].into()
+    }
+
+    fn shell(script: &str, output: Output) -> Pinned {
+        Pinned::start(&["sh", "-c", script], &first(), "--cores", output).unwrap()
+    }
+
+    #[test]
+    fn its_children_are_where_it_is_and_what_they_say_is_kept() {
+        let before = sched_getaffinity(None).unwrap();
+        let mut command = shell("(grep Cpus_allowed_list /proc/self/status); echo wrong >&2", Output::Kept);
+        assert!(command.wait(None, None).unwrap() && command.status().unwrap().success());
+        let said = command.said().unwrap();
+        assert_eq!(said, format!("Cpus_allowed_list:\t{}\nwrong\n", first()));
+        assert_eq!(last_line(&said), ": wrong");
+        assert!(sched_getaffinity(None).unwrap() == before, "we are where we were");
+        let mut command = shell("echo result; echo 'error: wrong' >&2; echo >&2; exit 3", Output::ErrorsKept);
+        assert_eq!(command.status().unwrap().code(), Some(3));
+        assert_eq!(last_line(&command.said().unwrap()), ": wrong");
+        assert_eq!(last_line(" \n"), "");
+    }
+
+    /// A MiB from the end is enough for any last line, and for us.
+    #[test]
+    fn much_output_is_read_from_its_end() {
+        let mut command = shell("head -c 3000000 /dev/zero; echo; echo the last", Output::Kept);
+        command.status().unwrap();
+        let said = command.said().unwrap();
+        assert_eq!((said.len() as u64, last_line(&said).as_str()), (MOST_OUTPUT, ": the last"));
+    }
+
+    #[test]
+    fn who_cannot_be_started_or_not_there_is_told_why() {
+        let told = |command: &[&str], cpus: CoreList| {
+            let failure = Pinned::start(command, &cpus, "--cores", Output::Kept).unwrap_err();
+            failure.line().to_owned()
+        };
+        let had = told(&["true"], vec![CoreId(5000)].into());
+        assert!(had.starts_with("--cores 5000: CPU 5000 cannot be had; ") && had.ends_with(" can"), "{had}");
+        let some = [first().cores(), &[CoreId(1023)]].concat().into();
+        let had = told(&["true"], some);
+        assert!(had.contains("CPU 1023 cannot be had"), "no CPU is left out silently: {had}");
+        let none = told(&["/nonexistent/x"], first());
+        assert_eq!(
+            none,
+            format!("cannot run /nonexistent/x on CPUs {}: No such file or directory (os error 2)", first())
+        );
+        assert_eq!(told(&[], first()), "there is no command to run");
+    }
+
+    /// The first of them has ended, and one that does not want to is left; or the first does not want to, and somebody is in a hurry.
+    #[test]
+    fn all_of_it_is_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let mark = folder.path().join("mark");
+        let stubborn = format!("trap '' TERM; echo > {}; sleep 600; sleep 600", mark.display());
+        for leader in [false, true] {
+            std::fs::remove_file(&mark).unwrap_or_default();
+            let script = if leader { stubborn.clone() } else { format!("sh -c \"{stubborn}\" & exit 5") };
+            let mut command = shell(&script, Output::ErrorsKept);
+            while !mark.exists() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let (hurry, told) = std::os::unix::net::UnixStream::pair().unwrap();
+            drop(told);
+            let begun = Instant::now();
+            let ended = command.end(Some(hurry.as_fd())).unwrap();
+            assert!(leader || ended.code() == Some(5), "{ended}");
+            assert!(begun.elapsed() < GRACE, "nobody has waited for it");
+            assert!(alone(command.group), "no child of it is left");
+            assert_eq!(command.end(None), Some(ended), "it has ended once and for all");
+        }
+    }
+
+    /// True as soon as nobody of the group is left: who has been killed is somebody else's to reap, a moment later.
+    fn alone(group: Pid) -> bool {
+        let until = Instant::now() + GRACE;
+        while Instant::now() < until {
+            let processes = std::fs::read_dir("/proc").unwrap().flatten();
+            let mut stats =
+                processes.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+            // `pid (name) state parent group ...`; what nobody has reaped does not run.
+            let runs = |stat: String| {
+                let mut words = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+                words.next() != Some("Z") && words.nth(1) == Some(&group.to_string())
+            };
+            if !stats.any(runs) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        false
+    }
+}
