@@ -46,7 +46,9 @@ class Load:
             *(("--time", "0.2") if self.pattern == "noop" else ("--commands", str(self.commands))),
             "--depth", str(self.depth), "--workers", str(self.workers), "--stride", str(self.stride),
             "--block-size", str(self.block_bytes), "--buffer", str(self.buffer_blocks * self.block_bytes),
-            "--max-blocks", str(self.most_blocks), "--profile", "thesis" if self.thesis else "exact",
+            # Commands of a block have no use for it.
+            *(("--max-blocks", str(self.most_blocks)) if self.pattern in ("random", "full") else ()),
+            "--profile", "thesis" if self.thesis else "exact",
         ]  # fmt: skip
         return words + (["--destroy-data-on", consent] if consent and self.op == "read" else [])
 

@@ -20,7 +20,7 @@ mod worker;
 pub use buffer::{Buffer, BufferError, word};
 pub use engine::{Deed, Fault, Io};
 pub use plan::{EngineKind, Pages, Plan, Touch};
-pub use ready::{PrepareError, Ready};
+pub use ready::{PrepareError, Ready, check};
 pub use run::{End, Failure, Outcome, Progress, Running, Stopper};
 pub use safety::{Consent, Refusal};
 pub use system::System;

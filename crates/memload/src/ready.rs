@@ -231,8 +231,11 @@ impl Ready {
     }
 }
 
-/// What holds of a plan on any target.
-fn check(plan: &Plan) -> Result<(), PrepareError> {
+/// What holds of a plan on any target, also in simulated time.
+///
+/// # Errors
+/// A value that cannot be, or a word that says nothing beside the others.
+pub fn check(plan: &Plan) -> Result<(), PrepareError> {
     let value = |option, value: &dyn ToString, wanted: &str| {
         Err(PrepareError::Value { option, value: value.to_string(), wanted: wanted.to_owned() })
     };
@@ -269,6 +272,7 @@ fn check(plan: &Plan) -> Result<(), PrepareError> {
         ("--commands", plan.commands.is_some(), plan.pattern != Pattern::Noop),
         ("--limit-commands", plan.limit_commands.is_some(), plan.pattern != Pattern::Noop),
         ("--stride", plan.stride != 1, plan.pattern == Pattern::Packets),
+        ("--max-blocks", plan.max_blocks.is_some(), matches!(plan.pattern, Pattern::Random | Pattern::Full)),
     ];
     if let Some((option, ..)) = stray.into_iter().find(|(_, is_said, has_meaning)| *is_said && !has_meaning) {
         return Err(PrepareError::Stray { option, pattern: name });
@@ -312,19 +316,19 @@ impl Fit {
         let block = u64::from(block_bytes);
         let (mut most, moves) = (target.max_bytes / block, plan.pattern.moves());
         // What a file takes is a custom, not a limit: a block larger than that goes alone.
-        if !target.is_device() && block <= MOST_OF_FILE {
-            most = most.max(1);
+        let most_bytes =
+            if target.is_device() { target.max_bytes } else { target.max_bytes.max(MOST_OF_FILE) };
+        if most == 0 && most_bytes >= block {
+            most = 1;
         }
         if most == 0 && moves {
-            let wanted = format!("{path} moves at most {} B with a command", target.max_bytes);
+            let wanted = format!("{path} moves at most {most_bytes} B with a command");
             return Err(refuse("--block-size", block, wanted));
         }
         let max = match plan.max_blocks {
             None => most,
-            Some(max) if !target.is_device() && max > 0 && u64::from(max) * block <= MOST_OF_FILE => {
-                max.into()
-            }
-            Some(max) if u64::from(max) > most || max == 0 => {
+            Some(max) if u64::from(max) > most_bytes / block || max == 0 => {
+                let most = most_bytes / block;
                 let wanted = format!("{path} moves 1 to {most} blocks of {block} B with a command");
                 return Err(refuse("--max-blocks", max.into(), wanted));
             }
@@ -344,7 +348,9 @@ impl Fit {
         // Nobody has said yet how large what is not there is to be; that it is missing is told later.
         let is_known = target.kind != Kind::Absent || target.bytes > 0;
         if moves && is_known && target.bytes < longest.min(max) * block {
-            let wanted = format!("a command moves up to {} B; give a larger one", longest.min(max) * block);
+            let bytes = longest.min(max) * block;
+            let wanted =
+                format!("{path} must have the {bytes} B that a command moves at most; give a larger one");
             let option = if target.kind == Kind::Absent { "--create" } else { "the size of the target" };
             return Err(refuse(option, target.bytes, wanted));
         }

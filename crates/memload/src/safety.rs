@@ -196,6 +196,9 @@ pub fn permit(
         let flag = "--destroy-data-on";
         return Err(Refusal::Flag { path, flag, meant: "devices", what: target.to_string() });
     }
+    if consent.shared {
+        return Err(Refusal::Flag { path, flag: "--shared", meant: "devices", what: target.to_string() });
+    }
     match (target.kind == Kind::Absent, consent.create) {
         (true, None) => return Err(Refusal::Missing { path }),
         (false, Some(_)) => return Err(Refusal::Exists { path }),

@@ -54,7 +54,8 @@ fn a_file_that_is_not_there_is_made_only_where_asked() {
     let told = refused(&path, Plan::default(), &create(1_000_001));
     assert_eq!(told, "--create is 1000001; it must be whole blocks of 4096 B");
     let told = refused(&path, Plan::default(), &create(8192));
-    assert_eq!(told, "--create is 8192; a command moves up to 131072 B; give a larger one");
+    let wanted = "must have the 131072 B that a command moves at most; give a larger one";
+    assert_eq!(told, format!("--create is 8192; {} {wanted}", path.display()));
     assert!(refused(&path, Plan::default(), &create(0)).starts_with("--create is 0; a file without bytes"));
     assert_eq!(folder.path().read_dir().unwrap().count(), 0);
     let ready = prepare(&path, Plan::default(), &create(1 << 20), &System::default()).unwrap();
@@ -83,12 +84,21 @@ fn sizes_that_do_not_fit_are_told_with_what_would() {
     assert!(told(Plan { slots: 0, ..Plan::default() }).starts_with("--slots is 0; "));
     assert!(told(Plan { limit_commands: Some(f64::NAN), ..Plan::default() }).contains("--limit-commands"));
     let many = told(Plan { max_blocks: Some(1 << 20), ..Plan::default() });
-    assert!(many.starts_with("--max-blocks is 1048576; "), "{many}");
+    // 512 MiB with a command is what a file takes.
+    assert!(
+        many.starts_with("--max-blocks is 1048576; ") && many.contains("moves 1 to 131072 blocks of 4096 B"),
+        "{many}"
+    );
+    let long = told(Plan { block_bytes: Some(1 << 30), ..Plan::default() });
+    assert!(long.contains("moves at most 536870912 B"), "{long}");
+    let shared = refused(&path, Plan::default(), &Consent { shared: true, ..Consent::default() });
+    assert!(shared.contains("--shared is for devices, and this is a file"), "{shared}");
     for (plan, option) in [
         (Plan { verify: true, pattern: Pattern::Flush, ..Plan::default() }, "--verify"),
         (Plan { blocks: Some(1), pattern: Pattern::Flush, ..Plan::default() }, "--blocks"),
         (Plan { commands: Some(1), pattern: Pattern::Noop, ..Plan::default() }, "--commands"),
         (Plan { stride: 2, ..Plan::default() }, "--stride"),
+        (Plan { max_blocks: Some(2), pattern: Pattern::Single, ..Plan::default() }, "--max-blocks"),
     ] {
         let stray = told(plan);
         assert!(stray.starts_with(&format!("{option} has no meaning for the pattern ")), "{stray}");
@@ -97,7 +107,8 @@ fn sizes_that_do_not_fit_are_told_with_what_would() {
     assert!(slots.contains("deals out --limit-commands or --limit-bytes"), "{slots}");
     let short = tempfile::NamedTempFile::new().unwrap();
     let told = refused(short.path(), Plan::default(), &Consent::default());
-    assert!(told.contains("the size of the target is 0"), "{told}");
+    let wanted = format!("the size of the target is 0; {} must have the 131072 B", short.path().display());
+    assert!(told.starts_with(&wanted), "{told}");
 }
 
 #[test]
