@@ -69,6 +69,12 @@ impl Failure {
         Failure::new(io_code(why), format!("{what}: {why}"))
     }
 
+    /// The same, with what it was about before it.
+    #[must_use]
+    pub fn of(self, what: impl Display) -> Failure {
+        Failure { line: self.line.map(|line| format!("{what}: {line}")), ..self }
+    }
+
     /// The line, without its `error: `.
     pub fn line(&self) -> &str {
         self.line.as_deref().unwrap_or_default()

@@ -16,29 +16,39 @@ mod words;
 
 use crate::exit::{self, Failure};
 use crate::out;
+use crate::progress::Live;
 use breaks::Breaks;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use waykeeper_load::Summary;
 use waykeeper_memload::{Consent, Plan};
-use words::{LoadArgs, PlaceArgs, consent, plan};
+use words::{LoadArgs, PlaceArgs, consent, meant, plan};
 
 const EXAMPLES: &str = "\
 Examples:
-  waykeeper memload /dev/ng0n1 --time 10        NVMe reads: the device writes memory, and loses nothing
-  waykeeper memload /dev/ng0n1 --op read --destroy-data-on S5GXNX0W1 --depth 32 --workers 4 --time 10
-  waykeeper memload load.img --create 1GiB --pattern single --commands 100000
-  waykeeper memload load.img --op read --overwrite --limit-commands 1000 --slots 100 --time 10 --json
-  waykeeper memload /dev/nvme0n1 --pattern packets --stride 4 --buffer 1GiB --huge-pages 2M --cpus 3
-  waykeeper memload virtual:thesis-load-haswell --pattern single --profile thesis --commands 10000
-  waykeeper memload load.img --jobs job.fio     what a fio job file asks for
-  waykeeper memload interfere load.img -- redis-benchmark -q -t set    what it costs a command beside it
+  NVMe reads: the device writes memory, and loses nothing
+    waykeeper memload /dev/ng0n1 --time 10
+  NVMe writes: the device reads memory
+    waykeeper memload /dev/ng0n1 --op read --destroy-data-on S5GXNX0W1 --depth 32 --time 10
+  A file, a block at a time; then bursts of ten
+    waykeeper memload load.img --create 1GiB --pattern single --commands 100000
+    waykeeper memload load.img --limit-commands 1000 --slots 100 --time 10 --json
+  As a NIC fills its ring
+    waykeeper memload /dev/nvme0n1 --pattern packets --stride 4 --buffer 1GiB --huge-pages 2M
+  In simulated time
+    waykeeper memload virtual:thesis-load-haswell --pattern single --commands 10000
+  What a fio job file asks for
+    waykeeper memload load.img --jobs job.fio
+  What it costs a command beside it
+    waykeeper memload interfere load.img -- redis-benchmark -q -t set
 
-read and write are as memory sees them: `--op write` makes the device write memory, so it is read. Only `--op read`
-changes what is stored, and needs --destroy-data-on SERIAL for a device, --overwrite for a file. Ctrl-C ends a run and
-shows what it came to. docs/memload.md explains patterns, limits and numbers.";
+read and write are as memory sees them: `--op write` makes the device write memory, so it is read.
+Only `--op read` changes what is stored, and needs --destroy-data-on SERIAL for a device,
+--overwrite for a file. Ctrl-C ends a run and shows what it came to. docs/memload.md explains
+patterns, limits and numbers.";
 
 /// The words of `memload`.
 #[derive(Args, Debug)]
@@ -48,19 +58,20 @@ pub struct MemloadArgs {
     command: Option<MemloadCommand>,
     /// NVMe namespace (/dev/ng0n1, /dev/nvme0n1), block device, file, or the scenario of a virtual server
     #[arg(value_name = "DEVICE|FILE|virtual:SCENARIO", required_unless_present = "jobs")]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     target: Option<String>,
     #[command(flatten)]
     load: LoadArgs,
     #[command(flatten)]
     place: PlaceArgs,
-    /// Jobs of a fio job file, one after the other, instead of the words above; without a target each goes to its `filename`
-    #[arg(long, value_name = "FILE", conflicts_with_all = jobs::NOT_BESIDE_JOBS)]
+    /// Jobs of a fio job file, one after the other, instead of the words of `Load`; without a target each goes to its `filename`
+    #[arg(long, value_name = "FILE", conflicts_with_all = jobs::NOT_BESIDE_JOBS, help_heading = "Job file")]
     jobs: Option<PathBuf>,
     /// Only the job of this name
-    #[arg(long, value_name = "NAME", requires = "jobs")]
+    #[arg(long, value_name = "NAME", requires = "jobs", help_heading = "Job file")]
     job: Option<String>,
-    /// Print the summary as JSON
-    #[arg(long)]
+    /// Print the summary as JSON; with --jobs a list of them
+    #[arg(long, help_heading = words::RESULT)]
     json: bool,
 }
 
@@ -89,7 +100,11 @@ pub fn memload(args: MemloadArgs) -> Result<(), Failure> {
         return in_turn(jobs, args.target.as_deref(), &consent, &breaks, args.json);
     }
     let target = args.target.unwrap_or_default();
-    let (summary, end) = run(&target, base, &consent, args.place.log.as_deref(), &breaks)?;
+    if !target.starts_with(simulated::PREFIX) {
+        meant(&consent, base.writes())?;
+    }
+    let live = Live::new(String::new());
+    let (summary, end) = run(&target, base, &consent, args.place.log.as_deref(), &breaks, &live)?;
     if args.json {
         out::json(&summary)?
     } else {
@@ -105,14 +120,15 @@ fn run(
     consent: &Consent,
     log: Option<&Path>,
     breaks: &Breaks,
+    live: &Live,
 ) -> Result<Told, Failure> {
     match target.strip_prefix(simulated::PREFIX) {
         Some(scenario) => {
             // It hears of it by itself.
             breaks.tells();
-            simulated::run(scenario, &plan, consent)
+            simulated::run(scenario, &plan, consent, live)
         }
-        None => real::run(target, plan, consent, log, breaks),
+        None => real::run(target, plan, consent, log, breaks, live),
     }
 }
 
@@ -137,15 +153,23 @@ fn in_turn(
         let wanted = "name a target on the command line, or give it a `filename`";
         return Err(Failure::bad_input(format!("job `{}` has no target; {wanted}", lost.name)));
     }
+    // Simulated time stores nothing, and says so itself.
+    if jobs.iter().filter_map(|job| goes(&job.target)).any(|at| !at.starts_with(simulated::PREFIX)) {
+        meant(consent, jobs.iter().any(|job| job.plan.writes()))?;
+    }
     let mut all = Vec::new();
     let mut end = Ok(());
     let mut made = HashSet::new();
-    for jobs::Planned { name, target: own, plan } in jobs {
+    let count = jobs.len();
+    for (index, jobs::Planned { name, target: own, plan }) in jobs.into_iter().enumerate() {
         if breaks.came() {
             end = Err(Failure::new(exit::INTERRUPTED, format!("interrupted before the job `{name}`")));
             break;
         }
         let target = goes(&own).unwrap_or_default();
+        let which = format!("job {} of {count}, `{name}`", index + 1);
+        exit::say(&format!("{which}: {target}"));
+        let live = Live::new(format!("{which}: "));
         // Simulated time carries commands in its own way, whatever a job wants of a kernel.
         let engine = plan.engine.filter(|_| !target.starts_with(simulated::PREFIX));
         // A file that an earlier job has made is ours.
@@ -155,7 +179,8 @@ fn in_turn(
             true => Consent { create: None, overwrite: plan.writes(), ..consent.clone() },
             false => consent.clone(),
         };
-        let (summary, ended) = match run(&target, Plan { engine, ..plan }, &consent, None, breaks) {
+        let told = run(&target, Plan { engine, ..plan }, &consent, None, breaks, &live);
+        let (summary, ended) = match told.map_err(|refused| refused.of(format!("job `{name}`"))) {
             Ok(told) => told,
             // What the jobs before it came to is told all the same.
             Err(refused) if !all.is_empty() => {
@@ -169,7 +194,7 @@ fn in_turn(
             out::text(&format!("{name}\n{}", told::table(&summary)))?;
         }
         all.push(OfJob { job: name, summary });
-        end = ended;
+        end = ended.map_err(|failure| failure.of(format!("job `{}`", all.last().map_or("", |of| &of.job))));
         if end.is_err() {
             break;
         }

@@ -195,6 +195,12 @@ pub fn last_line(text: &str) -> String {
     last.map(|line| format!(": {line}")).unwrap_or_default()
 }
 
+/// Whether all these CPUs can be had; `place` is what named them, for messages.
+pub fn can_be_had(cpus: &CoreList, place: &str) -> Result<(), Failure> {
+    // On a thread of its own: this one stays where it is.
+    std::thread::scope(|scope| scope.spawn(|| settle(cpus, place)).join()).map_err(|_| Failure::told())?
+}
+
 /// Puts this thread on these CPUs, and on no fewer: the kernel is content if one of them can be had.
 fn settle(cpus: &CoreList, place: &str) -> Result<(), Failure> {
     let failed = |why: Errno| Failure::io(format!("{place} {cpus}: no CPUs can be chosen here"), &why.into());

@@ -123,29 +123,36 @@ impl Spinner {
 pub struct Live {
     spinner: ProgressBar,
     plain: bool,
+    before: String,
     last: Mutex<(Duration, u64, u64)>,
 }
 
 impl Live {
-    /// Nothing shown yet.
-    pub fn new() -> Live {
+    /// Nothing shown yet; this stands before each line.
+    pub fn new(before: String) -> Live {
         let spinner = ProgressBar::new_spinner();
         let plain = plain_lines(&spinner).is_some();
-        Live { spinner, plain, last: Mutex::default() }
+        Live { spinner, plain, before, last: Mutex::default() }
     }
 
     /// Shows how far it is: so many commands and bytes after so long.
     pub fn show(&self, elapsed: Duration, commands: u64, bytes: u64) {
+        self.line(&format!("{:.0} s", elapsed.as_secs_f64()), elapsed, commands, bytes);
+    }
+
+    /// The same in simulated time, of which little goes by in a second of ours.
+    pub fn show_simulated(&self, elapsed: Duration, commands: u64, bytes: u64) {
+        self.line(&format!("{:.3} simulated s", elapsed.as_secs_f64()), elapsed, commands, bytes);
+    }
+
+    fn line(&self, clock: &str, elapsed: Duration, commands: u64, bytes: u64) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let seconds = elapsed.saturating_sub(last.0).as_secs_f64().max(1e-9);
         let per_s = (commands - last.1) as f64 / seconds;
         let mib_per_s = (bytes - last.2) as f64 / seconds / f64::from(1 << 20);
         *last = (elapsed, commands, bytes);
-        let line = format!(
-            "{:.0} s: {} commands, {per_s:.0}/s, {mib_per_s:.1} MiB/s",
-            elapsed.as_secs_f64(),
-            listing::grouped(commands)
-        );
+        let (before, count) = (&self.before, listing::grouped(commands));
+        let line = format!("{before}{clock}: {count} commands, {per_s:.0}/s, {mib_per_s:.1} MiB/s");
         if self.plain {
             exit::say(&line);
         }

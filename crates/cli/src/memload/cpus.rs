@@ -3,6 +3,7 @@
 //! Knows who shares a core with whom; must not know what runs there.
 
 use crate::exit::{self, Failure};
+use crate::pinned;
 use rustix::thread::{CpuSet, sched_getaffinity};
 use serde::Serialize;
 use waykeeper_linux::root::Root;
@@ -25,9 +26,19 @@ impl Cpus {
     }
 }
 
+/// Whether those that are asked for can be had.
+pub fn there(asked: &[u32]) -> Result<(), Failure> {
+    if asked.is_empty() {
+        return Ok(());
+    }
+    let list: Vec<CoreId> = asked.iter().map(|cpu| CoreId(u16::try_from(*cpu).unwrap_or(u16::MAX))).collect();
+    pinned::can_be_had(&list.into(), "--cpus")
+}
+
 /// The load's CPUs: those asked for, else the last one; the command has the others, save those that share a core with the
 /// load, which would take of its time also where no line of cache is in question.
 pub fn share(asked: &[u32]) -> Result<Cpus, Failure> {
+    there(asked)?;
     let mine = sched_getaffinity(None)
         .map_err(|why| Failure::io("the CPUs that may be used cannot be read", &why.into()))?;
     let mine: Vec<u32> = (0..CpuSet::MAX_CPU).filter(|cpu| mine.is_set(*cpu)).map(|cpu| cpu as u32).collect();

@@ -5,10 +5,11 @@
 use super::beside::{self, Breaks, Ran};
 use super::cpus::{self, Cpus};
 use super::simulated;
-use super::words::{LoadArgs, PlaceArgs, consent, plan};
+use super::words::{LoadArgs, PlaceArgs, RESULT, consent, meant, plan, whole};
 use crate::exit::{self, Failure};
 use crate::{listing, out};
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use regex_lite::Regex;
 use serde::Serialize;
 use std::path::Path;
@@ -20,42 +21,50 @@ use waykeeper_units::CoreList;
 
 pub const EXAMPLES: &str = "\
 Examples:
-  waykeeper memload interfere load.img --create 1GiB --workers 4 -- redis-benchmark -q -t set -n 200000
-  waykeeper memload interfere /dev/ng0n1 --workers 8 --buffer 1GiB --touch always -- ./canneal.sh
-  waykeeper memload interfere load.img --metric 'GET: ([0-9.]+)' --rate --json -- redis-benchmark -q -t get
+  waykeeper memload interfere load.img --create 1GiB -- redis-benchmark -q -t set -n 200000
+  waykeeper memload interfere /dev/ng0n1 --buffer 1GiB --touch always -- ./canneal.sh
+  waykeeper memload interfere load.img --metric 'GET: ([0-9.]+)' --rate -- redis-benchmark -t get
 
-A cycle runs the command three times: plain, beside `random` and beside `single`, in an order of its own (--seed).
-The load has the last CPU (or --cpus), the command those on other cores. Each run beside a load is held against the plain
-run of its cycle; the interval is Student's t over the logarithms of these ratios, 95 %.";
+A cycle runs the command three times: plain, beside `random` and beside `single`, in an order of
+its own (--seed). The load has the last CPU (or --cpus), the command those on other cores. Each run
+beside a load is held against the plain run of its cycle; the interval is Student's t over the
+logarithms of these ratios, 95 %.";
+
+/// Words that say nothing beside a command: they are refused, with why, and not shown.
+const NOT_BESIDE: [&str; 7] = ["pattern", "stride", "time", "blocks", "commands", "verify", "log"];
 
 /// The words of `interfere`.
 #[derive(Args, Debug)]
+#[command(mut_args(|word| {
+    let hidden = NOT_BESIDE.contains(&word.get_id().as_str());
+    word.hide(hidden)
+}))]
 pub struct InterfereArgs {
     /// NVMe namespace, block device or file that the load goes to
-    #[arg(value_name = "DEVICE|FILE")]
+    #[arg(value_name = "DEVICE|FILE", value_parser = NonEmptyStringValueParser::new())]
     target: String,
+    /// The command and its words
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
     #[command(flatten)]
     load: LoadArgs,
     #[command(flatten)]
     place: PlaceArgs,
     /// Cycles of plain, random and single
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, help_heading = "Measurement", value_parser = whole::<u32>, allow_negative_numbers = true)]
     cycles: u32,
     /// Runs before the first cycle that are not counted
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Measurement", value_parser = whole::<u32>, allow_negative_numbers = true)]
     warmup: u32,
     /// Instead of the time it takes, a number that the command prints: the last match of this, or of its first group
-    #[arg(long, value_name = "REGEX")]
+    #[arg(long, value_name = "REGEX", help_heading = "Measurement")]
     metric: Option<String>,
     /// Of that number more is better
-    #[arg(long, requires = "metric")]
+    #[arg(long, requires = "metric", help_heading = "Measurement")]
     rate: bool,
     /// Print the result as JSON
-    #[arg(long)]
+    #[arg(long, help_heading = RESULT)]
     json: bool,
-    /// The command and its words
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    command: Vec<String>,
 }
 
 /// What the load did beside all runs of a pattern.
@@ -111,6 +120,7 @@ pub fn interfere(args: &InterfereArgs) -> Result<(), Failure> {
     let metric = args.metric.as_deref().map(expression).transpose()?;
     let cpus = cpus::share(&plan.cpus)?;
     let plan = Plan { cpus: cpus.load.clone(), ..plan };
+    meant(&consent(&args.place), plan.writes())?;
     let command_cpus = cpus.command_list();
     let mut stand = Stand::new(args, plan)?;
     // Whoever presses Ctrl-C before anything is measured gets the usual end.
@@ -283,8 +293,11 @@ impl Stand {
                 limit_bytes: None,
                 limit_commands: None,
                 slots: 1,
+                max_blocks: None,
                 ..self.plan.clone()
             },
+            // It has commands of a block, however long those of the other are.
+            Pattern::Single => Plan { pattern, max_blocks: None, ..self.plan.clone() },
             _ => Plan { pattern, ..self.plan.clone() },
         };
         Ok(Arc::new(Ready::new(target, plan, &self.consent, &self.system)?))

@@ -5,16 +5,17 @@
 use super::Told;
 use super::breaks::Breaks;
 use super::counters::Watch;
+use super::cpus;
 use super::log::Log;
 use crate::exit::{self, Failure};
-use crate::progress;
+use crate::progress::Live;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use waykeeper_load::Summary;
 use waykeeper_memload::{
-    Consent, End, Fault, Outcome, Plan, PrepareError, Progress, Ready, Refusal, Running, System, Target,
-    TargetError,
+    BufferError, Consent, End, Fault, Outcome, Plan, PrepareError, Progress, Ready, Refusal, Running, System,
+    Target, TargetError,
 };
 
 /// Runs it.
@@ -24,7 +25,9 @@ pub fn run(
     consent: &Consent,
     log: Option<&Path>,
     breaks: &Breaks,
+    live: &Live,
 ) -> Result<Told, Failure> {
+    cpus::there(&plan.cpus)?;
     let log = log.map(|log| Log::new(log, Path::new(target))).transpose()?;
     let system = System::default();
     let target = Target::inspect(Path::new(target), &system)?;
@@ -38,7 +41,6 @@ pub fn run(
     let watch = Watch::start(ready.plan().cpus.first().copied());
     let running = Running::start(&ready)?;
     breaks.runs(running.stopper());
-    let live = progress::Live::new();
     let block_bytes = ready.block_bytes();
     let show = |progress: Progress| {
         live.show(progress.elapsed, progress.commands, progress.blocks * u64::from(block_bytes));
@@ -127,9 +129,10 @@ impl From<TargetError> for Failure {
 impl From<PrepareError> for Failure {
     fn from(error: PrepareError) -> Failure {
         let code = match &error {
-            PrepareError::Value { .. } | PrepareError::Stray { .. } | PrepareError::Shape(_) => {
-                exit::BAD_INPUT
-            }
+            PrepareError::Value { .. }
+            | PrepareError::Stray { .. }
+            | PrepareError::Shape(_)
+            | PrepareError::Buffer(BufferError::Node { .. }) => exit::BAD_INPUT,
             PrepareError::Engine { .. } => exit::UNSUPPORTED,
             PrepareError::Buffer(_) => exit::CONFLICT,
             PrepareError::Open { why, .. } | PrepareError::Worker(why) => exit::io_code(why),

@@ -12,8 +12,8 @@ use toml::{Table, Value};
 use waykeeper_host::{DmaCounters, HostError};
 use waykeeper_lab::registry;
 use waykeeper_load::{Pattern, Summary, Totals, Toward};
-use waykeeper_machine::{LoadServer, RunOptions};
-use waykeeper_memload::{Consent, Pages, Plan, Touch};
+use waykeeper_machine::{LoadServer, RunOptions, ScenarioError};
+use waykeeper_memload::{Consent, Pages, Plan, Touch, check};
 use waykeeper_silicon::Sampling;
 
 /// What a target begins with that is no path.
@@ -27,31 +27,98 @@ const STEP: Duration = Duration::from_micros(200);
 /// How often people are told how far it is, of our time.
 const TOLD: Duration = Duration::from_secs(1);
 
+/// A word that only a real machine knows: what it is called, whether it is said, and why it means nothing here.
+type Absent = (&'static str, fn(&Plan, &Consent) -> bool, &'static str);
+
+const ABSENT: [Absent; 9] = [
+    ("--engine", |plan, _| plan.engine.is_some(), "simulated time carries its commands"),
+    ("--verify", |plan, _| plan.verify, "its lines have places and no content"),
+    ("--log", |plan, _| plan.log, "latencies are in the summary"),
+    ("--numa", |plan, _| plan.numa.is_some(), "it has one node"),
+    ("--huge-pages", |plan, _| plan.pages != Pages::Base, "it has pages of 4 KiB"),
+    ("--create", |_, consent| consent.create.is_some(), "nothing is stored there"),
+    ("--overwrite", |_, consent| consent.overwrite, "nothing is stored there"),
+    ("--destroy-data-on", |_, consent| consent.destroy_data_on.is_some(), "nothing is stored there"),
+    ("--shared", |_, consent| consent.shared, "nobody else uses its drives"),
+];
+
+/// A word of the command, the key of the workload that says the same, and what it then says; where that is nothing, the
+/// scenario's own holds.
+type Word = (&'static str, &'static str, fn(&Plan) -> Option<Value>);
+
+const WORDS: [Word; 17] = [
+    ("--pattern", "pattern", |plan| text(plan.pattern.name())),
+    ("--op", "operation", |plan| text(if plan.op == Toward::Read { "read" } else { "write" })),
+    ("--profile", "profile", |plan| text(if plan.thesis { "thesis" } else { "true" })),
+    ("--touch", "touch", |plan| {
+        text(match plan.touch {
+            Touch::Never => "none",
+            Touch::Once => "once",
+            Touch::Always => "always",
+        })
+    }),
+    ("--workers", "workers", |plan| count(plan.workers.into())),
+    ("--depth", "depth", |plan| count(plan.depth.into())),
+    ("--block-size", "block", |plan| count(block(plan))),
+    ("--buffer", "buffer_blocks", |plan| count(plan.buffer_bytes? / block(plan))),
+    ("--max-blocks", "max_blocks", |plan| count(plan.max_blocks?.into())),
+    ("--stride", "slot_blocks", |plan| count(plan.stride.into())),
+    ("--limit-bytes", "blocks_per_s", |plan| Some(Value::Float(plan.limit_bytes? / block(plan) as f64))),
+    ("--limit-commands", "commands_per_s", |plan| plan.limit_commands.map(Value::Float)),
+    ("--slots", "slots_per_s", |plan| count(plan.slots.into())),
+    ("--commands", "commands", |plan| count(plan.commands?)),
+    ("--blocks", "blocks", |plan| count(plan.blocks?)),
+    ("--time", "time_s", |plan| end(plan).map(|time| Value::Float(time.as_secs_f64()))),
+    ("--cpus", "cores", |plan| {
+        let cores: Vec<String> = plan.cpus.iter().map(u32::to_string).collect();
+        (!cores.is_empty()).then(|| Value::String(cores.join(",")))
+    }),
+];
+
+fn text(text: &str) -> Option<Value> {
+    Some(Value::String(text.to_owned()))
+}
+
+fn count(count: u64) -> Option<Value> {
+    Some(Value::Integer(i64::try_from(count).unwrap_or(i64::MAX)))
+}
+
+/// Bytes of a block, at least 1.
+fn block(plan: &Plan) -> u64 {
+    plan.block_bytes.map_or(PAGE, u64::from).max(1)
+}
+
+/// The time after which it ends. Commands without data, or none at all, never come to an end of blocks.
+fn end(plan: &Plan) -> Option<Duration> {
+    let endless = plan.commands.is_none() && (plan.blocks.is_none() || !plan.pattern.moves());
+    plan.time.or((endless || plan.pattern == Pattern::Noop).then_some(USUAL))
+}
+
 /// Runs it until its end or Ctrl-C.
-pub fn run(scenario: &str, plan: &Plan, consent: &Consent) -> Result<Told, Failure> {
-    if *consent != Consent::default() {
-        let words = "--create, --overwrite, --shared and --destroy-data-on";
-        return Err(Failure::bad_input(format!(
-            "{words} on a virtual server: nothing is stored there; leave them out"
-        )));
-    }
-    let settings = settings(plan)?;
+pub fn run(scenario: &str, plan: &Plan, consent: &Consent, live: &Live) -> Result<Told, Failure> {
+    let settings = settings(plan, consent)?;
     let source = registry::open(scenario)?;
+    // What is wrong with it by itself is told in its own words.
+    source.read()?;
     let asked = listen()?;
-    // Every set is there: the counters are to be held against formulas, line by line.
     let options = RunOptions { seed: plan.seed, sample_seed: plan.seed, sampling: Sampling::EXACT };
-    let mut load = LoadServer::start(&source, &settings, options)?;
+    let mut load = LoadServer::start(&source, &settings, options).map_err(|why| in_words(why, &settings))?;
     let failed = |why: HostError| Failure::new(exit::FAILED, why);
     let before = DmaCounters::read(load.host()).map_err(failed)?;
-    let block_bytes = plan.block_bytes.map_or(PAGE, u64::from);
-    let live = Live::new();
+    let block_bytes = block(plan);
+    if plan.time.is_none() && end(plan).is_some() {
+        exit::say(&format!(
+            "no end was given (--time, --blocks, --commands): it is {} s of simulated time",
+            USUAL.as_secs()
+        ));
+    }
     let mut told = Instant::now();
     while !load.is_over() && !asked.load(Ordering::Relaxed) {
         load.advance(STEP).map_err(failed)?;
         if told.elapsed() >= TOLD {
             told = Instant::now();
             let Totals { commands, blocks, runtime, .. } = load.totals();
-            live.show(runtime, commands, blocks * block_bytes);
+            live.show_simulated(runtime, commands, blocks * block_bytes);
         }
     }
     live.clear();
@@ -72,75 +139,73 @@ pub fn run(scenario: &str, plan: &Plan, consent: &Consent) -> Result<Told, Failu
     Ok((summary, end))
 }
 
-/// The plan as keys of the workload. What is a matter of real devices is refused, not left out.
-fn settings(plan: &Plan) -> Result<Table, Failure> {
+/// The plan as keys of the workload. What holds of plans on real targets holds here, and what is a matter of real devices is
+/// refused, not left out.
+fn settings(plan: &Plan, consent: &Consent) -> Result<Table, Failure> {
     let refuse =
         |option: &str, why: &str| Err(Failure::bad_input(format!("{option} on a virtual server: {why}")));
-    if plan.engine.is_some() {
-        return refuse("--engine", "simulated time carries its commands; leave it out");
+    if let Some((option, _, why)) = ABSENT.iter().find(|(_, is_said, _)| is_said(plan, consent)) {
+        return refuse(option, &format!("{why}; leave it out"));
     }
-    if plan.verify {
-        return refuse("--verify", "its lines have places and no content; leave it out");
+    check(plan)?;
+    let block_bytes = plan.block_bytes.map_or(PAGE, u64::from);
+    if block_bytes == 0 || !block_bytes.is_multiple_of(PAGE) {
+        return refuse(
+            "--block-size",
+            &format!("its drives move whole pages of {PAGE} bytes, not {block_bytes}"),
+        );
     }
-    if plan.log {
-        return refuse("--log", "latencies are in the summary; leave it out");
-    }
-    if plan.numa.is_some() || plan.pages != Pages::Base {
-        return refuse("--numa and --huge-pages", "it has one node and pages of 4 KiB; leave them out");
-    }
-    let block = plan.block_bytes.map_or(PAGE, u64::from);
-    if block == 0 || !block.is_multiple_of(PAGE) {
-        return refuse("--block-size", &format!("its drives move whole pages of {PAGE} bytes, not {block}"));
+    if let Some(bytes) = plan.buffer_bytes.filter(|bytes| *bytes == 0 || !bytes.is_multiple_of(block_bytes)) {
+        return refuse(
+            "--buffer",
+            &format!("it is {bytes} bytes, and must be whole blocks of {block_bytes}"),
+        );
     }
     let mut keys = Table::new();
-    let mut set = |key: &str, value: Value| drop(keys.insert(key.to_owned(), value));
-    let text = |text: &str| Value::String(text.to_owned());
-    let count = |count: u64| Value::Integer(i64::try_from(count).unwrap_or(i64::MAX));
-    set("pattern", text(plan.pattern.name()));
-    set("operation", text(if plan.op == Toward::Read { "read" } else { "write" }));
-    set("profile", text(if plan.thesis { "thesis" } else { "true" }));
-    let touch = match plan.touch {
-        Touch::Never => "none",
-        Touch::Once => "once",
-        Touch::Always => "always",
-    };
-    set("touch", text(touch));
+    for (_, key, value) in &WORDS {
+        keys.extend(value(plan).map(|value| ((*key).to_owned(), value)));
+    }
     // As a real buffer: its pages are there, and as much of it is cached as fits.
-    set("filled", Value::Boolean(true));
-    set("workers", count(plan.workers.into()));
-    set("depth", count(plan.depth.into()));
-    set("block", count(block));
-    set("slot_blocks", count(plan.stride.into()));
-    set("slots_per_s", count(plan.slots.into()));
-    if let Some(bytes) = plan.buffer_bytes {
-        if bytes == 0 || !bytes.is_multiple_of(block) {
-            return refuse("--buffer", &format!("it is {bytes} bytes, and must be whole blocks of {block}"));
-        }
-        set("buffer_blocks", count(bytes / block));
-    }
-    if let Some(max) = plan.max_blocks {
-        set("max_blocks", count(max.into()));
-    }
-    if let Some(limit) = plan.limit_bytes {
-        set("blocks_per_s", Value::Float(limit / block as f64));
-    }
-    if let Some(limit) = plan.limit_commands {
-        set("commands_per_s", Value::Float(limit));
-    }
-    if let Some(most) = plan.commands {
-        set("commands", count(most));
-    }
-    if let Some(most) = plan.blocks {
-        set("blocks", count(most));
-    }
-    // Commands without data, or none at all, never come to an end of blocks.
-    let endless = plan.commands.is_none() && (plan.blocks.is_none() || !plan.pattern.moves());
-    if let Some(time) = plan.time.or((endless || plan.pattern == Pattern::Noop).then_some(USUAL)) {
-        set("time_s", Value::Float(time.as_secs_f64()));
-    }
-    if !plan.cpus.is_empty() {
-        let cores: Vec<String> = plan.cpus.iter().map(u32::to_string).collect();
-        set("cores", text(&cores.join(",")));
-    }
+    keys.insert("filled".to_owned(), Value::Boolean(true));
     Ok(keys)
+}
+
+/// What the scenario's reader says of a key that a word has set, in the word's name: nobody has written that key.
+fn in_words(error: ScenarioError, settings: &Table) -> Failure {
+    if let ScenarioError::Value { key, value, wanted, .. } = &error {
+        let key = key.rsplit('.').next().unwrap_or_default();
+        if let Some((option, ..)) =
+            WORDS.iter().find(|(_, name, _)| *name == key && settings.contains_key(key))
+        {
+            let why = format!("{option} on a virtual server: `{key}` is {value}; it must be {wanted}");
+            return Failure::bad_input(why);
+        }
+    }
+    error.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every word is in one of the tables, and none in both: a new one has to say what it means here.
+    #[test]
+    fn every_word_has_a_meaning_or_is_refused() {
+        use clap::{Args, Command};
+        let words = super::super::words::LoadArgs::augment_args(Command::new("x"));
+        let words = super::super::words::PlaceArgs::augment_args(words);
+        let mut known: Vec<String> = WORDS
+            .iter()
+            .map(|word| word.0)
+            .chain(ABSENT.iter().map(|word| word.0))
+            .map(str::to_owned)
+            .collect();
+        // A server's own, and no key of a workload.
+        known.push("--seed".to_owned());
+        known.sort();
+        let mut all: Vec<String> =
+            words.get_arguments().filter_map(|arg| Some(format!("--{}", arg.get_long()?))).collect();
+        all.sort();
+        assert_eq!(known, all);
+    }
 }

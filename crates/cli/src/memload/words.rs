@@ -2,12 +2,20 @@
 //!
 //! Must not know how load is made.
 
+use crate::exit::Failure;
 use clap::{Args, ValueEnum};
+use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 use waykeeper_load::{Pattern, Toward};
 use waykeeper_memload::{Consent, EngineKind, Pages, Plan, Touch};
 use waykeeper_units::{CoreList, parse_size};
+
+/// Where the words stand on the help page that say what is told of a run.
+pub const RESULT: &str = "Result";
+/// And those that say what may be lost.
+const CONSENT: &str = "Consent";
 
 /// What load to make.
 #[derive(Args, Debug)]
@@ -20,49 +28,49 @@ pub struct LoadArgs {
     #[arg(long, value_enum, default_value_t = OpWord::Write)]
     op: OpWord,
     /// Threads
-    #[arg(short = 'j', long, value_name = "N", default_value_t = 1)]
+    #[arg(short = 'j', long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>, allow_negative_numbers = true)]
     workers: u32,
     /// Commands that each thread keeps outstanding
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>, allow_negative_numbers = true)]
     depth: u32,
     /// Bytes of a block; 4096 or the device's own by default
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = size, allow_negative_numbers = true)]
     block_size: Option<u64>,
     /// Bytes of the buffer; 1000 blocks by default
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = size, allow_negative_numbers = true)]
     buffer: Option<u64>,
     /// Most blocks of a command (random and full move one less); by default what the device takes, 128 KiB on a file
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
     max_blocks: Option<u32>,
     /// packets: blocks from one slot of the ring to the next
-    #[arg(long, value_name = "BLOCKS", default_value_t = 1)]
+    #[arg(long, value_name = "BLOCKS", default_value_t = 1, value_parser = whole::<u32>, allow_negative_numbers = true)]
     stride: u32,
     /// Most bytes per second, of all threads together
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = size, allow_negative_numbers = true)]
     limit_bytes: Option<u64>,
     /// Most commands per second, of all threads together
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = rate, allow_negative_numbers = true)]
     limit_commands: Option<f64>,
     /// Slots per second in which the limits are dealt out: what falls to one may go at once
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>, allow_negative_numbers = true)]
     slots: u32,
     /// How to count: exactly, or as the program of the thesis did (moves a block more than it counts)
     #[arg(long, value_enum, default_value_t = ProfileWord::Exact)]
     profile: ProfileWord,
     /// End after so long: 10, 10s, 500ms, 2m
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = time, allow_negative_numbers = true)]
     time: Option<Duration>,
     /// End after so many blocks
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     blocks: Option<u64>,
     /// End after so many commands
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     commands: Option<u64>,
     /// What the CPU reads: nothing, the buffer before the start, or each command's part of it before the command
     #[arg(long, value_enum, default_value_t = TouchWord::Never)]
     touch: TouchWord,
     /// Seed of everything random
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u64>, allow_negative_numbers = true)]
     seed: u64,
 }
 
@@ -77,28 +85,28 @@ pub struct PlaceArgs {
     #[arg(long, value_name = "LIST")]
     cpus: Option<CoreList>,
     /// NUMA node of the buffer
-    #[arg(long, value_name = "NODE")]
+    #[arg(long, value_name = "NODE", value_parser = whole::<u32>, allow_negative_numbers = true)]
     numa: Option<u32>,
     /// Huge pages for the buffer
     #[arg(long, value_enum, value_name = "SIZE")]
     huge_pages: Option<PagesWord>,
     /// Look afterwards whether what was moved has arrived
-    #[arg(long)]
+    #[arg(long, help_heading = RESULT)]
     verify: bool,
     /// Write down when each command went and how long it took (CSV)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = RESULT)]
     pub log: Option<PathBuf>,
     /// The data on the device with this serial number may be lost
-    #[arg(long, value_name = "SERIAL")]
+    #[arg(long, value_name = "SERIAL", help_heading = CONSENT)]
     destroy_data_on: Option<String>,
     /// Make a file of this size
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = size, allow_negative_numbers = true, help_heading = CONSENT)]
     create: Option<u64>,
     /// What stands in the file may be overwritten
-    #[arg(long)]
+    #[arg(long, help_heading = CONSENT)]
     overwrite: bool,
     /// Read a device that somebody else uses (never writes it)
-    #[arg(long, conflicts_with_all = ["destroy_data_on", "overwrite", "create"])]
+    #[arg(long, conflicts_with_all = ["destroy_data_on", "overwrite", "create"], help_heading = CONSENT)]
     shared: bool,
 }
 
@@ -164,6 +172,19 @@ enum PagesWord {
     G1,
 }
 
+/// A whole number; what of these can be is looked at when all words are known.
+pub fn whole<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<N, String> {
+    text.parse::<N>().map_err(|why| match why.kind() {
+        IntErrorKind::PosOverflow => format!("`{text}` is more than anybody can mean"),
+        _ => format!("`{text}` is no whole number"),
+    })
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate > 0.0);
+    rate.ok_or_else(|| format!("`{text}` is no number above 0; leave it out for no limit"))
+}
+
 fn size(text: &str) -> Result<u64, String> {
     parse_size(text).map_err(|why| why.to_string())
 }
@@ -182,7 +203,10 @@ pub fn plan(load: &LoadArgs, place: &PlaceArgs) -> Result<Plan, String> {
         None => None,
         Some(Ok(bytes)) => Some(bytes),
         Some(Err(_)) => {
-            return Err("--block-size is above 4 GiB; blocks of 512 B to some KiB are usual".to_owned());
+            let bytes = load.block_size.unwrap_or_default();
+            return Err(format!(
+                "--block-size is {bytes}; it must be below 4 GiB, and 512 B to some KiB are usual"
+            ));
         }
     };
     Ok(Plan {
@@ -232,6 +256,18 @@ pub fn plan(load: &LoadArgs, place: &PlaceArgs) -> Result<Plan, String> {
         verify: place.verify,
         log: place.log.is_some(),
     })
+}
+
+/// Whoever agrees to a loss has a load in mind that writes; one that only reads is not meant.
+pub fn meant(consent: &Consent, writes: bool) -> Result<(), Failure> {
+    let said = [("--overwrite", consent.overwrite), ("--destroy-data-on", consent.destroy_data_on.is_some())];
+    match said.iter().find(|(_, is_said)| *is_said && !writes) {
+        None => Ok(()),
+        Some((word, _)) => {
+            let why = "this load only reads the target; leave it out, or have memory read with --op read";
+            Err(Failure::bad_input(format!("{word}: {why}")))
+        }
+    }
 }
 
 /// What the user agrees to.

@@ -84,7 +84,18 @@ fn what_cannot_be_is_one_line_and_changes_nothing() {
     on(&["--time", "0"], &["`0` is no time above 0"]);
     on(&["--op", "read"], &["holds 4194304 B", "--overwrite"]);
     on(&["--create", "1MiB"], &["is there already"]);
-    on(&["--destroy-data-on", "S1"], &["--destroy-data-on is for devices"]);
+    on(&["--op", "read", "--destroy-data-on", "S1"], &["--destroy-data-on is for devices"]);
+    on(&["--destroy-data-on", "S1"], &["--destroy-data-on: this load only reads the target"]);
+    on(&["--overwrite"], &["--overwrite: this load only reads the target"]);
+    on(&["--shared"], &["--shared is for devices"]);
+    on(
+        &["--max-blocks", "4", "--pattern", "single"],
+        &["--max-blocks has no meaning for the pattern single"],
+    );
+    on(&["--cpus", "1023"], &["--cpus 1023: CPU 1023 cannot be had; ", " can"]);
+    on(&["--numa", "1023"], &["NUMA node 1023", "lists the nodes there are"]);
+    on(&["--depth", "-1"], &["`-1` is no whole number"]);
+    on(&["--limit-commands", "-0.5"], &["`-0.5` is no number above 0; leave it out"]);
     on(&["--log", text(&path)], &["is the target itself"]);
     on(&["--log", "/dev/null"], &["is there and no file"]);
     let missing = folder.path().join("missing");

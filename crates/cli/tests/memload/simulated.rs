@@ -88,7 +88,12 @@ fn a_job_file_says_what_to_send() {
          [second]\nstonewall\nrw=randread\nnumber_ios=9\n"
     );
     std::fs::write(jobs, text).unwrap();
-    let runs = json(&["memload", "--jobs", jobs]);
+    let done = waykeeper().args(["memload", "--json", "--jobs", jobs]).output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    let which = ["job 1 of 2, `first`: ", "job 2 of 2, `second`: "].map(|which| format!("{which}{file}"));
+    let heads: Vec<&str> = said.lines().filter(|line| line.starts_with("job ")).collect();
+    assert_eq!(heads, which);
+    let runs: Value = serde_json::from_slice(&done.stdout).unwrap();
     let told = |index: usize| {
         let of = |key: &str| runs[index][key].clone();
         (of("job"), of("commands"), of("blocks"), of("block_bytes"))
@@ -104,6 +109,20 @@ fn a_job_file_says_what_to_send() {
         2,
         &["j.fio: has no job `third`; it has first, second"],
     );
+    refused(
+        &["memload", "--jobs", jobs, "--overwrite"],
+        2,
+        &["--overwrite: this load only reads the target"],
+    );
+    // A line a second says which job it is; and what a virtual server has not is told of a job too.
+    std::fs::write(jobs, format!("[slow]\nfilename={file}\nruntime=1500ms\nrate_iops=10\n")).unwrap();
+    let done = waykeeper().args(["memload", "--jobs", jobs]).output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(said.contains("\njob 1 of 1, `slow`: 1 s: "), "{said}");
+    let wrong = ["memload", HASWELL, "--jobs", jobs, "--numa", "0"];
+    let done = waykeeper().args(wrong).assert().code(2);
+    let said = String::from_utf8(done.get_output().stderr.clone()).unwrap();
+    assert!(said.contains("\nerror: job `slow`: --numa on a virtual server: it has one node"), "{said}");
     std::fs::write(jobs, "[a]\nrw=read\niodepht=3\n").unwrap();
     refused(&["memload", file, "--jobs", jobs], 2, &["j.fio:3: `iodepht`", "did you mean `iodepth`"]);
     std::fs::write(jobs, "[a]\nsize=4k\n").unwrap();
@@ -122,7 +141,9 @@ fn jobs_share_the_file_that_is_made_and_one_refused_loses_none_before_it() {
     let done = done.unwrap();
     let said = String::from_utf8(done.stderr).unwrap();
     assert_eq!(done.status.code(), Some(3), "{said}");
-    assert!(said.lines().last().unwrap().contains("the engine nvme-uring gets nothing to a file"), "{said}");
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("error: job `wrong`: "), "{said}");
+    assert!(last.contains("the engine nvme-uring gets nothing to a file"), "{said}");
     let told: Vec<serde_json::Value> = serde_json::from_slice(&done.stdout).unwrap();
     let counts: Vec<_> = told.iter().map(|job| (job["job"].as_str(), job["blocks"].as_u64())).collect();
     assert_eq!(counts, [(Some("read"), Some(16)), (Some("write"), Some(8))]);
@@ -133,18 +154,35 @@ fn what_a_virtual_server_has_not_is_refused() {
     for (words, parts) in [
         (&["--engine", "uring"][..], &["--engine on a virtual server"][..]),
         (&["--verify"], &["--verify on a virtual server", "leave it out"]),
-        (&["--numa", "0"], &["--numa and --huge-pages on a virtual server"]),
+        (&["--numa", "0"], &["--numa on a virtual server"]),
+        (&["--huge-pages", "2M"], &["--huge-pages on a virtual server"]),
+        (&["--log", "log.csv"], &["--log on a virtual server"]),
+        (&["--overwrite"], &["--overwrite on a virtual server: nothing is stored there"]),
+        (&["--destroy-data-on", "S1"], &["--destroy-data-on on a virtual server"]),
+        (&["--shared"], &["--shared on a virtual server"]),
+        // What would say nothing on a real target says nothing here.
+        (&["--slots", "10"], &["--slots is 10", "neither is given"]),
+        (&["--stride", "3"], &["--stride has no meaning for the pattern random"]),
+        (&["--max-blocks", "8", "--pattern", "single"], &["--max-blocks has no meaning"]),
+        (&["--blocks", "9", "--pattern", "flush"], &["--blocks has no meaning for the pattern flush"]),
+        (&["--touch", "always", "--pattern", "noop"], &["--touch has no meaning"]),
+        (&["--commands", "9", "--pattern", "noop"], &["--commands has no meaning"]),
+        (&["--limit-bytes", "1MiB", "--pattern", "flush"], &["--limit-bytes has no meaning"]),
+        (&["--commands", "0"], &["--commands is 0; at least 1 must go"]),
         (
             &["--block-size", "512"],
             &["--block-size on a virtual server", "whole pages of 4096 bytes, not 512"],
         ),
         (&["--create", "1MiB"], &["--create", "nothing is stored there"]),
+        (&["--depth", "0"], &["--depth is 0", "1 to 65536"]),
         (
-            &["--depth", "0"],
-            &["thesis-load-haswell", "depth` is 0; it must be a whole number from 1 to 1024"],
+            &["--depth", "2000"],
+            &["--depth on a virtual server: `depth` is 2000; it must be a whole number from 1 to 1024"],
         ),
+        (&["--limit-commands", "0.5"], &["--limit-commands on a virtual server: `commands_per_s` is 0.5"]),
+        (&["--time", "2d"], &["--time on a virtual server: `time_s` is 172800.0"]),
         (&["--buffer", "5000"], &["--buffer on a virtual server", "whole blocks of 4096"]),
-        (&["--cpus", "9"], &["cores", "there is no core 9"]),
+        (&["--cpus", "9"], &["--cpus on a virtual server: `cores` is `9`", "there is no core 9"]),
     ] {
         refused(&[&["memload", HASWELL][..], words].concat(), 2, parts);
     }
