@@ -37,58 +37,149 @@ fn events(done: &Done) -> [u64; 3] {
     [of(done.counted.reads), of(done.counted.writes), of(done.counted.partial_writes)]
 }
 
-/// Thesis s5.4 without what a real server adds: the formulas hold to the last line, whatever the pattern, the direction and
-/// the number of commands in flight. Lists of pages are the one thing that they leave out, and are known.
+/// Every pattern, both ways, both profiles, blocks of one page and of many, ends by commands and by blocks: what the chip
+/// counted are the formulas of the thesis (s5.4), written out here, on the blocks that moved. Nothing is left over: the model
+/// has no noise. Lists of pages are the one thing that the formulas leave out, and how many lines they have is known.
 #[test]
 fn counters_are_the_formulas() {
-    for pattern in Pattern::ALL {
-        for (toward, op) in [(Toward::Read, "read"), (Toward::Write, "write")] {
-            let name = pattern.name();
-            let end = if pattern == Pattern::Noop { "time_s = 0.001" } else { "commands = 301" };
-            let keys = format!(
-                "pattern = \"{name}\"\noperation = \"{op}\"\nprofile = \"true\"\nworkers = 3\ndepth = 4\n{end}\n\
-                 slot_blocks = 2"
-            );
-            let done = run("thesis-load-haswell", &keys);
-            let wanted = expected(pattern, toward, done.totals.moved(), 4096);
-            let commands = if pattern == Pattern::Noop { 0 } else { 301 };
-            assert_eq!((done.totals.commands, done.totals.blocks), (commands, done.totals.moved), "{name}");
-            let with_lists = [wanted.pcie_rdcur + done.list_lines, wanted.itom, wanted.rfo];
-            assert_eq!(events(&done), with_lists, "{name} {op}");
-            // One block on one page needs no list.
-            let lists = matches!(pattern, Pattern::Random | Pattern::Full);
-            assert_eq!(done.list_lines > 0, lists, "{name} {op}: {}", done.list_lines);
+    for (block, most) in [("4 KiB", 301), ("8 KiB", 83), ("64 KiB", 65)] {
+        let pages = block.split(' ').next().unwrap().parse::<u64>().unwrap() / 4;
+        for pattern in Pattern::ALL {
+            for (toward, op) in [(Toward::Read, "read"), (Toward::Write, "write")] {
+                for profile in ["true", "thesis"] {
+                    for end in ["commands", "blocks"] {
+                        let end = match pattern {
+                            Pattern::Noop => "time_s = 0.001".to_owned(),
+                            // A flush has no blocks by which it could end.
+                            Pattern::Flush => format!("commands = {most}"),
+                            _ => format!("{end} = {most}"),
+                        };
+                        let keys = format!(
+                            "pattern = \"{}\"\noperation = \"{op}\"\nprofile = \"{profile}\"\n{end}\n\
+                             block = \"{block}\"\nbuffer_blocks = 40\nworkers = 3\ndepth = 4\nslot_blocks = 2",
+                            pattern.name()
+                        );
+                        let done = run("thesis-load-haswell", &keys);
+                        is_the_formula(&done, pattern, toward, profile, pages, &keys);
+                        let Totals { commands, blocks, .. } = done.totals;
+                        match (end.split(' ').next().unwrap(), profile) {
+                            ("commands", _) => assert_eq!(commands, most, "{keys}"),
+                            ("blocks", "true") => assert_eq!(blocks, most, "{keys}"),
+                            // The published program does not send the command that would cross the line.
+                            ("blocks", _) => {
+                                assert!(blocks <= most && blocks + 31 > most, "{keys}: {blocks}")
+                            }
+                            _ => assert_eq!((commands, blocks), (0, 0), "{keys}"),
+                        }
+                    }
+                }
+            }
         }
     }
 }
 
-/// Thesis Figs. 5.5 and 5.6: what it measured against what it estimated from the program's own counts. The profile `thesis`
-/// explains both factors: a command moves a block more than it counts.
+/// Blocks of `pages` pages of 4 KiB, that is of 64 lines each.
+fn is_the_formula(done: &Done, pattern: Pattern, toward: Toward, profile: &str, pages: u64, keys: &str) {
+    let Totals { commands, blocks, moved, .. } = done.totals;
+    let data = 64 * pages * moved;
+    let (read, written) = match toward {
+        Toward::Read => (data, 0),
+        Toward::Write => (0, data),
+    };
+    assert_eq!(events(done), [read + commands + done.list_lines, written, commands], "{keys}");
+    let formula = expected(pattern, toward, done.totals.moved(), pages * 4096);
+    assert_eq!(
+        [read + commands, written, commands],
+        [formula.pcie_rdcur, formula.itom, formula.rfo],
+        "{keys}"
+    );
+    // What moved against what was counted: one block more a command as published, but where the buffer ends.
+    let extra = match (profile, pattern) {
+        ("true", _) | (_, Pattern::Flush | Pattern::Noop) => 0..=0,
+        (_, Pattern::Full) => commands / 2..=commands,
+        _ => commands..=commands,
+    };
+    assert!(extra.contains(&(moved - blocks)), "{keys}: {moved} of {blocks}");
+    // Two pages stand in a command, more in a list; as published, data begin inside a page and lie on one more.
+    let longest = match pattern {
+        Pattern::Random | Pattern::Full => 31,
+        Pattern::Single | Pattern::Packets => 1,
+        Pattern::Flush | Pattern::Noop => 0,
+    };
+    let over = u64::from(profile == "thesis" && longest > 0);
+    let lists = (longest + over) * pages + over > 2;
+    assert_eq!(done.list_lines > 0, lists, "{keys}: {}", done.list_lines);
+}
+
+/// A run of 200 commands of the published program or of one that counts as it moves.
+fn of_profile(pattern: &str, op: &str, profile: &str) -> Done {
+    let keys =
+        format!("pattern = \"{pattern}\"\noperation = \"{op}\"\nprofile = \"{profile}\"\ncommands = 200");
+    run("thesis-load-haswell", &keys)
+}
+
+/// The bars of thesis Figs. 5.5 and 5.6.
+const BARS: [(&str, &str); 5] =
+    [("single", "write"), ("single", "read"), ("random", "write"), ("random", "read"), ("flush", "write")];
+
+/// Thesis Fig. 5.5 in shape: partial writes are completions. There is one for each command of every pattern, and aligned data
+/// bring none, however many lines they are.
 #[test]
-fn the_profile_thesis_explains_the_factor_of_two() {
-    // Single counts 1 block and moves 2; random counts 31 and moves 32.
-    for (pattern, factor) in [(Pattern::Single, 2.0), (Pattern::Random, 32.0 / 31.0)] {
-        for (toward, op) in [(Toward::Read, "read"), (Toward::Write, "write")] {
-            let name = pattern.name();
-            let keys = format!("pattern = \"{name}\"\noperation = \"{op}\"\nworkers = 2\ncommands = 200");
-            let done = run("thesis-load-haswell", &keys);
-            let counted = Moved { commands: done.totals.commands, blocks: done.totals.blocks };
-            let estimate = expected(pattern, toward, counted, 4096);
-            let moved = expected(pattern, toward, done.totals.moved(), 4096);
-            let [reads, writes, partial] = events(&done);
-            assert_eq!([reads - done.list_lines, writes, partial], [moved.pcie_rdcur, moved.itom, moved.rfo]);
-            // Fig. 5.5: a completion each, of every pattern.
-            assert_eq!(partial, 200);
-            let (data, estimated) = match toward {
-                Toward::Read => (reads - done.list_lines - 200, estimate.pcie_rdcur - 200),
-                Toward::Write => (writes, estimate.itom),
-            };
-            assert_eq!(data as f64 / estimated as f64, factor, "{name} {op}");
-            // Fig. 5.6b, which the thesis could not explain: writes of memory read more than their commands. Data that
-            // begin inside a page lie on three pages or more, and these stand in a list.
-            assert!(done.list_lines >= 200, "{name} {op}");
+fn partial_writes_are_completions_whatever_the_pattern() {
+    for (pattern, op) in BARS {
+        for profile in ["thesis", "true"] {
+            let done = of_profile(pattern, op, profile);
+            let [_, _, partial] = events(&done);
+            assert_eq!((done.totals.commands, partial), (200, 200), "{pattern}-{op}, {profile}");
         }
     }
+    // Without load no event: the thesis had under 50 of each in five seconds, of others.
+    let idle = run("thesis-load-haswell", "pattern = \"noop\"\ntime_s = 0.005");
+    assert_eq!(events(&idle), [0, 0, 0]);
+}
+
+/// Thesis Fig. 5.6a in shape: the event that data cause against the estimate from the program's own counts (s5.4.2). It is
+/// twice the estimate for `single` and "very close" for `random`, both ways. The published program moves a block more than it
+/// counts; with true counts there is no factor.
+#[test]
+fn data_are_twice_the_estimate_of_single_with_the_published_program_alone() {
+    let factor = |pattern: &str, op: &str, profile: &str| {
+        let done = of_profile(pattern, op, profile);
+        let [reads, writes, _] = events(&done);
+        let Totals { commands, blocks, .. } = done.totals;
+        let data = 64 * blocks;
+        if op == "read" { reads as f64 / (data + commands) as f64 } else { writes as f64 / data as f64 }
+    };
+    for op in ["read", "write"] {
+        let [single, random] = ["single", "random"].map(|pattern| factor(pattern, op, "thesis"));
+        assert!((single - 2.0).abs() < 0.01, "single-{op}: {single}");
+        assert!(random > 1.0 && random < 1.05, "random-{op}: {random}");
+        for pattern in ["single", "random"] {
+            let truly = factor(pattern, op, "true");
+            assert!((truly - 1.0).abs() < 0.01, "{pattern}-{op} with true counts: {truly}");
+        }
+    }
+}
+
+/// Thesis Fig. 5.6b in shape: the events without data. Completions are no whole lines; a flush reads its command and no more;
+/// and a drive that writes memory reads a lot more than its commands. The thesis had no explanation for that: data that begin
+/// inside a page lie on three pages or more, and these stand in a list, which the drive reads too. With the true counts of
+/// `single`, on one page, it is gone.
+#[test]
+fn events_without_data_have_the_shape_of_the_thesis() {
+    for (pattern, op) in BARS {
+        let done = of_profile(pattern, op, "thesis");
+        let [reads, writes, _] = events(&done);
+        if op == "read" || pattern == "flush" {
+            assert_eq!(writes, 0, "{pattern}-{op}");
+        }
+        match (pattern, op) {
+            ("flush", _) => assert_eq!(reads, 200),
+            (_, "write") => assert!(reads >= 2 * 200 && reads < writes / 10, "{pattern}-{op}: {reads}"),
+            _ => assert!(reads > 64 * 200, "{pattern}-{op} reads data: {reads}"),
+        }
+    }
+    assert_eq!(events(&of_profile("single", "write", "true"))[0], 200);
 }
 
 /// Bandwidth by the thesis's formula, MiB/s, and commands per second.
@@ -129,6 +220,33 @@ fn bandwidth_and_command_rates_have_the_shape_of_the_thesis() {
     assert!(read.0 < 0.5 * rates("thesis-load-haswell", "random", "write", 4).0, "{read:?}");
 }
 
+/// Thesis Fig. 5.7 in shape, the bars of `single` on the large buffer. The kernel zeroes what is used for the first time, in
+/// the caches, so that the first pass over a new buffer misses nothing, and of each later command the block that the one before
+/// did not move. The author's runs (lluchs/nvme-memload-benchmarks, pcm/runs/caching.tsv) are 1.907 passes of writes and 0.954
+/// of reads: 15 227 587 misses of 64 000 006, and 306 of 32 500 712.
+#[test]
+fn single_misses_what_neither_the_kernel_nor_the_command_before_brought() {
+    for huge_pages in [true, false] {
+        let of = |op: &str, commands: u64| {
+            // 64 MiB stand for 1 GiB, and commands are fewer alike.
+            let keys = format!(
+                "pattern = \"single\"\noperation = \"{op}\"\nbuffer_blocks = 16384\nhuge_pages = {huge_pages}\n\
+                 commands = {commands}"
+            );
+            run("thesis-load-haswell", &keys).counted
+        };
+        let reads = of("read", 250_000 / 16).reads;
+        let (hits, misses) = (reads.hits.value().unwrap(), reads.misses.value().unwrap());
+        assert!(misses < hits / 1000, "{huge_pages}: {misses} beside {hits}");
+        let writes = of("write", 500_000 / 16).writes;
+        let (hits, misses) = (writes.hits.value().unwrap(), writes.misses.value().unwrap());
+        // 31250 commands, of which 16383 are a pass; of 64 MiB the LLC keeps a part, of 1 GiB next to none.
+        let most = 64 * (31_250 - 16_383);
+        assert!(misses <= most && misses > most / 2, "{huge_pages}: {misses}, at most {most}");
+        assert_eq!(hits + misses, 128 * 31_250);
+    }
+}
+
 /// Thesis Fig. 5.7 in shape.
 #[test]
 fn misses_by_buffer_and_touch_have_the_shape_of_the_thesis() {
@@ -144,6 +262,9 @@ fn misses_by_buffer_and_touch_have_the_shape_of_the_thesis() {
     let big = "buffer_blocks = 16384\nresident = true";
     let (small, once) = (share("touch = \"none\""), share("touch = \"once\""));
     let filled = share("filled = true");
+    // Of a new buffer, page after page comes through the caches when it is zeroed; 32 large ones are soon all there.
+    let [new, huge] = [false, true].map(|huge| share(&format!("buffer_blocks = 16384\nhuge_pages = {huge}")));
+    assert!(new < 0.4 && huge > 0.5, "{new}, {huge}");
     assert!(filled < 0.05, "a buffer that was filled is there too: {filled}");
     let (big, always) = (share(big), share(&format!("{big}\ntouch = \"always\"")));
     assert!(small < 0.05 && once < 0.05, "a small buffer fits, read or not: {small}, {once}");

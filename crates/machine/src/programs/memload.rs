@@ -33,6 +33,8 @@ pub(super) const MEMLOAD: Kind = Kind {
 /// Bytes of a page, and of the usual block (thesis s5.1: the drive's preferred format).
 const PAGE_BYTES: u64 = 4096;
 const PAGE_LINES: u32 = 64;
+/// Pages of a huge one: 2 MiB.
+const HUGE_PAGES: u32 = 512;
 /// Cycles of the program's loop over a line that it wants cached: it adds 64 bytes one by one (X: one a cycle).
 const SUM_CYCLES: f64 = 64.0;
 /// Most pages of a command: a list of so many stands on a page, and data sheets allow no more.
@@ -64,6 +66,8 @@ struct Memload {
     touch: Touch,
     /// Pages are there from the start; else each is zeroed by the kernel when it is first used.
     resident: bool,
+    /// The buffer lies on pages of 2 MiB, which are zeroed whole; the drive is still told pages of 4 KiB.
+    huge: bool,
     /// A core writes the whole buffer before the first command.
     filled: bool,
     /// The program as published: a block more than counted, and a buffer that begins inside a page.
@@ -131,6 +135,7 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
             _ => Touch::None,
         },
         resident: keys.flag("resident", false)?,
+        huge: keys.flag("huge_pages", false)?,
         filled: keys.flag("filled", false)?,
         thesis,
         limits: Limits {
@@ -157,6 +162,11 @@ impl Memload {
         self.touch == Touch::Once || self.filled
     }
 
+    /// Pages that the kernel zeroes when one of them is used for the first time.
+    fn faults(&self) -> u32 {
+        if self.huge { HUGE_PAGES } else { 1 }
+    }
+
     /// Workers of the thread `thread` of `threads`: dealt out in turn.
     fn workers_of(&self, thread: usize, threads: usize) -> u32 {
         let workers = self.workers.map_or(threads, |workers| workers as usize);
@@ -175,7 +185,7 @@ struct Team {
 struct State {
     position: u32,
     limiter: Limiter,
-    /// Pages that are there.
+    /// What is zeroed at once, whether it is there.
     present: Vec<bool>,
     /// The buffer was filled or read once, if that is wanted.
     ready: bool,
@@ -215,13 +225,14 @@ impl Blueprint for Memload {
         if leader {
             let pages = self.shape.blocks() * self.pages;
             let prepares = self.prepares();
-            let region = site.memory.ordinary(u64::from(pages) * PAGE_BYTES)?;
+            let bytes = u64::from(pages) * PAGE_BYTES;
+            let region = if self.huge { site.memory.huge(bytes) } else { site.memory.ordinary(bytes) }?;
             *site.team = Some(Arc::new(Team {
                 buffer: site.bus.arrays[array].add_buffer(site.workload, region),
                 state: Mutex::new(State {
                     position: 0,
                     limiter: Limiter::new(self.limits, site.start_ns),
-                    present: vec![self.resident; pages as usize],
+                    present: vec![self.resident; pages.div_ceil(self.faults()) as usize],
                     ready: !prepares,
                     commands: 0,
                     blocks: 0,
@@ -299,15 +310,23 @@ impl Loader {
 
     /// The kernel zeroes pages that are used for the first time: memory from malloc is not there before.
     fn fault_in(&mut self, bus: &mut Bus, core: &mut Core, from: u32, count: u32) {
-        for page in from..from + count {
-            if std::mem::replace(&mut self.team.state().present[page as usize], true) {
+        let (at_once, end) = (self.spec.faults(), self.spec.shape.blocks() * self.spec.pages);
+        for index in from / at_once..(from + count).div_ceil(at_once) {
+            if std::mem::replace(&mut self.team.state().present[index as usize], true) {
                 continue;
             }
             let Bus { memory, arrays, .. } = bus;
             let region = arrays[self.array].buffer(self.team.buffer);
-            let lines = (region, page * PAGE_LINES, PAGE_LINES);
-            let ns = run_of(memory, core.id, lines, Access::Write, &mut self.zeroing);
-            core.work(FAULT_NS + ns, f64::from(PAGE_LINES));
+            let first = index * at_once;
+            let count = at_once.min(end - first) * PAGE_LINES;
+            let ns = run_of(
+                memory,
+                core.id,
+                (region, first * PAGE_LINES, count),
+                Access::Write,
+                &mut self.zeroing,
+            );
+            core.work(FAULT_NS + ns, f64::from(count));
         }
     }
 

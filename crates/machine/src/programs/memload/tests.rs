@@ -16,6 +16,7 @@ fn workers_are_dealt_to_the_cores_in_turn() {
             workers,
             touch: Touch::None,
             resident: false,
+            huge: false,
             filled: false,
             thesis: true,
             limits: Limits::NONE,
