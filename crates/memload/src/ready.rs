@@ -502,9 +502,19 @@ fn ring_in_words(why: &io::Error) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::target::tests::generic;
+
+    /// A run whose commands go nowhere, for those who bring an engine of their own.
+    pub fn on_nothing(plan: Plan) -> Ready {
+        let target = Target { kind: Kind::File, ..generic(None, None) };
+        let Fit { shape, block_bytes, max_blocks, buffer_bytes } = Fit::of(&plan, &target).unwrap();
+        let file = std::fs::File::open("/dev/null").unwrap().into();
+        let buffer = Buffer::new(buffer_bytes, plan.pages, plan.numa, plan.seed).unwrap();
+        let (engine, notes, _hold) = (EngineKind::Uring, Vec::new(), Hold::default());
+        Ready { plan, target, shape, block_bytes, max_blocks, engine, notes, file, buffer, _hold }
+    }
 
     #[test]
     fn commands_are_passed_through_only_where_it_is_known_that_blocks_have_no_metadata() {

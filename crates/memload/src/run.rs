@@ -89,6 +89,22 @@ impl Failure {
 }
 
 impl Shared {
+    /// Before the start.
+    pub fn new(ready: &Ready) -> Shared {
+        let plan = ready.plan();
+        let deadline = plan.time.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        Shared {
+            admission: Admission::new(ready.shape(), ready.limits(), plan.blocks, plan.commands),
+            live: (0..ready.threads()).map(|_| Live::default()).collect(),
+            start: OnceLock::new(),
+            deadline_ns: deadline.unwrap_or(u64::MAX),
+            over: AtomicBool::new(false),
+            gate: Mutex::default(),
+            turn: Condvar::new(),
+            failure: Mutex::default(),
+        }
+    }
+
     /// Nanoseconds since the start.
     pub fn now_ns(&self) -> u64 {
         let start = self.start.get().copied().unwrap_or_else(Instant::now);
@@ -226,18 +242,7 @@ impl Running {
                 format!("{wanted}, and at most {MOST_THREADS} threads can be; take another engine, or less");
             return Err(PrepareError::Value { option: "--depth", value: plan.depth.to_string(), wanted });
         }
-        let deadline_ns =
-            plan.time.map_or(u64::MAX, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-        let shared = Arc::new(Shared {
-            admission: Admission::new(ready.shape(), ready.limits(), plan.blocks, plan.commands),
-            live: (0..count).map(|_| Live::default()).collect(),
-            start: OnceLock::new(),
-            deadline_ns,
-            over: AtomicBool::new(false),
-            gate: Mutex::default(),
-            turn: Condvar::new(),
-            failure: Mutex::default(),
-        });
+        let shared = Arc::new(Shared::new(ready));
         let (told, heard) = mpsc::channel();
         let mut threads = Vec::new();
         let mut refused = None;

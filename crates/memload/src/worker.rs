@@ -71,6 +71,7 @@ pub fn work<E: Engine>(
     let logs = ready.plan().log;
     let mut now_ns = shared.now_ns();
     let mut last_ns = now_ns;
+    let mut unsent = 0;
     loop {
         let ending = shared.is_over(now_ns);
         let mut next = Next::Over;
@@ -114,6 +115,7 @@ pub fn work<E: Engine>(
         };
         live.outstanding.store((depth - free.len()) as u64, Relaxed);
         if let Err(why) = engine.carry(patience, &mut done) {
+            unsent = engine.unsent();
             shared.broken(&why);
             break;
         }
@@ -150,7 +152,7 @@ pub fn work<E: Engine>(
         live.errors.store(left.totals.errors, Relaxed);
         live.last_ns.store(last_ns, Relaxed);
     }
-    live.outstanding.store((depth - free.len()) as u64, Relaxed);
+    live.outstanding.store((depth - free.len() - unsent) as u64, Relaxed);
     // Who ends because all is sent ends with its last command; who is stopped worked until then.
     let end_ns = if shared.is_over(now_ns) { now_ns } else { last_ns };
     left.totals.runtime = Duration::from_nanos(end_ns);
@@ -166,5 +168,46 @@ fn place(ready: &Ready, command: &Command, random: &mut Xoshiro256PlusPlus) -> u
             let blocks = ready.target().bytes / block;
             place_below(random, (blocks + 1).saturating_sub(u64::from(command.moved))) * block
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Plan;
+    use crate::ready::tests::on_nothing;
+    use rand_core::SeedableRng;
+    use std::io;
+
+    /// A way that breaks when the first commands go, of which some have not gone.
+    struct Breaks {
+        taken: usize,
+        gone: usize,
+    }
+
+    impl Engine for Breaks {
+        fn push(&mut self, _: Io, _: u32) {
+            self.taken += 1;
+        }
+
+        fn carry(&mut self, _: Option<Duration>, _: &mut Vec<Done>) -> io::Result<()> {
+            Err(io::Error::from_raw_os_error(libc::ENXIO))
+        }
+
+        fn unsent(&mut self) -> usize {
+            self.taken - self.gone
+        }
+    }
+
+    #[test]
+    fn what_has_not_gone_is_not_lost() {
+        let ready = on_nothing(Plan { depth: 5, ..Plan::default() });
+        let shared = Shared::new(&ready);
+        let left =
+            work(&mut Breaks { taken: 0, gone: 2 }, &ready, &shared, 0, Xoshiro256PlusPlus::seed_from_u64(1));
+        assert_eq!(left.totals.commands, 0);
+        // Five were taken, and the device has two of them.
+        assert_eq!(shared.live[0].outstanding.load(Relaxed), 2);
+        assert!(shared.is_over(0), "nobody sends more");
     }
 }

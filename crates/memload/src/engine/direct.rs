@@ -57,7 +57,6 @@ impl Engine for Direct {
 
     fn carry(&mut self, patience: Option<Duration>, done: &mut Vec<Done>) -> io::Result<()> {
         self.ring.enter(patience)?;
-        let first = done.len();
         let mut again = std::mem::take(&mut self.again);
         let left = &self.left;
         self.ring.fetch(|number, result| {
@@ -80,7 +79,10 @@ impl Engine for Direct {
             }
         }
         self.again = again;
-        // They are on their way again, and whoever waits without end must find them there.
-        if done.len() == first && patience.is_none() { self.carry(None, done) } else { Ok(()) }
+        Ok(())
+    }
+
+    fn unsent(&mut self) -> usize {
+        self.ring.unsent()
     }
 }

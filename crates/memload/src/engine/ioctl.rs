@@ -52,4 +52,8 @@ impl Engine for Ioctl {
         done.push((number, end));
         Ok(())
     }
+
+    fn unsent(&mut self) -> usize {
+        usize::from(self.waiting.is_some())
+    }
 }

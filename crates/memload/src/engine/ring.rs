@@ -86,6 +86,10 @@ pub struct Ring<S: squeue::EntryMarker, C: cqueue::EntryMarker> {
     registered: bool,
     /// What commands name; `None` if they carry addresses.
     pieces: Option<Pieces>,
+    /// Why the kernel did not take what was queued when there was no more room.
+    refused: Option<io::Error>,
+    /// Entries that found no room then.
+    dropped: usize,
 }
 
 impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
@@ -117,7 +121,8 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
                     // SAFETY: the buffer outlives the ring, see `worker`.
                     let pieces =
                         wanted.iter().copied().find(|way| unsafe { register(&mut ring, ground, *way) });
-                    return Ok(Ring { ring, registered: pieces.is_some(), pieces });
+                    let registered = pieces.is_some();
+                    return Ok(Ring { ring, registered, pieces, refused: None, dropped: 0 });
                 }
                 Err(why) if why.raw_os_error() == Some(libc::EINVAL) => last = Some(why),
                 Err(why) => return Err(why),
@@ -136,22 +141,39 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
         self.pieces = None;
     }
 
-    /// Queues an entry.
+    /// Queues an entry. If there is no room and the kernel makes none, the next [`Ring::enter`] says why.
     ///
     /// # Safety
     /// What the entry points to stays valid until its completion.
     pub unsafe fn push(&mut self, entry: &S) {
         // SAFETY: as the caller says.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
-            // It has room for the depth, so this is only reached if the kernel left entries behind.
-            if self.ring.submit().is_err() {
-                break;
+            // It has room for the depth, up to the 32768 entries that the kernel makes at most.
+            if self.refused.is_none() {
+                match self.ring.submit() {
+                    Ok(_) => continue,
+                    Err(why) if why.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(why) => self.refused = Some(why),
+                }
             }
+            self.dropped += 1;
+            return;
         }
     }
 
+    /// Entries that were queued and that the kernel has not taken: nobody has heard of these commands.
+    pub fn unsent(&mut self) -> usize {
+        self.dropped + self.ring.submission().len()
+    }
+
     /// Sends all and waits for one, or until patience is over.
+    ///
+    /// # Errors
+    /// The kernel takes no more; see [`Ring::unsent`].
     pub fn enter(&mut self, patience: Option<Duration>) -> io::Result<()> {
+        if let Some(why) = self.refused.take() {
+            return Err(why);
+        }
         let entered = match patience {
             None => self.ring.submit_and_wait(1),
             Some(patience) => {
@@ -233,6 +255,7 @@ mod tests {
     use crate::buffer::Buffer;
     use crate::plan::{Pages, Plan};
     use crate::ready::reach;
+    use io_uring::opcode;
     use std::os::fd::OwnedFd;
     use waykeeper_load::{Pattern, Shape};
 
@@ -299,6 +322,23 @@ mod tests {
             assert_eq!(ring(&[many, few]).piece(bytes - 512, 512), Some(0));
             assert_eq!(ring(&[Pieces::over(bytes, 4096, 4096), few]).piece(8192, 4096), Some(2));
         });
+    }
+
+    #[test]
+    fn what_finds_no_room_is_told_and_has_not_gone() {
+        // A ring belongs to the thread that made it; of another's the kernel takes nothing.
+        let other =
+            || on(8, 1, (0, 1), |ground| Ring::<squeue::Entry, cqueue::Entry>::new(ground, &[]).unwrap());
+        let mut ring = std::thread::spawn(other).join().unwrap();
+        let nothing = opcode::Nop::new().build();
+        for _ in 0..3 {
+            // SAFETY: it points to nothing.
+            unsafe { ring.push(&nothing) };
+        }
+        // There is room for one; the other two would be waited for without end.
+        assert_eq!(ring.unsent(), 3);
+        assert!(ring.enter(Some(Duration::ZERO)).is_err());
+        assert_eq!(ring.unsent(), 3);
     }
 
     #[test]
