@@ -151,6 +151,26 @@ def interrupt(machine: Machine, device: Device, target: str, engine: str) -> Jud
     return Judged(f"{engine}: Ctrl-C", wrong)
 
 
+def stays(machine: Machine, target: str) -> Judged:
+    """What would block is done by threads of the kernel, which run where the load may, too."""
+    wrong = []
+    words = f"waykeeper memload {target} --json --engine uring --pattern flush --cpus 1 --time 600"
+    process = machine.session.start("stays", f"{words} 2>/tmp/told")
+    helpers = "for comm in $(grep -sl iou-wrk /proc/[0-9]*/task/*/comm); do grep Cpus_allowed_list ${comm%comm}status; done"
+    found: list[str] = []
+    until = time.monotonic() + MOST_SECONDS
+    while not found and time.monotonic() < until:
+        found = machine.session.run(helpers).output.split("\n")
+        found = [line.split()[1] for line in found if line.strip()]
+    if not found or set(found) != {"1"}:
+        wrong.append(f"threads of the kernel on CPU 1 alone were expected: {found}")
+    machine.session.check(f"kill -INT {process} || true")
+    told = _finished(machine, "stays")
+    if told.status != 130 or told.summary is None or "threads of the kernel" in told.told:
+        wrong.append(f"status 130 and a summary were expected: {told}")
+    return Judged("the kernel's threads stay on --cpus", wrong)
+
+
 def vanish(machine: Machine, device: Device, target: str, engine: str, unplug: bool) -> Judged:
     """The device goes in the middle: one message, and totals that are true so far. Pulled out by the guest's kernel it comes
     back; unplugged by the host it is gone for good.

@@ -107,6 +107,7 @@ def ending(guest: machine.Machine) -> Iterator[Judged]:
     yield from manners.limits(guest, first, nodes.generic)
     for engine, kind in ENGINES:
         yield manners.interrupt(guest, first, getattr(nodes, kind), engine)
+    yield manners.stays(guest, nodes.block)
     for engine, kind in ENGINES:
         yield manners.vanish(guest, second, getattr(guest.nodes(second), kind), engine, unplug=False)
     yield manners.vanish(guest, second, guest.nodes(second).generic, "nvme-uring", unplug=True)

@@ -412,9 +412,15 @@ fn choose(
     let mut lacks = Vec::new();
     for engine in tried {
         match attempt(engine, plan, target) {
-            Ok(file) => {
+            Ok((file, helpers_stay)) => {
                 notes.extend(lacks);
                 notes.push(format!("engine: {}", engine.name()));
+                if !plan.cpus.is_empty() && !helpers_stay {
+                    notes.push(
+                        "what would block is done by threads of the kernel, which this one does not keep on --cpus (Linux 5.14 does)"
+                            .to_owned(),
+                    );
+                }
                 return Ok((engine, file));
             }
             Err(Attempt::Lacks(why)) => lacks.push(format!("{} cannot be: {why}", engine.name())),
@@ -431,7 +437,8 @@ enum Attempt {
     Ends(PrepareError),
 }
 
-fn attempt(engine: EngineKind, plan: &Plan, target: &Target) -> Result<OwnedFd, Attempt> {
+/// The open target, and whether everything that carries commands stays on the CPUs that it is given.
+fn attempt(engine: EngineKind, plan: &Plan, target: &Target) -> Result<(OwnedFd, bool), Attempt> {
     let metadata = target.nvme.as_ref().map_or(Some(0), |nvme| nvme.metadata_bytes);
     match metadata {
         _ if engine == EngineKind::Uring => {}
@@ -462,12 +469,12 @@ fn attempt(engine: EngineKind, plan: &Plan, target: &Target) -> Result<OwnedFd, 
         .map_err(|why| Attempt::Ends(why.into()))?;
     let ground = ground(&page, &file, target, 1, BLOCK_BYTES);
     let made = match engine {
-        EngineKind::NvmeUring => Passthrough::new(&ground).map(|_| ()),
-        EngineKind::Uring => Direct::new(&ground).map(|_| ()),
-        EngineKind::NvmeIoctl => Ok(()),
+        EngineKind::NvmeUring => Passthrough::new(&ground).map(|engine| engine.helpers_stay()),
+        EngineKind::Uring => Direct::new(&ground).map(|engine| engine.helpers_stay()),
+        EngineKind::NvmeIoctl => Ok(true),
     };
     match made {
-        Ok(()) => Ok(file),
+        Ok(helpers_stay) => Ok((file, helpers_stay)),
         Err(why) => Err(Attempt::Lacks(ring_in_words(&why))),
     }
 }

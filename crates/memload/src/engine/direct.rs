@@ -30,6 +30,11 @@ impl Direct {
         let ring = Ring::new(ground, &[Pieces::largest(ground)])?;
         Ok(Direct { ring, base: ground.buffer.base(), left, again: Vec::new() })
     }
+
+    /// False if the kernel's own threads for it may run on any CPU.
+    pub const fn helpers_stay(&self) -> bool {
+        self.ring.helpers_stay()
+    }
 }
 
 impl Engine for Direct {

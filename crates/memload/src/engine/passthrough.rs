@@ -70,6 +70,11 @@ impl Passthrough {
         }
         Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
     }
+
+    /// False if the kernel's own threads for it may run on any CPU.
+    pub const fn helpers_stay(&self) -> bool {
+        self.ring.helpers_stay()
+    }
 }
 
 impl Engine for Passthrough {

@@ -90,6 +90,8 @@ pub struct Ring<S: squeue::EntryMarker, C: cqueue::EntryMarker> {
     refused: Option<io::Error>,
     /// Entries that found no room then.
     dropped: usize,
+    /// Whether the kernel's own threads for it stay where its thread may run.
+    helpers_stay: bool,
 }
 
 impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
@@ -122,13 +124,19 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
                     let pieces =
                         wanted.iter().copied().find(|way| unsafe { register(&mut ring, ground, *way) });
                     let registered = pieces.is_some();
-                    return Ok(Ring { ring, registered, pieces, refused: None, dropped: 0 });
+                    let helpers_stay = keep_helpers(&ring).is_ok();
+                    return Ok(Ring { ring, registered, pieces, refused: None, dropped: 0, helpers_stay });
                 }
                 Err(why) if why.raw_os_error() == Some(libc::EINVAL) => last = Some(why),
                 Err(why) => return Err(why),
             }
         }
         Err(last.unwrap_or_else(|| io::Error::from_raw_os_error(libc::EINVAL)))
+    }
+
+    /// False if what would block is done on any CPU, wherever this thread may run.
+    pub const fn helpers_stay(&self) -> bool {
+        self.helpers_stay
     }
 
     /// The registered piece in which a command's memory lies; `None` if the kernel would not register it.
@@ -225,6 +233,24 @@ impl<S: squeue::EntryMarker> Ring<S, cqueue::Entry32> {
             take(entry.user_data(), entry.result());
         }
     }
+}
+
+/// What would block (`fdatasync`, and reads and writes where a file system cannot do without) the kernel gives to threads of its own, one set for
+/// each thread that has rings. Before Linux 6.2 they run on any CPU, wherever that thread is pinned, unless told otherwise
+/// (io_uring_register(2), IORING_REGISTER_IOWQ_AFF, Linux 5.14): from now on where the calling thread may run.
+fn keep_helpers<S, C>(ring: &IoUring<S, C>) -> io::Result<()>
+where
+    S: squeue::EntryMarker,
+    C: cqueue::EntryMarker,
+{
+    let ours = rustix::thread::sched_getaffinity(None)?;
+    // SAFETY: the set is plain numbers, of which zero is the empty one.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for cpu in (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| ours.is_set(*cpu)) {
+        // SAFETY: below the size of the set.
+        unsafe { libc::CPU_SET(cpu, &mut set) };
+    }
+    ring.submitter().register_iowq_aff(&set)
 }
 
 /// Registers the buffer in pieces; false if the kernel does not want to (locked memory is limited for plain users): commands

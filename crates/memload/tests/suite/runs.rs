@@ -210,3 +210,40 @@ fn what_the_cpu_reads_changes_nothing_else() {
     let told = Running::start(&ready(&path, plan)).map(|_| ()).unwrap_err().to_string();
     assert!(told.contains("CPU 1000 cannot be had"), "{told}");
 }
+
+/// A task's line of `/proc/self/task/*/status` that begins so.
+fn status(task: &str, key: &str) -> Option<String> {
+    let text = std::fs::read_to_string(format!("/proc/self/task/{task}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+    Some(line.trim().to_owned())
+}
+
+#[test]
+fn the_kernels_threads_stay_on_the_cpus_of_the_plan() {
+    let (_folder, path) = file();
+    // One of several, so that those that may run anywhere are seen. From Linux 6.2 on they would stay by themselves, as what a thread
+    // was told once binds what it starts; nvme/manners.py looks on 6.1.
+    let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+    let cpu = (0..1024).rev().find(|cpu| allowed.is_set(*cpu)).unwrap();
+    let plan = Plan { pattern: Pattern::Flush, cpus: vec![cpu as u32], depth: 4, ..Plan::default() };
+    let ready = ready(&path, plan);
+    assert!(ready.notes().iter().all(|note| !note.contains("threads of the kernel")), "{:?}", ready.notes());
+    let running = Running::start(&ready).unwrap();
+    // Every fdatasync of a ring is done by a thread of the kernel, which then waits for the next some seconds.
+    while running.progress().commands == 0 {
+        std::thread::yield_now();
+    }
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let tasks: Vec<String> = tasks.map(|task| task.file_name().into_string().unwrap()).collect();
+    let cpus = |task: &str| status(task, "Cpus_allowed_list");
+    // A helper is named after the thread it works for; other tests have some, too.
+    let ours = |task: &String| {
+        let of = status(task, "Name")?.strip_prefix("iou-wrk-")?.to_owned();
+        (cpus(&of)? == cpu.to_string()).then(|| cpus(task))?
+    };
+    let helpers: Vec<String> = tasks.iter().filter_map(ours).collect();
+    running.stopper().stop();
+    assert_eq!(running.finish(|_| ()).end, End::Stopped);
+    assert!(!helpers.is_empty(), "{tasks:?}");
+    assert!(helpers.iter().all(|on| *on == cpu.to_string()), "{helpers:?}");
+}
