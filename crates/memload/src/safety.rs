@@ -213,10 +213,14 @@ pub fn permit(
         if !consent.overwrite {
             return Err(Refusal::NoOverwrite { path, bytes: target.bytes });
         }
-        if let Some(holder) = system.loop_on(&target.real) {
+        let unseen = |(at, why): (PathBuf, io::Error)| Refusal::Unseen {
+            path: path.clone(),
+            why: format!("{}: {why}", at.display()),
+        };
+        if let Some(holder) = system.loop_on(&target.real).map_err(unseen)? {
             return Err(Refusal::Held { path, device: "it".to_owned(), holder });
         }
-        if system.swapped_to(&[], Some(&target.real)).map_err(unreadable)? {
+        if system.swapped_to(&[], Some(&target.real)).map_err(unseen)? {
             return Err(Refusal::Swap { path });
         }
     }
@@ -414,6 +418,43 @@ mod tests {
         std::fs::remove_file(system.proc.join("self/mountinfo")).unwrap();
         let refused = told(generic(Some(disk), None), true, &system).unwrap_err();
         assert!(refused.contains("proc/self/mountinfo: No such file"), "{refused}");
+    }
+
+    #[test]
+    fn a_file_is_overwritten_only_if_it_is_seen_that_nothing_stands_on_it() {
+        let (folder, system, _) = tree();
+        let (path, link) = (folder.path().join("file "), folder.path().join("link"));
+        std::fs::write(&path, [0; 512]).unwrap();
+        std::fs::hard_link(&path, &link).unwrap();
+        let told = |writes: bool| {
+            let mut target = Target::inspect(&path, &system).unwrap();
+            let consent = Consent { overwrite: true, ..Consent::default() };
+            permit(&mut target, writes, &consent, &system).map(|_| ()).map_err(|error| error.to_string())
+        };
+        let refused = told(true).unwrap_err();
+        assert!(
+            refused.contains("is to be written, and whether") && refused.contains("/sys/block: No such file"),
+            "{refused}"
+        );
+        told(false).unwrap();
+        let device = system.sys.join("block/loop7/loop");
+        std::fs::create_dir_all(&device).unwrap();
+        told(true).unwrap();
+        // The kernel ends it with a newline; what is before it is the name, and another name of the file is the same file.
+        for name in [&path, &link] {
+            let mut text = name.as_os_str().as_encoded_bytes().to_vec();
+            text.push(b'\n');
+            std::fs::write(device.join("backing_file"), &text).unwrap();
+            let refused = told(true).unwrap_err();
+            assert!(refused.ends_with("it is held by loop7; take that down first"), "{refused}");
+        }
+        std::fs::remove_file(device.join("backing_file")).unwrap();
+        std::fs::create_dir(device.join("backing_file")).unwrap();
+        assert!(told(true).unwrap_err().contains("loop/backing_file: Is a directory"));
+        std::fs::remove_dir(device.join("backing_file")).unwrap();
+        let swap = format!("Filename Type Size Used Priority\n{} file 1 0 -2\n", link.display());
+        std::fs::write(system.proc.join("swaps"), swap).unwrap();
+        assert!(told(true).unwrap_err().contains("swap space"));
     }
 
     #[test]

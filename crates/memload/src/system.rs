@@ -2,8 +2,10 @@
 //!
 //! Knows files under two roots, so that tests can have their own; must not know what is wanted of a device.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Where the kernel's trees are mounted.
@@ -106,7 +108,8 @@ impl System {
         };
         Ok(text.lines().skip(1).filter_map(|line| line.split_whitespace().next()).any(|place| {
             let place = PathBuf::from(unescaped(place));
-            file == Some(&place) || devices.iter().any(|device| place == Path::new("/dev").join(name(device)))
+            file.is_some_and(|file| is_same(&place, file))
+                || devices.iter().any(|device| place == Path::new("/dev").join(name(device)))
         }))
     }
 
@@ -132,13 +135,34 @@ impl System {
     }
 
     /// The loop device behind which a file stands, if any.
-    pub fn loop_on(&self, file: &Path) -> Option<String> {
-        let folders = fs::read_dir(self.sys.join("block")).ok()?.flatten();
-        folders.map(|entry| entry.path()).find_map(|folder| {
-            let behind = read(&folder.join("loop/backing_file"))?;
-            (Path::new(&behind) == file).then(|| name(&folder))
-        })
+    ///
+    /// # Errors
+    /// Sysfs does not say; the path that cannot be read.
+    pub fn loop_on(&self, file: &Path) -> Result<Option<String>, (PathBuf, io::Error)> {
+        let folder = self.sys.join("block");
+        for entry in fs::read_dir(&folder).map_err(|why| (folder.clone(), why))? {
+            let device = entry.map_err(|why| (folder.clone(), why))?.path();
+            let path = device.join("loop/backing_file");
+            let behind = match fs::read(&path) {
+                Ok(behind) => behind,
+                // Not a loop device, one with nothing behind it, or one that has just let go.
+                Err(why) if why.kind() == io::ErrorKind::NotFound => continue,
+                Err(why) if why.raw_os_error() == Some(libc::ENODEV) => continue,
+                Err(why) => return Err((path, why)),
+            };
+            let behind = behind.strip_suffix(b"\n").unwrap_or(&behind);
+            if is_same(Path::new(OsStr::from_bytes(behind)), file) {
+                return Ok(Some(name(&device)));
+            }
+        }
+        Ok(None)
     }
+}
+
+/// True if both paths lead to one file, under whatever names: by hard links or another mount it has several.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let inode = |path: &Path| rustix::fs::stat(path).ok().map(|stat| (stat.st_dev, stat.st_ino));
+    one == other || inode(one).is_some_and(|one| Some(one) == inode(other))
 }
 
 /// A disk and its parts.
