@@ -10,7 +10,6 @@ use crate::verify::{Verified, verify};
 use crate::worker::{Left, Logged, work};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -31,11 +30,17 @@ const MOST_THREADS: u32 = 4096;
 pub(crate) struct Live {
     pub commands: AtomicU64,
     pub blocks: AtomicU64,
-    pub moved: AtomicU64,
     pub errors: AtomicU64,
     pub outstanding: AtomicU64,
-    /// When the last command came back, ns from the start.
-    pub last_ns: AtomicU64,
+    left: Mutex<Left>,
+}
+
+impl Live {
+    /// What it leaves, so far. Nobody else asks while it works, and it lets go while it waits for the device: who never comes back
+    /// holds nothing up.
+    pub fn left(&self) -> MutexGuard<'_, Left> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What workers share.
@@ -145,6 +150,10 @@ impl Shared {
         self.stop();
     }
 
+    fn failure(&self) -> Option<Failure> {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn stop(&self) {
         // Under the lock, so that nobody who has just looked falls asleep over it.
         let _gate = self.gate();
@@ -200,8 +209,13 @@ pub enum End {
     Stopped,
     /// Something went wrong.
     Failed(Failure),
-    /// So many commands did not come back.
-    Lost(u64),
+    /// Commands did not come back.
+    Lost {
+        /// How many.
+        commands: u64,
+        /// What went wrong before, if anything did.
+        after: Option<Failure>,
+    },
 }
 
 /// What came of it.
@@ -223,7 +237,7 @@ pub struct Outcome {
 pub struct Running {
     ready: Arc<Ready>,
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<Left>>,
+    threads: Vec<JoinHandle<()>>,
     cpu_at_start: Duration,
 }
 
@@ -336,46 +350,48 @@ impl Running {
         over();
         let cpu = processor_time().saturating_sub(self.cpu_at_start);
         let Running { ready, shared, threads, .. } = self;
-        let mut totals = Totals::default();
-        let (mut trail, mut forgot) = (HashSet::new(), false);
-        let mut log = Vec::new();
         for thread in threads {
             // A panic in a worker is a mistake of ours and has been told by its hook.
-            let left = thread.join().unwrap_or_default();
-            totals.add(&left.totals);
-            trail.extend(left.trail);
-            forgot |= left.forgot;
-            log.extend(left.log);
+            let _ = thread.join();
         }
+        let Left { mut totals, trail, forgot, log } = together(&shared);
         totals.cpu = Some(cpu);
         let end = end(&shared, totals.runtime);
         let looks = ready.plan().verify && !matches!(end, End::Failed(_));
         let look = || if forgot { Ok(Verified::default()) } else { verify(&ready, &trail) };
         let verified = looks.then(look);
-        log.sort_by_key(|logged| logged.sent_ns);
         Outcome { totals, end, verified, log }
     }
 
-    /// Of workers that do not end: what they have told so far, which is not how long commands took. They keep the buffer until the process
-    /// ends. Waiting in vain is no part of the run, which lasted until the last command came back.
+    /// Of workers that do not end: what they have left so far. They keep the buffer until the process ends. Waiting in vain is no part of
+    /// the run, which lasted until the last command came back.
     fn give_up(self) -> Outcome {
-        let last_ns = self.shared.live.iter().map(|live| live.last_ns.load(Relaxed)).max();
-        let runtime = Duration::from_nanos(last_ns.unwrap_or_default());
-        let mut totals = Totals { runtime, ..Totals::default() };
-        let mut lost = 0;
-        for live in &self.shared.live {
-            totals.commands += live.commands.load(Relaxed);
-            totals.blocks += live.blocks.load(Relaxed);
-            totals.moved += live.moved.load(Relaxed);
-            totals.errors += live.errors.load(Relaxed);
-            lost += live.outstanding.load(Relaxed);
-        }
-        Outcome { totals, end: End::Lost(lost), verified: None, log: Vec::new() }
+        let Left { totals, log, .. } = together(&self.shared);
+        let commands = self.shared.live.iter().map(|live| live.outstanding.load(Relaxed)).sum();
+        let end = match (self.shared.failure(), commands) {
+            (Some(failure), 0) => End::Failed(failure),
+            (after, commands) => End::Lost { commands, after },
+        };
+        Outcome { totals, end, verified: None, log }
     }
 }
 
+/// What all workers leave, or have left so far; the log in the order in which commands went.
+fn together(shared: &Shared) -> Left {
+    let mut all = Left::default();
+    for live in &shared.live {
+        let left = std::mem::take(&mut *live.left());
+        all.totals.add(&left.totals);
+        all.trail.extend(left.trail);
+        all.forgot |= left.forgot;
+        all.log.extend(left.log);
+    }
+    all.log.sort_by_key(|logged| logged.sent_ns);
+    all
+}
+
 fn end(shared: &Shared, runtime: Duration) -> End {
-    if let Some(failure) = *shared.failure.lock().unwrap_or_else(PoisonError::into_inner) {
+    if let Some(failure) = shared.failure() {
         return End::Failed(failure);
     }
     let in_time = u64::try_from(runtime.as_nanos()).unwrap_or(u64::MAX) < shared.deadline_ns;
@@ -400,13 +416,12 @@ impl Drop for Ending<'_> {
 }
 
 /// A thread of its own: makes its engine, says so, waits for the start, works.
-fn worker(ready: &Ready, shared: &Shared, index: u32, told: &mpsc::Sender<io::Result<()>>) -> Left {
+fn worker(ready: &Ready, shared: &Shared, index: u32, told: &mpsc::Sender<io::Result<()>>) {
     let _ending = Ending { shared, told };
-    set_up_and_work(ready, shared, index, told).unwrap_or_else(|why| {
+    if let Err(why) = set_up_and_work(ready, shared, index, told) {
         // Whoever starts it has heard of another's trouble already if nobody listens.
         let _ = told.send(Err(why));
-        Left::default()
-    })
+    }
 }
 
 fn set_up_and_work(
@@ -414,7 +429,7 @@ fn set_up_and_work(
     shared: &Shared,
     index: u32,
     told: &mpsc::Sender<io::Result<()>>,
-) -> io::Result<Left> {
+) -> io::Result<()> {
     let plan = ready.plan();
     // A depth that is made of threads shares the worker's CPU.
     let worker = index % plan.workers;
@@ -438,24 +453,26 @@ fn set_up_and_work(
     let index = index as usize;
     if plan.pattern == Pattern::Noop {
         begin();
-        return Ok(work(&mut Ioctl::new(&ground), ready, shared, index, random));
+        work(&mut Ioctl::new(&ground), ready, shared, index, random);
+        return Ok(());
     }
-    Ok(match ready.engine() {
+    match ready.engine() {
         EngineKind::NvmeUring => {
             let mut engine = Passthrough::new(&ground)?;
             begin();
-            work(&mut engine, ready, shared, index, random)
+            work(&mut engine, ready, shared, index, random);
         }
         EngineKind::Uring => {
             let mut engine = Direct::new(&ground)?;
             begin();
-            work(&mut engine, ready, shared, index, random)
+            work(&mut engine, ready, shared, index, random);
         }
         EngineKind::NvmeIoctl => {
             begin();
-            work(&mut Ioctl::new(&ground), ready, shared, index, random)
+            work(&mut Ioctl::new(&ground), ready, shared, index, random);
         }
-    })
+    }
+    Ok(())
 }
 
 /// Each worker has a stretch of its own of one sequence.
@@ -481,4 +498,64 @@ fn processor_time() -> Duration {
         Duration::from_secs(s) + Duration::from_micros(us)
     };
     time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Done, Engine};
+    use crate::plan::Plan;
+    use crate::ready::tests::on_nothing;
+
+    /// A device that answers so many commands and then none.
+    struct Hangs {
+        taken: Vec<u32>,
+        answers: usize,
+        end: mpsc::Receiver<()>,
+    }
+
+    impl Engine for Hangs {
+        fn push(&mut self, _: Io, number: u32) {
+            self.taken.push(number);
+        }
+
+        fn carry(&mut self, _: Option<Duration>, done: &mut Vec<Done>) -> io::Result<()> {
+            if self.answers == 0 {
+                let _ = self.end.recv();
+                return Err(io::Error::from_raw_os_error(libc::ENXIO));
+            }
+            let answered = self.taken.len().min(self.answers);
+            self.answers -= answered;
+            done.extend(self.taken.drain(..answered).map(|number| (number, Ok(()))));
+            Ok(())
+        }
+
+        fn unsent(&mut self) -> usize {
+            0
+        }
+    }
+
+    #[test]
+    fn what_came_back_is_told_of_a_run_that_does_not_end() {
+        let ready = Arc::new(on_nothing(Plan { depth: 3, log: true, ..Plan::default() }));
+        let shared = Arc::new(Shared::new(&ready));
+        let (release, end) = mpsc::channel();
+        let (of, on) = (shared.clone(), ready.clone());
+        let hangs = move || {
+            let mut engine = Hangs { taken: Vec::new(), answers: 7, end };
+            work(&mut engine, &on, &of, 0, generator(1, 0));
+        };
+        let threads = vec![std::thread::spawn(hangs)];
+        let running = Running { ready, shared, threads, cpu_at_start: Duration::ZERO };
+        while running.progress().commands < 7 || running.shared.live[0].outstanding.load(Relaxed) < 3 {
+            std::thread::yield_now();
+        }
+        let fault = Failure::Way(Fault::Errno(libc::EIO));
+        running.shared.fail(fault);
+        let done = running.give_up();
+        assert_eq!(done.end, End::Lost { commands: 3, after: Some(fault) });
+        assert_eq!((done.totals.commands, done.totals.moved), (7, 7 * 31));
+        assert_eq!((done.totals.latency_ns.len(), done.log.len()), (7, 7));
+        drop(release);
+    }
 }

@@ -56,7 +56,7 @@ pub fn work<E: Engine>(
     shared: &Shared,
     index: usize,
     mut random: Xoshiro256PlusPlus,
-) -> Left {
+) {
     let depth = ready.engine_depth() as usize;
     let nothing = Command { target: 0, counted: 0, moved: 0 };
     let idle = Sent { at_ns: 0, counted: 0, moved: 0, io: ready.io(&nothing, 0) };
@@ -64,7 +64,6 @@ pub fn work<E: Engine>(
     let mut free: Vec<u32> = (0..ready.engine_depth()).rev().collect();
     let (mut batch, mut done): (Vec<Command>, Vec<Done>) =
         (Vec::with_capacity(depth), Vec::with_capacity(depth));
-    let mut left = Left::default();
     let live = &shared.live[index];
     let touches = ready.plan().touch == Touch::Always && ready.plan().pattern.moves();
     let trails = ready.plan().verify && ready.plan().pattern.moves();
@@ -120,6 +119,7 @@ pub fn work<E: Engine>(
             break;
         }
         now_ns = shared.now_ns();
+        let mut left = live.left();
         for (number, end) in done.drain(..) {
             let Some(&was) = sent.get(number as usize) else { continue };
             free.push(number);
@@ -146,17 +146,15 @@ pub fn work<E: Engine>(
                 }
             }
         }
+        left.totals.runtime = Duration::from_nanos(last_ns);
         live.commands.store(left.totals.commands, Relaxed);
         live.blocks.store(left.totals.blocks, Relaxed);
-        live.moved.store(left.totals.moved, Relaxed);
         live.errors.store(left.totals.errors, Relaxed);
-        live.last_ns.store(last_ns, Relaxed);
     }
     live.outstanding.store((depth - free.len() - unsent) as u64, Relaxed);
     // Who ends because all is sent ends with its last command; who is stopped worked until then.
     let end_ns = if shared.is_over(now_ns) { now_ns } else { last_ns };
-    left.totals.runtime = Duration::from_nanos(end_ns);
-    left
+    live.left().totals.runtime = Duration::from_nanos(end_ns);
 }
 
 /// Where on the device: reads come from its start, writes go to anywhere, so that its cells wear evenly (algorithms.md 7.2).
@@ -203,9 +201,8 @@ mod tests {
     fn what_has_not_gone_is_not_lost() {
         let ready = on_nothing(Plan { depth: 5, ..Plan::default() });
         let shared = Shared::new(&ready);
-        let left =
-            work(&mut Breaks { taken: 0, gone: 2 }, &ready, &shared, 0, Xoshiro256PlusPlus::seed_from_u64(1));
-        assert_eq!(left.totals.commands, 0);
+        work(&mut Breaks { taken: 0, gone: 2 }, &ready, &shared, 0, Xoshiro256PlusPlus::seed_from_u64(1));
+        assert_eq!(shared.live[0].left().totals.commands, 0);
         // Five were taken, and the device has two of them.
         assert_eq!(shared.live[0].outstanding.load(Relaxed), 2);
         assert!(shared.is_over(0), "nobody sends more");

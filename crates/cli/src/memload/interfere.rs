@@ -317,7 +317,7 @@ impl Stand {
         let outcome = running.finish(|_| {});
         let trouble = match outcome.end {
             End::Failed(failure) => Some(failure.to_string()),
-            End::Lost(commands) => Some(format!("{commands} commands of the load did not come back")),
+            End::Lost { commands, .. } => Some(format!("{commands} commands of the load did not come back")),
             End::Complete | End::Stopped => None,
         };
         if let Some(why) = trouble {

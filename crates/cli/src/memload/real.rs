@@ -57,9 +57,7 @@ pub fn run(
     if let Some(counted) = counted {
         counted.put(&mut summary.counters);
     }
-    // Workers that do not come back keep what they have noted.
-    let whole = log.filter(|_| !matches!(outcome.end, End::Lost(_)));
-    let logged = whole.map_or(Ok(()), |log| log.write(&outcome.log));
+    let logged = log.map_or(Ok(()), |log| log.write(&outcome.log));
     Ok((summary, logged.and_then(|()| ended(&ready, &outcome))))
 }
 
@@ -75,12 +73,13 @@ fn ended(ready: &Ready, outcome: &Outcome) -> Result<(), Failure> {
         End::Stopped => {
             return Err(Failure::new(exit::INTERRUPTED, "interrupted; the totals are those until then"));
         }
-        End::Lost(commands) => {
-            let log = if ready.plan().log { ", and --log is not written" } else { "" };
+        End::Lost { commands, after } => {
+            let failed = after.map(|failure| format!("{failure}, and ")).unwrap_or_default();
             let why = format!(
-                "{path}: {commands} commands did not come back within 10 s; the totals are those that did{log}"
+                "{path}: {failed}{commands} commands did not come back within 10 s; the totals are those that did"
             );
-            return Err(Failure::new(exit::FAILED, why));
+            let code = after.map_or(exit::FAILED, |failure| fault_code(failure.fault()));
+            return Err(Failure::new(code, why));
         }
         End::Failed(failure) => {
             let why = format!("{path}: {failure}; the totals are those until then");
