@@ -52,6 +52,16 @@ pub enum BufferError {
         /// Why.
         why: io::Error,
     },
+    /// More than there is: the kernel would promise it, and end some program when the pages are asked for.
+    #[error(
+        "the buffer needs {bytes} B, and {available} B of memory are available; --buffer makes it smaller"
+    )]
+    Room {
+        /// Its size.
+        bytes: u64,
+        /// What the kernel could give without taking it from others.
+        available: u64,
+    },
     /// Anything else.
     #[error("no buffer of {bytes} B: {why}")]
     Memory {

@@ -113,7 +113,12 @@ impl Ready {
             }
             target.bytes = bytes;
         }
-        Fit::of(&plan, &target)?;
+        let needed = Fit::of(&plan, &target)?.buffer_bytes as u64;
+        // Huge pages have a pool of their own, and one that has too few says so.
+        let available = system.available_bytes().filter(|_| plan.pages == Pages::Base);
+        if let Some(available) = available.filter(|available| *available < needed) {
+            return Err(BufferError::Room { bytes: needed, available }.into());
+        }
         let mut hold = permit(&mut target, plan.writes(), consent, system)?;
         let mut notes = vec![format!("{}: {target}", target.path.display())];
         if std::mem::take(&mut hold.created) {

@@ -92,6 +92,14 @@ impl System {
         Ok(None)
     }
 
+    /// Bytes of memory that could be taken without taking them from others; `None` if the kernel does not say.
+    pub fn available_bytes(&self) -> Option<u64> {
+        let text = fs::read_to_string(self.proc.join("meminfo")).ok()?;
+        // proc_meminfo(5): the name, a colon, and kB that are KiB.
+        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+    }
+
     /// True if something is swapped to one of these devices, or to this file.
     ///
     /// # Errors

@@ -105,6 +105,17 @@ fn sizes_that_do_not_fit_are_told_with_what_would() {
     }
     let slots = told(Plan { slots: 10, ..Plan::default() });
     assert!(slots.contains("deals out --limit-commands or --limit-bytes"), "{slots}");
+    // A machine of another size: what it has not got would be promised, and the kernel would end some program for it.
+    let proc = tempfile::tempdir().unwrap();
+    std::fs::write(proc.path().join("meminfo"), "MemTotal: 9000 kB\nMemAvailable:    4096 kB\n").unwrap();
+    let few = System { proc: proc.path().to_owned(), ..System::default() };
+    let target = Target::inspect(&path, &few).unwrap();
+    let plan = Plan { buffer_bytes: Some((4 << 20) + 4096), ..Plan::default() };
+    let large = Ready::new(target, plan, &Consent::default(), &few).unwrap_err().to_string();
+    assert_eq!(
+        large,
+        "the buffer needs 4198400 B, and 4194304 B of memory are available; --buffer makes it smaller"
+    );
     let short = tempfile::NamedTempFile::new().unwrap();
     let told = refused(short.path(), Plan::default(), &Consent::default());
     let wanted = format!("the size of the target is 0; {} must have the 131072 B", short.path().display());
