@@ -294,6 +294,7 @@ mod tests {
             while !mark.exists() {
                 std::thread::sleep(Duration::from_millis(1));
             }
+            assert!(leader || command.wait(None, None).unwrap(), "the first of them has ended");
             let (hurry, told) = std::os::unix::net::UnixStream::pair().unwrap();
             drop(told);
             let begun = Instant::now();
