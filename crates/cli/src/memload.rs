@@ -142,7 +142,7 @@ struct OfJob {
 
 /// Jobs one after the other; the first that does not end well is the last.
 fn in_turn(
-    jobs: Vec<jobs::Planned>,
+    mut jobs: Vec<jobs::Planned>,
     target: Option<&str>,
     consent: &Consent,
     breaks: &Breaks,
@@ -157,6 +157,16 @@ fn in_turn(
     if jobs.iter().filter_map(|job| goes(&job.target)).any(|at| !at.starts_with(simulated::PREFIX)) {
         meant(consent, jobs.iter().any(|job| job.plan.writes()))?;
     }
+    // What is wrong with a late one is told before an early one has run for hours.
+    for jobs::Planned { name, target: own, plan } in &mut jobs {
+        let of = |refused: Failure| refused.of(format!("job `{name}`"));
+        if goes(own).is_some_and(|at| at.starts_with(simulated::PREFIX)) {
+            *plan = simulated::of_job(plan);
+            simulated::fits(plan, consent).map_err(of)?;
+        } else {
+            real::fits(plan).map_err(of)?;
+        }
+    }
     let mut all = Vec::new();
     let mut end = Ok(());
     let mut made = HashSet::new();
@@ -170,8 +180,6 @@ fn in_turn(
         let which = format!("job {} of {count}, `{name}`", index + 1);
         exit::say(&format!("{which}: {target}"));
         let live = Live::new(format!("{which}: "));
-        // Simulated time carries commands in its own way, whatever a job wants of a kernel.
-        let engine = plan.engine.filter(|_| !target.starts_with(simulated::PREFIX));
         // A file that an earlier job has made is ours.
         let ours =
             consent.create.is_some() && std::fs::canonicalize(&target).is_ok_and(|at| made.contains(&at));
@@ -179,7 +187,7 @@ fn in_turn(
             true => Consent { create: None, overwrite: plan.writes(), ..consent.clone() },
             false => consent.clone(),
         };
-        let told = run(&target, Plan { engine, ..plan }, &consent, None, breaks, &live);
+        let told = run(&target, plan, &consent, None, breaks, &live);
         let (summary, ended) = match told.map_err(|refused| refused.of(format!("job `{name}`"))) {
             Ok(told) => told,
             // What the jobs before it came to is told all the same.

@@ -196,12 +196,16 @@ fn usable(args: &InterfereArgs) -> Result<Plan, Failure> {
         let why = "interfere runs plain, random and single in turn; leave it out";
         return Err(Failure::bad_input(format!("--pattern {}: {why}", plan.pattern.name())));
     }
-    if plan.time.is_some() || plan.blocks.is_some() || plan.commands.is_some() {
-        let why = "beside a command the load lasts as long as the command; leave them out";
-        return Err(Failure::bad_input(format!("--time, --blocks and --commands: {why}")));
-    }
-    if plan.verify || plan.log {
-        return Err(Failure::bad_input("--verify and --log are about one run of a load; leave them out"));
+    let (lasts, one) = ("the load lasts as long as the command", "it is about one run of a load");
+    let said = [
+        ("--time", plan.time.is_some(), lasts),
+        ("--blocks", plan.blocks.is_some(), lasts),
+        ("--commands", plan.commands.is_some(), lasts),
+        ("--verify", plan.verify, one),
+        ("--log", plan.log, one),
+    ];
+    if let Some((word, _, why)) = said.iter().find(|(_, is_said, _)| *is_said) {
+        return Err(Failure::bad_input(format!("{word} beside a command: {why}; leave it out")));
     }
     Ok(plan)
 }

@@ -88,11 +88,12 @@ fn plan(file: &str, job: &Job, base: &Plan) -> Result<Plan, JobError> {
     let time = job.runtime_us.map(Duration::from_micros);
     let commands = job.commands.map(of_all);
     if blocks.is_none() && time.is_none() && commands.is_none() {
-        return Err(refuse(
-            "size",
-            "absent",
-            "there, or `runtime` or `number_ios`: nothing else ends the job",
-        ));
+        // Nobody would be there to end it by hand, and those after it would never come.
+        let (key, others) = match job.time_based {
+            true => ("runtime", "there: `time_based` has it end by nothing else but `number_ios`"),
+            false => ("size", "there, or `runtime` or `number_ios`: nothing else ends the job"),
+        };
+        return Err(refuse(key, "absent", others));
     }
     let block_bytes = u32::try_from(job.block_bytes)
         .map_err(|_| refuse("bs", &job.block_bytes.to_string(), "below 4 GiB"))?;
@@ -173,6 +174,9 @@ mod tests {
         );
         assert!(
             told("\n[a]\nrw=read\n").contains("j.fio:2: `a.size` is absent; it must be there, or `runtime`")
+        );
+        assert!(
+            told("[a]\ntime_based\nsize=1m\n").contains("j.fio:1: `a.runtime` is absent; it must be there")
         );
         assert!(told("[a]\nbs=x\n").contains("j.fio:2: `bs` is `x`"));
     }

@@ -3,6 +3,7 @@
 //! Must not know how load is made.
 
 use crate::exit::Failure;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -36,6 +37,10 @@ impl Log {
                 format!("{} is there, under which name it is written first; move it", partial.display());
             return refuse(&why);
         }
+        // A run is not made for nothing: a file system that is read-only says so to root too.
+        let folder = real.parent().unwrap_or(Path::new("/"));
+        accessat(CWD, folder, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
+            .map_err(|why| Failure::io(format!("--log {}: its folder", path.display()), &why.into()))?;
         Ok(Log { path: real })
     }
 

@@ -18,6 +18,9 @@ use waykeeper_memload::{
     Target, TargetError,
 };
 
+/// Bytes that take seconds to write, so that a word is due before.
+const MUCH: u64 = 1 << 30;
+
 /// Runs it.
 pub fn run(
     target: &str,
@@ -27,10 +30,15 @@ pub fn run(
     breaks: &Breaks,
     live: &Live,
 ) -> Result<Told, Failure> {
-    cpus::there(&plan.cpus)?;
+    fits(&plan)?;
     let log = log.map(|log| Log::new(log, Path::new(target))).transpose()?;
     let system = System::default();
     let target = Target::inspect(Path::new(target), &system)?;
+    for (what, bytes) in [("the file is made", consent.create), ("the buffer is filled", plan.buffer_bytes)] {
+        if let Some(bytes) = bytes.filter(|bytes| *bytes >= MUCH) {
+            exit::say(&format!("{what} first: {:.1} GiB", bytes as f64 / f64::from(1 << 30)));
+        }
+    }
     let ready = Arc::new(Ready::new(target, plan, consent, &system)?);
     for note in ready.notes() {
         exit::say(note);
@@ -59,6 +67,12 @@ pub fn run(
     }
     let logged = log.map_or(Ok(()), |log| log.write(&outcome.log));
     Ok((summary, logged.and_then(|()| ended(&ready, &outcome))))
+}
+
+/// What can be said of a plan without its target.
+pub fn fits(plan: &Plan) -> Result<(), Failure> {
+    waykeeper_memload::check(plan)?;
+    cpus::there(&plan.cpus)
 }
 
 fn endless(plan: &Plan) -> bool {

@@ -20,6 +20,8 @@ use waykeeper_silicon::Sampling;
 pub const PREFIX: &str = "virtual:";
 /// Bytes of a page, of which the virtual drives' blocks are made.
 const PAGE: u64 = 4096;
+/// Least blocks of a virtual server's buffer.
+const LEAST_BLOCKS: u64 = 2;
 /// Simulated time where nobody says when it ends: some seconds of ours.
 const USUAL: Duration = Duration::from_secs(1);
 /// Simulated time between two looks at whether it is over: commands take 20 us and more.
@@ -137,6 +139,18 @@ pub fn run(scenario: &str, plan: &Plan, consent: &Consent, live: &Live) -> Resul
         }
     };
     Ok((summary, end))
+}
+
+/// What can be said of a plan without its scenario.
+pub fn fits(plan: &Plan, consent: &Consent) -> Result<(), Failure> {
+    settings(plan, consent).map(drop)
+}
+
+/// A job's plan here. Simulated time carries commands in its own way, whatever a job wants of a kernel, and its buffers have
+/// [`LEAST_BLOCKS`], where a job that keeps one command in flight asks for one.
+pub fn of_job(plan: &Plan) -> Plan {
+    let least = LEAST_BLOCKS * block(plan);
+    Plan { engine: None, buffer_bytes: plan.buffer_bytes.map(|bytes| bytes.max(least)), ..plan.clone() }
 }
 
 /// The plan as keys of the workload. What holds of plans on real targets holds here, and what is a matter of real devices is

@@ -27,7 +27,15 @@ fn what_cannot_be_measured_beside_a_load_is_refused() {
         2,
         &["--pattern single: interfere runs plain, random and single"],
     );
-    refuse(&["--time", "3"], &["true"], 2, &["lasts as long as the command"]);
+    refuse(
+        &["--time", "3"],
+        &["true"],
+        2,
+        &["--time beside a command: the load lasts as long as the command"],
+    );
+    refuse(&["--log", "l.csv"], &["true"], 2, &["--log beside a command: it is about one run"]);
+    refuse(&["--overwrite"], &["true"], 2, &["--overwrite: this load only reads the target"]);
+    refuse(&["--cpus", "1023"], &["true"], 2, &["--cpus 1023: CPU 1023 cannot be had; "]);
     refuse(&["--metric", "("], &["true"], 2, &["--metric `(`"]);
     refuse(&[], &["/nonexistent/command"], 2, &["cannot run /nonexistent/command"]);
     let failing = ["sh", "-c", "echo it is broken; exit 3"];

@@ -174,6 +174,12 @@ fn a_file_that_may_not_be_written_is_left_alone() {
     let only_read = only.file();
     let words = ["memload", text(&only_read), "--op", "read", "--overwrite"];
     refused(&words, 1, &["cannot be opened for writing", "Read-only file system"]);
+    let log = only.0.path().join("log");
+    refused(
+        &["memload", text(&path), "--log", text(&log)],
+        1,
+        &["--log ", "its folder: Read-only file system"],
+    );
     let (code, summary, _) = run(&[text(&only_read), "--commands", "10"]);
     assert_eq!((code, &summary["commands"]), (0, &10.into()), "it may be read");
     // And one that belongs to somebody else.

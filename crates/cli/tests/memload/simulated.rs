@@ -120,9 +120,19 @@ fn a_job_file_says_what_to_send() {
     let said = String::from_utf8(done.stderr).unwrap();
     assert!(said.contains("\njob 1 of 1, `slow`: 1 s: "), "{said}");
     let wrong = ["memload", HASWELL, "--jobs", jobs, "--numa", "0"];
-    let done = waykeeper().args(wrong).assert().code(2);
-    let said = String::from_utf8(done.get_output().stderr.clone()).unwrap();
-    assert!(said.contains("\nerror: job `slow`: --numa on a virtual server: it has one node"), "{said}");
+    refused(&wrong, 2, &["error: job `slow`: --numa on a virtual server: it has one node"]);
+    // A job with one command in flight, as most are; and one that cannot be is told before those above it have run.
+    let text = "[usual]\nnumber_ios=5\nioengine=io_uring\n[many]\nnumjobs=2000\nnumber_ios=1\n";
+    std::fs::write(jobs, text).unwrap();
+    let runs = json(&["memload", HASWELL, "--jobs", jobs, "--job", "usual"]);
+    assert_eq!(runs[0]["blocks"], 5);
+    for target in [file, HASWELL] {
+        refused(
+            &["memload", target, "--jobs", jobs],
+            2,
+            &["job `many`: --workers is 2000; 1 to 1024 can be"],
+        );
+    }
     std::fs::write(jobs, "[a]\nrw=read\niodepht=3\n").unwrap();
     refused(&["memload", file, "--jobs", jobs], 2, &["j.fio:3: `iodepht`", "did you mean `iodepth`"]);
     std::fs::write(jobs, "[a]\nsize=4k\n").unwrap();
