@@ -1,18 +1,20 @@
 """Side by side with Debian's fio, in the guest: I/Os per second, bandwidth and processor time per I/O. `make bench-nvme`.
 
-It knows both command lines and how to count the same way for both: I/Os by QEMU, processor time by a control group. It must
-not know what would be a good result.
+It knows both command lines and how to count the same way for both: I/Os by QEMU, processor time by what the guest's processors
+were not idle. It must not know what would be a good result.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import shlex
 import signal
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -26,11 +28,17 @@ WARM_SECONDS = 1.0
 FEW, MANY = 500, 4500
 """I/Os of the two runs whose difference is that of their instructions: start and end cost both the same."""
 
-REGION_BYTES = 1 << 20
-"""Where fio reads by the clock, again and again: ours reads the device's first block, so both find all in this machine's caches."""
+RUN_SECONDS = 300
+"""Longest that a run of so many may take."""
 
 IMAGE_BYTES = 1 << 30
-"""Room for the longest run in order. A file with nothing in it, which QEMU reads as fast as any that is in memory."""
+"""A file with nothing in it, which QEMU reads as fast as any that is in memory."""
+
+TICKS_PER_S = 100
+"""Of /proc/stat (USER_HZ)."""
+
+UNMERGED = "for queue in /sys/block/nvme*/queue; do echo 2 >$queue/nomerges; done"
+"""The block layer makes one command of one I/O: QEMU counts commands."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +72,8 @@ class Taken:
 
 
 def fio(point: Point, target: str, ios: int | None) -> list[str]:
-    """fio's words: endless, or for so many I/Os. fio ends a number of them in order, at the end of what it reads."""
-    length = (
-        [f"--size={ios * point.block_bytes}"] if ios else [f"--size={REGION_BYTES}", "--time_based", "--runtime=3600"]
-    )
+    """fio's words as its users write them: endless, or for so many I/Os. Always the target's first block, as ours."""
+    length = [f"--io_size={ios * point.block_bytes}"] if ios else ["--time_based", "--runtime=3600"]
     engine = (
         ["--ioengine=io_uring_cmd", "--cmd_type=nvme"]
         if point.path == "passthrough"
@@ -75,7 +81,16 @@ def fio(point: Point, target: str, ios: int | None) -> list[str]:
     )
     return [
         "fio", "--name=bench", "--thread", f"--filename={target}", *engine, "--rw=read", f"--bs={point.block_bytes}",
-        f"--iodepth={point.depth}", "--fixedbufs", "--registerfiles", "--eta=never", *length,
+        f"--size={point.block_bytes}", f"--iodepth={point.depth}", "--fixedbufs", "--registerfiles", "--eta=never",
+        *length,
+    ]  # fmt: skip
+
+
+def fio_batched(point: Point, target: str, ios: int | None) -> list[str]:
+    """fio at its best: as many to a system call as there are."""
+    return [
+        *fio(point, target, ios), f"--iodepth_batch_submit={point.depth}", "--iodepth_batch_complete_min=1",
+        f"--iodepth_batch_complete_max={point.depth}",
     ]  # fmt: skip
 
 
@@ -89,18 +104,30 @@ def ours(point: Point, target: str, ios: int | None) -> list[str]:
     ]  # fmt: skip
 
 
-PROGRAMS = {"fio": fio, "waykeeper": ours}
+OURS = "ours"
+
+Words = Callable[[Point, str, int | None], list[str]]
 
 
-def in_group(words: list[str]) -> str:
-    """The words in a control group of their own."""
-    return "sh -c " + shlex.quote(f"echo $$ >/sys/fs/cgroup/bench/cgroup.procs; exec {shlex.join(words)}")
+def arms(point: Point) -> dict[str, Words]:
+    """Who runs at a point, by name. One I/O at a time is no batch."""
+    return {OURS: ours, "fio": fio} | ({"fio batched": fio_batched} if point.depth > 1 else {})
 
 
-def cpu_us(machine: Machine) -> int:
-    """Processor time of the group so far, user and system, all threads."""
-    text = machine.session.check("grep usage_usec /sys/fs/cgroup/bench/cpu.stat")
-    return int(text.split()[1])
+def busy_s(machine: Machine) -> float:
+    """Processor time so far, of all processors and whoever used it: the kernel's threads and interrupts do a part of an I/O
+    that is on nobody's account, and which part that is differs from program to program. To 10 ms.
+    """
+    uptime, stat, processors = machine.session.check("cat /proc/uptime; grep -w cpu /proc/stat; nproc").splitlines()
+    idle, waiting = (int(ticks) / TICKS_PER_S for ticks in stat.split()[4:6])
+    return float(uptime.split()[0]) * int(processors) - idle - waiting
+
+
+def busy_ns(machine: Machine) -> int:
+    """The same of one processor that looks itself, and is not idle as it does: to the nanosecond."""
+    text = machine.session.check("grep -E '^now at|idle_sleeptime|iowait_sleeptime' /proc/timer_list")
+    now, idle, waiting = (int(number) for number in re.findall(r"(\d+) nsecs", text))
+    return now - idle - waiting
 
 
 def target(machine: Machine, device: Device, point: Point) -> str:
@@ -111,21 +138,23 @@ def target(machine: Machine, device: Device, point: Point) -> str:
 def by_clock(machine: Machine, device: Device, words: list[str], seconds: float) -> Taken:
     """A run as the clock has it, once it is under way."""
     before = machine.counts(device).read_operations
-    machine.session.start("bench", in_group(words))
+    process = machine.session.start("bench", shlex.join(words))
     while machine.counts(device).read_operations - before < 100:
         time.sleep(0.05)
     time.sleep(WARM_SECONDS)
     looks = []
     for pause in (seconds, 0.0):
-        cpu = cpu_us(machine)
-        looks.append((cpu, machine.counts(device), time.monotonic()))
+        busy = busy_s(machine)
+        looks.append((busy, machine.counts(device), time.monotonic()))
         time.sleep(pause)
-    machine.session.check("for process in $(cat /sys/fs/cgroup/bench/cgroup.procs); do kill -INT $process; done")
+    machine.session.check(f"kill -INT {process}")
     machine.session.finish("bench")
-    (cpu, counts, at), (cpu_after, counts_after, at_after) = looks
+    (busy, counts, at), (busy_after, counts_after, at_after) = looks
     done, length = counts_after - counts, at_after - at
     return Taken(
-        done.read_operations / length, done.read_bytes / length, (cpu_after - cpu) / max(1, done.read_operations)
+        done.read_operations / length,
+        done.read_bytes / length,
+        (busy_after - busy) * 1e6 / max(1, done.read_operations),
     )
 
 
@@ -133,68 +162,80 @@ def by_instructions(machine: Machine, words: dict[int, list[str]]) -> float:
     """Instructions per I/O, of the program and of the kernel for it."""
     spent = {}
     for ios in (FEW, MANY):
-        before = cpu_us(machine)
-        machine.session.check(in_group(words[ios]), seconds=300)
-        spent[ios] = cpu_us(machine) - before
-    return (spent[MANY] - spent[FEW]) * 1000 / INSTRUCTION_NS / (MANY - FEW)
+        before = busy_ns(machine)
+        machine.session.check(shlex.join(words[ios]), seconds=RUN_SECONDS)
+        spent[ios] = busy_ns(machine) - before
+    return (spent[MANY] - spent[FEW]) / INSTRUCTION_NS / (MANY - FEW)
 
 
-def paired(take: dict[str, list[float]]) -> dict[str, float]:
-    """Medians of both, and the median of the pairs' ratios, ours to fio's."""
-    ratios = [mine / theirs for mine, theirs in zip(take["waykeeper"], take["fio"], strict=True)]
-    return {
-        "fio": statistics.median(take["fio"]),
-        "waykeeper": statistics.median(take["waykeeper"]),
-        "ratio": statistics.median(ratios),
-        "ratio_least": min(ratios),
-        "ratio_most": max(ratios),
-    }
+def compared(taken: dict[str, list[float]]) -> dict:
+    """Medians of all, and of the rounds' ratios of ours to each other: median, least, most."""
+    ratios = {}
+    for name, theirs in taken.items():
+        if name != OURS:
+            each = [mine / other for mine, other in zip(taken[OURS], theirs, strict=True)]
+            ratios[name] = {"median": statistics.median(each), "least": min(each), "most": max(each)}
+    return {"median": {name: statistics.median(values) for name, values in taken.items()}, "ours_over": ratios}
 
 
-def by_the_clock(guest: Machine, device: Device, point: Point, pairs: int, seconds: float) -> dict:
-    """Pairs of runs in a guest whose clock is the world's."""
-    taken: dict[str, list[Taken]] = {name: [] for name in PROGRAMS}
-    for pair in range(pairs):
-        # Who goes first alternates: whatever drifts does not favour one.
-        for name in list(PROGRAMS)[:: 1 if pair % 2 == 0 else -1]:
-            words = PROGRAMS[name](point, target(guest, device, point), None)
+def rounds(point: Point, count: int) -> list[list[str]]:
+    """The order of the arms in each round. Who goes first changes: whatever drifts favours nobody."""
+    names = list(arms(point))
+    return [names[turn % len(names) :] + names[: turn % len(names)] for turn in range(count)]
+
+
+def by_the_clock(guest: Machine, device: Device, point: Point, count: int, seconds: float) -> dict:
+    """Rounds of runs in a guest whose clock is the world's."""
+    taken: dict[str, list[Taken]] = {name: [] for name in arms(point)}
+    for order in rounds(point, count):
+        for name in order:
+            words = arms(point)[name](point, target(guest, device, point), None)
             taken[name].append(by_clock(guest, device, words, seconds))
     return {
-        key: paired({name: [getattr(one, key) for one in runs] for name, runs in taken.items()})
+        key: compared({name: [getattr(one, key) for one in runs] for name, runs in taken.items()})
         for key in ("iops", "bytes_per_s", "cpu_us_per_io")
     }
 
 
-def by_count(guest: Machine, device: Device, point: Point, pairs: int) -> dict:
-    """Pairs of runs in a guest that counts instructions."""
+def by_count(guest: Machine, device: Device, point: Point, count: int) -> dict:
+    """Rounds of runs in a guest that counts instructions."""
     node = target(guest, device, point)
-    taken: dict[str, list[float]] = {name: [] for name in PROGRAMS}
-    for pair in range(pairs):
-        for name in list(PROGRAMS)[:: 1 if pair % 2 == 0 else -1]:
-            words = {ios: PROGRAMS[name](point, node, ios) for ios in (FEW, MANY)}
+    taken: dict[str, list[float]] = {name: [] for name in arms(point)}
+    for order in rounds(point, count):
+        for name in order:
+            words = {ios: arms(point)[name](point, node, ios) for ios in (FEW, MANY)}
             taken[name].append(by_instructions(guest, words))
-    return {"instructions_per_io": paired(taken)}
+    return {"instructions_per_io": compared(taken)}
 
 
-def shown(key: str, pair: dict[str, float]) -> str:
-    return f"{key} {pair['waykeeper']:.4g} against {pair['fio']:.4g} ({pair['ratio']:.3f})"
+def shown(key: str, found: dict) -> str:
+    ours_, *others = (f"{value:.4g}" for value in found["median"].values())
+    ratios = ", ".join(
+        f"{name} {value} ({ratio['median']:.3f})"
+        for value, (name, ratio) in zip(others, found["ours_over"].items(), strict=True)
+    )
+    return f"{key} {ours_}, {ratios}"
 
 
 def table(rows: list[dict]) -> str:
-    """The table in Markdown, medians; a ratio is ours to fio's, the median of pairs and in brackets their range."""
-    keys = [key for key in rows[0] if key not in ("point", "pairs")]
-    head = ["", *(f"{key}: {what}" for key in keys for what in ("ours", "fio", "ratio"))]
-    lines = [head, ["---"] * len(head)]
-    for row in rows:
-        cells = [Point(**row["point"]).name]
-        for key in keys:
-            one = row[key]
-            cells += [
-                f"{one['waykeeper']:.4g}", f"{one['fio']:.4g}",
-                f"{one['ratio']:.3f} ({one['ratio_least']:.2f} to {one['ratio_most']:.2f})",
-            ]  # fmt: skip
-        lines.append(cells)
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+    """Tables in Markdown, one for each figure: medians, and the ratios of ours to the others, the median of the rounds' and in
+    brackets their range."""
+    lines = []
+    for key in (key for key in rows[0] if key != "point"):
+        lines += [f"| {key} | ours | fio | ours/fio | fio batched | ours/fio batched |", "| --- " * 6 + "|"]
+        for row in rows:
+            median, ratios = row[key]["median"], row[key]["ours_over"]
+            cells = [Point(**row["point"]).name, f"{median[OURS]:.4g}"]
+            for name in ("fio", "fio batched"):
+                ratio = ratios.get(name)
+                cells += (
+                    [f"{median[name]:.4g}", f"{ratio['median']:.2f} ({ratio['least']:.2f} to {ratio['most']:.2f})"]
+                    if ratio
+                    else ["", ""]
+                )
+            lines.append("| " + " | ".join(cells) + " |")
+        lines.append("")
+    return "\n".join(lines)
 
 
 def prepare(waykeeper: Path | None, series: str) -> tuple[Path, Path]:
@@ -213,39 +254,47 @@ def prepare(waykeeper: Path | None, series: str) -> tuple[Path, Path]:
 def bench(arguments: argparse.Namespace) -> list[dict]:
     """All points, first by the clock, then by instructions: one guest at a time."""
     kernel, initrd = prepare(arguments.waykeeper, arguments.kernel)
-    rows = [{"point": asdict(point), "pairs": arguments.pairs} for point in POINTS]
-    kinds = [("clock", False, arguments.pairs), ("count", True, arguments.counted)]
-    for name, counts, pairs in kinds:
-        if not pairs:
+    points = [point for point in POINTS if arguments.only in point.name]
+    rows = [{"point": asdict(point)} for point in points]
+    kinds = [("clock", False, arguments.rounds), ("count", True, arguments.counted)]
+    for name, counts, count in kinds:
+        if not count:
             continue
         device = Device("wk0001", 1, 512, CACHE / f"bench-{name}.img")
         with open(device.image, "wb") as image:
             image.truncate(IMAGE_BYTES)
         with booted(f"bench-{name}", kernel, initrd, [device], CACHE / "logs", BOOT_SECONDS, counts) as guest:
-            guest.session.check("mount -t cgroup2 none /sys/fs/cgroup && mkdir /sys/fs/cgroup/bench")
+            guest.session.check(UNMERGED)
             say(f"{name}: {guest.session.check('uname -r').strip()}, {guest.session.check('fio --version').strip()}")
-            for point, row in zip(POINTS, rows, strict=True):
+            for point, row in zip(points, rows, strict=True):
                 found = (
-                    by_count(guest, device, point, pairs)
+                    by_count(guest, device, point, count)
                     if counts
-                    else by_the_clock(guest, device, point, pairs, arguments.seconds)
+                    else by_the_clock(guest, device, point, count, arguments.seconds)
                 )
                 row.update(found)
-                say(f"{point.name}: " + ", ".join(shown(key, pair) for key, pair in found.items()))
+                say(f"{point.name}: " + "; ".join(shown(key, one) for key, one in found.items()))
     return rows
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python3 -m nvme.bench", description="memload side by side with fio")
-    parser.add_argument("--pairs", type=int, default=7, help="pairs of runs by the clock (default: %(default)s)")
-    parser.add_argument("--counted", type=int, default=3, help="pairs by instructions (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=7, help="runs of each by the clock (default: %(default)s)")
+    parser.add_argument("--counted", type=int, default=3, help="runs of each by instructions (default: %(default)s)")
     parser.add_argument(
         "--seconds", type=float, default=3.0, help="length of a run by the clock (default: %(default)s)"
     )
     parser.add_argument("--kernel", choices=["6.1", "6.12"], default="6.1", help="(default: %(default)s)")
-    parser.add_argument("--waykeeper", type=Path, help="this program instead of the workspace's, built for release")
+    parser.add_argument(
+        "--waykeeper", type=Path, help="a file called waykeeper instead of the workspace's, built for release"
+    )
+    parser.add_argument("--only", default="", metavar="TEXT", help='points with this in their name: "direct 128 KiB"')
     parser.add_argument("--json", type=Path, default=CACHE / "bench.json", help="(default: %(default)s)")
     arguments = parser.parse_args()
+    if not any(arguments.only in point.name for point in POINTS):
+        parser.error(f"--only {arguments.only}: no point's name has it; {', '.join(point.name for point in POINTS)}")
+    if arguments.waykeeper and arguments.waykeeper.name != "waykeeper":
+        parser.error(f"--waykeeper {arguments.waykeeper}: its name must be waykeeper, as it is called in the guest")
     signal.signal(signal.SIGTERM, interrupted)
     (CACHE / "logs").mkdir(parents=True, exist_ok=True)
     try:
