@@ -6,6 +6,7 @@ It knows QEMU's command line and processes. It must not know what runs in the gu
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ class Hardware:
     """"single": one thread of the host runs all processors; "multi": each its own."""
     more: tuple[str, ...] = ()
     """Further arguments."""
+    pinned: bool = False
+    """All of QEMU's threads take turns on one processor of this machine."""
 
 
 _running: set[subprocess.Popen] = set()
@@ -51,6 +54,7 @@ def started(
     command = [
         # If this thread dies, however it dies, so does the guest.
         "setpriv", "--pdeathsig", "KILL",
+        *(("taskset", "--cpu-list", str(max(os.sched_getaffinity(0)))) * hardware.pinned),
         "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none",
         "-machine", "q35", "-accel", f"tcg,thread={hardware.threads}",
         "-cpu", hardware.processor, "-smp", hardware.processors, "-m", f"{hardware.memory_mib}M",
