@@ -7,6 +7,7 @@
 mod admission;
 mod buffer;
 mod engine;
+mod newborn;
 pub mod nvme;
 mod plan;
 mod ready;
@@ -19,6 +20,7 @@ mod worker;
 
 pub use buffer::{Buffer, BufferError, word};
 pub use engine::{Deed, Fault, Io};
+pub use newborn::abandon;
 pub use plan::{EngineKind, Pages, Plan, Touch};
 pub use ready::{PrepareError, Ready, check};
 pub use run::{End, Failure, Outcome, Progress, Running, Stopper};

@@ -4,6 +4,7 @@
 
 use crate::buffer::{Buffer, BufferError};
 use crate::engine::{Deed, Direct, Ground, Io, Passthrough};
+use crate::newborn::Newborn;
 use crate::plan::{EngineKind, Pages, Plan, Touch};
 use crate::safety::{Consent, Hold, Refusal, begins_with_a_hole, permit};
 use crate::system::System;
@@ -111,22 +112,31 @@ impl Ready {
                 let wanted = "a file without bytes takes no command; give its size, such as 1GiB".to_owned();
                 return Err(PrepareError::Value { option: "--create", value: "0".to_owned(), wanted });
             }
-            target.bytes = bytes;
+        } else {
+            Fit::of(&plan, &target)?;
         }
-        let needed = Fit::of(&plan, &target)?.buffer_bytes as u64;
+        let mut hold = permit(&mut target, plan.writes(), consent, system)?;
+        let newborn = hold.newborn.take();
+        let Fit { shape, block_bytes, max_blocks, buffer_bytes } = Fit::of(&plan, &target)?;
+        let needed = buffer_bytes as u64;
         // Huge pages have a pool of their own, and one that has too few says so.
         let available = system.available_bytes().filter(|_| plan.pages == Pages::Base);
         if let Some(available) = available.filter(|available| *available < needed) {
             return Err(BufferError::Room { bytes: needed, available }.into());
         }
-        let mut hold = permit(&mut target, plan.writes(), consent, system)?;
-        let mut notes = vec![format!("{}: {target}", target.path.display())];
-        if std::mem::take(&mut hold.created) {
+        let mut ways = Vec::new();
+        let (engine, file) = choose(&plan, &target, newborn.as_ref(), &mut ways)?;
+        let buffer = Buffer::new(buffer_bytes, plan.pages, plan.numa, crate::verify::content_seed(&plan))?;
+        let mut notes = Vec::new();
+        // Everything else is there, so that no file stays which nothing can be done with.
+        if let Some(newborn) = newborn {
+            let path = target.path.clone();
+            newborn.finish(target.bytes).map_err(|why| Refusal::Io { path, why })?;
+            target = target.made(&file, system).map_err(Refusal::Target)?;
             notes.push(format!("{}: made, and stays when the run is over", target.path.display()));
         }
-        // A file that was made may want larger blocks than was thought.
-        let Fit { shape, block_bytes, max_blocks, buffer_bytes } = Fit::of(&plan, &target)?;
-        let (engine, file) = choose(&plan, &target, &mut notes)?;
+        notes.insert(0, format!("{}: {target}", target.path.display()));
+        notes.append(&mut ways);
         if plan.pattern.moves() && plan.op == Toward::Write && begins_with_a_hole(&target) {
             notes.push(format!(
                 "{}: begins with a hole, so reads of it come from no device; fill it first, or have --create make one",
@@ -142,7 +152,6 @@ impl Ready {
                 plan.workers.saturating_mul(plan.depth)
             ));
         }
-        let buffer = Buffer::new(buffer_bytes, plan.pages, plan.numa, crate::verify::content_seed(&plan))?;
         Ok(Ready { plan, target, shape, block_bytes, max_blocks, engine, notes, file, buffer, _hold: hold })
     }
 
@@ -396,6 +405,7 @@ fn ground<'a>(
 fn choose(
     plan: &Plan,
     target: &Target,
+    newborn: Option<&Newborn>,
     notes: &mut Vec<String>,
 ) -> Result<(EngineKind, OwnedFd), PrepareError> {
     let can: &[EngineKind] = match target.kind {
@@ -408,15 +418,15 @@ fn choose(
         None => can.to_vec(),
         Some(engine) if can.contains(&engine) => vec![engine],
         Some(engine) => {
+            let a = if newborn.is_some() { "a file".to_owned() } else { format!("a {target}") };
             let names: Vec<&str> = can.iter().map(|engine| engine.name()).collect();
-            let why =
-                format!("the engine {} gets nothing to a {target}; {} can", engine.name(), names.join(", "));
+            let why = format!("the engine {} gets nothing to {a}; {} can", engine.name(), names.join(", "));
             return Err(PrepareError::Engine { path: path.clone(), why });
         }
     };
     let mut lacks = Vec::new();
     for engine in tried {
-        match attempt(engine, plan, target) {
+        match attempt(engine, plan, target, newborn) {
             Ok((file, helpers_stay)) => {
                 notes.extend(lacks);
                 notes.push(format!("engine: {}", engine.name()));
@@ -443,7 +453,12 @@ enum Attempt {
 }
 
 /// The open target, and whether everything that carries commands stays on the CPUs that it is given.
-fn attempt(engine: EngineKind, plan: &Plan, target: &Target) -> Result<(OwnedFd, bool), Attempt> {
+fn attempt(
+    engine: EngineKind,
+    plan: &Plan,
+    target: &Target,
+    newborn: Option<&Newborn>,
+) -> Result<(OwnedFd, bool), Attempt> {
     let metadata = target.nvme.as_ref().map_or(Some(0), |nvme| nvme.metadata_bytes);
     match metadata {
         _ if engine == EngineKind::Uring => {}
@@ -468,7 +483,7 @@ fn attempt(engine: EngineKind, plan: &Plan, target: &Target) -> Result<(OwnedFd,
             .ok_or_else(|| Attempt::Lacks("the namespace has no generic device here".to_owned()))?,
         _ => target.real.clone(),
     };
-    let file = open(engine, plan, target, &place)?;
+    let file = open(engine, plan, target, newborn, &place)?;
     // The engine itself is tried on a page of its own: whether its ring can be made is the same for all workers.
     let page = Buffer::new(BLOCK_BYTES as usize, Pages::Base, None, plan.seed)
         .map_err(|why| Attempt::Ends(why.into()))?;
@@ -484,12 +499,20 @@ fn attempt(engine: EngineKind, plan: &Plan, target: &Target) -> Result<(OwnedFd,
     }
 }
 
-fn open(engine: EngineKind, plan: &Plan, target: &Target, place: &Path) -> Result<OwnedFd, Attempt> {
+fn open(
+    engine: EngineKind,
+    plan: &Plan,
+    target: &Target,
+    newborn: Option<&Newborn>,
+    place: &Path,
+) -> Result<OwnedFd, Attempt> {
     // Passing a command through asks for a file that may be written; a plain read does not.
     let writes = plan.writes() || plan.pattern == Pattern::Flush;
     let access = if writes && (plan.writes() || target.is_device()) { OFlags::RDWR } else { OFlags::RDONLY };
     let direct = if engine == EngineKind::Uring { OFlags::DIRECT } else { OFlags::empty() };
-    target.open(place, access | direct).map_err(|why| {
+    let flags = access | direct;
+    let opened = newborn.map_or_else(|| target.open(place, flags), |newborn| newborn.open(flags));
+    opened.map_err(|why| {
         if engine == EngineKind::Uring && why.raw_os_error() == Some(libc::EINVAL) {
             let none = "this file system has no O_DIRECT: everything would go through the page cache, and no device would move it";
             return Attempt::Lacks(none.to_owned());
@@ -534,7 +557,7 @@ pub(crate) mod tests {
             let mut target = generic(None, None);
             target.nvme = target.nvme.map(|nvme| Nvme { metadata_bytes: metadata, ..nvme });
             let error =
-                choose(&Plan::default(), &target, &mut Vec::new()).map(|_| ()).unwrap_err().to_string();
+                choose(&Plan::default(), &target, None, &mut Vec::new()).map(|_| ()).unwrap_err().to_string();
             for engine in ["nvme-uring", "nvme-ioctl"] {
                 assert!(error.contains(&format!("{engine} cannot be: the namespace")), "{error}");
             }

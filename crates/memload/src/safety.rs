@@ -1,22 +1,16 @@
 //! Whether a target may be loaded: consent to what is lost, and nobody else on the device.
 //!
 //! Knows what a plan does to a target; must not know how commands get there. Nothing is changed here but that a file which was
-//! asked for is made.
+//! asked for is begun.
 
-use crate::buffer::word;
+use crate::newborn::Newborn;
 use crate::system::System;
-use crate::target::{Kind, Target, TargetError};
-use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom};
+use crate::target::{Kind, Target, TargetError, direct_alignment};
+use rustix::fs::{OFlags, SeekFrom};
 use rustix::io::Errno;
-use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
-
-/// Bytes of a file that are made at a time.
-const FILL_BYTES: usize = 1 << 20;
-/// The seed of a new file's content: that of no buffer, so that what comes from the file is seen to.
-const FILE_SEED: u64 = 0x6D65_6D6C_6F61_6400;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 
 /// What the user agrees to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -166,12 +160,11 @@ pub enum Refusal {
 #[derive(Debug, Default)]
 pub struct Hold {
     _device: Option<OwnedFd>,
-    /// The file was made here.
-    pub created: bool,
+    /// The file that is being made.
+    pub newborn: Option<Newborn>,
 }
 
-/// Makes sure that a run which writes, or only reads, may have the target; makes the file that was asked for and looks at it
-/// again.
+/// Makes sure that a run which writes, or only reads, may have the target; begins the file that was asked for.
 ///
 /// # Errors
 /// It may not.
@@ -203,9 +196,10 @@ pub fn permit(
         (true, None) => return Err(Refusal::Missing { path }),
         (false, Some(_)) => return Err(Refusal::Exists { path }),
         (true, Some(bytes)) => {
-            create(&target.real, bytes, FILE_SEED).map_err(|why| Refusal::Io { path: path.clone(), why })?;
-            *target = Target::inspect(&path, system)?;
-            return Ok(Hold { created: true, ..Hold::default() });
+            let newborn = Newborn::begin(&target.real).map_err(|why| Refusal::Io { path, why })?;
+            target.bytes = bytes;
+            target.lba_bytes = direct_alignment(&newborn.place());
+            return Ok(Hold { newborn: Some(newborn), ..Hold::default() });
         }
         (false, None) => {}
     }
@@ -293,7 +287,7 @@ fn unused(target: &Target, writes: bool, system: &System) -> Result<Hold, Refusa
         _ => target.real.clone(),
     };
     match target.open(&block, OFlags::RDONLY | OFlags::EXCL | OFlags::NONBLOCK) {
-        Ok(device) => Ok(Hold { _device: Some(device), created: false }),
+        Ok(device) => Ok(Hold { _device: Some(device), newborn: None }),
         Err(why) if why.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => Err(Refusal::Busy { path }),
         Err(why) if why.kind() == io::ErrorKind::NotFound && block != target.real => match writes {
             true => {
@@ -304,61 +298,6 @@ fn unused(target: &Target, writes: bool, system: &System) -> Result<Hold, Refusa
         },
         Err(why) => Err(Refusal::Io { path: block, why }),
     }
-}
-
-/// Makes a file whose blocks are all there and written: reads of blocks that never were would come from no device. A full
-/// disk is told now and not in the middle of the run. The file gets its name when it is whole, so that an interrupt leaves
-/// none.
-fn create(path: &Path, bytes: u64, seed: u64) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let mode = Mode::from_raw_mode(0o600);
-    let nameless = rustix::fs::open(folder, OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC, mode);
-    let (file, named) = match nameless {
-        Ok(file) => (file, false),
-        // Not every file system has files without a name.
-        Err(Errno::OPNOTSUPP | Errno::ISDIR) => {
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            (rustix::fs::open(path, flags, mode)?, true)
-        }
-        Err(errno) => return Err(errno.into()),
-    };
-    let file = File::from(file);
-    let made = fill(&file, bytes, seed).and_then(|()| match named {
-        true => Ok(()),
-        false => {
-            let open = format!("/proc/self/fd/{}", file.as_raw_fd());
-            Ok(rustix::fs::linkat(CWD, open, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
-        }
-    });
-    if made.is_err() && named {
-        // It was made a moment ago, and nobody else knows of it.
-        let _ = rustix::fs::unlink(path);
-    }
-    made
-}
-
-/// Words that say where in the file they are, on the disk.
-fn fill(mut file: &File, bytes: u64, seed: u64) -> io::Result<()> {
-    let full = |why: io::Error| match why.raw_os_error() {
-        Some(libc::ENOSPC) => {
-            io::Error::new(io::ErrorKind::StorageFull, format!("no room for {bytes} B on this disk"))
-        }
-        _ => why,
-    };
-    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
-        // Some file systems cannot reserve; then writing tells whether there is room.
-        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-        Err(errno) => return Err(full(errno.into())),
-    }
-    let mut piece = Vec::with_capacity(FILL_BYTES);
-    for from in (0..bytes).step_by(FILL_BYTES) {
-        piece.clear();
-        let end = bytes.min(from + FILL_BYTES as u64);
-        piece.extend((from / 8..end.div_ceil(8)).flat_map(|at| word(seed, at).to_ne_bytes()));
-        piece.truncate(usize::try_from(end - from).unwrap_or(FILL_BYTES));
-        file.write_all(&piece).map_err(full)?;
-    }
-    file.sync_data().map_err(full)
 }
 
 /// True if nothing was ever written where reads begin: the file system answers those by itself, and no device moves a thing.
@@ -377,6 +316,7 @@ pub(crate) fn begins_with_a_hole(target: &Target) -> bool {
 mod tests {
     use super::*;
     use crate::target::tests::{NULL, generic};
+    use std::path::Path;
 
     /// A tree with a disk, nothing mounted and no swap.
     fn tree() -> (tempfile::TempDir, System, PathBuf) {

@@ -151,6 +151,20 @@ impl Target {
         !matches!(self.kind, Kind::File | Kind::Absent)
     }
 
+    /// The file that has just been made under the path of this target, which was nothing yet.
+    ///
+    /// # Errors
+    /// Something else is there.
+    pub(crate) fn made(&self, file: &OwnedFd, system: &System) -> Result<Target, TargetError> {
+        let target = Target::inspect(&self.path, system)?;
+        let io = |why: io::Error| TargetError::Io { path: self.path.clone(), why };
+        let stat = rustix::fs::fstat(file).map_err(|errno| io(errno.into()))?;
+        match target.identity {
+            Some((device, inode, _)) if (device, inode) == (stat.st_dev, stat.st_ino) => Ok(target),
+            _ => Err(io(io::Error::other("something else has taken its place"))),
+        }
+    }
+
     /// Opens what was looked at, and nothing that has taken its place since; or the other device of the same namespace, and
     /// nothing that merely has its name.
     pub(crate) fn open(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
@@ -355,7 +369,7 @@ fn absent(path: &Path) -> io::Result<Target> {
 
 /// What O_DIRECT wants transfers aligned to in this file (statx(2), Linux 6.1); 512 if the kernel does not say, which most
 /// file systems take and the others refuse at the first command.
-fn direct_alignment(path: &Path) -> u32 {
+pub(crate) fn direct_alignment(path: &Path) -> u32 {
     let stat = rustix::fs::statx(rustix::fs::CWD, path, AtFlags::empty(), StatxFlags::DIOALIGN);
     let said = stat.ok().filter(|stat| stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
     said.map(|stat| stat.stx_dio_offset_align).filter(|bytes| *bytes > 0).unwrap_or(512)

@@ -64,6 +64,7 @@ impl Breaks {
             for _ in signals.forever() {
                 let act = heard.lock().unwrap_or_else(PoisonError::into_inner).hear();
                 if let Act::Leave(line) = act {
+                    waykeeper_memload::abandon();
                     exit::say(&format!("error: {line}"));
                     std::process::exit(i32::from(exit::INTERRUPTED));
                 }

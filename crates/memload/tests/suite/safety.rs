@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use waykeeper_load::{Pattern, Toward};
-use waykeeper_memload::{Consent, Kind, Plan, Ready, System, Target};
+use waykeeper_memload::{Consent, EngineKind, Kind, Plan, Ready, System, Target};
 
 fn prepare(path: &Path, plan: Plan, consent: &Consent, system: &System) -> Result<Ready, String> {
     let target = Target::inspect(path, system).map_err(|error| error.to_string())?;
@@ -57,6 +57,12 @@ fn a_file_that_is_not_there_is_made_only_where_asked() {
     let wanted = "must have the 131072 B that a command moves at most; give a larger one";
     assert_eq!(told, format!("--create is 8192; {} {wanted}", path.display()));
     assert!(refused(&path, Plan::default(), &create(0)).starts_with("--create is 0; a file without bytes"));
+    // Nor does a file stay that nothing can be done with.
+    let engine = Plan { engine: Some(EngineKind::NvmeIoctl), ..Plan::default() };
+    let told = refused(&path, engine, &create(1 << 20));
+    assert!(told.contains("the engine nvme-ioctl gets nothing to a file; uring can"), "{told}");
+    let node = Plan { numa: Some(1023), ..Plan::default() };
+    assert!(refused(&path, node, &create(1 << 20)).contains("NUMA node 1023"));
     assert_eq!(folder.path().read_dir().unwrap().count(), 0);
     let ready = prepare(&path, Plan::default(), &create(1 << 20), &System::default()).unwrap();
     assert!(ready.notes()[1].contains("stays when the run is over"), "{:?}", ready.notes());

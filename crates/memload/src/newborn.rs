@@ -1,0 +1,222 @@
+//! A file that is being made: it has its name when it is whole, and nothing of it stays if it does not become so.
+//!
+//! Knows names and content; must not know what the file is for.
+
+use crate::buffer::word;
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Bytes that are written at a time.
+const FILL_BYTES: usize = 1 << 20;
+/// The seed of a new file's content: that of no buffer, so that what comes from the file is seen to.
+const SEED: u64 = 0x6D65_6D6C_6F61_6400;
+
+/// Names of files that are not whole, where a file system has no files without a name.
+static HALVES: Halves = Halves(Mutex::new(Vec::new()));
+
+#[derive(Debug)]
+struct Halves(Mutex<Vec<PathBuf>>);
+
+impl Halves {
+    fn names(&self) -> MutexGuard<'_, Vec<PathBuf>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes them. As long as what this gives lives, no other is begun, and none gets its final name.
+    fn remove(&self) -> MutexGuard<'_, Vec<PathBuf>> {
+        let mut names = self.names();
+        for name in names.drain(..) {
+            let _ = rustix::fs::unlink(name);
+        }
+        names
+    }
+}
+
+/// Removes what of a file that is just being made would stay behind if the process ended now, which it must do next: from now on
+/// no file can be made.
+pub fn abandon() {
+    std::mem::forget(HALVES.remove());
+}
+
+/// A file that is not whole yet. Dropped, it is gone.
+#[derive(Debug)]
+pub struct Newborn {
+    file: File,
+    /// The name that it is to have.
+    path: PathBuf,
+    /// The one that it has so far, if any.
+    half: Option<PathBuf>,
+    halves: &'static Halves,
+}
+
+impl Newborn {
+    /// Begins a file that is to have this name.
+    ///
+    /// # Errors
+    /// None can be made there.
+    pub fn begin(path: &Path) -> io::Result<Newborn> {
+        let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+        match rustix::fs::open(folder(path), flags, Mode::from_raw_mode(0o600)) {
+            Ok(file) => Ok(Newborn { file: file.into(), path: path.to_owned(), half: None, halves: &HALVES }),
+            // Not every file system has files without a name.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR) => Newborn::named(path, &HALVES),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Begins it under a name of its own.
+    fn named(path: &Path, halves: &'static Halves) -> io::Result<Newborn> {
+        let half = folder(path).join(format!(".waykeeper-{:016x}", RandomState::new().hash_one(0)));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let mut names = halves.names();
+        let file = rustix::fs::open(&half, flags, Mode::from_raw_mode(0o600))?;
+        names.push(half.clone());
+        Ok(Newborn { file: file.into(), path: path.to_owned(), half: Some(half), halves })
+    }
+
+    /// Where it can be opened until it has its name.
+    pub fn place(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
+    }
+
+    /// Opens it once more.
+    ///
+    /// # Errors
+    /// The file system does not open files so.
+    pub fn open(&self, flags: OFlags) -> io::Result<OwnedFd> {
+        Ok(rustix::fs::open(self.place(), flags | OFlags::CLOEXEC, Mode::empty())?)
+    }
+
+    /// Makes it whole and gives it its name: its blocks are all there and written, as reads of blocks that never were would come
+    /// from no device. A full disk is told now and not in the middle of the run.
+    ///
+    /// # Errors
+    /// No room for it, or its name has been taken meanwhile. Nothing of it is left then.
+    pub fn finish(self, bytes: u64) -> io::Result<()> {
+        fill(&self.file, bytes)?;
+        let Some(half) = &self.half else {
+            return Ok(rustix::fs::linkat(CWD, self.place(), CWD, &self.path, AtFlags::SYMLINK_FOLLOW)?);
+        };
+        let mut names = self.halves.names();
+        match rustix::fs::renameat_with(CWD, half, CWD, &self.path, RenameFlags::NOREPLACE) {
+            Ok(()) => names.retain(|name| name != half),
+            // Network file systems cannot do that, but have links, which replace nothing either; the other name goes in the end.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                rustix::fs::linkat(CWD, half, CWD, &self.path, AtFlags::empty())?;
+            }
+            Err(errno) => return Err(errno.into()),
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Newborn {
+    fn drop(&mut self) {
+        let Some(half) = &self.half else { return };
+        let mut names = self.halves.names();
+        if names.contains(half) {
+            let _ = rustix::fs::unlink(half);
+            names.retain(|name| name != half);
+        }
+    }
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("."))
+}
+
+/// Words that say where in the file they are, on the disk.
+fn fill(mut file: &File, bytes: u64) -> io::Result<()> {
+    let full = |why: io::Error| match why.raw_os_error() {
+        Some(libc::ENOSPC) => {
+            io::Error::new(io::ErrorKind::StorageFull, format!("no room for {bytes} B on this disk"))
+        }
+        _ => why,
+    };
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
+        // Some file systems cannot reserve; then writing tells whether there is room.
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+        Err(errno) => return Err(full(errno.into())),
+    }
+    let mut piece = Vec::with_capacity(FILL_BYTES);
+    for from in (0..bytes).step_by(FILL_BYTES) {
+        piece.clear();
+        let end = bytes.min(from + FILL_BYTES as u64);
+        piece.extend((from / 8..end.div_ceil(8)).flat_map(|at| word(SEED, at).to_ne_bytes()));
+        piece.truncate(usize::try_from(end - from).unwrap_or(FILL_BYTES));
+        file.write_all(&piece).map_err(full)?;
+    }
+    file.sync_data().map_err(full)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<String> = folder
+            .read_dir()
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// Where files have names from the start.
+    fn begun(path: &Path) -> (Newborn, &'static Halves) {
+        let halves: &'static Halves = Box::leak(Box::new(Halves(Mutex::default())));
+        (Newborn::named(path, halves).unwrap(), halves)
+    }
+
+    #[test]
+    fn it_has_its_name_when_it_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join("file"), folder.path().join("other"));
+        let (newborn, halves) = begun(&path);
+        assert!(names(folder.path())[0].starts_with(".waykeeper-"), "{:?}", names(folder.path()));
+        newborn.finish(3 << 20).unwrap();
+        assert_eq!((names(folder.path()), halves.names().len()), (vec!["file".to_owned()], 0));
+        Newborn::begin(&other).unwrap().finish(3 << 20).unwrap();
+        let content = std::fs::read(&path).unwrap();
+        assert_eq!(content.len(), 3 << 20);
+        assert!(content == std::fs::read(&other).unwrap(), "either way it is the same file");
+        assert_eq!(content[8..16], word(SEED, 1).to_ne_bytes());
+    }
+
+    #[test]
+    fn nothing_of_it_stays_if_it_is_not_and_nothing_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        drop(begun(&path));
+        drop(Newborn::begin(&path).unwrap());
+        assert_eq!(names(folder.path()), [""; 0]);
+        let (newborn, halves) = begun(&path);
+        // Too large for any disk.
+        assert!(newborn.finish(1 << 60).is_err());
+        assert_eq!((names(folder.path()).len(), halves.names().len()), (0, 0));
+        // Somebody was faster.
+        for newborn in [begun(&path).0, Newborn::begin(&path).unwrap()] {
+            std::fs::write(&path, "theirs").unwrap();
+            assert_eq!(newborn.finish(4096).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            assert_eq!(names(folder.path()), ["file"]);
+            assert_eq!(std::fs::read(&path).unwrap(), b"theirs");
+        }
+    }
+
+    #[test]
+    fn who_must_end_at_once_removes_it_and_it_gets_no_name_any_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let (newborn, halves) = begun(&folder.path().join("file"));
+        drop(halves.remove());
+        assert_eq!(names(folder.path()), [""; 0]);
+        assert_eq!(newborn.finish(4096).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(names(folder.path()), [""; 0]);
+    }
+}
