@@ -44,7 +44,9 @@ const KEYS: &[Key] = &[
     key(&["bs", "blocksize"], |draft, base, text| {
         let bytes = value::bytes(text, base, SECTOR_BYTES, MOST_BLOCK)?;
         if !bytes.is_multiple_of(SECTOR_BYTES) {
-            return Err(format!("a multiple of {SECTOR_BYTES} bytes"));
+            return Err(format!(
+                "a multiple of {SECTOR_BYTES} bytes, and is {bytes} B (fio's kib is 1000 B)"
+            ));
         }
         draft.job.block_bytes = bytes;
         Ok(())

@@ -112,7 +112,11 @@ fn what_has_no_meaning_is_refused_with_file_and_line() {
             "j.fio:2: `bs` is `0`; it must be a number of bytes from 512 to 1073741824, like 4096,",
         ),
         ("[a]\nbs=4k,8k\n", "j.fio:2: `bs` is `4k,8k`; it must be a number of bytes"),
-        ("[a]\nbs=1000\n", "j.fio:2: `bs` is `1000`; it must be a multiple of 512 bytes"),
+        ("[a]\nbs=1000\n", "j.fio:2: `bs` is `1000`; it must be a multiple of 512 bytes, and is 1000 B"),
+        (
+            "[a]\nbs=4kib\n",
+            "j.fio:2: `bs` is `4kib`; it must be a multiple of 512 bytes, and is 4000 B (fio's kib is 1000 B)",
+        ),
         ("[a]\nbs=4kx\n", "j.fio:2: `bs` is `4kx`; it must be a number of bytes"),
         ("[a]\nbs=4ki\n", "j.fio:2: `bs` is `4ki`; it must be written as 4k, 4kb or 4kib"),
         // A letter of two bytes.
