@@ -16,8 +16,8 @@ MIB = 2**20
 BIG = {"workload.load.buffer_blocks": 262144, "workload.load.resident": True}
 """1 GiB, as after the first pass over it: its pages are there."""
 DRIVE = (
-    "the thesis names no model: latency, command rate and write rate are those of Intel's DC P3700 400 GB data sheet; "
-    "reads of a formatted drive run at the link's rate"
+    "the drive of the author's logs, an Intel SSD 750 of 400 GB: latency, command rate and write rate are those of its "
+    "data sheet; reads of a formatted drive run at the link's rate"
 )
 QUIRK = "the program's zero-based block count is reproduced: a command moves one block more than it counts"
 

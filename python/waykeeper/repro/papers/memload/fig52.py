@@ -1,7 +1,8 @@
 """Thesis Fig. 5.2: NVMe commands per second over the number of workers."""
 
-from waykeeper.repro import Figure, Panel, Series, checks, claim, knee
+from waykeeper.repro import Figure, Panel, Points, Series, checks, claim, knee
 
+from . import author
 from .common import DRIVE, MACHINES, PATTERNS, QUIRK, WORKERS, curve, name, saturated, scaling
 
 
@@ -16,7 +17,9 @@ class Fig52(Figure):
     def panels(self, runs):
         for machine in MACHINES:
             curves = [Series(name(*p), WORKERS, self._thousands(runs, machine, *p)) for p in PATTERNS]
-            yield Panel(f"commands, {machine}", x="workers", y="thousand/s", series=curves)
+            thousands = {p: [rate / 1e3 for rate in author.commands(machine, *p)] for p in PATTERNS}
+            published = [Points(f"{name(*p)}, author", WORKERS, thousands[p]) for p in PATTERNS]
+            yield Panel(f"commands, {machine}", x="workers", y="thousand/s", series=curves, published=published)
 
     def _thousands(self, runs, machine, pattern, operation):
         return [value / 1e3 for value in curve(runs, machine, pattern, operation, "commands_per_s")]
@@ -28,10 +31,11 @@ class Fig52(Figure):
     def random_sends_few(self, runs):
         found = {}
         for m in MACHINES:
-            best = self._highest(runs, m)
-            most = max(best["random", "write"], best["random", "read"])
-            least = min(value for (pattern, _), value in best.items() if pattern != "random")
-            found[f"{m}: a fifth of the others' or less"] = most <= least / 5
+            curves = {p: self._thousands(runs, m, *p) for p in PATTERNS}
+            most = [max(both) for both in zip(*(curves["random", op] for op in ("write", "read")))]
+            least = [min(others) for others in zip(*(curves[p] for p in PATTERNS if p[0] != "random"))]
+            fewer = [ours < others for ours, others in zip(most, least)]
+            found[f"{m}: fewer than any other, however many workers"] = all(fewer)
         return checks(found)
 
     @claim("MEMLOAD-F5.2-2")
@@ -42,7 +46,11 @@ class Fig52(Figure):
             near[f"{n} workers: within 5 %"] = max(ours) <= 1.05 * min(ours)
         return checks(near)
 
-    @claim("MEMLOAD-F5.2-3", why="as for Fig. 5.1: a command takes 24 us in the model, and five workers fill the link")
+    @claim(
+        "MEMLOAD-F5.2-3",
+        why="as for Fig. 5.1: a command takes 24 us in the model and 16.8 in the author's runs, and five workers fill the "
+        "link, not three",
+    )
     def single_write_starts_alike_and_caps(self, runs):
         old, new = (self._thousands(runs, m, "single", "write") for m in ("Sandy Bridge", "Haswell"))
         alike = abs(old[0] / new[0] - 1) <= 0.15

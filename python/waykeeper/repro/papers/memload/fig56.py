@@ -1,7 +1,8 @@
 """Thesis Fig. 5.6: opcode events against what the program's own counts make one expect."""
 
-from waykeeper.repro import Figure, Panel, Series, checks, claim, number, span
+from waykeeper.repro import Figure, Panel, Points, Series, checks, claim, number, span
 
+from . import author
 from .common import PATTERNS, QUIRK, load, name
 
 
@@ -22,11 +23,16 @@ class Fig56(Figure):
         data = PATTERNS[:4]
         ratios = [_over_estimate(runs[("Haswell", *p, 1)], p[1]) for p in data]
         names = [name(*p) for p in data]
-        yield Panel("events with data", x="pattern", y="counter / estimate", series=[Series("ours", names, ratios)])
+        ours, theirs = (Series("ours", names, ratios), Points("author", names, [author.OVER_ESTIMATE[p] for p in data]))
+        yield Panel("events with data", x="pattern", y="counter / estimate", series=[ours], published=[theirs])
         control = [p for p in PATTERNS if p[1] == "write"]
         reads = [_reads_a_command(runs[("Haswell", *p, 1)]) for p in control]
         names = [name(*p) for p in control]
-        yield Panel("PCIeRdCur without data", x="pattern", y="events / command", series=[Series("ours", names, reads)])
+        ours, theirs = (
+            Series("ours", names, reads),
+            Points("author", names, [author.READS_A_COMMAND[p] for p in control]),
+        )
+        yield Panel("PCIeRdCur without data", x="pattern", y="events / command", series=[ours], published=[theirs])
 
     def _ratios(self, runs, pattern):
         return [_over_estimate(runs["Haswell", pattern, op, 1], op) for op in ("read", "write")]

@@ -1,16 +1,21 @@
 """Thesis Fig. 5.7: hits and misses of DMA by size of the buffer and by what the CPU reads beforehand."""
 
-from waykeeper.repro import Case, Figure, Panel, Series, checks, claim
+from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim
 
-from .common import BIG, QUIRK, load, name
+from . import author
+from .common import QUIRK, load, name
 
+LARGE = {"workload.load.buffer_blocks": 262144, "workload.load.huge_pages": True}
+"""1 GiB from malloc."""
 MODES = {
     "small": {},
     "small, once": {"workload.load.touch": "once"},
-    "big": BIG,
-    "big, always": BIG | {"workload.load.touch": "always"},
+    "big": LARGE,
+    "big, always": LARGE | {"workload.load.touch": "always"},
 }
 DATA = [("random", "write"), ("single", "write"), ("random", "read"), ("single", "read")]
+SECONDS = {"small": 11, "small, once": 11, "big": 11, "big, always": 14}
+"""Longer than the commands take, which end a run."""
 
 
 class Fig57(Figure):
@@ -18,20 +23,30 @@ class Fig57(Figure):
     title = "DMA misses by buffer and caching mode"
     assumes = [
         QUIRK,
-        "one worker, the program's default",
-        "pages of the small buffer are zeroed by the kernel when they are first used, which brings them into the LLC",
+        "one worker and as many commands as in the author's script, counted from the first on",
+        "pages are zeroed by the kernel when they are first used, which brings them into the LLC; of the large buffer 2 MiB "
+        "at once, as Linux does by default for so much memory from malloc",
     ]
 
     def cases(self, quick):
         for pattern, operation in DATA:
             for mode, keys in MODES.items():
-                one = load("Haswell", pattern, operation, **keys)
-                yield Case((mode, pattern, operation), one.scenario, one.overrides, sets="1/8")
+                whole = {
+                    "workload.load.cores": "0",
+                    "workload.load.commands": author.COMMANDS[pattern, operation],
+                    "duration_s": SECONDS[mode],
+                    "measure_s": SECONDS[mode],
+                    "warmup_s": 0.0,
+                }
+                one = load("Haswell", pattern, operation, **keys, **whole)
+                yield Case((mode, pattern, operation), one.scenario, one.overrides, sets=one.sets)
 
     def panels(self, runs):
-        for what, title in ((_misses, "misses"), (_hits, "hits")):
-            curves = [Series(name(*p), list(MODES), [what(runs[(mode, *p)], p[1]) for mode in MODES]) for p in DATA]
-            yield Panel(title, x="buffer and caching", y="events / block", series=curves)
+        curves = [Series(name(*p), list(MODES), [_misses(runs[(mode, *p)], p[1]) for mode in MODES]) for p in DATA]
+        published = [Points(f"{name(*p)}, author", list(MODES), author.misses_a_block(*p)) for p in DATA]
+        yield Panel("misses", x="buffer and caching", y="events / block", series=curves, published=published)
+        curves = [Series(name(*p), list(MODES), [_hits(runs[(mode, *p)], p[1]) for mode in MODES]) for p in DATA]
+        yield Panel("hits", x="buffer and caching", y="events / block", series=curves)
 
     def _shares(self, runs, mode):
         """Misses over hits, which are all accesses, by pattern."""
@@ -49,14 +64,12 @@ class Fig57(Figure):
 
     @claim("MEMLOAD-F5.7-3")
     def a_big_one_does_not(self, runs):
+        # Not of single-read: its run ends before a first pass over new pages does; the author's had 306 of 32.5 million.
         small, big = self._shares(runs, "small"), self._shares(runs, "big")
-        return checks({f"{name(*p)}: ten times as many, a quarter or more": _many(small[p], big[p]) for p in DATA})
+        of = [p for p in DATA if p != ("single", "read")]
+        return checks({f"{name(*p)}: ten times as many": big[p] > 10 * small[p] for p in of})
 
-    @claim(
-        "MEMLOAD-F5.7-4",
-        why="single-write hits the block that the command before moved too; a device's read that misses leaves no line "
-        "in the LLC (Intel's DDIO primer), so single-read misses that block again",
-    )
+    @claim("MEMLOAD-F5.7-4")
     def random_misses_more_than_single(self, runs):
         shares = self._shares(runs, "big")
         found = {}
@@ -67,8 +80,11 @@ class Fig57(Figure):
 
     @claim(
         "MEMLOAD-F5.7-5",
-        why="with one worker the CPU reads the block that the command before brought in, and the second block, which "
-        "it does not read, misses: half of single-write's lines either way. With eight workers none of them do",
+        why="random is as published (97.6 to 3.0 % of writes; the author's runs: 99.0 to 2.9 %). Of single-write the CPU "
+        "reads the block that the command before brought in, and the one that misses is the second, which it does not read: "
+        "23.8 and 23.9 %. The author's fall from 23.8 to 19.4 %, by twelve lines a command: perhaps the CPU's prefetcher, "
+        "which the model has not. single-read misses next to nothing, read before or not: 0.001 and 0.15 %, the author's "
+        "0.001 and 0.001 %",
     )
     def reading_before_helps(self, runs):
         small, big, always = (self._shares(runs, mode) for mode in ("small", "big", "big, always"))
@@ -83,10 +99,6 @@ class Fig57(Figure):
             hits = [_hits(runs[(mode, *p)], p[1]) for mode in MODES]
             found[f"{name(*p)}: within 2 % in every mode"] = max(hits) <= 1.02 * min(hits)
         return checks(found)
-
-
-def _many(small, big):
-    return big > 0.25 and big > 10 * small
 
 
 def _event(run, operation, kind):
