@@ -72,7 +72,9 @@ class Taken:
 
 
 def fio(point: Point, target: str, ios: int | None) -> list[str]:
-    """fio's words as its users write them: endless, or for so many I/Os. Always the target's first block, as ours."""
+    """fio's words: endless, or for so many I/Os. Always the target's first block, as ours: after each it goes back by what it
+    has read. (With that as its `size` it would begin anew after each I/O, which costs it four fifths of its speed.)
+    """
     length = [f"--io_size={ios * point.block_bytes}"] if ios else ["--time_based", "--runtime=3600"]
     engine = (
         ["--ioengine=io_uring_cmd", "--cmd_type=nvme"]
@@ -80,9 +82,8 @@ def fio(point: Point, target: str, ios: int | None) -> list[str]:
         else ["--ioengine=io_uring", "--direct=1"]
     )
     return [
-        "fio", "--name=bench", "--thread", f"--filename={target}", *engine, "--rw=read", f"--bs={point.block_bytes}",
-        f"--size={point.block_bytes}", f"--iodepth={point.depth}", "--fixedbufs", "--registerfiles", "--eta=never",
-        *length,
+        "fio", "--name=bench", "--thread", f"--filename={target}", *engine, f"--rw=read:-{point.block_bytes}",
+        f"--bs={point.block_bytes}", f"--iodepth={point.depth}", "--fixedbufs", "--registerfiles", "--eta=never", *length,
     ]  # fmt: skip
 
 
