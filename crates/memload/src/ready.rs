@@ -26,6 +26,9 @@ const MOST_OF_FILE: u64 = 1 << 29;
 const MOST_DEPTH: u32 = 65_536;
 /// More than anybody has CPUs for; each is a thread.
 const MOST_WORKERS: u32 = 1024;
+/// Of all threads together. Each takes a KiB or two of the kernel's memory (request, pages, completion) beside its data, so
+/// that more could take all there is; a guess.
+const MOST_OUTSTANDING: u64 = 1 << 18;
 
 /// Why a run cannot begin.
 #[derive(Debug, thiserror::Error)]
@@ -258,6 +261,14 @@ pub fn check(plan: &Plan) -> Result<(), PrepareError> {
     }
     if plan.workers == 0 || plan.workers > MOST_WORKERS {
         return value("--workers", &plan.workers, "1 to 1024 can be");
+    }
+    let outstanding = u64::from(plan.depth) * u64::from(plan.workers);
+    if outstanding > MOST_OUTSTANDING {
+        let wanted = format!(
+            "with --workers {} it is {outstanding} commands, and {MOST_OUTSTANDING} at most can be outstanding",
+            plan.workers
+        );
+        return value("--depth", &plan.depth, &wanted);
     }
     if plan.slots == 0 || plan.slots > 1_000_000 {
         return value("--slots", &plan.slots, "a second has 1 to 1000000 of them");
