@@ -9,10 +9,13 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::pipe;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -187,6 +190,16 @@ impl Drop for Pinned {
     }
 }
 
+/// Ctrl-C and its kin from now on, as something that can be waited for.
+pub fn hurry() -> io::Result<UnixStream> {
+    let (heard, told) = UnixStream::pair()?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        pipe::register(signal, told.try_clone()?)?;
+    }
+    heard.set_nonblocking(true)?;
+    Ok(heard)
+}
+
 /// `: ` and the last line of a text that says something; nothing if there is none.
 pub fn last_line(text: &str) -> String {
     let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
@@ -287,6 +300,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mark = folder.path().join("mark");
         let stubborn = format!("trap '' TERM; echo > {}; sleep 600; sleep 600", mark.display());
+        let _listens = hurry().unwrap();
         for leader in [false, true] {
             std::fs::remove_file(&mark).unwrap_or_default();
             let script = if leader { stubborn.clone() } else { format!("sh -c \"{stubborn}\" & exit 5") };
@@ -295,8 +309,8 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(1));
             }
             assert!(leader || command.wait(None, None).unwrap(), "the first of them has ended");
-            let (hurry, told) = std::os::unix::net::UnixStream::pair().unwrap();
-            drop(told);
+            let hurry = hurry().unwrap();
+            rustix::process::kill_process(rustix::process::getpid(), Signal::HUP).unwrap();
             let begun = Instant::now();
             let ended = command.end(Some(hurry.as_fd())).unwrap();
             assert!(leader || ended.code() == Some(5), "{ended}");

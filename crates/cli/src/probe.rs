@@ -182,7 +182,7 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     let identity = waykeeper_linux::profile::Identity::of(source.host().inventory(), microcode);
     let place = source.profile_path();
     source.close()?;
-    drop(companion);
+    companion.into_inner().into_iter().for_each(Companion::end);
     let ended = ended.into_inner();
     let findings = done.map_err(|error| match (error, ended) {
         (ProbeError::Interrupted, Some(how)) => Failure::new(

@@ -3,10 +3,8 @@
 //! Must not know what it is held against.
 
 use crate::exit::Failure;
-use crate::pinned::{Output, Pinned, last_line};
+use crate::pinned::{Output, Pinned, hurry, last_line};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::low_level::pipe;
 use std::cell::Cell;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -25,13 +23,8 @@ pub struct Breaks {
 impl Breaks {
     /// Listens from now on.
     pub fn listen() -> Result<Breaks, Failure> {
-        let failed = |why: io::Error| Failure::io("signals cannot be waited for", &why);
-        let (heard, told) = UnixStream::pair().map_err(failed)?;
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            pipe::register(signal, told.try_clone().map_err(failed)?).map_err(failed)?;
-        }
-        heard.set_nonblocking(true).map_err(failed)?;
-        Ok(Breaks { told: heard, heard: Cell::new(false) })
+        let told = hurry().map_err(|why| Failure::io("signals cannot be waited for", &why))?;
+        Ok(Breaks { told, heard: Cell::new(false) })
     }
 
     /// True if somebody has broken off. It stays true.

@@ -1,8 +1,9 @@
 //! A command that brings load while a machine is probed: it runs as long as the probe does, and ends with it.
 
 use crate::exit::Failure;
-use crate::pinned::{Output, Pinned, last_line};
+use crate::pinned::{Output, Pinned, hurry, last_line};
 use std::ffi::OsString;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 use waykeeper_units::CoreList;
@@ -34,6 +35,12 @@ impl Companion {
         let status = self.command.end(None).map(|status| format!(" ({status})")).unwrap_or_default();
         let why = last_line(&self.command.said().unwrap_or_default());
         Some(format!("{} ended before the probe was done{status}{why}", self.name))
+    }
+
+    /// Ends it with its children. Who breaks off meanwhile does not want to wait for one that takes its time.
+    pub fn end(mut self) {
+        let hurry = hurry().ok();
+        self.command.end(hurry.as_ref().map(AsFd::as_fd));
     }
 
     /// Its process.

@@ -88,6 +88,7 @@ fn what_cannot_be_is_one_line_and_changes_nothing() {
     on(&["--destroy-data-on", "S1"], &["--destroy-data-on: this load only reads the target"]);
     on(&["--overwrite"], &["--overwrite: this load only reads the target"]);
     on(&["--shared"], &["--shared is for devices"]);
+    on(&["--shared", "--op", "read"], &["--shared: this load writes the target"]);
     on(
         &["--max-blocks", "4", "--pattern", "single"],
         &["--max-blocks has no meaning for the pattern single"],
