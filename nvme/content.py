@@ -6,6 +6,7 @@ Every word says where it stands: a block that was moved is known by what is in i
 from __future__ import annotations
 
 import array
+import functools
 import sys
 from pathlib import Path
 
@@ -13,6 +14,9 @@ TAG = 0x5747_0000_0000_0000
 """Upper bits of every word of an image, so that none is 0 and hardly any looks like one of a buffer."""
 
 PIECE_BYTES = 1 << 20
+
+KEPT = 128
+"""Pieces of known content that are remembered: images are looked at after every run."""
 
 MASK = (1 << 64) - 1
 
@@ -23,6 +27,7 @@ def _bytes(words: array.array[int]) -> bytes:
     return words.tobytes()
 
 
+@functools.lru_cache(maxsize=KEPT)
 def known(offset: int, length: int) -> bytes:
     """The content of these bytes of an image; both in whole words. A word is TAG and its number, little endian."""
     return _bytes(array.array("Q", range(TAG + offset // 8, TAG + (offset + length) // 8)))
@@ -68,6 +73,7 @@ def word(seed: int, number: int) -> int:
     return z ^ (z >> 31)
 
 
+@functools.cache
 def buffer(seed: int, blocks: int, block_bytes: int) -> dict[bytes, int]:
     """The blocks of memload's buffer before a run: the number of each by its content."""
     each = block_bytes // 8

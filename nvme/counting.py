@@ -1,4 +1,4 @@
-"""Does a run move exactly what it says? Judged by QEMU's counts, the device's own log, and the image's content.
+"""Does a run move exactly what it says? Judged by QEMU's counts and its trace of the device, and by the image's content.
 
 It knows where counts come from and how they must agree. It must not know which runs there are.
 """
@@ -9,13 +9,11 @@ import math
 from dataclasses import dataclass
 
 from guests.qmp import Counts
-from nvme import content
+from nvme import content, placing
 from nvme.load import Load, Report, line, report
 from nvme.machine import UNIT_BYTES, Device, Machine
-
-MOST_OVERLAP = 0.3
-"""Of the blocks that a run writes to random places, so many may be hit twice. A guess: our runs write a tenth of the image or
-less, of which one in twenty is hit twice."""
+from nvme.placing import Sent
+from nvme.trace import Command
 
 
 @dataclass(frozen=True)
@@ -29,15 +27,14 @@ class Judged:
 def run(machine: Machine, device: Device, target: str, load: Load) -> Judged:
     """Runs a load on one of the device's nodes and judges it."""
     before = machine.counts(device)
-    told = report(machine.session.run(line(load.words(target, device.serial))))
+    with machine.traced(device) as commands:
+        told = report(machine.session.run(line(load.words(target, device.serial))))
     counts = machine.counts(device) - before
-    wrong = by_summary(load, told) + by_counts(load, counts)
-    if load.op == "read" and load.moved():
-        changed = content.changed(device.image, load.block_bytes)
-        wrong += by_content(load, changed)
-        content.restore(device.image, changed, load.block_bytes)
-    elif content.changed(device.image, load.block_bytes):
-        wrong.append("the image changed, and the run was none that writes")
+    changed = content.changed(device.image, load.block_bytes)
+    content.restore(device.image, changed, load.block_bytes)
+    wrong = by_summary(load, told) + by_counts(load, counts) + by_commands(load, device, commands, changed)
+    if changed and (load.op == "write" or not load.moved()):
+        wrong.append(f"{len(changed)} blocks of the image changed, and the run was none that writes")
     return Judged(f"{load.name} on {target}", wrong)
 
 
@@ -90,27 +87,22 @@ def by_log(machine: Machine, device: Device) -> list[str]:
     ]
 
 
-def by_content(load: Load, changed: dict[int, bytes]) -> list[str]:
-    """What was written is the buffer's: whole blocks of it, in the pieces that the pattern makes."""
-    wrong = []
-    buffer = content.buffer(load.seed, load.buffer_blocks, load.block_bytes)
-    found = {place: buffer.get(block) for place, block in changed.items()}
-    strange = [place for place, number in found.items() if number is None]
-    if strange:
-        wrong.append(f"blocks {strange[:5]} of the image, {len(strange)} in all, hold what never was in the buffer")
-    moved = load.moved()
-    if not (1 - MOST_OVERLAP) * moved <= len(found) <= moved:
-        wrong.append(f"{len(found)} blocks of the image changed, {moved} were written")
-    # A piece ends where the next block of the image does not hold the next one of the buffer. A command makes one piece; one
-    # that overwrites a part of another's makes one more of it at most.
-    pieces = sum(
-        number is not None and (place == 0 or found.get(place - 1) is None or found[place - 1] != number - 1)
-        for place, number in found.items()
-    )
-    if pieces > 2 * load.commands:
-        wrong.append(f"what was written lies in {pieces} pieces, {load.commands} commands make 2 each at most")
-    if load.pattern == "packets":
-        between = [number for number in found.values() if number is not None and number % load.stride]
-        if between:
-            wrong.append(f"blocks {between[:5]} of the buffer are no slots of {load.stride} blocks")
-    return wrong
+def by_commands(load: Load, device: Device, commands: list[Command], changed: dict[int, bytes]) -> list[str]:
+    """Where commands went and came from: on the device, in the image, in memory."""
+    if not load.moved():
+        return [f"{len(commands)} commands with data: {commands[:5]}"] if commands else []
+    if other := [one for one in commands if one.writes != (load.op == "read")]:
+        return [f"{len(other)} commands went the other way: {other[:5]}"]
+    each = load.block_bytes // device.block_bytes
+    if broken := [one for one in commands if one.lba % each or one.blocks % each]:
+        return [f"{len(broken)} commands are of no whole blocks of {load.block_bytes} B: {broken[:5]}"]
+    sent = [Sent(one.lba // each, one.blocks // each) for one in commands]
+    if wrong := placing.by_places(load, sent, device.image.stat().st_size // load.block_bytes):
+        return wrong
+    if load.op == "read":
+        buffer = content.buffer(load.seed, load.buffer_blocks, load.block_bytes)
+        wrong = placing.by_image(load, sent, {place: buffer.get(block) for place, block in changed.items()})
+    addresses = [one.addresses(load.block_bytes) for one in commands]
+    if short := sum(found is None or len(found) != one.blocks for found, one in zip(addresses, sent, strict=True)):
+        return [*wrong, f"the memory of {short} commands is not as many whole blocks as they move"]
+    return wrong + placing.by_addresses(load, addresses)

@@ -65,20 +65,44 @@ class Load:
         if self.pattern == "random":
             # The most but one.
             return self.commands * (self.most_blocks - 1)
-        return sum(counted for counted, _ in self._full())
+        return sum(counted for _, counted in self._full())
 
     def moved(self) -> int:
-        """Blocks that the device moves: one more a command for the thesis, where the buffer has it."""
+        """Blocks that the device moves."""
+        return sum(self.lengths())
+
+    def lengths(self) -> list[int]:
+        """Blocks that each command moves: one more than it counts for the thesis, where the buffer has it."""
+        if self.pattern == "random":
+            return [self.most_blocks - 1 + self.thesis] * self.commands
+        return [length for _, length in self.targets() or []]
+
+    def targets(self) -> list[tuple[int, int]] | None:
+        """First block in the buffer and length of each command, in order; None where they are drawn."""
+        if self.pattern == "random":
+            return None
+        if self.pattern == "single":
+            # What is moved beyond what is counted must be in the buffer, too.
+            last = self.buffer_blocks - self.thesis
+            return [(number % last, 1 + self.thesis) for number in range(self.commands)]
+        if self.pattern == "packets":
+            slots, length = self.buffer_blocks // self.stride, 1 + self.thesis
+            starts = [number % slots * self.stride for number in range(self.commands)]
+            return [(start, min(length, self.buffer_blocks - start)) for start in starts]
         if self.pattern == "full":
-            return sum(moved for _, moved in self._full())
-        return self.counted() + (self.commands if self.thesis and self.counted() else 0)
+            return [(start, min(counted + self.thesis, self.buffer_blocks - start)) for start, counted in self._full()]
+        return []
+
+    def starts(self) -> int:
+        """Where a command of `random` may begin: so many blocks, from the buffer's first on."""
+        return self.buffer_blocks - (self.most_blocks - 1)
 
     def _full(self) -> list[tuple[int, int]]:
-        """Blocks counted and moved, command by command: the buffer in order, the most but one at a time."""
+        """First block and blocks counted, command by command: the buffer in order, the most but one at a time."""
         found, position = [], 0
         for _ in range(self.commands):
             counted = min(self.most_blocks - 1, self.buffer_blocks - position)
-            found.append((counted, min(counted + self.thesis, self.buffer_blocks - position)))
+            found.append((position, counted))
             position = (position + counted) % self.buffer_blocks
         return found
 

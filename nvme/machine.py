@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import re
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,11 +17,15 @@ from pathlib import Path
 from guests import qemu
 from guests.qmp import Counts, Qmp, QmpError
 from guests.session import Session, SessionError
+from nvme.trace import EVENTS, Command, Trace
 
 UNIT_BYTES = 512_000
 """Bytes of a SMART data unit, which is a thousand times 512 whatever a block is (NVM Express Base 2.0, fig. 207)."""
 
 MEMORY_MIB = 512
+
+NULL_BYTES = 32 << 20
+"""Size of a device that keeps nothing."""
 
 INSTRUCTION_NS = 4
 """Length of an instruction where they are counted: about what emulation takes on the machines this was tried on."""
@@ -31,6 +34,10 @@ INSTRUCTION_NS = 4
 # there until the kernel's timeout: with the guest's processor and QEMU's other threads on two of this machine's, never yet (800 000
 # commands) on one. It reads like the shadow doorbells' missing memory barrier, which one processor does not need.
 COUNTING = ("-icount", f"shift={INSTRUCTION_NS.bit_length() - 1}")
+
+LEAPING = ("-icount", "shift=0,sleep=off")
+"""An instruction takes a nanosecond, and time in which the guest has nothing to do is left out: what it waits for comes when it is
+due, however busy this machine is. Only a device that answers at once may be there: one that takes its time would take no end of it."""
 
 PROCESSOR = "Skylake-Server,cx16=off"
 """With cx16 half of the boots of Linux 6.12 on QEMU 7.2 crash."""
@@ -43,7 +50,8 @@ class Device:
     serial: str
     nsid: int
     block_bytes: int
-    image: Path
+    image: Path | None
+    """None: it keeps nothing and answers at once."""
 
     @property
     def drive(self) -> str:
@@ -87,7 +95,7 @@ class Machine:
         self.session = session
         self.qmp = qmp
         self.devices = devices
-        self.log = log
+        self.trace = Trace(log)
 
     def nodes(self, device: Device) -> Nodes:
         """The nodes of a device, which is looked for by its serial: the kernel numbers devices as they come up."""
@@ -104,8 +112,23 @@ class Machine:
         """What QEMU counted so far at the image. Flushes come from its trace of the NVMe device: QEMU 7.2 does not account
         for them at the drive.
         """
-        flushes = len(re.findall(rf"pci_nvme_flush_ns nsid {device.nsid:#x}$", self.log.read_text(), re.MULTILINE))
-        return dataclasses.replace(self.qmp.counts(device.drive), flushes=flushes)
+        return dataclasses.replace(self.qmp.counts(device.drive), flushes=self.trace.flushes(device.nsid))
+
+    @contextlib.contextmanager
+    def traced(self, device: Device) -> Iterator[list[Command]]:
+        """All reads and writes that the device is asked for meanwhile: the list is filled when the context has ended."""
+        self.trace.forget()
+        self._trace(True)
+        found: list[Command] = []
+        try:
+            yield found
+        finally:
+            self._trace(False)
+        found += self.trace.commands(device.nsid)
+
+    def _trace(self, enable: bool) -> None:
+        for event in EVENTS:
+            self.qmp.execute("trace-event-set-state", name=event, enable=enable)
 
     def smart(self, device: Device) -> Smart:
         """The device's log page 2, read inside by Debian's nvme-cli."""
@@ -121,10 +144,17 @@ class Machine:
 
 @contextlib.contextmanager
 def booted(
-    name: str, kernel: Path, initrd: Path, devices: list[Device], logs: Path, timeout: float, counts: bool = False
+    name: str,
+    kernel: Path,
+    initrd: Path,
+    devices: list[Device],
+    logs: Path,
+    timeout: float,
+    counts: bool = False,
+    leaps: bool = False,
 ) -> Iterator[Machine]:
     """A guest that is up, and has ended when the context has. If it `counts`, its one processor's time is a count of its
-    instructions, INSTRUCTION_NS each, however busy this machine is.
+    instructions, INSTRUCTION_NS each, however busy this machine is. If it `leaps`, too, but for idle time (see LEAPING).
 
     The kernel's messages go to LOGS/NAME.console, QEMU's to LOGS/NAME.qemu.
     """
@@ -136,7 +166,8 @@ def booted(
         port = f"port{number}"
         more += [
             # A flush of the guest is counted like any other; this machine's disk need not follow.
-            "-drive", f"file={device.image},if=none,id={device.drive},format=raw,cache=unsafe",
+            "-drive", f"if=none,id={device.drive},"
+            + (f"file={device.image},format=raw,cache=unsafe" if device.image else f"driver=null-co,size={NULL_BYTES}"),
             # A port of its own, so that it can be unplugged.
             "-device", f"pcie-root-port,id={port},chassis={number},slot={number}",
             "-device", f"nvme,id={device.name},bus={port},serial={device.serial}",
@@ -147,10 +178,10 @@ def booted(
         shell, control = f"{folder}/shell", f"{folder}/qmp"
         hardware = qemu.Hardware(
             processor=PROCESSOR,
-            processors="1" if counts else "2",
+            processors="1" if counts or leaps else "2",
             memory_mib=MEMORY_MIB,
-            threads="single" if counts else "multi",
-            pinned=counts,
+            threads="single" if counts or leaps else "multi",
+            pinned=counts or leaps,
             more=(
                 *more,
                 "-qmp",
@@ -158,6 +189,7 @@ def booted(
                 "-trace",
                 "pci_nvme_flush_ns",
                 *COUNTING * counts,
+                *LEAPING * leaps,
             ),
         )
         serials = [f"file:{console}", f"unix:{shell},server=on,wait=off"]

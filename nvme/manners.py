@@ -156,7 +156,9 @@ def stays(machine: Machine, target: str) -> Judged:
     wrong = []
     words = f"waykeeper memload {target} --json --engine uring --pattern flush --cpus 1 --time 600"
     process = machine.session.start("stays", f"{words} 2>/tmp/told")
-    helpers = "for comm in $(grep -sl iou-wrk /proc/[0-9]*/task/*/comm); do grep Cpus_allowed_list ${comm%comm}status; done"
+    helpers = (
+        "for comm in $(grep -sl iou-wrk /proc/[0-9]*/task/*/comm); do grep Cpus_allowed_list ${comm%comm}status; done"
+    )
     found: list[str] = []
     until = time.monotonic() + MOST_SECONDS
     while not found and time.monotonic() < until:

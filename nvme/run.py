@@ -36,7 +36,7 @@ def loads(engine: str) -> Iterator[Load]:
     """The runs of an engine on blocks of 4096 B: every pattern, both ways, and how commands are kept outstanding."""
     for op in ("write", "read"):
         yield Load("single", op, engine, depth=8)
-        yield Load("random", op, engine, commands=20, depth=4)
+        yield Load("random", op, engine, commands=100, depth=4)
         yield Load("full", op, engine, commands=20)
         yield Load("packets", op, engine, stride=4, depth=8)
         yield Load("single", op, engine, workers=3, depth=4, commands=400)
@@ -50,7 +50,7 @@ def small(engine: str) -> Iterator[Load]:
     """Runs on blocks of 512 B, which only a device formatted so can do."""
     for op in ("write", "read"):
         yield Load("single", op, engine, block_bytes=512, depth=8)
-        yield Load("random", op, engine, block_bytes=512, commands=20)
+        yield Load("random", op, engine, block_bytes=512, commands=100)
 
 
 def few(engine: str) -> Iterator[Load]:

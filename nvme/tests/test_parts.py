@@ -8,6 +8,8 @@ from guests.qmp import Counts
 from guests.session import Outcome
 from nvme import content, counting
 from nvme.load import Load, report
+from nvme.machine import Device
+from nvme.trace import Command
 
 
 class Patterns(unittest.TestCase):
@@ -73,26 +75,39 @@ class Content(unittest.TestCase):
 class Judging(unittest.TestCase):
     LOAD = Load("full", "read", "uring", commands=4, buffer_blocks=8, most_blocks=5, block_bytes=512)
 
-    def changed(self, places: list[int], numbers: list[int]) -> dict[int, bytes]:
-        """Blocks of the buffer, by number, at these places."""
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        image = Path(folder.name) / "image"
+        image.write_bytes(bytes(512 * 1000))
+        self.device = Device("wk1", 1, 512, image)
+        # Four commands of four blocks each, from 0 and from 4, in different places.
+        places = (10, 300, 600, 900)
+        self.commands = [
+            Command(True, place, 4, ((0x1000 + 2048 * (number % 2), 2048),)) for number, place in enumerate(places)
+        ]
         blocks = {number: block for block, number in content.buffer(1, 8, 512).items()}
-        return dict(zip(places, (blocks[number] for number in numbers), strict=True))
+        self.changed = {
+            place + at: blocks[4 * (number % 2) + at] for number, place in enumerate(places) for at in range(4)
+        }
 
-    def test_pieces_of_the_buffer_are_right(self) -> None:
-        # Four commands of four blocks each, from 0 and from 4.
-        places = [*range(10, 14), *range(20, 24), *range(30, 34), *range(40, 44)]
-        numbers = [0, 1, 2, 3, 4, 5, 6, 7] * 2
-        self.assertEqual(counting.by_content(self.LOAD, self.changed(places, numbers)), [])
+    def judged(self, commands: list[Command] | None = None, **changed: bytes) -> str:
+        more = {int(place[1:]): block for place, block in changed.items()}
+        return " ".join(counting.by_commands(self.LOAD, self.device, commands or self.commands, self.changed | more))
 
-    def test_anything_else_is_wrong(self) -> None:
-        places = [*range(10, 14), *range(20, 24), *range(30, 34), *range(40, 44)]
-        changed = self.changed(places, [0, 1, 2, 3, 4, 5, 6, 7] * 2)
-        strange = counting.by_content(self.LOAD, changed | {41: bytes(512)})
-        self.assertRegex(strange[0], r"blocks \[41\] of the image, 1 in all")
-        few = counting.by_content(self.LOAD, dict(list(changed.items())[:8]))
-        self.assertRegex(few[0], "8 blocks of the image changed, 16 were written")
-        mixed = counting.by_content(self.LOAD, self.changed(places, [7, 6, 5, 4, 3, 2, 1, 0] * 2))
-        self.assertRegex(mixed[0], "16 pieces, 4 commands")
+    def test_commands_and_content_agree(self) -> None:
+        self.assertEqual(self.judged(), "")
+        self.assertRegex(self.judged(b11=bytes(512)), "1 blocks hold what never was in the buffer")
+        self.assertRegex(self.judged(b20=bytes(512)), "never was in the buffer")
+        back = [Command(False, one.lba, one.blocks, one.pieces) for one in self.commands]
+        self.assertRegex(self.judged(back), "4 commands went the other way")
+        short = [Command(True, one.lba, one.blocks, ((0x1000, 1024),)) for one in self.commands]
+        self.assertRegex(self.judged(short), "the memory of 4 commands")
+        same = [Command(True, one.lba, one.blocks, ((0x1000, 2048),)) for one in self.commands]
+        self.assertRegex(self.judged(same), "block 4 of the buffer was at|addresses were named")
+        idle = Load("flush", "write", "uring", commands=3)
+        self.assertRegex(counting.by_commands(idle, self.device, self.commands, {})[0], "4 commands with data")
+        self.assertEqual(counting.by_commands(idle, self.device, [], {}), [])
 
     def test_counts_are_exact(self) -> None:
         right = Counts(0, 0, 4, 16 * 512, 0)
