@@ -14,6 +14,9 @@ pub const IOCTL_IO_CMD: u32 = 0xC048_4E43;
 /// `_IOWR('N', 0x80, struct nvme_uring_cmd)`.
 pub const URING_CMD_IO: u32 = 0xC048_4E80;
 
+/// Most blocks of a command, whose number has 16 bits.
+pub const MOST_BLOCKS: u64 = 1 << 16;
+
 /// Opcodes of the NVM command set.
 pub const FLUSH: u8 = 0x00;
 /// The device reads memory.
@@ -166,6 +169,12 @@ impl Controller {
         };
         Controller { serial: text(4, 24), model: text(24, 64), max_bytes }
     }
+
+    /// Most bytes of a command to blocks of so many: their number has 16 bits in it, and what goes beyond would be flags.
+    pub fn most_bytes(&self, lba_bytes: u32) -> u64 {
+        let by_number = u64::from(lba_bytes) << 16;
+        self.max_bytes.map_or(by_number, |most| most.min(by_number))
+    }
 }
 
 /// A completion's status field: what a device says instead of success.
@@ -255,8 +264,14 @@ mod tests {
         let controller = Controller::parse(&answer);
         assert_eq!((controller.serial.as_str(), controller.model.as_str()), ("wk0001", "QEMU NVMe Ctrl"));
         assert_eq!(controller.max_bytes, Some(512 << 10));
+        assert_eq!(controller.most_bytes(512), 512 << 10);
         answer[77] = 0;
-        assert_eq!(Controller::parse(&answer).max_bytes, None);
+        let controller = Controller::parse(&answer);
+        assert_eq!(controller.max_bytes, None);
+        // 65536 blocks, which is 65535 counted from zero, and not one more.
+        let bytes = controller.most_bytes(512);
+        assert_eq!(bytes, 32 << 20);
+        assert_eq!(Passthru::transfer(READ, 1, 0, (bytes / 512) as u32, 0, bytes as u32).cdw12, 0xFFFF);
     }
 
     #[test]

@@ -303,7 +303,7 @@ impl Target {
         self.nvme = Some(Nvme { nsid, metadata_bytes: Some(space.metadata_bytes), generic: None });
         self.bytes = space.blocks * u64::from(space.lba_bytes);
         self.lba_bytes = space.lba_bytes;
-        let most = controller.max_bytes.unwrap_or(u64::MAX);
+        let most = controller.most_bytes(space.lba_bytes);
         self.max_bytes = if sysfs { self.max_bytes.min(most) } else { most.min(1 << 20) };
         if !controller.serial.is_empty() {
             self.serial = Some(controller.serial);
