@@ -6,7 +6,7 @@ use crate::buffer::{Buffer, BufferError};
 use crate::engine::{Deed, Direct, Ground, Io, Passthrough};
 use crate::newborn::Newborn;
 use crate::plan::{EngineKind, Pages, Plan, Touch};
-use crate::safety::{Consent, Hold, Refusal, begins_with_a_hole, permit};
+use crate::safety::{Consent, Hold, Refusal, begins_with_a_hole, lies_in_memory, permit};
 use crate::system::System;
 use crate::target::{Kind, Nvme, Target};
 use rustix::fs::OFlags;
@@ -143,6 +143,12 @@ impl Ready {
         if plan.pattern.moves() && plan.op == Toward::Write && begins_with_a_hole(&target) {
             notes.push(format!(
                 "{}: begins with a hole, so reads of it come from no device; fill it first, or have --create make one",
+                target.path.display()
+            ));
+        }
+        if plan.pattern.moves() && lies_in_memory(&target) {
+            notes.push(format!(
+                "{}: lies in memory (tmpfs), so the CPU copies it and no device moves a thing; give a file on a disk",
                 target.path.display()
             ));
         }

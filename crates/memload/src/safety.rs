@@ -312,6 +312,12 @@ pub(crate) fn begins_with_a_hole(target: &Target) -> bool {
     }
 }
 
+/// True if it lies in memory: since Linux 6.6 tmpfs takes O_DIRECT and goes through the page cache all the same.
+pub(crate) fn lies_in_memory(target: &Target) -> bool {
+    let kind = || rustix::fs::statfs(&target.real).ok().map(|stat| stat.f_type);
+    target.kind == Kind::File && kind() == Some(libc::TMPFS_MAGIC)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -275,3 +275,34 @@ fn a_device_in_use_is_refused_and_its_user_named() {
     let told = fake.told(writes(), &Consent { shared: true, destroy_data_on: Some("WK-1".into()), ..none });
     assert!(told.contains("swap space"), "{told}");
 }
+
+/// A tmpfs of its own.
+struct InMemory(tempfile::TempDir);
+
+impl Drop for InMemory {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(self.0.path(), rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn a_file_in_memory_is_no_target_or_said_to_be_none() {
+    use rustix::mount::{MountFlags, mount};
+    let folder = tempfile::tempdir().unwrap();
+    mount("waykeeper-test", folder.path(), "tmpfs", MountFlags::empty(), None)
+        .expect("these tests need root");
+    let folder = InMemory(folder);
+    let path = folder.0.path().join("file");
+    let consent = Consent { create: Some(1 << 20), ..Consent::default() };
+    // Before Linux 6.6 it has no O_DIRECT.
+    match prepare(&path, Plan::default(), &consent, &System::default()) {
+        Ok(ready) => {
+            let notes = ready.notes().join("\n");
+            assert!(notes.contains("lies in memory (tmpfs)"), "{notes}");
+        }
+        Err(told) => {
+            assert!(told.contains("has no O_DIRECT"), "{told}");
+            assert!(!path.exists(), "nothing can be done with it");
+        }
+    }
+}
