@@ -27,5 +27,5 @@ pub use run::{End, Failure, Outcome, Progress, Running, Stopper};
 pub use safety::{Consent, Refusal};
 pub use system::System;
 pub use target::{Kind, Nvme, Target, TargetError};
-pub use verify::Verified;
+pub use verify::{Unverified, Verified};
 pub use worker::Logged;

@@ -6,7 +6,7 @@ use crate::admission::Admission;
 use crate::engine::{Direct, Fault, Io, Ioctl, Passthrough};
 use crate::plan::{EngineKind, Touch};
 use crate::ready::{PrepareError, Ready};
-use crate::verify::{Verified, verify};
+use crate::verify::{Unverified, Verified, verify};
 use crate::worker::{Left, Logged, work};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -225,9 +225,8 @@ pub struct Outcome {
     pub totals: Totals,
     /// How it ended.
     pub end: End,
-    /// What a look at what was moved has shown, if one was wanted. Of no blocks if more different transfers went than can be
-    /// remembered.
-    pub verified: Option<Result<Verified, Fault>>,
+    /// What a look at what was moved has shown, if one was wanted.
+    pub verified: Option<Result<Verified, Unverified>>,
     /// Every command in the order in which they went, if the plan wanted to know.
     pub log: Vec<Logged>,
 }
@@ -358,7 +357,7 @@ impl Running {
         totals.cpu = Some(cpu);
         let end = end(&shared, totals.runtime);
         let looks = ready.plan().verify && !matches!(end, End::Failed(_));
-        let look = || if forgot { Ok(Verified::default()) } else { verify(&ready, &trail) };
+        let look = || if forgot { Err(Unverified::Forgotten) } else { verify(&ready, &trail) };
         let verified = looks.then(look);
         Outcome { totals, end, verified, log }
     }
@@ -409,7 +408,7 @@ impl Drop for Ending<'_> {
         if std::thread::panicking() {
             // Its hook has said more. Whoever starts the workers has stopped listening if this one had begun.
             let _ = self.told.send(Err(io::Error::other("a mistake in waykeeper itself")));
-            self.shared.stop();
+            self.shared.fail(Failure::Way(Fault::Errno(libc::ENOTRECOVERABLE)));
         }
         self.shared.ended();
     }
@@ -533,6 +532,20 @@ mod tests {
         fn unsent(&mut self) -> usize {
             0
         }
+    }
+
+    #[test]
+    fn a_mistake_of_ours_is_a_failure_and_no_wish_of_the_user() {
+        let ready = on_nothing(Plan::default());
+        let shared = Shared::new(&ready);
+        let (told, _) = mpsc::channel();
+        let fails = std::panic::AssertUnwindSafe(|| {
+            let _ending = Ending { shared: &shared, told: &told };
+            std::panic::resume_unwind(Box::new("a test"));
+        });
+        assert!(std::panic::catch_unwind(fails).is_err());
+        assert!(matches!(end(&shared, Duration::ZERO), End::Failed(Failure::Way(_))));
+        assert_eq!(shared.gate().ended, 1, "and nobody waits for it");
     }
 
     #[test]

@@ -19,6 +19,21 @@ pub struct Verified {
     pub wrong: u64,
 }
 
+/// Why there was no look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unverified {
+    /// More different transfers went than are remembered.
+    Forgotten,
+    /// The device cannot be read.
+    Fault(Fault),
+}
+
+impl From<Fault> for Unverified {
+    fn from(fault: Fault) -> Unverified {
+        Unverified::Fault(fault)
+    }
+}
+
 /// What the buffer is filled from. A run that is looked at has content of its own: what an earlier run of the same seed left
 /// on the device would be taken for this one's. The standard library draws its keys from the kernel's randomness.
 pub(crate) fn content_seed(plan: &Plan) -> u64 {
@@ -29,7 +44,7 @@ pub(crate) fn content_seed(plan: &Plan) -> u64 {
 ///
 /// # Errors
 /// The device cannot be read.
-pub(crate) fn verify(ready: &Ready, trail: &HashSet<Io>) -> Result<Verified, Fault> {
+pub(crate) fn verify(ready: &Ready, trail: &HashSet<Io>) -> Result<Verified, Unverified> {
     let most = ready.max_blocks() as usize * ready.block_bytes() as usize;
     let page = Buffer::new(most.max(4096), Pages::Base, None, 0).map_err(|_| Fault::Errno(libc::ENOMEM))?;
     let ground = Ground { buffer: &page, depth: 1, longest_bytes: most, step_bytes: most, ..ready.ground() };
@@ -51,8 +66,8 @@ pub(crate) fn verify(ready: &Ready, trail: &HashSet<Io>) -> Result<Verified, Fau
         Ok(())
     };
     match ready.plan().op {
-        Toward::Read => stored(ready, trail, &mut read),
-        Toward::Write => arrived(ready, trail, &mut read),
+        Toward::Read => Ok(stored(ready, trail, &mut read)?),
+        Toward::Write => Ok(arrived(ready, trail, &mut read)?),
     }
 }
 

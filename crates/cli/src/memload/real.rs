@@ -15,7 +15,7 @@ use std::sync::Arc;
 use waykeeper_load::Summary;
 use waykeeper_memload::{
     BufferError, Consent, End, Fault, Outcome, Plan, PrepareError, Progress, Ready, Refusal, Running, System,
-    Target, TargetError,
+    Target, TargetError, Unverified,
 };
 
 /// Bytes that take seconds to write, so that a word is due before.
@@ -102,7 +102,7 @@ fn ended(ready: &Ready, outcome: &Outcome) -> Result<(), Failure> {
     }
     match outcome.verified {
         None => Ok(()),
-        Some(Ok(verified)) if verified.blocks == 0 => {
+        Some(Err(Unverified::Forgotten)) => {
             let why =
                 "more different transfers went than --verify remembers; end the run sooner with --commands";
             Err(Failure::new(exit::FAILED, why))
@@ -115,7 +115,7 @@ fn ended(ready: &Ready, outcome: &Outcome) -> Result<(), Failure> {
             let why = format!("{path}: {} of {} blocks hold something else", verified.wrong, verified.blocks);
             Err(Failure::new(exit::NO_EFFECT, why))
         }
-        Some(Err(fault)) => {
+        Some(Err(Unverified::Fault(fault))) => {
             Err(Failure::new(fault_code(fault), format!("{path}: cannot be read for --verify: {fault}")))
         }
     }

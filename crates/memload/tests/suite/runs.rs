@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use waykeeper_load::{Pattern, Toward};
-use waykeeper_memload::{Consent, End, EngineKind, Outcome, Plan, Ready, Running, System, Target, word};
+use waykeeper_memload::{
+    Consent, End, EngineKind, Outcome, Plan, Ready, Running, System, Target, Verified, word,
+};
 
 const BYTES: usize = 4 << 20;
 
@@ -117,6 +119,14 @@ fn a_run_that_is_looked_at_has_content_of_its_own() {
     };
     assert_eq!(held(false), held(false), "the same seed, the same bytes");
     assert_ne!(held(true), held(true));
+}
+
+#[test]
+fn where_nothing_was_moved_nothing_is_wrong() {
+    let (_folder, path) = file();
+    let plan = Plan { op: Toward::Read, time: Some(Duration::ZERO), verify: true, ..Plan::default() };
+    let done = outcome(&path, plan);
+    assert_eq!((done.totals.commands, done.verified), (0, Some(Ok(Verified::default()))));
 }
 
 #[test]
