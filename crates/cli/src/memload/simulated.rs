@@ -32,12 +32,11 @@ const TOLD: Duration = Duration::from_secs(1);
 /// A word that only a real machine knows: what it is called, whether it is said, and why it means nothing here.
 type Absent = (&'static str, fn(&Plan, &Consent) -> bool, &'static str);
 
-const ABSENT: [Absent; 9] = [
+const ABSENT: [Absent; 8] = [
     ("--engine", |plan, _| plan.engine.is_some(), "simulated time carries its commands"),
     ("--verify", |plan, _| plan.verify, "its lines have places and no content"),
     ("--log", |plan, _| plan.log, "latencies are in the summary"),
     ("--numa", |plan, _| plan.numa.is_some(), "it has one node"),
-    ("--huge-pages", |plan, _| plan.pages != Pages::Base, "it has pages of 4 KiB"),
     ("--create", |_, consent| consent.create.is_some(), "nothing is stored there"),
     ("--overwrite", |_, consent| consent.overwrite, "nothing is stored there"),
     ("--destroy-data-on", |_, consent| consent.destroy_data_on.is_some(), "nothing is stored there"),
@@ -48,7 +47,7 @@ const ABSENT: [Absent; 9] = [
 /// scenario's own holds.
 type Word = (&'static str, &'static str, fn(&Plan) -> Option<Value>);
 
-const WORDS: [Word; 17] = [
+const WORDS: [Word; 18] = [
     ("--pattern", "pattern", |plan| text(plan.pattern.name())),
     ("--op", "operation", |plan| text(if plan.op == Toward::Read { "read" } else { "write" })),
     ("--profile", "profile", |plan| text(if plan.thesis { "thesis" } else { "true" })),
@@ -63,6 +62,7 @@ const WORDS: [Word; 17] = [
     ("--depth", "depth", |plan| count(plan.depth.into())),
     ("--block-size", "block", |plan| count(block(plan))),
     ("--buffer", "buffer_blocks", |plan| count(plan.buffer_bytes? / block(plan))),
+    ("--huge-pages", "huge_pages", |plan| (plan.pages == Pages::Huge2M).then_some(Value::Boolean(true))),
     ("--max-blocks", "max_blocks", |plan| count(plan.max_blocks?.into())),
     ("--stride", "slot_blocks", |plan| count(plan.stride.into())),
     ("--limit-bytes", "blocks_per_s", |plan| Some(Value::Float(plan.limit_bytes? / block(plan) as f64))),
@@ -162,6 +162,9 @@ fn settings(plan: &Plan, consent: &Consent) -> Result<Table, Failure> {
         return refuse(option, &format!("{why}; leave it out"));
     }
     check(plan)?;
+    if plan.pages == Pages::Huge1G {
+        return refuse("--huge-pages", "its huge pages are of 2 MiB; give 2M, or leave it out");
+    }
     let block_bytes = plan.block_bytes.map_or(PAGE, u64::from);
     if block_bytes == 0 || !block_bytes.is_multiple_of(PAGE) {
         return refuse(

@@ -165,7 +165,7 @@ fn what_a_virtual_server_has_not_is_refused() {
         (&["--engine", "uring"][..], &["--engine on a virtual server"][..]),
         (&["--verify"], &["--verify on a virtual server", "leave it out"]),
         (&["--numa", "0"], &["--numa on a virtual server"]),
-        (&["--huge-pages", "2M"], &["--huge-pages on a virtual server"]),
+        (&["--huge-pages", "1G"], &["--huge-pages on a virtual server", "give 2M"]),
         (&["--log", "log.csv"], &["--log on a virtual server"]),
         (&["--overwrite"], &["--overwrite on a virtual server: nothing is stored there"]),
         (&["--destroy-data-on", "S1"], &["--destroy-data-on on a virtual server"]),
