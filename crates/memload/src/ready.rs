@@ -375,13 +375,12 @@ impl Fit {
             u32::try_from(buffer_bytes / block).map_err(|_| refuse("--buffer", buffer_bytes, wanted()))?;
         let bytes = usize::try_from(buffer_bytes).map_err(|_| refuse("--buffer", buffer_bytes, wanted()))?;
         let shape = Shape::new(plan.pattern, blocks, max_blocks, plan.stride, plan.thesis)?;
-        let longest = if matches!(plan.pattern, Pattern::Single | Pattern::Packets) { 2 } else { max };
+        let longest = u64::from(reach(&shape, max_blocks, plan).0) * block;
         // Nobody has said yet how large what is not there is to be; that it is missing is told later.
         let is_known = target.kind != Kind::Absent || target.bytes > 0;
-        if moves && is_known && target.bytes < longest.min(max) * block {
-            let bytes = longest.min(max) * block;
+        if moves && is_known && target.bytes < longest {
             let wanted =
-                format!("{path} must have the {bytes} B that a command moves at most; give a larger one");
+                format!("{path} must have the {longest} B that a command moves at most; give a larger one");
             let option = if target.kind == Kind::Absent { "--create" } else { "the size of the target" };
             return Err(refuse(option, target.bytes, wanted));
         }

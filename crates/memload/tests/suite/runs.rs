@@ -154,6 +154,36 @@ fn a_file_takes_blocks_larger_than_its_usual_commands() {
 }
 
 #[test]
+fn a_file_need_be_no_larger_than_the_longest_command() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = folder.path().join("small");
+    let system = System::default();
+    // `random` and `full` move one block less than the most, 32; the published program moves a block more than it counts.
+    for (pattern, thesis, blocks) in [
+        (Pattern::Single, false, 1),
+        (Pattern::Packets, false, 1),
+        (Pattern::Single, true, 2),
+        (Pattern::Random, false, 31),
+        (Pattern::Full, false, 31),
+        (Pattern::Random, true, 32),
+    ] {
+        let plan = Plan { pattern, thesis, commands: Some(3), ..Plan::default() };
+        let made = |blocks: u64| {
+            let target = Target::inspect(&path, &system).unwrap();
+            let consent = Consent { create: Some(4096 * blocks), ..Consent::default() };
+            Ready::new(target, plan.clone(), &consent, &system).map(Arc::new)
+        };
+        if blocks > 1 {
+            let told = made(blocks - 1).unwrap_err().to_string();
+            assert!(told.contains(&format!("must have the {} B", 4096 * blocks)), "{told}");
+        }
+        let done = Running::start(&made(blocks).unwrap()).unwrap().finish(|_| ());
+        assert_eq!((done.end, done.totals.commands), (End::Complete, 3), "{pattern:?} {thesis}");
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
 fn whoever_says_stop_gets_the_totals_until_then() {
     let (_folder, path) = file();
     for limit in [None, Some(5.0)] {

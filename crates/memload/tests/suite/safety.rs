@@ -54,7 +54,7 @@ fn a_file_that_is_not_there_is_made_only_where_asked() {
     let told = refused(&path, Plan::default(), &create(1_000_001));
     assert_eq!(told, "--create is 1000001; it must be whole blocks of 4096 B");
     let told = refused(&path, Plan::default(), &create(8192));
-    let wanted = "must have the 131072 B that a command moves at most; give a larger one";
+    let wanted = "must have the 126976 B that a command moves at most; give a larger one";
     assert_eq!(told, format!("--create is 8192; {} {wanted}", path.display()));
     assert!(refused(&path, Plan::default(), &create(0)).starts_with("--create is 0; a file without bytes"));
     // Nor does a file stay that nothing can be done with.
@@ -129,7 +129,7 @@ fn sizes_that_do_not_fit_are_told_with_what_would() {
     );
     let short = tempfile::NamedTempFile::new().unwrap();
     let told = refused(short.path(), Plan::default(), &Consent::default());
-    let wanted = format!("the size of the target is 0; {} must have the 131072 B", short.path().display());
+    let wanted = format!("the size of the target is 0; {} must have the 126976 B", short.path().display());
     assert!(told.starts_with(&wanted), "{told}");
 }
 
