@@ -7,6 +7,7 @@ wrong arguments.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import fcntl
 import signal
 import sys
@@ -89,7 +90,8 @@ def arriving(guest: machine.Machine) -> Iterator[Judged]:
     for engine, kind in ENGINES:
         for op in ("write", "read"):
             yield manners.verifies(guest, first, getattr(nodes, kind), engine, op)
-        yield memory.arrives(guest, first, getattr(nodes, kind), engine, CACHE)
+        for load in memory.LOADS:
+            yield memory.arrives(guest, first, getattr(nodes, kind), dataclasses.replace(load, engine=engine), CACHE)
 
 
 def refusing(guest: machine.Machine) -> Iterator[Judged]:
