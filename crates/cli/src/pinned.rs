@@ -142,14 +142,8 @@ impl Pinned {
         }
     }
 
-    /// How it ended, waiting for that. What it leaves behind goes on.
-    pub fn status(&mut self) -> io::Result<ExitStatus> {
-        let status = self.child.wait()?;
-        self.over = true;
-        Ok(status)
-    }
-
     /// Ends it with its children: they are asked to, and have [`GRACE`] until they are killed, or until `again` can be read.
+    /// If it has ended by itself, what it has left behind in its group is ended; a daemon has a session of its own and goes on.
     /// `None` if it cannot be told how it ended: what hangs in the kernel comes when it comes, and is nobody to wait for.
     pub fn end(&mut self, again: Option<BorrowedFd<'_>>) -> Option<ExitStatus> {
         // Once it has been waited for, the number may be somebody else's.
@@ -255,13 +249,14 @@ mod tests {
     fn its_children_are_where_it_is_and_what_they_say_is_kept() {
         let before = sched_getaffinity(None).unwrap();
         let mut command = shell("(grep Cpus_allowed_list /proc/self/status); echo wrong >&2", Output::Kept);
-        assert!(command.wait(None, None).unwrap() && command.status().unwrap().success());
+        assert!(command.wait(None, None).unwrap() && command.end(None).unwrap().success());
         let said = command.said().unwrap();
         assert_eq!(said, format!("Cpus_allowed_list:\t{}\nwrong\n", first()));
         assert_eq!(last_line(&said), ": wrong");
         assert!(sched_getaffinity(None).unwrap() == before, "we are where we were");
         let mut command = shell("echo result; echo 'error: wrong' >&2; echo >&2; exit 3", Output::ErrorsKept);
-        assert_eq!(command.status().unwrap().code(), Some(3));
+        assert!(command.wait(None, None).unwrap());
+        assert_eq!(command.end(None).unwrap().code(), Some(3));
         assert_eq!(last_line(&command.said().unwrap()), ": wrong");
         assert_eq!(last_line(" \n"), "");
     }
@@ -270,7 +265,7 @@ mod tests {
     #[test]
     fn much_output_is_read_from_its_end() {
         let mut command = shell("head -c 3000000 /dev/zero; echo; echo the last", Output::Kept);
-        command.status().unwrap();
+        assert!(command.wait(None, None).unwrap());
         let said = command.said().unwrap();
         assert_eq!((said.len() as u64, last_line(&said).as_str()), (MOST_OUTPUT, ": the last"));
     }

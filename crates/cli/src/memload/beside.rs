@@ -63,7 +63,8 @@ pub fn run(command: &[String], cpus: &CoreList, breaks: &Breaks) -> Result<Ran, 
         return Ok(Ran::Broken);
     }
     let took = command.begun().elapsed();
-    let status = command.status().map_err(failed)?;
+    // What it has left in the background would run beside the next.
+    let status = command.end(None).ok_or_else(|| failed(io::Error::other("it does not end")))?;
     let text = command.said().map_err(failed)?;
     Ok(if status.success() { Ran::Well(took, text) } else { Ran::Badly(status, last_line(&text)) })
 }

@@ -5,6 +5,7 @@ use super::folder;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 #[test]
 fn what_cannot_be_measured_beside_a_load_is_refused() {
@@ -64,8 +65,10 @@ fn a_command_is_measured_in_cycles_of_a_seeded_order() {
     let file = file.to_str().unwrap();
     std::fs::write(file, vec![7; 1 << 20]).unwrap();
     let words = ["memload", "interfere", file, "--cycles", "4", "--warmup", "0", "--workers", "2"];
-    let metric =
-        ["--metric", "rps=([0-9.]+)", "--rate", "--json", "--", "sh", "-c", "echo rps=1.0; echo rps=2.5"];
+    // What a run leaves in the background does not stay beside the next.
+    let left = folder.path().join("left");
+    let script = format!("sleep 600 & echo $$ >> {}; echo rps=1.0; echo rps=2.5", left.display());
+    let metric = ["--metric", "rps=([0-9.]+)", "--rate", "--json", "--", "sh", "-c", &script];
     let run = || {
         let done = waykeeper().args(words).args(metric).output().unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
@@ -84,6 +87,10 @@ fn a_command_is_measured_in_cycles_of_a_seeded_order() {
         assert_eq!([&pattern["slowdown"], &pattern["low"], &pattern["high"]], [0.0, 0.0, 0.0]);
         assert!(pattern["load"]["commands"].as_u64().is_some_and(|count| count > 0), "{pattern}");
     }
+    let groups = std::fs::read_to_string(left).unwrap();
+    let groups: Vec<i32> = groups.lines().map(|group| group.parse().unwrap()).collect();
+    assert_eq!(groups.len(), 2 * 4 * 3);
+    assert!(groups.into_iter().all(|group| alive(group).is_empty()), "what they left has been ended");
 }
 
 /// Ctrl-C in a cycle ends the command and its children, and says so in one line.
@@ -108,7 +115,7 @@ fn an_interrupt_ends_the_command_too() {
         match std::fs::read_to_string(&mark) {
             Ok(pid) => break pid.trim().parse::<i32>().unwrap(),
             Err(_) if child.try_wait().unwrap().is_some() => panic!("it ended before it began"),
-            Err(_) => std::thread::sleep(std::time::Duration::from_millis(5)),
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
         }
     };
     let pid = rustix::process::Pid::from_child(&child);
@@ -121,8 +128,19 @@ fn an_interrupt_ends_the_command_too() {
     assert_eq!(alive(group), Vec::<String>::new(), "no child of the command is left");
 }
 
-/// Processes of a group that run. What nobody has reaped does not.
+/// Processes of a group that still run when who was killed has had time to go. What nobody has reaped does not run.
 fn alive(group: i32) -> Vec<String> {
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        let left = running(group);
+        if left.is_empty() || Instant::now() > until {
+            return left;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn running(group: i32) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let stats = processes.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
     // `pid (name) state parent group ...`
