@@ -53,6 +53,14 @@ pub fn expected(pattern: Pattern, toward: Toward, moved: Moved, block_bytes: u64
     }
 }
 
+/// The same of commands that went both ways: of the blocks that were moved the device read `outward` from memory.
+pub fn expected_both_ways(pattern: Pattern, moved: Moved, outward: u64, block_bytes: u64) -> Events {
+    let inward = Moved { commands: 0, blocks: moved.blocks.saturating_sub(outward) };
+    let out = expected(pattern, Toward::Read, Moved { blocks: outward, ..moved }, block_bytes);
+    let into = expected(pattern, Toward::Write, inward, block_bytes);
+    Events { itom: into.itom, ..out }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,6 +74,16 @@ mod tests {
         assert_eq!(of(Pattern::Random, Toward::Write), Events { pcie_rdcur: 10, itom: 19_840, rfo: 10 });
         let flushed = expected(Pattern::Flush, Toward::Write, Moved { commands: 10, blocks: 0 }, 4096);
         assert_eq!(flushed, Events { pcie_rdcur: 10, itom: 0, rfo: 10 });
+    }
+
+    #[test]
+    fn both_ways_are_each_their_own_and_the_commands_of_both() {
+        // Of 10 commands of a block of 4096 B three were read from memory: 3 x 64 + 10, 7 x 64, 10.
+        let moved = Moved { commands: 10, blocks: 10 };
+        let of = |outward| expected_both_ways(Pattern::Single, moved, outward, 4096);
+        assert_eq!(of(3), Events { pcie_rdcur: 202, itom: 448, rfo: 10 });
+        assert_eq!(of(0), expected(Pattern::Single, Toward::Write, moved, 4096));
+        assert_eq!(of(10), expected(Pattern::Single, Toward::Read, moved, 4096));
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod limit;
 mod pattern;
 mod summary;
 
-pub use formula::{COMMAND_BYTES, COMPLETION_BYTES, Events, Moved, bandwidth, expected};
+pub use formula::{COMMAND_BYTES, COMPLETION_BYTES, Events, Moved, bandwidth, expected, expected_both_ways};
 pub use limit::{Limiter, Limits, Rule};
 pub use pattern::{Command, Pattern, Shape, ShapeError, Toward};
-pub use summary::{Counter, Counters, Latency, Summary, Totals};
+pub use summary::{Counter, Counters, Latency, Op, Summary, Totals};

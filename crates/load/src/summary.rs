@@ -2,7 +2,7 @@
 //!
 //! Knows counts and seconds; must not know how they were taken, nor how they are shown.
 
-use crate::formula::{Events, Moved, bandwidth, expected};
+use crate::formula::{Events, Moved, bandwidth, expected, expected_both_ways};
 use crate::{Pattern, Toward};
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -17,6 +17,8 @@ pub struct Totals {
     pub blocks: u64,
     /// Blocks that were moved.
     pub moved: u64,
+    /// Of these, those that the device read from memory; counted where a run may go both ways.
+    pub outward: u64,
     /// Commands that came back with an error.
     pub errors: u64,
     /// From the start to the last completion, or to the end of its time if that is later.
@@ -36,7 +38,7 @@ impl Default for Totals {
         let latency_ns =
             Histogram::new(DIGITS).expect("3 digits are within what the library allows (0 to 5)");
         let runtime = Duration::ZERO;
-        Totals { commands: 0, blocks: 0, moved: 0, errors: 0, runtime, cpu: None, latency_ns }
+        Totals { commands: 0, blocks: 0, moved: 0, outward: 0, errors: 0, runtime, cpu: None, latency_ns }
     }
 }
 
@@ -46,6 +48,7 @@ impl Totals {
         self.commands += other.commands;
         self.blocks += other.blocks;
         self.moved += other.moved;
+        self.outward += other.outward;
         self.errors += other.errors;
         self.runtime = self.runtime.max(other.runtime);
         self.cpu = match (self.cpu, other.cpu) {
@@ -173,6 +176,38 @@ impl Counters {
     }
 }
 
+/// Which way the data of a run went, as memory sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Op {
+    /// The device read memory.
+    Read,
+    /// The device wrote memory.
+    Write,
+    /// Both, command by command.
+    Mixed,
+}
+
+impl Op {
+    /// The name people know it by.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Op::Read => "read",
+            Op::Write => "write",
+            Op::Mixed => "mixed",
+        }
+    }
+}
+
+impl From<Toward> for Op {
+    fn from(toward: Toward) -> Op {
+        match toward {
+            Toward::Read => Op::Read,
+            Toward::Write => Op::Write,
+        }
+    }
+}
+
 /// A run as programs read it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
@@ -181,7 +216,7 @@ pub struct Summary {
     /// The pattern.
     pub pattern: Pattern,
     /// Which way data went, as memory sees it.
-    pub op: Toward,
+    pub op: Op,
     /// Bytes of a block.
     pub block_bytes: u64,
     /// Commands that came back well.
@@ -217,7 +252,7 @@ impl Summary {
         Summary {
             engine: engine.to_owned(),
             pattern,
-            op,
+            op: op.into(),
             block_bytes,
             commands: totals.commands,
             blocks: totals.blocks,
@@ -230,6 +265,12 @@ impl Summary {
             cpu_us_per_io: totals.cpu.filter(|_| totals.commands > 0).map(per_command),
             counters: Counters::expected(expected(pattern, op, totals.moved(), block_bytes)),
         }
+    }
+
+    /// The same of a run that went both ways.
+    pub fn both_ways(self, totals: &Totals) -> Summary {
+        let events = expected_both_ways(self.pattern, totals.moved(), totals.outward, self.block_bytes);
+        Summary { op: Op::Mixed, counters: Counters::expected(events), ..self }
     }
 }
 
@@ -273,6 +314,17 @@ mod tests {
         assert_eq!((none.measured, none.ratio), (Some(3), None), "no part of nothing");
         let json = serde_json::to_value(Counter::expected(7).uncounted("no table")).unwrap();
         assert_eq!(json, serde_json::json!({"expected": 7, "unavailable": "no table"}));
+    }
+
+    #[test]
+    fn both_ways_are_expected_where_both_were_gone() {
+        let mut totals = Totals { outward: 2, ..worker(1..=3, 1) };
+        totals.add(&Totals { outward: 1, ..worker(1..=2, 1) });
+        // 5 commands of 2 blocks moved, 3 blocks of 4096 B read from memory.
+        let summary = Summary::new("uring", Pattern::Single, Toward::Write, 4096, &totals).both_ways(&totals);
+        assert_eq!(serde_json::to_value(summary.op).unwrap(), "mixed");
+        assert_eq!(summary.counters.pcie_rdcur, Counter::expected(3 * 64 + 5));
+        assert_eq!((summary.counters.itom.expected, summary.counters.rfo.expected), (7 * 64, 5));
     }
 
     #[test]

@@ -110,6 +110,7 @@ impl LoadServer {
             commands: meter.operations as u64,
             blocks: load.blocks,
             moved: load.moved,
+            outward: 0,
             errors: 0,
             runtime: self.elapsed(),
             cpu: Some(Duration::from_nanos((busy_ns - load.prepared_ns).max(0.0) as u64)),

@@ -72,6 +72,8 @@ pub struct Plan {
     pub pattern: Pattern,
     /// Which way data goes, as memory sees it.
     pub op: Toward,
+    /// Part of the commands for which the device reads memory, 0 to 1, where they go both ways; `op` says nothing then.
+    pub mixed: Option<f64>,
     /// Threads.
     pub workers: u32,
     /// Commands that each keeps outstanding, at least 1.
@@ -121,6 +123,7 @@ impl Default for Plan {
         Plan {
             pattern: Pattern::Random,
             op: Toward::Write,
+            mixed: None,
             workers: 1,
             depth: 1,
             block_bytes: None,
@@ -149,6 +152,11 @@ impl Default for Plan {
 impl Plan {
     /// True if commands change what is stored.
     pub const fn writes(&self) -> bool {
-        self.pattern.moves() && matches!(self.op, Toward::Read)
+        self.pattern.moves() && (matches!(self.op, Toward::Read) || self.mixed.is_some())
+    }
+
+    /// True if commands read what is stored.
+    pub const fn reads(&self) -> bool {
+        self.pattern.moves() && (matches!(self.op, Toward::Write) || self.mixed.is_some())
     }
 }

@@ -140,7 +140,7 @@ impl Ready {
         }
         notes.insert(0, format!("{}: {target}", target.path.display()));
         notes.append(&mut ways);
-        if plan.pattern.moves() && plan.op == Toward::Write && begins_with_a_hole(&target) {
+        if plan.reads() && begins_with_a_hole(&target) {
             notes.push(format!(
                 "{}: begins with a hole, so reads of it come from no device; fill it first, or have --create make one",
                 target.path.display()
@@ -242,9 +242,9 @@ impl Ready {
         }
     }
 
-    /// A command of the pattern as a command of an engine, at a place of the device.
-    pub(crate) fn io(&self, command: &Command, place: u64) -> Io {
-        let deed = match (self.plan.pattern, self.plan.op) {
+    /// A command of the pattern as a command of an engine, which way its data go and at what place of the device.
+    pub(crate) fn io(&self, command: &Command, toward: Toward, place: u64) -> Io {
+        let deed = match (self.plan.pattern, toward) {
             (Pattern::Flush | Pattern::Noop, _) => Deed::Flush,
             (_, Toward::Write) => Deed::ToMemory,
             (_, Toward::Read) => Deed::FromMemory,
@@ -286,6 +286,10 @@ pub fn check(plan: &Plan) -> Result<(), PrepareError> {
             }
             _ => {}
         }
+    }
+    if plan.mixed.is_some() && plan.verify {
+        let wanted = "what goes both ways at once is not looked at afterwards; leave it out";
+        return value("--verify", &"beside a mixed `rw`", wanted);
     }
     if plan.commands == Some(0) {
         return value("--commands", &0, "at least 1 must go");

@@ -3,8 +3,8 @@
 //! Knows an engine and what is shared; must not know which engine, nor how anything is shown.
 
 use crate::admission::{ENDLESS, Next, place_below};
-use crate::engine::{Done, Engine, Io};
-use crate::plan::Touch;
+use crate::engine::{Deed, Done, Engine, Io};
+use crate::plan::{Plan, Touch};
 use crate::ready::Ready;
 use crate::run::Shared;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -59,7 +59,7 @@ pub fn work<E: Engine>(
 ) {
     let depth = ready.engine_depth() as usize;
     let nothing = Command { target: 0, counted: 0, moved: 0 };
-    let idle = Sent { at_ns: 0, counted: 0, moved: 0, io: ready.io(&nothing, 0) };
+    let idle = Sent { at_ns: 0, counted: 0, moved: 0, io: ready.io(&nothing, ready.plan().op, 0) };
     let mut sent = vec![idle; depth];
     let mut free: Vec<u32> = (0..ready.engine_depth()).rev().collect();
     let (mut batch, mut done): (Vec<Command>, Vec<Done>) =
@@ -78,14 +78,15 @@ pub fn work<E: Engine>(
             next = shared.admission.take(now_ns, free.len(), &mut random, &mut batch);
             if touches && !batch.is_empty() {
                 for command in &batch {
-                    let io = ready.io(command, 0);
+                    let io = ready.io(command, ready.plan().op, 0);
                     ready.buffer().touch(io.offset, io.bytes as usize);
                 }
                 // Reading takes its time, which is not the device's.
                 now_ns = shared.now_ns();
             }
             for command in &batch {
-                let io = ready.io(command, place(ready, command, &mut random));
+                let toward = toward(ready.plan(), &mut random);
+                let io = ready.io(command, toward, place(ready, command, toward, &mut random));
                 // There are as many commands as free numbers at most.
                 let Some(number) = free.pop() else { break };
                 engine.push(io, number);
@@ -132,6 +133,9 @@ pub fn work<E: Engine>(
                     left.totals.commands += 1;
                     left.totals.blocks += u64::from(was.counted);
                     left.totals.moved += u64::from(was.moved);
+                    if was.io.deed == Deed::FromMemory {
+                        left.totals.outward += u64::from(was.moved);
+                    }
                     if logs {
                         left.log.push(Logged { sent_ns: was.at_ns, took_ns, io: was.io });
                     }
@@ -157,9 +161,20 @@ pub fn work<E: Engine>(
     live.left().totals.runtime = Duration::from_nanos(end_ns);
 }
 
+/// Which way the data of the next command go.
+fn toward(plan: &Plan, random: &mut Xoshiro256PlusPlus) -> Toward {
+    /// Steps of a part.
+    const WHOLE: u64 = 1 << 53;
+    match plan.mixed {
+        None => plan.op,
+        Some(part) if (place_below(random, WHOLE) as f64) < part * WHOLE as f64 => Toward::Read,
+        Some(_) => Toward::Write,
+    }
+}
+
 /// Where on the device: reads come from its start, writes go to anywhere, so that its cells wear evenly (algorithms.md 7.2).
-fn place(ready: &Ready, command: &Command, random: &mut Xoshiro256PlusPlus) -> u64 {
-    match ready.plan().op {
+fn place(ready: &Ready, command: &Command, toward: Toward, random: &mut Xoshiro256PlusPlus) -> u64 {
+    match toward {
         Toward::Write => 0,
         Toward::Read => {
             let block = u64::from(ready.block_bytes());
@@ -172,7 +187,6 @@ fn place(ready: &Ready, command: &Command, random: &mut Xoshiro256PlusPlus) -> u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Plan;
     use crate::ready::tests::on_nothing;
     use rand_core::SeedableRng;
     use std::io;

@@ -71,17 +71,7 @@ fn plan(file: &str, job: &Job, base: &Plan) -> Result<Plan, JobError> {
         wanted: wanted.to_owned(),
     };
     let writes = job.access.writes();
-    let op = if writes == 0.0 {
-        Toward::Write
-    } else if writes == 1.0 {
-        Toward::Read
-    } else {
-        return Err(refuse(
-            "rw",
-            "mixed",
-            "read or write: a load goes one way; a scenario's `fio` takes both",
-        ));
-    };
+    let op = if writes == 1.0 { Toward::Read } else { Toward::Write };
     let copies = u64::from(job.copies);
     let of_all = |each: u64| each.saturating_mul(copies);
     let blocks = job.ends_after_bytes().map(|bytes| of_all(bytes.div_ceil(job.block_bytes)));
@@ -101,6 +91,7 @@ fn plan(file: &str, job: &Job, base: &Plan) -> Result<Plan, JobError> {
     Ok(Plan {
         pattern: Pattern::Single,
         op,
+        mixed: Some(writes).filter(|part| *part > 0.0 && *part < 1.0),
         workers: job.copies,
         depth: job.depth,
         block_bytes: Some(block_bytes),
@@ -167,11 +158,21 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_goes_both_ways_or_never_ends_is_refused() {
+    fn a_job_goes_both_ways_where_it_says_so() {
+        for (says, mixed, writes) in [
+            ("rw=randrw", Some(0.5), true),
+            ("rw=rw\nrwmixwrite=25", Some(0.25), true),
+            ("rw=rw\nrwmixread=100", None, false),
+            ("rw=rw\nrwmixread=0", None, true),
+        ] {
+            let jobs = read_text(&format!("[a]\n{says}\nsize=1m\n")).unwrap();
+            assert_eq!((jobs[0].plan.mixed, jobs[0].plan.writes()), (mixed, writes), "{says}");
+        }
+    }
+
+    #[test]
+    fn a_job_that_never_ends_is_refused() {
         let told = |text: &str| read_text(text).unwrap_err();
-        assert!(
-            told("[a]\nrw=randrw\nsize=1m\n").contains("j.fio:1: `a.rw` is mixed; it must be read or write")
-        );
         assert!(
             told("\n[a]\nrw=read\n").contains("j.fio:2: `a.size` is absent; it must be there, or `runtime`")
         );

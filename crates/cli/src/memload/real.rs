@@ -62,6 +62,9 @@ pub fn run(
     let plan = ready.plan();
     let mut summary =
         Summary::new(ready.engine().name(), plan.pattern, plan.op, block_bytes, &outcome.totals);
+    if plan.mixed.is_some() {
+        summary = summary.both_ways(&outcome.totals);
+    }
     if let Some(counted) = counted {
         counted.put(&mut summary.counters);
     }

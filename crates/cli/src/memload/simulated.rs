@@ -161,6 +161,12 @@ fn settings(plan: &Plan, consent: &Consent) -> Result<Table, Failure> {
     if let Some((option, _, why)) = ABSENT.iter().find(|(_, is_said, _)| is_said(plan, consent)) {
         return refuse(option, &format!("{why}; leave it out"));
     }
+    if plan.mixed.is_some() {
+        return refuse(
+            "a mixed `rw`",
+            "this program goes one way; the programs of a scenario's `fio` go both",
+        );
+    }
     check(plan)?;
     if plan.pages == Pages::Huge1G {
         return refuse("--huge-pages", "its huge pages are of 2 MiB; give 2M, or leave it out");

@@ -10,10 +10,7 @@ use waykeeper_load::Summary;
 pub fn table(summary: &Summary) -> String {
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut row = |name: &str, value: String| rows.push(vec![name.to_owned(), value]);
-    let op = match summary.op {
-        waykeeper_load::Toward::Read => "read",
-        waykeeper_load::Toward::Write => "write",
-    };
+    let op = summary.op.name();
     row(
         "load",
         format!("{} {op}, {} B blocks, by {}", summary.pattern.name(), summary.block_bytes, summary.engine),

@@ -222,6 +222,7 @@ pub fn plan(load: &LoadArgs, place: &PlaceArgs) -> Result<Plan, String> {
             OpWord::Read => Toward::Read,
             OpWord::Write => Toward::Write,
         },
+        mixed: None,
         workers: load.workers,
         depth: load.depth,
         block_bytes,

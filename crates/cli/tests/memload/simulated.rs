@@ -133,6 +133,14 @@ fn a_job_file_says_what_to_send() {
             &["job `many`: --workers is 2000; 1 to 1024 can be"],
         );
     }
+    // Both ways, by the lot of the seed; each has lines of its own.
+    std::fs::write(jobs, "[both]\nrw=randrw\nrwmixread=75\nnumber_ios=200\n").unwrap();
+    let runs = json(&["memload", file, "--jobs", jobs, "--overwrite"]);
+    let expected = |name: &str| runs[0]["counters"][name]["expected"].as_u64().unwrap();
+    let (out, into) = (expected("PCIeRdCur") - 200, expected("ItoM"));
+    assert_eq!((&runs[0]["op"], out + into, expected("RFO")), (&"mixed".into(), 200 * 64, 200));
+    assert!(out > 20 * 64 && into > 120 * 64, "{out} {into}");
+    refused(&["memload", HASWELL, "--jobs", jobs], 2, &["job `both`: a mixed `rw` on a virtual server"]);
     std::fs::write(jobs, "[a]\nrw=read\niodepht=3\n").unwrap();
     refused(&["memload", file, "--jobs", jobs], 2, &["j.fio:3: `iodepht`", "did you mean `iodepth`"]);
     std::fs::write(jobs, "[a]\nsize=4k\n").unwrap();
