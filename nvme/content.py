@@ -63,6 +63,14 @@ def restore(path: Path, blocks: dict[int, bytes], block_bytes: int) -> None:
             file.write(known(number * block_bytes, block_bytes))
 
 
+def blank(path: Path, places: list[int], block_bytes: int) -> None:
+    """Fills these blocks with zeros, which no block of an image or of a buffer is."""
+    with open(path, "r+b") as file:
+        for number in places:
+            file.seek(number * block_bytes)
+            file.write(bytes(block_bytes))
+
+
 def word(seed: int, number: int) -> int:
     """What word `number` of memload's buffer holds before a run with this seed: SplitMix64 (Steele et al. 2014) of both, as
     docs/memload.md says, written anew here.

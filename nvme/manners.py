@@ -112,11 +112,12 @@ def _endless(target: str, engine: str, more: str = "") -> str:
     return f"{words} 2>/tmp/told"
 
 
-def _under_way(machine: Machine, device: Device, before: Counts) -> bool:
+def _under_way(machine: Machine, device: Device, before: Counts, commands: int = UNDER_WAY) -> bool:
     """Waits until a run has sent its first commands."""
     until = time.monotonic() + MOST_SECONDS
     while time.monotonic() < until:
-        if (machine.counts(device) - before).read_operations > UNDER_WAY:
+        counts = machine.counts(device) - before
+        if counts.read_operations + counts.written_operations >= commands:
             return True
         time.sleep(0.02)
     return False
@@ -212,27 +213,8 @@ def vanish(machine: Machine, device: Device, target: str, engine: str, unplug: b
     return Judged(f"{engine}: the device {'is unplugged' if unplug else 'is removed'}", wrong)
 
 
-def limits(machine: Machine, device: Device, target: str) -> list[Judged]:
-    """Limits and ends by QEMU's counts. What a slot does not use is gone, so slots are as long as a slow machine needs."""
-    judged = []
-    # For two seconds in four slots, a quarter of the whole in each.
-    cases = [
-        ("commands", "--pattern single --limit-commands 200", Counts(400, 400 * 4096, 0, 0, 0)),
-        (
-            "bytes",
-            f"--pattern random --max-blocks 32 --limit-bytes {20 * 31 * 4096}",
-            Counts(40, 40 * 31 * 4096, 0, 0, 0),
-        ),
-    ]
-    for what, words, wanted in cases:
-        before = machine.counts(device)
-        words = f"waykeeper memload {target} --json --depth 8 --slots 2 --time 2 {words}"
-        told = report(machine.session.run(apart(words)))
-        counts = machine.counts(device) - before
-        wrong = [] if told.status == 0 and told.summary else [f"a good end was expected: {told}"]
-        if counts != wanted:
-            wrong.append(f"QEMU counted {counts}, expected {wanted}: {told}")
-        judged.append(Judged(f"a limit of {what}", wrong))
+def ends_by_blocks(machine: Machine, device: Device, target: str) -> Judged:
+    """An end by blocks is exact: the last command is as long as what is left."""
     before = machine.counts(device)
     words = "--pattern random --max-blocks 32 --blocks 100 --depth 4"
     told = report(machine.session.run(apart(f"waykeeper memload {target} --json {words}")))
@@ -240,7 +222,41 @@ def limits(machine: Machine, device: Device, target: str) -> list[Judged]:
     # 100 = 3 x 31 + 7.
     wanted = Counts(4, 100 * 4096, 0, 0, 0)
     wrong = [] if counts == wanted and told.status == 0 else [f"QEMU counted {counts}, expected {wanted}: {told}"]
-    return judged + [Judged("an end after 100 blocks", wrong)]
+    return Judged("an end after 100 blocks", wrong)
+
+
+def notices(machine: Machine, device: Device, target: str, engine: str, op: str) -> Judged:
+    """`--verify` tells of blocks that changed behind its back, with a status of its own. Commands go at the start of each second; after
+    the first the guest is halted, and what it read or wrote on the device becomes something else.
+    """
+    a_second, all_of_them = 12, 36
+    before = machine.counts(device)
+    consent = f"--destroy-data-on {device.serial}" if op == "read" else ""
+    words = f"waykeeper memload {target} --json --engine {engine} --pattern single --op {op} {consent} --verify"
+    limit = f"--depth {a_second} --limit-commands {a_second} --commands {all_of_them}"
+    with machine.traced(device) as commands:
+        machine.session.start("notices", f"{words} {limit} 2>/tmp/told")
+        wrong = [] if _under_way(machine, device, before, a_second) else [f"not under way after {MOST_SECONDS:.0f} s"]
+        machine.qmp.execute("stop")
+        first = len(machine.trace.commands(device.nsid))
+        places = [one.lba * device.block_bytes // 4096 for one in machine.trace.commands(device.nsid)]
+        content.blank(device.image, places, 4096)
+        machine.qmp.execute("cont")
+        told = _finished(machine, "notices")
+    # What came after the halt read what is there now, and wrote some of the places anew.
+    anew = {one.lba * device.block_bytes // 4096 for one in commands[first:all_of_them]}
+    expected = first if op == "write" else len(set(places) - anew)
+    if not 0 < first < all_of_them:
+        wrong.append(f"{first} commands had gone when the guest was halted, fewer than {all_of_them} were expected")
+    if (
+        told.status != 6
+        or told.summary is None
+        or f" {expected} of " not in told.told
+        or "something else" not in told.told
+    ):
+        wrong.append(f"status 6 and {expected} wrong blocks were expected: {told}")
+    content.restore(device.image, content.changed(device.image, 4096), 4096)
+    return Judged(f"{engine} {op}: --verify finds what is wrong", wrong)
 
 
 def verifies(machine: Machine, device: Device, target: str, engine: str, op: str) -> Judged:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from guests import packages, programs, qemu, rootfs, session
-from nvme import content, counting, machine, manners, memory
+from nvme import content, counting, machine, manners, memory, pace
 from nvme.counting import Judged
 from nvme.load import Load
 
@@ -92,6 +92,8 @@ def arriving(guest: machine.Machine) -> Iterator[Judged]:
             yield manners.verifies(guest, first, getattr(nodes, kind), engine, op)
         for load in memory.LOADS:
             yield memory.arrives(guest, first, getattr(nodes, kind), dataclasses.replace(load, engine=engine), CACHE)
+    yield manners.notices(guest, first, nodes.generic, "nvme-uring", "write")
+    yield manners.notices(guest, first, nodes.block, "uring", "read")
 
 
 def refusing(guest: machine.Machine) -> Iterator[Judged]:
@@ -106,7 +108,7 @@ def ending(guest: machine.Machine) -> Iterator[Judged]:
     """Runs end when they should and when they must. The second device is gone afterwards."""
     first, second = guest.devices
     nodes = guest.nodes(first)
-    yield from manners.limits(guest, first, nodes.generic)
+    yield manners.ends_by_blocks(guest, first, nodes.generic)
     for engine, kind in ENGINES:
         yield manners.interrupt(guest, first, getattr(nodes, kind), engine)
     yield manners.stays(guest, nodes.block)
@@ -115,8 +117,20 @@ def ending(guest: machine.Machine) -> Iterator[Judged]:
     yield manners.vanish(guest, second, guest.nodes(second).generic, "nvme-uring", unplug=True)
 
 
+def pacing(guest: machine.Machine) -> Iterator[Judged]:
+    """Limits hold, slot by slot."""
+    (only,) = guest.devices
+    nodes = guest.nodes(only)
+    pace.prepare(guest)
+    for paced in pace.RUNS:
+        yield pace.keeps(guest, getattr(nodes, dict(ENGINES)[paced.engine]), paced)
+
+
 GROUPS = {"moving": moving, "namespace": namespace, "arriving": arriving, "refusing": refusing, "ending": ending}
-"""All that is tried, in order."""
+"""What is tried in a guest whose clock is the world's, in order."""
+
+LEAPING = {"pacing": pacing}
+"""What is tried in a guest whose clock knows no other work of this machine."""
 
 
 def complaints(console: Path) -> list[str]:
@@ -191,6 +205,25 @@ def in_guest(root: Path, initrd: Path, groups: list[str], tally: Tally) -> None:
                     tally.take(judged)
     except qemu.GuestError as error:
         tally.take(Judged("the guest", [str(error)]))
+    hear(logs, tally)
+
+
+def in_leaping_guest(root: Path, initrd: Path, groups: list[str], tally: Tally) -> None:
+    """These groups of LEAPING on one kernel."""
+    devices = [machine.Device("wk0001", 1, 512, None)]
+    logs, kernel = CACHE / "logs", packages.kernel_image(root)
+    try:
+        with machine.booted(tally.name, kernel, initrd, devices, logs, BOOT_SECONDS, leaps=True) as guest:
+            for group in groups:
+                for judged in LEAPING[group](guest):
+                    tally.take(judged)
+    except qemu.GuestError as error:
+        tally.take(Judged("the guest", [str(error)]))
+    hear(logs, tally)
+
+
+def hear(logs: Path, tally: Tally) -> None:
+    """What the guest's kernel has complained of."""
     console = logs / f"{tally.name}.console"
     tally.take(Judged("the kernel", [f"it said: {text}; see {console}" for text in complaints(console)]))
 
@@ -205,7 +238,9 @@ def main() -> int:
     parser.add_argument(
         "--kernel", action="append", choices=["6.1", "6.12"], help="this series (may be repeated; default: 6.1)"
     )
-    parser.add_argument("--only", action="append", choices=GROUPS, help="this group (may be repeated; default: all)")
+    parser.add_argument(
+        "--only", action="append", choices=GROUPS | LEAPING, help="this group (may be repeated; default: all)"
+    )
     parser.add_argument("--waykeeper", type=Path, help="this program instead of the workspace's")
     parser.add_argument("--verbose", action="store_true", help="tell what passed as well")
     arguments = parser.parse_args()
@@ -222,10 +257,16 @@ def main() -> int:
     tallies = []
     try:
         roots, initrd = prepare(arguments.kernel or ["6.1"], arguments.waykeeper)
+        wanted = arguments.only or [*GROUPS, *LEAPING]
         for series, root in roots.items():
-            tallies.append(Tally(f"linux-{series}", arguments.verbose))
-            in_guest(root, initrd, arguments.only or list(GROUPS), tallies[-1])
-            say(str(tallies[-1]))
+            if groups := [group for group in GROUPS if group in wanted]:
+                tallies.append(Tally(f"linux-{series}", arguments.verbose))
+                in_guest(root, initrd, groups, tallies[-1])
+                say(str(tallies[-1]))
+            if groups := [group for group in LEAPING if group in wanted]:
+                tallies.append(Tally(f"linux-{series}-leaping", arguments.verbose))
+                in_leaping_guest(root, initrd, groups, tallies[-1])
+                say(str(tallies[-1]))
     except (packages.PackageError, programs.BuildError, OSError) as error:
         say(f"error: {error}")
         return 1
