@@ -4,7 +4,7 @@ use crate::served::{LBA, SERIAL, Seen, Served};
 use std::sync::Arc;
 use waykeeper_load::{Pattern, Toward};
 use waykeeper_memload::{
-    Consent, End, EngineKind, Fault, Kind, Outcome, Plan, Ready, Running, System, Target, nvme,
+    Consent, End, EngineKind, Fault, Kind, Outcome, Plan, Ready, Running, System, Target, Verified, nvme,
 };
 
 fn ready(served: &Served, plan: Plan) -> Arc<Ready> {
@@ -158,4 +158,35 @@ fn a_wrong_block_is_found() {
     let outcome = running.finish_and(|_| (), || counted = seen());
     assert_eq!(outcome.verified.unwrap().unwrap().wrong, 1);
     assert_eq!((counted as u64, seen() > counted), (outcome.totals.commands, true));
+}
+
+/// A run that reads has ended; before the look at it somebody changes the device or the buffer in some way.
+fn looked_at_after(commands: u64, change: impl FnOnce(&mut Vec<u8>, *mut u8)) -> Verified {
+    let served = Served::new(4096);
+    let plan =
+        Plan { pattern: Pattern::Single, commands: Some(commands), verify: true, ..Plan::default() };
+    let ready = ready(&served, plan);
+    let running = Running::start(&ready).unwrap();
+    while !running.wait(std::time::Duration::from_secs(1)) {}
+    change(&mut served.device.lock().unwrap().data, ready.buffer().base());
+    running.finish(|_| ()).verified.unwrap().unwrap()
+}
+
+#[test]
+fn a_wrong_block_in_memory_is_found() {
+    let flip = |block: usize| {
+        move |_: &mut Vec<u8>, base: *mut u8| {
+            // SAFETY: the buffer has 1000 blocks, all commands have come back, and nobody else is at work on it.
+            unsafe { *base.add(block * 4096 + 4095) ^= 1 }
+        }
+    };
+    let verified = |wrong| Verified { blocks: 1000, wrong };
+    assert_eq!(looked_at_after(20, |_, _| ()), verified(0));
+    // What arrived is not what the device has: all of it, or one block.
+    assert_eq!(looked_at_after(20, |data, _| data[LBA] ^= 1), verified(20));
+    assert_eq!(looked_at_after(20, flip(19)), verified(1));
+    // A block that no command went to.
+    assert_eq!(looked_at_after(20, flip(20)), verified(1));
+    // Elsewhere on the device nobody has read.
+    assert_eq!(looked_at_after(20, |data, _| data[8 * LBA] ^= 1), verified(0));
 }
