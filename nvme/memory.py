@@ -31,10 +31,15 @@ A_SECOND = 12
 """Commands that a run sends at the start of each second; it is stopped in the first, and four seconds of `full` fit into its buffer."""
 
 LOADS = [
-    Load(pattern, "write", "", buffer_blocks=1531, stride=3 if pattern == "packets" else 1)
-    for pattern in ("single", "random", "full", "packets")
+    Load(pattern, "write", engine, buffer_blocks=1531, stride=3 if pattern == "packets" else 1)
+    for engine, patterns in (
+        ("nvme-uring", ("single", "random", "full", "packets")),
+        ("nvme-ioctl", ("random", "packets")),
+        ("uring", ("random", "packets")),
+    )
+    for pattern in patterns
 ]
-"""Patterns that are looked at. One command goes after the other, so that what lies in memory is known block by block."""
+"""Runs that are looked at. One command goes after the other, so that what lies in memory is known block by block."""
 
 
 def arrives(machine: Machine, device: Device, target: str, load: Load, folder: Path) -> Judged:

@@ -134,7 +134,8 @@ def judge(paced: Paced, times: list[int]) -> list[str]:
             f"command {worst} went {(times[worst] - first) / 1e6:.2f} ms after the run's beginning at the latest,"
             f" its slot begins at {earliest[worst] / 1e6:.2f} ms"
         ]
-    counts = Counter(int((time + TICK_NS - begin) // paced.slot_ns) for time in times)
+    # The tightest command lies on its slot's boundary, where rounding must not decide.
+    counts = Counter(int((time + TICK_NS - begin) / paced.slot_ns + 1e-6) for time in times)
     # None is early, so what a slot has too many are late ones of the slot before.
     more = {
         slot: count - share

@@ -7,7 +7,6 @@ wrong arguments.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import fcntl
 import signal
 import sys
@@ -90,8 +89,8 @@ def arriving(guest: machine.Machine) -> Iterator[Judged]:
     for engine, kind in ENGINES:
         for op in ("write", "read"):
             yield manners.verifies(guest, first, getattr(nodes, kind), engine, op)
-        for load in memory.LOADS:
-            yield memory.arrives(guest, first, getattr(nodes, kind), dataclasses.replace(load, engine=engine), CACHE)
+    for load in memory.LOADS:
+        yield memory.arrives(guest, first, getattr(nodes, dict(ENGINES)[load.engine]), load, CACHE)
     yield manners.notices(guest, first, nodes.generic, "nvme-uring", "write")
     yield manners.notices(guest, first, nodes.block, "uring", "read")
 

@@ -29,7 +29,8 @@ class Slots(unittest.TestCase):
     def test_the_share_of_each_slot_is_right(self) -> None:
         self.assertEqual(Paced("uring", 30, 7, 1.0, 1).shares(), [4, 4, 4, 5, 4, 4, 5])
         for paced in (*pace.RUNS, HALVES, SHORT):
-            self.assertEqual(pace.judge(paced, sent(paced)), [], paced.name)
+            for late in range(0, 100_000, 7_700):
+                self.assertEqual(pace.judge(paced, sent(paced, late_ns=late)), [], f"{paced.name}, {late} ns late")
             # Half of a slot goes by until all have been sent.
             slow = int(paced.slot_ns / 2 / max(paced.shares()))
             self.assertEqual(pace.judge(paced, sent(paced, slow)), [], paced.name)

@@ -163,8 +163,7 @@ fn a_wrong_block_is_found() {
 /// A run that reads has ended; before the look at it somebody changes the device or the buffer in some way.
 fn looked_at_after(commands: u64, change: impl FnOnce(&mut Vec<u8>, *mut u8)) -> Verified {
     let served = Served::new(4096);
-    let plan =
-        Plan { pattern: Pattern::Single, commands: Some(commands), verify: true, ..Plan::default() };
+    let plan = Plan { pattern: Pattern::Single, commands: Some(commands), verify: true, ..Plan::default() };
     let ready = ready(&served, plan);
     let running = Running::start(&ready).unwrap();
     while !running.wait(std::time::Duration::from_secs(1)) {}
