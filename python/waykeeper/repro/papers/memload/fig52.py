@@ -27,15 +27,18 @@ class Fig52(Figure):
     def _highest(self, runs, machine):
         return {p: max(self._thousands(runs, machine, *p)) for p in PATTERNS}
 
-    @claim("MEMLOAD-F5.2-1")
+    @claim(
+        "MEMLOAD-F5.2-1",
+        why="a fifth is our reading of few, and the author's own runs have 0.208 on the Haswell; ours has 0.23, for the data "
+        "sheet's 0.9 GB/s is what the drive writes with large commands too, and the author's brought 0.82",
+    )
     def random_sends_few(self, runs):
         found = {}
         for m in MACHINES:
-            curves = {p: self._thousands(runs, m, *p) for p in PATTERNS}
-            most = [max(both) for both in zip(*(curves["random", op] for op in ("write", "read")))]
-            least = [min(others) for others in zip(*(curves[p] for p in PATTERNS if p[0] != "random"))]
-            fewer = [ours < others for ours, others in zip(most, least)]
-            found[f"{m}: fewer than any other, however many workers"] = all(fewer)
+            best = self._highest(runs, m)
+            most = max(best["random", "write"], best["random", "read"])
+            least = min(value for (pattern, _), value in best.items() if pattern != "random")
+            found[f"{m}: a fifth of the others' or less"] = most <= least / 5
         return checks(found)
 
     @claim("MEMLOAD-F5.2-2")
