@@ -16,6 +16,10 @@ pub enum Rule {
     /// for by later slots, and what does not divide is dealt out in turn.
     #[default]
     Exact,
+    /// As `Exact`, but what slots did not use may still go in later ones, at most a second's worth of it: fio's `rate`. Who
+    /// comes late, because the machine has other things to do, loses nothing. Over any time never more than what the slots
+    /// in it have and a second's worth, and from the start on never more than what the slots until then have.
+    CatchUp,
     /// As nvme-memload does it: the first slot has the whole limit, each later one its part in whole numbers, **set** and
     /// not added to, and a command goes while the budget is not negative: one more than the limit in every slot.
     Thesis,
@@ -58,7 +62,7 @@ impl Limiter {
         let first = |limit: Option<f64>| match (limit, limits.rule) {
             (None, _) => i64::MAX,
             (Some(limit), Rule::Thesis) => limit as i64,
-            (Some(limit), Rule::Exact) => part(limit, limits.slots, 0),
+            (Some(limit), Rule::Exact | Rule::CatchUp) => part(limit, limits.slots, 0),
         };
         let (blocks, commands) = (first(limits.blocks), first(limits.commands));
         Limiter { limits, start_ns, slot: 0, blocks, commands }
@@ -100,16 +104,18 @@ impl Limiter {
         let refill = |budget: i64, limit: Option<f64>| match (limit, rule) {
             (None, _) => i64::MAX,
             (Some(limit), Rule::Thesis) => limit as i64 / i64::from(slots),
-            // What a slot did not use is gone, what it overdrew is owed by those that follow.
-            (Some(limit), Rule::Exact) => {
-                let dealt = |slot: u64| part(limit, slots, slot);
-                let debt = budget.min(0);
+            (Some(limit), Rule::Exact | Rule::CatchUp) => {
                 let between: i64 = match slot - from {
                     1 => 0,
                     // Slots that went by without a command pay debts too.
                     _ => sum(limit, slots, slot) - sum(limit, slots, from + 1),
                 };
-                (debt + between).min(0) + dealt(slot)
+                // What a slot overdrew is owed by those that follow.
+                let kept = match rule {
+                    Rule::CatchUp => (budget + between).min(limit.ceil() as i64),
+                    _ => (budget.min(0) + between).min(0),
+                };
+                kept + part(limit, slots, slot)
             }
         };
         self.blocks = refill(self.blocks, self.limits.blocks);
@@ -181,6 +187,30 @@ mod tests {
     }
 
     #[test]
+    fn who_catches_up_loses_no_slot_and_sends_no_more_than_a_second_at_once() {
+        // 1000 commands in 10 slots. Slot 1 is missed, so slot 2 has its 100 as well; of slot 3 only 30 go, so slot 4 has 170.
+        let mut limiter = Limiter::new(limits(None, Some(1000.0), 10, Rule::CatchUp), 5e6);
+        assert_eq!(admitted(&mut limiter, 5e6, 1), (100, 105e6));
+        assert_eq!(admitted(&mut limiter, 205e6, 1), (200, 305e6));
+        for _ in 0..30 {
+            assert_eq!(limiter.admit(305e6), Ok(()));
+            limiter.charge(1);
+        }
+        assert_eq!(admitted(&mut limiter, 405e6, 1), (170, 505e6));
+        // Six seconds without a look: a second's worth, and the slot's own.
+        assert_eq!(admitted(&mut limiter, 6505e6, 1), (1100, 6605e6));
+        // What is owed is paid first: 1000 blocks of 100 a second by ten slots, whoever looks.
+        let mut limiter = Limiter::new(limits(Some(100.0), None, 1, Rule::CatchUp), 0.0);
+        assert_eq!(admitted(&mut limiter, 0.0, 1000).0, 1);
+        assert_eq!(admitted(&mut limiter, 9e9, 1000).0, 0);
+        assert_eq!(admitted(&mut limiter, 10e9, 1000).0, 1);
+        // One in three seconds: however many were missed, one goes beside the slot's own.
+        let mut limiter = Limiter::new(limits(None, Some(1.0 / 3.0), 1, Rule::CatchUp), 0.0);
+        let each: Vec<u32> = [4.1, 5.1, 17.1].iter().map(|s| admitted(&mut limiter, s * 1e9, 1).0).collect();
+        assert_eq!(each, [1, 1, 2]);
+    }
+
+    #[test]
     fn blocks_that_a_command_overdraws_are_paid_back() {
         // 100 blocks a slot, 31 a command: 4 (24 owed), 76 left: 3 (17 owed), 83: 3 (10 owed), 90: 3 (3 owed), 97: 4.
         let mut limiter = Limiter::new(limits(Some(100.0), None, 1, Rule::Exact), 0.0);
@@ -216,6 +246,23 @@ mod tests {
                 count += u64::from(admitted(&mut limiter, now, 1).0);
             }
             prop_assert_eq!(count, u64::from(limit) * u64::from(seconds));
+        }
+
+        /// Whoever comes when it likes, if it comes once a second at least: no command is lost when it catches up, and none
+        /// goes before its time.
+        #[test]
+        fn who_comes_late_catches_up(
+            limit in 1u32..3000, slots in 1u32..3000, naps_ns in proptest::collection::vec(1u32..990_000_000, 1..10),
+        ) {
+            let whole = f64::from(limit);
+            let mut limiter = Limiter::new(limits(None, Some(whole), slots, Rule::CatchUp), 0.0);
+            let (mut now_ns, mut count) = (0.0, 0u64);
+            for nap_ns in naps_ns {
+                now_ns += f64::from(nap_ns);
+                count += u64::from(admitted(&mut limiter, now_ns, 1).0);
+                let slot = (now_ns / (1e9 / f64::from(slots))) as u64;
+                prop_assert_eq!(count, sum(whole, slots, slot + 1) as u64);
+            }
         }
     }
 }

@@ -92,6 +92,8 @@ pub struct Plan {
     pub limit_commands: Option<f64>,
     /// Slots per second in which the limits are dealt out.
     pub slots: u32,
+    /// What slots did not use may still go later, at most a second's worth.
+    pub catch_up: bool,
     /// As the published program: it moves a block more than it counts, and its limiter lets one more command go.
     pub thesis: bool,
     /// The run ends after so long.
@@ -133,6 +135,7 @@ impl Default for Plan {
             limit_bytes: None,
             limit_commands: None,
             slots: Limits::NONE.slots,
+            catch_up: false,
             thesis: false,
             time: None,
             blocks: None,

@@ -217,12 +217,7 @@ impl Ready {
     }
 
     pub(crate) fn limits(&self) -> Limits {
-        Limits {
-            blocks: self.plan.limit_bytes.map(|bytes| bytes / f64::from(self.block_bytes)),
-            commands: self.plan.limit_commands,
-            slots: self.plan.slots,
-            rule: if self.plan.thesis { Rule::Thesis } else { Rule::Exact },
-        }
+        limits(&self.plan, self.block_bytes)
     }
 
     /// What an engine of one thread stands on.
@@ -312,17 +307,38 @@ pub fn check(plan: &Plan) -> Result<(), PrepareError> {
     if let Some((option, ..)) = stray.into_iter().find(|(_, is_said, has_meaning)| *is_said && !has_meaning) {
         return Err(PrepareError::Stray { option, pattern: name });
     }
-    if plan.slots != 1 && plan.limit_bytes.is_none() && plan.limit_commands.is_none() {
-        return value(
-            "--slots",
-            &plan.slots,
-            "it deals out --limit-commands or --limit-bytes, and neither is given",
-        );
+    if plan.limit_bytes.is_none() && plan.limit_commands.is_none() {
+        if plan.slots != 1 {
+            let wanted = "it deals out --limit-commands or --limit-bytes, and neither is given";
+            return value("--slots", &plan.slots, wanted);
+        }
+        if plan.catch_up {
+            let wanted =
+                "it makes up for missed slots of --limit-commands or --limit-bytes, and neither is given";
+            return value("--catch-up", &"given", wanted);
+        }
+    }
+    if plan.catch_up && plan.thesis {
+        let wanted = "in --profile thesis what a slot did not use is gone; leave one of the two out";
+        return value("--catch-up", &"given", wanted);
     }
     if let Some(cpu) = plan.cpus.iter().find(|cpu| **cpu as usize >= rustix::thread::CpuSet::MAX_CPU) {
         return value("--cpus", cpu, "CPUs 0 to 1023 can be");
     }
     Ok(())
+}
+
+fn limits(plan: &Plan, block_bytes: u32) -> Limits {
+    Limits {
+        blocks: plan.limit_bytes.map(|bytes| bytes / f64::from(block_bytes)),
+        commands: plan.limit_commands,
+        slots: plan.slots,
+        rule: match (plan.thesis, plan.catch_up) {
+            (true, _) => Rule::Thesis,
+            (false, true) => Rule::CatchUp,
+            (false, false) => Rule::Exact,
+        },
+    }
 }
 
 /// A plan's sizes on a target.
@@ -569,6 +585,17 @@ pub(crate) mod tests {
         let buffer = Buffer::new(buffer_bytes, plan.pages, plan.numa, plan.seed).unwrap();
         let (engine, notes, _hold) = (EngineKind::Uring, Vec::new(), Hold::default());
         Ready { plan, target, shape, block_bytes, max_blocks, engine, notes, file, buffer, _hold }
+    }
+
+    #[test]
+    fn a_limit_is_dealt_out_as_the_plan_says() {
+        let of = |thesis, catch_up| {
+            limits(&Plan { thesis, catch_up, limit_bytes: Some(8192.0), slots: 7, ..Plan::default() }, 4096)
+        };
+        let wanted = |rule| Limits { blocks: Some(2.0), commands: None, slots: 7, rule };
+        assert_eq!(of(false, false), wanted(Rule::Exact));
+        assert_eq!(of(false, true), wanted(Rule::CatchUp));
+        assert_eq!(of(true, false), wanted(Rule::Thesis));
     }
 
     #[test]

@@ -297,6 +297,7 @@ impl Stand {
                 limit_bytes: None,
                 limit_commands: None,
                 slots: 1,
+                catch_up: false,
                 max_blocks: None,
                 ..self.plan.clone()
             },

@@ -11,7 +11,7 @@ use waykeeper_load::{Pattern, Toward};
 use waykeeper_memload::{EngineKind, Plan};
 
 /// The words that a job says itself, and one that is about a single run.
-pub const NOT_BESIDE_JOBS: [&str; 17] = [
+pub const NOT_BESIDE_JOBS: [&str; 18] = [
     "log",
     "pattern",
     "op",
@@ -24,6 +24,7 @@ pub const NOT_BESIDE_JOBS: [&str; 17] = [
     "limit_bytes",
     "limit_commands",
     "slots",
+    "catch_up",
     "profile",
     "time",
     "blocks",
@@ -88,6 +89,7 @@ fn plan(file: &str, job: &Job, base: &Plan) -> Result<Plan, JobError> {
     let block_bytes = u32::try_from(job.block_bytes)
         .map_err(|_| refuse("bs", &job.block_bytes.to_string(), "below 4 GiB"))?;
     let slots = u64::from(job.depth) * copies;
+    let has_rate = job.bytes_per_s.or(job.commands_per_s).is_some();
     Ok(Plan {
         pattern: Pattern::Single,
         op,
@@ -98,8 +100,9 @@ fn plan(file: &str, job: &Job, base: &Plan) -> Result<Plan, JobError> {
         buffer_bytes: Some(job.block_bytes.saturating_mul(slots)),
         limit_bytes: job.bytes_per_s.map(|rate| of_all(rate) as f64),
         limit_commands: job.commands_per_s.map(|rate| of_all(rate) as f64),
-        // Slots deal out a rate, and mean nothing without one.
-        slots: if job.bytes_per_s.or(job.commands_per_s).is_some() { SLOTS } else { 1 },
+        // Slots deal out a rate, and mean nothing without one. Fio makes up for what it has missed of its own.
+        slots: if has_rate { SLOTS } else { 1 },
+        catch_up: has_rate,
         time,
         blocks,
         commands,
@@ -145,6 +148,7 @@ mod tests {
             limit_bytes: Some(f64::from(2 << 20)),
             limit_commands: Some(200.0),
             slots: SLOTS,
+            catch_up: true,
             blocks: Some(32),
             engine: Some(EngineKind::Uring),
             cpus: vec![1, 3],
@@ -152,8 +156,8 @@ mod tests {
         };
         assert_eq!((a.name.as_str(), a.target.as_deref(), &a.plan), ("a", Some("/tmp/x"), &wanted));
         assert_eq!(
-            (b.plan.op, b.plan.time, b.plan.blocks),
-            (Toward::Write, Some(Duration::from_secs(2)), None)
+            (b.plan.op, b.plan.time, b.plan.blocks, b.plan.catch_up),
+            (Toward::Write, Some(Duration::from_secs(2)), None, false)
         );
     }
 

@@ -47,7 +47,7 @@ const ABSENT: [Absent; 8] = [
 /// scenario's own holds.
 type Word = (&'static str, &'static str, fn(&Plan) -> Option<Value>);
 
-const WORDS: [Word; 18] = [
+const WORDS: [Word; 19] = [
     ("--pattern", "pattern", |plan| text(plan.pattern.name())),
     ("--op", "operation", |plan| text(if plan.op == Toward::Read { "read" } else { "write" })),
     ("--profile", "profile", |plan| text(if plan.thesis { "thesis" } else { "true" })),
@@ -68,6 +68,7 @@ const WORDS: [Word; 18] = [
     ("--limit-bytes", "blocks_per_s", |plan| Some(Value::Float(plan.limit_bytes? / block(plan) as f64))),
     ("--limit-commands", "commands_per_s", |plan| plan.limit_commands.map(Value::Float)),
     ("--slots", "slots_per_s", |plan| count(plan.slots.into())),
+    ("--catch-up", "catch_up", |plan| plan.catch_up.then_some(Value::Boolean(true))),
     ("--commands", "commands", |plan| count(plan.commands?)),
     ("--blocks", "blocks", |plan| count(plan.blocks?)),
     ("--time", "time_s", |plan| end(plan).map(|time| Value::Float(time.as_secs_f64()))),

@@ -180,6 +180,11 @@ fn what_a_virtual_server_has_not_is_refused() {
         (&["--shared"], &["--shared on a virtual server"]),
         // What would say nothing on a real target says nothing here.
         (&["--slots", "10"], &["--slots is 10", "neither is given"]),
+        (&["--catch-up"], &["--catch-up is given", "neither is given"]),
+        (
+            &["--catch-up", "--limit-commands", "9", "--profile", "thesis"],
+            &["--catch-up is given", "--profile thesis"],
+        ),
         (&["--stride", "3"], &["--stride has no meaning for the pattern random"]),
         (&["--max-blocks", "8", "--pattern", "single"], &["--max-blocks has no meaning"]),
         (&["--blocks", "9", "--pattern", "flush"], &["--blocks has no meaning for the pattern flush"]),

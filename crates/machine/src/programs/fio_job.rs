@@ -101,7 +101,8 @@ impl Course {
             blocks: self.bytes_per_s.map(|rate| rate * copies as f64),
             commands: self.commands_per_s.map(|rate| rate * copies as f64),
             slots: SLOTS,
-            rule: Rule::Exact,
+            // What it could not send in time fio sends later.
+            rule: Rule::CatchUp,
         };
         Pace {
             limiter: Limiter::new(limits, start_ns),

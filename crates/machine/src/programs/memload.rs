@@ -98,6 +98,15 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
         Ok(shape) => shape,
         Err(error) => return Err(keys.refuse("buffer_blocks", &blocks, &error.to_string())),
     };
+    let catch_up = keys.flag("catch_up", false)?;
+    let is_limited = keys.has("blocks_per_s") || keys.has("commands_per_s");
+    if catch_up && (thesis || !is_limited) {
+        let wanted = match thesis {
+            true => "false: with the profile `thesis` what a slot did not use is gone",
+            false => "beside `blocks_per_s` or `commands_per_s`, whose slots it makes up for",
+        };
+        return Err(keys.refuse("catch_up", &catch_up, wanted));
+    }
     let toward = match keys.choice("operation", &["write", "read"], "write")?.as_str() {
         "read" => Toward::Read,
         _ => Toward::Write,
@@ -142,7 +151,11 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
             blocks: keys.optional_number("blocks_per_s", 1.0..=1e9)?,
             commands: keys.optional_number("commands_per_s", 1.0..=1e9)?,
             slots: keys.count("slots_per_s", 1..=1_000_000, 1)?,
-            rule: if thesis { Rule::Thesis } else { Rule::Exact },
+            rule: match (thesis, catch_up) {
+                (true, _) => Rule::Thesis,
+                (false, true) => Rule::CatchUp,
+                (false, false) => Rule::Exact,
+            },
         },
         end: End {
             commands: if keys.has("commands") {
