@@ -225,7 +225,7 @@ pub struct Outcome {
     pub totals: Totals,
     /// How it ended.
     pub end: End,
-    /// What a look at what was moved has shown, if one was wanted.
+    /// What a look at what was moved has shown, if one was wanted; it is broken off as soon as somebody says stop, be it before the look.
     pub verified: Option<Result<Verified, Unverified>>,
     /// Every command in the order in which they went, if the plan wanted to know.
     pub log: Vec<Logged>,
@@ -357,7 +357,8 @@ impl Running {
         totals.cpu = Some(cpu);
         let end = end(&shared, totals.runtime);
         let looks = ready.plan().verify && !matches!(end, End::Failed(_));
-        let look = || if forgot { Err(Unverified::Forgotten) } else { verify(&ready, &trail) };
+        let is_over = || shared.over.load(Relaxed);
+        let look = || if forgot { Err(Unverified::Forgotten) } else { verify(&ready, &trail, &is_over) };
         let verified = looks.then(look);
         Outcome { totals, end, verified, log }
     }

@@ -17,6 +17,8 @@ pub struct Verified {
     pub blocks: u64,
     /// Those that do not hold what they should.
     pub wrong: u64,
+    /// True if somebody said stop before all were looked at.
+    pub broken_off: bool,
 }
 
 /// Why there was no look.
@@ -40,11 +42,15 @@ pub(crate) fn content_seed(plan: &Plan) -> u64 {
     if plan.verify { plan.seed ^ RandomState::new().hash_one(plan.seed) } else { plan.seed }
 }
 
-/// Looks at what a run has moved.
+/// Looks at what a run has moved, until `is_over`.
 ///
 /// # Errors
 /// The device cannot be read.
-pub(crate) fn verify(ready: &Ready, trail: &HashSet<Io>) -> Result<Verified, Unverified> {
+pub(crate) fn verify(
+    ready: &Ready,
+    trail: &HashSet<Io>,
+    is_over: &dyn Fn() -> bool,
+) -> Result<Verified, Unverified> {
     let most = ready.max_blocks() as usize * ready.block_bytes() as usize;
     let page = Buffer::new(most.max(4096), Pages::Base, None, 0).map_err(|_| Fault::Errno(libc::ENOMEM))?;
     let ground = Ground { buffer: &page, depth: 1, longest_bytes: most, step_bytes: most, ..ready.ground() };
@@ -66,17 +72,50 @@ pub(crate) fn verify(ready: &Ready, trail: &HashSet<Io>) -> Result<Verified, Unv
         Ok(())
     };
     match ready.plan().op {
-        Toward::Read => Ok(stored(ready, trail, &mut read)?),
-        Toward::Write => Ok(arrived(ready, trail, &mut read)?),
+        Toward::Read => Ok(stored(ready, trail, is_over, &mut read)?),
+        Toward::Write => Ok(arrived(ready, trail, is_over, &mut read)?),
     }
 }
 
 /// A reader of the device.
 type Read<'a> = dyn FnMut(u64, &mut [u8]) -> Result<(), Fault> + 'a;
 
+/// Shows blocks of the device, whose places ascend: those that lie side by side are read with one command, up to the most that it
+/// may move. False if it is over before the last.
+fn show(
+    ready: &Ready,
+    places: &[u64],
+    is_over: &dyn Fn() -> bool,
+    read: &mut Read<'_>,
+    mut see: impl FnMut(u64, &[u8]),
+) -> Result<bool, Fault> {
+    let block = ready.block_bytes() as usize;
+    let mut there = vec![0; ready.max_blocks() as usize * block];
+    let mut rest = places;
+    while let [first, ..] = rest {
+        if is_over() {
+            return Ok(false);
+        }
+        let next = (*first..).step_by(block);
+        let most = ready.max_blocks().max(1) as usize;
+        let beside = rest.iter().take(most).zip(next).take_while(|(place, next)| *place == next).count();
+        let there = &mut there[..beside * block];
+        read(*first, there)?;
+        let (now, later) = rest.split_at(beside);
+        now.iter().zip(there.chunks_exact(block)).for_each(|(place, bytes)| see(*place, bytes));
+        rest = later;
+    }
+    Ok(true)
+}
+
 /// Every place that was written holds, as a whole, one of the blocks that were sent there. Which one where two were on their
 /// way at the same time is the device's affair.
-fn stored(ready: &Ready, trail: &HashSet<Io>, read: &mut Read<'_>) -> Result<Verified, Fault> {
+fn stored(
+    ready: &Ready,
+    trail: &HashSet<Io>,
+    is_over: &dyn Fn() -> bool,
+    read: &mut Read<'_>,
+) -> Result<Verified, Fault> {
     let block = ready.block_bytes() as usize;
     let mut sent: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
     for io in trail {
@@ -85,19 +124,24 @@ fn stored(ready: &Ready, trail: &HashSet<Io>, read: &mut Read<'_>) -> Result<Ver
         }
     }
     let mut verified = Verified::default();
-    let mut there = vec![0; block];
-    for (place, offsets) in sent {
-        read(place, &mut there)?;
-        let holds = |offset: &usize| is_original(ready.buffer().seed(), *offset, &there);
+    let places: Vec<u64> = sent.keys().copied().collect();
+    let whole = show(ready, &places, is_over, read, |place, there| {
+        let holds = |offset: &usize| is_original(ready.buffer().seed(), *offset, there);
+        let right = sent.get(&place).is_some_and(|offsets| offsets.iter().any(holds));
         verified.blocks += 1;
-        verified.wrong += u64::from(!offsets.iter().any(holds));
-    }
-    Ok(verified)
+        verified.wrong += u64::from(!right);
+    })?;
+    Ok(Verified { broken_off: !whole, ..verified })
 }
 
 /// Every block of the buffer that the device wrote holds a block of the device's start, the right one if only one command
 /// went there; and no other block has changed.
-fn arrived(ready: &Ready, trail: &HashSet<Io>, read: &mut Read<'_>) -> Result<Verified, Fault> {
+fn arrived(
+    ready: &Ready,
+    trail: &HashSet<Io>,
+    is_over: &dyn Fn() -> bool,
+    read: &mut Read<'_>,
+) -> Result<Verified, Fault> {
     let block = ready.block_bytes() as usize;
     let mut from: BTreeMap<usize, BTreeSet<u64>> = BTreeMap::new();
     for io in trail {
@@ -105,17 +149,18 @@ fn arrived(ready: &Ready, trail: &HashSet<Io>, read: &mut Read<'_>) -> Result<Ve
             from.entry(io.offset + at).or_default().insert(io.place + at as u64);
         }
     }
+    let places: BTreeSet<u64> = from.values().flatten().copied().collect();
+    let places: Vec<u64> = places.into_iter().collect();
     let mut device: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
-    for place in from.values().flatten() {
-        if !device.contains_key(place) {
-            let mut there = vec![0; block];
-            read(*place, &mut there)?;
-            device.insert(*place, there);
-        }
-    }
-    let mut verified = Verified::default();
+    let whole = show(ready, &places, is_over, read, |place, there| {
+        device.insert(place, there.to_vec());
+    })?;
+    let mut verified = Verified { broken_off: !whole, ..Verified::default() };
     let mut here = vec![0; block];
     for offset in (0..ready.buffer().bytes()).step_by(block) {
+        if verified.broken_off || is_over() {
+            return Ok(Verified { broken_off: true, ..verified });
+        }
         ready.buffer().copy(offset, &mut here);
         let right = match from.get(&offset) {
             Some(places) => places.iter().any(|place| device.get(place) == Some(&here)),

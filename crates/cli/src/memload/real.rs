@@ -15,7 +15,7 @@ use std::sync::Arc;
 use waykeeper_load::Summary;
 use waykeeper_memload::{
     BufferError, Consent, End, Fault, Outcome, Plan, PrepareError, Progress, Ready, Refusal, Running, System,
-    Target, TargetError, Unverified,
+    Target, TargetError, Unverified, Verified,
 };
 
 /// Bytes that take seconds to write, so that a word is due before.
@@ -88,7 +88,9 @@ fn ended(ready: &Ready, outcome: &Outcome) -> Result<(), Failure> {
     match outcome.end {
         End::Complete => {}
         End::Stopped => {
-            return Err(Failure::new(exit::INTERRUPTED, "interrupted; the totals are those until then"));
+            let look = if ready.plan().verify { ", and --verify looked at nothing" } else { "" };
+            let why = format!("interrupted; the totals are those until then{look}");
+            return Err(Failure::new(exit::INTERRUPTED, why));
         }
         End::Lost { commands, after } => {
             let failed = after.map(|failure| format!("{failure}, and ")).unwrap_or_default();
@@ -105,6 +107,14 @@ fn ended(ready: &Ready, outcome: &Outcome) -> Result<(), Failure> {
     }
     match outcome.verified {
         None => Ok(()),
+        Some(Ok(Verified { blocks, wrong, broken_off: true })) => {
+            let seen = if wrong == 0 { "all".to_owned() } else { format!("all but {wrong}") };
+            let why = format!(
+                "interrupted; the load was complete, --verify was broken off: {seen} of the {blocks} blocks it had come to hold what \
+                 they should"
+            );
+            Err(Failure::new(exit::INTERRUPTED, why))
+        }
         Some(Err(Unverified::Forgotten)) => {
             let why =
                 "more different transfers went than --verify remembers; end the run sooner with --commands";

@@ -232,7 +232,22 @@ fn whoever_says_stop_gets_the_totals_until_then() {
         let done = running.finish(|_| ());
         assert_eq!(done.end, End::Stopped);
         assert!(done.totals.commands > 0 && done.totals.blocks == 31 * done.totals.commands);
-        assert_eq!(done.verified.unwrap().unwrap().wrong, 0);
+        // Nor does whoever wants it to end wait for a look at it.
+        let verified = done.verified.unwrap().unwrap();
+        assert_eq!((verified.blocks, verified.broken_off), (0, true));
+    }
+}
+
+#[test]
+fn whoever_says_stop_ends_the_look_at_it_too() {
+    let (_folder, path) = file();
+    for op in [Toward::Write, Toward::Read] {
+        let plan = Plan { op, commands: Some(100), verify: true, ..Plan::default() };
+        let running = Running::start(&ready(&path, plan)).unwrap();
+        let stopper = running.stopper();
+        let done = running.finish_and(|_| (), || stopper.stop());
+        let verified = done.verified.unwrap().unwrap();
+        assert_eq!((verified.blocks, verified.broken_off), (0, true), "{op:?}");
     }
 }
 

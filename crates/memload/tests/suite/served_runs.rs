@@ -156,8 +156,15 @@ fn a_wrong_block_is_found() {
     let seen = || served.device.lock().unwrap().seen.len();
     let mut counted = 0;
     let outcome = running.finish_and(|_| (), || counted = seen());
-    assert_eq!(outcome.verified.unwrap().unwrap().wrong, 1);
+    let verified = outcome.verified.unwrap().unwrap();
+    assert_eq!((verified.wrong, verified.broken_off), (1, false));
     assert_eq!((counted as u64, seen() > counted), (outcome.totals.commands, true));
+    // Blocks that lie side by side are read together, 32 at most: none of them alone where 31 were written.
+    let device = served.device.lock().unwrap();
+    let looked = &device.seen[counted..];
+    assert!(looked.iter().all(|seen| seen.opcode == nvme::READ && (1..=32 * 8).contains(&seen.blocks)));
+    assert_eq!(blocks(looked), 8 * verified.blocks);
+    assert!((looked.len() as u64) < verified.blocks / 8, "{} for {}", looked.len(), verified.blocks);
 }
 
 /// A run that reads has ended; before the look at it somebody changes the device or the buffer in some way.
@@ -179,7 +186,7 @@ fn a_wrong_block_in_memory_is_found() {
             unsafe { *base.add(block * 4096 + 4095) ^= 1 }
         }
     };
-    let verified = |wrong| Verified { blocks: 1000, wrong };
+    let verified = |wrong| Verified { blocks: 1000, wrong, broken_off: false };
     assert_eq!(looked_at_after(20, |_, _| ()), verified(0));
     // What arrived is not what the device has: all of it, or one block.
     assert_eq!(looked_at_after(20, |data, _| data[LBA] ^= 1), verified(20));
