@@ -114,6 +114,16 @@ fn sizes_that_do_not_fit_are_told_with_what_would() {
         let stray = told(plan);
         assert!(stray.starts_with(&format!("{option} has no meaning for the pattern ")), "{stray}");
     }
+    let flush = Plan { pattern: Pattern::Flush, ..Plan::default() };
+    for (plan, option) in
+        [(Plan { depth: 2, ..flush.clone() }, "--depth"), (Plan { workers: 2, ..flush }, "--workers")]
+    {
+        let merged = told(plan);
+        assert!(
+            merged.starts_with(&format!("{option} is 2; ")) && merged.contains("one flush of several"),
+            "{merged}"
+        );
+    }
     let slots = told(Plan { slots: 10, ..Plan::default() });
     assert!(slots.contains("deals out --limit-commands or --limit-bytes"), "{slots}");
     // A machine of another size: what it has not got would be promised, and the kernel would end some program for it.
