@@ -6,6 +6,7 @@
 
 mod admission;
 mod buffer;
+mod check;
 mod engine;
 mod newborn;
 pub mod nvme;
@@ -19,10 +20,11 @@ mod verify;
 mod worker;
 
 pub use buffer::{Buffer, BufferError, word};
+pub use check::check;
 pub use engine::{Deed, Fault, Io};
 pub use newborn::abandon;
 pub use plan::{EngineKind, Pages, Plan, Touch};
-pub use ready::{PrepareError, Ready, check};
+pub use ready::{PrepareError, Ready};
 pub use run::{End, Failure, Outcome, Progress, Running, Stopper};
 pub use safety::{Consent, Refusal};
 pub use system::System;

@@ -3,9 +3,10 @@
 //! Everything that can be refused is refused here, before the first command; must not know how commands are counted.
 
 use crate::buffer::{Buffer, BufferError};
+use crate::check::{alone, check, limits};
 use crate::engine::{Deed, Direct, Ground, Io, Passthrough};
 use crate::newborn::Newborn;
-use crate::plan::{EngineKind, Pages, Plan, Touch};
+use crate::plan::{EngineKind, Pages, Plan};
 use crate::safety::{Consent, Hold, Refusal, begins_with_a_hole, lies_in_memory, permit};
 use crate::system::System;
 use crate::target::{Kind, Nvme, Target};
@@ -13,22 +14,12 @@ use rustix::fs::OFlags;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use waykeeper_load::{Command, Limits, Pattern, Rule, Shape, ShapeError, Toward};
+use waykeeper_load::{Command, Limits, MOST_COMMAND_BYTES, Pattern, Shape, ShapeError, Toward};
 
 /// Bytes of a block where nobody says: the format of the thesis (s3.1).
 const BLOCK_BYTES: u32 = 4096;
 /// Blocks of the buffer where nobody says (algorithms.md 7.2).
 const BUFFER_BLOCKS: u64 = 1000;
-/// Most bytes of a command to a file, which has no limit of its own: half of what the kernel registers at once is more than
-/// anybody needs.
-const MOST_OF_FILE: u64 = 1 << 29;
-/// More commands than any NVMe queue has entries (NVM Express Base 2.0, 3.3.3.1).
-const MOST_DEPTH: u32 = 65_536;
-/// More than anybody has CPUs for; each is a thread.
-const MOST_WORKERS: u32 = 1024;
-/// Of all threads together. Each takes a KiB or two of the kernel's memory (request, pages, completion) beside its data, so
-/// that more could take all there is; a guess.
-const MOST_OUTSTANDING: u64 = 1 << 18;
 
 /// Why a run cannot begin.
 #[derive(Debug, thiserror::Error)]
@@ -250,112 +241,6 @@ impl Ready {
     }
 }
 
-/// What holds of a plan on any target, also in simulated time.
-///
-/// # Errors
-/// A value that cannot be, or a word that says nothing beside the others.
-pub fn check(plan: &Plan) -> Result<(), PrepareError> {
-    let value = |option, value: &dyn ToString, wanted: &str| {
-        Err(PrepareError::Value { option, value: value.to_string(), wanted: wanted.to_owned() })
-    };
-    if plan.depth == 0 || plan.depth > MOST_DEPTH {
-        return value("--depth", &plan.depth, "a worker keeps 1 to 65536 commands outstanding");
-    }
-    if plan.workers == 0 || plan.workers > MOST_WORKERS {
-        return value("--workers", &plan.workers, "1 to 1024 can be");
-    }
-    let outstanding = u64::from(plan.depth) * u64::from(plan.workers);
-    if outstanding > MOST_OUTSTANDING {
-        let wanted = format!(
-            "with --workers {} it is {outstanding} commands, and {MOST_OUTSTANDING} at most can be outstanding",
-            plan.workers
-        );
-        return value("--depth", &plan.depth, &wanted);
-    }
-    if plan.slots == 0 || plan.slots > 1_000_000 {
-        return value("--slots", &plan.slots, "a second has 1 to 1000000 of them");
-    }
-    for (option, limit) in [("--limit-bytes", plan.limit_bytes), ("--limit-commands", plan.limit_commands)] {
-        match limit {
-            Some(limit) if !(limit.is_finite() && limit > 0.0) => {
-                return value(option, &limit, "it must be above 0; leave it out for no limit");
-            }
-            _ => {}
-        }
-    }
-    if plan.mixed.is_some() && plan.verify {
-        let wanted = "what goes both ways at once is not looked at afterwards; leave it out";
-        return value("--verify", &"beside a mixed `rw`", wanted);
-    }
-    if plan.commands == Some(0) {
-        return value("--commands", &0, "at least 1 must go");
-    }
-    if plan.blocks == Some(0) {
-        return value("--blocks", &0, "at least 1 must go");
-    }
-    // What says nothing about this pattern was meant for another, or for another effect.
-    let name = plan.pattern.name();
-    let stray = [
-        ("--verify", plan.verify, plan.pattern.moves()),
-        ("--touch", plan.touch != Touch::Never, plan.pattern.moves()),
-        ("--blocks", plan.blocks.is_some(), plan.pattern.moves()),
-        ("--limit-bytes", plan.limit_bytes.is_some(), plan.pattern.moves()),
-        ("--commands", plan.commands.is_some(), plan.pattern != Pattern::Noop),
-        ("--limit-commands", plan.limit_commands.is_some(), plan.pattern != Pattern::Noop),
-        ("--stride", plan.stride != 1, plan.pattern == Pattern::Packets),
-        ("--max-blocks", plan.max_blocks.is_some(), matches!(plan.pattern, Pattern::Random | Pattern::Full)),
-    ];
-    if let Some((option, ..)) = stray.into_iter().find(|(_, is_said, has_meaning)| *is_said && !has_meaning) {
-        return Err(PrepareError::Stray { option, pattern: name });
-    }
-    if plan.limit_bytes.is_none() && plan.limit_commands.is_none() {
-        if plan.slots != 1 {
-            let wanted = "it deals out --limit-commands or --limit-bytes, and neither is given";
-            return value("--slots", &plan.slots, wanted);
-        }
-        if plan.catch_up {
-            let wanted =
-                "it makes up for missed slots of --limit-commands or --limit-bytes, and neither is given";
-            return value("--catch-up", &"given", wanted);
-        }
-    }
-    if plan.catch_up && plan.thesis {
-        let wanted = "in --profile thesis what a slot did not use is gone; leave one of the two out";
-        return value("--catch-up", &"given", wanted);
-    }
-    if let Some(cpu) = plan.cpus.iter().find(|cpu| **cpu as usize >= rustix::thread::CpuSet::MAX_CPU) {
-        return value("--cpus", cpu, "CPUs 0 to 1023 can be");
-    }
-    Ok(())
-}
-
-fn limits(plan: &Plan, block_bytes: u32) -> Limits {
-    Limits {
-        blocks: plan.limit_bytes.map(|bytes| bytes / f64::from(block_bytes)),
-        commands: plan.limit_commands,
-        slots: plan.slots,
-        rule: match (plan.thesis, plan.catch_up) {
-            (true, _) => Rule::Thesis,
-            (false, true) => Rule::CatchUp,
-            (false, false) => Rule::Exact,
-        },
-    }
-}
-
-/// The kernel makes one flush of several that are on their way to a file or a block device at once, so that fewer reach the drive
-/// than are counted: 2000 at depth 16 came to 600. Each NVMe command stays one.
-fn alone(plan: &Plan, engine: EngineKind) -> Result<(), PrepareError> {
-    let words = [("--depth", plan.depth), ("--workers", plan.workers)];
-    let more = words.into_iter().find(|(_, count)| *count > 1);
-    match more.filter(|_| plan.pattern == Pattern::Flush && engine == EngineKind::Uring) {
-        None => Ok(()),
-        Some((option, value)) => {
-            let wanted = "past the page cache the kernel makes one flush of several at once; leave it out, or give an NVMe namespace";
-            Err(PrepareError::Value { option, value: value.to_string(), wanted: wanted.to_owned() })
-        }
-    }
-}
-
 /// A plan's sizes on a target.
 struct Fit {
     shape: Shape,
@@ -383,7 +268,7 @@ impl Fit {
         let (mut most, moves) = (target.max_bytes / block, plan.pattern.moves());
         // What a file takes is a custom, not a limit: a block larger than that goes alone.
         let most_bytes =
-            if target.is_device() { target.max_bytes } else { target.max_bytes.max(MOST_OF_FILE) };
+            if target.is_device() { target.max_bytes } else { target.max_bytes.max(MOST_COMMAND_BYTES) };
         if most == 0 && most_bytes >= block {
             most = 1;
         }
@@ -600,17 +485,6 @@ pub(crate) mod tests {
         let buffer = Buffer::new(buffer_bytes, plan.pages, plan.numa, plan.seed).unwrap();
         let (engine, notes, _hold) = (EngineKind::Uring, Vec::new(), Hold::default());
         Ready { plan, target, shape, block_bytes, max_blocks, engine, notes, file, buffer, _hold }
-    }
-
-    #[test]
-    fn a_limit_is_dealt_out_as_the_plan_says() {
-        let of = |thesis, catch_up| {
-            limits(&Plan { thesis, catch_up, limit_bytes: Some(8192.0), slots: 7, ..Plan::default() }, 4096)
-        };
-        let wanted = |rule| Limits { blocks: Some(2.0), commands: None, slots: 7, rule };
-        assert_eq!(of(false, false), wanted(Rule::Exact));
-        assert_eq!(of(false, true), wanted(Rule::CatchUp));
-        assert_eq!(of(true, false), wanted(Rule::Thesis));
     }
 
     #[test]

@@ -52,7 +52,8 @@ pub(crate) fn verify(
     is_over: &dyn Fn() -> bool,
 ) -> Result<Verified, Unverified> {
     let most = ready.max_blocks() as usize * ready.block_bytes() as usize;
-    let page = Buffer::new(most.max(4096), Pages::Base, None, 0).map_err(|_| Fault::Errno(libc::ENOMEM))?;
+    let page = Buffer::new(most.max(Pages::Base.bytes()), Pages::Base, None, 0)
+        .map_err(|_| Fault::Errno(libc::ENOMEM))?;
     let ground = Ground { buffer: &page, depth: 1, longest_bytes: most, step_bytes: most, ..ready.ground() };
     let errno = |why: std::io::Error| Fault::Errno(why.raw_os_error().unwrap_or(libc::EIO));
     let mut engine: Box<dyn Engine> = match ready.engine() {

@@ -75,7 +75,7 @@ fn what_cannot_be_is_one_line_and_changes_nothing() {
     let on = |words: &[&str], parts: &[&str]| {
         refused(&[&["memload", text(&path)], words].concat(), 2, parts);
     };
-    on(&["--depth", "0"], &["--depth is 0", "1 to 65536"]);
+    on(&["--depth", "0"], &["--depth is 0", "1 to 65535"]);
     on(&["--workers", "0"], &["--workers is 0"]);
     on(&["--block-size", "1000"], &["--block-size is 1000", "whole multiples of 512 B"]);
     on(&["--buffer", "10000"], &["--buffer is 10000", "whole blocks of 4096 B"]);

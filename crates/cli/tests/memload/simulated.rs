@@ -122,7 +122,7 @@ fn a_job_file_says_what_to_send() {
     let wrong = ["memload", HASWELL, "--jobs", jobs, "--numa", "0"];
     refused(&wrong, 2, &["error: job `slow`: --numa on a virtual server: it has one node"]);
     // A job with one command in flight, as most are; and one that cannot be is told before those above it have run.
-    let text = "[usual]\nnumber_ios=5\nioengine=io_uring\n[many]\nnumjobs=2000\nnumber_ios=1\n";
+    let text = "[usual]\nnumber_ios=5\nioengine=io_uring\n[many]\niodepth=60000\nnumjobs=8\nnumber_ios=1\n";
     std::fs::write(jobs, text).unwrap();
     let runs = json(&["memload", HASWELL, "--jobs", jobs, "--job", "usual"]);
     assert_eq!(runs[0]["blocks"], 5);
@@ -130,7 +130,7 @@ fn a_job_file_says_what_to_send() {
         refused(
             &["memload", target, "--jobs", jobs],
             2,
-            &["job `many`: --workers is 2000; 1 to 1024 can be"],
+            &["job `many`: --depth is 60000; with --workers 8 it is 480000 commands"],
         );
     }
     // Both ways, by the lot of the seed; each has lines of its own.
@@ -197,7 +197,7 @@ fn what_a_virtual_server_has_not_is_refused() {
             &["--block-size on a virtual server", "whole pages of 4096 bytes, not 512"],
         ),
         (&["--create", "1MiB"], &["--create", "nothing is stored there"]),
-        (&["--depth", "0"], &["--depth is 0", "1 to 65536"]),
+        (&["--depth", "0"], &["--depth is 0", "1 to 65535"]),
         (
             &["--depth", "2000"],
             &["--depth on a virtual server: `depth` is 2000; it must be a whole number from 1 to 1024"],

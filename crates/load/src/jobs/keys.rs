@@ -4,19 +4,13 @@
 
 use super::value::{self, Base};
 use super::{Access, Engine, Job, JobError, shown};
+use crate::{MOST_COMMAND_BYTES, MOST_DEPTH, MOST_WORKERS};
 use waykeeper_units::CoreList;
 
 /// The section whose keys count for all jobs below it.
 const GLOBAL: &str = "global";
 /// Bytes of a logical block that every drive can be formatted to, and of a sector of the kernel's.
 const SECTOR_BYTES: u64 = 512;
-/// Largest command: what Linux passes to a device at once at most (BLK_MAX_SEGMENTS pages and more are split), and enough
-/// that a mistyped unit is told.
-const MOST_BLOCK: u64 = 1 << 30;
-/// Most commands in flight: what an NVMe queue has room for.
-const MOST_DEPTH: u64 = 65_535;
-/// Most copies: beyond it a mistyped number is likelier than a wish (ours).
-const MOST_COPIES: u64 = 4096;
 
 /// One key.
 struct Key {
@@ -42,7 +36,7 @@ const KEYS: &[Key] = &[
         Ok(())
     }),
     key(&["bs", "blocksize"], |draft, base, text| {
-        let bytes = value::bytes(text, base, SECTOR_BYTES, MOST_BLOCK)?;
+        let bytes = value::bytes(text, base, SECTOR_BYTES, MOST_COMMAND_BYTES)?;
         if !bytes.is_multiple_of(SECTOR_BYTES) {
             return Err(format!(
                 "a multiple of {SECTOR_BYTES} bytes, and is {bytes} B (fio's kib is 1000 B)"
@@ -52,11 +46,11 @@ const KEYS: &[Key] = &[
         Ok(())
     }),
     key(&["iodepth"], |draft, _, text| {
-        draft.job.depth = value::count(text, 1, MOST_DEPTH)? as u32;
+        draft.job.depth = value::count(text, 1, MOST_DEPTH.into())? as u32;
         Ok(())
     }),
     key(&["numjobs"], |draft, _, text| {
-        draft.job.copies = value::count(text, 1, MOST_COPIES)? as u32;
+        draft.job.copies = value::count(text, 1, MOST_WORKERS.into())? as u32;
         Ok(())
     }),
     key(&["size"], |draft, base, text| put(&mut draft.job.size_bytes, value::bytes(text, base, 1, u64::MAX))),

@@ -109,7 +109,7 @@ fn what_has_no_meaning_is_refused_with_file_and_line() {
     let cases = [
         (
             "[a]\nbs=0\n",
-            "j.fio:2: `bs` is `0`; it must be a number of bytes from 512 to 1073741824, like 4096,",
+            "j.fio:2: `bs` is `0`; it must be a number of bytes from 512 to 536870912, like 4096,",
         ),
         ("[a]\nbs=4k,8k\n", "j.fio:2: `bs` is `4k,8k`; it must be a number of bytes"),
         ("[a]\nbs=1000\n", "j.fio:2: `bs` is `1000`; it must be a multiple of 512 bytes, and is 1000 B"),
@@ -123,7 +123,7 @@ fn what_has_no_meaning_is_refused_with_file_and_line() {
         ("[a]\nbs=1éi\n", "j.fio:2: `bs` is `1éi`; it must be a number of bytes"),
         ("[a]\nsize=50%\n", "j.fio:2: `size` is `50%`; it must be a number of bytes from 1, like"),
         ("[global]\niodepth=0\n", "j.fio:2: `iodepth` is `0`; it must be a whole number from 1 to 65535"),
-        ("[a]\nnumjobs=-1\n", "j.fio:2: `numjobs` is `-1`; it must be a whole number from 1 to 4096"),
+        ("[a]\nnumjobs=-1\n", "j.fio:2: `numjobs` is `-1`; it must be a whole number from 1 to 1024"),
         ("[a]\nrw=trim\n", "j.fio:2: `rw` is `trim`; it must be one of read, write, randread,"),
         ("[a]\nruntime=0\n", "j.fio:2: `runtime` is `0`; it must be a time of at least 1us"),
         ("[a]\nioengine=libaio\n", "j.fio:2: `ioengine` is `libaio`; it must be io_uring or io_uring_cmd"),

@@ -4,12 +4,15 @@
 //! of this kind are nothing to write twice.
 
 use super::Ground;
+use crate::plan::Pages;
 use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{Builder, IoUring, cqueue, squeue};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+/// What the kernel counts pieces of memory in.
+const PAGE: usize = Pages::Base.bytes();
 /// The kernel registers at most 1 GiB at a time (io_uring_register(2)).
 const MOST_PIECE: usize = 1 << 30;
 /// And at most so many pieces (IORING_MAX_REG_BUFFERS).
@@ -55,7 +58,7 @@ impl Pieces {
         }
         let pieces = Pieces::over(ground.buffer.bytes(), size, step);
         // A piece that begins within a page holds one more.
-        let held = pieces.count.saturating_mul(size / 4096 + 1);
+        let held = pieces.count.saturating_mul(size / PAGE + 1);
         (pieces.count <= MOST_PIECES && held <= MOST_HELD).then_some(pieces)
     }
 
@@ -63,8 +66,8 @@ impl Pieces {
     /// refers to a longer one is refused. The largest there are where commands are about as long as pieces, for these would
     /// overlap too much.
     pub fn of_segments(ground: &Ground<'_>) -> Pieces {
-        let size = (ground.most_segments as usize).saturating_mul(4096);
-        let step = size.saturating_sub((ground.most_bytes as usize).next_multiple_of(4096));
+        let size = (ground.most_segments as usize).saturating_mul(PAGE);
+        let step = size.saturating_sub((ground.most_bytes as usize).next_multiple_of(PAGE));
         if step == 0 || step < size / 2 {
             return Pieces::largest(ground);
         }
@@ -287,7 +290,7 @@ where
 mod tests {
     use super::*;
     use crate::buffer::Buffer;
-    use crate::plan::{Pages, Plan};
+    use crate::plan::Plan;
     use crate::ready::reach;
     use io_uring::opcode;
     use std::os::fd::OwnedFd;

@@ -87,10 +87,10 @@ fn sizes_that_do_not_fit_are_told_with_what_would() {
     let small = told(Plan { buffer_bytes: Some(4096), ..Plan::default() });
     assert!(small.contains("`random` needs a buffer of at least 32 blocks, this has 1"), "{small}");
     assert!(told(Plan { workers: 0, ..Plan::default() }).starts_with("--workers is 0; "));
-    let all = told(Plan { workers: 8, depth: 65_536, ..Plan::default() });
+    let all = told(Plan { workers: 8, depth: 65_535, ..Plan::default() });
     assert_eq!(
         all,
-        "--depth is 65536; with --workers 8 it is 524288 commands, and 262144 at most can be outstanding"
+        "--depth is 65535; with --workers 8 it is 524280 commands, and 262144 at most can be outstanding"
     );
     assert!(told(Plan { slots: 0, ..Plan::default() }).starts_with("--slots is 0; "));
     assert!(told(Plan { limit_commands: Some(f64::NAN), ..Plan::default() }).contains("--limit-commands"));

@@ -1,0 +1,138 @@
+//! What must hold of a plan by itself: numbers within bounds, and no word that says nothing beside the others.
+//!
+//! Knows plans; must not know targets, nor who may load them.
+
+use crate::plan::{EngineKind, Plan, Touch};
+use crate::ready::PrepareError;
+use waykeeper_load::{Limits, MOST_DEPTH, MOST_WORKERS, Pattern, Rule};
+
+/// Of all threads together. Each takes a KiB or two of the kernel's memory (request, pages, completion) beside its data, so
+/// that more could take all there is; a guess.
+const MOST_OUTSTANDING: u64 = 1 << 18;
+
+/// What holds of a plan on any target, also in simulated time.
+///
+/// # Errors
+/// A value that cannot be, or a word that says nothing beside the others.
+pub fn check(plan: &Plan) -> Result<(), PrepareError> {
+    let value = |option, value: &dyn ToString, wanted: &str| {
+        Err(PrepareError::Value { option, value: value.to_string(), wanted: wanted.to_owned() })
+    };
+    if plan.depth == 0 || plan.depth > MOST_DEPTH {
+        return value(
+            "--depth",
+            &plan.depth,
+            &format!("a worker keeps 1 to {MOST_DEPTH} commands outstanding"),
+        );
+    }
+    if plan.workers == 0 || plan.workers > MOST_WORKERS {
+        return value("--workers", &plan.workers, &format!("1 to {MOST_WORKERS} can be"));
+    }
+    let outstanding = u64::from(plan.depth) * u64::from(plan.workers);
+    if outstanding > MOST_OUTSTANDING {
+        let wanted = format!(
+            "with --workers {} it is {outstanding} commands, and {MOST_OUTSTANDING} at most can be outstanding",
+            plan.workers
+        );
+        return value("--depth", &plan.depth, &wanted);
+    }
+    if plan.slots == 0 || plan.slots > 1_000_000 {
+        return value("--slots", &plan.slots, "a second has 1 to 1000000 of them");
+    }
+    for (option, limit) in [("--limit-bytes", plan.limit_bytes), ("--limit-commands", plan.limit_commands)] {
+        match limit {
+            Some(limit) if !(limit.is_finite() && limit > 0.0) => {
+                return value(option, &limit, "it must be above 0; leave it out for no limit");
+            }
+            _ => {}
+        }
+    }
+    if plan.mixed.is_some() && plan.verify {
+        let wanted = "what goes both ways at once is not looked at afterwards; leave it out";
+        return value("--verify", &"beside a mixed `rw`", wanted);
+    }
+    if plan.commands == Some(0) {
+        return value("--commands", &0, "at least 1 must go");
+    }
+    if plan.blocks == Some(0) {
+        return value("--blocks", &0, "at least 1 must go");
+    }
+    // What says nothing about this pattern was meant for another, or for another effect.
+    let name = plan.pattern.name();
+    let stray = [
+        ("--verify", plan.verify, plan.pattern.moves()),
+        ("--touch", plan.touch != Touch::Never, plan.pattern.moves()),
+        ("--blocks", plan.blocks.is_some(), plan.pattern.moves()),
+        ("--limit-bytes", plan.limit_bytes.is_some(), plan.pattern.moves()),
+        ("--commands", plan.commands.is_some(), plan.pattern != Pattern::Noop),
+        ("--limit-commands", plan.limit_commands.is_some(), plan.pattern != Pattern::Noop),
+        ("--stride", plan.stride != 1, plan.pattern == Pattern::Packets),
+        ("--max-blocks", plan.max_blocks.is_some(), matches!(plan.pattern, Pattern::Random | Pattern::Full)),
+    ];
+    if let Some((option, ..)) = stray.into_iter().find(|(_, is_said, has_meaning)| *is_said && !has_meaning) {
+        return Err(PrepareError::Stray { option, pattern: name });
+    }
+    if plan.limit_bytes.is_none() && plan.limit_commands.is_none() {
+        if plan.slots != 1 {
+            let wanted = "it deals out --limit-commands or --limit-bytes, and neither is given";
+            return value("--slots", &plan.slots, wanted);
+        }
+        if plan.catch_up {
+            let wanted =
+                "it makes up for missed slots of --limit-commands or --limit-bytes, and neither is given";
+            return value("--catch-up", &"given", wanted);
+        }
+    }
+    if plan.catch_up && plan.thesis {
+        let wanted = "in --profile thesis what a slot did not use is gone; leave one of the two out";
+        return value("--catch-up", &"given", wanted);
+    }
+    if let Some(cpu) = plan.cpus.iter().find(|cpu| **cpu as usize >= rustix::thread::CpuSet::MAX_CPU) {
+        return value("--cpus", cpu, "CPUs 0 to 1023 can be");
+    }
+    Ok(())
+}
+
+/// What holds the commands of a plan back, in blocks of so many bytes.
+pub fn limits(plan: &Plan, block_bytes: u32) -> Limits {
+    Limits {
+        blocks: plan.limit_bytes.map(|bytes| bytes / f64::from(block_bytes)),
+        commands: plan.limit_commands,
+        slots: plan.slots,
+        rule: match (plan.thesis, plan.catch_up) {
+            (true, _) => Rule::Thesis,
+            (false, true) => Rule::CatchUp,
+            (false, false) => Rule::Exact,
+        },
+    }
+}
+
+/// Refuses flushes that would not be what they are counted as. The kernel makes one flush of several that are on their way to a file or a block device at once, so that fewer reach the drive
+/// than are counted: 2000 at depth 16 came to 600. Each NVMe command stays one.
+pub fn alone(plan: &Plan, engine: EngineKind) -> Result<(), PrepareError> {
+    let words = [("--depth", plan.depth), ("--workers", plan.workers)];
+    let more = words.into_iter().find(|(_, count)| *count > 1);
+    match more.filter(|_| plan.pattern == Pattern::Flush && engine == EngineKind::Uring) {
+        None => Ok(()),
+        Some((option, value)) => {
+            let wanted = "past the page cache the kernel makes one flush of several at once; leave it out, or give an NVMe namespace";
+            Err(PrepareError::Value { option, value: value.to_string(), wanted: wanted.to_owned() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_dealt_out_as_the_plan_says() {
+        let of = |thesis, catch_up| {
+            limits(&Plan { thesis, catch_up, limit_bytes: Some(8192.0), slots: 7, ..Plan::default() }, 4096)
+        };
+        let wanted = |rule| Limits { blocks: Some(2.0), commands: None, slots: 7, rule };
+        assert_eq!(of(false, false), wanted(Rule::Exact));
+        assert_eq!(of(false, true), wanted(Rule::CatchUp));
+        assert_eq!(of(true, false), wanted(Rule::Thesis));
+    }
+}
