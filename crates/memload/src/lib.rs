@@ -10,6 +10,7 @@ mod check;
 mod engine;
 mod newborn;
 pub mod nvme;
+mod openers;
 mod plan;
 mod ready;
 mod run;

@@ -132,6 +132,12 @@ impl Ready {
         }
         notes.insert(0, format!("{}: {target}", target.path.display()));
         notes.append(&mut ways);
+        if hold.unseen {
+            notes.push(format!(
+                "{}: only root may look whether a process of others has it open for writing",
+                target.path.display()
+            ));
+        }
         if plan.reads() && begins_with_a_hole(&target) {
             notes.push(format!(
                 "{}: begins with a hole, so reads of it come from no device; fill it first, or have --create make one",

@@ -4,6 +4,7 @@
 //! asked for is begun.
 
 use crate::newborn::Newborn;
+use crate::openers::{Opener, Seen, Sought};
 use crate::system::System;
 use crate::target::{Kind, Target, TargetError, direct_alignment};
 use rustix::fs::{OFlags, SeekFrom};
@@ -82,6 +83,14 @@ pub enum Refusal {
         device: String,
         /// Who.
         holder: String,
+    },
+    /// Another process may write it, and finds there what it has not written.
+    #[error("{}: process {} ({}) has it open for writing; end that first", .path.display(), .opener.pid, .opener.comm)]
+    Opened {
+        /// The path.
+        path: PathBuf,
+        /// Who.
+        opener: Opener,
     },
     /// It is swap space.
     #[error("{}: is in use as swap space; `swapoff` it first", .path.display())]
@@ -162,6 +171,8 @@ pub struct Hold {
     _device: Option<OwnedFd>,
     /// The file that is being made.
     pub newborn: Option<Newborn>,
+    /// Who else writes the file could not be seen of all processes.
+    pub unseen: bool,
 }
 
 /// Makes sure that a run which writes, or only reads, may have the target; begins the file that was asked for.
@@ -217,6 +228,13 @@ pub fn permit(
         if system.swapped_to(&[], Some(&target.real)).map_err(unseen)? {
             return Err(Refusal::Swap { path });
         }
+        let sought = target.identity.map(|(device, inode, _)| Sought::File(device, inode));
+        match sought.map(|sought| system.opener(&sought).map_err(unseen)).transpose()? {
+            Some(Seen::Open(opener)) => return Err(Refusal::Opened { path, opener }),
+            // A file is of one user, mostly, whose processes can be looked at.
+            Some(Seen::NotAll) => return Ok(Hold { unseen: true, ..Hold::default() }),
+            Some(Seen::Nobody) | None => {}
+        }
     }
     Ok(Hold::default())
 }
@@ -259,6 +277,7 @@ fn unused(target: &Target, writes: bool, system: &System) -> Result<Hold, Refusa
         return Ok(Hold::default());
     };
     let disk = system.disk(folder);
+    let whole = disk.whole.clone();
     // Somebody on a partition is in the way of the disk, and somebody on the disk in that of its partitions.
     let concerned = match disk.whole == *folder {
         true => disk.parts,
@@ -276,6 +295,17 @@ fn unused(target: &Target, writes: bool, system: &System) -> Result<Hold, Refusa
     if system.swapped_to(&concerned, None).map_err(unreadable)? {
         return Err(Refusal::Swap { path });
     }
+    if writes {
+        // Not everybody who has it open keeps others out, as a virtual machine whose disk it is.
+        match system.opener(&system.names(&whole, &concerned)).map_err(unreadable)? {
+            Seen::Open(opener) => return Err(Refusal::Opened { path, opener }),
+            Seen::NotAll => {
+                let why = "only root may look at what processes of others have open".to_owned();
+                return Err(Refusal::Unseen { path, why });
+            }
+            Seen::Nobody => {}
+        }
+    }
     // The generic device knows no exclusion; its block device does, and that is what others would mount.
     let block = match (target.kind, &target.twin) {
         (Kind::NvmeGeneric, Some((block, _))) => block.clone(),
@@ -287,7 +317,7 @@ fn unused(target: &Target, writes: bool, system: &System) -> Result<Hold, Refusa
         _ => target.real.clone(),
     };
     match target.open(&block, OFlags::RDONLY | OFlags::EXCL | OFlags::NONBLOCK) {
-        Ok(device) => Ok(Hold { _device: Some(device), newborn: None }),
+        Ok(device) => Ok(Hold { _device: Some(device), ..Hold::default() }),
         Err(why) if why.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => Err(Refusal::Busy { path }),
         Err(why) if why.kind() == io::ErrorKind::NotFound && block != target.real => match writes {
             true => {
@@ -331,6 +361,7 @@ mod tests {
         let disk = system.sys.join("nvme7n1");
         std::fs::create_dir_all(&disk).unwrap();
         std::fs::create_dir_all(system.proc.join("self")).unwrap();
+        std::fs::create_dir_all(system.proc.join("1/fd")).unwrap();
         std::fs::write(system.proc.join("self/mountinfo"), "").unwrap();
         (folder, system, disk)
     }

@@ -165,6 +165,7 @@ impl From<PrepareError> for Failure {
             PrepareError::Refused(refusal) => match refusal {
                 Refusal::Mounted { .. }
                 | Refusal::Held { .. }
+                | Refusal::Opened { .. }
                 | Refusal::Swap { .. }
                 | Refusal::Busy { .. } => exit::CONFLICT,
                 Refusal::Io { why, .. } => exit::io_code(why),

@@ -184,6 +184,7 @@ impl Fake {
         }
         put(proc.join("self/mountinfo"), "22 1 0:21 / / rw - ext4 /dev/root rw\n");
         put(proc.join("swaps"), "Filename Type Size Used Priority\n");
+        put(proc.join("1/fd/none"), "");
         // A number of the range that partitions get, and far beyond those in use: there is no such device.
         let node = folder.path().join("node");
         let number = rustix::fs::makedev(259, 1_000_000);
@@ -246,6 +247,48 @@ fn a_disk_of_scsi_is_named_by_its_serial_number_as_well() {
     // As a disk gives it; what follows the announced length is not its.
     fake.put("sys/devices/wk0/device/vpd_pg80", "\0\u{1}\0\u{8}  Z1D5QLrest");
     assert_eq!(serial().as_deref(), Some("Z1D5QL"));
+}
+
+#[test]
+fn what_another_process_has_open_for_writing_is_not_written() {
+    let consent = Consent { destroy_data_on: Some("WK-1".to_owned()), ..Consent::default() };
+    let fake = Fake::new();
+    let null = fake.node.with_file_name("null");
+    std::fs::create_dir_all(fake.system.proc.join("77/fd")).unwrap();
+    symlink(&null, fake.system.proc.join("77/fd/9")).unwrap();
+    fake.put("proc/77/comm", "qemu-system-x86\n");
+    // A partition of it, by a node of any name.
+    let block = rustix::fs::FileType::BlockDevice;
+    let number = rustix::fs::makedev(259, 2);
+    rustix::fs::mknodat(rustix::fs::CWD, &null, block, rustix::fs::Mode::from_raw_mode(0o600), number)
+        .unwrap();
+    fake.put("proc/77/fdinfo/9", "pos:\t0\nflags:\t02100002\n");
+    let told = fake.told(writes(), &consent);
+    assert!(told.contains("process 77 (qemu-system-x86) has it open for writing; end that first"), "{told}");
+    assert!(fake.told(Plan::default(), &Consent::default()).contains("No such device"), "reading it");
+    fake.put("proc/77/fdinfo/9", "pos:\t0\nflags:\t02100000\n");
+    assert!(fake.told(writes(), &consent).contains("No such device"), "who only reads is in nobody's way");
+    // Whose descriptors are not shown could be anybody.
+    std::fs::remove_dir_all(fake.system.proc.join("77/fd")).unwrap();
+    fake.put("proc/77/fd", "");
+    let told = fake.told(writes(), &consent);
+    assert!(
+        told.contains("cannot be seen: only root may look at what processes of others have open"),
+        "{told}"
+    );
+    // A file that a process has open, and not this one itself.
+    let (_folder, path) = file(1 << 20);
+    let open = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    let agreed = Consent { overwrite: true, ..Consent::default() };
+    prepare(&path, writes(), &agreed, &System::default()).unwrap();
+    let mut other = std::process::Command::new("cat");
+    let mut other = other.stdin(std::process::Stdio::piped()).stdout(open).spawn().unwrap();
+    let told = refused(&path, writes(), &agreed);
+    assert!(told.contains(&format!("process {} (", other.id())), "{told}");
+    prepare(&path, Plan::default(), &Consent::default(), &System::default()).unwrap();
+    drop(other.stdin.take());
+    other.wait().unwrap();
+    prepare(&path, writes(), &agreed, &System::default()).unwrap();
 }
 
 #[test]

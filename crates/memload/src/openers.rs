@@ -1,0 +1,170 @@
+//! Who has a file or a device open for writing: the descriptors of all processes, as procfs shows them.
+//!
+//! Knows files under a root, so that tests can have their own; must not know what is wanted of a target.
+
+use crate::system::{Number, System, device_number};
+use rustix::fs::{FileType, OFlags};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What is looked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Sought {
+    /// A file, by the device that it lies on and its inode.
+    File(u64, u64),
+    /// Devices by their numbers: of blocks, and of characters.
+    Devices(Vec<Number>, Vec<Number>),
+}
+
+/// A process that may write it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Opener {
+    /// Its number.
+    pub pid: u32,
+    /// What it calls itself.
+    pub comm: String,
+}
+
+/// What was seen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Seen {
+    /// This process has it open.
+    Open(Opener),
+    /// Nobody has, among all processes that there are in this container.
+    Nobody,
+    /// Nobody whose descriptors may be looked at; not all may.
+    NotAll,
+}
+
+impl System {
+    /// All names by which a disk, of which these are the whole and parts, can be written: their own numbers, the generic device of an
+    /// NVMe namespace, and those of SCSI.
+    pub fn names(&self, whole: &Path, concerned: &[PathBuf]) -> Sought {
+        let blocks = concerned.iter().filter_map(|device| device_number(device));
+        let generic = self.twin(whole).into_iter();
+        let scsi = fs::read_dir(whole.join("device/scsi_generic")).into_iter().flatten().flatten();
+        let generic = generic.chain(scsi.map(|entry| entry.path()));
+        Sought::Devices(blocks.collect(), generic.filter_map(|device| device_number(&device)).collect())
+    }
+
+    /// The first other process that has it open for writing.
+    ///
+    /// # Errors
+    /// There is no procfs; the path that cannot be read.
+    pub fn opener(&self, sought: &Sought) -> Result<Seen, (PathBuf, io::Error)> {
+        let entries = fs::read_dir(&self.proc).map_err(|why| (self.proc.clone(), why))?;
+        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let mut pids: Vec<u32> = pids.filter(|pid| *pid != std::process::id()).collect();
+        pids.sort_unstable();
+        // Whoever does not see the first process is shown his own alone (hidepid).
+        let mut all = pids.first() == Some(&1) || std::process::id() == 1;
+        for pid in pids {
+            let folder = self.proc.join(pid.to_string());
+            match fs::read_dir(folder.join("fd")) {
+                Ok(open) => {
+                    for descriptor in open.flatten() {
+                        if is_sought(&folder, &descriptor.path(), sought) {
+                            let comm = crate::system::read(&folder.join("comm")).unwrap_or_default();
+                            return Ok(Seen::Open(Opener { pid, comm }));
+                        }
+                    }
+                }
+                // It has ended since.
+                Err(why) if why.kind() == io::ErrorKind::NotFound => {}
+                Err(why) if why.raw_os_error() == Some(libc::ESRCH) => {}
+                Err(_) => all = false,
+            }
+        }
+        Ok(if all { Seen::Nobody } else { Seen::NotAll })
+    }
+}
+
+/// True if a descriptor is of what is sought, and may be written through.
+fn is_sought(process: &Path, descriptor: &Path, sought: &Sought) -> bool {
+    // This follows to what is open, under whatever name; what has been closed since is not there.
+    let Ok(stat) = rustix::fs::stat(descriptor) else { return false };
+    let number = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    let is_it = match (sought, FileType::from_raw_mode(stat.st_mode)) {
+        (Sought::File(device, inode), FileType::RegularFile) => {
+            (*device, *inode) == (stat.st_dev, stat.st_ino)
+        }
+        (Sought::Devices(blocks, _), FileType::BlockDevice) => blocks.contains(&number),
+        (Sought::Devices(_, characters), FileType::CharacterDevice) => characters.contains(&number),
+        _ => false,
+    };
+    is_it && descriptor.file_name().is_some_and(|name| may_write(&process.join("fdinfo").join(name)))
+}
+
+/// proc(5): a line `flags:` with those of open(2), in octal. Who does not say may write.
+fn may_write(info: &Path) -> bool {
+    let Ok(text) = fs::read_to_string(info) else { return true };
+    let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+    flags.is_none_or(|flags| flags & OFlags::ACCMODE.bits() != OFlags::RDONLY.bits())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    /// A process with descriptor 4 on something.
+    fn process(system: &System, pid: u32, comm: &str, on: &Path, flags: &str) {
+        let folder = system.proc.join(pid.to_string());
+        for sub in ["fd", "fdinfo"] {
+            fs::create_dir_all(folder.join(sub)).unwrap();
+        }
+        fs::write(folder.join("comm"), format!("{comm}\n")).unwrap();
+        symlink(on, folder.join("fd/4")).unwrap();
+        fs::write(folder.join("fdinfo/4"), format!("pos:\t0\nflags:\t{flags}\nmnt_id:\t29\n")).unwrap();
+    }
+
+    #[test]
+    fn who_has_it_open_for_writing_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let system = System { sys: folder.path().join("sys"), proc: folder.path().join("proc") };
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&file, "x").unwrap();
+        fs::hard_link(&file, &link).unwrap();
+        let stat = fs::metadata(&file).unwrap();
+        let sought = Sought::File(stat.dev(), stat.ino());
+        assert_eq!(system.opener(&sought).unwrap_err().0, system.proc);
+        process(&system, 1, "init", Path::new("/dev/null"), "0100002");
+        process(&system, 20, "reader", &file, "0100000");
+        process(&system, 30, "writer of another", folder.path(), "02");
+        assert_eq!(system.opener(&sought).unwrap(), Seen::Nobody);
+        process(&system, 100, "qemu-system-x86", &link, "02140002");
+        let found = Opener { pid: 100, comm: "qemu-system-x86".to_owned() };
+        assert_eq!(system.opener(&sought).unwrap(), Seen::Open(found));
+        fs::remove_dir_all(system.proc.join("100")).unwrap();
+        // A file in its place, as reading a folder that may not be read also fails.
+        fs::create_dir(system.proc.join("100")).unwrap();
+        fs::write(system.proc.join("100/fd"), "").unwrap();
+        assert_eq!(system.opener(&sought).unwrap(), Seen::NotAll);
+        fs::remove_dir_all(system.proc.join("100")).unwrap();
+        fs::remove_dir_all(system.proc.join("1")).unwrap();
+        assert_eq!(system.opener(&sought).unwrap(), Seen::NotAll, "who is not shown the first process");
+    }
+
+    #[test]
+    fn a_disk_has_more_names_than_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let system = System { sys: folder.path().join("sys"), proc: folder.path().join("proc") };
+        let at = |name: &str| folder.path().join("nvme0").join(name);
+        // Linux gives these numbers to /dev/null and to nobody else (Documentation/admin-guide/devices.txt).
+        for (name, number) in [("nvme0n1", "259:0"), ("nvme0n1/nvme0n1p1", "259:1"), ("ng0n1", "1:3")] {
+            fs::create_dir_all(at(name)).unwrap();
+            fs::write(at(name).join("dev"), number).unwrap();
+        }
+        let scsi = at("nvme0n1/device/scsi_generic/sg0");
+        fs::create_dir_all(&scsi).unwrap();
+        fs::write(scsi.join("dev"), "21:0").unwrap();
+        let names = system.names(&at("nvme0n1"), &[at("nvme0n1"), at("nvme0n1/nvme0n1p1")]);
+        assert_eq!(names, Sought::Devices(vec![(259, 0), (259, 1)], vec![(1, 3), (21, 0)]));
+        process(&system, 1, "init", Path::new("/dev/zero"), "02");
+        assert_eq!(system.opener(&names).unwrap(), Seen::Nobody);
+        process(&system, 7, "fio", Path::new("/dev/null"), "02");
+        assert_eq!(system.opener(&names).unwrap(), Seen::Open(Opener { pid: 7, comm: "fio".to_owned() }));
+    }
+}
