@@ -543,7 +543,7 @@ fn a_device_watch_counts_completions_too() {
         let machine = Machine::with(scenario(chip, LOAD), held(1));
         let found = machine.state();
         let mut journal = Journal::open(&machine.journal(), &machine.root()).unwrap();
-        let mut watch = DeviceWatch::open(&machine.root(), None, Some(&mut journal)).unwrap();
+        let mut watch = DeviceWatch::open(&machine.root(), &[], Some(&mut journal)).unwrap();
         let (before, _) = watch.read();
         let did = machine.look(|server| server.bare().dca());
         machine.run(5 * MS);

@@ -151,9 +151,21 @@ impl Counter {
     }
 }
 
+/// Whose LLC was counted.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Package {
+    /// Its number.
+    pub number: u16,
+    /// Why this one: what lies there.
+    pub because: String,
+}
+
 /// The events that DMA causes.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Counters {
+    /// Where they were counted; absent where nobody counts, and in simulated time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub package: Option<Package>,
     /// Lines that the device read.
     #[serde(rename = "PCIeRdCur")]
     pub pcie_rdcur: Counter,
@@ -169,6 +181,7 @@ impl Counters {
     /// Expected, and nobody counts.
     pub fn expected(events: Events) -> Counters {
         Counters {
+            package: None,
             pcie_rdcur: Counter::expected(events.pcie_rdcur),
             itom: Counter::expected(events.itom),
             rfo: Counter::expected(events.rfo),

@@ -86,6 +86,7 @@ pub struct Ready {
     notes: Vec<String>,
     file: OwnedFd,
     buffer: Buffer,
+    node: Option<u32>,
     _hold: Hold,
 }
 
@@ -159,7 +160,20 @@ impl Ready {
                 plan.workers.saturating_mul(plan.depth)
             ));
         }
-        Ok(Ready { plan, target, shape, block_bytes, max_blocks, engine, notes, file, buffer, _hold: hold })
+        let node = target.node(system);
+        Ok(Ready {
+            plan,
+            target,
+            shape,
+            block_bytes,
+            max_blocks,
+            engine,
+            notes,
+            file,
+            buffer,
+            node,
+            _hold: hold,
+        })
     }
 
     /// What was planned.
@@ -190,6 +204,11 @@ impl Ready {
     /// What a person should know before it begins, a sentence each.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// The NUMA node that the target's device is attached to, as far as sysfs says.
+    pub const fn node(&self) -> Option<u32> {
+        self.node
     }
 
     /// The memory.
@@ -490,7 +509,7 @@ pub(crate) mod tests {
         let file = std::fs::File::open("/dev/null").unwrap().into();
         let buffer = Buffer::new(buffer_bytes, plan.pages, plan.numa, plan.seed).unwrap();
         let (engine, notes, _hold) = (EngineKind::Uring, Vec::new(), Hold::default());
-        Ready { plan, target, shape, block_bytes, max_blocks, engine, notes, file, buffer, _hold }
+        Ready { plan, target, shape, block_bytes, max_blocks, engine, notes, file, buffer, node: None, _hold }
     }
 
     #[test]

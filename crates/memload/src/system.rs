@@ -121,6 +121,13 @@ impl System {
         }))
     }
 
+    /// The NUMA node that a device is attached to: its own word, or that of what it hangs on.
+    pub fn node(&self, folder: &Path) -> Option<u32> {
+        let above = folder.ancestors().take_while(|above| above.starts_with(&self.sys));
+        // A device without a node says -1.
+        above.filter_map(|above| read(&above.join("numa_node"))).find_map(|node| node.parse().ok())
+    }
+
     fn mountinfo(&self) -> PathBuf {
         self.proc.join("self/mountinfo")
     }
@@ -242,6 +249,23 @@ mod tests {
         }
         std::fs::create_dir(at("nvme7n2")).unwrap();
         assert_eq!(system.twin(&at("ng1n2")), None, "two could be meant");
+    }
+
+    #[test]
+    fn a_device_is_attached_where_it_or_what_it_hangs_on_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let system = System { sys: folder.path().join("sys"), proc: folder.path().into() };
+        let disk = system.sys.join("devices/pci0000:80/0000:80:01.0/nvme/nvme0/nvme0n1");
+        std::fs::create_dir_all(disk.join("nvme0n1p1")).unwrap();
+        assert_eq!(system.node(&disk), None);
+        // A whole machine's word above its tree is nobody's, and a device without a node has -1.
+        std::fs::write(folder.path().join("numa_node"), "5\n").unwrap();
+        std::fs::write(disk.join("../../numa_node"), "-1\n").unwrap();
+        assert_eq!(system.node(&disk), None);
+        std::fs::write(disk.join("../../../numa_node"), "1\n").unwrap();
+        assert_eq!(system.node(&disk.join("nvme0n1p1")), Some(1));
+        std::fs::write(disk.join("../numa_node"), "0\n").unwrap();
+        assert_eq!(system.node(&disk), Some(0));
     }
 
     #[test]

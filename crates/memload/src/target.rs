@@ -165,6 +165,18 @@ impl Target {
         }
     }
 
+    /// The NUMA node that the device is attached to, or the one that the file lies on; `None` where sysfs does not say.
+    pub(crate) fn node(&self, system: &System) -> Option<u32> {
+        let below = || {
+            let (device, ..) = self.identity?;
+            system.folder(true, (rustix::fs::major(device), rustix::fs::minor(device)))
+        };
+        let folder = if self.is_device() { self.block.clone() } else { below() };
+        // The tree may be reached by a link.
+        let sys = System { sys: std::fs::canonicalize(&system.sys).ok()?, proc: system.proc.clone() };
+        sys.node(&std::fs::canonicalize(folder?).ok()?)
+    }
+
     /// Opens what was looked at, and nothing that has taken its place since; or the other device of the same namespace, and
     /// nothing that merely has its name.
     pub(crate) fn open(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {

@@ -3,9 +3,10 @@
 //! Through the seam alone: it is the same for a real host and a virtual one. Must not know how commands were sent.
 
 use waykeeper_host::{DmaCounters, Lines, Reading};
-use waykeeper_linux::host::DeviceWatch;
+use waykeeper_linux::host::{DeviceWatch, Near};
 use waykeeper_linux::root::Root;
-use waykeeper_load::{Counter, Counters};
+use waykeeper_load::{Counter, Counters, Package};
+use waykeeper_memload::Plan;
 use waykeeper_units::CoreId;
 
 /// Counters of a machine that run while a load does.
@@ -16,21 +17,35 @@ pub enum Watch {
         watch: DeviceWatch,
         /// What it showed before.
         before: DmaCounters,
+        /// Where.
+        package: Package,
     },
     /// Nobody counts, and why.
     Not(String),
 }
 
 impl Watch {
-    /// Starts counting on the package of a CPU of this machine. It is only looked at: the kernel counts, no register is
-    /// written, and a daemon in charge goes on.
-    pub fn start(cpu: Option<u32>) -> Watch {
-        let cpu = cpu.and_then(|cpu| u16::try_from(cpu).ok()).map(CoreId);
-        match DeviceWatch::open(&Root::at("/"), cpu, None) {
+    /// Starts counting on the package that a device is attached to, for it allocates in the LLC of that one alone (DDIO); where
+    /// nobody knows, on that of the buffer's node, or of the first CPU that sends. It is only looked at: the kernel counts, no
+    /// register is written, and a daemon in charge goes on.
+    pub fn start(device_node: Option<u32>, plan: &Plan) -> Watch {
+        let cpu = plan.cpus.first().and_then(|cpu| u16::try_from(*cpu).ok());
+        let (near, because): (Vec<Near>, Vec<String>) = [
+            device_node.map(|node| (Near::Node(node), format!("the device is attached to NUMA node {node}"))),
+            plan.numa.map(|node| (Near::Node(node), format!("the buffer lies on NUMA node {node}"))),
+            cpu.map(|cpu| (Near::Cpu(CoreId(cpu)), format!("CPU {cpu} sends"))),
+        ]
+        .into_iter()
+        .flatten()
+        .unzip();
+        match DeviceWatch::open(&Root::at("/"), &near, None) {
             Err(why) => Watch::Not(why.to_string()),
             Ok(mut watch) => {
+                let (number, found) = watch.package();
+                let because = found.and_then(|found| because.get(found).cloned());
+                let because = because.unwrap_or_else(|| "it has the lowest CPU".to_owned());
                 let (before, _) = watch.read();
-                Watch::Runs { watch, before }
+                Watch::Runs { watch, before, package: Package { number, because } }
             }
         }
     }
@@ -39,24 +54,27 @@ impl Watch {
     pub fn stop(self) -> Counted {
         match self {
             Watch::Not(why) => Counted(Err(why)),
-            Watch::Runs { mut watch, before } => {
+            Watch::Runs { mut watch, before, package } => {
                 let (now, problems) = watch.read();
                 let notes: Vec<&str> = watch.notes().iter().chain(&problems).map(String::as_str).collect();
-                Counted(Ok((now.since(&before), notes.join("; "))))
+                Counted(Ok((now.since(&before), notes.join("; "), package)))
             }
         }
     }
 }
 
 /// What was counted while a load went, with what the host says of counters that it lacks; or why nobody counted.
-pub struct Counted(Result<(DmaCounters, String), String>);
+pub struct Counted(Result<(DmaCounters, String, Package), String>);
 
 impl Counted {
     /// Puts it beside what was expected.
     pub fn put(&self, counters: &mut Counters) {
         match &self.0 {
             Err(why) => put_none(counters, why),
-            Ok((seen, notes)) => put(counters, seen, notes),
+            Ok((seen, notes, package)) => {
+                put(counters, seen, notes);
+                counters.package = Some(package.clone());
+            }
         }
     }
 }
@@ -97,6 +115,9 @@ pub fn table(counters: &Counters) -> String {
     let mut rows =
         vec![["counter", "measured", "expected", "ratio", "hits", "misses"].map(str::to_owned).to_vec()];
     let mut reasons: Vec<String> = Vec::new();
+    if let Some(Package { number, because }) = &counters.package {
+        reasons.push(format!("of package {number}: {because}"));
+    }
     for (name, counter) in
         [("PCIeRdCur", &counters.pcie_rdcur), ("ItoM", &counters.itom), ("RFO", &counters.rfo)]
     {

@@ -46,7 +46,7 @@ pub fn run(
     if endless(ready.plan()) {
         exit::say("no end was given (--time, --blocks, --commands): Ctrl-C ends it");
     }
-    let watch = Watch::start(ready.plan().cpus.first().copied());
+    let watch = Watch::start(ready.node(), ready.plan());
     let running = Running::start(&ready)?;
     breaks.runs(running.stopper());
     let block_bytes = ready.block_bytes();

@@ -13,32 +13,43 @@ use crate::topology::Topology;
 use waykeeper_host::DmaCounters;
 use waykeeper_units::CoreId;
 
+/// What lies on a package, and so says which is meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Near {
+    /// A NUMA node.
+    Node(u32),
+    /// A CPU.
+    Cpu(CoreId),
+}
+
 /// A package whose devices are counted.
 #[derive(Debug)]
 pub struct DeviceWatch {
     counting: Box<dyn Counting>,
     notes: Vec<String>,
+    package: u16,
+    near: Option<usize>,
 }
 
 impl DeviceWatch {
-    /// Starts counting on the package of a CPU; without one on that of the lowest. Without a journal nothing is written:
-    /// the kernel counts (perf), or nobody does.
+    /// Starts counting on the package of the first of these that has a CPU which is online, or is one; without any on that of the
+    /// lowest CPU. Without a journal nothing is written: the kernel counts (perf), or nobody does.
     ///
     /// # Errors
     /// Whatever is missing for it; nothing is programmed then.
-    pub fn open(
-        root: &Root,
-        cpu: Option<CoreId>,
-        journal: Option<&mut Journal>,
-    ) -> Result<DeviceWatch, OpenError> {
+    pub fn open(root: &Root, near: &[Near], journal: Option<&mut Journal>) -> Result<DeviceWatch, OpenError> {
         let topology = Topology::read(root)?;
-        let lowest = || topology.online().map(|(cpu, _)| cpu).next();
-        let cpu = cpu.or_else(lowest).ok_or(OpenError::NoSocket { socket: 0 })?;
+        let (cpu, near) = pick(&topology, near).ok_or(OpenError::NoSocket { socket: 0 })?;
         let facts = Facts::read(root, cpu)?;
         let (counting, mut notes) =
             count::start_devices(root, &facts, journal).map_err(OpenError::Counting)?;
         notes.extend(counting.notes().iter().cloned());
-        Ok(DeviceWatch { counting, notes })
+        Ok(DeviceWatch { counting, notes, package: facts.socket, near })
+    }
+
+    /// The package, and which of the places that were named lies on it; none if it is that of the lowest CPU.
+    pub fn package(&self) -> (u16, Option<usize>) {
+        (self.package, self.near)
     }
 
     /// What was counted since the start, and what could not be read.
@@ -56,5 +67,51 @@ impl DeviceWatch {
 impl Drop for DeviceWatch {
     fn drop(&mut self) {
         self.counting.close();
+    }
+}
+
+/// A CPU of the package, and which of these places it was found by.
+fn pick(topology: &Topology, near: &[Near]) -> Option<(CoreId, Option<usize>)> {
+    let online = |wanted: CoreId| topology.online().any(|(cpu, _)| cpu == wanted).then_some(wanted);
+    let on = |near: &Near| match near {
+        Near::Cpu(cpu) => online(*cpu),
+        Near::Node(node) => {
+            let cpus = topology.nodes.get(&u16::try_from(*node).ok()?)?;
+            cpus.cores().iter().copied().find_map(online)
+        }
+    };
+    let named = near.iter().enumerate().find_map(|(index, near)| Some((on(near)?, Some(index))));
+    named.or_else(|| Some((topology.online().map(|(cpu, _)| cpu).next()?, None)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::{Cpu, Place};
+    use waykeeper_units::CoreList;
+
+    #[test]
+    fn the_first_place_that_has_a_cpu_says_which_package_it_is() {
+        // CPUs 0 and 1 on node 0, 2 and 3 on node 1, of which 2 is offline; node 2 is memory alone.
+        let cpu = |id: u16| Cpu {
+            id: CoreId(id),
+            place: (id != 2).then(|| Place {
+                socket: id / 2,
+                core: 0,
+                siblings: CoreList::default(),
+                node: None,
+                l3: None,
+            }),
+        };
+        let nodes =
+            [(0, "0-1"), (1, "2-3"), (2, "")].map(|(node, list)| (node, list.parse().unwrap_or_default()));
+        let topology =
+            Topology { cpus: (0..4).map(cpu).collect(), nodes: nodes.into(), ..Topology::default() };
+        let of = |near: &[Near]| pick(&topology, near).map(|(cpu, near)| (cpu.0, near)).unwrap();
+        assert_eq!(of(&[]), (0, None));
+        assert_eq!(of(&[Near::Node(1), Near::Cpu(CoreId(0))]), (3, Some(0)));
+        assert_eq!(of(&[Near::Node(2), Near::Node(7), Near::Cpu(CoreId(3))]), (3, Some(2)));
+        assert_eq!(of(&[Near::Cpu(CoreId(2)), Near::Node(0)]), (0, Some(1)), "an offline CPU is nowhere");
+        assert_eq!(pick(&Topology::default(), &[Near::Node(0)]), None);
     }
 }

@@ -21,7 +21,7 @@ mod tally;
 mod watch;
 mod wording;
 
-pub use devices::DeviceWatch;
+pub use devices::{DeviceWatch, Near};
 pub use error::OpenError;
 pub use groups::{Disturbance, Grouping, GroupsError};
 pub use limits::{Charge, DcaLimit, Limits};
