@@ -108,11 +108,8 @@ fn ended(ready: &Ready, outcome: &Outcome) -> Result<(), Failure> {
     match outcome.verified {
         None => Ok(()),
         Some(Ok(Verified { blocks, wrong, broken_off: true })) => {
-            let seen = if wrong == 0 { "all".to_owned() } else { format!("all but {wrong}") };
-            let why = format!(
-                "interrupted; the load was complete, --verify was broken off: {seen} of the {blocks} blocks it had come to hold what \
-                 they should"
-            );
+            let seen = format!("{blocks} blocks were looked at, {wrong} of them hold something else");
+            let why = format!("interrupted; the load was complete, --verify was broken off: {seen}");
             Err(Failure::new(exit::INTERRUPTED, why))
         }
         Some(Err(Unverified::Forgotten)) => {
