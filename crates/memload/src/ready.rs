@@ -233,6 +233,11 @@ impl Ready {
         if matches!(self.engine, EngineKind::NvmeIoctl) { 1 } else { self.plan.depth }
     }
 
+    /// True if two commands may be on their way at the same time.
+    pub(crate) const fn at_once(&self) -> bool {
+        self.plan.workers.saturating_mul(self.plan.depth) > 1
+    }
+
     pub(crate) fn limits(&self) -> Limits {
         limits(&self.plan, self.block_bytes)
     }

@@ -10,6 +10,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use waykeeper_load::Toward;
 
+/// Bytes that arrive together: what PCIe and the caches move of a block that two commands move at once.
+const LINE: usize = 64;
+
 /// What a look has shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Verified {
@@ -109,8 +112,8 @@ fn show(
     Ok(true)
 }
 
-/// Every place that was written holds, as a whole, one of the blocks that were sent there. Which one where two were on their
-/// way at the same time is the device's affair.
+/// Every place that was written holds one of the blocks that were sent there. Which one where two were on their way at the same
+/// time is the device's affair.
 fn stored(
     ready: &Ready,
     trail: &HashSet<Io>,
@@ -127,8 +130,8 @@ fn stored(
     let mut verified = Verified::default();
     let places: Vec<u64> = sent.keys().copied().collect();
     let whole = show(ready, &places, is_over, read, |place, there| {
-        let holds = |offset: &usize| is_original(ready.buffer().seed(), *offset, there);
-        let right = sent.get(&place).is_some_and(|offsets| offsets.iter().any(holds));
+        let is = |offset: &usize, at, bytes: &[u8]| is_original(ready.buffer().seed(), offset + at, bytes);
+        let right = sent.get(&place).is_some_and(|offsets| is_one_of(offsets, there, ready.at_once(), is));
         verified.blocks += 1;
         verified.wrong += u64::from(!right);
     })?;
@@ -164,7 +167,9 @@ fn arrived(
         }
         ready.buffer().copy(offset, &mut here);
         let right = match from.get(&offset) {
-            Some(places) => places.iter().any(|place| device.get(place) == Some(&here)),
+            Some(places) => is_one_of(places, &here, ready.at_once(), |place, at, bytes| {
+                device.get(place).is_some_and(|there| there[at..].starts_with(bytes))
+            }),
             None => is_original(ready.buffer().seed(), offset, &here),
         };
         verified.blocks += 1;
@@ -173,8 +178,44 @@ fn arrived(
     Ok(verified)
 }
 
+/// True if these bytes are one of the candidates or, where several commands went `at_once`, each line of them is: two that move
+/// the same block take turns. `is` compares a candidate from a byte on.
+fn is_one_of<C>(
+    candidates: &BTreeSet<C>,
+    bytes: &[u8],
+    at_once: bool,
+    is: impl Fn(&C, usize, &[u8]) -> bool,
+) -> bool {
+    let any = |at: usize, bytes: &[u8]| candidates.iter().any(|candidate| is(candidate, at, bytes));
+    any(0, bytes) || at_once && bytes.chunks(LINE).enumerate().all(|(line, bytes)| any(line * LINE, bytes))
+}
+
 /// True if these bytes stood in the buffer from `offset` on when it was made.
 fn is_original(seed: u64, offset: usize, bytes: &[u8]) -> bool {
     let first = (offset / 8) as u64;
     bytes.chunks_exact(8).zip(first..).all(|(bytes, at)| bytes == word(seed, at).to_ne_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_two_moved_at_once_is_of_both_line_by_line() {
+        let candidates: BTreeSet<u8> = [1, 2].into();
+        let is = |candidate: &u8, at: usize, bytes: &[u8]| {
+            let whole: Vec<u8> = (0..4 * LINE).map(|byte| candidate + 16 * (byte / LINE) as u8).collect();
+            whole[at..].starts_with(bytes)
+        };
+        let of = |lines: [u8; 4]| -> Vec<u8> { lines.iter().flat_map(|line| [*line; LINE]).collect() };
+        let right = |lines, at_once| is_one_of(&candidates, &of(lines), at_once, is);
+        assert!(right([1, 17, 33, 49], false) && right([2, 18, 34, 50], false));
+        assert_eq!((right([1, 18, 33, 50], false), right([1, 18, 33, 50], true)), (false, true));
+        // A line of a third, and one that stands where it does not belong.
+        assert!(!right([1, 18, 35, 50], true) && !right([1, 17, 17, 49], true));
+        // Half a line of each.
+        let mut torn = of([1, 17, 33, 49]);
+        torn[LINE / 2] = 2;
+        assert!(!is_one_of(&candidates, &torn, true, is));
+    }
 }

@@ -19,7 +19,7 @@ const TRAIL: usize = 1 << 20;
 /// A command that came back well, and when.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Logged {
-    /// When it was sent, ns from the start. Those that went with one system call have one time.
+    /// When it was sent, ns from the start. Those that went together have one time.
     pub sent_ns: u64,
     /// How long it took.
     pub took_ns: u64,
