@@ -65,7 +65,7 @@ pub enum Refusal {
         what: String,
     },
     /// A file system is mounted from it.
-    #[error("{}: {device} is mounted on {}; unmount it first", .path.display(), .point.display())]
+    #[error("{}: {device} is mounted on {}; unmount it first, or only read it beside that with --shared", .path.display(), .point.display())]
     Mounted {
         /// The path.
         path: PathBuf,
@@ -136,6 +136,14 @@ pub enum Refusal {
         /// The path.
         path: PathBuf,
     },
+    /// There is no such device, and a file in its place would lie in memory.
+    #[error(
+        "{}: there is no such device; `ls /dev/ng* /dev/nvme*` shows those of NVMe, and a file belongs elsewhere", .path.display()
+    )]
+    NoDevice {
+        /// The path.
+        path: PathBuf,
+    },
     /// The file is there already.
     #[error("{}: is there already; leave --create out, or give another name", .path.display())]
     Exists {
@@ -203,7 +211,9 @@ pub fn permit(
     if consent.shared {
         return Err(Refusal::Flag { path, flag: "--shared", meant: "devices", what: target.to_string() });
     }
+    let among_devices = target.real.starts_with("/dev") && !target.real.starts_with("/dev/shm");
     match (target.kind == Kind::Absent, consent.create) {
+        (true, _) if among_devices => return Err(Refusal::NoDevice { path }),
         (true, None) => return Err(Refusal::Missing { path }),
         (false, Some(_)) => return Err(Refusal::Exists { path }),
         (true, Some(bytes)) => {

@@ -30,6 +30,9 @@ its own (--seed). The load has the last CPU (or --cpus), the command those on ot
 beside a load is held against the plain run of its cycle; the interval is Student's t over the
 logarithms of these ratios, 95 %.";
 
+/// What is measured of a command that has no `--metric`.
+const SECONDS: &str = "seconds";
+
 /// Words that say nothing beside a command: they are refused, with why, and not shown.
 const NOT_BESIDE: [&str; 7] = ["pattern", "stride", "time", "blocks", "commands", "verify", "log"];
 
@@ -160,6 +163,9 @@ pub fn interfere(args: &InterfereArgs) -> Result<(), Failure> {
     }
     let whole = done.len();
     let told = stand.report(args, cpus, &done);
+    for doubt in told.iter().flat_map(doubts) {
+        exit::say(&doubt);
+    }
     if let Some(report) = &told {
         if args.json { out::json(report)? } else { out::text(&table(args, report))? }
     }
@@ -361,7 +367,7 @@ impl Stand {
             depth: self.plan.depth,
             cpus,
             seed: self.plan.seed,
-            measured: args.metric.clone().unwrap_or_else(|| "seconds".to_owned()),
+            measured: args.metric.clone().unwrap_or_else(|| SECONDS.to_owned()),
             sense,
             confidence: CONFIDENCE,
             plain_median: waykeeper_probe::stats::median(&plain)?,
@@ -379,9 +385,34 @@ impl Stand {
     }
 }
 
+/// A command that is over sooner than this is mostly started, and on a processor that has just been woken. A guess: ten times what a
+/// scheduler and a clock governor take to settle.
+const SHORT_S: f64 = 0.1;
+
+/// What may make the numbers mean something else than they seem to.
+fn doubts(report: &Report) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let short = report.sense == Sense::Time && report.measured == SECONDS && report.plain_median < SHORT_S;
+    if short {
+        doubts.push(format!(
+            "the command takes {:.4} s, much of which is its start: give it more to do",
+            report.plain_median
+        ));
+    }
+    for Beside { slowdown, .. } in report.patterns.iter().filter(|beside| beside.slowdown.high < 0.0) {
+        doubts.push(format!(
+            "beside {} the command is faster, which no DMA makes it: something else differs between the runs (processors that sleep or \
+             clock down beside nothing, other programs)",
+            slowdown.pattern.name()
+        ));
+    }
+    doubts
+}
+
 fn stand_in_words(args: &InterfereArgs, value: f64) -> String {
     match args.metric {
         Some(_) => format!("{value}"),
+        None if value < SHORT_S => format!("{value:.5} s"),
         None => format!("{value:.3} s"),
     }
 }
@@ -424,4 +455,38 @@ fn table(args: &InterfereArgs, report: &Report) -> String {
         ]);
     }
     facts + "\n" + &listing::columns(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_run_cannot_show_is_said() {
+        let doubts_of = |plain: f64, [low, high]: [f64; 2], measured: &str| {
+            let slowdown = Slowdown { pattern: Arm::Single, median: plain, slowdown: low, low, high };
+            let cpus = Cpus { load: vec![1], command: vec![0] };
+            doubts(&Report {
+                command: vec!["true".to_owned()],
+                target: "file".to_owned(),
+                engine: "uring",
+                op: Toward::Write,
+                workers: 1,
+                depth: 1,
+                cpus,
+                seed: 1,
+                measured: measured.to_owned(),
+                sense: Sense::Time,
+                confidence: CONFIDENCE,
+                plain_median: plain,
+                patterns: vec![Beside { slowdown, load: Loaded::default() }],
+                cycles: Vec::new(),
+            })
+        };
+        assert_eq!(doubts_of(1.0, [-0.1, 0.2], SECONDS), [""; 0]);
+        assert_eq!(doubts_of(0.01, [0.1, 0.2], "[0-9]+"), [""; 0], "a number, not a time");
+        let both = doubts_of(0.0421, [-0.2, -0.1], SECONDS);
+        assert!(both[0].starts_with("the command takes 0.0421 s"), "{both:?}");
+        assert!(both[1].starts_with("beside single the command is faster"), "{both:?}");
+    }
 }

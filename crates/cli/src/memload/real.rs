@@ -68,6 +68,9 @@ pub fn run(
     if let Some(counted) = counted {
         counted.put(&mut summary.counters);
     }
+    if let Some(missed) = missed(plan, &summary) {
+        exit::say(&missed);
+    }
     let logged = log.map_or(Ok(()), |log| log.write(&outcome.log));
     Ok((summary, logged.and_then(|()| ended(&ready, &outcome))))
 }
@@ -80,6 +83,34 @@ pub fn fits(plan: &Plan) -> Result<(), Failure> {
 
 fn endless(plan: &Plan) -> bool {
     plan.time.is_none() && plan.blocks.is_none() && plan.commands.is_none()
+}
+
+/// Part of a limit that a load may lack before that is said: limits are to hold within 1 %.
+const LACK: f64 = 0.01;
+
+/// What is said of a limit that was not reached: by the table alone a load looks as if it had been held back as wanted.
+fn missed(plan: &Plan, summary: &Summary) -> Option<String> {
+    // Of a run of less than a second the slots say little.
+    if summary.runtime_s < 1.0 {
+        return None;
+    }
+    let bytes_per_s = (summary.blocks * summary.block_bytes) as f64 / summary.runtime_s;
+    let reached = [
+        ("--limit-commands", plan.limit_commands, summary.iops),
+        ("--limit-bytes", plan.limit_bytes, bytes_per_s),
+    ];
+    // If one of two limits was reached, that is what held the load back.
+    let mut lacking = reached.iter().filter_map(|(word, limit, rate)| limit.map(|limit| (word, limit, rate)));
+    let (word, limit, rate) = lacking.next()?;
+    if *rate >= limit * (1.0 - LACK) || lacking.any(|(_, limit, rate)| *rate >= limit * (1.0 - LACK)) {
+        return None;
+    }
+    let why = if plan.catch_up {
+        "the target takes no more, or the load ended too soon to catch up"
+    } else {
+        "slots were missed, whose part is gone (--catch-up keeps it), or the target takes no more"
+    };
+    Some(format!("{word} {limit} was not reached, {rate:.1} were: {why}"))
 }
 
 /// What the end means for whoever called.
@@ -179,4 +210,36 @@ impl From<PrepareError> for Failure {
 /// A path that leads nowhere is the user's mistake; one that may not be looked at is not.
 fn target_code(why: &io::Error) -> u8 {
     if why.kind() == io::ErrorKind::NotFound { exit::BAD_INPUT } else { exit::io_code(why) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use waykeeper_load::{Pattern, Totals, Toward};
+
+    #[test]
+    fn a_limit_that_was_not_reached_is_said() {
+        let told = |plan: Plan, commands: u64, ms: u64| {
+            let runtime = Duration::from_millis(ms);
+            let totals = Totals { commands, blocks: commands, moved: commands, runtime, ..Totals::default() };
+            let summary = Summary::new("uring", Pattern::Single, Toward::Write, 4096, &totals);
+            missed(&plan, &summary)
+        };
+        let of = |commands, bytes| Plan { limit_commands: commands, limit_bytes: bytes, ..Plan::default() };
+        let said = told(of(Some(1000.0), None), 2256, 3000).unwrap();
+        assert!(
+            said.starts_with("--limit-commands 1000 was not reached, 752.0 were: slots were missed"),
+            "{said}"
+        );
+        assert!(said.contains("--catch-up"), "{said}");
+        let said = told(Plan { catch_up: true, ..of(Some(1000.0), None) }, 2256, 3000).unwrap();
+        assert!(said.ends_with("the load ended too soon to catch up"), "{said}");
+        // Within a per cent, too short to say, no limit, or held back by the other one.
+        assert_eq!(told(of(Some(1000.0), None), 2971, 3000), None);
+        assert_eq!(told(of(Some(1000.0), None), 1, 999), None);
+        assert_eq!(told(of(None, None), 1, 3000), None);
+        assert_eq!(told(of(Some(1e6), Some(4096.0 * 100.0)), 300, 3000), None);
+        assert!(told(of(Some(1e6), Some(4096.0 * 200.0)), 300, 3000).is_some());
+    }
 }

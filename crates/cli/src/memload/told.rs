@@ -4,17 +4,22 @@
 
 use super::counters;
 use crate::listing;
-use waykeeper_load::Summary;
+use waykeeper_load::{Op, Summary};
 
 /// The table.
 pub fn table(summary: &Summary) -> String {
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut row = |name: &str, value: String| rows.push(vec![name.to_owned(), value]);
-    let op = summary.op.name();
-    row(
-        "load",
-        format!("{} {op}, {} B blocks, by {}", summary.pattern.name(), summary.block_bytes, summary.engine),
-    );
+    // From memory's side, as the thesis has it; who thinks of drives reads the other word.
+    let op = match summary.op {
+        _ if !summary.pattern.moves() => "",
+        Op::Write => " write (the drive is read)",
+        Op::Read => " read (the drive is written)",
+        Op::Mixed => " mixed",
+    };
+    let load =
+        format!("{}{op}, {} B blocks, by {}", summary.pattern.name(), summary.block_bytes, summary.engine);
+    row("load", load);
     let runtime = format!("{} in {:.3} s", summary.commands, summary.runtime_s);
     row("commands", format!("{runtime}, {:.1}/s", summary.iops));
     let moved = match summary.blocks_moved == summary.blocks {

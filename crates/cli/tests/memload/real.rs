@@ -63,7 +63,7 @@ fn people_get_a_table() {
     let words = ["memload", text(&path), "--pattern", "single", "--blocks", "20", "--profile", "thesis"];
     let done = waykeeper().args(words).assert().success();
     let table = String::from_utf8(done.get_output().stdout.clone()).unwrap();
-    assert!(table.contains("single write, 4096 B blocks, by uring"), "{table}");
+    assert!(table.contains("single write (the drive is read), 4096 B blocks, by uring"), "{table}");
     assert!(table.contains("20 counted, 40 moved"), "{table}");
     let itom = table.lines().find(|line| line.starts_with("ItoM")).unwrap();
     assert!(itom.contains("2 560"), "{table}");
@@ -111,6 +111,10 @@ fn what_cannot_be_is_one_line_and_changes_nothing() {
     on(&["--log", text(&log)], &["log.partial is there"]);
     std::fs::remove_file(&partial).unwrap();
     refused(&["memload", text(&missing)], 2, &["there is no such file", "--create SIZE"]);
+    for words in [&["memload", "/dev/nvme99n9"][..], &["memload", "/dev/nvme99n9", "--create", "1M"]] {
+        refused(words, 2, &["/dev/nvme99n9: there is no such device", "ls /dev/ng*"]);
+    }
+    assert!(!Path::new("/dev/nvme99n9").exists(), "a file there would lie in memory");
     refused(&["memload", "/dev/null"], 2, &["a character device of another kind"]);
     refused(
         &["memload", text(&path), "--engine", "nvme-ioctl"],

@@ -312,7 +312,7 @@ fn a_device_in_use_is_refused_and_its_user_named() {
     let fake = Fake::new();
     fake.put("proc/self/mountinfo", "30 1 259:2 / /mnt/my\\040data rw shared:1 - xfs /dev/wk0p2 rw\n");
     let told = fake.told(read(), &none);
-    assert!(told.contains("wk0p2 is mounted on /mnt/my data; unmount it first"), "{told}");
+    assert!(told.contains("wk0p2 is mounted on /mnt/my data; unmount it first, or only read it"), "{told}");
     // btrfs shows a number of its own.
     fake.put("proc/self/mountinfo", "30 1 0:55 / /data rw - btrfs /dev/wk0p1 rw\n");
     assert!(fake.told(read(), &none).contains("wk0p1 is mounted on /data"));
