@@ -64,7 +64,8 @@ pub struct MemloadArgs {
     load: LoadArgs,
     #[command(flatten)]
     place: PlaceArgs,
-    /// Jobs of a fio job file, one after the other, instead of the words of `Load`; without a target each goes to its `filename`
+    /// Jobs of a fio job file, one after the other, instead of the words of `Load`; without a target each goes to its
+    /// `filename`
     #[arg(long, value_name = "FILE", conflicts_with_all = jobs::NOT_BESIDE_JOBS, help_heading = "Job file")]
     jobs: Option<PathBuf>,
     /// Only the job of this name

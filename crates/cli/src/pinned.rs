@@ -1,5 +1,5 @@
-//! A command of the user's on CPUs of its own: started there with all its children, waited for without looking again and again,
-//! ended as a whole.
+//! A command of the user's on CPUs of its own: started there with all its children, waited for without looking again
+//! and again, ended as a whole.
 //!
 //! Must not know what it is for, nor what is measured meanwhile.
 
@@ -142,9 +142,10 @@ impl Pinned {
         }
     }
 
-    /// Ends it with its children: they are asked to, and have [`GRACE`] until they are killed, or until `again` can be read.
-    /// If it has ended by itself, what it has left behind in its group is ended; a daemon has a session of its own and goes on.
-    /// `None` if it cannot be told how it ended: what hangs in the kernel comes when it comes, and is nobody to wait for.
+    /// Ends it with its children: they are asked to, and have [`GRACE`] until they are killed, or until `again` can be
+    /// read. If it has ended by itself, what it has left behind in its group is ended; a daemon has a session of its
+    /// own and goes on. `None` if it cannot be told how it ended: what hangs in the kernel comes when it comes, and is
+    /// nobody to wait for.
     pub fn end(&mut self, again: Option<BorrowedFd<'_>>) -> Option<ExitStatus> {
         // Once it has been waited for, the number may be somebody else's.
         if self.over {
@@ -289,7 +290,8 @@ mod tests {
         assert_eq!(told(&[], first()), "there is no command to run");
     }
 
-    /// The first of them has ended, and one that does not want to is left; or the first does not want to, and somebody is in a hurry.
+    /// The first of them has ended, and one that does not want to is left; or the first does not want to, and somebody
+    /// is in a hurry.
     #[test]
     fn all_of_it_is_ended() {
         let folder = tempfile::tempdir().unwrap();

@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 /// Most lines of a source file before it is time to look for the seam.
 const MOST_LINES: usize = 600;
 
+/// Widest line of a comment, which rustfmt leaves as it is: what two files side by side on a screen show.
+const WIDEST_COMMENT: usize = 125;
+
 /// The rooms, innermost first. A crate may depend on those before it, and only on these.
 const ROOMS: [(&str, &[&str]); 18] = [
     ("units", &[]),
@@ -81,6 +84,14 @@ fn every_source_says_what_it_is_for_and_is_short_enough() {
         let lines = text.lines().count();
         if lines > MOST_LINES {
             wrong.push(format!("{}: {lines} lines; look for the seam", path.display()));
+        }
+        for (line, comment) in
+            text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with("//"))
+        {
+            let wide = comment.chars().count();
+            if wide > WIDEST_COMMENT {
+                wrong.push(format!("{}:{}: a comment {wide} wide", path.display(), line + 1));
+            }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -109,8 +109,9 @@ pub trait Host {
     /// Only when nothing at all could be read; a single unreadable counter is a [`Reading`] in the snapshot.
     fn sample(&mut self) -> Result<Snapshot, HostError>;
 
-    /// Lines that devices wrote in part, cumulative: completions, for example. Beside the snapshot because no policy asks for
-    /// them, and where counters are few counting them would cost others. `Unsupported` where a host does not count them.
+    /// Lines that devices wrote in part, cumulative: completions, for example. Beside the snapshot because no policy
+    /// asks for them, and where counters are few counting them would cost others. `Unsupported` where a host does not
+    /// count them.
     fn partial_writes(&mut self) -> Lines {
         Lines { hits: Reading::Unsupported, misses: Reading::Unsupported }
     }

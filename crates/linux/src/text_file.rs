@@ -48,8 +48,8 @@ impl TextFileError {
     }
 }
 
-/// The text of a file; `what` says what kind of file it is to be, for who gave too long a one. A pipe or a device is not waited
-/// for.
+/// The text of a file; `what` says what kind of file it is to be, for who gave too long a one. A pipe or a device is
+/// not waited for.
 ///
 /// # Errors
 /// A file that cannot be read, is too long or is no text.

@@ -1,5 +1,5 @@
-//! The modules that look at hardware, on the virtual host: what no plain file can stand for (cpuid leaves that overlap, MSRs,
-//! configuration space that keeps its read-only bits), and a fault in every kind of file that they read.
+//! The modules that look at hardware, on the virtual host: what no plain file can stand for (cpuid leaves that overlap,
+//! MSRs, configuration space that keeps its read-only bits), and a fault in every kind of file that they read.
 
 use rustix::io::Errno;
 use std::collections::BTreeMap;

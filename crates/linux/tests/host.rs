@@ -289,8 +289,8 @@ fn a_sample_opens_nothing_and_reads_each_register_once() {
     let reads = |part: &str| {
         seen.iter().filter(|((path, _), _)| path.contains(part)).map(|(_, count)| count).sum::<u64>()
     };
-    // Six events and the time on each of four cores; on CPU 0 also two counters of 18 slices, two ports' in and out, the time
-    // again, and the ways.
+    // Six events and the time on each of four cores; on CPU 0 also two counters of 18 slices, two ports' in and out,
+    // the time again, and the ways.
     assert_eq!(reads("dev/cpu"), 4 * 7 + 18 * 2 + 4 + 1 + 1);
     // Reads and writes of six channels; the switch of two ports.
     assert_eq!(reads("config"), 6 * 2 + 2);
@@ -531,8 +531,8 @@ fn another_tools_monitoring_group_gets_back_what_was_taken_and_no_more() {
     assert_eq!(root.read_text(cpus).unwrap(), "2,10\n");
 }
 
-/// Haswell's slices take turns with whole writes, reads and partial writes; Sapphire Rapids' count the latter in every second
-/// slice. Either way the three are what the machine did, and the registers come back.
+/// Haswell's slices take turns with whole writes, reads and partial writes; Sapphire Rapids' count the latter in every
+/// second slice. Either way the three are what the machine did, and the registers come back.
 #[test]
 fn a_device_watch_counts_completions_too() {
     const LOAD: &str = "name = \"load\"\nduration_s = 1\nwarmup_s = 0.1\nmeasure_s = 0.1\ntime_factor = 1\n\

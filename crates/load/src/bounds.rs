@@ -2,8 +2,8 @@
 //!
 //! Knows numbers; must not know what a single device takes, which is for those to say who look at it.
 
-/// Most commands that a worker keeps outstanding: an NVMe queue has 65 536 entries at most, of which one stays empty (NVM Express
-/// Base 2.0, 3.3.1.5 and 3.3.3.1).
+/// Most commands that a worker keeps outstanding: an NVMe queue has 65 536 entries at most, of which one stays empty
+/// (NVM Express Base 2.0, 3.3.1.5 and 3.3.3.1).
 pub const MOST_DEPTH: u32 = 65_535;
 /// Most workers, which are threads: more than anybody has CPUs for. A guess.
 pub const MOST_WORKERS: u32 = 1024;

@@ -5,8 +5,8 @@
 /// Nanoseconds of a second.
 const SECOND_NS: f64 = 1e9;
 
-/// A limit above this is this one. No device comes near, and 64 bits hold the sum over almost three years, beyond which all slots
-/// would have nothing.
+/// A limit above this is this one. No device comes near, and 64 bits hold the sum over almost three years, beyond which
+/// all slots would have nothing.
 const MOST: f64 = 1e11;
 
 /// How a slot's budget follows from the limit.
@@ -188,7 +188,8 @@ mod tests {
 
     #[test]
     fn who_catches_up_loses_no_slot_and_sends_no_more_than_a_second_at_once() {
-        // 1000 commands in 10 slots. Slot 1 is missed, so slot 2 has its 100 as well; of slot 3 only 30 go, so slot 4 has 170.
+        // 1000 commands in 10 slots. Slot 1 is missed, so slot 2 has its 100 as well; of slot 3 only 30 go, so slot 4
+        // has 170.
         let mut limiter = Limiter::new(limits(None, Some(1000.0), 10, Rule::CatchUp), 5e6);
         assert_eq!(admitted(&mut limiter, 5e6, 1), (100, 105e6));
         assert_eq!(admitted(&mut limiter, 205e6, 1), (200, 305e6));

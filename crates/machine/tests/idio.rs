@@ -74,7 +74,8 @@ fn a_function_that_uses_headers_alone_ends_in_dram_and_the_llc_writes_less_back(
 
 #[test]
 fn critical_packets_stay_in_the_caches_where_batch_packets_go_to_memory() {
-    // Rings of 256 x 256 B fit the DCA ways with room to spare: what is not sent to memory is overwritten there before it is evicted.
+    // Rings of 256 x 256 B fit the DCA ways with room to spare: what is not sent to memory is overwritten there before
+    // it is evicted.
     let written = |sets: &str| {
         let base = "workload.nf.program=\"ipfzrx\";nic.nic0.offered_gbps=20.0;\
                     nic.nic0.ring=256;nic.nic0.placement=\"idio\"";

@@ -81,8 +81,8 @@ pub struct Buffer {
     seed: u64,
 }
 
-// SAFETY: it is plain memory that threads only reach through volatile reads and whose address they hand to the kernel; nothing
-// in it is ever borrowed.
+// SAFETY: it is plain memory that threads only reach through volatile reads and whose address they hand to the kernel;
+// nothing in it is ever borrowed.
 unsafe impl Send for Buffer {}
 // SAFETY: as above; what races with a device is data, and never decides anything.
 unsafe impl Sync for Buffer {}
@@ -172,8 +172,9 @@ pub const fn word(seed: u64, at: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Has the kernel find all pages now. A page that cannot be had would end the process at its first use (SIGBUS: huge pages are
-/// reserved of the whole pool, not of the node that the buffer is bound to). Before Linux 5.14 there is no way to ask.
+/// Has the kernel find all pages now. A page that cannot be had would end the process at its first use (SIGBUS: huge
+/// pages are reserved of the whole pool, not of the node that the buffer is bound to). Before Linux 5.14 there is no
+/// way to ask.
 fn populate(base: *mut c_void, bytes: usize) -> Result<(), Errno> {
     // SAFETY: the range is one mapping of ours; what stands in its pages stays.
     match unsafe { rustix::mm::madvise(base, bytes, Advice::LinuxPopulateWrite) } {

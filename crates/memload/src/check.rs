@@ -107,8 +107,9 @@ pub fn limits(plan: &Plan, block_bytes: u32) -> Limits {
     }
 }
 
-/// Refuses flushes that would not be what they are counted as. The kernel makes one flush of several that are on their way to a file or a block device at once, so that fewer reach the drive
-/// than are counted: 2000 at depth 16 came to 600. Each NVMe command stays one.
+/// Refuses flushes that would not be what they are counted as. The kernel makes one flush of several that are on their
+/// way to a file or a block device at once, so that fewer reach the drive than are counted: 2000 at depth 16 came to
+/// 600. Each NVMe command stays one.
 pub fn alone(plan: &Plan, engine: EngineKind) -> Result<(), PrepareError> {
     let words = [("--depth", plan.depth), ("--workers", plan.workers)];
     let more = words.into_iter().find(|(_, count)| *count > 1);

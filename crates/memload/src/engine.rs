@@ -80,8 +80,8 @@ pub trait Engine {
     /// Takes a command under a number below the depth that no command on its way has. It need not go yet.
     fn push(&mut self, io: Io, number: u32);
 
-    /// Sends what was taken and waits until a command is back, `patience` is over, or a signal came; puts all that are back into
-    /// `done`. What came back in part has gone on and is not among them.
+    /// Sends what was taken and waits until a command is back, `patience` is over, or a signal came; puts all that are
+    /// back into `done`. What came back in part has gone on and is not among them.
     ///
     /// # Errors
     /// The way itself is broken; what was on it is lost.

@@ -38,8 +38,8 @@ impl Halves {
     }
 }
 
-/// Removes what of a file that is just being made would stay behind if the process ended now, which it must do next: from now on
-/// no file can be made.
+/// Removes what of a file that is just being made would stay behind if the process ended now, which it must do next:
+/// from now on no file can be made.
 pub fn abandon() {
     std::mem::forget(HALVES.remove());
 }
@@ -93,8 +93,8 @@ impl Newborn {
         Ok(rustix::fs::open(self.place(), flags | OFlags::CLOEXEC, Mode::empty())?)
     }
 
-    /// Makes it whole and gives it its name: its blocks are all there and written, as reads of blocks that never were would come
-    /// from no device. A full disk is told now and not in the middle of the run.
+    /// Makes it whole and gives it its name: its blocks are all there and written, as reads of blocks that never were
+    /// would come from no device. A full disk is told now and not in the middle of the run.
     ///
     /// # Errors
     /// No room for it, or its name has been taken meanwhile. Nothing of it is left then.
@@ -106,7 +106,8 @@ impl Newborn {
         let mut names = self.halves.names();
         match rustix::fs::renameat_with(CWD, half, CWD, &self.path, RenameFlags::NOREPLACE) {
             Ok(()) => names.retain(|name| name != half),
-            // Network file systems cannot do that, but have links, which replace nothing either; the other name goes in the end.
+            // Network file systems cannot do that, but have links, which replace nothing either; the other name goes in
+            // the end.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 rustix::fs::linkat(CWD, half, CWD, &self.path, AtFlags::empty())?;
             }

@@ -38,8 +38,8 @@ pub enum Seen {
 }
 
 impl System {
-    /// All names by which a disk, of which these are the whole and parts, can be written: their own numbers, the generic device of an
-    /// NVMe namespace, and those of SCSI.
+    /// All names by which a disk, of which these are the whole and parts, can be written: their own numbers, the
+    /// generic device of an NVMe namespace, and those of SCSI.
     pub fn names(&self, whole: &Path, concerned: &[PathBuf]) -> Sought {
         let blocks = concerned.iter().filter_map(|device| device_number(device));
         let generic = self.twin(whole).into_iter();

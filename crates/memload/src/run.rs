@@ -18,11 +18,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use waykeeper_load::{Pattern, Totals};
 
-/// Who is told to stop waits so long for the next of the commands on their way. A guess: the kernel resets an NVMe device after 30 s without
-/// an answer, which nobody waits for who pressed Ctrl-C.
+/// Who is told to stop waits so long for the next of the commands on their way. A guess: the kernel resets an NVMe
+/// device after 30 s without an answer, which nobody waits for who pressed Ctrl-C.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Threads of a load: more than any NVMe device has queues or this kind of engine gets anything from. A guess; each has a stack.
+/// Threads of a load: more than any NVMe device has queues or this kind of engine gets anything from. A guess; each has
+/// a stack.
 const MOST_THREADS: u32 = 4096;
 
 /// What one worker has done so far, for whoever looks.
@@ -36,8 +37,8 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// What it leaves, so far. Nobody else asks while it works, and it lets go while it waits for the device: who never comes back
-    /// holds nothing up.
+    /// What it leaves, so far. Nobody else asks while it works, and it lets go while it waits for the device: who never
+    /// comes back holds nothing up.
     pub fn left(&self) -> MutexGuard<'_, Left> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -225,7 +226,8 @@ pub struct Outcome {
     pub totals: Totals,
     /// How it ended.
     pub end: End,
-    /// What a look at what was moved has shown, if one was wanted; it is broken off as soon as somebody says stop, be it before the look.
+    /// What a look at what was moved has shown, if one was wanted; it is broken off as soon as somebody says stop, be
+    /// it before the look.
     pub verified: Option<Result<Verified, Unverified>>,
     /// Every command in the order in which they went, if the plan wanted to know.
     pub log: Vec<Logged>,
@@ -336,8 +338,8 @@ impl Running {
         self.finish_and(tick, || ())
     }
 
-    /// The same, and does something when no more commands of the load go and none has yet been sent to look at what they did: the end of
-    /// what is counted.
+    /// The same, and does something when no more commands of the load go and none has yet been sent to look at what
+    /// they did: the end of what is counted.
     pub fn finish_and(self, mut tick: impl FnMut(Progress), over: impl FnOnce()) -> Outcome {
         while !self.wait(Duration::from_secs(1)) {
             tick(self.progress());
@@ -363,8 +365,8 @@ impl Running {
         Outcome { totals, end, verified, log }
     }
 
-    /// Of workers that do not end: what they have left so far. They keep the buffer until the process ends. Waiting in vain is no part of
-    /// the run, which lasted until the last command came back.
+    /// Of workers that do not end: what they have left so far. They keep the buffer until the process ends. Waiting in
+    /// vain is no part of the run, which lasted until the last command came back.
     fn give_up(self) -> Outcome {
         let Left { totals, log, .. } = together(&self.shared);
         let commands = self.shared.live.iter().map(|live| live.outstanding.load(Relaxed)).sum();

@@ -1,7 +1,7 @@
 //! Whether a target may be loaded: consent to what is lost, and nobody else on the device.
 //!
-//! Knows what a plan does to a target; must not know how commands get there. Nothing is changed here but that a file which was
-//! asked for is begun.
+//! Knows what a plan does to a target; must not know how commands get there. Nothing is changed here but that a file
+//! which was asked for is begun.
 
 use crate::newborn::Newborn;
 use crate::openers::{Opener, Seen, Sought};

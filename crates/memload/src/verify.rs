@@ -84,8 +84,8 @@ pub(crate) fn verify(
 /// A reader of the device.
 type Read<'a> = dyn FnMut(u64, &mut [u8]) -> Result<(), Fault> + 'a;
 
-/// Shows blocks of the device, whose places ascend: those that lie side by side are read with one command, up to the most that it
-/// may move. False if it is over before the last.
+/// Shows blocks of the device, whose places ascend: those that lie side by side are read with one command, up to the
+/// most that it may move. False if it is over before the last.
 fn show(
     ready: &Ready,
     places: &[u64],
@@ -112,8 +112,8 @@ fn show(
     Ok(true)
 }
 
-/// Every place that was written holds one of the blocks that were sent there. Which one where two were on their way at the same
-/// time is the device's affair.
+/// Every place that was written holds one of the blocks that were sent there. Which one where two were on their way at
+/// the same time is the device's affair.
 fn stored(
     ready: &Ready,
     trail: &HashSet<Io>,
@@ -178,8 +178,8 @@ fn arrived(
     Ok(verified)
 }
 
-/// True if these bytes are one of the candidates or, where several commands went `at_once`, each line of them is: two that move
-/// the same block take turns. `is` compares a candidate from a byte on.
+/// True if these bytes are one of the candidates or, where several commands went `at_once`, each line of them is: two
+/// that move the same block take turns. `is` compares a candidate from a byte on.
 fn is_one_of<C>(
     candidates: &BTreeSet<C>,
     bytes: &[u8],

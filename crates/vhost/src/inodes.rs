@@ -1,7 +1,7 @@
 //! Inode numbers: a stable number for every node of the tree and every place of resctrl.
 //!
-//! Numbers are never used twice while the tree is mounted. Nothing is kept for what comes and goes: the number of a process, a
-//! control group or a place of resctrl says what it is. This file must not know FUSE.
+//! Numbers are never used twice while the tree is mounted. Nothing is kept for what comes and goes: the number of a
+//! process, a control group or a place of resctrl says what it is. This file must not know FUSE.
 
 use crate::live::{self, Live};
 use crate::node::{File, Node, Tree};

@@ -326,7 +326,8 @@ impl Server {
         class < self.bare.spec().llc.clos.max(self.bandwidth_classes) && rmid < self.rmids()
     }
 
-    /// Writes a CPU's register, which stands until something else runs there or resctrl sets it; `None` for a class or RMID that the chip has not.
+    /// Writes a CPU's register, which stands until something else runs there or resctrl sets it; `None` for a class or
+    /// RMID that the chip has not.
     pub fn set_class(&mut self, cpu: usize, class: u32, rmid: u32) -> Option<()> {
         if !self.legal(class, rmid) {
             return None;

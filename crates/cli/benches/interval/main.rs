@@ -1,5 +1,6 @@
-//! What an interval costs: looking who is there, reading, deciding, turning; then the CPU time of an hour and the memory of a
-//! daemon. With 18 cores and 11 tenants, and with 128 and 64; through files as the daemon does it, and in process.
+//! What an interval costs: looking who is there, reading, deciding, turning; then the CPU time of an hour and the
+//! memory of a daemon. With 18 cores and 11 tenants, and with 128 and 64; through files as the daemon does it, and in
+//! process.
 //!
 //! Through files nobody simulates while it is measured: the clock of the virtual server is held, that of the large one is a
 //! table. CPU time is the daemon's own: serving the files is the kernel's part on a real host. One of the four is the

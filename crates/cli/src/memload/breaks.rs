@@ -1,5 +1,5 @@
-//! Ctrl-C and its kin, from the first to the last moment of loads on this machine: what the first of them means depends on how far
-//! it is, the second always ends the program.
+//! Ctrl-C and its kin, from the first to the last moment of loads on this machine: what the first of them means depends
+//! on how far it is, the second always ends the program.
 //!
 //! Must not know how load is made, nor what is told of it.
 

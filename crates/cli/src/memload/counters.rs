@@ -25,9 +25,9 @@ pub enum Watch {
 }
 
 impl Watch {
-    /// Starts counting on the package that a device is attached to, for it allocates in the LLC of that one alone (DDIO); where
-    /// nobody knows, on that of the buffer's node, or of the first CPU that sends. It is only looked at: the kernel counts, no
-    /// register is written, and a daemon in charge goes on.
+    /// Starts counting on the package that a device is attached to, for it allocates in the LLC of that one alone
+    /// (DDIO); where nobody knows, on that of the buffer's node, or of the first CPU that sends. It is only looked at:
+    /// the kernel counts, no register is written, and a daemon in charge goes on.
     pub fn start(device_node: Option<u32>, plan: &Plan) -> Watch {
         let cpu = plan.cpus.first().and_then(|cpu| u16::try_from(*cpu).ok());
         let (near, because): (Vec<Near>, Vec<String>) = [

@@ -317,7 +317,8 @@ impl Stand {
     /// Does something beside the load of an arm.
     fn beside<T>(&mut self, arm: Arm, deed: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
         let pattern = match arm {
-            // Taking and filling a buffer puts pages and lines out of the way too: what is plain has that as well, just before.
+            // Taking and filling a buffer puts pages and lines out of the way too: what is plain has that as well, just
+            // before.
             Arm::Plain => Pattern::Noop,
             Arm::Random => Pattern::Random,
             Arm::Single => Pattern::Single,
@@ -385,8 +386,8 @@ impl Stand {
     }
 }
 
-/// A command that is over sooner than this is mostly started, and on a processor that has just been woken. A guess: ten times what a
-/// scheduler and a clock governor take to settle.
+/// A command that is over sooner than this is mostly started, and on a processor that has just been woken. A guess: ten
+/// times what a scheduler and a clock governor take to settle.
 const SHORT_S: f64 = 0.1;
 
 /// What may make the numbers mean something else than they seem to.

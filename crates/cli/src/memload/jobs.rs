@@ -1,7 +1,7 @@
 //! `memload --jobs FILE`: jobs of a fio job file as plans, one after the other.
 //!
-//! What a key means is `load::jobs`'; here a job becomes what the words of the command line would have said. Must not know how
-//! load is made.
+//! What a key means is `load::jobs`'; here a job becomes what the words of the command line would have said. Must not
+//! know how load is made.
 
 use crate::exit::Failure;
 use std::path::Path;
@@ -62,7 +62,8 @@ pub fn read(path: &Path, only: Option<&str>, base: &Plan) -> Result<Vec<Planned>
     planned.collect()
 }
 
-/// A copy of a job is a worker; each of its commands in flight has a part of the buffer, one behind the other, as fio's have.
+/// A copy of a job is a worker; each of its commands in flight has a part of the buffer, one behind the other, as fio's
+/// have.
 fn plan(file: &str, job: &Job, base: &Plan) -> Result<Plan, JobError> {
     let refuse = |key: &str, value: &str, wanted: &str| JobError::Value {
         file: file.to_owned(),

@@ -54,7 +54,8 @@ pub struct LoadArgs {
     /// Slots per second in which the limits are dealt out: what falls to one may go at once
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>, allow_negative_numbers = true)]
     slots: u32,
-    /// What slots did not use may still go, at most a second's worth: a busy machine misses slots, and their part is lost otherwise
+    /// What slots did not use may still go, at most a second's worth: a busy machine misses slots, and their part is
+    /// lost otherwise
     #[arg(long)]
     catch_up: bool,
     /// How to count: exactly, or as the program of the thesis did (moves a block more than it counts)

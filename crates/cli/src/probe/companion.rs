@@ -16,8 +16,9 @@ pub struct Companion {
 }
 
 impl Companion {
-    /// Starts it on these CPUs. Its output is nobody's: what is told on ours is the answer. What it says on standard error stands
-    /// between our lines, or is told only if it ends before its time, as that of `own`: one of our own programs under this name.
+    /// Starts it on these CPUs. Its output is nobody's: what is told on ours is the answer. What it says on standard
+    /// error stands between our lines, or is told only if it ends before its time, as that of `own`: one of our own
+    /// programs under this name.
     pub fn start(command: &[OsString], cores: &CoreList, own: Option<&str>) -> Result<Companion, Failure> {
         let output = if own.is_some() { Output::ErrorsKept } else { Output::ErrorsShown };
         let program = command.first().map(|program| Path::new(program).display().to_string());

@@ -1,8 +1,9 @@
 //! The unit's filter of system calls, and of their arguments, as BPF in the kernel: what systemd would load.
 //!
-//! seccompiler, because it makes BPF of names and masks without a C library. Two things differ from systemd's filter, so that
-//! a refusal cannot go unnoticed: a call that is not let through kills the process instead of failing with EPERM, and no
-//! library may fall back on another call but where systemd itself says ENOSYS. Must not know what is run under it.
+//! seccompiler, because it makes BPF of names and masks without a C library. Two things differ from systemd's filter,
+//! so that a refusal cannot go unnoticed: a call that is not let through kills the process instead of failing with
+//! EPERM, and no library may fall back on another call but where systemd itself says ENOSYS. Must not know what is run
+//! under it.
 
 use super::unit::Unit;
 use seccompiler::{BpfMap, TargetArch, apply_filter, compile_from_json};

@@ -1,9 +1,9 @@
 //! A whole life of the daemon with the rights that `dist/waykeeper.service` gives it, and no others: its capabilities,
 //! no new privileges, a file system of which nothing but the named paths can be written, and the system calls it names.
 //!
-//! systemd itself is not asked; what it would do is done by setpriv, unshare, mount and seccomp. The drivers' own questions
-//! (may this process open an MSR, or read PCI configuration beyond byte 64) are the kernel's and do not come up on files of a
-//! virtual host. Needs root, /dev/fuse, and Debian's util-linux and systemd.
+//! systemd itself is not asked; what it would do is done by setpriv, unshare, mount and seccomp. The drivers' own
+//! questions (may this process open an MSR, or read PCI configuration beyond byte 64) are the kernel's and do not come
+//! up on files of a virtual host. Needs root, /dev/fuse, and Debian's util-linux and systemd.
 
 #[path = "../common/daemon.rs"]
 mod daemon;

@@ -32,8 +32,8 @@ pub struct DeviceWatch {
 }
 
 impl DeviceWatch {
-    /// Starts counting on the package of the first of these that has a CPU which is online, or is one; without any on that of the
-    /// lowest CPU. Without a journal nothing is written: the kernel counts (perf), or nobody does.
+    /// Starts counting on the package of the first of these that has a CPU which is online, or is one; without any on
+    /// that of the lowest CPU. Without a journal nothing is written: the kernel counts (perf), or nobody does.
     ///
     /// # Errors
     /// Whatever is missing for it; nothing is programmed then.

@@ -1,8 +1,8 @@
 //! The knobs of direct cache access: the ways of devices, one register a package, and the switch of each root port.
 //!
-//! Read at every sample, and believed only if what reads can be (hardware.md 1.4, 2.1): a mask inside the cache's ways, a
-//! port that answers at all. Turned only by the generation's rules, journaled first, read back. What somebody else turns after
-//! us is his: the journal forgets it until we turn it again. Must not know policies.
+//! Read at every sample, and believed only if what reads can be (hardware.md 1.4, 2.1): a mask inside the cache's ways,
+//! a port that answers at all. Turned only by the generation's rules, journaled first, read back. What somebody else
+//! turns after us is his: the journal forgets it until we turn it again. Must not know policies.
 
 use crate::ddio::{self, Wanted};
 use crate::journal::{Hold, Journal, Original};

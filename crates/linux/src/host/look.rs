@@ -1,7 +1,7 @@
 //! A host that is only looked at: the masks and occupancies that tenants have in groups of others. Writes nothing.
 //!
-//! A tenant has the mask of the control group that all its CPUs are in. Its occupancy is known if a group has its CPUs and no
-//! others. All is found anew at each sample, as groups of others come and go. Must not know counters.
+//! A tenant has the mask of the control group that all its CPUs are in. Its occupancy is known if a group has its CPUs
+//! and no others. All is found anew at each sample, as groups of others come and go. Must not know counters.
 
 use super::groups::mask_in;
 use crate::resctrl::{Event, Group, MonDomain, Resctrl, ResctrlError, Resource};

@@ -1,8 +1,8 @@
 //! The real host behind the seam: [`LinuxHost`], over the files of a kernel under any root prefix.
 //!
-//! Everything turned is journaled first and comes back when the host is closed or dropped; what a crash left turned comes
-//! back at the next start; what somebody turned by hand to stay is how the host was found. What cannot be read is told once and missing from the snapshot, never guessed. Must not know
-//! policies, nor who serves the files.
+//! Everything turned is journaled first and comes back when the host is closed or dropped; what a crash left turned
+//! comes back at the next start; what somebody turned by hand to stay is how the host was found. What cannot be read is
+//! told once and missing from the snapshot, never guessed. Must not know policies, nor who serves the files.
 
 mod cores;
 mod count;

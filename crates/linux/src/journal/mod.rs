@@ -142,8 +142,8 @@ impl Knobs {
     }
 }
 
-/// The format's version: 2 names the bits of an MSR and tells them from others', 3 tells groups that are made from those that
-/// are about to be.
+/// The format's version: 2 names the bits of an MSR and tells them from others', 3 tells groups that are made from
+/// those that are about to be.
 const VERSION: u32 = 3;
 /// The oldest one that is read: in 1 every MSR is a whole one, and any value of it is ours.
 const OLDEST: u32 = 1;

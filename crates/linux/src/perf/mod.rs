@@ -1,7 +1,8 @@
 //! Counting through perf_event_open(2): the kernel programs the registers, shares them with other users, and extends them.
 //!
-//! A [`PlannedGroup`] says which events go where, as plain data; this module opens a plan and reads it. The kernel counts the
-//! machine it runs on: whoever looks at another root than `/` must count otherwise. Must not know which generation this is.
+//! A [`PlannedGroup`] says which events go where, as plain data; this module opens a plan and reads it. The kernel
+//! counts the machine it runs on: whoever looks at another root than `/` must count otherwise. Must not know which
+//! generation this is.
 
 mod call;
 mod plan;

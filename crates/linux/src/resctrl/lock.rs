@@ -1,8 +1,8 @@
 //! The lock that tools share: flock(2) on the mount's directory.
 //!
 //! resctrl.rst, "Resource alloc and lock": LOCK_EX for a change of several steps, LOCK_SH for reads that must agree.
-//! The wait is bounded, and who holds it is named where `/proc/locks` tells. Anybody who can open a directory can lock it, for
-//! ever: a lock is worth what its holder may write. It must not know what is done under it.
+//! The wait is bounded, and who holds it is named where `/proc/locks` tells. Anybody who can open a directory can lock
+//! it, for ever: a lock is worth what its holder may write. It must not know what is done under it.
 
 use super::Resctrl;
 use super::error::{Action, Kind, ResctrlError};

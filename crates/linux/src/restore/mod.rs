@@ -366,7 +366,8 @@ fn is_unused(resctrl: &Resctrl, group: &Group) -> Result<bool, ResctrlError> {
     Ok(alone && resctrl.cpus(group)?.is_empty() && resctrl.tasks(group)?.is_empty())
 }
 
-/// Removes a group of ours. CPUs that monitoring groups of others in it watch are in the journal until they watch them again.
+/// Removes a group of ours. CPUs that monitoring groups of others in it watch are in the journal until they watch them
+/// again.
 pub(crate) fn remove_group(
     resctrl: &Resctrl,
     group: &Group,

@@ -106,8 +106,9 @@ impl Tree {
     fn port(&self, port: &str, node: u8, devices: &[(&str, &str, &str)]) {
         let above = format!("sys/devices/pci{}/{port}", &port[..7]);
         self.function(&above, "0x2030", "0x060400", node);
-        // 8086:2030, as its files say: a bridge (header type 1) with a PCI Express capability at 0x40 that says root port (type 4), an extended
-        // capability at 0x100 that is the last one, and perfctrlsts_0 at 0x180 with bit 7 set.
+        // 8086:2030, as its files say: a bridge (header type 1) with a PCI Express capability at 0x40 that says root
+        // port (type 4), an extended capability at 0x100 that is the last one, and perfctrlsts_0 at 0x180 with bit 7
+        // set.
         let config = self.create(&format!("{above}/config"));
         config.set_len(4096).unwrap();
         let bytes: [(u64, u8); 13] = [

@@ -37,9 +37,10 @@ fn events(done: &Done) -> [u64; 3] {
     [of(done.counted.reads), of(done.counted.writes), of(done.counted.partial_writes)]
 }
 
-/// Every pattern, both ways, both profiles, blocks of one page and of many, ends by commands and by blocks: what the chip
-/// counted are the formulas of the thesis (s5.4), written out here, on the blocks that moved. Nothing is left over: the model
-/// has no noise. Lists of pages are the one thing that the formulas leave out, and how many lines they have is known.
+/// Every pattern, both ways, both profiles, blocks of one page and of many, ends by commands and by blocks: what the
+/// chip counted are the formulas of the thesis (s5.4), written out here, on the blocks that moved. Nothing is left
+/// over: the model has no noise. Lists of pages are the one thing that the formulas leave out, and how many lines they
+/// have is known.
 #[test]
 fn counters_are_the_formulas() {
     for (block, most) in [("4 KiB", 301), ("8 KiB", 83), ("64 KiB", 65)] {
@@ -122,8 +123,8 @@ fn of_profile(pattern: &str, op: &str, profile: &str) -> Done {
 const BARS: [(&str, &str); 5] =
     [("single", "write"), ("single", "read"), ("random", "write"), ("random", "read"), ("flush", "write")];
 
-/// Thesis Fig. 5.5 in shape: partial writes are completions. There is one for each command of every pattern, and aligned data
-/// bring none, however many lines they are.
+/// Thesis Fig. 5.5 in shape: partial writes are completions. There is one for each command of every pattern, and
+/// aligned data bring none, however many lines they are.
 #[test]
 fn partial_writes_are_completions_whatever_the_pattern() {
     for (pattern, op) in BARS {
@@ -138,9 +139,9 @@ fn partial_writes_are_completions_whatever_the_pattern() {
     assert_eq!(events(&idle), [0, 0, 0]);
 }
 
-/// Thesis Fig. 5.6a in shape: the event that data cause against the estimate from the program's own counts (s5.4.2). It is
-/// twice the estimate for `single` and "very close" for `random`, both ways. The published program moves a block more than it
-/// counts; with true counts there is no factor.
+/// Thesis Fig. 5.6a in shape: the event that data cause against the estimate from the program's own counts (s5.4.2). It
+/// is twice the estimate for `single` and "very close" for `random`, both ways. The published program moves a block
+/// more than it counts; with true counts there is no factor.
 #[test]
 fn data_are_twice_the_estimate_of_single_with_the_published_program_alone() {
     let factor = |pattern: &str, op: &str, profile: &str| {
@@ -161,10 +162,10 @@ fn data_are_twice_the_estimate_of_single_with_the_published_program_alone() {
     }
 }
 
-/// Thesis Fig. 5.6b in shape: the events without data. Completions are no whole lines; a flush reads its command and no more;
-/// and a drive that writes memory reads a lot more than its commands. The thesis had no explanation for that: data that begin
-/// inside a page lie on three pages or more, and these stand in a list, which the drive reads too. With the true counts of
-/// `single`, on one page, it is gone.
+/// Thesis Fig. 5.6b in shape: the events without data. Completions are no whole lines; a flush reads its command and no
+/// more; and a drive that writes memory reads a lot more than its commands. The thesis had no explanation for that:
+/// data that begin inside a page lie on three pages or more, and these stand in a list, which the drive reads too. With
+/// the true counts of `single`, on one page, it is gone.
 #[test]
 fn events_without_data_have_the_shape_of_the_thesis() {
     for (pattern, op) in BARS {
@@ -220,10 +221,10 @@ fn bandwidth_and_command_rates_have_the_shape_of_the_thesis() {
     assert!(read.0 < 0.5 * rates("thesis-load-haswell", "random", "write", 4).0, "{read:?}");
 }
 
-/// Thesis Fig. 5.7 in shape, the bars of `single` on the large buffer. The kernel zeroes what is used for the first time, in
-/// the caches, so that the first pass over a new buffer misses nothing, and of each later command the block that the one before
-/// did not move. The author's runs (lluchs/nvme-memload-benchmarks, pcm/runs/caching.tsv) are 1.907 passes of writes and 0.954
-/// of reads: 15 227 587 misses of 64 000 006, and 306 of 32 500 712.
+/// Thesis Fig. 5.7 in shape, the bars of `single` on the large buffer. The kernel zeroes what is used for the first
+/// time, in the caches, so that the first pass over a new buffer misses nothing, and of each later command the block
+/// that the one before did not move. The author's runs (lluchs/nvme-memload-benchmarks, pcm/runs/caching.tsv) are 1.907
+/// passes of writes and 0.954 of reads: 15 227 587 misses of 64 000 006, and 306 of 32 500 712.
 #[test]
 fn single_misses_what_neither_the_kernel_nor_the_command_before_brought() {
     for huge_pages in [true, false] {

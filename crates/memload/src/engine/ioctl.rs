@@ -1,5 +1,5 @@
-//! NVMe commands through the ioctl: one at a time, the thread waits for each. Works on every kernel, on both of a namespace's
-//! devices, and on a file that answers ioctls.
+//! NVMe commands through the ioctl: one at a time, the thread waits for each. Works on every kernel, on both of a
+//! namespace's devices, and on a file that answers ioctls.
 //!
 //! Knows the command block; must not know files or file systems.
 

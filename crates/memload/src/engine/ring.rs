@@ -22,8 +22,9 @@ const MOST_PIECES: usize = 1 << 14;
 /// milliseconds, and the kernel keeps 16 B of each, 2 MiB. A guess.
 const MOST_HELD: usize = 1 << 17;
 
-/// A ring takes this part of the depth at a time and sends it when there is more: a device that begins while the rest is made
-/// ready does not stand still between batches. Chosen by measuring 1, 2 and 4 on a virtual disk; more parts are more system calls.
+/// A ring takes this part of the depth at a time and sends it when there is more: a device that begins while the rest
+/// is made ready does not stand still between batches. Chosen by measuring 1, 2 and 4 on a virtual disk; more parts are
+/// more system calls.
 const PARTS: u32 = 4;
 
 /// But no fewer at a time than what the kernel hands down together (IO_PLUG_THRESHOLD in io_uring: more than two).
@@ -50,7 +51,8 @@ impl Pieces {
     }
 
     /// Each the memory of one command and no more: before Linux 6.12 a command passed through that refers to a piece is
-    /// judged by the whole of it, and its data are copied if it is less. `None` if these were too many, or would overlap too much.
+    /// judged by the whole of it, and its data are copied if it is less. `None` if these were too many, or would
+    /// overlap too much.
     pub fn of_commands(ground: &Ground<'_>) -> Option<Pieces> {
         let (size, step) = (ground.longest_bytes, ground.step_bytes);
         if size == 0 || step == 0 || size > MOST_PIECE {
@@ -62,9 +64,9 @@ impl Pieces {
         (pieces.count <= MOST_PIECES && held <= MOST_HELD).then_some(pieces)
     }
 
-    /// Such that a whole piece is no more than the device takes with a command: before Linux 6.12 a command passed through that
-    /// refers to a longer one is refused. The largest there are where commands are about as long as pieces, for these would
-    /// overlap too much.
+    /// Such that a whole piece is no more than the device takes with a command: before Linux 6.12 a command passed
+    /// through that refers to a longer one is refused. The largest there are where commands are about as long as
+    /// pieces, for these would overlap too much.
     pub fn of_segments(ground: &Ground<'_>) -> Pieces {
         let size = (ground.most_segments as usize).saturating_mul(PAGE);
         let step = size.saturating_sub((ground.most_bytes as usize).next_multiple_of(PAGE));
@@ -105,8 +107,9 @@ pub struct Ring<S: squeue::EntryMarker, C: cqueue::EntryMarker> {
 }
 
 impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
-    /// A ring for so many commands on their way. File number 0 is the target. Memory is registered in the first of `wanted` that the
-    /// kernel takes: what a plain user may lock is limited, and memory counts once for each piece that it lies in.
+    /// A ring for so many commands on their way. File number 0 is the target. Memory is registered in the first of
+    /// `wanted` that the kernel takes: what a plain user may lock is limited, and memory counts once for each piece
+    /// that it lies in.
     ///
     /// # Errors
     /// The kernel has no io_uring, forbids it, or lacks the wider entries that were asked for.
@@ -160,7 +163,8 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
         self.pieces = None;
     }
 
-    /// Queues an entry, and sends those before it if there is no more room. If the kernel makes none, the next [`Ring::enter`] says why.
+    /// Queues an entry, and sends those before it if there is no more room. If the kernel makes none, the next
+    /// [`Ring::enter`] says why.
     ///
     /// # Safety
     /// What the entry points to stays valid until its completion.
@@ -217,9 +221,10 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
 }
 
 impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Drop for Ring<S, C> {
-    /// Gives the file and the memory back at once: a ring that is dropped keeps it until a worker of the kernel comes by, and a generic device
-    /// that has been pulled out must not be held longer than its block device (Linux 5.13 to 6.12 at least: the last to let go
-    /// of the generic device frees what the kernel then still looks at). And whoever unmounts after us would find a file busy.
+    /// Gives the file and the memory back at once: a ring that is dropped keeps it until a worker of the kernel comes
+    /// by, and a generic device that has been pulled out must not be held longer than its block device (Linux 5.13 to
+    /// 6.12 at least: the last to let go of the generic device frees what the kernel then still looks at). And whoever
+    /// unmounts after us would find a file busy.
     fn drop(&mut self) {
         let _ = self.ring.submitter().unregister_files();
         if self.registered {
@@ -246,9 +251,10 @@ impl<S: squeue::EntryMarker> Ring<S, cqueue::Entry32> {
     }
 }
 
-/// What would block (`fdatasync`, and reads and writes where a file system cannot do without) the kernel gives to threads of its own, one set for
-/// each thread that has rings. Before Linux 6.2 they run on any CPU, wherever that thread is pinned, unless told otherwise
-/// (io_uring_register(2), IORING_REGISTER_IOWQ_AFF, Linux 5.14): from now on where the calling thread may run.
+/// What would block (`fdatasync`, and reads and writes where a file system cannot do without) the kernel gives to
+/// threads of its own, one set for each thread that has rings. Before Linux 6.2 they run on any CPU, wherever that
+/// thread is pinned, unless told otherwise (io_uring_register(2), IORING_REGISTER_IOWQ_AFF, Linux 5.14): from now on
+/// where the calling thread may run.
 fn keep_helpers<S, C>(ring: &IoUring<S, C>) -> io::Result<()>
 where
     S: squeue::EntryMarker,
@@ -409,7 +415,8 @@ mod tests {
         let (none, fewer) = wanted((1 << 14) + 1, 1, Pattern::Single);
         assert_eq!((none, fewer.size, fewer.step), (None, 127 * BLOCK, 126 * BLOCK));
         assert_eq!(fewer.holding((1 << 14) * BLOCK, 4096), Some(130));
-        // 127 blocks of the thesis's buffer begin at 874 places: 875 pieces of 126 pages. Of 256 these are more than is held.
+        // 127 blocks of the thesis's buffer begin at 874 places: 875 pieces of 126 pages. Of 256 these are more than is
+        // held.
         assert_eq!(wanted(1000, 127, Pattern::Random).0.unwrap().count, 875);
         let (none, one) = wanted(1000, 256, Pattern::Random);
         assert_eq!((none, one.count, one.size), (None, 1, MOST_PIECE));

@@ -315,8 +315,8 @@ fn status(task: &str, key: &str) -> Option<String> {
 #[test]
 fn the_kernels_threads_stay_on_the_cpus_of_the_plan() {
     let (_folder, path) = file();
-    // One of several, so that those that may run anywhere are seen. From Linux 6.2 on they would stay by themselves, as what a thread
-    // was told once binds what it starts; nvme/manners.py looks on 6.1.
+    // One of several, so that those that may run anywhere are seen. From Linux 6.2 on they would stay by themselves, as
+    // what a thread was told once binds what it starts; nvme/manners.py looks on 6.1.
     let allowed = rustix::thread::sched_getaffinity(None).unwrap();
     let cpu = (0..1024).rev().find(|cpu| allowed.is_set(*cpu)).unwrap();
     let plan = Plan { pattern: Pattern::Flush, cpus: vec![cpu as u32], ..Plan::default() };

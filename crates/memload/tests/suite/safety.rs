@@ -152,8 +152,8 @@ fn what_is_no_target_is_called_by_its_name() {
     assert!(told("/nowhere/at/all").contains("No such file"));
 }
 
-/// A disk `wk0` of two partitions, its own processes' mounts and swaps, in a tree of its own. Any node stands for the device:
-/// what it is comes from the tree.
+/// A disk `wk0` of two partitions, its own processes' mounts and swaps, in a tree of its own. Any node stands for the
+/// device: what it is comes from the tree.
 struct Fake {
     _folder: tempfile::TempDir,
     system: System,

@@ -1,5 +1,5 @@
-//! An NVMe namespace behind a FUSE file: it answers the kernel's NVMe ioctls, moves data to and from the memory of whoever asks,
-//! and keeps books. What a driver checks, it checks.
+//! An NVMe namespace behind a FUSE file: it answers the kernel's NVMe ioctls, moves data to and from the memory of
+//! whoever asks, and keeps books. What a driver checks, it checks.
 //!
 //! Must not know what is tested on it.
 

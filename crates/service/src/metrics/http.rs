@@ -29,9 +29,9 @@ use tokio::time::timeout;
 /// How much of the daemon those may have who ask for metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScrapeLimits {
-    /// Connections at a time. There is no telling who is who on an address: one more than these takes the place of the oldest,
-    /// so nobody can keep others out by holding on. Who floods pushes others out only if they need longer than it takes to let
-    /// so many in, a millisecond each.
+    /// Connections at a time. There is no telling who is who on an address: one more than these takes the place of the
+    /// oldest, so nobody can keep others out by holding on. Who floods pushes others out only if they need longer than
+    /// it takes to let so many in, a millisecond each.
     pub connections: usize,
     /// For the head of a request.
     pub head: Duration,
@@ -40,8 +40,8 @@ pub struct ScrapeLimits {
 }
 
 impl Default for ScrapeLimits {
-    /// An eighth of a second in a flood, where a scrape over loopback takes milliseconds (a guess); Prometheus gives up after
-    /// 10 s itself.
+    /// An eighth of a second in a flood, where a scrape over loopback takes milliseconds (a guess); Prometheus gives up
+    /// after 10 s itself.
     fn default() -> ScrapeLimits {
         ScrapeLimits { connections: 128, head: Duration::from_secs(3), whole: Duration::from_secs(10) }
     }

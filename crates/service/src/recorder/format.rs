@@ -99,8 +99,8 @@ pub struct Entry<'a> {
     /// The tenants; absent if they are those of the entry before. The first entry of a segment has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<Cow<'a, [Group]>>,
-    /// The tenants without a class of service of their own; absent if they are those of the entry before. The first entry of a
-    /// segment has them; in version 1 none does, and then it is not known.
+    /// The tenants without a class of service of their own; absent if they are those of the entry before. The first
+    /// entry of a segment has them; in version 1 none does, and then it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groupings: Option<Cow<'a, [Grouping]>>,
     /// What the policy saw.

@@ -1,7 +1,8 @@
 //! What others did to groups of ours: removed them, took CPUs out or put some in, made monitoring groups there.
 //!
-//! Noticed at each sample, left alone, and put right only if that is configured, and not for ever: two managers would undo
-//! each other. A group that is left removed is gone for good: its tenants are in the default group until they go. Masks are not looked at here: the control loop knows which it wanted. Must not know policies.
+//! Noticed at each sample, left alone, and put right only if that is configured, and not for ever: two managers would
+//! undo each other. A group that is left removed is gone for good: its tenants are in the default group until they go.
+//! Masks are not looked at here: the control loop knows which it wanted. Must not know policies.
 
 use super::super::placement::Seat;
 use super::{Groups, Passage, both};
@@ -192,8 +193,8 @@ impl Groups {
         gone.into_iter().map(told).collect()
     }
 
-    /// A group that somebody removed is left so: its tenants have nothing of ours any more, and whoever makes one of its name
-    /// has it for himself.
+    /// A group that somebody removed is left so: its tenants have nothing of ours any more, and whoever makes one of
+    /// its name has it for himself.
     fn give_up(&mut self, class: usize, journal: &mut Journal) {
         let Some(held) = self.classes.remove(&class) else { return };
         self.traffic.ends(&held.group, None);
