@@ -48,7 +48,11 @@ Examples:
 read and write are as memory sees them: `--op write` makes the device write memory, so it is read.
 Only `--op read` changes what is stored, and needs --destroy-data-on SERIAL for a device,
 --overwrite for a file. Ctrl-C ends a run and shows what it came to. docs/memload.md explains
-patterns, limits and numbers.";
+patterns, limits and numbers.
+
+A SIZE is 4096, 4k, 1M or 1.5GiB, in steps of 1024; a TIME 10, 10s, 500ms, 2m or 1h.
+fio's bs, iodepth, numjobs and runtime are --block-size, --depth, --workers and --time; its
+rw=read is --op write, for memory is written.";
 
 /// The words of `memload`.
 #[derive(Args, Debug)]
