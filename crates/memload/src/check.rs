@@ -3,20 +3,42 @@
 //! Knows plans; must not know targets, nor who may load them.
 
 use crate::plan::{EngineKind, Plan, Touch};
-use crate::ready::PrepareError;
 use waykeeper_load::{Limits, MOST_DEPTH, MOST_WORKERS, Pattern, Rule};
 
 /// Of all threads together. Each takes a KiB or two of the kernel's memory (request, pages, completion) beside its data, so
 /// that more could take all there is; a guess.
 const MOST_OUTSTANDING: u64 = 1 << 18;
 
+/// What of a plan cannot be.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PlanError {
+    /// A value that cannot be, or not on this target.
+    #[error("{option} is {value}; {wanted}")]
+    Value {
+        /// The word.
+        option: &'static str,
+        /// What it says.
+        value: String,
+        /// What it could say.
+        wanted: String,
+    },
+    /// A word that says nothing about this pattern.
+    #[error("{option} has no meaning for the pattern {pattern}; leave it out, or take another pattern")]
+    Stray {
+        /// The word.
+        option: &'static str,
+        /// The pattern.
+        pattern: &'static str,
+    },
+}
+
 /// What holds of a plan on any target, also in simulated time.
 ///
 /// # Errors
 /// A value that cannot be, or a word that says nothing beside the others.
-pub fn check(plan: &Plan) -> Result<(), PrepareError> {
+pub fn check(plan: &Plan) -> Result<(), PlanError> {
     let value = |option, value: &dyn ToString, wanted: &str| {
-        Err(PrepareError::Value { option, value: value.to_string(), wanted: wanted.to_owned() })
+        Err(PlanError::Value { option, value: value.to_string(), wanted: wanted.to_owned() })
     };
     if plan.depth == 0 || plan.depth > MOST_DEPTH {
         return value(
@@ -70,7 +92,7 @@ pub fn check(plan: &Plan) -> Result<(), PrepareError> {
         ("--max-blocks", plan.max_blocks.is_some(), matches!(plan.pattern, Pattern::Random | Pattern::Full)),
     ];
     if let Some((option, ..)) = stray.into_iter().find(|(_, is_said, has_meaning)| *is_said && !has_meaning) {
-        return Err(PrepareError::Stray { option, pattern: name });
+        return Err(PlanError::Stray { option, pattern: name });
     }
     if plan.limit_bytes.is_none() && plan.limit_commands.is_none() {
         if plan.slots != 1 {
@@ -110,14 +132,14 @@ pub fn limits(plan: &Plan, block_bytes: u32) -> Limits {
 /// Refuses flushes that would not be what they are counted as. The kernel makes one flush of several that are on their
 /// way to a file or a block device at once, so that fewer reach the drive than are counted: 2000 at depth 16 came to
 /// 600. Each NVMe command stays one.
-pub fn alone(plan: &Plan, engine: EngineKind) -> Result<(), PrepareError> {
+pub fn alone(plan: &Plan, engine: EngineKind) -> Result<(), PlanError> {
     let words = [("--depth", plan.depth), ("--workers", plan.workers)];
     let more = words.into_iter().find(|(_, count)| *count > 1);
     match more.filter(|_| plan.pattern == Pattern::Flush && engine == EngineKind::Uring) {
         None => Ok(()),
         Some((option, value)) => {
             let wanted = "past the page cache the kernel makes one flush of several at once; leave it out, or give an NVMe namespace";
-            Err(PrepareError::Value { option, value: value.to_string(), wanted: wanted.to_owned() })
+            Err(PlanError::Value { option, value: value.to_string(), wanted: wanted.to_owned() })
         }
     }
 }

@@ -7,7 +7,10 @@
 mod admission;
 mod buffer;
 mod check;
+mod choice;
 mod engine;
+mod error;
+mod fit;
 mod newborn;
 pub mod nvme;
 mod openers;
@@ -21,11 +24,12 @@ mod verify;
 mod worker;
 
 pub use buffer::{Buffer, BufferError, word};
-pub use check::check;
+pub use check::{PlanError, check};
 pub use engine::{Deed, Fault, Io};
+pub use error::PrepareError;
 pub use newborn::abandon;
 pub use plan::{EngineKind, Pages, Plan, Touch};
-pub use ready::{PrepareError, Ready};
+pub use ready::Ready;
 pub use run::{End, Failure, Outcome, Progress, Running, Stopper};
 pub use safety::{Consent, Refusal};
 pub use system::System;

@@ -3,9 +3,11 @@
 //! Knows threads and the clock; must not know what a command is made of, nor how anything is shown.
 
 use crate::admission::Admission;
+use crate::check::PlanError;
 use crate::engine::{Direct, Fault, Io, Ioctl, Passthrough};
+use crate::error::PrepareError;
 use crate::plan::{EngineKind, Touch};
-use crate::ready::{PrepareError, Ready};
+use crate::ready::Ready;
 use crate::verify::{Unverified, Verified, verify};
 use crate::worker::{Left, Logged, work};
 use rand_core::SeedableRng;
@@ -255,7 +257,7 @@ impl Running {
                 format!("of {} workers a thread waits for each command with nvme-ioctl", plan.workers);
             let wanted =
                 format!("{wanted}, and at most {MOST_THREADS} threads can be; take another engine, or less");
-            return Err(PrepareError::Value { option: "--depth", value: plan.depth.to_string(), wanted });
+            return Err(PlanError::Value { option: "--depth", value: plan.depth.to_string(), wanted }.into());
         }
         let shared = Arc::new(Shared::new(ready));
         let (told, heard) = mpsc::channel();

@@ -77,7 +77,7 @@ pub fn run(
 
 /// What can be said of a plan without its target.
 pub fn fits(plan: &Plan) -> Result<(), Failure> {
-    waykeeper_memload::check(plan)?;
+    waykeeper_memload::check(plan).map_err(Failure::bad_input)?;
     cpus::there(&plan.cpus)
 }
 
@@ -183,8 +183,7 @@ impl From<TargetError> for Failure {
 impl From<PrepareError> for Failure {
     fn from(error: PrepareError) -> Failure {
         let code = match &error {
-            PrepareError::Value { .. }
-            | PrepareError::Stray { .. }
+            PrepareError::Plan(_)
             | PrepareError::Shape(_)
             | PrepareError::Buffer(BufferError::Node { .. }) => exit::BAD_INPUT,
             PrepareError::Engine { .. } => exit::UNSUPPORTED,

@@ -296,8 +296,8 @@ where
 mod tests {
     use super::*;
     use crate::buffer::Buffer;
+    use crate::fit::reach;
     use crate::plan::Plan;
-    use crate::ready::reach;
     use io_uring::opcode;
     use std::os::fd::OwnedFd;
     use waykeeper_load::{Pattern, Shape};

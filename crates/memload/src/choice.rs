@@ -1,0 +1,185 @@
+//! Which engine a target is loaded by: the best that it can do with, or the one that was asked for.
+//!
+//! Opens the target and tries each on it; must not know sizes, nor who agrees to what.
+
+use crate::buffer::Buffer;
+use crate::engine::{Direct, Ground, Passthrough};
+use crate::error::PrepareError;
+use crate::fit::BLOCK_BYTES;
+use crate::newborn::Newborn;
+use crate::plan::{EngineKind, Pages, Plan};
+use crate::target::{Kind, Nvme, Target};
+use rustix::fs::OFlags;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use waykeeper_load::Pattern;
+
+/// For commands of the most bytes, one after the other.
+pub fn ground<'a>(
+    buffer: &'a Buffer,
+    file: &'a OwnedFd,
+    target: &Target,
+    depth: u32,
+    most_bytes: u32,
+) -> Ground<'a> {
+    let nsid = target.nvme.as_ref().map_or(0, |nvme| nvme.nsid);
+    let Target { lba_bytes, max_segments: most_segments, .. } = *target;
+    let (longest_bytes, step_bytes) = (most_bytes as usize, most_bytes as usize);
+    Ground { buffer, file, depth, most_bytes, longest_bytes, step_bytes, most_segments, nsid, lba_bytes }
+}
+
+/// The best engine that the target can do with, or the one that was asked for; what was tried in vain is noted.
+pub fn choose(
+    plan: &Plan,
+    target: &Target,
+    newborn: Option<&Newborn>,
+    notes: &mut Vec<String>,
+) -> Result<(EngineKind, OwnedFd), PrepareError> {
+    let can: &[EngineKind] = match target.kind {
+        Kind::NvmeGeneric | Kind::NvmeFile => &[EngineKind::NvmeUring, EngineKind::NvmeIoctl],
+        Kind::NvmeBlock => &[EngineKind::NvmeUring, EngineKind::Uring, EngineKind::NvmeIoctl],
+        Kind::Block | Kind::File | Kind::Absent => &[EngineKind::Uring],
+    };
+    let path = &target.path;
+    let tried: Vec<EngineKind> = match plan.engine {
+        None => can.to_vec(),
+        Some(engine) if can.contains(&engine) => vec![engine],
+        Some(engine) => {
+            let a = if newborn.is_some() { "a file".to_owned() } else { format!("a {target}") };
+            let names: Vec<&str> = can.iter().map(|engine| engine.name()).collect();
+            let why = format!("the engine {} gets nothing to {a}; {} can", engine.name(), names.join(", "));
+            return Err(PrepareError::Engine { path: path.clone(), why });
+        }
+    };
+    let mut lacks = Vec::new();
+    for engine in tried {
+        match attempt(engine, plan, target, newborn) {
+            Ok((file, helpers_stay)) => {
+                notes.extend(lacks);
+                notes.push(format!("engine: {}", engine.name()));
+                if !plan.cpus.is_empty() && !helpers_stay {
+                    notes.push(
+                        "what would block is done by threads of the kernel, which this one does not keep on --cpus (Linux 5.14 does)"
+                            .to_owned(),
+                    );
+                }
+                return Ok((engine, file));
+            }
+            Err(Attempt::Lacks(why)) => lacks.push(format!("{} cannot be: {why}", engine.name())),
+            Err(Attempt::Ends(error)) => return Err(error),
+        }
+    }
+    Err(PrepareError::Engine { path: path.clone(), why: lacks.join("; ") })
+}
+
+enum Attempt {
+    /// Another engine may do.
+    Lacks(String),
+    /// No engine will.
+    Ends(PrepareError),
+}
+
+/// The open target, and whether everything that carries commands stays on the CPUs that it is given.
+fn attempt(
+    engine: EngineKind,
+    plan: &Plan,
+    target: &Target,
+    newborn: Option<&Newborn>,
+) -> Result<(OwnedFd, bool), Attempt> {
+    let metadata = target.nvme.as_ref().map_or(Some(0), |nvme| nvme.metadata_bytes);
+    match metadata {
+        _ if engine == EngineKind::Uring => {}
+        Some(0) => {}
+        // With metadata behind each block a device would move more than the memory that a command names.
+        None => {
+            let why = "the namespace does not say by Identify whether its blocks have metadata";
+            return Err(Attempt::Lacks(why.to_owned()));
+        }
+        Some(metadata) => {
+            return Err(Attempt::Lacks(format!(
+                "the namespace is formatted with {metadata} B of metadata per block, which commands of this kind do not carry"
+            )));
+        }
+    }
+    let generic = |nvme: &Nvme| nvme.generic.clone();
+    let place: PathBuf = match (engine, target.kind) {
+        (EngineKind::NvmeUring, Kind::NvmeBlock) => target
+            .nvme
+            .as_ref()
+            .and_then(generic)
+            .ok_or_else(|| Attempt::Lacks("the namespace has no generic device here".to_owned()))?,
+        _ => target.real.clone(),
+    };
+    let file = open(engine, plan, target, newborn, &place)?;
+    // The engine itself is tried on a page of its own: whether its ring can be made is the same for all workers.
+    let page = Buffer::new(BLOCK_BYTES as usize, Pages::Base, None, plan.seed)
+        .map_err(|why| Attempt::Ends(why.into()))?;
+    let ground = ground(&page, &file, target, 1, BLOCK_BYTES);
+    let made = match engine {
+        EngineKind::NvmeUring => Passthrough::new(&ground).map(|engine| engine.helpers_stay()),
+        EngineKind::Uring => Direct::new(&ground).map(|engine| engine.helpers_stay()),
+        EngineKind::NvmeIoctl => Ok(true),
+    };
+    match made {
+        Ok(helpers_stay) => Ok((file, helpers_stay)),
+        Err(why) => Err(Attempt::Lacks(ring_in_words(&why))),
+    }
+}
+
+fn open(
+    engine: EngineKind,
+    plan: &Plan,
+    target: &Target,
+    newborn: Option<&Newborn>,
+    place: &Path,
+) -> Result<OwnedFd, Attempt> {
+    // Passing a command through asks for a file that may be written; a plain read does not.
+    let writes = plan.writes() || plan.pattern == Pattern::Flush;
+    let access = if writes && (plan.writes() || target.is_device()) { OFlags::RDWR } else { OFlags::RDONLY };
+    let direct = if engine == EngineKind::Uring { OFlags::DIRECT } else { OFlags::empty() };
+    let flags = access | direct;
+    let opened = newborn.map_or_else(|| target.open(place, flags), |newborn| newborn.open(flags));
+    opened.map_err(|why| {
+        if engine == EngineKind::Uring && why.raw_os_error() == Some(libc::EINVAL) {
+            let none = "this file system has no O_DIRECT: everything would go through the page cache, and no device would move it";
+            return Attempt::Lacks(none.to_owned());
+        }
+        let purpose = if access == OFlags::RDWR { "writing" } else { "reading" };
+        let denied = place != target.real && why.kind() == io::ErrorKind::PermissionDenied;
+        if denied {
+            return Attempt::Lacks(format!("{}: {why}", place.display()));
+        }
+        Attempt::Ends(PrepareError::Open { path: place.to_owned(), purpose, why })
+    })
+}
+
+fn ring_in_words(why: &io::Error) -> String {
+    match why.raw_os_error() {
+        Some(libc::EOPNOTSUPP) => "it takes no commands through io_uring".to_owned(),
+        Some(libc::ENOSYS) => "this kernel has no io_uring".to_owned(),
+        Some(libc::EPERM) => "io_uring is forbidden here (kernel.io_uring_disabled, or a sandbox)".to_owned(),
+        Some(libc::EINVAL) => "this kernel's io_uring is too old for it (Linux 5.19 has it)".to_owned(),
+        _ => format!("its io_uring: {why}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::tests::generic;
+
+    #[test]
+    fn commands_are_passed_through_only_where_it_is_known_that_blocks_have_no_metadata() {
+        for (metadata, says) in [(None, "does not say by Identify"), (Some(8), "8 B of metadata per block")] {
+            let mut target = generic(None, None);
+            target.nvme = target.nvme.map(|nvme| Nvme { metadata_bytes: metadata, ..nvme });
+            let error =
+                choose(&Plan::default(), &target, None, &mut Vec::new()).map(|_| ()).unwrap_err().to_string();
+            for engine in ["nvme-uring", "nvme-ioctl"] {
+                assert!(error.contains(&format!("{engine} cannot be: the namespace")), "{error}");
+            }
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Why a run cannot begin.
+//!
+//! Knows what each part of the preparation says; must not know how a user is told.
+
+use crate::buffer::BufferError;
+use crate::check::PlanError;
+use crate::safety::Refusal;
+use std::io;
+use std::path::PathBuf;
+use waykeeper_load::ShapeError;
+
+/// Why a run cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    /// Something of the plan that cannot be.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The pattern does not fit.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// The target may not be loaded.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// No memory.
+    #[error(transparent)]
+    Buffer(#[from] BufferError),
+    /// The target could not be opened.
+    #[error("{}: cannot be opened for {purpose}: {why}", .path.display())]
+    Open {
+        /// The path.
+        path: PathBuf,
+        /// What for.
+        purpose: &'static str,
+        /// Why.
+        why: io::Error,
+    },
+    /// No engine gets commands to it.
+    #[error("{}: {why}", .path.display())]
+    Engine {
+        /// The path.
+        path: PathBuf,
+        /// What each lacks.
+        why: String,
+    },
+    /// A worker could not begin.
+    #[error("a worker cannot start: {0}")]
+    Worker(io::Error),
+}

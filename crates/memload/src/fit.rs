@@ -1,0 +1,99 @@
+//! What sizes a plan comes to on a target: blocks, commands, the buffer.
+//!
+//! Knows numbers of both; must not know who agrees to what, nor how commands get there.
+
+use crate::check::PlanError;
+use crate::error::PrepareError;
+use crate::plan::Plan;
+use crate::target::{Kind, Target};
+use waykeeper_load::{MOST_COMMAND_BYTES, Pattern, Shape};
+
+/// Bytes of a block where nobody says: the format of the thesis (s3.1).
+pub const BLOCK_BYTES: u32 = 4096;
+/// Blocks of the buffer where nobody says (algorithms.md 7.2).
+const BUFFER_BLOCKS: u64 = 1000;
+
+/// A plan's sizes on a target.
+#[derive(Debug)]
+pub struct Fit {
+    pub shape: Shape,
+    pub block_bytes: u32,
+    pub max_blocks: u32,
+    pub buffer_bytes: usize,
+}
+
+impl Fit {
+    /// Those of a plan, where it says them, and else the usual ones.
+    ///
+    /// # Errors
+    /// They do not fit each other, or the target.
+    pub fn of(plan: &Plan, target: &Target) -> Result<Fit, PrepareError> {
+        let refuse = |option, value: u64, wanted: String| {
+            PrepareError::Plan(PlanError::Value { option, value: value.to_string(), wanted })
+        };
+        let lba = target.lba_bytes.max(1);
+        let path = target.path.display();
+        let usual = if BLOCK_BYTES.is_multiple_of(lba) { BLOCK_BYTES } else { lba };
+        let block_bytes = plan.block_bytes.unwrap_or(usual);
+        if block_bytes == 0 || !block_bytes.is_multiple_of(lba) {
+            let wanted = format!("{path} moves whole multiples of {lba} B");
+            return Err(refuse("--block-size", block_bytes.into(), wanted));
+        }
+        let block = u64::from(block_bytes);
+        let (mut most, moves) = (target.max_bytes / block, plan.pattern.moves());
+        // What a file takes is a custom, not a limit: a block larger than that goes alone.
+        let most_bytes =
+            if target.is_device() { target.max_bytes } else { target.max_bytes.max(MOST_COMMAND_BYTES) };
+        if most == 0 && most_bytes >= block {
+            most = 1;
+        }
+        if most == 0 && moves {
+            let wanted = format!("{path} moves at most {most_bytes} B with a command");
+            return Err(refuse("--block-size", block, wanted));
+        }
+        let max = match plan.max_blocks {
+            None => most,
+            Some(max) if u64::from(max) > most_bytes / block || max == 0 => {
+                let most = most_bytes / block;
+                let wanted = format!("{path} moves 1 to {most} blocks of {block} B with a command");
+                return Err(refuse("--max-blocks", max.into(), wanted));
+            }
+            Some(max) => max.into(),
+        };
+        let max_blocks = u32::try_from(max).unwrap_or(u32::MAX);
+        let buffer_bytes = plan.buffer_bytes.unwrap_or(BUFFER_BLOCKS * block);
+        if !buffer_bytes.is_multiple_of(block) || buffer_bytes == 0 {
+            return Err(refuse("--buffer", buffer_bytes, format!("it must be whole blocks of {block} B")));
+        }
+        let wanted = || "a buffer has at most 4294967295 blocks".to_owned();
+        let blocks =
+            u32::try_from(buffer_bytes / block).map_err(|_| refuse("--buffer", buffer_bytes, wanted()))?;
+        let bytes = usize::try_from(buffer_bytes).map_err(|_| refuse("--buffer", buffer_bytes, wanted()))?;
+        let shape = Shape::new(plan.pattern, blocks, max_blocks, plan.stride, plan.thesis)?;
+        let longest = u64::from(reach(&shape, max_blocks, plan).0) * block;
+        // Nobody has said yet how large what is not there is to be; that it is missing is told later.
+        let is_known = target.kind != Kind::Absent || target.bytes > 0;
+        if moves && is_known && target.bytes < longest {
+            let wanted =
+                format!("{path} must have the {longest} B that a command moves at most; give a larger one");
+            let option = if target.kind == Kind::Absent { "--create" } else { "the size of the target" };
+            return Err(refuse(option, target.bytes, wanted));
+        }
+        if target.kind == Kind::Absent && target.bytes > 0 && !target.bytes.is_multiple_of(block) {
+            return Err(refuse("--create", target.bytes, format!("it must be whole blocks of {block} B")));
+        }
+        Ok(Fit { shape, block_bytes, max_blocks, buffer_bytes: bytes })
+    }
+}
+
+/// Blocks that the longest command of a pattern moves, and of what number of them all begin at a multiple.
+pub fn reach(shape: &Shape, max: u32, plan: &Plan) -> (u32, u32) {
+    let over = u32::from(plan.thesis);
+    match shape.pattern() {
+        Pattern::Single => (1 + over, 1),
+        Pattern::Packets => (1 + over, plan.stride),
+        Pattern::Random => (max - 1 + over, 1),
+        Pattern::Full => ((max - 1 + over).min(shape.blocks()), max - 1),
+        Pattern::Flush | Pattern::Noop => (0, 1),
+    }
+}
