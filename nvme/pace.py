@@ -41,13 +41,17 @@ class Paced:
     """A second."""
     seconds: float
     depth: int
-    """Enough for several slots: nobody waits for a command to come back."""
+    """Enough for several slots: nobody waits for a command to come back, if it is not said."""
     by_bytes: bool = False
     """The limit is one of bytes, of commands of 31 blocks."""
+    waits: bool = False
+    """Commands may have to wait for others to come back, and be late by that: this guest's clock leaps over what it idles, and its
+    device has a turn only when this machine gives it one."""
 
     @property
     def name(self) -> str:
-        return f"{self.engine}: {self.rate} {'x 31 blocks' if self.by_bytes else 'commands'}/s in {self.slots} slots"
+        what = "x 31 blocks" if self.by_bytes else "commands"
+        return f"{self.engine}: {self.rate} {what}/s in {self.slots} slots for {self.seconds} s"
 
     @property
     def slot_ns(self) -> float:
@@ -76,7 +80,9 @@ RUNS = [
     Paced("nvme-uring", 1000, 1000, 1.0, 16),
     Paced("nvme-uring", 30, 7, 2.0, 32),
     Paced("nvme-uring", 20, 2, 2.0, 32, by_bytes=True),
-    Paced("nvme-uring", 100_000, 1000, 0.3, 1000),
+    # The kernel has 1023 places for commands of a queue: as many as go until the end, so that none waits; and for longer.
+    Paced("nvme-uring", 100_000, 500, 0.01, 1000),
+    Paced("nvme-uring", 100_000, 500, 0.3, 1000, waits=True),
     Paced("nvme-ioctl", 1000, 100, 1.0, 64),
     Paced("uring", 10_000, 100, 0.5, 512),
 ]
@@ -142,7 +148,7 @@ def judge(paced: Paced, times: list[int]) -> list[str]:
         for slot, count in counts.items()
         if count > (share := (shares + [0])[min(slot, len(shares))])
     }
-    if sum(more.values()) > TOLERANCE * wanted:
+    if not paced.waits and sum(more.values()) > TOLERANCE * wanted:
         shown = ", ".join(f"slot {slot}: {counts[slot]}" for slot in sorted(more)[:5])
         return [f"more than a slot's share of {max(shares)} commands went in {len(more)} slots ({shown})"]
     return []

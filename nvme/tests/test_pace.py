@@ -35,6 +35,15 @@ class Slots(unittest.TestCase):
             slow = int(paced.slot_ns / 2 / max(paced.shares()))
             self.assertEqual(pace.judge(paced, sent(paced, slow)), [], paced.name)
 
+    def test_who_waits_may_be_late_and_not_early(self) -> None:
+        waits = Paced("uring", 200, 2, 2.0, 512, waits=True)
+        times = sent(HALVES)
+        late = times[:100] + sorted(times[200:] + times[200:300])
+        self.assertTrue(pace.judge(HALVES, late))
+        self.assertEqual(pace.judge(waits, late), [])
+        self.assertTrue(pace.judge(waits, [START + 2000 * at for at in range(400)]))
+        self.assertTrue(pace.judge(waits, times[:395]))
+
     def test_all_at_once_are_early(self) -> None:
         self.assertRegex(
             pace.judge(HALVES, [START + 2000 * at for at in range(400)])[0], "its slot begins at 1500.00 ms"
