@@ -31,16 +31,13 @@ const MOST_THREADS: u32 = 4096;
 /// What one worker has done so far, for whoever looks.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
-    pub commands: AtomicU64,
-    pub blocks: AtomicU64,
-    pub errors: AtomicU64,
     pub outstanding: AtomicU64,
     left: Mutex<Left>,
 }
 
 impl Live {
-    /// What it leaves, so far. Nobody else asks while it works, and it lets go while it waits for the device: who never
-    /// comes back holds nothing up.
+    /// What it leaves, so far. Others ask once a second, and it lets go while it waits for the device: who never comes
+    /// back holds nothing up.
     pub fn left(&self) -> MutexGuard<'_, Left> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -293,13 +290,13 @@ impl Running {
 
     /// How far it is.
     pub fn progress(&self) -> Progress {
-        let sum =
-            |of: fn(&Live) -> &AtomicU64| self.shared.live.iter().map(|live| of(live).load(Relaxed)).sum();
-        Progress {
-            elapsed: Duration::from_nanos(self.shared.now_ns()),
-            commands: sum(|live| &live.commands),
-            blocks: sum(|live| &live.blocks),
-        }
+        let elapsed = Duration::from_nanos(self.shared.now_ns());
+        Progress { elapsed, commands: self.sum(|left| left.commands), blocks: self.sum(|left| left.blocks) }
+    }
+
+    /// Over all workers, so far.
+    fn sum(&self, of: fn(&Totals) -> u64) -> u64 {
+        self.shared.live.iter().map(|live| of(&live.left().totals)).sum()
     }
 
     /// What stops it.
@@ -325,9 +322,7 @@ impl Running {
 
     /// True if it is over and all that is left are commands on their way of which none comes back any more.
     fn is_stuck(&self) -> bool {
-        let back = || -> u64 {
-            self.shared.live.iter().map(|live| live.commands.load(Relaxed) + live.errors.load(Relaxed)).sum()
-        };
+        let back = || self.sum(|left| left.commands + left.errors);
         if !self.shared.is_over(self.shared.now_ns()) {
             return false;
         }

@@ -151,9 +151,6 @@ pub fn work<E: Engine>(
             }
         }
         left.totals.runtime = Duration::from_nanos(last_ns);
-        live.commands.store(left.totals.commands, Relaxed);
-        live.blocks.store(left.totals.blocks, Relaxed);
-        live.errors.store(left.totals.errors, Relaxed);
     }
     live.outstanding.store((depth - free.len() - unsent) as u64, Relaxed);
     // Who ends because all is sent ends with its last command; who is stopped worked until then.
