@@ -112,6 +112,24 @@ fn show(
     Ok(true)
 }
 
+/// Where each block that was moved lies in the buffer, and where on the device.
+fn blocks(trail: &HashSet<Io>, block: usize) -> impl Iterator<Item = (usize, u64)> {
+    let of = move |io: &Io| {
+        let (offset, place) = (io.offset, io.place);
+        (0..io.bytes as usize).step_by(block).map(move |at| (offset + at, place + at as u64))
+    };
+    trail.iter().flat_map(of)
+}
+
+/// All that stand beside the same.
+fn gathered<K: Ord, V: Ord>(pairs: impl Iterator<Item = (K, V)>) -> BTreeMap<K, BTreeSet<V>> {
+    let mut all: BTreeMap<K, BTreeSet<V>> = BTreeMap::new();
+    for (one, other) in pairs {
+        all.entry(one).or_default().insert(other);
+    }
+    all
+}
+
 /// Every place that was written holds one of the blocks that were sent there. Which one where two were on their way at
 /// the same time is the device's affair.
 fn stored(
@@ -120,13 +138,7 @@ fn stored(
     is_over: &dyn Fn() -> bool,
     read: &mut Read<'_>,
 ) -> Result<Verified, Fault> {
-    let block = ready.block_bytes() as usize;
-    let mut sent: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
-    for io in trail {
-        for at in (0..io.bytes as usize).step_by(block) {
-            sent.entry(io.place + at as u64).or_default().insert(io.offset + at);
-        }
-    }
+    let sent = gathered(blocks(trail, ready.block_bytes() as usize).map(|(offset, place)| (place, offset)));
     let mut verified = Verified::default();
     let places: Vec<u64> = sent.keys().copied().collect();
     let whole = show(ready, &places, is_over, read, |place, there| {
@@ -147,12 +159,7 @@ fn arrived(
     read: &mut Read<'_>,
 ) -> Result<Verified, Fault> {
     let block = ready.block_bytes() as usize;
-    let mut from: BTreeMap<usize, BTreeSet<u64>> = BTreeMap::new();
-    for io in trail {
-        for at in (0..io.bytes as usize).step_by(block) {
-            from.entry(io.offset + at).or_default().insert(io.place + at as u64);
-        }
-    }
+    let from = gathered(blocks(trail, block));
     let places: BTreeSet<u64> = from.values().flatten().copied().collect();
     let places: Vec<u64> = places.into_iter().collect();
     let mut device: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
