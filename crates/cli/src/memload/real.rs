@@ -14,8 +14,8 @@ use std::path::Path;
 use std::sync::Arc;
 use waykeeper_load::Summary;
 use waykeeper_memload::{
-    BufferError, Consent, End, Fault, Outcome, Plan, PrepareError, Progress, Ready, Refusal, Running, System,
-    Target, TargetError, Unverified, Verified,
+    BufferError, Consent, End, Fault, Outcome, Plan, PlanError, PrepareError, Progress, Ready, Refusal,
+    Running, System, Target, TargetError, Unverified, Verified,
 };
 
 /// Bytes that take seconds to write, so that a word is due before.
@@ -77,7 +77,7 @@ pub fn run(
 
 /// What can be said of a plan without its target.
 pub fn fits(plan: &Plan) -> Result<(), Failure> {
-    waykeeper_memload::check(plan).map_err(Failure::bad_input)?;
+    waykeeper_memload::check(plan)?;
     cpus::there(&plan.cpus)
 }
 
@@ -177,6 +177,12 @@ impl From<TargetError> for Failure {
             TargetError::Dumb { .. } => exit::UNSUPPORTED,
         };
         Failure::new(code, error)
+    }
+}
+
+impl From<PlanError> for Failure {
+    fn from(error: PlanError) -> Failure {
+        Failure::bad_input(error)
     }
 }
 

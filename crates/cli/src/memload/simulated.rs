@@ -168,7 +168,7 @@ fn settings(plan: &Plan, consent: &Consent) -> Result<Table, Failure> {
             "this program goes one way; the programs of a scenario's `fio` go both",
         );
     }
-    check(plan).map_err(Failure::bad_input)?;
+    check(plan)?;
     if plan.pages == Pages::Huge1G {
         return refuse("--huge-pages", "its huge pages are of 2 MiB; give 2M, or leave it out");
     }
