@@ -30,9 +30,6 @@ its own (--seed). The load has the last CPU (or --cpus), the command those on ot
 beside a load is held against the plain run of its cycle; the interval is Student's t over the
 logarithms of these ratios, 95 %.";
 
-/// What is measured of a command that has no `--metric`.
-const SECONDS: &str = "seconds";
-
 /// Words that say nothing beside a command: they are refused, with why, and not shown.
 const NOT_BESIDE: [&str; 7] = ["pattern", "stride", "time", "blocks", "commands", "verify", "log"];
 
@@ -163,7 +160,7 @@ pub fn interfere(args: &InterfereArgs) -> Result<(), Failure> {
     }
     let whole = done.len();
     let told = stand.report(args, cpus, &done);
-    for doubt in told.iter().flat_map(doubts) {
+    for doubt in told.iter().flat_map(|report| doubts(report, args.metric.is_none())) {
         exit::say(&doubt);
     }
     if let Some(report) = &told {
@@ -368,7 +365,7 @@ impl Stand {
             depth: self.plan.depth,
             cpus,
             seed: self.plan.seed,
-            measured: args.metric.clone().unwrap_or_else(|| SECONDS.to_owned()),
+            measured: args.metric.clone().unwrap_or_else(|| "seconds".to_owned()),
             sense,
             confidence: CONFIDENCE,
             plain_median: waykeeper_probe::stats::median(&plain)?,
@@ -390,11 +387,10 @@ impl Stand {
 /// times what a scheduler and a clock governor take to settle.
 const SHORT_S: f64 = 0.1;
 
-/// What may make the numbers mean something else than they seem to.
-fn doubts(report: &Report) -> Vec<String> {
+/// What may make the numbers mean something else than they seem to; of times also that they are short.
+fn doubts(report: &Report, are_times: bool) -> Vec<String> {
     let mut doubts = Vec::new();
-    let short = report.sense == Sense::Time && report.measured == SECONDS && report.plain_median < SHORT_S;
-    if short {
+    if are_times && report.plain_median < SHORT_S {
         doubts.push(format!(
             "the command takes {:.4} s, much of which is its start: give it more to do",
             report.plain_median
@@ -464,10 +460,10 @@ mod tests {
 
     #[test]
     fn what_a_run_cannot_show_is_said() {
-        let doubts_of = |plain: f64, [low, high]: [f64; 2], measured: &str| {
+        let doubts_of = |plain: f64, [low, high]: [f64; 2], are_times: bool| {
             let slowdown = Slowdown { pattern: Arm::Single, median: plain, slowdown: low, low, high };
             let cpus = Cpus { load: vec![1], command: vec![0] };
-            doubts(&Report {
+            let report = Report {
                 command: vec!["true".to_owned()],
                 target: "file".to_owned(),
                 engine: "uring",
@@ -476,17 +472,18 @@ mod tests {
                 depth: 1,
                 cpus,
                 seed: 1,
-                measured: measured.to_owned(),
+                measured: String::new(),
                 sense: Sense::Time,
                 confidence: CONFIDENCE,
                 plain_median: plain,
                 patterns: vec![Beside { slowdown, load: Loaded::default() }],
                 cycles: Vec::new(),
-            })
+            };
+            doubts(&report, are_times)
         };
-        assert_eq!(doubts_of(1.0, [-0.1, 0.2], SECONDS), [""; 0]);
-        assert_eq!(doubts_of(0.01, [0.1, 0.2], "[0-9]+"), [""; 0], "a number, not a time");
-        let both = doubts_of(0.0421, [-0.2, -0.1], SECONDS);
+        assert_eq!(doubts_of(1.0, [-0.1, 0.2], true), [""; 0]);
+        assert_eq!(doubts_of(0.01, [0.1, 0.2], false), [""; 0], "a number, not a time");
+        let both = doubts_of(0.0421, [-0.2, -0.1], true);
         assert!(both[0].starts_with("the command takes 0.0421 s"), "{both:?}");
         assert!(both[1].starts_with("beside single the command is faster"), "{both:?}");
     }
