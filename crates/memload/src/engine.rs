@@ -11,7 +11,7 @@ use crate::buffer::Buffer;
 use crate::nvme::Status;
 use std::fmt;
 use std::io;
-use std::time::Duration;
+use std::time::Instant;
 
 pub use direct::Direct;
 pub use ioctl::Ioctl;
@@ -80,12 +80,12 @@ pub trait Engine {
     /// Takes a command under a number below the depth that no command on its way has. It need not go yet.
     fn push(&mut self, io: Io, number: u32);
 
-    /// Sends what was taken and waits until a command is back, `patience` is over, or a signal came; puts all that are
-    /// back into `done`. What came back in part has gone on and is not among them.
+    /// Sends what was taken and waits until a command is back, it is `until`, or a signal came; puts all that are back
+    /// into `done`. What came back in part has gone on and is not among them.
     ///
     /// # Errors
     /// The way itself is broken; what was on it is lost.
-    fn carry(&mut self, patience: Option<Duration>, done: &mut Vec<Done>) -> io::Result<()>;
+    fn carry(&mut self, until: Option<Instant>, done: &mut Vec<Done>) -> io::Result<()>;
 
     /// Commands that were taken and have not gone, so that they are not lost on a way that broke.
     fn unsent(&mut self) -> usize;

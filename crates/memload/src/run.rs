@@ -116,6 +116,14 @@ impl Shared {
         u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
+    /// The same on the clock of the system.
+    pub fn instant(&self, ns: u64) -> Instant {
+        let start = self.start.get().copied().unwrap_or_else(Instant::now);
+        // What is past all clocks is waited for a second at a time.
+        let far = || Instant::now() + Duration::from_secs(1);
+        start.checked_add(Duration::from_nanos(ns)).unwrap_or_else(far)
+    }
+
     /// True if nothing more is to be sent.
     pub fn is_over(&self, now_ns: u64) -> bool {
         now_ns >= self.deadline_ns || self.over.load(Relaxed)
@@ -518,7 +526,7 @@ mod tests {
             self.taken.push(number);
         }
 
-        fn carry(&mut self, _: Option<Duration>, done: &mut Vec<Done>) -> io::Result<()> {
+        fn carry(&mut self, _: Option<Instant>, done: &mut Vec<Done>) -> io::Result<()> {
             if self.answers == 0 {
                 let _ = self.end.recv();
                 return Err(io::Error::from_raw_os_error(libc::ENXIO));

@@ -107,14 +107,12 @@ pub fn work<E: Engine>(
                 _ => break,
             }
         }
-        let patience = match next {
-            Next::Wait(until_ns) if until_ns != ENDLESS => {
-                Some(Duration::from_nanos(until_ns.saturating_sub(now_ns)))
-            }
+        let until = match next {
+            Next::Wait(until_ns) if until_ns != ENDLESS => Some(shared.instant(until_ns)),
             _ => None,
         };
         live.outstanding.store((depth - free.len()) as u64, Relaxed);
-        if let Err(why) = engine.carry(patience, &mut done) {
+        if let Err(why) = engine.carry(until, &mut done) {
             unsent = engine.unsent();
             shared.broken(&why);
             break;
@@ -187,6 +185,7 @@ mod tests {
     use crate::ready::tests::on_nothing;
     use rand_core::SeedableRng;
     use std::io;
+    use std::time::Instant;
 
     /// A way that breaks when the first commands go, of which some have not gone.
     struct Breaks {
@@ -199,7 +198,7 @@ mod tests {
             self.taken += 1;
         }
 
-        fn carry(&mut self, _: Option<Duration>, _: &mut Vec<Done>) -> io::Result<()> {
+        fn carry(&mut self, _: Option<Instant>, _: &mut Vec<Done>) -> io::Result<()> {
             Err(io::Error::from_raw_os_error(libc::ENXIO))
         }
 

@@ -7,7 +7,7 @@ use super::{Deed, Done, Engine, Fault, Ground, Io};
 use io_uring::types::{Fixed, FsyncFlags};
 use io_uring::{cqueue, opcode, squeue};
 use std::io;
-use std::time::Duration;
+use std::time::Instant;
 
 /// The engine.
 pub struct Direct {
@@ -60,8 +60,8 @@ impl Engine for Direct {
         unsafe { self.ring.push(&entry.user_data(u64::from(number))) };
     }
 
-    fn carry(&mut self, patience: Option<Duration>, done: &mut Vec<Done>) -> io::Result<()> {
-        self.ring.enter(patience)?;
+    fn carry(&mut self, until: Option<Instant>, done: &mut Vec<Done>) -> io::Result<()> {
+        self.ring.enter(until)?;
         let mut again = std::mem::take(&mut self.again);
         let left = &self.left;
         self.ring.fetch(|number, result| {

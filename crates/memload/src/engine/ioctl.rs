@@ -7,7 +7,7 @@ use super::{Deed, Done, Engine, Fault, Ground, Io};
 use crate::nvme::{IOCTL_IO_CMD, Passthru, READ, Status, WRITE};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::time::Duration;
+use std::time::Instant;
 
 /// The engine.
 pub struct Ioctl {
@@ -40,7 +40,7 @@ impl Engine for Ioctl {
         self.waiting = Some((number, command));
     }
 
-    fn carry(&mut self, _: Option<Duration>, done: &mut Vec<Done>) -> io::Result<()> {
+    fn carry(&mut self, _: Option<Instant>, done: &mut Vec<Done>) -> io::Result<()> {
         let Some((number, mut command)) = self.waiting.take() else { return Ok(()) };
         // SAFETY: the command is the kernel's structure, its memory is the buffer's, and both outlive the call.
         let status = unsafe { libc::ioctl(self.file, libc::Ioctl::from(IOCTL_IO_CMD), &raw mut command) };

@@ -8,7 +8,7 @@ use crate::nvme::{Passthru, READ, Status, URING_CMD_IO, WRITE};
 use io_uring::types::Fixed;
 use io_uring::{cqueue, opcode, squeue};
 use std::io;
-use std::time::Duration;
+use std::time::Instant;
 
 /// In the number of a command: its memory is registered.
 const FIXED: u64 = 1 << 32;
@@ -100,8 +100,8 @@ impl Engine for Passthrough {
         unsafe { self.ring.push(&entry.build().user_data(data)) };
     }
 
-    fn carry(&mut self, patience: Option<Duration>, done: &mut Vec<Done>) -> io::Result<()> {
-        self.ring.enter(patience)?;
+    fn carry(&mut self, until: Option<Instant>, done: &mut Vec<Done>) -> io::Result<()> {
+        self.ring.enter(until)?;
         let mut again = std::mem::take(&mut self.again);
         self.ring.fetch_wide(|data, result| {
             let number = (data & !FIXED) as u32;

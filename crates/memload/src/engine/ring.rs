@@ -9,7 +9,7 @@ use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{Builder, IoUring, cqueue, squeue};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::time::Duration;
+use std::time::Instant;
 
 /// What the kernel counts pieces of memory in.
 const PAGE: usize = Pages::Base.bytes();
@@ -189,20 +189,20 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
         self.dropped + self.ring.submission().len()
     }
 
-    /// Sends all and waits for one, or until patience is over.
+    /// Sends all and waits for one, or until then.
     ///
     /// # Errors
     /// The kernel takes no more; see [`Ring::unsent`].
-    pub fn enter(&mut self, patience: Option<Duration>) -> io::Result<()> {
+    pub fn enter(&mut self, until: Option<Instant>) -> io::Result<()> {
         if let Some(why) = self.refused.take() {
             return Err(why);
         }
-        let entered = match patience {
+        let entered = match until {
             None => self.ring.submit_and_wait(1),
-            Some(patience) => {
-                let time = Timespec::from(patience);
-                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time))
-            }
+            Some(until) => self.send().and_then(|()| {
+                let left = Timespec::from(until.saturating_duration_since(Instant::now()));
+                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&left))
+            }),
         };
         match entered {
             Ok(_) => Ok(()),
@@ -217,6 +217,12 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
             }
             Err(why) => Err(why),
         }
+    }
+
+    /// Sends all. A wait that is to end at some time begins after it: the kernel counts how long it waits from when it has
+    /// taken the last command, and to take hundreds is not done in no time.
+    fn send(&mut self) -> io::Result<()> {
+        if self.ring.submission().is_empty() { Ok(()) } else { self.ring.submit().map(|_| ()) }
     }
 }
 
@@ -380,7 +386,7 @@ mod tests {
         }
         // There was room for four; the other two would be waited for without end.
         assert_eq!(ring.unsent(), 6);
-        assert!(ring.enter(Some(Duration::ZERO)).is_err());
+        assert!(ring.enter(Some(Instant::now())).is_err());
         assert_eq!(ring.unsent(), 6);
     }
 
