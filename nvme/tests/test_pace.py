@@ -31,18 +31,7 @@ class Slots(unittest.TestCase):
         for paced in (*pace.RUNS, HALVES, SHORT):
             for late in range(0, 100_000, 7_700):
                 self.assertEqual(pace.judge(paced, sent(paced, late_ns=late)), [], f"{paced.name}, {late} ns late")
-            # Half of a slot goes by until all have been sent.
-            slow = int(paced.slot_ns / 2 / max(paced.shares()))
-            self.assertEqual(pace.judge(paced, sent(paced, slow)), [], paced.name)
-
-    def test_who_waits_may_be_late_and_not_early(self) -> None:
-        waits = Paced("uring", 200, 2, 2.0, 512, waits=True)
-        times = sent(HALVES)
-        late = times[:100] + sorted(times[200:] + times[200:300])
-        self.assertTrue(pace.judge(HALVES, late))
-        self.assertEqual(pace.judge(waits, late), [])
-        self.assertTrue(pace.judge(waits, [START + 2000 * at for at in range(400)]))
-        self.assertTrue(pace.judge(waits, times[:395]))
+            self.assertEqual(pace.judge(paced, sent(paced, pace.EACH_NS)), [], paced.name)
 
     def test_all_at_once_are_early(self) -> None:
         self.assertRegex(
@@ -57,7 +46,20 @@ class Slots(unittest.TestCase):
         even = Paced("uring", 200, 200, 2.0, 512)
         self.assertEqual(pace.judge(even, sent(even)), [])
         times = sent(HALVES)
-        self.assertRegex(pace.judge(HALVES, times[:100] + sorted(times[200:] + times[200:300]))[0], "slot 2: 200")
+        self.assertRegex(
+            pace.judge(HALVES, times[:100] + sorted(times[200:] + times[200:300]))[0], "slot 2: 100 of 200"
+        )
+        # The same slots, and their commands spread over them.
+        self.assertRegex(pace.judge(HALVES, sent(HALVES, 4_000_000))[0], r"slot 0: \d\d of 100, slot 1: \d\d of 100")
+
+    def test_a_burst_that_begins_late(self) -> None:
+        times = sent(HALVES)
+        for late_ns, found in (
+            (100_000_000, []),
+            (200_000_000, ["commands went late in 1 slots (slot 1: 100 of 100)"]),
+        ):
+            later = [*times[:100], *(time + late_ns for time in times[100:200]), *times[200:]]
+            self.assertEqual(pace.judge(HALVES, later), found)
 
     def test_one_command_more_or_early(self) -> None:
         for paced in (HALVES, SHORT):
