@@ -37,9 +37,6 @@ IMAGE_BYTES = 1 << 30
 TICKS_PER_S = 100
 """Of /proc/stat (USER_HZ)."""
 
-UNMERGED = "for queue in /sys/block/nvme*/queue; do echo 2 >$queue/nomerges; done"
-"""The block layer makes one command of one I/O: QEMU counts commands."""
-
 
 @dataclass(frozen=True)
 class Point:
@@ -265,7 +262,7 @@ def bench(arguments: argparse.Namespace) -> list[dict]:
         with open(device.image, "wb") as image:
             image.truncate(IMAGE_BYTES)
         with booted(f"bench-{name}", kernel, initrd, [device], CACHE / "logs", BOOT_SECONDS, counts) as guest:
-            guest.session.check(UNMERGED)
+            guest.keep_apart()
             say(f"{name}: {guest.session.check('uname -r').strip()}, {guest.session.check('fio --version').strip()}")
             for point, row in zip(points, rows, strict=True):
                 found = (

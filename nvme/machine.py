@@ -72,11 +72,6 @@ class Nodes:
     generic: str
     block: str
 
-    @property
-    def queue(self) -> str:
-        """The folder of sysfs with the block layer's settings."""
-        return f"/sys/block/{self.block.removeprefix('/dev/')}/queue"
-
 
 @dataclass(frozen=True)
 class Smart:
@@ -107,6 +102,10 @@ class Machine:
                 generic = next(name for name in names if name.startswith("ng"))
                 return Nodes(f"/dev/{folder.name}", f"/dev/{generic}", f"/dev/nvme{generic.removeprefix('ng')}")
         raise SessionError(f"the guest has no NVMe device with serial {device.serial}")
+
+    def keep_apart(self) -> None:
+        """Has the kernel's block layer make one command of one request: QEMU counts commands."""
+        self.session.check("for queue in /sys/block/nvme*/queue; do echo 2 >$queue/nomerges; done")
 
     def counts(self, device: Device) -> Counts:
         """What QEMU counted so far at the image. Flushes come from its trace of the NVMe device: QEMU 7.2 does not account

@@ -11,7 +11,7 @@ import fcntl
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from guests import packages, programs, qemu, rootfs, session
@@ -125,6 +125,8 @@ def pacing(guest: machine.Machine) -> Iterator[Judged]:
         yield pace.keeps(guest, getattr(nodes, dict(ENGINES)[paced.engine]), paced)
 
 
+Group = Callable[[machine.Machine], Iterator[Judged]]
+
 GROUPS = {"moving": moving, "namespace": namespace, "arriving": arriving, "refusing": refusing, "ending": ending}
 """What is tried in a guest whose clock is the world's, in order."""
 
@@ -193,36 +195,30 @@ def in_guest(root: Path, initrd: Path, groups: list[str], tally: Tally) -> None:
     ]
     for device in devices:
         content.write(device.image, IMAGE_BYTES)
-    logs, kernel = CACHE / "logs", packages.kernel_image(root)
-    try:
-        with machine.booted(tally.name, kernel, initrd, devices, logs, BOOT_SECONDS) as guest:
-            for device in devices:
-                # What is sent as one command must arrive as one.
-                guest.session.check(f"echo 2 >{guest.nodes(device).queue}/nomerges")
-            for group in groups:
-                for judged in GROUPS[group](guest):
-                    tally.take(judged)
-    except qemu.GuestError as error:
-        tally.take(Judged("the guest", [str(error)]))
-    hear(logs, tally)
+    judge(root, initrd, devices, [GROUPS[group] for group in groups], tally)
 
 
 def in_leaping_guest(root: Path, initrd: Path, groups: list[str], tally: Tally) -> None:
     """These groups of LEAPING on one kernel."""
     devices = [machine.Device("wk0001", 1, 512, None)]
+    judge(root, initrd, devices, [LEAPING[group] for group in groups], tally, leaps=True)
+
+
+def judge(
+    root: Path, initrd: Path, devices: list[machine.Device], groups: list[Group], tally: Tally, leaps: bool = False
+) -> None:
+    """What the groups find in a guest with these devices, and what its kernel has complained of."""
     logs, kernel = CACHE / "logs", packages.kernel_image(root)
     try:
-        with machine.booted(tally.name, kernel, initrd, devices, logs, BOOT_SECONDS, leaps=True) as guest:
+        with machine.booted(tally.name, kernel, initrd, devices, logs, BOOT_SECONDS, leaps=leaps) as guest:
+            if not leaps:
+                # Its clock would leap past the end of a command that is not about time, and nothing there can be merged.
+                guest.keep_apart()
             for group in groups:
-                for judged in LEAPING[group](guest):
+                for judged in group(guest):
                     tally.take(judged)
     except qemu.GuestError as error:
         tally.take(Judged("the guest", [str(error)]))
-    hear(logs, tally)
-
-
-def hear(logs: Path, tally: Tally) -> None:
-    """What the guest's kernel has complained of."""
     console = logs / f"{tally.name}.console"
     tally.take(Judged("the kernel", [f"it said: {text}; see {console}" for text in complaints(console)]))
 
