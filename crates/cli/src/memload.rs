@@ -6,6 +6,7 @@ mod beside;
 mod breaks;
 mod counters;
 mod cpus;
+mod fio_words;
 mod interfere;
 mod jobs;
 mod log;
@@ -20,6 +21,7 @@ use crate::progress::Live;
 use breaks::Breaks;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
+use fio_words::FioWords;
 use serde::Serialize;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -68,6 +70,8 @@ pub struct MemloadArgs {
     load: LoadArgs,
     #[command(flatten)]
     place: PlaceArgs,
+    #[command(flatten)]
+    _fio: FioWords,
     /// Jobs of a fio job file, one after the other, instead of the words of `Load`; without a target each goes to its
     /// `filename`
     #[arg(long, value_name = "FILE", conflicts_with_all = jobs::NOT_BESIDE_JOBS, help_heading = "Job file")]

@@ -168,6 +168,25 @@ fn jobs_share_the_file_that_is_made_and_one_refused_loses_none_before_it() {
 }
 
 #[test]
+fn a_word_of_fio_is_told_its_name_here() {
+    for (words, parts) in [
+        (&["--rw=randread"][..], &["'--op'", "`--op write` is fio's rw=read"][..]),
+        (&["--bs", "4k"], &["'--block-size'"]),
+        (&["--iodepth", "8"], &["'--depth'"]),
+        (&["--rate", "1m"], &["'--limit-bytes'"]),
+        (&["--direct"], &["nothing goes through the page cache"]),
+        (&["--filename=x"], &["the target stands without a word"]),
+    ] {
+        let done = waykeeper().args(["memload", HASWELL]).args(words).assert().code(2);
+        let told = String::from_utf8(done.get_output().stderr.clone()).unwrap();
+        assert!(
+            told.contains("unexpected argument") && parts.iter().all(|part| told.contains(part)),
+            "{told}"
+        );
+    }
+}
+
+#[test]
 fn what_a_virtual_server_has_not_is_refused() {
     for (words, parts) in [
         (&["--engine", "uring"][..], &["--engine on a virtual server"][..]),
