@@ -75,7 +75,7 @@ pub fn work<E: Engine>(
         let ending = shared.is_over(now_ns);
         let mut next = Next::Over;
         if !ending && !free.is_empty() {
-            next = shared.admission.take(now_ns, free.len(), &mut random, &mut batch);
+            next = shared.admission.take(&mut now_ns, free.len(), &mut random, &mut batch);
             if touches && !batch.is_empty() {
                 for command in &batch {
                     let io = ready.io(command, ready.plan().op, 0);
@@ -123,11 +123,11 @@ pub fn work<E: Engine>(
             let Some(&was) = sent.get(number as usize) else { continue };
             free.push(number);
             last_ns = now_ns;
-            let took_ns = now_ns.saturating_sub(was.at_ns).max(1);
-            // Only a histogram of fixed length refuses; this one grows.
-            let _ = left.totals.latency_ns.record(took_ns);
             match end {
                 Ok(()) => {
+                    let took_ns = now_ns.saturating_sub(was.at_ns).max(1);
+                    // Only a histogram of fixed length refuses; this one grows.
+                    let _ = left.totals.latency_ns.record(took_ns);
                     left.totals.commands += 1;
                     left.totals.blocks += u64::from(was.counted);
                     left.totals.moved += u64::from(was.moved);

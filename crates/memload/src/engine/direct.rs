@@ -15,6 +15,8 @@ pub struct Direct {
     base: *mut u8,
     /// What is left to move of each command on its way, by number.
     left: Vec<Io>,
+    /// Bytes of each that have gone.
+    gone: Vec<u32>,
     /// What must go on.
     again: Vec<(u32, u32)>,
 }
@@ -28,17 +30,17 @@ impl Direct {
         let nothing = Io { deed: Deed::Flush, offset: 0, bytes: 0, place: 0 };
         let left = vec![nothing; ground.depth as usize];
         let ring = Ring::new(ground, &[Pieces::largest(ground)])?;
-        Ok(Direct { ring, base: ground.buffer.base(), left, again: Vec::new() })
+        let gone = vec![0; left.len()];
+        Ok(Direct { ring, base: ground.buffer.base(), left, gone, again: Vec::new() })
     }
 
     /// False if the kernel's own threads for it may run on any CPU.
     pub const fn helpers_stay(&self) -> bool {
         self.ring.helpers_stay()
     }
-}
 
-impl Engine for Direct {
-    fn push(&mut self, io: Io, number: u32) {
+    /// Queues a command, or what is left of one.
+    fn send(&mut self, io: Io, number: u32) {
         let memory = self.base.wrapping_add(io.offset);
         let entry = match (io.deed, self.ring.piece(io.offset, io.bytes)) {
             (Deed::Flush, _) => opcode::Fsync::new(Fixed(0)).flags(FsyncFlags::DATASYNC).build(),
@@ -59,11 +61,20 @@ impl Engine for Direct {
         // SAFETY: the memory is the buffer's, which outlives the ring.
         unsafe { self.ring.push(&entry.user_data(u64::from(number))) };
     }
+}
+
+impl Engine for Direct {
+    fn push(&mut self, io: Io, number: u32) {
+        if let Some(gone) = self.gone.get_mut(number as usize) {
+            *gone = 0;
+        }
+        self.send(io, number);
+    }
 
     fn carry(&mut self, until: Option<Instant>, done: &mut Vec<Done>) -> io::Result<()> {
         self.ring.enter(until)?;
         let mut again = std::mem::take(&mut self.again);
-        let left = &self.left;
+        let (left, gone) = (&self.left, &mut self.gone);
         self.ring.fetch(|number, result| {
             let number = number as u32;
             let wanted =
@@ -72,15 +83,23 @@ impl Engine for Direct {
                 Err(_) => done.push((number, Err(Fault::Errno(-result)))),
                 Ok(moved) if moved >= wanted => done.push((number, Ok(()))),
                 // The end of the file, or a file system that does not say what is wrong.
-                Ok(0) => done.push((number, Err(Fault::Short(0)))),
+                Ok(0) => {
+                    let gone = gone.get(number as usize).copied().unwrap_or(0);
+                    done.push((number, Err(Fault::Short(gone))));
+                }
                 // A part went. The rest says why the whole did not: a full disk, mostly.
-                Ok(moved) => again.push((number, moved)),
+                Ok(moved) => {
+                    if let Some(gone) = gone.get_mut(number as usize) {
+                        *gone += moved;
+                    }
+                    again.push((number, moved));
+                }
             }
         });
         for (number, moved) in again.drain(..) {
             if let Some(Io { deed, offset, bytes, place }) = self.left.get(number as usize).copied() {
                 let (offset, place) = (offset + moved as usize, place + u64::from(moved));
-                self.push(Io { deed, offset, bytes: bytes - moved, place }, number);
+                self.send(Io { deed, offset, bytes: bytes - moved, place }, number);
             }
         }
         self.again = again;

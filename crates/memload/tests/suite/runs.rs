@@ -223,6 +223,29 @@ fn a_file_need_be_no_larger_than_the_longest_command() {
 }
 
 #[test]
+fn what_went_of_a_command_that_failed_is_told_and_it_has_no_latency() {
+    let (_folder, path) = file();
+    let ready = ready(&path, Plan::default());
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(65_536).unwrap();
+    let outcome = Running::start(&ready).unwrap().finish(|_| ());
+    let End::Failed(failure) = outcome.end else { panic!("{:?}", outcome.end) };
+    assert_eq!(failure.to_string(), "a read of 126976 B at byte 0 failed: only 65536 B of it went");
+    assert_eq!((outcome.totals.commands, outcome.totals.errors), (0, 1));
+    assert!(outcome.totals.latency_ns.is_empty());
+}
+
+#[test]
+fn a_buffer_is_as_large_as_its_longest_command_at_least() {
+    let (_folder, path) = file();
+    let plan = |pattern| {
+        let (block_bytes, max_blocks) = (Some(512), Some(2000));
+        Plan { block_bytes, max_blocks, commands: Some(2), pattern, ..Plan::default() }
+    };
+    let bytes = [Pattern::Random, Pattern::Full].map(|pattern| ready(&path, plan(pattern)).buffer().bytes());
+    assert_eq!(bytes, [2000 * 512, 1000 * 512]);
+}
+
+#[test]
 fn whoever_says_stop_gets_the_totals_until_then() {
     let (_folder, path) = file();
     for limit in [None, Some(5.0)] {
