@@ -73,7 +73,7 @@ impl Limiter {
         if self.limits.blocks.is_none() && self.limits.commands.is_none() {
             return Ok(());
         }
-        let slot_ns = SECOND_NS / f64::from(self.limits.slots);
+        let slot_ns = self.slot_ns();
         let slot = ((now_ns - self.start_ns) / slot_ns).max(0.0) as u64;
         if slot > self.slot {
             self.enter(slot);
@@ -85,6 +85,15 @@ impl Limiter {
         }
         // A nanosecond on at least, whatever rounding makes of the boundary.
         Err((self.start_ns + (self.slot + 1) as f64 * slot_ns).max(now_ns + 1.0))
+    }
+
+    /// When the latest slot began that anybody came into, ns: what goes now goes in none before.
+    pub fn entered_ns(&self) -> f64 {
+        self.start_ns + self.slot as f64 * self.slot_ns()
+    }
+
+    fn slot_ns(&self) -> f64 {
+        SECOND_NS / f64::from(self.limits.slots)
     }
 
     /// A command of so many blocks goes.

@@ -50,10 +50,11 @@ impl Admission {
         Admission { state: Mutex::new(state), shape, thesis }
     }
 
-    /// Puts up to `most` commands into `batch`.
+    /// Puts up to `most` commands into `batch`. Where another worker has come into a later slot than that of `now_ns`
+    /// meanwhile, it is the beginning of that slot afterwards.
     pub fn take(
         &self,
-        now_ns: u64,
+        now_ns: &mut u64,
         most: usize,
         random: &mut Xoshiro256PlusPlus,
         batch: &mut Vec<Command>,
@@ -62,11 +63,12 @@ impl Admission {
             return Next::Wait(ENDLESS);
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        *now_ns = (*now_ns).max(state.limiter.entered_ns().ceil() as u64);
         for _ in 0..most {
             if state.commands_left == 0 || state.blocks_left == 0 {
                 return Next::Over;
             }
-            if let Err(until) = state.limiter.admit(now_ns as f64) {
+            if let Err(until) = state.limiter.admit(*now_ns as f64) {
                 return Next::Wait(until.ceil() as u64);
             }
             let mut position = state.position;
@@ -116,7 +118,7 @@ mod tests {
         let rule = if thesis { Rule::Thesis } else { Rule::Exact };
         let admission = Admission::new(shape, Limits { rule, ..Limits::NONE }, blocks, commands);
         let (mut random, mut batch) = (Xoshiro256PlusPlus::seed_from_u64(1), Vec::new());
-        while admission.take(0, 3, &mut random, &mut batch) == Next::Go {}
+        while admission.take(&mut 0, 3, &mut random, &mut batch) == Next::Go {}
         batch.iter().map(|command| command.moved).collect()
     }
 
@@ -137,12 +139,16 @@ mod tests {
         let limits = Limits { commands: Some(20.0), slots: 10, ..Limits::NONE };
         let admission = Admission::new(shape, limits, None, None);
         let (mut random, mut batch) = (Xoshiro256PlusPlus::seed_from_u64(1), Vec::new());
-        assert_eq!(admission.take(0, 8, &mut random, &mut batch), Next::Wait(100_000_000));
+        assert_eq!(admission.take(&mut 0, 8, &mut random, &mut batch), Next::Wait(100_000_000));
         assert_eq!(batch.len(), 2);
-        assert_eq!(admission.take(100_000_000, 1, &mut random, &mut batch), Next::Go);
+        assert_eq!(admission.take(&mut 100_000_000, 1, &mut random, &mut batch), Next::Go);
+        // Who looked at the clock before that goes in the second slot all the same.
+        let mut late_ns = 99_999_000;
+        assert_eq!(admission.take(&mut late_ns, 1, &mut random, &mut batch), Next::Go);
+        assert_eq!(late_ns, 100_000_000);
         let noop = Shape::new(Pattern::Noop, 0, 0, 1, false).unwrap();
         let admission = Admission::new(noop, Limits::NONE, None, None);
-        assert_eq!(admission.take(0, 1, &mut random, &mut batch), Next::Wait(ENDLESS));
+        assert_eq!(admission.take(&mut 0, 1, &mut random, &mut batch), Next::Wait(ENDLESS));
     }
 
     #[test]
