@@ -6,12 +6,15 @@ use crate::check::PlanError;
 use crate::error::PrepareError;
 use crate::plan::Plan;
 use crate::target::{Kind, Target};
-use waykeeper_load::{MOST_COMMAND_BYTES, Pattern, Shape};
+use waykeeper_load::{MOST_COMMAND_BYTES, Pattern, Shape, ShapeError};
 
 /// Bytes of a block where nobody says: the format of the thesis (s3.1).
 pub const BLOCK_BYTES: u32 = 4096;
 /// Blocks of the buffer where nobody says (algorithms.md 7.2).
 const BUFFER_BLOCKS: u64 = 1000;
+
+/// Memory goes to a device page by page.
+const PAGE_BYTES: u64 = 4096;
 
 /// A plan's sizes on a target.
 #[derive(Debug)]
@@ -40,10 +43,16 @@ impl Fit {
             return Err(refuse("--block-size", block_bytes.into(), wanted));
         }
         let block = u64::from(block_bytes);
-        let (mut most, moves) = (target.max_bytes / block, plan.pattern.moves());
+        let usual_bytes = match target.is_device() {
+            // A command that begins within a page lies on a page more.
+            true if !block.is_multiple_of(PAGE_BYTES) => {
+                target.max_bytes.min(u64::from(target.max_segments.saturating_sub(1)) * PAGE_BYTES)
+            }
+            _ => target.max_bytes,
+        };
+        let (mut most, moves) = (usual_bytes / block, plan.pattern.moves());
         // What a file takes is a custom, not a limit: a block larger than that goes alone.
-        let most_bytes =
-            if target.is_device() { target.max_bytes } else { target.max_bytes.max(MOST_COMMAND_BYTES) };
+        let most_bytes = if target.is_device() { usual_bytes } else { usual_bytes.max(MOST_COMMAND_BYTES) };
         if most == 0 && most_bytes >= block {
             most = 1;
         }
@@ -61,7 +70,10 @@ impl Fit {
             Some(max) => max.into(),
         };
         let max_blocks = u32::try_from(max).unwrap_or(u32::MAX);
-        let buffer_bytes = plan.buffer_bytes.unwrap_or(BUFFER_BLOCKS * block);
+        // A command of `random` may have more blocks than that where they are small.
+        let usual_blocks =
+            if plan.pattern == Pattern::Random { BUFFER_BLOCKS.max(max) } else { BUFFER_BLOCKS };
+        let buffer_bytes = plan.buffer_bytes.unwrap_or(usual_blocks * block);
         if !buffer_bytes.is_multiple_of(block) || buffer_bytes == 0 {
             return Err(refuse("--buffer", buffer_bytes, format!("it must be whole blocks of {block} B")));
         }
@@ -69,7 +81,17 @@ impl Fit {
         let blocks =
             u32::try_from(buffer_bytes / block).map_err(|_| refuse("--buffer", buffer_bytes, wanted()))?;
         let bytes = usize::try_from(buffer_bytes).map_err(|_| refuse("--buffer", buffer_bytes, wanted()))?;
-        let shape = Shape::new(plan.pattern, blocks, max_blocks, plan.stride, plan.thesis)?;
+        let shape = match Shape::new(plan.pattern, blocks, max_blocks, plan.stride, plan.thesis) {
+            Err(ShapeError::Small { pattern, least, .. }) => {
+                let (name, least) = (pattern.name(), u64::from(least) * block);
+                return Err(refuse(
+                    "--buffer",
+                    buffer_bytes,
+                    format!("`{name}` needs at least {least} B here"),
+                ));
+            }
+            shape => shape?,
+        };
         let longest = u64::from(reach(&shape, max_blocks, plan).0) * block;
         // Nobody has said yet how large what is not there is to be; that it is missing is told later.
         let is_known = target.kind != Kind::Absent || target.bytes > 0;

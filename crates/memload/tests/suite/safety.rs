@@ -85,7 +85,7 @@ fn sizes_that_do_not_fit_are_told_with_what_would() {
     let odd = told(Plan { buffer_bytes: Some(10_000), ..Plan::default() });
     assert_eq!(odd, "--buffer is 10000; it must be whole blocks of 4096 B");
     let small = told(Plan { buffer_bytes: Some(4096), ..Plan::default() });
-    assert!(small.contains("`random` needs a buffer of at least 32 blocks, this has 1"), "{small}");
+    assert_eq!(small, "--buffer is 4096; `random` needs at least 131072 B here");
     assert!(told(Plan { workers: 0, ..Plan::default() }).starts_with("--workers is 0; "));
     let all = told(Plan { workers: 8, depth: 65_535, ..Plan::default() });
     assert_eq!(
@@ -216,6 +216,13 @@ fn a_block_device_is_read_out_of_sysfs() {
     assert_eq!((kind, bytes, lba_bytes, max_bytes), (Kind::Block, 4 << 20, 512, 128 << 10));
     assert_eq!(fake.target.serial.as_deref(), Some("WK-1"));
     assert_eq!(fake.target.to_string(), "block device, Model T, serial WK-1, 4194304 B in blocks of 512 B");
+    // So many pages hold 128 KiB only if it begins with a page.
+    fake.put("sys/devices/wk0/queue/max_segments", "32\n");
+    for (block, most) in [(4096, 32), (512, 248)] {
+        let plan = Plan { block_bytes: Some(block), max_blocks: Some(most + 1), ..Plan::default() };
+        let told = fake.told(plan, &Consent::default());
+        assert!(told.contains(&format!("moves 1 to {most} blocks of {block} B")), "{told}");
+    }
 }
 
 #[test]
