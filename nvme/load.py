@@ -26,6 +26,8 @@ class Load:
     block_bytes: int = 4096
     buffer_blocks: int = 100
     most_blocks: int = 32
+    finds_most: bool = False
+    """The program is not told `most_blocks` and must find out."""
     stride: int = 1
     thesis: bool = False
     seed: int = 1
@@ -35,6 +37,7 @@ class Load:
         marks = [self.engine, self.pattern, self.op]
         marks += [f"depth {self.depth}"] * (self.depth > 1) + [f"{self.workers} workers"] * (self.workers > 1)
         marks += [f"{self.block_bytes} B"] * (self.block_bytes != 4096) + ["thesis"] * self.thesis
+        marks += [f"up to {self.most_blocks} blocks"] * self.finds_most
         return " ".join(marks)
 
     def words(self, target: str, consent: str | None) -> list[str]:
@@ -47,7 +50,7 @@ class Load:
             "--depth", str(self.depth), "--workers", str(self.workers), "--stride", str(self.stride),
             "--block-size", str(self.block_bytes), "--buffer", str(self.buffer_blocks * self.block_bytes),
             # Commands of a block have no use for it.
-            *(("--max-blocks", str(self.most_blocks)) if self.pattern in ("random", "full") else ()),
+            *(("--max-blocks", str(self.most_blocks)) * (self.pattern in ("random", "full") and not self.finds_most)),
             "--profile", "thesis" if self.thesis else "exact",
         ]  # fmt: skip
         return words + (["--destroy-data-on", consent] if consent and self.op == "read" else [])

@@ -103,6 +103,12 @@ class Machine:
                 return Nodes(f"/dev/{folder.name}", f"/dev/{generic}", f"/dev/nvme{generic.removeprefix('ng')}")
         raise SessionError(f"the guest has no NVMe device with serial {device.serial}")
 
+    def most(self, nodes: Nodes) -> tuple[int, int]:
+        """Bytes, and pages of memory, that a command may have at most, as the guest's kernel says."""
+        queue = f"/sys/block/{nodes.block.removeprefix('/dev/')}/queue"
+        kib, pages = self.session.check(f"cat {queue}/max_sectors_kb {queue}/max_segments").split()
+        return int(kib) << 10, int(pages)
+
     def keep_apart(self) -> None:
         """Has the kernel's block layer make one command of one request: QEMU counts commands."""
         self.session.check("for queue in /sys/block/nvme*/queue; do echo 2 >$queue/nomerges; done")

@@ -53,6 +53,23 @@ def small(engine: str) -> Iterator[Load]:
         yield Load("random", op, engine, block_bytes=512, commands=100)
 
 
+def longest(engine: str, most_bytes: int, most_pages: int) -> Iterator[Load]:
+    """Runs whose commands are as long as the device takes: those of small blocks begin within a page, and lie on one more."""
+    for block_bytes, pages in ((4096, most_pages), (512, most_pages - 1)):
+        most = min(most_bytes, pages * 4096) // block_bytes
+        for op in ("write", "read"):
+            yield Load(
+                "random",
+                op,
+                engine,
+                30,
+                block_bytes=block_bytes,
+                buffer_blocks=2 * most,
+                most_blocks=most,
+                finds_most=True,
+            )
+
+
 def few(engine: str) -> Iterator[Load]:
     """Runs on the device whose namespace has a number that its name does not say."""
     for op in ("write", "read"):
@@ -65,7 +82,7 @@ def moving(guest: machine.Machine) -> Iterator[Judged]:
     first, _ = guest.devices
     nodes = guest.nodes(first)
     for engine, kind in ENGINES:
-        for load in (*loads(engine), *small(engine)):
+        for load in (*loads(engine), *small(engine), *longest(engine, *guest.most(nodes))):
             yield counting.run(guest, first, getattr(nodes, kind), load)
         yield Judged(f"{engine}: the SMART log", counting.by_log(guest, first))
     for load in few("nvme-ioctl"):
