@@ -267,14 +267,16 @@ pub fn plan(load: &LoadArgs, place: &PlaceArgs) -> Result<Plan, String> {
 /// Whoever agrees to a loss has a load in mind that writes; one that only reads is not meant.
 pub fn meant(consent: &Consent, writes: bool) -> Result<(), Failure> {
     if consent.shared && writes {
-        let why = "this load writes the target, and a device that others use is only read; leave it out, or --op read";
+        let why = "this load writes the target, and a device that others use is only read; leave it out, or have the \
+                   target read: --op write, or rw=read in a job file";
         return Err(Failure::bad_input(format!("--shared: {why}")));
     }
     let said = [("--overwrite", consent.overwrite), ("--destroy-data-on", consent.destroy_data_on.is_some())];
     match said.iter().find(|(_, is_said)| *is_said && !writes) {
         None => Ok(()),
         Some((word, _)) => {
-            let why = "this load only reads the target; leave it out, or have memory read with --op read";
+            let why = "this load only reads the target; leave it out, or have the target written: --op read, or rw=write \
+                       in a job file";
             Err(Failure::bad_input(format!("{word}: {why}")))
         }
     }

@@ -86,9 +86,15 @@ fn what_cannot_be_is_one_line_and_changes_nothing() {
     on(&["--create", "1MiB"], &["is there already"]);
     on(&["--op", "read", "--destroy-data-on", "S1"], &["--destroy-data-on is for devices"]);
     on(&["--destroy-data-on", "S1"], &["--destroy-data-on: this load only reads the target"]);
-    on(&["--overwrite"], &["--overwrite: this load only reads the target"]);
+    on(
+        &["--overwrite"],
+        &["--overwrite: this load only reads the target", "written: --op read, or rw=write in"],
+    );
     on(&["--shared"], &["--shared is for devices"]);
-    on(&["--shared", "--op", "read"], &["--shared: this load writes the target"]);
+    on(
+        &["--shared", "--op", "read"],
+        &["--shared: this load writes the target", "read: --op write, or rw=read in"],
+    );
     on(
         &["--max-blocks", "4", "--pattern", "single"],
         &["--max-blocks has no meaning for the pattern single"],
