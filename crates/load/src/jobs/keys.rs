@@ -87,6 +87,8 @@ const KEYS: &[Key] = &[
     key(&["filename"], |draft, _, text| {
         // Fio takes several, with a colon between them.
         only(!text.contains(':'), "one file or device; fio's lists with a colon are not taken")?;
+        // And puts in `${NAME}`, `$ncpus` and others of its own: taken as it stands, the name would be another file's.
+        only(!text.contains('$'), "without `$`: what fio puts in for it is not put in here")?;
         draft.job.file = Some(text.to_owned());
         Ok(())
     }),

@@ -130,6 +130,10 @@ fn what_has_no_meaning_is_refused_with_file_and_line() {
         ("[a]\ndirect=0\n", "j.fio:2: `direct` is `0`; it must be 1: what goes"),
         ("[a]\ndirect\n", "j.fio:2: `direct` is without a value; it must be direct=..."),
         ("[a]\nfilename=/dev/a:/dev/b\n", "j.fio:2: `filename` is `/dev/a:/dev/b`; it must be one file"),
+        (
+            "[a]\nfilename=/tmp/q${FOO}\n",
+            "j.fio:2: `filename` is `/tmp/q${FOO}`; it must be without `$`: what fio puts in",
+        ),
         ("[a]\ntime_based=2\n", "j.fio:2: `time_based` is `2`; it must be 1 or 0"),
         ("[a]\ncpus_allowed=x\n", "j.fio:2: `cpus_allowed` is `x`; it must be a list of CPUs"),
         ("bs=4k\n", "j.fio:1: `bs` stands before any section; write [global] or [NAME] above it"),
