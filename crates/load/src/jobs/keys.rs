@@ -45,19 +45,21 @@ const KEYS: &[Key] = &[
         draft.job.block_bytes = bytes;
         Ok(())
     }),
-    key(&["iodepth"], |draft, _, text| {
-        draft.job.depth = value::count(text, 1, MOST_DEPTH.into())? as u32;
+    key(&["iodepth"], |draft, base, text| {
+        draft.job.depth = value::count(text, base, 1, MOST_DEPTH.into())? as u32;
         Ok(())
     }),
-    key(&["numjobs"], |draft, _, text| {
-        draft.job.copies = value::count(text, 1, MOST_WORKERS.into())? as u32;
+    key(&["numjobs"], |draft, base, text| {
+        draft.job.copies = value::count(text, base, 1, MOST_WORKERS.into())? as u32;
         Ok(())
     }),
     key(&["size"], |draft, base, text| put(&mut draft.job.size_bytes, value::bytes(text, base, 1, u64::MAX))),
     key(&["io_size", "io_limit"], |draft, base, text| {
         put(&mut draft.job.io_bytes, value::bytes(text, base, 1, u64::MAX))
     }),
-    key(&["number_ios"], |draft, _, text| put(&mut draft.job.commands, value::count(text, 1, u64::MAX))),
+    key(&["number_ios"], |draft, base, text| {
+        put(&mut draft.job.commands, value::count(text, base, 1, u64::MAX))
+    }),
     key(&["runtime", "timeout"], |draft, _, text| put(&mut draft.job.runtime_us, value::time_us(text))),
     flag(&["time_based"], |draft, _, text| {
         draft.job.time_based = value::flag(text)?;
@@ -66,13 +68,15 @@ const KEYS: &[Key] = &[
     key(&["rate"], |draft, base, text| {
         put(&mut draft.job.bytes_per_s, value::bytes(text, base, 1, u64::MAX))
     }),
-    key(&["rate_iops"], |draft, _, text| put(&mut draft.job.commands_per_s, value::count(text, 1, u64::MAX))),
-    key(&["rwmixread"], |draft, _, text| {
-        draft.writes = 1.0 - value::count(text, 0, 100)? as f64 / 100.0;
+    key(&["rate_iops"], |draft, base, text| {
+        put(&mut draft.job.commands_per_s, value::count(text, base, 1, u64::MAX))
+    }),
+    key(&["rwmixread"], |draft, base, text| {
+        draft.writes = 1.0 - value::count(text, base, 0, 100)? as f64 / 100.0;
         Ok(())
     }),
-    key(&["rwmixwrite"], |draft, _, text| {
-        draft.writes = value::count(text, 0, 100)? as f64 / 100.0;
+    key(&["rwmixwrite"], |draft, base, text| {
+        draft.writes = value::count(text, base, 0, 100)? as f64 / 100.0;
         Ok(())
     }),
     key(&["ioengine"], |draft, _, text| {

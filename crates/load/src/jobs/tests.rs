@@ -91,7 +91,15 @@ fn units_are_fios() {
             (Ok(binary), Ok(decimal)),
             "{text}"
         );
+        let count = |base| value::count(text, base, 1, u64::MAX);
+        assert_eq!((count(value::Base::Binary), count(value::Base::Decimal)), (Ok(binary), Ok(decimal)));
     }
+    // Whatever the key: of numbers, too, and those of `[global]`.
+    let text = "[global]\nkb_base=1000\n[a]\niodepth=1k\nnumjobs=1k\nnumber_ios=1k\nrate_iops=1k\nsize=5k\n";
+    let file = JobFile::parse("j.fio", text).unwrap();
+    let Job { depth, copies, commands, commands_per_s, size_bytes, .. } = file.jobs[0];
+    assert_eq!((depth, copies, commands, commands_per_s), (1000, 1000, Some(1000), Some(1000)));
+    assert_eq!(size_bytes, Some(5000));
     for (text, us) in [("10", 10_000_000), ("5m", 300_000_000), ("7us", 7), ("2H", 7_200_000_000)] {
         assert_eq!(value::time_us(text), Ok(us), "{text}");
     }

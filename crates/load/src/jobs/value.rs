@@ -46,13 +46,13 @@ pub(super) fn bytes(text: &str, base: Base, least: u64, most: u64) -> Result<u64
     number.checked_mul(factor).filter(|bytes| (least..=most).contains(bytes)).ok_or_else(wanted)
 }
 
-/// A plain number. Fio takes units here too.
-pub(super) fn count(text: &str, least: u64, most: u64) -> Result<u64, String> {
+/// A plain number. Fio takes units here too, of the same base.
+pub(super) fn count(text: &str, base: Base, least: u64, most: u64) -> Result<u64, String> {
     let wanted = || {
         let upper = if most == u64::MAX { String::new() } else { format!(" to {most}") };
         format!("a whole number from {least}{upper}")
     };
-    bytes(text, Base::Binary, least, most).map_err(|_| wanted())
+    bytes(text, base, least, most).map_err(|_| wanted())
 }
 
 /// A time, us; without a unit it is seconds.
