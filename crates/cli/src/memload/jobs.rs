@@ -76,16 +76,12 @@ fn plan(file: &str, job: &Job, base: &Plan) -> Result<Plan, JobError> {
     let op = if writes == 1.0 { Toward::Read } else { Toward::Write };
     let copies = u64::from(job.copies);
     let of_all = |each: u64| each.saturating_mul(copies);
-    let blocks = job.ends_after_bytes().map(|bytes| of_all(bytes.div_ceil(job.block_bytes)));
     let time = job.runtime_us.map(Duration::from_micros);
-    let commands = job.commands.map(of_all);
-    if blocks.is_none() && time.is_none() && commands.is_none() {
+    let commands = job.ends_after().map(of_all);
+    if time.is_none() && commands.is_none() {
         // Nobody would be there to end it by hand, and those after it would never come.
-        let (key, others) = match job.time_based {
-            true => ("runtime", "there: `time_based` has it end by nothing else but `number_ios`"),
-            false => ("size", "there, or `runtime` or `number_ios`: nothing else ends the job"),
-        };
-        return Err(refuse(key, "absent", others));
+        let wanted = "there, or `runtime` or `number_ios`: nothing else ends the job";
+        return Err(refuse("size", "absent", wanted));
     }
     let block_bytes = u32::try_from(job.block_bytes)
         .map_err(|_| refuse("bs", &job.block_bytes.to_string(), "below 4 GiB"))?;
@@ -94,7 +90,7 @@ fn plan(file: &str, job: &Job, base: &Plan) -> Result<Plan, JobError> {
     Ok(Plan {
         pattern: Pattern::Single,
         op,
-        mixed: Some(writes).filter(|part| *part > 0.0 && *part < 1.0),
+        mixed: job.access.goes_both_ways().then_some(writes),
         workers: job.copies,
         depth: job.depth,
         block_bytes: Some(block_bytes),
@@ -105,7 +101,7 @@ fn plan(file: &str, job: &Job, base: &Plan) -> Result<Plan, JobError> {
         slots: if has_rate { SLOTS } else { 1 },
         catch_up: has_rate,
         time,
-        blocks,
+        blocks: None,
         commands,
         engine: job.engine.map(|engine| match engine {
             Engine::IoUring => EngineKind::Uring,
@@ -134,10 +130,11 @@ mod tests {
     fn a_job_becomes_the_words_that_say_the_same() {
         let jobs = read_text(
             "[global]\nbs=64k\nfilename=/tmp/x\n[a]\nrw=randwrite\niodepth=8\nnumjobs=2\nsize=1m\nrate=1m\n\
-             rate_iops=100\nioengine=io_uring\ncpus_allowed=1,3\n[b]\nruntime=2s\n",
+             ioengine=io_uring\ncpus_allowed=1,3\n[b]\nruntime=2s\nrate_iops=100\nnumjobs=3\n\
+             [c]\nsize=130k\nio_size=130k\n[d]\nruntime=2s\ntime_based\nnumber_ios=5\n",
         )
         .unwrap();
-        let [a, b] = jobs.as_slice() else { panic!("{jobs:?}") };
+        let [a, b, c, d] = jobs.as_slice() else { panic!("{jobs:?}") };
         // 1 MiB in blocks of 64 KiB, twice: 32. Sixteen commands in flight have 1 MiB of buffer.
         let wanted = Plan {
             pattern: Pattern::Single,
@@ -147,19 +144,20 @@ mod tests {
             block_bytes: Some(65_536),
             buffer_bytes: Some(1 << 20),
             limit_bytes: Some(f64::from(2 << 20)),
-            limit_commands: Some(200.0),
             slots: SLOTS,
             catch_up: true,
-            blocks: Some(32),
+            commands: Some(32),
             engine: Some(EngineKind::Uring),
             cpus: vec![1, 3],
             ..Plan::default()
         };
         assert_eq!((a.name.as_str(), a.target.as_deref(), &a.plan), ("a", Some("/tmp/x"), &wanted));
         assert_eq!(
-            (b.plan.op, b.plan.time, b.plan.blocks, b.plan.catch_up),
-            (Toward::Write, Some(Duration::from_secs(2)), None, false)
+            (b.plan.op, b.plan.time, b.plan.limit_commands, b.plan.commands),
+            (Toward::Write, Some(Duration::from_secs(2)), Some(300.0), None)
         );
+        assert_eq!((c.plan.commands, c.plan.slots, c.plan.catch_up), (Some(3), 1, false));
+        assert_eq!((d.plan.commands, d.plan.time), (None, Some(Duration::from_secs(2))));
     }
 
     #[test]
@@ -180,9 +178,6 @@ mod tests {
         let told = |text: &str| read_text(text).unwrap_err();
         assert!(
             told("\n[a]\nrw=read\n").contains("j.fio:2: `a.size` is absent; it must be there, or `runtime`")
-        );
-        assert!(
-            told("[a]\ntime_based\nsize=1m\n").contains("j.fio:1: `a.runtime` is absent; it must be there")
         );
         assert!(told("[a]\nbs=x\n").contains("j.fio:2: `bs` is `x`"));
     }

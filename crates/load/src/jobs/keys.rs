@@ -168,6 +168,8 @@ struct Draft {
     /// Part of a mixed job's commands that write.
     writes: f64,
     base: Base,
+    /// The lines that it comes of, those of `[global]` first.
+    lines: Vec<Line>,
 }
 
 impl Draft {
@@ -197,13 +199,39 @@ impl Draft {
             rw: Rw { access: Some(Access::Read), random: false },
             writes: 0.5,
             base: Base::Binary,
+            lines: Vec::new(),
         }
     }
 
-    fn done(mut self) -> Job {
+    /// The job; or the line that does not go with the others of its job, and what it must be.
+    fn done(mut self) -> Result<Job, (Line, String)> {
         self.job.access = self.rw.access.unwrap_or(Access::Mixed { writes: self.writes });
         self.job.random = self.rw.random;
-        self.job
+        let job = &self.job;
+        // The last word holds.
+        let said = |key: &str| self.lines.iter().rfind(|line| line.key == key);
+        if let (Some(rate), Some(commands)) = (said("rate"), said("rate_iops")) {
+            let (late, early) =
+                if commands.number > rate.number { (commands, rate) } else { (rate, commands) };
+            let wanted =
+                format!("absent beside the `{}` of line {}: fio takes one of them", early.key, early.number);
+            return Err((late.clone(), wanted));
+        }
+        // Where it holds them back there are as many of both, whatever `rwmixread` says.
+        if job.access.goes_both_ways()
+            && let Some(rate) = said("rate").or_else(|| said("rate_iops"))
+        {
+            let wanted = "absent where `rw` goes both ways, for fio holds each way to it by itself; beside read, write, \
+                          randread and randwrite it is taken";
+            return Err((rate.clone(), wanted.to_owned()));
+        }
+        if let Some(size) = said("size").filter(|_| job.size_bytes < Some(job.block_bytes)) {
+            return Err((size.clone(), format!("`bs` at least, which is {} B", job.block_bytes)));
+        }
+        if let Some(timed) = said("time_based").filter(|_| job.time_based && job.runtime_us.is_none()) {
+            return Err((timed.clone(), "beside a `runtime`, or 0".to_owned()));
+        }
+        Ok(self.job)
     }
 }
 
@@ -283,20 +311,23 @@ impl Reader<'_> {
             draft.job.line = at;
             draft.job.name = name.clone();
         }
-        for Line { number, key, set, value } in lines {
+        let file = self.file;
+        let refused = |line: &Line, wanted| JobError::Value {
+            file: file.to_owned(),
+            line: line.number,
+            key: line.key.to_owned(),
+            value: format!("`{}`", shown(&line.value)),
+            wanted,
+        };
+        for line in lines {
             let base = draft.base;
-            set(&mut draft, base, &value).map_err(|wanted| JobError::Value {
-                file: self.file.to_owned(),
-                line: number,
-                key: key.to_owned(),
-                value: format!("`{}`", shown(&value)),
-                wanted,
-            })?;
+            (line.set)(&mut draft, base, &line.value).map_err(|wanted| refused(&line, wanted))?;
+            draft.lines.push(line);
         }
         if name == GLOBAL {
             self.global = draft;
         } else {
-            self.jobs.push(draft.done());
+            self.jobs.push(draft.done().map_err(|(line, wanted)| refused(&line, wanted))?);
         }
         Ok(())
     }

@@ -34,6 +34,12 @@ impl Access {
             Access::Mixed { writes } => writes,
         }
     }
+
+    /// True if some commands read the drive and some write it.
+    pub const fn goes_both_ways(self) -> bool {
+        let writes = self.writes();
+        writes > 0.0 && writes < 1.0
+    }
 }
 
 /// How a job has its commands sent.
@@ -98,9 +104,17 @@ pub struct Job {
 }
 
 impl Job {
-    /// Bytes after which a copy ends; `None` if only time or commands end it.
-    pub fn ends_after_bytes(&self) -> Option<u64> {
-        if self.time_based { None } else { self.io_bytes.or(self.size_bytes) }
+    /// Commands after which a copy ends, whole ones of `bs`; `None` if time alone ends it.
+    pub fn ends_after(&self) -> Option<u64> {
+        if self.time_based {
+            return None;
+        }
+        // As fio moves them: of a target's part what whole commands fit, of an amount all.
+        let moved = match (self.io_bytes, self.size_bytes) {
+            (Some(bytes), _) => Some(bytes.div_ceil(self.block_bytes)),
+            (None, size) => size.map(|bytes| bytes / self.block_bytes),
+        };
+        moved.into_iter().chain(self.commands).min()
     }
 }
 

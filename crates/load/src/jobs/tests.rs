@@ -2,7 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
-use std::process::Command;
+use std::process::{Command, Output};
 
 /// Every kind of line that is taken, once.
 const WHOLE: &str = "\
@@ -10,10 +10,10 @@ const WHOLE: &str = "\
 ; comment of the other kind
 [global]
 ioengine=io_uring   ; behind a value
-bs = 128k # and the other
+bs =128k # and the other
 direct=1
 rw=randread
-runtime=30s
+runtime=30ms
 time_based
 
 [readers]
@@ -21,9 +21,8 @@ filename=/dev/nvme0n1
 numjobs=4
 iodepth=32
 size=1g
-rate=100m
 rate_iops=2000
-cpus_allowed=0-3
+cpus_allowed=0
 thread
 group_reporting=1
 description=what it is for
@@ -44,33 +43,39 @@ cmd_type=nvme
 filename=/dev/ng0n1
 time_based=0
 runtime=1500ms
+
+[writer]
+rw=write
+size=1g
+rate=100m
 ";
 
 #[test]
 fn a_whole_file_is_read() {
     let file = JobFile::parse("j.fio", WHOLE).unwrap();
-    let [readers, mixed] = file.jobs.as_slice() else { panic!("{file:?}") };
+    let [readers, mixed, writer] = file.jobs.as_slice() else { panic!("{file:?}") };
     assert_eq!((readers.name.as_str(), readers.line), ("readers", 11));
     assert_eq!((readers.access, readers.random, readers.block_bytes), (Access::Read, true, 131_072));
     assert_eq!((readers.depth, readers.copies, readers.size_bytes), (32, 4, Some(1 << 30)));
+    assert_eq!((readers.bytes_per_s, readers.commands_per_s), (None, Some(2000)));
     // 100 MiB/s, as fio's m is 1024 x 1024.
-    assert_eq!((readers.bytes_per_s, readers.commands_per_s), (Some(104_857_600), Some(2000)));
-    assert_eq!((readers.runtime_us, readers.time_based, readers.waits), (Some(30_000_000), true, false));
-    assert_eq!(readers.ends_after_bytes(), None, "time alone ends it");
+    assert_eq!((writer.bytes_per_s, writer.commands_per_s), (Some(104_857_600), None));
+    assert_eq!((readers.runtime_us, readers.time_based, readers.waits), (Some(30_000), true, false));
+    assert_eq!(readers.ends_after(), None, "time alone ends it");
     assert_eq!(readers.engine, Some(Engine::IoUring));
-    assert_eq!(readers.cores.as_ref().map(CoreList::len), Some(4));
+    assert_eq!(readers.cores.as_ref().map(CoreList::len), Some(1));
     // A second [global] counts for what stands below it.
     assert_eq!((mixed.block_bytes, mixed.access), (4096, Access::Mixed { writes: 1.0 - 0.7 }));
     // With a base of 1000 `64m` is 64 million, `4kib` 4 x 1024.
     assert_eq!((mixed.size_bytes, mixed.io_bytes, mixed.commands), (Some(64_000_000), Some(4096), Some(16)));
     assert_eq!((mixed.waits, mixed.time_based, mixed.runtime_us), (true, false, Some(1_500_000)));
-    assert_eq!(mixed.ends_after_bytes(), Some(4096));
+    assert_eq!(mixed.ends_after(), Some(1));
     assert_eq!(mixed.engine, Some(Engine::IoUringCmd));
-    assert_eq!(file.groups().iter().map(|group| group.len()).collect::<Vec<_>>(), [1, 1]);
+    assert_eq!(file.groups().iter().map(|group| group.len()).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(file.job("j.fio", Some("mixed")), Ok(mixed));
     let told = |name| file.job("j.fio", name).unwrap_err().to_string();
-    assert_eq!(told(None), "j.fio: has 2 jobs; name one of readers, mixed");
-    assert_eq!(told(Some("x")), "j.fio: has no job `x`; it has readers, mixed");
+    assert_eq!(told(None), "j.fio: has 3 jobs; name one of readers, mixed, writer");
+    assert_eq!(told(Some("x")), "j.fio: has no job `x`; it has readers, mixed, writer");
 }
 
 #[test]
@@ -142,6 +147,24 @@ fn what_has_no_meaning_is_refused_with_file_and_line() {
             "[a]\nfilename=/tmp/q${FOO}\n",
             "j.fio:2: `filename` is `/tmp/q${FOO}`; it must be without `$`: what fio puts in",
         ),
+        (
+            "[a]\nrate=1m\nrate_iops=9\n",
+            "j.fio:3: `rate_iops` is `9`; it must be absent beside the `rate` of line 2: fio takes one of them",
+        ),
+        (
+            "[global]\nrate_iops=9\n[a]\nbs=8k\nrate=1m\n",
+            "j.fio:5: `rate` is `1m`; it must be absent beside the `rate_iops` of line 2",
+        ),
+        (
+            "[global]\nrate_iops=9\n[a]\nbs=8k\nrw=randrw\n",
+            "j.fio:2: `rate_iops` is `9`; it must be absent where `rw` goes both ways, for fio holds each way to it",
+        ),
+        ("[a]\nrate=1m\nrw=rw\nrwmixread=99\n", "j.fio:2: `rate` is `1m`; it must be absent where `rw` goes"),
+        (
+            "[a]\nsize=3k\nnumber_ios=1\n",
+            "j.fio:2: `size` is `3k`; it must be `bs` at least, which is 4096 B",
+        ),
+        ("[a]\ntime_based\nsize=1m\n", "j.fio:2: `time_based` is `1`; it must be beside a `runtime`, or 0"),
         ("[a]\ntime_based=2\n", "j.fio:2: `time_based` is `2`; it must be 1 or 0"),
         ("[a]\ncpus_allowed=x\n", "j.fio:2: `cpus_allowed` is `x`; it must be a list of CPUs"),
         ("bs=4k\n", "j.fio:1: `bs` stands before any section; write [global] or [NAME] above it"),
@@ -156,20 +179,120 @@ fn what_has_no_meaning_is_refused_with_file_and_line() {
     }
 }
 
-/// Fio itself takes every file that stands for a good one here. A missing fio fails the test: CI installs it.
+/// What fio says to a file. A missing fio fails the test: CI installs it.
+fn fio(words: &[&str], text: &str) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("j.fio");
+    std::fs::write(&path, text).unwrap();
+    let fio = Command::new("fio").args(words).arg(&path).current_dir(folder.path()).output();
+    fio.expect("fio is there: apt-get install fio")
+}
+
+/// KiB that each copy of each job moves when fio runs a file, read and written; or why it does not.
+fn moved(text: &str) -> Result<Vec<(u64, u64)>, String> {
+    let done = fio(&["--minimal", "--warnings-fatal"], text);
+    let told = String::from_utf8(done.stdout).unwrap();
+    let kib = |line: &str, field: usize| line.split(';').nth(field).unwrap().parse().unwrap();
+    // Fields 6 and 47 of fio's terse lines, version 3.
+    let lines = told.lines().filter(|line| line.starts_with("3;fio-"));
+    match done.status.success() {
+        true => Ok(lines.map(|line| (kib(line, 5), kib(line, 46))).collect()),
+        false => Err(String::from_utf8(done.stderr).unwrap()),
+    }
+}
+
+/// Fio itself takes what is taken here: with an engine that moves nothing it runs it, for some of it is seen only then.
 #[test]
 fn fio_takes_the_same_files() {
-    let folder = tempfile::tempdir().unwrap();
-    let accepted = |text: &str| {
-        let path = folder.path().join("j.fio");
-        std::fs::write(&path, text).unwrap();
-        let fio = Command::new("fio").arg("--parse-only").arg(&path).output();
-        fio.expect("fio is there: apt-get install fio").status.success()
-    };
-    assert!(accepted(WHOLE));
-    assert!(accepted("[a]\nrw=readwrite\nblocksize=8KiB\ntimeout=2H\nbuffered=0\nwait_for_previous\n"));
-    // What fio refuses too: the check can fail.
-    assert!(!accepted("[a]\nio_depth=4\n") && !accepted("[a]\niodepth=0\n") && !accepted("bs=4k\n"));
+    // The engines and the CPU by name, all others as they work. Of one job that it refuses fio tells by its words alone.
+    let parsed = fio(&["--parse-only"], WHOLE);
+    assert_eq!((parsed.status.success(), String::from_utf8_lossy(&parsed.stderr).as_ref()), (true, ""));
+    let lines =
+        WHOLE.lines().filter(|line| !line.starts_with("cmd_type") && !line.starts_with("cpus_allowed"));
+    let lines = lines.map(|line| if line.starts_with("ioengine") { "ioengine=null" } else { line });
+    let runs = moved(&lines.collect::<Vec<_>>().join("\n")).unwrap();
+    assert!(matches!(runs[..], [(_, 0), (4, 0) | (0, 4), (0, _)]), "{runs:?}");
+}
+
+/// And what is refused for its sake it refuses.
+#[test]
+fn fio_refuses_the_same_files() {
+    for wrong in [
+        "io_depth=4\n",
+        "iodepth=0\n",
+        "size=1m\nrate=1m\nrate_iops=9\n",
+        "rw=write\nrate_iops=9\nrate=1m\nsize=1m\n",
+        "size=3k\n",
+        "size=3k\ntime_based\nruntime=9ms\n",
+        "time_based\nsize=1m\n",
+    ] {
+        assert!(moved(&format!("[a]\nioengine=null\n{wrong}")).is_err(), "{wrong}");
+        assert!(JobFile::parse("j.fio", &format!("[a]\n{wrong}")).is_err(), "{wrong}");
+    }
+    assert!(moved("bs=4k\n").is_err() && JobFile::parse("j.fio", "bs=4k\n").is_err());
+}
+
+/// Each copy of a job has as many commands as fio gives it.
+#[test]
+fn a_job_ends_where_fio_ends_it() {
+    let text = "\
+[part]
+size=10k
+[more-than-it]
+size=10k
+io_size=30k
+[amount]
+size=1m
+io_size=10k
+[number]
+size=1m
+number_ios=7
+[part-first]
+size=1m
+number_ios=1000
+[number-first]
+size=10k
+io_size=1m
+number_ios=5
+[decimal]
+kb_base=1000
+size=1g
+number_ios=1k
+[part-of-decimal]
+size=1m
+kb_base=1000
+[copies]
+numjobs=2
+rw=write
+size=18k
+[large]
+bs=64k
+size=100k
+[other-words]
+wait_for_previous
+rw=readwrite
+rwmixread=0
+rate=10m
+kb_base=1000
+blocksize=8KiB
+io_limit=20KiB
+size=1m
+timeout=2H
+buffered=0
+";
+    let file = JobFile::parse("j.fio", text).unwrap();
+    let ours = file.jobs.iter().flat_map(|job| {
+        let kib = job.ends_after().unwrap() * job.block_bytes / 1024;
+        let both = if job.access.writes() == 1.0 { (0, kib) } else { (kib, 0) };
+        vec![both; job.copies as usize]
+    });
+    let ours: Vec<(u64, u64)> = ours.collect();
+    let timed = "[timed]\nsize=16k\nio_size=8k\nnumber_ios=3\ntime_based\nruntime=50ms\n";
+    let mut theirs = moved(&format!("[global]\nioengine=null\n{text}{timed}")).unwrap();
+    // Time alone ends the last.
+    assert!(theirs.pop().unwrap().0 > 16);
+    assert_eq!(JobFile::parse("j.fio", timed).unwrap().jobs[0].ends_after(), None);
+    assert_eq!(theirs, ours);
 }
 
 /// Lines that are nearly right.

@@ -22,7 +22,6 @@ pub(super) struct Course {
     bytes_per_s: Option<f64>,
     commands_per_s: Option<f64>,
     commands: Option<u64>,
-    bytes: Option<u64>,
     runtime_ns: Option<f64>,
 }
 
@@ -74,8 +73,7 @@ fn storage(file: &str, job: &Job) -> Result<Storage, ScenarioError> {
             depth: job.depth,
             bytes_per_s: job.bytes_per_s.map(|rate| rate as f64),
             commands_per_s: job.commands_per_s.map(|rate| rate as f64),
-            commands: job.commands,
-            bytes: job.ends_after_bytes(),
+            commands: job.ends_after(),
             runtime_ns: job.runtime_us.map(|us| us as f64 * 1e3),
         }),
     })
@@ -107,7 +105,6 @@ impl Course {
         Pace {
             limiter: Limiter::new(limits, start_ns),
             commands: self.commands.map_or(u64::MAX, |most| most.saturating_mul(copies)),
-            bytes: self.bytes.map_or(u64::MAX, |most| most.saturating_mul(copies)),
             over_ns: self.runtime_ns.map_or(f64::INFINITY, |runtime_ns| start_ns + runtime_ns),
             idle: (0..slots).collect(),
         }
@@ -118,9 +115,8 @@ impl Course {
 #[derive(Debug)]
 pub(super) struct Pace {
     limiter: Limiter,
-    /// Commands and bytes that are left to go.
+    /// Commands that are left to go.
     commands: u64,
-    bytes: u64,
     over_ns: f64,
     /// Slots without a request, the one that waits longest first.
     idle: VecDeque<u32>,
@@ -134,7 +130,7 @@ impl Pace {
 
     /// The slot that sends now, if one waits and may; else when to ask again, ns.
     pub(super) fn next(&mut self, now_ns: f64, block: u64) -> Result<u32, f64> {
-        if now_ns >= self.over_ns || self.commands == 0 || self.bytes == 0 {
+        if now_ns >= self.over_ns || self.commands == 0 {
             return Err(f64::INFINITY);
         }
         let slot = *self.idle.front().ok_or(f64::INFINITY)?;
@@ -142,8 +138,6 @@ impl Pace {
         self.idle.pop_front();
         self.limiter.charge(u32::try_from(block).unwrap_or(u32::MAX));
         self.commands -= 1;
-        // Fio's last request of a size that blocks do not divide is a whole block too, if any of it is left.
-        self.bytes = self.bytes.saturating_sub(block);
         Ok(slot)
     }
 }
@@ -193,8 +187,11 @@ mod tests {
         };
         // Three copies with 20 requests each, dealt to two cores.
         assert_eq!(of("numjobs=3\nnumber_ios=20\n"), 60.0);
-        // 1 MiB is 16 blocks of 64 KiB; 100 KiB are not quite two.
-        assert_eq!((of("size=1m\n"), of("size=1g\nio_size=100k\n")), (16.0, 2.0));
+        // 1 MiB is 16 blocks of 64 KiB; one fits into 100 KiB, and 80 KiB need two, of each copy.
+        assert_eq!((of("size=1m\n"), of("size=100k\n")), (16.0, 1.0));
+        assert_eq!(of("numjobs=3\nsize=1g\nio_size=80k\n"), 6.0);
+        // By time alone, although the number is there.
+        assert!(of("time_based\nruntime=1h\nnumber_ios=3\n") > 100.0);
         // 1000 requests a second, of which the last is on its way, and as many bytes: 30 ms.
         let slow = [of("rate_iops=1000\n"), of("rate=62500k\n")];
         assert!(slow.iter().all(|count| (28.0..=30.0).contains(count)), "{slow:?}");
