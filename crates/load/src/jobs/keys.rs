@@ -284,16 +284,23 @@ impl Reader<'_> {
                 known: KEYS.iter().map(|key| key.names[0]).collect::<Vec<_>>().join(", "),
             });
         };
-        let value = value.filter(|value| !value.is_empty()).or(key.bare);
-        let Some(value) = value else {
-            return Err(JobError::Value {
-                file: file(),
-                line: number,
-                key: name.to_owned(),
-                value: "without a value".to_owned(),
-                wanted: format!("{name}=..."),
-            });
+        let refused = |value: &str, wanted: String| {
+            let (key, value) = (name.to_owned(), value.to_owned());
+            JobError::Value { file: file(), line: number, key, value, wanted }
         };
+        let raw = value.unwrap_or_default();
+        let Some(value) = Some(raw.trim()).filter(|value| !value.is_empty()).or(key.bare) else {
+            return Err(refused("without a value", format!("{name}=...")));
+        };
+        // A number it reads there as well, and a description means nothing.
+        let has_word = value.contains(char::is_alphabetic) && key.names[0] != "description";
+        if has_word && raw.starts_with(char::is_whitespace) {
+            let wanted = format!(
+                "right behind the `=`, `{name}={}`: behind a space fio knows no words and no units",
+                shown(value)
+            );
+            return Err(refused(&format!("`{}`", shown(raw)), wanted));
+        }
         let line = Line { number, key: key.names[0], set: key.set, value: value.to_owned() };
         // Fio reads the base of units before the other keys of a section.
         if line.key == "kb_base" {

@@ -215,15 +215,15 @@ impl JobFile {
         // Fio ends a value at either sign, wherever it stands, so this is done before a line is taken apart.
         let plain: Vec<&str> = text.lines().map(without_comment).collect();
         let plain = plain.join("\n");
-        let mut parser = Parser::new(&plain).auto_trim(true);
+        let mut parser = Parser::new(&plain);
         let mut reader = Reader::new(file);
         loop {
             let line = parser.line() + 1;
             let Some(item) = parser.next() else { break };
             match item {
                 Item::Blank | Item::Comment(_) | Item::SectionEnd => {}
-                Item::Section(name) => reader.section(line, name)?,
-                Item::Property(key, value) => reader.key(line, key, value)?,
+                Item::Section(name) => reader.section(line, name.trim())?,
+                Item::Property(key, value) => reader.key(line, key.trim(), value)?,
                 Item::Error(text) => {
                     return Err(JobError::Head { file: file.to_owned(), line, text: shown(text) });
                 }

@@ -165,6 +165,11 @@ fn what_has_no_meaning_is_refused_with_file_and_line() {
             "j.fio:2: `size` is `3k`; it must be `bs` at least, which is 4096 B",
         ),
         ("[a]\ntime_based\nsize=1m\n", "j.fio:2: `time_based` is `1`; it must be beside a `runtime`, or 0"),
+        (
+            "[a]\nbs = 128k\n",
+            "j.fio:2: `bs` is ` 128k`; it must be right behind the `=`, `bs=128k`: behind a space fio knows no words",
+        ),
+        ("[a]\nrw=\tread\n", "j.fio:2: `rw` is `\\tread`; it must be right behind the `=`, `rw=read`"),
         ("[a]\ntime_based=2\n", "j.fio:2: `time_based` is `2`; it must be 1 or 0"),
         ("[a]\ncpus_allowed=x\n", "j.fio:2: `cpus_allowed` is `x`; it must be a list of CPUs"),
         ("bs=4k\n", "j.fio:1: `bs` stands before any section; write [global] or [NAME] above it"),
@@ -225,6 +230,8 @@ fn fio_refuses_the_same_files() {
         "size=3k\n",
         "size=3k\ntime_based\nruntime=9ms\n",
         "time_based\nsize=1m\n",
+        "rw = write\nsize=1m\n",
+        "size= 1m\n",
     ] {
         assert!(moved(&format!("[a]\nioengine=null\n{wrong}")).is_err(), "{wrong}");
         assert!(JobFile::parse("j.fio", &format!("[a]\n{wrong}")).is_err(), "{wrong}");
@@ -267,7 +274,9 @@ rw=write
 size=18k
 [large]
 bs=64k
-size=100k
+description = what fio takes behind a space
+size =100k
+number_ios= 9
 [other-words]
 wait_for_previous
 rw=readwrite
