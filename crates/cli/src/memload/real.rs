@@ -94,17 +94,26 @@ fn missed(plan: &Plan, summary: &Summary) -> Option<String> {
     if summary.runtime_s < 1.0 {
         return None;
     }
-    let bytes_per_s = (summary.blocks * summary.block_bytes) as f64 / summary.runtime_s;
-    let reached = [
-        ("--limit-commands", plan.limit_commands, summary.iops),
-        ("--limit-bytes", plan.limit_bytes, bytes_per_s),
+    let sent_s = plan.time.map_or(summary.runtime_s, |time| time.as_secs_f64().min(summary.runtime_s));
+    // Slots that are over have had their part, which is whole commands or blocks; the last may have begun just now.
+    let slots = (sent_s * f64::from(plan.slots)).floor() / f64::from(plan.slots);
+    let limits = [
+        ("--limit-commands", plan.limit_commands, 1, summary.commands),
+        ("--limit-bytes", plan.limit_bytes, summary.block_bytes, summary.blocks),
     ];
-    // If one of two limits was reached, that is what held the load back.
-    let mut lacking = reached.iter().filter_map(|(word, limit, rate)| limit.map(|limit| (word, limit, rate)));
-    let (word, limit, rate) = lacking.next()?;
-    if *rate >= limit * (1.0 - LACK) || lacking.any(|(_, limit, rate)| *rate >= limit * (1.0 - LACK)) {
-        return None;
+    let mut said = None;
+    for (word, limit, unit, sent) in limits {
+        let Some(limit) = limit else { continue };
+        let due = (limit / unit as f64 * slots).floor();
+        // If one of two limits was reached, that is what held the load back.
+        if sent as f64 >= due * (1.0 - LACK) {
+            return None;
+        }
+        said.get_or_insert((word, limit, (sent * unit) as f64 / summary.runtime_s));
     }
+    let (word, limit, rate) = said?;
+    // Nobody reads 300 digits.
+    let limit = if limit < 1e16 { format!("{limit}") } else { format!("{limit:e}") };
     let why = if plan.catch_up {
         "the target takes no more, or the load ended too soon to catch up"
     } else {
@@ -246,5 +255,17 @@ mod tests {
         assert_eq!(told(of(None, None), 1, 3000), None);
         assert_eq!(told(of(Some(1e6), Some(4096.0 * 100.0)), 300, 3000), None);
         assert!(told(of(Some(1e6), Some(4096.0 * 200.0)), 300, 3000).is_some());
+        // A slot has whole commands: 105 slots have 10 of 10.5, whatever came of that in a second; and none falls to a
+        // slot after the last command was to be sent, nor to one that has just begun.
+        let in_slots = |commands, slots, time| Plan { slots, time, ..of(Some(commands), None) };
+        let ms = |ms| Some(Duration::from_millis(ms));
+        assert_eq!(told(in_slots(10.0, 100, ms(1050)), 10, 1050), None);
+        assert!(told(in_slots(10.0, 100, ms(1050)), 9, 1050).is_some());
+        assert_eq!(told(in_slots(10.5, 1, ms(1000)), 10, 1000), None);
+        assert_eq!(told(in_slots(1000.0, 1, ms(2000)), 2000, 3100), None);
+        assert_eq!(told(in_slots(1000.0, 1, None), 1500, 1001), None);
+        assert_eq!(told(of(None, Some(4096.0 * 1.9)), 1, 1900), None);
+        let said = told(of(Some(1e300), None), 5, 1000).unwrap();
+        assert!(said.starts_with("--limit-commands 1e300 was not reached, 5.0 were"), "{said}");
     }
 }
