@@ -104,16 +104,25 @@ impl Newborn {
             return Ok(rustix::fs::linkat(CWD, self.place(), CWD, &self.path, AtFlags::SYMLINK_FOLLOW)?);
         };
         let mut names = self.halves.names();
-        match rustix::fs::renameat_with(CWD, half, CWD, &self.path, RenameFlags::NOREPLACE) {
-            Ok(()) => names.retain(|name| name != half),
-            // Network file systems cannot do that, but have links, which replace nothing either; the other name goes in
-            // the end.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                rustix::fs::linkat(CWD, half, CWD, &self.path, AtFlags::empty())?;
-            }
-            Err(errno) => return Err(errno.into()),
-        }
+        give_name(half, &self.path)?;
+        names.retain(|name| name != half);
         Ok(())
+    }
+}
+
+/// Gives a file that is whole the name that it is to have, which replaces nothing.
+///
+/// # Errors
+/// Something has that name, or none can be given there; the file keeps the one that it has.
+pub fn give_name(half: &Path, path: &Path) -> io::Result<()> {
+    match rustix::fs::renameat_with(CWD, half, CWD, path, RenameFlags::NOREPLACE) {
+        // Network file systems cannot do that, but have links, which replace nothing either.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            rustix::fs::linkat(CWD, half, CWD, path, AtFlags::empty())?;
+            let _ = rustix::fs::unlink(half);
+            Ok(())
+        }
+        done => Ok(done?),
     }
 }
 

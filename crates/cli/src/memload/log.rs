@@ -7,7 +7,7 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use waykeeper_memload::Logged;
+use waykeeper_memload::{Logged, give_name};
 
 /// A file that may be written when the run is over. Asked for before it, so that no run is made for nothing.
 #[derive(Debug)]
@@ -29,8 +29,9 @@ impl Log {
         if target.is_ok_and(|target| target == partial) {
             return refuse("is written under the name of the target first; give another name");
         }
-        if fs::symlink_metadata(&real).is_ok_and(|found| !found.is_file()) {
-            return refuse("is there and no file; give another name");
+        // A log may be of a run that took hours: it is not replaced.
+        if fs::symlink_metadata(&real).is_ok() {
+            return refuse("is there already; name another file");
         }
         if fs::symlink_metadata(&partial).is_ok() {
             let why =
@@ -50,11 +51,15 @@ impl Log {
         let failed = |why: io::Error| Failure::io(format!("--log {}", self.path.display()), &why);
         // Only what is made here is written and, where that fails, removed: a file that has come meanwhile is somebody's.
         let file = File::create_new(&partial).map_err(failed)?;
-        let done = rows(file, log).and_then(|()| fs::rename(&partial, &self.path));
-        done.map_err(|why| {
+        rows(file, log).map_err(|why| {
             // What is half written is nobody's.
             let _ = fs::remove_file(&partial);
             failed(why)
+        })?;
+        // What has that name by now is somebody's, and what is whole is not thrown away.
+        give_name(&partial, &self.path).map_err(|why| {
+            let what = format!("--log {}: it is whole, but stays {}", self.path.display(), partial.display());
+            Failure::io(what, &why)
         })
     }
 }
@@ -86,4 +91,36 @@ fn rows(file: File, log: &[Logged]) -> io::Result<()> {
     }
     let mut out = csv.into_inner().map_err(|why| why.into_error())?;
     out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was not there when the run began is as little replaced as what was.
+    #[test]
+    fn what_has_come_meanwhile_stays_and_so_does_what_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let log = || Log::new(&at("log"), &at("target")).unwrap();
+        let text = |name: &str| fs::read_to_string(at(name)).unwrap();
+        let head = "sent_ns,took_ns,op,buffer_byte,device_byte,bytes\n";
+        let first = log();
+        fs::write(at("log"), "theirs").unwrap();
+        let refused = first.write(&[]).unwrap_err();
+        let wanted = format!("it is whole, but stays {}: File exists", at("log.partial").display());
+        assert!(refused.line().contains(&wanted), "{refused:?}");
+        assert_eq!((text("log").as_str(), text("log.partial").as_str()), ("theirs", head));
+        for name in ["log", "log.partial"] {
+            fs::remove_file(at(name)).unwrap();
+        }
+        let second = log();
+        fs::write(at("log.partial"), "theirs").unwrap();
+        let refused = second.write(&[]).unwrap_err();
+        assert!(refused.line().ends_with("log: File exists (os error 17)"), "{refused:?}");
+        assert_eq!((text("log.partial").as_str(), at("log").exists()), ("theirs", false));
+        fs::remove_file(at("log.partial")).unwrap();
+        second.write(&[]).unwrap();
+        assert_eq!((text("log").as_str(), at("log.partial").exists()), (head, false));
+    }
 }

@@ -72,7 +72,16 @@ pub fn run(
         exit::say(&missed);
     }
     let logged = log.map_or(Ok(()), |log| log.write(&outcome.log));
-    Ok((summary, logged.and_then(|()| ended(&ready, &outcome))))
+    let end = match (ended(&ready, &outcome), logged) {
+        (Ok(()), logged) => logged,
+        (end, Ok(())) => end,
+        // What became of the run is the end of the program too.
+        (end, Err(unwritten)) => {
+            exit::say(&format!("the log was not written: {}", unwritten.line()));
+            end
+        }
+    };
+    Ok((summary, end))
 }
 
 /// What can be said of a plan without its target.

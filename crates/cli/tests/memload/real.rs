@@ -1,10 +1,10 @@
 //! On files of this machine: totals, faults, signals. Needs root for a file system of its own that is full or read-only.
 
 use crate::common::{refused, waykeeper};
+use crate::{ended, under_way};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 /// A folder in the build folder, where files take O_DIRECT, with a file of 4 MiB.
 fn file() -> (tempfile::TempDir, PathBuf) {
@@ -104,7 +104,12 @@ fn what_cannot_be_is_one_line_and_changes_nothing() {
     on(&["--depth", "-1"], &["`-1` is no whole number"]);
     on(&["--limit-commands", "-0.5"], &["`-0.5` is no number above 0; leave it out"]);
     on(&["--log", text(&path)], &["is the target itself"]);
-    on(&["--log", "/dev/null"], &["is there and no file"]);
+    on(&["--log", "/dev/null"], &["--log /dev/null: is there already; name another file"]);
+    let kept = folder.path().join("kept");
+    std::fs::write(&kept, "of a run that took hours").unwrap();
+    on(&["--log", text(&kept), "--commands", "1"], &["kept: is there already; name another file"]);
+    assert_eq!(std::fs::read(&kept).unwrap(), b"of a run that took hours");
+    std::fs::remove_file(&kept).unwrap();
     let missing = folder.path().join("missing");
     let make = |target: &Path, log: &Path, parts: &[&str]| {
         refused(&["memload", text(target), "--create", "1MiB", "--log", text(log)], 2, parts);
@@ -213,21 +218,6 @@ fn a_file_that_may_not_be_written_is_left_alone() {
     assert_eq!(done.status.code(), Some(4), "{said}");
 }
 
-/// A run without end that is under way.
-fn endless(words: &[&str]) -> (Child, BufReader<std::process::ChildStderr>) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_waykeeper"));
-    command.arg("memload").args(words).arg("--json").stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut said = BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    // The first line that comes every second: it has sent something, and waits for signals.
-    while !line.starts_with("1 s: ") {
-        line.clear();
-        assert!(said.read_line(&mut line).unwrap() > 0, "it ended by itself");
-    }
-    (child, said)
-}
-
 #[test]
 fn a_signal_ends_a_run_with_the_totals_until_then() {
     let (_folder, path) = file();
@@ -235,18 +225,32 @@ fn a_signal_ends_a_run_with_the_totals_until_then() {
     for (signal, words) in
         [("INT", &limited[..]), ("TERM", &["--depth", "32"]), ("INT", &["--pattern", "noop"])]
     {
-        let (child, mut said) = endless(&[&[text(&path)], words].concat());
-        let pid = child.id().to_string();
-        assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
-        let done = child.wait_with_output().unwrap();
-        let mut rest = String::new();
-        std::io::Read::read_to_string(&mut said, &mut rest).unwrap();
-        assert_eq!(done.status.code(), Some(130), "{words:?}: {rest}");
+        // The first line that comes every second: it has sent something.
+        let run = under_way(&[&[text(&path), "--json"], words].concat(), "1 s: ");
+        let (code, summary, rest) = ended(run, Some(signal));
+        assert_eq!(code, Some(130), "{words:?}: {rest}");
         assert_eq!(errors(&rest), ["error: interrupted; the totals are those until then"]);
-        let summary: Value = serde_json::from_slice(&done.stdout).unwrap();
+        let summary: Value = serde_json::from_slice(&summary).unwrap();
         let commands = summary["commands"].as_u64().unwrap();
         assert_eq!((&summary["blocks"], &summary["errors"]), (&(31 * commands).into(), &0.into()));
         assert_eq!(commands == 0, words.contains(&"noop"));
         assert!(summary["runtime_s"].as_f64().unwrap() >= 1.0);
     }
+}
+
+/// As on a disk that is full: neither a command nor the log can be written, and the run is what is told of.
+#[test]
+fn a_run_that_failed_is_told_of_also_where_its_log_cannot_be_written() {
+    let (folder, path) = file();
+    let log = folder.path().join("log");
+    let run = under_way(&[text(&path), "--json", "--log", text(&log)], "1 s: ");
+    std::fs::write(folder.path().join("log.partial"), "theirs").unwrap();
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+    let (code, summary, said) = ended(run, None);
+    let told = errors(&said);
+    assert_eq!((code, told.len()), (Some(1), 1), "{said}");
+    assert!(told[0].contains("a read of 126976 B at byte ") && told[0].contains(" failed: "), "{said}");
+    assert!(said.contains("\nthe log was not written: --log ") || said.starts_with("the log was"), "{said}");
+    let summary: Value = serde_json::from_slice(&summary).unwrap();
+    assert_eq!(summary["errors"], 1);
 }
