@@ -23,7 +23,6 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use fio_words::FioWords;
 use serde::Serialize;
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use waykeeper_load::Summary;
 use waykeeper_memload::{Consent, Plan};
@@ -101,19 +100,19 @@ pub fn memload(args: MemloadArgs) -> Result<(), Failure> {
         return interfere::interfere(&args);
     }
     let base = plan(&args.load, &args.place).map_err(Failure::bad_input)?;
-    let consent = consent(&args.place);
+    let mut consent = consent(&args.place);
     let breaks = Breaks::listen()?;
     breaks.before();
     if let Some(path) = &args.jobs {
         let jobs = jobs::read(path, args.job.as_deref(), &base)?;
-        return in_turn(jobs, args.target.as_deref(), &consent, &breaks, args.json);
+        return in_turn(jobs, args.target.as_deref(), consent, &breaks, args.json);
     }
     let target = args.target.unwrap_or_default();
     if !target.starts_with(simulated::PREFIX) {
         meant(&consent, base.writes())?;
     }
     let live = Live::new(String::new());
-    let (summary, end) = run(&target, base, &consent, args.place.log.as_deref(), &breaks, &live)?;
+    let (summary, end) = run(&target, base, &mut consent, args.place.log.as_deref(), &breaks, &live)?;
     if args.json {
         out::json(&summary)?
     } else {
@@ -126,7 +125,7 @@ pub fn memload(args: MemloadArgs) -> Result<(), Failure> {
 fn run(
     target: &str,
     plan: Plan,
-    consent: &Consent,
+    consent: &mut Consent,
     log: Option<&Path>,
     breaks: &Breaks,
     live: &Live,
@@ -153,7 +152,7 @@ struct OfJob {
 fn in_turn(
     mut jobs: Vec<jobs::Planned>,
     target: Option<&str>,
-    consent: &Consent,
+    mut consent: Consent,
     breaks: &Breaks,
     json: bool,
 ) -> Result<(), Failure> {
@@ -164,21 +163,21 @@ fn in_turn(
     }
     // Simulated time stores nothing, and says so itself.
     if jobs.iter().filter_map(|job| goes(&job.target)).any(|at| !at.starts_with(simulated::PREFIX)) {
-        meant(consent, jobs.iter().any(|job| job.plan.writes()))?;
+        meant(&consent, jobs.iter().any(|job| job.plan.writes()))?;
     }
     // What is wrong with a late one is told before an early one has run for hours.
     for jobs::Planned { name, target: own, plan } in &mut jobs {
         let of = |refused: Failure| refused.of(format!("job `{name}`"));
-        if goes(own).is_some_and(|at| at.starts_with(simulated::PREFIX)) {
+        let target = goes(own).unwrap_or_default();
+        if target.starts_with(simulated::PREFIX) {
             *plan = simulated::of_job(plan);
-            simulated::fits(plan, consent).map_err(of)?;
+            simulated::fits(plan, &consent).map_err(of)?;
         } else {
             real::fits(plan).map_err(of)?;
         }
     }
     let mut all = Vec::new();
     let mut end = Ok(());
-    let mut made = HashSet::new();
     let count = jobs.len();
     for (index, jobs::Planned { name, target: own, plan }) in jobs.into_iter().enumerate() {
         if breaks.came() {
@@ -189,14 +188,7 @@ fn in_turn(
         let which = format!("job {} of {count}, `{name}`", index + 1);
         exit::say(&format!("{which}: {target}"));
         let live = Live::new(format!("{which}: "));
-        // A file that an earlier job has made is ours.
-        let ours =
-            consent.create.is_some() && std::fs::canonicalize(&target).is_ok_and(|at| made.contains(&at));
-        let consent = match ours {
-            true => Consent { create: None, overwrite: plan.writes(), ..consent.clone() },
-            false => consent.clone(),
-        };
-        let told = run(&target, plan, &consent, None, breaks, &live);
+        let told = run(&target, plan, &mut consent, None, breaks, &live);
         let (summary, ended) = match told.map_err(|refused| refused.of(format!("job `{name}`"))) {
             Ok(told) => told,
             // What the jobs before it came to is told all the same.
@@ -206,7 +198,6 @@ fn in_turn(
             }
             Err(refused) => return Err(refused),
         };
-        made.extend(std::fs::canonicalize(&target));
         if !json {
             out::text(&format!("{name}\n{}", told::table(&summary)))?;
         }

@@ -12,6 +12,9 @@ use std::ptr;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
+/// Bytes that are made ready at a time, or a page if that is more: whoever says stop waits for no more than these. A guess:
+/// some hundredths of a second.
+const PIECE: usize = 64 << 20;
 /// As the kernel has it (include/uapi/asm-generic/hugetlb_encode.h): log2 of the page's size from bit 26 on.
 const HUGE_SHIFT: u32 = 26;
 
@@ -93,6 +96,28 @@ impl Buffer {
     /// # Errors
     /// The kernel has no such memory to give.
     pub fn new(bytes: usize, pages: Pages, numa: Option<u32>, seed: u64) -> Result<Buffer, BufferError> {
+        let buffer = Buffer::map(bytes, pages, numa, seed)?;
+        buffer.fill(pages, numa, &|| false)?;
+        Ok(buffer)
+    }
+
+    /// The same; `None` if `stop` became true before all of it was filled.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn unless(
+        stop: &dyn Fn() -> bool,
+        bytes: usize,
+        pages: Pages,
+        numa: Option<u32>,
+        seed: u64,
+    ) -> Result<Option<Buffer>, BufferError> {
+        let buffer = Buffer::map(bytes, pages, numa, seed)?;
+        Ok(buffer.fill(pages, numa, stop)?.then_some(buffer))
+    }
+
+    /// Room for it.
+    fn map(bytes: usize, pages: Pages, numa: Option<u32>, seed: u64) -> Result<Buffer, BufferError> {
         let mapped = bytes.max(1).next_multiple_of(pages.bytes());
         let huge = match pages {
             Pages::Base => MapFlags::empty(),
@@ -110,8 +135,6 @@ impl Buffer {
         if let Some(node) = numa {
             bind(base, mapped, node).map_err(|why| BufferError::Node { node, why })?;
         }
-        populate(base, mapped).map_err(|errno| lacking(errno, mapped, pages, numa))?;
-        buffer.fill();
         Ok(buffer)
     }
 
@@ -148,11 +171,23 @@ impl Buffer {
         unsafe { ptr::copy_nonoverlapping(self.base.add(offset), into.as_mut_ptr(), bytes) };
     }
 
-    fn fill(&self) {
-        for at in 0..self.mapped / 8 {
-            // SAFETY: inside the mapping, on a word's boundary; nobody else has the address yet.
-            unsafe { self.base.cast::<u64>().add(at).write(word(self.seed, at as u64)) };
+    /// Has all its pages and what stands in them; false if `stop` became true before.
+    fn fill(&self, pages: Pages, numa: Option<u32>, stop: &dyn Fn() -> bool) -> Result<bool, BufferError> {
+        let piece = PIECE.max(pages.bytes());
+        for from in (0..self.mapped).step_by(piece) {
+            if stop() {
+                return Ok(false);
+            }
+            let bytes = piece.min(self.mapped - from);
+            // SAFETY: `from` is inside the mapping.
+            let begin = unsafe { self.base.add(from) };
+            populate(begin.cast(), bytes).map_err(|errno| lacking(errno, self.mapped, pages, numa))?;
+            for at in from / 8..(from + bytes) / 8 {
+                // SAFETY: inside the mapping, on a word's boundary; nobody else has the address yet.
+                unsafe { self.base.cast::<u64>().add(at).write(word(self.seed, at as u64)) };
+            }
         }
+        Ok(true)
     }
 }
 
@@ -227,6 +262,15 @@ mod tests {
         // The last lines, and past the end.
         buffer.touch(3 * 4096, 512);
         buffer.touch(4096 * 3 + 500, 1 << 30);
+    }
+
+    #[test]
+    fn who_says_stop_waits_for_a_piece() {
+        let looks = std::cell::Cell::new(0);
+        let third = || looks.replace(looks.get() + 1) == 2;
+        assert!(Buffer::unless(&third, PIECE + 4096, Pages::Base, None, 7).unwrap().is_some());
+        assert_eq!(looks.get(), 2, "asked before each piece");
+        assert!(Buffer::unless(&third, 4096, Pages::Base, None, 7).unwrap().is_none());
     }
 
     #[test]

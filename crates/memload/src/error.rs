@@ -21,6 +21,9 @@ pub enum PrepareError {
     /// The target may not be loaded.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// Somebody said stop; nothing of what was to be made is left.
+    #[error("interrupted before the load began")]
+    Stopped,
     /// No memory.
     #[error(transparent)]
     Buffer(#[from] BufferError),

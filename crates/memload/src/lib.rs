@@ -27,7 +27,7 @@ pub use buffer::{Buffer, BufferError, word};
 pub use check::{PlanError, check};
 pub use engine::{Deed, Fault, Io};
 pub use error::PrepareError;
-pub use newborn::{abandon, give_name};
+pub use newborn::{Made, abandon, give_name};
 pub use plan::{EngineKind, Pages, Plan, Touch};
 pub use ready::Ready;
 pub use run::{End, Failure, Outcome, Progress, Running, Stopper};

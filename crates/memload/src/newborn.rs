@@ -10,10 +10,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes that are written at a time.
 const FILL_BYTES: usize = 1 << 20;
+/// Bytes after which what was written goes to the disk: whoever says stop waits for no more than these. A guess: what a slow
+/// disk takes in a second.
+const SYNC_BYTES: u64 = 64 << 20;
 /// The seed of a new file's content: that of no buffer, so that what comes from the file is seen to.
 const SEED: u64 = 0x6D65_6D6C_6F61_6400;
 
@@ -96,17 +99,22 @@ impl Newborn {
     /// Makes it whole and gives it its name: its blocks are all there and written, as reads of blocks that never were
     /// would come from no device. A full disk is told now and not in the middle of the run.
     ///
+    /// It is false if `stop` became true before it was whole.
+    ///
     /// # Errors
-    /// No room for it, or its name has been taken meanwhile. Nothing of it is left then.
-    pub fn finish(self, bytes: u64) -> io::Result<()> {
-        fill(&self.file, bytes)?;
+    /// No room for it, or its name has been taken meanwhile. Nothing of it is left then, nor if it was stopped.
+    pub fn finish(self, bytes: u64, stop: &dyn Fn() -> bool) -> io::Result<bool> {
+        if !fill(&self.file, bytes, stop)? {
+            return Ok(false);
+        }
         let Some(half) = &self.half else {
-            return Ok(rustix::fs::linkat(CWD, self.place(), CWD, &self.path, AtFlags::SYMLINK_FOLLOW)?);
+            rustix::fs::linkat(CWD, self.place(), CWD, &self.path, AtFlags::SYMLINK_FOLLOW)?;
+            return Ok(true);
         };
         let mut names = self.halves.names();
         give_name(half, &self.path)?;
         names.retain(|name| name != half);
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -126,6 +134,25 @@ pub fn give_name(half: &Path, path: &Path) -> io::Result<()> {
     }
 }
 
+/// A file that was made here: itself, whatever has its name since. As long as this lives no other file gets its number.
+#[derive(Clone, Debug)]
+pub struct Made(Arc<OwnedFd>);
+
+impl Made {
+    /// The file that is open here.
+    ///
+    /// # Errors
+    /// No more files can be open.
+    pub(crate) fn new(file: &OwnedFd) -> io::Result<Made> {
+        Ok(Made(Arc::new(file.try_clone()?)))
+    }
+
+    /// True of the file with this inode on this device.
+    pub(crate) fn is(&self, device: u64, inode: u64) -> bool {
+        rustix::fs::fstat(&self.0).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (device, inode))
+    }
+}
+
 impl Drop for Newborn {
     fn drop(&mut self) {
         let Some(half) = &self.half else { return };
@@ -141,8 +168,8 @@ fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("."))
 }
 
-/// Words that say where in the file they are, on the disk.
-fn fill(mut file: &File, bytes: u64) -> io::Result<()> {
+/// Words that say where in the file they are, on the disk; false if `stop` became true before all were.
+fn fill(mut file: &File, bytes: u64, stop: &dyn Fn() -> bool) -> io::Result<bool> {
     let full = |why: io::Error| match why.raw_os_error() {
         Some(libc::ENOSPC) => {
             io::Error::new(io::ErrorKind::StorageFull, format!("no room for {bytes} B on this disk"))
@@ -156,13 +183,20 @@ fn fill(mut file: &File, bytes: u64) -> io::Result<()> {
     }
     let mut piece = Vec::with_capacity(FILL_BYTES);
     for from in (0..bytes).step_by(FILL_BYTES) {
+        if stop() {
+            return Ok(false);
+        }
+        if from > 0 && from.is_multiple_of(SYNC_BYTES) {
+            file.sync_data().map_err(full)?;
+        }
         piece.clear();
         let end = bytes.min(from + FILL_BYTES as u64);
         piece.extend((from / 8..end.div_ceil(8)).flat_map(|at| word(SEED, at).to_ne_bytes()));
         piece.truncate(usize::try_from(end - from).unwrap_or(FILL_BYTES));
         file.write_all(&piece).map_err(full)?;
     }
-    file.sync_data().map_err(full)
+    file.sync_data().map_err(full)?;
+    Ok(!stop())
 }
 
 #[cfg(test)]
@@ -191,9 +225,9 @@ mod tests {
         let (path, other) = (folder.path().join("file"), folder.path().join("other"));
         let (newborn, halves) = begun(&path);
         assert!(names(folder.path())[0].starts_with(".waykeeper-"), "{:?}", names(folder.path()));
-        newborn.finish(3 << 20).unwrap();
+        assert!(newborn.finish(3 << 20, &|| false).unwrap());
         assert_eq!((names(folder.path()), halves.names().len()), (vec!["file".to_owned()], 0));
-        Newborn::begin(&other).unwrap().finish(3 << 20).unwrap();
+        assert!(Newborn::begin(&other).unwrap().finish(3 << 20, &|| false).unwrap());
         let content = std::fs::read(&path).unwrap();
         assert_eq!(content.len(), 3 << 20);
         assert!(content == std::fs::read(&other).unwrap(), "either way it is the same file");
@@ -209,15 +243,49 @@ mod tests {
         assert_eq!(names(folder.path()), [""; 0]);
         let (newborn, halves) = begun(&path);
         // Too large for any disk.
-        assert!(newborn.finish(1 << 60).is_err());
+        assert!(newborn.finish(1 << 60, &|| false).is_err());
         assert_eq!((names(folder.path()).len(), halves.names().len()), (0, 0));
         // Somebody was faster.
         for newborn in [begun(&path).0, Newborn::begin(&path).unwrap()] {
             std::fs::write(&path, "theirs").unwrap();
-            assert_eq!(newborn.finish(4096).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            assert_eq!(newborn.finish(4096, &|| false).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
             assert_eq!(names(folder.path()), ["file"]);
             assert_eq!(std::fs::read(&path).unwrap(), b"theirs");
         }
+    }
+
+    /// Before a piece of it is written, or when the last is.
+    #[test]
+    fn who_says_stop_waits_for_a_piece_and_nothing_of_it_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        for newborn in [begun(&path).0, Newborn::begin(&path).unwrap()] {
+            let looks = std::cell::Cell::new(0);
+            let third = || looks.replace(looks.get() + 1) == 2;
+            assert!(!newborn.finish(4 << 20, &third).unwrap());
+            assert_eq!(names(folder.path()), [""; 0]);
+        }
+        let looks = std::cell::Cell::new(0);
+        assert!(!begun(&path).0.finish(1 << 20, &|| looks.replace(looks.get() + 1) == 1).unwrap());
+        assert_eq!((looks.get(), names(folder.path()).len()), (2, 0));
+    }
+
+    #[test]
+    fn a_file_is_known_by_itself_and_not_by_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let made = |path: &Path| Made::new(&File::open(path).unwrap().into()).unwrap();
+        let is = |made: &Made, path: &Path| {
+            let stat = rustix::fs::stat(path).unwrap();
+            made.is(stat.st_dev, stat.st_ino)
+        };
+        std::fs::write(&path, "ours").unwrap();
+        let ours = made(&path);
+        assert!(is(&ours, &path));
+        // File systems give a number that has become free to the next, be it that of a file that is open no more.
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "theirs").unwrap();
+        assert!(!is(&ours, &path));
     }
 
     #[test]
@@ -226,7 +294,7 @@ mod tests {
         let (newborn, halves) = begun(&folder.path().join("file"));
         drop(halves.remove());
         assert_eq!(names(folder.path()), [""; 0]);
-        assert_eq!(newborn.finish(4096).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(newborn.finish(4096, &|| false).unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(names(folder.path()), [""; 0]);
     }
 }

@@ -8,6 +8,7 @@ use crate::choice::{choose, ground};
 use crate::engine::{Deed, Ground, Io};
 use crate::error::PrepareError;
 use crate::fit::{Fit, reach};
+use crate::newborn::Made;
 use crate::plan::{EngineKind, Pages, Plan};
 use crate::safety::{Consent, Hold, Refusal, begins_with_a_hole, lies_in_memory, permit};
 use crate::system::System;
@@ -28,47 +29,78 @@ pub struct Ready {
     file: OwnedFd,
     buffer: Buffer,
     node: Option<u32>,
+    made: Option<Made>,
     _hold: Hold,
 }
 
-impl Ready {
-    /// Looks everything through, makes the file that was asked for, takes the memory, and finds the engine.
-    ///
-    /// # Errors
-    /// Something does not fit, is not allowed, or not there.
-    pub fn new(
+/// What is seen of a run before memory is taken and a file is whole.
+struct Seen {
+    target: Target,
+    hold: Hold,
+    fit: Fit,
+    engine: EngineKind,
+    file: OwnedFd,
+    notes: Vec<String>,
+}
+
+impl Seen {
+    fn new(
         mut target: Target,
-        plan: Plan,
+        plan: &Plan,
         consent: &Consent,
         system: &System,
-    ) -> Result<Ready, PrepareError> {
-        check(&plan)?;
+    ) -> Result<Seen, PrepareError> {
+        check(plan)?;
         if let (Kind::Absent, Some(bytes)) = (target.kind, consent.create) {
             if bytes == 0 {
                 let wanted = "a file without bytes takes no command; give its size, such as 1GiB".to_owned();
                 return Err(PlanError::Value { option: "--create", value: "0".to_owned(), wanted }.into());
             }
         } else {
-            Fit::of(&plan, &target)?;
+            Fit::of(plan, &target)?;
         }
-        let mut hold = permit(&mut target, plan.writes(), consent, system)?;
-        let newborn = hold.newborn.take();
-        let Fit { shape, block_bytes, max_blocks, buffer_bytes } = Fit::of(&plan, &target)?;
-        let needed = buffer_bytes as u64;
+        let hold = permit(&mut target, plan.writes(), consent, system)?;
+        let fit = Fit::of(plan, &target)?;
+        let needed = fit.buffer_bytes as u64;
         // Huge pages have a pool of their own, and one that has too few says so.
         let available = system.available_bytes().filter(|_| plan.pages == Pages::Base);
         if let Some(available) = available.filter(|available| *available < needed) {
             return Err(BufferError::Room { bytes: needed, available }.into());
         }
-        let mut ways = Vec::new();
-        let (engine, file) = choose(&plan, &target, newborn.as_ref(), &mut ways)?;
-        alone(&plan, engine)?;
-        let buffer = Buffer::new(buffer_bytes, plan.pages, plan.numa, crate::verify::content_seed(&plan))?;
         let mut notes = Vec::new();
+        let (engine, file) = choose(plan, &target, hold.newborn.as_ref(), &mut notes)?;
+        alone(plan, engine)?;
+        Ok(Seen { target, hold, fit, engine, file, notes })
+    }
+}
+
+impl Ready {
+    /// Looks everything through, makes the file that was asked for, takes the memory, and finds the engine. `stop` is
+    /// asked again and again whether somebody has said so.
+    ///
+    /// # Errors
+    /// Something does not fit, is not allowed, or not there; or somebody has said stop.
+    pub fn new(
+        target: Target,
+        plan: Plan,
+        consent: &Consent,
+        system: &System,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Ready, PrepareError> {
+        let Seen { mut target, mut hold, fit, engine, file, notes: mut ways } =
+            Seen::new(target, &plan, consent, system)?;
+        let Fit { shape, block_bytes, max_blocks, buffer_bytes } = fit;
+        let seed = crate::verify::content_seed(&plan);
+        let buffer = Buffer::unless(stop, buffer_bytes, plan.pages, plan.numa, seed)?;
+        let buffer = buffer.ok_or(PrepareError::Stopped)?;
+        let (mut notes, mut made) = (Vec::new(), None);
         // Everything else is there, so that no file stays which nothing can be done with.
-        if let Some(newborn) = newborn {
-            let path = target.path.clone();
-            newborn.finish(target.bytes).map_err(|why| Refusal::Io { path, why })?;
+        if let Some(newborn) = hold.newborn.take() {
+            let io = |why| Refusal::Io { path: target.path.clone(), why };
+            made = Some(Made::new(&file).map_err(io)?);
+            if !newborn.finish(target.bytes, stop).map_err(io)? {
+                return Err(PrepareError::Stopped);
+            }
             target = target.made(&file, system).map_err(Refusal::Target)?;
             notes.push(format!("{}: made, and stays when the run is over", target.path.display()));
         }
@@ -113,6 +145,7 @@ impl Ready {
             file,
             buffer,
             node,
+            made,
             _hold: hold,
         })
     }
@@ -120,6 +153,11 @@ impl Ready {
     /// What was planned.
     pub const fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// The file that was made for it, if one was.
+    pub const fn made(&self) -> Option<&Made> {
+        self.made.as_ref()
     }
 
     /// Where commands go.
@@ -224,6 +262,7 @@ pub(crate) mod tests {
         let file = std::fs::File::open("/dev/null").unwrap().into();
         let buffer = Buffer::new(buffer_bytes, plan.pages, plan.numa, plan.seed).unwrap();
         let (engine, notes, _hold) = (EngineKind::Uring, Vec::new(), Hold::default());
-        Ready { plan, target, shape, block_bytes, max_blocks, engine, notes, file, buffer, node: None, _hold }
+        let (node, made) = (None, None);
+        Ready { plan, target, shape, block_bytes, max_blocks, engine, notes, file, buffer, node, made, _hold }
     }
 }

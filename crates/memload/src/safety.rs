@@ -3,7 +3,7 @@
 //! Knows what a plan does to a target; must not know how commands get there. Nothing is changed here but that a file
 //! which was asked for is begun.
 
-use crate::newborn::Newborn;
+use crate::newborn::{Made, Newborn};
 use crate::openers::{Opener, Seen, Sought};
 use crate::system::System;
 use crate::target::{Kind, Target, TargetError, direct_alignment};
@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 /// What the user agrees to.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Consent {
     /// The data on the device with this serial number may be lost.
     pub destroy_data_on: Option<String>,
@@ -22,6 +22,8 @@ pub struct Consent {
     pub create: Option<u64>,
     /// What stands in an existing file may be overwritten.
     pub overwrite: bool,
+    /// Files that have been made for runs before this one, where `create` did: they may be overwritten too.
+    pub made: Vec<Made>,
     /// A device may be read while somebody else uses it.
     pub shared: bool,
 }
@@ -211,21 +213,25 @@ pub fn permit(
     if consent.shared {
         return Err(Refusal::Flag { path, flag: "--shared", meant: "devices", what: target.to_string() });
     }
+    // What has taken the place of such a file is somebody's.
+    let is_ours = target
+        .identity
+        .is_some_and(|(device, inode, _)| consent.made.iter().any(|made| made.is(device, inode)));
     let among_devices = target.real.starts_with("/dev") && !target.real.starts_with("/dev/shm");
     match (target.kind == Kind::Absent, consent.create) {
         (true, _) if among_devices => return Err(Refusal::NoDevice { path }),
         (true, None) => return Err(Refusal::Missing { path }),
-        (false, Some(_)) => return Err(Refusal::Exists { path }),
+        (false, Some(_)) if !is_ours => return Err(Refusal::Exists { path }),
         (true, Some(bytes)) => {
             let newborn = Newborn::begin(&target.real).map_err(|why| Refusal::Io { path, why })?;
             target.bytes = bytes;
             target.lba_bytes = direct_alignment(&newborn.place());
             return Ok(Hold { newborn: Some(newborn), ..Hold::default() });
         }
-        (false, None) => {}
+        (false, _) => {}
     }
     if writes {
-        if !consent.overwrite {
+        if !consent.overwrite && !is_ours {
             return Err(Refusal::NoOverwrite { path, bytes: target.bytes });
         }
         let unseen = |(at, why): (PathBuf, io::Error)| Refusal::Unseen {

@@ -36,6 +36,10 @@ struct State {
 }
 
 impl State {
+    fn came(&self) -> bool {
+        self.came && !matches!(self.stage, Stage::Before)
+    }
+
     fn hear(&mut self) -> Act {
         if std::mem::replace(&mut self.came, true) {
             return Act::Leave("interrupted again; commands may still be on their way");
@@ -74,9 +78,9 @@ impl Breaks {
         Ok(Breaks(state))
     }
 
-    /// True if somebody has broken off.
+    /// True if somebody has broken off and it is not the program that ends of it.
     pub fn came(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).came
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).came()
     }
 
     /// From now on nothing is lost if it ends.
@@ -111,8 +115,9 @@ mod tests {
     fn the_first_ends_what_goes_and_the_second_everything() {
         let mut state = State { stage: Stage::Before, came: false };
         assert_eq!(state.hear(), Act::Leave("interrupted before the load began"));
+        assert!(!state.came(), "it is said once");
         let mut state = State { stage: Stage::Tells, came: false };
-        assert_eq!((state.hear(), state.came), (Act::Wait, true));
+        assert_eq!((state.hear(), state.came()), (Act::Wait, true));
         assert!(matches!(state.hear(), Act::Leave(line) if line.starts_with("interrupted again")));
     }
 }

@@ -4,8 +4,8 @@
 
 use super::beside::{self, Breaks, Ran};
 use super::cpus::{self, Cpus};
-use super::simulated;
 use super::words::{LoadArgs, PlaceArgs, RESULT, consent, meant, plan, whole};
+use super::{real, simulated};
 use crate::exit::{self, Failure};
 use crate::{listing, out};
 use clap::Args;
@@ -15,7 +15,7 @@ use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
 use waykeeper_load::{Moved, Pattern, Toward, bandwidth};
-use waykeeper_memload::{Consent, End, Plan, Ready, Running, System, Target, Touch};
+use waykeeper_memload::{Consent, End, Plan, PrepareError, Ready, Running, System, Target, Touch};
 use waykeeper_probe::interfere::{Arm, CONFIDENCE, Cycle, LEAST_CYCLES, Sense, Slowdown, order, slowdowns};
 use waykeeper_units::CoreList;
 
@@ -122,18 +122,16 @@ pub fn interfere(args: &InterfereArgs) -> Result<(), Failure> {
     let plan = Plan { cpus: cpus.load.clone(), ..plan };
     meant(&consent(&args.place), plan.writes())?;
     let command_cpus = cpus.command_list();
-    let mut stand = Stand::new(args, plan)?;
-    // Whoever presses Ctrl-C before anything is measured gets the usual end.
     let breaks = Breaks::listen()?;
+    let nothing =
+        || Failure::new(exit::INTERRUPTED, "interrupted before the first cycle; nothing was measured");
+    let mut stand = Stand::new(args, plan, &breaks)?.ok_or_else(nothing)?;
     let run = |stand: &mut Stand, arm: Arm, when: &dyn Fn() -> String| {
-        stand.beside(arm, || measure(args, metric.as_ref(), &command_cpus, &breaks, when))
+        stand.beside(arm, &breaks, || measure(args, metric.as_ref(), &command_cpus, &breaks, when))
     };
     for _ in 0..args.warmup {
         if run(&mut stand, Arm::Plain, &|| "before the first cycle".to_owned())?.is_none() {
-            return Err(Failure::new(
-                exit::INTERRUPTED,
-                "interrupted before the first cycle; nothing was measured",
-            ));
+            return Err(nothing());
         }
     }
     let mut done: Vec<([Arm; 3], Cycle)> = Vec::new();
@@ -225,9 +223,6 @@ fn measure(
     breaks: &Breaks,
     when: &dyn Fn() -> String,
 ) -> Result<Option<f64>, Failure> {
-    if breaks.came() {
-        return Ok(None);
-    }
     let name = &args.command[0];
     let (took, text) = match beside::run(&args.command, cpus, breaks)? {
         Ran::Broken => return Ok(None),
@@ -265,8 +260,8 @@ struct Stand {
 }
 
 impl Stand {
-    /// Looks everything through with both patterns before anything is measured.
-    fn new(args: &InterfereArgs, plan: Plan) -> Result<Stand, Failure> {
+    /// Looks everything through with both patterns before anything is measured; `None` if the user broke off.
+    fn new(args: &InterfereArgs, plan: Plan, breaks: &Breaks) -> Result<Option<Stand>, Failure> {
         let consent = consent(&args.place);
         let mut stand = Stand {
             plan,
@@ -277,20 +272,22 @@ impl Stand {
             block_bytes: 0,
             loaded: [Loaded::default(); 3],
         };
-        let ready = stand.ready(Pattern::Random)?;
+        let target = Target::inspect(Path::new(&stand.target), &stand.system)?;
+        real::ask_patience(&target, &stand.plan, &stand.consent);
+        let Some(ready) = stand.ready(Pattern::Random, breaks)? else { return Ok(None) };
         for note in ready.notes() {
             exit::say(note);
         }
         (stand.engine, stand.block_bytes) = (ready.engine().name(), ready.block_bytes().into());
+        stand.consent.made.extend(ready.made().cloned());
         drop(ready);
-        // A file that has just been made is ours.
-        stand.consent.overwrite |= stand.consent.create.take().is_some();
-        stand.consent.overwrite &= stand.plan.writes();
-        drop(stand.ready(Pattern::Single)?);
-        Ok(stand)
+        // It is made once: where it is gone, somebody wanted it gone.
+        stand.consent.create = None;
+        Ok(stand.ready(Pattern::Single, breaks)?.map(|_| stand))
     }
 
-    fn ready(&self, pattern: Pattern) -> Result<Arc<Ready>, Failure> {
+    /// `None` if the user broke off.
+    fn ready(&self, pattern: Pattern, breaks: &Breaks) -> Result<Option<Arc<Ready>>, Failure> {
         let target = Target::inspect(Path::new(&self.target), &self.system)?;
         let plan = match pattern {
             // What deals out commands or touches what they move means nothing without commands.
@@ -308,11 +305,22 @@ impl Stand {
             Pattern::Single => Plan { pattern, max_blocks: None, ..self.plan.clone() },
             _ => Plan { pattern, ..self.plan.clone() },
         };
-        Ok(Arc::new(Ready::new(target, plan, &self.consent, &self.system)?))
+        let stop = || breaks.came();
+        match Ready::new(target, plan, &self.consent, &self.system, &stop) {
+            // It may have come when nobody asked any more.
+            Ok(ready) => Ok((!stop()).then(|| Arc::new(ready))),
+            Err(PrepareError::Stopped) => Ok(None),
+            Err(why) => Err(why.into()),
+        }
     }
 
-    /// Does something beside the load of an arm.
-    fn beside<T>(&mut self, arm: Arm, deed: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    /// Does something beside the load of an arm; `None` if the user broke off.
+    fn beside<T>(
+        &mut self,
+        arm: Arm,
+        breaks: &Breaks,
+        deed: impl FnOnce() -> Result<Option<T>, Failure>,
+    ) -> Result<Option<T>, Failure> {
         let pattern = match arm {
             // Taking and filling a buffer puts pages and lines out of the way too: what is plain has that as well, just
             // before.
@@ -320,7 +328,8 @@ impl Stand {
             Arm::Random => Pattern::Random,
             Arm::Single => Pattern::Single,
         };
-        let running = Running::start(&self.ready(pattern)?)?;
+        let Some(ready) = self.ready(pattern, breaks)? else { return Ok(None) };
+        let running = Running::start(&ready)?;
         let done = deed();
         running.stopper().stop();
         let outcome = running.finish(|_| {});

@@ -14,18 +14,18 @@ use std::path::Path;
 use std::sync::Arc;
 use waykeeper_load::Summary;
 use waykeeper_memload::{
-    BufferError, Consent, End, Fault, Outcome, Plan, PlanError, PrepareError, Progress, Ready, Refusal,
+    BufferError, Consent, End, Fault, Kind, Outcome, Plan, PlanError, PrepareError, Progress, Ready, Refusal,
     Running, System, Target, TargetError, Unverified, Verified,
 };
 
 /// Bytes that take seconds to write, so that a word is due before.
 const MUCH: u64 = 1 << 30;
 
-/// Runs it.
+/// Runs it. A file that is made for it is in the consent from then on.
 pub fn run(
     target: &str,
     plan: Plan,
-    consent: &Consent,
+    consent: &mut Consent,
     log: Option<&Path>,
     breaks: &Breaks,
     live: &Live,
@@ -34,17 +34,17 @@ pub fn run(
     let log = log.map(|log| Log::new(log, Path::new(target))).transpose()?;
     let system = System::default();
     let target = Target::inspect(Path::new(target), &system)?;
-    for (what, bytes) in [("the file is made", consent.create), ("the buffer is filled", plan.buffer_bytes)] {
-        if let Some(bytes) = bytes.filter(|bytes| *bytes >= MUCH) {
-            exit::say(&format!("{what} first: {:.1} GiB", bytes as f64 / f64::from(1 << 30)));
-        }
-    }
-    let ready = Arc::new(Ready::new(target, plan, consent, &system)?);
+    ask_patience(&target, &plan, consent);
+    let ready = Arc::new(Ready::new(target, plan, consent, &system, &|| breaks.came())?);
+    consent.made.extend(ready.made().cloned());
     for note in ready.notes() {
         exit::say(note);
     }
     if endless(ready.plan()) {
         exit::say("no end was given (--time, --blocks, --commands): Ctrl-C ends it");
+    }
+    if breaks.came() {
+        return Err(PrepareError::Stopped.into());
     }
     let watch = Watch::start(ready.node(), ready.plan());
     let running = Running::start(&ready)?;
@@ -82,6 +82,16 @@ pub fn run(
         }
     };
     Ok((summary, end))
+}
+
+/// Says what will take seconds before the first command, if anything does.
+pub fn ask_patience(target: &Target, plan: &Plan, consent: &Consent) {
+    let made = consent.create.filter(|_| target.kind == Kind::Absent);
+    for (what, bytes) in [("the file is made", made), ("the buffer is filled", plan.buffer_bytes)] {
+        if let Some(bytes) = bytes.filter(|bytes| *bytes >= MUCH) {
+            exit::say(&format!("{what} first: {:.1} GiB", bytes as f64 / f64::from(1 << 30)));
+        }
+    }
 }
 
 /// What can be said of a plan without its target.
@@ -211,6 +221,7 @@ impl From<PrepareError> for Failure {
             | PrepareError::Shape(_)
             | PrepareError::Buffer(BufferError::Node { .. }) => exit::BAD_INPUT,
             PrepareError::Engine { .. } => exit::UNSUPPORTED,
+            PrepareError::Stopped => exit::INTERRUPTED,
             PrepareError::Buffer(_) => exit::CONFLICT,
             PrepareError::Open { why, .. } | PrepareError::Worker(why) => exit::io_code(why),
             PrepareError::Refused(refusal) => match refusal {

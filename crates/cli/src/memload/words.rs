@@ -288,6 +288,7 @@ pub fn consent(place: &PlaceArgs) -> Consent {
         destroy_data_on: place.destroy_data_on.clone(),
         create: place.create,
         overwrite: place.overwrite,
+        made: Vec::new(),
         shared: place.shared,
     }
 }

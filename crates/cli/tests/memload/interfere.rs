@@ -1,7 +1,7 @@
 //! What load costs a command beside it: cycles, refusals, and Ctrl-C.
 
 use super::common::{refused, waykeeper};
-use super::folder;
+use super::{ended, folder, under_way};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -126,6 +126,35 @@ fn an_interrupt_ends_the_command_too() {
     let last = said.last().unwrap();
     assert!(last.starts_with("error: interrupted in cycle 1 ("), "{said:?}");
     assert_eq!(alive(group), Vec::<String>::new(), "no child of the command is left");
+}
+
+/// Before anything is measured as well, and then nothing stays of the file that was to be made.
+#[test]
+fn an_interrupt_while_the_file_is_made_leaves_nothing_of_it() {
+    let folder = folder();
+    let file = folder.path().join("load.img");
+    let words = ["interfere", file.to_str().unwrap(), "--create", "1GiB", "--", "true"];
+    let run = under_way(&words, "the file is made first: 1.0 GiB");
+    let (code, told, said) = ended(run, Some("TERM"));
+    let wanted = "error: interrupted before the first cycle; nothing was measured\n";
+    assert_eq!((code, told.len(), said.as_str()), (Some(130), 0, wanted));
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+}
+
+/// The command itself puts another file in the place of the one that was made.
+#[test]
+fn what_takes_the_place_of_the_file_that_was_made_is_not_written() {
+    let folder = folder();
+    let (file, theirs) = (folder.path().join("load.img"), folder.path().join("theirs"));
+    std::fs::write(&theirs, vec![7; 1 << 20]).unwrap();
+    let swap = format!("mv {} {} || true", theirs.display(), file.display());
+    let target = file.to_str().unwrap();
+    let words = ["memload", "interfere", target, "--op", "read", "--create", "1MiB", "--cycles", "2"];
+    let done = waykeeper().args(words).args(["--", "sh", "-c", &swap]).output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(2), "{said}");
+    assert!(said.lines().last().unwrap().contains("holds 1048576 B"), "{said}");
+    assert!(std::fs::read(&file).unwrap() == [7; 1 << 20], "it is as it was");
 }
 
 /// Processes of a group that still run when who was killed has had time to go. What nobody has reaped does not run.

@@ -1,7 +1,7 @@
 //! Load on the virtual server and by job files: what is told, and what is refused.
 
 use super::common::{refused, waykeeper};
-use super::folder;
+use super::{ended, folder, under_way};
 use serde_json::Value;
 
 const HASWELL: &str = "virtual:thesis-load-haswell";
@@ -147,24 +147,57 @@ fn a_job_file_says_what_to_send() {
     refused(&["memload", "--jobs", jobs], 2, &["job `a` has no target", "`filename`"]);
 }
 
-/// The first job makes the file, the next may write it, and one that is refused loses nothing of those before it.
+/// The first job makes the file and the next may write it.
 #[test]
-fn jobs_share_the_file_that_is_made_and_one_refused_loses_none_before_it() {
+fn jobs_share_the_file_that_is_made() {
     let folder = folder();
     let (file, jobs) = (folder.path().join("new.img"), folder.path().join("j.fio"));
-    let text = "[read]\nsize=64k\n[write]\nrw=write\nsize=32k\n[wrong]\nioengine=io_uring_cmd\nsize=4k\n";
-    std::fs::write(&jobs, text).unwrap();
-    let done =
-        waykeeper().args(["memload", "--json", "--create", "1MiB", "--jobs"]).arg(&jobs).arg(&file).output();
-    let done = done.unwrap();
-    let said = String::from_utf8(done.stderr).unwrap();
-    assert_eq!(done.status.code(), Some(3), "{said}");
-    let last = said.lines().last().unwrap();
-    assert!(last.starts_with("error: job `wrong`: "), "{said}");
-    assert!(last.contains("the engine nvme-uring gets nothing to a file"), "{said}");
-    let told: Vec<serde_json::Value> = serde_json::from_slice(&done.stdout).unwrap();
-    let counts: Vec<_> = told.iter().map(|job| (job["job"].as_str(), job["blocks"].as_u64())).collect();
+    let (file, jobs) = (file.to_str().unwrap(), jobs.to_str().unwrap());
+    let text = "[read]\nsize=64k\n[write]\nrw=write\nsize=32k\n";
+    std::fs::write(jobs, text).unwrap();
+    let told = json(&["memload", file, "--create", "1MiB", "--jobs", jobs]);
+    let counts: Vec<_> =
+        told.as_array().unwrap().iter().map(|job| (job["job"].as_str(), job["blocks"].as_u64())).collect();
     assert_eq!(counts, [(Some("read"), Some(16)), (Some("write"), Some(8))]);
+}
+
+/// Consent to write what was made is to that file, and not to what has its name later; and a job that is refused loses
+/// nothing of those before it.
+#[test]
+fn what_takes_the_place_of_the_file_that_was_made_is_not_written() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (file, theirs, jobs) = (at("new.img"), at("theirs"), at("j.fio"));
+    std::fs::write(&theirs, vec![7; 1 << 20]).unwrap();
+    let text = "[reads]\nruntime=1500ms\ntime_based\nrate_iops=100\n[writes]\nrw=write\nsize=32k\n";
+    std::fs::write(&jobs, text).unwrap();
+    let words = [&file, "--json", "--create", "1MiB", "--jobs", &jobs];
+    let run = under_way(&words, "made, and stays");
+    std::fs::rename(&theirs, &file).unwrap();
+    let (code, told, said) = ended(run, None);
+    assert_eq!(code, Some(2), "{said}");
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("error: job `writes`: ") && last.contains("is there already"), "{said}");
+    let told: Value = serde_json::from_slice(&told).unwrap();
+    assert_eq!((told.as_array().unwrap().len(), &told[0]["job"]), (1, &"reads".into()));
+    assert!(std::fs::read(&file).unwrap() == [7; 1 << 20], "it is as it was");
+}
+
+/// While a later job is made ready there is something to tell already, but nothing to wait for.
+#[test]
+fn an_interrupt_while_a_later_job_is_made_ready_is_heeded_at_once() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (file, jobs) = (at("load.img"), at("j.fio"));
+    std::fs::write(&file, vec![7; 1 << 20]).unwrap();
+    // Its buffer is of 1 GiB.
+    let text = "[first]\nnumber_ios=5\n[large]\nbs=1m\niodepth=1024\nruntime=600\ntime_based\n[last]\nnumber_ios=1\n";
+    std::fs::write(&jobs, text).unwrap();
+    let run = under_way(&[&file, "--json", "--jobs", &jobs], "the buffer is filled first");
+    let (code, told, said) = ended(run, Some("TERM"));
+    assert_eq!((code, said.as_str()), (Some(130), "error: job `large`: interrupted before the load began\n"));
+    let told: Value = serde_json::from_slice(&told).unwrap();
+    assert_eq!((told.as_array().unwrap().len(), &told[0]["job"]), (1, &"first".into()));
 }
 
 #[test]

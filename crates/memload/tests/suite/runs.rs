@@ -21,7 +21,7 @@ fn file() -> (tempfile::TempDir, PathBuf) {
 fn ready(path: &Path, plan: Plan) -> Arc<Ready> {
     let target = Target::inspect(path, &System::default()).unwrap();
     let consent = Consent { overwrite: true, ..Consent::default() };
-    let ready = Ready::new(target, plan, &consent, &System::default()).unwrap();
+    let ready = Ready::new(target, plan, &consent, &System::default(), &|| false).unwrap();
     assert_eq!(ready.engine(), EngineKind::Uring);
     Arc::new(ready)
 }
@@ -153,7 +153,7 @@ fn commands_go_both_ways_by_lot() {
     // Who writes must have agreed to it.
     let target = Target::inspect(&path, &System::default()).unwrap();
     let refused = |plan: Plan| {
-        let ready = Ready::new(target.clone(), plan, &Consent::default(), &System::default());
+        let ready = Ready::new(target.clone(), plan, &Consent::default(), &System::default(), &|| false);
         ready.map(|_| ()).unwrap_err().to_string()
     };
     assert!(refused(plan(0.01)).contains("add --overwrite"));
@@ -210,7 +210,7 @@ fn a_file_need_be_no_larger_than_the_longest_command() {
         let made = |blocks: u64| {
             let target = Target::inspect(&path, &system).unwrap();
             let consent = Consent { create: Some(4096 * blocks), ..Consent::default() };
-            Ready::new(target, plan.clone(), &consent, &system).map(Arc::new)
+            Ready::new(target, plan.clone(), &consent, &system, &|| false).map(Arc::new)
         };
         if blocks > 1 {
             let told = made(blocks - 1).unwrap_err().to_string();

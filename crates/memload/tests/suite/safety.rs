@@ -7,7 +7,7 @@ use waykeeper_memload::{Consent, EngineKind, Kind, Plan, Ready, System, Target};
 
 fn prepare(path: &Path, plan: Plan, consent: &Consent, system: &System) -> Result<Ready, String> {
     let target = Target::inspect(path, system).map_err(|error| error.to_string())?;
-    Ready::new(target, plan, consent, system).map_err(|error| error.to_string())
+    Ready::new(target, plan, consent, system, &|| false).map_err(|error| error.to_string())
 }
 
 fn refused(path: &Path, plan: Plan, consent: &Consent) -> String {
@@ -132,7 +132,7 @@ fn sizes_that_do_not_fit_are_told_with_what_would() {
     let few = System { proc: proc.path().to_owned(), ..System::default() };
     let target = Target::inspect(&path, &few).unwrap();
     let plan = Plan { buffer_bytes: Some((4 << 20) + 4096), ..Plan::default() };
-    let large = Ready::new(target, plan, &Consent::default(), &few).unwrap_err().to_string();
+    let large = Ready::new(target, plan, &Consent::default(), &few, &|| false).unwrap_err().to_string();
     assert_eq!(
         large,
         "the buffer needs 4198400 B, and 4194304 B of memory are available; --buffer makes it smaller"

@@ -10,7 +10,7 @@ use waykeeper_memload::{
 fn ready(served: &Served, plan: Plan) -> Arc<Ready> {
     let target = Target::inspect(&served.path, &System::default()).unwrap();
     let consent = Consent { destroy_data_on: Some(SERIAL.to_owned()), ..Consent::default() };
-    Arc::new(Ready::new(target, plan, &consent, &System::default()).unwrap())
+    Arc::new(Ready::new(target, plan, &consent, &System::default(), &|| false).unwrap())
 }
 
 fn outcome(served: &Served, plan: Plan) -> (Outcome, Vec<Seen>) {
