@@ -173,7 +173,7 @@ fn in_turn(
             *plan = simulated::of_job(plan);
             simulated::fits(plan, &consent).map_err(of)?;
         } else {
-            real::fits(plan).map_err(of)?;
+            real::look(&target, plan, &consent).map_err(of)?;
         }
     }
     let mut all = Vec::new();

@@ -29,7 +29,7 @@ pub use engine::{Deed, Fault, Io};
 pub use error::PrepareError;
 pub use newborn::{Made, abandon, give_name};
 pub use plan::{EngineKind, Pages, Plan, Touch};
-pub use ready::Ready;
+pub use ready::{Ready, look};
 pub use run::{End, Failure, Outcome, Progress, Running, Stopper};
 pub use safety::{Consent, Refusal};
 pub use system::System;

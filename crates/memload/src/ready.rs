@@ -33,6 +33,14 @@ pub struct Ready {
     _hold: Hold,
 }
 
+/// Looks through what of a run can be seen before its turn: memory is not taken, nobody is kept out, and nothing made.
+///
+/// # Errors
+/// As things are now the run could not begin.
+pub fn look(target: Target, plan: &Plan, consent: &Consent, system: &System) -> Result<(), PrepareError> {
+    Seen::new(target, plan, consent, system).map(drop)
+}
+
 /// What is seen of a run before memory is taken and a file is whole.
 struct Seen {
     target: Target,

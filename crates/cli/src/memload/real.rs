@@ -94,8 +94,16 @@ pub fn ask_patience(target: &Target, plan: &Plan, consent: &Consent) {
     }
 }
 
+/// What can be said of a plan on a target before its turn.
+pub fn look(target: &str, plan: &Plan, consent: &Consent) -> Result<(), Failure> {
+    fits(plan)?;
+    let system = System::default();
+    let target = Target::inspect(Path::new(target), &system)?;
+    Ok(waykeeper_memload::look(target, plan, consent, &system)?)
+}
+
 /// What can be said of a plan without its target.
-pub fn fits(plan: &Plan) -> Result<(), Failure> {
+fn fits(plan: &Plan) -> Result<(), Failure> {
     waykeeper_memload::check(plan)?;
     cpus::there(&plan.cpus)
 }

@@ -161,6 +161,42 @@ fn jobs_share_the_file_that_is_made() {
     assert_eq!(counts, [(Some("read"), Some(16)), (Some("write"), Some(8))]);
 }
 
+/// Targets, consent and engines too: an early job may run for hours.
+#[test]
+fn what_is_wrong_with_a_late_job_is_told_before_the_first() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (file, other, jobs) = (at("load.img"), at("other.img"), at("j.fio"));
+    std::fs::write(&file, vec![7; 1 << 20]).unwrap();
+    let refuse = |late: &str, words: &[&str], code: i32, parts: &[&str]| {
+        let text = format!("[global]\nnumber_ios=5\n[early]\nfilename={file}\n[late]\n{late}\n");
+        std::fs::write(&jobs, text).unwrap();
+        // The one line that is said is of the late one, and no table of the early one comes.
+        refused(
+            &[&["memload", "--jobs", &jobs], words].concat(),
+            code,
+            &[&["error: job `late`: "], parts].concat(),
+        );
+    };
+    refuse(&format!("filename={other}"), &[], 2, &["other.img: there is no such file; --create SIZE"]);
+    refuse(&format!("filename={file}\nrw=write"), &[], 2, &["holds 1048576 B", "add --overwrite"]);
+    refuse(&format!("filename={file}\nbs=2m"), &[], 2, &["the size of the target is 1048576"]);
+    refuse(
+        &format!("filename={file}\nioengine=io_uring_cmd"),
+        &[],
+        3,
+        &["nvme-uring gets nothing to a file"],
+    );
+    refuse("filename=/dev/null", &[], 2, &["a character device of another kind"]);
+    // What is made is looked through as well, and nothing is before that.
+    let text =
+        format!("[early]\nfilename={other}\nsize=4k\n[late]\nfilename={other}\nrw=write\nbs=2m\nsize=2m\n");
+    std::fs::write(&jobs, text).unwrap();
+    let words = ["memload", "--jobs", &jobs, "--create", "1MiB"];
+    refused(&words, 2, &["job `late`: --create is 1048576; ", "must have the 2097152 B"]);
+    assert!(!std::path::Path::new(&other).exists());
+}
+
 /// Consent to write what was made is to that file, and not to what has its name later; and a job that is refused loses
 /// nothing of those before it.
 #[test]
