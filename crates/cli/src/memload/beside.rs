@@ -1,4 +1,4 @@
-//! A command that is measured while load runs beside it, and ended when the user breaks off.
+//! A command that is measured while load runs beside it, and ended when the user breaks off or the load does.
 //!
 //! Must not know what it is held against.
 
@@ -12,6 +12,10 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitStatus;
 use std::time::Duration;
 use waykeeper_units::CoreList;
+
+/// How often it is looked whether the load still goes. A guess: nobody waits longer for a command that runs for nothing, and
+/// it is felt no more than the clock's own ticks.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Ctrl-C and its kin, as something that can be waited for.
 #[derive(Debug)]
@@ -50,17 +54,30 @@ pub enum Ran {
     Badly(ExitStatus, String),
     /// The user broke off, and it has been ended.
     Broken,
+    /// The load went no more, and it has been ended.
+    Alone,
 }
 
-/// Runs it once on these CPUs, its children too.
-pub fn run(command: &[String], cpus: &CoreList, breaks: &Breaks) -> Result<Ran, Failure> {
+/// Runs it once on these CPUs, its children too, as long as the load beside it goes.
+pub fn run(
+    command: &[String],
+    cpus: &CoreList,
+    breaks: &Breaks,
+    goes: &dyn Fn() -> bool,
+) -> Result<Ran, Failure> {
     let mut command = Pinned::start(command, cpus, "the CPUs of the command,", Output::Kept)?;
     let failed = |why: io::Error| Failure::io("the command cannot be waited for", &why);
-    if !command.wait(Some(breaks.told.as_fd()), None).map_err(failed)? {
-        // Whoever breaks off again does not want to wait.
-        breaks.hear();
+    while !command.wait(Some(breaks.told.as_fd()), Some(LOOK)).map_err(failed)? {
+        let came = breaks.came();
+        if !came && goes() {
+            continue;
+        }
+        if came {
+            breaks.hear();
+        }
+        // Whoever breaks off again, or now, does not want to wait.
         command.end(Some(breaks.told.as_fd()));
-        return Ok(Ran::Broken);
+        return Ok(if came { Ran::Broken } else { Ran::Alone });
     }
     let took = command.begun().elapsed();
     // What it has left in the background would run beside the next.

@@ -14,6 +14,7 @@ use regex_lite::Regex;
 use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use waykeeper_load::{Moved, Pattern, Toward, bandwidth};
 use waykeeper_memload::{Consent, End, Plan, PrepareError, Ready, Running, System, Target, Touch};
 use waykeeper_probe::interfere::{Arm, CONFIDENCE, Cycle, LEAST_CYCLES, Sense, Slowdown, order, slowdowns};
@@ -127,7 +128,7 @@ pub fn interfere(args: &InterfereArgs) -> Result<(), Failure> {
         || Failure::new(exit::INTERRUPTED, "interrupted before the first cycle; nothing was measured");
     let mut stand = Stand::new(args, plan, &breaks)?.ok_or_else(nothing)?;
     let run = |stand: &mut Stand, arm: Arm, when: &dyn Fn() -> String| {
-        stand.beside(arm, &breaks, || measure(args, metric.as_ref(), &command_cpus, &breaks, when))
+        stand.beside(arm, &breaks, |goes| measure(args, metric.as_ref(), &command_cpus, &breaks, goes, when))
     };
     for _ in 0..args.warmup {
         if run(&mut stand, Arm::Plain, &|| "before the first cycle".to_owned())?.is_none() {
@@ -221,11 +222,13 @@ fn measure(
     metric: Option<&Regex>,
     cpus: &CoreList,
     breaks: &Breaks,
+    goes: &dyn Fn() -> bool,
     when: &dyn Fn() -> String,
 ) -> Result<Option<f64>, Failure> {
     let name = &args.command[0];
-    let (took, text) = match beside::run(&args.command, cpus, breaks)? {
+    let (took, text) = match beside::run(&args.command, cpus, breaks, goes)? {
         Ran::Broken => return Ok(None),
+        Ran::Alone => return Err(Failure::new(exit::FAILED, format!("the load ended {}", when()))),
         Ran::Well(took, text) => (took, text),
         Ran::Badly(status, last) => {
             let why = format!("{name} failed {} ({status}){last}; nothing is told of the rest", when());
@@ -314,12 +317,12 @@ impl Stand {
         }
     }
 
-    /// Does something beside the load of an arm; `None` if the user broke off.
+    /// Does something beside the load of an arm, and can ask whether that still goes; `None` if the user broke off.
     fn beside<T>(
         &mut self,
         arm: Arm,
         breaks: &Breaks,
-        deed: impl FnOnce() -> Result<Option<T>, Failure>,
+        deed: impl FnOnce(&dyn Fn() -> bool) -> Result<Option<T>, Failure>,
     ) -> Result<Option<T>, Failure> {
         let pattern = match arm {
             // Taking and filling a buffer puts pages and lines out of the way too: what is plain has that as well, just
@@ -330,7 +333,8 @@ impl Stand {
         };
         let Some(ready) = self.ready(pattern, breaks)? else { return Ok(None) };
         let running = Running::start(&ready)?;
-        let done = deed();
+        // Nothing but a failure ends a load that has no end.
+        let done = deed(&|| !running.wait(Duration::ZERO));
         running.stopper().stop();
         let outcome = running.finish(|_| {});
         let trouble = match outcome.end {

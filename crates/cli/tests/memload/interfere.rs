@@ -6,6 +6,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use waykeeper_probe::interfere::{Arm, order};
 
 #[test]
 fn what_cannot_be_measured_beside_a_load_is_refused() {
@@ -155,6 +156,27 @@ fn what_takes_the_place_of_the_file_that_was_made_is_not_written() {
     assert_eq!(done.status.code(), Some(2), "{said}");
     assert!(said.lines().last().unwrap().contains("holds 1048576 B"), "{said}");
     assert!(std::fs::read(&file).unwrap() == [7; 1 << 20], "it is as it was");
+}
+
+/// A command that runs for hours beside nothing would show nothing.
+#[test]
+fn a_load_that_fails_ends_the_command() {
+    let folder = folder();
+    let (file, groups) = (folder.path().join("load.img"), folder.path().join("groups"));
+    std::fs::write(&file, vec![7; 1 << 20]).unwrap();
+    let loaded = |seed: &u64| order(2, *seed)[0][0] != Arm::Plain;
+    let seed = (1..).find(loaded).unwrap().to_string();
+    let script = format!("echo $$ >> {}; truncate -s 0 {}; sleep 600", groups.display(), file.display());
+    let target = file.to_str().unwrap();
+    let words = ["memload", "interfere", target, "--cycles", "2", "--warmup", "0", "--seed", &seed];
+    let done = waykeeper().args(words).args(["--", "sh", "-c", &script]).output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    let last = said.lines().last().unwrap();
+    assert!(last.contains(" failed: ") && last.ends_with("; nothing is told of the rest"), "{said}");
+    // Had it been waited for, it would have ended by itself.
+    let group: i32 = std::fs::read_to_string(groups).unwrap().trim().parse().unwrap();
+    assert_eq!(alive(group), Vec::<String>::new());
 }
 
 /// Processes of a group that still run when who was killed has had time to go. What nobody has reaped does not run.
