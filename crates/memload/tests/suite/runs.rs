@@ -21,6 +21,7 @@ fn file() -> (tempfile::TempDir, PathBuf) {
 fn ready(path: &Path, plan: Plan) -> Arc<Ready> {
     let target = Target::inspect(path, &System::default()).unwrap();
     let consent = Consent { overwrite: true, ..Consent::default() };
+    let _forks = crate::FORKS.read();
     let ready = Ready::new(target, plan, &consent, &System::default(), &|| false).unwrap();
     assert_eq!(ready.engine(), EngineKind::Uring);
     Arc::new(ready)

@@ -7,6 +7,7 @@ use waykeeper_memload::{Consent, EngineKind, Kind, Plan, Ready, System, Target};
 
 fn prepare(path: &Path, plan: Plan, consent: &Consent, system: &System) -> Result<Ready, String> {
     let target = Target::inspect(path, system).map_err(|error| error.to_string())?;
+    let _forks = crate::FORKS.read();
     Ready::new(target, plan, consent, system, &|| false).map_err(|error| error.to_string())
 }
 
@@ -289,7 +290,9 @@ fn what_another_process_has_open_for_writing_is_not_written() {
     let agreed = Consent { overwrite: true, ..Consent::default() };
     prepare(&path, writes(), &agreed, &System::default()).unwrap();
     let mut other = std::process::Command::new("cat");
+    let forks = crate::FORKS.write();
     let mut other = other.stdin(std::process::Stdio::piped()).stdout(open).spawn().unwrap();
+    drop(forks);
     let told = refused(&path, writes(), &agreed);
     assert!(told.contains(&format!("process {} (", other.id())), "{told}");
     prepare(&path, Plan::default(), &Consent::default(), &System::default()).unwrap();
