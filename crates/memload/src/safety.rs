@@ -33,7 +33,7 @@ pub struct Consent {
 pub enum Refusal {
     /// All data would be lost, and nobody agreed.
     #[error(
-        "{}: `--op read` makes the device store what it reads from memory, and this is a {what}: its data would be lost; if \
+        "{}: this load makes the device store what it reads from memory, and it is a {what}: its data would be lost; if \
          nobody needs them, add --destroy-data-on {serial}", .path.display()
     )]
     NoConsent {
@@ -154,7 +154,7 @@ pub enum Refusal {
     },
     /// What stands in the file would be lost.
     #[error(
-        "{}: `--op read` writes into this file, which holds {bytes} B; if nobody needs them, add --overwrite", .path.display()
+        "{}: this load writes into this file, which holds {bytes} B; if nobody needs them, add --overwrite", .path.display()
     )]
     NoOverwrite {
         /// The path.

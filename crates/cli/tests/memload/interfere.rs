@@ -134,8 +134,9 @@ fn an_interrupt_ends_the_command_too() {
 fn an_interrupt_while_the_file_is_made_leaves_nothing_of_it() {
     let folder = folder();
     let file = folder.path().join("load.img");
-    let words = ["interfere", file.to_str().unwrap(), "--create", "1GiB", "--", "true"];
-    let run = under_way(&words, "the file is made first: 1.0 GiB");
+    // So large that it takes seconds.
+    let words = ["interfere", file.to_str().unwrap(), "--create", "4GiB", "--", "true"];
+    let run = under_way(&words, "the file is made first: 4.0 GiB");
     let (code, told, said) = ended(run, Some("TERM"));
     let wanted = "error: interrupted before the first cycle; nothing was measured\n";
     assert_eq!((code, told.len(), said.as_str()), (Some(130), 0, wanted));

@@ -225,9 +225,9 @@ fn an_interrupt_while_a_later_job_is_made_ready_is_heeded_at_once() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (file, jobs) = (at("load.img"), at("j.fio"));
-    std::fs::write(&file, vec![7; 1 << 20]).unwrap();
-    // Its buffer is of 1 GiB.
-    let text = "[first]\nnumber_ios=5\n[large]\nbs=1m\niodepth=1024\nruntime=600\ntime_based\n[last]\nnumber_ios=1\n";
+    std::fs::write(&file, vec![7; 4 << 20]).unwrap();
+    // Its buffer is of 4 GiB, which takes seconds.
+    let text = "[first]\nnumber_ios=5\n[large]\nbs=4m\niodepth=1024\nruntime=600\ntime_based\n[last]\nnumber_ios=1\n";
     std::fs::write(&jobs, text).unwrap();
     let run = under_way(&[&file, "--json", "--jobs", &jobs], "the buffer is filled first");
     let (code, told, said) = ended(run, Some("TERM"));
