@@ -20,7 +20,7 @@ from pathlib import Path
 
 from guests import packages, programs, qemu, rootfs, session
 from nvme.machine import INSTRUCTION_NS, Device, Machine, booted
-from nvme.run import BOOT_SECONDS, CACHE, PACKAGES, REPOSITORY, interrupted, say
+from nvme.run import CACHE, PACKAGES, REPOSITORY, interrupted, say
 
 WARM_SECONDS = 1.0
 """Before the first look, from the first I/O on."""
@@ -261,7 +261,7 @@ def bench(arguments: argparse.Namespace) -> list[dict]:
         device = Device("wk0001", 1, 512, CACHE / f"bench-{name}.img")
         with open(device.image, "wb") as image:
             image.truncate(IMAGE_BYTES)
-        with booted(f"bench-{name}", kernel, initrd, [device], CACHE / "logs", BOOT_SECONDS, counts) as guest:
+        with booted(f"bench-{name}", kernel, initrd, [device], CACHE / "logs", counts, parallel=not counts) as guest:
             guest.keep_apart()
             say(f"{name}: {guest.session.check('uname -r').strip()}, {guest.session.check('fio --version').strip()}")
             for point, row in zip(points, rows, strict=True):

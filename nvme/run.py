@@ -25,9 +25,6 @@ PACKAGES = REPOSITORY / "target/guests/packages"
 
 IMAGE_BYTES = 32 << 20
 
-BOOT_SECONDS = 180
-"""Longest until a guest is up; alone on a machine it takes five seconds."""
-
 ENGINES = (("nvme-uring", "generic"), ("nvme-ioctl", "generic"), ("uring", "block"))
 """Every engine, and the node it is tried on most."""
 
@@ -227,7 +224,7 @@ def judge(
     """What the groups find in a guest with these devices, and what its kernel has complained of."""
     logs, kernel = CACHE / "logs", packages.kernel_image(root)
     try:
-        with machine.booted(tally.name, kernel, initrd, devices, logs, BOOT_SECONDS, leaps=leaps) as guest:
+        with machine.booted(tally.name, kernel, initrd, devices, logs, leaps=leaps) as guest:
             if not leaps:
                 # Its clock would leap past the end of a command that is not about time, and nothing there can be merged.
                 guest.keep_apart()

@@ -1,12 +1,14 @@
 """The parts that need no guest: arithmetic of patterns, content, what is read out of answers, and that a judge finds fault."""
 
+import contextlib
+import io
 import tempfile
 import unittest
 from pathlib import Path
 
 from guests.qmp import Counts
-from guests.session import Outcome
-from nvme import content, counting
+from guests.session import Outcome, SessionError
+from nvme import content, counting, machine
 from nvme.load import Load, report
 from nvme.machine import Device
 from nvme.trace import Command
@@ -126,6 +128,38 @@ class Judging(unittest.TestCase):
         self.assertEqual(len(counting.by_summary(self.LOAD, counting.Report(summary | {"blocks": 15}, "", 0))), 1)
         self.assertEqual(len(counting.by_summary(self.LOAD, counting.Report(summary, "", 1))), 1)
         self.assertEqual(len(counting.by_summary(self.LOAD, counting.Report(None, "", 0))), 1)
+
+
+class Boots(unittest.TestCase):
+    def boots(self, failures: int) -> tuple[list[str], object]:
+        """What happened in order, and what came of it, if so many boots fail."""
+        seen: list[str] = []
+        stack = contextlib.ExitStack()
+
+        def boot() -> str:
+            number = seen.count("boot")
+            seen.append("boot")
+            stack.callback(seen.append, "ended")
+            if number < failures:
+                raise SessionError("the guest did not come up")
+            return "up"
+
+        with contextlib.redirect_stdout(io.StringIO()) as told:
+            try:
+                found = machine.until_up("guest", stack, boot)
+            except SessionError as error:
+                found = error
+        self.assertEqual(told.getvalue().count("booted again"), min(failures, machine.BOOTS - 1))
+        return seen, found
+
+    def test_what_stands_still_is_ended_and_booted_again(self) -> None:
+        self.assertEqual(self.boots(0), (["boot"], "up"))
+        self.assertEqual(self.boots(1), (["boot", "ended", "boot"], "up"))
+
+    def test_a_guest_that_never_comes_up_is_a_failure(self) -> None:
+        seen, found = self.boots(machine.BOOTS)
+        self.assertEqual(seen.count("boot"), machine.BOOTS)
+        self.assertIsInstance(found, SessionError)
 
 
 if __name__ == "__main__":
