@@ -4,7 +4,7 @@
 
 use crate::check::PlanError;
 use crate::error::PrepareError;
-use crate::plan::Plan;
+use crate::plan::{Pages, Plan};
 use crate::target::{Kind, Target};
 use waykeeper_load::{MOST_COMMAND_BYTES, Pattern, Shape, ShapeError};
 
@@ -12,9 +12,6 @@ use waykeeper_load::{MOST_COMMAND_BYTES, Pattern, Shape, ShapeError};
 pub const BLOCK_BYTES: u32 = 4096;
 /// Blocks of the buffer where nobody says (algorithms.md 7.2).
 const BUFFER_BLOCKS: u64 = 1000;
-
-/// Memory goes to a device page by page.
-const PAGE_BYTES: u64 = 4096;
 
 /// A plan's sizes on a target.
 #[derive(Debug)]
@@ -43,13 +40,11 @@ impl Fit {
             return Err(refuse("--block-size", block_bytes.into(), wanted));
         }
         let block = u64::from(block_bytes);
-        let usual_bytes = match target.is_device() {
+        let (page, mut usual_bytes) = (Pages::Base.bytes() as u64, target.max_bytes);
+        if target.is_device() && !block.is_multiple_of(page) {
             // A command that begins within a page lies on a page more.
-            true if !block.is_multiple_of(PAGE_BYTES) => {
-                target.max_bytes.min(u64::from(target.max_segments.saturating_sub(1)) * PAGE_BYTES)
-            }
-            _ => target.max_bytes,
-        };
+            usual_bytes = usual_bytes.min(u64::from(target.max_segments.saturating_sub(1)) * page);
+        }
         let (mut most, moves) = (usual_bytes / block, plan.pattern.moves());
         // What a file takes is a custom, not a limit: a block larger than that goes alone.
         let most_bytes = if target.is_device() { usual_bytes } else { usual_bytes.max(MOST_COMMAND_BYTES) };

@@ -110,18 +110,21 @@ impl Shared {
         }
     }
 
+    /// The start; now, before it.
+    fn begun(&self) -> Instant {
+        self.start.get().copied().unwrap_or_else(Instant::now)
+    }
+
     /// Nanoseconds since the start.
     pub fn now_ns(&self) -> u64 {
-        let start = self.start.get().copied().unwrap_or_else(Instant::now);
-        u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        u64::try_from(self.begun().elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// The same on the clock of the system.
     pub fn instant(&self, ns: u64) -> Instant {
-        let start = self.start.get().copied().unwrap_or_else(Instant::now);
         // What is past all clocks is waited for a second at a time.
         let far = || Instant::now() + Duration::from_secs(1);
-        start.checked_add(Duration::from_nanos(ns)).unwrap_or_else(far)
+        self.begun().checked_add(Duration::from_nanos(ns)).unwrap_or_else(far)
     }
 
     /// True if nothing more is to be sent.
