@@ -93,4 +93,4 @@ bench:
 
 ## Runs every published row again and writes docs/fidelity-table.md.
 fidelity:
-	WAYKEEPER_WRITE_TABLE=1 $(CARGO) test --release --locked -p waykeeper-machine --test published
+	WAYKEEPER_WRITE_TABLE=1 $(CARGO) test --release --locked -p waykeeper-machine --test suite published

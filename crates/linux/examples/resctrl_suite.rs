@@ -7,7 +7,7 @@
 
 #![allow(clippy::print_stdout)]
 
-#[path = "../tests/resctrl_suite/mod.rs"]
+#[path = "../tests/suite/resctrl_suite/mod.rs"]
 mod suite;
 
 use std::process::ExitCode;

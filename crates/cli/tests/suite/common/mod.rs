@@ -1,0 +1,96 @@
+//! What the end-to-end tests share: the binary, a small scenario, and what an error must look like.
+#![allow(dead_code, reason = "each test file uses some of it")]
+
+pub mod daemon;
+
+use assert_cmd::Command;
+use std::path::{Path, PathBuf};
+
+/// A mix that simulates in a blink: 20 ms a policy.
+pub const TINY: &str = r#"name = "tiny"
+about = "a small mix"
+duration_s = 2
+warmup_s = 0.5
+measure_s = 1
+time_factor = 100
+interval_s = 0.5
+policies = ["default", "a4"]
+
+[[nic]]
+name = "nic0"
+
+[[storage]]
+name = "raid0"
+
+[[workload]]
+name = "dpdk"
+program = "dpdk-t"
+cores = "0-1"
+priority = "high"
+
+[[workload]]
+name = "fio"
+program = "fio"
+cores = "2-3"
+block = "128k"
+
+[[workload]]
+name = "xmem"
+program = "x-mem"
+cores = "4"
+priority = "high"
+working_set = "4 MiB"
+"#;
+
+/// The program.
+pub fn waykeeper() -> Command {
+    let mut command = Command::cargo_bin("waykeeper").expect("the binary is built");
+    command.env_remove("RUST_BACKTRACE").env("NO_COLOR", "1");
+    command
+}
+
+/// A folder with `tiny.toml` in it, `from` replaced by `to`.
+pub fn folder_with(from: &str, to: &str) -> (tempfile::TempDir, PathBuf) {
+    assert!(TINY.contains(from), "{from}");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tiny.toml");
+    std::fs::write(&path, TINY.replacen(from, to, 1)).unwrap();
+    (folder, path)
+}
+
+/// `tiny.toml` as it is.
+pub fn tiny() -> (tempfile::TempDir, PathBuf) {
+    folder_with("tiny", "tiny")
+}
+
+/// Standard output of a call that must go well.
+pub fn output(arguments: &[&str]) -> String {
+    let done = waykeeper().args(arguments).assert().success();
+    String::from_utf8(done.get_output().stdout.clone()).unwrap()
+}
+
+/// The one line of an error: exit code `code`, nothing on standard output, one line that starts with
+/// `error: ` and holds all of `parts`.
+pub fn refused(arguments: &[&str], code: i32, parts: &[&str]) {
+    let done = waykeeper().args(arguments).assert().code(code);
+    let stderr = String::from_utf8(done.get_output().stderr.clone()).unwrap();
+    assert!(done.get_output().stdout.is_empty(), "{arguments:?}");
+    // clap adds a blank line and a pointer to --help; what is said is the first line.
+    let lines: Vec<&str> =
+        stderr.lines().filter(|line| !line.is_empty() && !line.starts_with("For more")).collect();
+    assert_eq!(lines.len(), 1, "{arguments:?}: {stderr}");
+    assert!(lines[0].starts_with("error: "), "{stderr}");
+    for part in parts {
+        assert!(lines[0].contains(part), "{arguments:?}: `{part}` is not in: {stderr}");
+    }
+}
+
+/// The repository.
+pub fn repository() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// A path of the repository as text.
+pub fn shipped(path: &str) -> String {
+    repository().join(path).display().to_string()
+}

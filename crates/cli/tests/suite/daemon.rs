@@ -1,0 +1,307 @@
+//! `waykeeper daemon` as an operator has it: signals, files, orders, and a host that is as it was found in the end.
+
+use crate::common::daemon;
+
+use daemon::{Daemon, Setup};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::process::Command;
+use waykeeper_stand::faults::{Calls, Fault, Rule};
+use waykeeper_stand::{Machine, same};
+
+const FIXED: &str =
+    "[policy]\nname = \"fixed\"\n[policy.settings]\nmasks = { l2fwd = \"0x600\", scan = \"0x003\" }";
+
+/// Masks of three CPUs, as resctrl shows them.
+fn masks(machine: &Machine) -> [String; 3] {
+    [0, 2, 3].map(|cpu| machine.mask_of(cpu))
+}
+
+#[test]
+fn a_daemon_lives_through_reloads_orders_and_pauses_and_leaves_everything_as_it_was() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    let before = masks(&machine);
+    let setup = Setup::plain(&machine, FIXED);
+    let mut daemon = setup.start();
+    daemon.comes("fixed masks", |_| masks(&machine) != before);
+    let fixed = masks(&machine);
+    assert_ne!(fixed[0], fixed[2]);
+
+    // A bad file changes nothing, and says why.
+    setup.write(&machine, "[polcy]\nname = \"a4\"");
+    daemon.signal(Signal::HUP);
+    daemon.tells("unknown section [polcy]; did you mean `policy`?");
+    assert_eq!(masks(&machine), fixed);
+    let moved = setup.text(&machine, FIXED).replace("[daemon]", "[daemon]\nmode = \"observe\"");
+    std::fs::write(&setup.config, moved).unwrap();
+    daemon.signal(Signal::HUP);
+    daemon.tells("daemon.mode is \"observe\", was \"manage\": that cannot change while the daemon runs");
+
+    // A good one is taken.
+    setup.write(&machine, &FIXED.replace("0x600", "0x700"));
+    daemon.signal(Signal::HUP);
+    daemon.comes("other masks", |_| masks(&machine)[0] != fixed[0]);
+
+    let refused = daemon.answer(json!({"do": "set-policy", "name": "fixd"}));
+    assert!(refused["error"]["text"].as_str().unwrap().contains("did you mean `fixed`?"), "{refused}");
+    let settings = json!({"masks": {"fio": "0x00c"}});
+    let set = daemon.answer(json!({"do": "set-policy", "name": "fixed", "settings": settings}));
+    assert_eq!(set["ok"]["text"], "fixed follows fixed");
+    daemon.comes("the masks of the order", |_| {
+        masks(&machine)[1] != fixed[1] && masks(&machine)[0] == before[0]
+    });
+
+    let held = masks(&machine);
+    assert!(daemon.answer(json!({"do": "pause"}))["ok"].is_object());
+    assert_eq!(masks(&machine), held);
+    assert!(daemon.answer(json!({"do": "pause", "release": true}))["ok"].is_object());
+    assert_eq!(masks(&machine), before);
+    assert!(daemon.answer(json!({"do": "resume"}))["ok"].is_object());
+    daemon.comes("the masks from before the pause", |_| masks(&machine) == held);
+    let status = daemon.answer(json!({"do": "status"}));
+    assert_eq!(status["ok"]["policy"], "fixed", "{status}");
+
+    daemon.ends_by(Signal::TERM);
+    same(&machine.state(), &found, "after SIGTERM");
+    assert!(!setup.journal.exists() && !setup.socket.exists());
+}
+
+#[test]
+fn status_finds_the_daemon_of_a_root_and_says_who_shares_a_class() {
+    let machine = Machine::new("gold-6140");
+    let args = ["--set", "socket.path=usual", "--set", "limits.classes=2"];
+    let mut daemon = Setup::plain(&machine, "[policy]\nname = \"none\"").start_with(&args);
+    let status = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_waykeeper"));
+        let output =
+            command.args(["status", "--json", "--root"]).arg(machine.root().prefix()).output().unwrap();
+        serde_json::from_slice::<Value>(&output.stdout).ok()
+    };
+    daemon.comes("three tenants", |_| {
+        status().is_some_and(|status| status["tenants"].as_array().is_some_and(|all| all.len() == 3))
+    });
+    let status = status().unwrap();
+    let tenants = status["tenants"].as_array().unwrap();
+    // Two classes for three: who has none of its own is with another, or alone in the default group.
+    let grouped: Vec<&Value> = tenants.iter().filter(|tenant| tenant["grouped_why"].is_string()).collect();
+    assert!(!grouped.is_empty() && grouped.len() < 3, "{status}");
+    for tenant in &grouped {
+        let why = tenant["grouped_why"].as_str().unwrap();
+        assert!(why.contains("the 2 classes of service") || why.contains("there are 2 classes"), "{why}");
+        let told = |one: &&Value| one["text"].as_str().unwrap().contains(tenant["name"].as_str().unwrap());
+        let standing = status["standing"].as_array().unwrap().iter().find(told).unwrap();
+        assert_eq!(standing["kind"], "grouping", "{status}");
+    }
+    daemon.ends_by(Signal::TERM);
+}
+
+#[test]
+fn a_second_daemon_is_refused_and_the_first_does_not_notice() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    let before = masks(&machine);
+    let setup = Setup::plain(&machine, FIXED);
+    let mut first = setup.start();
+    first.comes("fixed masks", |_| masks(&machine) != before);
+    let fixed = masks(&machine);
+    let elsewhere = format!("socket.path={}", machine.folder().join("second").display());
+    let second = setup.command().args(["--set", &elsewhere]).output().unwrap();
+    let told = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert_eq!(second.status.code(), Some(5), "{told}");
+    assert!(told.contains("another waykeeper") && told.lines().count() == 1, "{told}");
+    assert_eq!(masks(&machine), fixed);
+    first.ends_by(Signal::INT);
+    same(&machine.state(), &found, "after SIGINT");
+}
+
+#[test]
+fn a_dry_run_and_an_observer_write_nothing() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    for (mode, told) in [("--dry-run", "would: mask 0x600 of l2fwd"), ("--observe", "taking charge")] {
+        let setup = Setup::plain(&machine, FIXED);
+        let mut daemon = setup.start_with(&[mode]);
+        daemon.tells(told);
+        let status = daemon.answer(json!({"do": "status"}));
+        assert_eq!(status["ok"]["mode"], mode.trim_start_matches('-'), "{status}");
+        let step = status["ok"]["step"].as_u64().unwrap();
+        while daemon.answer(json!({"do": "status"}))["ok"]["step"].as_u64().unwrap() < step + 3 {}
+        same(&machine.state(), &found, mode);
+        assert!(!setup.journal.exists(), "{mode} journals");
+        daemon.ends_by(Signal::TERM);
+        same(&machine.state(), &found, mode);
+    }
+}
+
+#[test]
+fn a_killed_daemon_is_cleaned_up_after_by_the_next() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    let before = masks(&machine);
+    let setup = Setup::plain(&machine, FIXED);
+    let mut first = setup.start();
+    first.comes("fixed masks", |_| masks(&machine) != before);
+    first.signal(Signal::KILL);
+    first.end();
+    assert_ne!(masks(&machine), before);
+    setup.write(&machine, "[policy]\nname = \"none\"");
+    let mut next = setup.start();
+    // What the first one left is brought back before that is said; groups that go must not be looked at.
+    next.tells("taking charge");
+    assert_eq!(masks(&machine), before);
+    next.ends_by(Signal::TERM);
+    same(&machine.state(), &found, "after the second one's end");
+}
+
+#[test]
+fn what_cannot_be_is_told_in_one_line_and_nothing_is_touched() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    let setup = Setup::plain(&machine, "");
+    let told = |more: &str, args: &[&str]| {
+        setup.write(&machine, more);
+        let output = setup.command().args(args).output().unwrap();
+        let line = String::from_utf8_lossy(&output.stderr).into_owned();
+        let last = line.lines().last().unwrap_or_default();
+        (output.status.code(), last.replace(&*setup.config.to_string_lossy(), "FILE"))
+    };
+    let (code, line) = told("[policy]\nname = \"a44\"", &[]);
+    assert_eq!(
+        (code, line.starts_with("error: FILE:8: unknown policy `a44`; did you mean `a4`?")),
+        (Some(2), true),
+        "{line}"
+    );
+    let (code, line) = told("", &["--set", "daemon.perid_s=1"]);
+    assert_eq!(
+        (code, &*line),
+        (Some(2), "error: --set: unknown key `daemon.perid_s`; did you mean `daemon.period_s`?")
+    );
+    // Only the host knows who is there.
+    let (code, line) = told("[policy]\nname = \"fixed\"\nsettings.masks = { lfwd = \"0x3\" }", &[]);
+    let wanted = "FILE:9: fixed: there is no workload `lfwd`; did you mean `l2fwd`?";
+    assert_eq!((code, line.contains(wanted)), (Some(2), true), "{line}");
+    let (code, line) = told("group = \"no-such-group\"", &[]);
+    assert_eq!((code, line.contains("there is no group `no-such-group`")), (Some(2), true), "{line}");
+    same(&machine.state(), &found, "after refusals");
+    let output = setup.command().args(["--root", "/", "--root", "/"]).output();
+    assert_eq!(output.unwrap().status.code(), Some(2), "a flag given twice");
+}
+
+#[test]
+fn check_prints_what_is_in_force_and_where_it_was_said() {
+    let machine = Machine::new("gold-6140");
+    let setup = Setup::plain(&machine, FIXED);
+    let mut check = setup.command();
+    check.args(["--check", "--set", "socket.path=/x"]).env("WAYKEEPER_LIMITS_CLASSES", "4");
+    let output = check.output().unwrap();
+    assert!(output.status.success());
+    let told = String::from_utf8(output.stdout).unwrap();
+    let line = |key: &str| {
+        let line = told.lines().find(|line| line.starts_with(key)).unwrap_or_else(|| panic!("{key}: {told}"));
+        line.split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+            .replace(&*setup.config.to_string_lossy(), "FILE")
+    };
+    assert_eq!(line("period_s"), "period_s = 0.05 # FILE:2");
+    assert_eq!(line("classes"), "classes = 4 # environment WAYKEEPER_LIMITS_CLASSES");
+    assert_eq!(line("path"), "path = \"/x\" # --set");
+    assert_eq!(line("# tenant l2fwd"), "# tenant l2fwd # FILE:11");
+    assert!(!setup.journal.exists());
+}
+
+/// Knobs that a daemon died with come back by its configuration alone, wherever its journal is.
+#[test]
+fn what_a_killed_daemon_left_is_found_by_its_configuration() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    let before = masks(&machine);
+    let mut setup = Setup::plain(&machine, FIXED);
+    let restore = |args: &[&str], config: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_waykeeper"));
+        command.arg("restore").args(args).env("WAYKEEPER_CONFIG", config);
+        let output = command.output().unwrap();
+        let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        (output.status.code(), said.concat())
+    };
+    let die = |setup: &Setup| {
+        let mut daemon = setup.start();
+        daemon.comes("fixed masks", |_| masks(&machine) != before);
+        daemon.signal(Signal::KILL);
+        daemon.end();
+        assert!(setup.journal.exists());
+    };
+    let root = machine.root().prefix().display().to_string();
+    die(&setup);
+    let config = setup.config.display().to_string();
+    // The usual journal of that host holds nothing, and no configuration names another.
+    let none = machine.folder().join("none.toml").display().to_string();
+    std::fs::write(&none, "").unwrap();
+    let (code, told) = restore(&["--root", &root], &none);
+    assert!(
+        code == Some(0) && told.starts_with("nothing to restore: there is no journal at /run/"),
+        "{told}"
+    );
+    assert_ne!(masks(&machine), before);
+    let (code, told) = restore(&["--passing"], &config);
+    assert_eq!(code, Some(0), "{told}");
+    same(&machine.state(), &found, "after restore by the environment");
+    assert!(!setup.journal.exists());
+
+    // A configuration that is spoiled since does not keep the usual journal from being found.
+    setup.journal = waykeeper_linux::journal::usual_path(&machine.root());
+    setup.write(&machine, FIXED);
+    die(&setup);
+    setup.write(&machine, "[polcy]");
+    let (code, told) = restore(&["--root", &root, "--config", &config], "");
+    assert!(code == Some(2) && told.contains("unknown section [polcy]"), "{told}");
+    same(&machine.state(), &found, "after restore beside a spoiled configuration");
+    let _ = std::fs::remove_file(setup.journal.with_extension("lock"));
+}
+
+/// A pipe that is full and that nobody reads: what a line goes to when a service manager hangs.
+fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
+    let (reads, mut writes) = std::io::pipe().unwrap();
+    let flags = rustix::fs::fcntl_getfl(&writes).unwrap();
+    rustix::fs::fcntl_setfl(&writes, flags | rustix::fs::OFlags::NONBLOCK).unwrap();
+    while std::io::Write::write(&mut writes, &[b'.'; 4096]).is_ok() {}
+    rustix::fs::fcntl_setfl(&writes, flags).unwrap();
+    (reads, writes)
+}
+
+#[test]
+fn a_log_that_nobody_reads_holds_neither_the_loop_nor_the_end() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    let before = masks(&machine);
+    let setup = Setup::plain(&machine, FIXED);
+    let (_reads, writes) = full_pipe();
+    let mut command = setup.command();
+    command.args(["--set", "daemon.blind_steps=5"]).stderr(writes.try_clone().unwrap());
+    let mut daemon = Daemon::of(command, &setup);
+    daemon.comes("fixed masks", |_| masks(&machine) != before);
+    let step = |daemon: &mut Daemon| daemon.answer(json!({"do": "status"}))["ok"]["step"].as_u64().unwrap();
+    let first = step(&mut daemon);
+    daemon.comes("more steps", |daemon| {
+        daemon.ask(json!({"do": "status"})).is_some_and(|now| now["ok"]["step"].as_u64().unwrap() > first + 3)
+    });
+    daemon.ends_by(Signal::TERM);
+    same(&machine.state(), &found, "after SIGTERM");
+    // Nor does an end with a reason wait until somebody takes the reason.
+    let mut command = setup.command();
+    command.args(["--set", "daemon.blind_steps=5"]).stderr(writes);
+    let mut daemon = Daemon::of(command, &setup);
+    daemon.comes("fixed masks", |_| masks(&machine) != before);
+    machine.faults.inject(Rule {
+        path: "*".to_owned(),
+        operation: None,
+        calls: Calls::All,
+        fault: Fault::Refuse(rustix::io::Errno::IO),
+    });
+    let (status, _) = daemon.end();
+    assert_eq!(status.code(), Some(1));
+    machine.faults.lift();
+    setup.restore();
+    same(&machine.state(), &found, "after a host that was gone");
+}

@@ -1,0 +1,148 @@
+//! What talks to the daemon, against an open edge without a host (the stage of `service`'s own tests): pages, JSON, exit
+//! codes, and what becomes of it when something else listens.
+
+use crate::common;
+#[path = "../../../service/tests/suite/edge/stage.rs"]
+#[allow(dead_code, reason = "the stage is the other tests' too")]
+mod stage;
+
+use common::{output, refused};
+use serde_json::Value;
+use stage::{READERS, Stage};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use waykeeper_service::Limits;
+
+fn binary() -> &'static str {
+    env!("CARGO_BIN_EXE_waykeeper")
+}
+
+/// Arguments with the stage's socket.
+fn at<'a>(arguments: &[&'a str], socket: &'a str) -> Vec<&'a str> {
+    [arguments, &["--socket", socket]].concat()
+}
+
+#[test]
+fn a_status_is_a_page_for_people_and_json_for_programs() {
+    let stage = Stage::new(Limits::default(), None);
+    stage.moves_on(2);
+    let socket = stage.socket().display().to_string();
+    let page = output(&at(&["status"], &socket));
+    for line in [
+        "gold-6140, Linux 6.12; cores 0-17; LLC of 24.8 MiB in 11 ways, 16 classes",
+        "DCA ways 0x600; device writes missed 25.0 %, reads -; memory read 5.00 GB/s, written 1.00 GB/s",
+        " tenant      priority  kind        cores  mask   ways   IPC  LLC hits         LLC  devices  same mask",
+        " dpdk \"rx\"  high      network-io  0-1    0x7f0     7  1.50    80.0 %  4096.0 KiB  nic0     -",
+        " fio         low       storage-io  2-3    0x00c     2  1.50    80.0 %           -  ssd0     -",
+        " 0000:3a:00.0  nic0     on   2.00 GB/s  0.50 GB/s",
+        " 0000:4a:00.0  ssd0     off  0.64 GB/s          -",
+        "  counter: no MBM here",
+    ] {
+        let squeezed = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(page.lines().any(|there| squeezed(there) == squeezed(line)), "`{line}` is not in:\n{page}");
+    }
+    assert!(page.contains("manages, policy a4 in state steady"), "{page}");
+    assert!(page.contains(": fio takes a way (DCA write miss ratio 0.2500, dmaleak 0.2000)"), "{page}");
+    // Columns stand below each other.
+    let starts: Vec<Option<usize>> = page
+        .lines()
+        .filter(|line| line.contains("-io") || line.contains("IPC"))
+        .map(|line| line.find("kind").or(line.find("network-io")).or(line.find("storage-io")))
+        .collect();
+    assert!(starts.len() == 3 && starts.iter().all(|start| start.is_some() && *start == starts[0]), "{page}");
+    let json: Value = serde_json::from_str(&output(&at(&["status", "--json"], &socket))).unwrap();
+    assert_eq!((&json["policy"], &json["tenants"][0]["ipc"]), (&Value::from("a4"), &Value::from(1.5)));
+    let tenants = output(&at(&["tenants"], &socket));
+    assert!(tenants.contains("storage-io") && !tenants.contains("0000:3a:00.0"), "{tenants}");
+    let json: Value = serde_json::from_str(&output(&at(&["tenants", "--json"], &socket))).unwrap();
+    assert_eq!(json["tenants"][1]["name"], "fio");
+}
+
+#[test]
+fn a_watch_prints_a_line_a_step_until_its_reader_has_seen_enough() {
+    let stage = Stage::new(Limits::default(), None);
+    let mut child = Command::new(binary())
+        .args(["status", "--watch", "--json", "--socket"])
+        .arg(stage.socket())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut step = || {
+        let line: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        line["step"].as_u64().unwrap()
+    };
+    let (first, second) = (step(), step());
+    assert!(second > first);
+    drop(lines);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn orders_say_what_came_of_them_and_end_as_they_should() {
+    let stage = Stage::new(Limits::default(), None);
+    let socket = stage.socket().display().to_string();
+    assert_eq!(output(&at(&["pause"], &socket)), "done: Pause(Hold)\n");
+    assert_eq!(output(&at(&["pause", "--release"], &socket)), "done: Pause(Release)\n");
+    assert_eq!(output(&at(&["resume"], &socket)), "done: Resume\n");
+    assert_eq!(output(&at(&["reload"], &socket)), "done: Reload\n");
+    let set = output(&at(&["policy", "set", "iat", "--set", "period=2", "--set", "name=x"], &socket));
+    assert!(set.contains("Integer(2)") && set.contains("String(\"x\")"), "{set}");
+    refused(&at(&["policy", "set", "a5"], &socket), 2, &["unknown policy `a5`"]);
+    refused(&at(&["policy", "set", "a4", "--set", "x"], &socket), 2, &["key=value"]);
+    refused(&at(&["policy", "set", "a4", "--set", "x=1", "--set", "x=2"], &socket), 2, &["given twice"]);
+    let busy = Stage::new(Limits { orders: 0, ..Limits::default() }, None);
+    refused(&at(&["resume"], &busy.socket().display().to_string()), 5, &["orders are waiting already"]);
+    refused(&at(&["status"], "/nonexistent/s"), 3, &["no daemon at /nonexistent/s", "--socket"]);
+}
+
+#[test]
+fn another_user_may_read_if_in_the_group_and_is_told_what_is_not_permitted() {
+    let stage = Stage::new(Limits::default(), Some(READERS.0));
+    // Where it was built others may not be able to go.
+    let program = stage.folder.path().join("waykeeper");
+    // Another process copies it: a file that this one has open for writing cannot be run as long as a child of another test
+    // has the descriptor, too.
+    assert!(Command::new("cp").arg(binary()).arg(&program).status().unwrap().success());
+    let run = |gid: u32, arguments: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(arguments).arg("--socket").arg(stage.socket()).uid(12345).gid(gid);
+        let done = command.output().expect("run as root: this test becomes another user");
+        (done.status.code(), String::from_utf8(done.stderr).unwrap())
+    };
+    assert_eq!(run(READERS.1, &["status"]), (Some(0), String::new()));
+    let (code, text) = run(READERS.1, &["pause"]);
+    assert_eq!(
+        (code, text.as_str()),
+        (Some(4), "error: orders are root's, and those of the daemon's own user; others may read\n")
+    );
+    let (code, text) = run(12345, &["status"]);
+    assert!(
+        code == Some(4) && text.contains("only root and members of the daemon's group"),
+        "{code:?} {text}"
+    );
+    assert!(stage.end().is_empty());
+}
+
+#[test]
+fn something_else_that_listens_is_named_and_nothing_of_it_steers_the_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let listener = UnixListener::bind(&path).unwrap();
+    let answers: [&[u8]; 3] =
+        [b"\x1b]0;owned\x07\n", b"{\"version\":1,\"ok\":{\"text\":\"\\u001b[2Jgone\"}}\n", b""];
+    let server = std::thread::spawn(move || {
+        for answer in answers {
+            let (mut stream, _) = listener.accept().unwrap();
+            BufReader::new(stream.try_clone().unwrap()).read_line(&mut String::new()).unwrap();
+            stream.write_all(answer).unwrap();
+        }
+    });
+    let socket = path.display().to_string();
+    refused(&at(&["status"], &socket), 1, &["does not answer like a daemon of ours"]);
+    assert_eq!(output(&at(&["resume"], &socket)), "?[2Jgone\n");
+    refused(&at(&["tenants"], &socket), 1, &["hung up without an answer"]);
+    server.join().unwrap();
+}

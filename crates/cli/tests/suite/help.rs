@@ -1,0 +1,57 @@
+//! Help is part of the interface: what it says is kept and reviewed when it changes.
+
+use crate::common;
+
+use common::output;
+
+#[test]
+fn help_says_what_it_said() {
+    let pages: &[&[&str]] = &[
+        &[],
+        &["run"],
+        &["scenario"],
+        &["scenario", "list"],
+        &["scenario", "show"],
+        &["scenario", "check"],
+        &["policy"],
+        &["policy", "list"],
+        &["policy", "describe"],
+        &["policy", "set"],
+        &["chip"],
+        &["chip", "list"],
+        &["chip", "show"],
+        &["trace"],
+        &["trace", "record"],
+        &["trace", "info"],
+        &["trace", "convert"],
+        &["capture"],
+        &["capture", "info"],
+        &["doctor"],
+        &["ddio"],
+        &["ddio", "show"],
+        &["ddio", "set"],
+        &["ddio", "on"],
+        &["ddio", "off"],
+        &["replay"],
+        &["probe"],
+        &["probe", "list"],
+        &["probe", "run"],
+        &["memload"],
+        &["memload", "interfere"],
+        &["restore"],
+        &["daemon"],
+        &["status"],
+        &["tenants"],
+        &["pause"],
+        &["resume"],
+        &["reload"],
+        &["vhost"],
+        &["vhost", "enter"],
+    ];
+    let mut all = String::new();
+    for page in pages {
+        let text = output(&[page, &["--help"][..]].concat());
+        all.push_str(&format!("$ waykeeper {}\n\n{text}\n", [page, &["--help"][..]].concat().join(" ")));
+    }
+    insta::assert_snapshot!("help", all);
+}

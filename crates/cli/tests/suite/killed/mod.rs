@@ -1,0 +1,228 @@
+//! A daemon that ends anywhere between journal, writes and restore: every knob comes back, to the byte.
+//!
+//! strace tells which calls of the control thread change something, and then strikes at each in turn: it kills the daemon
+//! as it enters the call (so between the call before and this one), or sends it a signal, or makes the call fail. Nothing
+//! is found by waiting. Needs root, /dev/fuse and Debian's strace.
+
+use crate::common::daemon;
+
+use daemon::{Daemon, Setup};
+use rustix::process::Signal;
+use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Command;
+use waykeeper_stand::{Machine, State, same};
+
+/// Calls that change a file, a directory or what is on disk.
+const CHANGING: [&str; 9] =
+    ["write", "pwrite64", "fsync", "ftruncate", "mkdir", "rmdir", "unlink", "unlinkat", "rename"];
+
+/// One call of the control thread: the nth of its name.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Point {
+    call: String,
+    nth: usize,
+    /// What it is done to, as strace writes it.
+    on: String,
+}
+
+/// A host, and what it was before any daemon.
+struct Field {
+    machine: Machine,
+    setup: Setup,
+    found: State,
+}
+
+impl Field {
+    fn new() -> Field {
+        let machine = Machine::new("gold-6140");
+        let state = machine.folder().join("state");
+        std::fs::create_dir_all(&state).expect("a folder beside the tree");
+        let setup = Setup::new(&machine, &state);
+        let found = machine.state();
+        Field { machine, setup, found }
+    }
+
+    fn nothing_is_left(&self, after: &str) {
+        same(&self.machine.state(), &self.found, after);
+        assert!(!self.setup.journal.exists(), "{after}: the journal is empty and gone");
+    }
+
+    /// A whole life: in charge, every knob turned, ended by a signal.
+    fn live(&self, mut daemon: Daemon) -> (std::process::ExitStatus, String) {
+        if daemon.in_charge() {
+            daemon.signal(Signal::TERM);
+        }
+        daemon.end()
+    }
+
+    /// The changing calls of a whole life that touch the host or the journal, in order.
+    fn points(&self) -> Vec<Point> {
+        let log = self.machine.folder().join("strace.log");
+        let trace = format!("trace={}", CHANGING.join(","));
+        let told = ["-y", "-o", log.to_str().expect("ASCII"), "-e", &trace];
+        let (status, said) = self.live(self.setup.start_traced(&told));
+        assert!(status.success(), "{said}");
+        let text = std::fs::read_to_string(&log).expect("strace wrote it");
+        let folder = self.machine.folder().to_str().expect("ASCII").to_owned();
+        let points = points(&text, &folder);
+        assert!(points.len() > 100, "{} points; a whole life has hundreds:\n{text}", points.len());
+        points
+    }
+}
+
+/// The calls of the thread that makes most directories, as far as they touch something under `folder`.
+fn points(log: &str, folder: &str) -> Vec<Point> {
+    let lines = log.lines().filter_map(|line| {
+        let (thread, rest) = line.trim_start().split_once(' ')?;
+        let (call, arguments) = rest.trim_start().split_once('(')?;
+        CHANGING.contains(&call).then(|| (thread.to_owned(), call.to_owned(), arguments.to_owned()))
+    });
+    let lines: Vec<(String, String, String)> = lines.collect();
+    let mut makers: BTreeMap<&str, usize> = BTreeMap::new();
+    for (thread, call, _) in &lines {
+        *makers.entry(thread).or_default() += usize::from(call == "mkdir");
+    }
+    let control = makers.into_iter().max_by_key(|(_, made)| *made).map(|(thread, _)| thread.to_owned());
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let mut points = Vec::new();
+    for (thread, call, arguments) in lines {
+        if Some(&thread) != control.as_ref() {
+            continue;
+        }
+        let nth = counts.entry(call.clone()).or_default();
+        *nth += 1;
+        if arguments.contains(folder) {
+            let on = arguments.chars().take(160).collect();
+            points.push(Point { call, nth: *nth, on });
+        }
+    }
+    points
+}
+
+/// At most so many of them, the first and the last among them, evenly.
+fn some(points: &[Point], count: usize) -> Vec<&Point> {
+    let last = points.len() - 1;
+    let mut all: Vec<usize> = (0..count).map(|index| index * last / (count - 1)).collect();
+    all.dedup();
+    all.into_iter().map(|index| &points[index]).collect()
+}
+
+/// Those that make or end a state that others see: directories and the journal; the rest is registers.
+fn milestones(points: &[Point]) -> Vec<Point> {
+    points.iter().filter(|point| point.call != "pwrite64" || point.on.contains("/journal")).cloned().collect()
+}
+
+#[test]
+fn a_daemon_that_is_killed_anywhere_leaves_its_originals() {
+    let field = Field::new();
+    let points = field.points();
+    field.nothing_is_left("after a whole life");
+    let milestones = milestones(&points);
+    let mut chosen = some(&milestones, 40);
+    chosen.extend(some(&points, 16));
+    let (mut killed, mut journals) = (0, 0);
+    for (turn, point) in chosen.into_iter().enumerate() {
+        let inject = format!("inject={}:signal=SIGKILL:when={}", point.call, point.nth);
+        let trace = format!("trace={}", point.call);
+        let (status, said) =
+            field.live(field.setup.start_traced(&["-o", "/dev/null", "-e", &trace, "-e", &inject]));
+        let was_killed = status.signal() == Some(9);
+        // Where the host's answers take another turn, there may be a call less than in the first life.
+        assert!(was_killed || status.success(), "{point:?}: {status}: {said}");
+        killed += usize::from(was_killed);
+        journals += usize::from(field.setup.journal.exists());
+        if turn % 2 == 0 {
+            field.setup.restore();
+        } else {
+            let (status, said) = field.live(field.setup.start());
+            assert!(status.success(), "{point:?}, the next start: {said}");
+        }
+        field.nothing_is_left(&format!("killed at {point:?}"));
+    }
+    assert!(killed >= 40, "killed at {killed} points of {}", points.len());
+    assert!(journals >= 32, "with a journal at {journals} of them");
+}
+
+#[test]
+fn a_signal_anywhere_ends_it_with_everything_back() {
+    let field = Field::new();
+    let milestones = milestones(&field.points());
+    for (turn, point) in some(&milestones, 12).into_iter().enumerate() {
+        let signal = ["SIGTERM", "SIGINT"][turn % 2];
+        let inject = format!("inject={}:signal={signal}:when={}", point.call, point.nth);
+        let trace = format!("trace={}", point.call);
+        let (status, said) =
+            field.live(field.setup.start_traced(&["-o", "/dev/null", "-e", &trace, "-e", &inject]));
+        assert!(status.success(), "{signal} at {point:?}: {status}: {said}");
+        field.nothing_is_left(&format!("{signal} at {point:?}"));
+    }
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_turns_nothing() {
+    let field = Field::new();
+    let points = field.points();
+    let journal: Vec<Point> = points
+        .into_iter()
+        .filter(|p| p.on.contains("/journal") && ["pwrite64", "fsync"].contains(&p.call.as_str()))
+        .collect();
+    for (turn, point) in some(&journal, 8).into_iter().enumerate() {
+        let error = ["ENOSPC", "EIO"][turn % 2];
+        let inject = format!("inject={}:error={error}:when={}", point.call, point.nth);
+        let trace = format!("trace={}", point.call);
+        let (status, said) =
+            field.live(field.setup.start_traced(&["-o", "/dev/null", "-e", &trace, "-e", &inject]));
+        assert!(status.code().is_some(), "{error} at {point:?}: {status}: {said}");
+        if field.setup.journal.exists() {
+            field.setup.restore();
+        }
+        field.nothing_is_left(&format!("{error} at {point:?}"));
+    }
+}
+
+/// A file system of so many KiB, gone with its owner.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    fn mount(on: &Path, kib: u32) -> SmallDisk {
+        let size = format!("size={kib}k,mode=755");
+        let done =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "waykeeper-test"]).arg(on).status();
+        assert!(done.is_ok_and(|status| status.success()), "mounting a tmpfs needs root");
+        SmallDisk(on.to_owned())
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_under_the_journal_turns_nothing_that_does_not_come_back() {
+    let mut ends = Vec::new();
+    for kib in [4, 8, 16, 32] {
+        let machine = Machine::new("gold-6140");
+        let state = machine.folder().join("small");
+        std::fs::create_dir_all(&state).expect("a folder beside the tree");
+        let disk = SmallDisk::mount(&state, kib);
+        let setup = Setup::new(&machine, &state);
+        let field = Field { found: machine.state(), machine, setup };
+        let (status, said) = field.live(field.setup.start());
+        ends.push(status.code());
+        assert!(status.code().is_some(), "{kib} KiB: {status}: {said}");
+        if !status.success() {
+            assert!(said.contains("journal"), "{said}");
+        }
+        field.nothing_is_left(&format!("with {kib} KiB for the journal"));
+        drop(disk);
+    }
+    assert_ne!(
+        ends[0],
+        Some(0),
+        "a page is too small for what a host of four tenants has to remember: {ends:?}"
+    );
+}

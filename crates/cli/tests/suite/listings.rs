@@ -1,0 +1,128 @@
+//! Lists, pages and looks into files: for people, and as JSON for programs.
+
+use crate::common;
+
+use common::{TINY, output, repository, shipped, waykeeper};
+use serde_json::Value;
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&output(arguments)).unwrap()
+}
+
+#[test]
+fn scenarios_are_listed_shown_and_checked() {
+    let text = output(&["scenario", "list"]);
+    assert!(text.contains("a4-hpw-heavy") && text.contains("ddio-bench Fig. 11"), "{text}");
+    let list = json(&["scenario", "list", "--json"]);
+    let files = std::fs::read_dir(repository().join("scenarios")).unwrap();
+    let files = files.filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|e| e == "toml"));
+    assert_eq!(list.as_array().unwrap().len(), files.count());
+    assert_eq!(list[0]["name"], "a4-hpw-heavy");
+    assert_eq!(list[0]["policies"].as_array().unwrap().len(), 6);
+
+    let shown = output(&["scenario", "show", "a4-fig5"]);
+    assert_eq!(shown, std::fs::read_to_string(shipped("scenarios/a4-fig5.toml")).unwrap());
+    assert_eq!(output(&["scenario", "show", &shipped("scenarios/a4-fig5.toml")]), shown);
+    assert_eq!(output(&["scenario", "check", "a4-hpw-heavy"]), "a4-hpw-heavy: ok, 6 simulations\n");
+}
+
+#[test]
+fn a_scenario_with_inputs_can_be_shown_kept_elsewhere_and_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let mine = folder.path().join("mine.toml");
+    std::fs::write(&mine, output(&["scenario", "show", "real-inputs"])).unwrap();
+    assert!(output(&["scenario", "check", mine.to_str().unwrap()]).contains("ok, 4 simulations"));
+    assert_eq!(
+        output(&["scenario", "show", mine.to_str().unwrap()]),
+        std::fs::read_to_string(&mine).unwrap()
+    );
+}
+
+#[test]
+fn check_goes_on_after_a_bad_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["good.toml", "bad.toml"].map(|name| folder.path().join(name).display().to_string());
+    std::fs::write(&paths[0], TINY).unwrap();
+    std::fs::write(&paths[1], TINY.replace("high", "hihg")).unwrap();
+    let check = |more: &[&str]| {
+        let done = waykeeper().args(["scenario", "check", &paths[1], &paths[0]]).args(more).assert().code(2);
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        (text(&done.get_output().stdout), text(&done.get_output().stderr))
+    };
+    let (good, bad) = check(&[]);
+    assert!(good.contains("good.toml: ok, 2 simulations") && !good.contains("bad"), "{good}");
+    assert!(
+        bad.contains("`hihg`") && bad.contains("did you mean `high`") && bad.lines().count() == 1,
+        "{bad}"
+    );
+    let told: Value = serde_json::from_str(&check(&["--json"]).0).unwrap();
+    assert_eq!(
+        (&told[0]["ok"], &told[1]["ok"], &told[1]["simulations"]),
+        (&false.into(), &true.into(), &2.into())
+    );
+    assert!(told[0]["error"].as_str().unwrap().contains("hihg"));
+}
+
+#[test]
+fn every_built_in_scenario_checks_from_anywhere() {
+    let folder = tempfile::tempdir().unwrap();
+    for listed in json(&["scenario", "list", "--json"]).as_array().unwrap() {
+        let name = listed["name"].as_str().unwrap();
+        waykeeper().args(["scenario", "check", name]).current_dir(folder.path()).assert().success();
+    }
+}
+
+#[test]
+fn policies_are_listed_and_described() {
+    let list = json(&["policy", "list", "--json"]);
+    let text = output(&["policy", "list"]);
+    for policy in list.as_array().unwrap() {
+        let name = policy["name"].as_str().unwrap();
+        assert!(text.contains(name));
+        assert!(output(&["policy", "describe", name]).contains("states"), "{name}");
+        assert_eq!(json(&["policy", "describe", name, "--json"])["name"], name);
+    }
+    let alias = text.lines().find(|line| line.starts_with("a4 ")).unwrap();
+    assert!(alias.ends_with(" = a4-d"), "{alias}");
+    let page = output(&["policy", "describe", "a4"]);
+    assert!(page.contains("hpw_llc_hit_thr") && page.contains("deviations"), "{page}");
+}
+
+#[test]
+fn chips_are_listed_and_shown() {
+    assert!(output(&["chip", "list"]).contains("24.75 MiB"));
+    assert_eq!(json(&["chip", "list", "--json"]).as_array().unwrap().len(), 9);
+    assert_eq!(
+        output(&["chip", "show", "gold-6140"]),
+        std::fs::read_to_string(shipped("chips/gold-6140.toml")).unwrap()
+    );
+    assert_eq!(json(&["chip", "show", "e3-1230", "--json"])["cores"], 4);
+}
+
+#[test]
+fn the_shipped_inputs_tell_what_they_hold() {
+    let capture = shipped("inputs/redis-benchmark.pcap");
+    assert!(output(&["capture", "info", &capture]).contains("12 000"));
+    assert_eq!(json(&["capture", "info", &capture, "--json"])["packets"], 12_000);
+    let trace = shipped("inputs/redis-server.wkt");
+    assert!(output(&["trace", "info", &trace]).contains("25 000 000"));
+    assert_eq!(json(&["trace", "info", &trace, "--json"])["instructions"], 25_000_000);
+}
+
+#[test]
+fn a_trace_is_converted_and_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let (lackey, out) = (folder.path().join("lackey.txt"), folder.path().join("out.wkt"));
+    std::fs::write(&lackey, "I  04001000,3\n L 1ffeff0,8\nI  04001003,5\n S 1ffeff8,8\n M 02000000,4\n")
+        .unwrap();
+    let info = json(&["trace", "convert", lackey.to_str().unwrap(), out.to_str().unwrap(), "--json"]);
+    assert_eq!((&info["instructions"], &info["format"]), (&2.into(), &"wkt".into()));
+    assert_eq!(json(&["trace", "info", out.to_str().unwrap(), "--json"])["records"], info["records"]);
+    let cut = folder.path().join("cut.wkt");
+    let (trace, cut) = (shipped("inputs/redis-server.wkt"), cut.to_str().unwrap());
+    let arguments = ["trace", "convert", &trace, cut, "--skip", "1M", "--limit", "100k", "--l1"];
+    let text = output(&arguments);
+    assert!(text.contains("100 000") && text.contains("L1 filtered    yes"), "{text}");
+    common::refused(&arguments, 2, &["cut.wkt is there already", "--force"]);
+    output(&[&arguments[..], &["--force"]].concat());
+}

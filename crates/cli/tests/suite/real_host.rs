@@ -1,0 +1,292 @@
+//! `doctor`, `ddio` and `restore` as a user calls them: on a tree of plain files, and doctor on whatever this is.
+
+use crate::common;
+#[path = "../../../linux/tests/suite/plain_tree/mod.rs"]
+mod plain_tree;
+
+use common::{refused, waykeeper};
+use plain_tree::{DDIO_WAYS, NIC_PORT, SSD_PORT, Tree};
+use serde_json::Value;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Where a test's journal is: beside its tree, never in /run.
+fn journal(tree: &Tree) -> String {
+    tree.path("journal").display().to_string()
+}
+
+fn root(tree: &Tree) -> String {
+    tree.root().display().to_string()
+}
+
+/// `waykeeper ddio ...` on a tree, with its journal and without an experiment.
+fn ddio(tree: &Tree, arguments: &[&str]) -> assert_cmd::Command {
+    let mut command = waykeeper();
+    let (root, journal) = (root(tree), journal(tree));
+    command.arg("ddio").arg(arguments[0]).args(["--root", &root, "--journal", &journal, "--verify", "0"]);
+    command.args(&arguments[1..]);
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Runs it; standard output with the tree's place taken out.
+fn told(tree: &Tree, mut command: assert_cmd::Command, code: i32) -> String {
+    let done = command.assert().code(code);
+    text(&done.get_output().stdout).replace(&root(tree), "ROOT")
+}
+
+fn refused_by(tree: &Tree, arguments: &[&str], code: i32, parts: &[&str]) {
+    let (root, journal) = (root(tree), journal(tree));
+    let fixed = ["ddio", arguments[0], "--root", &root, "--journal", &journal, "--verify", "0"];
+    refused(&[&fixed[..], &arguments[1..]].concat(), code, parts);
+}
+
+#[test]
+fn doctor_tells_a_table_and_json() {
+    let tree = Tree::skylake();
+    let root = root(&tree);
+    let done = waykeeper().args(["doctor", "--root", &root]).assert().success();
+    insta::assert_snapshot!("doctor", text(&done.get_output().stdout).replace(&root, "ROOT"));
+    let done = waykeeper().args(["doctor", "--root", &root, "--json"]).assert().success();
+    let report: Value = serde_json::from_slice(&done.get_output().stdout).unwrap();
+    let checks = report["checks"].as_array().unwrap();
+    for check in checks {
+        let mut keys: Vec<&String> = check.as_object().unwrap().keys().collect();
+        keys.sort();
+        assert_eq!(keys, ["name", "remedy", "state", "value"]);
+        assert!(["ok", "missing", "degraded", "unknown", "info"].contains(&check["state"].as_str().unwrap()));
+    }
+    let cat = checks.iter().find(|check| check["name"] == "cat").unwrap();
+    assert_eq!((&cat["state"], &cat["remedy"]), (&"ok".into(), &Value::Null));
+}
+
+/// What must hold on any machine: it answers, names every subject once, and says 3 exactly if nothing can be turned.
+#[test]
+fn doctor_answers_on_this_machine() {
+    let done = waykeeper().args(["doctor", "--json"]).output().unwrap();
+    let report: Value = serde_json::from_slice(&done.stdout).unwrap();
+    let checks = report["checks"].as_array().unwrap();
+    let state = |name: &str| {
+        let of: Vec<&Value> = checks.iter().filter(|check| check["name"] == name).collect();
+        assert_eq!(of.len(), 1, "{name}");
+        of[0]["state"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(state("kernel"), "info");
+    assert_eq!(state("topology"), "info");
+    let knobs = ["cat", "ddio-ways", "dca-ports", "io-alloc"];
+    let manageable = knobs.iter().any(|name| state(name) == "ok");
+    assert_eq!(done.status.code(), Some(if manageable { 0 } else { 3 }));
+}
+
+#[test]
+fn doctor_says_3_where_nothing_can_be_turned_and_2_where_there_is_no_tree() {
+    let empty = tempfile::tempdir().unwrap();
+    let done = waykeeper().args(["doctor", "--root", empty.path().to_str().unwrap()]).assert().code(3);
+    assert!(text(&done.get_output().stderr).starts_with("error: there is no knob here"));
+    refused(&["doctor", "--root", "/no/such/tree"], 2, &["--root /no/such/tree", "No such file"]);
+    refused(&["ddio", "show", "--root", "/dev/null"], 2, &["not a directory"]);
+}
+
+#[test]
+fn show_names_ways_ports_and_every_device() {
+    let tree = Tree::skylake();
+    tree.set_config(SSD_PORT, 0x180, 0x04);
+    let done = waykeeper().args(["ddio", "show", "--root", &root(&tree)]).assert().success();
+    insta::assert_snapshot!("ddio-show", text(&done.get_output().stdout));
+    let done = waykeeper().args(["ddio", "show", "--root", &root(&tree), "--json"]).assert().success();
+    let survey: Value = serde_json::from_slice(&done.get_output().stdout).unwrap();
+    assert_eq!(survey["generation"], "skx");
+    assert_eq!(survey["sockets"][1]["mask"], "0x600");
+    assert_eq!(survey["sockets"][1]["standing"], "confirmed");
+    assert_eq!((&survey["ports"][0]["dca"], &survey["ports"][1]["dca"]), (&true.into(), &false.into()));
+    assert_eq!(survey["ports"][0]["devices"][1]["names"][0], "ens1f1");
+}
+
+#[test]
+fn ways_stand_while_a_command_runs_and_go_back() {
+    let tree = Tree::skylake();
+    // CPU 2 is the first of socket 1; the command sees the register through its file.
+    let look = format!("od -An -tx4 -j {DDIO_WAYS} -N 4 {}/dev/cpu/2/msr", root(&tree));
+    let out = told(&tree, ddio(&tree, &["set", "4", "--", "sh", "-c", &look]), 0);
+    insta::assert_snapshot!("ddio-set", out);
+    assert!(out.contains(" 00000780\n"), "{out}");
+    assert_eq!((tree.msr(0, DDIO_WAYS), tree.msr(2, DDIO_WAYS)), (0x600, 0x600));
+    assert!(!tree.path("journal").exists(), "nothing is left to restore");
+    // The command's own failure is handed on, and the mask goes back all the same.
+    let failed = ddio(&tree, &["set", "0x7c0", "--socket", "1", "--", "sh", "-c", "exit 7"]).assert().code(7);
+    assert!(text(&failed.get_output().stderr).contains("the command ended with"));
+    assert_eq!(tree.msr(2, DDIO_WAYS), 0x600);
+}
+
+#[test]
+fn a_dry_run_writes_nothing() {
+    let tree = Tree::skylake();
+    let before = tree.files();
+    let out = told(&tree, ddio(&tree, &["set", "11", "--dry-run"]), 0);
+    assert!(out.contains("0x600 (2) -> 0x7ff (11)") && out.contains("nothing has been written"), "{out}");
+    let out = told(&tree, ddio(&tree, &["off", "nvme0", "--dry-run", "--json"]), 0);
+    let plan: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(plan["steps"][0]["address"], SSD_PORT);
+    assert_eq!(plan["devices"][0]["devices"][0]["names"][0], "nvme0");
+    assert_eq!(tree.files(), before);
+}
+
+#[test]
+fn a_port_goes_off_with_all_behind_it_and_only_its_bit_changes() {
+    let tree = Tree::skylake();
+    let out = told(&tree, ddio(&tree, &["off", "ens1f1", "3b:00.0", "--keep"]), 0);
+    insta::assert_snapshot!("ddio-off", out);
+    // Bit 7 is gone, bit 2 is whose it was.
+    assert_eq!((tree.config(NIC_PORT, 0x180), tree.config(SSD_PORT, 0x180)), (0x04, 0x84));
+    // Somebody changes another bit meanwhile: it stays as he left it.
+    tree.set_config(NIC_PORT, 0x180, 0x0c);
+    let (root, journal) = (root(&tree), journal(&tree));
+    let done = waykeeper().args(["restore", "--root", &root, "--journal", &journal]).assert().success();
+    assert!(text(&done.get_output().stdout).ends_with(": restored\n"));
+    assert_eq!(tree.config(NIC_PORT, 0x180), 0x8c);
+    let out = common::output(&["restore", "--root", &root, "--journal", &journal]);
+    assert!(out.contains("nothing to restore"), "{out}");
+}
+
+#[test]
+fn what_is_kept_outlives_the_changes_after_it() {
+    let tree = Tree::skylake();
+    told(&tree, ddio(&tree, &["off", "ens1f1", "--keep"]), 0);
+    told(&tree, ddio(&tree, &["set", "4", "--keep"]), 0);
+    let out = told(&tree, ddio(&tree, &["set", "6", "--for", "0"]), 0);
+    assert!(out.contains(": restored") && !out.contains("PCI"), "{out}");
+    // Four ways were found, so four there are; and the port is still off.
+    assert_eq!((tree.msr(0, DDIO_WAYS), tree.config(NIC_PORT, 0x180)), (0x780, 0x04));
+    let out = common::output(&["restore", "--root", &root(&tree), "--journal", &journal(&tree)]);
+    assert_eq!(out.lines().count(), 3, "{out}");
+    assert_eq!((tree.msr(0, DDIO_WAYS), tree.msr(2, DDIO_WAYS)), (0x600, 0x600));
+    assert_eq!(tree.config(NIC_PORT, 0x180), 0x84);
+    assert!(!tree.path("journal").exists());
+}
+
+#[test]
+fn what_must_not_be_written_is_refused_with_the_reason() {
+    let tree = Tree::skylake();
+    refused_by(&tree, &["set", "0x680"], 2, &["0x680", "holes", "contiguous masks"]);
+    refused_by(&tree, &["set", "0x3c0"], 2, &["loses ways of 0x600"]);
+    refused_by(&tree, &["set", "1"], 2, &["2 to 11 ways"]);
+    refused_by(&tree, &["set", "many"], 2, &["`many`", "like 4", "like 0x780"]);
+    refused_by(&tree, &["set", "4", "--socket", "5"], 2, &["no socket 5", "0, 1"]);
+    refused_by(&tree, &["off", "eth9"], 2, &["`eth9`", "sys/class/net/eth9"]);
+    refused_by(&tree, &["set", "4", "--for", "minute"], 2, &["`minute`", "seconds"]);
+    let icelake = Tree::of(106, 6, "Intel(R) Xeon(R) Gold 5320 CPU @ 2.20GHz", 12);
+    refused_by(&icelake, &["set", "4"], 3, &["Ice Lake", "answers without effect", "only read"]);
+    refused_by(&icelake, &["off", "ens1f0"], 3, &["Ice Lake"]);
+    assert_eq!((icelake.msr(0, DDIO_WAYS), icelake.config(NIC_PORT, 0x180)), (0xc00, 0x84));
+    let unknown = Tree::of(222, 1, "Some Xeon", 11);
+    refused_by(&unknown, &["set", "4"], 3, &["Some Xeon", "no table describes this CPU"]);
+    let guest = Tree::skylake();
+    for cpu in 0..plain_tree::CPUS {
+        guest.set_msr(cpu, DDIO_WAYS, 0);
+    }
+    refused_by(&guest, &["set", "4"], 3, &["0xc8b", "reads 0x0"]);
+    guest.remove("dev/cpu");
+    refused_by(&guest, &["set", "4"], 3, &["modprobe msr"]);
+}
+
+#[test]
+fn a_header_where_the_switch_should_be_is_not_written() {
+    let tree = Tree::skylake();
+    // The chain of capabilities leads to 0x180: what is there is no perfctrlsts (hardware.md 2.1).
+    tree.set_config(NIC_PORT, 0x103, 0x18);
+    refused_by(&tree, &["off", "ens1f0"], 3, &["header of capability"]);
+    assert_eq!(tree.config(NIC_PORT, 0x180), 0x84);
+}
+
+/// A `waykeeper ddio set 6` that stands until it is told to end, and that does not outlive a test that fails.
+struct Holder(Child);
+
+impl Holder {
+    fn start(tree: &Tree) -> Holder {
+        let (root, journal) = (root(tree), journal(tree));
+        let program = assert_cmd::cargo::cargo_bin("waykeeper");
+        let mut command = Command::new(program);
+        command.args(["ddio", "set", "6", "--verify", "0", "--root", &root, "--journal", &journal]);
+        let holder = Holder(command.stdout(Stdio::null()).spawn().unwrap());
+        let begun = Instant::now();
+        while tree.msr(0, DDIO_WAYS) != 0x7e0 || tree.msr(2, DDIO_WAYS) != 0x7e0 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the mask was never set");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        holder
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        // It has ended already where all went well.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_signal_ends_the_holding_and_brings_the_mask_back() {
+    let tree = Tree::skylake();
+    let mut holder = Holder::start(&tree);
+    // A second manager keeps out meanwhile.
+    refused_by(&tree, &["set", "4"], 5, &["another waykeeper", &holder.0.id().to_string()]);
+    let pid = rustix::process::Pid::from_raw(holder.0.id() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(holder.0.wait().unwrap().success());
+    assert_eq!((tree.msr(0, DDIO_WAYS), tree.msr(2, DDIO_WAYS)), (0x600, 0x600));
+}
+
+/// A command that does not listen cannot keep the mask from going back.
+#[test]
+fn a_second_signal_ends_a_command_that_ignores_the_first() {
+    let tree = Tree::skylake();
+    let look = "trap '' TERM; touch \"$0\"; while :; do sleep 0.05; done";
+    let begun = tree.path("begun").display().to_string();
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin("waykeeper"));
+    let (root, journal) = (root(&tree), journal(&tree));
+    command.args(["ddio", "set", "6", "--verify", "0", "--root", &root, "--journal", &journal, "--"]);
+    let mut holder = Holder(command.args(["sh", "-c", look, &begun]).stdout(Stdio::null()).spawn().unwrap());
+    let started = Instant::now();
+    while !tree.path("begun").exists() {
+        assert!(started.elapsed() < Duration::from_secs(60), "the command never ran");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let pid = rustix::process::Pid::from_raw(holder.0.id() as i32).unwrap();
+    let code = loop {
+        if let Some(status) = holder.0.try_wait().unwrap() {
+            break status.code();
+        }
+        // Two at least; it may take several as one if they come at once.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    // 128 and SIGKILL, as shells tell it.
+    assert_eq!(code, Some(137));
+    assert_eq!((tree.msr(0, DDIO_WAYS), tree.msr(2, DDIO_WAYS)), (0x600, 0x600));
+}
+
+#[test]
+fn a_killed_holder_leaves_a_journal_that_doctor_sees_and_restore_clears() {
+    let tree = Tree::skylake();
+    drop(Holder::start(&tree));
+    let arguments = ["restore", "--root", &root(&tree), "--journal", &journal(&tree), "--json"];
+    let done: Value = serde_json::from_str(&common::output(&arguments)).unwrap();
+    let done = &done["journals"][0];
+    assert_eq!(done["knobs"].as_array().unwrap().len(), 2);
+    assert_eq!((&done["knobs"][0]["outcome"], &done["stale"]), (&"restored".into(), &false.into()));
+    assert_eq!((tree.msr(0, DDIO_WAYS), tree.msr(2, DDIO_WAYS)), (0x600, 0x600));
+}
+
+#[test]
+fn a_damaged_journal_is_told_and_kept() {
+    let tree = Tree::skylake();
+    tree.write("journal", "00000000 {}\n");
+    let (root, journal) = (root(&tree), journal(&tree));
+    refused(&["restore", "--root", &root, "--journal", &journal], 1, &["journal: line 1 is damaged"]);
+    refused_by(&tree, &["set", "4"], 1, &["line 1 is damaged"]);
+    assert_eq!(tree.msr(0, DDIO_WAYS), 0x600);
+}

@@ -1,0 +1,85 @@
+//! `waykeeper trace record` on a real program. Needs valgrind; says so where it is missing.
+#![expect(clippy::print_stderr, reason = "a test that does not run says so")]
+
+use crate::common;
+
+use common::{TINY, output, refused, waykeeper};
+use std::process::Command;
+
+fn valgrind_is_here() -> bool {
+    let here = Command::new("valgrind").arg("--version").output().is_ok_and(|done| done.status.success());
+    if !here {
+        eprintln!("NOT RUN: valgrind is not installed; `apt-get install valgrind` and run this test again");
+    }
+    here
+}
+
+#[test]
+fn a_real_program_is_recorded_and_its_trace_run() {
+    if !valgrind_is_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("true.wkt");
+    let recorded = output(&[
+        "trace",
+        "record",
+        "-o",
+        trace.to_str().unwrap(),
+        "--limit",
+        "200k",
+        "--json",
+        "--",
+        "/bin/true",
+    ]);
+    refused(
+        &["trace", "record", "-o", trace.to_str().unwrap(), "--", "/bin/true"],
+        2,
+        &["there already", "--force"],
+    );
+    let info: serde_json::Value = serde_json::from_str(&recorded).unwrap();
+    assert!(info["records"].as_u64().unwrap() > 1000, "{recorded}");
+    assert!(info["ended"].is_string());
+    let scenario = folder.path().join("replay.toml");
+    let text = TINY.replace("program = \"x-mem\"", "program = \"replay\"\ntrace = \"true.wkt\"");
+    std::fs::write(&scenario, text.replace("working_set = \"4 MiB\"", "")).unwrap();
+    assert!(output(&["run", scenario.to_str().unwrap(), "--policy", "none"]).contains("xmem"));
+}
+
+#[test]
+fn standard_output_is_the_programs() {
+    if !valgrind_is_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("echo.wkt");
+    let arguments = ["trace", "record", "-o", trace.to_str().unwrap(), "--", "/bin/echo", "hello"];
+    let done = waykeeper().args(arguments).assert().success();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    assert_eq!(text(&done.get_output().stdout), "hello\n");
+    let said = text(&done.get_output().stderr);
+    assert!(said.contains("\nrecorded ") && said.contains("\nfootprint "), "{said}");
+}
+
+#[test]
+fn what_cannot_be_recorded_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.wkt");
+    let out = out.to_str().unwrap();
+    refused(
+        &["trace", "record", "-o", out, "--valgrind", "/no/valgrind", "--", "true"],
+        3,
+        &["/no/valgrind", "install"],
+    );
+    waykeeper().args(["trace", "record", "-o", out]).assert().code(2);
+    if valgrind_is_here() {
+        refused_by_valgrind(out);
+    }
+}
+
+/// Valgrind itself complains on standard error as well; ours is the last line.
+fn refused_by_valgrind(out: &str) {
+    let done = waykeeper().args(["trace", "record", "-o", out, "--", "/no/such/program"]).assert().code(2);
+    let said = String::from_utf8(done.get_output().stderr.clone()).unwrap();
+    assert!(said.lines().last().unwrap().starts_with("error: `/no/such/program`"), "{said}");
+}

@@ -1,0 +1,253 @@
+//! `waykeeper run` from end to end: what it prints, writes, and that the same seed gives the same bytes.
+
+use crate::common;
+
+use common::{TINY, output, refused, tiny, waykeeper};
+use serde_json::Value;
+
+/// JSON of a run without its wall-clock time.
+fn timeless(arguments: &[&str]) -> String {
+    let text = output(arguments);
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with("\"wall_s\""));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_run_prints_a_table_with_the_decisions() {
+    let (_folder, path) = tiny();
+    let text = output(&["run", path.to_str().unwrap()]);
+    for part in ["tiny: a small mix", "1/32 of the sets", "HPW mean", "DCA write hit", "a4:", "LP zone"] {
+        assert!(text.contains(part), "`{part}` is not in:\n{text}");
+    }
+    assert!(!text.contains('\x1b'), "no colour where no terminal is");
+    // What a newcomer must not miss: which stretch was measured, and that one seed is one draw.
+    assert!(
+        text.contains("measured 1-2 s of 2 s of the server's clock; a run is 0.02 s simulated"),
+        "{text}"
+    );
+    assert!(text.contains("one seed: ") && text.contains("--seeds 5"), "{text}");
+    let two = output(&["run", path.to_str().unwrap(), "--policy", "a4", "--seeds", "2", "--seed", "4"]);
+    assert!(!two.contains("one seed: ") && two.contains("timelines of seed 4"), "{two}");
+}
+
+#[test]
+fn a_policy_named_twice_is_run_once_and_that_is_said() {
+    let (_folder, path) = tiny();
+    let arguments =
+        ["run", path.to_str().unwrap(), "--policy", "none", "--policy", "none", "--duration", "2"];
+    let done = waykeeper().args(arguments).assert().success();
+    let said = String::from_utf8(done.get_output().stderr.clone()).unwrap();
+    assert_eq!(said, "note: policy none is named more than once and run once\n");
+}
+
+#[test]
+fn threads_cannot_be_seen_in_the_result_and_seeds_can() {
+    let (_folder, path) = tiny();
+    let run = |seed: &str, threads: &str| {
+        let path = path.to_str().unwrap();
+        timeless(&["run", path, "--json", "--seeds", "2", "--seed", seed, "--threads", threads])
+    };
+    let one = run("7", "1");
+    assert!(one == run("7", "2"), "one thread and two give different bytes");
+    assert!(one != run("8", "2"), "two seeds give the same bytes");
+    let json: Value = serde_json::from_str(&output(&["run", path.to_str().unwrap(), "--json"])).unwrap();
+    assert!(json["wall_s"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn json_has_the_keys_of_the_issue_and_seeds_bring_spread_and_sampling_error() {
+    let (_folder, path) = tiny();
+    let text = output(&[
+        "run",
+        path.to_str().unwrap(),
+        "--json",
+        "--seeds",
+        "3",
+        "--policy",
+        "a4-d",
+        "--policy",
+        "default",
+    ]);
+    let json: Value = serde_json::from_str(&text).unwrap();
+    for key in ["schema", "scenario", "seed", "sets", "time_factor", "simulated_s", "wall_s"] {
+        assert!(!json[key].is_null(), "{key}");
+    }
+    let names: Vec<&String> = json["policies"].as_object().unwrap().keys().collect();
+    assert_eq!(names, ["a4-d", "default"], "in the order asked for");
+    assert_eq!(json["baseline"], "default");
+    let dpdk = &json["policies"]["a4-d"]["workloads"]["dpdk"];
+    assert_eq!(dpdk["priority"], "high");
+    for key in
+        ["performance_ratio", "throughput", "latency_mean_us", "latency_p99_us", "ipc", "llc_hit_ratio"]
+    {
+        assert!(dpdk[key].is_number() && dpdk["spread"][key].is_number(), "{key}");
+    }
+    assert_eq!(json["policies"]["default"]["groups"]["HPW"]["performance_ratio"], 1.0);
+    assert!(json["policies"]["a4-d"]["groups"]["LPW"]["performance_ratio"].is_number());
+    assert!(!json["policies"]["a4-d"]["decisions"].as_array().unwrap().is_empty());
+    assert!(json["sampling_error"]["llc_hit_ratio"].as_f64().unwrap() > 0.0);
+    // 2 s of the server's clock at 100 of them per simulated second.
+    assert_eq!(json["simulated_s"], 0.02);
+    let exact = output(&[
+        "run",
+        path.to_str().unwrap(),
+        "--json",
+        "--sets",
+        "exact",
+        "--policy",
+        "none",
+        "--duration",
+        "0.2",
+    ]);
+    let exact: Value = serde_json::from_str(&exact).unwrap();
+    assert_eq!((&exact["sets"], &exact["sampling_error"]), (&"exact".into(), &Value::Null));
+}
+
+#[test]
+fn out_writes_files_and_says_which() {
+    let (folder, path) = tiny();
+    let out = folder.path().join("results");
+    let done =
+        waykeeper().args(["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]).assert().success();
+    let said = String::from_utf8(done.get_output().stderr.clone()).unwrap();
+    for name in ["summary.json", "timeseries.csv", "decisions.jsonl", "report.html", "headline.svg"] {
+        assert!(out.join(name).metadata().unwrap().len() > 100, "{name}");
+        assert!(said.contains(name), "{said}");
+    }
+    // Four intervals of half a second, three workloads and the socket, two policies.
+    let table = std::fs::read_to_string(out.join("timeseries.csv")).unwrap();
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows.len(), 1 + 4 * 4 * 2);
+    for (column, name) in rows[0].iter().enumerate() {
+        assert!(rows[1..].iter().any(|row| !row[column].is_empty()), "`{name}` is empty in every row");
+    }
+}
+
+#[test]
+fn a_run_shorter_than_the_policys_interval_works() {
+    let (_folder, path) = tiny();
+    let path = path.to_str().unwrap();
+    let done = waykeeper().args(["run", path, "--duration", "0.2", "--json"]).assert().success();
+    let said = String::from_utf8(done.get_output().stderr.clone()).unwrap();
+    assert!(said.starts_with("note: a run of 0.2 s has no room"), "{said}");
+    let json: Value = serde_json::from_slice(&done.get_output().stdout).unwrap();
+    assert!(json["policies"]["a4"]["workloads"]["xmem"]["ipc"].as_f64().unwrap() > 0.0);
+    // And a warm-up of the user's choice: results count from then on.
+    output(&["run", path, "--duration", "0.2", "--warmup", "0.1", "--policy", "default"]);
+}
+
+#[test]
+fn masks_of_the_scenario_stand_unless_a_policy_moves_them() {
+    // Two ways for X-Mem, which loops over 4 MiB: without a policy they hold, under default they do not.
+    let (_folder, path) = common::folder_with("cores = \"4\"", "cores = \"4\"\nmask = \"0x003\"");
+    let text = output(&["run", path.to_str().unwrap(), "--json", "--policy", "default", "--policy", "none"]);
+    let json: Value = serde_json::from_str(&text).unwrap();
+    let mask = |policy: &str| json["policies"][policy]["way_map"][0]["masks"]["xmem"].clone();
+    assert_eq!((mask("none"), mask("default")), ("0x003".into(), "0x7ff".into()));
+}
+
+#[test]
+fn a_sweep_prints_a_curve_in_order() {
+    let sweep = "\n[[sweep]]\nkey = \"workload.fio.block\"\nvalues = [\"64k\", \"1M\"]\n\n[[sweep]]\nkey = \"nic.nic0.ring\"\nvalues = [256, 1024]\n";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sweep.toml");
+    std::fs::write(&path, TINY.to_owned() + sweep).unwrap();
+    let path = path.to_str().unwrap();
+    let json: Value = serde_json::from_str(&output(&["run", path, "--json", "--policy", "none"])).unwrap();
+    assert_eq!(json["schema"], "waykeeper.sweep/1");
+    let points: Vec<String> =
+        json["points"].as_array().unwrap().iter().map(|p| p["at"].to_string()).collect();
+    let at = |block: &str, ring: u32| format!(r#"{{"nic.nic0.ring":{ring},"workload.fio.block":"{block}"}}"#);
+    let mut wanted = vec![at("64k", 256), at("64k", 1024), at("1M", 256), at("1M", 1024)];
+    if points[0].starts_with("{\"workload") {
+        let turned =
+            |block: &str, ring: u32| format!(r#"{{"workload.fio.block":"{block}","nic.nic0.ring":{ring}}}"#);
+        wanted = vec![turned("64k", 256), turned("64k", 1024), turned("1M", 256), turned("1M", 1024)];
+    }
+    assert_eq!(points, wanted);
+    let out = folder.path().join("curve");
+    let text = output(&["run", path, "--policy", "none", "--out", out.to_str().unwrap()]);
+    assert!(text.contains("workload.fio.block") && text.contains("1M"), "{text}");
+    assert!(out.join("curve.csv").is_file() && out.join("report.html").is_file());
+}
+
+#[test]
+fn a_key_can_be_changed_from_outside() {
+    let (_folder, path) = tiny();
+    let path = path.to_str().unwrap();
+    let text = output(&[
+        "run",
+        path,
+        "--json",
+        "--policy",
+        "a4",
+        "--set",
+        "name=renamed",
+        "--set",
+        "workload[fio].cores=2",
+        "--set",
+        "policy.a4.stable_interval_s=5",
+        "--set",
+        "knobs.dca_ways=0x700",
+    ]);
+    let json: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["scenario"], "renamed");
+    assert_eq!(json["policies"]["a4"]["workloads"]["fio"]["cores"], "2");
+    assert_eq!(json["policies"]["a4"]["way_map"][0]["dca_ways"], "0x700");
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+    let mut child = Command::new(env!("CARGO_BIN_EXE_waykeeper"))
+        .args(["scenario", "show", "a4-hpw-heavy"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Closed before anything can have been written, most times; either way nothing may be complained of.
+    drop(child.stdout.take());
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(child.wait().unwrap().success() && said.is_empty(), "{said}");
+}
+
+#[test]
+fn an_interrupt_ends_a_run_with_130() {
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
+    let mut child = Command::new(env!("CARGO_BIN_EXE_waykeeper"))
+        .args(["run", "--seeds", "100"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // The handler is in place long before the simulations are through; a signal before it would kill
+    // the child without a code, so try until it is gone.
+    std::thread::sleep(Duration::from_millis(500));
+    let killed = Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status().unwrap();
+    assert!(killed.success());
+    let started = Instant::now();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(started.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn find_msl_prints_a_table_or_json_and_needs_a_nic() {
+    let (_folder, path) = tiny();
+    let path = path.to_str().unwrap();
+    let text = output(&["run", path, "--policy", "none", "--find-msl"]);
+    assert!(text.contains("maximum sustainable load of nic0") && text.contains("MSL, Gb/s"), "{text}");
+    let json = output(&["run", path, "--policy", "none", "--find-msl=nic0", "--json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["schema"], &json["nic"]), (&"waykeeper.msl/1".into(), &"nic0".into()));
+    assert!(json["knees"][0]["probes"].as_array().unwrap().len() >= 2);
+    refused(&["run", path, "--find-msl=nic7"], 2, &["the NIC to load is `nic7`", "one of nic0"]);
+    let folder = tempfile::tempdir().unwrap();
+    let without = folder.path().join("without.toml");
+    let text =
+        "name = \"n\"\n[[workload]]\nname = \"w\"\nprogram = \"x-mem\"\ncores = 0\nworking_set = \"1 MiB\"\n";
+    std::fs::write(&without, text).unwrap();
+    refused(&["run", without.to_str().unwrap(), "--find-msl"], 2, &["without.toml has no [[nic]]"]);
+}

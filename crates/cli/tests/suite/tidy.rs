@@ -1,0 +1,120 @@
+//! Tidy rules: every source file says what it is for, none grows past reading, and crates depend inwards
+//! only, as ARCHITECTURE.md draws it.
+
+use crate::common;
+
+use common::repository;
+use std::path::{Path, PathBuf};
+
+/// Most lines of a source file before it is time to look for the seam.
+const MOST_LINES: usize = 600;
+
+/// Widest line of a comment, which rustfmt leaves as it is: what two files side by side on a screen show.
+const WIDEST_COMMENT: usize = 125;
+
+/// The rooms, innermost first. A crate may depend on those before it, and only on these.
+const ROOMS: [(&str, &[&str]); 18] = [
+    ("units", &[]),
+    ("host", &["units"]),
+    ("silicon", &["units"]),
+    ("inputs", &[]),
+    ("load", &["units"]),
+    ("memload", &["units", "load"]),
+    ("generations", &["units"]),
+    ("machine", &["units", "host", "silicon", "inputs", "load"]),
+    ("vhost", &["units", "host", "silicon", "machine", "generations"]),
+    ("linux", &["units", "host", "generations"]),
+    ("probe", &["units", "host", "linux"]),
+    ("policy", &["units", "host"]),
+    ("control", &["units", "host", "policy"]),
+    ("service", &["units", "host", "linux", "policy", "control"]),
+    ("lab", &["units", "host", "silicon", "inputs", "machine", "policy", "control", "probe"]),
+    (
+        "cli",
+        &[
+            "units",
+            "host",
+            "silicon",
+            "inputs",
+            "machine",
+            "policy",
+            "control",
+            "lab",
+            "generations",
+            "linux",
+            "vhost",
+            "probe",
+            "service",
+            "load",
+            "memload",
+        ],
+    ),
+    // What tests stand on; no room depends on it but for its tests.
+    ("stand", &["units", "host", "silicon", "machine", "generations", "vhost", "linux"]),
+    ("bench", &["units", "host", "silicon", "machine", "policy", "control", "lab"]),
+];
+
+fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        // Examples are allowed to be somebody's toys.
+        if path.is_dir() && !path.ends_with("target") && !path.ends_with("examples") {
+            sources(&path, into);
+        } else if path.extension().is_some_and(|extension| extension == "rs" || extension == "py") {
+            into.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_source_says_what_it_is_for_and_is_short_enough() {
+    let mut files = Vec::new();
+    sources(&repository().join("crates"), &mut files);
+    sources(&repository().join("python"), &mut files);
+    assert!(files.len() > 100, "the sources were not found");
+    assert!(files.iter().any(|path| path.ends_with("waykeeper/__init__.py")), "Python's were not found");
+    let mut wrong = Vec::new();
+    for path in files {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let opening =
+            if path.extension().is_some_and(|extension| extension == "py") { "\"\"\"" } else { "//!" };
+        if !text.starts_with(opening) {
+            wrong.push(format!("{}: does not open with {opening} and what it is for", path.display()));
+        }
+        let lines = text.lines().count();
+        if lines > MOST_LINES {
+            wrong.push(format!("{}: {lines} lines; look for the seam", path.display()));
+        }
+        for (line, comment) in
+            text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with("//"))
+        {
+            let wide = comment.chars().count();
+            if wide > WIDEST_COMMENT {
+                wrong.push(format!("{}:{}: a comment {wide} wide", path.display(), line + 1));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn crates_depend_inwards_only() {
+    let mut wrong = Vec::new();
+    for entry in std::fs::read_dir(repository().join("crates")).unwrap() {
+        let folder = entry.unwrap().path();
+        let Ok(text) = std::fs::read_to_string(folder.join("Cargo.toml")) else { continue };
+        let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
+        let Some((_, allowed)) = ROOMS.iter().find(|(room, _)| *room == name) else {
+            wrong.push(format!("{name}: not in the list of rooms; put it there and into ARCHITECTURE.md"));
+            continue;
+        };
+        let manifest: toml::Table = text.parse().unwrap();
+        let dependencies = manifest.get("dependencies").and_then(toml::Value::as_table).into_iter().flatten();
+        for room in dependencies.filter_map(|(key, _)| key.strip_prefix("waykeeper-")) {
+            if !allowed.contains(&room) {
+                wrong.push(format!("{name} depends on {room}, which it must not know"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,5 @@
+//! The tests of `waykeeper-control`, one program: linking is most of what a test program costs to build.
+
+mod common;
+mod r#loop;
+mod trouble;

@@ -1,0 +1,221 @@
+//! The loop in trouble: others turn its knobs, the machine is busy, the clock jumps, a policy panics.
+
+use crate::common;
+
+use common::*;
+use waykeeper_control::{ControlConfig, Knob, Loop, Problem};
+use waykeeper_host::{Group, Interval, Inventory, Plan};
+use waykeeper_policy::{Decision, Policy};
+use waykeeper_units::{GroupId, PortId, WayMask};
+
+fn told(all: &[Seen]) -> Vec<String> {
+    all.iter().flat_map(|(record, _)| &record.problems).map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_mask_somebody_else_turned_is_told_and_put_back_even_if_the_policy_says_nothing_more() {
+    let mut host = fake();
+    host.outsiders = [(3, (GroupId(1), WayMask::from_bits(0x600)))].into();
+    let mut first = true;
+    let mut policy = Wants(move |_: &[Group]| {
+        let plan = if first { masks(&[(1, 0x00c)]) } else { Plan::default() };
+        first = false;
+        plan
+    });
+    let (all, _) = records(&mut host, &mut policy, seconds(5));
+    assert_eq!(told(&all), ["mask 0x00c of group 1 was changed to 0x600 by somebody else; it is put back"]);
+    assert_eq!(all[3].0.knobs.masks[&GroupId(1)].bits(), 0x00c, "in the same step");
+    let causes: Vec<f64> = all[3].0.problems[0].causes().iter().map(|cause| cause.value).collect();
+    assert_eq!(causes, [2.0, 2.0]);
+    assert_eq!(host.knobs.masks[&GroupId(1)].bits(), 0x7ff, "and it goes back in the end");
+}
+
+#[test]
+fn a_knob_taken_back_three_times_is_left_to_the_other_and_stays_theirs_at_the_end() {
+    let mut host = fake();
+    host.outsiders = (2..9).map(|second| (second, (GroupId(1), WayMask::from_bits(0x600)))).collect();
+    let mut policy = Wants(|_: &[Group]| masks(&[(0, 0x0ff), (1, 0x00c)]));
+    let (all, _) = records(&mut host, &mut policy, seconds(8));
+    let told = told(&all);
+    assert_eq!(told.len(), 4);
+    assert!(told[..3].iter().all(|text| text.ends_with("it is put back")));
+    assert!(told[3].ends_with("it is left to them"));
+    assert_eq!(all[8].0.knobs.masks[&GroupId(1)].bits(), 0x600);
+    let ends = [GroupId(0), GroupId(1)].map(|group| host.knobs.masks[&group].bits());
+    assert_eq!(ends, [0x7ff, 0x600], "ours goes back, theirs is not touched");
+}
+
+#[test]
+fn a_busy_machine_is_waited_for_and_the_wait_is_told_once() {
+    let mut host = fake();
+    host.busy = 2;
+    let mut policy = Wants(|_: &[Group]| masks(&[(1, 0x00c)]));
+    let (all, _) = records(&mut host, &mut policy, seconds(6));
+    assert_eq!(told(&all), ["mask 0x00c of group 1 has to wait: device or resource busy"]);
+    // At the start, at 1 s, at 3 s; and back at the end.
+    let times: Vec<u64> = host.plans.iter().map(|(at, _)| at / SECOND).collect();
+    assert_eq!(times, [0, 1, 3, 6]);
+    assert_eq!(all[3].0.knobs.masks[&GroupId(1)].bits(), 0x00c);
+}
+
+#[test]
+fn the_end_of_a_run_waits_for_a_busy_machine_too() {
+    let mut host = fake();
+    let mut policy = Wants(|_: &[Group]| masks(&[(1, 0x00c)]));
+    let mut looping = Loop::start(&mut host, Box::new(&mut policy), seconds(5)).unwrap();
+    looping.step().unwrap();
+    drop(looping);
+    assert_eq!(host.knobs.masks[&GroupId(1)].bits(), 0x7ff);
+    host.busy = 0;
+    let mut looping = Loop::start(&mut host, Box::new(&mut policy), seconds(5)).unwrap();
+    looping.step().unwrap();
+    looping.restore();
+    assert_eq!(looping.record().state, "Restored");
+    assert_eq!(looping.record().events[0].action, "restored");
+    assert_eq!(looping.record().knobs.masks[&GroupId(1)].bits(), 0x7ff);
+}
+
+#[test]
+fn what_does_not_come_back_is_named_and_comes_back_at_the_next_try() {
+    let mut host = fake();
+    let mut policy = Wants(|_: &[Group]| masks(&[(0, 0x600), (1, 0x00c)]));
+    let mut looping = Loop::start(&mut host, Box::new(&mut policy), seconds(50)).unwrap();
+    looping.step().unwrap();
+    // Three tries of two masks each, and none gets through.
+    looping.host().busy = 6;
+    let full = WayMask::full(11);
+    let left = [Knob::Mask(GroupId(0), full), Knob::Mask(GroupId(1), full)];
+    assert_eq!(looping.restore(), left);
+    assert!(!looping.record().problems.is_empty());
+    // Watching turns nothing, and does not take what still stands for what was found.
+    looping.watch().unwrap();
+    assert_eq!(looping.record().knobs.masks[&GroupId(1)].bits(), 0x00c);
+    // A policy that wants one of them has it; the other goes back, and in the end both.
+    looping.replace(Box::new(Wants(|_: &[Group]| masks(&[(1, 0x030)]))));
+    let standing =
+        |looping: &Loop<'_, FakeHost>| [0, 1].map(|id| looping.record().knobs.masks[&GroupId(id)].bits());
+    assert_eq!(standing(&looping), [0x7ff, 0x030]);
+    assert_eq!(looping.restore(), []);
+    assert_eq!(standing(&looping), [0x7ff, 0x7ff]);
+}
+
+#[test]
+fn a_clock_that_runs_back_costs_no_step_and_leaves_the_runs_length() {
+    let mut host = fake();
+    host.now_ns = 100 * SECOND;
+    host.jump = Some((103 * SECOND, 40 * SECOND));
+    let mut policy = Wants(|_: &[Group]| Plan::default());
+    let (all, summary) = records(&mut host, &mut policy, seconds(6));
+    let times: Vec<u64> = all.iter().map(|(record, _)| record.at_ns / SECOND).collect();
+    assert_eq!(times, [100, 101, 102, 40, 41, 42, 43]);
+    assert_eq!(summary.steps, 6);
+    assert_eq!(all[3].0.problems, [Problem::NoTime], "no interval spans the jump");
+    assert_eq!(all[4].0.problems, [Problem::ClockBack { by_ns: 63 * SECOND }]);
+    assert_eq!(all[4].1, Some((40 * SECOND, 41 * SECOND)));
+}
+
+#[test]
+fn a_clock_that_begins_anew_is_followed() {
+    let mut host = fake();
+    host.now_ns = 2 * SECOND;
+    host.jump = Some((5 * SECOND, 0));
+    let mut policy = Wants(|_: &[Group]| Plan::default());
+    let (all, _) = records(&mut host, &mut policy, seconds(6));
+    let times: Vec<u64> = all.iter().map(|(record, _)| record.at_ns / SECOND).collect();
+    assert_eq!(times, [2, 3, 4, 0, 1, 2, 3]);
+}
+
+#[test]
+fn a_clock_that_jumps_ahead_misses_deadlines_and_goes_on() {
+    let mut host = fake();
+    host.jump = Some((2 * SECOND, 7 * SECOND));
+    let mut policy = Wants(|_: &[Group]| Plan::default());
+    let (all, summary) = records(&mut host, &mut policy, seconds(10));
+    let times: Vec<u64> = all.iter().map(|(record, _)| record.at_ns / SECOND).collect();
+    assert_eq!(times, [0, 1, 7, 8, 9, 10]);
+    assert_eq!(summary.missed_deadlines, 5, "those of 3 s to 7 s");
+}
+
+/// Turns three knobs and then has a bug.
+struct Panics(u32);
+
+impl Policy for Panics {
+    fn name(&self) -> &str {
+        "panics"
+    }
+
+    fn start(&mut self, _: &Inventory, _: &[Group]) -> Decision {
+        let plan = Plan {
+            dca: [(PortId(0), false)].into(),
+            dca_ways: Some(WayMask::from_bits(0x700)),
+            ..masks(&[(1, 0x00c)])
+        };
+        Decision { plan, ..Decision::default() }
+    }
+
+    fn step(&mut self, _: &[Group], _: &Interval) -> Decision {
+        self.0 += 1;
+        assert!(self.0 < 3, "a bug");
+        Decision::default()
+    }
+}
+
+#[test]
+fn a_policy_that_panics_leaves_nothing_turned() {
+    let mut host = fake();
+    let before = host.knobs.clone();
+    let run = std::panic::AssertUnwindSafe(|| records(&mut host, &mut Panics(0), seconds(9)));
+    assert!(std::panic::catch_unwind(run).is_err());
+    assert_eq!((host.knobs.dca_ways, &host.knobs.dca), (before.dca_ways, &before.dca));
+    assert!(host.knobs.masks.values().all(|mask| mask.bits() == 0x7ff));
+}
+
+#[test]
+fn a_host_that_dies_is_given_its_knobs_back_as_far_as_it_takes_them() {
+    let mut host = fake();
+    host.blind = (1..9).collect();
+    let mut policy = Wants(|_: &[Group]| masks(&[(1, 0x00c)]));
+    let (all, _) = records(&mut host, &mut policy, seconds(4));
+    assert!(all[1..].iter().all(|(record, _)| record.problems.len() == 1));
+    // Nothing could be read at the end; what was found at the start is known.
+    assert_eq!(host.knobs.masks[&GroupId(1)].bits(), 0x7ff);
+}
+
+#[test]
+fn a_knob_is_written_as_people_read_it() {
+    let knobs =
+        [Knob::DcaWays(WayMask::from_bits(0x600)), Knob::Dca(PortId(2), true), Knob::RxRing(PortId(0), 64)];
+    assert_eq!(
+        knobs.map(|knob| knob.to_string()),
+        ["DCA ways 0x600", "DCA on on port 2", "RX ring of 64 on port 0"]
+    );
+}
+
+#[test]
+fn an_operator_can_leave_what_others_turn_at_once() {
+    let mut host = fake();
+    host.outsiders.insert(3, (GroupId(1), WayMask::from_bits(0x600)));
+    let mut policy = Wants(|_: &[Group]| masks(&[(1, 0x00c)]));
+    let (all, _) = records(&mut host, &mut policy, ControlConfig { take_back: 0, ..seconds(5) });
+    assert_eq!(
+        told(&all),
+        ["mask 0x00c of group 1 was changed to 0x600 by somebody else; it is left to them"]
+    );
+    assert_eq!(host.knobs.masks[&GroupId(1)].bits(), 0x600);
+}
+
+#[test]
+fn a_loop_that_only_watches_tells_of_others_at_every_step() {
+    let mut host = fake();
+    host.outsiders =
+        [(2, (GroupId(1), WayMask::from_bits(0x600))), (4, (GroupId(0), WayMask::from_bits(0x300)))].into();
+    let mut policy = Wants(|_: &[Group]| masks(&[(0, 0x0ff), (1, 0x00c)]));
+    let mut looping = Loop::start(&mut host, Box::new(&mut policy), seconds(9)).unwrap();
+    let told: Vec<usize> = (0..5)
+        .map(|_| {
+            looping.watch().unwrap();
+            looping.record().problems.len()
+        })
+        .collect();
+    assert_eq!(told, [0, 1, 0, 1, 0], "each once, and the second although the first was told before");
+}

@@ -1,0 +1,8 @@
+//! The tests of `waykeeper-inputs`, one program: linking is most of what a test program costs to build.
+
+mod captures;
+mod common;
+mod hostile;
+mod recording;
+mod shipped;
+mod traces;

@@ -1,0 +1,92 @@
+//! What is written to disk: complete, whole, the same bytes every time, and safe against hostile names.
+
+use crate::common;
+
+use std::fs;
+use waykeeper_lab::{files, report, results::*};
+
+#[test]
+fn a_run_becomes_files_that_agree() {
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().join("new/deep");
+    let summary = common::flagship(1);
+    let paths = files::write_run(&target, &summary).unwrap();
+    let names: Vec<_> = paths.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+    assert_eq!(names, ["summary.json", "timeseries.csv", "decisions.jsonl", "report.html", "headline.svg"]);
+    assert_eq!(fs::read_dir(&target).unwrap().count(), 5, "no draft is left behind");
+
+    let read: RunSummary = serde_json::from_str(&fs::read_to_string(&paths[0]).unwrap()).unwrap();
+    assert!(read.to_json().unwrap() == summary.to_json().unwrap(), "what is written can be read back");
+
+    let mut rows = csv::Reader::from_path(&paths[1]).unwrap();
+    // 6 policies, 30 intervals, 11 workloads and the socket.
+    assert_eq!(rows.records().filter(Result::is_ok).count(), 6 * 30 * 12);
+
+    let lines = fs::read_to_string(&paths[2]).unwrap();
+    let decisions: usize = summary.policies.values().map(|policy| policy.decisions.len()).sum();
+    assert_eq!(lines.lines().count(), decisions);
+    for line in lines.lines() {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(value["policy"].is_string() && value["at_s"].is_number(), "{line}");
+    }
+    // Overwriting is the same as writing.
+    files::write_run(&target, &summary).unwrap();
+}
+
+#[test]
+fn a_sweep_becomes_three_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let paths = files::write_sweep(directory.path(), &common::sweep(true)).unwrap();
+    let names: Vec<_> = paths.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+    assert_eq!(names, ["summary.json", "curve.csv", "report.html"]);
+    let read: SweepSummary = serde_json::from_str(&fs::read_to_string(&paths[0]).unwrap()).unwrap();
+    assert_eq!(read.points.len(), 12);
+    let mut rows = csv::Reader::from_path(&paths[1]).unwrap();
+    assert_eq!(rows.headers().unwrap().get(0), Some("workload.xmem.mask"));
+    // 12 points, 2 policies; 2 workloads, 1 group, 1 socket.
+    assert_eq!(rows.records().filter(Result::is_ok).count(), 12 * 2 * 4);
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    fs::write(&file, "").unwrap();
+    let error = files::write_run(&file.join("out"), &common::flagship(1)).unwrap_err();
+    assert!(matches!(error, files::OutError::Directory { .. }));
+    assert!(error.to_string().contains("file/out"), "{error}");
+    // A directory in the place of a file: the rename fails, and the draft is cleaned away.
+    let out = directory.path().join("out");
+    fs::create_dir_all(out.join("summary.json/x")).unwrap();
+    let error = files::write_run(&out, &common::flagship(1)).unwrap_err();
+    assert!(error.to_string().contains("summary.json"), "{error}");
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 1);
+}
+
+#[test]
+fn the_same_result_is_the_same_bytes_whatever_the_clock_said() {
+    let (first, mut second) = (common::five_seeds(), common::five_seeds());
+    second.wall_s = Some(99.0);
+    assert!(first.to_json().unwrap() != second.to_json().unwrap());
+    assert!(first.deterministic_json().unwrap() == second.deterministic_json().unwrap());
+    assert!(!first.deterministic_json().unwrap().contains("wall_s"));
+    assert!(report::run_html(&first).unwrap() == report::run_html(&second).unwrap());
+    assert!(files::timeseries_csv(&first).unwrap() == files::timeseries_csv(&second).unwrap());
+    let (first, mut second) = (common::sweep(false), common::sweep(false));
+    second.wall_s = None;
+    assert!(first.deterministic_json().unwrap() == second.deterministic_json().unwrap());
+    assert!(report::sweep_html(&first).unwrap() == report::sweep_html(&second).unwrap());
+}
+
+#[test]
+fn no_null_is_ever_written() {
+    let mut summary = common::flagship(1);
+    let workload = &mut summary.policies[0].workloads[0];
+    workload.metrics.ipc = Some(f64::NAN);
+    workload.metrics.llc_hit_ratio = None;
+    summary.policies[2].decisions[1].causes[0].limit = Some(f64::INFINITY);
+    summary.score();
+    let json = summary.to_json().unwrap();
+    assert!(!json.contains("null"), "an absent key is the only way to say not available");
+    serde_json::from_str::<RunSummary>(&json).unwrap();
+}

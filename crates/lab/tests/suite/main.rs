@@ -1,0 +1,10 @@
+//! The tests of `waykeeper-lab`, one program: linking is most of what a test program costs to build.
+
+mod chaos;
+mod common;
+mod files;
+mod iat_fig11;
+mod msl;
+mod report;
+mod schema;
+mod text;

@@ -1,0 +1,91 @@
+//! What people see on a terminal, as golden text. Update with `INSTA_UPDATE=always` and read the diff.
+
+use crate::common;
+
+use waykeeper_lab::table::{self, Ink, PAGE_COLUMNS};
+use waykeeper_lab::timeline;
+
+fn assert_fits(text: &str) {
+    for line in text.lines() {
+        assert!(line.chars().count() <= PAGE_COLUMNS, "{} columns: {line}", line.chars().count());
+        assert!(!line.contains('\x1b'), "an escape sequence in plain text: {line:?}");
+    }
+}
+
+#[test]
+fn a_run_as_text() {
+    let summary = common::flagship(1);
+    let text = table::run(&summary, Ink::Plain);
+    assert_fits(&text);
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn five_seeds_show_their_spread() {
+    let summary = common::five_seeds();
+    let text = table::heading(&summary) + &table::comparison(&summary, Ink::Plain);
+    assert_fits(&text);
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn the_footer_says_who_settled_when_and_who_was_not_at_rest() {
+    let mut summary = common::five_seeds();
+    summary.policies.retain(|name, _| name == "default" || name == "a4-b" || name == "a4-d");
+    summary.policies["a4-b"].settled_s = None;
+    // Measured from 12 s on. a4-d turned DCA at 12 s; what is turned when the run ends moves no number.
+    let mut late = summary.policies["a4-d"].decisions[4].clone();
+    late.at_s = 30.0;
+    summary.policies["a4-d"].decisions.push(late.clone());
+    let wanted =
+        "settled (seed 1): a4-b never, a4-d at 12 s\nturned knobs while measured (seed 1): a4-d at 12 s\n";
+    assert_eq!(table::footer(&summary), wanted);
+    late.at_s = 29.0;
+    summary.policies["a4-d"].decisions.push(late);
+    assert!(table::footer(&summary).ends_with("a4-d 2 times from 12 s to 29 s\n"));
+}
+
+#[test]
+fn a_sweep_as_text() {
+    let text = table::curve(&common::sweep(true), Ink::Plain);
+    assert_fits(&text);
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn the_timeline_folds_circles_and_names_knobs_that_disobeyed() {
+    let summary = common::flagship(1);
+    let text = timeline::timeline(&summary, "a4-d");
+    assert!(text.contains("[HH..llllL..]"), "{text}");
+    assert!(text.contains("these 2 steps 3 times"), "{text}");
+    assert!(text.contains("DCA ways 0x600: reads back 0x400"), "{text}");
+    assert_eq!(timeline::timeline(&summary, "nobody"), "");
+}
+
+#[test]
+fn colour_only_where_it_is_welcome() {
+    let summary = common::flagship(1);
+    assert!(table::comparison(&summary, Ink::Colour).contains('\x1b'));
+    assert!(!table::comparison(&summary, Ink::Plain).contains('\x1b'));
+}
+
+#[test]
+fn hostile_names_cannot_drive_a_terminal() {
+    let summary = common::hostile();
+    let text = table::run(&summary, Ink::Plain);
+    assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+}
+
+#[test]
+fn a_result_with_nothing_in_it_still_reads() {
+    let mut summary = common::flagship(1);
+    summary.policies.values_mut().for_each(|policy| *policy = Default::default());
+    summary.score();
+    assert_fits(&table::run(&summary, Ink::Plain));
+    summary.policies.clear();
+    summary.score();
+    assert_fits(&table::run(&summary, Ink::Plain));
+    let mut sweep = common::sweep(true);
+    sweep.points.clear();
+    assert_fits(&table::curve(&sweep, Ink::Plain));
+}

@@ -1,0 +1,101 @@
+//! What two tenants want, and what the kernel lets them share.
+
+use crate::census::machine::{Machine, Process};
+
+#[test]
+fn who_is_declared_first_has_a_process_and_the_other_is_told_once() {
+    let mut machine = Machine::new(
+        "[[tenant]]\nname = \"a\"\nprocess = \"x\"\n[[tenant]]\nname = \"b\"\ncgroup = \"g\"\n[[tenant]]\nname = \"c\"\npids = [11]\n",
+    );
+    machine.process(&Process { cpus: "0", ..Process::new(10, "x") });
+    machine.process(&Process { cpus: "1", ..Process::new(11, "y") });
+    machine.cgroup("g", &[10, 11], None);
+    let (shown, notes) = machine.look();
+    assert_eq!(shown, ["a [0] [10]", "b [1] [11]"]);
+    assert_eq!(
+        notes,
+        [
+            "tenant b: process 10 and maybe others belong to a, which is declared before",
+            "tenant c: process 11 and maybe others belong to b, which is declared before",
+            "tenant c: it is not here (now): none of its processes runs"
+        ]
+    );
+    assert!(machine.look().1.is_empty());
+}
+
+#[test]
+fn a_pool_that_two_may_use_is_nobodys() {
+    let mut machine = Machine::new(
+        "[[tenant]]\nname = \"p\"\neach = true\ncgroup = \"p*\"\n[[tenant]]\nname = \"own\"\ncores = \"0\"\n",
+    );
+    for pid in [20, 21, 22] {
+        machine.process(&Process::new(pid, "x"));
+    }
+    machine.cgroup("p1", &[20], Some("2,6"));
+    assert_eq!(machine.look(), (vec!["p-p1 [2,6] [20]".to_owned(), "own [0] []".to_owned()], vec![]));
+    machine.cgroup("p2", &[21], Some("3,6"));
+    machine.cgroup("p3", &[22], Some("0-1"));
+    let (shown, notes) = machine.look();
+    assert_eq!(shown, ["p-p1 [] [20]", "p-p2 [] [21]", "p-p3 [] [22]", "own [0] []"]);
+    assert_eq!(
+        notes[0],
+        "tenant p-p1: it has processes and no cores of its own (p-p2 may run on core 6 of its 2,6, too); counters of \
+         cores will not tell of it"
+    );
+    assert!(
+        notes[2].contains("p-p3: it has processes and no cores of its own (own may run on core 0"),
+        "{notes:?}"
+    );
+    machine.tree.remove("sys/fs/cgroup/p2");
+    assert_eq!(machine.look().0[0], "p-p1 [2,6] [20]");
+}
+
+#[test]
+fn cores_are_those_of_all_threads_and_part_of_one_socket() {
+    let mut machine = Machine::new("[[tenant]]\nname = \"a\"\nprocess = \"dpdk\"\n");
+    machine.process(&Process { cpus: "0", ..Process::new(30, "dpdk") });
+    machine.thread(30, 31, "4");
+    assert_eq!(machine.look().0, ["a [0,4] [30]"]);
+    // A worker is started later; it is seen when the process's turn comes.
+    machine.thread(30, 32, "5");
+    let mut looks = (0..12).map(|_| machine.look().0[0].clone());
+    assert!(looks.any(|shown| shown == "a [0,4-5] [30]"));
+    machine.thread(30, 33, "2");
+    let told: Vec<String> = (0..12).flat_map(|_| machine.look().1).collect();
+    assert_eq!(machine.look().0, ["a [] [30]"]);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("may run on 0,2,4-5, which is not part of one socket"), "{told:?}");
+}
+
+#[test]
+fn what_is_declared_of_cores_is_believed_as_far_as_they_are_online() {
+    let mut machine = Machine::new(
+        "[[tenant]]\nname = \"a\"\ncores = \"1-3\"\npids = [40]\n[[tenant]]\nname = \"b\"\ncores = \"4,9\"\n",
+    );
+    let (shown, notes) = machine.look();
+    assert_eq!(shown, ["a [1-3] []", "b [4] []"]);
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    assert_eq!(notes[1], "tenant b: of its cores 4,9 not all are online; it has 4");
+    machine.tree.write("sys/devices/system/cpu/online", "0-3\n");
+    let (shown, notes) = machine.look();
+    assert_eq!(shown, ["a [1-3] []"]);
+    assert_eq!(notes, ["tenant b: it is not here (now): none of its cores 4,9 is online"]);
+    // With a unit beside its cores a tenant leaves when the unit does.
+    let mut unit = Machine::new("[[tenant]]\nname = \"a\"\ncores = \"1\"\nunit = \"a.service\"\n");
+    unit.cgroup("system.slice/a.service", &[], None);
+    assert_eq!(unit.look().0, [""; 0]);
+    unit.process(&Process::new(50, "x"));
+    unit.cgroup("system.slice/a.service", &[50], Some("0-7"));
+    assert_eq!(unit.look().0, ["a [1] [50]"]);
+}
+
+#[test]
+fn a_machine_whose_cpus_cannot_be_told_gives_nobody_cores() {
+    let mut machine =
+        Machine::new("[[tenant]]\nname = \"a\"\nprocess = \"x\"\n[[tenant]]\nname = \"b\"\ncores = \"3\"\n");
+    machine.process(&Process { cpus: "0", ..Process::new(60, "x") });
+    machine.tree.write("sys/devices/system/cpu/online", "what\n");
+    let (shown, notes) = machine.look();
+    assert_eq!(shown, ["a [] [60]", "b [3] []"]);
+    assert!(notes[0].contains("no tenant has cores but those that are declared"), "{notes:?}");
+}

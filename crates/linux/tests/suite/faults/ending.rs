@@ -1,0 +1,122 @@
+//! Faults while a host is given back, and while what a crash left turned is brought back: whatever fails is told and stays
+//! in the journal, and the next try brings it all back.
+
+use crate::faults::machine::machine;
+use crate::faults::strike::{Case, Rotation, Verdicts};
+use crate::faults::turning::plan;
+use rustix::io::Errno;
+use std::collections::{BTreeMap, BTreeSet};
+use waykeeper_host::Host;
+use waykeeper_linux::host::LinuxHost;
+use waykeeper_stand::{MS, Machine, State};
+use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
+
+/// A host with every knob turned.
+fn turned(machine: &Machine) -> LinuxHost {
+    let mut host = machine.open();
+    let plan = plan(&host, [0x00f, 0x030, 0x0c0, 0x700], 0x7c0, false);
+    let applied = host.apply(&plan).unwrap_or_else(|error| panic!("{error}"));
+    assert!(applied.is_complete(), "{applied:#?}");
+    host
+}
+
+/// One report a reason; each has the first knob that it kept from coming back before it.
+fn reasons(failures: impl Iterator<Item = (String, String)>) -> BTreeSet<String> {
+    let mut reasons: BTreeMap<String, String> = BTreeMap::new();
+    for (knob, why) in failures {
+        reasons.entry(why).or_insert(knob);
+    }
+    reasons.into_iter().map(|(why, knob)| format!("{knob}: {why}")).collect()
+}
+
+/// Brings back what is left, by hand or by the next start, in turn.
+fn next(machine: &Machine, case: &Case, turn: usize, verdicts: &mut Verdicts) {
+    match turn % 2 {
+        0 => verdicts.wrong(case, &machine.still_wrong()),
+        _ => match machine.try_open() {
+            Err(error) => verdicts.wrong(case, &error.to_string()),
+            Ok(mut host) => assert!(host.close().expect("closed").is_complete()),
+        },
+    }
+}
+
+fn left(machine: &Machine, before: &State) -> &'static str {
+    if machine.state() == *before { "" } else { "not all is as it was" }
+}
+
+#[test]
+fn what_cannot_be_given_back_is_told_and_comes_back_later() {
+    let machine = machine();
+    machine.run(MS);
+    let before = machine.state();
+    let mut host = turned(&machine);
+    machine.faults.forget();
+    assert!(host.close().expect("closed").is_complete());
+    let seen = machine.faults.seen();
+    drop(host);
+    let mut verdicts = Verdicts::default();
+    for (turn, case) in Rotation::default().cases(&machine, &seen).iter().enumerate() {
+        let mut host = turned(&machine);
+        let (result, struck) = Verdicts::strike(&machine, case, || host.close());
+        let mut reports = match result {
+            Err(error) => BTreeSet::from([error.to_string()]),
+            Ok(report) => reasons(report.failures().map(|(knob, why)| (knob.to_string(), why.to_owned()))),
+        };
+        reports.extend(host.complaints());
+        drop(host);
+        verdicts.judge(&machine, case, struck, &reports, left(&machine, &before));
+        next(&machine, case, turn, &mut verdicts);
+        verdicts.same(&machine, case, &before);
+        // Nobody hears of it when a host is just dropped; the journal knows.
+        if turn % 3 == 0 {
+            let host = turned(&machine);
+            Verdicts::strike(&machine, case, || drop(host));
+            if !left(&machine, &before).is_empty() && !machine.journal().exists() {
+                verdicts.wrong(case, "dropped, not brought back, and forgotten");
+            }
+            next(&machine, case, turn + 1, &mut verdicts);
+            verdicts.same(&machine, case, &before);
+        }
+    }
+    // Counters that went back are not read once more, so there are fewer places to strike than below.
+    verdicts.end(25);
+}
+
+/// A manager that is gone without a word: nothing that it does at its end reaches the machine.
+fn crashed(machine: &Machine) {
+    let host = turned(machine);
+    for operation in [Operation::Write, Operation::RemoveDirectory] {
+        let fault = Fault::Refuse(Errno::IO);
+        machine.faults.inject(Rule {
+            path: "*".into(),
+            operation: Some(operation),
+            calls: Calls::All,
+            fault,
+        });
+    }
+    drop(host);
+    machine.faults.lift();
+    assert!(machine.journal().exists());
+}
+
+#[test]
+fn what_a_crash_left_comes_back_in_spite_of_faults() {
+    let machine = machine();
+    machine.run(MS);
+    let before = machine.state();
+    crashed(&machine);
+    assert_ne!(machine.state(), before);
+    machine.faults.forget();
+    machine.restore().unwrap();
+    let seen = machine.faults.seen();
+    let mut verdicts = Verdicts::default();
+    for (turn, case) in Rotation::default().cases(&machine, &seen).iter().enumerate() {
+        crashed(&machine);
+        let (result, struck) = Verdicts::strike(&machine, case, || machine.restore());
+        let reports = reasons(result.err().into_iter().flatten());
+        verdicts.judge(&machine, case, struck, &reports, left(&machine, &before));
+        next(&machine, case, turn, &mut verdicts);
+        verdicts.same(&machine, case, &before);
+    }
+    verdicts.end(30);
+}

@@ -1,0 +1,104 @@
+//! Faults while a host is sampled: a number is the true one or it is missing, and the next sample is whole again.
+
+use crate::faults::machine::machine;
+use crate::faults::strike::{Case, Rotation, Verdicts};
+use std::collections::BTreeSet;
+use waykeeper_host::{Host, Reading, Snapshot};
+use waykeeper_linux::host::LinuxHost;
+use waykeeper_stand::MS;
+
+/// All counters of a snapshot, by name.
+pub fn readings(sample: &Snapshot) -> Vec<(String, Reading<u64>)> {
+    let mut readings = Vec::new();
+    for (id, group) in &sample.groups {
+        let mut add = |name: &str, reading| readings.push((format!("{name} of {id}"), reading));
+        add("instructions", group.instructions);
+        add("cycles", group.cycles);
+        add("MLC hits", group.mlc_hits);
+        add("MLC misses", group.mlc_misses);
+        add("LLC hits", group.llc_hits);
+        add("LLC misses", group.llc_misses);
+        add("occupancy", group.occupancy_bytes);
+    }
+    let socket = &sample.socket;
+    let mut add = |name: &str, reading| readings.push((name.to_owned(), reading));
+    add("DCA write hits", socket.dca_write_hits);
+    add("DCA write misses", socket.dca_write_misses);
+    add("DCA read hits", socket.dca_read_hits);
+    add("DCA read misses", socket.dca_read_misses);
+    add("memory reads", socket.memory_read_bytes);
+    add("memory writes", socket.memory_write_bytes);
+    for (id, port) in &sample.ports {
+        readings.push((format!("bytes into {id}"), port.inbound_bytes));
+        readings.push((format!("bytes out of {id}"), port.outbound_bytes));
+    }
+    readings
+}
+
+/// Values that are not the true ones: each must be true or missing.
+fn untrue(truth: &Snapshot, sample: &Snapshot) -> String {
+    let mut wrong = Vec::new();
+    for ((name, expected), (_, found)) in readings(truth).iter().zip(readings(sample)) {
+        if found.value().is_some() && found != *expected {
+            wrong.push(format!("{name} is {found:?}, not {expected:?}"));
+        }
+    }
+    let (expected, found) = (&truth.knobs, &sample.knobs);
+    if found.masks.iter().any(|(id, mask)| expected.masks.get(id) != Some(mask))
+        || found.dca.iter().any(|(id, on)| expected.dca.get(id) != Some(on))
+        || found.dca_ways.is_some() && found.dca_ways != expected.dca_ways
+    {
+        wrong.push(format!("the knobs are {found:?}, not {expected:?}"));
+    }
+    wrong.join("; ")
+}
+
+/// What is missing; a sample that lacks nothing need not be reported.
+fn missing(truth: &Snapshot, sample: &Snapshot) -> String {
+    match readings(truth) == readings(sample) && truth.knobs == sample.knobs {
+        true => String::new(),
+        false => "something is missing".to_owned(),
+    }
+}
+
+#[test]
+fn a_number_is_true_or_missing_and_told() {
+    let machine = machine();
+    let before = machine.state();
+    let mut host = machine.open();
+    let sample = |host: &mut LinuxHost| host.sample().unwrap_or_else(|error| panic!("{error}"));
+    machine.run(2 * MS);
+    sample(&mut host);
+    machine.run(2 * MS);
+    machine.faults.forget();
+    let truth = sample(&mut host);
+    let seen = machine.faults.seen();
+    let values =
+        readings(&truth).iter().filter(|(_, reading)| reading.value().is_some_and(|value| value > 0)).count();
+    assert!(values > 25, "{:#?}", readings(&truth));
+    let mut verdicts = Verdicts::default();
+    let mut rotation = Rotation::default();
+    // Samples are cheap: eight rounds, so that every operation meets most kinds.
+    let cases: Vec<Case> = (0..8).flat_map(|_| rotation.cases(&machine, &seen)).collect();
+    for case in &cases {
+        let (result, struck) = Verdicts::strike(&machine, case, || host.sample());
+        let mut reports: BTreeSet<String> = host.complaints().into_iter().collect();
+        let mut whole = "nothing could be read".to_owned();
+        match result {
+            // All that was complained of is in this one report.
+            Err(error) => reports = BTreeSet::from([error.to_string()]),
+            Ok(found) => {
+                verdicts.wrong(case, &untrue(&truth, &found));
+                whole = missing(&truth, &found);
+            }
+        }
+        verdicts.judge(&machine, case, struck, &reports, &whole);
+        let next = sample(&mut host);
+        verdicts.wrong(case, &untrue(&truth, &next));
+        verdicts.wrong(case, &missing(&truth, &next));
+        verdicts.wrong(case, &host.complaints().join("; "));
+    }
+    assert!(host.close().expect("closed").is_complete());
+    assert_eq!(machine.state(), before);
+    verdicts.end(100);
+}

@@ -1,0 +1,335 @@
+//! Bringing back what a journal holds: last first, only our bits, never over what others took, not after a reboot.
+//!
+//! Registers here are a table; resctrl has its own tests on the virtual host.
+
+use crate::journal::*;
+
+/// Registers in a table; one of them cannot be written, one forgets what is written.
+#[derive(Default)]
+struct Table {
+    msrs: BTreeMap<(u16, u32), u64>,
+    pci: BTreeMap<(String, u16), u32>,
+    order: Vec<u16>,
+}
+
+const LOCKED: u16 = 7;
+const DEAF: u16 = 8;
+
+impl Registers for &mut Table {
+    fn msr(&mut self, cpu: u16, register: u32) -> Result<u64, String> {
+        self.msrs.get(&(cpu, register)).copied().ok_or_else(|| "no such register".to_owned())
+    }
+
+    fn set_msr(&mut self, cpu: u16, register: u32, value: u64) -> Result<(), String> {
+        self.order.push(cpu);
+        match cpu {
+            LOCKED => return Err("not permitted".to_owned()),
+            DEAF => {}
+            _ => drop(self.msrs.insert((cpu, register), value)),
+        }
+        Ok(())
+    }
+
+    fn pci(&mut self, address: &str, offset: u16, _width: u8) -> Result<u32, String> {
+        self.pci.get(&(address.to_owned(), offset)).copied().ok_or_else(|| "no such device".to_owned())
+    }
+
+    fn set_pci(&mut self, address: &str, offset: u16, _width: u8, value: u32) -> Result<(), String> {
+        self.pci.insert((address.to_owned(), offset), value);
+        Ok(())
+    }
+}
+
+#[test]
+fn all_that_can_be_brought_back_is_last_first_and_the_rest_is_told() {
+    let host = Host::new();
+    let mut journal = host.open().unwrap();
+    let port = port_switch();
+    let knobs =
+        [msr(0, 1), msr(1, 1), msr(LOCKED, 1), msr(DEAF, 1), msr(9, 1), port.clone(), schemata("", "L3:0=f")];
+    journal.record(&knobs).unwrap();
+    let mut table = Table::default();
+    for (cpu, value) in [(0, 5), (1, 1), (LOCKED, 5), (DEAF, 5)] {
+        table.msrs.insert((cpu, 0xc8b), value);
+    }
+    // Somebody else set bit 3 meanwhile, which is theirs to keep.
+    table.pci.insert(("0000:3a:00.0".into(), 0x180), 0x08);
+    let report =
+        Restorer { root: &host.root, resctrl: None, registers: &mut table }.restore(&mut journal).unwrap();
+    let outcomes: Vec<(&Original, &Outcome)> =
+        report.knobs.iter().map(|(knob, outcome)| (knob, outcome)).collect();
+    let deaf = Outcome::Failed("the write went through and it reads back as 0x5".into());
+    assert_eq!(
+        outcomes,
+        [
+            (&knobs[6], &Outcome::Gone),
+            (&port, &Outcome::Restored),
+            (&msr(9, 1), &Outcome::Failed("no such register".into())),
+            (&msr(DEAF, 1), &deaf),
+            (&msr(LOCKED, 1), &Outcome::Failed("not permitted".into())),
+            (&msr(1, 1), &Outcome::AsItWas),
+            (&msr(0, 1), &Outcome::Restored),
+        ]
+    );
+    assert_eq!(table.pci[&("0000:3a:00.0".to_owned(), 0x180)], 0x88);
+    // What reads as its original is left alone: somebody else may be at work there by now.
+    assert_eq!(table.order, [DEAF, LOCKED, 0]);
+    assert!(host.path.exists(), "what failed is still to be brought back");
+    // Somebody mends the three, and the next try clears the journal.
+    for cpu in [LOCKED, DEAF, 9] {
+        table.msrs.insert((cpu, 0xc8b), 1);
+    }
+    let report =
+        Restorer { root: &host.root, resctrl: None, registers: &mut table }.restore(&mut journal).unwrap();
+    assert!(report.is_complete() && !host.path.exists() && journal.originals().is_empty());
+    journal.record(&[msr(0, 3)]).unwrap();
+    drop(journal);
+    assert_eq!(host.open().unwrap().originals(), [msr(0, 3)]);
+}
+
+/// Global control of CPU 0 as found: fixed counters 0 and 1 and general counter 7 run for others; ours set 0 and 1 of the
+/// general ones, whose selects held an event that did not count.
+#[test]
+fn bits_of_others_and_taken_counters_stay_as_they_are() {
+    let select = |number: u32| Original::Msr {
+        cpu: 0,
+        package: None,
+        register: 0x186 + number,
+        mask: u64::MAX,
+        value: 0x0003_412e,
+        hold: Hold { ours: vec![0x43_4f2e], claims: vec![] },
+    };
+    let knobs = [select(0), select(1), counter_bit(0, 0), counter_bit(0, 1)];
+    let restored = |select: [u64; 2], global: u64| {
+        let host = Host::new();
+        let mut journal = host.open().unwrap();
+        journal.record(&knobs).unwrap();
+        drop(journal);
+        // As after a crash: all that is known is what lies on disk.
+        let mut journal = host.open().unwrap();
+        let mut table = Table {
+            msrs: [((0, 0x186), select[0]), ((0, 0x187), select[1]), ((0, 0x38f), global)].into(),
+            ..Table::default()
+        };
+        let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &mut table };
+        let report = restorer.restore(&mut journal).unwrap();
+        assert!(
+            report.is_complete() && !host.path.exists(),
+            "what is somebody else's is no failure: {report:?}"
+        );
+        let left: Vec<String> = report.left().collect();
+        (table.msrs[&(0, 0x186)], table.msrs[&(0, 0x187)], table.msrs[&(0, 0x38f)], left)
+    };
+    // perf started fixed counter 2 and stopped general counter 7 meanwhile.
+    let (found, ours) = (0x0003_412e, 0x43_4f2e);
+    assert_eq!(restored([ours, ours], 0x7_0000_0003), (found, found, 0x7_0000_0000, vec![]));
+    // Somebody counts cycles on counter 1 now: his event and his bit stay, and it is said of both.
+    let (first, second, global, left) = restored([ours, 0x53_003c], 0x3_0000_0083);
+    assert_eq!((first, second, global), (found, 0x53_003c, 0x3_0000_0082));
+    assert_eq!(
+        left,
+        [
+            "MSR 0x38f of CPU 0, bits 0x2: 0x0: left to somebody else: MSR 0x187 of CPU 0 has 0x53003c by now, which is \
+             not what was written to it",
+            "MSR 0x187 of CPU 0: 0x3412e: left to somebody else: it is 0x53003c by now, which is not what was written to it",
+        ]
+    );
+    // He has gone and left zeros: those are nobody's.
+    assert_eq!(restored([ours, 0], 0x3_0000_0083), (found, found, 0x3_0000_0080, vec![]));
+    // A restore that ended between the two: the select is as it was, and the bit is still ours.
+    assert_eq!(restored([found, found], 0x3_0000_0083), (found, found, 0x3_0000_0080, vec![]));
+}
+
+/// An MSR that reads ones alone does not answer: nothing is written on the strength of that.
+#[test]
+fn ones_alone_are_no_answer() {
+    let host = Host::new();
+    let mut journal = host.open().unwrap();
+    journal.record(&[counter_bit(0, 1)]).unwrap();
+    let mut table =
+        Table { msrs: [((0, 0x187), 0x43_4f2e), ((0, 0x38f), u64::MAX)].into(), ..Table::default() };
+    let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &mut table };
+    let report = restorer.restore(&mut journal).unwrap();
+    let (_, why) = report.failures().next().expect("a failure");
+    assert_eq!(why, "MSR 0x38f of CPU 0 reads ones alone: it does not answer");
+    assert!(table.order.is_empty() && host.path.exists());
+}
+
+/// A register of a package is reached through any CPU of it.
+#[test]
+fn what_was_read_through_a_cpu_that_is_offline_now_is_written_through_another() {
+    let host = Host::new();
+    let cpus = host.root.path("/sys/devices/system/cpu");
+    fs::create_dir_all(&cpus).unwrap();
+    for (name, list) in [("present", "0-3"), ("online", "1-3")] {
+        fs::write(cpus.join(name), format!("{list}\n")).unwrap();
+    }
+    for (cpu, socket) in [(1, 1), (2, 0), (3, 0)] {
+        let topology = cpus.join(format!("cpu{cpu}/topology"));
+        fs::create_dir_all(&topology).unwrap();
+        for (name, text) in [("physical_package_id", socket), ("core_id", cpu), ("thread_siblings_list", cpu)]
+        {
+            fs::write(topology.join(name), format!("{text}\n")).unwrap();
+        }
+    }
+    let ways = Original::whole_msr(0, Some(0), 0xc8b, 0x600);
+    let own = Original::whole_msr(0, None, 0x186, 0);
+    let mut journal = host.open().unwrap();
+    journal.record(&[ways.clone(), own.clone(), Original::whole_msr(2, Some(0), 0xc8b, 0x700)]).unwrap();
+    assert_eq!(journal.originals().len(), 2, "one register, through whichever CPU");
+    let mut table = Table {
+        msrs: [((1, 0xc8b), 0x7f0), ((2, 0xc8b), 0x7f0), ((3, 0xc8b), 0x7f0)].into(),
+        ..Table::default()
+    };
+    let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &mut table };
+    let report = restorer.restore(&mut journal).unwrap();
+    assert_eq!(
+        report.knobs,
+        [(own.clone(), Outcome::Away("CPU 0 is offline".into())), (ways, Outcome::Restored)],
+        "that of one CPU has to wait for it"
+    );
+    let told = ["registers go back to what they were later (1 of them): CPU 0 is offline"];
+    assert!(report.is_complete() && report.away().eq(told));
+    drop(journal);
+    let mut journal = host.open().unwrap();
+    assert_eq!(journal.originals(), std::slice::from_ref(&own), "nothing else is left to do");
+    // There is no such CPU any more, and with it its registers.
+    fs::write(cpus.join("present"), "1-3\n").unwrap();
+    let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &mut table };
+    let report = restorer.restore(&mut journal).unwrap();
+    assert_eq!(report.knobs, [(own, Outcome::Gone)]);
+    assert!(!host.path.exists());
+    assert_eq!((table.msrs[&(1, 0xc8b)], table.msrs[&(2, 0xc8b)]), (0x7f0, 0x600));
+}
+
+/// What an earlier waykeeper wrote: every MSR whole, every value ours.
+#[test]
+fn a_journal_of_version_1_is_read() {
+    let host = Host::new();
+    let lines = [
+        format!(r#"{{"host":{{"version":1,"root":"{}","boot":"{BOOT}"}}}}"#, host.root.prefix().display()),
+        r#"{"original":{"knob":"msr","cpu":0,"register":3211,"value":1}}"#.to_owned(),
+        r#"{"original":{"knob":"pci","address":"0000:3a:00.0","offset":384,"width":1,"mask":128,"value":128}}"#
+            .to_owned(),
+    ];
+    let text: String = lines
+        .iter()
+        .zip(1..)
+        .map(|(json, number)| {
+            format!("{:08x} {json}\n", crc32fast::hash(format!("{number} {json}").as_bytes()))
+        })
+        .collect();
+    fs::create_dir_all(host.path.parent().unwrap()).unwrap();
+    fs::write(&host.path, text).unwrap();
+    assert_eq!(host.open().unwrap().originals(), [msr(0, 1), port_switch()]);
+}
+
+/// A group that cannot be seen is not gone: the journal must not go while it may still stand.
+#[test]
+fn only_a_resctrl_that_is_not_mounted_has_been_reset() {
+    let host = Host::new();
+    let group = Group::control("wk-a").expect("a name");
+    let ours = Original::NoGroup { group };
+    let restored = |journal: &mut Journal| {
+        let resctrl = mounted(&host.root, "wk-");
+        let mut restorer =
+            Restorer { root: &host.root, resctrl: resctrl.as_ref(), registers: &mut Table::default() };
+        restorer.restore(journal).unwrap()
+    };
+    let mut journal = host.open().unwrap();
+    journal.record(std::slice::from_ref(&ours)).unwrap();
+    let mount = host.root.path("/sys/fs/resctrl");
+    fs::create_dir_all(mount.parent().unwrap()).unwrap();
+    // A place that nobody can look into, root neither (ELOOP).
+    std::os::unix::fs::symlink(&mount, &mount).unwrap();
+    let report = restored(&mut journal);
+    assert!(!report.is_complete() && host.path.exists(), "{report:?}");
+    fs::remove_file(&mount).unwrap();
+    // Mounted elsewhere: the group is there, and goes.
+    fs::create_dir_all(host.root.path("/mnt/rdt/wk-a")).unwrap();
+    fs::write(host.root.path("/proc/mounts"), "proc /proc proc rw 0 0\nresctrl /mnt/rdt resctrl rw 0 0\n")
+        .unwrap();
+    let report = restored(&mut journal);
+    assert_eq!(report.knobs, [(ours.clone(), Outcome::Restored)]);
+    assert!(!host.root.path("/mnt/rdt/wk-a").exists() && !host.path.exists());
+    // Nowhere: unmounting has reset all.
+    fs::write(host.root.path("/proc/mounts"), "proc /proc proc rw 0 0\n").unwrap();
+    journal.record(std::slice::from_ref(&ours)).unwrap();
+    assert_eq!(restored(&mut journal).knobs, [(ours, Outcome::Gone)]);
+    assert!(!host.path.exists());
+}
+
+/// What was turned to stay outlives the runs after it, which give back what they found.
+#[test]
+fn what_is_kept_comes_back_only_when_all_is_asked_for() {
+    let host = Host::new();
+    let mut journal = host.open().unwrap();
+    journal.record(&[msr(0, 1), msr(1, 1)]).unwrap();
+    journal.keep_all(&[msr(0, 5)]).unwrap();
+    assert_eq!((journal.kept(), journal.originals()), (&[msr(0, 1)][..], &[msr(1, 1)][..]));
+    drop(journal);
+    // A later run: CPU 0's register is found at 5 and turned to 9.
+    let mut journal = host.open().unwrap();
+    assert_eq!((journal.kept(), journal.originals()), (&[msr(0, 1)][..], &[msr(1, 1)][..]));
+    journal.record(&[msr(0, 5)]).unwrap();
+    let mut table = Table::default();
+    table.msrs.insert((0, 0xc8b), 9);
+    table.msrs.insert((1, 0xc8b), 9);
+    let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &mut table };
+    let report = restorer.restore_passing(&mut journal).unwrap();
+    assert_eq!(report.knobs, [(msr(0, 5), Outcome::Restored), (msr(1, 1), Outcome::Restored)]);
+    drop(journal);
+    let mut journal = host.open().unwrap();
+    assert_eq!((journal.kept(), journal.originals()), (&[msr(0, 1)][..], &[][..]));
+    let look = waykeeper_linux::journal::look(&host.path, &host.root).unwrap().unwrap();
+    assert_eq!(look.originals, 1);
+    // Kept once more, the older value stays the original.
+    journal.record(&[msr(0, 5)]).unwrap();
+    journal.keep_all(&[msr(0, 5)]).unwrap();
+    assert_eq!(journal.kept(), [msr(0, 1)]);
+    assert_eq!(table.msrs[&(0, 0xc8b)], 5);
+    let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &mut table };
+    assert_eq!(restorer.restore(&mut journal).unwrap().knobs, [(msr(0, 1), Outcome::Restored)]);
+    assert!(table.msrs[&(0, 0xc8b)] == 1 && !host.path.exists());
+}
+
+#[test]
+fn values_of_an_earlier_boot_are_not_written() {
+    let host = Host::new();
+    host.open().unwrap().record(&[msr(0, 1)]).unwrap();
+    host.boot(LATER);
+    let mut journal = host.open().unwrap();
+    assert!(journal.is_stale());
+    assert!(matches!(journal.record(&[msr(1, 1)]), Err(JournalError::Stale { .. })));
+    let mut table = Table::default();
+    table.msrs.insert((0, 0xc8b), 5);
+    let report =
+        Restorer { root: &host.root, resctrl: None, registers: &mut table }.restore(&mut journal).unwrap();
+    assert!(report.stale && report.knobs.is_empty() && table.order.is_empty() && !host.path.exists());
+    journal.record(&[msr(1, 1)]).unwrap();
+    assert!(!journal.is_stale());
+}
+
+#[test]
+fn a_journal_of_another_tree_is_not_for_this_one() {
+    let host = Host::new();
+    host.open().unwrap().record(&[msr(0, 1)]).unwrap();
+    let error = Journal::open(&host.path, &Root::at("/")).unwrap_err();
+    assert!(matches!(&error, JournalError::OtherRoot { wanted, .. } if wanted == "/"), "{error}");
+    fs::write(host.root.path("/proc/sys/kernel/random/boot_id"), "garbage\n").unwrap();
+    let error = host.open().unwrap_err();
+    assert!(
+        error.to_string().contains("expected a boot id like") && error.to_string().contains("garbage"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_task_is_known_by_its_start() {
+    // The name may hold anything, blanks and brackets too.
+    let stat = "4711 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 987654 20";
+    assert_eq!(start_in_stat(stat), Some(987_654));
+    assert_eq!(start_in_stat("4711 (x) S 1"), None);
+    let own = fs::read_to_string("/proc/self/stat").unwrap();
+    assert!(start_in_stat(&own).is_some());
+}

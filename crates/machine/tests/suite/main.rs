@@ -1,0 +1,15 @@
+//! The tests of `waykeeper-machine`, one program: linking is most of what a test program costs to build.
+
+mod ablation;
+mod bare;
+mod churn;
+mod common;
+mod faults;
+mod golden;
+mod idio;
+mod knobs;
+mod nic;
+mod programs;
+mod published;
+mod robust;
+mod sampling;

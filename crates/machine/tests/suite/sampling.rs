@@ -1,0 +1,80 @@
+//! Sampled against exact, and what must not depend on the quantum: microarchitecture.md 7 and 9.
+
+use crate::common;
+
+use common::{run, scenario};
+use std::sync::Arc;
+use waykeeper_machine::{Measured, Scenario};
+use waykeeper_silicon::Sampling;
+
+/// A slice of the flagship, on a clock without a shortcut: caches are warm after a few milliseconds.
+fn slice() -> Scenario {
+    let mut slice = scenario("a4-hpw-heavy", "");
+    slice.time_factor = 1.0;
+    (slice.duration_s, slice.warmup_s, slice.measure_s) = (0.030, 0.015, 0.015);
+    slice
+}
+
+/// Every hit ratio of the flagship, in points: LLC and MLC per workload, DCA writes and reads.
+fn hit_ratios(scenario: &Scenario, measured: &Measured) -> Vec<(String, f64)> {
+    let mut ratios = Vec::new();
+    for (spec, workload) in scenario.workloads.iter().zip(&measured.workloads) {
+        // exchange2 leaves its MLC too rarely for its LLC ratio to mean anything in a slice.
+        if workload.llc_misses_per_s > 1e6 {
+            ratios.push((format!("{} LLC", spec.name), workload.llc_hit_ratio.unwrap_or(0.0) * 100.0));
+        }
+        ratios.push((format!("{} MLC", spec.name), workload.mlc_hit_ratio.unwrap_or(0.0) * 100.0));
+    }
+    ratios.push(("DCA write".to_owned(), measured.system.dca_write_hit_ratio.unwrap_or(0.0) * 100.0));
+    ratios.push(("DCA read".to_owned(), measured.system.dca_read_hit_ratio.unwrap_or(0.0) * 100.0));
+    ratios
+}
+
+/// The default sampling is within one point of exact on every hit ratio, as a mean over sample seeds. Means over
+/// traffic seeds too: FastClick's fullest queue is near critical, and which of its two steady states a single
+/// run is in is luck in both.
+#[test]
+fn default_sampling_is_within_a_point_of_exact() {
+    const TRAFFIC: u64 = 12;
+    const SAMPLES: u64 = 4;
+    let slice = Arc::new(slice());
+    let mean = |samples: u64, sampling: Sampling| {
+        let mut mean: Vec<(String, f64)> = Vec::new();
+        for (seed, sample) in (1..=TRAFFIC).flat_map(|seed| (1..=samples).map(move |sample| (seed, sample))) {
+            let ratios = hit_ratios(&slice, &run(&slice, seed, 100 * seed + sample, sampling));
+            mean.resize_with(ratios.len(), Default::default);
+            for (sum, (name, value)) in mean.iter_mut().zip(ratios) {
+                sum.0 = name;
+                sum.1 += value / (TRAFFIC * samples) as f64;
+            }
+        }
+        mean
+    };
+    let (exact, sampled) = (mean(1, Sampling::EXACT), mean(SAMPLES, Sampling::DEFAULT));
+    let off: Vec<String> = exact
+        .iter()
+        .zip(&sampled)
+        .filter(|((_, exact), (_, sampled))| (exact - sampled).abs() > 1.0)
+        .map(|((name, exact), (_, sampled))| format!("{name}: exact {exact:.2}, sampled {sampled:.2}"))
+        .collect();
+    assert!(off.is_empty(), "{}", off.join("\n"));
+}
+
+/// The quantum changes nothing beyond noise (microarchitecture.md 7: 50 to 1000 ns).
+#[test]
+fn the_quantum_does_not_matter() {
+    let at = |quantum_ns: f64| {
+        let mut one = scenario("a4-fig3b", "nic.nic0.offered_gbps=80");
+        one.quantum_ns = quantum_ns;
+        let one = Arc::new(one);
+        let measured = run(&one, 1, 1, Sampling::DEFAULT);
+        let miss = |index: usize| 100.0 - measured.workloads[index].llc_hit_ratio.unwrap_or(1.0) * 100.0;
+        (miss(0), miss(1), measured.system.memory_write_bytes_per_s / 1e9)
+    };
+    let base = at(1000.0);
+    for quantum_ns in [100.0, 400.0] {
+        let other = at(quantum_ns);
+        assert!((base.0 - other.0).abs() < 1.5 && (base.1 - other.1).abs() < 1.5, "{base:?} {other:?}");
+        assert!((base.2 / other.2 - 1.0).abs() < 0.1, "{base:?} {other:?}");
+    }
+}

@@ -1,0 +1,171 @@
+//! Runs of procedures: what they leave behind, how they end, and the rest of what they answer.
+
+use crate::chips;
+
+use chips::{on_stand, server};
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use waykeeper_host::{Host, KnobValues};
+use waykeeper_machine::FaultyServer;
+use waykeeper_probe::findings::Findings;
+use waykeeper_probe::procedures::{self, Order, Procedure};
+use waykeeper_probe::roles::{self, Named};
+use waykeeper_probe::sensitivity::{self, Sensitivity};
+use waykeeper_probe::stand::{Pace, ProbeError, Stand};
+use waykeeper_probe::sweep::{Dial, Load};
+
+fn knobs(host: &mut dyn Host) -> KnobValues {
+    host.sample().unwrap().knobs
+}
+
+fn order(procedures: &[Procedure]) -> Order {
+    let pace = Pace { settle_ns: 100_000_000, sample_ns: 100_000_000, rounds: 2 };
+    Order { procedures: procedures.to_vec(), named: Named::default(), pace, quick: true }
+}
+
+fn run(host: &mut FaultyServer, procedures: &[Procedure]) -> Result<Findings, ProbeError> {
+    procedures::run(host, None, &order(procedures), &AtomicBool::new(false), &|_| ())
+}
+
+#[test]
+fn whatever_was_turned_is_as_it_was_found() {
+    // A server that somebody has set: masks, ways and a switch that are nobody's default.
+    let set = [
+        ("cores = \"4\"", "cores = \"4\"\nmask = \"0x0f0\""),
+        ("# Forwarded", "[knobs]\ndca_ways = \"0x700\"\ndca_off = [\"nic1\"]\n\n# Forwarded"),
+    ];
+    let mut host = server("gold-6140", &[], &set);
+    let before = knobs(&mut host);
+    let findings = run(&mut host, &Procedure::ALL).unwrap();
+    assert_eq!(knobs(&mut host), before);
+    assert!(findings.failures.is_empty() && findings.found_anything(), "{:?}", findings.failures);
+    assert_eq!(findings.ports[1].switch.register.as_deref(), Some("it read off at first"));
+    assert_eq!(findings.sweeps.iter().map(|sweep| sweep.dial).collect::<Vec<_>>(), Dial::ALL);
+    assert!(findings.sweeps[2].notes[0].starts_with("no dial"), "{:?}", findings.sweeps[2]);
+}
+
+#[test]
+fn an_interrupt_ends_it_and_brings_everything_back() {
+    let mut host = server("gold-6140", &[], &[]);
+    let before = knobs(&mut host);
+    // At the first wait, in the middle of a slide, and late.
+    for after in [1, 20, 60] {
+        let (stop, waits) = (AtomicBool::new(false), AtomicU64::new(0));
+        let told = |_| {
+            if waits.fetch_add(1, Ordering::Relaxed) + 1 == after {
+                stop.store(true, Ordering::Relaxed);
+            }
+        };
+        let ended = procedures::run(&mut host, None, &order(&Procedure::ALL), &stop, &told);
+        assert!(matches!(ended, Err(ProbeError::Interrupted)), "{after}: {ended:?}");
+        assert_eq!(knobs(&mut host), before, "{after}");
+    }
+}
+
+#[test]
+fn a_panic_brings_everything_back() {
+    let mut host = server("gold-6140", &[], &[]);
+    let before = knobs(&mut host);
+    let stop = AtomicBool::new(false);
+    let broken = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        let mut told = |_: u64| {};
+        let mut stand = Stand::new(&mut host, Pace::QUICK, &stop, &mut told).unwrap();
+        stand.turn_ways(waykeeper_units::WayMask::from_bits(0x7f0)).unwrap();
+        stand.switch([waykeeper_units::PortId(0)], false).unwrap();
+        panic!("on purpose");
+    }));
+    assert!(broken.is_err());
+    assert_eq!(knobs(&mut host), before);
+}
+
+#[test]
+fn counters_that_cannot_be_read_spoil_an_answer_and_not_the_run() {
+    let end = "working_set = \"3 MiB\"";
+    let dark = format!("{end}\n[[fault]]\nkind = \"unavailable\"\nworkload = \"chase\"\nat_s = 0");
+    let mut host = server("gold-6140", &[], &[(end, &dark)]);
+    let found = run(&mut host, &[Procedure::DcaWays, Procedure::InclusiveWays]).unwrap();
+    assert!(found.dca_ways.unwrap().value().is_some());
+    let why = found.inclusive_ways.unwrap();
+    assert!(
+        why.reason().is_some_and(|why| why.contains("misses of the co-runner cannot be counted")),
+        "{why:?}"
+    );
+    // Masks that cannot be written: the words of who holds them.
+    let busy = format!("{end}\n[[fault]]\nkind = \"busy\"\nat_s = 0");
+    let mut host = server("gold-6140", &[], &[(end, &busy)]);
+    let found = run(&mut host, &[Procedure::DcaWays]).unwrap().dca_ways.unwrap();
+    assert!(found.reason().is_some_and(|why| why.contains("device or resource busy")), "{found:?}");
+}
+
+#[test]
+fn without_a_co_runner_it_is_said_what_would_help() {
+    let mut host = server("gold-6140", &[], &[]);
+    let named = Named { io: None, victim: Some("chas".to_owned()) };
+    let error = roles::check(&host.groups(), &named).unwrap_err().to_string();
+    assert_eq!(error, "no tenant `chas`; there are headers, payloads, scan, chase");
+    let cast =
+        on_stand(&mut host, |stand| roles::cast(stand, &Named { io: None, victim: Some("chase".into()) }));
+    let cast = cast.unwrap().unwrap();
+    assert_eq!(cast.presser, cast.victim);
+    let text = chips::SCENARIO.split("[[workload]]\nname = \"scan\"").next().unwrap();
+    let mut host = chips::scenario_server(&format!("chip = \"gold-6140\"\n{text}"), None);
+    let found = run(&mut host, &[Procedure::DcaWays]).unwrap().dca_ways.unwrap();
+    assert!(found.reason().is_some_and(|why| why.contains("no co-runner")), "{found:?}");
+}
+
+#[test]
+fn an_application_that_reads_what_devices_write_feels_dca_and_one_that_reads_headers_does_not() {
+    // One core that reads every line of as much as it can get: memory is slower than the cache.
+    let full = [("offered_gbps = 60", "offered_gbps = 100"), ("cores = \"2-3\"", "cores = \"2\"")];
+    let found = on_stand(&mut server("gold-6140", &[], &full), |stand| sensitivity::look(stand).unwrap());
+    let by_name: BTreeMap<&str, _> = found.iter().map(|app| (app.name.as_str(), app)).collect();
+    let level = |name: &str| by_name[name].sensitivity.value().copied();
+    assert_eq!(level("payloads"), Some(Sensitivity::High), "{found:#?}");
+    assert_eq!(level("headers"), Some(Sensitivity::Low), "{found:#?}");
+    let icelake = on_stand(&mut server("gold-5320", &[], &[]), |stand| sensitivity::look(stand).unwrap());
+    assert!(
+        icelake
+            .iter()
+            .all(|app| app.sensitivity.reason().is_some_and(|why| why.contains("not switched here")))
+    );
+}
+
+/// A load whose rate can be set: the scenario, read anew.
+struct Rates;
+
+impl Load for Rates {
+    fn dials(&self) -> Vec<Dial> {
+        vec![Dial::OfferedGbps]
+    }
+
+    fn with(&mut self, _: Dial, value: f64) -> Result<Box<dyn Host + '_>, ProbeError> {
+        if value > 90.0 {
+            return Err(ProbeError::Load("more than the line takes".to_owned()));
+        }
+        let rate = format!("offered_gbps = {value}");
+        Ok(Box::new(server("gold-6140", &[], &[("offered_gbps = 60", &rate)])))
+    }
+}
+
+#[test]
+fn hit_rates_fall_with_load_and_rise_with_ways() {
+    let mut host = server("gold-6140", &[], &[]);
+    // What lies in the caches at first is nobody's.
+    host.wait_until(4_000_000_000).unwrap();
+    let stop = AtomicBool::new(false);
+    let order = Order { pace: Pace::QUICK, ..order(&[Procedure::Sweeps]) };
+    let found = procedures::run(&mut host, Some(&mut Rates), &order, &stop, &|_| ()).unwrap();
+    let ways = &found.sweeps[0];
+    let hits: Vec<f64> = ways.points.iter().map(|point| point.write_hit.unwrap()).collect();
+    assert_eq!(ways.points.len(), 10, "two to eleven ways: {:?}", ways.notes);
+    assert!(hits.last().unwrap() > &(hits[0] + 0.1), "{hits:?}");
+    assert_eq!(ways.notes.len(), 1, "one way alone: {:?}", ways.notes);
+    let rings = &found.sweeps[1];
+    assert!(rings.points.first().unwrap().write_hit > rings.points.last().unwrap().write_hit, "{rings:?}");
+    let rates = &found.sweeps[3];
+    // Quick: 20, 60 and 100 Gb/s, and the last is refused.
+    assert_eq!(rates.points.iter().map(|point| point.value).collect::<Vec<_>>(), [20.0, 60.0]);
+    assert_eq!(rates.notes, ["100: more than the line takes"]);
+    assert!(rates.points[0].inbound_bytes_per_s < rates.points[1].inbound_bytes_per_s);
+}

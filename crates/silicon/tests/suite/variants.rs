@@ -1,0 +1,290 @@
+//! Every variant of microarchitecture.md 11 does something else than the base model, on a case small enough
+//! to see what. That each of them breaks a published figure is the lab's to show.
+
+use crate::common;
+
+use common::{World, certain, keeping, skylake};
+use waykeeper_silicon::{
+    AddressMap, ChipSpec, DcaMode, DmaUpdate, Fill, InclusiveVictim, Level, Line, Migration, MlcHeldWrite,
+    Replacement, Rules, Sampling, SliceHash,
+};
+
+/// What `case` shows under the base rules and under the variant.
+fn differs<T: PartialEq + std::fmt::Debug>(
+    (base, expected): (Rules, T),
+    (variant, other): (Rules, T),
+    case: impl Fn(&mut World) -> T,
+) {
+    assert_eq!(case(&mut World::new(&skylake(), base)), expected, "base");
+    assert_eq!(case(&mut World::new(&skylake(), variant)), other, "variant");
+    assert_ne!(expected, other);
+}
+
+fn migrated(w: &mut World) -> (Line, Option<bool>, bool) {
+    let line = w.line();
+    w.chip.dma_write(0, line);
+    w.read(0, line);
+    (line, w.llc(line).map(|copy| copy.dirty), w.mlc(0, line).unwrap().dirty)
+}
+
+#[test]
+fn no_migrated_copy() {
+    let variant = Rules { migration: Migration::NoCopy, ..certain() };
+    differs((certain(), (Some(false), true)), (variant, (None, true)), |w| {
+        let (_, copy, held) = migrated(w);
+        (copy, held)
+    });
+}
+
+#[test]
+fn dirt_stays_when_migrating() {
+    let variant = Rules { migration: Migration::DirtyCopy, ..certain() };
+    differs((certain(), (Some(false), true)), (variant, (Some(true), false)), |w| {
+        let (_, copy, held) = migrated(w);
+        (copy, held)
+    });
+}
+
+#[test]
+fn migration_always_evicts() {
+    let variant = Rules { p_force: 1.0, ..certain() };
+    differs((certain(), None), (variant, Some(false)), |w| {
+        w.dirty_in_llc(1, 0x003);
+        w.dirty_in_llc(1, 0x003);
+        migrated(w).1
+    });
+}
+
+#[test]
+fn mlc_victim_stays_inclusive() {
+    let variant = Rules { inclusive_victim: InclusiveVictim::Stays, ..certain() };
+    differs((certain(), (5, true, 1, false)), (variant, (1, true, 0, true)), |w| {
+        w.confine(0, 0x030);
+        let (line, ..) = migrated(w);
+        w.evict(0);
+        let found = w.llc(line).unwrap();
+        assert!(!found.copied);
+        (found.way, found.dirty, w.chip.counters().bloated, found.io)
+    });
+}
+
+#[test]
+fn replacement_rules() {
+    // Three ways with ages 1, 3, 3 and then a newcomer, many times: which ways are ever chosen?
+    let victims = |replacement: Replacement| {
+        let mut seen = [false; 11];
+        for seed in 0..40 {
+            let mut w = World::new(&skylake(), Rules { replacement, ..certain() });
+            for _ in 0..seed {
+                let idle = w.line();
+                w.chip.dma_write(1, idle); // moves the random stream
+            }
+            let old: Vec<Line> = [w.dirty_in_llc(0, 0x080)].into();
+            w.chip.set_dca_ways(common::mask(0x060)).unwrap();
+            let io: Vec<Line> = (0..2).map(|_| w.line()).collect();
+            for line in &io {
+                w.chip.dma_write(0, *line);
+            }
+            w.chip.set_dca_ways(common::mask(0x0e0)).unwrap();
+            let newcomer = w.line();
+            w.chip.dma_write(0, newcomer);
+            assert_eq!(old.iter().chain(&io).filter(|line| w.llc(**line).is_none()).count(), 1);
+            seen[w.llc(newcomer).unwrap().way as usize] = true;
+        }
+        [seen[7], seen[6], seen[5]]
+    };
+    assert_eq!(victims(Replacement::Qlru), [false, true, false], "leftmost of age 3");
+    assert_eq!(victims(Replacement::QlruRandom), [false, true, true], "any of age 3");
+    assert_eq!(victims(Replacement::Lru), [true, false, false], "the oldest");
+    assert_eq!(victims(Replacement::Random), [true, true, true], "any");
+}
+
+#[test]
+fn no_evict_first() {
+    let variant = Rules { io_age: 1, victim_age: 1, reused_age: 1, ..certain() };
+    differs((certain(), 3), (variant, 1), |w| {
+        let line = w.line();
+        w.chip.dma_write(0, line);
+        w.llc(line).unwrap().age
+    });
+}
+
+#[test]
+fn no_reuse_flag() {
+    let variant = Rules { reuse_flag: false, ..keeping() };
+    differs((keeping(), (true, 0)), (variant, (false, 1)), |w| {
+        let line = w.line();
+        w.read(0, line);
+        w.evict(0);
+        assert_eq!(w.read(0, line), Level::Llc);
+        let proven = w.mlc(0, line).unwrap().reused;
+        w.evict(0);
+        (proven, w.llc(line).unwrap().age)
+    });
+}
+
+#[test]
+fn all_clean_victims_inserted() {
+    let variant = Rules { p_insert: 1.0, ..certain() };
+    differs((certain(), 0), (variant, 4), |w| {
+        for _ in 0..3 {
+            w.evict(0);
+        }
+        w.chip.residents().len()
+    });
+}
+
+#[test]
+fn stream_displaces() {
+    let variant = Rules { stream_needs_room: false, ..keeping() };
+    differs((keeping(), true), (variant, false), |w| {
+        w.confine(0, 0x080);
+        let value = w.line();
+        w.write(0, value);
+        for _ in 0..4 {
+            let line = w.line();
+            w.chip.read(0, line, Fill::Stream);
+        }
+        w.llc(value).is_some()
+    });
+}
+
+#[test]
+fn llc_keeps_lines_on_hit() {
+    let variant = Rules { ordinary_hit_stays: true, ..certain() };
+    differs((certain(), (false, true)), (variant, (true, false)), |w| {
+        let line = w.dirty_in_llc(0, 0x0f0);
+        assert_eq!(w.read(1, line), Level::Llc);
+        let held = w.mlc(1, line).unwrap();
+        assert!(held.reused);
+        (w.llc(line).is_some_and(|found| found.dirty && found.copied), held.dirty)
+    });
+}
+
+/// Age of an MLC victim in the CAT ways (1) after a device writes it in place.
+fn age_after_update(w: &mut World) -> u8 {
+    let line = w.dirty_in_llc(0, 0x0f0);
+    w.chip.dma_write(0, line);
+    w.llc(line).unwrap().age
+}
+
+#[test]
+fn dma_update_evicts_first() {
+    let variant = Rules { dma_update: DmaUpdate::EvictFirst, ..certain() };
+    differs((certain(), 1), (variant, 3), age_after_update);
+}
+
+#[test]
+fn dma_update_promotes() {
+    let variant = Rules { dma_update: DmaUpdate::Promotes, ..certain() };
+    differs((certain(), 1), (variant, 0), age_after_update);
+}
+
+#[test]
+fn dma_read_promotes() {
+    let variant = Rules { dma_read_promotes: true, ..certain() };
+    differs((certain(), 3), (variant, 1), |w| {
+        let line = w.line();
+        w.chip.dma_write(0, line);
+        w.chip.dma_read(0, line);
+        w.llc(line).unwrap().age
+    });
+}
+
+#[test]
+fn mlc_held_write_inclusive() {
+    let variant = Rules { mlc_held_write: MlcHeldWrite::InclusiveWays, ..certain() };
+    differs((certain(), (10, 9)), (variant, (1, 10)), |w| {
+        let (held, nowhere) = (w.line(), w.line());
+        w.read(0, held);
+        w.chip.dma_write(0, held);
+        w.chip.dma_write(0, nowhere);
+        (w.llc(held).unwrap().way, w.llc(nowhere).unwrap().way)
+    });
+}
+
+#[test]
+fn dma_write_leaves_mlc() {
+    let variant = Rules { dma_write_invalidates_mlc: false, ..certain() };
+    differs((certain(), (0, 0, 2)), (variant, (1, 1, 1)), |w| {
+        let (copied, held) = (w.line(), w.line());
+        w.chip.dma_write(0, copied);
+        w.read(0, copied);
+        w.read(1, held);
+        assert!(w.chip.dma_write(0, copied) && w.chip.dma_write(0, held));
+        (w.holders(copied).len(), w.holders(held).len(), w.chip.residents().len())
+    });
+}
+
+#[test]
+fn no_read_allocate() {
+    let variant = Rules { read_allocate: false, ..certain() };
+    differs((certain(), (true, false)), (variant, (false, true)), |w| {
+        let line = w.line();
+        w.write(0, line);
+        assert!(w.chip.dma_read(0, line));
+        (w.llc(line).is_some(), w.mlc(0, line).unwrap().dirty)
+    });
+}
+
+#[test]
+fn dca_off_updates() {
+    let variant = Rules { dca_off_updates: true, ..certain() };
+    differs((certain(), None), (variant, Some(false)), |w| {
+        let line = w.line();
+        w.chip.dma_write(0, line);
+        w.read(0, line);
+        w.dca(DcaMode::Off);
+        assert_eq!(w.memory(|w| assert!(w.chip.dma_write(0, line))), (0, 1));
+        assert!(w.holders(line).is_empty());
+        w.llc(line).map(|found| found.dirty)
+    });
+}
+
+#[test]
+fn permutation_hash() {
+    // 16 lines of one index in 1 MiB (1024 sets): distinct slices under the permutation, not under chance.
+    let spec = ChipSpec::built_in("gold-6140").unwrap();
+    let crowded = |hash: SliceHash| {
+        let mut map = AddressMap::new(&spec, hash, Sampling::EXACT, 1, 1);
+        let region = map.huge(1 << 20).unwrap();
+        let mut seen = vec![0u32; 1024 * 18];
+        for line in region.lines() {
+            seen[line.set() * 18 + line.slice()] += 1;
+        }
+        seen.iter().filter(|count| **count > 1).count()
+    };
+    assert_eq!(crowded(SliceHash::Permutation), 0);
+    assert!(crowded(SliceHash::Uniform) > 1000);
+}
+
+#[test]
+fn every_published_variant_has_a_test_here() {
+    // Names of section 11 against the tests above; a new row has to be added to both.
+    let covered = [
+        "base",
+        "no-migrated-copy",
+        "migration-always-evicts",
+        "dirt-stays-when-migrating",
+        "mlc-victim-stays-inclusive",
+        "random-replacement",
+        "lru",
+        "no-evict-first",
+        "evict-first-random",
+        "no-reuse-flag",
+        "pure-victim-cache",
+        "all-clean-victims-inserted",
+        "stream-displaces",
+        "llc-keeps-lines-on-hit",
+        "dma-update-evicts-first",
+        "dma-update-promotes",
+        "dma-read-promotes",
+        "mlc-held-write-inclusive",
+        "dma-write-leaves-mlc",
+        "no-read-allocate",
+        "dca-off-updates",
+        "permutation-hash",
+    ];
+    let names: Vec<_> = Rules::variants().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, covered);
+}

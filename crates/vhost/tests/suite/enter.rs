@@ -1,0 +1,134 @@
+//! Commands in a namespace where the tree stands at its usual places, as root and as an ordinary user.
+//!
+//! It takes root, /dev/fuse and namespaces; without them it fails.
+
+use crate::transcript;
+
+use rustix::thread::{Gid, Uid};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tempfile::TempDir;
+use transcript::intel;
+use waykeeper_vhost::enter::{EnterError, exit_code, run};
+use waykeeper_vhost::faults::Faults;
+use waykeeper_vhost::host_tasks::HostTasks;
+use waykeeper_vhost::mounted::Mounted;
+use waykeeper_vhost::node::{Node, Tree};
+use waykeeper_vhost::proc_mounts::ProcMounts;
+use waykeeper_vhost::resctrl::Resctrl;
+use waykeeper_vhost::resctrl::description::Kernel;
+use waykeeper_vhost::resctrl::hardware::Idle;
+
+/// A signal to this process reaches the commands of all tests that run.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+struct Server {
+    _turn: MutexGuard<'static, ()>,
+    // Unmounted before its directory is removed.
+    _mounted: Mounted,
+    folder: TempDir,
+}
+
+fn server() -> Server {
+    let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut tree = Tree::new();
+    let resctrl = Resctrl::new(intel(Kernel(6, 12)), Box::new(Idle), Box::new(HostTasks::new("/proc")));
+    tree.add("sys/fs/resctrl", Node::Resctrl(resctrl.shared()));
+    tree.text("proc/cpuinfo", "flags\t\t: rdt_a cat_l3\n");
+    tree.text("proc/filesystems", "nodev\tresctrl\n");
+    tree.text("proc/sys/kernel/osrelease", "6.12.0-virtual\n");
+    tree.text("proc/not-on-the-host", "");
+    tree.file("proc/mounts", ProcMounts::new("/proc"));
+    tree.text("dev/cpu/0/cpuid", "0123456789abcdef");
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let mounted = Mounted::new(tree, folder.path(), Faults::new())
+        .unwrap_or_else(|error| panic!("{error}; this test needs root and /dev/fuse"));
+    Server { _turn: turn, _mounted: mounted, folder }
+}
+
+/// Runs a shell script on the tree; its output goes to a file, as the command's own output is ours.
+fn shell(tree: &Path, script: &str) -> Result<(u8, String), EnterError> {
+    let output = tempfile::NamedTempFile::new().unwrap();
+    fs::set_permissions(output.path(), fs::Permissions::from_mode(0o666)).unwrap();
+    let script = format!("exec > {} 2>&1; {script}", output.path().display());
+    let status = run(tree, OsStr::new("sh"), &["-c", &script])?;
+    Ok((exit_code(status), fs::read_to_string(output.path()).unwrap()))
+}
+
+const LOOK: &str = "cat /sys/fs/resctrl/schemata; grep resctrl /proc/mounts; grep -c rdt_a /proc/cpuinfo; \
+                    cat /proc/filesystems /proc/sys/kernel/osrelease; cat /dev/cpu/0/cpuid; echo; ls /sys";
+
+const SEEN: &str = "    MB:0=100;1=100\n    L3:0=7ff;1=7ff\nresctrl /sys/fs/resctrl resctrl rw,relatime 0 0\n1\n\
+                    nodev\tresctrl\n6.12.0-virtual\n0123456789abcdef\nfs\n";
+
+#[test]
+fn the_tree_stands_at_its_places_for_the_command_and_for_nobody_else() {
+    let server = server();
+    let before = fs::read_to_string("/proc/self/mounts").unwrap();
+    assert_eq!(shell(server.folder.path(), LOOK).unwrap(), (0, SEEN.to_owned()));
+    let (code, text) = shell(
+        server.folder.path(),
+        "mkdir /sys/fs/resctrl/waykeeper-g && echo L3:0=3 > /sys/fs/resctrl/waykeeper-g/schemata",
+    )
+    .unwrap();
+    assert_eq!((code, text.as_str()), (0, ""));
+    let schemata =
+        fs::read_to_string(server.folder.path().join("sys/fs/resctrl/waykeeper-g/schemata")).unwrap();
+    assert_eq!(schemata, "    MB:0=100;1=100\n    L3:0=003;1=7ff\n");
+    let own = |text: &str| {
+        text.lines().filter(|line| line.contains(server.folder.path().to_str().unwrap())).count()
+    };
+    assert_eq!(own(&fs::read_to_string("/proc/self/mounts").unwrap()), own(&before));
+    assert!(!Path::new("/sys/fs/resctrl/waykeeper-g").exists());
+}
+
+#[test]
+fn an_ordinary_user_enters_as_root_of_a_user_namespace() {
+    let server = server();
+    let outcome = std::thread::scope(|scope| {
+        // Ids belong to threads, and the command is a child of this one.
+        let thread = scope.spawn(|| {
+            let (uid, gid) = (Uid::from_raw(65534), Gid::from_raw(65534));
+            rustix::thread::set_thread_groups(&[]).unwrap();
+            rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
+            rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            // Whoever changes his ids loses his own /proc/self; a user who logged in has it.
+            rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable).unwrap();
+            shell(server.folder.path(), &format!("{LOOK}; id -u; touch /run/lock/x && echo locked"))
+        });
+        thread.join().unwrap()
+    });
+    let (code, text) = outcome.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((code, text), (0, format!("{SEEN}0\nlocked\n")));
+    assert!(!Path::new("/run/lock/x").exists());
+}
+
+#[test]
+fn exit_statuses_are_passed_on_and_errors_say_what_is_missing() {
+    let server = server();
+    let tree = server.folder.path();
+    assert_eq!(shell(tree, "exit 7").unwrap().0, 7);
+    assert_eq!(shell(tree, "kill -9 $$").unwrap().0, 137);
+    let none: [&str; 0] = [];
+    let error = run(tree, OsStr::new("no-such-command"), &none).unwrap_err();
+    assert!(matches!(&error, EnterError::NotRun(name, _) if name == "no-such-command"), "{error}");
+    let empty = tempfile::tempdir().unwrap();
+    let error = run(empty.path(), OsStr::new("true"), &none).unwrap_err().to_string();
+    let expected = format!(
+        "{0}/sys is missing: {0} is not the tree of a running virtual server",
+        empty.path().display()
+    );
+    assert_eq!(error, expected);
+}
+
+#[test]
+fn signals_reach_the_command() {
+    let server = server();
+    let script = "trap 'echo term; exit 3' TERM; kill -TERM $PPID; i=0; while [ $i -lt 300 ]; do i=$((i+1)); sleep 0.1; done";
+    // The parent of the command is this process, which passes the signal on and lives.
+    assert_eq!(shell(server.folder.path(), script).unwrap(), (3, "term\n".to_owned()));
+}
