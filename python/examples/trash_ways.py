@@ -1,9 +1,9 @@
-"""A policy of one's own in thirty lines: it beats `default` on A4's HPW-heavy mix.
+"""Your own policy in thirty lines: it beats `default` on A4's HPW-heavy mix.
 
     python python/examples/trash_ways.py
 
-Storage gains nothing from DCA, so it loses it. Low-priority workloads that mostly miss the LLC gain nothing from its
-ways, so they share two, away from those of devices and from the inclusive ones.
+Storage gains nothing from DCA, so the policy turns DCA off for storage. A low-priority workload that mostly misses the
+LLC gains nothing from its ways, so all such workloads share two ways, which are neither DCA ways nor inclusive ways.
 """
 
 import waykeeper as wk
@@ -27,7 +27,7 @@ class TrashWays(wk.Policy):
                 continue
             if seen.mask(workload) != self.trash:
                 masks[workload] = self.trash
-                text = f"{workload.name} misses {missed:.0%} of what it looks for: to the trash ways"
+                text = f"{workload.name} is moved to the trash ways: {missed:.0%} of its LLC accesses miss"
                 events.append(wk.Event("to-trash", text, workload.name, [("LLC miss ratio", missed)]))
         return wk.Decision(wk.Plan(masks=masks), state="Watch", events=events)
 

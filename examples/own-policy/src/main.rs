@@ -1,4 +1,4 @@
-//! Runs a policy of one's own on a scenario, through the loop that every policy runs through, and says what it was worth.
+//! Runs your own policy on a scenario, under the same control loop as every built-in policy, and compares it with `default`.
 //!
 //! ```sh
 //! cargo run --release -p own-policy -- scenarios/a4-hpw-heavy.toml
@@ -36,7 +36,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The measured stretch of one run.
+/// Results of one run over its measured interval.
 fn run(scenario: &Arc<Scenario>, policy: &mut dyn Policy) -> anyhow::Result<Measured> {
     let options = RunOptions {
         seed: 1,
@@ -67,9 +67,9 @@ mod tests {
     use super::*;
     use std::fmt::Write;
 
-    /// A streaming LPW goes to the corner, once, with the number that caused it; a hitting one does not.
+    /// The policy moves a streaming LPW to the corner, and leaves an LPW that hits the LLC where it is.
     #[test]
-    fn a_streaming_lpw_goes_to_the_corner() {
+    fn a_streaming_lpw_is_moved_to_the_corner() {
         let mut text =
             "name = \"t\"\nduration_s = 4\nwarmup_s = 0\nmeasure_s = 1\ntime_factor = 50\n".to_owned();
         for (core, (name, size)) in [("hits", "2 MiB"), ("streams", "64 MiB")].into_iter().enumerate() {

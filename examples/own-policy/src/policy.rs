@@ -1,17 +1,17 @@
-//! A policy of one's own, whole: LPWs that miss the LLC more than they hit it share the two rightmost ways outside those
-//! of devices, for as long as they do.
+//! A complete policy of your own: an LPW whose LLC miss ratio exceeds a limit is moved to two ways that all such LPWs share,
+//! beside the inclusive ways. It stays there until it exits.
 //!
-//! It sees what every policy sees, one interval of counters after another, and must not ask for anything else: no clock,
-//! no file, no random number. The same file runs on the virtual server and, through `waykeeper daemon`, on a real one.
+//! Like every policy it sees one interval of counters after another. It must not use anything else: no clock, no file, no
+//! random number. So the same code runs on the virtual server and, inside `waykeeper daemon`, on a real one.
 
 use waykeeper_host::{Group, Interval, Inventory, Plan, Priority};
 use waykeeper_policy::{Cause, Decision, Description, Event, Policy};
 use waykeeper_units::{GroupId, WayMask};
 
-/// The policy, with everything it remembers.
+/// The policy and its state between intervals.
 #[derive(Debug)]
 pub struct Corner {
-    /// LLC miss ratio above which an LPW goes to the corner.
+    /// LLC miss ratio above which an LPW is moved to the corner.
     limit: f64,
     all: WayMask,
     corner: WayMask,
@@ -19,7 +19,7 @@ pub struct Corner {
 }
 
 impl Corner {
-    /// A policy with its threshold, 0..1.
+    /// The policy with its limit on the miss ratio, 0..1.
     pub fn new(limit: f64) -> Corner {
         Corner { limit, all: WayMask::EMPTY, corner: WayMask::EMPTY, inside: Vec::new() }
     }
@@ -38,7 +38,7 @@ impl Policy for Corner {
     fn describe(&self) -> Description {
         Description {
             name: self.name().to_owned(),
-            idea: "LPWs that miss more than they hit share two ways".to_owned(),
+            idea: "LPWs with more LLC misses than hits share two ways".to_owned(),
             source: "an example".to_owned(),
             inputs: vec!["LLC hits and misses per workload".to_owned()],
             knobs: vec!["way mask per workload".to_owned()],
@@ -49,7 +49,7 @@ impl Policy for Corner {
     fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
         let llc = &inventory.llc;
         self.all = WayMask::full(llc.ways);
-        // Beside the inclusive ways, which belong to everybody's shared lines.
+        // To the left of the inclusive ways, which receive the I/O lines that cores read.
         let right = llc.inclusive_ways.and_then(WayMask::highest).map_or(0, |way| way + 1);
         self.corner = WayMask::span(right, llc.min_ways.max(2));
         Decision { plan: self.plan(groups), state: "Watch".to_owned(), events: Vec::new() }
@@ -58,7 +58,7 @@ impl Policy for Corner {
     fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
         let mut events = Vec::new();
         for group in groups.iter().filter(|group| group.priority == Priority::Low) {
-            // A ratio that cannot be read, or that nothing is known of, is no reason to do anything.
+            // Without a miss ratio (unsupported, unavailable, no accesses) the workload stays where it is.
             let Some(miss) = seen.groups.get(&group.id).and_then(|rates| rates.llc_miss_ratio()) else {
                 continue;
             };
@@ -67,11 +67,11 @@ impl Policy for Corner {
                 continue;
             }
             self.inside.push(group.id);
-            // What was done and the number that caused it: both appear in the timeline.
+            // The timeline shows the text and the number that caused the step.
             events.push(Event {
                 action: "corner".to_owned(),
                 group: Some(group.name.clone()),
-                text: format!("{} goes to the corner", group.name),
+                text: format!("{} is moved to the corner", group.name),
                 causes: vec![Cause {
                     what: format!("LLC miss ratio of {}", group.name),
                     value: miss,
