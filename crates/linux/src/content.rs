@@ -9,7 +9,7 @@ use waykeeper_units::CoreList;
 
 /// A file holds what no kernel writes there.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{}{}: found {found:?}; accepted is {accepted}", path.display(), at_line(*line))]
+#[error("{}{}: found {found:?}; expected {accepted}", path.display(), at_line(*line))]
 pub struct ContentError {
     /// The file, with the root prefix.
     pub path: PathBuf,

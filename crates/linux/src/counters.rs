@@ -9,7 +9,7 @@ use waykeeper_host::Reading;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CounterError {
     /// More bits than the register has: not this register, or garbage.
-    #[error("{raw:#x} is no value of a {bits}-bit counter")]
+    #[error("{raw:#x} does not fit a {bits}-bit counter")]
     TooWide {
         /// The value.
         raw: u64,
@@ -18,7 +18,8 @@ pub enum CounterError {
     },
     /// It moved by half its range or more: somebody reset or programmed it, or it wrapped more than once.
     #[error(
-        "it went from {from:#x} to {to:#x}, half the range of a {bits}-bit counter or more: somebody else set it, or it was read too seldom"
+        "the counter moved from {from:#x} to {to:#x}, half the range of a {bits}-bit counter or more: \
+         another program set it, or it was read too seldom"
     )]
     Jumped {
         /// The last value.
@@ -30,7 +31,8 @@ pub enum CounterError {
     },
     /// It rose by more than it can have counted.
     #[error(
-        "it went from {from:#x} to {to:#x}, and no more than {most} can have been counted: somebody else set it"
+        "the counter moved from {from:#x} to {to:#x}, and no more than {most} can have been counted: another \
+         program set it"
     )]
     TooFast {
         /// The last value.
@@ -173,7 +175,7 @@ mod tests {
         advance(&mut counter, 100).unwrap();
         assert_eq!(
             advance(&mut counter, u64::MAX).unwrap_err().to_string(),
-            "0xffffffffffffffff is no value of a 48-bit counter"
+            "0xffffffffffffffff does not fit a 48-bit counter"
         );
         assert_eq!(advance(&mut counter, 130), Ok(30));
     }

@@ -120,7 +120,7 @@ mod tests {
         let arm = parse("processor\t: 0\nBogoMIPS\t: 50.00\nCPU implementer\t: 0x41\n").unwrap();
         assert_eq!((arm.signature, arm.cpus), (None, 1));
         let error = parse(&TEXT.replace(": 85\nmodel name", ": 8x\nmodel name")).unwrap_err();
-        assert_eq!(error.to_string(), "/proc/cpuinfo, line 4: found \"8x\"; accepted is a decimal number");
+        assert_eq!(error.to_string(), "/proc/cpuinfo, line 4: found \"8x\"; expected a decimal number");
         let error = parse(&TEXT.replace("family\t: 6", "family\t: 70000")).unwrap_err();
         assert_eq!((error.line, error.accepted.as_str()), (3, "a number up to 270"));
         assert_eq!(parse(&TEXT.replace("stepping\t: 4", "stepping\t: unknown")).unwrap().signature, None);

@@ -218,7 +218,7 @@ impl Profile {
         }
         let all = match profile.host.llc_ways {
             ways @ 1..=32 => WayMask::full(ways),
-            ways => return Err(wrong(at("llc_ways"), format!("llc_ways is {ways}; accepted is 1 to 32"))),
+            ways => return Err(wrong(at("llc_ways"), format!("llc_ways is {ways}; expected 1 to 32"))),
         };
         let masks = [
             ("dca =", profile.ways.dca),
@@ -377,7 +377,7 @@ mod tests {
             "{text}"
         );
         assert!(error("state = \"dead\"", "state = \"dad\"").contains("acts"));
-        assert!(error("llc_ways = 11", "llc_ways = 0").contains("accepted is 1 to 32"));
+        assert!(error("llc_ways = 11", "llc_ways = 0").contains("expected 1 to 32"));
     }
 
     #[test]

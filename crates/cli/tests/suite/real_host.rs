@@ -126,7 +126,7 @@ fn a_dry_run_writes_nothing() {
     let tree = Tree::skylake();
     let before = tree.files();
     let out = told(&tree, ddio(&tree, &["set", "11", "--dry-run"]), 0);
-    assert!(out.contains("0x600 (2) -> 0x7ff (11)") && out.contains("nothing has been written"), "{out}");
+    assert!(out.contains("0x600 (2) -> 0x7ff (11)") && out.contains("nothing was written"), "{out}");
     let out = told(&tree, ddio(&tree, &["off", "nvme0", "--dry-run", "--json"]), 0);
     let plan: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(plan["steps"][0]["address"], SSD_PORT);
@@ -171,18 +171,18 @@ fn what_is_kept_outlives_the_changes_after_it() {
 fn what_must_not_be_written_is_refused_with_the_reason() {
     let tree = Tree::skylake();
     refused_by(&tree, &["set", "0x680"], 2, &["0x680", "holes", "contiguous masks"]);
-    refused_by(&tree, &["set", "0x3c0"], 2, &["loses ways of 0x600"]);
+    refused_by(&tree, &["set", "0x3c0"], 2, &["lacks ways of 0x600"]);
     refused_by(&tree, &["set", "1"], 2, &["2 to 11 ways"]);
     refused_by(&tree, &["set", "many"], 2, &["`many`", "like 4", "like 0x780"]);
     refused_by(&tree, &["set", "4", "--socket", "5"], 2, &["no socket 5", "0, 1"]);
     refused_by(&tree, &["off", "eth9"], 2, &["`eth9`", "sys/class/net/eth9"]);
     refused_by(&tree, &["set", "4", "--for", "minute"], 2, &["`minute`", "seconds"]);
     let icelake = Tree::of(106, 6, "Intel(R) Xeon(R) Gold 5320 CPU @ 2.20GHz", 12);
-    refused_by(&icelake, &["set", "4"], 3, &["Ice Lake", "answers without effect", "only read"]);
+    refused_by(&icelake, &["set", "4"], 3, &["Ice Lake", "takes values without effect", "only read"]);
     refused_by(&icelake, &["off", "ens1f0"], 3, &["Ice Lake"]);
     assert_eq!((icelake.msr(0, DDIO_WAYS), icelake.config(NIC_PORT, 0x180)), (0xc00, 0x84));
     let unknown = Tree::of(222, 1, "Some Xeon", 11);
-    refused_by(&unknown, &["set", "4"], 3, &["Some Xeon", "no table describes this CPU"]);
+    refused_by(&unknown, &["set", "4"], 3, &["Some Xeon", "no built-in table describes this CPU"]);
     let guest = Tree::skylake();
     for cpu in 0..plain_tree::CPUS {
         guest.set_msr(cpu, DDIO_WAYS, 0);

@@ -77,7 +77,7 @@ fn load(slices: &[Interval], when: &str) -> Result<f64, Verdict> {
 
 /// Other ways: did the share of device writes that miss move by more than it does by itself?
 pub fn of_ways(before: &[Interval], after: &[Interval]) -> Verdict {
-    for (slices, when) in [(before, "before the change"), (after, "after it")] {
+    for (slices, when) in [(before, "before the change"), (after, "after the change")] {
         if let Err(verdict) = load(slices, when) {
             return verdict;
         }
@@ -95,7 +95,8 @@ pub fn of_ways(before: &[Interval], after: &[Interval]) -> Verdict {
     let moved = (after.mean - before.mean).abs();
     let needed = (SIGMAS * before.error.hypot(after.error)).max(LEAST_MOVE);
     let what = format!(
-        "{:.1} % of device writes missed the LLC before, {:.1} % after ({:.1} points are needed to tell)",
+        "{:.1} % of device writes missed the LLC before, {:.1} % after (a difference of {:.1} points is \
+         needed to judge)",
         100.0 * before.mean,
         100.0 * after.mean,
         100.0 * needed
@@ -105,7 +106,9 @@ pub fn of_ways(before: &[Interval], after: &[Interval]) -> Verdict {
     }
     // Where nothing misses, or nothing hits, more or fewer ways need not change it: the writes fit in either, or in none.
     if before.mean <= needed || before.mean >= 1.0 - needed {
-        return Verdict::NotJudged(format!("{what}; a share at its end need not move, whatever the ways"));
+        return Verdict::NotJudged(format!(
+            "{what}; a share near 0 or 100 % need not move, whatever the ways"
+        ));
     }
     Verdict::NotSeen(what)
 }
@@ -232,7 +235,8 @@ mod tests {
         let Verdict::NotSeen(text) = same else { panic!("{same:?}") };
         assert_eq!(
             text,
-            "30.0 % of device writes missed the LLC before, 31.0 % after (1.7 points are needed to tell)"
+            "30.0 % of device writes missed the LLC before, 31.0 % after (a difference of 1.7 points is \
+             needed to judge)"
         );
         // A load that does not flicker at all still has to move by half a point.
         let still = shares([0.3; 4]);
@@ -245,7 +249,7 @@ mod tests {
         for end in [0.0, 0.003, 0.998, 1.0] {
             let same = of_ways(&shares([end; 4]), &shares([end; 4]));
             let Verdict::NotJudged(text) = same else { panic!("{end}: {same:?}") };
-            assert!(text.contains("a share at its end"), "{text}");
+            assert!(text.contains("a share near 0 or 100 %"), "{text}");
         }
         // Away from it, or towards the middle, it tells as ever.
         assert!(matches!(of_ways(&shares([0.0; 4]), &shares([0.01; 4])), Verdict::Seen(_)));
@@ -269,7 +273,7 @@ mod tests {
     fn without_traffic_or_counters_nothing_is_said() {
         let idle = vec![slice(0.01, 0.01, [0.0; 2], [true; 2]); 4];
         let Verdict::NotJudged(text) = of_ways(&shares([0.3; 4]), &idle) else { panic!() };
-        assert!(text.contains("20000 lines a second after it"), "{text}");
+        assert!(text.contains("20000 lines a second after the change"), "{text}");
         let mut blind = shares([0.3; 4]);
         blind[2].socket.dca_write_hits = Reading::Unavailable;
         assert!(matches!(of_ways(&blind, &shares([0.3; 4])), Verdict::NotJudged(_)));

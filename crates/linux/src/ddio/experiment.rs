@@ -107,7 +107,10 @@ impl Experiment {
         let report = restorer.restore_some(journal, &self.programmed).unwrap_or_default();
         let left = report.left().collect();
         if stop.load(Ordering::Relaxed) {
-            return (Verdict::NotJudged("it was to end before enough was seen".to_owned()), left);
+            return (
+                Verdict::NotJudged("the experiment was stopped before enough was measured".to_owned()),
+                left,
+            );
         }
         (effect::together(verdicts), left)
     }

@@ -68,7 +68,7 @@ pub enum DdioError {
         why: String,
     },
     /// The write went through and something else reads back.
-    #[error("{what}: the write went through, and {now} reads back; the hardware does not take it")]
+    #[error("{what}: written, but the register reads back {now}; the hardware does not take the value")]
     ReadsBack {
         /// The step.
         what: String,

@@ -48,7 +48,7 @@ pub fn address_of(root: &Root, name: &str) -> Result<PciAddress, DdioError> {
         _ => {
             let all = reached.iter().map(|(address, controller)| format!("{controller} ({address})"));
             let why = format!(
-                "it is reached through {}: say which of them is meant",
+                "it is reached through {}; name one of them instead",
                 all.collect::<Vec<_>>().join(" and ")
             );
             return Err(DdioError::NoSuchDevice { name: name.to_owned(), why });
@@ -68,7 +68,7 @@ pub fn address_of(root: &Root, name: &str) -> Result<PciAddress, DdioError> {
     }
     Err(DdioError::NoSuchDevice {
         name: name.to_owned(),
-        why: format!("looked for it in {}; `waykeeper ddio show` names all devices", places.join(", ")),
+        why: format!("it is not in {}; `waykeeper ddio show` lists all devices", places.join(", ")),
     })
 }
 
@@ -193,7 +193,7 @@ mod tests {
         let why = found("nvme0n1").unwrap_err().to_string();
         assert!(
             why.contains(
-                "it is reached through nvme0 (0000:5e:00.0) and nvme1 (0000:81:00.0): say which of them"
+                "it is reached through nvme0 (0000:5e:00.0) and nvme1 (0000:81:00.0); name one of them"
             ),
             "{why}"
         );

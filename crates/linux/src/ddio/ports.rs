@@ -60,11 +60,11 @@ struct State {
 /// The switch; else why it cannot be told, and whether that is for want of permission.
 fn read(root: &Root, port: &PciDevice, generation: Option<&Generation>) -> Result<State, (String, bool)> {
     let Some(switch) = generation.map(|generation| &generation.dca.port) else {
-        return Err(("no table describes this CPU".to_owned(), false));
+        return Err(("no built-in table describes this CPU".to_owned(), false));
     };
     let allocating = match switch.allocating {
         Some(bit) if switch.standing.may_read() => bit,
-        _ => return Err(("there is no such switch".to_owned(), false)),
+        _ => return Err(("no such switch is known on this CPU".to_owned(), false)),
     };
     let words = |error: PciError| {
         (error.to_string(), matches!(error, PciError::Cut { .. } | PciError::Forbidden { .. }))

@@ -129,7 +129,7 @@ impl Survey {
         self.generation.ok_or_else(|| {
             DdioError::unsupported(
                 what,
-                format!("{}: no table describes this CPU, so nothing is written", self.cpu),
+                format!("{}: no built-in table describes this CPU, so nothing is written", self.cpu),
             )
         })
     }
@@ -141,7 +141,7 @@ impl Survey {
         };
         let why = || match &self.blind {
             Some(why) => why.clone(),
-            None => "it is not behind a root port: a part of the socket itself, or of a virtual machine"
+            None => "it is not behind a root port: it is part of the socket itself or of a virtual machine"
                 .to_owned(),
         };
         let port = self.ports.iter().find(is_above);
@@ -188,8 +188,8 @@ fn sockets(root: &Root, generation: Option<&Generation>, topology: &Topology) ->
         let llc_ways =
             l3.map(|l3| l3.cbm_mask.count()).or_else(|| topology.l3_of(socket).find_map(|l3| l3.ways));
         let read = match register {
-            None if generation.is_none() => Err(("no table describes this CPU".to_owned(), false)),
-            None => Err(("there is no such register".to_owned(), false)),
+            None if generation.is_none() => Err(("no built-in table describes this CPU".to_owned(), false)),
+            None => Err(("no such register is known on this CPU".to_owned(), false)),
             Some(register) => read_mask(root, cpu.0, register.msr),
         };
         let (note, denied) = read.as_ref().err().cloned().unzip();
@@ -222,7 +222,7 @@ fn read_mask(root: &Root, cpu: u16, register: u32) -> Result<WayMask, (String, b
         Ok(bits) if bits != 0 => Ok(WayMask::from_bits(bits)),
         // Guests answer 0 for registers that nobody gave them (virtual-host.md, msr).
         _ => {
-            Err((format!("MSR {register:#x} of CPU {cpu} reads {value:#x}, which is no mask of ways"), false))
+            Err((format!("MSR {register:#x} of CPU {cpu} reads {value:#x}, which is not a way mask"), false))
         }
     }
 }

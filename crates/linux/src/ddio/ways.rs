@@ -47,10 +47,10 @@ impl fmt::Display for Wanted {
 pub fn words(standing: Standing) -> &'static str {
     match standing {
         Standing::Confirmed => "is known to act",
-        Standing::Claimed => "is said to act, and nobody has shown it",
-        Standing::AnswersWithoutEffect => "answers without effect",
+        Standing::Claimed => "is claimed to act, but no test has confirmed it",
+        Standing::AnswersWithoutEffect => "takes values without effect",
         Standing::Unknown => "is not known to act",
-        Standing::Absent => "is not there",
+        Standing::Absent => "does not exist",
     }
 }
 
@@ -92,7 +92,8 @@ pub fn plan(
     let all = WayMask::span(0, llc_ways);
     if now.is_empty() || !now.minus(all).is_empty() {
         let why = format!(
-            "the register holds {now}, which are no ways of an LLC with {llc_ways}; it is left alone"
+            "the register holds {now}, which is not a mask of an LLC with {llc_ways} ways; it is left \
+             unchanged"
         );
         return Err(DdioError::unsupported(WHAT, why));
     }
@@ -104,7 +105,7 @@ pub fn plan(
     match wanted {
         Wanted::Count(count) => register
             .with_ways(count, llc_ways, kept)
-            .ok_or_else(|| bad(format!("there is no mask of {count} ways that the register takes"))),
+            .ok_or_else(|| bad(format!("the register takes no mask of {count} ways"))),
         Wanted::Mask(mask) => match broken(register, llc_ways, kept, mask) {
             Some(why) => Err(bad(why)),
             None => Ok(mask),
@@ -117,20 +118,20 @@ fn broken(register: &WayRegister, llc_ways: u32, kept: WayMask, mask: WayMask) -
     let fewest = register.lowest.map_or(1, WayMask::count);
     if mask.is_empty() {
         return Some(
-            "it has no way; to keep devices out of the LLC use `waykeeper ddio off DEVICE`".to_owned(),
+            "the mask is empty; to keep devices out of the LLC use `waykeeper ddio off DEVICE`".to_owned(),
         );
     }
     if !mask.minus(WayMask::span(0, llc_ways)).is_empty() {
         return Some(format!("the LLC has {llc_ways} ways"));
     }
     if mask.count() < fewest {
-        return Some(format!("it has {} of at least {fewest} ways", mask.count()));
+        return Some(format!("it has fewer than {fewest} ways"));
     }
     if register.contiguous && !mask.is_contiguous() {
         return Some("it has holes".to_owned());
     }
     if register.keeps_default && !kept.minus(mask).is_empty() {
-        return Some(format!("it loses ways of {kept}, which the register keeps"));
+        return Some(format!("it lacks ways of {kept}, which cannot be cleared"));
     }
     if let Some(lowest) = register.lowest.filter(|lowest| mask.bits() < lowest.bits()) {
         return Some(format!("it is below {lowest}, the smallest value that the register takes"));
@@ -141,7 +142,7 @@ fn broken(register: &WayRegister, llc_ways: u32, kept: WayMask, mask: WayMask) -
 fn accepted(register: &WayRegister, llc_ways: u32, kept: WayMask) -> String {
     let fewest = register.lowest.map_or(1, WayMask::count);
     let form = if register.contiguous { "contiguous masks" } else { "masks" };
-    let holding = if register.keeps_default { format!(" that hold {kept}") } else { String::new() };
+    let holding = if register.keeps_default { format!(" that contain {kept}") } else { String::new() };
     let low = register.lowest.map(|lowest| format!(" from {lowest} up")).unwrap_or_default();
     format!("{fewest} to {llc_ways} ways, or {form}{holding}{low}")
 }
@@ -178,15 +179,15 @@ mod tests {
     fn a_mask_that_the_register_must_not_get_is_refused_with_the_rule() {
         assert_eq!(skylake("0x780"), Ok(mask(0x780)));
         for (wanted, why) in [
-            ("0x0", "has no way"),
+            ("0x0", "the mask is empty"),
             ("0x680", "has holes"),
-            ("0x400", "1 of at least 2"),
-            ("0x3c0", "loses ways of 0x600"),
+            ("0x400", "fewer than 2 ways"),
+            ("0x3c0", "lacks ways of 0x600"),
             ("0xe00", "the LLC has 11 ways"),
         ] {
             let error = skylake(wanted).unwrap_err();
             assert!(
-                error.contains(why) && error.contains("contiguous masks that hold 0x600"),
+                error.contains(why) && error.contains("contiguous masks that contain 0x600"),
                 "{wanted}: {error}"
             );
         }
@@ -195,7 +196,10 @@ mod tests {
     #[test]
     fn a_register_that_does_not_act_is_not_written() {
         let icelake = plan(generation("icx"), 12, mask(0xc00), Wanted::Count(4)).unwrap_err().to_string();
-        assert!(icelake.contains("answers without effect") && icelake.contains("only read"), "{icelake}");
+        assert!(
+            icelake.contains("takes values without effect") && icelake.contains("only read"),
+            "{icelake}"
+        );
         for id in ["spr", "emr", "gnr", "zen4", "zen5", "bdx"] {
             let refused = plan(generation(id), 16, mask(0xc000), Wanted::Count(4));
             assert!(matches!(refused, Err(DdioError::Unsupported { .. })), "{id}");

@@ -49,12 +49,14 @@ pub(super) fn lockdown_of(text: File) -> Lockdown {
 
 fn lockdown(facts: &Facts<'_>) -> Check {
     match &facts.lockdown {
-        Lockdown::NotSaid => check("lockdown", State::Info, "the kernel says nothing of it"),
+        Lockdown::NotSaid => check("lockdown", State::Info, "this kernel reports no lockdown state"),
         Lockdown::Off => check("lockdown", State::Ok, "none"),
         Lockdown::On(level) => {
             let value = format!("{level}: the kernel refuses writes to MSRs and to PCI config space");
-            check("lockdown", State::Degraded, value)
-                .remedy("switch Secure Boot off in the BIOS, or boot without lockdown=; CAT through resctrl works all the same")
+            check("lockdown", State::Degraded, value).remedy(
+                "switch Secure Boot off in the BIOS, or boot without lockdown=; CAT through resctrl \
+                    works under lockdown too",
+            )
         }
         Lockdown::Odd(why) => check("lockdown", State::Unknown, why),
     }
@@ -88,7 +90,7 @@ fn msr_writes(facts: &Facts<'_>) -> Check {
     match file::line(facts.root, "sys/module/msr/parameters/allow_writes") {
         // Kernels before 5.9 have no such parameter and allow every write.
         File::Absent if facts.msr.is_ok() => {
-            check(State::Info, "the msr driver has no allow_writes: writes are allowed")
+            check(State::Info, "the msr driver has no parameter allow_writes: writes are allowed")
         }
         File::Absent => check(State::Missing, "no msr driver").remedy("modprobe msr"),
         File::Wrong(why) => check(State::Unknown, &why),
@@ -98,7 +100,9 @@ fn msr_writes(facts: &Facts<'_>) -> Check {
             "off" => check(State::Degraded, "off: every write is refused").remedy(
                 "echo on > /sys/module/msr/parameters/allow_writes, or boot with msr.allow_writes=on",
             ),
-            _ => check(State::Unknown, "sys/module/msr/parameters/allow_writes is none of on, off, default"),
+            _ => {
+                check(State::Unknown, "sys/module/msr/parameters/allow_writes holds none of on, off, default")
+            }
         },
     }
 }

@@ -52,15 +52,15 @@ pub(super) fn access(facts: &Facts<'_>) -> Check {
     // The kernel registers the filesystem only if it found RDT or PQoS to drive (resctrl_init).
     match file::text(facts.root, "proc/filesystems") {
         File::Text(text) if text.lines().any(|line| line.split_whitespace().last() == Some("resctrl")) => {
-            check(State::Missing, "the kernel has it, and it is not mounted".to_owned())
+            check(State::Missing, "the kernel has resctrl, but it is not mounted".to_owned())
                 .remedy("mount -t resctrl resctrl /sys/fs/resctrl")
         }
         File::Text(_) if facts.has_flag("rdt_a") || facts.has_flag("cat_l3") => {
-            check(State::Missing, "the CPU has RDT, and the kernel does not know resctrl".to_owned())
+            check(State::Missing, "the CPU has RDT, but this kernel has no resctrl".to_owned())
                 .remedy("run a kernel with CONFIG_X86_CPU_RESCTRL=y")
         }
         File::Text(_) => {
-            check(State::Missing, format!("the CPU shows no RDT or PQoS{}", facts.behind_a_hypervisor()))
+            check(State::Missing, format!("the CPU reports no RDT or PQoS{}", facts.behind_a_hypervisor()))
         }
         File::Absent => check(State::Missing, "there is no sys/fs/resctrl/info".to_owned()),
         File::Wrong(why) => check(State::Unknown, why),
@@ -71,9 +71,12 @@ pub(super) fn access(facts: &Facts<'_>) -> Check {
 fn info<'f>(facts: &'f Facts<'_>, name: &'static str, family: Family) -> Result<&'f Info, Check> {
     match &facts.mount {
         Mount::Mounted(_, Ok(info)) => Ok(info),
-        Mount::Mounted(_, Err(_)) => {
-            Err(Check::new(family, name, State::Unknown, "resctrl's info makes no sense"))
-        }
+        Mount::Mounted(_, Err(_)) => Err(Check::new(
+            family,
+            name,
+            State::Unknown,
+            "the files in resctrl's info folder cannot be understood",
+        )),
         Mount::No(_) => Err(Check::new(family, name, State::Missing, "needs resctrl")),
     }
 }
@@ -100,7 +103,7 @@ fn before_mounting(facts: &Facts<'_>, check: Check, kind: ErratumKind) -> Check 
     match facts.erratum(kind) {
         Some(_) if !asked_for => {
             let value = format!(
-                "{}, and then the kernel drives it on this CPU only if it was told to at boot",
+                "{}; after mounting, the kernel offers it on this CPU only with a boot option",
                 check.value
             );
             Check { value, ..check }.remedy(RDT_BOOT_OPTION)
@@ -120,9 +123,12 @@ fn cat(facts: &Facts<'_>) -> Check {
     };
     let Some(l3) = info.l3() else {
         if !facts.has_flag("cat_l3") {
-            return check(State::Missing, format!("the CPU shows no L3 CAT{}", facts.behind_a_hypervisor()));
+            return check(
+                State::Missing,
+                format!("the CPU reports no L3 CAT{}", facts.behind_a_hypervisor()),
+            );
         }
-        let check = check(State::Missing, "the CPU has L3 CAT, and the kernel does not drive it".to_owned());
+        let check = check(State::Missing, "the CPU has L3 CAT, but the kernel does not offer it".to_owned());
         return not_driven(facts, check, ErratumKind::CatNeedsBootOption);
     };
     let ways = l3.cbm_mask.count();
@@ -132,7 +138,7 @@ fn cat(facts: &Facts<'_>) -> Check {
     };
     let holes = if l3.sparse_masks == Some(true) { "; masks may have holes" } else { "" };
     let least = l3.min_cbm_bits;
-    check(State::Ok, format!("{ways} ways ({}), at least {least} a mask{shared}{holes}", l3.cbm_mask))
+    check(State::Ok, format!("{ways} ways ({}), at least {least} per mask{shared}{holes}", l3.cbm_mask))
 }
 
 fn classes(facts: &Facts<'_>) -> Check {
@@ -157,7 +163,7 @@ fn classes(facts: &Facts<'_>) -> Check {
         return check(if all > 1 { State::Ok } else { State::Missing }, value);
     }
     check(State::Degraded, value)
-        .remedy("remove groups under /sys/fs/resctrl that nobody uses any more (rmdir)")
+        .remedy("remove groups under /sys/fs/resctrl that are no longer used (rmdir)")
 }
 
 fn mba(facts: &Facts<'_>) -> Check {
@@ -168,8 +174,8 @@ fn mba(facts: &Facts<'_>) -> Check {
     };
     let Some(bandwidth) = info.bandwidths.get(&Resource::Mb) else {
         let value = match facts.has_flag("mba") {
-            true => "the CPU has MBA, and the kernel does not drive it".to_owned(),
-            false => format!("the CPU shows no MBA{}", facts.behind_a_hypervisor()),
+            true => "the CPU has MBA, but the kernel does not offer it".to_owned(),
+            false => format!("the CPU reports no MBA{}", facts.behind_a_hypervisor()),
         };
         return check(State::Missing, value);
     };
@@ -178,7 +184,9 @@ fn mba(facts: &Facts<'_>) -> Check {
         State::Ok,
         match facts.vendor() {
             // hardware.md 7.3: units of 1/8 GB/s; 2048 is no limit.
-            Some(Vendor::Amd) => format!("from {low} in steps of {step} eighths of a GB/s; 2048 is no limit"),
+            Some(Vendor::Amd) => {
+                format!("from {low} in steps of {step} eighths of a GB/s; 2048 means no limit")
+            }
             _ => format!("from {low} % in steps of {step} %"),
         },
     )
@@ -193,7 +201,9 @@ fn io_alloc(facts: &Facts<'_>) -> Check {
     match info.l3().and_then(|l3| l3.io_alloc) {
         Some(IoAlloc::Enabled) => check(State::Ok, "enabled: devices have ways of their own"),
         Some(IoAlloc::Disabled) => check(State::Ok, "disabled; devices could have ways of their own"),
-        Some(IoAlloc::NotSupported) => check(State::Missing, "this CPU has no L3 share for devices"),
+        Some(IoAlloc::NotSupported) => {
+            check(State::Missing, "this CPU cannot give devices L3 ways of their own")
+        }
         None if facts.vendor() == Some(Vendor::Amd) => check(State::Missing, "this kernel does not offer it")
             .remedy("run Linux 6.19 or later on a CPU with SDCIAE (Zen 5)"),
         None => check(State::Missing, "this kernel does not offer it; on Intel the DDIO ways take its place"),
@@ -211,11 +221,11 @@ pub(super) fn monitoring(facts: &Facts<'_>) -> Check {
         if !facts.has_flag("cqm_llc") {
             return check(
                 State::Missing,
-                format!("the CPU shows no CMT or MBM{}", facts.behind_a_hypervisor()),
+                format!("the CPU reports no CMT or MBM{}", facts.behind_a_hypervisor()),
             );
         }
         let check =
-            check(State::Missing, "the CPU has CMT and MBM, and the kernel does not drive them".to_owned());
+            check(State::Missing, "the CPU has CMT and MBM, but the kernel does not offer them".to_owned());
         return not_driven(facts, check, ErratumKind::MonitoringNeedsBootOption);
     };
     let events: Vec<&str> = monitoring.events.iter().map(|event| event.name()).collect();
@@ -240,16 +250,19 @@ pub(super) fn others(facts: &Facts<'_>) -> Vec<Check> {
             let (ours, foreign) = (names(true), names(false));
             match (ours.is_empty(), foreign.is_empty()) {
                 (true, true) => check("groups", State::Ok, "only the default group".to_owned()),
-                (_, true) => check("groups", State::Info, format!("ours: {}", few(&ours))),
+                (_, true) => check("groups", State::Info, format!("made by Waykeeper: {}", few(&ours))),
                 (_, false) => check("groups", State::Degraded, format!("made by others: {}", few(&foreign)))
-                    .remedy("they are left as they are; end the tool that made them (pqos -R, rmdir) if it is gone"),
+                    .remedy(
+                        "Waykeeper leaves them unchanged; if the tool that made them has ended, remove \
+                        them (pqos -R, rmdir)",
+                    ),
             }
         }
     };
     let lock = match resctrl.lock_shared(std::time::Duration::ZERO) {
-        Ok(_) => check("resctrl-lock", State::Ok, "nobody holds it".to_owned()),
+        Ok(_) => check("resctrl-lock", State::Ok, "no process holds it".to_owned()),
         Err(error) if error.kind == Kind::Locked => check("resctrl-lock", State::Degraded, error.detail)
-            .remedy("let that tool finish; it has the flock on /sys/fs/resctrl"),
+            .remedy("let that tool finish; it holds the flock on /sys/fs/resctrl"),
         Err(error) => check("resctrl-lock", State::Unknown, error.to_string()),
     };
     vec![groups, lock]

@@ -20,7 +20,7 @@ pub(super) enum File {
 pub(super) fn line(root: &Root, path: &str) -> File {
     match text(root, path) {
         File::Text(text) if text.trim().lines().count() > 1 => {
-            File::Wrong(format!("{}: more than one line; accepted is one", root.path(path).display()))
+            File::Wrong(format!("{}: has more than one line; expected one line", root.path(path).display()))
         }
         File::Text(text) => File::Text(text.trim().to_owned()),
         other => other,

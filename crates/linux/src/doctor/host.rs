@@ -26,22 +26,24 @@ fn check(name: &'static str, state: State, value: impl std::fmt::Display) -> Che
 }
 
 fn cpu(facts: &Facts<'_>) -> Check {
-    let brand = |brand: &Option<String>| brand.clone().unwrap_or_else(|| "without a name".to_owned());
+    let brand = |brand: &Option<String>| brand.clone().unwrap_or_else(|| "unnamed CPU".to_owned());
     let brand = match (&facts.cpuinfo, &facts.cpuid) {
         (Ok(cpuinfo), _) if cpuinfo.brand.is_some() => brand(&cpuinfo.brand),
         (_, Ok(cpuid)) => brand(&cpuid.brand),
         (Ok(cpuinfo), _) => brand(&cpuinfo.brand),
         (Err(error), _) if error.is_absent() => {
             return check("cpu", State::Unknown, "there is no proc/cpuinfo")
-                .remedy("look at --root: it is no tree of a host");
+                .remedy("check --root: it is not the file tree of a host");
         }
         (Err(error), _) => return check("cpu", State::Unknown, error),
     };
     match facts.signature() {
         Some(signature) => check("cpu", State::Info, format!("{brand}; {signature}")),
-        None => {
-            check("cpu", State::Unknown, format!("{brand}; neither of Intel nor of AMD, or it does not say"))
-        }
+        None => check(
+            "cpu",
+            State::Unknown,
+            format!("{brand}; the vendor is neither Intel nor AMD, or is not given"),
+        ),
     }
 }
 
@@ -56,7 +58,7 @@ fn generation(facts: &Facts<'_>) -> Check {
             let known: Vec<&str> =
                 Generation::all().iter().map(|generation| generation.id.as_str()).collect();
             let value = format!(
-                "none of {}: all is shown that can be read, and no register is written",
+                "none of {}: doctor shows what can be read, and Waykeeper writes no register",
                 known.join(", ")
             );
             check(name, State::Unknown, value)
@@ -113,13 +115,13 @@ fn snc(facts: &Facts<'_>) -> Check {
     };
     match topology.l3.iter().map(|l3| l3.clusters()).max() {
         None => check(name, State::Info, "no L3 to cluster"),
-        Some(1) => check(name, State::Info, "off: an L3 has one NUMA node"),
+        Some(1) => check(name, State::Info, "off: each L3 has one NUMA node"),
         Some(nodes) => check(
             name,
             State::Degraded,
-            format!("on: an L3 has {nodes} NUMA nodes; a way is {nodes} times smaller for each"),
+            format!("on: each L3 has {nodes} NUMA nodes; for each of them a way is {nodes} times smaller"),
         )
-        .remedy("switch sub-NUMA clustering off in the BIOS where one tenant is to have a whole L3"),
+        .remedy("switch sub-NUMA clustering off in the BIOS if one tenant needs a whole L3"),
     }
 }
 
@@ -132,7 +134,7 @@ fn kernel(facts: &Facts<'_>) -> Check {
                 None => Err(file::odd(facts.root, "proc/version", &text, "Linux version RELEASE ...")),
             }
         }
-        File::Absent => Err("the tree does not say (no proc/sys/kernel/osrelease)".to_owned()),
+        File::Absent => Err("there is no proc/sys/kernel/osrelease and no proc/version".to_owned()),
         File::Wrong(why) => Err(why),
     };
     let release = match file::line(facts.root, "proc/sys/kernel/osrelease") {
@@ -153,10 +155,12 @@ fn hypervisor(facts: &Facts<'_>) -> Check {
     let name = "virtual-machine";
     match facts.is_virtual {
         Some(false) => check(name, State::Ok, "no"),
-        Some(true) => {
-            check(name, State::Degraded, "yes: uncore counters, RDT and MSRs are the hypervisor's to give")
-                .remedy("run on the machine itself (in a cloud: a `metal` size)")
-        }
-        None => check(name, State::Unknown, "nobody says"),
+        Some(true) => check(
+            name,
+            State::Degraded,
+            "yes: the hypervisor decides which uncore counters, RDT features and MSRs are visible",
+        )
+        .remedy("run on the machine itself (in a cloud: a `metal` size)"),
+        None => check(name, State::Unknown, "neither CPUID nor proc/cpuinfo can be read"),
     }
 }

@@ -39,7 +39,7 @@ fn ways(facts: &Facts<'_>, survey: &Survey) -> Check {
         return check(
             name,
             State::Unknown,
-            "nobody knows whether this CPU has such a register; it is not written",
+            "it is not known whether this CPU has such a register; Waykeeper does not write it",
         );
     };
     let standing = generation.dca.ways.standing;
@@ -84,7 +84,7 @@ fn ports(facts: &Facts<'_>, survey: &Survey) -> Check {
         return check(
             name,
             State::Unknown,
-            "nobody knows whether this CPU has such a switch; it is not written",
+            "it is not known whether this CPU has such a switch; Waykeeper does not write it",
         );
     };
     if standing == Standing::Absent {
@@ -95,7 +95,7 @@ fn ports(facts: &Facts<'_>, survey: &Survey) -> Check {
         return check(
             name,
             State::Unknown,
-            "nobody has told where this CPU has such a switch, if it has one",
+            "no public source says whether and where this CPU has such a switch",
         )
         .remedy("some BIOSes switch DDIO for the whole machine");
     }
@@ -103,7 +103,7 @@ fn ports(facts: &Facts<'_>, survey: &Survey) -> Check {
         return check(name, State::Unknown, why);
     }
     if with_devices.is_empty() {
-        return check(name, State::Missing, "no device sits behind a root port");
+        return check(name, State::Missing, "no device is behind a root port");
     }
     let off = with_devices.iter().filter(|port| port.dca == Some(false)).count();
     let on = with_devices.iter().filter(|port| port.dca == Some(true)).count();

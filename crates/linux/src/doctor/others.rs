@@ -27,12 +27,12 @@ fn check(name: &'static str, state: State, value: impl std::fmt::Display) -> Che
 fn pqos(facts: &Facts<'_>) -> Check {
     let name = "pqos-lock";
     let Some(path) = PQOS_LOCKS.iter().map(|path| facts.root.path(path)).find(|path| path.exists()) else {
-        return check(name, State::Ok, "pqos is not at work");
+        return check(name, State::Ok, "pqos is not running");
     };
     match held_by(facts.root, &path) {
         Some(pid) => check(name, State::Degraded, format!("pqos (pid {pid}) holds {}", path.display()))
             .remedy("let it finish or end it: libpqos and Waykeeper must not turn the same knobs"),
-        None => check(name, State::Ok, "pqos has run here and has ended"),
+        None => check(name, State::Ok, "pqos ran here and has ended"),
     }
 }
 
@@ -47,7 +47,11 @@ fn held_by(root: &Root, path: &std::path::Path) -> Option<u32> {
 fn counters_in_use(facts: &Facts<'_>) -> Check {
     let name = "counters-in-use";
     let Some(generation) = facts.generation else {
-        return check(name, State::Unknown, "no table for this CPU says where the counter controls are");
+        return check(
+            name,
+            State::Unknown,
+            "no built-in table for this CPU says where the counter controls are",
+        );
     };
     let (Ok(()), Some(cpu)) = (&facts.msr, facts.first_cpu()) else {
         return check(name, State::Unknown, "needs MSRs");
@@ -68,7 +72,10 @@ fn counters_in_use(facts: &Facts<'_>) -> Check {
     }
     let all = generation.core.counters;
     check(name, State::Info, format!("programmable counters {} of {all} run on CPU {}", on.join(", "), cpu.0))
-        .remedy("perf, the NMI watchdog or another tool counts; end it where counters are programmed through MSRs")
+        .remedy(
+            "perf, the NMI watchdog or another tool uses them; end it if Waykeeper has to program \
+            counters through MSRs",
+        )
 }
 
 fn journal(facts: &Facts<'_>) -> Check {
@@ -76,19 +83,22 @@ fn journal(facts: &Facts<'_>) -> Check {
     let path = journal::usual_path(facts.root);
     let look = match journal::look(&path, facts.root) {
         Ok(Some(look)) => look,
-        Ok(None) => return check(name, State::Ok, "nothing waits to be restored"),
+        Ok(None) => return check(name, State::Ok, "no knob has to be restored"),
         Err(error) => return check(name, State::Unknown, error),
     };
     if let Some(holder) = look.held {
         let pid = holder.map_or_else(String::new, |pid| format!(" (pid {pid})"));
-        let value = format!("a waykeeper{pid} is at work, with {} knobs turned", look.originals);
+        let value = format!("a waykeeper process{pid} is running and holds {} knobs", look.originals);
         return check(name, State::Info, value);
     }
     if look.stale {
-        let value = format!("{} is of an earlier boot", path.display());
-        return check(name, State::Degraded, value).remedy("waykeeper restore clears it");
+        let value = format!("{} is from an earlier boot", path.display());
+        return check(name, State::Degraded, value).remedy("run `waykeeper restore` to clear it");
     }
-    let value =
-        format!("{} holds the originals of {} knobs, and nobody is at work", path.display(), look.originals);
+    let value = format!(
+        "{} holds the original values of {} knobs, and no waykeeper process is running",
+        path.display(),
+        look.originals
+    );
     check(name, State::Degraded, value).remedy("waykeeper restore")
 }

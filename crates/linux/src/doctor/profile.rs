@@ -9,7 +9,7 @@ use crate::profile::{self, Identity, Knob, Profile, Writes};
 use std::path::Path;
 
 const NAME: &str = "profile";
-const ANEW: &str = "make one here: waykeeper probe run all --root / --tenants FILE --save";
+const ANEW: &str = "make a profile here: waykeeper probe run all --root / --tenants FILE --save";
 
 /// The subject, if there is a profile.
 pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
@@ -25,7 +25,13 @@ fn checks_at(facts: &Facts<'_>, path: &Path) -> Vec<Check> {
         Err(error) => return refused(error.to_string()),
     };
     let Some(here) = identity(facts) else {
-        return check(State::Unknown, format!("{}: nothing tells whose it is", path.display()));
+        return check(
+            State::Unknown,
+            format!(
+                "{}: this machine cannot be identified, so its profile cannot be checked",
+                path.display()
+            ),
+        );
     };
     match profile.check(path, &here) {
         Err(error) => refused(error.to_string()),
@@ -45,9 +51,9 @@ fn identity(facts: &Facts<'_>) -> Option<Identity> {
 fn knob(state: Knob) -> &'static str {
     match state {
         Knob::Acts => "acts",
-        Knob::Dead => "is dead",
-        Knob::Absent => "cannot be turned",
-        Knob::CannotTell => "is not judged",
+        Knob::Dead => "has no effect",
+        Knob::Absent => "cannot be set",
+        Knob::CannotTell => "was not judged",
     }
 }
 
@@ -62,13 +68,13 @@ fn words(profile: &Profile) -> String {
         profile
             .register
             .as_ref()
-            .map(|register| format!("the register of the ways {}", knob(register.state))),
+            .map(|register| format!("the register of the DDIO ways {}", knob(register.state))),
     );
     for port in &profile.port {
         let past = if port.writes == Writes::Past { ", its devices write past this LLC" } else { "" };
         said.push(format!("the switch of {} {}{past}", port.address, knob(port.switch)));
     }
-    if said.is_empty() { "it holds no answer".to_owned() } else { said.join("; ") }
+    if said.is_empty() { "the profile holds no answer".to_owned() } else { said.join("; ") }
 }
 
 #[cfg(test)]

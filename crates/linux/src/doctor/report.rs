@@ -44,7 +44,7 @@ impl Family {
             Family::Access => "access",
             Family::Watch => "can be watched",
             Family::Steer => "can be steered",
-            Family::Others => "others at work",
+            Family::Others => "other tools",
         }
     }
 }

@@ -71,7 +71,7 @@ fn uncore(facts: &Facts<'_>, name: &'static str, what: &str, pmu: Option<&Pmu>) 
         Err(why) => return check(name, State::Unknown, why),
     };
     let Some(generation) = facts.generation else {
-        return check(name, State::Unknown, "no table for this CPU says which counters show it");
+        return check(name, State::Unknown, "no built-in table for this CPU says which counters show it");
     };
     let Some(pmu) = pmu else {
         return check(name, State::Missing, format!("{} has no such counters", generation.name));
@@ -84,7 +84,7 @@ fn uncore(facts: &Facts<'_>, name: &'static str, what: &str, pmu: Option<&Pmu>) 
     };
     let boxes = sources.iter().filter(of_pmu).count() + usize::from(sources.contains(&pmu.perf));
     if boxes > 0 {
-        return check(name, State::Ok, format!("{what}: perf, {boxes} of {}_N", pmu.perf));
+        return check(name, State::Ok, format!("{what}: perf, {boxes} units {}_N", pmu.perf));
     }
     let module = match facts.vendor() {
         Some(Vendor::Amd) => "amd_uncore",
@@ -148,7 +148,7 @@ fn paranoid(facts: &Facts<'_>) -> Check {
         return check(
             name,
             State::Ok,
-            format!("perf_event_paranoid {level}: everybody may count whole CPUs"),
+            format!("perf_event_paranoid {level}: every user may count whole CPUs"),
         );
     }
     if facts.may_perf {
@@ -161,7 +161,7 @@ fn paranoid(facts: &Facts<'_>) -> Check {
     check(
         name,
         State::Degraded,
-        format!("perf_event_paranoid {level}: whole CPUs and uncore are for CAP_PERFMON"),
+        format!("perf_event_paranoid {level}: counting whole CPUs and uncore units needs CAP_PERFMON"),
     )
     .remedy("run as root or with CAP_PERFMON, or: sysctl kernel.perf_event_paranoid=0")
 }
@@ -173,7 +173,7 @@ fn watchdog(facts: &Facts<'_>) -> Check {
         File::Text(text) => match text.as_str() {
             "0" => check(name, State::Ok, "off: all core counters are free"),
             "1" => check(name, State::Degraded, "on: it takes one counter of every core")
-                .remedy("sysctl kernel.nmi_watchdog=0 where events have to share counters"),
+                .remedy("sysctl kernel.nmi_watchdog=0 if events have to share counters"),
             _ => check(name, State::Unknown, file::odd(facts.root, PATH, &text, "0 or 1")),
         },
         File::Absent => check(name, State::Info, "this kernel has none"),

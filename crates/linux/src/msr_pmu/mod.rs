@@ -452,10 +452,8 @@ mod tests {
         assert_eq!(counts.get(BYTES), Reading::Unavailable);
         assert_eq!(
             counts.problems(),
-            [
-                "MSR 0x3 of CPU 0: it went from 0x578 to 0x3b9aca00, and no more than 400 can have been counted: somebody \
-              else set it"
-            ]
+            ["MSR 0x3 of CPU 0: the counter moved from 0x578 to 0x3b9aca00, and no more than 400 can have \
+                 been counted: another program set it"]
         );
         at_time(1_000_300, 1_000_000_100);
         assert_eq!(counting.count().get(BYTES), Reading::Value(500 * 64));
@@ -468,10 +466,7 @@ mod tests {
         bank.0.borrow_mut().insert(at(3), u64::MAX);
         let counts = counting.count();
         assert_eq!(counts.get(BYTES), Reading::Unavailable);
-        assert_eq!(
-            counts.problems(),
-            ["MSR 0x3 of CPU 0: 0xffffffffffffffff is no value of a 48-bit counter"]
-        );
+        assert_eq!(counts.problems(), ["MSR 0x3 of CPU 0: 0xffffffffffffffff does not fit a 48-bit counter"]);
         bank.0.borrow_mut().insert(at(3), 8);
         assert_eq!(counting.count().get(BYTES), Reading::Value(192));
     }

@@ -118,7 +118,7 @@ fn icelake_shows_its_register_and_nobody_may_manage_by_it() {
     let tree = Tree::of(106, 6, "Intel(R) Xeon(R) Gold 5320 CPU @ 2.20GHz", 12);
     // hardware.md 2.1: at 0x180 of an Ice Lake's root port is the header of a capability.
     let report = examine(tree.root());
-    state(&report, "ddio-ways", State::Degraded, &["0xc00", "answers without effect", "never written"]);
+    state(&report, "ddio-ways", State::Degraded, &["0xc00", "takes values without effect", "never written"]);
     state(&report, "dca-ports", State::Missing, &["no switch"]);
     state(&report, "cat", State::Ok, &["12 ways"]);
     tree.remove("sys/fs/resctrl");
@@ -129,8 +129,8 @@ fn icelake_shows_its_register_and_nobody_may_manage_by_it() {
 fn a_cpu_that_nobody_described_is_shown() {
     let tree = Tree::of(222, 1, "Some Xeon", 11);
     let report = examine(tree.root());
-    state(&report, "generation", State::Unknown, &["skx", "no register is written"]);
-    state(&report, "ddio-ways", State::Unknown, &["not written"]);
+    state(&report, "generation", State::Unknown, &["skx", "writes no register"]);
+    state(&report, "ddio-ways", State::Unknown, &["does not write"]);
     state(&report, "cat", State::Ok, &[]);
 }
 

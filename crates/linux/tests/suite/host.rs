@@ -424,7 +424,7 @@ fn garbage_is_told_and_never_taken_for_a_value() {
     assert_eq!(snapshot.groups[&L2FWD].cycles, Reading::Unavailable);
     let said = host.complaints().join("\n");
     for words in
-        ["waykeeper-fio", "llc_occupancy", "MSR 0xc8b", "does not answer", "is no value of a 48-bit counter"]
+        ["waykeeper-fio", "llc_occupancy", "MSR 0xc8b", "does not answer", "does not fit a 48-bit counter"]
     {
         assert!(said.contains(words), "{words}: {said}");
     }
