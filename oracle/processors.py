@@ -1,7 +1,7 @@
 """The processors that the guests believe they have: what QEMU is asked for, and the CPUID leaves it does not answer.
 
 It must not know how the answers reach the guest. The numbers are those of the recorded hosts
-(/work/shared/reference/resctrl-transcripts, virtual-host.md): any other would make the transcripts differ.
+(crates/vhost/tests/transcripts, virtual-host.md 0): any other would make the transcripts differ.
 
 Sources of the leaves: Intel SDM 2A, CPUID, leaves 07H, 0FH and 10H; AMD64 Architecture Programmer's Manual 3, appendix E,
 Fn0000_000F, Fn0000_0010, Fn8000_0008 and Fn8000_0020.
@@ -44,7 +44,7 @@ def _or_ebx(bits: int) -> Callable[[Leaf], Leaf]:
 INTEL = Processor(
     name="intel",
     # level: the highest basic leaf, so that the kernel asks for 0FH and 10H. cx16=off: Linux 6.12 on QEMU 7.2 crashes in
-    # every second boot with CMPXCHG16B (virtual-host.md).
+    # every second boot with CMPXCHG16B (virtual-host.md 6).
     cpu="Icelake-Server,level=0x14,cx16=off",
     replaced={
         # Monitoring of the third level: 144 RMIDs; occupancy in units of 45056 bytes; all three events.

@@ -1,6 +1,6 @@
 """Compares a transcript of operations with a recorded one, operation by operation.
 
-It knows the form of resctrl-transcripts (virtual-host.md): a line `> OPERATION`, then its answer. It must not know what the
+It knows the form of the recordings (virtual-host.md 0): a line `> OPERATION`, then its answer. It must not know what the
 operations do.
 """
 

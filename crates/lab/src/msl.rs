@@ -18,8 +18,8 @@ use waykeeper_machine::ScenarioSource;
 /// Schema of [`MslSummary`].
 pub const MSL_SCHEMA: &str = "waykeeper.msl/1";
 
-/// The load that latencies are compared with, as part of the line rate. The sheet says "10 % load" and leaves open of
-/// what (ours).
+/// The load that latencies are compared with, as part of the line rate. algorithms.md 4.5 says "10 % load" and leaves
+/// open of what (ours).
 const REFERENCE_PART: f64 = 0.1;
 /// p99 may grow to so many times that of the reference (algorithms.md 4.5).
 const KNEE_FACTOR: f64 = 5.0;

@@ -1,6 +1,6 @@
 //! Runs a list of operations on a resctrl and prints what came of each: `resctrl_ops MOUNT [OPS_FILE]`.
 //!
-//! The list and the transcript have the form of `resctrl-transcripts` (virtual-host.md): `r FILE`, `w FILE TEXT`, `mk`,
+//! The list and the transcript are those of the recordings (virtual-host.md 0): `r FILE`, `w FILE TEXT`, `mk`,
 //! `rm`, `un`, `cr`, `mv A B`, `ch FILE MODE`, `ow`, `st`, `ls`, `own GROUP`, `has GROUP`. Only system calls, nothing of
 //! this library: a transcript judges the host, not us. It must not know which host.
 

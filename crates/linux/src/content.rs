@@ -22,7 +22,7 @@ pub struct ContentError {
 }
 
 /// Most characters of a file's content that an error repeats: a root process can be pointed at any path, and its
-/// errors go to logs (style.md 1).
+/// errors are written to logs.
 pub const FOUND_MOST: usize = 40;
 
 fn at_line(line: usize) -> String {

@@ -17,7 +17,7 @@ use waykeeper_silicon::{AddressMap, Chip, ChipSpec, Fill, Line, OneLevel, Rules,
 const RUNS: usize = 7;
 /// Accesses per run of a trace.
 const ACCESSES: usize = 4_000_000;
-/// Accesses ahead that are asked for early on the bare path (performance.md: 8 to 32).
+/// Accesses ahead that are asked for early on the bare path (performance.md 1: 8 to 32).
 const AHEAD: usize = 16;
 
 /// A small generator of its own, so that a trace never changes.
@@ -30,7 +30,7 @@ impl Draw {
     }
 }
 
-/// The traces of performance.md over `random` and `stream` items.
+/// The traces of performance.md 1 over `random` and `stream` items.
 fn trace(kind: char, random: usize, stream: usize) -> Vec<(bool, usize)> {
     let mut draw = Draw(1);
     let mut at = 0;

@@ -2,7 +2,7 @@
 //!
 //! Traces are made ahead of time and hold ready handles, as the machine's agents do; what is timed is the
 //! model. Rates are compared between two builds back to back on one machine, never with yesterday's
-//! (performance.md has the ceilings). Sampled runs count the events that were simulated; the
+//! (performance.md 1 has the ceilings). Sampled runs count the events that were simulated; the
 //! `equivalent` rows count the real ones they stand for. Knows the public interface only.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -12,7 +12,7 @@ use std::hint::black_box;
 use std::time::Duration;
 use waykeeper_silicon::{AddressMap, Chip, ChipSpec, Fill, Line, OneLevel, Region, Rules, Sampling};
 
-/// Accesses ahead of the present one that are prefetched (performance.md: 8-32).
+/// Accesses ahead of the present one that are prefetched (performance.md 1: 8-32).
 const AHEAD: usize = 16;
 const SETS: u32 = 36_864;
 const WAYS: u32 = 11;

@@ -43,7 +43,7 @@ pub enum Level {
 pub enum Fill {
     /// Anything.
     Ordinary,
-    /// Streaming I/O data: storage blocks that are read once (microarchitecture.md 3, S).
+    /// Streaming I/O data: storage blocks that are read once (microarchitecture.md 3, stream).
     Stream,
 }
 

@@ -3,7 +3,7 @@
 //! ddio-bench and the nvme-memload thesis ran on such chips. Core fills allocate in the core's CAT ways,
 //! an LLC eviction takes the MLC copies with it, a device write updates in place or allocates in the DCA
 //! ways. Not prototyped and not validated against a measurement (microarchitecture.md 12); the replacement
-//! rule is the one of section 5 with demand fills at age 1.
+//! rule is the one of microarchitecture.md 5 with demand fills at age 1.
 
 use crate::line::{Line, NO_TAG, SLICE_BITS};
 use crate::mlc::{self, MlcVictim};

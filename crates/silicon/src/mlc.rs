@@ -6,11 +6,11 @@
 use crate::line::{Line, NO_TAG};
 use crate::simd::eq_u16;
 
-/// D: newer than memory and the LLC.
+/// Newer than memory and the LLC.
 pub(crate) const DIRTY: u8 = 0b001;
-/// R: filled by an LLC hit on a non-I/O line (proven reuse, microarchitecture.md 3).
+/// Filled by an LLC hit on a non-I/O line (proven reuse, microarchitecture.md 3).
 pub(crate) const REUSED: u8 = 0b010;
-/// S: streaming I/O data (storage blocks read once).
+/// Streaming I/O data (storage blocks read once).
 pub(crate) const STREAM: u8 = 0b100;
 const FLAGS: u8 = 0b111;
 const SLICE_SHIFT: u32 = 3;

@@ -422,8 +422,8 @@ fn remove(sh: &mut Shared, ways: &mut Ways<16>, way: u32) {
     ways.free(way);
 }
 
-/// `insert(mask, class)` of microarchitecture.md 4: an empty way, else the victim of section 5; a dirty victim is
-/// one memory write; a victim with C leaves the MLC's copy alone.
+/// `insert(mask, class)` of microarchitecture.md 4: an empty way, else the victim of
+/// microarchitecture.md 5; a dirty victim is one memory write; a victim with `copy` leaves the MLC's line alone.
 #[inline(always)]
 fn insert(
     sh: &mut Shared,

@@ -1,7 +1,7 @@
 //! Compare all tags or states of a set at once. Knows nothing of what they mean.
 //!
 //! One comparison of sixteen lanes costs the same as one of a single lane, and the absence of an early
-//! exit leaves nothing to mispredict (performance.md: twice as fast as a scan). On x86-64 this is SSE2,
+//! exit leaves nothing to mispredict (performance.md 1: twice as fast as a scan). On x86-64 this is SSE2,
 //! which every such CPU has, so the same binary gives the same results everywhere; elsewhere the plain
 //! loop below is what the compiler vectorises as it can.
 

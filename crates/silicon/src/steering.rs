@@ -56,7 +56,7 @@ pub(crate) fn target(placement: Placement, tag: Tag, status: Status) -> Status {
 }
 
 /// IDIO's own rule (s3.5): a header goes to the MLC whatever the status; a critical packet never goes to memory.
-/// That criticality overrides DRAM alone and not MLC is algorithms.md's reading of a text that tests MLC first.
+/// That criticality overrides DRAM alone and not MLC is how algorithms.md 4.3 reads a text that tests MLC first.
 fn by_status(tag: Tag, status: Status) -> Status {
     match status {
         _ if tag.header => Status::Mlc,

@@ -202,7 +202,7 @@ impl<const L: usize> Ways<L> {
 
     /// Hit or allocate in one branch-free step, QLRU: what an inclusive cache does on a demand access. On
     /// a mixed stream the hit-or-miss branch would mispredict every other time, which costs more than
-    /// always doing both halves (performance.md, column c). Returns whether it hit.
+    /// always doing both halves (performance.md 1, column c). Returns whether it hit.
     #[inline(always)]
     pub(crate) fn touch_or_allocate(&mut self, mask: &MaskLanes<L>, tag: u16) -> bool {
         let found = self.matches(tag);

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use std::fs;
 use std::path::PathBuf;
 
-/// How the kernel shows a mounted resctrl (virtual-host.md, Mounting and entering).
+/// How the kernel shows a mounted resctrl (virtual-host.md 1).
 const RESCTRL: &str = "resctrl /sys/fs/resctrl resctrl rw,relatime 0 0\n";
 
 /// How systemd mounts cgroup v2.

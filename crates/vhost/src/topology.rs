@@ -153,7 +153,7 @@ const FLAGS: &str = "fpu vme de pse tsc msr pae mce cx8 apic sep mtrr pge mca cm
                      ht syscall nx pdpe1gb rdtscp lm constant_tsc rep_good nopl xtopology nonstop_tsc \
                      cpuid aperfmperf pni pclmulqdq ssse3 cx16 sse4_1 sse4_2 x2apic popcnt aes xsave avx lahf_lm arat";
 
-/// The flags of resource control (arch/x86/kernel/cpu/scattered.c, hardware.md 7).
+/// The flags of resource control (arch/x86/kernel/cpu/scattered.c, virtual-host.md 2).
 fn resource_flags(features: Features) -> Vec<&'static str> {
     let mut flags = Vec::new();
     if features.announces_cat {
@@ -260,7 +260,7 @@ mod tests {
     fn cpus_are_written_as_the_kernel_writes_them() {
         assert_eq!(list([0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
         assert_eq!((list([]), list([4])), (String::new(), "4".to_owned()));
-        // hardware.md 7: (possible CPUs + 3) / 4 digits.
+        // virtual-host.md 3.2: (possible CPUs + 3) / 4 digits.
         assert_eq!(map([0, 4], 18), "00011");
         assert_eq!(map([0, 33], 36), "2,00000001");
         assert_eq!(map([1], 4), "2");

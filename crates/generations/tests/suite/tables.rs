@@ -1,4 +1,4 @@
-//! The tables as a whole: they parse, no CPU is two generations, and numbers worked out by hand from hardware.md.
+//! The tables as a whole: they parse, no CPU is two generations, and numbers worked out by hand from hardware.md 1 to 6.
 
 use waykeeper_generations::*;
 
@@ -94,7 +94,7 @@ fn every_table_is_read_and_no_cpu_is_two_generations() {
 
 #[test]
 fn every_value_names_its_source() {
-    let rests_on = ["hw ", "linux:", "SDM", "APM", "AMD PPR"];
+    let rests_on = ["hardware.md ", "linux:", "SDM", "APM", "AMD PPR"];
     for generation in Generation::all() {
         let text = toml::to_string(generation).unwrap();
         let sources: Vec<&str> = text.lines().filter(|line| line.starts_with("source = ")).collect();
@@ -264,7 +264,7 @@ fn code(terms: &Terms) -> (u64, u64) {
 }
 
 #[test]
-fn core_events_are_those_of_the_sheet() {
+fn core_events_are_those_of_the_reference() {
     // hardware.md 6.1, event and unit mask; what differs between generations is told apart below.
     for id in ["hsx", "bdx", "skx", "icx", "spr", "emr", "gnr"] {
         let core = &generation(id).core;
@@ -293,7 +293,7 @@ fn core_events_are_those_of_the_sheet() {
 }
 
 #[test]
-fn memory_events_are_those_of_the_sheet() {
+fn memory_events_are_those_of_the_reference() {
     // hardware.md 5: reads and writes; from Granite Rapids on two half-channels.
     for (id, reads, writes) in [
         ("hsx", &[(0x04, 0x03)][..], &[(0x04, 0x0c)][..]),
@@ -313,7 +313,7 @@ fn memory_events_are_those_of_the_sheet() {
 }
 
 #[test]
-fn port_counters_that_always_run_lie_where_the_sheet_says() {
+fn port_counters_that_always_run_lie_where_the_reference_says() {
     // hardware.md 4.2: width, bytes a count, and the registers of part 1 of stack 2, in and out.
     for (id, width, unit, inbound, outbound) in [
         ("skx", 36, 4, Some(0xb21), Some(0xb25)),

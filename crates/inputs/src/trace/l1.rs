@@ -1,6 +1,6 @@
 //! The L1 data cache as a filter: from what a program touches to what reaches the MLC.
 //!
-//! The virtual server models the MLC and beyond (`reference/microarchitecture.md`, "L1: not modelled").
+//! The virtual server models the MLC and beyond (microarchitecture.md 2: the L1 is not modelled).
 //! Raw traces touch L1-resident lines nine times out of ten; fed raw, they would all count as MLC accesses.
 //!
 //! *Rule.* 32 KiB, 8 ways, 64-byte lines, true LRU: the L1D of Haswell to Cascade Lake (Intel

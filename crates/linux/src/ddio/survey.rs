@@ -220,7 +220,7 @@ fn read_mask(root: &Root, cpu: u16, register: u32) -> Result<WayMask, (String, b
     })?;
     match u32::try_from(value) {
         Ok(bits) if bits != 0 => Ok(WayMask::from_bits(bits)),
-        // Guests answer 0 for registers that nobody gave them (virtual-host.md, msr).
+        // Guests answer 0 for registers that nobody gave them (virtual-host.md 4).
         _ => {
             Err((format!("MSR {register:#x} of CPU {cpu} reads {value:#x}, which is not a way mask"), false))
         }

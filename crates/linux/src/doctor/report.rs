@@ -15,7 +15,7 @@ pub enum State {
     Missing,
     /// It is there and worse than it could be, or somebody else is at it.
     Degraded,
-    /// It could not be found out: a file is unreadable or makes no sense, or nobody knows (hardware.md).
+    /// It could not be found out: a file is unreadable or makes no sense, or nobody knows (hardware.md 13).
     Unknown,
     /// A plain fact, neither good nor bad.
     Info,

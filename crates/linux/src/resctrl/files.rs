@@ -1,7 +1,7 @@
 //! How the files of resctrl are read and written: bounded, one write(2) a command, handles held open.
 //!
-//! kernfs gives a whole file to a read that is large enough and takes one command a write (virtual-host.md, "Group
-//! rules"); a served tree may give less at a time. It must not know what stands in a file.
+//! kernfs gives a whole file to a read that is large enough and takes one command a write (virtual-host.md
+//! 3.3); a served tree may give less at a time. It must not know what stands in a file.
 
 use super::error::{Action, ResctrlError};
 use crate::root::{FileError, Handle, Root};

@@ -2,7 +2,7 @@
 //!
 //! One [`Resctrl`] is one mount. Every operation is one command to the kernel (or a few reads), every refusal comes
 //! back with the kernel's own reason, and only groups whose names carry our prefix are ever made, changed in place or
-//! removed through [`Resctrl::create`] and [`Resctrl::remove`]. hardware.md 7 and virtual-host.md are what it rests on.
+//! removed through [`Resctrl::create`] and [`Resctrl::remove`]. It rests on hardware.md 7 and virtual-host.md 3.
 //! It must not know why a group exists, nor what is journaled about it.
 
 mod error;
@@ -47,7 +47,7 @@ pub struct Resctrl {
     prefix: String,
 }
 
-/// Whether a command clears `info/last_cmd_status` before it adds to it (virtual-host.md, "Errors").
+/// Whether a command clears `info/last_cmd_status` before it adds to it (virtual-host.md 3.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Habit {
     Clears,

@@ -1,6 +1,6 @@
 //! The lines of a `schemata` file: which share of each resource a group has in each domain.
 //!
-//! Pure text to values and back (hardware.md 7.3; virtual-host.md, "Formats"). It must not know where the text comes
+//! Pure text to values and back (hardware.md 7.3; virtual-host.md 3.2). It must not know where the text comes
 //! from, nor which masks a chip would take.
 
 use super::error::shown;

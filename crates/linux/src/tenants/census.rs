@@ -21,7 +21,7 @@ use waykeeper_units::{CoreId, CoreList};
 /// Most processes of all tenants together; each is read at every look.
 pub const MOST_MEMBERS: usize = 1 << 12;
 
-/// Most tenants: more than any chip has ids to watch them by (RMIDs, hardware.md 1).
+/// Most tenants: more than any chip has ids to watch them by (RMIDs, hardware.md 9).
 pub const MOST_TENANTS: usize = 1 << 10;
 
 /// Most files read and directories listed at one look, besides four for each declared device, two for each virtual

@@ -39,7 +39,7 @@ pub(super) fn is_section(name: &str) -> bool {
 /// `make bench`); above, counters of root ports wrap unseen. Both are guesses at where use ends.
 const PERIOD_S: (f64, f64) = (0.005, 3600.0);
 
-/// Ports that every exporter list has given away (ecosystem.md: 9100-9999 is fully allocated).
+/// Ports that every exporter list has given away (ecosystem.md 3: 9100-9999 is fully allocated).
 const TAKEN_PORTS: std::ops::RangeInclusive<u16> = 9100..=9999;
 
 /// All of them, in the order in which they are shown. `policy.settings` and `tenant` are lists of their own.
@@ -168,7 +168,7 @@ pub const KEYS: &[Key] = &[
         set: |config, value| {
             config.limits.classes = match value.as_str() {
                 Some("all") => None,
-                // resctrl's closids fit a byte on every chip (hardware.md 3).
+                // resctrl's closids fit a byte on every chip (hardware.md 9).
                 _ => Some(whole(value, 0, 255).map_err(|wanted| format!("all, or {wanted}"))?),
             };
             Ok(())

@@ -1,4 +1,4 @@
-//! The board as metrics: names, labels and units (ecosystem reference, section 3).
+//! The board as metrics: names, labels and units (ecosystem.md 3).
 //!
 //! Made anew from the latest step at each scrape, so that a tenant that is gone is gone here too. What has no value has no
 //! series. Counters of a tenant begin at 0 with each group of that name; Prometheus takes that for a restart. Must not

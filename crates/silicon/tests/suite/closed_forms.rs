@@ -148,7 +148,7 @@ fn forwarder(replacement: Replacement, buffers: u32) -> f64 {
     let sampling = one_in(4);
     let rules = Rules { replacement, ..Rules::default() };
     let mut map = AddressMap::new(&gold(), rules.slice_hash, sampling, 7, 8);
-    let pool = map.huge(u64::from(buffers) * 37 * 64).unwrap(); // mbuf stride of section 6
+    let pool = map.huge(u64::from(buffers) * 37 * 64).unwrap(); // mbuf stride, microarchitecture.md 6
     let ring = map.huge(u64::from(buffers / 2) * 64).unwrap();
     let mut chip = Chip::new(&gold(), rules, sampling, 1);
     let mut counted = 0;

@@ -1,7 +1,7 @@
 //! The plain inclusive LLC of Haswell: inclusion, back-invalidation, device rows, sharing.
 //!
 //! Haswell in small (4 cores, 2-way MLCs, one 6-way slice, DCA in 0x30). The transition table of
-//! microarchitecture.md 4 is Skylake's; what must hold here is the last sentence of its section 12.
+//! microarchitecture.md 4 is Skylake's; what must hold here is the last sentence of microarchitecture.md 12.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! The transition table of microarchitecture.md 4, one test a row, with the ages of section 5.
+//! The transition table of microarchitecture.md 4, one test a row, with the ages of microarchitecture.md 5.
 //!
 //! Skylake in small, every probability 0 or 1, so each outcome is certain. Drives the public interface.
 

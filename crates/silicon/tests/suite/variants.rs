@@ -260,7 +260,7 @@ fn permutation_hash() {
 
 #[test]
 fn every_published_variant_has_a_test_here() {
-    // Names of section 11 against the tests above; a new row has to be added to both.
+    // Names of microarchitecture.md 11 against the tests above; a new row has to be added to both.
     let covered = [
         "base",
         "no-migrated-copy",

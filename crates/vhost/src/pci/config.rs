@@ -1,6 +1,6 @@
 //! A device's configuration space and the manners of its `config` file.
 //!
-//! Source: linux drivers/pci/pci-sysfs.c (hardware.md 2.5, virtual-host.md): 64 bytes for the unprivileged, reads short at
+//! Source: linux drivers/pci/pci-sysfs.c (hardware.md 2.5, virtual-host.md 4): 64 bytes for the unprivileged, reads short at
 //! the end, writes past it EFBIG, a write across it short; read-only fields swallow writes. A field may be a register
 //! of the machine. It must not know which devices there are.
 

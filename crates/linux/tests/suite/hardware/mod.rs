@@ -116,7 +116,7 @@ fn recorded_machines() {
     let mut compared = 0;
     for name in names {
         let machine = Machine::recorded(&name);
-        assert!(machine.fixture.made_from.contains("hardware.md"), "{name}: says not what it is made from");
+        assert!(machine.fixture.made_from.contains("hardware.md "), "{name}: says not what it is made from");
         let found = generation(&machine).map(|generation| generation.id.clone());
         assert_eq!(found, machine.fixture.generation, "{name}");
         cpuid_and_the_kernel_agree(&name, &machine);

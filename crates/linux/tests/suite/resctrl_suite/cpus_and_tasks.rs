@@ -62,7 +62,7 @@ fn cpus_that_are_not_there(bench: &Bench) -> Result {
     let group = bench.group("cpus")?;
     let wrong = CoreList::from(vec![NO_CPU]);
     for _ in 0..2 {
-        // Statuses of cpus pile up (virtual-host.md, "Errors"); an error holds its own alone.
+        // Statuses of cpus pile up (virtual-host.md 3.4); an error holds its own alone.
         let error = refused(bench.resctrl.set_cpus(&group, &wrong), Kind::Refused, "Bad CPU list/mask")?;
         same!(error.status.as_deref(), Some("Bad CPU list/mask"));
         check!(error.to_string().contains("CPUs that are online"), "{error}");

@@ -75,7 +75,7 @@ fn size_follows_the_mask(bench: &Bench) -> Result {
     };
     let (whole, least) = (size(ways.bits())?, size(bench.least_bits()?)?);
     let (ways, count) = (u64::from(ways.count()), u64::from(bench.least_bits()?.count_ones()));
-    // One way's bytes, rounded down, times the ways (virtual-host.md, "Formats").
+    // One way's bytes, rounded down, times the ways (virtual-host.md 3.2).
     same!(whole % ways, 0);
     same!(least, whole / ways * count);
     Ok(())
