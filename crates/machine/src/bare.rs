@@ -3,7 +3,7 @@
 //! Beneath the seam of `host.rs`, which shows the same machine to a policy: what a kernel's drivers would meet. Its
 //! clock is the server's: one second of it is `1 / time_factor` seconds of simulated traffic, and counts are scaled so
 //! that rates per second of the clock are those of the traffic. It knows registers and classes of service; it must not
-//! know groups of workloads, nor files.
+//! know groups of workloads, nor files. Marks: docs/reference/README.md#marks.
 
 use crate::launch::Process;
 use crate::measured::{Mark, Measured};

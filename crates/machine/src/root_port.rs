@@ -2,6 +2,7 @@
 //!
 //! Three bits decide together whether a write of a device goes to the LLC; the published programs turn one of them
 //! (hardware.md 2.2). Knows bits; must not know what a chip does with a write.
+//! Marks: docs/reference/README.md#marks.
 
 /// Bit 7, set at power-on: writes allocate.
 const USE_ALLOCATING_FLOW_WR: u32 = 1 << 7;

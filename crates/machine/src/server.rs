@@ -2,6 +2,7 @@
 //!
 //! In each quantum: NICs receive, NICs send, SSDs move data, then every core runs to the quantum's end on
 //! its own clock (microarchitecture.md 7). Knows when things start, change and stop; knows no policy.
+//! Marks: docs/reference/README.md#marks.
 
 use crate::bus::Bus;
 use crate::idio::Controller;

@@ -2,6 +2,7 @@
 //! switched.
 //!
 //! Knows what a write to the register comes to; must not know what devices do with the ways.
+//! Marks: docs/reference/README.md#marks.
 
 use serde::{Deserialize, Serialize};
 use waykeeper_units::WayMask;

@@ -1,7 +1,7 @@
 //! The directory (snoop filter) of one LLC set: which MLC holds which line, and in which of its ways.
 //!
 //! Knowing the way lets a device write invalidate an MLC copy without searching for it. Knows tags and
-//! cores; what happens to a line that has to go is the LLC's business.
+//! cores; what happens to a line that has to go is the LLC's business. Marks: docs/reference/README.md#marks.
 
 use crate::line::NO_TAG;
 use crate::simd::eq_u16;

@@ -2,6 +2,7 @@
 //!
 //! latency x (1 + slope * u / (1 - u)), u = traffic / usable bandwidth, per channel, from the traffic of
 //! the last few microseconds. Knows lines per channel; the chip's rules decide what reads and writes.
+//! Marks: docs/reference/README.md#marks.
 
 use crate::spec::DramSpec;
 use crate::table::Table;

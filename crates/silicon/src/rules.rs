@@ -3,7 +3,7 @@
 //! [`Rules::default`] is the model of microarchitecture.md 4 and 5, but for two rules: [`DmaUpdate::KeepsAge`], where
 //! the prototype made updated lines evict-first, and [`Rules::stream_needs_room`]. Every other value is a variant of
 //! microarchitecture.md 11 (each of them breaks a published figure; `tests/ablation.rs` in the lab holds that) or a
-//! user's experiment. Marks: P paper, F forced by an ablation, C calibrated, X assumption.
+//! user's experiment. Marks: docs/reference/README.md#marks.
 
 use serde::{Deserialize, Serialize};
 

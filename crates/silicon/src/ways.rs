@@ -12,11 +12,11 @@ use waykeeper_units::WayMask;
 
 /// Age field: 0 = keep longest, 3 = evict first (microarchitecture.md 3).
 pub(crate) const AGE: u8 = 0b0000_0011;
-/// D: newer than memory.
+/// Newer than memory.
 pub(crate) const DIRTY: u8 = 0b0000_0100;
-/// IO: last written by a device and not moved since.
+/// Last written by a device and not moved since.
 pub(crate) const IO: u8 = 0b0000_1000;
-/// C: an MLC holds the line too.
+/// An MLC holds the line too.
 pub(crate) const COPY: u8 = 0b0001_0000;
 /// Written by a device and not read by a core yet (statistics only).
 pub(crate) const UNCONSUMED: u8 = 0b0010_0000;

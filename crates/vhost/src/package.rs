@@ -2,7 +2,7 @@
 //!
 //! Both resctrl (as a kernel's driver) and whoever writes MSRs come here, so that both see the same masks. The machine
 //! has one package; a second one is there only for devices that hang on it, and nothing runs on its CPUs. It must not
-//! know files nor the addresses of registers.
+//! know files nor the addresses of registers. Marks: docs/reference/README.md#marks.
 
 use crate::places::Places;
 use crate::pmu::boxes::{BoxRegister, CounterBox, Words};

@@ -1,7 +1,7 @@
 //! What the chip offers for resource control (as CPUID announces it and a kernel finds it), and resctrl's hands on the
 //! registers.
 //!
-//! It must not know resctrl's groups, nor files.
+//! It must not know resctrl's groups, nor files. Marks: docs/reference/README.md#marks.
 
 use crate::engine::Engine;
 use crate::package::{MONITORING_UNIT, Server};

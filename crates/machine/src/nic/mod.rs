@@ -2,6 +2,7 @@
 //!
 //! The NIC writes packets and completions, and reads descriptors and packets to send, through the chip's
 //! DMA rules; it knows neither caches nor what a worker does with a packet (microarchitecture.md 7).
+//! Marks: docs/reference/README.md#marks.
 
 mod classifier;
 mod fetch;

@@ -4,6 +4,7 @@
 //! packet brings its own Toeplitz hash. Which queue a flow lands on is luck, and how unevenly is what the
 //! latency of the fullest queue depends on. On virtual functions flows are first dealt out by weight, as a sender
 //! chooses whom it addresses, and RSS spreads those of a function over its queues.
+//! Marks: docs/reference/README.md#marks.
 
 use super::WIRE_OVERHEAD_BYTES;
 use crate::random::Stream;

@@ -1,5 +1,6 @@
 //! `dpdk-t` and `dpdk-nt`: A4's network microbenchmarks. T reads every byte of a packet and drops it, NT
 //! drops it unread (A4 s3.1). Burst 64, an added delay per packet (artifact).
+//! Marks: docs/reference/README.md#marks.
 
 use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
 use super::{Blueprint, Kind, Program, Score, Site, Unit};

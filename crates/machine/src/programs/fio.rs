@@ -3,7 +3,7 @@
 //! A thread keeps a number of requests in flight, each with a buffer of its own. When one completes it
 //! pays a fixed cost, reads every line of the block (A4's regex over the block), and submits the slot
 //! again (microarchitecture.md 7, 8). A write sends what its buffer holds: fio and FFSB fill their buffers once,
-//! not for every request.
+//! not for every request. Marks: docs/reference/README.md#marks.
 
 use super::fio_job::{self, Course, Pace};
 use super::poller::LINE_WORK_NS;

@@ -2,7 +2,7 @@
 //!
 //! Modelled on Open vSwitch's userspace datapath (lib/dpif-netdev.c): each thread has a cache of 8192 entries,
 //! either of two of which may hold a flow; a flow that misses it is inserted with a probability of 1 in 100. Knows
-//! which lines a look-up touches, not what is done with the packet.
+//! which lines a look-up touches, not what is done with the packet. Marks: docs/reference/README.md#marks.
 
 use super::Site;
 use super::errand::Spent;

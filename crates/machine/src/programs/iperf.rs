@@ -2,6 +2,7 @@
 //! program's own, which it reads into over and over.
 //!
 //! The sender's rate is the traffic's; windows and acknowledgements are not modelled. Knows no connections.
+//! Marks: docs/reference/README.md#marks.
 
 use super::class::Class;
 use super::dpdk::read_stall;

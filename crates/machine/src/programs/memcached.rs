@@ -2,7 +2,7 @@
 //! the item is copied into the answer, which leaves in the request's place.
 //!
 //! Every packet is a request; keys are Zipf-distributed as YCSB's. All threads serve one store. Knows lines and
-//! keys, neither connections nor slab classes.
+//! keys, neither connections nor slab classes. Marks: docs/reference/README.md#marks.
 
 use super::class::Class;
 use super::dpdk::read_stall;

@@ -3,6 +3,7 @@
 //! Workers send a command each and wait for it. `read` and `write` are seen from memory: a write is data that the
 //! SSD brings. With `profile = "thesis"` the block count is passed as the program does it, though the field is
 //! zero-based: a command moves one block more than it counts (algorithms.md 7.6).
+//! Marks: docs/reference/README.md#marks.
 
 use super::fio::{REQUEST_INSTRUCTIONS, REQUEST_NS};
 use super::working_set::run_of;

@@ -3,6 +3,7 @@
 //!
 //! The paper gives no times. Those here are of a kind: C is chosen so that static MLC gains over static LLC about what
 //! Fig. 3 says for the zRX variants, everything else follows. Knows lines, not where they were placed.
+//! Marks: docs/reference/README.md#marks.
 
 use super::class::Class;
 use super::errand::{Errand, Spent};

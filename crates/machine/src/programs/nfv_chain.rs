@@ -2,7 +2,7 @@
 //! runs a firewall, flow statistics and NAPT).
 //!
 //! The firewall reads rules, the other functions read and write lines of each flow's own. Knows which lines, not
-//! what any rule says.
+//! what any rule says. Marks: docs/reference/README.md#marks.
 
 use super::dpdk::read_stall;
 use super::errand::{Errand, Spent};

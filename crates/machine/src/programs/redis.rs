@@ -4,6 +4,7 @@
 //! the client (YCSB, a Java program) makes requests in a closed loop. Requests and answers travel through
 //! lines that both touch. The store holds YCSB's default of 1000 records; the client's allocation rate is
 //! calibrated on its LLC hit ratio in A4 Fig. 13b (10 % shared); the rest is assumption (X).
+//! Marks: docs/reference/README.md#marks.
 
 use super::mailbox::{Message, REQUEST_LINES};
 use super::working_set::{WorkingSet, anywhere, in_turn, message, mix};

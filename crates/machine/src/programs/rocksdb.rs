@@ -3,6 +3,7 @@
 //!
 //! IAT loads 10,000 records of 1 KB, so that all are in the memtable and nothing touches a drive; with more records
 //! the rest is found in cached blocks. Knows lines and keys, not files: there is no flushing and no compaction.
+//! Marks: docs/reference/README.md#marks.
 
 use super::working_set::{WorkingSet, in_turn, mix, run_of};
 use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};

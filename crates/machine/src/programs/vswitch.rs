@@ -3,7 +3,7 @@
 //! It owns its NIC's queues. Every packet is looked up in a flow table and copied into a buffer of a tenant's virtual
 //! port; what the tenant sends back is looked up and copied into a buffer of the switch's own, which the NIC sends.
 //! A port is a queue as a NIC has them, with the switch in the NIC's place, so every packet program can be a tenant.
-//! Knows ports and flows, not what tenants do.
+//! Knows ports and flows, not what tenants do. Marks: docs/reference/README.md#marks.
 
 use super::class::Class;
 use super::dpdk::read_stall;

@@ -3,6 +3,7 @@
 //!
 //! Positions are read and forces rewritten, both a small part of a molecule, so that what is walked through is
 //! small and mostly stays in the caches. Knows which lines a pair needs, no physics.
+//! Marks: docs/reference/README.md#marks.
 
 use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus, Costs};

@@ -2,7 +2,7 @@
 //! per thread, reading or writing, as fast as it can or at a given pace.
 //!
 //! `-r` of the original is a dependent pointer chase over 32-byte chunks, each line visited twice a pass;
-//! the working set is per thread (microarchitecture.md 1, 8).
+//! the working set is per thread (microarchitecture.md 1, 8). Marks: docs/reference/README.md#marks.
 
 use super::poller::LINE_WORK_NS;
 use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
