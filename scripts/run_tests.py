@@ -1,12 +1,18 @@
 """Builds all test programs of the workspace and runs several of them at a time; `make test-rust` runs it.
 
-`cargo test` runs one test program after the other. Of ours some compute for a minute and some wait for processes,
-guests and clocks: side by side they take two thirds of the time. Each runs as cargo would run it, in its package's folder.
-What one wrote is shown when it failed. It knows cargo; it must not know any test.
+`cargo test` runs one test program after the other. Some of ours compute for a minute, others wait for processes, guests and
+clocks: side by side they take two thirds of the time. Each runs as cargo would run it, in its package's folder. The output
+of a program is shown when it fails. A test that lacks a tool or a privilege ends with `not run: needs NAME`; where NAME is
+missing on this machine (`tools.py` looks), the test counts as not run, elsewhere as failed. It knows cargo and libtest; it
+must not know any test.
 
     python3 scripts/run_tests.py            # all
     python3 scripts/run_tests.py --jobs 1   # one program at a time
+
+Exit status: 0 all passed, 1 a test failed or the build did, 3 the rest passed but tests were not run.
 """
+
+from __future__ import annotations
 
 import argparse
 import concurrent.futures
@@ -17,18 +23,24 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+
+import tools
 
 ROOT = Path(__file__).resolve().parent.parent
 
 MOST_SECONDS = 1200
 """Longest that one program may take before it is ended and called failed."""
 
+NOT_RUN = re.compile(r"not run: needs ([^;:\n]+)")
+"""What a test says that cannot run here; several requirements are joined by `and`."""
+
 
 @dataclass(frozen=True)
 class Program:
-    """A test program: its package, what is tested, the file, the folder it expects to stand in."""
+    """A test program: its package, what is tested, the file, the folder it runs in."""
 
     package: str
     target: str
@@ -42,7 +54,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one program; `passed` and the rest are libtest's own counts."""
+    """How one program ended. `not_run` has the tests that lacked a requirement, by name, and what each lacked."""
 
     program: Program
     status: int
@@ -50,14 +62,30 @@ class Outcome:
     ignored: int
     seconds: float
     output: str
+    failed: list[str] = field(default_factory=list)
+    not_run: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def good(self) -> bool:
+        """Every test passed, or lacked something that is missing here."""
+        return not self.failed and (self.status == 0 or bool(self.not_run))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All programs together. `not_run` is keyed by `package target test`."""
+
+    passed: int
+    programs: int
+    seconds: float
+    failed: list[str]
+    not_run: dict[str, str]
 
 
 def build(cargo: str) -> list[Program]:
-    """Builds, with cargo's own messages on the terminal. Exits with cargo's status if that fails."""
+    """Builds, with cargo's own messages on the terminal. Raises CalledProcessError if that fails."""
     command = [cargo, "test", "--workspace", "--locked", "--no-run", "--message-format", "json-render-diagnostics"]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        sys.exit(done.returncode)
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     programs = []
     for line in done.stdout.splitlines():
         message = json.loads(line)
@@ -72,7 +100,23 @@ def build(cargo: str) -> list[Program]:
     return programs
 
 
-def run(program: Program, threads: int) -> Outcome:
+def sorted_out(output: str, missing: set[str]) -> tuple[list[str], dict[str, str]]:
+    """The failed tests of libtest's output: those that failed, and those that lacked what is missing here."""
+    listed = re.search(r"^failures:\n((?:    \S.*\n)+)\s*\ntest result", output, re.MULTILINE)
+    names = [line.strip() for line in listed[1].splitlines()] if listed else []
+    failed, not_run = [], {}
+    for name in names:
+        told = re.search(rf"^---- {re.escape(name)} stdout ----\n(.*?)(?=^---- |^failures:\n)", output, re.M | re.S)
+        needs = NOT_RUN.search(told[1]) if told else None
+        lacking = [need for need in re.split(r" and |, ", needs[1].strip()) if need in missing] if needs else []
+        if lacking:
+            not_run[name] = ", ".join(lacking)
+        else:
+            failed.append(name)
+    return failed, not_run
+
+
+def run(program: Program, threads: int, missing: set[str]) -> Outcome:
     """Runs one program to its end."""
     environment = {
         **os.environ,
@@ -88,11 +132,63 @@ def run(program: Program, threads: int) -> Outcome:
         status, output = done.returncode, done.stdout.decode(errors="replace")
     except subprocess.TimeoutExpired as error:
         status, output = 124, (error.stdout or b"").decode(errors="replace") + f"\nnot done after {MOST_SECONDS} s\n"
-    counts = re.search(r"^test result: .*?(\d+) passed; \d+ failed; (\d+) ignored", output, re.MULTILINE)
-    passed, ignored = (int(counts[1]), int(counts[2])) if counts else (0, 0)
+    counts = re.search(r"^test result: .*?(\d+) passed; (\d+) failed; (\d+) ignored", output, re.MULTILINE)
+    passed, wrong, ignored = (int(count) for count in counts.groups()) if counts else (0, 0, 0)
+    failed, not_run = sorted_out(output, missing) if counts else ([], {})
     if counts is None and status == 0:
         status, output = 1, output + "\nended with status 0, but without libtest's last line\n"
-    return Outcome(program, status, passed, ignored, time.monotonic() - began, output)
+    if counts is None or len(failed) + len(not_run) != wrong:
+        failed = failed or ["the program itself"] if status != 0 else failed
+    return Outcome(program, status, passed, ignored, time.monotonic() - began, output, failed, not_run)
+
+
+def run_all(programs: list[Program], jobs: int, missing: set[str], say: Callable[[str], None] = print) -> Summary:
+    """Runs the programs, several at a time, the largest first: it usually runs longest."""
+    # Where tests may leave files, CARGO_TARGET_TMPDIR: cargo makes the folder when it runs tests itself.
+    (programs[0].executable.parents[2] / "tmp").mkdir(exist_ok=True)
+    began, outcomes, writing, threads = time.monotonic(), [], threading.Lock(), os.cpu_count() or 1
+
+    def one(program: Program) -> None:
+        outcome = run(program, threads, missing)
+        with writing:
+            outcomes.append(outcome)
+            word = "ok" if outcome.good else "FAILED"
+            more = f", {outcome.ignored} ignored" if outcome.ignored else ""
+            more += f", {len(outcome.not_run)} NOT RUN" if outcome.not_run else ""
+            say(f"{word:6} {outcome.seconds:6.1f} s  {program.name}: {outcome.passed} passed{more}")
+            if not outcome.good:
+                say(f"{outcome.output}\n{program.executable}: status {outcome.status}")
+
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(one, sorted(programs, key=lambda program: -program.executable.stat().st_size)))
+    failed = [f"{outcome.program.name} {name}" for outcome in outcomes for name in outcome.failed]
+    not_run = {
+        f"{outcome.program.name} {name}": why for outcome in outcomes for name, why in outcome.not_run.items()
+    }
+    passed = sum(outcome.passed for outcome in outcomes)
+    return Summary(passed, len(outcomes), time.monotonic() - began, sorted(failed), dict(sorted(not_run.items())))
+
+
+def report(summary: Summary, say: Callable[[str], None] = print) -> int:
+    """Says what was not run and what failed, and gives the exit status."""
+    if summary.not_run:
+        say(f"tests: {len(summary.not_run)} not run, for lack of a requirement:")
+        width = max(map(len, summary.not_run))
+        for name, why in summary.not_run.items():
+            say(f"  {name:{width}}  needs {why}")
+    say(
+        f"tests: {summary.passed} passed, {len(summary.failed)} failed, {len(summary.not_run)} not run "
+        f"in {summary.programs} programs, {summary.seconds:.0f} s"
+    )
+    if summary.failed:
+        say(f"tests: failed: {', '.join(summary.failed)}")
+        return 1
+    return tools.MISSING_STATUS if summary.not_run else 0
+
+
+def examples(cargo: str) -> int:
+    """Examples in documentation are cargo's to build and run."""
+    return subprocess.run([cargo, "test", "--workspace", "--locked", "--doc", "--quiet"], cwd=ROOT).returncode
 
 
 def main() -> int:
@@ -103,31 +199,18 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.jobs < 1:
         parser.error(f"--jobs {arguments.jobs}: at least 1 program at a time")
-    programs = build(arguments.cargo)
-    # Where tests may leave files, CARGO_TARGET_TMPDIR: cargo makes the folder when it runs tests itself.
-    (programs[0].executable.parents[2] / "tmp").mkdir(exist_ok=True)
-    began, outcomes, writing = time.monotonic(), [], threading.Lock()
+    os.environ["PATH"] = tools.search_path()
+    missing = {need.name for need in tools.missing()}
 
-    def one(program: Program) -> None:
-        outcome = run(program, cores)
-        with writing:
-            outcomes.append(outcome)
-            word = "ok" if outcome.status == 0 else "FAILED"
-            ignored = f", {outcome.ignored} ignored" if outcome.ignored else ""
-            print(f"{word:6} {outcome.seconds:6.1f} s  {program.name}: {outcome.passed} passed{ignored}", flush=True)
-            if outcome.status != 0:
-                print(f"{outcome.output}\n{program.executable}: status {outcome.status}", flush=True)
+    def say(text: str) -> None:
+        print(text, flush=True)
 
-    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        list(pool.map(one, programs))
-    failed = [outcome.program.name for outcome in outcomes if outcome.status != 0]
-    passed = sum(outcome.passed for outcome in outcomes)
-    print(f"tests: {passed} passed in {len(outcomes)} programs, {time.monotonic() - began:.0f} s", flush=True)
-    if failed:
-        print(f"tests: failed: {', '.join(sorted(failed))}", flush=True)
-        return 1
-    # Examples in documentation are cargo's to build and run.
-    return subprocess.run([arguments.cargo, "test", "--workspace", "--locked", "--doc", "--quiet"], cwd=ROOT).returncode
+    try:
+        summary = run_all(build(arguments.cargo), arguments.jobs, missing, say)
+    except subprocess.CalledProcessError as error:
+        return error.returncode
+    status = report(summary, say)
+    return (examples(arguments.cargo) or status) if status != 1 else status
 
 
 if __name__ == "__main__":

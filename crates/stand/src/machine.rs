@@ -57,8 +57,7 @@ impl Machine {
         std::fs::create_dir(&mount).unwrap_or_else(|error| panic!("{}: {error}", mount.display()));
         let faults = options.faults.clone();
         let vhost = VirtualHost::mount(&mount, scenario.clone(), options);
-        let vhost = vhost
-            .unwrap_or_else(|error| panic!("{error}; mounting needs root and /dev/fuse (modprobe fuse)"));
+        let vhost = vhost.unwrap_or_else(|error| panic!("not run: needs root and /dev/fuse: {error}"));
         let root = Root::at(vhost.path());
         let tenants = tenants(&root, &scenario);
         let places = vhost.engine().with(|server| {

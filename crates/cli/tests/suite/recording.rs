@@ -1,24 +1,18 @@
-//! `waykeeper trace record` on a real program. Needs valgrind; says so where it is missing.
-#![expect(clippy::print_stderr, reason = "a test that does not run says so")]
+//! `waykeeper trace record` on a real program. Needs valgrind.
 
 use crate::common;
 
 use common::{TINY, output, refused, waykeeper};
 use std::process::Command;
 
-fn valgrind_is_here() -> bool {
-    let here = Command::new("valgrind").arg("--version").output().is_ok_and(|done| done.status.success());
-    if !here {
-        eprintln!("NOT RUN: valgrind is not installed; `apt-get install valgrind` and run this test again");
-    }
-    here
+fn needs_valgrind() {
+    let found = Command::new("valgrind").arg("--version").output().is_ok_and(|done| done.status.success());
+    assert!(found, "not run: needs valgrind: install it with apt-get install valgrind");
 }
 
 #[test]
 fn a_real_program_is_recorded_and_its_trace_run() {
-    if !valgrind_is_here() {
-        return;
-    }
+    needs_valgrind();
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("true.wkt");
     let recorded = output(&[
@@ -35,7 +29,7 @@ fn a_real_program_is_recorded_and_its_trace_run() {
     refused(
         &["trace", "record", "-o", trace.to_str().unwrap(), "--", "/bin/true"],
         2,
-        &["there already", "--force"],
+        &["exists already", "--force"],
     );
     let info: serde_json::Value = serde_json::from_str(&recorded).unwrap();
     assert!(info["records"].as_u64().unwrap() > 1000, "{recorded}");
@@ -48,9 +42,7 @@ fn a_real_program_is_recorded_and_its_trace_run() {
 
 #[test]
 fn standard_output_is_the_programs() {
-    if !valgrind_is_here() {
-        return;
-    }
+    needs_valgrind();
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("echo.wkt");
     let arguments = ["trace", "record", "-o", trace.to_str().unwrap(), "--", "/bin/echo", "hello"];
@@ -72,13 +64,15 @@ fn what_cannot_be_recorded_says_why() {
         &["/no/valgrind", "install"],
     );
     waykeeper().args(["trace", "record", "-o", out]).assert().code(2);
-    if valgrind_is_here() {
-        refused_by_valgrind(out);
-    }
 }
 
 /// Valgrind itself complains on standard error as well; ours is the last line.
-fn refused_by_valgrind(out: &str) {
+#[test]
+fn a_program_that_valgrind_cannot_start_is_named() {
+    needs_valgrind();
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.wkt");
+    let out = out.to_str().unwrap();
     let done = waykeeper().args(["trace", "record", "-o", out, "--", "/no/such/program"]).assert().code(2);
     let said = String::from_utf8(done.get_output().stderr.clone()).unwrap();
     assert!(said.lines().last().unwrap().starts_with("error: `/no/such/program`"), "{said}");

@@ -21,7 +21,7 @@ impl Server {
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         let mut first = String::new();
         lines.read_line(&mut first).unwrap();
-        assert!(first.contains(" is mounted on "), "as root, with /dev/fuse: {first:?}");
+        assert!(first.contains(" is mounted on "), "not run: needs root and /dev/fuse: {first:?}");
         Server { child, folder, lines }
     }
 

@@ -49,7 +49,7 @@ impl Host {
         );
         let faults = Faults::new();
         let mounted = Mounted::new(tree, &mount, faults.clone());
-        let mounted = mounted.expect("mounting needs root and /dev/fuse: run as root, modprobe fuse");
+        let mounted = mounted.expect("not run: needs root and /dev/fuse");
         Host { root: Root::at(mounted.path()), _mounted: mounted, faults, folder }
     }
 

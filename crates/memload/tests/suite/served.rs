@@ -53,7 +53,7 @@ impl Served {
         let mount = folder.path().join("mount");
         std::fs::create_dir(&mount).unwrap();
         let session = fuser::spawn_mount(Files(device.clone()), &mount, &Config::default());
-        let session = session.expect("these tests need root and /dev/fuse (modprobe fuse)");
+        let session = session.expect("not run: needs root and /dev/fuse");
         Served { path: mount.join("ng0n1"), device, session: Some(session), _folder: folder }
     }
 }

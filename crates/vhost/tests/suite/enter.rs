@@ -46,7 +46,7 @@ fn server() -> Server {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let mounted = Mounted::new(tree, folder.path(), Faults::new())
-        .unwrap_or_else(|error| panic!("{error}; this test needs root and /dev/fuse"));
+        .unwrap_or_else(|error| panic!("not run: needs root and /dev/fuse: {error}"));
     Server { _turn: turn, _mounted: mounted, folder }
 }
 

@@ -35,7 +35,7 @@ impl Server {
         let folder = tempfile::tempdir().unwrap();
         let faults = Faults::new();
         let mounted = Mounted::new(tree, folder.path(), faults.clone())
-            .unwrap_or_else(|error| panic!("{error}; this test needs root and /dev/fuse"));
+            .unwrap_or_else(|error| panic!("not run: needs root and /dev/fuse: {error}"));
         Server { _mounted: mounted, folder, faults }
     }
 

@@ -51,7 +51,7 @@ impl Server {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let mounted = Mounted::new(tree, folder.path(), Faults::new())
-            .unwrap_or_else(|error| panic!("{error}; this test needs root and /dev/fuse"));
+            .unwrap_or_else(|error| panic!("not run: needs root and /dev/fuse: {error}"));
         Server { folder, mounted: Some(mounted) }
     }
 

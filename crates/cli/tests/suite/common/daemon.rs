@@ -136,9 +136,7 @@ impl Setup {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn();
-        let mut child = child.unwrap_or_else(|error| {
-            panic!("{}: {error}; these tests need Debian's packages strace and util-linux (.ci/run installs them)", words[0])
-        });
+        let mut child = child.unwrap_or_else(|error| panic!("not run: needs {}: {error}", words[0]));
         let stderr = child.stderr.take().expect("it is piped");
         let log = Arc::new(Mutex::new(String::new()));
         let lines = log.clone();

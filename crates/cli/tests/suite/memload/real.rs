@@ -49,7 +49,7 @@ fn a_run_says_what_it_did_to_the_last_command() {
     }
     assert!(summary["cpu_us_per_io"].as_f64().unwrap() >= 0.0);
     assert!(
-        said.contains("engine: uring") && said.contains("verified: 1000 blocks hold what they should"),
+        said.contains("engine: uring") && said.contains("verified: 1000 blocks have the right content"),
         "{said}"
     );
     let log = std::fs::read_to_string(log).unwrap();
@@ -81,41 +81,41 @@ fn what_cannot_be_is_one_line_and_changes_nothing() {
     on(&["--buffer", "10000"], &["--buffer is 10000", "whole blocks of 4096 B"]);
     on(&["--pattern", "flush", "--blocks", "9"], &["--blocks has no meaning for the pattern flush"]);
     on(&["--slots", "10"], &["--slots is 10", "--limit-commands"]);
-    on(&["--time", "0"], &["`0` is no time above 0"]);
+    on(&["--time", "0"], &["`0` is not a time above 0"]);
     on(&["--op", "read"], &["holds 4194304 B", "--overwrite"]);
     on(&["--create", "1MiB"], &["is there already"]);
     on(&["--op", "read", "--destroy-data-on", "S1"], &["--destroy-data-on is for devices"]);
     on(&["--destroy-data-on", "S1"], &["--destroy-data-on: this load only reads the target"]);
     on(
         &["--overwrite"],
-        &["--overwrite: this load only reads the target", "written: --op read, or rw=write in"],
+        &["--overwrite: this load only reads the target", "write the target: --op read, or rw=write in"],
     );
     on(&["--shared"], &["--shared is for devices"]);
     on(
         &["--shared", "--op", "read"],
-        &["--shared: this load writes the target", "read: --op write, or rw=read in"],
+        &["--shared: this load writes the target", "read the target: --op write, or rw=read in"],
     );
     on(
         &["--max-blocks", "4", "--pattern", "single"],
         &["--max-blocks has no meaning for the pattern single"],
     );
-    on(&["--cpus", "1023"], &["--cpus 1023: CPU 1023 cannot be had; ", " can"]);
+    on(&["--cpus", "1023"], &["--cpus 1023: CPU 1023 is not available; ", " are"]);
     on(&["--numa", "1023"], &["NUMA node 1023", "lists the nodes there are"]);
-    on(&["--depth", "-1"], &["`-1` is no whole number"]);
-    on(&["--limit-commands", "-0.5"], &["`-0.5` is no number above 0; leave it out"]);
-    on(&["--log", text(&path)], &["is the target itself"]);
-    on(&["--log", "/dev/null"], &["--log /dev/null: is there already; name another file"]);
+    on(&["--depth", "-1"], &["`-1` is not a whole number"]);
+    on(&["--limit-commands", "-0.5"], &["`-0.5` is not a number above 0; leave the option out"]);
+    on(&["--log", text(&path)], &["this file is the target"]);
+    on(&["--log", "/dev/null"], &["--log /dev/null: the file exists already; name another file"]);
     let kept = folder.path().join("kept");
     std::fs::write(&kept, "of a run that took hours").unwrap();
-    on(&["--log", text(&kept), "--commands", "1"], &["kept: is there already; name another file"]);
+    on(&["--log", text(&kept), "--commands", "1"], &["kept: the file exists already; name another file"]);
     assert_eq!(std::fs::read(&kept).unwrap(), b"of a run that took hours");
     std::fs::remove_file(&kept).unwrap();
     let missing = folder.path().join("missing");
     let make = |target: &Path, log: &Path, parts: &[&str]| {
         refused(&["memload", text(target), "--create", "1MiB", "--log", text(log)], 2, parts);
     };
-    make(&missing, &missing, &["is the target itself"]);
-    make(&folder.path().join("missing.partial"), &missing, &["under the name of the target"]);
+    make(&missing, &missing, &["this file is the target"]);
+    make(&folder.path().join("missing.partial"), &missing, &["the name of its partial file is the target"]);
     // What has the name under which the log is written first is somebody's, and stays.
     let (log, partial) = (folder.path().join("log"), folder.path().join("log.partial"));
     std::os::unix::fs::symlink(&path, &partial).unwrap();
@@ -212,7 +212,7 @@ fn a_file_that_may_not_be_written_is_left_alone() {
         "memload",
         text(&path),
     ]);
-    let done = nobody.output().expect("setpriv is of Debian's package util-linux");
+    let done = nobody.output().expect("not run: needs setpriv");
     let said = String::from_utf8(done.stderr).unwrap();
     assert!(said.contains("Permission denied") && errors(&said).len() == 1, "{said}");
     assert_eq!(done.status.code(), Some(4), "{said}");
@@ -229,7 +229,7 @@ fn a_signal_ends_a_run_with_the_totals_until_then() {
         let run = under_way(&[&[text(&path), "--json"], words].concat(), "1 s: ");
         let (code, summary, rest) = ended(run, Some(signal));
         assert_eq!(code, Some(130), "{words:?}: {rest}");
-        assert_eq!(errors(&rest), ["error: interrupted; the totals are those until then"]);
+        assert_eq!(errors(&rest), ["error: interrupted; the totals are those up to the interrupt"]);
         let summary: Value = serde_json::from_slice(&summary).unwrap();
         let commands = summary["commands"].as_u64().unwrap();
         assert_eq!((&summary["blocks"], &summary["errors"]), (&(31 * commands).into(), &0.into()));

@@ -36,7 +36,7 @@ fn rdt() -> String {
     let found = folders.map(|folder| folder.join("rdt")).find(|place| place.is_file());
     let install = "GOBIN=$PWD/target/tools go install github.com/intel/goresctrl/cmd/rdt@v0.8.0";
     let place = found.unwrap_or_else(|| {
-        panic!("goresctrl's rdt is not here; build it with: {install} (Go is in golang-go)")
+        panic!("not run: needs rdt: build goresctrl's with {install} (Go is in golang-go)")
     });
     place.display().to_string()
 }

@@ -39,7 +39,7 @@ impl Host {
         let begun = Instant::now();
         while !host.path("sys/fs/resctrl/schemata").exists() {
             if let Some(status) = host.server.try_wait().unwrap() {
-                panic!("waykeeper vhost ended with {status}; it needs root and /dev/fuse");
+                panic!("not run: needs root and /dev/fuse: waykeeper vhost ended with {status}");
             }
             assert!(begun.elapsed() < PATIENCE, "the virtual host was never there");
             std::thread::sleep(Duration::from_millis(10));
@@ -109,8 +109,8 @@ pub fn needed(program: &str, package: &str) -> String {
     let folders =
         std::env::split_paths(&path).chain(["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from));
     let found = folders.map(|folder| folder.join(program)).find(|place| place.is_file());
-    let place =
-        found.unwrap_or_else(|| panic!("{program} is not here; install it with: apt-get install {package}"));
+    let place = found
+        .unwrap_or_else(|| panic!("not run: needs {program}: install it with apt-get install {package}"));
     place.display().to_string()
 }
 

@@ -115,7 +115,7 @@ impl Nobody {
             .stdin(File::open(machine.root().path("/sys/fs/resctrl")).expect("there"))
             .stdout(Stdio::piped())
             .spawn()
-            .expect("setpriv (util-linux) and perl");
+            .expect("not run: needs setpriv");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("it speaks");
         assert_eq!(line, "locked\n");

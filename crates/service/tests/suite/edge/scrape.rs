@@ -47,8 +47,7 @@ fn promtool(page: &str) -> (bool, String) {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
-    let mut promtool =
-        promtool.expect("promtool can be run; install Debian's package prometheus, as CI does");
+    let mut promtool = promtool.expect("not run: needs promtool");
     promtool.stdin.take().unwrap().write_all(page.as_bytes()).unwrap();
     let done = promtool.wait_with_output().unwrap();
     (done.status.success(), String::from_utf8([done.stdout, done.stderr].concat()).unwrap())
@@ -274,7 +273,7 @@ fn a_prometheus_that_scrapes_knows_the_values() {
         .stderr(log)
         .stdout(Stdio::null())
         .spawn();
-    let _server = Server(server.expect("prometheus can be run; install Debian's package, as CI does"));
+    let _server = Server(server.expect("not run: needs prometheus"));
     let value_of = |query: &str| {
         let stream = TcpStream::connect(free).ok()?;
         let path = format!("/api/v1/query?query={query}");

@@ -1,0 +1,216 @@
+"""All of `make test`: sets up, checks form, builds, tests, and says what was not run.
+
+First one table shows what the tests need and what this machine has (`tools.py`). What is missing is installed while the build
+runs: Debian packages with apt-get, goresctrl with Go. `SETUP=no` declines. Without root or on another distribution the
+command for it is printed instead. Everything that can run then runs; tests that lack a requirement are listed at the end, by
+name. It must not know any single test.
+
+    python3 scripts/make_test.py
+    SETUP=no python3 scripts/make_test.py
+
+Exit status: 0 everything passed; 1 a check, the build or a test failed; 3 everything that ran passed, but some tests were not
+run. `make` shows the number (`Error 3`) and itself ends with 2 for any error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import run_tests
+import tools
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / "target/venv"
+WHEELS = ROOT / "target/wheels"
+
+
+class Failed(Exception):
+    """A phase failed; its output is on the terminal."""
+
+
+@dataclass
+class Phases:
+    """The seconds that each phase took, and what was not run, for the last lines."""
+
+    seconds: list[tuple[str, float]] = field(default_factory=list)
+    not_run: list[str] = field(default_factory=list)
+
+    def run(self, name: str, work: Callable[[], None]) -> None:
+        """Runs one phase and keeps its time. Raises what `work` raises."""
+        say(f"== {name}")
+        began = time.monotonic()
+        try:
+            work()
+        finally:
+            self.seconds.append((name, time.monotonic() - began))
+
+
+def say(text: str) -> None:
+    """A line on standard output, at once: the programs that run write there too."""
+    print(text, flush=True)
+
+
+def must(*command: str | Path, cwd: Path = ROOT) -> None:
+    """Runs a command on this terminal. Raises Failed if it does not end with 0."""
+    words = [str(word) for word in command]
+    status = subprocess.run(words, cwd=cwd, stdin=subprocess.DEVNULL).returncode
+    if status != 0:
+        raise Failed(f"`{' '.join(words)}` ended with {status}")
+
+
+def lint(cargo: str) -> None:
+    """The form of the Rust code."""
+    must(cargo, "fmt", "--all", "--check")
+    must(cargo, "clippy", "--quiet", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings")
+
+
+def environment_for_python(installing: concurrent.futures.Future[None] | None) -> str | None:
+    """A fresh virtual environment with what the Python tests need besides the wheel, made once `installing` is done.
+
+    Returns why it could not be made.
+    """
+    if installing is not None:
+        installing.result()
+    if not tools.venv_is_here():
+        return "needs python venv"
+    try:
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        made = subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], **quiet)
+        if made.returncode != 0:
+            return f"python venv: {made.stdout.strip()[-300:]}"
+        pip = [str(VENV / "bin/pip"), "install", "--quiet", "--disable-pip-version-check"]
+        # The names come from the package itself, so that they are written down once.
+        listed = subprocess.run([str(VENV / "bin/python"), str(ROOT / "scripts/python_needs.py")], **quiet)
+        if listed.returncode != 0:
+            return f"python needs: {listed.stdout.strip()[-300:]}"
+        fetched = subprocess.run([*pip, *listed.stdout.split("\n")[:-1]], **quiet)
+        return None if fetched.returncode == 0 else f"pip: {fetched.stdout.strip()[-300:]}"
+    except OSError as error:
+        return str(error)
+
+
+def python_tests() -> None:
+    """The Python package: its form, and its tests on a wheel in the fresh environment."""
+    shutil.rmtree(WHEELS, ignore_errors=True)
+    must(VENV / "bin/maturin", "build", "--quiet", "--profile", "dev", "--locked", "--out", WHEELS, cwd=ROOT / "python")
+    must(VENV / "bin/pip", "install", "--quiet", "--no-deps", "--force-reinstall", *WHEELS.glob("waykeeper-*.whl"))
+    must(VENV / "bin/ruff", "format", "--check", "python")
+    must(VENV / "bin/ruff", "check", "python")
+    must(VENV / "bin/pytest", "-c", "python/pyproject.toml", "python/tests")
+
+
+def script_tests() -> None:
+    """The scripts' own tests."""
+    must(sys.executable, "-m", "unittest", "discover", "--quiet", "--start-directory", "scripts")
+
+
+def set_up(pool: concurrent.futures.Executor, wanted: bool) -> concurrent.futures.Future[None] | None:
+    """Shows the table and begins to install. What the build needs is installed before this returns."""
+    lacking = tools.missing()
+    installs = wanted and any(need.packages for need in lacking) and tools.can_install()
+    say(tools.table(lacking, "to be installed" if installs else "missing"))
+    if not installs:
+        for line in tools.advice(lacking):
+            say(f"  {line}")
+        if lacking and not wanted:
+            say("  SETUP=no: nothing is installed")
+        return None
+    root = tools.as_root()
+    if any(need.builds for need in lacking):
+        say("== installing before the build, which needs some of it")
+        tools.install(lacking, root)
+        return None
+    return pool.submit(tools.install, lacking, root)
+
+
+def whole(cargo: str, wanted: bool, phases: Phases) -> None:
+    """Every phase in turn. Raises Failed at the first that fails."""
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        installing = set_up(pool, wanted)
+        if not shutil.which("cargo", path=os.environ["PATH"]):
+            raise Failed("no cargo; install Rust with https://rustup.rs")
+        if not tools.command_is_here("cc")():
+            raise Failed("no C compiler (cc); install gcc and the headers of the C library")
+        fetching = pool.submit(environment_for_python, installing)
+        phases.run("form: cargo fmt, clippy", lambda: lint(cargo))
+        programs: list[run_tests.Program] = []
+        phases.run("build of the tests", lambda: programs.extend(build(cargo)))
+        if installing is not None:
+            phases.run("waiting for the packages", installing.result)
+            left = [need.name for need in tools.missing() if need.packages]
+            say(f"setup: still missing: {', '.join(left)}" if left else "setup: everything is installed")
+        missing = {need.name for need in tools.missing()}
+        phases.run("tests", lambda: rust_tests(programs, missing, phases))
+        phases.run("examples in the documentation", lambda: must_be_zero(run_tests.examples(cargo)))
+        phases.run("tests of the scripts", script_tests)
+        why = fetching.result()
+        if why is None:
+            phases.run("Python package", python_tests)
+        else:
+            phases.not_run.append(f"all of python/tests: {why}")
+
+
+def must_be_zero(status: int) -> None:
+    """Raises Failed for another exit status."""
+    if status != 0:
+        raise Failed(f"ended with {status}")
+
+
+def build(cargo: str) -> list[run_tests.Program]:
+    """The test programs. Raises Failed if cargo does not build them."""
+    try:
+        return run_tests.build(cargo)
+    except subprocess.CalledProcessError as error:
+        raise Failed(f"the build ended with {error.returncode}") from None
+
+
+def rust_tests(programs: list[run_tests.Program], missing: set[str], phases: Phases) -> None:
+    """All test programs. Raises Failed if a test failed."""
+    summary = run_tests.run_all(programs, os.cpu_count() or 1, missing, say)
+    if run_tests.report(summary, say) == 1:
+        raise Failed(f"{len(summary.failed)} tests failed")
+    phases.not_run += [f"{name}: needs {why}" for name, why in summary.not_run.items()]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cargo", default=os.environ.get("CARGO", "cargo"), help="cargo (default: %(default)s)")
+    arguments = parser.parse_args()
+    setup = os.environ.get("SETUP", "yes")
+    if setup not in ("yes", "no"):
+        parser.error(f"SETUP={setup}: expected yes or no")
+    # rustup's shims may not be in the PATH of a shell that is no login shell.
+    rustup = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo")) / "bin"
+    os.environ["PATH"] = os.pathsep.join([tools.search_path(), str(rustup)])
+    phases, began, wrong = Phases(), time.monotonic(), None
+    try:
+        whole(arguments.cargo, setup == "yes", phases)
+    except Failed as error:
+        wrong = str(error)
+    say("== summary")
+    for name, seconds in phases.seconds:
+        say(f"{seconds:7.1f} s  {name}")
+    say(f"{time.monotonic() - began:7.1f} s  all")
+    if wrong is not None:
+        say(f"make test: FAILED: {wrong}")
+        return 1
+    if phases.not_run:
+        say(f"make test: everything that ran passed; {len(phases.not_run)} not run:")
+        for line in phases.not_run:
+            say(f"  {line}")
+        return tools.MISSING_STATUS
+    say("make test: everything passed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""Tests of the scripts behind `make test`: what counts as not run, and what a machine without a package manager is shown."""
+
+import os
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+import run_tests
+import make_test as whole
+import tools
+
+FAILURES = """
+running 4 tests
+test host::mounts ... FAILED
+test masks::fit ... ok
+test pqos::shows ... FAILED
+test sums ... FAILED
+
+failures:
+
+---- host::mounts stdout ----
+
+thread 'host::mounts' panicked at crates/stand/src/machine.rs:61:9:
+not run: needs root and /dev/fuse: cannot mount on /tmp/x: Operation not permitted
+note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace
+
+---- pqos::shows stdout ----
+
+thread 'pqos::shows' panicked at host.rs:1:1:
+not run: needs pqos: install it with apt-get install intel-cmt-cat
+
+---- sums stdout ----
+
+thread 'sums' panicked at x.rs:1:1:
+assertion `left == right` failed
+
+
+failures:
+    host::mounts
+    pqos::shows
+    sums
+
+test result: FAILED. 1 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s
+"""
+
+
+class NotRun(unittest.TestCase):
+    def test_a_test_that_lacks_what_is_missing_here_is_not_run(self) -> None:
+        failed, not_run = run_tests.sorted_out(FAILURES, {"root", "pqos"})
+        self.assertEqual(failed, ["sums"])
+        self.assertEqual(not_run, {"host::mounts": "root", "pqos::shows": "pqos"})
+
+    def test_a_test_that_lacks_what_is_present_has_failed(self) -> None:
+        failed, not_run = run_tests.sorted_out(FAILURES, {"/dev/fuse"})
+        self.assertEqual(failed, ["pqos::shows", "sums"])
+        self.assertEqual(not_run, {"host::mounts": "/dev/fuse"})
+
+    def test_a_program_is_judged_by_its_list_of_failures(self) -> None:
+        for text, missing, good, status in [
+            (FAILURES, {"root", "pqos"}, False, 1),
+            (FAILURES.replace("    sums\n", "").replace("3 failed", "2 failed"), {"root", "pqos"}, True, 3),
+            ("test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured\n", set(), True, 0),
+            ("killed before libtest's last line\n", {"root"}, False, 1),
+            (FAILURES.replace("3 failed", "4 failed"), {"root", "pqos", "/dev/fuse"}, False, 1),
+        ]:
+            with tempfile.TemporaryDirectory() as folder:
+                # Two levels below a folder of `target`, as cargo has it; the program prints the text.
+                place = Path(folder, "debug/deps/program")
+                place.parent.mkdir(parents=True)
+                place.with_suffix(".txt").write_text(text)
+                place.write_text(f"#!/bin/sh\ncat {place}.txt\n! grep -q FAILED {place}.txt && grep -q result {place}.txt\n")
+                place.chmod(0o755)
+                program = run_tests.Program("waykeeper-x", "suite", place, Path(folder))
+                lines: list[str] = []
+                summary = run_tests.run_all([program], 1, missing, lines.append)
+                self.assertEqual(summary.failed == [], good, text)
+                self.assertEqual(run_tests.report(summary, lines.append), status, lines)
+                for name in summary.not_run:
+                    self.assertTrue(any(name in line and "needs" in line for line in lines), lines)
+
+
+class Setup(unittest.TestCase):
+    def hidden(self) -> mock._patch:
+        """A machine whose PATH has nothing in it: no package manager, no tool."""
+        return mock.patch.object(tools, "search_path", return_value="/nonexistent")
+
+    def test_the_table_has_a_line_for_each_need_and_aligned_columns(self) -> None:
+        lines = tools.table([], "to be installed").splitlines()
+        self.assertEqual(len(lines), len(tools.NEEDS) + 1)
+        state = lines[0].index("state")
+        self.assertTrue(all(line[state:] == "present" for line in lines[1:]), lines)
+
+    def test_without_a_package_manager_the_packages_are_named(self) -> None:
+        with self.hidden():
+            lacking = tools.missing()
+            names = {need.name for need in lacking}
+            self.assertLessEqual({"cc", "pqos", "fio", "strace", "promtool"}, names)
+            self.assertFalse(tools.can_install())
+            self.assertIn("no known package manager", tools.advice(lacking)[0])
+            self.assertIn("intel-cmt-cat", tools.advice(lacking)[0])
+            self.assertRegex(tools.table(lacking, "missing"), r"(?m)^pqos .* missing$")
+
+    def test_another_distribution_is_shown_its_own_command(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder, "dnf")
+            program.write_text("#!/bin/sh\nexit 1\n")
+            program.chmod(0o755)
+            with mock.patch.object(tools, "search_path", return_value=folder):
+                advice = "\n".join(tools.advice(tools.missing()))
+                self.assertFalse(tools.can_install())
+        self.assertRegex(advice, r"as root: dnf install -y .*intel-cmt-cat.*golang-github-prometheus")
+
+    def test_a_manager_without_a_package_says_which_tools_it_cannot_bring(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder, "pacman")
+            program.write_text("#!/bin/sh\nexit 1\n")
+            program.chmod(0o755)
+            with mock.patch.object(tools, "search_path", return_value=folder):
+                advice = "\n".join(tools.advice(tools.missing()))
+        self.assertIn("pacman has no package known to bring: ", advice)
+        self.assertIn("pqos", advice)
+
+    def test_a_package_is_installed_once_although_two_tools_need_it(self) -> None:
+        both = [need for need in tools.NEEDS if need.name in ("lspci", "setpci")]
+        self.assertEqual(tools.packages_of(both, "apt-get"), ["pciutils"])
+
+    def test_packages_are_installed_one_by_one_when_apt_refuses_them_together(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            log, program = Path(folder, "log"), Path(folder, "apt-get")
+            program.write_text(f'#!/bin/sh\necho "$@" >>{log}\ncase "$*" in *fio*) exit 100;; esac\n')
+            program.chmod(0o755)
+            wanted = [need for need in tools.NEEDS if need.name in ("fio", "strace")]
+            with mock.patch.dict(os.environ, {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}):
+                tools._install_packages(wanted, [])
+            asked = [line.split()[-2:] for line in log.read_text().splitlines()]
+        self.assertEqual(asked[1:], [["fio", "strace"], ["--no-install-recommends", "fio"],
+                                     ["--no-install-recommends", "strace"]])  # fmt: skip
+
+    def test_declined_setup_installs_nothing(self) -> None:
+        with self.hidden(), mock.patch.object(tools, "install") as install, mock.patch.object(whole, "say") as say:
+            self.assertIsNone(whole.set_up(mock.Mock(), wanted=False))
+        install.assert_not_called()
+        said = " ".join(call.args[0] for call in say.call_args_list)
+        self.assertIn("SETUP=no: nothing is installed", said)
+
+    def test_what_the_build_needs_is_installed_before_the_build(self) -> None:
+        with (
+            mock.patch.object(tools, "missing", return_value=[tools.NEEDS[0]]),
+            mock.patch.object(tools, "can_install", return_value=True),
+            mock.patch.object(tools, "install") as install,
+            mock.patch.object(whole, "say"),
+        ):
+            self.assertIsNone(whole.set_up(mock.Mock(), wanted=True))
+        install.assert_called_once()
+
+    def test_an_unknown_answer_to_setup_is_refused(self) -> None:
+        with (
+            mock.patch.dict(os.environ, {"SETUP": "maybe"}),
+            mock.patch("sys.argv", ["test.py"]),
+            mock.patch("sys.stderr"),
+            self.assertRaises(SystemExit) as stopped,
+        ):
+            whole.main()
+        self.assertEqual(stopped.exception.code, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
