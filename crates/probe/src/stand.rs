@@ -11,7 +11,7 @@ use waykeeper_units::{PortId, WayMask};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pace {
     /// From turning a knob until counters are believed, ns. A cache turns over in tens of milliseconds
-    /// (microarchitecture.md 8); lines of a narrowed mask stay until somebody needs the room.
+    /// (microarchitecture.md 9); lines of a narrowed mask stay until somebody needs the room.
     pub settle_ns: u64,
     /// Length of a sample, ns.
     pub sample_ns: u64,

@@ -1,9 +1,9 @@
 //! The choices of the model: which rule, and the constants in it.
 //!
-//! [`Rules::default`] is the model of microarchitecture.md 4 and 5, but for two rules: [`DmaUpdate::KeepsAge`], where
-//! the prototype made updated lines evict-first, and [`Rules::stream_needs_room`]. Every other value is a variant of
-//! microarchitecture.md 11 (each of them breaks a published figure; `tests/ablation.rs` in the lab holds that) or a
-//! user's experiment. Marks: docs/reference/README.md#marks.
+//! [`Rules::default`] is the model of microarchitecture.md 4 and 5. Two rules differ from its prototype:
+//! [`DmaUpdate::KeepsAge`], where the prototype made updated lines evict-first, and [`Rules::stream_needs_room`]. Every
+//! other value is a variant of microarchitecture.md 11 (each of them breaks a published figure; the ablation test of
+//! the machine crate holds that) or a user's experiment. Marks: docs/reference/README.md#marks.
 
 use serde::{Deserialize, Serialize};
 

@@ -108,7 +108,7 @@ fn scenario(seed: u64) -> String {
     text
 }
 
-/// Policies that promise to come to rest. IAT as published may play ping-pong (algorithms.md 2.8); its guard is on here.
+/// Policies that promise to come to rest. IAT as published may play ping-pong (algorithms.md 2.4); its guard is on here.
 const POLICIES: [(&str, &str); 10] = [
     ("waykeeper", ""),
     ("a4", ""),
