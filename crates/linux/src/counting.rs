@@ -294,14 +294,14 @@ mod tests {
             failure("uncore_cha 0", "no MSR 0xe00"),
             failure("core 3", "no MSR 0x186"),
             failure("uncore_cha 17", "no MSR 0xf10"),
-            failure("uncore_cha 3", "somebody else counts there"),
+            failure("uncore_cha 3", "another program counts there"),
         ]);
         assert_eq!(
             told,
             [
                 "uncore_cha 0 and 1 more of its kind: no MSR 0xe00",
                 "core 3: no MSR 0x186",
-                "uncore_cha 3: somebody else counts there"
+                "uncore_cha 3: another program counts there"
             ]
         );
     }

@@ -79,7 +79,7 @@ pub enum MsrError {
         path: String,
     },
     /// Not a register that this program writes on this generation.
-    #[error("MSR {address:#x} is not on the list of registers that may be written here")]
+    #[error("MSR {address:#x} is not on the list of registers that Waykeeper may write")]
     NotAllowed {
         /// Register.
         address: u32,

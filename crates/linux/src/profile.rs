@@ -131,7 +131,7 @@ pub struct Profile {
 
 /// A profile is another machine's.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{}: it is of another machine: {why}; make one here with `waykeeper probe run all`", file.display())]
+#[error("{}: the profile is from another machine: {why}; make one here with `waykeeper probe run all`", file.display())]
 pub struct OtherMachine {
     /// The file.
     pub file: PathBuf,
@@ -167,19 +167,19 @@ impl Identity {
     /// other machine, but what was found may not hold under it.
     fn differs(&self, here: &Identity) -> Option<String> {
         if self.cpu != here.cpu {
-            return Some(format!("its CPU is {}, here it is {}", self.cpu, here.cpu));
+            return Some(format!("its CPU is {}, this CPU is {}", self.cpu, here.cpu));
         }
         if self.llc_ways != here.llc_ways {
-            return Some(format!("its LLC has {} ways, here it has {}", self.llc_ways, here.llc_ways));
+            return Some(format!("its LLC has {} ways, this LLC has {}", self.llc_ways, here.llc_ways));
         }
         if let (Some(then), Some(now)) = (&self.microcode, &here.microcode)
             && then != now
         {
-            return Some(format!("its microcode is {then}, here it is {now}"));
+            return Some(format!("its microcode is {then}, here the microcode is {now}"));
         }
         let gone: Vec<&str> =
             self.ports.iter().filter(|port| !here.ports.contains(port)).map(String::as_str).collect();
-        (!gone.is_empty()).then(|| format!("its root port {} is not here", gone.join(", ")))
+        (!gone.is_empty()).then(|| format!("its root port {} does not exist here", gone.join(", ")))
     }
 }
 
@@ -283,7 +283,7 @@ impl Profile {
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "# What `waykeeper probe` found out about this machine; the daemon and doctor go by it.\n",
+            "# What `waykeeper probe` found out about this machine; the daemon and doctor use it.\n",
         )?;
         f.write_str(&toml::to_string(self).map_err(|_| fmt::Error)?)
     }
@@ -394,7 +394,9 @@ mod tests {
         assert!(refused(&|here| here.microcode = None).is_ok(), "nothing tells it");
         let text = refused(&|here| here.cpu = "EPYC".to_owned()).unwrap_err();
         assert!(
-            text.starts_with("p.toml: it is of another machine: its CPU is Xeon, here it is EPYC; "),
+            text.starts_with(
+                "p.toml: the profile is from another machine: its CPU is Xeon, this CPU is EPYC; "
+            ),
             "{text}"
         );
         assert!(refused(&|here| here.microcode = Some("0x2".to_owned())).is_err());

@@ -158,7 +158,7 @@ impl RegisterFiles {
             switch.bit().offset == offset && (found ^ value) & !(1 << switch.bit().bit) == 0
         }) else {
             return Err(format!(
-                "offset {offset:#x} of {port} is not a switch that may be turned on this CPU"
+                "offset {offset:#x} of {port} is not a switch that Waykeeper may write on this CPU"
             ));
         };
         let turned = Config::open_write(&self.root, parsed(port)?)
@@ -178,7 +178,8 @@ impl RegisterFiles {
         let (vendor, number) = (id as u16, (id >> 16) as u16);
         if !listed || !memory.is_some_and(|memory| memory.pci_devices.contains(&[vendor, number])) {
             return Err(format!(
-                "offset {offset:#x} of {device} is no counter that may be programmed on this CPU"
+                "offset {offset:#x} of {device} is not a counter register that Waykeeper may write on this \
+                 CPU"
             ));
         }
         self.write_config(device, offset, bytes, value).map_err(|error| self.told_file(&error))
@@ -188,7 +189,7 @@ impl RegisterFiles {
 /// A value of `bytes` bytes, unless it is of ones alone: so answers a device that is gone (PCIe base specification, 2.3.2).
 fn answered(device: &str, value: u64, bytes: u8) -> Result<u64, String> {
     match value == u64::MAX >> (64 - 8 * u32::from(bytes.clamp(1, 8))) {
-        true => Err(format!("PCI device {device} reads ones alone: it does not answer")),
+        true => Err(format!("PCI device {device} reads all ones: it does not answer")),
         false => Ok(value),
     }
 }

@@ -61,7 +61,7 @@ pub enum FileError {
         errno: Errno,
     },
     /// Fewer bytes than asked for went over.
-    #[error("cannot {doing} {}: {done} of {wanted} bytes went over", path.display())]
+    #[error("cannot {doing} {}: only {done} of {wanted} bytes were transferred", path.display())]
     Short {
         /// The file.
         path: PathBuf,
@@ -73,7 +73,7 @@ pub enum FileError {
         wanted: usize,
     },
     /// It does not end where such a file ends.
-    #[error("{} is longer than {most} bytes; no such file of a kernel is", path.display())]
+    #[error("{} is longer than {most} bytes; a kernel's file of this kind is shorter", path.display())]
     TooLong {
         /// The file.
         path: PathBuf,

@@ -61,7 +61,7 @@ pub fn read(file: &Path, what: &str) -> Result<String, TextFileError> {
     // What a file says of its size is no bound: a device or a pipe says 0.
     opened.take(LONGEST + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > LONGEST {
-        let why = format!("{what} has at most {LONGEST} bytes, this has more");
+        let why = format!("{what} has at most {LONGEST} bytes, this file has more");
         return Err(TextFileError::wrong(file, "", 0, why));
     }
     String::from_utf8(bytes).map_err(|_| failed(io::Error::other("not UTF-8 text")))
@@ -85,7 +85,7 @@ mod tests {
         std::fs::write(&file, vec![b'\n'; LONGEST as usize]).unwrap();
         assert_eq!(read(&file, "a list").unwrap().len() as u64, LONGEST);
         std::fs::write(&file, vec![b'\n'; LONGEST as usize + 1]).unwrap();
-        assert!(said().ends_with("/f:1: a list has at most 1048576 bytes, this has more"));
+        assert!(said().ends_with("/f:1: a list has at most 1048576 bytes, this file has more"));
         std::fs::write(&file, [0xff]).unwrap();
         assert!(said().ends_with("/f: not UTF-8 text"));
         let wrong = TextFileError::wrong(Path::new("p"), "a\nb\nc", 2, "no b");

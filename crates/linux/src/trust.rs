@@ -15,7 +15,7 @@ use std::path::{Component, Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     /// It belongs to somebody who is neither root nor us.
-    #[error("{what} belongs to user {uid}, not to root; give it to root (chown root), or name another place", what = named(path))]
+    #[error("{what} belongs to user {uid}, not to root; give it to root (chown root), or use another path", what = named(path))]
     Owner {
         /// The file or folder.
         path: PathBuf,
@@ -23,7 +23,8 @@ pub enum TrustError {
         uid: u32,
     },
     /// Others may write to it.
-    #[error("{what} can be written by others (mode {mode:04o}); take that away (chmod go-w), or name another place", what = named(path))]
+    #[error("{what} can be written by other users (mode {mode:04o}); remove that permission (chmod go-w), or \
+        use another path", what = named(path))]
     Writable {
         /// The file or folder.
         path: PathBuf,
@@ -31,7 +32,7 @@ pub enum TrustError {
         mode: u32,
     },
     /// It is no regular file.
-    #[error("{what} is {kind}, not a file; it stays as it is, name another place", what = named(path))]
+    #[error("{what} is {kind}, not a file; it is left unchanged, use another path", what = named(path))]
     Kind {
         /// What was looked at.
         path: PathBuf,
@@ -182,16 +183,19 @@ mod tests {
         // At its end not even the sticky bit will do.
         mode(&deep, 0o1777);
         let why = said(folder(&deep));
-        assert!(why.contains("/a/b can be written by others (mode 1777); take that away"), "{why}");
+        assert!(
+            why.contains("/a/b can be written by other users (mode 1777); remove that permission"),
+            "{why}"
+        );
         mode(&deep, 0o755);
         mode(&top.path().join("a"), 0o777);
-        assert!(said(folder(&deep)).contains("/a can be written by others (mode 0777)"));
+        assert!(said(folder(&deep)).contains("/a can be written by other users (mode 0777)"));
         mode(&top.path().join("a"), 0o1777);
         folder(&deep).unwrap();
         // By way of a link, too, and of what it leads through.
         mode(&top.path().join("a"), 0o777);
         symlink(top.path().join("a/b"), top.path().join("l")).unwrap();
-        assert!(said(folder(&top.path().join("l"))).contains("/a can be written by others"));
+        assert!(said(folder(&top.path().join("l"))).contains("/a can be written by other users"));
         mode(&top.path().join("a"), 0o755);
         folder(&top.path().join("l")).unwrap();
         symlink("l2", top.path().join("l2")).unwrap();
@@ -208,12 +212,12 @@ mod tests {
         assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o600);
         read().unwrap();
         std::fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
-        assert!(said(read()).contains("/f can be written by others (mode 0666)"));
+        assert!(said(read()).contains("/f can be written by other users (mode 0666)"));
         std::fs::remove_file(&path).unwrap();
         symlink("/etc/passwd", &path).unwrap();
         assert!(
             said(read())
-                .ends_with("/f is a symbolic link, not a file; it stays as it is, name another place")
+                .ends_with("/f is a symbolic link, not a file; it is left unchanged, use another path")
         );
         std::fs::remove_file(&path).unwrap();
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();

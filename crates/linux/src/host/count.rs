@@ -40,7 +40,7 @@ pub(super) fn start(
     let Some(generation) = facts.generation else {
         let (nothing, _) =
             MsrCounting::start(Box::new(RegisterFiles::new(root, None)), Vec::new(), &mut |_| Ok(()))?;
-        notes.push("no table describes this CPU, so its counters are not read".to_owned());
+        notes.push("no built-in table describes this CPU, so its counters are not read".to_owned());
         return Ok((Box::new(nothing), notes));
     };
     if perf::is_asked(root) {
@@ -48,7 +48,9 @@ pub(super) fn start(
         match by_perf(root, facts, generation, core, &mut told) {
             Ok(counting) => return Ok((Box::new(counting), told)),
             Err(why) if journal.is_none() => notes.push(format!("perf cannot count here: {why}")),
-            Err(why) => notes.push(format!("perf cannot count here, so registers are programmed: {why}")),
+            Err(why) => {
+                notes.push(format!("perf cannot count here, so Waykeeper programs counter registers: {why}"))
+            }
         }
     }
     let counting = by_registers(root, facts, generation, journal, &mut notes)?;
@@ -101,9 +103,9 @@ pub(super) fn start_devices(
     facts: &Facts,
     journal: Option<&mut Journal>,
 ) -> Result<(Box<dyn Counting>, Vec<String>), String> {
-    let generation = facts.generation.ok_or("no table describes this CPU, so its counters are not read")?;
-    let cache =
-        generation.cache.as_ref().ok_or("the slices of this CPU's LLC count no requests of devices")?;
+    let generation =
+        facts.generation.ok_or("no built-in table describes this CPU, so its counters are not read")?;
+    let cache = generation.cache.as_ref().ok_or("the LLC slices of this CPU count no device requests")?;
     if perf::is_asked(root) {
         let slices = event_source::units(root, &cache.pmu.perf).map_err(|why| why.to_string())?;
         if let Some(why) = no_unit(slices.len(), "requests of devices are", &cache.pmu) {
@@ -115,8 +117,10 @@ pub(super) fn start_devices(
         let counting = PerfCounting::open(uncore.groups).map_err(|why| why.to_string())?;
         return Ok((Box::new(counting), notes));
     }
-    let journal =
-        journal.ok_or("perf counts another machine than this, and no register is to be programmed")?;
+    let journal = journal.ok_or(
+        "perf does not count the host under this root, and Waykeeper may not program registers \
+            without a journal",
+    )?;
     let bank = RegisterFiles::new(root, Some(generation));
     let mut notes = Vec::new();
     let slices = boxes(root, facts, &bank, &cache.pmu, &mut notes)?;
@@ -200,7 +204,10 @@ fn by_registers(
         match msr_pmu::memory_jobs(memory, &channels(facts, memory)) {
             Err(why) => notes.push(format!("memory traffic is not counted: {why}")),
             Ok(channels) if channels.is_empty() => {
-                notes.push("memory traffic is not counted: no memory channel's device is there".to_owned());
+                notes.push(
+                    "memory traffic is not counted: the PCI devices of the memory channels were not found"
+                        .to_owned(),
+                );
             }
             Ok(channels) => jobs.extend(channels),
         }
@@ -216,10 +223,11 @@ fn by_registers(
         None => {
             jobs.retain(|job| job.writes.is_empty());
             notes.push(
-                "this host is only looked at, so no counter is programmed: what does not run anyhow is not counted"
+                "Waykeeper only observes this host and programs no counter: only counters that already run \
+                 are read"
                     .to_owned(),
             );
-            let mut refuse = |_: &[_]| Err("nothing is to be written".to_owned());
+            let mut refuse = |_: &[_]| Err("nothing may be written".to_owned());
             Ok(MsrCounting::start(Box::new(bank), jobs, &mut refuse)?.0)
         }
     }
@@ -271,7 +279,8 @@ fn no_unit(units: usize, what: &str, pmu: &Pmu) -> Option<String> {
 
 fn split_note(cache: &Cache, slices: usize) -> Option<String> {
     cha::is_split(cache, slices).then(|| {
-        "a slice of this LLC has one filter: every second one counts device writes, the others reads, each for two"
+        "each slice of this LLC has one filter: every second slice counts device writes, the others reads, \
+         and counts are doubled"
             .to_owned()
     })
 }
@@ -318,8 +327,8 @@ fn offline_note(topology: &Topology) -> Option<String> {
     let offline = CoreList::from(topology.offline().collect::<Vec<CoreId>>());
     (!offline.is_empty()).then(|| {
         format!(
-            "CPUs {offline} are offline; where that is a whole core its slice of the LLC is not counted, so requests of \
-             devices read too low"
+            "CPUs {offline} are offline; the LLC slice of a core that is offline as a whole is not counted, \
+             so the counts of device requests are too low"
         )
     })
 }
@@ -329,7 +338,7 @@ fn offline_note(topology: &Topology) -> Option<String> {
 fn believable(pmu: &Pmu, found: u64) -> Result<u16, String> {
     let most = pmu.registers.as_ref().map_or(0, |registers| registers.boxes());
     u16::try_from(found).ok().filter(|count| (1..=most).contains(count)).ok_or_else(|| {
-        format!("this CPU says that it has {found} boxes {}, and there is room for {most}", pmu.perf)
+        format!("this CPU reports {found} boxes {}, but its register map has room for {most}", pmu.perf)
     })
 }
 
@@ -380,7 +389,7 @@ fn places(facts: &Facts, iio: &Iio, buses: &[StackBus], notes: &mut Vec<String>)
         match iio::place(address.domain, address.bus, address.device, buses, iio.part_map) {
             Some(place) => places.push((index, place)),
             None => notes.push(format!(
-                "bytes of root port {} are not counted: nothing tells which stack and part it is",
+                "bytes of root port {} are not counted: its IIO stack and part are not known",
                 port.address
             )),
         }
@@ -401,7 +410,10 @@ mod tests {
         assert_eq!(believable(pmu("skx"), 28), Ok(28));
         for (id, found) in [("gnr", 145), ("gnr", 0), ("skx", 29), ("skx", 1 << 16)] {
             let why = believable(pmu(id), found).unwrap_err();
-            assert!(why.contains(&format!("has {found} boxes uncore_cha, and there is room for")), "{why}");
+            assert!(
+                why.contains(&format!("reports {found} boxes uncore_cha, but its register map has room for")),
+                "{why}"
+            );
         }
     }
 

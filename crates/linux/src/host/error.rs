@@ -52,18 +52,18 @@ pub enum OpenError {
         socket: u16,
     },
     /// The kernel does not share out the L3.
-    #[error("resctrl has no L3 to share out here; `waykeeper doctor` tells what is missing")]
+    #[error("resctrl offers no L3 allocation here; `waykeeper doctor` shows what is missing")]
     NoCat,
     /// No cache of the managed kind.
-    #[error("CPU {cpu} has no L3 cache whose id the kernel tells; resctrl's masks are per such cache")]
+    #[error("the kernel gives no id for the L3 cache of CPU {cpu}; resctrl's masks are per cache id")]
     NoL3 {
         /// The CPU.
         cpu: u16,
     },
     /// A tenant's cores are not where the others' are.
     #[error(
-        "cores {cores} of tenant {tenant} do not share the L3 that is managed (CPUs {managed}); one waykeeper manages \
-         one L3"
+        "cores {cores} of tenant {tenant} are not on the managed L3 (CPUs {managed}); one waykeeper process \
+         manages one L3"
     )]
     Elsewhere {
         /// The tenant.
@@ -95,7 +95,7 @@ pub enum OpenError {
     },
     /// What an earlier run turned could not be brought back.
     #[error(
-        "an earlier run left knobs turned, and they could not be brought back: {why}; see `waykeeper restore`"
+        "an earlier run left knobs changed, and they could not be restored: {why}; see `waykeeper restore`"
     )]
     Leftovers {
         /// The knobs and why.
@@ -117,6 +117,6 @@ impl From<OpenError> for HostError {
         if lacks {
             return HostError::Unsupported { what: "managing this host".to_owned(), why };
         }
-        HostError::Failed { what: "taking charge of this host".to_owned(), why }
+        HostError::Failed { what: "starting to manage this host".to_owned(), why }
     }
 }

@@ -123,7 +123,7 @@ impl Facts {
         let told = match cpu {
             Ok(facts) => Some(facts),
             Err(error) => {
-                notes.push(format!("{error}; /proc/cpuinfo is believed instead"));
+                notes.push(format!("{error}; using /proc/cpuinfo instead"));
                 None
             }
         };
@@ -205,7 +205,8 @@ impl Facts {
         if !lost.is_empty() {
             let lost: Vec<String> = lost.iter().map(PciAddress::to_string).collect();
             self.notes.push(format!(
-                "nothing tells on which socket {} are (numa_node is -1), so they are not taken for socket {}'s",
+                "the socket of {} is not known (numa_node is -1), so they do not count as devices of socket \
+                 {}",
                 lost.join(", "),
                 self.socket
             ));

@@ -35,8 +35,8 @@ pub(super) fn inventory(facts: &Facts, l3: &CacheInfo, classes: u32, knobs: &IoK
         // No machine has a socket of that number: who compares finds that it is not the one it looks for.
         socket: port.socket.map_or(u8::MAX, |socket| socket as u8),
         dca_switch: knobs.switch_support(PortId(index)),
-        rx_ring: Dial::absent("this host does not turn RX rings"),
-        rx_burst: Dial::absent("it lies inside the program that polls"),
+        rx_ring: Dial::absent("Waykeeper does not set RX rings on a real host"),
+        rx_burst: Dial::absent("the burst size is set inside the polling program"),
     };
     Inventory {
         platform: Platform { chip: facts.chip.clone(), host: facts.host.clone() },

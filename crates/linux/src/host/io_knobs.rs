@@ -139,7 +139,7 @@ impl IoKnobs {
         may_turn: bool,
     ) -> Support {
         if !is_local {
-            return Support::No("the device hangs on another socket".to_owned());
+            return Support::No("the device is on another socket".to_owned());
         }
         let Some(generation) = self.generation else {
             return Support::No(NOBODY.to_owned());
@@ -178,7 +178,7 @@ impl IoKnobs {
     fn sensible(&self, value: u64) -> Result<WayMask, String> {
         let mask = u32::try_from(value).ok().map(WayMask::from_bits);
         let mask = mask.filter(|mask| !mask.is_empty() && mask.minus(self.llc).is_empty());
-        mask.ok_or_else(|| format!("{value:#x} are no ways of a cache that has {}", self.llc))
+        mask.ok_or_else(|| format!("{value:#x} is not a mask of the cache, whose ways are {}", self.llc))
     }
 
     /// Every switch that can be read.
@@ -286,7 +286,9 @@ impl IoKnobs {
             });
         };
         let Some(writable) = self.generation.and_then(Writable::dca_switch) else {
-            return KnobOutcome::Refused("it is read only: nobody showed that this switch acts".to_owned());
+            return KnobOutcome::Refused(
+                "the switch is only read: no test has confirmed that it acts".to_owned(),
+            );
         };
         let bit = switch.bit;
         let found = match switch.byte() {
@@ -354,7 +356,7 @@ fn believed<T: Copy + PartialEq + std::fmt::LowerHex>(
     if last.get() != Some(value) {
         let again = read()?;
         if again != value {
-            return Err(format!("it reads {value:#x} and then {again:#x}"));
+            return Err(format!("the register reads {value:#x} and then {again:#x}"));
         }
         last.set(Some(value));
     }
@@ -365,17 +367,17 @@ fn believed<T: Copy + PartialEq + std::fmt::LowerHex>(
 fn byte(config: &Config, bit: RegisterBit) -> Result<u8, String> {
     let word = config.dword(bit.offset & !3).map_err(|error| error.to_string())?;
     if word == u32::MAX {
-        return Err("it reads ones alone: it does not answer".to_owned());
+        return Err("the register reads all ones: the device does not answer".to_owned());
     }
     // Zeros can be a register's value, but not a device's identity.
     if word == 0 && matches!(config.dword(0).map_err(|error| error.to_string())?, 0 | u32::MAX) {
-        return Err("its identity is none: it does not answer".to_owned());
+        return Err("its vendor and device ID read as zeros or ones: the device does not answer".to_owned());
     }
     Ok((word >> (8 * (bit.offset & 3))) as u8)
 }
 
 /// Why nothing is written on a CPU without a table.
-const NOBODY: &str = "no table describes this CPU, so nothing of it is turned";
+const NOBODY: &str = "no built-in table describes this CPU, so Waykeeper sets none of its knobs";
 
 fn find_ways(
     registers: &RegisterFiles,
@@ -417,7 +419,7 @@ mod tests {
             (Ok(0x600), 1),
             "one system call as long as nothing changes"
         );
-        assert_eq!(read(&[0, 0x600]), Err("it reads 0x0 and then 0x600".to_owned()));
+        assert_eq!(read(&[0, 0x600]), Err("the register reads 0x0 and then 0x600".to_owned()));
         assert_eq!((read(&[0x600]), answers.get()), (Ok(0x600), 1));
         assert_eq!(read(&[0x7f0, 0x7f0]), Ok(0x7f0));
     }

@@ -64,11 +64,11 @@ pub(super) struct Bars {
     cpus: Option<CoreList>,
 }
 
-const MASKS: &str = "configured: masks are not to be touched (limits)";
-const WAYS: &str = "configured: the ways of devices are not to be touched (limits)";
-const PORT: &str = "configured: DCA of this port is not to be touched (limits)";
-const DEAD: &str = "the machine profile says that it takes values and does nothing";
-const LOOK: &str = "this host is only looked at, so nothing of it is turned";
+const MASKS: &str = "the configuration forbids setting masks (limits)";
+const WAYS: &str = "the configuration forbids setting the ways of devices (limits)";
+const PORT: &str = "the configuration forbids switching DCA of this port (limits)";
+const DEAD: &str = "the machine profile says that this knob takes values without effect";
+const LOOK: &str = "Waykeeper only observes this host and sets no knobs";
 
 impl Bars {
     pub fn new(limits: &Limits, charge: Charge, facts: &Facts) -> Bars {
@@ -143,7 +143,7 @@ impl Bars {
         let barred: Vec<CoreId> = cores.filter(|core| !allowed.cores().contains(core)).copied().collect();
         (!barred.is_empty()).then(|| {
             let barred = CoreList::from(barred);
-            format!("CPUs {barred} are not to be moved, only {allowed} (configured in limits)")
+            format!("the configuration forbids moving CPUs {barred}, it allows only {allowed} (limits)")
         })
     }
 }

@@ -98,9 +98,8 @@ impl Looker {
                     sight.masks.extend(mask.map(|mask| (*id, mask)));
                 }
                 None if cores.is_empty() => {}
-                None => {
-                    problems.push(format!("CPUs {cores} of tenant {name} are in several groups of resctrl"))
-                }
+                None => problems
+                    .push(format!("CPUs {cores} of tenant {name} are spread over several resctrl groups")),
             }
             let own = groups.iter().find(|(_, cpus)| !cores.is_empty() && cpus == cores);
             let reading = match own.filter(|_| self.counts_occupancy) {
@@ -115,7 +114,8 @@ impl Looker {
         for name in unknown {
             if self.told.insert(name.clone()) {
                 self.notes.push(format!(
-                    "the occupancy of {name} is not known: no group of resctrl has its CPUs and no others, and none is made"
+                    "the LLC occupancy of {name} is not known: no resctrl group has exactly its CPUs, and \
+                     Waykeeper makes none while it only observes"
                 ));
             }
         }

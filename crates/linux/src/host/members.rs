@@ -202,7 +202,8 @@ impl LinuxHost {
         let free = self.places.classes() - 1;
         if count > free as usize {
             self.notes.push(format!(
-                "{count} tenants and {free} free classes of service: tenants with equal masks share one"
+                "{count} tenants, but only {free} free classes of service: tenants with equal masks share a \
+                 class"
             ));
         }
         if let Some(why) = self.follow_cores() {
@@ -236,7 +237,7 @@ impl LinuxHost {
             tenants.iter().partition(|tenant| self.members.id(&tenant.name).is_some());
         for tenant in old.into_iter().chain(new) {
             if !seen.insert(&tenant.name) {
-                let why = "there are two tenants of this name; the second one is left out".to_owned();
+                let why = "two tenants have this name; the second one is ignored".to_owned();
                 changes.refused.push(Refusal { tenant: tenant.name.clone(), why });
                 continue;
             }
@@ -262,7 +263,7 @@ impl LinuxHost {
                 (Ok(_), Some(id)) => agenda.changing.push((id, tenant.clone())),
                 (Ok(_), None) => {
                     let Some(next) = self.members.next.checked_add(1) else {
-                        let why = "all numbers for tenants have been used; start waykeeper anew".to_owned();
+                        let why = "all tenant numbers have been used; restart waykeeper".to_owned();
                         self.members.refuse(tenant, why, changes);
                         continue;
                     };
@@ -407,8 +408,8 @@ impl LinuxHost {
         }
         if alive.has.cores.is_empty() && !std::mem::replace(&mut self.members.told_coreless, true) {
             self.complaints.push(format!(
-                "tenant {} has no cores of its own, so nothing of cores is counted for it; where its processes run others \
-                 do too",
+                "tenant {} has no cores of its own, so core counters are not read for it: other processes \
+                 run on the same cores",
                 alive.has.name
             ));
         }

@@ -201,9 +201,9 @@ impl LinuxHost {
             match profile.check(&file, &Identity::of(&inventory, microcode(&root))) {
                 Ok(()) => {
                     bars.go_by(&profile, &mut inventory);
-                    notes.push(format!("the machine profile {} is gone by", file.display()));
+                    notes.push(format!("using machine profile {}", file.display()));
                 }
-                Err(error) => notes.push(format!("the machine profile is not gone by: {error}")),
+                Err(error) => notes.push(format!("the machine profile is not used: {error}")),
             }
         }
         notes.append(&mut facts.notes);
@@ -361,7 +361,8 @@ impl Host for LinuxHost {
         if self.ports_wrap && gap_ns > WRAP_NS {
             let seconds = gap_ns / 1_000_000_000;
             problems.push(format!(
-                "bytes of root ports are not known: in {seconds} s their counters may wrap unseen"
+                "bytes of root ports are not known: within {seconds} s their counters may have wrapped more \
+                 than once"
             ));
             let unknown =
                 PortCounters { inbound_bytes: Reading::Unavailable, outbound_bytes: Reading::Unavailable };

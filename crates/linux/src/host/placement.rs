@@ -46,8 +46,8 @@ pub enum Step {
 /// More different masks than classes.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "{needed} different masks beside the default group's are wanted, and {classes} classes of service are free; give \
-     some tenants equal masks"
+    "{needed} different masks are needed beside the default group's, but {classes} classes of service are \
+     free; give some tenants equal masks"
 )]
 pub struct TooMany {
     /// Classes needed.

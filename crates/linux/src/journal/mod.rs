@@ -27,7 +27,8 @@ use std::path::{Path, PathBuf};
 pub enum JournalError {
     /// Another manager is at work with it.
     #[error(
-        "{}: another waykeeper{} manages this host; end it first (two managers would undo each other)", .path.display(),
+        "{}: another waykeeper process{} manages this host; end it first (two managers would undo each \
+         other's changes)", .path.display(),
         .holder.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
     )]
     Held {
@@ -37,7 +38,8 @@ pub enum JournalError {
         holder: Option<u32>,
     },
     /// It has the name of a lock.
-    #[error("{}: a journal cannot be called so, for its lock is; take another ending than .lock", .path.display())]
+    #[error("{}: a journal's name must not end in .lock, because its lock file has that ending; take another \
+        ending", .path.display())]
     Name {
         /// The file.
         path: PathBuf,
@@ -51,7 +53,7 @@ pub enum JournalError {
         source: io::Error,
     },
     /// It cannot be written: disk full, read-only, no permission.
-    #[error("{}: cannot journal the originals: {source}; the knobs they are of have not been touched", .path.display())]
+    #[error("{}: cannot journal the original values: {source}; their knobs have not been touched", .path.display())]
     Write {
         /// The file.
         path: PathBuf,
@@ -60,8 +62,8 @@ pub enum JournalError {
     },
     /// A line in it is damaged.
     #[error(
-        "{}: line {line} is damaged ({why}); nothing was brought back. Compare the lines before it with the host by \
-         hand, then remove the file; after a reboot it can simply be removed", .path.display()
+        "{}: line {line} is damaged ({why}); nothing was restored; compare the lines before it with the host \
+         by hand, then remove the file (after a reboot it can be removed without a look)", .path.display()
     )]
     Damaged {
         /// The file.
@@ -72,7 +74,7 @@ pub enum JournalError {
         why: String,
     },
     /// It is about another tree.
-    #[error("{}: it holds originals of the host under {found}, not of the one under {wanted}", .path.display())]
+    #[error("{}: it holds original values of the host under {found}, not of the one under {wanted}", .path.display())]
     OtherRoot {
         /// The file.
         path: PathBuf,
@@ -82,13 +84,13 @@ pub enum JournalError {
         wanted: String,
     },
     /// It is of an earlier boot and must be cleared before anything is recorded.
-    #[error("{}: it is of an earlier boot, whose values mean nothing now; run `waykeeper restore` to clear it", .path.display())]
+    #[error("{}: it is from an earlier boot, whose values no longer apply; run `waykeeper restore` to clear it", .path.display())]
     Stale {
         /// The file.
         path: PathBuf,
     },
     /// Somebody else might have a hand in it. What stands in it is written to registers.
-    #[error("{}: this is no place for a journal: {why}", .path.display())]
+    #[error("{}: a journal must not be here: {why}", .path.display())]
     Untrusted {
         /// The journal.
         path: PathBuf,
@@ -322,7 +324,7 @@ impl Journal {
         let path = self.path.clone();
         let failed = |source| JournalError::Write { path: path.clone(), source };
         if self.broken {
-            return Err(failed(io::Error::other("an earlier write to it could not be taken back")));
+            return Err(failed(io::Error::other("an earlier write to it failed and could not be undone")));
         }
         if self.file.is_none() {
             // Only its owner has business with it.
@@ -395,8 +397,8 @@ impl Journal {
                 }
                 self.written_in = boot;
             }
-            _ if number == 1 => return Err(damaged("it does not say which host it is about".to_owned())),
-            Entry::Host { .. } => return Err(damaged("a second beginning".to_owned())),
+            _ if number == 1 => return Err(damaged("its first line does not name the host".to_owned())),
+            Entry::Host { .. } => return Err(damaged("a second first line".to_owned())),
             Entry::Original(original) => self.knobs.originals.push(original),
             Entry::Forget(original) => self.knobs.forget(&original),
             Entry::Keep(original) => self.knobs.keep(&original),
@@ -417,10 +419,10 @@ fn checksum(number: usize, json: &str) -> u32 {
 }
 
 fn parse_line(number: usize, bytes: &[u8]) -> Result<Entry, String> {
-    let text = std::str::from_utf8(bytes).map_err(|_| "bytes that are no text".to_owned())?;
+    let text = std::str::from_utf8(bytes).map_err(|_| "not UTF-8 text".to_owned())?;
     let (sum, json) =
         text.trim_end_matches('\n').split_once(' ').ok_or("there is no checksum before the text")?;
-    let sum = u32::from_str_radix(sum, 16).map_err(|_| "its checksum is no hex number".to_owned())?;
+    let sum = u32::from_str_radix(sum, 16).map_err(|_| "its checksum is not a hex number".to_owned())?;
     if sum != checksum(number, json) {
         return Err(format!("its checksum is {:08x}, not {sum:08x}", checksum(number, json)));
     }

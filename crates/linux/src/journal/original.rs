@@ -177,7 +177,7 @@ impl fmt::Display for Original {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Original::NoGroup { group } | Original::Planned { group } => {
-                write!(f, "group {group}: not there")
+                write!(f, "group {group}: did not exist")
             }
             Original::Schemata { group, line } => write!(f, "group {group}: {}", line.0),
             Original::Cpus { group, cpus } => write!(f, "group {group}: CPUs {cpus}"),

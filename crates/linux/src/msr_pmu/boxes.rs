@@ -51,7 +51,7 @@ fn job(
         for (ours, wanted) in [(&mut filter0, words.filter0), (&mut filter1, words.filter1)] {
             if wanted.is_some_and(|wanted| ours.is_some_and(|ours| ours != wanted)) {
                 return Err(format!(
-                    "{name}: the event {} needs another filter than its neighbour",
+                    "{name}: the event {} needs a different filter than another event of the same box",
                     event.terms
                 ));
             }
@@ -117,7 +117,7 @@ fn slice_jobs(
     of: fn(&Cache, usize, usize) -> Vec<cha::SliceEvent>,
 ) -> Result<Vec<Job>, String> {
     if !by_msr(&cache.pmu) {
-        return Err(format!("{}: its registers are not MSRs", cache.pmu.perf));
+        return Err(format!("{}: the counter registers are not MSRs", cache.pmu.perf));
     }
     let slice = |number: u16| {
         let events = of(cache, number.into(), slices.into()).into_iter().zip(0u8..);
@@ -168,7 +168,7 @@ pub fn stack_jobs(iio: &Iio, places: &[(u8, iio::Place)], cpu: CoreId) -> (Vec<J
                         counter: *counter,
                     }),
                     _ => missing.push(format!(
-                        "bytes {} at part {} of stack {stack}: no counter is left there",
+                        "bytes {} at part {} of stack {stack}: no counter is free there",
                         if direction == Direction::Write { "in" } else { "out" },
                         place.part
                     )),
@@ -205,7 +205,7 @@ fn free_running(iio: &Iio, place: iio::Place, direction: Direction) -> Option<(u
 pub fn memory_jobs(memory: &Memory, devices: &[String]) -> Result<Vec<Job>, String> {
     let pmu = &memory.pmu;
     if pmu.registers.as_ref().is_none_or(|registers| registers.space != Space::PciConfig) {
-        return Err(format!("{}: its registers are not in PCI configuration space", pmu.perf));
+        return Err(format!("{}: the counter registers are not in PCI configuration space", pmu.perf));
     }
     let channel = |(number, device): (u16, &String)| {
         let both = [(Direction::Read, &memory.reads), (Direction::Write, &memory.writes)];

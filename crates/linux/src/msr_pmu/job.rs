@@ -53,7 +53,8 @@ pub trait Bank: std::fmt::Debug {
         match (self.read(place)?, self.read(place)?) {
             (first, second) if first == second => Ok(first),
             (first, second) => Err(format!(
-                "{place} reads {first:#x} and then {second:#x}: somebody else is at work there, or it does not answer"
+                "{place} reads {first:#x} and then {second:#x}: another program writes it, or it does not \
+                 answer"
             )),
         }
     }

@@ -107,8 +107,8 @@ fn look(bank: &dyn Bank, job: &Job) -> Result<Found, String> {
         let found = still(&guard.place)?;
         if found & guard.mask != 0 {
             return Err(format!(
-                "somebody else counts there ({} is {found:#x}); it is left to them and not counted. End the other \
-                 tool (perf, pcm, pqos), or let it be",
+                "another program counts there ({} is {found:#x}), so it is not counted here; end the other \
+                 tool (perf, pcm, pqos) to have it counted",
                 guard.place
             ));
         }
@@ -185,9 +185,7 @@ fn put(
             let now = bank.read(place)?;
             let before = found.values.get(place).copied().unwrap_or_default();
             if (now ^ before) & write.mask != 0 {
-                return Err(format!(
-                    "{place} was {before:#x} and is {now:#x}: somebody else is at work there"
-                ));
+                return Err(format!("{place} was {before:#x} and is {now:#x}: another program writes it"));
             }
             now
         }
@@ -371,7 +369,7 @@ mod tests {
         assert!(kept.is_empty());
         assert!(
             counting.notes()[0]
-                .starts_with("box 0: somebody else counts there (MSR 0x1 of CPU 0 is 0x400001)")
+                .starts_with("box 0: another program counts there (MSR 0x1 of CPU 0 is 0x400001)")
         );
         assert_eq!(counting.count().get(BYTES), Reading::Unsupported);
         assert_eq!(bank.0.borrow()[&at(1)], 0x40_0001);

@@ -216,7 +216,7 @@ impl Config {
     pub fn turn(&self, writable: Writable, on: bool) -> Result<bool, PciError> {
         let Writable(bit) = writable;
         if self.port_type()? != Some(ROOT_PORT) {
-            let why = "it is none itself, and only those have the switch".to_owned();
+            let why = "it is not a root port itself, and only root ports have the switch".to_owned();
             return Err(PciError::NoRootPort { device: self.device, why });
         }
         self.check_register(bit.offset)?;

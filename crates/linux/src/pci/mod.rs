@@ -28,7 +28,7 @@ pub enum PciError {
         why: String,
     },
     /// The configuration space of a bridge that had to be read could not be.
-    #[error("the bridges above {device} cannot be told: {cause}")]
+    #[error("the bridges above {device} cannot be determined: {cause}")]
     Blind {
         /// The device.
         device: PciAddress,
@@ -90,7 +90,7 @@ pub enum PciError {
         again: u8,
     },
     /// A bridge by its class, and none by its configuration space.
-    #[error("{device} is a bridge by its class, and its configuration space is none of a bridge")]
+    #[error("{device} has the class of a bridge, but its configuration space is not that of a bridge")]
     NoBridge {
         /// The device.
         device: PciAddress,

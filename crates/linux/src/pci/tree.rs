@@ -180,7 +180,7 @@ impl PciTree {
         }
         Err(PciError::NoRootPort {
             device: address,
-            why: "the bridges' bus numbers run in circles".to_owned(),
+            why: "the bus numbers of the bridges form a loop".to_owned(),
         })
     }
 
@@ -206,14 +206,14 @@ impl PciTree {
         };
         if !port.is_bridge() {
             return Err(none(format!(
-                "{} is of class {:#08x}, which is no bridge",
+                "{} is of class {:#08x}, which is not a bridge",
                 port.address, port.class
             )));
         }
         match Config::open(root, port.address)?.port_type()? {
             Some(ROOT_PORT) => Ok(port.address),
             Some(other) => {
-                Err(none(format!("{} is a PCIe port of type {other}, a root port is of 4", port.address)))
+                Err(none(format!("{} is a PCIe port of type {other}; a root port has type 4", port.address)))
             }
             None => Err(none(format!("{} has no PCI Express capability", port.address))),
         }

@@ -45,7 +45,7 @@ fn remedy(why: Errno) -> &'static str {
             "; this kernel does not count it on this CPU (a virtual machine without PMU?)"
         }
         Errno::MFILE => "; raise the limit of open files (ulimit -n)",
-        Errno::BUSY => "; another tool holds the counter for itself",
+        Errno::BUSY => "; another tool holds the counter exclusively",
         _ => "",
     }
 }

@@ -28,7 +28,7 @@ pub enum PerfError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The thread that reads the uncore cannot be started.
-    #[error("the thread that reads uncore counters: {0}")]
+    #[error("the thread that reads uncore counters cannot start: {0}")]
     Thread(std::io::Error),
 }
 
@@ -84,7 +84,7 @@ impl PerfCounting {
                 let (reader, refused) = PinnedReader::start(groups, cpu).map_err(PerfError::Thread)?;
                 if let Some(why) = refused {
                     notes.push(format!(
-                        "the uncore reader cannot run on CPU {cpu} ({why}): each read interrupts it"
+                        "the uncore reader cannot run on CPU {cpu} ({why}): each read interrupts that CPU"
                     ));
                 }
                 Some((reader, members))

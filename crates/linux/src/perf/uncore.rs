@@ -30,7 +30,7 @@ impl UncorePlan {
     fn add(&mut self, unit: &Unit, package: &CoreList, events: Vec<(Terms, Quantity, f64)>) {
         let masks = unit.cpumask.as_ref().map(CoreList::cores).unwrap_or_default();
         let Some(cpu) = masks.iter().find(|cpu| package.cores().contains(cpu)) else {
-            self.notes.push(format!("{}: no CPU of the managed socket may read it", unit.name));
+            self.notes.push(format!("{}: no CPU of the managed socket can read it", unit.name));
             return;
         };
         let mut members = Vec::new();
@@ -118,7 +118,7 @@ impl UncorePlan {
                         let way = if direction == Direction::Write { "in" } else { "out" };
                         let part = place.part;
                         self.notes.push(format!(
-                            "bytes {way} at part {part} of stack {stack}: no counter is left there"
+                            "bytes {way} at part {part} of stack {stack}: no counter is free there"
                         ));
                     }
                 }
@@ -240,6 +240,6 @@ mod tests {
         plan.add_cache(cache, &[unit(&cache.pmu, "uncore_cha_0", 9)], &vec![CoreId(40)].into());
         assert!(plan.groups.is_empty());
         assert!(plan.notes[0].starts_with("uncore_cha_0 has no term `filter_nm`"), "{:?}", plan.notes);
-        assert_eq!(plan.notes[1], "uncore_cha_0: no CPU of the managed socket may read it");
+        assert_eq!(plan.notes[1], "uncore_cha_0: no CPU of the managed socket can read it");
     }
 }

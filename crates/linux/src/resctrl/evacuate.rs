@@ -49,8 +49,8 @@ impl Resctrl {
             None => self.remove(group),
             Some((monitor, error)) => Err(self.empty(group, &error).err().unwrap_or_else(|| {
                 let why = format!(
-                    "the monitoring group {} in it is somebody else's and cannot be moved ({error}); the group stays, \
-                     empty, until that is removed",
+                    "the monitoring group {} in it was made by another program and cannot be moved \
+                     ({error}); the group stays, empty, until that one is removed",
                     monitor.name()
                 );
                 ResctrlError::ours(Kind::Foreign, &self.directory(group), Action::Remove, why)

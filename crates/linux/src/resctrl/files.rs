@@ -35,7 +35,7 @@ fn text(path: &Path, bytes: Vec<u8>, most: usize) -> Result<String, ResctrlError
     if bytes.len() > most {
         return Err(ResctrlError::malformed(path, format!("it is longer than {most} bytes")));
     }
-    String::from_utf8(bytes).map_err(|_| ResctrlError::malformed(path, "it holds bytes that are no text"))
+    String::from_utf8(bytes).map_err(|_| ResctrlError::malformed(path, "it is not UTF-8 text"))
 }
 
 /// Opens a file for commands. `O_TRUNC` and `O_CREAT` mean nothing here and are left out.
@@ -53,7 +53,7 @@ pub(super) fn command(file: &mut File, text: &str) -> io::Result<()> {
     };
     match taken {
         taken if taken == text.len() => Ok(()),
-        taken => Err(io::Error::other(format!("only {taken} of {} bytes were taken", text.len()))),
+        taken => Err(io::Error::other(format!("the kernel took only {taken} of {} bytes", text.len()))),
     }
 }
 
@@ -83,7 +83,7 @@ impl HeldFile {
             }
         }
         std::str::from_utf8(&buffer[..filled])
-            .map_err(|_| ResctrlError::malformed(self.path(), "it holds bytes that are no text"))
+            .map_err(|_| ResctrlError::malformed(self.path(), "it is not UTF-8 text"))
     }
 
     /// The whole file, of any number of lines.

@@ -98,7 +98,8 @@ fn check(name: &str) -> Result<String, String> {
         return Ok(name.to_owned());
     }
     Err(format!(
-        "`{}` is no name for a group; a name has 1 to {LONGEST} bytes without `/` and newline, and is not one of {}",
+        "`{}` cannot be the name of a group; a name has 1 to {LONGEST} bytes without `/` and newline, and is \
+         not one of {}",
         super::error::shown(name),
         RESERVED.join(", ")
     ))

@@ -56,7 +56,7 @@ impl Resctrl {
         match self.io_alloc(resource)? {
             Some(state) if state == wanted => Ok(()),
             state => {
-                let why = format!("it was taken and reads back as {state:?}");
+                let why = format!("the kernel took the value, but it reads back as {state:?}");
                 let action = super::error::Action::Write(text.to_owned());
                 Err(ResctrlError::ours(Kind::Refused, &path, action, why))
             }
@@ -100,7 +100,7 @@ impl Resctrl {
 fn unsupported(mut error: ResctrlError) -> ResctrlError {
     if error.errno == Some(libc::ENODEV) {
         error.kind = Kind::Refused;
-        "this CPU has no ways for devices to give out (io_alloc says `not supported`)"
+        "this CPU cannot give devices L3 ways of their own (io_alloc says `not supported`)"
             .clone_into(&mut error.detail);
     }
     error

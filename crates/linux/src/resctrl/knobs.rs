@@ -184,7 +184,7 @@ impl Resctrl {
         let path = self.directory(group).join("cpus_list");
         let accepted = || match self.cpus(&group.parent()) {
             Ok(parent) if group.is_monitor() => format!("CPUs of its control group, {parent}"),
-            _ => "CPUs that are online, and for the default group all that it has".to_owned(),
+            _ => "CPUs that are online; the default group must keep all that it has".to_owned(),
         };
         self.write(&path, &format!("{cpus}\n"), Resctrl::KEEPS_STATUS, accepted)
     }

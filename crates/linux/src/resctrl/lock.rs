@@ -94,7 +94,7 @@ impl Resctrl {
     /// That somebody has the lock, as an error.
     pub fn locked_by(&self, holder: &Holder, waited: Duration) -> ResctrlError {
         let why = format!(
-            "{} holds the lock; waited {:.1} s; end it or let it finish, then try again",
+            "{} holds the lock (waited {:.1} s); end it or let it finish, then try again",
             holder.who.as_deref().unwrap_or("another tool"),
             waited.as_secs_f64()
         );

@@ -196,7 +196,10 @@ impl Resctrl {
         if self.is_ours(group) {
             return Ok(());
         }
-        let why = format!("the group is not one of ours, whose names begin with `{}`", self.prefix);
+        let why = format!(
+            "Waykeeper did not make this group: the names of its groups begin with `{}`",
+            self.prefix
+        );
         Err(ResctrlError::ours(Kind::Foreign, path, action, why))
     }
 
@@ -252,7 +255,7 @@ impl Resctrl {
         for entry in fs::read_dir(directory).map_err(failed)? {
             let name = entry.map_err(failed)?.file_name();
             let name = name.into_string().map_err(|name| {
-                ResctrlError::malformed(directory, format!("the name {name:?} in it is no text"))
+                ResctrlError::malformed(directory, format!("the name {name:?} in it is not UTF-8 text"))
             })?;
             names.push(name);
         }

@@ -205,7 +205,7 @@ impl Schemata {
             let line =
                 parse_line(text).map_err(|why| format!("line {}, `{}`: {why}", index + 1, shown(text)))?;
             if lines.iter().any(|other| other.resource == line.resource) {
-                return Err(format!("line {}: resource {} stands twice", index + 1, line.resource));
+                return Err(format!("line {}: resource {} is given twice", index + 1, line.resource));
             }
             lines.push(line);
         }
@@ -241,7 +241,7 @@ fn parse_line(text: &str) -> Result<Line, String> {
             .and_then(|id| u32::try_from(id).ok())
             .ok_or_else(|| format!("expected a decimal domain id before the `=`, not `{}`", shown(id)))?;
         if domains.iter().any(|(domain, _)| *domain == id) {
-            return Err(format!("domain {id} stands twice"));
+            return Err(format!("domain {id} is given twice"));
         }
         domains.push((id, parse_setting(&resource, value.trim())?));
     }
@@ -314,8 +314,8 @@ mod tests {
             ("", "it is empty"),
             ("L3:0=f\n\n", "line 2, ``: there is no `:`"),
             ("L3:\n", "expected DOMAIN=VALUE"),
-            ("L3:0=f;0=f\n", "domain 0 stands twice"),
-            ("L3:0=f\nL3:0=f\n", "line 2: resource L3 stands twice"),
+            ("L3:0=f;0=f\n", "domain 0 is given twice"),
+            ("L3:0=f\nL3:0=f\n", "line 2: resource L3 is given twice"),
             ("L3:x=f\n", "decimal domain id"),
             ("L3:0=0xf\n", "a mask in hex"),
             ("L3:0=1ffffffff\n", "a mask in hex"),

@@ -52,9 +52,9 @@ impl Resctrl {
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => result.vanished.push(pid),
                 Err(error) => {
                     let error = self.with_status(failed(text, &error), None);
-                    return Err(
-                        error.expecting("the pid of a task, for a monitoring group one of its control group")
-                    );
+                    return Err(error.expecting(
+                        "the pid of a task; for a monitoring group, of a task in its control group",
+                    ));
                 }
             }
         }

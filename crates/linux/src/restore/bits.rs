@@ -19,7 +19,7 @@ impl Door<'_> {
         match self {
             // No register has all bits set: it does not answer.
             Door::Msr(cpu) => match registers.msr(*cpu, at)? {
-                u64::MAX => Err(format!("MSR {at:#x} of CPU {cpu} reads ones alone: it does not answer")),
+                u64::MAX => Err(format!("MSR {at:#x} of CPU {cpu} reads all ones: it does not answer")),
                 value => Ok(value),
             },
             Door::Pci(device, width) => registers.pci(device, offset(at)?, *width).map(u64::from),
@@ -31,7 +31,7 @@ impl Door<'_> {
     pub fn read_still(&self, registers: &mut impl Registers, at: u32) -> Result<u64, String> {
         match (self.read(registers, at)?, self.read(registers, at)?) {
             (first, second) if first == second => Ok(first),
-            (first, second) => Err(format!("it reads {first:#x} and then {second:#x}")),
+            (first, second) => Err(format!("the register reads {first:#x} and then {second:#x}")),
         }
     }
 
@@ -94,15 +94,13 @@ impl Bits<'_> {
     ) -> Result<Option<String>, String> {
         let held = found & self.mask;
         if held != 0 && !self.hold.ours.is_empty() && !self.hold.ours.contains(&held) {
-            return Ok(Some(format!("it is {found:#x} by now, which is not what was written to it")));
+            return Ok(Some(format!("another program wrote it, it is now {found:#x}")));
         }
         for Claim { at, mask, values } in &self.hold.claims {
             let held = door.read_still(registers, *at)? & mask;
             if held != 0 && !values.contains(&held) {
                 let place = door.place(*at);
-                return Ok(Some(format!(
-                    "{place} has {held:#x} by now, which is not what was written to it"
-                )));
+                return Ok(Some(format!("another program wrote {place}, which is now {held:#x}")));
             }
         }
         Ok(None)

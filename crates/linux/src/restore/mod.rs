@@ -70,10 +70,10 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Outcome::Restored => f.write_str("restored"),
-            Outcome::AsItWas => f.write_str("as it was"),
+            Outcome::AsItWas => f.write_str("already has this value"),
             Outcome::Gone => f.write_str("no longer there"),
             Outcome::Away(why) => write!(f, "to be restored later: {why}"),
-            Outcome::Left(why) => write!(f, "left to somebody else: {why}"),
+            Outcome::Left(why) => write!(f, "left alone: {why}"),
             Outcome::Failed(why) => write!(f, "FAILED: {why}"),
         }
     }
@@ -111,9 +111,7 @@ impl Report {
                 *reasons.entry(why).or_default() += 1;
             }
         }
-        let line = |(why, count): (&str, usize)| {
-            format!("registers go back to what they were later ({count} of them): {why}")
-        };
+        let line = |(why, count): (&str, usize)| format!("{count} registers are restored later: {why}");
         reasons.into_iter().map(line).collect::<Vec<_>>().into_iter()
     }
 
@@ -270,11 +268,13 @@ impl<R: Registers> Restorer<'_, R> {
         match original {
             // A kill between making it and noting that leaves one with nothing in it; nobody misses it, whoever made it.
             Original::Planned { group } if resctrl.has(group) && !is_unused(resctrl, group)? => {
-                Ok(Outcome::Left("nothing says that it was made here, and it is in use".to_owned()))
+                Ok(Outcome::Left(
+                    "the journal does not prove that Waykeeper made it, and it is in use".to_owned(),
+                ))
             }
             Original::NoGroup { group } | Original::Planned { group } => {
                 remove_group(resctrl, group, journal)?;
-                let still = Outcome::Failed("it was removed and is still there".to_owned());
+                let still = Outcome::Failed("it was removed but still exists".to_owned());
                 Ok(if resctrl.has(group) { still } else { Outcome::Restored })
             }
             Original::Schemata { group, line } => put_back_line(resctrl, group, &line.0),
@@ -451,5 +451,5 @@ fn put_back_line(resctrl: &Resctrl, group: &Group, line: &Line) -> Result<Outcom
 }
 
 fn reads_back(now: &dyn fmt::Display) -> Outcome {
-    Outcome::Failed(format!("the write went through and it reads back as {now}"))
+    Outcome::Failed(format!("it was written but reads back as {now}"))
 }

@@ -139,9 +139,7 @@ impl Census {
             for found in standing.find(&mut look) {
                 if drafts.len() == MOST_TENANTS {
                     look.notes.tell(None, About::TooMany, "tenants", || {
-                        format!(
-                            "there are more than {MOST_TENANTS} tenants; those declared last are left out"
-                        )
+                        format!("there are more than {MOST_TENANTS} tenants; those declared last are ignored")
                     });
                     break;
                 }
@@ -150,7 +148,7 @@ impl Census {
             if drafts.len() == before {
                 let name = standing.spec.name.clone();
                 let why = why_absent(&standing.spec);
-                look.notes.tell(Some(&name), About::Absent, "", || format!("it is not here (now): {why}"));
+                look.notes.tell(Some(&name), About::Absent, "", || format!("it is not present: {why}"));
                 absent.push(Absent { name, why });
             }
         }
@@ -174,11 +172,11 @@ fn why_absent(spec: &TenantSpec) -> String {
     let programs = spec.programs.iter().map(ToString::to_string);
     let wanted: Vec<String> = places.chain(programs).collect();
     if !wanted.is_empty() {
-        return format!("no process of its own in {}", wanted.join(", "));
+        return format!("no process in {} belongs to this tenant", wanted.join(", "));
     }
     let devices = spec.devices.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     match (spec.pids.is_empty(), spec.cores.is_empty()) {
-        (true, true) => format!("no device of its own among {devices}"),
+        (true, true) => format!("none of the devices {devices} belongs to this tenant"),
         (false, true) => "none of its processes runs".to_owned(),
         (_, false) => format!("none of its cores {} is online", spec.cores),
     }
@@ -191,7 +189,7 @@ impl Claims {
         let name = found.name;
         if spec.each && !self.names.insert(name.clone()) {
             look.notes.tell(Some(&name), About::Taken, "name", || {
-                "two tenants would have this name; the one found later is left out".to_owned()
+                "two tenants would have this name; the one found later is ignored".to_owned()
             });
             return None;
         }
@@ -201,13 +199,16 @@ impl Claims {
             let pid = candidate.inmate.pid;
             if let Some((owner, _)) = self.pids.get(&pid) {
                 look.notes.tell(Some(&name), About::Taken, owner, || {
-                    format!("process {pid} and maybe others belong to {owner}, which is declared before")
+                    format!("process {pid} and perhaps others belong to {owner}, which is declared earlier")
                 });
                 continue;
             }
             if self.pids.len() == MOST_MEMBERS {
                 look.notes.tell(Some(&name), About::TooMany, "members", || {
-                    format!("all tenants have more than {MOST_MEMBERS} processes; some of these are left out")
+                    format!(
+                        "all tenants together have more than {MOST_MEMBERS} processes; some of them are \
+                        ignored"
+                    )
                 });
                 break;
             }
@@ -225,7 +226,7 @@ impl Claims {
             Some(owner) if *owner != name => {
                 let address = device.address.to_string();
                 notes.tell(Some(&name), About::Taken, &address, || {
-                    format!("device {address} belongs to {owner}, which is declared before")
+                    format!("device {address} belongs to {owner}, which is declared earlier")
                 });
                 false
             }
@@ -273,7 +274,7 @@ impl Claims {
         let online = look.cores.online(declared);
         if online != *declared {
             look.notes.tell(Some(name), About::Missing, "cores", || {
-                format!("of its cores {declared} not all are online; it has {online}")
+                format!("not all of its cores {declared} are online; it has {online}")
             });
         }
         let mut own = Vec::new();
@@ -281,7 +282,7 @@ impl Claims {
             match self.cores.get(core) {
                 None => own.push(*core),
                 Some(owner) => look.notes.tell(Some(name), About::Taken, owner, || {
-                    format!("{core} belongs to {owner}, which is declared before")
+                    format!("{core} belongs to {owner}, which is declared earlier")
                 }),
             }
         }
@@ -333,14 +334,14 @@ fn settle_cores(drafts: &mut [Draft], look: &mut Look) {
                         continue;
                     }
                     Some((core, other)) => {
-                        let why = format!("{other} may run on {core} of its {cores}, too");
+                        let why = format!("{other} may also run on {core} of its {cores}");
                         (other, why)
                     }
                 }
             }
         };
         look.notes.tell(Some(&draft.tenant.name), About::NoCores, &key, || {
-            format!("it has processes and no cores of its own ({why}); counters of cores will not tell of it")
+            format!("it has processes but no cores of its own ({why}); core counters do not cover it")
         });
     }
 }
@@ -354,7 +355,9 @@ fn derive(draft: &Draft, look: &Look) -> Derived {
     for pid in &draft.loose {
         match look.processes.get(*pid).map(|process| &process.allowed) {
             Some(Allowed::Loose) => {
-                return Derived::None(format!("process {pid} is not kept to some CPUs of one socket"));
+                return Derived::None(format!(
+                    "process {pid} is not limited to a part of the CPUs of one socket"
+                ));
             }
             Some(Allowed::On(own)) => cores.extend_from_slice(own.cores()),
             Some(Allowed::Unknown) | None => unknown = true,
@@ -365,7 +368,7 @@ fn derive(draft: &Draft, look: &Look) -> Derived {
         _ if unknown => Derived::Unknown,
         Some(cores) => Derived::Cores(cores),
         None => Derived::None(format!(
-            "its processes together may run on {cores}, which is not part of one socket"
+            "its processes together may run on {cores}, which is not a part of one socket"
         )),
     }
 }

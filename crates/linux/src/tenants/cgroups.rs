@@ -84,7 +84,7 @@ impl Cgroups {
     pub fn matches(&mut self, reader: &mut Reader, place: &Place, notes: &mut Notes) -> Vec<String> {
         let Some(tree) = self.tree(place) else {
             notes.tell(None, About::Unreadable, "cgroups", || {
-                format!("there is no tree of cgroups at {}", reader.root().path(MOUNT).display())
+                format!("there is no cgroup tree at {}", reader.root().path(MOUNT).display())
             });
             return Vec::new();
         };
@@ -216,9 +216,8 @@ impl Cgroups {
         if let Some(listed) = self.listed.get(&path) {
             return Some(Rc::clone(listed));
         }
-        let too_many = || {
-            format!("there are more than {MOST_FOLDERS} cgroups where tenants may be; some are not looked at")
-        };
+        let too_many =
+            || format!("more than {MOST_FOLDERS} cgroups may hold tenants; some of them are ignored");
         if self.listed.len() == MOST_FOLDERS {
             notes.tell(None, About::TooMany, "cgroups", too_many);
             return None;
@@ -239,7 +238,7 @@ impl Cgroups {
 
 fn unreadable(notes: &mut Notes, error: &FileError) {
     notes.tell(None, About::Unreadable, "cgroup", || {
-        format!("{error}; what cannot be read of cgroups is left out")
+        format!("{error}; cgroups that cannot be read are ignored")
     });
 }
 

@@ -37,7 +37,7 @@ impl Cores {
             Err(error) => {
                 (self.sockets, self.online) = (Vec::new(), None);
                 notes.tell(None, About::Unreadable, "cores", || {
-                    format!("{error}; no tenant has cores but those that are declared")
+                    format!("{error}; tenants have only the cores that are declared for them")
                 });
             }
         }

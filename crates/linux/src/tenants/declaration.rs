@@ -199,7 +199,7 @@ pub fn clash(specs: &[TenantSpec]) -> Option<(usize, Clash, String)> {
         for core in spec.cores.cores() {
             if let Some(owner) = owners.insert(*core, name) {
                 let why =
-                    format!("cores of `{name}`: {core} belongs to `{owner}` already; a core has one tenant");
+                    format!("cores of `{name}`: {core} already belongs to `{owner}`; a core has one tenant");
                 return Some((index, Clash::Core, why));
             }
         }
@@ -212,7 +212,10 @@ fn spec(whole: Range<usize>, entry: Entry) -> Result<TenantSpec, Refusal> {
     let refuse = |at: &Range<usize>, why: String| Err(Refusal { at: at.clone(), why });
     let each = match &entry.each {
         Some(each) if !*each.get_ref() && name.contains(OWN_NAME) => {
-            return refuse(&each.span(), format!("`{name}` names each match; leave each = false out of it"));
+            return refuse(
+                &each.span(),
+                format!("`{name}` makes a tenant of each match; remove each = false"),
+            );
         }
         Some(each) => *each.get_ref(),
         None => name.contains(OWN_NAME),
@@ -220,7 +223,7 @@ fn spec(whole: Range<usize>, entry: Entry) -> Result<TenantSpec, Refusal> {
     let name = if each && !name.contains(OWN_NAME) { format!("{name}-{OWN_NAME}") } else { name };
     check_name(&name, each).map_err(|why| Refusal { at: at.clone(), why })?;
     if let Some(zero) = entry.pids.iter().find(|pid| *pid.get_ref() == 0) {
-        return refuse(&zero.span(), "0 is no process; write the numbers that ps shows".to_owned());
+        return refuse(&zero.span(), "0 is not a process; write the numbers that ps shows".to_owned());
     }
     let mut places = read_all(entry.cgroup, Place::path)?;
     places.extend(read_all(entry.slice, Place::slice)?);
@@ -242,12 +245,12 @@ fn spec(whole: Range<usize>, entry: Entry) -> Result<TenantSpec, Refusal> {
     if selectors == 0 && spec.cores.is_empty() && spec.pids.is_empty() {
         return refuse(
             &whole,
-            format!("`{}` is nothing yet; give it at least one of {SELECTORS}", spec.name),
+            format!("`{}` selects nothing; give it at least one of {SELECTORS}", spec.name),
         );
     }
     if each && (selectors != 1 || !spec.cores.is_empty() || !spec.pids.is_empty() || !has_glob(&spec)) {
-        let why = "each match is a tenant, so what they have is one glob: cgroup, slice, unit, process or virtual \
-                   functions in devices, and nothing else";
+        let why = "each match becomes a tenant, so the declaration must have exactly one glob: in cgroup, \
+            slice, unit or process, or virtual functions in devices";
         return refuse(&at, format!("`{}`: {why}", spec.name));
     }
     Ok(spec)
@@ -356,7 +359,7 @@ mask = "0x003"
         );
         assert_eq!(
             told("cores = \"4\"", "cores = \"3-4\""),
-            "tenants.toml:14: cores of `lbm`: core 3 belongs to `fastclick` already; a core has one tenant"
+            "tenants.toml:14: cores of `lbm`: core 3 already belongs to `fastclick`; a core has one tenant"
         );
         assert_eq!(
             told("cores = \"4\"", "cores = \"4-\""),
@@ -433,14 +436,17 @@ devices = "5e:00.0/vf*"
             "tenants.toml:12: invalid type: integer `7`, expected a text in quotes, or a list of them"
         );
         let each = told("each = true\ncgroup", "each = true\ncores = \"0\"\ncgroup");
-        assert!(each.starts_with("tenants.toml:3: `pods-{name}`: each match is a tenant, so"), "{each}");
+        assert!(each.starts_with("tenants.toml:3: `pods-{name}`: each match becomes a tenant, so"), "{each}");
         let none = told("devices = \"5e:00.0/vf*\"", "");
         assert!(
-            none.starts_with("tenants.toml:15: `vm-{name}` is nothing yet; give it at least one of"),
+            none.starts_with("tenants.toml:15: `vm-{name}` selects nothing; give it at least one of"),
             "{none}"
         );
         let false_each = told("name = \"vm-{name}\"", "name = \"vm-{name}\"\neach = false");
-        assert!(false_each.starts_with("tenants.toml:17: `vm-{name}` names each match"), "{false_each}");
+        assert!(
+            false_each.starts_with("tenants.toml:17: `vm-{name}` makes a tenant of each match"),
+            "{false_each}"
+        );
         assert!(told("vm-{name}", "vm-{nam}").contains("cannot be the name of a tenant"));
         assert!(told("vm-{name}", "{name}{name}").contains("cannot be the name of a tenant"));
         assert!(told("cores = \"4-5\"", "pids = [0]").starts_with("tenants.toml:13: 0 is no process"));
@@ -460,7 +466,7 @@ devices = "5e:00.0/vf*"
         assert_eq!(daemon.policy, "a4");
         let refusal = declared(daemon.tenant).unwrap_err();
         assert_eq!(text_file::line_of(&text, refusal.at.start), 11);
-        assert!(refusal.why.contains("every process there is"), "{refusal}");
+        assert!(refusal.why.contains("would match all processes"), "{refusal}");
         let error = toml::from_str::<Daemon>(&text.replace("policy =", "polcy =")).unwrap_err();
         let told = explain_key(error.message(), &["policy", "tenant"]);
         assert_eq!(told, "unknown key `polcy`; did you mean `policy`?");
@@ -472,7 +478,7 @@ devices = "5e:00.0/vf*"
         all.extend(more);
         let (index, what, why) = clash(&all).unwrap();
         assert_eq!((index, what), (3, Clash::Core));
-        assert_eq!(why, "cores of `redis`: core 4 belongs to `lbm` already; a core has one tenant");
+        assert_eq!(why, "cores of `redis`: core 4 already belongs to `lbm`; a core has one tenant");
     }
 
     #[test]
@@ -484,7 +490,7 @@ devices = "5e:00.0/vf*"
     #[test]
     fn a_file_that_never_ends_is_refused() {
         let error = read(Path::new("/dev/zero")).unwrap_err().to_string();
-        assert_eq!(error, "/dev/zero:1: a list of tenants has at most 1048576 bytes, this has more");
+        assert_eq!(error, "/dev/zero:1: a list of tenants has at most 1048576 bytes, this file has more");
         // One that tells no size of its own is read like any other.
         assert!(
             read(Path::new("/proc/self/status"))

@@ -56,7 +56,7 @@ impl Glob {
             return Err(format!("{} is longer than {LONGEST} bytes, and no path is", shown(text)));
         }
         if text.chars().any(char::is_control) {
-            return Err(format!("{} has a control character in it", shown(text)));
+            return Err(format!("{} contains a control character", shown(text)));
         }
         let built = GlobBuilder::new(text).literal_separator(true).backslash_escape(false).build();
         let glob = built.map_err(|why| format!("{} is not a glob: {}", shown(text), why.kind()))?;
@@ -100,19 +100,19 @@ impl Place {
         let path = text.trim_matches('/');
         if path.is_empty() {
             return Err(format!(
-                "{} is every process there is; name a cgroup below it, like system.slice",
+                "{} would match all processes; name a cgroup below it, like system.slice",
                 shown(text)
             ));
         }
         if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
             return Err(format!(
-                "{} is no path of a cgroup; write it from the root, like a.slice/b",
+                "{} is not the path of a cgroup; write it from the root, like a.slice/b",
                 shown(text)
             ));
         }
         let crossed = |part: &str| part.contains("**") && part != "**";
         if path.split('/').any(crossed) {
-            return Err(format!("{} is not a glob: `**` stands alone between slashes", shown(text)));
+            return Err(format!("{} is not a glob: `**` must be a whole part between slashes", shown(text)));
         }
         Ok(Place::Path(Glob::new(path)?))
     }
@@ -127,10 +127,10 @@ impl Place {
             return Err(format!("{} is not a slice; write its whole name, like redis.slice", shown(text)));
         };
         if stem == "-" {
-            return Err(format!("{} is every process there is; name a slice below it", shown(text)));
+            return Err(format!("{} would match all processes; name a slice below it", shown(text)));
         }
         if stem.starts_with('-') || stem.ends_with('-') || stem.contains("--") {
-            let why = "its dashes separate the slices it lies in, and one of them has no name";
+            let why = "dashes separate the names of nested slices, and one of these names is empty";
             return Err(format!("{} is not a slice: {why}", shown(text)));
         }
         Ok(Place::Slice(Glob::new(text)?))
@@ -207,12 +207,12 @@ mod tests {
         let refused = |place: Result<Place, String>| place.unwrap_err();
         let told = refused(Place::path("kubepods/[a"));
         assert_eq!(told, "`kubepods/[a` is not a glob: unclosed character class; missing ']'");
-        assert!(refused(Place::path("a/x**/b")).ends_with("`**` stands alone between slashes"));
-        assert!(refused(Place::path("/")).contains("every process there is"));
-        assert!(refused(Place::path("a/../b")).contains("no path of a cgroup"));
+        assert!(refused(Place::path("a/x**/b")).ends_with("`**` must be a whole part between slashes"));
+        assert!(refused(Place::path("/")).contains("would match all processes"));
+        assert!(refused(Place::path("a/../b")).contains("not the path of a cgroup"));
         assert!(refused(Place::slice("redis")).ends_with("write its whole name, like redis.slice"));
-        assert!(refused(Place::slice("a--b.slice")).contains("one of them has no name"));
-        assert!(refused(Place::slice("-.slice")).contains("every process there is"));
+        assert!(refused(Place::slice("a--b.slice")).contains("one of these names is empty"));
+        assert!(refused(Place::slice("-.slice")).contains("would match all processes"));
         assert!(refused(Place::unit("redis")).contains("ending in .service, .scope"));
         assert!(refused(Place::unit("a.slice")).contains("write slice ="));
         assert!(program("/usr/bin/fastclick").unwrap_err().ends_with("like `fastclick`"));

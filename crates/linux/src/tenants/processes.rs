@@ -143,7 +143,7 @@ impl Processes {
             Ok(Some(found)) => found,
             Ok(None) => {
                 notes.tell(None, About::Unreadable, "proc", || {
-                    "there is no /proc; no process is known".to_owned()
+                    "there is no /proc, so no process is found".to_owned()
                 });
                 return;
             }
@@ -151,7 +151,7 @@ impl Processes {
         };
         if more {
             notes.tell(None, About::TooMany, "known", || {
-                format!("there are more than {MOST_KNOWN} processes; those with the highest pids are not looked at")
+                format!("there are more than {MOST_KNOWN} processes; those with the highest pids are ignored")
             });
         }
         let (mut fresh, mut young) = (Vec::new(), Vec::new());
@@ -319,7 +319,7 @@ impl Processes {
 
 fn unreadable(notes: &mut Notes, error: &FileError) {
     notes.tell(None, About::Unreadable, "process", || {
-        format!("{error}; what cannot be read of processes is left out")
+        format!("{error}; processes that cannot be read are ignored")
     });
 }
 

@@ -102,7 +102,7 @@ impl Standing {
             if devices.is_empty() {
                 let shown = name.to_string();
                 look.notes.tell(Some(&self.spec.name), About::Missing, &shown, || {
-                    format!("there is no device {shown} (now)")
+                    format!("there is no device {shown}")
                 });
             }
             found.devices.extend(devices);
@@ -154,7 +154,10 @@ impl Standing {
                     self.family.insert(id);
                 }
                 None => look.notes.tell(Some(&self.spec.name), About::Missing, &pid.to_string(), || {
-                    format!("there is no process {pid} (any more); whoever gets that number is another one")
+                    format!(
+                        "process {pid} does not exist or has ended; a later process with this number \
+                        does not count"
+                    )
                 }),
             }
         }

@@ -65,13 +65,13 @@ fn who_only_looks_writes_nothing() {
     assert!(snapshot.groups[&L2FWD].occupancy_bytes.value().is_some());
     assert_eq!(snapshot.groups[&GroupId(1)].occupancy_bytes, Reading::Unsupported);
     let told = host.complaints();
-    assert!(told.iter().any(|told| told.starts_with("the occupancy of fio is not known")), "{told:?}");
+    assert!(told.iter().any(|told| told.starts_with("the LLC occupancy of fio is not known")), "{told:?}");
     // Another tree than this machine's has no perf.
     assert_eq!(snapshot.groups[&L2FWD].cycles, Reading::Unsupported);
-    assert!(host.notes().iter().any(|note| note.contains("only looked at")), "{:?}", host.notes());
+    assert!(host.notes().iter().any(|note| note.contains("only observes this host")), "{:?}", host.notes());
     let applied = host.apply(&plan()).unwrap();
     let outcomes = applied.masks.values().chain(&applied.dca_ways).chain(applied.dca.values());
-    assert_eq!(outcomes.map(|outcome| refused(outcome, "only looked at")).count(), 5);
+    assert_eq!(outcomes.map(|outcome| refused(outcome, "only observes this host")).count(), 5);
     let mut tenants = machine.options().tenants;
     tenants.remove(1);
     assert_eq!(host.set_tenants(tenants).left.len(), 1);
@@ -99,7 +99,7 @@ fn limits_show_in_the_inventory_and_hold() {
             Limits { masks: false, dca_ways: false, dca: DcaLimit::Only(vec![nic]), ..Limits::default() };
     });
     let inventory = host.inventory();
-    let barred = |support: &Support| matches!(support, Support::No(why) if why.starts_with("configured: "));
+    let barred = |support: &Support| matches!(support, Support::No(why) if why.starts_with("the configuration forbids"));
     assert_eq!(inventory.llc.clos_count, 1);
     assert!(barred(&inventory.dca_ways_switch));
     assert_eq!(
@@ -113,9 +113,9 @@ fn limits_show_in_the_inventory_and_hold() {
     assert!(sample(&mut host).groups.values().all(|group| group.occupancy_bytes.value().is_some()));
     let applied = host.apply(&plan()).unwrap();
     refused(&applied.masks[&SCAN], "configured: masks");
-    refused(applied.dca_ways.as_ref().unwrap(), "configured: the ways of devices");
+    refused(applied.dca_ways.as_ref().unwrap(), "forbids setting the ways of devices");
     assert_eq!(applied.dca[&PortId(0)], KnobOutcome::Applied);
-    refused(&applied.dca[&PortId(1)], "configured: DCA of this port");
+    refused(&applied.dca[&PortId(1)], "forbids switching DCA of this port");
     drop(host);
     assert_eq!(machine.state(), found);
     // Two classes for three tenants, and one that is on a CPU which is not ours to move.
@@ -127,14 +127,17 @@ fn limits_show_in_the_inventory_and_hold() {
     let mut tenants = machine.options().tenants;
     tenants[1].cores = "4-5".parse().unwrap();
     let changes = host.set_tenants(tenants);
-    assert_eq!(changes.refused[0].why, "CPUs 4-5 are not to be moved, only 0-3 (configured in limits)");
+    assert_eq!(
+        changes.refused[0].why,
+        "the configuration forbids moving CPUs 4-5, it allows only 0-3 (limits)"
+    );
     drop(host);
     let error = LinuxHost::open(Options {
         limits: Limits { cpus: Some("0-2".parse().unwrap()), ..Limits::default() },
         ..machine.options()
     });
     let error = error.map(|_| ()).unwrap_err().to_string();
-    assert_eq!(error, "tenant scan: CPUs 3 are not to be moved, only 0-2 (configured in limits)");
+    assert_eq!(error, "tenant scan: the configuration forbids moving CPUs 3, it allows only 0-2 (limits)");
     assert_eq!(machine.state(), found);
 }
 
@@ -147,11 +150,11 @@ fn limits_show_to_who_only_looks_too() {
     let mut host =
         look(Limits { masks: false, dca_ways: false, dca: DcaLimit::Only(vec![nic]), ..Limits::default() });
     let inventory = host.inventory();
-    let barred = |support: &Support| matches!(support, Support::No(why) if why.starts_with("configured: "));
+    let barred = |support: &Support| matches!(support, Support::No(why) if why.starts_with("the configuration forbids"));
     assert_eq!(inventory.llc.clos_count, 1);
     assert!(barred(&inventory.dca_ways_switch) && barred(&inventory.ports[1].dca_switch));
     assert_eq!(inventory.ports[0].dca_switch, Support::Yes);
-    refused(host.apply(&plan()).unwrap().dca_ways.as_ref().unwrap(), "only looked at");
+    refused(host.apply(&plan()).unwrap().dca_ways.as_ref().unwrap(), "only observes this host");
     // As many as there are at most; it stays so when tenants are set.
     let mut host = look(Limits { max_classes: Some(2), ..Limits::default() });
     host.set_tenants(machine.options().tenants);
@@ -162,7 +165,9 @@ fn limits_show_to_who_only_looks_too() {
     let mut host = look(Limits { cpus: Some("0-3".parse().unwrap()), ..Limits::default() });
     let mut tenants = machine.options().tenants;
     tenants[1].cores = "4-5".parse().unwrap();
-    assert!(host.set_tenants(tenants).refused[0].why.starts_with("CPUs 4-5 are not to be moved"));
+    assert!(
+        host.set_tenants(tenants).refused[0].why.starts_with("the configuration forbids moving CPUs 4-5")
+    );
 }
 
 /// A profile that found the register and the first port's switch dead.
@@ -209,9 +214,9 @@ fn what_a_profile_says_is_dead_is_there_to_be_read_only() {
     // One of other hardware is told of, and nothing is taken from it.
     let host = with(Identity { llc_ways: 12, ..identity });
     assert_eq!(host.inventory().dca_ways_switch, Support::Yes);
-    let told = host.notes().iter().find(|note| note.contains("p.toml: it is of another machine"));
+    let told = host.notes().iter().find(|note| note.contains("p.toml: the profile is from another machine"));
     assert!(
-        told.is_some_and(|note| note.contains("its LLC has 12 ways, here it has 11")),
+        told.is_some_and(|note| note.contains("its LLC has 12 ways, this LLC has 11")),
         "{:?}",
         host.notes()
     );
@@ -256,16 +261,19 @@ fn what_others_do_to_our_groups_is_told_once_and_left() {
     assert_eq!(
         told,
         [
-            "CPUs 1 of l2fwd are not in resctrl group waykeeper-l2fwd any more; COS1 has them",
-            "resctrl group waykeeper-scan is gone: somebody removed it",
-            "somebody put CPUs 9 into resctrl group waykeeper-fio",
+            "CPUs 1 of l2fwd are no longer in resctrl group waykeeper-l2fwd; they are in COS1",
+            "another program put CPUs 9 into resctrl group waykeeper-fio",
+            "resctrl group waykeeper-scan is gone: another program removed it",
         ]
     );
     // Left alone, also when the tenants are set, and when a policy wants a mask there.
     host.set_tenants(machine.options().tenants);
     let root = machine.root();
     let applied = host.apply(&plan()).unwrap();
-    refused(&applied.masks[&SCAN], "somebody removed resctrl group waykeeper-scan; it is left so");
+    refused(
+        &applied.masks[&SCAN],
+        "another program removed resctrl group waykeeper-scan; Waykeeper leaves it removed",
+    );
     assert_eq!(applied.masks[&L2FWD], KnobOutcome::Applied);
     assert_eq!(sample(&mut host).knobs.masks[&SCAN].bits(), 0x7ff, "what the default group has");
     assert_eq!(host.complaints(), [""; 0]);
@@ -308,7 +316,7 @@ fn what_others_do_is_put_right_three_times_if_that_is_configured() {
     }
     let told = host.complaints();
     assert!(
-        told.contains(&"resctrl group waykeeper-scan was put right, 3 of 3 times".to_owned()),
+        told.contains(&"resctrl group waykeeper-scan was corrected, 3 of 3 times".to_owned()),
         "{told:?}"
     );
     assert!(host.close().expect("closed").is_complete());
@@ -420,7 +428,7 @@ fn a_monitoring_group_that_somebody_made_in_ours_outlives_it() {
     let told: Vec<String> = report.failures().map(|(_, why)| why.to_owned()).collect();
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(
-        told[0].contains("the monitoring group theirs in it is somebody else's and cannot be moved"),
+        told[0].contains("the monitoring group theirs in it was made by another program and cannot be moved"),
         "{told:?}"
     );
     assert_eq!(root.read_text("/sys/fs/resctrl/waykeeper-l2fwd/cpus_list").unwrap(), "\n");

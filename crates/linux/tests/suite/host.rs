@@ -55,7 +55,7 @@ fn the_inventory_of_skylake_is_what_its_files_say() {
     );
     assert_eq!(host.counted_by(), "MSR");
     assert_eq!(host.notes().len(), 1, "{:?}", host.notes());
-    assert!(host.notes()[0].contains("every second one counts device writes"));
+    assert!(host.notes()[0].contains("every second slice counts device writes"));
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn what_others_change_is_seen_at_the_next_sample() {
         assert!(!sample(&mut host).knobs.masks.contains_key(&SCAN));
     }
     let complaints = host.complaints();
-    assert_eq!(complaints, ["resctrl group waykeeper-scan is gone: somebody removed it"]);
+    assert_eq!(complaints, ["resctrl group waykeeper-scan is gone: another program removed it"]);
     assert!(host.apply(&masks(&[(SCAN, 0x00c)])).unwrap().is_complete());
     let snapshot = sample(&mut host);
     assert_eq!(snapshot.knobs.masks[&SCAN], mask(0x00c));
@@ -238,7 +238,12 @@ fn processes_go_where_their_tenant_goes_and_come_back() {
         tasks.lines().any(|task| task == pid.to_string())
     };
     assert!(has("waykeeper-scan/") && !has(""));
-    assert!(host.notes().iter().any(|note| note.starts_with("tenant fio has no processes [4194305]")));
+    assert!(
+        host.notes()
+            .iter()
+            .any(|note| note
+                .starts_with("tenant fio does not have, or no longer has, the processes [4194305]"))
+    );
     assert!(host.close().unwrap().is_complete());
     assert!(has(""), "back in the default group");
     sleeper.kill().and_then(|()| sleeper.wait()).expect("it ends");
@@ -346,7 +351,7 @@ fn counters_of_others_are_left_to_them() {
     let said = host.notes().join("\n");
     assert!(said.contains("core 2: no counter is free for L2_RQSTS.MISS"), "{said}");
     assert!(
-        said.contains("uncore_cha 4: somebody else counts there (MSR 0xe41 of CPU 0 is 0x401435)"),
+        said.contains("uncore_cha 4: another program counts there (MSR 0xe41 of CPU 0 is 0x401435)"),
         "{said}"
     );
     machine.run_to(5 * MS);
@@ -367,7 +372,7 @@ fn a_tenant_in_somebody_elses_group_is_not_taken() {
     let found = machine.state();
     let error = machine.try_open().unwrap_err().to_string();
     assert!(
-        error.starts_with("CPUs 2 of tenant fio are in the resctrl group COS1, which is not ours"),
+        error.starts_with("CPUs 2 of tenant fio are in resctrl group COS1, which another program made"),
         "{error}"
     );
     same(&machine.state(), &found, "a refused start");
@@ -454,9 +459,9 @@ fn on_two_sockets_a_device_that_tells_no_node_is_not_taken_for_ours() {
     assert!(!sockets(&host).contains(&0), "{:?}", sockets(&host));
     assert!(host.inventory().ports.iter().all(|port| matches!(port.dca_switch, Support::No(_))));
     let said = host.notes().join("\n");
-    assert!(said.contains("nothing tells on which socket "), "{said}");
+    assert!(said.contains("the socket of "), "{said}");
     // Neither are both sockets' channels summed up as ours.
-    assert!(said.contains("no memory channel's device is there"), "{said}");
+    assert!(said.contains("the PCI devices of the memory channels were not found"), "{said}");
     machine.run_to(5 * MS);
     assert_eq!(sample(&mut host).ports[&NIC].inbound_bytes, Reading::Unsupported);
     assert!(!host.apply(&Plan { dca: [(NIC, false)].into(), ..Plan::default() }).unwrap().is_complete());
@@ -474,7 +479,7 @@ fn a_process_in_somebody_elses_monitoring_group_is_not_taken() {
     options.tenants[2].pids = vec![sleeper.id()];
     let error = LinuxHost::open(options).map(|_| ()).unwrap_err().to_string();
     sleeper.kill().and_then(|()| sleeper.wait()).expect("it ends");
-    let start = format!("tasks {} of tenant scan are in the resctrl group mon_groups/watched", sleeper.id());
+    let start = format!("tasks {} of tenant scan are in resctrl group mon_groups/watched", sleeper.id());
     assert!(error.starts_with(&start), "{error}");
     same(&machine.state(), &found, "a refused start");
 }
@@ -491,7 +496,7 @@ fn a_cpu_that_another_tool_took_meanwhile_is_left_to_it() {
     let applied = host.apply(&masks(&[(FIO, 0x00f), (SCAN, 0x003)])).unwrap();
     assert_eq!(applied.masks[&FIO], KnobOutcome::Applied);
     let why = format!("{:?}", applied.masks[&SCAN]);
-    assert!(why.contains("CPUs 3 of tenant scan are in the resctrl group COS1"), "{why}");
+    assert!(why.contains("CPUs 3 of tenant scan are in resctrl group COS1"), "{why}");
     assert_eq!(root.read_text("/sys/fs/resctrl/COS1/cpus_list").unwrap(), "3\n");
     assert!(host.close().unwrap().is_complete());
     assert_eq!(root.read_text("/sys/fs/resctrl/COS1/cpus_list").unwrap(), "3\n");

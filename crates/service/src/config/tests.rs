@@ -130,7 +130,7 @@ fn every_mistake_names_its_place_and_what_would_do() {
     let told = |from: &str, to: &str| load(&GOOD.replacen(from, to, 1)).unwrap_err();
     assert_eq!(
         told("period_s = 0.5", "period_s = \"fast\""),
-        "w.toml:3: daemon.period_s = \"fast\" cannot be; give seconds from 0.005 to 3600"
+        "w.toml:3: daemon.period_s = \"fast\" is not valid; give seconds from 0.005 to 3600"
     );
     assert_eq!(
         told("period_s", "perid_s"),
@@ -140,15 +140,15 @@ fn every_mistake_names_its_place_and_what_would_do() {
     assert_eq!(told("[daemon]\n", ""), "w.toml:2: unknown key `period_s`; did you mean `daemon.period_s`?");
     assert_eq!(
         told("\"dry-run\"", "\"dry\""),
-        "w.toml:4: daemon.mode = \"dry\" cannot be; give manage or dry-run or observe"
+        "w.toml:4: daemon.mode = \"dry\" is not valid; give manage or dry-run or observe"
     );
     assert_eq!(
         told("8910", "9100").split("; give").next(),
-        Some("w.toml:19: metrics.listen = \"127.0.0.1:9100\" cannot be")
+        Some("w.toml:19: metrics.listen = \"127.0.0.1:9100\" is not valid")
     );
     assert!(
         told("3a:00.0", "eth0")
-            .starts_with("w.toml:13: limits.dca_ports = [\"eth0\"] cannot be; give all, none")
+            .starts_with("w.toml:13: limits.dca_ports = [\"eth0\"] is not valid; give all, none")
     );
     assert_eq!(
         told("[[tenant]]", "[tenant]"),
@@ -157,23 +157,26 @@ fn every_mistake_names_its_place_and_what_would_do() {
     assert_eq!(told("priority =", "priorty ="), "w.toml:23: unknown key `priorty`; did you mean `priority`?");
     assert!(told("[metrics]", "[metrics").starts_with("w.toml:18: "));
     assert!(
-        told("\"a4\"", "4").starts_with("w.toml:7: policy.name = 4 cannot be; give the name of a policy")
+        told("\"a4\"", "4").starts_with("w.toml:7: policy.name = 4 is not valid; give the name of a policy")
     );
     let twice = [("w.toml", GOOD), ("conf.d/a.toml", "\n[[tenant]]\nname = \"b\"\ncores = \"3\"")];
     assert_eq!(
         load_with(&twice, &[], &[]).unwrap_err(),
-        "conf.d/a.toml:2: cores of `b`: core 3 belongs to `redis` already; a core has one tenant"
+        "conf.d/a.toml:2: cores of `b`: core 3 already belongs to `redis`; a core has one tenant"
     );
     let wrong = |name: &str| load_with(&[("w.toml", GOOD)], &[(name, "1")], &[]).unwrap_err();
     assert_eq!(
         wrong("WAYKEEPER_DEAMON_PERIOD_S"),
-        "environment WAYKEEPER_DEAMON_PERIOD_S: there is no such variable; did you mean `WAYKEEPER_DAEMON_PERIOD_S`?"
+        "environment WAYKEEPER_DEAMON_PERIOD_S: unknown variable; did you mean `WAYKEEPER_DAEMON_PERIOD_S`?"
     );
-    assert!(wrong("WAYKEEPER_LIMITS_X").contains("there is no such variable"));
+    assert!(wrong("WAYKEEPER_LIMITS_X").contains("unknown variable"));
     // Not ours, and like nothing of ours.
     assert!(load_with(&[("w.toml", GOOD)], &[("WAYKEEPER_FAULTS_ROOT", "1")], &[]).is_ok());
     let flag = load_with(&[("w.toml", GOOD)], &[], &[("daemon.period_s", "0")]).unwrap_err();
-    assert_eq!(flag, "--set daemon.period_s: daemon.period_s = 0 cannot be; give seconds from 0.005 to 3600");
+    assert_eq!(
+        flag,
+        "--set daemon.period_s: daemon.period_s = 0 is not valid; give seconds from 0.005 to 3600"
+    );
 }
 
 #[test]
@@ -193,7 +196,7 @@ fn what_is_no_file_is_not_waited_for() {
     assert!(told(fifo).ends_with("not a regular file"));
     let big = folder.path().join("big.toml");
     fs::write(&big, "#".repeat(2 << 20)).unwrap();
-    assert!(told(big).ends_with("it has more than 1048576 bytes"));
+    assert!(told(big).ends_with("the file has more than 1048576 bytes"));
 }
 
 #[test]

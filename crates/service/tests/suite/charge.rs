@@ -112,7 +112,7 @@ fn a_cpu_that_goes_offline_and_comes_back_is_told_and_followed() {
     machine.faults.inject(Rule { path, operation: Some(Operation::Read), calls: Calls::All, fault: online });
     keeper.refresh();
     assert_eq!(cores(&keeper, "l2fwd").as_deref(), Some("0"));
-    assert!(told(&keeper).contains("of its cores 0-1 not all are online; it has 0"), "{}", told(&keeper));
+    assert!(told(&keeper).contains("not all of its cores 0-1 are online; it has 0"), "{}", told(&keeper));
     // fio has nothing left, which is told once: with the reason.
     assert!(keeper.standing().iter().any(|own| own.kind == "absent" && own.text.contains("fio")));
     assert!(!keeper.told().iter().any(|line| line.contains("fio went")));
@@ -123,7 +123,7 @@ fn a_cpu_that_goes_offline_and_comes_back_is_told_and_followed() {
     let after: Vec<_> = ["l2fwd", "fio"].map(|name| cores(&keeper, name)).into();
     assert_eq!(after, before);
     assert!(!told(&keeper).contains("online"), "{}", told(&keeper));
-    assert!(keeper.told().iter().any(|line| line == "tenant fio came"));
+    assert!(keeper.told().iter().any(|line| line == "tenant fio appeared"));
     keeper.sample().unwrap();
     keeper.give_back().unwrap_or_else(|why| panic!("{why:?}"));
     same(&machine.state(), &found, "after CPUs that came and went");

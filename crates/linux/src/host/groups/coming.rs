@@ -195,7 +195,8 @@ impl Groups {
         let given = self.give_cpus(&group, &stay).map_err(GroupsError::from);
         let given = given.and_then(|()| self.move_processes(&member.processes, &Group::DEFAULT).map(|_| ()));
         if let Err(why) = given {
-            self.notes.push(format!("what tenant {} had could not be given back: {why}", member.name));
+            self.notes
+                .push(format!("the CPUs and tasks of tenant {} could not be moved back: {why}", member.name));
             // Whoever else sits there is not to keep its CPUs for good.
             self.unsettle(seat);
         }
@@ -213,8 +214,10 @@ impl Groups {
     /// Removes a group of ours for good, or remembers that it has to go.
     fn retire(&mut self, group: Group, journal: &mut Journal) {
         if self.is_anothers(&group) {
-            self.notes
-                .push(format!("somebody removed resctrl group {group} and made another one: it is left"));
+            self.notes.push(format!(
+                "another program removed resctrl group {group} and made a new one of that \
+                    name: Waykeeper leaves it alone"
+            ));
             self.traffic.ends(&group, None);
             return self.forget_group(group, journal);
         }
@@ -233,7 +236,7 @@ impl Groups {
         match removed {
             // An error alone does not prove that it is gone; the journal must not forget what is there.
             Err(error) if self.resctrl.has(&group) || !error.is_gone() => {
-                let note = format!("a group that nobody needs any more is still there: {error}");
+                let note = format!("a group that is no longer needed could not be removed: {error}");
                 if self.told_leftovers.insert(note.clone()) {
                     self.notes.push(note);
                 }
@@ -452,12 +455,15 @@ impl Groups {
             let why = match (in_default, with.is_empty()) {
                 (false, true) => return None,
                 (false, false) => {
-                    format!("they have one mask, and there are {limit} classes of service for all tenants")
+                    format!(
+                        "they have the same mask, and all tenants together have only {limit} classes of service"
+                    )
                 }
                 (true, _) if self.removed_group(tenant).is_some() => {
-                    "somebody removed its class, and it is left so (limits.outsiders)".to_owned()
+                    "another program removed its class, and limits.outsiders says to leave it removed"
+                        .to_owned()
                 }
-                (true, _) => format!("the {limit} classes of service that are free for tenants are in use"),
+                (true, _) => format!("all {limit} classes of service for tenants are in use"),
             };
             Some(Grouping { tenant: name(tenant)?, with, in_default, why })
         };

@@ -55,21 +55,17 @@ impl std::fmt::Display for Disturbance {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Disturbance::GroupGone { group, .. } => {
-                write!(f, "resctrl group {group} is gone: somebody removed it")
+                write!(f, "resctrl group {group} is gone: another program removed it")
             }
             Disturbance::CpusLost { group, tenants, cpus, by } => {
-                let by = by.as_ref().map_or_else(String::new, |by| format!("; {by} has them"));
-                write!(
-                    f,
-                    "CPUs {cpus} of {} are not in resctrl group {group} any more{by}",
-                    tenants.join(", ")
-                )
+                let by = by.as_ref().map_or_else(String::new, |by| format!("; they are in {by}"));
+                write!(f, "CPUs {cpus} of {} are no longer in resctrl group {group}{by}", tenants.join(", "))
             }
             Disturbance::CpusAdded { group, cpus } => {
-                write!(f, "somebody put CPUs {cpus} into resctrl group {group}")
+                write!(f, "another program put CPUs {cpus} into resctrl group {group}")
             }
             Disturbance::MonitorInside { group, monitor } => {
-                write!(f, "somebody made the monitoring group {monitor} in resctrl group {group}")
+                write!(f, "another program made the monitoring group {monitor} in resctrl group {group}")
             }
         }
     }
@@ -321,8 +317,8 @@ impl Groups {
                 }
             };
             self.notes.push(match result {
-                Ok(()) => format!("resctrl group {name} was put right, {tries} of {CORRECTIONS} times"),
-                Err(why) => format!("resctrl group {name} could not be put right: {why}"),
+                Ok(()) => format!("resctrl group {name} was corrected, {tries} of {CORRECTIONS} times"),
+                Err(why) => format!("resctrl group {name} could not be corrected: {why}"),
             });
         }
     }

@@ -44,10 +44,10 @@ impl Groups {
         };
         let (goes_on, why) = match holder.right {
             Right::Writes => (false, ""),
-            Right::None => (true, "who cannot write there, so it keeps nothing whole"),
+            Right::None => (true, "which cannot write there, so the lock protects nothing"),
             Right::Unknown => {
                 let since = *self.gate.since.get_or_insert_with(Instant::now);
-                (since.elapsed() >= PATIENCE, "and a tool holds it for single changes")
+                (since.elapsed() >= PATIENCE, "and tools hold it only for single changes")
             }
         };
         if !goes_on {
@@ -55,9 +55,9 @@ impl Groups {
         }
         if !std::mem::replace(&mut self.gate.told, true) {
             self.notes.push(format!(
-                "the lock on {} is held by {}, {why}: it is not waited for",
+                "the lock on {} is held by {}, {why}: Waykeeper does not wait for it",
                 self.resctrl.mount_point().display(),
-                holder.who.as_deref().unwrap_or("somebody whom nobody can name")
+                holder.who.as_deref().unwrap_or("a process that cannot be identified")
             ));
         }
         Ok(Passage { _lock: None })

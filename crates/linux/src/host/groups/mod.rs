@@ -44,8 +44,8 @@ pub enum GroupsError {
     Journal(#[from] JournalError),
     /// A tenant's CPUs or tasks are in somebody else's group.
     #[error(
-        "{what} of tenant {tenant} are in the resctrl group {group}, which is not ours; another manager is at work \
-         here. End it or take the tenant off its hands"
+        "{what} of tenant {tenant} are in resctrl group {group}, which another program made; end that \
+         program or stop it from managing the tenant"
     )]
     Foreign {
         /// The tenant.
@@ -187,7 +187,7 @@ impl Groups {
         if let (false, Some(monitoring)) = (monitored[0], &info.monitoring) {
             let events: Vec<&str> = monitoring.events.iter().map(Event::name).collect();
             groups.notes.push(format!(
-                "nobody's LLC occupancy is known: {} names {}, and not {}",
+                "LLC occupancy is not known for any tenant: {} lists {}, but not {}",
                 groups.resctrl.mount_point().join("info/L3_MON/mon_features").display(),
                 events.join(", "),
                 Event::LlcOccupancy.name()
@@ -358,7 +358,8 @@ impl Groups {
         match self.watch(tenant, parent, journal) {
             Err(GroupsError::Resctrl(why)) => {
                 if let Some(member) = self.members.get_mut(&tenant) {
-                    member.unwatched = Some(format!("the occupancy of {} is not known: {why}", member.name));
+                    member.unwatched =
+                        Some(format!("the LLC occupancy of {} is not known: {why}", member.name));
                 }
                 Ok(())
             }

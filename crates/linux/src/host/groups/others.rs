@@ -91,7 +91,7 @@ impl Groups {
                 && let Err(why) = put_back_cpus(&self.resctrl, &group, &back)
             {
                 // They stay in the journal.
-                self.notes.push(format!("CPUs {back} could not be given back: {why}"));
+                self.notes.push(format!("CPUs {back} could not be moved back: {why}"));
                 continue;
             }
             let still = kept.cores().iter().filter(|cpu| ours.cores().contains(cpu));
@@ -103,7 +103,7 @@ impl Groups {
             }
             if new {
                 self.notes.push(format!(
-                    "the monitoring group {group} of another tool is without its CPUs meanwhile"
+                    "the monitoring group {group} of another tool loses its CPUs while Waykeeper manages them"
                 ));
             }
         }

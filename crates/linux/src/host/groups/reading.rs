@@ -127,7 +127,7 @@ impl Groups {
         let place = || format!("resctrl group {}", class.group);
         let schemata = match class.held.read() {
             Err(error) => return Err(error.to_string()),
-            Ok(None) => return Err(format!("{} is gone: somebody removed it", place())),
+            Ok(None) => return Err(format!("{} is gone: another program removed it", place())),
             Ok(Some(schemata)) => schemata,
         };
         self.mask_in(&schemata).map_err(|why| format!("{}: {why}", place()))
@@ -202,13 +202,13 @@ pub fn mask_in(
     domain: u32,
     ways: WayMask,
 ) -> Result<WayMask, String> {
-    let resource = resources.last().ok_or("no L3 is shared out here")?;
+    let resource = resources.last().ok_or("resctrl offers no L3 allocation here")?;
     let mask = schemata.get(resource, domain).and_then(Setting::mask);
     let mask = mask.ok_or_else(|| format!("its schemata has no mask for {resource} in domain {domain}"))?;
     if mask.minus(ways).is_empty() {
         return Ok(mask);
     }
-    Err(format!("the mask {mask} has ways that the cache has not ({ways})"))
+    Err(format!("the mask {mask} has ways beyond those of the cache ({ways})"))
 }
 
 fn read(held: &HeldCount, problems: &mut Vec<String>) -> Reading<u64> {

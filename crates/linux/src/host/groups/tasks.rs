@@ -106,13 +106,17 @@ impl Groups {
         let Some(member) = self.members.get_mut(&tenant) else { return Ok(()) };
         if fresh > 0 {
             self.notes.push(format!(
-                "tenant {} starts threads faster than they are moved; some of the last {fresh} may be elsewhere",
+                "tenant {} starts threads faster than they are moved; some of the last {fresh} may be in \
+                 another group",
                 member.name
             ));
         }
         if !ended.is_empty() {
             let pids: Vec<u32> = ended.iter().map(|process| process.pid).collect();
-            self.notes.push(format!("tenant {} has no processes {pids:?} (any more)", member.name));
+            self.notes.push(format!(
+                "tenant {} does not have, or no longer has, the processes {pids:?}",
+                member.name
+            ));
             member.missing.extend(pids);
             member.processes.retain(|process| !ended.contains(process));
         }
@@ -144,7 +148,7 @@ impl Groups {
             },
         )?;
         if !theirs.is_empty() {
-            let text = format!("tasks {theirs:?} are in groups of another tool by now, and stay there");
+            let text = format!("tasks {theirs:?} are now in groups of another tool and stay there");
             self.notes.push(text);
         }
         let ended = |process: &&Process| gone.contains(&process.pid) || !process.is_same(&self.root);
@@ -155,8 +159,10 @@ impl Groups {
         let taken: Vec<u32> = ended.iter().filter(taken).map(|process| process.pid).collect();
         if !taken.is_empty() {
             self.resctrl.assign(&Group::DEFAULT, &taken)?;
-            self.notes
-                .push(format!("{taken:?} ended and other processes have their pids: those are given back"));
+            self.notes.push(format!(
+                "processes {taken:?} ended and other processes got their pids: these are moved \
+                    back to the default group"
+            ));
         }
         Ok((ended, fresh))
     }

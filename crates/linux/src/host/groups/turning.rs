@@ -31,7 +31,8 @@ impl Groups {
                 None => drop(asked.insert(*tenant, *mask)),
                 Some(group) => {
                     let why = format!(
-                        "somebody removed resctrl group {group}; it is left so, and the tenant with the default group's mask"
+                        "another program removed resctrl group {group}; Waykeeper leaves it removed, and the \
+                         tenant has the default group's mask"
                     );
                     left.insert(*tenant, KnobOutcome::Refused(why));
                 }

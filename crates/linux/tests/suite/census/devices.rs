@@ -34,8 +34,8 @@ fn devices_go_by_address_interface_and_number_of_function() {
     assert_eq!(
         notes,
         [
-            "tenant x: there is no device eth7 (now)",
-            "tenant x: device 0000:3b:00.1 belongs to nfv, which is declared before"
+            "tenant x: there is no device eth7",
+            "tenant x: device 0000:3b:00.1 belongs to nfv, which is declared earlier"
         ]
     );
     // The disk is pulled: the tenant stays what it is.

@@ -8,8 +8,11 @@ fn a_slice_is_all_that_runs_below_it_and_its_cpus_are_its_cores() {
     let (shown, notes) = machine.look();
     assert_eq!(shown, [""; 0]);
     // No cgroups at all is told apart from no such cgroup.
-    assert!(notes[0].starts_with("there is no tree of cgroups at "), "{notes:?}");
-    assert_eq!(notes[1], "tenant db: it is not here (now): no process of its own in data-redis.slice");
+    assert!(notes[0].starts_with("there is no cgroup tree at "), "{notes:?}");
+    assert_eq!(
+        notes[1],
+        "tenant db: it is not present: no process in data-redis.slice belongs to this tenant"
+    );
     for pid in [10, 11] {
         machine.process(&Process::new(pid, "redis-server"));
     }
@@ -100,7 +103,7 @@ fn what_nobody_can_read_of_a_cgroup_is_left_out_and_told() {
     let (shown, notes) = machine.look();
     assert_eq!(shown, ["a [] [40]"]);
     assert!(
-        notes[0].starts_with("tenant a: it has processes and no cores of its own (process 40"),
+        notes[0].starts_with("tenant a: it has processes but no cores of its own (process 40"),
         "{notes:?}"
     );
     machine.tree.remove("sys/fs/cgroup/a/cgroup.procs");
@@ -118,5 +121,5 @@ fn a_look_over_many_cgroups_reads_a_bounded_number() {
         machine.tree.write(&format!("sys/fs/cgroup/k/p{pod}/c/d/cgroup.procs"), "");
     }
     let (_, notes) = machine.look();
-    assert!(notes[0].starts_with("there are more than 4096 cgroups"), "{notes:?}");
+    assert!(notes[0].starts_with("more than 4096 cgroups may hold tenants"), "{notes:?}");
 }

@@ -66,7 +66,7 @@ fn a_declared_pid_is_the_process_that_had_it_first_and_its_descendants() {
     machine.process(&Process { parent: 50, started: 3, ..Process::new(53, "z") });
     let (shown, notes) = machine.look();
     assert_eq!(shown, ["a [] [50, 51, 52]"]);
-    assert!(notes[0].contains("there is no process 60 (any more)"), "{notes:?}");
+    assert!(notes[0].contains("process 60 does not exist or has ended"), "{notes:?}");
     // 51 ends, init takes 52; 60 is somebody's who is not meant.
     machine.end(51);
     machine.process(&Process::new(52, "y"));

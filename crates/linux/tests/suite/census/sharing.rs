@@ -15,9 +15,9 @@ fn who_is_declared_first_has_a_process_and_the_other_is_told_once() {
     assert_eq!(
         notes,
         [
-            "tenant b: process 10 and maybe others belong to a, which is declared before",
-            "tenant c: process 11 and maybe others belong to b, which is declared before",
-            "tenant c: it is not here (now): none of its processes runs"
+            "tenant b: process 10 and perhaps others belong to a, which is declared earlier",
+            "tenant c: process 11 and perhaps others belong to b, which is declared earlier",
+            "tenant c: it is not present: none of its processes runs"
         ]
     );
     assert!(machine.look().1.is_empty());
@@ -39,11 +39,11 @@ fn a_pool_that_two_may_use_is_nobodys() {
     assert_eq!(shown, ["p-p1 [] [20]", "p-p2 [] [21]", "p-p3 [] [22]", "own [0] []"]);
     assert_eq!(
         notes[0],
-        "tenant p-p1: it has processes and no cores of its own (p-p2 may run on core 6 of its 2,6, too); counters of \
-         cores will not tell of it"
+        "tenant p-p1: it has processes but no cores of its own (p-p2 may also run on core 6 of its 2,6); \
+         core counters do not cover it"
     );
     assert!(
-        notes[2].contains("p-p3: it has processes and no cores of its own (own may run on core 0"),
+        notes[2].contains("p-p3: it has processes but no cores of its own (own may run on core 0"),
         "{notes:?}"
     );
     machine.tree.remove("sys/fs/cgroup/p2");
@@ -64,7 +64,7 @@ fn cores_are_those_of_all_threads_and_part_of_one_socket() {
     let told: Vec<String> = (0..12).flat_map(|_| machine.look().1).collect();
     assert_eq!(machine.look().0, ["a [] [30]"]);
     assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("may run on 0,2,4-5, which is not part of one socket"), "{told:?}");
+    assert!(told[0].contains("may run on 0,2,4-5, which is not a part of one socket"), "{told:?}");
 }
 
 #[test]
@@ -75,11 +75,11 @@ fn what_is_declared_of_cores_is_believed_as_far_as_they_are_online() {
     let (shown, notes) = machine.look();
     assert_eq!(shown, ["a [1-3] []", "b [4] []"]);
     assert_eq!(notes.len(), 2, "{notes:?}");
-    assert_eq!(notes[1], "tenant b: of its cores 4,9 not all are online; it has 4");
+    assert_eq!(notes[1], "tenant b: not all of its cores 4,9 are online; it has 4");
     machine.tree.write("sys/devices/system/cpu/online", "0-3\n");
     let (shown, notes) = machine.look();
     assert_eq!(shown, ["a [1-3] []"]);
-    assert_eq!(notes, ["tenant b: it is not here (now): none of its cores 4,9 is online"]);
+    assert_eq!(notes, ["tenant b: it is not present: none of its cores 4,9 is online"]);
     // With a unit beside its cores a tenant leaves when the unit does.
     let mut unit = Machine::new("[[tenant]]\nname = \"a\"\ncores = \"1\"\nunit = \"a.service\"\n");
     unit.cgroup("system.slice/a.service", &[], None);
@@ -97,5 +97,5 @@ fn a_machine_whose_cpus_cannot_be_told_gives_nobody_cores() {
     machine.tree.write("sys/devices/system/cpu/online", "what\n");
     let (shown, notes) = machine.look();
     assert_eq!(shown, ["a [] [60]", "b [3] []"]);
-    assert!(notes[0].contains("no tenant has cores but those that are declared"), "{notes:?}");
+    assert!(notes[0].contains("tenants have only the cores that are declared for them"), "{notes:?}");
 }

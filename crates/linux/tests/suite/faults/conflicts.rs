@@ -55,7 +55,7 @@ fn with_a_full_disk_under_the_journal_nothing_is_touched() {
     let options = || Options { journal: journal.clone(), ..machine.options() };
     machine.faults.forget();
     let error = LinuxHost::open(options()).expect_err("the disk is full").to_string();
-    let start = format!("{}: cannot journal the originals: No space left on device", journal.display());
+    let start = format!("{}: cannot journal the original values: No space left on device", journal.display());
     assert!(error.starts_with(&start), "{error}");
     let touches = |operation: &Operation| matches!(operation, Operation::Write | Operation::MakeDirectory);
     let touched: Vec<_> =
@@ -147,7 +147,7 @@ fn the_lock_of_who_cannot_write_there_stops_and_delays_nobody() {
     let pid = nobody.0.id();
     let lock: Vec<&String> = told.iter().filter(|told| told.contains("the lock on ")).collect();
     assert!(
-        matches!(lock[..], [one] if one.contains(&format!("perl (pid {pid}), who cannot write there"))),
+        matches!(lock[..], [one] if one.contains(&format!("perl (pid {pid}), which cannot write there"))),
         "{told:?}"
     );
     assert!(host.close().expect("closed").is_complete());

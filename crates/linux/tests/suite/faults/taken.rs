@@ -127,7 +127,7 @@ fn the_next_start_tells_what_others_took_and_counts_around_it() {
         let told = host.notes().iter().filter(|note| note.starts_with(&register)).count();
         assert_eq!(told, 1, "{register}: {notes}");
     }
-    assert!(notes.contains("uncore_cha 4: somebody else counts there"), "{notes}");
+    assert!(notes.contains("uncore_cha 4: another program counts there"), "{notes}");
     let report = host.close().expect("closed");
     assert_eq!((report.is_complete(), report.left().count()), (true, 0), "it is told once");
     same(&machine, &expected);
@@ -159,8 +159,7 @@ fn registers_of_a_cpu_that_is_switched_off_are_in_nobodys_way_and_go_back_with_i
     for _ in 0..2 {
         let host = open(others.clone()).unwrap_or_else(|error| panic!("{error}"));
         let told = |note: &&String| {
-            note.starts_with("registers go back to what they were later")
-                && note.ends_with("CPU 3 is offline")
+            note.contains(" registers are restored later: ") && note.ends_with("CPU 3 is offline")
         };
         assert_eq!(host.notes().iter().filter(told).count(), 1, "{:?}", host.notes());
     }

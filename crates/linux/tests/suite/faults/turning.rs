@@ -72,7 +72,7 @@ fn text(outcome: &KnobOutcome) -> Option<&str> {
 fn now(machine: &Machine, host: &mut LinuxHost, case: &Case, verdicts: &mut Verdicts) -> KnobValues {
     let sample = host.sample().unwrap_or_else(|error| panic!("{error}"));
     // A tenant that moved and could not be watched any more is told of here.
-    let told = host.complaints().iter().all(|complaint| complaint.contains("the occupancy of"));
+    let told = host.complaints().iter().all(|complaint| complaint.contains("the LLC occupancy of"));
     verdicts.wrong(case, if told { "" } else { "complaints after it" });
     for (group, mask) in (0..).zip(&machine.tenants).map(|(id, tenant)| (GroupId(id), tenant)) {
         let truth = machine.mask_of(mask.cores.cores()[0].0);

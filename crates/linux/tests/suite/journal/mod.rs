@@ -173,7 +173,7 @@ fn damage_is_told_by_line() {
     assert_eq!(damaged(format!("{whole}zzzz {{}}\n")).0, 5);
     fs::write(&host.path, [whole.as_bytes(), b"\xff\xfe\n"].concat()).unwrap();
     let text = host.open().unwrap_err().to_string();
-    assert!(text.contains("line 5 is damaged (bytes that are no text); nothing was brought back"), "{text}");
+    assert!(text.contains("line 5 is damaged (not UTF-8 text); nothing was restored"), "{text}");
     assert!(text.starts_with(&host.path.display().to_string()), "{text}");
 }
 
@@ -188,8 +188,8 @@ fn originals_that_would_lead_elsewhere_are_damage() {
         (pci("0000:3a:00.0"), None),
         (pci("../../../x"), Some("is not a PCI address")),
         (group("wk-a"), None),
-        (group("../x"), Some("is no name for a group")),
-        (group("info"), Some("is no name for a group")),
+        (group("../x"), Some("cannot be the name of a group")),
+        (group("info"), Some("cannot be the name of a group")),
         (
             r#"{"knob":"msr","cpu":0,"register":3211,"value":1,"more":1}"#.to_owned(),
             Some("unknown field `more`"),
@@ -303,14 +303,18 @@ fn a_journal_that_others_could_have_written_is_not_believed() {
     let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     mode(&host.path, 0o622);
     let (why, look) = refused();
-    assert!(why.contains("/journal can be written by others (mode 0622)") && look, "{why}");
+    assert!(why.contains("/journal can be written by other users (mode 0622)") && look, "{why}");
     mode(&host.path, 0o600);
     chown(&host.path, Some(1234), None).expect("these tests need root");
     assert!(refused().0.contains("/journal belongs to user 1234, not to root"));
     chown(&host.path, Some(0), None).unwrap();
     let folder = host.path.parent().unwrap();
     mode(folder, 0o777);
-    assert!(refused().0.contains("/state can be written by others (mode 0777); take that away (chmod go-w)"));
+    assert!(
+        refused().0.contains(
+            "/state can be written by other users (mode 0777); remove that permission (chmod go-w)"
+        )
+    );
     mode(folder, 0o755);
     assert_eq!(host.open().unwrap().originals().len(), 1);
     let aside = host.path.with_extension("aside");

@@ -58,7 +58,7 @@ fn all_that_can_be_brought_back_is_last_first_and_the_rest_is_told() {
         Restorer { root: &host.root, resctrl: None, registers: &mut table }.restore(&mut journal).unwrap();
     let outcomes: Vec<(&Original, &Outcome)> =
         report.knobs.iter().map(|(knob, outcome)| (knob, outcome)).collect();
-    let deaf = Outcome::Failed("the write went through and it reads back as 0x5".into());
+    let deaf = Outcome::Failed("it was written but reads back as 0x5".into());
     assert_eq!(
         outcomes,
         [
@@ -129,9 +129,9 @@ fn bits_of_others_and_taken_counters_stay_as_they_are() {
     assert_eq!(
         left,
         [
-            "MSR 0x38f of CPU 0, bits 0x2: 0x0: left to somebody else: MSR 0x187 of CPU 0 has 0x53003c by now, which is \
-             not what was written to it",
-            "MSR 0x187 of CPU 0: 0x3412e: left to somebody else: it is 0x53003c by now, which is not what was written to it",
+            "MSR 0x38f of CPU 0, bits 0x2: 0x0: left alone: another program wrote MSR 0x187 of CPU 0, which is \
+             now 0x53003c",
+            "MSR 0x187 of CPU 0: 0x3412e: left alone: another program wrote it, it is now 0x53003c",
         ]
     );
     // He has gone and left zeros: those are nobody's.
@@ -151,7 +151,7 @@ fn ones_alone_are_no_answer() {
     let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &mut table };
     let report = restorer.restore(&mut journal).unwrap();
     let (_, why) = report.failures().next().expect("a failure");
-    assert_eq!(why, "MSR 0x38f of CPU 0 reads ones alone: it does not answer");
+    assert_eq!(why, "MSR 0x38f of CPU 0 reads all ones: it does not answer");
     assert!(table.order.is_empty() && host.path.exists());
 }
 
@@ -188,7 +188,7 @@ fn what_was_read_through_a_cpu_that_is_offline_now_is_written_through_another() 
         [(own.clone(), Outcome::Away("CPU 0 is offline".into())), (ways, Outcome::Restored)],
         "that of one CPU has to wait for it"
     );
-    let told = ["registers go back to what they were later (1 of them): CPU 0 is offline"];
+    let told = ["1 registers are restored later: CPU 0 is offline"];
     assert!(report.is_complete() && report.away().eq(told));
     drop(journal);
     let mut journal = host.open().unwrap();

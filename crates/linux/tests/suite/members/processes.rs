@@ -140,7 +140,7 @@ fn what_another_manager_took_is_not_taken_back_when_a_tenant_goes() {
     assert_eq!(host.set_tenants(vec![b]).left.len(), 1);
     assert_eq!((read("waykeeper-a/cpus_list"), read("theirs/cpus_list")), ("1\n".into(), "2\n".into()));
     assert!(read("theirs/tasks").lines().any(|line| line == pid.to_string()));
-    let told = format!("tasks [{pid}] are in groups of another tool by now, and stay there");
+    let told = format!("tasks [{pid}] are now in groups of another tool and stay there");
     let complaints = host.complaints();
     assert!(complaints.contains(&told), "{complaints:?}");
     assert!(host.close().expect("closed").is_complete());
