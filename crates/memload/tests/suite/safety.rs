@@ -191,7 +191,7 @@ impl Fake {
         let number = rustix::fs::makedev(259, 1_000_000);
         let kind = rustix::fs::FileType::BlockDevice;
         rustix::fs::mknodat(rustix::fs::CWD, &node, kind, rustix::fs::Mode::from_raw_mode(0o600), number)
-            .expect("these tests need root");
+            .expect("not run: needs root");
         std::fs::create_dir_all(sys.join("dev/block")).unwrap();
         symlink(&disk, sys.join("dev/block/259:1000000")).unwrap();
         let system = System { sys, proc };
@@ -353,7 +353,7 @@ fn a_file_in_memory_is_no_target_or_said_to_be_none() {
     use rustix::mount::{MountFlags, mount};
     let folder = tempfile::tempdir().unwrap();
     mount("waykeeper-test", folder.path(), "tmpfs", MountFlags::empty(), None)
-        .expect("these tests need root");
+        .expect("not run: needs root");
     let folder = InMemory(folder);
     let path = folder.0.path().join("file");
     let consent = Consent { create: Some(1 << 20), ..Consent::default() };

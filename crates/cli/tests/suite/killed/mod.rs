@@ -190,7 +190,7 @@ impl SmallDisk {
         let size = format!("size={kib}k,mode=755");
         let done =
             Command::new("mount").args(["-t", "tmpfs", "-o", &size, "waykeeper-test"]).arg(on).status();
-        assert!(done.is_ok_and(|status| status.success()), "mounting a tmpfs needs root");
+        assert!(done.is_ok_and(|status| status.success()), "not run: needs root: it mounts a tmpfs");
         SmallDisk(on.to_owned())
     }
 }

@@ -153,7 +153,7 @@ impl Mounted {
 
 fn mount(words: &[&str]) {
     let done = Command::new("mount").args(words).status();
-    assert!(done.is_ok_and(|status| status.success()), "{words:?}: mounting needs root");
+    assert!(done.is_ok_and(|status| status.success()), "not run: needs root: mount {words:?}");
 }
 
 impl Drop for Mounted {

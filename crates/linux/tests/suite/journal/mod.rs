@@ -277,7 +277,7 @@ impl SmallDisk {
     fn mount(at: &Path) -> SmallDisk {
         let flags = rustix::mount::MountFlags::empty();
         let mounted = rustix::mount::mount("small", at, "tmpfs", flags, Some(c"size=64k,mode=755"));
-        mounted.expect("mounting a tmpfs needs root: run the tests as root");
+        mounted.expect("not run: needs root: it mounts a tmpfs");
         SmallDisk(at.to_path_buf())
     }
 }
@@ -305,7 +305,7 @@ fn a_journal_that_others_could_have_written_is_not_believed() {
     let (why, look) = refused();
     assert!(why.contains("/journal can be written by other users (mode 0622)") && look, "{why}");
     mode(&host.path, 0o600);
-    chown(&host.path, Some(1234), None).expect("these tests need root");
+    chown(&host.path, Some(1234), None).expect("not run: needs root");
     assert!(refused().0.contains("/journal belongs to user 1234, not to root"));
     chown(&host.path, Some(0), None).unwrap();
     let folder = host.path.parent().unwrap();
