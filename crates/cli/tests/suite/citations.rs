@@ -1,0 +1,400 @@
+//! Sources: every citation of `docs/reference` names a file and a section that exist, every link of a page leads somewhere,
+//! files with marks of provenance link their legend, and no file names a folder of one machine.
+//!
+//! A citation is `hardware.md 2.1`, also `hardware.md 2.1, 2.2 and 4 to 6`. It may be broken over two lines of a comment.
+#![allow(clippy::print_stdout, reason = "counts, shown with --nocapture")]
+
+use crate::common::repository;
+use regex_lite::{Captures, Regex};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Folders that hold what was built, downloaded or run, or what git keeps.
+const NOT_OURS: [&str; 9] = [
+    "target",
+    "out",
+    "repro-out",
+    ".git",
+    "__pycache__",
+    ".ipynb_checkpoints",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".venv",
+];
+
+/// What a file that uses marks has to name.
+const LEGEND: &str = "README.md#marks";
+
+/// A text file of the repository: its path from the root, and its text.
+struct Text {
+    path: String,
+    text: String,
+}
+
+/// Headings with a number, by file of `docs/reference`.
+type Sections = BTreeMap<String, BTreeSet<String>>;
+
+fn texts() -> Vec<Text> {
+    fn walk(root: &Path, folder: &Path, into: &mut Vec<Text>) {
+        // Tests beside this one may remove what they made.
+        let Ok(entries) = std::fs::read_dir(folder) else { return };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_symlink() || NOT_OURS.contains(&name.as_str()) {
+                continue;
+            }
+            if path.is_dir() {
+                walk(root, &path, into);
+            } else if let Ok(text) = std::fs::read_to_string(&path)
+                && !text.contains('\0')
+            {
+                let path = path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
+                into.push(Text { path, text });
+            }
+        }
+    }
+    let mut all = Vec::new();
+    walk(&repository(), &repository(), &mut all);
+    assert!(all.len() > 900, "the files were not found");
+    all
+}
+
+fn sections() -> Sections {
+    let mut all = Sections::new();
+    for entry in std::fs::read_dir(repository().join("docs/reference")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let headings = text.lines().filter(|line| line.starts_with("##"));
+        let numbers = headings.filter_map(|line| number(line.trim_start_matches('#').trim_start()));
+        let numbers = numbers.map(str::to_owned).collect();
+        if name != "README.md" {
+            all.insert(name, numbers);
+        }
+    }
+    assert!(all.len() >= 4, "the reference texts were not found");
+    all
+}
+
+/// A line without the signs that begin a comment.
+fn bare(line: &str) -> &str {
+    let line = line.trim();
+    let signs = ["///", "//!", "//", "*"];
+    signs.iter().find_map(|sign| line.strip_prefix(sign)).unwrap_or(line.trim_start_matches('#')).trim()
+}
+
+/// A text as one line, without the signs that begin a comment, and where each of its lines begins in it.
+fn joined(text: &str) -> (String, Vec<usize>) {
+    let (mut line, mut starts) = (String::new(), Vec::new());
+    for part in text.lines() {
+        starts.push(line.len());
+        line.push_str(bare(part));
+        line.push(' ');
+    }
+    (line, starts)
+}
+
+/// Whether a name without a section is no citation: a link, a path, or a name that a test looks for.
+fn only_named(path: &str, before: &str, after: &str) -> bool {
+    let link = path.ends_with(".md") && before.ends_with(['[', '(', '`']);
+    let literal = before.ends_with('"') && (after.starts_with('"') || after.starts_with(" \""));
+    link || literal || before.ends_with("docs/reference/") || path == "docs/reference/README.md"
+}
+
+/// The number at the start of a text, as `2` or `2.1`.
+fn number(text: &str) -> Option<&str> {
+    let digits = |from: usize| text[from..].bytes().take_while(u8::is_ascii_digit).count();
+    let mut end = digits(0);
+    while end > 0 && text[end..].starts_with('.') && digits(end + 1) > 0 {
+        end += 1 + digits(end + 1);
+    }
+    (end > 0).then_some(&text[..end])
+}
+
+/// The sections that a citation names, from what follows the file's name.
+fn cited(after: &str) -> Vec<&str> {
+    let mut rest = after.strip_prefix('`').unwrap_or(after);
+    let mut all = Vec::new();
+    let mut between: &[&str] = &[" "];
+    while let Some(section) = between.iter().find_map(|sign| number(rest.strip_prefix(sign)?)) {
+        all.push(section);
+        let read = section.as_ptr() as usize - rest.as_ptr() as usize + section.len();
+        rest = &rest[read..];
+        between = &[", ", " and ", " to ", " or ", "-"];
+    }
+    all
+}
+
+/// Whether the text before a word ends within another word.
+fn within_word(before: &str) -> bool {
+    before.ends_with(|sign: char| sign.is_alphanumeric() || sign == '-' || sign == '_')
+}
+
+/// Citations of a text, and those that are wrong as `path:line: what`.
+fn citations(file: &Text, sections: &Sections) -> (usize, Vec<String>) {
+    let (line, starts) = joined(&file.text);
+    let (mut count, mut wrong) = (0, BTreeMap::new());
+    for (name, numbers) in sections {
+        for (at, _) in line.match_indices(name.as_str()) {
+            let (before, after) = (&line[..at], &line[at + name.len()..]);
+            if within_word(before) {
+                continue; // another file, whose name ends so
+            }
+            let found = cited(after);
+            if found.is_empty() && !only_named(&file.path, before, after) {
+                wrong.insert(at, format!("{name} is cited without a section"));
+            }
+            count += usize::from(!found.is_empty());
+            for section in found {
+                if !numbers.contains(section) {
+                    wrong.insert(at, format!("{name} has no section {section}"));
+                }
+            }
+        }
+    }
+    for old in ["hw ", "the sheet", "The sheet"] {
+        for (at, _) in line.match_indices(old) {
+            let after = &line[at + old.len()..];
+            if !within_word(&line[..at]) && (old != "hw " || number(after).is_some()) {
+                wrong.insert(at, format!("{old:?} is no citation; write hardware.md 2.1"));
+            }
+        }
+    }
+    // A reference text names its own sections by the sign alone.
+    if let Some(own) = file.path.strip_prefix("docs/reference/").and_then(|name| sections.get(name)) {
+        for (at, sign) in line.match_indices('§') {
+            if number(&line[at + sign.len()..]).is_none_or(|section| !own.contains(section)) {
+                wrong.insert(at, "no such section in this text".to_owned());
+            }
+        }
+    }
+    let tell = |(at, what): (usize, String)| {
+        format!("{}:{}: {what}", file.path, starts.partition_point(|start| *start <= at))
+    };
+    (count, wrong.into_iter().map(tell).collect())
+}
+
+/// The names by which a heading can be linked, as GitHub makes them.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let link = Regex::new(r"\[([^\]]*)\]\([^)]*\)").unwrap();
+    let (mut all, mut fenced) = (BTreeSet::new(), false);
+    for line in page.lines() {
+        fenced ^= line.trim_start().starts_with("```");
+        let heading = line.trim_start_matches('#');
+        if fenced || heading.len() == line.len() || !heading.starts_with(' ') {
+            continue;
+        }
+        let heading = link.replace_all(heading.trim(), |found: &Captures<'_>| found[1].to_owned());
+        let kept = heading.to_lowercase();
+        let kept = kept.chars().filter(|sign| sign.is_alphanumeric() || " -_".contains(*sign));
+        let name: String = kept.map(|sign| if sign == ' ' { '-' } else { sign }).collect();
+        let again = (1..).map(|count| format!("{name}-{count}")).find(|again| !all.contains(again));
+        all.insert(if all.contains(&name) { again.unwrap() } else { name });
+    }
+    all
+}
+
+/// Relative links of a page, and those that lead nowhere.
+fn links(page: &Text) -> (usize, Vec<String>) {
+    let code = Regex::new(r"`[^`]*`").unwrap();
+    let link = Regex::new(r"\]\(([^)\s]+)\)").unwrap();
+    let scheme = Regex::new(r"^[a-z]+:").unwrap();
+    let (mut count, mut wrong, mut fenced) = (0, Vec::new(), false);
+    for (number, line) in page.text.lines().enumerate() {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        if fenced || fence {
+            continue;
+        }
+        for found in link.captures_iter(&code.replace_all(line, "")) {
+            let target = &found[1];
+            if scheme.is_match(target) {
+                continue;
+            }
+            count += 1;
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let here = repository().join(&page.path);
+            let there = if file.is_empty() { here } else { here.parent().unwrap().join(file) };
+            let why = if !there.exists() {
+                "no such file"
+            } else if !anchor.is_empty()
+                && !anchors(&std::fs::read_to_string(there).unwrap()).contains(anchor)
+            {
+                "no such heading"
+            } else {
+                continue;
+            };
+            wrong.push(format!("{}:{}: {target}: {why}", page.path, number + 1));
+        }
+    }
+    (count, wrong)
+}
+
+/// The comment of a line of code or data; a page is all comment.
+fn comment<'t>(path: &str, line: &'t str) -> &'t str {
+    let sign = match path.rsplit_once('.').map(|(_, kind)| kind) {
+        Some("rs") => "//",
+        Some("toml" | "py") => "#",
+        _ => return "",
+    };
+    line.find(sign).map_or("", |at| &line[at..])
+}
+
+/// Whether a comment has a mark of provenance.
+fn marks(comment: &str) -> bool {
+    let sign = |at: Option<usize>| at.and_then(|at| comment.as_bytes().get(at)).copied().unwrap_or(b' ');
+    let letter = |(at, letter): (usize, u8)| {
+        let (before, after) = (sign(at.checked_sub(1)), sign(Some(at + 1)));
+        let earlier = sign(at.checked_sub(2));
+        b"PADFCSX".contains(&letter)
+            && match before {
+                b'(' => b"):;,".contains(&after),
+                b'[' => after == b']',
+                b' ' if b",;".contains(&earlier) => after == b')',
+                b' ' if b"/!#".contains(&earlier) => after == b':' && sign(Some(at + 2)) == b' ',
+                _ => false,
+            }
+    };
+    let words = ["[A4]", "[A4 ", "[ATC]", "[IAT]", "[IDIO]", "[TH]", "[paper]", "[artifact]", "[ours]"];
+    comment.bytes().enumerate().any(letter) || words.iter().any(|word| comment.contains(word))
+}
+
+/// The first line that has a mark of provenance in a comment.
+fn mark(file: &Text) -> Option<usize> {
+    file.text.lines().position(|line| marks(comment(&file.path, line))).map(|line| line + 1)
+}
+
+/// Where a text names a folder of one machine: its home folders, or where it was written.
+fn machine_folders(file: &Text) -> Vec<String> {
+    // Put together, so that this file does not name what it looks for.
+    let folders = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
+    let mut wrong = Vec::new();
+    for (number, line) in file.text.lines().enumerate() {
+        for folder in folders {
+            for (at, _) in line.match_indices(folder) {
+                let inner =
+                    line[..at].ends_with(|sign: char| sign.is_alphanumeric() || "_.~})$/-".contains(sign));
+                let after = line[at + folder.len()..].chars().next();
+                let named = after.is_some_and(|sign| !sign.is_whitespace() && !"`\"')".contains(sign));
+                if !inner && named {
+                    wrong.push(format!("{}:{}: {folder} is a folder of one machine", file.path, number + 1));
+                }
+            }
+        }
+    }
+    wrong
+}
+
+#[test]
+fn every_citation_names_a_section_that_exists() {
+    let (sections, mut count, mut files, mut wrong) = (sections(), 0, 0, Vec::new());
+    for file in texts().iter().filter(|file| !file.path.ends_with("tests/suite/citations.rs")) {
+        let (found, bad) = citations(file, &sections);
+        count += found;
+        files += usize::from(found > 0);
+        wrong.extend(bad);
+    }
+    println!("{count} citations in {files} files");
+    assert!(count > 500 && files > 200, "only {count} citations in {files} files were found");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_link_of_a_page_leads_somewhere() {
+    let (mut count, mut wrong) = (0, Vec::new());
+    for page in texts().iter().filter(|file| file.path.ends_with(".md")) {
+        let (found, bad) = links(page);
+        count += found;
+        wrong.extend(bad);
+    }
+    println!("{count} links");
+    assert!(count > 50, "only {count} links were found");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn files_with_marks_link_the_legend() {
+    let (mut count, mut wrong) = (0, Vec::new());
+    for file in texts().iter().filter(|file| !file.path.ends_with("tests/suite/citations.rs")) {
+        let reference = file.path.starts_with("docs/reference/") && !file.path.ends_with("/README.md");
+        let generation = file.path.starts_with("generations/");
+        let Some(line) = mark(file).or((reference || generation).then_some(1)) else { continue };
+        count += 1;
+        if !file.text.contains(LEGEND) {
+            wrong.push(format!("{}:{line}: a mark, and no docs/reference/{LEGEND}", file.path));
+        }
+    }
+    println!("{count} files with marks");
+    assert!(count > 40, "only {count} files with marks were found");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn no_file_names_a_folder_of_one_machine() {
+    let wrong: Vec<String> = texts().iter().flat_map(machine_folders).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn planted(path: &str, text: &str) -> Text {
+    Text { path: path.to_owned(), text: text.to_owned() }
+}
+
+#[test]
+fn a_planted_wrong_citation_is_found() {
+    let sections = sections();
+    let wrong = |text: &str| citations(&planted("crates/x/src/lib.rs", text), &sections);
+    let none: Vec<String> = Vec::new();
+
+    assert_eq!(
+        wrong("// as hardware.md 2.1 says\n// (hardware.md 3.3, 4, 6 and 7.5: so)."),
+        (2, none.clone())
+    );
+    assert_eq!(wrong("// a port (hardware.md\n/// 2.1), and `algorithms.md` 0."), (2, none.clone()));
+    assert_eq!(wrong("assert!(text.contains(\"hardware.md \"));"), (0, none.clone()));
+    assert_eq!(wrong("# docs/reference/hardware.md and my-hardware.md, style.md 7"), (0, none));
+
+    assert_eq!(wrong("\n// hardware.md 2.99").1, ["crates/x/src/lib.rs:2: hardware.md has no section 2.99"]);
+    assert_eq!(
+        wrong("//! hardware.md 2.1 to 88").1,
+        ["crates/x/src/lib.rs:1: hardware.md has no section 88"]
+    );
+    assert_eq!(
+        wrong("/// (hardware.md)").1,
+        ["crates/x/src/lib.rs:1: hardware.md is cited without a section"]
+    );
+    assert_eq!(wrong("// hw 2.1").1.len(), 1);
+    assert_eq!(wrong("// The sheet says so").1.len(), 1);
+    assert_eq!(wrong("// The data sheet says so").1.len(), 0);
+    let own = |text: &str| citations(&planted("docs/reference/hardware.md", text), &sections).1.len();
+    assert_eq!((own("as §2.1 says"), own("as §2.77 says")), (0, 1));
+}
+
+#[test]
+fn a_planted_dead_link_is_found() {
+    let page = |text: &str| links(&planted("docs/planted.md", text));
+    assert_eq!(
+        page("[a](vhost.md) [b](../README.md) [c](https://rustup.rs) `[d](gone.md)`"),
+        (2, Vec::new())
+    );
+    assert_eq!(page("[a](reference/README.md#marks)\n```\n[b](gone.md)\n```"), (1, Vec::new()));
+    assert_eq!(page("\n[a](gone.md)").1, ["docs/planted.md:2: gone.md: no such file"]);
+    let gone = "docs/planted.md:1: vhost.md#no-such: no such heading";
+    assert_eq!(page("[a](vhost.md#no-such)").1, [gone]);
+    let names = ["a-b-c-d", "same", "same-1"].map(String::from);
+    assert_eq!(anchors("# A `b`, c: d\n## Same\n## Same"), BTreeSet::from(names));
+}
+
+#[test]
+fn a_planted_mark_and_a_planted_folder_are_found() {
+    let marked = |path: &str, text: &str| mark(&planted(path, text));
+    assert_eq!(marked("a.rs", "//! It.\nconst A: u8 = 1; // X: a guess"), Some(2));
+    assert_eq!(marked("a.rs", "/// Per packet, ns (C)."), Some(1));
+    assert_eq!(marked("a.toml", "ways = 11 # [A4] s2.1"), Some(1));
+    assert_eq!(marked("a.rs", "let group = group(\"x\", &[S], C); // of A and B"), None);
+
+    let folders = |text: &str| machine_folders(&planted("a.md", text)).len();
+    for machine in [["/wo", "rk/x"], ["/ro", "ot/.cache"], ["(/ho", "me/jane/x)"]] {
+        assert_eq!(folders(&machine.concat()), 1, "{machine:?}");
+    }
+    assert_eq!(folders("target/work/x, ext4 /dev/root rw, $HOME/home/x/"), 0);
+}
