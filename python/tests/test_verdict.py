@@ -141,7 +141,7 @@ def test_a_finding_of_the_wrong_sort_is_a_mistake_of_the_figure():
         judge(claim("relative", 30, 30), checks({"higher": True}))
     with pytest.raises(ValueError, match="needs checks"):
         judge(claim("ordering"), Finding())
-    with pytest.raises(ValueError, match="says nothing"):
+    with pytest.raises(ValueError, match="no statement"):
         checks({})
 
 

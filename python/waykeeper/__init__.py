@@ -1,11 +1,13 @@
-"""A server's shared last-level cache, its devices and policies, simulated.
+"""A simulated server: its shared last-level cache, its devices and the policies that manage them.
 
     import waykeeper as wk
     result = wk.run("a4-hpw-heavy", policies=["default", "a4"])
     result.to_pandas()
 
-`Scenario` is what runs, `run` runs it in process, `run_many` and `sweep` run many on all cores, `Policy` is the base of
-a policy of one's own, `python -m waykeeper.repro` reproduces the papers.
+* `Scenario` describes what runs; `run` runs it in this process.
+* `run_many` and `sweep` run many scenarios on all cores.
+* `Policy` is the base class of your own policies.
+* `python -m waykeeper.repro` reproduces the papers' figures.
 """
 
 from ._native import BadInput, RunFailed, __version__

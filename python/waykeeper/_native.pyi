@@ -1,4 +1,4 @@
-"""The compiled part: plain values in, JSON out. `waykeeper` makes objects of it."""
+"""The compiled part: it takes plain values and returns JSON, from which `waykeeper` makes objects."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What comes with the program: scenarios, chips, policies."""
+"""Built-in scenarios, chips and policies."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def chip(name: str) -> dict[str, Any]:
 
 
 def policies() -> dict[str, str]:
-    """Every policy and its idea in one line."""
+    """All policies, each with a description of one line."""
     return dict(_native.policy_names())
 
 
 def policy(name: str) -> dict[str, Any]:
-    """What a policy looks at, what it turns, its states and settings. Raises `BadInput` for an unknown name."""
+    """Inputs, knobs, states and settings of a policy. Raises `BadInput` for an unknown name."""
     return _native.policy_description(name)
 
 
 def rules() -> dict[str, Any]:
-    """The model's rules where a scenario's `[model]` says nothing (`crates/silicon/src/rules.rs` has the source of each)."""
+    """The default rules of the model, which `[model]` of a scenario changes (`crates/silicon/src/rules.rs` has their sources)."""
     return _native.model_rules()

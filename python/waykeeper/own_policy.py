@@ -1,4 +1,4 @@
-"""A policy written in Python. It sees what every policy sees, counters interval by interval, and turns the same knobs.
+"""Policies written in Python. They see the counters of each interval and set the same knobs as built-in policies.
 
     class Corner(waykeeper.Policy):
         name = "corner"
@@ -6,7 +6,7 @@
         def step(self, workloads, seen):
             return Plan(masks={w: 0x00c for w in workloads if seen.of(w).llc_miss_ratio > 0.5})
 
-A policy is pure: no clock, no files, no random numbers of its own, so that a run can be repeated.
+A policy must not use clocks, files or random numbers of its own, so that a run can be repeated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Workload:
-    """A workload that is alive, as its owner declares it (A4 s5.1)."""
+    """A running workload, as its owner declares it (A4 s5.1)."""
 
     id: int
     name: str
@@ -33,7 +33,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class Server:
-    """What the server has. Masks are integers, bit 0 is the rightmost way."""
+    """Properties of the server. Masks are integers; bit 0 is the rightmost way."""
 
     chip: str
     cores: int
@@ -42,9 +42,9 @@ class Server:
     llc_bytes: int
     inclusive_ways: int | None
     dca_ways: int | None
-    """Ways that devices allocate in as it boots."""
+    """Ways in which devices allocate after boot."""
     devices: Mapping[str, tuple[int, ...]]
-    """Name of every device and its root ports."""
+    """Root ports of every device, by its name."""
     raw: Mapping[str, Any] = field(repr=False)
     """The whole inventory."""
 
@@ -55,7 +55,7 @@ class Server:
 
 
 class Rates:
-    """What counters showed over an interval, per second: attributes are numbers, or `None` if not available."""
+    """Counters of an interval, per second: attributes are numbers, or `None` if not available."""
 
     def __init__(self, readings: Mapping[str, Any]) -> None:
         self._readings = readings
@@ -65,11 +65,11 @@ class Rates:
             reading = self._readings[name]
         except KeyError:
             known = ", ".join(self._readings)
-            raise AttributeError(f"no counter {name!r}; there are {known} and the ratios of this class") from None
+            raise AttributeError(f"no counter {name!r}; known are {known} and the ratios of this class") from None
         return reading.get("value") if isinstance(reading, Mapping) else None
 
     def why_missing(self, name: str) -> str | None:
-        """Why a counter has no value: `unavailable` this time, `unsupported` here, `absent`; `None` if it has one."""
+        """Why a counter has no value: `unavailable` (this time), `unsupported` (on this server) or `absent`; `None` if it has one."""
         reading = self._readings[name]
         return None if isinstance(reading, Mapping) else reading
 
@@ -95,83 +95,83 @@ class Rates:
 
     @property
     def dca_write_miss_ratio(self) -> float | None:
-        """Device writes that found no line / all of them (of the socket)."""
+        """Device writes that found no line in the LLC / all device writes (of the socket)."""
         return _share(self.dca_write_misses, self.dca_write_hits)
 
     @property
     def dca_read_miss_ratio(self) -> float | None:
-        """Device reads that memory served / all of them (of the socket)."""
+        """Device reads that memory served / all device reads (of the socket)."""
         return _share(self.dca_read_misses, self.dca_read_hits)
 
 
 class Interval:
-    """What was seen over one monitoring interval."""
+    """Counters and knobs of one monitoring interval."""
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
         self.raw = raw
 
     @property
     def at_s(self) -> float:
-        """Its end on the host's clock, s."""
+        """End of the interval on the host's clock, s."""
         return self.raw["to_ns"] / 1e9
 
     def of(self, workload: Workload | int) -> Rates:
-        """A workload's counters; all `None` for one that was not alive at both ends."""
+        """A workload's counters; all `None` if it did not run at both the start and the end of the interval."""
         key = workload.id if isinstance(workload, Workload) else workload
         return Rates(self.raw["groups"].get(key, _NOT_SEEN))
 
     @property
     def socket(self) -> Rates:
-        """The socket's: device writes and reads, memory traffic."""
+        """The socket's counters: device writes and reads, memory traffic."""
         return Rates(self.raw["socket"])
 
     def port(self, port: int) -> Rates:
-        """A root port's `inbound_bytes` and `outbound_bytes`. Raises `KeyError` for one that does not exist."""
+        """`inbound_bytes` and `outbound_bytes` of a root port. Raises `KeyError` if it does not exist."""
         return Rates(self.raw["ports"][port])
 
     def mask(self, workload: Workload | int) -> int | None:
-        """The workload's allocation mask as it reads back."""
+        """The workload's allocation mask, as read back."""
         key = workload.id if isinstance(workload, Workload) else workload
         return _bits(self.raw["knobs"]["masks"].get(key))
 
     @property
     def dca_ways(self) -> int | None:
-        """The ways that devices may allocate in as they read back."""
+        """The ways in which devices may allocate, as read back."""
         return _bits(self.raw["knobs"]["dca_ways"])
 
     def dca(self, port: int) -> bool | None:
-        """Whether DCA is on at a root port."""
+        """Whether DCA is on for a root port."""
         return self.raw["knobs"]["dca"].get(port)
 
 
 @dataclass
 class Plan:
-    """Knobs to turn; what is not named stays."""
+    """Knobs to set; a knob that is left out keeps its value."""
 
     masks: Mapping[Workload | int, int] = field(default_factory=dict)
     """Allocation mask per workload: contiguous ways."""
     dca_ways: int | None = None
-    """Ways that devices may allocate in (IIO_LLC_WAYS)."""
+    """Ways in which devices may allocate (IIO_LLC_WAYS)."""
     dca: Mapping[int, bool] = field(default_factory=dict)
     """DCA on or off per root port."""
 
 
 @dataclass
 class Event:
-    """Something a policy did, for the timeline."""
+    """An entry of the timeline: an action of the policy."""
 
     action: str
-    """A stable name for machines."""
+    """A stable name for programs that read the timeline."""
     text: str
-    """One line for people."""
+    """One line of text for the reader."""
     workload: str | None = None
     causes: Sequence[tuple[str, float]] = ()
-    """What was measured and its value."""
+    """Pairs of a measured quantity and its value."""
 
 
 @dataclass
 class Decision:
-    """What a policy answers: knobs to turn, its state, and what happened."""
+    """The answer of a policy: knobs to set, its state, and events for the timeline."""
 
     plan: Plan = field(default_factory=Plan)
     state: str = ""
@@ -179,28 +179,28 @@ class Decision:
 
 
 class Policy:
-    """Base of a policy of one's own. A new one is made for every simulation, with the scenario's `[policy.NAME]`."""
+    """Base class of your own policies. Every simulation creates a new instance, with the settings of `[policy.NAME]`."""
 
     name = "own"
-    """The name it is run by; may not be that of a built-in policy without hiding it."""
+    """The name of the policy. If it is that of a built-in policy, it replaces that policy."""
 
     def __init__(self, **settings: Any) -> None:
         self.settings = settings
 
     def start(self, server: Server, workloads: list[Workload]) -> Decision | Plan | None:
-        """Called once before the first interval: the initial knobs. `None` leaves them."""
+        """Called once before the first interval; returns the initial knobs. `None` keeps them unchanged."""
         return None
 
     def step(self, workloads: list[Workload], seen: Interval) -> Decision | Plan | None:
-        """Called after every interval with what was seen and who is alive now. `None` leaves everything as it is."""
+        """Called after every interval with its counters and the running workloads. `None` changes nothing."""
         raise NotImplementedError("a policy needs `step(self, workloads, seen)`")
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Policy:
-        """One for a simulation; keys of the scenario's table are keyword arguments."""
+        """Creates the instance for a simulation; keys of the scenario's table are keyword arguments."""
         return cls(**settings)
 
-    # What the compiled part calls, with plain values.
+    # The compiled part calls these with plain values.
 
     def _start(self, inventory: Mapping[str, Any], groups: list[Mapping[str, Any]]) -> dict[str, Any]:
         self._ports = {device["id"]: tuple(device["ports"]) for device in inventory["devices"]}
@@ -256,7 +256,7 @@ def _decision(answer: Decision | Plan | None) -> dict[str, Any]:
     elif isinstance(answer, Plan):
         answer = Decision(plan=answer)
     elif not isinstance(answer, Decision):
-        raise TypeError(f"a policy answered {answer!r}; it must be a Decision, a Plan or None")
+        raise TypeError(f"the policy returned {answer!r}; it must return a Decision, a Plan or None")
     plan = answer.plan
     masks = {_id(workload): _hex(mask) for workload, mask in plan.masks.items()}
     events = [
@@ -283,12 +283,12 @@ def _id(workload: Workload | int) -> int:
         return workload.id
     if isinstance(workload, int):
         return workload
-    raise TypeError(f"a plan's mask is for {workload!r}; it must be for a Workload (or its id), not a name")
+    raise TypeError(f"the key of a mask is {workload!r}; it must be a Workload or its id")
 
 
 def _hex(mask: int) -> str:
     if isinstance(mask, bool) or not isinstance(mask, int) or not 0 <= mask < 1 << 32:
-        raise TypeError(f"a mask is {mask!r}; it must be a number like 0x00c, a bit per way")
+        raise TypeError(f"a mask is {mask!r}; it must be a number like 0x00c, with one bit per way")
     return hex(mask)
 
 

@@ -1,6 +1,7 @@
-"""Many runs at once, in processes of their own, with a bar.
+"""Many runs in parallel, each in a process of its own, with a progress bar.
 
-Order in, order out; a run that fails is told apart and does not take the others with it. Must not know what is in a run.
+Results have the order of the inputs. A run that fails gives a `Failure` and does not stop the others. This module must not
+depend on what a run contains.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Out = TypeVar("Out")
 
 @dataclass(frozen=True)
 class Work:
-    """One run to make: a scenario, and the keyword arguments of `run`."""
+    """One run: a scenario, and the keyword arguments of `run`."""
 
     scenario: Scenario
     policies: tuple[Any, ...] = ()
@@ -37,16 +38,16 @@ class Work:
 
     @staticmethod
     def of(scenario: AnyScenario, policies: Iterable[Any] = (), **options: Any) -> Work:
-        """From what `run` takes."""
+        """Creates one from the arguments of `run`."""
         return Work(as_scenario(scenario), tuple(policies), tuple(sorted(options.items())))
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that did not work out."""
+    """A run that failed."""
 
     why: str
-    """One line."""
+    """The reason, in one line."""
     details: str = field(repr=False, default="")
     """The traceback."""
 
@@ -54,9 +55,9 @@ class Failure:
 def run_many(
     works: Sequence[Work], *, jobs: int | None = None, progress: bool | None = None
 ) -> list[Run | Curve | Failure]:
-    """Runs all of `works`, `jobs` at a time (one per core by default), each in a process of its own kind.
+    """Runs all of `works`, `jobs` at a time (by default one per core), in other processes.
 
-    Results come in the order of `works`; where a run failed stands a `Failure`.
+    Results have the order of `works`; a run that failed gives a `Failure`.
     """
     results: list[Any] = [None] * len(works)
     for index, result in each(_run, works, jobs=jobs, progress=progress, title="runs"):
@@ -69,7 +70,7 @@ def _run(work: Work) -> Run | Curve:
 
 
 def cores() -> int:
-    """Cores this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -81,9 +82,9 @@ def each(
     progress: bool | None = None,
     title: str = "",
 ) -> Iterator[tuple[int, Out | Failure]]:
-    """Calls `function` on every input in other processes and yields index and result as they come.
+    """Calls `function` on every input in other processes; yields index and result as they finish.
 
-    `function` must be importable. With one job nothing is started: it runs here.
+    `function` must be importable. With one job it runs in this process.
     """
     jobs = min(jobs or cores(), max(len(inputs), 1))
     off = not progress if progress is not None else not sys.stderr.isatty()
@@ -132,14 +133,16 @@ def _finished(waiting: dict[Future[Any], int]) -> Iterator[tuple[int, Any]]:
         try:
             yield index, future.result()
         except BrokenProcessPool as why:
-            hint = 'in a script, put what starts it under `if __name__ == "__main__":`, since processes import it again'
-            raise RunFailed(f"a process ended before it had a result: {hint}") from why
-        except Exception as why:  # the worker itself died, or the result would not travel
+            hint = (
+                'in a script, put the call under `if __name__ == "__main__":`, because each process imports the script'
+            )
+            raise RunFailed(f"a process ended without a result: {hint}") from why
+        except Exception as why:  # the worker itself died, or the result cannot be pickled
             yield index, Failure(f"{type(why).__name__}: {why}", "")
 
 
 def attempt(function: Callable[[In], Out], value: In) -> Out | Failure:
-    """The function's result, or what went wrong."""
+    """The function's result, or a `Failure`."""
     try:
         return function(value)
     except Exception as why:

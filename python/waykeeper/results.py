@@ -1,6 +1,6 @@
-"""What came out of a run. Keys and units are those of docs/results-schema.md; what is not available is `None`, never 0.
+"""Results of runs. Keys and units are those of docs/results-schema.md; a value that is not available is `None`, never 0.
 
-Tables are Arrow's, and through it pandas' and polars'. Knows how results are written; must not know how a run is made.
+Tables are Arrow tables, which convert to pandas and polars. This module must not depend on how a run is made.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ class Metrics(Mapping[str, Any]):
 
 
 class PolicyRun:
-    """What one policy brought."""
+    """The results under one policy."""
 
     def __init__(self, name: str, values: Mapping[str, Any]) -> None:
         self.name = name
         self._values = values
 
     def workload(self, name: str) -> Metrics:
-        """A workload's numbers. Raises `KeyError` with the known names."""
+        """The numbers of a workload. Raises `KeyError` with the known names."""
         return Metrics(_pick(self._values["workloads"], name, "workload"))
 
     @property
     def workloads(self) -> dict[str, Metrics]:
-        """Every workload's numbers, in the scenario's order."""
+        """The numbers of all workloads, in the scenario's order."""
         return {name: Metrics(values) for name, values in self._values["workloads"].items()}
 
     def group(self, name: str) -> Metrics:
@@ -65,22 +65,22 @@ class PolicyRun:
 
     @property
     def system(self) -> Metrics:
-        """The whole socket."""
+        """The numbers of the whole socket."""
         return Metrics(self._values["system"])
 
     @property
     def settled_s(self) -> float | None:
-        """When it came to rest, s on the server's clock."""
+        """Time at which the policy settled, in seconds of the server's clock."""
         return self._values.get("settled_s")
 
     @property
     def decisions(self) -> list[dict[str, Any]]:
-        """What the policy did, in order of time."""
+        """The decisions of the policy, in order of time."""
         return self._values.get("decisions", [])
 
     @property
     def way_map(self) -> list[dict[str, Any]]:
-        """Whose the ways were, in order of time."""
+        """The allocation of the ways, in order of time."""
         return self._values.get("way_map", [])
 
     def __repr__(self) -> str:
@@ -88,7 +88,7 @@ class PolicyRun:
 
 
 class WayMap:
-    """Whose the ways were over time under a policy; a picture in a notebook."""
+    """The allocation of the ways over time under a policy; shown as a picture in a notebook."""
 
     def __init__(self, svg: str) -> None:
         self.svg = svg
@@ -102,7 +102,7 @@ class WayMap:
 
 
 class _Table:
-    """Something with an Arrow table."""
+    """Base of results that have an Arrow table."""
 
     def to_arrow(self) -> pa.Table:
         raise NotImplementedError
@@ -136,20 +136,20 @@ class Run(_Table):
 
     @property
     def head(self) -> dict[str, Any]:
-        """What was run: version, scenario, chip, seeds, sets, times."""
+        """Description of the run: version, scenario, chip, seeds, sets, times."""
         return {key: value for key, value in self._values.items() if key != "policies"}
 
     @property
     def policies(self) -> dict[str, PolicyRun]:
-        """Every policy's result, in the order they were asked for."""
+        """The results of all policies, in the requested order."""
         return {name: PolicyRun(name, values) for name, values in self._values["policies"].items()}
 
     def policy(self, name: str) -> PolicyRun:
-        """One policy's result. Raises `KeyError` with the known names."""
+        """The results of one policy. Raises `KeyError` with the known names."""
         return PolicyRun(name, _pick(self._values["policies"], name, "policy"))
 
     def to_arrow(self) -> pa.Table:
-        """A row per policy and workload with all its numbers; ratios are 0..1."""
+        """One row per policy and workload with all its numbers; ratios are 0..1."""
         rows = [
             {"policy": policy, "workload": name, **_flat(values)}
             for policy, result in self._values["policies"].items()
@@ -158,7 +158,7 @@ class Run(_Table):
         return _arrow(rows)
 
     def systems(self) -> pa.Table:
-        """A row per policy with the socket's numbers and the group means."""
+        """One row per policy with the numbers of the socket and the group means."""
         rows = []
         for policy, result in self._values["policies"].items():
             row = {"policy": policy, **_flat(result["system"])}
@@ -169,20 +169,22 @@ class Run(_Table):
         return _arrow(rows)
 
     def timeseries(self) -> pa.Table:
-        """What a policy saw, interval by interval: a row per policy, interval and workload, and one for the socket.
+        """The counters in each interval: one row per policy, interval and workload, and one for the socket.
 
-        Raises `ValueError` for a result that was loaded from JSON, which does not hold it.
+        Raises `ValueError` for a result that was loaded from JSON, which does not contain the time series.
         """
         if self._series is None:
-            raise ValueError("this result holds no time series; it comes with a run, not with its JSON")
+            raise ValueError(
+                "this result has no time series; only a result of `run` has one, not a result that was loaded from JSON"
+            )
         return pyarrow.csv.read_csv(io.BytesIO(self._series.encode()))
 
     def way_map(self, policy: str) -> WayMap:
-        """Whose the ways were over time under a policy. Raises `BadInput` for one that was not run."""
+        """The allocation of the ways over time under a policy. Raises `BadInput` for a policy that was not run."""
         return WayMap(_native.way_map_svg(self.to_json(), policy))
 
     def report(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The whole page as HTML, written to `path` if there is one."""
+        """The report page as HTML; also written to `path` if given."""
         page = _native.report_html(self.to_json())
         if path is not None:
             Path(path).write_text(page, encoding="utf-8")
@@ -247,16 +249,16 @@ class Curve(_Table):
 
     @property
     def keys(self) -> list[str]:
-        """The keys swept, outermost first."""
+        """The swept keys, outermost first."""
         return [key["key"] for key in self._values["keys"]]
 
     @property
     def points(self) -> list[tuple[dict[str, Any], Run]]:
-        """Every combination of values and its run."""
+        """All combinations of values, each with its run."""
         return [(point["at"], Run(point["run"])) for point in self._values["points"]]
 
     def to_arrow(self) -> pa.Table:
-        """A row per point, policy and workload; the swept keys come first."""
+        """One row per point, policy and workload; the swept keys are the first columns."""
         rows = []
         for point in self._values["points"]:
             for policy, result in point["run"]["policies"].items():
@@ -273,7 +275,7 @@ class Curve(_Table):
 
 
 class Load:
-    """The highest load a scenario sustains: `waykeeper.msl/1`."""
+    """The highest load that a scenario sustains: `waykeeper.msl/1`."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -281,12 +283,12 @@ class Load:
 
     @property
     def knees(self) -> list[dict[str, Any]]:
-        """Per sweep point and policy: `msl_gbps` (absent if even the lowest load tried is too much) and all probes."""
+        """Per sweep point and policy: `msl_gbps` (absent if even the lowest tested load is too high) and all probes."""
         return self.values["knees"]
 
     @property
     def gbps(self) -> float | None:
-        """The load of the first search, Gb/s; `None` if even the lowest load tried is too much."""
+        """The load found by the first search, Gb/s; `None` if even the lowest tested load is too high."""
         return self.knees[0].get("msl_gbps")
 
     def to_json(self) -> str:
@@ -298,12 +300,12 @@ class Load:
 
 
 def load(text: str, series: str | None = None) -> Run | Curve:
-    """Reads what `waykeeper run --json` printed, or what a run returned. Raises `BadInput` for anything else."""
+    """Reads the output of `waykeeper run --json`. Raises `BadInput` for any other text."""
     try:
         values = json.loads(text)
         schema = values.get("schema")
     except (ValueError, AttributeError) as why:
-        raise _native.BadInput(f"these are no results of a run: {why}") from why
+        raise _native.BadInput(f"this text is not the result of a run: {why}") from why
     if schema == "waykeeper.run/1":
         return Run(values, text, series)
     if schema == "waykeeper.sweep/1":
@@ -314,14 +316,14 @@ def load(text: str, series: str | None = None) -> Run | Curve:
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Numbers of a workload or the system, with the spread of each beside it."""
+    """Numbers of a workload or the system, each with its spread."""
     row = {key: value for key, value in values.items() if key != "spread"}
     row.update({f"{key}_sd": value for key, value in values.get("spread", {}).items()})
     return row
 
 
 def _arrow(rows: list[dict[str, Any]]) -> pa.Table:
-    """Rows as a table: integers among floats become floats, what a row lacks is null."""
+    """Rows as a table: integers among floats become floats; a value that a row lacks is null."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = {}
     for name in names:
@@ -334,5 +336,5 @@ def _arrow(rows: list[dict[str, Any]]) -> pa.Table:
 
 def _pick(values: Mapping[str, Any], name: str, what: str) -> Any:
     if name not in values:
-        raise KeyError(f"no {what} {name!r}; there are {', '.join(values) or 'none'}")
+        raise KeyError(f"no {what} {name!r}; known are {', '.join(values) or 'none'}")
     return values[name]

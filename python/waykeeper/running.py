@@ -32,15 +32,17 @@ def run(
     threads: int = 0,
     progress: bool | None = None,
 ) -> Run | Curve:
-    """Runs a scenario under policies and returns what came out: a `Run`, or a `Curve` if the scenario sweeps keys.
+    """Runs a scenario under policies; returns a `Run`, or a `Curve` if the scenario sweeps keys.
 
-    `policies` are names or subclasses of `Policy`; the scenario's own list if empty. Numbers are means over `seeds`
-    seeds from `seed` on. `sets` is the share of the LLC's sets that is simulated, `"1/32"` or `"exact"`. `duration_s` and
-    `warmup_s` are seconds on the server's clock. `threads` simulations run at a time, 0 is one per core. `progress` shows
-    a bar; by default if a person looks and it takes over a second.
+    * `policies`: names or subclasses of `Policy`; if empty, the scenario's own list.
+    * `seeds`: numbers are means over this many seeds, beginning with `seed`.
+    * `sets`: fraction of the LLC's sets that is simulated, `"1/32"` or `"exact"`.
+    * `duration_s`, `warmup_s`: seconds of the server's clock.
+    * `threads`: number of simulations that run in parallel; 0 is one per core.
+    * `progress`: whether to show a progress bar; by default only on a terminal. It appears after one second.
 
-    The same scenario, seed and version give the same numbers on any machine. Raises `BadInput` for what the caller got
-    wrong, `RunFailed` for a simulation that stopped, and whatever a policy of one's own raised.
+    The same scenario, seed and version give the same numbers on any machine. Raises `BadInput` for invalid arguments and
+    scenarios, `RunFailed` for a simulation that stopped, and every exception that your own policy raises.
     """
     scenario = as_scenario(scenario)
     names, own = check_policies(policies)
@@ -68,8 +70,9 @@ def find_load(
 ) -> Load:
     """The highest load of a NIC that the scenario sustains, by bisection.
 
-    Sustained is: p99 at most five times that at a tenth of the line rate and no loss (the knee, IDIO's MSL); with
-    `zero_loss` no loss whatever latency does (RFC 2544). `nic` may be left out if there is one only.
+    A load is sustained if no packet is lost and p99 is at most five times that at a tenth of the line rate (the knee,
+    IDIO's MSL). With `zero_loss` only the loss counts, not the latency (RFC 2544). `nic` may be left out if there is only
+    one.
     """
     scenario = as_scenario(scenario)
     options = _options(list(policies), seed, seeds, sets, duration_s, warmup_s, None, None, threads)
@@ -105,14 +108,14 @@ def _options(
 
 
 def check_policies(policies: Iterable[str | type[Policy]]) -> tuple[list[str], list[tuple[str, Any]]]:
-    """Names in order, and for each class of the caller's own what makes one. Raises `BadInput` for anything else."""
+    """Names in order, and a factory for each of the caller's own classes. Raises `BadInput` for anything else."""
     if isinstance(policies, str):
         policies = [policies]
     names: list[str] = []
     own: list[tuple[str, Any]] = []
     for policy in policies:
         if isinstance(policy, str):
-            # Describes nothing here: it refuses a name that is none.
+            # Called only to check the name: it raises for an unknown one.
             _native.policy_description(policy)
             names.append(policy)
         elif isinstance(policy, type) and issubclass(policy, Policy):
@@ -122,13 +125,13 @@ def check_policies(policies: Iterable[str | type[Policy]]) -> tuple[list[str], l
             own.append((policy.name, policy.from_settings))
         else:
             raise _native.BadInput(
-                f"a policy is {policy!r}; it must be a name or a subclass of waykeeper.Policy (the class, not an object)"
+                f"a policy is {policy!r}; it must be a name or a subclass of waykeeper.Policy (the class, not an instance)"
             )
     return names, own
 
 
 class _Bar:
-    """A progress bar that appears only when it is worth it."""
+    """A progress bar that appears after one second."""
 
     def __init__(self, title: str, wanted: bool | None) -> None:
         off = not wanted if wanted is not None else not sys.stderr.isatty()

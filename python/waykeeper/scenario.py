@@ -1,6 +1,6 @@
-"""What runs on the virtual server. A scenario is a value: changing a key makes another one.
+"""Scenarios: what runs on the virtual server. A scenario is immutable: changing a key returns a new one.
 
-Knows the TOML text and changed keys; the reader of the keys is the compiled part, so that a message is the same here as on
+This module has the TOML text and the changed keys. The compiled part reads the keys, so error messages are the same as on
 the command line.
 """
 
@@ -27,9 +27,9 @@ else:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A scenario: chip, devices, workloads, how long (docs/scenarios.md has every key).
+    """A scenario: chip, devices, workloads, length of the run (docs/scenarios.md explains every key).
 
-    Make one with `Scenario.load`, `Scenario.parse` or `Scenario.from_dict`; it can be pickled and hashed.
+    Create one with `Scenario.load`, `Scenario.parse` or `Scenario.from_dict`. It can be pickled and hashed.
     """
 
     text: str = field(repr=False)
@@ -41,7 +41,7 @@ class Scenario:
     def load(name: str | os.PathLike[str]) -> Scenario:
         """A built-in scenario by its name, or a file by its path.
 
-        Raises `BadInput` if there is none or it is not TOML.
+        Raises `BadInput` if it does not exist or is not TOML.
         """
         name = os.fspath(name)
         _native.Source.open(name)
@@ -52,13 +52,13 @@ class Scenario:
 
     @staticmethod
     def parse(text: str, file: str = "<text>", folder: str | None = None) -> Scenario:
-        """A scenario's TOML text; paths in it are relative to `folder`. Raises `BadInput` if it is not TOML."""
+        """A scenario from its TOML text; paths in it are relative to `folder`. Raises `BadInput` if it is not TOML."""
         _native.Source(text, file, folder)
         return Scenario(text, file, folder)
 
     @staticmethod
     def from_dict(tables: Mapping[str, Any], folder: str | None = None) -> Scenario:
-        """A scenario from the dictionary that its TOML would give."""
+        """A scenario from a dictionary with the structure of its TOML file."""
         return Scenario.parse(tomli_w.dumps(_plain(tables)), str(tables.get("name", "<dict>")), folder)
 
     def to_dict(self) -> dict[str, Any]:
@@ -68,14 +68,12 @@ class Scenario:
     def set(self, key: str, value: Any) -> Scenario:
         """The scenario with a dotted key set: `workload.fio.block`, `nic.nic0.ring`, `knobs.dca_ways`, `policy.a4.t1`.
 
-        Raises `BadInput` if the scenario has no such place. Whether the value will do shows in `check` or `run`.
+        Raises `BadInput` if the scenario has no such key. `check` and `run` validate the value.
         """
         try:
             text = json.dumps(_plain(value))
         except TypeError as why:
-            raise _native.BadInput(
-                f"`{key}`: {value!r} is no value of a scenario; write a number, a text or a list"
-            ) from why
+            raise _native.BadInput(f"`{key}` is {value!r}; it must be a number, a text or a list") from why
         changed = replace(self, changes=(*self.changes, (key, text)))
         changed.source()
         return changed
@@ -88,22 +86,22 @@ class Scenario:
         return scenario
 
     def point(self) -> Scenario:
-        """The scenario without its `[[sweep]]`: one point, where its own keys stand."""
+        """The scenario without its `[[sweep]]`: the single point of its own keys."""
         return self.set("sweep", []) if "sweep" in self.to_dict() else self
 
     def check(self) -> dict[str, Any]:
-        """Reads all of it as a run would, and says what it is. Raises `BadInput` with file, line, key and value."""
+        """Checks the whole scenario as a run would; returns a summary. Raises `BadInput` with file, line, key and value."""
         return self.source().check()
 
     def source(self) -> _native.Source:
-        """The compiled part's view of it."""
+        """The scenario as an object of the compiled part."""
         source = _native.Source(self.text, self.file, self.folder)
         for key, value in self.changes:
             source = source.with_key(key, json.loads(value))
         return source
 
     def digest(self) -> str:
-        """A name for its content: equal scenarios have equal digests."""
+        """A hash of its content: equal scenarios have equal digests."""
         content = json.dumps([self.text, self.folder, self.changes])
         return hashlib.sha256(content.encode()).hexdigest()
 
@@ -122,18 +120,18 @@ class Scenario:
 
 
 def as_scenario(scenario: Scenario | str | os.PathLike[str] | Mapping[str, Any]) -> Scenario:
-    """Whatever a caller may mean by a scenario: one, a name, a path, or a dictionary."""
+    """A scenario from any accepted form: a Scenario, a name, a path, or a dictionary."""
     if isinstance(scenario, Scenario):
         return scenario
     if isinstance(scenario, Mapping):
         return Scenario.from_dict(scenario)
     if not isinstance(scenario, (str, os.PathLike)):
-        raise _native.BadInput(f"a scenario is {scenario!r}; it must be a Scenario, a name, a path or a dictionary")
+        raise _native.BadInput(f"the scenario is {scenario!r}; it must be a Scenario, a name, a path or a dictionary")
     return Scenario.load(scenario)
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's numbers and tuples as Python's own, so that TOML and JSON can write them."""
+    """Converts NumPy's numbers and tuples into Python's own, which TOML and JSON can write."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):

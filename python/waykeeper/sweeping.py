@@ -1,8 +1,8 @@
-"""Sweeps: a scenario at many points of a space, on all cores or on a cluster, resumable.
+"""Sweeps: a scenario at many points of a parameter space, on all cores or on a cluster; resumable.
 
-Every point is written the moment it is done, so a sweep that is killed goes on where it was. Files in the sweep's folder:
-`manifest.json` (what is swept), `points/` (one Parquet file a point), `failures.jsonl` (points that failed twice),
-`sweep.parquet` (all points in order).
+Every point is written when it is finished, so a sweep that was killed continues where it stopped. Files in the folder of a
+sweep: `manifest.json` (the swept keys and values), `points/` (one Parquet file per point), `failures.jsonl` (points that
+failed twice), `sweep.parquet` (all points in order).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from .scenario import Scenario, as_scenario
 Space = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
 
 TRIES = 2
-"""A point that fails is tried once more."""
+"""A point that fails is run once more."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One point: its keys and values, and all that is needed to run it anywhere."""
+    """One point: its keys and values, and everything needed to run it on any machine."""
 
     index: int
     at: tuple[tuple[str, Any], ...]
@@ -46,14 +46,14 @@ class Point:
     options: tuple[tuple[str, Any], ...]
 
     def name(self) -> str:
-        """A name for its content."""
+        """A hash of its content."""
         policies = [_identity(policy) for policy in self.policies]
         content = json.dumps([self.at, policies, self.options, __version__])
         return hashlib.sha256((self.scenario.digest() + content).encode()).hexdigest()[:32]
 
 
 def _identity(policy: Any) -> str:
-    """A policy's name; of a class of one's own its source, so that an edited one is another one."""
+    """A policy's name; for your own class its source, so that an edited class is a different policy."""
     if isinstance(policy, str):
         return policy
     try:
@@ -63,7 +63,7 @@ def _identity(policy: Any) -> str:
 
 
 class SweepResult(_Table):
-    """All points of a sweep that worked, and those that did not."""
+    """The results of a sweep: all points that succeeded, and those that failed."""
 
     def __init__(self, folder: Path, table: pa.Table, failures: list[dict[str, Any]]) -> None:
         self.folder = folder
@@ -72,7 +72,7 @@ class SweepResult(_Table):
         """Points that failed twice: `at`, `why`."""
 
     def to_arrow(self) -> pa.Table:
-        """A row per point, policy and workload, the swept keys first; `scope` is `workload` or `system`."""
+        """One row per point, policy and workload; the swept keys are the first columns; `scope` is `workload` or `system`."""
         return self._table
 
     def __repr__(self) -> str:
@@ -92,17 +92,20 @@ def sweep(
 ) -> SweepResult:
     """Runs a scenario at every point of `space` and returns one table.
 
-    `space` maps dotted keys to lists of values (every combination is a point), or is a list of points, each a mapping of
-    keys to values. `options` are those of `run` (`seeds`, `sets`, `duration_s`, ...). `out` is the sweep's folder: calling
-    `sweep` again with the same arguments goes on where an earlier one ended, and `BadInput` is raised if the folder holds
-    another sweep. `engine` is `None` for processes on this machine or a `distributed.Client` (Dask), whose workers must
-    have this package. A point that fails is tried once more; if it fails again it is in `failures`.
+    * `space`: a mapping of dotted keys to lists of values (every combination is a point), or a list of points, each a
+      mapping of keys to values.
+    * `options`: those of `run` (`seeds`, `sets`, `duration_s`, ...).
+    * `out`: the folder of the sweep. `sweep` with the same arguments continues an earlier sweep in this folder; if the
+      folder has another sweep, it raises `BadInput`.
+    * `engine`: `None` for processes on this machine, or a `distributed.Client` (Dask), whose workers must have this package.
+
+    A point that fails is run once more; if it fails again, it is in `failures`.
     """
     base = as_scenario(scenario).point()
     policies = tuple(policies)
     points = list(_points(space, base, policies, tuple(sorted(options.items()))))
     folder = Path(out)
-    # Everything that is wrong with policies and keys shows before the first run, and leaves no trace.
+    # Errors in policies and keys are raised before the first run and before the folder is created.
     check_policies(policies)
     for point in points:
         point.scenario.check()
@@ -121,7 +124,7 @@ def _points(
     if isinstance(space, Mapping):
         for key, values in space.items():
             if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-                raise BadInput(f"the space's {key!r} is {values!r}; it must be a list of values")
+                raise BadInput(f"the values of {key!r} are {values!r}; they must be a list")
         lists = [list(values) for values in space.values()]
         ats: Iterable[Mapping[str, Any]] = (
             dict(zip(space, combination, strict=True)) for combination in itertools.product(*lists)
@@ -133,7 +136,7 @@ def _points(
 
 
 def _claim(folder: Path, base: Scenario, points: list[Point]) -> None:
-    """Makes the folder this sweep's, or checks that it is."""
+    """Creates the folder of this sweep, or checks that it belongs to this sweep."""
     if not points:
         raise BadInput("the space has no point; give every key at least one value")
     content = {
@@ -147,7 +150,7 @@ def _claim(folder: Path, base: Scenario, points: list[Point]) -> None:
         held = json.loads(manifest.read_text(encoding="utf-8"))
         if [point["name"] for point in held["points"]] != [point["name"] for point in content["points"]]:
             raise BadInput(
-                f"{folder} holds another sweep ({len(held['points'])} points of {held['scenario']}, version "
+                f"{folder} has another sweep ({len(held['points'])} points of {held['scenario']}, version "
                 f"{held['version']}); choose an empty folder, or delete it"
             )
         return
@@ -201,10 +204,10 @@ def _on_cluster(folder: Path, points: list[Point], client: Any, progress: bool |
 
 
 def run_point(point: Point) -> pa.Table:
-    """Runs one point: a row per policy and workload, and one per policy for the socket."""
+    """Runs one point: one row per policy and workload, and one per policy for the socket."""
     result = run(point.scenario, point.policies, threads=1, progress=False, **dict(point.options))
     if isinstance(result, Curve):
-        raise BadInput("a point of a sweep sweeps keys itself; put them into the space")
+        raise BadInput("the scenario of a point has `[[sweep]]` itself; move its keys into the space")
     workloads, systems = result.to_arrow(), result.systems()
     tables = [
         workloads.add_column(0, "scope", pa.array(["workload"] * workloads.num_rows)),
@@ -221,7 +224,7 @@ def _store(folder: Path, point: Point, table: pa.Table) -> None:
 
 
 def _write_whole(path: Path, write: Any) -> None:
-    """Writes a file beside its place and moves it there: a reader sees all of it or nothing."""
+    """Writes a temporary file in the same folder and renames it: a reader sees the whole file or none."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
     os.close(handle)
     try:

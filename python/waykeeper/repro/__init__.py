@@ -1,8 +1,8 @@
-"""The reproduction suite: every figure and table of the five papers, ours beside theirs.
+"""The reproduction suite: runs every figure and table of the five papers and compares with the published numbers.
 
-A figure is a file in `papers/<paper>/`: the grid of scenarios, the published points, and a function per claim. Everything
-else is here once: claims (`claims`), what a function may answer (`finding`), verdicts (`verdict`), running (`engine`),
-drawing (`draw`), the report (`report`). `python -m waykeeper.repro --help` runs it.
+A figure is a file in `papers/<paper>/` with the grid of scenarios, the published points, and one function per claim. The shared
+parts are the claims (`claims`), the results of a claim's function (`finding`), verdicts (`verdict`), running (`engine`), drawing
+(`draw`) and the report (`report`). `python -m waykeeper.repro --help` lists the commands.
 """
 
 from .curves import about_equal, crossing, falling, rising, spread_ratio

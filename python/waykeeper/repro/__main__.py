@@ -1,6 +1,6 @@
-"""`python -m waykeeper.repro`: lists, runs and reports the reproduction suite.
+"""`python -m waykeeper.repro`: lists the figures of the reproduction suite, runs them and writes the report.
 
-Exit codes: 0 done, 1 a simulation failed or (diff) something got worse, 2 bad usage, 130 interrupted.
+Exit codes: 0 success, 1 a simulation failed or (`diff`) a verdict got worse, 2 bad usage, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ examples:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs a command; the exit code."""
+    """Runs a command; returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m waykeeper.repro",
-        description="Every figure of the five papers on the virtual server, ours beside theirs.",
+        description="Run every figure of the five papers on the virtual server and compare with the published numbers.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    listing = commands.add_parser("list", help="list figures and what is not simulable")
+    listing = commands.add_parser("list", help="list the figures and the claims that cannot be simulated")
     listing.add_argument("--json", action="store_true", help="print JSON instead of a table")
     running = commands.add_parser("run", help="run figures and write the report")
     running.add_argument("ids", nargs="+", metavar="ID", help="a figure (a4/fig5), a paper (a4), or all")
     running.add_argument(
         "--quick", action="store_true", help=f"reduced grids and {QUICK_SEEDS} seeds instead of {SEEDS}"
     )
-    running.add_argument("--seeds", type=_count, help="seeds per case instead")
-    running.add_argument("--jobs", type=_count, help="simulations at a time; one per core by default")
-    running.add_argument("--out", type=Path, default=Path("repro-out"), help="folder of the report (repro-out)")
-    running.add_argument("--json", action="store_true", help="print the record instead of a table")
-    reporting = commands.add_parser("report", help="show the last run, and write the pages for docs/")
-    reporting.add_argument("--out", type=Path, default=Path("repro-out"), help="folder of the report (repro-out)")
-    reporting.add_argument("--docs", type=Path, help="write fidelity.md and fidelity.json here")
-    differing = commands.add_parser("diff", help="what changed between two records")
+    running.add_argument("--seeds", type=_count, help="number of seeds per case (overrides --quick)")
+    running.add_argument("--jobs", type=_count, help="simulations that run in parallel (one per core)")
+    running.add_argument("--out", type=Path, default=Path("repro-out"), help="folder of runs and report (repro-out)")
+    running.add_argument("--json", action="store_true", help="print the record as JSON instead of a table")
+    reporting = commands.add_parser("report", help="show the last run, and write the pages of docs/")
+    reporting.add_argument("--out", type=Path, default=Path("repro-out"), help="folder of runs and report (repro-out)")
+    reporting.add_argument("--docs", type=Path, help="folder to write fidelity.md and fidelity.json to")
+    differing = commands.add_parser("diff", help="compare the verdicts of two records")
     differing.add_argument("old", type=Path)
     differing.add_argument("new", type=Path)
     differing.add_argument("--json", action="store_true", help="print JSON instead of lines")
@@ -63,18 +63,18 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {why}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("interrupted; what was simulated is kept, the same command goes on", file=sys.stderr)
+        print("interrupted; finished simulations are kept, the same command continues", file=sys.stderr)
         return 130
 
 
 class _Usage(Exception):
-    """What the caller got wrong."""
+    """A usage error."""
 
 
 def _count(text: str) -> int:
     value = int(text)
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{text}: must be at least 1")
+        raise argparse.ArgumentTypeError(f"{text}: it must be at least 1")
     return value
 
 
@@ -89,7 +89,7 @@ def _list(given: argparse.Namespace) -> int:
     width = max(len(row["id"]) for row in rows)
     for row in rows:
         print(f"{row['id']:<{width}}  {len(row['claims']):>3} claims  {row['title']}")
-    print(f"\n{len(not_simulable())} claims are not simulable; --json and the report give each reason")
+    print(f"\n{len(not_simulable())} claims cannot be simulated; --json and the report give the reasons")
     for problem in problems():
         print(f"problem: {problem}")
     return 0
@@ -132,8 +132,8 @@ def _chosen(ids: list[str]) -> list[Figure]:
             import difflib
 
             near = difflib.get_close_matches(name, [*everything, *(folder for folder, _ in PAPERS.values())], n=1)
-            hint = f", did you mean {near[0]}?" if near else ""
-            raise _Usage(f"there is no figure or paper `{name}`{hint} `list` names them; `all` is everything")
+            hint = f", did you mean `{near[0]}`?" if near else ";"
+            raise _Usage(f"no figure or paper `{name}`{hint} `list` prints all; `all` selects all")
         chosen += [figure for figure in hits if figure not in chosen]
     return chosen
 
@@ -143,11 +143,9 @@ def _report(given: argparse.Namespace) -> int:
     _show(record)
     if given.docs is not None:
         if record["quick"]:
-            raise _Usage(f"{given.out} holds a quick run; docs are made from a full one (run all)")
+            raise _Usage(f"{given.out} has a quick run; --docs needs a full run (`run all`)")
         if len(record["claims"]) < len(claims()):
-            raise _Usage(
-                f"{given.out} holds {len(record['claims'])} of {len(claims())} claims; docs are made from `run all`"
-            )
+            raise _Usage(f"{given.out} has {len(record['claims'])} of {len(claims())} claims; --docs needs `run all`")
         for path in report.write_docs(given.docs, record):
             print(f"wrote {path}", file=sys.stderr)
     return 0
@@ -176,7 +174,7 @@ def _record(path: Path) -> Any:
     except ValueError as why:
         raise _Usage(f"{path} is not JSON: {why}") from why
     if not isinstance(record, dict) or record.get("schema") != SCHEMA:
-        raise _Usage(f"{path} is no record of the suite; its schema must be {SCHEMA}")
+        raise _Usage(f"{path} is not a record of the suite; its schema must be {SCHEMA}")
     return record
 
 

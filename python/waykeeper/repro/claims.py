@@ -1,6 +1,6 @@
 """The published claims: one row of claims.csv each, as `algorithms.md` 0 explains them.
 
-Knows the table and nothing of how a claim is judged.
+This module reads the table only; it does not judge claims.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from importlib.resources import files
 KINDS = ("absolute", "relative", "shape", "ordering")
 
 CEILING = re.compile(r"\b(at most|at or below|below|only)\s+~?\d", re.IGNORECASE)
-"""Words that make a number a ceiling."""
+"""Phrases that make a number an upper bound."""
 
 PAPERS = {
     "ATC20": ("ddio_bench", "Reexamining Direct Cache Access (USENIX ATC 2020)"),
@@ -23,7 +23,7 @@ PAPERS = {
     "CAL20": ("idio", "IDIO (Computer Architecture Letters 2020)"),
     "ISCA25": ("a4", "A4 (ISCA 2025)"),
 }
-"""Prefix of the claims' names: folder of the figures, title."""
+"""Prefix of the claims' names -> folder of the figures, title of the paper."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Claim:
     baseline: str
     text: str
     low: float | None
-    """Lower end of the published interval, in `unit`; `None` is open or not given."""
+    """Lower end of the published interval, in `unit`; `None` if it is open or not given."""
     high: float | None
     unit: str
     kind: str
@@ -47,22 +47,22 @@ class Claim:
 
     @property
     def paper(self) -> str:
-        """The folder of its paper's figures."""
+        """The folder of the paper's figures."""
         return PAPERS[self.id.split("-")[0]][0]
 
     @property
     def is_ceiling(self) -> bool:
-        """The published effect is a bound that is kept ("at most 6.4 %", "only 3 %"), not one that is reached ("up to")."""
+        """Whether the published effect is an upper bound ("at most 6.4 %", "only 3 %"), not a value that is reached ("up to")."""
         one_number = self.low in (0, self.high)
         return self.kind == "relative" and one_number and CEILING.search(self.text) is not None
 
     @property
     def has_number(self) -> bool:
-        """A number was published with it."""
+        """Whether the claim has a published number."""
         return self.low is not None or self.high is not None
 
     def published(self) -> str:
-        """The published number as people write it."""
+        """The published number as text."""
         if not self.has_number:
             return ""
         if self.low is None:

@@ -1,6 +1,6 @@
-"""Words about curves that figures need: rising, falling, where it crosses, about the same.
+"""Properties of curves for figures: rising, falling, crossing a level, about equal.
 
-Every word takes plain numbers, `None` among them makes it false: what was not measured shows nothing.
+All functions take plain numbers. If one of them is `None` (not measured), the property does not hold.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ Values = Sequence[float | None]
 
 
 def rising(values: Values, slack: float = 0.0) -> bool:
-    """Ends higher than it began and never falls by more than `slack` of the highest value on the way."""
+    """Whether the curve ends above its start and never falls by more than `slack` times its highest value."""
     known = _all(values)
     if known is None or len(known) < 2:
         return False
@@ -25,13 +25,13 @@ def rising(values: Values, slack: float = 0.0) -> bool:
 
 
 def falling(values: Values, slack: float = 0.0) -> bool:
-    """The other way round."""
+    """Whether the negated curve is rising."""
     known = _all(values)
     return known is not None and rising([-value for value in known], slack)
 
 
 def about_equal(values: Values, part: float) -> bool:
-    """All within `part` of their mean."""
+    """Whether all values are within `part` of their mean."""
     known = _all(values)
     if not known:
         return False
@@ -40,13 +40,13 @@ def about_equal(values: Values, part: float) -> bool:
 
 
 def spread_ratio(values: Values) -> float | None:
-    """Largest over smallest."""
+    """Largest value divided by smallest."""
     known = _all(values)
     return max(known) / min(known) if known and min(known) > 0 else None
 
 
 def crossing(xs: Sequence[float], ys: Values, level: float) -> float | None:
-    """The first x at which the curve crosses `level`, by straight lines between points; `None` if it does not."""
+    """The first x at which the curve crosses `level`, with linear interpolation; `None` if it does not."""
     known = _all(ys)
     if known is None:
         return None

@@ -1,7 +1,7 @@
-"""Draws a figure: ours as lines or bars, the published points as markers, readable in grey. Bars on ours are one standard
-deviation over the seeds.
+"""Draws a figure: our results as lines or bars, published points as markers. Error bars are one standard deviation over the
+seeds.
 
-Knows panels and Matplotlib; nothing of papers. Ours is told by line style and marker, published points are hollow and black.
+Our curves differ in line style and marker, and published points are black, so that a figure is readable in grey.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HATCHES = ["", "//", "..", "xx", "--", "\\\\"]
 
 
 def draw(panels: Sequence[Panel], title: str, path: Path) -> list[Path]:
-    """Writes a figure as PNG and PDF beside each other; `path` has no suffix."""
+    """Writes a figure as PNG and PDF; `path` has no suffix."""
     columns = min(len(panels), 2)
     rows = -(-len(panels) // columns)
     figure, axes = plt.subplots(rows, columns, figsize=(5.6 * columns, 3.7 * rows), squeeze=False, layout="constrained")
@@ -133,7 +133,7 @@ def _known(curve: Series | Points) -> tuple[list[Any], list[float]]:
 
 
 def _errors(series: Series) -> list[float] | None:
-    """Lengths of the error bars of the points that are drawn; a point whose spread is not known has none."""
+    """Lengths of the error bars of the drawn points; 0 for a point whose spread is not known."""
     if not series.spread:
         return None
     pairs = zip(series.y, series.spread, strict=True)

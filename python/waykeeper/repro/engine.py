@@ -1,8 +1,8 @@
-"""Runs figures: every case with every seed, each once however many figures want it, kept on disk.
+"""Runs figures: every case with every seed. A run that several figures need is made once, and results are kept on disk.
 
-A run's result is kept under a name made of all that determines it (scenario, policies, seed, version), so a suite that is
-stopped goes on where it was, and a figure whose text changed does not run again. Knows cases and runs; must not know what
-a figure makes of them.
+The file name of a result is a hash of everything that determines it (scenario, policies, seed, version). So an interrupted
+suite continues where it stopped, and a figure does not run again when only its text has changed. This module must not
+depend on how a figure uses its runs.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from ..scenario import Scenario, as_scenario
 from .figure import Case, CaseRun, Figure, Runs
 
 SEEDS = 5
-"""Seeds of a full run: what is random is told with a spread."""
+"""Seeds of a full run: enough for a standard deviation of random results."""
 QUICK_SEEDS = 2
 
 
 @dataclass(frozen=True)
 class Job:
-    """One simulation, or one search, to make."""
+    """One simulation or one search."""
 
     scenario: Scenario
     policies: tuple[str, ...]
@@ -44,7 +44,7 @@ class Job:
     nic: str | None
 
     def name(self) -> str:
-        """A name for all that determines the result."""
+        """A hash of everything that determines the result."""
         rest = [self.policies, self.seed, self.sets, self.duration_s, self.warmup_s, self.search, self.nic]
         content = json.dumps([__version__, _build(), self.scenario.digest(), rest])
         return hashlib.sha256(content.encode()).hexdigest()[:40]
@@ -52,7 +52,7 @@ class Job:
 
 @cached
 def _build() -> str:
-    """The compiled part's own digest: another model may give other numbers under the same version."""
+    """The hash of the compiled part, because a changed model may give other numbers under the same version."""
     assert _native.__file__ is not None
     return hashlib.sha256(Path(_native.__file__).read_bytes()).hexdigest()[:16]
 
@@ -64,7 +64,7 @@ class FigureRuns:
     mean: Runs
     seeds: list[Runs]
     failures: list[str]
-    """Cases that could not be run, a line each."""
+    """Cases that failed, one line each."""
 
 
 def run_figures(
@@ -119,7 +119,7 @@ def _job(case: Case, seed: int) -> Job:
 def _run_missing(wanted: Mapping[str, Job], cache: Path, jobs: int | None, progress: bool | None) -> dict[str, str]:
     cache.mkdir(parents=True, exist_ok=True)
     missing = [(name, job) for name, job in wanted.items() if not _path(cache, name).is_file()]
-    # Long ones first, so that no core is left alone with one at the end.
+    # Long ones first, so that all cores finish at about the same time.
     missing.sort(key=lambda pair: -_cost(pair[1]))
     failures = {}
     work = [job for _, job in missing]
@@ -133,7 +133,7 @@ def _run_missing(wanted: Mapping[str, Job], cache: Path, jobs: int | None, progr
 
 
 def _cost(job: Job) -> float:
-    """About how long a job takes, in simulated seconds; what cannot be read is told when it runs."""
+    """Estimated cost of a job in simulated seconds; a scenario that cannot be read fails when it runs."""
     try:
         about = job.scenario.check()
     except BadInput:
@@ -143,7 +143,7 @@ def _cost(job: Job) -> float:
 
 
 def run_job(job: Job) -> dict[str, Any]:
-    """Makes one simulation or search; what comes back is plain."""
+    """Runs one simulation or search; the result has plain values only."""
     options = {
         "seed": job.seed,
         "sets": job.sets,
@@ -185,20 +185,20 @@ def _figure_runs(
     failures: Mapping[str, str],
     cache: Path,
 ) -> FigureRuns:
-    told = []
+    failed = []
     means: dict[Hashable, CaseRun] = {}
     singles: list[dict[Hashable, CaseRun]] = [{} for _ in range(count)]
     for case in cases:
         mine = [names[figure_id, case.key, seed] for seed in range(1, count + 1)]
         broken = [failures[name] for name in mine if name in failures]
         if broken:
-            told.append(f"case {case.key!r}: {broken[0]}")
+            failed.append(f"case {case.key!r}: {broken[0]}")
             continue
         values = [_read(_path(cache, name)) for name in mine]
         for single, value in zip(singles, values, strict=True):
             single[case.key] = _case_run(value)
         means[case.key] = _case_run(mean(values))
-    return FigureRuns(Runs(means), [Runs(single) for single in singles], told)
+    return FigureRuns(Runs(means), [Runs(single) for single in singles], failed)
 
 
 def _case_run(values: dict[str, Any]) -> CaseRun:
@@ -208,9 +208,9 @@ def _case_run(values: dict[str, Any]) -> CaseRun:
 
 
 def mean(values: Sequence[Any]) -> Any:
-    """The mean of results of the same shape: numbers are averaged, the rest is the first one's.
+    """The mean of results of the same structure: numbers are averaged, all other values are those of the first result.
 
-    A number that one result lacks is absent; lists (decisions, way maps) and texts are the first result's.
+    A number that one of the results lacks is absent; lists (decisions, way maps) and texts are those of the first result.
     """
     first = values[0]
     if isinstance(first, Mapping):

@@ -1,7 +1,7 @@
-"""A figure of a paper: its grid of scenarios, what is drawn, and a function per claim.
+"""A figure of a paper: its grid of scenarios, its panels, and one function per claim.
 
-Subclasses live in `papers/<paper>/`, one a file. A figure is pure: it names runs and looks at results; it must not know
-how runs are made, how often, or what a verdict is.
+Subclasses are in `papers/<paper>/`, one per file. A figure only names runs and evaluates their results; it must not depend
+on how or how often runs are made, or on verdicts.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Case:
     """One point of a figure's grid."""
 
     key: Hashable
-    """Its name within the figure: an int, a text or a tuple of them."""
+    """Its name within the figure: an int, a text or a tuple of these."""
     scenario: str | Mapping[str, Any]
-    """A built-in scenario, or a dictionary as its TOML would give."""
+    """The name of a built-in scenario, or a dictionary with the structure of its TOML file."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """Dotted keys, as in `waykeeper run --set`."""
     policies: Sequence[str] = ("none",)
@@ -31,20 +31,20 @@ class Case:
     warmup_s: float | None = None
     sets: str = "1/32"
     search: str | None = None
-    """`msl` or `zero-loss`: look for the highest load instead of running at one."""
+    """`msl` or `zero-loss`: search for the highest load instead of running at one load."""
     nic: str | None = None
-    """The NIC that a search loads."""
+    """The NIC whose load a search varies."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """A curve of ours."""
+    """A curve of our results."""
 
     label: str
     x: Sequence[Any]
     y: Sequence[float | None]
     spread: Sequence[float | None] = ()
-    """Standard deviation over the seeds at each point; the report fills it in."""
+    """Standard deviation over the seeds at each point; the report adds it."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Panel:
-    """One set of axes. Categories (texts on the x axis) are drawn as bars, numbers as lines."""
+    """One set of axes. Texts on the x axis are drawn as bars, numbers as lines."""
 
     title: str
     x: str
@@ -71,15 +71,15 @@ class Panel:
 
 
 class CaseRun(Run):
-    """A case's result. With one policy its numbers are the run's own: `run.system`, `run.workload("fio")`."""
+    """The result of a case. If it has only one policy, its numbers are attributes of the run: `run.system`, `run.workload("fio")`."""
 
     msl_gbps: float | None = None
-    """The highest load, of a case that searches."""
+    """The highest load, if the case is a search."""
 
     def _only(self) -> Any:
         policies = self.policies
         if len(policies) != 1:
-            raise KeyError(f"this run has policies {', '.join(policies)}; say which: run.policy(name)")
+            raise KeyError(f"this run has several policies ({', '.join(policies)}); select one with run.policy(name)")
         return next(iter(policies.values()))
 
     @property
@@ -98,19 +98,19 @@ class CaseRun(Run):
 
     @property
     def decisions(self) -> Any:
-        """What the only policy did."""
+        """The decisions of the only policy."""
         return self._only().decisions
 
 
 class Runs:
-    """Results of a figure's cases by key, of one seed or as means over seeds."""
+    """Results of a figure's cases by key, for one seed or as means over seeds."""
 
     def __init__(self, runs: Mapping[Hashable, CaseRun]) -> None:
         self._runs = dict(runs)
 
     def __getitem__(self, key: Hashable) -> CaseRun:
         if key not in self._runs:
-            raise KeyError(f"no case {key!r}; there are {', '.join(map(repr, self._runs))}")
+            raise KeyError(f"no case {key!r}; known are {', '.join(map(repr, self._runs))}")
         return self._runs[key]
 
     def __contains__(self, key: Hashable) -> bool:
@@ -129,7 +129,7 @@ class Runs:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A claim's function, and what is known about why it may not come out."""
+    """A claim's function, and the explanation if the claim is not reproduced."""
 
     claim: str
     judge: Judge
@@ -138,10 +138,10 @@ class Judgement:
 
 
 def claim(name: str, why: str = "", each_seed: bool = False) -> Callable[[Judge], Judge]:
-    """Marks a method as the one that looks at a claim. `why` is the best explanation if it does not come out.
+    """Marks a method as the evaluation of a claim. `why` is the most likely explanation if the claim is not reproduced.
 
-    A claim is judged on the means over seeds; with `each_seed` on every seed alone, and the verdict of most of them counts:
-    for what a mean would smooth away, fluctuation for example.
+    A claim is evaluated on the means over seeds. With `each_seed` it is evaluated on every seed alone and the median verdict
+    counts; this is for properties that a mean hides, for example fluctuation.
     """
 
     def mark(judge: Judge) -> Judge:
@@ -153,24 +153,24 @@ def claim(name: str, why: str = "", each_seed: bool = False) -> Callable[[Judge]
 
 
 class Figure:
-    """A figure or table of a paper, or what is said in its text."""
+    """A figure or table of a paper, or the statements of its text."""
 
     id = ""
-    """`paper/name`, as people select it."""
+    """`paper/name`, the id on the command line."""
     title = ""
     assumes: Sequence[str] = ()
-    """What was assumed where the paper is silent or the model has it differently."""
+    """Assumptions where the paper gives no value or the model differs."""
 
     def cases(self, quick: bool) -> Iterable[Case]:
-        """The grid; `quick` asks for a smaller one on which every claim can still be judged."""
+        """The grid; `quick` selects a smaller one on which every claim can still be evaluated."""
         return ()
 
     def panels(self, runs: Runs) -> Iterable[Panel]:
-        """What is drawn."""
+        """The panels of the drawing."""
         return ()
 
     def judgements(self) -> list[Judgement]:
-        """Every claim's function, in the order they are written."""
+        """The functions of all claims, in source order."""
         found = []
         for name in vars(type(self)):
             member = getattr(type(self), name)

@@ -1,6 +1,6 @@
-"""What a figure says about a claim: a number, an interval, a knee, or checks that hold or not.
+"""The result of a figure for a claim: a number, an interval, a knee, or statements that hold or do not hold.
 
-A finding knows nothing of what was published; `verdict` holds the two against each other.
+A finding does not contain the published number; `verdict` compares the two.
 """
 
 from __future__ import annotations
@@ -11,57 +11,57 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Finding:
-    """What came out for one claim."""
+    """The result for one claim."""
 
     low: float | None = None
-    """The number found, or the lower end of an interval, in the claim's unit."""
+    """The number, or the lower end of an interval, in the claim's unit."""
     high: float | None = None
     shape: bool | None = None
-    """Whether the shape is there, for a number that may be off; `None` leaves it to the number's sign."""
+    """Whether the shape is right even if the number is not; `None`: decided by the sign of the number."""
     checks: Mapping[str, bool] = field(default_factory=dict)
     """Statements and whether they hold."""
     step: float = 0.0
-    """A grid step: a knee cannot be found more exactly."""
+    """The grid step at a knee, which limits its precision."""
 
     @property
     def has_number(self) -> bool:
-        """A number was found."""
+        """Whether the finding has a number."""
         return self.low is not None
 
     @property
     def holds(self) -> bool:
-        """All checks hold."""
+        """Whether all statements hold."""
         return all(self.checks.values())
 
     def ours(self) -> str:
-        """The finding as people write it."""
+        """The finding as text."""
         parts = []
         if self.low is not None and self.high is not None:
             parts.append(f"{self.low:.3g}" if self.low == self.high else f"{self.low:.3g} to {self.high:.3g}")
         failed = [text for text, holds in self.checks.items() if not holds]
         if failed:
-            parts.append("not so: " + "; ".join(failed))
+            parts.append("does not hold: " + "; ".join(failed))
         elif self.checks and not parts:
             parts.append("; ".join(self.checks))
         return ", ".join(parts)
 
 
 def number(value: float | None, shape: bool | None = None) -> Finding:
-    """One number in the claim's unit. `None` is "not available" and reproduces nothing."""
+    """One number in the claim's unit. `None` is "not available"; the claim is then not reproduced."""
     return Finding(low=value, high=value, shape=shape)
 
 
 def span(low: float | None, high: float | None, shape: bool | None = None) -> Finding:
-    """The interval that a sweep covers, in the claim's unit."""
+    """The interval of values in a sweep, in the claim's unit."""
     if low is not None and high is not None and low > high:
         low, high = high, low
     return Finding(low=low, high=high, shape=shape)
 
 
 def checks(statements: Mapping[str, object]) -> Finding:
-    """Statements of shape or order, each true or false; all must hold."""
+    """Statements about shape or order, each true or false; all must hold."""
     if not statements:
-        raise ValueError("a finding without a statement says nothing")
+        raise ValueError("a finding has no statement; it needs at least one")
     return Finding(checks={text: bool(holds) for text, holds in statements.items()})
 
 

@@ -1,6 +1,6 @@
-"""Outcomes: for every claim its verdict, ours beside theirs, and the score.
+"""Outcomes: the verdict of every claim with our number and the published one, and the totals.
 
-The record that report, docs and `diff` read: `claims.json`, schema `waykeeper.fidelity/1`.
+They are written as `claims.json` (schema `waykeeper.fidelity/1`), which the report, the docs and `diff` read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SCHEMA = "waykeeper.fidelity/1"
 
 @dataclass
 class Outcome:
-    """What became of one claim."""
+    """The result for one claim."""
 
     id: str
     paper: str
@@ -35,19 +35,19 @@ class Outcome:
     verdict: str
     published: str
     why: str
-    """The best explanation of a mismatch, or the reason why it is not simulable."""
+    """The most likely explanation of a mismatch, or the reason why the claim cannot be simulated."""
     figure: str = ""
     ours: str = ""
     ours_low: float | None = None
     ours_high: float | None = None
     deviation: float | None = None
-    """Relative, of the worse end."""
+    """Relative deviation, of the worse end of an interval."""
     seeds: int = 0
-    """Seeds behind ours; 0 for arithmetic."""
+    """Number of seeds behind our number; 0 if it is calculated without a run."""
     spread: float | None = None
-    """Sample standard deviation of ours over the seeds."""
+    """Sample standard deviation of our number over the seeds."""
     agreeing: int = 0
-    """Seeds that alone would give a verdict at least as good."""
+    """Number of seeds that alone would give at least this verdict."""
 
 
 RANK = {
@@ -59,7 +59,7 @@ RANK = {
 
 
 def outcomes(figures: Sequence[Figure], results: Mapping[str, FigureRuns]) -> list[Outcome]:
-    """Every claim of the figures that were run, in the order of claims.csv."""
+    """All claims of the figures that were run, in the order of claims.csv."""
     found = {}
     for figure in figures:
         for judgement in figure.judgements():
@@ -68,7 +68,7 @@ def outcomes(figures: Sequence[Figure], results: Mapping[str, FigureRuns]) -> li
 
 
 def skipped() -> list[Outcome]:
-    """Every claim that cannot be simulated, with the reason."""
+    """All claims that cannot be simulated, with the reasons."""
     return [_of(claims()[name], Verdict.NOT_SIMULABLE, reason) for name, reason in not_simulable().items()]
 
 
@@ -77,10 +77,10 @@ def _outcome(figure: Figure, judgement: Judgement, results: FigureRuns) -> Outco
     finding, judged, error = _look(figure, judgement, claim, results.mean)
     alone = [_look(figure, judgement, claim, runs) for runs in results.seeds]
     if judgement.each_seed and alone:
-        # The median verdict is that of most seeds, or the worse one of a tie.
+        # The median verdict is that of most seeds, or the worse one in a tie.
         ranked = sorted(alone, key=lambda look: RANK[look[1].verdict.value])
         finding, judged, error = ranked[len(ranked) // 2]
-    # Arithmetic has no case and no seed.
+    # A claim that is only calculated has no case and no seed.
     seeds = len(results.seeds) if len(results.mean) else 0
     values = [one.low for one, _, _ in alone if one is not None and one.low is not None] if seeds else []
     at_least = [one for _, one, _ in alone if RANK[one.verdict.value] <= RANK[judged.verdict.value]]
@@ -104,7 +104,7 @@ def _outcome(figure: Figure, judgement: Judgement, results: FigureRuns) -> Outco
 
 
 def _look(figure: Figure, judgement: Judgement, claim: Claim, runs: Runs) -> tuple[Finding | None, Judged, str]:
-    """A claim's finding and verdict; a figure that cannot find its runs or numbers reproduces nothing."""
+    """A claim's finding and verdict; if the figure's runs or numbers are missing, the claim is not reproduced."""
     try:
         finding = judgement.judge(figure, runs)
         return finding, judge(claim, finding), ""
@@ -113,7 +113,7 @@ def _look(figure: Figure, judgement: Judgement, claim: Claim, runs: Runs) -> tup
 
 
 def _of(claim: Claim, verdict: Verdict, why: str, **found: Any) -> Outcome:
-    """A claim's outcome: what the claim says of itself, and what was found."""
+    """A claim's outcome: the text of the claim and the finding."""
     return Outcome(
         id=claim.id,
         paper=claim.paper,
@@ -130,7 +130,7 @@ def _of(claim: Claim, verdict: Verdict, why: str, **found: Any) -> Outcome:
 
 
 def score(found: Sequence[Outcome]) -> dict[str, int]:
-    """How many of each verdict; `simulable` is all but those that are not."""
+    """Number of claims per verdict; `simulable` is the number of all others than `not simulable`."""
     counts = {verdict.value.replace(" ", "_"): 0 for verdict in Verdict}
     for outcome in found:
         counts[outcome.verdict.replace(" ", "_")] += 1
@@ -138,7 +138,7 @@ def score(found: Sequence[Outcome]) -> dict[str, int]:
 
 
 def document(found: Sequence[Outcome], quick: bool, seeds: int) -> dict[str, Any]:
-    """The whole record."""
+    """The complete record."""
     folders = [folder for folder, _ in PAPERS.values()]
     order = {name: index for index, name in enumerate(claims())}
     found = sorted(found, key=lambda outcome: order[outcome.id])
@@ -158,7 +158,7 @@ def document(found: Sequence[Outcome], quick: bool, seeds: int) -> dict[str, Any
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Claims whose verdict differs between two records, the worse ones first."""
+    """Claims whose verdict differs between two records; those that got worse come first."""
     before = {claim["id"]: claim for claim in old["claims"]}
     found = []
     for claim in new["claims"]:

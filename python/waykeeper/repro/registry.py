@@ -1,6 +1,6 @@
-"""Finds the figures: every module in `papers/<paper>/` with a subclass of `Figure`, and what is not simulable.
+"""Finds the figures, which are all modules in `papers/<paper>/` with a subclass of `Figure`, and the claims that cannot be simulated.
 
-Adding a figure is adding a file. Checks that every claim is looked at once.
+To add a figure, add a file. `problems` checks that every claim is evaluated exactly once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def papers() -> list[str]:
 
 @cache
 def figures() -> dict[str, Figure]:
-    """All figures by id, papers in order and figures as their files sort."""
+    """All figures by id, ordered by paper and file name."""
     found: dict[str, Figure] = {}
     for paper in papers():
         for module in _modules(paper):
@@ -46,7 +46,7 @@ def not_simulable() -> dict[str, str]:
 
 
 def problems() -> list[str]:
-    """What is wrong with the suite: claims nobody looks at, or two do, or that do not exist."""
+    """Errors of the suite: claims that no figure evaluates, that several evaluate, or that do not exist."""
     known = claims()
     seen: dict[str, list[str]] = {name: [] for name in known}
     wrong = []
@@ -54,14 +54,14 @@ def problems() -> list[str]:
     places += [(name, "not_simulable") for name in not_simulable()]
     for name, place in places:
         if name not in seen:
-            wrong.append(f"{place}: there is no claim {name}")
+            wrong.append(f"{place}: claim {name} does not exist")
         else:
             seen[name].append(place)
     for name, where in seen.items():
         if not where:
-            wrong.append(f"claim {name} ({known[name].where}): nobody looks at it")
+            wrong.append(f"claim {name} ({known[name].where}): no figure evaluates it")
         elif len(where) > 1:
-            wrong.append(f"claim {name} is looked at by {' and '.join(where)}")
+            wrong.append(f"claim {name} is evaluated more than once: {' and '.join(where)}")
     return wrong
 
 

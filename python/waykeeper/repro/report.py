@@ -1,6 +1,6 @@
-"""The report: figures as PNG and PDF, one page with all of them and the claims, and the pages for `docs/`.
+"""The report: figures as PNG and PDF, one page with all figures and claims, and the pages for `docs/`.
 
-Knows outcomes and drawings; must not know how anything was run.
+This module uses outcomes and drawings; it must not depend on how figures were run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TITLES = dict(PAPERS.values())
 
 
 def write(out: Path, record: Mapping[str, Any], figures: Sequence[Figure], results: Mapping[str, FigureRuns]) -> Path:
-    """Writes `claims.json`, the drawings and `report.html` into `out`; the page's path."""
+    """Writes `claims.json`, the drawings and `report.html` into `out`; returns the path of the page."""
     from jinja2 import Environment
 
     from .draw import draw
@@ -49,7 +49,7 @@ def write(out: Path, record: Mapping[str, Any], figures: Sequence[Figure], resul
 
 
 def with_spread(figure: Figure, results: FigureRuns) -> list[Panel]:
-    """A figure's panels over the means, each point with its standard deviation over the seeds."""
+    """A figure's panels with the means, and the standard deviation over the seeds at each point."""
     panels = list(figure.panels(results.mean))
     if len(results.seeds) < 2:
         return panels
@@ -67,7 +67,7 @@ def with_spread(figure: Figure, results: FigureRuns) -> list[Panel]:
 
 
 def _spread(curves: Sequence[Sequence[float | None]]) -> list[float | None]:
-    """The standard deviation at each point; none where a seed has no number."""
+    """The standard deviation at each point; `None` where a seed has no number."""
     points = zip(*curves, strict=True)
     return [None if None in values else statistics.stdev(values) for values in points]  # type: ignore[type-var]
 

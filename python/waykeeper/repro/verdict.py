@@ -1,13 +1,13 @@
-"""Verdicts: a finding held against a published claim. Bands are fixed here, by kind, for all claims alike.
+"""Verdicts: compares a finding with a published claim. The bands depend only on the kind of the claim.
 
-* shape, ordering: every check holds, or not. Where a knee was published, it must lie within 25 % or a grid step; the right
-  shape with the knee elsewhere is `shape only`.
-* relative: 0.5 to 2 times the published effect; the right sign with another size is `shape only`. An effect of at most 2 %
-  was published as none: ours may be at most 5 %, which is ddio-bench's own limit for "not sensitive" (ATC20 s7). A
-  ceiling ("at most 6.4 %", "only 3 %") is kept by anything below it; up to twice as much is `shape only`.
-* absolute: within 25 %; within a factor of two, or with the shape that a figure found, `shape only`.
+* shape, ordering: all statements must hold. A published knee must be within 25 % or one grid step; the right shape with the
+  knee elsewhere is `shape only`.
+* relative: 0.5 to 2 times the published effect; the right sign with another size is `shape only`. A published effect of at
+  most 2 % counts as none: ours may be at most 5 %, which is ddio-bench's own limit for "not sensitive" (ATC20 s7). An upper
+  bound ("at most 6.4 %", "only 3 %") is met by every smaller value; up to twice the bound is `shape only`.
+* absolute: within 25 %; within a factor of two, or with the right shape, `shape only`.
 
-Of a published interval over a sweep both ends are held against ours. An interval from zero ("up to 30 %") has one end.
+Of a published interval over a sweep both ends are compared with ours. An interval from zero ("up to 30 %") has one end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .finding import Finding
 
 
 class Verdict(Enum):
-    """What became of a claim."""
+    """The verdict on a claim."""
 
     REPRODUCED = "reproduced"
     SHAPE_ONLY = "shape only"
@@ -29,34 +29,34 @@ class Verdict(Enum):
 
 
 RELATIVE = (0.5, 2.0)
-"""Part of the published effect that is as good as it."""
+"""Our effect divided by the published one must be within these bounds."""
 NO_EFFECT = 2.0
-"""A published effect of at most so many percent is none."""
+"""A published effect of at most this many per cent counts as none."""
 INSENSITIVE = 5.0
-"""Ours may then be so many percent."""
+"""Our effect may then be at most this many per cent."""
 ABSOLUTE = 0.25
-"""An absolute number may be off by this part."""
+"""Allowed relative deviation of an absolute number."""
 ABSOLUTE_SHAPE = 2.0
-"""... and by this factor if only the order of magnitude is to be right."""
+"""Allowed factor if only the order of magnitude must be right."""
 KNEE = 0.25
-"""A knee may be off by this part."""
+"""Allowed relative deviation of a knee."""
 RATIO_UNITS = ("ratio",)
-"""Units in which 1 is "no effect"."""
+"""Units in which 1 means "no effect"."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A verdict and how far off the number is."""
+    """A verdict and the deviation of the number."""
 
     verdict: Verdict
     deviation: float | None = None
-    """Relative distance of ours from the published number: 0.1 is 10 % more. Of the worse end."""
+    """Relative deviation of our number from the published one: 0.1 is 10 % more. For an interval, of the worse end."""
 
 
 def judge(claim: Claim, finding: Finding) -> Judged:
-    """The verdict on what was found for a claim.
+    """The verdict for a claim and its finding.
 
-    Raises `ValueError` if the finding is of the wrong sort for the claim: no number where one was published to be met.
+    Raises `ValueError` if the finding does not fit the claim, for example if it has no number but the claim has one.
     """
     if claim.kind in ("shape", "ordering"):
         return _shape(claim, finding)
@@ -64,7 +64,7 @@ def judge(claim: Claim, finding: Finding) -> Judged:
         return _checks(finding)
     if not finding.has_number:
         if finding.checks:
-            raise ValueError(f"{claim.id} has a published number; its finding needs one, not checks alone")
+            raise ValueError(f"{claim.id} has a published number; its finding needs one, not only checks")
         return Judged(Verdict.NOT_REPRODUCED)
     if not finding.holds:
         return Judged(Verdict.NOT_REPRODUCED, _deviation(claim, finding))
@@ -79,9 +79,9 @@ def _checks(finding: Finding) -> Judged:
 
 def _shape(claim: Claim, finding: Finding) -> Judged:
     if not finding.checks:
-        # A number for a shape: whether it is in the published interval is the shape.
+        # A number for a shape: the shape is right if the number is in the published interval.
         if not (claim.has_number and finding.has_number):
-            raise ValueError(f"{claim.id} is a matter of shape; its finding needs checks")
+            raise ValueError(f"{claim.id} is a claim about shape; its finding needs checks")
         inside = all(_near(ours, published, KNEE, finding.step) for ours, published in _ends(claim, finding))
         return Judged(Verdict.REPRODUCED if inside else Verdict.NOT_REPRODUCED, _deviation(claim, finding))
     if not finding.holds:
@@ -134,10 +134,10 @@ def _absolute(claim: Claim, finding: Finding) -> Judged:
 
 
 def _ends(claim: Claim, finding: Finding) -> list[tuple[float, float]]:
-    """Ours and the published number, for each end there is something to hold against.
+    """Pairs of our number and the published one, for each end that can be compared.
 
-    A single number of ours against an interval is held against its nearest point; a bound ("up to", "over") against the
-    bound unless it is on the right side of it.
+    A single number is compared with the nearest point of an interval. With a bound ("up to", "over") it is compared only if
+    it is on the wrong side of the bound.
     """
     low, high = finding.low, finding.high
     assert low is not None and high is not None
@@ -150,7 +150,7 @@ def _ends(claim: Claim, finding: Finding) -> list[tuple[float, float]]:
     if claim.low == claim.high:
         return [(low, claim.low)] if low == high else [(low, claim.low), (high, claim.high)]
     if claim.low == 0 and claim.kind == "absolute":
-        # A ceiling: anything below it will do.
+        # An upper bound: every smaller value is right.
         return [(high, claim.high)] if high > claim.high else [(claim.high, claim.high)]
     if claim.low == 0:
         return [(high, claim.high)]

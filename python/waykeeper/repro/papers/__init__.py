@@ -1,1 +1,1 @@
-"""One folder a paper, one file a figure or table."""
+"""One folder per paper, one file per figure or table."""

@@ -1,13 +1,13 @@
-"""What several of A4's figures use: masks by the paper's numbering, and numbers made of results."""
+"""Shared by A4's figures: masks in the paper's numbering, and metrics calculated from results."""
 
 
 def way(first, last):
-    """The paper's way[first:last] of an 11-way LLC, which counts from the left, as a mask."""
+    """The mask of the paper's way[first:last] of an 11-way LLC; the paper counts ways from the left."""
     return hex(((1 << (last - first + 1)) - 1) << (10 - last))
 
 
 SLIDES = [way(first, first + 1) for first in range(10)]
-"""A window of two ways from way[0:1] to way[9:10]."""
+"""Masks of two ways, from way[0:1] to way[9:10]."""
 PLACES = [f"{first}:{first + 1}" for first in range(10)]
 
 

@@ -1,4 +1,5 @@
-"""A4 Fig. 3: X-Mem's two ways slide over the LLC beside packets that nobody reads (a) and packets that are read (b)."""
+"""A4 Fig. 3: X-Mem's two-way mask slides over the LLC beside packets that no core reads (a) and packets that cores
+read (b)."""
 
 from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim
 
@@ -6,15 +7,15 @@ from .common import PLACES, SLIDES, memory, miss
 
 QUICK = (0, 1, 3, 5, 8, 9)
 RAISED = 1.08
-"""A place is raised if it misses so much more than the quiet place way[3:4]."""
+"""At a raised place X-Mem misses over this factor more than at the quiet place way[3:4]."""
 
 
 class Fig03(Figure):
     id = "a4/fig3"
-    title = "Contention over the place of a bystander's two ways"
+    title = "Contention over the place of X-Mem's two ways"
     assumes = [
-        "X-Mem's working set is 2368 KiB a thread: Figs. 3 and 4 fit no other",
-        "in (b) rings begin full for 3 ms, as at a program's start",
+        "X-Mem's working set is 2368 KiB per thread, the only size that fits Figs. 3 and 4",
+        "in (b) rings are full for the first 3 ms, as when a program starts",
     ]
 
     def cases(self, quick):
@@ -64,7 +65,8 @@ class Fig03(Figure):
 
     @claim(
         "ISCA25-F3A-1",
-        why="at way[1:2] the model's victims find room in the free half of the window, the paper's curve is 6 % up there",
+        why="at way[1:2] evicted lines of the model find space in the free half of the mask; the paper's curve is "
+        "raised by 6 % there",
     )
     def only_latent_contention_without_readers(self, runs):
         quiet, first, second = (miss(runs["nt", index], "x-mem") for index in (3, 0, 1))
@@ -73,8 +75,8 @@ class Fig03(Figure):
         return checks(
             {
                 "misses are raised at way[0:1]": raised[0],
-                "and less at way[1:2]": quiet < second < first,
-                "nowhere else": not any(raised[index] for index in rest),
+                "they are raised less at way[1:2]": quiet < second < first,
+                "they are raised at no other place": not any(raised[index] for index in rest),
                 "memory bandwidth is highest at way[0:1]": memory(runs["nt", 0])
                 == max(memory(runs["nt", index]) for index in raised),
             }
@@ -85,10 +87,10 @@ class Fig03(Figure):
         raised = self._raised(runs, "t")
         return checks(
             {
-                "raised around way[0:1]": raised[0],
-                "not between": not raised[3],
-                "raised around way[5:6]": raised[5],
-                "raised around way[9:10]": raised[9],
+                "misses are raised at way[0:1]": raised[0],
+                "they are not raised at way[3:4]": not raised[3],
+                "they are raised at way[5:6]": raised[5],
+                "they are raised at way[9:10]": raised[9],
             }
         )
 
@@ -96,8 +98,8 @@ class Fig03(Figure):
     def the_third_region_needs_readers(self, runs):
         return checks(
             {
-                "raised at way[9:10] with DPDK-T": self._raised(runs, "t")[9],
-                "not with DPDK-NT": not self._raised(runs, "nt")[9],
+                "misses are raised at way[9:10] with DPDK-T": self._raised(runs, "t")[9],
+                "they are not raised there with DPDK-NT": not self._raised(runs, "nt")[9],
             }
         )
 
@@ -107,9 +109,10 @@ class Fig03(Figure):
         with_copy, without = (miss(runs["rule", rule], "x-mem") for rule in ("clean-copy", "no-copy"))
         return checks(
             {
-                "lines that cores and devices share crowd way[9:10], which nobody else's mask has": with_copy
-                > RAISED * quiet,
-                "and nothing does when they leave no copy in the LLC": without < RAISED * quiet,
+                (
+                    "lines that cores and devices share raise misses at way[9:10], which is in no other program's mask"
+                ): with_copy > RAISED * quiet,
+                "misses are not raised there when these lines leave no copy in the LLC": without < RAISED * quiet,
             }
         )
 

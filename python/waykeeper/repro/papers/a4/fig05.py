@@ -1,4 +1,4 @@
-"""A4 Fig. 5: storage throughput and memory traffic over the block size, with DCA and without."""
+"""A4 Fig. 5: storage throughput and memory traffic over the block size, with DCA on and off."""
 
 from waykeeper.repro import Case, Figure, Panel, Points, Series, about_equal, checks, claim, knee, rising
 
@@ -12,7 +12,7 @@ LARGE = [64, 128, 256, 512, 1024, 2048]
 class Fig05(Figure):
     id = "a4/fig5"
     title = "Storage throughput and memory bandwidth over the block size"
-    assumes = ["FIO's masks are the text's way[2:3]; the artifact's 0x300 differs"]
+    assumes = ["FIO's mask is way[2:3] as in the text; the artifact has 0x300"]
 
     def cases(self, quick):
         for text, kib in zip(BLOCKS, KIB, strict=True):
@@ -81,9 +81,14 @@ class Fig05(Figure):
         large = [kib for kib in self._blocks(runs) if kib > 32]
         traffic = [memory(runs[kib, False]) for kib in large]
         share = 1e9 * traffic[-1] / _throughput(runs[large[-1], False])
-        return checks({"it grows with the block": rising(traffic, 0.02), "over half of the blocks leak": share > 0.5})
+        return checks(
+            {
+                "memory traffic grows with the block size": rising(traffic, 0.02),
+                "memory traffic is over half of the storage throughput": share > 0.5,
+            }
+        )
 
-    @claim("ISCA25-F5-3", why="the paper's own curve, read off the figure, levels off at 16 KB; its text says 128 KB")
+    @claim("ISCA25-F5-3", why="the paper's own curve in the figure levels off at 16 KB; its text says 128 KB")
     def throughput_levels_off(self, runs):
         blocks = self._blocks(runs)
         curve = self._curve(runs, False, _throughput)
@@ -98,8 +103,9 @@ class Fig05(Figure):
         shallow, deep = runs["depth", 4], runs["depth", 128]
         return checks(
             {
-                "more of what devices write leaks with a deep queue": _leak(deep) > _leak(shallow) + 0.1,
-                "throughput is not lower": _throughput(deep) >= 0.97 * _throughput(shallow),
+                "with a deep queue a larger part of the device writes leaks to memory": _leak(deep)
+                > _leak(shallow) + 0.1,
+                "throughput with a deep queue is not lower": _throughput(deep) >= 0.97 * _throughput(shallow),
             }
         )
 
@@ -109,5 +115,5 @@ def _throughput(run):
 
 
 def _leak(run):
-    """Memory writes per byte that devices wrote."""
+    """Bytes written to memory per byte that devices wrote."""
     return run.system.memory_write_bytes_per_s / run.system.inbound_bytes_per_s

@@ -1,4 +1,4 @@
-"""A4 Fig. 8b: with DCA off for the SSDs, storage needs hardly any ways."""
+"""A4 Fig. 8b: with DCA off for the SSDs, storage needs few ways."""
 
 from waykeeper.repro import Case, Figure, Panel, Points, Series, about_equal, checks, claim, falling, span
 
@@ -9,8 +9,8 @@ MASKS = {5: "0x1e0", 4: "0x1c0", 3: "0x180", 2: "0x100"}
 
 class Fig08b(Figure):
     id = "a4/fig8b"
-    title = "X-Mem's misses over the ways that storage keeps"
-    assumes = ["X-Mem's working set is 4 MiB a thread, random: Fig. 8b fits no other"]
+    title = "X-Mem's misses over the ways of the storage program"
+    assumes = ["X-Mem's working set is 4 MiB per thread with random accesses, the only setting that fits Fig. 8b"]
 
     def cases(self, quick):
         for last, mask in MASKS.items():
@@ -32,13 +32,13 @@ class Fig08b(Figure):
             series=[Series("ours", ends, [runs[n].workload("fio").throughput / 1e9 for n in ends])],
         )
 
-    @claim("ISCA25-F8B-1", why="at n=2 fewer of FIO's lines reach X-Mem's ways in the model than on the chip")
+    @claim("ISCA25-F8B-1", why="at n=2 fewer of FIO's lines enter X-Mem's ways in the model than on the chip")
     def fewer_ways_fewer_misses(self, runs):
         curve = [miss(runs[n], "x-mem") for n in (5, 4, 3, 2)]
         return span(curve[-1], curve[0], shape=falling(curve))
 
     @claim("ISCA25-F8B-2")
-    def storage_does_not_mind(self, runs):
+    def storage_is_unaffected(self, runs):
         return checks({"within 5 %": about_equal([runs[n].workload("fio").throughput for n in MASKS], 0.05)})
 
     @claim("ISCA25-F8B-3")

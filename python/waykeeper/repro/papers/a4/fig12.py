@@ -44,7 +44,7 @@ class Fig12(Figure):
     def isolate_is_worse(self, runs):
         first, last = runs[4], runs[2048]
         slopes = [_latency(last, policy) / _latency(first, policy) for policy in ("isolate", "default")]
-        return checks({"latency rises more under Isolate": slopes[0] > slopes[1]})
+        return checks({"latency rises more under Isolate than under Default": slopes[0] > slopes[1]})
 
     @claim("ISCA25-F12-5")
     def storage_is_flagged_above_a_block_size(self, runs):

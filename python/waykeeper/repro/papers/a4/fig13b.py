@@ -12,7 +12,7 @@ MIX, OTHER = "LPW-heavy", "HPW-heavy"
 class Fig13b(Figure):
     id = "a4/fig13b"
     title = "The LPW-heavy mix: performance and LLC hit rate"
-    assumes = ["as Fig. 13a", "two arrays of two drives: FFSB-L and FFSB-H have ports of their own"]
+    assumes = ["as in Fig. 13a", "two arrays of two drives; FFSB-L and FFSB-H have separate root ports"]
 
     def cases(self, quick):
         yield Case(MIX, "a4-lpw-heavy", policies=POLICIES)
@@ -24,8 +24,8 @@ class Fig13b(Figure):
 
     @claim("ISCA25-F13B-1", why=PROFILES)
     def all_hit_more(self, runs):
-        everybody = names(runs[MIX])
-        return number(change(hits(runs[MIX], "a4-d", everybody), hits(runs[MIX], "default", everybody)))
+        workloads = names(runs[MIX])
+        return number(change(hits(runs[MIX], "a4-d", workloads), hits(runs[MIX], "default", workloads)))
 
     @claim("ISCA25-F13B-2", why=PROFILES)
     def hpws_hit_more(self, runs):
@@ -44,7 +44,7 @@ class Fig13b(Figure):
     def non_io_hpws_saturate_at_once(self, runs):
         run = runs[MIX]
         curve = [performance(run, policy, names(run, high=True, io=False)) for policy in STEPS]
-        return checks({"later steps bring less than 3 %": max(curve) < 1.03 * curve[0]})
+        return checks({"later steps add less than 3 %": max(curve) < 1.03 * curve[0]})
 
     @claim("ISCA25-F13B-6", why=PROFILES)
     def lpws_gain_less_than_they_did_as_hpws(self, runs):
@@ -52,15 +52,17 @@ class Fig13b(Figure):
         for name in ("x264", "parest"):
             low, high = ratio(runs[MIX], "a4-d", name), ratio(runs[OTHER], "a4-d", name)
             found[f"{name} gains"] = low > 1
-            found[f"{name} gains less than as an HPW"] = low < high
+            found[f"{name} gains less than it did as an HPW"] = low < high
         return checks(found)
 
     @claim(
         "ISCA25-F13B-7",
-        why="DCA write misses stay below A4's 40 % once FastClick's rings drain, which a4-b brings about already, "
-        "so FFSB-H never stands out",
+        why="DCA write misses stay below A4's threshold of 40 % once FastClick's rings drain. They drain under "
+        "a4-b already, so A4 never detects FFSB-H",
     )
     def dca_is_off_for_the_heavy_one_only(self, runs):
         storage, _ = antagonists(runs[MIX].policy("a4-d").decisions)
         ports = {port for piece in runs[MIX].policy("a4-d").way_map for port in piece.get("dca_off_ports", [])}
-        return checks({"FFSB-H alone is found": storage == {"ffsb-heavy"}, "one port loses DCA": len(ports) == 1})
+        return checks(
+            {"A4 detects only FFSB-H": storage == {"ffsb-heavy"}, "DCA is switched off for one port": len(ports) == 1}
+        )

@@ -1,4 +1,4 @@
-"""A4 Fig. 14: where packets' time goes, storage latency and throughput, and memory traffic on the HPW-heavy mix."""
+"""A4 Fig. 14: parts of a packet's time, storage latency and throughput, and memory traffic on the HPW-heavy mix."""
 
 from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, number
 
@@ -8,7 +8,8 @@ from .mixes import POLICIES
 MIX = "HPW-heavy"
 PARTS = {"queueing": "queueing_mean_us", "pointer access": "pointer_mean_us", "processing": "processing_mean_us"}
 NARROW = (
-    "the model's gain is in the queue: rings that drain wait for nothing, rings that stay full wait as long as ever"
+    "in the model the gain is in the queue: in rings that drain packets do not wait, in rings that stay full "
+    "they wait as long as before"
 )
 
 
@@ -16,7 +17,7 @@ class Fig14(Figure):
     id = "a4/fig14"
     title = "I/O latency, throughput and memory traffic under the schemes"
     assumes = [
-        "as Fig. 13a",
+        "as in Fig. 13a",
         "pointer access: completion, descriptor and packet metadata; processing: instructions and the packet's lines",
     ]
 
@@ -33,7 +34,7 @@ class Fig14(Figure):
             for policy in ("default", "a4-d")
         ]
         published = [Points("A4-d, paper", list(PARTS), [0.85, 0.80, 0.77])]
-        yield Panel("Fastclick's time per packet", x="", y="relative to Default", series=parts, published=published)
+        yield Panel("FastClick's time per packet", x="", y="relative to Default", series=parts, published=published)
         names = list(POLICIES)
         yield Panel(
             "FFSB-H",
@@ -86,19 +87,27 @@ class Fig14(Figure):
         found = {}
         for name in POLICIES[1:]:
             storage = _storage(runs, name)
-            found[f"latency under {name}"] = abs(change(storage.latency_mean_us, usual.latency_mean_us)) < 10
-            found[f"throughput under {name}"] = abs(change(storage.throughput, usual.throughput)) < 10
+            found[f"storage latency under {name} changes by less than 10 %"] = (
+                abs(change(storage.latency_mean_us, usual.latency_mean_us)) < 10
+            )
+            found[f"storage throughput under {name} changes by less than 10 %"] = (
+                abs(change(storage.throughput, usual.throughput)) < 10
+            )
         return checks(found)
 
-    @claim("ISCA25-F14-5", why="storage is bound by the drives; the difference is within the scatter of seeds")
+    @claim("ISCA25-F14-5", why="the drives limit storage; the difference is within the variation between seeds")
     def storage_latency_is_larger_with_dca(self, runs):
         return checks(
-            {"Default's is larger": _storage(runs, "default").latency_mean_us > _storage(runs, "a4-c").latency_mean_us}
+            {
+                "storage latency under Default is larger than under a4-c": _storage(runs, "default").latency_mean_us
+                > _storage(runs, "a4-c").latency_mean_us
+            }
         )
 
     @claim(
         "ISCA25-F14-6",
-        why="storage writes go to memory either way; FastClick, whose leak ends at a4-c, writes less",
+        why="storage data are written to memory in both cases; FastClick's packets no longer leak under a4-c, so "
+        "it causes fewer memory writes",
     )
     def dca_off_costs_memory_writes(self, runs):
         return number(
@@ -109,9 +118,7 @@ class Fig14(Figure):
     def total_memory_bandwidth_falls(self, runs):
         return number(change(_memory(runs, "a4-d"), _memory(runs, "default")))
 
-    @claim(
-        "ISCA25-F14-8", why="most of the model's reads are those of streaming SPEC profiles, which no scheme changes"
-    )
+    @claim("ISCA25-F14-8", why="in the model most reads are those of streaming SPEC profiles, which no scheme changes")
     def memory_reads_fall(self, runs):
         return number(
             change(_system(runs, "a4-d").memory_read_bytes_per_s, _system(runs, "default").memory_read_bytes_per_s)
@@ -125,12 +132,13 @@ class Fig14(Figure):
     def trash_ways_only_move_writebacks(self, runs):
         return number(change(_memory(runs, "a4-d"), _memory(runs, "a4-c")))
 
-    @claim("ISCA25-F14-11", why="rings that stay full leak more than the throughput that is lost saves")
+    @claim("ISCA25-F14-11", why="rings that stay full leak more data than the lower throughput saves")
     def isolate_moves_less(self, runs):
         return checks(
             {
-                "memory bandwidth is below Default's": _memory(runs, "isolate") < _memory(runs, "default"),
-                "so is I/O throughput": _io(runs, "isolate") < _io(runs, "default"),
+                "memory bandwidth under Isolate is below Default's": _memory(runs, "isolate")
+                < _memory(runs, "default"),
+                "I/O throughput under Isolate is below Default's": _io(runs, "isolate") < _io(runs, "default"),
             }
         )
 
@@ -138,7 +146,7 @@ class Fig14(Figure):
     def latency_gains_more_than_throughput(self, runs):
         latency = _fastclick(runs, "default").latency_mean_us / _fastclick(runs, "a4-d").latency_mean_us
         throughput = _fastclick(runs, "a4-d").throughput / _fastclick(runs, "default").throughput
-        return checks({"latency's gain is larger": latency > throughput})
+        return checks({"latency improves by a larger factor than throughput": latency > throughput})
 
 
 def _fastclick(runs, policy):

@@ -1,4 +1,4 @@
-"""A4 Fig. 15: how much the thresholds and the revert interval matter on the HPW-heavy mix."""
+"""A4 Fig. 15: effect of the thresholds and of the revert interval on the HPW-heavy mix."""
 
 from waykeeper.repro import Case, Figure, Panel, Series, checks, claim, number, rising, span
 
@@ -47,29 +47,35 @@ class Fig15(Figure):
         return sorted(key[1] for key in runs if key[0] == "stable" and key[1] != NEVER)
 
     def _part(self, runs, stable):
-        """Performance of all workloads, % of the oracle's."""
+        """Mean performance of all workloads, in per cent of the oracle's."""
         return 100 * _mean(runs, runs["stable", stable], None) / _mean(runs, runs["stable", NEVER], None)
 
     @claim(
         "ISCA25-F15-1",
-        why="HPWs are bound to FastClick's two states, which T1 hardly touches; LPWs move as published",
+        why="HPWs depend on FastClick's two states, on which T1 has little effect; LPWs change as published",
     )
     def a_lower_t1_helps_hpws(self, runs):
         low, high = min(T1), max(T1)
         return checks(
             {
-                "HPWs are not worse with the lowest T1": _mean(runs, runs["T1", low], True)
+                "with the lowest T1 HPWs are at most 1 % worse than with the highest": _mean(
+                    runs, runs["T1", low], True
+                )
                 >= 0.99 * _mean(runs, runs["T1", high], True),
-                "LPWs are not better with it": _mean(runs, runs["T1", low], False)
+                "with the lowest T1 LPWs are at most 1 % better than with the highest": _mean(
+                    runs, runs["T1", low], False
+                )
                 <= 1.01 * _mean(runs, runs["T1", high], False),
-                "one of the two moves": _mean(runs, runs["T1", low], True) > 1.005 * _mean(runs, runs["T1", high], True)
+                "HPWs gain or LPWs lose over 0.5 %": _mean(runs, runs["T1", low], True)
+                > 1.005 * _mean(runs, runs["T1", high], True)
                 or _mean(runs, runs["T1", low], False) < 0.995 * _mean(runs, runs["T1", high], False),
             }
         )
 
     @claim(
         "ISCA25-F15-2",
-        why="the profiles' miss rates lie closer to 80 % than the programs': more of them are taken for antagonists",
+        why="miss rates of the profiles are closer to 80 % than those of the programs, so A4 classifies more of "
+        "them as antagonists",
     )
     def a_lower_t5_finds_more(self, runs):
         counts = {value: len(antagonists(runs["T5", value].decisions)[1]) for value in T5}
@@ -77,15 +83,18 @@ class Fig15(Figure):
 
     @claim(
         "ISCA25-F15-3",
-        why="FFSB-H is missed, as published; FastClick drains without it in most seeds, so HPWs do not pay",
+        why="A4 does not detect FFSB-H, as published; FastClick's rings drain even so in most seeds, so HPWs do "
+        "not lose",
     )
     def above_a_critical_value_storage_is_missed(self, runs):
         found = {}
         for name in RAISED:
             storage, _ = antagonists(runs["raised", name].decisions)
-            found[f"FFSB-H is missed with a high {name}"] = "ffsb-heavy" not in storage
+            found[f"A4 does not detect FFSB-H with a high {name}"] = "ffsb-heavy" not in storage
         usual = _mean(runs, runs["T5", 0.9], True)
-        found["and HPWs gain less then"] = min(_mean(runs, runs["raised", name], True) for name in RAISED) < usual
+        found["HPWs gain less with a high threshold"] = (
+            min(_mean(runs, runs["raised", name], True) for name in RAISED) < usual
+        )
         return checks(found)
 
     @claim("ISCA25-F15-4")
@@ -94,11 +103,16 @@ class Fig15(Figure):
 
     @claim(
         "ISCA25-F15-5",
-        why="reverts cost little at every interval; what is left is the scatter of FastClick's two states",
+        why="reverts cost little at every interval; the remaining differences are the variation between "
+        "FastClick's two states",
     )
     def longer_intervals_approach_the_oracle(self, runs):
         return checks(
-            {"the part of the oracle grows": rising([self._part(runs, value) for value in self._stable(runs)], 0.01)}
+            {
+                "performance relative to the oracle grows with the stable interval": rising(
+                    [self._part(runs, value) for value in self._stable(runs)], 0.01
+                )
+            }
         )
 
 

@@ -1,4 +1,4 @@
-"""What Figs. 13 to 15 measure on the two mixes: group means of performance and of LLC hit rates."""
+"""Metrics of Figs. 13 to 15 on the two mixes: group means of performance and of LLC hit rates."""
 
 from waykeeper.repro import Panel, Points, Series
 
@@ -20,7 +20,7 @@ def names(run, high=None, io=None):
 
 
 def cores(workload):
-    """How many cores a workload has: its list is `0-3` or `4`."""
+    """Number of cores of a workload, whose list is `0-3` or `4`."""
     first, _, last = workload.cores.partition("-")
     return int(last or first) - int(first) + 1
 
@@ -37,7 +37,7 @@ def ratio(run, policy, name, over="default"):
 
 
 def score(workload):
-    """What A4 judges a workload by: the inverse of its latency, or its IPC."""
+    """A4's performance metric of a workload: the inverse of its latency, or its IPC."""
     return 1 / workload.latency_mean_us if workload.score == "inverse-latency" else workload.ipc
 
 
@@ -66,7 +66,7 @@ def means_panel(run, published):
 
 
 def antagonists(decisions):
-    """Workloads that A4 called antagonists: storage ones and others."""
+    """Workloads that A4 classified as antagonists: storage ones, and others."""
     found = {"storage-antagonist": set(), "non-io-antagonist": set()}
     for decision in decisions:
         if decision["action"] in found and "group" in decision:

@@ -1,12 +1,12 @@
-"""A4: parameters, geometry and device rates that the text states, held against the tool's own tables."""
+"""A4: statements of the text about parameters, geometry and device rates, compared with the tool's own tables."""
 
 from waykeeper.repro import Case, Figure, checks, claim, number, span
 
 
 class Text(Figure):
     id = "a4/text"
-    title = "What the text states"
-    assumes = ["a T705 is one drive of 14.5 GB/s: the rate is the device's, whether the model carries it is ours"]
+    title = "Statements of the text"
+    assumes = ["a T705 is one drive of 14.5 GB/s; the rate is given, and the claim tests whether the model sustains it"]
 
     def cases(self, quick):
         yield Case("ssd", _ssd(), {"storage.raid0.drives": 1, "storage.raid0.drive_gb_per_s": 14.5})
@@ -32,9 +32,10 @@ class Text(Figure):
         small, large, wide = (runs["writes", name].system for name in ("small", "large", "wide"))
         return checks(
             {
-                "a ring that fits is updated in place": small.dca_write_hit_ratio > 0.95,
-                "one that does not fit two ways is allocated again": large.dca_write_hit_ratio < 0.9,
-                "more DCA ways hold more of it": wide.dca_write_hit_ratio > large.dca_write_hit_ratio + 0.05,
+                "over 95 % of device writes to a ring that fits are updates": small.dca_write_hit_ratio > 0.95,
+                "under 90 % are updates if the ring does not fit two ways": large.dca_write_hit_ratio < 0.9,
+                "with more DCA ways the part of updates is over 5 points higher": wide.dca_write_hit_ratio
+                > large.dca_write_hit_ratio + 0.05,
             }
         )
 
@@ -43,8 +44,10 @@ class Text(Figure):
         system = runs["reads"].system
         return checks(
             {
-                "reads of what nobody has cached miss, over and over": system.dca_read_hit_ratio < 0.05,
-                "memory serves all of them": abs(system.memory_read_bytes_per_s / system.outbound_bytes_per_s - 1)
+                "over 95 % of repeated device reads of uncached lines miss": system.dca_read_hit_ratio < 0.05,
+                "memory serves all of these reads, within 10 %": abs(
+                    system.memory_read_bytes_per_s / system.outbound_bytes_per_s - 1
+                )
                 < 0.1,
             }
         )
@@ -57,7 +60,10 @@ class Text(Figure):
         packets = _sweep(Scenario.load("a4-fig11"), "nic.nic0.packet_bytes")
         ratios = [blocks[3] / packets[-1], blocks[-1] / packets[-1]]
         return checks(
-            {"one order of magnitude at 32 KB": ratios[0] >= 10, "three at 2 MB": 1000 <= ratios[1] <= 10_000}
+            {
+                "a block of 32 KB is at least 10 times a packet": ratios[0] >= 10,
+                "a block of 2 MB is 1000 to 10 000 times a packet": 1000 <= ratios[1] <= 10_000,
+            }
         )
 
     @claim("ISCA25-F7-3")
@@ -120,7 +126,7 @@ def _ssd():
 
 
 def _writes(ring):
-    """Packets that nobody reads: device writes and nothing else."""
+    """Packets that no core reads: only device writes."""
     return {
         "name": "device writes",
         "policies": ["none"],
@@ -136,7 +142,7 @@ def _writes(ring):
 
 
 def _reads(blocks):
-    """A load generator whose device reads buffers that no core has touched (nvme-memload, random read)."""
+    """A load generator whose device reads buffers that no core has accessed (nvme-memload, random read)."""
     return {
         "name": "device reads",
         "policies": ["none"],

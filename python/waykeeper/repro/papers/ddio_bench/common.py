@@ -1,4 +1,4 @@
-"""What ddio-bench's figures share: masks, rates on the wire, and the application of most of them."""
+"""Shared by ddio-bench's figures: masks, rates on the wire, and the application that most of them run."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from typing import Any
 WAYS = 11
 """Ways of the Gold 6140's LLC; DDIO has the leftmost ones."""
 WIRE_OVERHEAD = 24
-"""Checksum, preamble and gap of a packet on the wire, bytes: what NICs offer and the artifact's throughput includes."""
+"""Checksum, preamble and gap of a packet on the wire, in bytes. Offered rates and the artifact's throughput include
+them."""
 CAMPUS = [[60, 0.269], [300, 0.118], [1514, 0.613]]
 """The campus trace: 26.9 % of frames below 100 B and 11.8 % up to 500 B (CacheDirector, EuroSys 2019); mean 981 B."""
 
 READ_WINDOW = 7400
 """Bytes of reads that the paper's NIC has in flight (docs/scenarios.md, Window)."""
 NIC = {"nic.nic0.read_window": READ_WINDOW}
-"""What makes the NIC of a built-in scenario the paper's."""
+"""Overrides that give the NIC of a built-in scenario the paper's read window."""
 
 
 def ddio(ways: int, of: int = WAYS) -> str:
-    """The mask of so many DDIO ways, counted from the left as IIO_LLC_WAYS grows."""
+    """The mask of `ways` DDIO ways, counted from the left, in which direction IIO_LLC_WAYS grows."""
     return hex(((1 << ways) - 1) << (of - ways))
 
 
 def cores(count: int) -> str:
-    """The first so many cores."""
+    """The list of the first `count` cores."""
     return "0" if count == 1 else f"0-{count - 1}"
 
 

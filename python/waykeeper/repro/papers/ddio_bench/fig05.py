@@ -8,7 +8,7 @@ from .common import NIC, ddio, link_gbps, read_hits, write_hits
 class Fig05(Figure):
     id = "ddio-bench/fig5"
     title = "Device hit rates over DDIO ways"
-    assumes = ["the generator brings 98.5 Gb/s to the wire"]
+    assumes = ["the generator sends 98.5 Gb/s"]
 
     def cases(self, quick):
         for ways in (2, 3, 4, 6, 11) if quick else range(2, 12):
@@ -31,8 +31,10 @@ class Fig05(Figure):
     def more_ways_hit_more(self, runs):
         return checks(
             {
-                "write hit rate rises with ways": rising([write_hits(runs[w]) for w in runs.keys()], 0.01),
-                "read hit rate rises with ways": rising([read_hits(runs[w]) for w in runs.keys()], 0.01),
+                "write hit rate rises with the number of ways": rising(
+                    [write_hits(runs[w]) for w in runs.keys()], 0.01
+                ),
+                "read hit rate rises with the number of ways": rising([read_hits(runs[w]) for w in runs.keys()], 0.01),
             }
         )
 

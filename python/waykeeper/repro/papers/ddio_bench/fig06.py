@@ -12,8 +12,8 @@ SMALL = [60, 124, 252]
 
 class Fig06(Figure):
     id = "ddio-bench/fig6"
-    title = "Hit rates over descriptors and packet size, and what one core forwards"
-    assumes = ["the generator brings 98.5 Gb/s to the wire"]
+    title = "Hit rates over descriptors and packet size, and throughput of one core"
+    assumes = ["the generator sends 98.5 Gb/s"]
 
     def cases(self, quick):
         for size in SIZES:
@@ -55,13 +55,14 @@ class Fig06(Figure):
         for size in (1024, 1500):
             for name, hits in (("write", write_hits), ("read", read_hits)):
                 curve = [hits(runs[size, ring]) for ring in self._rings(runs)]
-                curves[f"{name} hit rate falls, {size} B"] = falling(curve, 0.01)
+                curves[f"{name} hit rate falls with the number of descriptors, {size} B"] = falling(curve, 0.01)
         return checks(curves)
 
     @claim(
         "ATC20-F6-2",
-        why="1400 packets stand in ring and send queues, as the paper reckons, half of what two ways hold; sets that a "
-        "uniform hash gives more than two lines lose them. The artifact's own data have 2 % misses",
+        why="ring and send queues hold 1400 packets, as the paper calculates, half of what two ways hold. A "
+        "uniform hash gives some sets more than two of these lines, and these sets evict them. The artifact's "
+        "own data show 2 % misses",
     )
     def misses_with_few_descriptors(self, runs):
         return number(100 - write_hits(runs[1500, 128]))
@@ -74,7 +75,7 @@ class Fig06(Figure):
     def small_packets_are_alike(self, runs):
         return checks(
             {
-                f"within 5 % of each other at {ring} descriptors": about_equal(
+                f"the hit rates of small packets are within 5 % of each other at {ring} descriptors": about_equal(
                     [write_hits(runs[size, ring]) for size in SMALL], 0.05
                 )
                 for ring in self._rings(runs)
@@ -90,7 +91,10 @@ class Fig06(Figure):
         packets = [_pps(runs[size, 4096]) for size in SIZES[3:]]
         rates = [link_gbps(_pps(runs[size, 4096]), size) for size in SIZES]
         return checks(
-            {"fewer packets from 512 B on": falling(packets), "more throughput with size": rising(rates, 0.01)}
+            {
+                "from 512 B on, larger packets are forwarded at a lower packet rate": falling(packets),
+                "throughput rises with the packet size": rising(rates, 0.01),
+            }
         )
 
     @claim("ATC20-F7-2")

@@ -13,8 +13,8 @@ class Fig08(Figure):
     id = "ddio-bench/fig8"
     title = "Device hit rates over the packet rate"
     assumes = [
-        "4096 descriptors in each queue, as the artifact has it; the text says 4096",
-        "rings begin full: the state that the artifact's two-core runs at line rate are in",
+        "4096 descriptors in each queue, as in the artifact; the text only says 4096",
+        "rings are full at the start, as they are in the artifact's two-core runs at line rate",
     ]
 
     def cases(self, quick):
@@ -44,8 +44,8 @@ class Fig08(Figure):
 
     @claim(
         "ATC20-F8-2",
-        why="the artifact's own data have 25 to 30 % hits, not misses, at these rates, as ours have with its 4096 "
-        "descriptors in each queue; with 4096 in all half of the writes miss",
+        why="the artifact's own data show 25 to 30 % hits, not misses, at these rates, and so does ours with the "
+        "artifact's 4096 descriptors in each queue. With 4096 descriptors in total, half of the writes miss",
     )
     def writes_that_allocate(self, runs):
         flat = [100 - write_hits(runs[rate]) for rate in runs.keys() if rate <= 75]
@@ -53,8 +53,8 @@ class Fig08(Figure):
 
     @claim(
         "ATC20-F8-3",
-        why="our packets leave as fast as they come until sending backs up; in the artifact the write hit rate slides "
-        "from 58 Gb/s on while reads still hit",
+        why="in ours, packets are sent as fast as they arrive until the send queues fill; in the artifact the "
+        "write hit rate falls from 58 Gb/s on while reads still hit",
     )
     def writes_deteriorate(self, runs):
         at = _falls_off(runs, write_hits)
@@ -62,8 +62,8 @@ class Fig08(Figure):
 
     @claim(
         "ATC20-F8-4",
-        why="writes hit less at every rate, but ours lose no more until sending backs up, and then reads fall first: "
-        "packets leak while they wait to be sent",
+        why="writes hit less at every rate, but ours do not degrade until the send queues fill. Then reads "
+        "degrade first, because packets are evicted while they wait to be sent",
     )
     def writes_suffer_first_and_most(self, runs):
         write, read = _falls_off(runs, write_hits), _falls_off(runs, read_hits)
@@ -72,12 +72,14 @@ class Fig08(Figure):
                 "writes hit less than reads at every rate": all(
                     write_hits(runs[rate]) < read_hits(runs[rate]) for rate in runs.keys()
                 ),
-                "writes fall off no later than reads": write is not None and read is not None and write <= read,
+                "write hits fall at the same or a lower packet rate than read hits": write is not None
+                and read is not None
+                and write <= read,
             }
         )
 
 
 def _falls_off(runs, hits):
-    """The first rate at which a tenth of the hits at low rates is gone."""
+    """The first rate at which the hit rate is over 10 % below that at the lowest rate."""
     rates = runs.keys()
     return next((rate for rate in rates if hits(runs[rate]) < 0.9 * hits(runs[rates[0]])), None)

@@ -15,7 +15,7 @@ class Fig09(Figure):
     title = "Hit rates and throughput over the work per packet"
     assumes = [
         "ten calls take 70 cycles at 2.3 GHz",
-        "rings begin full: the state that the artifact's two-core runs are in",
+        "rings are full at the start, as they are in the artifact's two-core runs",
     ]
 
     def cases(self, quick):
@@ -79,18 +79,24 @@ class Fig09(Figure):
         after = [write_hits(runs[n]) for n in calls if n > knee_at]
         return checks(
             {
-                "it hardly moves before": about_equal(before, 0.1),
-                "it is higher afterwards": min(after, default=0) > 1.2 * max(before),
+                "below the knee the write hit rate changes by at most 10 %": about_equal(before, 0.1),
+                "above the knee the write hit rate is over 20 % higher": min(after, default=0) > 1.2 * max(before),
             }
         )
 
     @claim(
         "ATC20-F9-4",
-        why="with two ways the model's forwarder, bound by its sending, hardly feels DDIO; with eight it does",
+        why="with two ways the send queue limits the model's forwarder, and DDIO hardly changes its throughput; "
+        "with eight ways DDIO does",
     )
     def ddio_matters_most_to_forwarders(self, runs):
         idle, busy = (abs(change(_gbps(runs[n]), _gbps(runs["off", n]))) for n in (0, 400))
-        return checks({"turning DDIO off costs more throughput without work than with 400 calls": idle > busy})
+        return checks(
+            {
+                "switching DDIO off costs more throughput without additional work than with 400 calls per packet": idle
+                > busy
+            }
+        )
 
 
 def _gbps(run):
@@ -98,5 +104,5 @@ def _gbps(run):
 
 
 def _last_at_line_rate(runs, calls):
-    """The most calls with which throughput has lost less than 3 %."""
+    """The largest number of calls at which throughput has fallen by at most 3 %."""
     return max((n for n in calls if _gbps(runs[n]) >= 0.97 * _gbps(runs[0])), default=None)

@@ -11,8 +11,8 @@ class Fig10(Figure):
     id = "ddio-bench/fig10"
     title = "Device hit rates over forwarding cores"
     assumes = [
-        "the generator brings 98.5 Gb/s to the wire",
-        "rings begin empty: the generator starts after the forwarder",
+        "the generator sends 98.5 Gb/s",
+        "rings are empty at the start: the generator starts after the forwarder",
     ]
 
     def cases(self, quick):
@@ -37,7 +37,8 @@ class Fig10(Figure):
 
     @claim(
         "ATC20-F10-1",
-        why="a second core is enough for ours to empty the send queues; theirs back up with two cores too (72 %)",
+        why="in ours two cores are enough to keep the send queues short; in the paper they fill with two cores "
+        "too (72 %)",
     )
     def hits_improve_up_to_four_cores(self, runs):
         best = max(runs.keys(), key=lambda n: write_hits(runs[n]))

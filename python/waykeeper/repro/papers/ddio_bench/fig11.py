@@ -1,4 +1,4 @@
-"""ATC20 Fig. 11: write hit rate over cores and DDIO ways, 4096 descriptors in all."""
+"""ATC20 Fig. 11: write hit rate over cores and DDIO ways, 4096 descriptors in total."""
 
 from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, rising
 
@@ -12,8 +12,8 @@ class Fig11(Figure):
     id = "ddio-bench/fig11"
     title = "Write hit rate over cores and DDIO ways"
     assumes = [
-        "the generator brings 98.5 Gb/s to the wire",
-        "rings of two cores begin full: the state that the artifact's two-core runs are in",
+        "the generator sends 98.5 Gb/s",
+        "rings of two cores are full at the start, as they are in the artifact's two-core runs",
     ]
 
     def cases(self, quick):
@@ -49,8 +49,12 @@ class Fig11(Figure):
         more_ways = curves[2][1] - curves[2][0]
         return checks(
             {
-                **{f"more ways hit more, {count} cores": rising(hits, 0.01) for count, hits in curves.items()},
-                "four cores hit more than two": more_cores > 0,
-                "four ways with two cores bring half of that or more": more_ways >= 0.5 * more_cores,
+                **{
+                    f"write hit rate rises with the number of ways, {count} cores": rising(hits, 0.01)
+                    for count, hits in curves.items()
+                },
+                "with four cores more writes hit than with two": more_cores > 0,
+                "with two cores, four ways instead of two bring at least half of this gain": more_ways
+                >= 0.5 * more_cores,
             }
         )

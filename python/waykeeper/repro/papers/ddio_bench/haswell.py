@@ -13,7 +13,7 @@ DDIO = [2, 4, 6, 8]
 class Haswell(Figure):
     id = "ddio-bench/s9"
     title = "The same sweeps on Haswell"
-    assumes = ["the generator brings 98.5 Gb/s to the wire", "no Haswell number is published: shapes only"]
+    assumes = ["the generator sends 98.5 Gb/s", "the paper publishes no number for Haswell: only shapes are compared"]
 
     def cases(self, quick):
         nic = {"packet_bytes": 1500, "offered_gbps": 98.5}
@@ -38,8 +38,8 @@ class Haswell(Figure):
     def it_behaves_as_skylake_does(self, runs):
         return checks(
             {
-                "hits fall with descriptors": falling(self._curve(runs, "ring")[1], 0.01),
-                "hits rise with DDIO ways": rising(self._curve(runs, "ways")[1], 0.01),
-                "hits fall from four cores on": falling(self._curve(runs, "cores", 4)[1], 0.01),
+                "write hit rate falls with the number of descriptors": falling(self._curve(runs, "ring")[1], 0.01),
+                "write hit rate rises with the number of DDIO ways": rising(self._curve(runs, "ways")[1], 0.01),
+                "write hit rate falls from four cores on": falling(self._curve(runs, "cores", 4)[1], 0.01),
             }
         )

@@ -1,19 +1,23 @@
-"""ATC20 s3, s2, s8.1: where a device's lines go and come from, and what the way through memory costs."""
+"""ATC20 s3, s2, s8.1: into which ways a device's lines are written, from where they are read, and the cost of the path
+through memory."""
 
 from waykeeper.repro import Case, Figure, Panel, Series, checks, claim, number
 
 from .common import NIC, forwarders, read_hits, write_hits
 
 SIZES = {252: 4, 1024: 16, 1500: 24}
-"""Packet size to its lines."""
+"""Packet size -> number of its lines."""
 
 
 class Path(Figure):
     id = "ddio-bench/s3"
-    title = "The way of a device's lines"
+    title = "The path of a device's lines"
     assumes = [
-        "the cores' ways are 0x0fc where lines outside DDIO's are looked for",
-        "classic DMA is DDIO off; packets of one line make 4 accesses instead of 7, as descriptors stay in caches",
+        "the cores have the ways 0x0fc in cases that look for lines outside DDIO's ways",
+        (
+            "classic DMA is DDIO switched off; a packet of one line causes 4 memory accesses instead of 7, "
+            "because descriptors stay in the caches"
+        ),
     ]
 
     def cases(self, quick):
@@ -50,7 +54,7 @@ class Path(Figure):
     def classic_dma_goes_to_memory_twice(self, runs):
         return checks(
             {
-                f"within a quarter of 2n + 5 with n = {lines}": (
+                f"a packet of n = {lines} lines causes 2n + 5 memory accesses, within 25 %": (
                     abs(_accesses(runs["classic", size]) / (2 * lines + 5) - 1) <= 0.25
                 )
                 for size, lines in SIZES.items()
@@ -62,11 +66,16 @@ class Path(Figure):
         water = {mask: runs["water", mask].workload("water").llc_misses_per_s for mask in ("0x600", "0x018")}
         return checks(
             {
-                "buffers that cores hold in their own ways are hit there, beyond DDIO's 4.5 of 6 MiB": (
-                    write_hits(runs["dpdk-t"]) > 90
-                ),
-                "buffers that nobody reads have DDIO's ways only": write_hits(runs["dpdk-nt"]) < 75,
-                "a neighbour loses lines under DDIO's ways, not elsewhere": water["0x600"] > 2 * water["0x018"],
+                (
+                    "over 90 % of writes to a buffer of 6 MiB hit if cores hold its lines in their own ways; "
+                    "DDIO's ways hold 4.5 MiB"
+                ): (write_hits(runs["dpdk-t"]) > 90),
+                "under 75 % hit if no core reads the buffer, which then only has DDIO's ways": write_hits(
+                    runs["dpdk-nt"]
+                )
+                < 75,
+                "a neighbour in DDIO's ways misses over twice as much as one in other ways": water["0x600"]
+                > 2 * water["0x018"],
             }
         )
 
@@ -75,15 +84,20 @@ class Path(Figure):
         resident, flushed = (read_hits(runs["flush", one]) for one in (False, True))
         return checks(
             {
-                "blocks in a core's ways are read from there": resident > 60,
-                "once they are evicted, reading them over and over brings none back": flushed < resident / 2,
+                "over 60 % of device reads hit blocks that are in a core's ways": resident > 60,
+                "after these blocks are evicted, repeated device reads do not bring them back": flushed < resident / 2,
             }
         )
 
     @claim("ATC20-S3-3")
     def warm_buffers_are_a_larger_share(self, runs):
         cold, warm = (write_hits(runs["warm", one]) for one in (False, True))
-        return checks({"warm buffers are hit far more often": warm > cold + 20, "nearly always": warm > 95})
+        return checks(
+            {
+                "the write hit rate is over 20 points higher with warm buffers": warm > cold + 20,
+                "the write hit rate with warm buffers is over 95 %": warm > 95,
+            }
+        )
 
     @claim("ATC20-S8.1-1")
     def a_packet_through_memory(self, runs):
@@ -98,7 +112,8 @@ def _accesses(run):
 
 
 def _flushed(flushed):
-    """A storage program writes the same 8 MiB over and over, which others push out of the LLC at the start or not."""
+    """A storage program writes the same 8 MiB repeatedly; with `flushed`, another program evicts them from the LLC at
+    the start."""
     fio = {"name": "fio", "program": "fio", "cores": "0", "block": "128 KiB", "depth": 64, "write_share": 1.0}
     scan = {"name": "scan", "program": "x-mem", "cores": "1-8", "working_set": "16 MiB", "operation": "write"}
     return {

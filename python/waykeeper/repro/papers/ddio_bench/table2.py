@@ -1,4 +1,4 @@
-"""ATC20 Table 2: what DDIO on or off means to eight applications."""
+"""ATC20 Table 2: effect of DDIO on eight applications."""
 
 from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, number
 
@@ -22,18 +22,24 @@ PUBLISHED = {
 }
 HIGH = {"l2fwd", "chain-offload", "random-read"}
 SHARE = 5.0
-"""ddio-bench s7: percent up to which an application is not sensitive."""
+"""Change in per cent up to which an application is not sensitive (ddio-bench s7)."""
 
 
 class Table2(Figure):
     id = "ddio-bench/table2"
     title = "Applications with DDIO on and off"
     assumes = [
-        "fio keeps 512 requests in flight, as its latencies and rates say; drives do what they did with DDIO on",
-        "fio reads what it read, as A4's does; plain fio does not",
-        "memcached answers over sockets; base times give the published rates with DDIO on",
-        "the chain without offload takes 2.2 us a packet, so that 64 Gb/s come out; RSS is as uneven as the offload",
-        "rings begin empty: the generator starts after the forwarder (artifact)",
+        (
+            "fio keeps 512 requests in flight, which follows from its latencies and rates; the drives have the "
+            "rates measured with DDIO on"
+        ),
+        "a core reads the data that fio has read, as in A4; unmodified fio does not",
+        "memcached answers over sockets; its base times are chosen to give the published rates with DDIO on",
+        (
+            "the chain without offload takes 2.2 us per packet, so that its throughput is 64 Gb/s; RSS is as "
+            "uneven as the offload"
+        ),
+        "rings are empty at the start: the generator starts after the forwarder (artifact)",
     ]
 
     def cases(self, quick):
@@ -97,8 +103,9 @@ class Table2(Figure):
 
     @claim(
         "ATC20-T2-6b",
-        why="with DDIO off our queues are as full as theirs (p99 1.3 against 1.2 ms); with DDIO on ours are short, theirs "
-        "half full at line rate (p99 of 1056 us of which 480 are the generator's)",
+        why="with DDIO off our queues are as full as the paper's (p99 1.3 against 1.2 ms). With DDIO on ours are "
+        "short; the paper's are half full at line rate (p99 of 1056 us, of which 480 are spent in the "
+        "generator)",
     )
     def forwarding_p99(self, runs):
         return number(_p99(runs, "l2fwd"))
@@ -115,7 +122,11 @@ class Table2(Figure):
     def chain_with_offload(self, runs):
         return number(_throughput(runs, "chain-offload"))
 
-    @claim("ATC20-T2-8b", why="our send queues end full on every core (p99 3 ms), theirs on most (p99 2 ms)")
+    @claim(
+        "ATC20-T2-8b",
+        why="in ours the send queues of all cores are full at the end (p99 3 ms), in the paper those of most cores "
+        "(p99 2 ms)",
+    )
     def chain_with_offload_p99(self, runs):
         return number(_p99(runs, "chain-offload"))
 

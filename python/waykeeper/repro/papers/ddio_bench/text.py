@@ -1,4 +1,4 @@
-"""ATC20, what is said in the text: budgets, footprints and geometry from the chip's own tables."""
+"""ATC20, statements of the text: time budgets, memory footprints and geometry, checked with the chip's own tables."""
 
 import waykeeper
 from waykeeper.repro import Case, Figure, checks, claim, number, span
@@ -32,7 +32,7 @@ def _ddio_mib():
 class Text(Figure):
     id = "ddio-bench/text"
     title = "Budgets, footprints and geometry"
-    assumes = ["a 64-B frame is 60 B here: the checksum is not written to the host"]
+    assumes = ["a 64-B frame has 60 B here, because the checksum is not written to the host"]
 
     def cases(self, quick):
         for off in (False, True):
@@ -75,9 +75,9 @@ class Text(Figure):
         none, reactive, ways = (runs[name].workload("l2fwd") for name in ("none", "dmadynamic", "ddio-ways"))
         return checks(
             {
-                "smaller bursts do not take a tenth off p99": reactive.latency_p99_us > 0.9 * none.latency_p99_us,
-                "nor bring a twentieth more packets": reactive.throughput < 1.05 * none.throughput,
-                "more DDIO ways do take a tenth off p99": ways.latency_p99_us < 0.9 * none.latency_p99_us,
+                "smaller bursts reduce p99 by less than 10 %": reactive.latency_p99_us > 0.9 * none.latency_p99_us,
+                "smaller bursts raise throughput by less than 5 %": reactive.throughput < 1.05 * none.throughput,
+                "more DDIO ways reduce p99 by over 10 %": ways.latency_p99_us < 0.9 * none.latency_p99_us,
             }
         )
 

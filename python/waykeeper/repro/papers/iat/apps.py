@@ -1,6 +1,6 @@
-"""The co-location of IAT s6.C as scenarios: a networking application, an application in a container of its own, two X-Mems.
+"""The co-location of IAT s6.C as scenarios: a networking application, one application in its own container, two X-Mems.
 
-Nine cores: Redis and the switch, or four service chains, share three ways; three containers have two ways each.
+Nine cores: Redis and the switch, or four service chains, share three ways; each of the other three containers has two ways.
 """
 
 from waykeeper.repro import Case
@@ -15,26 +15,30 @@ PLACES = {
     "apart": ("0x018", "0x600", "0x060"),
     "hungry": ("0x018", "0x060", "0x600"),
 }
-"""Ways of the application, the X-Mem of 1 MB and the one of 10 MB: who sits on DDIO's 0x600."""
+"""Masks of the application, the X-Mem of 1 MB and the X-Mem of 10 MB; 0x600 are DDIO's ways."""
 
 APPLICATIONS = ("app", "small", "large")
 NETWORK_MASK = "0x007"
 REQUEST_BYTES = {"a": 640, "b": 180, "c": 128}
-"""Mean size of a request: a read is a key, an update brings the record."""
+"""Mean size of a request: a read has a key, an update also the record."""
 UPDATES = {"a": 0.5, "b": 0.05, "c": 0.0}
 ASSUMES = [
-    "SPEC CPU2006 by the profiles of the same programs of CPU2017",
-    "Redis over DPDK-ANS is the key-value store `memcached` behind the virtual switch, with 1.5 us of work a request; clients ask at an "
-    "even mean rate (open loop) of about half of what the cores can serve",
-    "the service chain is `nfv-chain`; 20 Gb/s a VLAN is both 40-Gb/s ports at line rate",
-    "YCSB's mixes A, B and C; the model has no scans and no inserts",
+    "SPEC CPU2006 programs are replaced by profiles of the same programs of CPU2017",
+    (
+        "Redis over DPDK-ANS is replaced by the key-value store `memcached` behind the virtual switch, with 1.5 "
+        "us of work per request; clients send requests at a constant mean rate (open loop), about half of what "
+        "the cores can serve"
+    ),
+    "the service chain is the program `nfv-chain`; 20 Gb/s per VLAN fill both 40-Gb/s ports",
+    "only YCSB's mixes A, B and C; the model has no scans and no inserts",
 ]
 
 
 def colocated(network, app, place, mix="a", network_first=False):
     """`network` (`redis`, `nfv` or none: solo) beside an application and, unless solo, the two X-Mems.
 
-    Whoever is compared with its solo run comes first: its memory is then the same, and so are the sampled lines of it.
+    The workloads that are compared with their solo run are listed first: then their memory, and so their sampled lines,
+    are the same in both runs.
     """
     masks = PLACES[place]
     workloads = [_container("app", 6, masks[0], "high", APPS[app])] if app else []
@@ -69,21 +73,21 @@ def solo(app):
 
 
 def cases(network, app, mix="a", places=("overlap", "apart")):
-    """An application that overlaps DDIO, with and without IAT, and one that does not."""
+    """Cases of an application whose ways overlap DDIO's, with and without IAT, and of one whose ways do not."""
     for place in places:
         policies = ["baseline"] if place == "apart" else ["baseline", "iat"]
         yield Case((app, network, place), colocated(network, app, place, mix), policies=policies)
 
 
 def slowdown(runs, app, network, place, policy="baseline", metric="throughput"):
-    """Execution time beyond that of the solo run, percent; with `latency_mean_us` the mean latency beyond it."""
+    """Increase of the execution time over the solo run in per cent; with `latency_mean_us`, of the mean latency."""
     alone = runs[app, "solo"].workload("app")[metric]
     ours = runs[app, network, place].policy(policy).workload("app")[metric]
     return 100 * ((alone / ours if metric == "throughput" else ours / alone) - 1)
 
 
 def lost(runs, app, network, place, policy="baseline"):
-    """Throughput below that of the solo run, percent."""
+    """Loss of throughput against the solo run, in per cent."""
     slower = slowdown(runs, app, network, place, policy)
     return 100 * slower / (100 + slower)
 
@@ -109,7 +113,7 @@ def _nic(index, size, gbps, flows, arrivals):
 
 
 def _redis(mix):
-    """s6.C: two containers of two cores behind a switch of two cores, a million records of 1 KB each."""
+    """s6.C: two containers with two cores and a million records of 1 KB each, behind a switch with two cores."""
     store = {
         "program": "memcached",
         "records": 1000000,

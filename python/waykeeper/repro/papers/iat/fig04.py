@@ -8,10 +8,13 @@ MASKS = {"dedicated": "0x00c", "overlapping": "0x600"}
 
 class Fig04(Figure):
     id = "iat/fig4"
-    title = "What overlapping DDIO costs X-Mem"
+    title = "X-Mem's loss when it overlaps DDIO's ways"
     assumes = [
-        "packets of 1.5 KB: the paper does not say, and at 64 B a core forwards too little to press two ways",
-        "X-Mem's latency is its time per access: its reads depend on each other",
+        (
+            "packets of 1.5 KB: the paper does not give the size, and with 64 B one core forwards too little data "
+            "to fill two ways"
+        ),
+        "X-Mem's latency is its time per access, because each read depends on the one before",
     ]
 
     def cases(self, quick):
@@ -28,7 +31,7 @@ class Fig04(Figure):
             series=[Series(where, sets, [_rate(runs[mib, where]) / 1e9 for mib in sets]) for where in MASKS],
         )
         yield Panel(
-            "what the overlap costs",
+            "loss by the overlap",
             x="working set, MiB",
             y="loss of throughput, %",
             series=[Series("ours", sets, _losses(runs))],

@@ -7,7 +7,7 @@ from .switching import aggregated, cycles_per_packet, switch
 FLOWS = (1, 10, 100, 1000, 3000, 10000, 30000, 100000)
 QUICK = (1, 1000, 10000, 100000)
 STEP_S = 3
-"""How long an earlier number of flows lasts; the last one lasts longer."""
+"""Duration of each earlier number of flows; the last one lasts longer."""
 LAST_S = 14
 CONTAINERS = (3, 4, 5)
 BOTH = ("baseline", "iat")
@@ -17,8 +17,11 @@ class Fig09(Figure):
     id = "iat/fig9"
     title = "A virtual switch over the number of flows"
     assumes = [
-        "so many flows on each of both NICs, the next packet's at random; each core of the switch has a table of its own",
-        "a case begins two steps earlier; one is measured after 10 s at its number of flows",
+        (
+            "this number of flows on each of the two NICs, the flow of each packet drawn at random; each core of "
+            "the switch has its own table"
+        ),
+        "a case begins two steps earlier and is measured after 10 s at its own number of flows",
     ]
 
     def cases(self, quick):
@@ -37,7 +40,7 @@ class Fig09(Figure):
         yield Panel(
             "IAT's gain",
             x="flows",
-            y="IPC beyond baseline, %",
+            y="IPC above baseline, %",
             series=[Series("ours", flows, [_gain(runs[2, count]) for count in flows])],
             published=[Points("most, paper", [flows[-1]], [11.4])],
             log_x=True,
@@ -51,8 +54,9 @@ class Fig09(Figure):
 
     @claim(
         "ISCA21-F9-2",
-        why="at 10,000 flows the tables of both cores just fit the seven ways that IAT ends with, so nearly all misses go; with "
-        "other sizes of an entry (ours: eight lines a flow and direction at most) the best case lies elsewhere",
+        why="at 10,000 flows the tables of both cores just fit the seven ways that IAT ends with, so nearly all "
+        "misses disappear. With another entry size (ours: at most eight lines per flow and direction) the "
+        "largest gain is at another number of flows",
     )
     def ipc_gain(self, runs):
         return span(0.0, max(_gain(runs[2, count]) for count in _flows(runs)))
@@ -62,15 +66,19 @@ class Fig09(Figure):
         cycles = [cycles_per_packet(runs[2, count].policy("iat")) for count in _flows(runs)]
         return checks(
             {
-                "IPC falls": falling(_curve(runs, "ipc", "iat"), slack=0.02),
-                "cycles a packet rise": rising(cycles, slack=0.05),
+                "IPC falls with the number of flows": falling(_curve(runs, "ipc", "iat"), slack=0.02),
+                "cycles per packet rise with the number of flows": rising(cycles, slack=0.05),
             }
         )
 
     @claim("ISCA21-F9-4")
     def more_containers(self, runs):
         return checks(
-            {f"better with {count} containers": _gain(runs[count, flows]) > 0.5 for count, flows in runs if count > 2}
+            {
+                f"IAT gains over 0.5 % with {count} containers": _gain(runs[count, flows]) > 0.5
+                for count, flows in runs
+                if count > 2
+            }
         )
 
 

@@ -1,4 +1,4 @@
-"""IAT Fig. 10: a tenant that outgrows its ways, over the packet size, before and after devices get two ways more."""
+"""IAT Fig. 10: a tenant that outgrows its ways, over the packet size, before and after devices get two more ways."""
 
 from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, falling, span
 
@@ -6,18 +6,21 @@ SIZES = (64, 128, 256, 512, 1024, 1514)
 RIVALS = ("baseline", "core-only", "io-iso", "iat")
 GROWS_S, WIDER_S, END_S = 3, 10, 17
 ENDS = {"before": WIDER_S - 0.1, "after": END_S}
-"""When a case of either phase ends; it is measured over the seconds before."""
+"""End of a case, per phase; the seconds before it are measured."""
 LOWER = {"networks": ("container0", "container1"), "x-mem": ("container4",)}
-"""Who may be of lower priority than the other performance-critical containers."""
+"""Containers with lower priority than the other performance-critical ones, per case."""
 
 
 class Fig10(Figure):
     id = "iat/fig10"
     title = "X-Mem of container 4 under IAT and its rivals"
     assumes = [
-        "the working set grows at 3 s and DDIO at 10 s, not at 5 and 15 s: all is steady by then, and a run shorter",
-        "X-Mem's latency is its time per access: its reads depend on each other",
-        "IAT leaves the DDIO ways alone here, as they are set by hand",
+        (
+            "the working set grows at 3 s and DDIO at 10 s instead of 5 and 15 s: the server is in a steady state "
+            "by then, and runs are shorter"
+        ),
+        "X-Mem's latency is its time per access, because each read depends on the one before",
+        "IAT does not change the DDIO ways here, because they are set by hand",
     ]
 
     def cases(self, quick):
@@ -43,7 +46,7 @@ class Fig10(Figure):
             yield Panel(
                 f"IAT's gain, {name}",
                 x="packet, B",
-                y="throughput beyond it, %",
+                y="throughput above its rival, %",
                 series=[Series(rival, sizes, _gains(runs, phase, rival)) for rival in ("baseline", "core-only")],
                 published=[Points("baseline, least and most, paper", [sizes[0], sizes[-1]], [53.6, 111.5])]
                 if phase == "before"
@@ -53,12 +56,13 @@ class Fig10(Figure):
 
     @claim(
         "ISCA21-F10-1",
-        why="what misses in two ways of 10 MB hits in four for half of the accesses only: random lines enter the LLC late",
+        why="of the accesses that miss in two ways, only half hit in four ways, with a working set of 10 MB: "
+        "randomly accessed lines enter the LLC late",
     )
     def throughput_against_baseline(self, runs):
         return span(min(_gains(runs, "before", "baseline")), max(_gains(runs, "before", "baseline")))
 
-    @claim("ISCA21-F10-2", why="as F10-1: four ways of its own are worth less here")
+    @claim("ISCA21-F10-2", why="see F10-1: in ours four exclusive ways bring less")
     def throughput_against_core_only(self, runs):
         return span(min(_gains(runs, "before", "core-only")), max(_gains(runs, "before", "core-only")))
 
@@ -68,8 +72,8 @@ class Fig10(Figure):
 
     @claim(
         "ISCA21-F10-4",
-        why="a published cut of 33 % at sizes where throughput gains 1.4 % cannot hold for dependent reads, whose rate is one over "
-        "their latency",
+        why="the paper reports a latency reduction of 33 % at sizes where throughput gains 1.4 %. For dependent "
+        "reads both cannot hold, because their rate is one over their latency",
     )
     def latency_against_core_only(self, runs):
         return _cut(_gains(runs, "before", "core-only"))
@@ -78,11 +82,17 @@ class Fig10(Figure):
     def core_only_loses_ground(self, runs):
         sizes = _sizes(runs)
         part = [_rate(runs, size, "before", "core-only") / _rate(runs, size, "before", "iat") for size in sizes]
-        return checks({"well at small packets": part[0] > 0.95, "worse as packets grow": part[-1] < 0.9 * part[0]})
+        return checks(
+            {
+                "core-only has over 95 % of IAT's throughput with small packets": part[0] > 0.95,
+                "its part of IAT's throughput is over 10 % smaller with the largest packets": part[-1] < 0.9 * part[0],
+            }
+        )
 
     @claim(
         "ISCA21-F10-6",
-        why="throughput and latency of dependent reads are one over the other here: well in F10-5 is well in this too",
+        why="in ours the throughput of dependent reads is one over their latency: if core-only is good in F10-5, "
+        "it is good here too",
     )
     def core_only_hardly_helps_latency(self, runs):
         cuts = {
@@ -93,7 +103,9 @@ class Fig10(Figure):
             for rival in ("core-only", "iat")
         }
         mean = {rival: sum(values) / len(values) for rival, values in cuts.items()}
-        return checks({"on average core-only gains less than half of IAT's": mean["core-only"] < 0.5 * mean["iat"]})
+        return checks(
+            {"on average core-only gains less than half of what IAT gains": mean["core-only"] < 0.5 * mean["iat"]}
+        )
 
     @claim("ISCA21-F10-7")
     def io_iso_is_like_iat_and_takes_from_others(self, runs):
@@ -105,8 +117,8 @@ class Fig10(Figure):
             taken += [_ways(run.way_map[-1]["masks"][name]) < 2 for name in ("container2", "container3")]
         return checks(
             {
-                "within 10 % of IAT": all(abs(part - 1) < 0.1 for part in near),
-                "containers 2 and 3 lost ways": all(taken),
+                "io-iso is within 10 % of IAT's throughput": all(abs(part - 1) < 0.1 for part in near),
+                "containers 2 and 3 lose ways": all(taken),
             }
         )
 
@@ -115,20 +127,31 @@ class Fig10(Figure):
         sizes = _sizes(runs)
         gains = [_rate(runs, size, "after", "core-only") / _rate(runs, size, "after", "baseline") - 1 for size in sizes]
         return checks(
-            {"within 15 % at the largest packets": gains[-1] < 0.15, "and worst there": gains[-1] == min(gains)}
+            {
+                "with the largest packets core-only is at most 15 % above baseline": gains[-1] < 0.15,
+                "and its gain over baseline is smallest there": gains[-1] == min(gains),
+            }
         )
 
-    @claim("ISCA21-F10-9", why="64-byte packets leave both DDIO ways nearly alone here, so there is nothing to spread")
+    @claim(
+        "ISCA21-F10-9",
+        why="in ours 64-byte packets use little of the two DDIO ways, so a wider DDIO region makes no difference",
+    )
     def core_only_gains_from_spreading(self, runs):
         small = _sizes(runs)[0]
         return checks(
             {
-                "shorter at small packets": _time(runs, small, "after", "core-only")
+                "core-only's time per access is shorter with four DDIO ways than with two, for small packets": _time(
+                    runs, small, "after", "core-only"
+                )
                 < _time(runs, small, "before", "core-only")
             }
         )
 
-    @claim("ISCA21-F10-10", why="io-iso shares the seven ways out by tenants here: container 4 keeps two to four")
+    @claim(
+        "ISCA21-F10-10",
+        why="in ours io-iso divides the seven ways among the tenants, and container 4 keeps two to four",
+    )
     def io_iso_has_few_ways_left(self, runs):
         cases = [runs[size, "after"] for size in _sizes(runs)] + [runs[lower, "lower"] for lower in LOWER]
         ways = [_ways(run.policy("io-iso").way_map[-1]["masks"]["container4"]) for run in cases]
@@ -142,14 +165,17 @@ class Fig10(Figure):
             now = runs[size, "after"].policy("iat").way_map[-1]
             clear.append(int(now["masks"]["container4"], 16) & int(now["dca_ways"], 16) == 0)
         return checks(
-            {"container 4 is off DDIO's ways": all(clear), "and keeps 95 % of its throughput": min(kept) > 0.95}
+            {
+                "container 4 does not overlap DDIO's ways": all(clear),
+                "and keeps over 95 % of its throughput": min(kept) > 0.95,
+            }
         )
 
     @claim("ISCA21-F10-12")
     def larger_packets_press_more(self, runs):
         return checks(
             {
-                "baseline falls with the packet size where it overlaps": falling(
+                "baseline's throughput falls with the packet size while container 4 overlaps DDIO's ways": falling(
                     [_rate(runs, size, "after", "baseline") for size in _sizes(runs)], slack=0.01
                 )
             }
@@ -173,7 +199,7 @@ def _gains(runs, phase, rival):
 
 
 def _cut(gains):
-    """Reductions of the time per access, of gains in throughput; percent both."""
+    """Reductions of the time per access, from gains in throughput; both in per cent."""
     cuts = [100 * (1 - 1 / (1 + gain / 100)) for gain in gains]
     return span(min(cuts), max(cuts))
 
@@ -183,7 +209,7 @@ def _ways(mask):
 
 
 def scenario(size, end_s):
-    """s6.B, slicing: as the built-in iat-fig11, at line rate and with its moments nearer together."""
+    """s6.B, slicing: as the built-in iat-fig11, but at line rate and with earlier events."""
     xmem = {"program": "x-mem", "working_set": "2 MiB", "pattern": "random"}
     grows = [{"at_s": GROWS_S, "working_set": "10 MiB"}]
     return {

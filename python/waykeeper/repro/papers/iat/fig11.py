@@ -1,4 +1,4 @@
-"""IAT Fig. 11: how soon IAT follows a tenant that grows and devices that get more ways."""
+"""IAT Fig. 11: IAT's reaction time when a tenant grows and when devices get more ways."""
 
 from waykeeper.repro import Case, Figure, Panel, Series, claim, number
 
@@ -8,7 +8,9 @@ EVENTS_S = (5.0, 15.0)
 class Fig11(Figure):
     id = "iat/fig11"
     title = "Container 4's ways over time under IAT"
-    assumes = ["36 Gb/s on each port, as the scenario says; the moment of a decision is the end of its interval of 1 s"]
+    assumes = [
+        "36 Gb/s on each port, as in the built-in scenario; the time of a decision is the end of its interval of 1 s"
+    ]
 
     def cases(self, quick):
         yield Case("run", "iat-fig11", policies=["iat"])

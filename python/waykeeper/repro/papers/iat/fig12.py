@@ -1,4 +1,4 @@
-"""IAT Fig. 12: SPEC and RocksDB beside Redis or a service chain, in ways that may be DDIO's."""
+"""IAT Fig. 12: SPEC and RocksDB beside Redis or a service chain, in ways that may overlap DDIO's."""
 
 from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, span
 
@@ -32,7 +32,7 @@ class Fig12(Figure):
             yield Panel(
                 f"beside {name}",
                 x="application",
-                y="execution time beyond solo, %",
+                y="execution time above solo, %",
                 series=[
                     Series("overlapping DDIO", programs, [slowdown(runs, app, network, "overlap") for app in programs]),
                     Series("apart from it", programs, [slowdown(runs, app, network, "apart") for app in programs]),
@@ -47,7 +47,8 @@ class Fig12(Figure):
 
     @claim(
         "ISCA21-ABS-2",
-        why="IAT keeps losses under its 10 % by far, and the worst without it is half of theirs: DDIO is less of a rival here",
+        why="IAT keeps losses far below 10 %. The largest loss without IAT is half of the paper's, because in "
+        "ours DDIO competes less with the applications",
     )
     def losses(self, runs):
         worst = {}
@@ -59,40 +60,47 @@ class Fig12(Figure):
 
     @claim(
         "ISCA21-F12-1",
-        why="Redis' requests bring a tenth of the service chain's lines into two ways; records stay in memory",
+        why="Redis's requests write a tenth as many lines into DDIO's two ways as the service chain; records stay "
+        "in memory",
     )
     def spec_beside_redis(self, runs):
         return self._span(runs, "redis", SPEC, slowdown)
 
     @claim(
         "ISCA21-F12-2",
-        why="of the profiles those that stream lose little to the overlap, and the worst ones less than theirs",
+        why="profiles that stream lose little by the overlap, and those that lose most lose less than the paper's "
+        "programs",
     )
     def spec_beside_the_chain(self, runs):
         return self._span(runs, "nfv", SPEC, slowdown)
 
     @claim(
         "ISCA21-F12-3",
-        why="lower than published: IAT takes all of the application's ways off DDIO's, and memory bandwidth is not short",
+        why="lower than published: IAT moves the application completely out of DDIO's ways, and memory bandwidth "
+        "is not a bottleneck",
     )
     def spec_under_iat(self, runs):
         values = [slowdown(runs, app, net, "overlap", "iat") for app in _apps(runs) if app in SPEC for net in NETWORKS]
         return span(0.0, max(values))
 
-    @claim("ISCA21-F12-4", why="as F12-1: Redis brings few lines")
+    @claim("ISCA21-F12-4", why="see F12-1: Redis writes few lines")
     def rocksdb_beside_redis(self, runs):
         return self._span(runs, "redis", "rocksdb", lost)
 
-    @claim("ISCA21-F12-5", why="the store's hot records of a Zipf mix live in its MLC; the rest is half of theirs")
+    @claim(
+        "ISCA21-F12-5",
+        why="the store's hot records of a Zipf mix stay in its MLC; the remaining loss is half of the paper's",
+    )
     def rocksdb_beside_the_chain(self, runs):
         return self._span(runs, "nfv", "rocksdb", lost)
 
-    @claim("ISCA21-F12-6", why="as F12-4: there is next to nothing to lose beside Redis")
+    @claim("ISCA21-F12-6", why="see F12-4: there is almost no loss beside Redis")
     def rocksdb_beside_redis_under_iat(self, runs):
         return self._span(runs, "redis", "rocksdb", lost, "iat")
 
     @claim(
-        "ISCA21-F12-7", why="IAT's shuffle leaves it apart from DDIO altogether, and memory bandwidth is not short here"
+        "ISCA21-F12-7",
+        why="IAT's shuffle moves it completely out of DDIO's ways, and in ours memory bandwidth is not a bottleneck",
     )
     def rocksdb_beside_the_chain_under_iat(self, runs):
         return self._span(runs, "nfv", "rocksdb", lost, "iat")
@@ -100,7 +108,7 @@ class Fig12(Figure):
     @claim("ISCA21-F12-8")
     def the_chain_hurts_more(self, runs):
         hurt = {net: sum(slowdown(runs, app, net, "overlap") for app in _apps(runs)) for net in NETWORKS}
-        return checks({"neighbours lose more beside the chain than beside Redis": hurt["nfv"] > hurt["redis"]})
+        return checks({"applications lose more beside the chain than beside Redis": hurt["nfv"] > hurt["redis"]})
 
     @claim("ISCA21-F12-9")
     def the_baseline_spreads(self, runs):
@@ -111,8 +119,11 @@ class Fig12(Figure):
         worst = max(spreads)
         return checks(
             {
-                "who overlaps DDIO loses more than who does not": all(wide > 0 for wide, _ in spreads),
-                "under IAT it is as without the overlap": abs(worst[1]) < 0.5 * worst[0],
+                "every application loses more when it overlaps DDIO's ways than when it does not": all(
+                    wide > 0 for wide, _ in spreads
+                ),
+                "for the application with the largest additional loss, IAT removes over half of it": abs(worst[1])
+                < 0.5 * worst[0],
             }
         )
 
@@ -121,23 +132,23 @@ class Fig12(Figure):
         rates = [
             _chains(runs[app, "nfv", "overlap"].policy(policy)) for app in _apps(runs) for policy in ("baseline", "iat")
         ]
-        return checks({"within 2 % with and without IAT": min(rates) > 0.98 * max(rates)})
+        return checks({"the chain's throughput is within 2 % with and without IAT": min(rates) > 0.98 * max(rates)})
 
     @claim(
         "ISCA21-S6C-2",
-        why="at line rate a packet's time is that of its queue for the wire, the same with any DDIO ways",
+        why="at line rate a packet's round-trip time is that of the send queue, which does not depend on the DDIO ways",
     )
     def round_trips_are_steadier(self, runs):
-        found = {"p99": 0, "p99 less p50": 0}
+        found = {"p99": 0, "p99 minus p50": 0}
         programs = _apps(runs)
         for app in programs:
             times = [_times(runs[app, "nfv", "overlap"].policy(policy)) for policy in ("baseline", "iat")]
             found["p99"] += times[1][1] < times[0][1]
-            found["p99 less p50"] += times[1][1] - times[1][0] < times[0][1] - times[0][0]
+            found["p99 minus p50"] += times[1][1] - times[1][0] < times[0][1] - times[0][0]
         most = len(programs) / 2
         return checks({f"IAT lowers {name} beside most applications": count > most for name, count in found.items()})
 
-    @claim("ISCA21-S6C-3", why="four ways overlap two tenants instead of one here")
+    @claim("ISCA21-S6C-3", why="in ours four DDIO ways overlap two tenants instead of one")
     def more_ways_are_a_gain_all_the_same(self, runs):
         programs = [app for app in _apps(runs) if (app, "nfv", "wider") in runs]
         calmer = [slowdown(runs, app, "nfv", "wider") < slowdown(runs, app, "nfv", "overlap") for app in programs]
@@ -145,7 +156,12 @@ class Fig12(Figure):
             _memory(runs[app, "nfv", "wider"]) < _memory(runs[app, "nfv", "overlap"].policy("baseline"))
             for app in programs
         ]
-        return checks({"who overlaps loses less with four ways": all(calmer), "memory traffic falls": all(saved)})
+        return checks(
+            {
+                "an application that overlaps DDIO's ways loses less when DDIO has four ways": all(calmer),
+                "memory traffic falls": all(saved),
+            }
+        )
 
 
 def _apps(runs):

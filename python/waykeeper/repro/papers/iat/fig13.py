@@ -11,7 +11,7 @@ NETWORKS = ("redis", "nfv")
 class Fig13(Figure):
     id = "iat/fig13"
     title = "Latency of RocksDB beside Redis and a service chain"
-    assumes = [*apps.ASSUMES, "the latency of all operations of a mix together: its weights are the mix's"]
+    assumes = [*apps.ASSUMES, "latency is the mean over all operations of a mix, with the weights of the mix"]
 
     def cases(self, quick):
         for mix in ("a", "c") if quick else MIXES:
@@ -26,7 +26,7 @@ class Fig13(Figure):
             yield Panel(
                 f"beside {name}",
                 x="application",
-                y="mean latency beyond solo, %",
+                y="mean latency above solo, %",
                 series=[Series(policy, mixes, values) for policy, values in ours.items()],
                 published=[Points("worst baseline, paper", mixes[:1], [worst])],
             )
@@ -34,19 +34,25 @@ class Fig13(Figure):
     def _worst(self, runs, network, policy):
         return span(0.0, max(_more(runs, app, network, policy) for app in _stores(runs)))
 
-    @claim("ISCA21-F13-1", why="as F12-1: Redis brings few lines")
+    @claim("ISCA21-F13-1", why="see F12-1: Redis writes few lines")
     def beside_redis(self, runs):
         return self._worst(runs, "redis", "baseline")
 
-    @claim("ISCA21-F13-2", why="as F12-5: half of the store's hot set is in its MLC")
+    @claim("ISCA21-F13-2", why="see F12-5: half of the store's hot set is in its MLC")
     def beside_the_chain(self, runs):
         return self._worst(runs, "nfv", "baseline")
 
-    @claim("ISCA21-F13-3", why="lower than published: IAT's shuffle takes it off DDIO's ways, and memory is not short")
+    @claim(
+        "ISCA21-F13-3",
+        why="lower than published: IAT's shuffle moves it out of DDIO's ways, and memory bandwidth is not a bottleneck",
+    )
     def beside_redis_under_iat(self, runs):
         return self._worst(runs, "redis", "iat")
 
-    @claim("ISCA21-F13-4", why="lower than published: IAT's shuffle takes it off DDIO's ways, and memory is not short")
+    @claim(
+        "ISCA21-F13-4",
+        why="lower than published: IAT's shuffle moves it out of DDIO's ways, and memory bandwidth is not a bottleneck",
+    )
     def beside_the_chain_under_iat(self, runs):
         return self._worst(runs, "nfv", "iat")
 

@@ -1,4 +1,4 @@
-"""IAT Fig. 14: Redis beside applications that press the ways it shares with DDIO."""
+"""IAT Fig. 14: Redis beside applications that overlap DDIO's ways."""
 
 from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, span
 
@@ -7,8 +7,9 @@ from .apps import MIXES
 
 HUNGRY = ("mcf", "omnetpp", "xalancbmk", "rocksdb-a")
 RARELY_EVICTED = (
-    "a request's lines are read within microseconds of their arrival, and Redis' records and the switch's buffers lie in its own three "
-    "ways: who sits on DDIO's evicts little of either"
+    "cores read the lines of a request within microseconds after arrival, and Redis's records and the "
+    "switch's buffers are in three ways of their own. So an application in DDIO's ways evicts few lines of "
+    "either"
 )
 
 
@@ -17,8 +18,11 @@ class Fig14(Figure):
     title = "Redis beside applications that overlap DDIO"
     assumes = [
         *apps.ASSUMES,
-        "throughput is what closed-loop clients would get: requests per busy cycle of the store's cores, by its IPC",
-        "co-runners overlap DDIO: mcf, omnetpp, xalancbmk and RocksDB in turn, and X-Mem of 10 MB",
+        (
+            "throughput is that of closed-loop clients: requests per busy cycle of the store's cores, calculated "
+            "from its IPC"
+        ),
+        "co-runners in DDIO's ways: mcf, omnetpp, xalancbmk and RocksDB in turn, and X-Mem with 10 MB",
     ]
 
     def cases(self, quick):
@@ -75,12 +79,13 @@ class Fig14(Figure):
         return self._span(runs, _tail, "iat")
 
     @claim(
-        "ISCA21-F14-4", why="YCSB's D, E and F are not in the model, so the mixes named have nobody to suffer more than"
+        "ISCA21-F14-4",
+        why="the model lacks YCSB's mixes D, E and F, so there is no other mix to compare the named ones with",
     )
     def reading_mixes_suffer(self, runs):
         worst = {mix: max(_all(runs, mix, _slower, "baseline")) for mix in _mixes(runs)}
         return checks(
-            {"the mix of reads alone loses over 1 %, and more than that of updates": worst["c"] > max(1.0, worst["a"])}
+            {"the read-only mix loses over 1 %, and more than the mix with updates": worst["c"] > max(1.0, worst["a"])}
         )
 
 
@@ -97,7 +102,7 @@ def _stores(run):
 
 
 def _all(runs, mix, what, policy):
-    """What every co-runner of a mix does to the store, percent."""
+    """Effect of each co-runner on the store under a mix, in per cent."""
     alone = _stores(runs[mix, "solo"])
     beside = [_stores(runs[key].policy(policy)) for key in runs if key[0] == mix and key[1] != "solo"]
     return [what(alone, stores) for stores in beside]

@@ -5,7 +5,8 @@ TENANT_MASKS = ("0x004", "0x008", "0x010", "0x020", "0x040")
 
 
 def aggregated(nic, containers=2, **times):
-    """Two NICs like `nic`, a switching core on each, and containers of two cores and one way behind them in turn."""
+    """Two NICs as in `nic`, one switching core for each, and containers with two cores and one way, assigned to them
+    in turn."""
     workloads = []
     for index in (0, 1):
         switch = {"program": "vswitch", "nic": f"nic{index}", "stack": True, "shared_pool": True}
@@ -31,16 +32,16 @@ def switch(run, metric):
 
 
 def cycles_per_packet(run):
-    """Cycles of the switch per packet, 2.3 GHz polled without a pause (s6.A)."""
+    """Cycles of the switch per packet; its cores poll without a pause at 2.3 GHz (s6.A)."""
     return 2.3e9 / switch(run, "throughput")
 
 
 def memory(run):
-    """Bytes to and from memory a second."""
+    """Bytes to and from memory per second."""
     return run.system.memory_read_bytes_per_s + run.system.memory_write_bytes_per_s
 
 
 def ddio(run):
-    """Lines that devices updated and allocated, a second."""
+    """Lines that devices updated, and lines that they allocated, per second."""
     lines, hit = run.system.inbound_bytes_per_s / 64, run.system.dca_write_hit_ratio
     return lines * hit, lines * (1 - hit)

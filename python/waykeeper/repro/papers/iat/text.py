@@ -1,18 +1,18 @@
-"""What IAT's text says of packets, DDIO's rules and counters."""
+"""Statements of IAT's text about packets, DDIO's rules and counters."""
 
 from waykeeper.repro import Case, Figure, checks, claim, number
 
 WINDOWS = 8
-"""Stretches of either length whose IPC is compared."""
+"""Number of intervals of each length whose IPC is compared."""
 
 
 class Text(Figure):
     id = "iat/text"
     title = "Packet rates, DDIO's rules and sampled counters"
     assumes = [
-        "one slice of 18 is stood for by a share of 1/32 of all sets, chosen by hash as slices are",
-        "what DDIO-off does inside the cache domain cannot be seen from outside; that nothing stays there can",
-        "the steady workload of s7 is l3fwd's core, whose operating system takes it away for 60 us now and then",
+        "one slice of 18 is represented by 1/32 of all sets, selected by a hash as slices are",
+        "what DDIO-off does inside the caches is not visible from outside; that no line stays there is",
+        "the steady workload of s7 is l3fwd's core, which the operating system occasionally stalls for 60 us",
     ]
 
     def cases(self, quick):
@@ -20,7 +20,7 @@ class Text(Figure):
         yield Case("off", _packets(100, 1514, 8, "dpdk-t", 0.02), {"knobs.dca_off": ["nic0"]})
         for name, share in (("device reads", 1.0), ("device writes", 0.0)):
             yield Case(name, _beside_drives(share))
-        yield Case("nobody", _beside_drives(None))
+        yield Case("no device", _beside_drives(None))
         yield Case("sampled", _packets(40, 1514, 1, "l3fwd", 0.02), sets="1/32")
         yield Case("all", _packets(40, 1514, 1, "l3fwd", 0.02), sets="exact")
         for window in range(WINDOWS):
@@ -41,14 +41,15 @@ class Text(Figure):
     def device_reads_do_not_allocate(self, runs):
         system = runs["device reads"].system
         kept = {
-            name: runs[name].workload("neighbour").throughput for name in ("nobody", "device reads", "device writes")
+            name: runs[name].workload("neighbour").throughput for name in ("no device", "device reads", "device writes")
         }
         return checks(
             {
-                "what the device reads comes from memory": system.memory_read_bytes_per_s
+                "memory serves over 90 % of what the device reads": system.memory_read_bytes_per_s
                 > 0.9 * system.outbound_bytes_per_s,
-                "a neighbour on DDIO's ways does not feel it": kept["device reads"] > 0.97 * kept["nobody"],
-                "device writes it does feel": kept["device writes"] < 0.9 * kept["nobody"],
+                "device reads slow a neighbour in DDIO's ways by less than 3 %": kept["device reads"]
+                > 0.97 * kept["no device"],
+                "device writes slow it by over 10 %": kept["device writes"] < 0.9 * kept["no device"],
             }
         )
 
@@ -57,9 +58,9 @@ class Text(Figure):
         system = runs["off"].system
         return checks(
             {
-                "all that arrives goes on to memory": system.memory_write_bytes_per_s
+                "over 90 % of the bytes that arrive are written to memory": system.memory_write_bytes_per_s
                 > 0.9 * system.inbound_bytes_per_s,
-                "and is read from there": system.memory_read_bytes_per_s > 0.8 * system.inbound_bytes_per_s,
+                "and over 80 % are read from there": system.memory_read_bytes_per_s > 0.8 * system.inbound_bytes_per_s,
             }
         )
 
@@ -82,8 +83,9 @@ class Text(Figure):
             spread[length_s] = (max(ipc) - min(ipc)) / (sum(ipc) / len(ipc))
         return checks(
             {
-                "over 1 ms a steady program's IPC moves by more than THRESHOLD_STABLE": spread[0.001] > 0.03,
-                "over 0.2 s it does not": spread[0.2] < 0.03,
+                "over intervals of 1 ms the IPC of a steady program varies by more than THRESHOLD_STABLE": spread[0.001]
+                > 0.03,
+                "over intervals of 0.2 s it does not": spread[0.2] < 0.03,
             }
         )
 
@@ -103,7 +105,7 @@ def _packets(gbps, size, cores, program, duration_s):
 
 
 def _beside_drives(write_share):
-    """X-Mem on DDIO's ways, beside drives that are written or read with more data in flight than the LLC holds."""
+    """X-Mem in DDIO's ways, beside drives with more data in flight than the LLC holds."""
     workload = [
         {
             "name": "neighbour",

@@ -1,1 +1,1 @@
-"""Figures of this paper, one a file."""
+"""Figures of this paper, one per file."""

@@ -1,4 +1,4 @@
-"""IDIO Fig. 1: what an LLC antagonist does to network functions' bandwidth, and what they do to mcf."""
+"""IDIO Fig. 1: effect of an LLC antagonist on the bandwidth of network functions, and of network functions on mcf."""
 
 from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, falling, number
 
@@ -16,9 +16,18 @@ class Fig01(Figure):
     id = "idio/fig1"
     title = "Network functions beside an LLC antagonist"
     assumes = [
-        "L3fwd:1518B, which touches whole payloads, is the program fastclick; L3fwd:64B is l3fwd with its million flows",
-        "the maximum sustainable bandwidth is the highest without loss, of one 80 Gb/s NIC for the paper's eight 10 GbE ports",
-        "the antagonist is X-Mem writing a buffer on the five remaining cores; iperf has no windows and no acknowledgements",
+        (
+            "L3fwd:1518B, which reads whole payloads, is the program fastclick; L3fwd:64B is l3fwd with its "
+            "million flows"
+        ),
+        (
+            "the maximum sustainable bandwidth is the highest without loss; one 80 Gb/s NIC replaces the paper's "
+            "eight 10 GbE ports"
+        ),
+        (
+            "the antagonist is X-Mem, which writes a buffer on the five remaining cores; TCP windows and "
+            "acknowledgements of iperf are not modelled"
+        ),
     ]
 
     def cases(self, quick):
@@ -38,7 +47,11 @@ class Fig01(Figure):
         ]
         published = [Points("L3fwd:64B, paper", [32], [0.93]), Points("iperf, paper", [32], [0.52])]
         yield Panel(
-            "bandwidth", x="antagonist's buffer per core, MiB", y="relative to none", series=series, published=published
+            "bandwidth",
+            x="antagonist's buffer per core, MiB",
+            y="relative to no antagonist",
+            series=series,
+            published=published,
         )
         rates = [0, *MCF_GBPS]
         yield Panel(
@@ -55,21 +68,22 @@ class Fig01(Figure):
 
     @claim(
         "CAL20-F1-1",
-        why="the program forwards 80 Gb/s near its limit, the paper's functions 10 Gb/s a port with room to spare",
+        why="our program forwards 80 Gb/s near its limit; the paper's functions forward 10 Gb/s per port, below theirs",
     )
     def large_packets_do_not_mind(self, runs):
         return number(self._loss(runs, "L3fwd:1518B"))
 
     @claim(
         "CAL20-F1-2",
-        why="the flow table is 8 MiB, most of what the antagonist evicts; the paper does not give its size",
+        why="in ours the flow table has 8 MiB and is most of what the antagonist evicts; the paper does not give "
+        "its size",
     )
     def small_packets_mind_a_little(self, runs):
         return number(self._loss(runs, "L3fwd:64B"))
 
     @claim(
         "CAL20-F1-3",
-        why="the program iperf copies and no more: the kernel's stack, windows and acknowledgements are missing",
+        why="our program iperf only copies: the kernel's stack, TCP windows and acknowledgements are not modelled",
     )
     def iperf_minds_much(self, runs):
         return number(self._loss(runs, "iperf"))
@@ -77,15 +91,17 @@ class Fig01(Figure):
     @claim("CAL20-F1-4")
     def mcf_slows_as_the_load_grows(self, runs):
         curve = [runs["mcf", gbps].workload("mcf").ipc for gbps in (0, *MCF_GBPS)]
-        return checks({"its IPC falls": falling(curve, 0.01)})
+        return checks({"mcf's IPC falls with the offered load": falling(curve, 0.01)})
 
-    @claim("CAL20-F1-5", why="iperf's stack is missing, l3fwd's table is larger than what the paper seems to have used")
+    @claim(
+        "CAL20-F1-5", why="iperf's network stack is not modelled, and l3fwd's table is probably larger than the paper's"
+    )
     def ranking(self, runs):
         loss = {name: self._loss(runs, name) for name in FUNCTIONS}
         return checks(
             {
-                "iperf more than L3fwd:64B": loss["iperf"] > loss["L3fwd:64B"],
-                "L3fwd:64B more than L3fwd:1518B": loss["L3fwd:64B"] > loss["L3fwd:1518B"],
+                "iperf loses more than L3fwd:64B": loss["iperf"] > loss["L3fwd:64B"],
+                "L3fwd:64B loses more than L3fwd:1518B": loss["L3fwd:64B"] > loss["L3fwd:1518B"],
             }
         )
 

@@ -5,15 +5,13 @@ from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, 
 PROGRAMS = {"iperf": 1518, "memcached": 128}
 PLACEMENTS = ["dram", "llc", "mlc", "idio"]
 PUBLISHED = {"iperf": [0.68, 0.66, 1, 0.96], "memcached": [0.87, 0.95, 1, 0.99]}
-STACK = (
-    "the programs copy and look up, no more: the kernel's TCP stack, which the paper's gain is made of, is not modelled"
-)
+STACK = "our programs only copy and look up. The kernel's TCP stack, in which the paper's gain arises, is not modelled"
 
 
 class Table1(Figure):
     id = "idio/table1"
     title = "iperf and memcached under four placements"
-    assumes = ["bandwidth and QPS are the highest without loss", "there is no TCP: no windows, no acknowledgements"]
+    assumes = ["bandwidth and QPS are the highest without loss", "TCP windows and acknowledgements are not modelled"]
 
     def cases(self, quick):
         for name, size in PROGRAMS.items():

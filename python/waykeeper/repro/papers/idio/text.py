@@ -1,4 +1,4 @@
-"""IDIO: geometry, latencies and queue depths that the text states."""
+"""IDIO: statements of the text about geometry, latencies and queue depths."""
 
 from waykeeper.repro import Case, Figure, checks, claim, number, span
 
@@ -8,10 +8,10 @@ GBPS = 10
 
 class Text(Figure):
     id = "idio/text"
-    title = "What the text states"
+    title = "Statements of the text"
     assumes = [
-        "the Haswell chip stands for Broadwell: the caches have the same shape",
-        "ring depth is arrivals times time in the ring, at 10 Gb/s (Little's law)",
+        "the Haswell chip replaces Broadwell: its caches have the same geometry",
+        "ring depth is the arrival rate times the time in the ring (Little's law), at 10 Gb/s",
     ]
 
     def cases(self, quick):
@@ -31,11 +31,11 @@ class Text(Figure):
         mlcs = [chip["mlc"]["sets"] * chip["mlc"]["ways"] * 64 for chip in (old, new)]
         return checks(
             {
-                "LLC per core 2.5 to 1.375 MB": [size / 2**20 for size in sizes] == [2.5, 1.375],
-                "inclusive to non-inclusive": [chip["llc"]["kind"] for chip in (old, new)]
+                "LLC per core changes from 2.5 to 1.375 MB": [size / 2**20 for size in sizes] == [2.5, 1.375],
+                "the LLC changes from inclusive to non-inclusive": [chip["llc"]["kind"] for chip in (old, new)]
                 == ["inclusive", "non-inclusive"],
-                "20 to 11 ways": [chip["llc"]["ways"] for chip in (old, new)] == [20, 11],
-                "L2 times four to 1 MB": mlcs[1] == 4 * mlcs[0] == 2**20,
+                "its ways change from 20 to 11": [chip["llc"]["ways"] for chip in (old, new)] == [20, 11],
+                "the L2 grows by a factor of four to 1 MB": mlcs[1] == 4 * mlcs[0] == 2**20,
             }
         )
 

@@ -1,13 +1,13 @@
-"""What the author's own runs counted: github lluchs/nvme-memload-benchmarks, the data behind the thesis's figures.
+"""Counts of the author's own runs: github lluchs/nvme-memload-benchmarks, the data behind the thesis's figures.
 
-Facts alone; must not know what is made of them. The hosts: i30pc80 is the Haswell, i30pc74 the Sandy Bridge.
+Data only, no evaluation. Hosts: i30pc80 is the Haswell, i30pc74 the Sandy Bridge.
 """
 
 from .common import MIB
 
 SECONDS = 10
 COUNTED = {"single": 1, "random": 31}
-"""Blocks that a command of a pattern counts."""
+"""Blocks that the program counts per command of a pattern."""
 
 BLOCKS = {
     "Haswell": {
@@ -35,13 +35,13 @@ OVER_ESTIMATE = {
     ("random", "read"): 102700369 / 99250000,
     ("single", "read"): 32500634 / 16250000,
 }
-"""Events with data over the estimate: pcm/data/bandwidth-dominant.dat (Fig. 5.6a)."""
+"""Data events divided by the estimate: pcm/data/bandwidth-dominant.dat (Fig. 5.6a)."""
 READS_A_COMMAND = {
     ("random", "write"): 560359 / 100000,
     ("single", "write"): 1326329 / 500000,
     ("flush", "write"): 368160 / 350000,
 }
-"""PCIeRdCur of patterns that read no data: pcm/data/bandwidth-other.dat (Fig. 5.6b)."""
+"""PCIeRdCur events per command of patterns that read no data: pcm/data/bandwidth-other.dat (Fig. 5.6b)."""
 
 COMMANDS = {
     ("random", "write"): 100000,
@@ -49,14 +49,14 @@ COMMANDS = {
     ("random", "read"): 50000,
     ("single", "read"): 250000,
 }
-"""Commands of a run of Fig. 5.7, by one worker: pcm/run_caching.sh."""
+"""Commands of one worker in a run of Fig. 5.7: pcm/run_caching.sh."""
 MISSES = {
     ("random", "write"): [549795, 931025, 202656204, 5946937],
     ("single", "write"): [749862, 112235, 15227587, 12410802],
     ("random", "read"): [180445, 267768, 101034960, 2985451],
     ("single", "read"): [61409, 105909, 306, 366],
 }
-"""Events of missing in Fig. 5.7: small; small, once; big; big, always (pcm/runs/caching.tsv)."""
+"""Miss events in Fig. 5.7, in the order: small; small, once; big; big, always (pcm/runs/caching.tsv)."""
 
 
 def commands(machine, pattern, operation):
@@ -73,6 +73,6 @@ def mib(machine, pattern, operation):
 
 
 def misses_a_block(pattern, operation):
-    """Events of missing for each block counted, in the order of `MISSES`."""
+    """Miss events per counted block, in the order of `MISSES`."""
     blocks = COMMANDS[pattern, operation] * COUNTED[pattern]
     return [count / blocks for count in MISSES[pattern, operation]]

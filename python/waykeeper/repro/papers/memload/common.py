@@ -1,4 +1,4 @@
-"""What the thesis's figures share: its two machines, its patterns, and how many workers there are."""
+"""Shared by the thesis's figures: its two machines, its patterns and the numbers of workers."""
 
 from waykeeper.repro import Case
 
@@ -14,16 +14,16 @@ PATTERNS = [
 WORKERS = list(range(1, 9))
 MIB = 2**20
 BIG = {"workload.load.buffer_blocks": 262144, "workload.load.resident": True}
-"""1 GiB, as after the first pass over it: its pages are there."""
+"""1 GiB, as after the first pass over the buffer: its pages are allocated."""
 DRIVE = (
-    "the drive of the author's logs, an Intel SSD 750 of 400 GB: latency, command rate and write rate are those of its "
-    "data sheet; reads of a formatted drive run at the link's rate"
+    "the drive is that of the author's logs, an Intel SSD 750 of 400 GB: latency, command rate and write rate "
+    "are from its data sheet; reads of a formatted drive run at the rate of the link"
 )
-QUIRK = "the program's zero-based block count is reproduced: a command moves one block more than it counts"
+QUIRK = "the program's zero-based block count is reproduced: a command moves one block more than the program counts"
 
 
 def load(machine, pattern, operation, workers=1, sets="1/32", **more):
-    """A case of the load generator alone; `more` are its other keys."""
+    """A case with only the load generator; `more` are its other keys."""
     overrides = {
         "workload.load.pattern": pattern,
         "workload.load.operation": operation,
@@ -51,5 +51,5 @@ def name(pattern, operation):
 
 
 def saturated(values, part=0.95):
-    """The fewest workers that bring `part` of what the most bring."""
+    """The smallest number of workers that reaches `part` of the highest value."""
     return next(n for n, value in zip(WORKERS, values, strict=True) if value >= part * max(values))

@@ -13,11 +13,11 @@ SETTINGS = {
 }
 LOADS = ["random", "single"]
 VISIBLE = 2.0
-"""A slowdown below this, %, is none (the suite's own limit for a published one)."""
+"""A slowdown below this, in per cent, counts as none (the suite's limit for published effects)."""
 WHY = (
-    "neither the LLC nor memory makes Redis wait so long. Interrupts on the cores of others would follow the command "
-    "rate, but would have slowed PARSEC's compute-bound programs too, which the thesis saw unmoved; what remains is "
-    "something in the kernel that Redis's sockets and the driver share"
+    "neither the LLC nor memory delays Redis this much. Interrupts on other programs' cores would follow the "
+    "command rate, but would also have slowed PARSEC's compute-bound programs, which the thesis found "
+    "unaffected. The remaining explanation is a part of the kernel that Redis's sockets and the driver share"
 )
 
 
@@ -25,8 +25,8 @@ class Fig511(Figure):
     id = "memload/fig5.11"
     title = "Redis beside the load generator"
     assumes = [
-        "YCSB's mix on 100000 records stands for memtier, whose keys the thesis does not say",
-        "the load generator's workers are pinned to the last core, and their interrupts go there",
+        "YCSB's mix on 100000 records replaces memtier, whose keys the thesis does not give",
+        "the load generator's workers and their interrupts are pinned to the last core",
     ]
 
     def cases(self, quick):
@@ -40,10 +40,13 @@ class Fig511(Figure):
         for machine in SCENARIOS:
             settings = list(SETTINGS)
             curves = [Series(p, settings, [self._slower(runs, machine, s, p) for s in settings]) for p in LOADS]
-            told = {"Haswell": [[13, 13], [41, 41]], "Sandy Bridge": [[None, None, None, 2.8], [None, None, None, 8.4]]}
+            slowdowns = {
+                "Haswell": [[13, 13], [41, 41]],
+                "Sandy Bridge": [[None, None, None, 2.8], [None, None, None, 8.4]],
+            }
             published = [
                 Points(f"{pattern}, thesis", settings[: len(values)], values)
-                for pattern, values in zip(LOADS, told[machine], strict=True)
+                for pattern, values in zip(LOADS, slowdowns[machine], strict=True)
             ]
             yield Panel(f"slowdown, {machine}", x="setting", y="%", series=curves, published=published)
 
@@ -77,9 +80,11 @@ class Fig511(Figure):
         for machine in SCENARIOS:
             for setting in SETTINGS:
                 random, single = (self._slower(runs, machine, setting, p) for p in LOADS)
-                found[f"{machine}, {setting}: plain is fastest"] = min(random, single) > 0
+                found[f"{machine}, {setting}: Redis is fastest without load"] = min(random, single) > 0
                 if setting != "caching":
-                    found[f"{machine}, {setting}: single is slowest"] = single > random
+                    found[f"{machine}, {setting}: Redis is slowest beside single"] = single > random
         random, single = (self._slower(runs, "Haswell", "caching", p) for p in LOADS)
-        found["Haswell, caching: random as slow as single, within a fifth"] = abs(random - single) <= 0.2 * single
+        found["Haswell, caching: the slowdowns by random and single differ by at most 20 %"] = (
+            abs(random - single) <= 0.2 * single
+        )
         return checks(found)

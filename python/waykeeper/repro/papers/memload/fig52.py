@@ -29,8 +29,8 @@ class Fig52(Figure):
 
     @claim(
         "MEMLOAD-F5.2-1",
-        why="a fifth is our reading of few, and the author's own runs have 0.208 on the Haswell; ours has 0.23, for the data "
-        "sheet's 0.9 GB/s is what the drive writes with large commands too, and the author's brought 0.82",
+        why='"few" is taken as a fifth; the author\'s own runs have 0.208 on the Haswell. Ours has 0.23, because '
+        "our drive writes the data sheet's 0.9 GB/s with large commands too, and the author's wrote 0.82",
     )
     def random_sends_few(self, runs):
         found = {}
@@ -38,7 +38,7 @@ class Fig52(Figure):
             best = self._highest(runs, m)
             most = max(best["random", "write"], best["random", "read"])
             least = min(value for (pattern, _), value in best.items() if pattern != "random")
-            found[f"{m}: a fifth of the others' or less"] = most <= least / 5
+            found[f"{m}: random sends at most a fifth of the others' commands"] = most <= least / 5
         return checks(found)
 
     @claim("MEMLOAD-F5.2-2")
@@ -46,13 +46,13 @@ class Fig52(Figure):
         near = {}
         for n in WORKERS:
             ours = [runs[m, "single", "read", n].workload("load").commands_per_s for m in MACHINES]
-            near[f"{n} workers: within 5 %"] = max(ours) <= 1.05 * min(ours)
+            near[f"{n} workers: command rates of both machines are within 5 %"] = max(ours) <= 1.05 * min(ours)
         return checks(near)
 
     @claim(
         "MEMLOAD-F5.2-3",
-        why="as for Fig. 5.1: a command takes 24 us in the model and 16.8 in the author's runs, and five workers fill the "
-        "link, not three",
+        why="see Fig. 5.1: a command takes 24 us in the model and 16.8 us in the author's runs, so five workers "
+        "fill the link instead of three",
     )
     def single_write_starts_alike_and_caps(self, runs):
         old, new = (self._thousands(runs, m, "single", "write") for m in ("Sandy Bridge", "Haswell"))
@@ -65,5 +65,5 @@ class Fig52(Figure):
         for m in MACHINES:
             best = self._highest(runs, m)
             first = [best.pop(("flush", "write")), best.pop(("single", "write"))]
-            found[f"{m}: both above all others"] = min(first) > max(best.values())
+            found[f"{m}: flush and single-write are above all others"] = min(first) > max(best.values())
         return checks(found)

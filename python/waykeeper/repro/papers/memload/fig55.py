@@ -1,4 +1,4 @@
-"""Thesis Fig. 5.5: RFO hits against commands."""
+"""Thesis Fig. 5.5: RFO hits and commands."""
 
 from waykeeper.repro import Figure, Panel, Series, claim, span
 
@@ -7,8 +7,8 @@ from .common import PATTERNS, QUIRK, load, name
 
 class Fig55(Figure):
     id = "memload/fig5.5"
-    title = "Partial writes are completions: RFO hits against commands"
-    assumes = [QUIRK, "one worker, the program's default"]
+    title = "Partial writes are completions: RFO hits and commands"
+    assumes = [QUIRK, "one worker, which is the program's default"]
 
     def cases(self, quick):
         for pattern, operation in PATTERNS:

@@ -1,4 +1,4 @@
-"""Thesis Fig. 5.6: opcode events against what the program's own counts make one expect."""
+"""Thesis Fig. 5.6: opcode events, and the events expected from the program's own counts."""
 
 from waykeeper.repro import Figure, Panel, Points, Series, checks, claim, number, span
 
@@ -8,11 +8,14 @@ from .common import PATTERNS, QUIRK, load, name
 
 class Fig56(Figure):
     id = "memload/fig5.6"
-    title = "Measured against expected events"
+    title = "Measured and expected events"
     assumes = [
         QUIRK,
-        "one worker, the program's default",
-        "the buffer comes from malloc and begins inside a page: a command's data lie on one page more",
+        "one worker, which is the program's default",
+        (
+            "the buffer comes from malloc and does not begin at a page boundary: the data of a command are on one "
+            "more page"
+        ),
     ]
 
     def cases(self, quick):
@@ -60,11 +63,11 @@ class Fig56(Figure):
     def writes_of_memory_read_more_than_commands(self, runs):
         # Lists of pages (PRP lists): the thesis did not think of them.
         reads = {p: _reads_a_command(runs["Haswell", p, "write", 1]) for p in ("random", "single")}
-        return checks({f"{p}-write reads over 1.5 lines a command": value > 1.5 for p, value in reads.items()})
+        return checks({f"{p}-write reads over 1.5 lines per command": value > 1.5 for p, value in reads.items()})
 
 
 def _over_estimate(run, operation):
-    """The event with the data over the thesis's estimate (s5.4.2)."""
+    """The data event divided by the thesis's estimate (s5.4.2)."""
     work = run.workload("load")
     if operation == "read":
         return run.system.pcie_rdcur_hits_per_s / (64 * work.blocks_per_s + work.commands_per_s)

@@ -1,4 +1,4 @@
-"""Thesis Fig. 5.7: hits and misses of DMA by size of the buffer and by what the CPU reads beforehand."""
+"""Thesis Fig. 5.7: hits and misses of DMA over the size of the buffer and what the CPU reads before."""
 
 from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim
 
@@ -15,7 +15,7 @@ MODES = {
 }
 DATA = [("random", "write"), ("single", "write"), ("random", "read"), ("single", "read")]
 SECONDS = {"small": 11, "small, once": 11, "big": 11, "big, always": 14}
-"""Longer than the commands take, which end a run."""
+"""Longer than the commands take; the number of commands ends a run."""
 
 
 class Fig57(Figure):
@@ -23,9 +23,11 @@ class Fig57(Figure):
     title = "DMA misses by buffer and caching mode"
     assumes = [
         QUIRK,
-        "one worker and as many commands as in the author's script, counted from the first on",
-        "pages are zeroed by the kernel when they are first used, which brings them into the LLC; of the large buffer 2 MiB "
-        "at once, as Linux does by default for so much memory from malloc",
+        "one worker and as many commands as in the author's script, counted from the first command",
+        (
+            "the kernel zeroes a page at its first use, which loads it into the LLC; for the large buffer 2 MiB "
+            "at a time, as Linux does by default for large allocations with malloc"
+        ),
     ]
 
     def cases(self, quick):
@@ -49,7 +51,7 @@ class Fig57(Figure):
         yield Panel("hits", x="buffer and caching", y="events / block", series=curves)
 
     def _shares(self, runs, mode):
-        """Misses over hits, which are all accesses, by pattern."""
+        """Misses divided by hits (which count all accesses), by pattern."""
         return {p: _misses(runs[(mode, *p)], p[1]) / _hits(runs[(mode, *p)], p[1]) for p in DATA}
 
     @claim("MEMLOAD-F5.7-1")
@@ -60,14 +62,20 @@ class Fig57(Figure):
     @claim("MEMLOAD-F5.7-2")
     def reading_it_once_changes_nothing(self, runs):
         plain, once = self._shares(runs, "small"), self._shares(runs, "small, once")
-        return checks({f"{name(*p)}: within 2 points": abs(once[p] - plain[p]) < 0.02 for p in DATA})
+        return checks(
+            {
+                f"{name(*p)}: reading the buffer once changes misses by less than 2 points": abs(once[p] - plain[p])
+                < 0.02
+                for p in DATA
+            }
+        )
 
     @claim("MEMLOAD-F5.7-3")
     def a_big_one_does_not(self, runs):
         # Not of single-read: its run ends before a first pass over new pages does; the author's had 306 of 32.5 million.
         small, big = self._shares(runs, "small"), self._shares(runs, "big")
         of = [p for p in DATA if p != ("single", "read")]
-        return checks({f"{name(*p)}: ten times as many": big[p] > 10 * small[p] for p in of})
+        return checks({f"{name(*p)}: the big buffer misses over ten times as much": big[p] > 10 * small[p] for p in of})
 
     @claim("MEMLOAD-F5.7-4")
     def random_misses_more_than_single(self, runs):
@@ -75,21 +83,22 @@ class Fig57(Figure):
         found = {}
         for op in ("write", "read"):
             found[f"random-{op}: over 90 % miss"] = shares["random", op] > 0.9
-            found[f"single-{op} misses less"] = shares["single", op] < shares["random", op] - 0.05
+            found[f"single-{op} misses over 5 points less"] = shares["single", op] < shares["random", op] - 0.05
         return checks(found)
 
     @claim(
         "MEMLOAD-F5.7-5",
-        why="random is as published (97.6 to 3.0 % of writes; the author's runs: 99.0 to 2.9 %). Of single-write the CPU "
-        "reads the block that the command before brought in, and the one that misses is the second, which it does not read: "
-        "23.8 and 23.9 %. The author's fall from 23.8 to 19.4 %, by twelve lines a command: perhaps the CPU's prefetcher, "
-        "which the model has not. single-read misses next to nothing, read before or not: 0.001 and 0.15 %, the author's "
-        "0.001 and 0.001 %",
+        why="random is as published (97.6 to 3.0 % of writes miss; in the author's runs 99.0 to 2.9 %). With "
+        "single-write the CPU reads the block that the previous command wrote; the second block of a command, "
+        "which the CPU does not read, misses: 23.8 and 23.9 %. The author's misses fall from 23.8 to 19.4 %, "
+        "by twelve lines per command, perhaps because of the CPU's prefetcher, which is not modelled. "
+        "single-read hardly misses, with or without reading before: 0.001 and 0.15 %, the author's 0.001 and "
+        "0.001 %",
     )
     def reading_before_helps(self, runs):
         small, big, always = (self._shares(runs, mode) for mode in ("small", "big", "big, always"))
-        found = {f"{name(*p)}: under three quarters": always[p] < 0.75 * big[p] for p in DATA}
-        found |= {f"{name(*p)}: above the small buffer": always[p] > small[p] for p in DATA}
+        found = {f"{name(*p)}: reading before lowers misses by over a quarter": always[p] < 0.75 * big[p] for p in DATA}
+        found |= {f"{name(*p)}: misses stay above those of the small buffer": always[p] > small[p] for p in DATA}
         return checks(found)
 
     @claim("MEMLOAD-F5.7-6")
@@ -97,7 +106,7 @@ class Fig57(Figure):
         found = {}
         for p in DATA:
             hits = [_hits(runs[(mode, *p)], p[1]) for mode in MODES]
-            found[f"{name(*p)}: within 2 % in every mode"] = max(hits) <= 1.02 * min(hits)
+            found[f"{name(*p)}: hits are within 2 % in all modes"] = max(hits) <= 1.02 * min(hits)
         return checks(found)
 
 

@@ -1,4 +1,4 @@
-"""Thesis s5.5.1: which programs DMA load slows down, and what it does that DMA hits the LLC."""
+"""Thesis s5.5.1: which programs DMA load slows down, and the effect of DMA that hits the LLC."""
 
 from waykeeper.repro import Case, Figure, Panel, Series, checks, claim
 
@@ -20,8 +20,14 @@ class Interference(Figure):
     id = "memload/interference"
     title = "Programs beside the load generator"
     assumes = [
-        "SPEC mixtures stand for PARSEC's programs; mcf, a chase through a large graph, for canneal",
-        "the big buffer has 128 MiB instead of 1 GiB, for want of simulated memory beside the victims: still 6 LLCs",
+        (
+            "SPEC profiles replace PARSEC's programs; mcf, which follows pointers through a large graph, replaces "
+            "canneal"
+        ),
+        (
+            "the big buffer has 128 MiB instead of 1 GiB, because simulated memory is limited; this is still 6 "
+            "times the LLC"
+        ),
     ]
 
     def cases(self, quick):
@@ -44,7 +50,7 @@ class Interference(Figure):
         return [self._slower(runs, machine, victim, setting, pattern) for victim in HUNGRY + OTHERS]
 
     def _slower(self, runs, machine, victim, setting, pattern):
-        """How much longer the same work takes than without load, %."""
+        """Increase of the execution time over that without load, %."""
         plain, loaded = (runs[machine, victim, setting, p].workload("victim").throughput for p in ("noop", pattern))
         return 100 * (plain / loaded - 1)
 
@@ -57,15 +63,21 @@ class Interference(Figure):
         for machine in SCENARIOS:
             hungry = {v: self._worst(runs, machine, v) for v in HUNGRY}
             others = {v: self._worst(runs, machine, v) for v in OTHERS}
-            found |= {f"{machine}: {v} is over 3 % slower somewhere": value > 3 for v, value in hungry.items()}
-            found |= {f"{machine}: {v} is never 3 % slower": value < 3 for v, value in others.items()}
-            found[f"{machine}: every hungry one suffers more"] = min(hungry.values()) > max(others.values())
+            found |= {
+                f"{machine}: {v} is over 3 % slower in at least one setting": value > 3 for v, value in hungry.items()
+            }
+            found |= {
+                f"{machine}: {v} is less than 3 % slower in every setting": value < 3 for v, value in others.items()
+            }
+            found[f"{machine}: every memory-bound program loses more than every other one"] = min(
+                hungry.values()
+            ) > max(others.values())
         return checks(found)
 
     @claim(
         "MEMLOAD-S5.5-2",
-        why="what slows the victim with caching is the generator's own reads, which fill the LLC and the memory bus on "
-        "both machines; the thesis saw no such effect on its Sandy Bridge",
+        why="with caching the generator's own reads slow the victim, because they fill the LLC and the memory bus "
+        "on both machines; the thesis found no such effect on its Sandy Bridge",
     )
     def caching_doubles_the_cost_with_ddio_alone(self, runs):
         def mean(machine, setting):
@@ -74,7 +86,11 @@ class Interference(Figure):
         growth = {m: mean(m, "caching") / max(mean(m, "big"), 0.1) for m in SCENARIOS}
         return checks(
             {
-                "Haswell: 1.5 times the big buffer's slowdown or more": growth["Haswell"] >= 1.5,
-                "Sandy Bridge: less than 1.5 times": growth["Sandy Bridge"] < 1.5,
+                "Haswell: with caching the slowdown is at least 1.5 times that of the big buffer": growth["Haswell"]
+                >= 1.5,
+                "Sandy Bridge: with caching the slowdown is less than 1.5 times that of the big buffer": growth[
+                    "Sandy Bridge"
+                ]
+                < 1.5,
             }
         )

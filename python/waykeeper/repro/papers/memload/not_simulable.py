@@ -2,14 +2,16 @@
 
 from waykeeper.repro.claims import claims
 
-_DRIVER = "an artefact of driver or firmware that the thesis does not explain; a model of it would be a copy"
-_PARSEC = "the runtime of a PARSEC program, none of which is modelled; a stand-in would be calibrated on it"
+_DRIVER = "an effect of driver or firmware that the thesis does not explain; a model could only copy the numbers"
+_PARSEC = (
+    "the runtime of a PARSEC program. PARSEC is not modelled, and a substitute would be calibrated with the very result"
+)
 _SILO = "the runtime of Silo, which is not modelled; the thesis itself calls the speed-up unexplained"
 
 REASONS: dict[str, str] = {
     "MEMLOAD-F5.2-5": _DRIVER,
-    "MEMLOAD-F5.3-1": "system calls are no part of the model: a command's host cost is one number, batched or not",
-    "MEMLOAD-F5.4-1": "events of a server's background; the model has none, so that nothing would be shown",
+    "MEMLOAD-F5.3-1": "system calls are not modelled: the host's cost of a command is one number, batched or not",
+    "MEMLOAD-F5.4-1": "background events of a real server; the model has none, so the comparison would show nothing",
 }
 REASONS |= {name: _PARSEC for name in claims() if name.startswith(("MEMLOAD-F5.8-", "MEMLOAD-F5.9-", "MEMLOAD-F5.10-"))}
 REASONS |= {name: _SILO for name in claims() if name.startswith(("MEMLOAD-F5.12-", "MEMLOAD-F5.13-"))}

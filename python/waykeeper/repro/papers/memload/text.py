@@ -1,4 +1,4 @@
-"""What the thesis's text says of commands, counters and formulas, on runs of the model's own."""
+"""Statements of the thesis's text about commands, counters and formulas, checked with runs of the model."""
 
 from waykeeper.repro import Figure, checks, claim, number, span
 
@@ -44,8 +44,8 @@ class Text(Figure):
 
     @claim(
         "MEMLOAD-S4.2-1",
-        why="our workers each have a core, and a command takes them 21 us, however many there are; in the author's runs it "
-        "takes 10.2 us alone and 27 us with eight at a time",
+        why="in ours each worker has a core, and a command takes 21 us for any number of workers; in the author's "
+        "runs it takes 10.2 us with one worker and 27 us with eight",
     )
     def commands_a_second(self, runs):
         single = [key for key in runs if key[1:3] == ("single", "write")]
