@@ -20,7 +20,7 @@ pub enum TermsError {
         text: String,
     },
     /// A name twice.
-    #[error("`{name}` stands twice in the event `{text}`")]
+    #[error("`{name}` is given twice in the event `{text}`")]
     Twice {
         /// The name.
         name: String,

@@ -81,7 +81,7 @@ pub struct Shape {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ShapeError {
     /// Too few blocks.
-    #[error("`{}` needs a buffer of at least {least} blocks, this has {blocks}", .pattern.name())]
+    #[error("`{}` needs a buffer of at least {least} blocks, this one has {blocks}", .pattern.name())]
     Small {
         /// The pattern.
         pattern: Pattern,
@@ -91,7 +91,7 @@ pub enum ShapeError {
         blocks: u32,
     },
     /// A device that moves a single block at once has no "most but one".
-    #[error("`{}` needs a device that moves at least {least} blocks with a command, this moves {max}", .pattern.name())]
+    #[error("`{}` needs a device that moves at least {least} blocks per command, this one moves {max}", .pattern.name())]
     Max {
         /// The pattern.
         pattern: Pattern,
@@ -236,11 +236,11 @@ mod tests {
         };
         assert_eq!(
             told(Pattern::Random, 31, 32, 1, false).unwrap_err(),
-            "`random` needs a buffer of at least 32 blocks, this has 31"
+            "`random` needs a buffer of at least 32 blocks, this one has 31"
         );
         assert_eq!(
             told(Pattern::Full, 31, 1, 1, false).unwrap_err(),
-            "`full` needs a device that moves at least 2 blocks with a command, this moves 1"
+            "`full` needs a device that moves at least 2 blocks per command, this one moves 1"
         );
         assert!(told(Pattern::Single, 1, 1, 1, true).is_err(), "it moves two");
         assert!(told(Pattern::Single, 1, 1, 1, false).is_ok());

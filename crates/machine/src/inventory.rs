@@ -65,7 +65,7 @@ fn no_dca() -> Support {
 fn dca_switch(registers: Option<DcaRegisters>, remote: bool) -> Support {
     match registers {
         None => no_dca(),
-        Some(_) if remote => Support::No("the device hangs on another socket".to_owned()),
+        Some(_) if remote => Support::No("the device is on another socket".to_owned()),
         Some(DcaRegisters { port_switch: false, .. }) => {
             Support::No("root ports of this chip have no switch for DCA".to_owned())
         }

@@ -91,8 +91,10 @@ impl VirtualServer {
             return KnobOutcome::Refused(why);
         }
         if !ring.is_power_of_two() {
-            let why =
-                format!("a ring has a power of two of descriptors, {RING_LOW} at least; {ring} is none");
+            let why = format!(
+                "a ring of {ring} descriptors is not possible; it must be a power of two of at least \
+                    {RING_LOW}"
+            );
             return KnobOutcome::Refused(why);
         }
         for queue in &mut self.bare.machine.bus.nics[port.index()].queues {

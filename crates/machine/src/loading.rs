@@ -43,7 +43,7 @@ impl LoadServer {
         let (workload, name) = match (loads.next(), loads.next()) {
             (Some((index, load)), None) => (index, load.name.clone()),
             (first, _) => {
-                let many = if first.is_some() { "there only once" } else { "there" };
+                let many = if first.is_some() { "only one workload" } else { "a workload" };
                 return Err(ScenarioError::Missing {
                     file: source.file().to_owned(),
                     at: String::new(),

@@ -23,8 +23,8 @@ const HUGE_SHIFT: u32 = 26;
 pub enum BufferError {
     /// The pool of huge pages has too few.
     #[error(
-        "the buffer needs {wanted} huge pages of {kib} KiB and the kernel has not so many left; write a larger number into \
-         /sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages"
+        "the buffer needs {wanted} huge pages of {kib} KiB, but the kernel has fewer free; write a larger \
+         number into /sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages"
     )]
     Huge {
         /// How many.
@@ -34,8 +34,9 @@ pub enum BufferError {
     },
     /// The node's share of the pool has too few.
     #[error(
-        "the buffer needs {wanted} huge pages of {kib} KiB on NUMA node {node}, which has not so many left; write a larger \
-         number into /sys/devices/system/node/node{node}/hugepages/hugepages-{kib}kB/nr_hugepages"
+        "the buffer needs {wanted} huge pages of {kib} KiB on NUMA node {node}, but fewer are free there; \
+         write a larger number into \
+         /sys/devices/system/node/node{node}/hugepages/hugepages-{kib}kB/nr_hugepages"
     )]
     HugeOfNode {
         /// How many.
@@ -47,7 +48,7 @@ pub enum BufferError {
     },
     /// There is no such node, or no NUMA at all.
     #[error(
-        "the buffer cannot be on NUMA node {node}: {why}; /sys/devices/system/node/online lists the nodes there are"
+        "the buffer cannot be on NUMA node {node}: {why}; /sys/devices/system/node/online lists the nodes"
     )]
     Node {
         /// The node.
@@ -57,7 +58,7 @@ pub enum BufferError {
     },
     /// More than there is: the kernel would promise it, and end some program when the pages are asked for.
     #[error(
-        "the buffer needs {bytes} B, and {available} B of memory are available; --buffer makes it smaller"
+        "the buffer needs {bytes} B, and {available} B of memory are available; make it smaller with --buffer"
     )]
     Room {
         /// Its size.
@@ -66,7 +67,7 @@ pub enum BufferError {
         available: u64,
     },
     /// Anything else.
-    #[error("no buffer of {bytes} B: {why}")]
+    #[error("cannot allocate a buffer of {bytes} B: {why}")]
     Memory {
         /// Its size.
         bytes: usize,
@@ -285,7 +286,8 @@ mod tests {
         unsafe { rustix::mm::munmap(base, 4096) }.unwrap();
         let told = |pages, numa| lacking(Errno::FAULT, 4 << 20, pages, numa).to_string();
         assert!(
-            told(Pages::Huge2M, None).starts_with("the buffer needs 2 huge pages of 2048 KiB and the kernel")
+            told(Pages::Huge2M, None)
+                .starts_with("the buffer needs 2 huge pages of 2048 KiB, but the kernel has fewer")
         );
         let node = told(Pages::Huge2M, Some(1));
         assert!(node.contains("2 huge pages of 2048 KiB on NUMA node 1"), "{node}");

@@ -44,22 +44,23 @@ pub fn check(plan: &Plan) -> Result<(), PlanError> {
         return value(
             "--depth",
             &plan.depth,
-            &format!("a worker keeps 1 to {MOST_DEPTH} commands outstanding"),
+            &format!("it must be 1 to {MOST_DEPTH} outstanding commands per worker"),
         );
     }
     if plan.workers == 0 || plan.workers > MOST_WORKERS {
-        return value("--workers", &plan.workers, &format!("1 to {MOST_WORKERS} can be"));
+        return value("--workers", &plan.workers, &format!("it must be 1 to {MOST_WORKERS}"));
     }
     let outstanding = u64::from(plan.depth) * u64::from(plan.workers);
     if outstanding > MOST_OUTSTANDING {
         let wanted = format!(
-            "with --workers {} it is {outstanding} commands, and {MOST_OUTSTANDING} at most can be outstanding",
+            "with --workers {} that makes {outstanding} outstanding commands, and at most {MOST_OUTSTANDING} \
+             are possible",
             plan.workers
         );
         return value("--depth", &plan.depth, &wanted);
     }
     if plan.slots == 0 || plan.slots > 1_000_000 {
-        return value("--slots", &plan.slots, "a second has 1 to 1000000 of them");
+        return value("--slots", &plan.slots, "it must be 1 to 1000000 slots per second");
     }
     for (option, limit) in [("--limit-bytes", plan.limit_bytes), ("--limit-commands", plan.limit_commands)] {
         match limit {
@@ -70,14 +71,14 @@ pub fn check(plan: &Plan) -> Result<(), PlanError> {
         }
     }
     if plan.mixed.is_some() && plan.verify {
-        let wanted = "what goes both ways at once is not looked at afterwards; leave it out";
-        return value("--verify", &"beside a mixed `rw`", wanted);
+        let wanted = "data that is read and written at the same time cannot be verified; leave it out";
+        return value("--verify", &"given with a mixed `rw`", wanted);
     }
     if plan.commands == Some(0) {
-        return value("--commands", &0, "at least 1 must go");
+        return value("--commands", &0, "it must be at least 1");
     }
     if plan.blocks == Some(0) {
-        return value("--blocks", &0, "at least 1 must go");
+        return value("--blocks", &0, "it must be at least 1");
     }
     // What says nothing about this pattern was meant for another, or for another effect.
     let name = plan.pattern.name();
@@ -96,7 +97,7 @@ pub fn check(plan: &Plan) -> Result<(), PlanError> {
     }
     if plan.limit_bytes.is_none() && plan.limit_commands.is_none() {
         if plan.slots != 1 {
-            let wanted = "it deals out --limit-commands or --limit-bytes, and neither is given";
+            let wanted = "it divides --limit-commands or --limit-bytes into slots, and neither is given";
             return value("--slots", &plan.slots, wanted);
         }
         if plan.catch_up {
@@ -106,11 +107,11 @@ pub fn check(plan: &Plan) -> Result<(), PlanError> {
         }
     }
     if plan.catch_up && plan.thesis {
-        let wanted = "in --profile thesis what a slot did not use is gone; leave one of the two out";
+        let wanted = "--profile thesis drops what a slot did not use; leave one of the two out";
         return value("--catch-up", &"given", wanted);
     }
     if let Some(cpu) = plan.cpus.iter().find(|cpu| **cpu as usize >= rustix::thread::CpuSet::MAX_CPU) {
-        return value("--cpus", cpu, "CPUs 0 to 1023 can be");
+        return value("--cpus", cpu, "it must be a CPU from 0 to 1023");
     }
     Ok(())
 }
@@ -138,7 +139,8 @@ pub fn alone(plan: &Plan, engine: EngineKind) -> Result<(), PlanError> {
     match more.filter(|_| plan.pattern == Pattern::Flush && engine == EngineKind::Uring) {
         None => Ok(()),
         Some((option, value)) => {
-            let wanted = "past the page cache the kernel makes one flush of several at once; leave it out, or give an NVMe namespace";
+            let wanted = "for files and block devices the kernel merges flushes that are outstanding \
+                together; leave it out, or give an NVMe namespace";
             Err(PlanError::Value { option, value: value.to_string(), wanted: wanted.to_owned() })
         }
     }

@@ -48,7 +48,7 @@ pub fn choose(
         Some(engine) => {
             let a = if newborn.is_some() { "a file".to_owned() } else { format!("a {target}") };
             let names: Vec<&str> = can.iter().map(|engine| engine.name()).collect();
-            let why = format!("the engine {} gets nothing to {a}; {} can", engine.name(), names.join(", "));
+            let why = format!("the engine {} cannot load {a}; {} can", engine.name(), names.join(", "));
             return Err(PrepareError::Engine { path: path.clone(), why });
         }
     };
@@ -60,13 +60,14 @@ pub fn choose(
                 notes.push(format!("engine: {}", engine.name()));
                 if !plan.cpus.is_empty() && !helpers_stay {
                     notes.push(
-                        "what would block is done by threads of the kernel, which this one does not keep on --cpus (Linux 5.14 does)"
+                        "kernel threads do the work that would block, and this kernel does not keep them on \
+                         --cpus (Linux 5.14 does)"
                             .to_owned(),
                     );
                 }
                 return Ok((engine, file));
             }
-            Err(Attempt::Lacks(why)) => lacks.push(format!("{} cannot be: {why}", engine.name())),
+            Err(Attempt::Lacks(why)) => lacks.push(format!("{} cannot be used: {why}", engine.name())),
             Err(Attempt::Ends(error)) => return Err(error),
         }
     }
@@ -93,7 +94,7 @@ fn attempt(
         Some(0) => {}
         // With metadata behind each block a device would move more than the memory that a command names.
         None => {
-            let why = "the namespace does not say by Identify whether its blocks have metadata";
+            let why = "the namespace does not report through Identify whether its blocks have metadata";
             return Err(Attempt::Lacks(why.to_owned()));
         }
         Some(metadata) => {
@@ -142,7 +143,8 @@ fn open(
     let opened = newborn.map_or_else(|| target.open(place, flags), |newborn| newborn.open(flags));
     opened.map_err(|why| {
         if engine == EngineKind::Uring && why.raw_os_error() == Some(libc::EINVAL) {
-            let none = "this file system has no O_DIRECT: everything would go through the page cache, and no device would move it";
+            let none = "this file system has no O_DIRECT: all data would pass through the page cache, and \
+                the device would move none of it per command";
             return Attempt::Lacks(none.to_owned());
         }
         let purpose = if access == OFlags::RDWR { "writing" } else { "reading" };
@@ -156,11 +158,11 @@ fn open(
 
 fn ring_in_words(why: &io::Error) -> String {
     match why.raw_os_error() {
-        Some(libc::EOPNOTSUPP) => "it takes no commands through io_uring".to_owned(),
+        Some(libc::EOPNOTSUPP) => "the device takes no commands through io_uring".to_owned(),
         Some(libc::ENOSYS) => "this kernel has no io_uring".to_owned(),
         Some(libc::EPERM) => "io_uring is forbidden here (kernel.io_uring_disabled, or a sandbox)".to_owned(),
-        Some(libc::EINVAL) => "this kernel's io_uring is too old for it (Linux 5.19 has it)".to_owned(),
-        _ => format!("its io_uring: {why}"),
+        Some(libc::EINVAL) => "this kernel's io_uring is too old (Linux 5.19 is new enough)".to_owned(),
+        _ => format!("io_uring failed: {why}"),
     }
 }
 
@@ -171,13 +173,15 @@ mod tests {
 
     #[test]
     fn commands_are_passed_through_only_where_it_is_known_that_blocks_have_no_metadata() {
-        for (metadata, says) in [(None, "does not say by Identify"), (Some(8), "8 B of metadata per block")] {
+        for (metadata, says) in
+            [(None, "does not report through Identify"), (Some(8), "8 B of metadata per block")]
+        {
             let mut target = generic(None, None);
             target.nvme = target.nvme.map(|nvme| Nvme { metadata_bytes: metadata, ..nvme });
             let error =
                 choose(&Plan::default(), &target, None, &mut Vec::new()).map(|_| ()).unwrap_err().to_string();
             for engine in ["nvme-uring", "nvme-ioctl"] {
-                assert!(error.contains(&format!("{engine} cannot be: the namespace")), "{error}");
+                assert!(error.contains(&format!("{engine} cannot be used: the namespace")), "{error}");
             }
             assert!(error.contains(says), "{error}");
         }

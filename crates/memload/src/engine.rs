@@ -67,7 +67,7 @@ impl fmt::Display for Fault {
         match self {
             Fault::Errno(errno) => write!(f, "{}", io::Error::from_raw_os_error(*errno)),
             Fault::Nvme(status) => write!(f, "{status}"),
-            Fault::Short(bytes) => write!(f, "only {bytes} B of it went"),
+            Fault::Short(bytes) => write!(f, "only {bytes} B of it were transferred"),
         }
     }
 }

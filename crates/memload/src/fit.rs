@@ -36,7 +36,7 @@ impl Fit {
         let usual = if BLOCK_BYTES.is_multiple_of(lba) { BLOCK_BYTES } else { lba };
         let block_bytes = plan.block_bytes.unwrap_or(usual);
         if block_bytes == 0 || !block_bytes.is_multiple_of(lba) {
-            let wanted = format!("{path} moves whole multiples of {lba} B");
+            let wanted = format!("it must be a multiple of {lba} B for {path}");
             return Err(refuse("--block-size", block_bytes.into(), wanted));
         }
         let block = u64::from(block_bytes);
@@ -52,14 +52,14 @@ impl Fit {
             most = 1;
         }
         if most == 0 && moves {
-            let wanted = format!("{path} moves at most {most_bytes} B with a command");
+            let wanted = format!("{path} moves at most {most_bytes} B per command");
             return Err(refuse("--block-size", block, wanted));
         }
         let max = match plan.max_blocks {
             None => most,
             Some(max) if u64::from(max) > most_bytes / block || max == 0 => {
                 let most = most_bytes / block;
-                let wanted = format!("{path} moves 1 to {most} blocks of {block} B with a command");
+                let wanted = format!("{path} moves 1 to {most} blocks of {block} B per command");
                 return Err(refuse("--max-blocks", max.into(), wanted));
             }
             Some(max) => max.into(),
@@ -82,7 +82,7 @@ impl Fit {
                 return Err(refuse(
                     "--buffer",
                     buffer_bytes,
-                    format!("`{name}` needs at least {least} B here"),
+                    format!("the pattern `{name}` needs at least {least} B here"),
                 ));
             }
             shape => shape?,
@@ -91,8 +91,9 @@ impl Fit {
         // Nobody has said yet how large what is not there is to be; that it is missing is told later.
         let is_known = target.kind != Kind::Absent || target.bytes > 0;
         if moves && is_known && target.bytes < longest {
-            let wanted =
-                format!("{path} must have the {longest} B that a command moves at most; give a larger one");
+            let wanted = format!(
+                "{path} must have at least {longest} B, the most that a command moves; give a larger one"
+            );
             let option = if target.kind == Kind::Absent { "--create" } else { "the size of the target" };
             return Err(refuse(option, target.bytes, wanted));
         }

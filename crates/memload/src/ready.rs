@@ -61,7 +61,7 @@ impl Seen {
         check(plan)?;
         if let (Kind::Absent, Some(bytes)) = (target.kind, consent.create) {
             if bytes == 0 {
-                let wanted = "a file without bytes takes no command; give its size, such as 1GiB".to_owned();
+                let wanted = "a file of 0 B takes no commands; give a size such as 1GiB".to_owned();
                 return Err(PlanError::Value { option: "--create", value: "0".to_owned(), wanted }.into());
             }
         } else {
@@ -110,25 +110,27 @@ impl Ready {
                 return Err(PrepareError::Stopped);
             }
             target = target.made(&file, system).map_err(Refusal::Target)?;
-            notes.push(format!("{}: made, and stays when the run is over", target.path.display()));
+            notes.push(format!("{}: created for this run; it stays after the run", target.path.display()));
         }
         notes.insert(0, format!("{}: {target}", target.path.display()));
         notes.append(&mut ways);
         if hold.unseen {
             notes.push(format!(
-                "{}: only root may look whether a process of others has it open for writing",
+                "{}: only root can check whether a process of another user has it open for writing",
                 target.path.display()
             ));
         }
         if plan.reads() && begins_with_a_hole(&target) {
             notes.push(format!(
-                "{}: begins with a hole, so reads of it come from no device; fill it first, or have --create make one",
+                "{}: the file begins with a hole, so no device serves reads of it; fill it first, or let \
+                 --create make a file",
                 target.path.display()
             ));
         }
         if plan.pattern.moves() && lies_in_memory(&target) {
             notes.push(format!(
-                "{}: lies in memory (tmpfs), so the CPU copies it and no device moves a thing; give a file on a disk",
+                "{}: the file is in memory (tmpfs), so the CPU copies the data and no device moves any; give \
+                 a file on a disk",
                 target.path.display()
             ));
         }

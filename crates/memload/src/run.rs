@@ -261,10 +261,14 @@ impl Running {
         let plan = ready.plan();
         let count = ready.threads();
         if count > MOST_THREADS {
-            let wanted =
-                format!("of {} workers a thread waits for each command with nvme-ioctl", plan.workers);
-            let wanted =
-                format!("{wanted}, and at most {MOST_THREADS} threads can be; take another engine, or less");
+            let wanted = format!(
+                "with nvme-ioctl each of the {} workers needs a thread per outstanding command",
+                plan.workers
+            );
+            let wanted = format!(
+                "{wanted}, and at most {MOST_THREADS} threads are possible; take another engine, or \
+                    a smaller depth"
+            );
             return Err(PlanError::Value { option: "--depth", value: plan.depth.to_string(), wanted }.into());
         }
         let shared = Arc::new(Shared::new(ready));
@@ -418,7 +422,7 @@ impl Drop for Ending<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // Its hook has said more. Whoever starts the workers has stopped listening if this one had begun.
-            let _ = self.told.send(Err(io::Error::other("a mistake in waykeeper itself")));
+            let _ = self.told.send(Err(io::Error::other("internal error in waykeeper")));
             self.shared.fail(Failure::Way(Fault::Errno(libc::ENOTRECOVERABLE)));
         }
         self.shared.ended();
@@ -447,7 +451,7 @@ fn set_up_and_work(
         let mut set = rustix::thread::CpuSet::new();
         set.set(*cpu as usize);
         rustix::thread::sched_setaffinity(None, &set)
-            .map_err(|errno| io::Error::other(format!("CPU {cpu} cannot be had: {errno}")))?;
+            .map_err(|errno| io::Error::other(format!("it cannot run on CPU {cpu}: {errno}")))?;
     }
     // Slots begin when they should: the usual 50 us of slack would be a twentieth of a slot of 1 ms.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));

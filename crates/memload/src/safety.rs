@@ -33,8 +33,8 @@ pub struct Consent {
 pub enum Refusal {
     /// All data would be lost, and nobody agreed.
     #[error(
-        "{}: this load makes the device store what it reads from memory, and it is a {what}: its data would be lost; if \
-         nobody needs them, add --destroy-data-on {serial}", .path.display()
+        "{}: this load writes to the device, which is a {what}: its data would be lost; if the data are not \
+         needed, add --destroy-data-on {serial}", .path.display()
     )]
     NoConsent {
         /// The path.
@@ -45,7 +45,8 @@ pub enum Refusal {
         serial: String,
     },
     /// Somebody agreed to losing another device's data.
-    #[error("{}: --destroy-data-on names `{named}`, and this is `{serial}`; nothing was written", .path.display())]
+    #[error("{}: --destroy-data-on names `{named}`, but the serial number here is `{serial}`; nothing was \
+        written", .path.display())]
     OtherSerial {
         /// The path.
         path: PathBuf,
@@ -55,7 +56,7 @@ pub enum Refusal {
         serial: String,
     },
     /// A word that says nothing about this target.
-    #[error("{}: {flag} is for {meant}, and this is a {what}", .path.display())]
+    #[error("{}: {flag} is for {meant}, but this is a {what}", .path.display())]
     Flag {
         /// The path.
         path: PathBuf,
@@ -67,7 +68,7 @@ pub enum Refusal {
         what: String,
     },
     /// A file system is mounted from it.
-    #[error("{}: {device} is mounted on {}; unmount it first, or only read it beside that with --shared", .path.display(), .point.display())]
+    #[error("{}: {device} is mounted on {}; unmount it first, or read it while it is mounted with --shared", .path.display(), .point.display())]
     Mounted {
         /// The path.
         path: PathBuf,
@@ -77,7 +78,7 @@ pub enum Refusal {
         point: PathBuf,
     },
     /// Something is stacked on it.
-    #[error("{}: {device} is held by {holder}; take that down first", .path.display())]
+    #[error("{}: {device} is held by {holder}; remove that holder first", .path.display())]
     Held {
         /// The path.
         path: PathBuf,
@@ -87,7 +88,7 @@ pub enum Refusal {
         holder: String,
     },
     /// Another process may write it, and finds there what it has not written.
-    #[error("{}: process {} ({}) has it open for writing; end that first", .path.display(), .opener.pid, .opener.comm)]
+    #[error("{}: process {} ({}) has it open for writing; end that process first", .path.display(), .opener.pid, .opener.comm)]
     Opened {
         /// The path.
         path: PathBuf,
@@ -95,7 +96,7 @@ pub enum Refusal {
         opener: Opener,
     },
     /// It is swap space.
-    #[error("{}: is in use as swap space; `swapoff` it first", .path.display())]
+    #[error("{}: it is in use as swap space; run `swapoff` on it first", .path.display())]
     Swap {
         /// The path.
         path: PathBuf,
@@ -110,7 +111,7 @@ pub enum Refusal {
     },
     /// It has no name by which somebody could agree.
     #[error(
-        "{}: says no serial number, so that nobody can name it with --destroy-data-on; nothing was written", .path.display()
+        "{}: the device reports no serial number, so --destroy-data-on cannot name it; nothing was written", .path.display()
     )]
     NoSerial {
         /// The path.
@@ -118,7 +119,7 @@ pub enum Refusal {
     },
     /// Nobody can say whether it is in use.
     #[error(
-        "{}: is to be written, and whether somebody uses it cannot be seen: {why}", .path.display()
+        "{}: this load would write to it, and it cannot be checked whether another program uses it: {why}", .path.display()
     )]
     Unseen {
         /// The path.
@@ -127,7 +128,7 @@ pub enum Refusal {
         why: String,
     },
     /// Somebody else has it.
-    #[error("{}: is in use by somebody else (an exclusive open failed)", .path.display())]
+    #[error("{}: another program uses it (an exclusive open failed)", .path.display())]
     Busy {
         /// The path.
         path: PathBuf,
@@ -140,21 +141,22 @@ pub enum Refusal {
     },
     /// There is no such device, and a file in its place would lie in memory.
     #[error(
-        "{}: there is no such device; `ls /dev/ng* /dev/nvme*` shows those of NVMe, and a file belongs elsewhere", .path.display()
+        "{}: there is no such device; `ls /dev/ng* /dev/nvme*` lists NVMe devices; a file must not be under \
+         /dev", .path.display()
     )]
     NoDevice {
         /// The path.
         path: PathBuf,
     },
     /// The file is there already.
-    #[error("{}: is there already; leave --create out, or give another name", .path.display())]
+    #[error("{}: it already exists; leave --create out, or give another name", .path.display())]
     Exists {
         /// The path.
         path: PathBuf,
     },
     /// What stands in the file would be lost.
     #[error(
-        "{}: this load writes into this file, which holds {bytes} B; if nobody needs them, add --overwrite", .path.display()
+        "{}: this load writes into this file, which holds {bytes} B; if they are not needed, add --overwrite", .path.display()
     )]
     NoOverwrite {
         /// The path.
@@ -316,7 +318,7 @@ fn unused(target: &Target, writes: bool, system: &System) -> Result<Hold, Refusa
         match system.opener(&system.names(&whole, &concerned)).map_err(unreadable)? {
             Seen::Open(opener) => return Err(Refusal::Opened { path, opener }),
             Seen::NotAll => {
-                let why = "only root may look at what processes of others have open".to_owned();
+                let why = "only root can see what processes of other users have open".to_owned();
                 return Err(Refusal::Unseen { path, why });
             }
             Seen::Nobody => {}
@@ -337,7 +339,7 @@ fn unused(target: &Target, writes: bool, system: &System) -> Result<Hold, Refusa
         Err(why) if why.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => Err(Refusal::Busy { path }),
         Err(why) if why.kind() == io::ErrorKind::NotFound && block != target.real => match writes {
             true => {
-                let why = format!("there is no {}, its block device", block.display());
+                let why = format!("its block device {} does not exist", block.display());
                 Err(Refusal::Unseen { path, why })
             }
             false => Ok(Hold::default()),
@@ -397,13 +399,13 @@ mod tests {
             (generic(Some(disk.clone()), None), "sysfs shows no number of its block device"),
             (
                 generic(Some(disk.clone()), Some((gone, (259, 7)))),
-                "there is no /dev/nvme7777n1, its block device",
+                "its block device /dev/nvme7777n1 does not exist",
             ),
         ];
         for (target, why) in cases {
             let refused = told(target.clone(), true, &system).unwrap_err();
             assert!(
-                refused.starts_with("/dev/ng7n1: is to be written") && refused.ends_with(why),
+                refused.starts_with("/dev/ng7n1: this load would write to it") && refused.ends_with(why),
                 "{refused}"
             );
             told(target, false, &system).unwrap();
@@ -426,7 +428,8 @@ mod tests {
         };
         let refused = told(true).unwrap_err();
         assert!(
-            refused.contains("is to be written, and whether") && refused.contains("/sys/block: No such file"),
+            refused.contains("this load would write to it, and it cannot be checked whether")
+                && refused.contains("/sys/block: No such file"),
             "{refused}"
         );
         told(false).unwrap();
@@ -439,7 +442,7 @@ mod tests {
             text.push(b'\n');
             std::fs::write(device.join("backing_file"), &text).unwrap();
             let refused = told(true).unwrap_err();
-            assert!(refused.ends_with("it is held by loop7; take that down first"), "{refused}");
+            assert!(refused.ends_with("it is held by loop7; remove that holder first"), "{refused}");
         }
         std::fs::remove_file(device.join("backing_file")).unwrap();
         std::fs::create_dir(device.join("backing_file")).unwrap();
@@ -455,7 +458,7 @@ mod tests {
         let (_folder, system, disk) = tree();
         let twin = (PathBuf::from(NULL.0), (1, 5));
         let refused = told(generic(Some(disk), Some(twin)), true, &system).unwrap_err();
-        assert_eq!(refused, "/dev/null: is not another name of /dev/ng7n1");
+        assert_eq!(refused, "/dev/null: it is not the same namespace as /dev/ng7n1");
     }
 
     #[test]
@@ -467,7 +470,7 @@ mod tests {
                 let consent = Consent { destroy_data_on: named, ..Consent::default() };
                 let refused =
                     permit(&mut target, true, &consent, &system).map(|_| ()).unwrap_err().to_string();
-                assert!(refused.contains("says no serial number"), "{refused}");
+                assert!(refused.contains("reports no serial number"), "{refused}");
             }
             permit(&mut target, false, &Consent::default(), &system).unwrap();
         }

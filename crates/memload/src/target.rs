@@ -91,7 +91,7 @@ pub enum TargetError {
         why: io::Error,
     },
     /// It is something else.
-    #[error("{}: is {is}; give an NVMe namespace (/dev/ng0n1, /dev/nvme0n1), a block device or a file", .path.display())]
+    #[error("{}: it is {is}; give an NVMe namespace (/dev/ng0n1, /dev/nvme0n1), a block device or a file", .path.display())]
     Kind {
         /// The path.
         path: PathBuf,
@@ -161,7 +161,7 @@ impl Target {
         let stat = rustix::fs::fstat(file).map_err(|errno| io(errno.into()))?;
         match target.identity {
             Some((device, inode, _)) if (device, inode) == (stat.st_dev, stat.st_ino) => Ok(target),
-            _ => Err(io(io::Error::other("something else has taken its place"))),
+            _ => Err(io(io::Error::other("another file has taken its place"))),
         }
     }
 
@@ -186,12 +186,15 @@ impl Target {
         let device = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
         if path == self.real {
             if Some((stat.st_dev, stat.st_ino, device)) != self.identity {
-                return Err(io::Error::other("something else has taken its place"));
+                return Err(io::Error::other("another file has taken its place"));
             }
         } else {
             let serial = identify(&file, 1, 0).map(|answer| Controller::parse(&answer).serial);
             if !self.is_twin(path, device, namespace_id(&file), serial) {
-                return Err(io::Error::other(format!("is not another name of {}", self.path.display())));
+                return Err(io::Error::other(format!(
+                    "it is not the same namespace as {}",
+                    self.path.display()
+                )));
             }
         }
         Ok(file)
@@ -219,7 +222,7 @@ impl Target {
         let Some(nsid) = namespace_id(&file) else { return Ok(()) };
         self.kind = Kind::NvmeFile;
         self.serial = Some(system::name(&self.real));
-        let no = "answers NVMe's ioctls, but not Identify";
+        let no = "it answers NVMe's ioctls, but not Identify";
         if !self.identify(&file, nsid) {
             return Err(TargetError::Dumb { path: self.path.clone(), what: no });
         }
@@ -228,7 +231,7 @@ impl Target {
 
     fn block_device(&mut self, device: Number, system: &System) -> Result<(), TargetError> {
         let dumb = |what| TargetError::Dumb { path: self.path.clone(), what };
-        let folder = system.folder(true, device).ok_or_else(|| dumb("sysfs does not know this device"))?;
+        let folder = system.folder(true, device).ok_or_else(|| dumb("sysfs has no entry for this device"))?;
         self.kind = Kind::Block;
         self.size_from(&folder, system);
         let name = system::name(&folder);
@@ -269,9 +272,11 @@ impl Target {
         let file = file.map_err(|why| TargetError::Io { path: self.path.clone(), why })?;
         let path = self.path.clone();
         let dumb = |what| TargetError::Dumb { path, what };
-        let Some(nsid) = namespace_id(&file) else { return Err(dumb("does not say which namespace it is")) };
+        let Some(nsid) = namespace_id(&file) else {
+            return Err(dumb("it does not report the number of its namespace"));
+        };
         if !self.identify(&file, nsid) && self.bytes == 0 {
-            return Err(dumb("answers neither Identify nor through sysfs how large it is"));
+            return Err(dumb("neither Identify nor sysfs reports its size"));
         }
         if let Some(nvme) = &mut self.nvme {
             nvme.generic = Some(self.real.clone());
@@ -337,7 +342,7 @@ impl fmt::Display for Target {
             Kind::NvmeFile => write!(f, "NVMe namespace {nsid} (behind a file)")?,
             Kind::Block => write!(f, "block device")?,
             Kind::File => write!(f, "file")?,
-            Kind::Absent => return write!(f, "nothing yet"),
+            Kind::Absent => return write!(f, "file that does not exist yet"),
         }
         if let Some(model) = &self.model {
             write!(f, ", {model}")?;
@@ -356,9 +361,12 @@ impl fmt::Display for Target {
 /// A path with nothing at its end; the folder must be there.
 fn absent(path: &Path) -> io::Result<Target> {
     if path.is_symlink() {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "is a link that leads nowhere"));
+        return Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "it is a symbolic link to a file that does not exist",
+        ));
     }
-    let no_name = || io::Error::new(io::ErrorKind::NotFound, "names no file");
+    let no_name = || io::Error::new(io::ErrorKind::NotFound, "the path names no file");
     let name = path.file_name().ok_or_else(no_name)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = std::fs::canonicalize(folder)?;

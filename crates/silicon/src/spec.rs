@@ -265,7 +265,7 @@ impl ChipSpec {
             }
         }
         if let (LlcKind::Inclusive, Some(mask)) = (llc.kind, llc.inclusive_ways) {
-            return bad("llc.inclusive_ways", &mask, "absent: an inclusive LLC has none of its own");
+            return bad("llc.inclusive_ways", &mask, "absent: in an inclusive LLC all ways are inclusive");
         }
         match (&self.dca, llc.dca_ways) {
             (Some(registers), Some(at_power_on)) => {

@@ -264,12 +264,12 @@ impl Chooser<'_> {
 #[cold]
 fn least_recent(order: &[u8; 32], mask: u32) -> u32 {
     let oldest = order.iter().rev().find(|way| mask >> **way & 1 == 1);
-    u32::from(*oldest.expect("every way stands in the order, and the mask has one"))
+    u32::from(*oldest.expect("the order holds every way, and the mask has at least one"))
 }
 
 #[cold]
 fn move_to_front(order: &mut [u8; 32], way: u8) {
-    let at = order.iter().position(|w| *w == way).expect("every way stands in the order");
+    let at = order.iter().position(|w| *w == way).expect("the order holds every way");
     order.copy_within(0..at, 1);
     order[0] = way;
 }

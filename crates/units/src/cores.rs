@@ -16,7 +16,7 @@ pub enum CoreListError {
     #[error("`{0}` is not a core list; write cores like 0-3,8")]
     Syntax(String),
     /// A core named twice.
-    #[error("core {1} stands twice in `{0}`")]
+    #[error("core {1} is given twice in `{0}`")]
     Twice(String, u16),
 }
 

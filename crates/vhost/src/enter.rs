@@ -26,9 +26,9 @@ pub enum EnterError {
     NoTree(PathBuf, PathBuf),
     /// The system gives no namespace.
     #[error(
-        "no mount namespace of its own for the command: {0}; it takes root, or user namespaces for everybody \
-         (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces above 0, \
-         kernel.apparmor_restrict_unprivileged_userns=0, as far as they exist)"
+        "cannot make a mount namespace for the command: {0}; run as root, or allow user namespaces for all \
+         users (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces above 0, \
+         kernel.apparmor_restrict_unprivileged_userns=0, where these settings exist)"
     )]
     NoNamespace(#[source] io::Error),
     /// A part of the tree cannot be put where it belongs.

@@ -23,16 +23,16 @@ pub enum MountError {
     #[error("/dev/fuse is missing: load the module (modprobe fuse) or give the container the device")]
     NoFuse,
     /// A server that was killed left its mount behind.
-    #[error("{0} is the mount of a server that is gone: run `umount -l {0}` first")]
+    #[error("{0} is still mounted by a virtual server that has ended: run `umount -l {0}` first")]
     Dead(PathBuf),
     /// There is something under the name already.
-    #[error("{0} must be an empty directory, and is not")]
+    #[error("{0} is not an empty directory; give an empty one")]
     NotEmpty(PathBuf),
     /// The directory cannot be looked at.
     #[error("cannot use {0} as a mount point: {1}")]
     Unusable(PathBuf, #[source] io::Error),
     /// The system refuses.
-    #[error("cannot mount on {0}: {1}; it takes root, or fusermount3 (package fuse3) for other users")]
+    #[error("cannot mount on {0}: {1}; mounting needs root, or fusermount3 (package fuse3) for other users")]
     Refused(PathBuf, #[source] io::Error),
     /// Signals cannot be caught.
     #[error("cannot wait for signals: {0}")]

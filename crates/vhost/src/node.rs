@@ -154,7 +154,7 @@ impl Tree {
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
         assert!(!name.is_empty(), "{path:?} names nothing");
         let entry = self.folder(folder).entry(name.to_owned());
-        assert!(matches!(entry, std::collections::btree_map::Entry::Vacant(_)), "{path} is there twice");
+        assert!(matches!(entry, std::collections::btree_map::Entry::Vacant(_)), "{path} is defined twice");
         entry.or_insert(node);
     }
 
@@ -210,7 +210,7 @@ impl Tree {
         for part in path.split('/').filter(|part| !part.is_empty()) {
             let node = entries.entry(part.to_owned()).or_insert_with(|| Node::Directory(BTreeMap::new()));
             let Node::Directory(inner) = node else {
-                panic!("{path} leads through {part}, which is no directory")
+                panic!("{path} leads through {part}, which is not a directory")
             };
             entries = inner;
         }
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "is there twice")]
+    #[should_panic(expected = "is defined twice")]
     fn nothing_is_put_where_something_is() {
         let mut tree = Tree::new();
         tree.text("proc/cpuinfo", "a");

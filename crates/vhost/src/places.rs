@@ -22,7 +22,7 @@ pub enum PlaceError {
         chip: String,
     },
     /// A table that the chip names is not there.
-    #[error("the chip `{chip}` says identity.generation is `{generation}`; known are {known}")]
+    #[error("identity.generation of the chip `{chip}` is `{generation}`; known are {known}")]
     Generation {
         /// The chip.
         chip: String,

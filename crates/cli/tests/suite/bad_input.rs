@@ -132,7 +132,7 @@ fn the_command_line_is_checked_as_well() {
     run(&["--duration", "nan"], &["duration_s", "nan"]);
     run(&["--warmup", "2"], &["warm-up is 2 s", "less than the duration of 2 s"]);
     run(&["--set", "workload"], &["--set", "KEY=VALUE"]);
-    run(&["--set", "workload.nope.x=1"], &["workload.nope.x", "no such place", "workload.NAME.KEY"]);
+    run(&["--set", "workload.nope.x=1"], &["workload.nope.x", "no such key", "workload.NAME.KEY"]);
     run(
         &["--set", "workload[fia].block=4k"],
         &["no workload `fia`, did you mean `fio`; there are dpdk, fio"],

@@ -106,7 +106,7 @@ fn what_is_wrong_is_one_line_and_the_right_exit_code() {
         (&[here, "--scenario", "idio-fig3"], "the chip `idio` has no table [identity]"),
         (&[here, "--kernel", "six"], "`six` is no release"),
         (&["/nonexistent/waykeeper"], "cannot use /nonexistent/waykeeper as a mount point"),
-        (&[full], "must be an empty directory"),
+        (&[full], "is not an empty directory"),
     ];
     for (words, wanted) in cases {
         let out = waykeeper(&[&["vhost"], *words].concat());

@@ -113,7 +113,8 @@ pub enum RecordError {
     },
     /// Valgrind wrote what is not lackey's.
     #[error(
-        "line {line} of lackey's output for `{command}` is `{text}`; use a current valgrind, 3.19 is known to do"
+        "line {line} of lackey's output for `{command}` is `{text}`; use a current valgrind, 3.19 is known \
+         to work"
     )]
     Text {
         /// The command.
@@ -125,7 +126,8 @@ pub enum RecordError {
     },
     /// The program ended before anything was recorded.
     #[error(
-        "`{command}` ended after {instructions} instructions ({status}), nothing of it lay in the window; skip less"
+        "`{command}` ended after {instructions} instructions ({status}), before the recorded window began; \
+         skip less"
     )]
     Nothing {
         /// The command.

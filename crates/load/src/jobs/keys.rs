@@ -86,21 +86,19 @@ const KEYS: &[Key] = &[
         Ok(())
     }),
     key(&["cmd_type"], |_, _, text| {
-        only(text == "nvme", "nvme: there are no other commands to pass through")
+        only(text == "nvme", "nvme, the only kind of command that is passed through")
     }),
     key(&["filename"], |draft, _, text| {
         // Fio takes several, with a colon between them.
         only(!text.contains(':'), "one file or device; fio's lists with a colon are not taken")?;
         // And puts in `${NAME}`, `$ncpus` and others of its own: taken as it stands, the name would be another file's.
-        only(!text.contains('$'), "without `$`: what fio puts in for it is not put in here")?;
+        only(!text.contains('$'), "without `$`: fio's variables are not expanded here")?;
         draft.job.file = Some(text.to_owned());
         Ok(())
     }),
-    key(&["direct"], |_, _, text| {
-        only(text == "1", "1: what goes through the page cache is no DMA of a command")
-    }),
+    key(&["direct"], |_, _, text| only(text == "1", "1: I/O through the page cache is not DMA of a command")),
     key(&["buffered"], |_, _, text| {
-        only(text == "0", "0: what goes through the page cache is no DMA of a command")
+        only(text == "0", "0: I/O through the page cache is not DMA of a command")
     }),
     key(&["cpus_allowed"], |draft, _, text| {
         let cores: CoreList = text.parse().map_err(|why| format!("a list of CPUs like 0-3,8 ({why})"))?;
@@ -213,23 +211,25 @@ impl Draft {
         if let (Some(rate), Some(commands)) = (said("rate"), said("rate_iops")) {
             let (late, early) =
                 if commands.number > rate.number { (commands, rate) } else { (rate, commands) };
-            let wanted =
-                format!("absent beside the `{}` of line {}: fio takes one of them", early.key, early.number);
+            let wanted = format!(
+                "absent, because line {} gives `{}`: fio takes one of the two",
+                early.number, early.key
+            );
             return Err((late.clone(), wanted));
         }
         // Where it holds them back there are as many of both, whatever `rwmixread` says.
         if job.access.goes_both_ways()
             && let Some(rate) = said("rate").or_else(|| said("rate_iops"))
         {
-            let wanted = "absent where `rw` goes both ways, for fio holds each way to it by itself; beside read, write, \
-                          randread and randwrite it is taken";
+            let wanted = "absent with a mixed `rw`, because fio limits reads and writes separately; with \
+                read, write, randread and randwrite it is accepted";
             return Err((rate.clone(), wanted.to_owned()));
         }
         if let Some(size) = said("size").filter(|_| job.size_bytes < Some(job.block_bytes)) {
-            return Err((size.clone(), format!("`bs` at least, which is {} B", job.block_bytes)));
+            return Err((size.clone(), format!("at least `bs`, which is {} B", job.block_bytes)));
         }
         if let Some(timed) = said("time_based").filter(|_| job.time_based && job.runtime_us.is_none()) {
-            return Err((timed.clone(), "beside a `runtime`, or 0".to_owned()));
+            return Err((timed.clone(), "given together with `runtime`, or 0".to_owned()));
         }
         Ok(self.job)
     }
@@ -296,7 +296,7 @@ impl Reader<'_> {
         let has_word = value.contains(char::is_alphabetic) && key.names[0] != "description";
         if has_word && raw.starts_with(char::is_whitespace) {
             let wanted = format!(
-                "right behind the `=`, `{name}={}`: behind a space fio knows no words and no units",
+                "directly after the `=`, as in `{name}={}`: after a space fio takes neither words nor units",
                 shown(value)
             );
             return Err(refused(&format!("`{}`", shown(raw)), wanted));

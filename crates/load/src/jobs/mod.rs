@@ -139,7 +139,7 @@ pub enum JobError {
         text: String,
     },
     /// A key before the first section.
-    #[error("{file}:{line}: `{key}` stands before any section; write [global] or [NAME] above it")]
+    #[error("{file}:{line}: `{key}` is given before any section; write [global] or [NAME] above it")]
     Outside {
         /// The file.
         file: String,
@@ -149,9 +149,7 @@ pub enum JobError {
         key: String,
     },
     /// A key without a meaning here.
-    #[error(
-        "{file}:{line}: `{key}` is not among the keys of fio that mean something here{near}; these are {known}"
-    )]
+    #[error("{file}:{line}: `{key}` is not a fio key that is supported here{near}; supported are {known}")]
     Key {
         /// The file.
         file: String,

@@ -116,9 +116,9 @@ fn units_are_fios() {
 fn what_has_no_meaning_is_refused_with_file_and_line() {
     let told = |text: &str| JobFile::parse("j.fio", text).unwrap_err().to_string();
     let unknown = told("[a]\n\nio_depth=4\n");
-    assert!(unknown.starts_with("j.fio:3: `io_depth` is not among the keys of fio that mean"), "{unknown}");
+    assert!(unknown.starts_with("j.fio:3: `io_depth` is not a fio key that is supported here"), "{unknown}");
     assert!(unknown.contains(", did you mean `iodepth`; these are rw, bs, iodepth,"), "{unknown}");
-    assert!(told("[a]\nverify=crc32c\n").starts_with("j.fio:2: `verify` is not among the keys"));
+    assert!(told("[a]\nverify=crc32c\n").starts_with("j.fio:2: `verify` is not a fio key that is supported"));
     let cases = [
         (
             "[a]\nbs=0\n",
@@ -145,34 +145,44 @@ fn what_has_no_meaning_is_refused_with_file_and_line() {
         ("[a]\nfilename=/dev/a:/dev/b\n", "j.fio:2: `filename` is `/dev/a:/dev/b`; it must be one file"),
         (
             "[a]\nfilename=/tmp/q${FOO}\n",
-            "j.fio:2: `filename` is `/tmp/q${FOO}`; it must be without `$`: what fio puts in",
+            "j.fio:2: `filename` is `/tmp/q${FOO}`; it must be without `$`: fio's variables are not expanded",
         ),
         (
             "[a]\nrate=1m\nrate_iops=9\n",
-            "j.fio:3: `rate_iops` is `9`; it must be absent beside the `rate` of line 2: fio takes one of them",
+            "j.fio:3: `rate_iops` is `9`; it must be absent, because line 2 gives `rate`: fio takes one of \
+             the two",
         ),
         (
             "[global]\nrate_iops=9\n[a]\nbs=8k\nrate=1m\n",
-            "j.fio:5: `rate` is `1m`; it must be absent beside the `rate_iops` of line 2",
+            "j.fio:5: `rate` is `1m`; it must be absent, because line 2 gives `rate_iops`",
         ),
         (
             "[global]\nrate_iops=9\n[a]\nbs=8k\nrw=randrw\n",
-            "j.fio:2: `rate_iops` is `9`; it must be absent where `rw` goes both ways, for fio holds each way to it",
+            "j.fio:2: `rate_iops` is `9`; it must be absent with a mixed `rw`, because fio limits reads and writes",
         ),
-        ("[a]\nrate=1m\nrw=rw\nrwmixread=99\n", "j.fio:2: `rate` is `1m`; it must be absent where `rw` goes"),
+        (
+            "[a]\nrate=1m\nrw=rw\nrwmixread=99\n",
+            "j.fio:2: `rate` is `1m`; it must be absent with a mixed `rw`",
+        ),
         (
             "[a]\nsize=3k\nnumber_ios=1\n",
-            "j.fio:2: `size` is `3k`; it must be `bs` at least, which is 4096 B",
+            "j.fio:2: `size` is `3k`; it must be at least `bs`, which is 4096 B",
         ),
-        ("[a]\ntime_based\nsize=1m\n", "j.fio:2: `time_based` is `1`; it must be beside a `runtime`, or 0"),
+        (
+            "[a]\ntime_based\nsize=1m\n",
+            "j.fio:2: `time_based` is `1`; it must be given together with `runtime`, or 0",
+        ),
         (
             "[a]\nbs = 128k\n",
-            "j.fio:2: `bs` is ` 128k`; it must be right behind the `=`, `bs=128k`: behind a space fio knows no words",
+            "j.fio:2: `bs` is ` 128k`; it must be directly after the `=`, as in `bs=128k`: after a space fio takes neither",
         ),
-        ("[a]\nrw=\tread\n", "j.fio:2: `rw` is `\\tread`; it must be right behind the `=`, `rw=read`"),
+        (
+            "[a]\nrw=\tread\n",
+            "j.fio:2: `rw` is `\\tread`; it must be directly after the `=`, as in `rw=read`",
+        ),
         ("[a]\ntime_based=2\n", "j.fio:2: `time_based` is `2`; it must be 1 or 0"),
         ("[a]\ncpus_allowed=x\n", "j.fio:2: `cpus_allowed` is `x`; it must be a list of CPUs"),
-        ("bs=4k\n", "j.fio:1: `bs` stands before any section; write [global] or [NAME] above it"),
+        ("bs=4k\n", "j.fio:1: `bs` is given before any section; write [global] or [NAME] above it"),
         ("[a\nbs=4k\n", "j.fio:1: `[a` is not the head of a job; write [NAME]"),
         ("[]\nbs=4k\n", "j.fio:1: `[]` is not the head of a job; write [NAME]"),
         ("[global]\nbs=4k\n", "j.fio: has no job; write a section [NAME] besides [global]"),

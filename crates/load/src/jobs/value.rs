@@ -30,8 +30,8 @@ pub(super) fn bytes(text: &str, base: Base, least: u64, most: u64) -> Result<u64
         (None, _) | (Some('b'), "") => 1,
         (Some(letter), "i") if LETTERS.contains(letter) => {
             return Err(format!(
-                "written as {number}{letter}, {number}{letter}b or {number}{letter}ib: of `{unit}` fio's manual and fio \
-                 itself make different numbers"
+                "written as {number}{letter}, {number}{letter}b or {number}{letter}ib: fio's manual and fio \
+                 itself differ on the meaning of `{unit}`"
             ));
         }
         (Some(letter), rest) => {

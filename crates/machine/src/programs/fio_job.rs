@@ -38,7 +38,7 @@ pub(super) fn read(keys: &mut Keys<'_>) -> Result<Option<Storage>, ScenarioError
     }
     for key in ["block", "depth", "write_share"] {
         if keys.has(key) {
-            return Err(keys.refuse(key, &"beside `fio`", "absent: the job file says it"));
+            return Err(keys.refuse(key, &"given together with `fio`", "absent: the job file gives it"));
         }
     }
     let path = keys.required_path("fio")?;
@@ -218,7 +218,10 @@ mod tests {
         );
         assert!(told("[a]\niodepth=1000\nnumjobs=5\n", named).contains("iodepth x numjobs is at most 4096"));
         let why = told("[a]\n", &format!("{named}\ndepth = 3"));
-        assert!(why.contains("depth` is beside `fio`; it must be absent: the job file says it"), "{why}");
+        assert!(
+            why.contains("depth` is given together with `fio`; it must be absent: the job file gives it"),
+            "{why}"
+        );
         assert!(told("[a]\n", "fio_job = \"a\"").contains("no job file is named"));
         assert!(told("[a]\n", "fio = \"other.fio\"").contains("other.fio: cannot be read"));
     }

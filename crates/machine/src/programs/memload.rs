@@ -103,8 +103,10 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
     let is_limited = keys.has("blocks_per_s") || keys.has("commands_per_s");
     if catch_up && (thesis || !is_limited) {
         let wanted = match thesis {
-            true => "false: with the profile `thesis` what a slot did not use is gone",
-            false => "beside `blocks_per_s` or `commands_per_s`, whose slots it makes up for",
+            true => "false: the profile `thesis` drops what a slot did not use",
+            false => {
+                "given together with `blocks_per_s` or `commands_per_s`, whose missed slots it makes up for"
+            }
         };
         return Err(keys.refuse("catch_up", &catch_up, wanted));
     }
@@ -123,7 +125,8 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
         Pattern::Flush | Pattern::Noop => 0,
     };
     if longest * pages > MOST_PAGES {
-        let wanted = format!("so small that {longest} blocks, which a command may move, are at most 2 MiB");
+        let wanted =
+            format!("small enough that {longest} blocks, the most that a command moves, are at most 2 MiB");
         return Err(keys.refuse("block", &block, &wanted));
     }
     if u64::from(blocks) * block > MOST_BUFFER {

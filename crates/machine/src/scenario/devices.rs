@@ -189,8 +189,8 @@ fn read_mix(keys: &mut Keys<'_>, before: Option<&TrafficSpec>) -> Result<Vec<(u3
     if sized {
         return Err(keys.refuse(
             "packet_bytes",
-            &"beside `packet_mix`",
-            "absent: the mix says how large packets are",
+            &"given together with `packet_mix`",
+            "absent: `packet_mix` gives the packet sizes",
         ));
     }
     list.iter().map(read).collect()
@@ -201,7 +201,7 @@ fn read_part(keys: &mut Keys<'_>, before: &TrafficSpec, offered: Option<f64>) ->
     let Some(part) = keys.optional_number("offered_part", 0.0..=1.0)? else { return Ok(1.0) };
     let captured = matches!(before, TrafficSpec::Capture { .. }) || keys.has("capture");
     if captured || offered.is_some() {
-        let wanted = "absent: it is for flows, and where `offered_gbps` does not say how much";
+        let wanted = "absent: it needs flows instead of a capture, and no `offered_gbps` beside it";
         return Err(keys.refuse("offered_part", &part, wanted));
     }
     Ok(part)

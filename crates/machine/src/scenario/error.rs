@@ -163,7 +163,7 @@ pub(crate) fn quotes_hint(text: &str, span: Option<std::ops::Range<usize>>) -> S
             .find_map(|at| bare_value(text.lines().nth(at)?))
     });
     line.map_or_else(String::new, |(key, value)| {
-        format!("; a text stands in quotes: {key} = {}", Value::String(value.to_owned()))
+        format!("; put text in quotes: {key} = {}", Value::String(value.to_owned()))
     })
 }
 

@@ -76,7 +76,7 @@ pub(super) fn read_all(
         let mut inner = Keys::new(keys.origin(), table, "fault", line);
         let kind = inner.required_choice("kind", &FaultKind::NAMES)?;
         let at_s = inner.optional_number("at_s", 0.0..=86_400.0)?;
-        let at_s = at_s.ok_or_else(|| inner.missing("at_s", "when it begins, s"))?;
+        let at_s = at_s.ok_or_else(|| inner.missing("at_s", "the time in s at which it begins"))?;
         let for_s = inner.optional_number("for_s", 0.0..=86_400.0)?;
         let workload = inner.optional_text("workload")?;
         let device = inner.optional_text("device")?;
@@ -99,11 +99,12 @@ pub(super) fn read_all(
             "dead-dca-ways" => FaultKind::DeadDcaWays,
             "dies" => FaultKind::Dies(group()?),
             "clock-jumps" => FaultKind::ClockJumps(
-                by_s.ok_or_else(|| inner.missing("by_s", "how far, s; negative is back"))?,
+                by_s.ok_or_else(|| inner.missing("by_s", "the jump in s; negative is backward"))?,
             ),
-            _ => {
-                FaultKind::Outsider(group()?, mask.ok_or_else(|| inner.missing("mask", "the mask it sets"))?)
-            }
+            _ => FaultKind::Outsider(
+                group()?,
+                mask.ok_or_else(|| inner.missing("mask", "the mask that it sets"))?,
+            ),
         };
         inner.finish()?;
         faults.push(Fault { at_s, until_s: for_s.map_or(f64::INFINITY, |for_s| at_s + for_s), kind });

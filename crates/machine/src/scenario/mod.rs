@@ -342,11 +342,7 @@ fn check_devices(keys: &mut Keys<'_>, scenario: &Scenario) -> Result<(), Scenari
     names.extend(scenario.storage.iter().map(|array| array.name.as_str()));
     names.sort_unstable();
     if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(keys.refuse(
-            "name",
-            &format!("`{}` twice", pair[0]),
-            "a name of its own for each device",
-        ));
+        return Err(keys.refuse("name", &format!("`{}` twice", pair[0]), "a different name for each device"));
     }
     let mut claimed: Vec<(CoreId, &str)> = Vec::new();
     for (workload, (table, line)) in scenario.workloads.iter().zip(keys.tables("workload")?) {

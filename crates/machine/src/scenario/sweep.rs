@@ -69,7 +69,7 @@ fn parts(key: &str) -> Vec<&str> {
 
 /// The same for the parts of a key; with `make`, tables on the way that are missing are made.
 fn set_in(table: &mut Table, parts: &[&str], value: &Value, make: bool) -> Result<(), String> {
-    let (first, rest) = parts.split_first().ok_or("there is no such place")?;
+    let (first, rest) = parts.split_first().ok_or("there is no such key")?;
     if rest.is_empty() {
         table.insert((*first).to_owned(), value.clone());
         return Ok(());
@@ -79,7 +79,7 @@ fn set_in(table: &mut Table, parts: &[&str], value: &Value, make: bool) -> Resul
     }
     let deeper =
         table.iter().filter(|(_, inner)| inner.is_table() || inner.is_array()).map(|(key, _)| key.as_str());
-    let nowhere = format!("there is no such place, no table `{first}`{}", nearest(first, deeper));
+    let nowhere = format!("there is no such key: there is no table `{first}`{}", nearest(first, deeper));
     match table.get_mut(*first) {
         Some(Value::Table(inner)) => set_in(inner, rest, value, make),
         Some(Value::Array(items)) => {
@@ -90,12 +90,12 @@ fn set_in(table: &mut Table, parts: &[&str], value: &Value, make: bool) -> Resul
             let Some(item) = item.and_then(Value::as_table_mut) else {
                 let near = nearest(wanted, known());
                 return Err(format!(
-                    "there is no such place, no {first} `{wanted}`{near}; there are {}",
+                    "there is no such key: there is no {first} `{wanted}`{near}; there are {}",
                     known().collect::<Vec<_>>().join(", ")
                 ));
             };
             if rest.is_empty() {
-                return Err(format!("there is no such place, name a key of {first} `{wanted}`"));
+                return Err(format!("it must name a key of {first} `{wanted}`"));
             }
             set_in(item, rest, value, false)
         }

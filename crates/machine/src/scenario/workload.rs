@@ -75,7 +75,11 @@ pub(super) fn read_all(
         let mut inner = Keys::new(keys.origin(), table, &format!("workload[{name}]"), line);
         let workload = read_one(&mut inner, table, chip, nics, storage)?;
         if workloads.iter().any(|other| other.name == workload.name) {
-            return Err(inner.refuse("name", &format!("`{}`, twice", workload.name), "a name of its own"));
+            return Err(inner.refuse(
+                "name",
+                &format!("`{}`, twice", workload.name),
+                "a name that no other workload has",
+            ));
         }
         inner.finish()?;
         workloads.push(workload);
@@ -133,7 +137,7 @@ fn read_one(
         return Err(keys.refuse(
             "stack",
             &stack,
-            "absent: a stack uses a device, and this program uses none",
+            "absent: `stack` needs a device, and this program uses none",
         ));
     }
     let blueprint = (kind.read)(keys).map_err(|error| keys.named(error))?;
@@ -163,7 +167,9 @@ fn read_one(
     }
     if let Some(every) = workload.every_s {
         let Some(stop) = workload.stop_s else {
-            return Err(keys.missing("stop_s", "when it exits, as it starts again (`every_s`)"));
+            return Err(
+                keys.missing("stop_s", "the time at which it exits, because `every_s` starts it again")
+            );
         };
         // To the ns: 0.03 - 0.01 is a little less than 0.02.
         let runs_s = ((stop - workload.start_s) * 1e9).round() * 1e-9;
@@ -172,7 +178,10 @@ fn read_one(
             return Err(keys.refuse("every_s", &every, &wanted));
         }
         if let Some(phase) = workload.phases.iter().find(|it| !(workload.start_s..stop).contains(&it.at_s)) {
-            let wanted = format!("from start_s = {} to stop_s = {stop}: it runs again", workload.start_s);
+            let wanted = format!(
+                "from start_s = {} to stop_s = {stop}, because `every_s` starts it again",
+                workload.start_s
+            );
             return Err(keys.refuse("phase", &format!("at_s = {}", phase.at_s), &wanted));
         }
     }
@@ -194,7 +203,7 @@ fn check_cgroup(keys: &Keys<'_>, workload: &WorkloadSpec, all: &[WorkloadSpec]) 
         None => Ok(()),
         Some(other) => {
             let at = format!("workload[{}].cgroup", workload.name);
-            let wanted = format!("one that is not above that of `{}`, {}", other.name, other.cgroup);
+            let wanted = format!("a path that is not above that of `{}`, {}", other.name, other.cgroup);
             Err(keys.refuse(&at, &format!("`{}`", workload.cgroup), &wanted))
         }
     }
@@ -277,7 +286,7 @@ fn check_switch(keys: &Keys<'_>, workload: &WorkloadSpec, all: &[WorkloadSpec]) 
         return Err(keys.refuse(&at, &format!("`{name}`"), "the name of a vswitch workload"));
     }
     if workload.program.name == SWITCH && !all.iter().any(|w| w.switch.as_ref() == Some(&workload.name)) {
-        let wanted = "tenants: packet programs whose `switch` it is";
+        let wanted = "a vswitch with tenants: packet programs whose `switch` names it";
         return Err(keys.refuse("workload", &format!("`{}` without a tenant", workload.name), wanted));
     }
     Ok(())
@@ -297,7 +306,7 @@ fn check_peer(keys: &Keys<'_>, workload: &WorkloadSpec, all: &[WorkloadSpec]) ->
             }
         }
         ("redis-server", _) if !all.iter().any(|w| w.peer.as_deref() == Some(&workload.name)) => {
-            let wanted = "served: a redis-client workload whose `peer` it is";
+            let wanted = "a redis-server with a client: a redis-client workload whose `peer` names it";
             Err(keys.refuse("workload", &format!("`{}` without a client", workload.name), wanted))
         }
         (_, Some(peer)) if workload.program.name != "redis-client" => {

@@ -158,7 +158,7 @@ fn commands_go_both_ways_by_lot() {
         ready.map(|_| ()).unwrap_err().to_string()
     };
     assert!(refused(plan(0.01)).contains("add --overwrite"));
-    assert!(refused(Plan { verify: true, ..plan(0.5) }).starts_with("--verify is beside a mixed `rw`; "));
+    assert!(refused(Plan { verify: true, ..plan(0.5) }).starts_with("--verify is given with a mixed `rw`; "));
 }
 
 #[test]
@@ -215,7 +215,13 @@ fn a_file_need_be_no_larger_than_the_longest_command() {
         };
         if blocks > 1 {
             let told = made(blocks - 1).unwrap_err().to_string();
-            assert!(told.contains(&format!("must have the {} B", 4096 * blocks)), "{told}");
+            assert!(
+                told.contains(&format!(
+                    "must have at least {} B, the most that a command moves",
+                    4096 * blocks
+                )),
+                "{told}"
+            );
         }
         let done = Running::start(&made(blocks).unwrap()).unwrap().finish(|_| ());
         assert_eq!((done.end, done.totals.commands), (End::Complete, 3), "{pattern:?} {thesis}");
@@ -345,7 +351,7 @@ fn the_kernels_threads_stay_on_the_cpus_of_the_plan() {
     let cpu = (0..1024).rev().find(|cpu| allowed.is_set(*cpu)).unwrap();
     let plan = Plan { pattern: Pattern::Flush, cpus: vec![cpu as u32], ..Plan::default() };
     let ready = ready(&path, plan);
-    assert!(ready.notes().iter().all(|note| !note.contains("threads of the kernel")), "{:?}", ready.notes());
+    assert!(ready.notes().iter().all(|note| !note.contains("kernel threads")), "{:?}", ready.notes());
     let running = Running::start(&ready).unwrap();
     // Every fdatasync of a ring is done by a thread of the kernel, which then waits for the next some seconds.
     while running.progress().commands == 0 {

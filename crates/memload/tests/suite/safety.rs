@@ -32,7 +32,7 @@ fn a_file_is_written_only_where_asked_and_never_cut() {
     let told = refused(&path, writes(), &Consent::default());
     assert!(told.contains("holds 1048576 B") && told.contains("--overwrite"), "{told}");
     let create = Consent { create: Some(4096), ..Consent::default() };
-    assert!(refused(&path, Plan::default(), &create).contains("is there already"));
+    assert!(refused(&path, Plan::default(), &create).contains("it already exists"));
     assert_eq!(std::fs::read(&path).unwrap(), vec![0x5A; 1 << 20]);
     // Reading it, flushing it and leaving it alone need nobody's word.
     for pattern in [Pattern::Random, Pattern::Flush, Pattern::Noop] {
@@ -55,18 +55,21 @@ fn a_file_that_is_not_there_is_made_only_where_asked() {
     let told = refused(&path, Plan::default(), &create(1_000_001));
     assert_eq!(told, "--create is 1000001; it must be whole blocks of 4096 B");
     let told = refused(&path, Plan::default(), &create(8192));
-    let wanted = "must have the 126976 B that a command moves at most; give a larger one";
+    let wanted = "must have at least 126976 B, the most that a command moves; give a larger one";
     assert_eq!(told, format!("--create is 8192; {} {wanted}", path.display()));
-    assert!(refused(&path, Plan::default(), &create(0)).starts_with("--create is 0; a file without bytes"));
+    assert!(
+        refused(&path, Plan::default(), &create(0))
+            .starts_with("--create is 0; a file of 0 B takes no commands")
+    );
     // Nor does a file stay that nothing can be done with.
     let engine = Plan { engine: Some(EngineKind::NvmeIoctl), ..Plan::default() };
     let told = refused(&path, engine, &create(1 << 20));
-    assert!(told.contains("the engine nvme-ioctl gets nothing to a file; uring can"), "{told}");
+    assert!(told.contains("the engine nvme-ioctl cannot load a file; uring can"), "{told}");
     let node = Plan { numa: Some(1023), ..Plan::default() };
     assert!(refused(&path, node, &create(1 << 20)).contains("NUMA node 1023"));
     assert_eq!(folder.path().read_dir().unwrap().count(), 0);
     let ready = prepare(&path, Plan::default(), &create(1 << 20), &System::default()).unwrap();
-    assert!(ready.notes()[1].contains("stays when the run is over"), "{:?}", ready.notes());
+    assert!(ready.notes()[1].contains("it stays after the run"), "{:?}", ready.notes());
     let content = std::fs::read(&path).unwrap();
     assert_eq!(content.len(), 1 << 20);
     let zeros = content.chunks(4096).filter(|block| block.iter().all(|byte| *byte == 0)).count();
@@ -74,7 +77,7 @@ fn a_file_that_is_not_there_is_made_only_where_asked() {
     // A link that leads nowhere would be made somewhere else.
     symlink(folder.path().join("elsewhere"), folder.path().join("link")).unwrap();
     let told = refused(&folder.path().join("link"), Plan::default(), &create(4096));
-    assert!(told.contains("is a link that leads nowhere"), "{told}");
+    assert!(told.contains("it is a symbolic link to a file that does not exist"), "{told}");
 }
 
 #[test]
@@ -82,16 +85,20 @@ fn sizes_that_do_not_fit_are_told_with_what_would() {
     let (_folder, path) = file(1 << 20);
     let told = |plan| refused(&path, plan, &Consent::default());
     let odd = told(Plan { block_bytes: Some(1000), ..Plan::default() });
-    assert!(odd.starts_with("--block-size is 1000; ") && odd.contains("whole multiples of 512 B"), "{odd}");
+    assert!(
+        odd.starts_with("--block-size is 1000; ") && odd.contains("it must be a multiple of 512 B"),
+        "{odd}"
+    );
     let odd = told(Plan { buffer_bytes: Some(10_000), ..Plan::default() });
     assert_eq!(odd, "--buffer is 10000; it must be whole blocks of 4096 B");
     let small = told(Plan { buffer_bytes: Some(4096), ..Plan::default() });
-    assert_eq!(small, "--buffer is 4096; `random` needs at least 131072 B here");
+    assert_eq!(small, "--buffer is 4096; the pattern `random` needs at least 131072 B here");
     assert!(told(Plan { workers: 0, ..Plan::default() }).starts_with("--workers is 0; "));
     let all = told(Plan { workers: 8, depth: 65_535, ..Plan::default() });
     assert_eq!(
         all,
-        "--depth is 65535; with --workers 8 it is 524280 commands, and 262144 at most can be outstanding"
+        "--depth is 65535; with --workers 8 that makes 524280 outstanding commands, and at most 262144 are \
+         possible"
     );
     assert!(told(Plan { slots: 0, ..Plan::default() }).starts_with("--slots is 0; "));
     assert!(told(Plan { limit_commands: Some(f64::NAN), ..Plan::default() }).contains("--limit-commands"));
@@ -104,7 +111,7 @@ fn sizes_that_do_not_fit_are_told_with_what_would() {
     let long = told(Plan { block_bytes: Some(1 << 30), ..Plan::default() });
     assert!(long.contains("moves at most 536870912 B"), "{long}");
     let shared = refused(&path, Plan::default(), &Consent { shared: true, ..Consent::default() });
-    assert!(shared.contains("--shared is for devices, and this is a file"), "{shared}");
+    assert!(shared.contains("--shared is for devices, but this is a file"), "{shared}");
     for (plan, option) in [
         (Plan { verify: true, pattern: Pattern::Flush, ..Plan::default() }, "--verify"),
         (Plan { blocks: Some(1), pattern: Pattern::Flush, ..Plan::default() }, "--blocks"),
@@ -121,12 +128,12 @@ fn sizes_that_do_not_fit_are_told_with_what_would() {
     {
         let merged = told(plan);
         assert!(
-            merged.starts_with(&format!("{option} is 2; ")) && merged.contains("one flush of several"),
+            merged.starts_with(&format!("{option} is 2; ")) && merged.contains("the kernel merges flushes"),
             "{merged}"
         );
     }
     let slots = told(Plan { slots: 10, ..Plan::default() });
-    assert!(slots.contains("deals out --limit-commands or --limit-bytes"), "{slots}");
+    assert!(slots.contains("divides --limit-commands or --limit-bytes"), "{slots}");
     // A machine of another size: what it has not got would be promised, and the kernel would end some program for it.
     let proc = tempfile::tempdir().unwrap();
     std::fs::write(proc.path().join("meminfo"), "MemTotal: 9000 kB\nMemAvailable:    4096 kB\n").unwrap();
@@ -136,11 +143,12 @@ fn sizes_that_do_not_fit_are_told_with_what_would() {
     let large = Ready::new(target, plan, &Consent::default(), &few, &|| false).unwrap_err().to_string();
     assert_eq!(
         large,
-        "the buffer needs 4198400 B, and 4194304 B of memory are available; --buffer makes it smaller"
+        "the buffer needs 4198400 B, and 4194304 B of memory are available; make it smaller with --buffer"
     );
     let short = tempfile::NamedTempFile::new().unwrap();
     let told = refused(short.path(), Plan::default(), &Consent::default());
-    let wanted = format!("the size of the target is 0; {} must have the 126976 B", short.path().display());
+    let wanted =
+        format!("the size of the target is 0; {} must have at least 126976 B", short.path().display());
     assert!(told.starts_with(&wanted), "{told}");
 }
 
@@ -233,7 +241,10 @@ fn a_device_is_written_only_by_its_serial_number() {
     assert!(told.contains("Model T") && told.contains("add --destroy-data-on WK-1"), "{told}");
     let named = |serial: &str| Consent { destroy_data_on: Some(serial.to_owned()), ..Consent::default() };
     let told = fake.told(writes(), &named("WK-2"));
-    assert!(told.contains("names `WK-2`, and this is `WK-1`; nothing was written"), "{told}");
+    assert!(
+        told.contains("names `WK-2`, but the serial number here is `WK-1`; nothing was written"),
+        "{told}"
+    );
     let told = fake.told(writes(), &Consent { overwrite: true, ..Consent::default() });
     assert!(told.contains("--overwrite is for files"), "{told}");
     // With the right one it is only the missing device that is in the way.
@@ -272,7 +283,10 @@ fn what_another_process_has_open_for_writing_is_not_written() {
         .unwrap();
     fake.put("proc/77/fdinfo/9", "pos:\t0\nflags:\t02100002\n");
     let told = fake.told(writes(), &consent);
-    assert!(told.contains("process 77 (qemu-system-x86) has it open for writing; end that first"), "{told}");
+    assert!(
+        told.contains("process 77 (qemu-system-x86) has it open for writing; end that process first"),
+        "{told}"
+    );
     assert!(fake.told(Plan::default(), &Consent::default()).contains("No such device"), "reading it");
     fake.put("proc/77/fdinfo/9", "pos:\t0\nflags:\t02100000\n");
     assert!(fake.told(writes(), &consent).contains("No such device"), "who only reads is in nobody's way");
@@ -281,7 +295,7 @@ fn what_another_process_has_open_for_writing_is_not_written() {
     fake.put("proc/77/fd", "");
     let told = fake.told(writes(), &consent);
     assert!(
-        told.contains("cannot be seen: only root may look at what processes of others have open"),
+        told.contains("cannot be seen: only root can see what processes of other users have open"),
         "{told}"
     );
     // A file that a process has open, and not this one itself.
@@ -322,7 +336,10 @@ fn a_device_in_use_is_refused_and_its_user_named() {
     let fake = Fake::new();
     fake.put("proc/self/mountinfo", "30 1 259:2 / /mnt/my\\040data rw shared:1 - xfs /dev/wk0p2 rw\n");
     let told = fake.told(read(), &none);
-    assert!(told.contains("wk0p2 is mounted on /mnt/my data; unmount it first, or only read it"), "{told}");
+    assert!(
+        told.contains("wk0p2 is mounted on /mnt/my data; unmount it first, or read it while it is mounted"),
+        "{told}"
+    );
     // btrfs shows a number of its own.
     fake.put("proc/self/mountinfo", "30 1 0:55 / /data rw - btrfs /dev/wk0p1 rw\n");
     assert!(fake.told(read(), &none).contains("wk0p1 is mounted on /data"));
@@ -352,8 +369,7 @@ impl Drop for InMemory {
 fn a_file_in_memory_is_no_target_or_said_to_be_none() {
     use rustix::mount::{MountFlags, mount};
     let folder = tempfile::tempdir().unwrap();
-    mount("waykeeper-test", folder.path(), "tmpfs", MountFlags::empty(), None)
-        .expect("not run: needs root");
+    mount("waykeeper-test", folder.path(), "tmpfs", MountFlags::empty(), None).expect("not run: needs root");
     let folder = InMemory(folder);
     let path = folder.0.path().join("file");
     let consent = Consent { create: Some(1 << 20), ..Consent::default() };
@@ -361,7 +377,7 @@ fn a_file_in_memory_is_no_target_or_said_to_be_none() {
     match prepare(&path, Plan::default(), &consent, &System::default()) {
         Ok(ready) => {
             let notes = ready.notes().join("\n");
-            assert!(notes.contains("lies in memory (tmpfs)"), "{notes}");
+            assert!(notes.contains("the file is in memory (tmpfs)"), "{notes}");
         }
         Err(told) => {
             assert!(told.contains("has no O_DIRECT"), "{told}");

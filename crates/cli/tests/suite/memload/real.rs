@@ -77,13 +77,13 @@ fn what_cannot_be_is_one_line_and_changes_nothing() {
     };
     on(&["--depth", "0"], &["--depth is 0", "1 to 65535"]);
     on(&["--workers", "0"], &["--workers is 0"]);
-    on(&["--block-size", "1000"], &["--block-size is 1000", "whole multiples of 512 B"]);
+    on(&["--block-size", "1000"], &["--block-size is 1000", "it must be a multiple of 512 B"]);
     on(&["--buffer", "10000"], &["--buffer is 10000", "whole blocks of 4096 B"]);
     on(&["--pattern", "flush", "--blocks", "9"], &["--blocks has no meaning for the pattern flush"]);
     on(&["--slots", "10"], &["--slots is 10", "--limit-commands"]);
     on(&["--time", "0"], &["`0` is not a time above 0"]);
     on(&["--op", "read"], &["holds 4194304 B", "--overwrite"]);
-    on(&["--create", "1MiB"], &["is there already"]);
+    on(&["--create", "1MiB"], &["it already exists"]);
     on(&["--op", "read", "--destroy-data-on", "S1"], &["--destroy-data-on is for devices"]);
     on(&["--destroy-data-on", "S1"], &["--destroy-data-on: this load only reads the target"]);
     on(
@@ -100,7 +100,7 @@ fn what_cannot_be_is_one_line_and_changes_nothing() {
         &["--max-blocks has no meaning for the pattern single"],
     );
     on(&["--cpus", "1023"], &["--cpus 1023: CPU 1023 is not available; ", " are"]);
-    on(&["--numa", "1023"], &["NUMA node 1023", "lists the nodes there are"]);
+    on(&["--numa", "1023"], &["NUMA node 1023", "lists the nodes"]);
     on(&["--depth", "-1"], &["`-1` is not a whole number"]);
     on(&["--limit-commands", "-0.5"], &["`-0.5` is not a number above 0; leave the option out"]);
     on(&["--log", text(&path)], &["this file is the target"]);
@@ -130,7 +130,7 @@ fn what_cannot_be_is_one_line_and_changes_nothing() {
     refused(
         &["memload", text(&path), "--engine", "nvme-ioctl"],
         3,
-        &["nvme-ioctl gets nothing to a file", "uring can"],
+        &["nvme-ioctl cannot load a file", "uring can"],
     );
     assert_eq!(std::fs::read(&path).unwrap(), vec![0x5A; 4 << 20]);
     assert_eq!(folder.path().read_dir().unwrap().count(), 1);

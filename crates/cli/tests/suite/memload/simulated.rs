@@ -12,7 +12,8 @@ fn json(arguments: &[&str]) -> Value {
     serde_json::from_slice(&done.stdout).unwrap()
 }
 
-/// Thesis Figs. 5.5 and 5.6 from the command line: what is measured is what is expected of the blocks that moved, and the
+/// Thesis Figs. 5.5 and 5.6 from the command line: what is measured is what is expected of the blocks that moved,
+/// and the
 /// profile of the thesis moves twice what it counts.
 #[test]
 fn a_virtual_run_measures_what_the_formulas_expect() {
@@ -181,12 +182,7 @@ fn what_is_wrong_with_a_late_job_is_told_before_the_first() {
     refuse(&format!("filename={other}"), &[], 2, &["other.img: there is no such file; --create SIZE"]);
     refuse(&format!("filename={file}\nrw=write"), &[], 2, &["holds 1048576 B", "add --overwrite"]);
     refuse(&format!("filename={file}\nbs=2m"), &[], 2, &["the size of the target is 1048576"]);
-    refuse(
-        &format!("filename={file}\nioengine=io_uring_cmd"),
-        &[],
-        3,
-        &["nvme-uring gets nothing to a file"],
-    );
+    refuse(&format!("filename={file}\nioengine=io_uring_cmd"), &[], 3, &["nvme-uring cannot load a file"]);
     refuse("filename=/dev/null", &[], 2, &["a character device of another kind"]);
     // What is made is looked through as well, and nothing is before that.
     let text =
@@ -197,7 +193,8 @@ fn what_is_wrong_with_a_late_job_is_told_before_the_first() {
     assert!(!std::path::Path::new(&other).exists());
 }
 
-/// Consent to write what was made is to that file, and not to what has its name later; and a job that is refused loses
+/// Consent to write what was made is to that file, and not to what has its name later; and a job that is refused
+/// loses
 /// nothing of those before it.
 #[test]
 fn what_takes_the_place_of_the_file_that_was_made_is_not_written() {
@@ -208,12 +205,12 @@ fn what_takes_the_place_of_the_file_that_was_made_is_not_written() {
     let text = "[reads]\nruntime=1500ms\ntime_based\nrate_iops=100\n[writes]\nrw=write\nsize=32k\n";
     std::fs::write(&jobs, text).unwrap();
     let words = [&file, "--json", "--create", "1MiB", "--jobs", &jobs];
-    let run = under_way(&words, "made, and stays");
+    let run = under_way(&words, "created for this run; it stays");
     std::fs::rename(&theirs, &file).unwrap();
     let (code, told, said) = ended(run, None);
     assert_eq!(code, Some(2), "{said}");
     let last = said.lines().last().unwrap();
-    assert!(last.starts_with("error: job `writes`: ") && last.contains("is there already"), "{said}");
+    assert!(last.starts_with("error: job `writes`: ") && last.contains("it already exists"), "{said}");
     let told: Value = serde_json::from_slice(&told).unwrap();
     assert_eq!((told.as_array().unwrap().len(), &told[0]["job"]), (1, &"reads".into()));
     assert!(std::fs::read(&file).unwrap() == [7; 1 << 20], "it is as it was");
@@ -243,8 +240,8 @@ fn a_word_of_fio_is_told_its_name_here() {
         (&["--bs", "4k"], &["'--block-size'"]),
         (&["--iodepth", "8"], &["'--depth'"]),
         (&["--rate", "1m"], &["'--limit-bytes'"]),
-        (&["--direct"], &["nothing goes through the page cache"]),
-        (&["--filename=x"], &["the target stands without a word"]),
+        (&["--direct"], &["all I/O is direct"]),
+        (&["--filename=x"], &["the target is a plain argument"]),
     ] {
         let done = waykeeper().args(["memload", HASWELL]).args(words).assert().code(2);
         let told = String::from_utf8(done.get_output().stderr.clone()).unwrap();
@@ -261,9 +258,9 @@ fn what_a_virtual_server_has_not_is_refused() {
         (&["--engine", "uring"][..], &["--engine on a virtual server"][..]),
         (&["--verify"], &["--verify on a virtual server", "leave it out"]),
         (&["--numa", "0"], &["--numa on a virtual server"]),
-        (&["--huge-pages", "1G"], &["--huge-pages on a virtual server", "give 2M"]),
+        (&["--huge-pages", "1G"], &["--huge-pages on a virtual server", "write 2M"]),
         (&["--log", "log.csv"], &["--log on a virtual server"]),
-        (&["--overwrite"], &["--overwrite on a virtual server: nothing is stored there"]),
+        (&["--overwrite"], &["--overwrite on a virtual server: its drives store no data"]),
         (&["--destroy-data-on", "S1"], &["--destroy-data-on on a virtual server"]),
         (&["--shared"], &["--shared on a virtual server"]),
         // What would say nothing on a real target says nothing here.
@@ -279,12 +276,9 @@ fn what_a_virtual_server_has_not_is_refused() {
         (&["--touch", "always", "--pattern", "noop"], &["--touch has no meaning"]),
         (&["--commands", "9", "--pattern", "noop"], &["--commands has no meaning"]),
         (&["--limit-bytes", "1MiB", "--pattern", "flush"], &["--limit-bytes has no meaning"]),
-        (&["--commands", "0"], &["--commands is 0; at least 1 must go"]),
-        (
-            &["--block-size", "512"],
-            &["--block-size on a virtual server", "whole pages of 4096 bytes, not 512"],
-        ),
-        (&["--create", "1MiB"], &["--create", "nothing is stored there"]),
+        (&["--commands", "0"], &["--commands is 0; it must be at least 1"]),
+        (&["--block-size", "512"], &["--block-size on a virtual server", "whole pages of 4096 bytes; 512"]),
+        (&["--create", "1MiB"], &["--create", "its drives store no data"]),
         (&["--depth", "0"], &["--depth is 0", "1 to 65535"]),
         (
             &["--depth", "2000"],
