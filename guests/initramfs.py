@@ -1,6 +1,6 @@
-"""Writes an initramfs: the "newc" format of cpio that the kernel unpacks (Documentation/driver-api/early-userspace/buffer-format.rst).
+"""Writes an initramfs in the "newc" format of cpio, which the kernel unpacks (Documentation/driver-api/early-userspace/buffer-format.rst).
 
-It must not know what the files are for.
+This module must not depend on the purpose of the files.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Entry:
-    """One file of the archive. `content` is the bytes of a file or the target of a link; `device` is major and minor."""
+    """One file of the archive. `content` is the content of a file or the target of a link; `device` is major and minor."""
 
     path: str
     mode: int
@@ -36,7 +36,7 @@ def character_device(path: str, major: int, minor: int) -> Entry:
 
 
 def archive(entries: list[Entry]) -> bytes:
-    """The archive, all files owned by root, times 0. A folder must come before what is in it."""
+    """The archive; all files belong to root and have time 0. A folder must precede its content."""
     parts = [_record(number, entry) for number, entry in enumerate(entries, start=1)]
     parts.append(_record(0, Entry("TRAILER!!!", 0)))
     return b"".join(parts)

@@ -1,6 +1,6 @@
-"""Brings Debian's kernels and busybox into the cache, unpacked and without installing them; installs programs that lack.
+"""Downloads and unpacks Debian's kernels and busybox into the cache without installing them; installs missing programs.
 
-It knows apt and dpkg. It must not know what the kernels are for.
+This module uses apt and dpkg. It must not depend on the purpose of the kernels.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import subprocess
 from pathlib import Path
 
 APT_SECONDS = 600
-"""Longest that one command of apt may take: some sixty megabytes over a slow line."""
+"""Time limit of one apt command: about 60 MB over a slow connection."""
 
 
 class PackageError(Exception):
-    """Something that is needed cannot be had; the message says what to do."""
+    """A required package is not available; the message has the remedy."""
 
 
 def _run(*command: str, cwd: Path | None = None) -> str:
@@ -33,44 +33,44 @@ def _run(*command: str, cwd: Path | None = None) -> str:
         )
     except FileNotFoundError:
         raise PackageError(
-            f"no {command[0]}: the guests' kernels come from Debian's packages, and this runs on Debian only"
+            f"no {command[0]}: the guests' kernels are Debian packages, so these tests run on Debian only"
         ) from None
     except subprocess.TimeoutExpired:
-        raise PackageError(f"{' '.join(command)}: not done after {APT_SECONDS} s") from None
+        raise PackageError(f"{' '.join(command)}: not finished after {APT_SECONDS} s") from None
     if done.returncode != 0:
         raise PackageError(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()[-2000:]}")
     return done.stdout
 
 
 def ensure(command: str, package: str) -> Path:
-    """The path of a program of this machine, whose package is installed when it is missing and this is root."""
-    # The tools of administrators are not in everybody's path.
+    """The path of a program of this machine. If it is missing, root installs its package."""
+    # Administration tools are not in every user's path.
     path = os.environ.get("PATH", os.defpath) + os.pathsep + "/usr/sbin" + os.pathsep + "/sbin"
     if not shutil.which(command, path=path):
         install = ["apt-get", "-q", "install", "-y", "--no-install-recommends", package]
         if os.geteuid() != 0:
-            raise PackageError(f"no {command}, and only root can install it: {' '.join(install)}")
+            raise PackageError(f"no {command}; install it as root: {' '.join(install)}")
         _run("apt-get", "-q", "update")
         _run(*install)
     found = shutil.which(command, path=path)
     if not found:
-        raise PackageError(f"no {command}, though {package} is installed")
+        raise PackageError(f"no {command} although {package} is installed")
     return Path(found)
 
 
 def ensure_qemu() -> str:
-    """The version of qemu-system-x86_64, which is installed when it is missing and this is root."""
+    """The version of qemu-system-x86_64. If it is missing, root installs it."""
     return _run(str(ensure("qemu-system-x86_64", "qemu-system-x86")), "--version").splitlines()[0]
 
 
 def kernel(cache: Path, series: str) -> Path:
-    """Folder of the newest cloud kernel of a series ("6.1"), unpacked. What is in the cache is taken, whatever is newer."""
+    """Folder of the unpacked cloud kernel of a series ("6.1"): the newest one in the cache, else the newest one of apt."""
     pattern = rf"linux-image-{re.escape(series)}\.\d.*-cloud-amd64"
     return _unpacked(cache, pattern, f"a kernel {series} (linux-image-{series}.*-cloud-amd64)")
 
 
 def busybox(cache: Path) -> Path:
-    """The static busybox."""
+    """The path of the static busybox."""
     return _unpacked(cache, "busybox-static", "busybox-static") / "bin/busybox"
 
 
@@ -85,8 +85,8 @@ def _unpacked(cache: Path, pattern: str, what: str) -> Path:
         name = _offered(pattern)
     if name is None:
         raise PackageError(
-            f"apt offers no {what}: Debian 12 has it in bookworm and bookworm-security; "
-            "put these into /etc/apt/sources.list.d and run apt-get update"
+            f"apt has no {what}; it is in bookworm and bookworm-security of Debian 12: "
+            "add these to /etc/apt/sources.list.d and run apt-get update"
         )
     fresh = cache / f".{name}"
     shutil.rmtree(fresh, ignore_errors=True)
@@ -95,12 +95,12 @@ def _unpacked(cache: Path, pattern: str, what: str) -> Path:
         _run("apt-get", "-q", "download", name, cwd=fresh)
     except PackageError as error:
         if os.geteuid() != 0:
-            raise PackageError(f"{error}; if the lists of packages are old: apt-get update") from None
+            raise PackageError(f"{error}; if the package lists are old, run apt-get update as root") from None
         _run("apt-get", "-q", "update")
         _run("apt-get", "-q", "download", name, cwd=fresh)
     (deb,) = fresh.glob("*.deb")
     _run("dpkg-deb", "-x", str(deb), str(fresh / "root"))
-    # Only a complete folder gets the name under which it is looked for.
+    # Only a complete folder gets its final name.
     (fresh / "root").rename(cache / name)
     shutil.rmtree(fresh)
     return cache / name
@@ -113,7 +113,7 @@ def _offered(pattern: str) -> str | None:
 
 
 def _downloadable(name: str) -> bool:
-    """Whether apt has a version of it, and not only its name in somebody's dependencies."""
+    """Whether apt has a version of the package, not only its name in the dependencies of another one."""
     return re.search(r"^  Candidate: (?!\(none\))", _run("apt-cache", "policy", name), re.MULTILINE) is not None
 
 
@@ -127,7 +127,7 @@ def kernel_image(root: Path) -> Path:
 
 
 def module(root: Path, name: str) -> bytes:
-    """A module of the kernel, decompressed: 6.12 has them packed."""
+    """A kernel module, decompressed: those of 6.12 are compressed."""
     (path,) = root.glob(f"lib/modules/*/kernel/**/{name}.ko*")
     data = path.read_bytes()
     return lzma.decompress(data) if path.suffix == ".xz" else data

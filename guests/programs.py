@@ -1,7 +1,7 @@
-"""The programs that run in the guests, with the libraries they need: a guest has none of its own.
+"""The programs that run in the guests, with the libraries that they need: a guest has no libraries of its own.
 
-They are those that `make test` builds anyway (same profile, same flags), so that after it nothing is left to build. It knows
-cargo, the dynamic linker and ELF's tools. It must not know what the programs do.
+They are the programs that `make test` builds (same profile, same flags), so that after it nothing needs to be built. This module
+uses cargo, the dynamic linker and binutils. It must not depend on what the programs do.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 BUILD_SECONDS = 1800
-"""Longest that cargo may take: everything from nothing, on a small machine with other work."""
+"""Time limit of cargo: a build from scratch on a small, busy machine."""
 
 COMMAND = ["cargo", "build", "--workspace", "--locked", "--bins", "--examples", "--message-format", "json"]
-"""The whole workspace: building a part of it would unite the libraries' features differently and build them again."""
+"""The whole workspace: building a part of it would unify the libraries' features differently and build them again."""
 
 RELEASE = [
     "cargo",
@@ -31,24 +31,24 @@ RELEASE = [
     "--message-format",
     "json",
 ]
-"""As `make build` has it."""
+"""The same command as in `make build`."""
 
 
 class BuildError(Exception):
-    """cargo could not build, or what it built cannot be carried; the tool's messages are in the text."""
+    """cargo failed, or its programs cannot be copied into a guest; the message has the tool's output."""
 
 
 @dataclass
 class Cargo:
-    """What goes into a guest: programs by name, and shared libraries by the absolute path they are looked for at."""
+    """Files for a guest: programs by name, and shared libraries by the absolute path at which the linker searches them."""
 
     programs: dict[str, bytes] = field(default_factory=dict)
     libraries: dict[str, bytes] = field(default_factory=dict)
 
 
 def build(repository: Path, names: list[str], command: list[str] = COMMAND) -> Cargo:
-    """Builds the workspace and gives the programs and examples of these names, stripped, with their libraries."""
-    # Debug information would be most of a guest's memory, and building it a second build where `make test` had none.
+    """Builds the workspace; returns the programs and examples of these names, stripped, with their libraries."""
+    # Debug information would fill a guest's memory, and would need a second build because `make test` builds without it.
     environment = {"CARGO_PROFILE_DEV_DEBUG": "none", "CARGO_PROFILE_TEST_DEBUG": "none", **os.environ}
     output = _run(command, repository, environment)
     found = {}
@@ -63,7 +63,7 @@ def build(repository: Path, names: list[str], command: list[str] = COMMAND) -> C
 
 
 def carry(paths: list[Path]) -> Cargo:
-    """These programs by their file names, stripped, and every library that the dynamic linker would load for them."""
+    """These programs by file name, stripped, and all libraries that the dynamic linker would load for them."""
     cargo = Cargo()
     with tempfile.TemporaryDirectory(prefix="guests-") as folder:
         for path in paths:
@@ -76,10 +76,10 @@ def carry(paths: list[Path]) -> Cargo:
 
 
 def libraries(ldd: str) -> list[str]:
-    """The files that a text of ldd names: `NAME => PATH (ADDRESS)`, and for the linker itself `PATH (ADDRESS)`."""
+    """The files in the output of ldd: `NAME => PATH (ADDRESS)`, and for the linker itself `PATH (ADDRESS)`."""
     lost = re.findall(r"^\s*(\S+) => not found", ldd, re.MULTILINE)
     if lost:
-        raise BuildError(f"ldd finds no {', '.join(lost)}")
+        raise BuildError(f"ldd does not find {', '.join(lost)}")
     return re.findall(r"^\s*(?:\S+ => )?(/\S+) \(0x[0-9a-f]+\)$", ldd, re.MULTILINE)
 
 
@@ -90,9 +90,11 @@ def _run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
             timeout=BUILD_SECONDS,
         )  # fmt: skip
     except FileNotFoundError:
-        raise BuildError(f"no {command[0]}; cargo comes with https://rustup.rs, the others with Debian's gcc") from None
+        raise BuildError(
+            f"no {command[0]}; install cargo from https://rustup.rs, strip and ldd with Debian's gcc"
+        ) from None
     except subprocess.TimeoutExpired:
-        raise BuildError(f"{' '.join(command)}: not done after {BUILD_SECONDS} s") from None
+        raise BuildError(f"{' '.join(command)}: not finished after {BUILD_SECONDS} s") from None
     if done.returncode != 0:
         raise BuildError(f"{' '.join(command)}:\n{done.stderr[-8000:]}")
     return done.stdout

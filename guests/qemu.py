@@ -1,6 +1,6 @@
-"""Starts QEMU without KVM on a Debian kernel and an initramfs, and makes sure that it ends.
+"""Starts QEMU without KVM on a Debian kernel and an initramfs, and ensures that it ends.
 
-It knows QEMU's command line and processes. It must not know what runs in the guest, nor who talks to it how.
+This module uses QEMU's command line. It must not depend on what runs in the guest or how the guest is controlled.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 
 
 class GuestError(Exception):
-    """A guest that did not come to its end or did not do as it should; the message names the log."""
+    """A guest did not finish or failed; the message names the log."""
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """What a guest finds."""
+    """The hardware of a guest."""
 
     processor: str
     """QEMU's -cpu."""
@@ -27,19 +27,19 @@ class Hardware:
     """QEMU's -smp."""
     memory_mib: int
     threads: str
-    """"single": one thread of the host runs all processors; "multi": each its own."""
+    """"single": one thread of the host runs all processors; "multi": each processor has its own thread."""
     more: tuple[str, ...] = ()
     """Further arguments."""
     pinned: bool = False
-    """All of QEMU's threads take turns on one processor of this machine."""
+    """Whether all of QEMU's threads run on one processor of this machine."""
 
 
 _running: set[subprocess.Popen] = set()
-"""The guests of this process that have not ended."""
+"""The running guests of this process."""
 
 
 def stop_all() -> None:
-    """Ends every guest; whoever waits for one gets an error."""
+    """Ends all guests; code that waits for a guest gets an error."""
     for child in list(_running):
         child.kill()
 
@@ -48,11 +48,11 @@ def stop_all() -> None:
 def started(
     hardware: Hardware, kernel: Path, initrd: Path, append: str, serials: list[str], log: Path
 ) -> Iterator[subprocess.Popen]:
-    """A running QEMU, which has ended when the context has. `append` is the kernel's command line, `serials` are QEMU's
-    -serial in order. QEMU's own messages go to `log`.
+    """A running QEMU, which is ended with the context. `append` is the kernel's command line; `serials` are QEMU's
+    -serial arguments in order. QEMU's own messages are written to `log`.
     """
     command = [
-        # If this thread dies, however it dies, so does the guest.
+        # The guest is killed when this thread dies for any reason.
         "setpriv", "--pdeathsig", "KILL",
         *(("taskset", "--cpu-list", str(max(os.sched_getaffinity(0)))) * hardware.pinned),
         "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none",

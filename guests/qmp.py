@@ -1,7 +1,7 @@
-"""A client of QEMU's machine protocol (QMP): commands, events, and what a block device has counted.
+"""A client of QEMU's machine protocol (QMP): commands, events, and the counters of a block device.
 
-It knows the protocol (QEMU's docs/interop/qmp-spec) and the answer of `query-blockstats`. It must not know what the machine
-is for.
+This module implements the protocol (QEMU's docs/interop/qmp-spec) and reads the answer of `query-blockstats`. It must not depend
+on the purpose of the machine.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from dataclasses import dataclass, fields
 from guests import sockets
 
 PATIENCE_SECONDS = 60.0
-"""Longest that QEMU may take for an answer, on a slow machine with other work."""
+"""Time limit of an answer from QEMU, on a slow, busy machine."""
 
 
 class QmpError(Exception):
-    """QEMU refused a command, or went away."""
+    """QEMU refused a command, or ended."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What QEMU counted at a drive. Bytes are bytes of data, operations are commands of the device's guest."""
+    """QEMU's counters of a drive. Bytes are bytes of data; operations are commands of the guest."""
 
     read_operations: int
     read_bytes: int
@@ -35,25 +35,25 @@ class Counts:
 
 
 class Qmp:
-    """A connection to one QEMU. Of use to one thread."""
+    """A connection to one QEMU, for use by one thread."""
 
     def __init__(self, path: str, deadline: float) -> None:
-        """Connects to the UNIX socket `path`, which may come to be only in a moment; `deadline` is in time.monotonic()."""
+        """Connects to the UNIX socket `path`, which may not exist yet; `deadline` is in time.monotonic()."""
         self.events: list[dict] = []
         self.buffer = b""
         try:
             self.socket = sockets.connect(path, deadline)
-        except sockets.NobodyListens as error:
+        except sockets.NotConnected as error:
             raise QmpError(str(error)) from None
         if "QMP" not in self._message():
-            raise QmpError(f"{path}: no greeting of QMP")
+            raise QmpError(f"{path}: no QMP greeting")
         self.execute("qmp_capabilities")
 
     def close(self) -> None:
         self.socket.close()
 
     def execute(self, command: str, **arguments: object) -> object:
-        """The answer of a command. Events that come meanwhile are kept for `wait`."""
+        """The answer to a command. Events that arrive in the meantime are kept for `wait`."""
         question = {"execute": command, "arguments": arguments}
         try:
             self.socket.sendall(json.dumps(question).encode() + b"\n")
@@ -69,7 +69,7 @@ class Qmp:
                 return message["return"]
 
     def wait(self, event: str, **data: object) -> dict:
-        """The first event of this name, not yet waited for, whose data holds `data`."""
+        """The first event of this name that `wait` has not returned yet and whose data contain `data`."""
         while True:
             for message in self.events:
                 if message["event"] == event and data.items() <= message.get("data", {}).items():
@@ -77,11 +77,11 @@ class Qmp:
                     return message
             message = self._message()
             if "event" not in message:
-                raise QmpError(f"an event was expected, QEMU said {message}")
+                raise QmpError(f"expected an event, got {message}")
             self.events.append(message)
 
     def counts(self, drive: str) -> Counts:
-        """What was counted so far at the drive with this id."""
+        """The counters of the drive with this id."""
         for one in self.execute("query-blockstats"):
             if one.get("device") == drive:
                 stats = one["stats"]

@@ -1,6 +1,6 @@
-"""The file system of a guest: busybox, a first process, and whatever files it is given.
+"""The file system of a guest: busybox, a first process, and further files.
 
-It knows where a kernel looks for things at its start. It must not know what the files are for.
+This module contains the paths that a kernel needs at boot. It must not depend on the purpose of the files.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ FOLDERS = ("bin", "dev", "proc", "sys", "tmp", "run")
 
 
 def image(busybox: bytes, init: str, files: dict[str, bytes]) -> bytes:
-    """An initramfs with the script `init` as first process; `files` by path, all of them executable."""
+    """An initramfs with the script `init` as first process, and with `files` by path, all of them executable."""
     folders = set(FOLDERS)
     for path in files:
         folders |= {str(parent).lstrip("/") for parent in PurePosixPath(path).parents if parent.name}
     entries = [
-        # A folder sorts before what is in it.
+        # A folder sorts before its content.
         *(initramfs.folder(path) for path in sorted(folders)),
         initramfs.file("bin/busybox", busybox, 0o755),
         initramfs.link("bin/sh", "busybox"),
-        # The first process wants it before /dev is there.
+        # The first process needs it before /dev is mounted.
         initramfs.character_device("dev/console", 5, 1),
         initramfs.file("init", init.encode(), 0o755),
     ]

@@ -1,6 +1,6 @@
-"""Talks to the shell of a running guest: one command after the other over a serial port, each answered with its output.
+"""Runs commands in the shell of a running guest over a serial port, one after the other, and returns their output.
 
-It knows busybox's shell, the markers between outputs and the far end of the port. It must not know what a command is for.
+This module uses busybox's shell and markers between outputs. It must not depend on the purpose of a command.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from guests import sockets
 
 PORT = "/dev/ttyS1"
-"""The guest's end. The first port carries the kernel's messages: they never mix."""
+"""The guest's end. The first port carries the kernel's messages, so that they do not mix with outputs."""
 
 READY = "@@ready"
 
-# The lines are read by a child of the first process, which inherits orphans: a shell whose child ends in the middle of `read`
-# forgets what it has read of the line (busybox 1.35).
+# A child of the first process reads the lines, because the first process inherits orphans: a shell whose child ends during
+# `read` loses the part of the line that it has read (busybox 1.35).
 INIT = f"""#!/bin/busybox sh
 bb=/bin/busybox
 $bb mount -t proc proc /proc
@@ -42,45 +42,45 @@ poweroff -f
 
 
 class SessionError(Exception):
-    """The guest's shell does not answer, or what it said makes no sense."""
+    """The guest's shell does not answer, or its answer is invalid."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command wrote (both streams) and its exit status."""
+    """The output of a command (both streams) and its exit status."""
 
     output: str
     status: int
 
 
 class Session:
-    """A conversation with the first process of one guest."""
+    """A connection to the shell of one guest."""
 
     def __init__(self, path: str, deadline: float) -> None:
-        """Connects to the UNIX socket `path` and waits until the guest is up; `deadline` is in time.monotonic()."""
+        """Connects to the UNIX socket `path` and waits until the guest has booted; `deadline` is in time.monotonic()."""
         self.buffer = b""
         try:
             self.socket = sockets.connect(path, deadline)
-        except sockets.NobodyListens as error:
+        except sockets.NotConnected as error:
             raise SessionError(str(error)) from None
-        self._until(rb"@@ready\n", deadline, "the guest did not come up")
+        self._until(rb"@@ready\n", deadline, "the guest did not boot")
 
     def close(self) -> None:
         self.socket.close()
 
     def run(self, command: str, seconds: float = 60.0) -> Outcome:
-        """Runs one command of the shell, which must not read its standard input. After `seconds` it is killed inside, and
-        its status is 137."""
+        """Runs one shell command, which must not read standard input. After `seconds` the guest kills it, and its status
+        is 137."""
         if "\n" in command:
-            raise SessionError(f"a command is one line: {command!r}")
-        # A mark that no output holds by accident.
+            raise SessionError(f"a command must be one line: {command!r}")
+        # A random mark that no output contains by accident.
         mark = secrets.token_hex(4)
         line = f"{mark} timeout -s KILL {seconds:.0f} sh -c {shlex.quote(command)}\n"
         try:
             self.socket.sendall(line.encode())
         except (BrokenPipeError, ConnectionResetError):
             raise SessionError(f"QEMU ended before {command!r}") from None
-        # The guest's own limit comes first, unless its kernel no longer runs anything.
+        # The guest's own time limit ends first, unless its kernel hangs.
         text, status = self._until(
             rb"\n@@%s (\d+)\n" % mark.encode(), time.monotonic() + 1.5 * seconds + 30, f"no answer to {command!r}"
         )
@@ -94,8 +94,8 @@ class Session:
         return outcome.output
 
     def start(self, name: str, command: str) -> int:
-        """Starts a command of the shell and goes on: its process. Signals do to it what they would do at a terminal, which
-        they do not behind the shell's own `&`.
+        """Starts a shell command in the background; returns its pid. Signals act on it as at a terminal, which they do not
+        with the shell's own `&`.
         """
         inner = f"sh -c {shlex.quote(f'echo $$ >/tmp/{name}.pid; exec {command}')} >/tmp/{name}.out 2>&1"
         outer = f"{inner}; echo $? >/tmp/{name}.end; mv /tmp/{name}.end /tmp/{name}.status"
@@ -104,12 +104,12 @@ class Session:
         return int(self.check(f"until [ -s /tmp/{name}.pid ]; do sleep 0.02; done; cat /tmp/{name}.pid"))
 
     def finish(self, name: str, seconds: float = 60.0) -> Outcome:
-        """Waits for the end of what was started."""
+        """Waits for the end of a command that `start` has started."""
         self.check(f"until [ -e /tmp/{name}.status ]; do sleep 0.02; done", seconds)
         return Outcome(self.check(f"cat /tmp/{name}.out"), int(self.check(f"cat /tmp/{name}.status")))
 
     def _until(self, end: bytes, deadline: float, what: str) -> tuple[bytes, bytes]:
-        """All up to `end`, and its group."""
+        """The data before the first match of `end`, and the group of the match."""
         while not (found := re.search(end, self.buffer)):
             left = deadline - time.monotonic()
             if left <= 0:

@@ -1,4 +1,4 @@
-"""A connection to a UNIX socket that QEMU makes a moment after it was started. It must not know what is said on it."""
+"""A connection to a UNIX socket that QEMU creates shortly after its start. This module must not depend on the protocol."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import socket
 import time
 
 
-class NobodyListens(Exception):
-    """The socket did not come to be in time, or nobody accepts on it."""
+class NotConnected(Exception):
+    """The socket did not exist in time, or no process accepts connections on it."""
 
 
 def connect(path: str, deadline: float) -> socket.socket:
-    """Connects to the socket `path`, which may come to be only in a moment; `deadline` is in time.monotonic()."""
+    """Connects to the socket `path`, which may not exist yet; `deadline` is in time.monotonic()."""
     while True:
         stream = socket.socket(socket.AF_UNIX)
         try:
@@ -20,5 +20,5 @@ def connect(path: str, deadline: float) -> socket.socket:
         except (FileNotFoundError, ConnectionRefusedError) as error:
             stream.close()
             if time.monotonic() > deadline:
-                raise NobodyListens(f"{path}: nobody listens: {error}") from None
+                raise NotConnected(f"{path}: no process accepts connections: {error}") from None
             time.sleep(0.02)

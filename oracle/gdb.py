@@ -1,10 +1,10 @@
-"""A client of the gdb remote protocol, as much of it as QEMU's stub needs to answer for one function.
+"""A client of the gdb remote protocol: the part that is needed to answer calls of one function through QEMU's stub.
 
-It knows packets, registers and breakpoints of x86-64. It must not know CPUID, resctrl or what is booted.
+This module implements packets, registers and breakpoints of x86-64. It must not depend on CPUID, resctrl or what is booted.
 
-Source: the GDB manual, appendix "GDB Remote Serial Protocol". Two things QEMU 7.2 does its own way: a `P` (write one
-register) is dropped in silence unless the client asked for the target's description first, so registers are written with
-`G`, which may be shorter than the full set; and `s` lets the other processors run, so a step is `vCont;s:THREAD`.
+Source: the GDB manual, appendix "GDB Remote Serial Protocol". QEMU 7.2 differs in two points. It ignores `P` (write one
+register) unless the client has asked for the target's description before; so registers are written with `G`, which may be
+shorter than the full set. With `s` the other processors run; so a step is `vCont;s:THREAD`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REGISTERS = "rax rbx rcx rdx rsi rdi rbp rsp r8 r9 r10 r11 r12 r13 r14 r15 rip".
 
 
 class GdbError(Exception):
-    """The stub refused, went away or said what the protocol does not know."""
+    """The stub refused a packet, closed the connection or sent an invalid answer."""
 
 
 class Gone(GdbError):
@@ -28,7 +28,7 @@ class Gone(GdbError):
 
 
 def packet(body: str) -> bytes:
-    """`$BODY#CHECKSUM`, the checksum being the sum of the bytes modulo 256."""
+    """`$BODY#CHECKSUM`; the checksum is the sum of the bytes modulo 256."""
     return f"${body}#{sum(body.encode()) % 256:02x}".encode()
 
 
@@ -36,12 +36,12 @@ class Gdb:
     """A connection to one stub. All addresses and values are unsigned integers."""
 
     def __init__(self, path: str, deadline: float) -> None:
-        """Connects to the UNIX socket `path`, which may come to be only in a moment; `deadline` is in time.monotonic()."""
+        """Connects to the UNIX socket `path`, which may not exist yet; `deadline` is in time.monotonic()."""
         self.deadline = deadline
         self.buffer = b""
         try:
             self.socket = sockets.connect(path, deadline)
-        except sockets.NobodyListens as error:
+        except sockets.NotConnected as error:
             raise GdbError(str(error)) from None
 
     def close(self) -> None:
@@ -56,7 +56,7 @@ class Gdb:
         try:
             self.socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
-            # What the stub said before it went is still to be read; after that `answer` finds that it has gone.
+            # Answers that the stub sent before it closed can still be read; after them `answer` raises `Gone`.
             pass
 
     def answer(self) -> str:
@@ -85,16 +85,16 @@ class Gdb:
             self.buffer += data
 
     def ok(self, body: str) -> None:
-        """A packet whose only good answer is OK."""
+        """Sends a packet to which the only valid answer is OK."""
         answer = self.ask(body)
         if answer != "OK":
-            raise GdbError(f"{body[:40]} answered {answer!r}, not OK")
+            raise GdbError(f"{body[:40]} answered {answer!r}, expected OK")
 
     def set_breakpoint(self, address: int) -> None:
         self.ok(f"Z0,{address:x},1")
 
     def resume(self) -> str | None:
-        """Lets all processors run until one stops: the number of its thread, as the stub writes it; None: machine off."""
+        """Runs all processors until one stops; returns its thread number as the stub writes it, or None if the machine is off."""
         try:
             answer = self.ask("c")
         except Gone:
@@ -102,31 +102,31 @@ class Gdb:
         return None if answer.startswith("W") else self._stopped(answer)
 
     def step(self, thread: str) -> None:
-        """One instruction of one processor, the others standing still."""
+        """Executes one instruction of one processor while the others are stopped."""
         self._stopped(self.ask(f"vCont;s:{thread}"))
 
     def _stopped(self, answer: str) -> str:
         found = re.match(r"T05.*?thread:([^;]+);", answer)
         if not found:
-            raise GdbError(f"a stop was expected, the stub said {answer!r}")
+            raise GdbError(f"expected a stop, got {answer!r}")
         return found.group(1)
 
     def registers(self) -> dict[str, int]:
         """The general registers of the processor that stopped."""
         answer = self.ask("g")
         if len(answer) < 16 * len(REGISTERS):
-            raise GdbError(f"registers expected, the stub said {answer[:40]!r}")
+            raise GdbError(f"expected registers, got {answer[:40]!r}")
         values = struct.unpack(f"<{len(REGISTERS)}Q", bytes.fromhex(answer[: 16 * len(REGISTERS)]))
         return dict(zip(REGISTERS, values))
 
     def set_registers(self, values: dict[str, int]) -> None:
-        """Writes all of what `registers` gave."""
+        """Writes all registers that `registers` returns."""
         self.ok("G" + struct.pack(f"<{len(REGISTERS)}Q", *(values[name] for name in REGISTERS)).hex())
 
     def read(self, address: int, size: int) -> bytes:
         answer = self.ask(f"m{address:x},{size:x}")
         if len(answer) != 2 * size:
-            raise GdbError(f"{size} bytes at {address:#x}: the stub said {answer[:40]!r}")
+            raise GdbError(f"expected {size} bytes at {address:#x}, got {answer[:40]!r}")
         return bytes.fromhex(answer)
 
     def write(self, address: int, data: bytes) -> None:

@@ -1,6 +1,6 @@
-"""Compares what `waykeeper doctor --json` says in a guest with what it is known to have to say.
+"""Compares the output of `waykeeper doctor --json` in a guest with the recorded one.
 
-It knows JSON and what differs from one Debian kernel to the next. It must not know how the answer was got.
+This module handles JSON and the differences between Debian kernels. It must not depend on how the output was produced.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from pathlib import Path
 
 
 def normal(text: str) -> str:
-    """The answer with the kernel's build number blotted out, one key a line; then what came on standard error."""
+    """The output without the kernel's build number, one key per line; then the text on standard error."""
     value, end = json.JSONDecoder().raw_decode(text)
     shown = json.dumps(value, indent=2, ensure_ascii=False) + "\n" + text[end:].lstrip("\n")
     return re.sub(r"\b(6\.\d+)\.\d+[-+\w]*-cloud-amd64", r"\1.N-cloud-amd64", shown)
 
 
 def differences(path: Path, text: str, status: int, bless: bool) -> str | None:
-    """What differs from the file at `path`, whose last line is the exit status; None if nothing does."""
+    """The differences from the file at `path`, whose last line is the exit status; None if there are none."""
     try:
         seen = normal(text.lstrip()) + f"exit status {status}\n"
     except ValueError as error:

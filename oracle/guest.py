@@ -1,11 +1,11 @@
-"""Runs one QEMU guest to its end: boots it, answers CPUID for it while its kernel detects resctrl, collects what it wrote.
+"""Runs one QEMU guest: boots it, answers CPUID for it while its kernel detects resctrl, and collects its output.
 
-It knows QEMU, the two serial ports and the breakpoint. It must not know what the guest's programs mean.
+This module controls QEMU, the two serial ports and the breakpoint. It must not depend on the guest's programs.
 
-The guest's kernel is Debian's, unmodified. Its function `native_cpuid(unsigned *eax, *ebx, *ecx, *edx)` (pointers in rdi,
-rsi, rdx, rcx; the leaf is in *eax, the subleaf in *ecx: arch/x86/include/asm/processor.h) is stopped at its first
-instruction and answered from outside. The stub stays attached until the guest is off, so that the device files
-/dev/cpu/N/cpuid, which end in the same function, say what the kernel was told.
+The guest runs an unmodified Debian kernel. A breakpoint stops its function `native_cpuid(unsigned *eax, *ebx, *ecx, *edx)` at the
+first instruction (pointers in rdi, rsi, rdx, rcx; the leaf is in *eax, the subleaf in *ecx: arch/x86/include/asm/processor.h), and
+this module writes the answer. The stub stays attached until the guest is off, so that the device files /dev/cpu/N/cpuid, which use
+the same function, return the same values.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from oracle.gdb import Gdb, GdbError
 from oracle.processors import Leaf, Processor
 
 MOST_STEPS = 200
-"""More instructions than `native_cpuid` has, by far."""
+"""Far more instructions than `native_cpuid` has."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a guest left."""
+    """The results of a guest."""
 
     output: str
-    """All that it wrote to its second serial port."""
+    """The output on its second serial port."""
     answered: int
-    """CPUID questions that were answered for it."""
+    """Number of CPUID calls that this module answered."""
     passed_on: int
-    """CPUID questions that its own processor answered."""
+    """Number of CPUID calls that the emulated processor answered."""
     console: str
     """The kernel's messages."""
     seconds: float
@@ -50,10 +50,10 @@ def boot(
     logs: Path,
     timeout: float,
 ) -> Run:
-    """Boots `kernel` with `initrd` until the guest powers off. Without the address of `native_cpuid` nothing is
-    answered for it.
+    """Boots `kernel` with `initrd` and waits until the guest powers off. Without the address of `native_cpuid` no CPUID
+    call is answered.
 
-    The kernel's messages go to LOGS/NAME.console, the guest's output to LOGS/NAME.output, QEMU's to LOGS/NAME.qemu.
+    Kernel messages are written to LOGS/NAME.console, the guest's output to LOGS/NAME.output, QEMU's to LOGS/NAME.qemu.
     """
     console, output = logs / f"{name}.console", logs / f"{name}.output"
     for path in (console, output):
@@ -66,7 +66,7 @@ def boot(
             processor=processor.cpu,
             processors="4,sockets=2,cores=2",
             memory_mib=512,
-            # One thread for all processors: with several a stop at a breakpoint can be lost.
+            # One thread for all processors: with several threads a stop at a breakpoint can be lost.
             threads="single",
             more=() if native_cpuid is None else ("-S", "-gdb", f"unix:{stub},server=on,wait=off"),
         )
@@ -85,7 +85,7 @@ def boot(
             except GdbError as error:
                 raise GuestError(f"{name}: {error}; see {console} and {logs / name}.qemu") from None
             except subprocess.TimeoutExpired:
-                raise GuestError(f"{name}: not at its end after {timeout:.0f} s; see {console} and {output}") from None
+                raise GuestError(f"{name}: not finished after {timeout:.0f} s; see {console} and {output}") from None
     if status != 0:
         raise GuestError(f"{name}: QEMU ended with status {status}; see {logs / name}.qemu")
     text, messages = (path.read_bytes().decode(errors="replace") for path in (output, console))
@@ -93,19 +93,19 @@ def boot(
 
 
 def _answer_to_the_end(gdb: Gdb, processor: Processor, native_cpuid: int) -> tuple[int, int]:
-    """Answers every call of `native_cpuid` until the machine is off; gives how many were answered, how many passed on."""
+    """Answers every call of `native_cpuid` until the machine is off; returns the numbers of answered and of passed-on calls."""
     counts = [0, 0]
     gdb.set_breakpoint(native_cpuid)
     while thread := gdb.resume():
         registers = gdb.registers()
         if registers["rip"] != native_cpuid:
-            raise GdbError(f"stopped at {registers['rip']:#x}, where no breakpoint is")
+            raise GdbError(f"stopped at {registers['rip']:#x}, which is not a breakpoint")
         counts[0 if _answer(gdb, processor, thread, registers) else 1] += 1
     return counts[0], counts[1]
 
 
 def _answer(gdb: Gdb, processor: Processor, thread: str, registers: dict[str, int]) -> bool:
-    """One call, stopped at its first instruction: true if it was answered, else its processor will answer."""
+    """Handles one call that is stopped at its first instruction; returns false if the emulated processor must answer it."""
     pointers = [registers[name] for name in ("rdi", "rsi", "rdx", "rcx")]
     leaf, subleaf = (struct.unpack("<I", gdb.read(pointers[index], 4))[0] for index in (0, 2))
     if not processor.touches(leaf, subleaf):
@@ -113,7 +113,7 @@ def _answer(gdb: Gdb, processor: Processor, thread: str, registers: dict[str, in
         return False
     (returns_to,) = struct.unpack("<Q", gdb.read(registers["rsp"], 8))
     if (leaf, subleaf) in processor.added:
-        # Let it run, one instruction at a time since the others must stand still, and change what it found.
+        # Run the function one instruction at a time (the other processors must stay stopped), then change its result.
         for _ in range(MOST_STEPS):
             gdb.step(thread)
             if gdb.registers()["rip"] == returns_to:
@@ -126,7 +126,7 @@ def _answer(gdb: Gdb, processor: Processor, thread: str, registers: dict[str, in
         _store(gdb, pointers, processor.added[leaf, subleaf](own))
     else:
         _store(gdb, pointers, processor.replaced[leaf, subleaf])
-        # Return at once: the caller's frame is what it was before the call.
+        # Return at once: restore the caller's frame to its state before the call.
         gdb.set_registers({**registers, "rip": returns_to, "rsp": registers["rsp"] + 8})
     return True
 

@@ -1,6 +1,6 @@
-"""What happens inside a guest: the script it runs as its first process, and how its output is read back.
+"""The inside of a guest: the script of its first process, and the parser of its output.
 
-It knows busybox and the markers between the outputs. It must not know how a guest is started or what an output should be.
+This module uses busybox and markers between outputs. It must not depend on how a guest is started or which output is expected.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ FOLDER = "oracle"
 """Folder in the guest with the programs and their inputs."""
 
 MOST_SECONDS = 120
-"""Longest that one step may take inside; a slow host and an emulated processor are allowed for."""
+"""Time limit of one step in the guest, for a slow host with an emulated processor."""
 
-# The second serial port carries the outputs, the first one the kernel's messages: they never mix.
+# The second serial port carries the outputs, the first one the kernel's messages, so that they do not mix.
 HEAD = f"""#!/bin/busybox sh
 bb=/bin/busybox
 $bb mount -t proc proc /proc
@@ -31,7 +31,7 @@ for module in *.ko; do [ -e $module ] && $bb insmod $module; done
 
 @dataclass(frozen=True)
 class Step:
-    """A command of the guest's shell, run in FOLDER, meanwhile resctrl is mounted with these options (None: is not)."""
+    """A shell command, run in FOLDER while resctrl is mounted with these options (None: not mounted)."""
 
     name: str
     command: str
@@ -40,20 +40,20 @@ class Step:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step wrote (both streams) and its exit status."""
+    """The output of a step (both streams) and its exit status."""
 
     output: str
     status: int
 
 
 def script(steps: list[Step]) -> str:
-    """The guest's /init: every step on a freshly mounted resctrl, then power off."""
+    """The guest's /init: runs every step on a newly mounted resctrl, then powers off."""
     parts = [HEAD]
     for step in steps:
         if step.mounted is not None:
             parts.append(f"$bb mount -t resctrl -o {step.mounted} resctrl /sys/fs/resctrl\n")
-            # These two outlive an unmount: the next step must find them as after a boot. Old texts of last_cmd_status are
-            # cleared by any write to schemata.
+            # These two survive an unmount: restore them, so that the next step finds them as after boot. Any write to
+            # schemata clears the old text of last_cmd_status.
             parts.append("limit=$($bb cat /sys/fs/resctrl/info/L3_MON/max_threshold_occupancy)\n")
         command = step.command.replace("'", "'\\''")
         parts.append(
@@ -73,13 +73,13 @@ def script(steps: list[Step]) -> str:
 
 
 def initrd(busybox: bytes, files: dict[str, bytes], libraries: dict[str, bytes], steps: list[Step]) -> bytes:
-    """The guest's whole file system: busybox, `files` by name in FOLDER, `libraries` at their paths, and the script."""
+    """The guest's file system: busybox, `files` by name in FOLDER, `libraries` at their paths, and the script."""
     return rootfs.image(
         busybox, script(steps), {f"{FOLDER}/{name}": content for name, content in files.items()} | libraries
     )
 
 
 def outcomes(text: str) -> dict[str, Outcome]:
-    """The steps that came to their end, by name."""
+    """The finished steps, by name."""
     found = re.finditer(r"^@@begin (\S+)\n(.*?)\n@@end \1 (\d+)\n", text, re.MULTILINE | re.DOTALL)
     return {match[1]: Outcome(match[2], int(match[3])) for match in found}

@@ -1,7 +1,7 @@
-"""The processors that the guests believe they have: what QEMU is asked for, and the CPUID leaves it does not answer.
+"""The processors of the guests: the processor that QEMU emulates, and the CPUID leaves that QEMU does not implement.
 
-It must not know how the answers reach the guest. The numbers are those of the recorded hosts
-(crates/vhost/tests/transcripts, virtual-host.md 0): any other would make the transcripts differ.
+This module must not depend on how the answers reach the guest. The numbers are those of the recorded hosts
+(crates/vhost/tests/transcripts, virtual-host.md 0): with other numbers the transcripts would differ.
 
 Sources of the leaves: Intel SDM 2A, CPUID, leaves 07H, 0FH and 10H; AMD64 Architecture Programmer's Manual 3, appendix E,
 Fn0000_000F, Fn0000_0010, Fn8000_0008 and Fn8000_0020.
@@ -23,15 +23,15 @@ RDT_A = 1 << 15
 
 @dataclass(frozen=True)
 class Processor:
-    """A processor as QEMU's arguments and what is put over or into its CPUID leaves."""
+    """A processor: QEMU's argument, and the changes of its CPUID leaves."""
 
     name: str
     cpu: str
     """Value of QEMU's -cpu."""
     replaced: dict[tuple[int, int], Leaf]
-    """Leaf and subleaf to the whole answer."""
+    """Leaf and subleaf -> complete answer."""
     added: dict[tuple[int, int], Callable[[Leaf], Leaf]] = field(default_factory=dict)
-    """Leaf and subleaf to what becomes of the processor's own answer."""
+    """Leaf and subleaf -> function that changes the processor's own answer."""
 
     def touches(self, leaf: int, subleaf: int) -> bool:
         return (leaf, subleaf) in self.replaced or (leaf, subleaf) in self.added

@@ -1,7 +1,7 @@
-"""The judge: the code of crates/linux against a real kernel's resctrl, in four guests. `make test-oracle` runs it.
+"""Tests the code of crates/linux against a real kernel's resctrl in four guests. `make test-oracle` runs it.
 
-It knows which guests there are, what runs in them and what is expected. Exit status: 0 all passed, 1 something failed or
-could not be tried, 2 wrong arguments.
+This module lists the guests, the steps in them and the expected results. Exit status: 0 all passed, 1 a test failed or could not
+run, 2 wrong arguments.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ PACKAGES = REPOSITORY / "target/guests/packages"
 TRANSCRIPTS = REPOSITORY / "crates/vhost/tests/transcripts"
 GOLDEN = REPOSITORY / "oracle/golden"
 
-MOST_TOLD = 20
-"""Failures of a guest that are printed; all of them are in its log."""
+MOST_SHOWN = 20
+"""Number of failures printed per guest; its log has all of them."""
 
 GUEST_SECONDS = 240
-"""Longest that a guest may live; alone on a machine it takes about ten seconds."""
+"""Time limit of a guest; on an idle machine it takes about ten seconds."""
 
 STEPS = [
     inside.Step("ops", "./resctrl_ops /sys/fs/resctrl ops.txt"),
@@ -42,12 +42,12 @@ STEPS = [
 ]
 
 MAY_SKIP = {"suite": {"code and data have ways of their own"}, "suite-cdp": set()}
-"""Cases that have nothing to try, by step: without the option there are no L3CODE and L3DATA."""
+"""Cases that may be skipped, by step: without the option `cdp` there are no L3CODE and L3DATA."""
 
 
 @dataclass(frozen=True)
 class Guest:
-    """A processor and a series of kernels. The name is that of its recorded transcript."""
+    """A processor and a kernel series. The name is that of the recorded transcript."""
 
     processor: processors.Processor
     series: str
@@ -62,7 +62,7 @@ GUESTS = [Guest(processor, series) for series in ("6.1", "6.12") for processor i
 
 @dataclass
 class Verdict:
-    """What came of one guest."""
+    """The results of one guest."""
 
     name: str
     passed: int = 0
@@ -77,7 +77,7 @@ class Verdict:
 
 
 def native_cpuid(root: Path, busybox: bytes) -> int:
-    """Address of the kernel's function `native_cpuid`. Debian ships no System.map, so the kernel is asked, once."""
+    """Address of the kernel's function `native_cpuid`. Debian ships no System.map, so the running kernel is asked once."""
     known = CACHE / "symbols" / f"{root.name}.json"
     if not known.exists():
         steps = [inside.Step("symbols", "/bin/busybox grep ' native_cpuid$' /proc/kallsyms", mounted=None)]
@@ -97,7 +97,7 @@ def native_cpuid(root: Path, busybox: bytes) -> int:
 
 
 def judge(one: Guest, root: Path, address: int, initrd: Path, transcripts: Path, bless: bool) -> Verdict:
-    """Runs a guest and judges all that it wrote."""
+    """Runs a guest and checks its output."""
     verdict = Verdict(one.name)
     try:
         run = guest.boot(
@@ -111,18 +111,18 @@ def judge(one: Guest, root: Path, address: int, initrd: Path, transcripts: Path,
     for step in STEPS:
         outcome = outcomes.get(step.name)
         if outcome is None:
-            verdict.fail(f"{step.name}: did not come to its end; see target/oracle/logs/{one.name}.output")
+            verdict.fail(f"{step.name}: did not finish; see target/oracle/logs/{one.name}.output")
         elif step.name == "ops":
             judge_operations(verdict, transcripts / f"{one.name}.txt", outcome)
         elif step.name.startswith("suite"):
             judge_suite(verdict, step.name, outcome)
         else:
             judge_doctor(verdict, one, step.name, outcome, bless)
-    # A kernel that complained was not treated as a real machine would treat it.
+    # A kernel warning means that the guest did not behave like a real machine.
     for line in re.findall(
         r"^.*(?:BUG:|WARNING: CPU|Oops|Call Trace|segfault|unchecked MSR).*$", run.console, re.MULTILINE
     ):
-        verdict.fail(f"the kernel said: {line.strip()}; see target/oracle/logs/{one.name}.console")
+        verdict.fail(f"kernel message: {line.strip()}; see target/oracle/logs/{one.name}.console")
     return verdict
 
 
@@ -137,7 +137,7 @@ def judge_operations(verdict: Verdict, recording: Path, outcome: inside.Outcome)
 
 
 def judge_suite(verdict: Verdict, step: str, outcome: inside.Outcome) -> None:
-    """Lines `ok CASE`, `FAILED CASE: why` and `skipped CASE: what is lacking`; at the end `N passed, N failed`."""
+    """Checks lines `ok CASE`, `FAILED CASE: reason` and `skipped CASE: missing feature`; the last is `N passed, N failed`."""
     cases = re.findall(r"^(ok|FAILED|skipped) (.*)$", outcome.output, re.MULTILINE)
     passed = sum(word == "ok" for word, _ in cases)
     failed = [text for word, text in cases if word == "FAILED"]
@@ -146,10 +146,10 @@ def judge_suite(verdict: Verdict, step: str, outcome: inside.Outcome) -> None:
         verdict.fail(f"{step}: {text}")
     for text in (text for word, text in cases if word == "skipped"):
         if text.split(":")[0] not in MAY_SKIP[step]:
-            verdict.fail(f"{step}: skipped, though this guest has all that it takes: {text}")
+            verdict.fail(f"{step}: skipped although this guest has the required features: {text}")
     end = re.search(r"^(\d+) passed, (\d+) failed$", outcome.output, re.MULTILINE)
     if not passed or not end or (int(end[1]), int(end[2])) != (passed, len(failed)):
-        verdict.fail(f"{step}: did not come to its end:\n{outcome.output[-2000:]}")
+        verdict.fail(f"{step}: did not finish:\n{outcome.output[-2000:]}")
     elif (outcome.status != 0) != bool(failed):
         verdict.fail(f"{step}: ended with status {outcome.status}")
 
@@ -163,7 +163,7 @@ def judge_doctor(verdict: Verdict, one: Guest, step: str, outcome: inside.Outcom
 
 
 def prepare(transcripts: Path) -> tuple[dict[str, Path], bytes, dict[str, bytes], dict[str, bytes]]:
-    """Kernels by series, busybox, the files for the guests and their libraries; all that needs the network or cargo."""
+    """Kernels by series, busybox, the files of the guests and their libraries: all steps that need the network or cargo."""
     say(packages.ensure_qemu())
     roots = {series: packages.kernel(PACKAGES, series) for series in sorted({one.series for one in GUESTS})}
     say(f"kernels: {', '.join(root.name for root in roots.values())}")
@@ -176,13 +176,13 @@ def prepare(transcripts: Path) -> tuple[dict[str, Path], bytes, dict[str, bytes]
     return roots, busybox, files, cargo.libraries
 
 
-def tell(verdict: Verdict) -> None:
+def show(verdict: Verdict) -> None:
     log = CACHE / "logs" / f"{verdict.name}.failures"
     log.write_text("".join(f"{text}\n" for text in verdict.failures))
-    for text in verdict.failures[:MOST_TOLD]:
+    for text in verdict.failures[:MOST_SHOWN]:
         print(f"{verdict.name}: FAILED {text}", flush=True)
-    if len(verdict.failures) > MOST_TOLD:
-        print(f"{verdict.name}: {len(verdict.failures) - MOST_TOLD} more in {log}", flush=True)
+    if len(verdict.failures) > MOST_SHOWN:
+        print(f"{verdict.name}: {len(verdict.failures) - MOST_SHOWN} more in {log}", flush=True)
     say(str(verdict))
 
 
@@ -191,21 +191,26 @@ def say(text: str) -> None:
 
 
 def interrupt(*_: object) -> None:
-    """As Ctrl-C: the guests are ended and temporary folders removed."""
+    """Acts as Ctrl-C: guests are ended and temporary folders removed."""
     raise KeyboardInterrupt
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python3 -m oracle.run", description="crates/linux against a real kernel's resctrl"
+        prog="python3 -m oracle.run", description="Test crates/linux against a real kernel's resctrl in QEMU guests."
     )
     names = [one.name for one in GUESTS]
-    parser.add_argument("--only", action="append", choices=names, help="this guest (may be repeated; default: all)")
     parser.add_argument(
-        "--jobs", type=int, default=min(2, os.cpu_count() or 1), help="guests at a time (default: %(default)s)"
+        "--only", action="append", choices=names, help="run only this guest (may be repeated; default: all)"
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=min(2, os.cpu_count() or 1),
+        help="guests that run in parallel (default: %(default)s)",
     )
     parser.add_argument("--transcripts", type=Path, default=TRANSCRIPTS, help="folder of ops.txt and the recordings")
-    parser.add_argument("--bless", action="store_true", help="take what doctor says as right from now on")
+    parser.add_argument("--bless", action="store_true", help="record doctor's present output as the expected one")
     arguments = parser.parse_args()
     chosen = [one for one in GUESTS if not arguments.only or one.name in arguments.only]
     signal.signal(signal.SIGTERM, interrupt)
@@ -217,7 +222,7 @@ def main() -> int:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        say(f"error: another run is at work here: it holds {CACHE / 'lock'}")
+        say(f"error: another run holds the lock {CACHE / 'lock'}; wait until it has ended")
         return 1
     try:
         roots, busybox, files, libraries = prepare(arguments.transcripts)
@@ -248,7 +253,7 @@ def main() -> int:
             ]
             for future in concurrent.futures.as_completed(futures):
                 verdict = future.result()
-                tell(verdict)
+                show(verdict)
                 verdicts.append(verdict)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)

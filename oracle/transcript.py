@@ -1,7 +1,7 @@
 """Compares a transcript of operations with a recorded one, operation by operation.
 
-It knows the form of the recordings (virtual-host.md 0): a line `> OPERATION`, then its answer. It must not know what the
-operations do.
+Recordings (virtual-host.md 0) consist of lines `> OPERATION`, each followed by its answer. This module must not depend on what
+the operations do.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import difflib
 import re
 from dataclasses import dataclass
 
-NOBODY = "999999"
-"""The process number that ops.txt uses because nothing has it."""
+UNUSED = "999999"
+"""The pid that ops.txt uses because no process has it."""
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,17 @@ def parse(text: str) -> list[Operation]:
 
 
 def _anonymous(line: str) -> str:
-    """The asking process's own number is another one at every run."""
-    return re.sub(rf"^(Error while processing task )(?!{NOBODY}$)\d+$", r"\1SELF", line)
+    """Replaces the pid of the asking process, which differs in every run."""
+    return re.sub(rf"^(Error while processing task )(?!{UNUSED}$)\d+$", r"\1SELF", line)
 
 
 def differences(recorded: list[Operation], seen: list[Operation]) -> tuple[int, list[str]]:
-    """How many operations got the recorded answer, and a text for each that did not."""
+    """The number of operations with the recorded answer, and a text for each other one."""
     matcher = difflib.SequenceMatcher(None, [op.text for op in recorded], [op.text for op in seen], autojunk=False)
     good, wrong = 0, []
     for kind, begin, end, other_begin, other_end in matcher.get_opcodes():
         if kind != "equal":
-            wrong += [f"> {op.text}\n  recorded, but was not run" for op in recorded[begin:end]]
+            wrong += [f"> {op.text}\n  recorded, but not run" for op in recorded[begin:end]]
             wrong += [f"> {op.text}\n  run, but not recorded" for op in seen[other_begin:other_end]]
             continue
         for want, have in zip(recorded[begin:end], seen[other_begin:other_end]):

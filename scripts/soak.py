@@ -1,8 +1,8 @@
-"""A day on the virtual host: tenants come and go every few seconds, and nothing may grow.
+"""Long-running test of the daemon on the virtual host: tenants start and exit every few seconds, and memory must not grow.
 
-Mounts a scenario whose programs start and exit for ever, lets `waykeeper daemon` manage it, and looks at the daemon from
-outside: memory, open files, threads, groups in resctrl, the journal's length, masks. At the end it is asked to end, and the
-tree must be as it was found. Needs root, /dev/fuse and a built program; must not know how the daemon works.
+Mounts a scenario whose programs start and exit continuously, starts `waykeeper daemon` on it, and observes the daemon from
+outside: memory, open files, threads, groups in resctrl, length of the journal, masks. At the end it sends SIGTERM, and all
+resctrl groups must be as they were before the start. Needs root, /dev/fuse and a built program.
 
     python3 scripts/soak.py --program target/release/waykeeper --hours 24 --speed 100
 """
@@ -46,12 +46,12 @@ program = "fio"
 cores = "1"
 """
 
-# Those that come and go: each on a core of its own, every so many seconds, for a part of them.
+# Periods in seconds of the programs that start and exit; each has a core of its own and runs for a part of its period.
 PERIODS = [4, 5, 6, 7, 9, 11, 13, 17, 19, 23]
 
 
 def scenario() -> str:
-    """The text of the scenario: two that stay, ten that come and go."""
+    """The text of the scenario: two programs that run all the time, ten that start and exit."""
     churners = [
         f'\n[[workload]]\nname = "churn{index}"\nprogram = "x-mem"\ncores = "{2 + index}"\n'
         f'priority = "{"high" if index % 3 == 0 else "low"}"\nworking_set = "{1 + index}M"\n'
@@ -62,7 +62,7 @@ def scenario() -> str:
 
 
 def configuration(root: Path, state: Path, policy: str, period_s: float) -> str:
-    """The daemon's: every service in the tree's slice is a tenant."""
+    """The daemon's configuration: every service in the slice of the tree is a tenant."""
     return f"""
 [daemon]
 root = "{root}"
@@ -87,17 +87,17 @@ cgroup = "tenants.slice/*.service"
 """
 
 
-def wait(what: str, is_so, seconds: float = 60):
-    """Waits until something is so."""
+def wait(what: str, condition, seconds: float = 60):
+    """Waits until a condition holds."""
     end = time.monotonic() + seconds
-    while not is_so():
+    while not condition():
         if time.monotonic() > end:
-            sys.exit(f"soak: {what} did not come about in {seconds} s")
+            sys.exit(f"soak: {what} did not appear within {seconds} s")
         time.sleep(0.05)
 
 
 def groups(root: Path) -> dict[str, str]:
-    """Every group's schemata and CPUs, by path."""
+    """Schemata and CPUs of all groups, by path."""
     top = root / "sys/fs/resctrl"
     found = {}
     for folder, names, _ in os.walk(top):
@@ -107,12 +107,12 @@ def groups(root: Path) -> dict[str, str]:
             try:
                 found[str(path.relative_to(top))] = path.read_text()
             except OSError:
-                continue  # It went while we looked.
+                continue  # The group was removed in the meantime.
     return found
 
 
 def illegal(masks: dict[str, str]) -> list[str]:
-    """Masks that are empty, have holes, or reach beyond the eleven ways."""
+    """Masks that are empty, not contiguous, or larger than the eleven ways."""
     wrong = []
     for path, text in masks.items():
         for mask in re.findall(r"L3:0=([0-9a-f]+)", text):
@@ -139,7 +139,7 @@ def ask(path: Path) -> dict:
 
 
 def look(pid: int, root: Path, state: Path) -> dict:
-    """What the daemon has, from outside."""
+    """The daemon's resources, seen from outside."""
     status = Path(f"/proc/{pid}/status").read_text()
     field = lambda name: int(re.search(rf"{name}:\s+(\d+)", status)[1])  # noqa: E731
     journal = state / "journal"
@@ -154,15 +154,21 @@ def look(pid: int, root: Path, state: Path) -> dict:
 
 
 def main() -> int:
-    """Runs it, prints a line per look and a summary; 1 if something grew or was wrong."""
+    """Runs the test; prints a line per sample and a summary. Returns 1 if memory or files grew or a check failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", default="target/release/waykeeper")
-    parser.add_argument("--hours", type=float, default=24, help="of the server's clock")
-    parser.add_argument("--speed", type=float, default=100, help="seconds of the server's clock per second")
-    parser.add_argument("--period", type=float, default=2, help="seconds of the server's clock between two steps")
-    parser.add_argument("--policy", default="waykeeper")
-    parser.add_argument("--looks", type=int, default=40)
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--program", default="target/release/waykeeper", help="the program (default: %(default)s)")
+    parser.add_argument(
+        "--hours", type=float, default=24, help="length of the run on the server's clock (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--speed", type=float, default=100, help="seconds of the server's clock per second (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--period", type=float, default=2, help="the daemon's period on the server's clock (default: %(default)s s)"
+    )
+    parser.add_argument("--policy", default="waykeeper", help="the daemon's policy (default: %(default)s)")
+    parser.add_argument("--looks", type=int, default=40, help="number of samples (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print JSON only")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="waykeeper-soak-"))
     root, state = folder / "host", folder / "state"
@@ -185,7 +191,7 @@ def main() -> int:
         total = options.hours * 3600 / options.speed
         start = time.monotonic()
         for number in range(options.looks + 1):
-            # The first tenth is for caches and rings to fill.
+            # The first tenth is a warm-up, in which caches and rings fill.
             while (elapsed := time.monotonic() - start) < total * (0.1 + 0.9 * number / options.looks):
                 time.sleep(min(1.0, total))
                 wrong += illegal(groups(root))

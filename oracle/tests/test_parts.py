@@ -166,7 +166,7 @@ class Transcripts(unittest.TestCase):
         self.assertIn("  seen:     write EPERM", wrong[0])
         good, wrong = transcript.differences(recorded, [*recorded[:3], transcript.Operation("rm x", ("ok",))])
         self.assertEqual(good, 3)
-        self.assertEqual(wrong, ["> r cpus_list\n  recorded, but was not run", "> rm x\n  run, but not recorded"])
+        self.assertEqual(wrong, ["> r cpus_list\n  recorded, but not run", "> rm x\n  run, but not recorded"])
 
 
 class Markers(unittest.TestCase):
