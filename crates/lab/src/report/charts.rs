@@ -21,6 +21,26 @@ use std::sync::Arc;
 const PAPER_COLOURS: [&str; 8] =
     ["#9a9a9a", "#0072b2", "#e69f00", "#009e73", "#56b4e9", "#d55e00", "#cc79a7", "#403f3d"];
 
+/// Pairs of light and dark colours for a stand-alone picture. Rules of a style sheet override the attributes that kuva writes,
+/// so one file serves light and dark screens; a program that ignores style sheets draws the light version.
+const DARK: [(&str, &str); 12] = [
+    ("#ffffff", "#15191d"),
+    ("#222222", "#e4e8ec"),
+    (FAINT, "#9aa5af"),
+    ("#dddddd", "#2c343b"),
+    ("#9a9a9a", "#8b9299"),
+    ("#0072b2", "#3f9bdc"),
+    ("#e69f00", "#e8ab2e"),
+    ("#009e73", "#1fb88b"),
+    ("#56b4e9", "#8fd0f5"),
+    ("#d55e00", "#e8743a"),
+    ("#cc79a7", "#d993ba"),
+    ("#403f3d", "#d5d2cd"),
+];
+
+/// Colour in which kuva draws a subtitle on white: the ink, blended towards the ground.
+const FAINT: &str = "#7a7a7a";
+
 /// Dash patterns of lines, so that lines can be told apart without colour. As many as there are colours
 /// minus one: the pairs repeat late.
 const DASHES: [&str; 7] = ["", "7 3", "2 3", "10 3 2 3", "14 4", "5 2 1 2 1 2", "1 5"];
@@ -30,7 +50,7 @@ const DASHES: [&str; 7] = ["", "7 3", "2 3", "10 3 2 3", "14 4", "5 2 1 2 1 2", 
 pub(crate) enum Surface {
     /// Inside the report: colours are the page's CSS variables, light or dark.
     Page,
-    /// A picture of its own, on white.
+    /// A stand-alone picture: on white, or on a dark ground if the reader's screen is dark.
     Paper,
 }
 
@@ -87,6 +107,10 @@ pub(crate) struct Bars<'a> {
     /// One bar of each group per series.
     pub series: Vec<&'a str>,
     pub groups: Vec<BarGroup<'a>>,
+    /// Index of the first series' colour.
+    pub first_colour: usize,
+    /// Title and subtitle; none on the page, which has headings.
+    pub title: Option<(String, String)>,
     /// A dashed line across, where "no difference" lies.
     pub reference: Option<f64>,
 }
@@ -133,7 +157,9 @@ impl Bars<'_> {
             // A missing bar keeps its place with no height, so that a series keeps its colour everywhere.
             plot = plot.with_group(
                 literal(&show::name(group.label)),
-                bars.map(|(i, bar)| (bar.map_or(0.0, |(value, _)| value), surface.colour(i))),
+                bars.map(|(i, bar)| {
+                    (bar.map_or(0.0, |(value, _)| value), surface.colour(self.first_colour + i))
+                }),
             );
             for (series, bar) in self.series.iter().zip(&group.bars) {
                 let text = match bar {
@@ -155,6 +181,10 @@ impl Bars<'_> {
         plot.show_tooltips = true;
         let plots = vec![Plot::Bar(plot)];
         let mut layout = self.frame.layout(&plots).with_height(self.frame.height);
+        if let Some((title, subtitle)) = &self.title {
+            let (title, subtitle) = (literal(&show::plain(title)), literal(&show::plain(subtitle)));
+            layout = layout.with_title(title).with_subtitle(subtitle).with_title_size(17);
+        }
         if let Some(reference) = self.reference {
             let line = ReferenceLine::horizontal(reference).with_color(surface.ink()).with_stroke_width(1.0);
             layout = layout.with_reference_line(line);
@@ -299,8 +329,20 @@ impl Frame<'_> {
             scene.height,
             super::escape(self.alt),
         );
-        svg.replacen("<svg ", &open, 1)
+        let svg = svg.replacen("<svg ", &open, 1);
+        match self.surface {
+            Surface::Page => svg,
+            Surface::Paper => svg.replacen("</svg>", &format!("<style>{}</style></svg>", dark()), 1),
+        }
     }
+}
+
+/// The style sheet of a stand-alone picture: its dark colours.
+fn dark() -> String {
+    let rules = DARK.iter().map(|(light, dark)| {
+        format!("[fill=\"{light}\"]{{fill:{dark}}}[stroke=\"{light}\"]{{stroke:{dark}}}")
+    });
+    format!("@media (prefers-color-scheme:dark){{{}}}", rules.collect::<String>())
 }
 
 /// A dollar sign opens a formula in kuva's labels; a backslash before it makes it a dollar sign again.

@@ -50,7 +50,7 @@ pub fn probe_html(findings: &Findings) -> Result<String, ReportError> {
     Ok(probe::page(findings)?)
 }
 
-/// The group means per policy as a picture of its own (SVG, on white): what a README shows. Empty when
+/// The group means per policy as a picture of its own (SVG, for light and dark screens): what a README shows. Empty when
 /// there is no mean to show.
 pub fn headline_svg(summary: &RunSummary) -> String {
     run::means_chart(summary, charts::Surface::Paper)

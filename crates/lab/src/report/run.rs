@@ -133,52 +133,58 @@ fn ratios_chart(summary: &RunSummary) -> String {
         },
         series: policies(summary),
         groups: groups.collect(),
+        first_colour: 0,
+        title: None,
         reference: Some(1.0),
     };
     chart.svg()
 }
 
-/// The group means, a bar per policy.
+/// The group means, a group of bars per policy.
 pub(super) fn means_chart(summary: &RunSummary, surface: Surface) -> String {
-    let names: IndexSet<&String> =
-        summary.policies.values().flat_map(|policy| policy.groups.keys()).collect();
-    let labels: Vec<(String, &String)> = names
-        .into_iter()
-        .map(|name| {
-            let words = match name.as_str() {
-                "HPW" => "high-priority mean",
-                "LPW" => "low-priority mean",
-                other => other,
-            };
-            (words.to_owned(), name)
-        })
-        .collect();
-    let groups = labels.iter().map(|(label, name)| BarGroup {
+    let names: IndexSet<&str> =
+        summary.policies.values().flat_map(|policy| policy.groups.keys().map(String::as_str)).collect();
+    let words = |name: &str| match name {
+        "HPW" => "high priority".to_owned(),
+        "LPW" => "low priority".to_owned(),
+        other => other.to_owned(),
+    };
+    let series: Vec<String> = names.iter().map(|name| words(name)).collect();
+    let groups = summary.policies.iter().map(|(label, policy)| BarGroup {
         label,
-        bars: summary
-            .policies
-            .values()
-            .map(|policy| {
+        bars: names
+            .iter()
+            .map(|name| {
                 let group = policy.groups.get(*name)?;
-                Some((
-                    group.performance_ratio?,
-                    group.spread.get("performance_ratio").copied().unwrap_or(0.0),
-                ))
+                let deviation = group.spread.get("performance_ratio").copied().unwrap_or(0.0);
+                Some((group.performance_ratio?, deviation))
             })
             .collect(),
     });
+    let baseline = show::name(summary.baseline.as_deref().unwrap_or(show::NOTHING));
+    let y_label = format!("performance relative to {baseline} (ratio)");
+    let title =
+        format!("{}: performance under each policy (higher is better)", show::name(&summary.scenario));
+    let subtitle = match summary.seeds {
+        0 | 1 => "mean of the workloads, weighted by cores; one seed".to_owned(),
+        seeds => format!(
+            "mean of the workloads, weighted by cores, and of {seeds} seeds; whiskers: one standard deviation"
+        ),
+    };
     let chart = Bars {
         frame: Frame {
             id: "means",
-            alt: "Bar chart: mean performance of high- and low-priority workloads under every policy",
+            alt: "Bar chart: mean performance of high- and low-priority workloads under every policy, higher is better",
             surface,
-            width: 640.0,
-            height: 320.0,
+            width: 760.0,
+            height: 370.0,
             x_label: "",
-            y_label: "performance ratio",
+            y_label: &y_label,
         },
-        series: policies(summary),
+        series: series.iter().map(String::as_str).collect(),
         groups: groups.collect(),
+        first_colour: 1,
+        title: (surface == Surface::Paper).then_some((title, subtitle)),
         reference: Some(1.0),
     };
     chart.svg()
