@@ -14,7 +14,7 @@ use waykeeper_silicon::{Chip, ChipSpec, Fill, Latency, Level, Line};
 pub struct Costs([f64; 4]);
 
 impl Costs {
-    /// From the three published numbers; a hit in another MLC costs `peer` times an LLC hit.
+    /// From the costs of MLC, LLC and memory; a hit in another MLC costs `peer` times an LLC hit.
     pub const fn new(mlc: f64, llc: f64, memory: f64, peer: f64) -> Costs {
         Costs([mlc, llc, llc * peer, memory])
     }
@@ -64,7 +64,8 @@ impl Memory {
     }
 }
 
-/// Lines of a run of accesses that are asked for ahead of their turn.
+/// Lines of a run of accesses that are asked for ahead of their turn. Assumption: changes the speed of a run, never
+/// its result; performance.md 1 used 8 to 32 on bare caches.
 const AHEAD: usize = 6;
 
 impl Memory {
@@ -112,6 +113,9 @@ pub struct Bus {
     pub peer_factor: f64,
 }
 
+/// Core clock, GHz, that the times of microarchitecture.md 7 and 8 hold for: the Gold 6140's (microarchitecture.md 2).
+const REFERENCE_GHZ: f64 = 2.3;
+
 impl Bus {
     /// A chip without devices.
     pub fn new(spec: &ChipSpec, chip: Chip) -> Bus {
@@ -128,6 +132,22 @@ impl Bus {
             peer_factor: spec.core_to_core_factor,
         }
     }
+
+    /// Time that this chip's cores take for work that a Gold 6140's core does in `ns`: the same number of cycles.
+    pub fn work_ns(&self, ns: f64) -> f64 {
+        // The quotient is exactly 1 at 2.3 GHz.
+        ns * (REFERENCE_GHZ / self.ghz)
+    }
+
+    /// Costs of a line on this chip, from those on a Gold 6140: MLC, LLC, memory, ns.
+    ///
+    /// An MLC hit takes the same number of core cycles. The LLC and memory add the same time to it on every chip.
+    /// Assumption: mesh, ring and memory do not run on the core's clock, and no source gives these costs for another
+    /// chip.
+    pub fn line_costs(&self, (mlc, llc, memory): (f64, f64, f64)) -> Costs {
+        let hit = self.work_ns(mlc);
+        Costs::new(hit, hit + (llc - mlc), hit + (memory - mlc), self.peer_factor)
+    }
 }
 
 /// Mean cost of one class of accesses, for the lines outside the sample (microarchitecture.md 9).
@@ -136,7 +156,8 @@ pub struct ClassMean(f64);
 
 /// Weight of one sampled access. The mean must follow as fast as real costs change: one that lags by a few
 /// hundred sampled accesses hides the start of a DMA leak, and a queue that fills up in an exact run drains in a
-/// sampled one (flagship, 30 ms: 23 % misses exact, 6 % with 1/256, 28.0 and 28.4 with 1/8).
+/// sampled one (flagship, 30 ms: 23 % misses exact, 6 % with 1/256, 28.0 and 28.4 with 1/8). Assumption: of the
+/// weights that were tried, the one that comes closest to the exact run.
 const MEAN_WEIGHT: f64 = 1.0 / 8.0;
 
 impl ClassMean {
@@ -155,5 +176,27 @@ impl ClassMean {
     #[inline(always)]
     pub fn ns(self) -> f64 {
         self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use waykeeper_silicon::{Rules, Sampling};
+
+    fn bus(ghz: f64) -> Bus {
+        let mut spec = ChipSpec::built_in("gold-6140").expect("a built-in chip");
+        spec.ghz = ghz;
+        let chip = Chip::new(&spec, Rules::default(), Sampling::EXACT, 1);
+        Bus::new(&spec, chip)
+    }
+
+    #[test]
+    fn the_core_s_part_of_a_cost_follows_its_clock() {
+        let costs = |ghz| bus(ghz).line_costs((2.0, 5.0, 9.5)).0;
+        let peer = bus(2.3).peer_factor;
+        assert_eq!(costs(2.3), [2.0, 5.0, 5.0 * peer, 9.5], "a Gold 6140, to the last bit");
+        assert_eq!(costs(4.6), [1.0, 4.0, 4.0 * peer, 8.5], "twice the clock");
+        assert_eq!((bus(2.3).work_ns(0.9), bus(4.6).work_ns(25.0)), (0.9, 12.5));
     }
 }

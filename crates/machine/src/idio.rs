@@ -13,7 +13,7 @@ const DRAM_HOLD_NS: f64 = 10e6;
 const LOW_USAGE: f64 = 0.1;
 /// ... and worth the MLC above this one (s3.5).
 const HIGH_USAGE: f64 = 0.9;
-/// Fewer lines than this decide nothing (ours).
+/// Fewer lines than this decide nothing (ours). The choice of algorithms.md 4.4.
 const FEWEST_LINES: f64 = 64.0;
 
 /// The controller of all root complexes: a core's queues are on one NIC.

@@ -8,7 +8,7 @@ use waykeeper_host::{Device, DeviceKind, Dial, Inventory, LlcGeometry, Platform,
 use waykeeper_silicon::DcaRegisters;
 use waykeeper_units::{CoreId, DeviceId, PortId};
 
-/// Fewest descriptors an RX ring may have.
+/// Fewest descriptors an RX ring may have. Assumption: the burst of l2fwd.
 pub(crate) const RING_LOW: u32 = 32;
 
 pub(crate) fn inventory(scenario: &Scenario) -> Inventory {

@@ -2,14 +2,16 @@
 
 use hdrhistogram::Histogram;
 
-/// Longest latency told apart, ns (10 s); longer ones count as this.
+/// Longest latency told apart, ns (10 s); longer ones count as this. Assumption: longer than any run that is
+/// measured.
 const LONGEST_NS: u64 = 10_000_000_000;
 
 /// Latencies below this, ns, are counted in equal steps first and go into the histogram when it is asked: a packet's
 /// latency is noted twelve million times a second, and finding its place in the histogram costs ten times as much
-/// as finding its step.
+/// as finding its step. Assumption: beyond what most packets take.
 const FRONT_NS: usize = 1 << 18;
-/// Such a step, ns; above the shortest of these latencies half a step is under half a per cent.
+/// Such a step, ns; above the shortest of these latencies half a step is under half a per cent. Assumption: a finer
+/// step is below the spread of seeds.
 const STEP_NS: usize = 64;
 const SHORTEST_NS: usize = 1 << 13;
 

@@ -12,9 +12,9 @@ use waykeeper_silicon::{AddressMap, Fill, Line, OutOfMemory, Region};
 
 /// Entries of each ring: what the Linux driver asks for (NVME_Q_DEPTH).
 const ENTRIES: u32 = 1024;
-/// Completions that share a line: 16 B each.
+/// Completions that share a line: 16 B each. algorithms.md 7.4.
 const COMPLETIONS_PER_LINE: u32 = 4;
-/// Entries of a list of pages that share a line: 8 B each.
+/// Entries of a list of pages that share a line: 8 B each. NVM Express base specification: a PRP entry.
 const LIST_ENTRIES_PER_LINE: u32 = 8;
 /// Lines of a page.
 const PAGE_LINES: u32 = 64;

@@ -4,7 +4,7 @@
 //! (hardware.md 2.2). Knows bits; must not know what a chip does with a write.
 //! Marks: docs/reference/README.md#marks.
 
-/// Bit 7, set at power-on: writes allocate.
+/// Bit 7, set at power-on: writes allocate. hardware.md 2.1.
 const USE_ALLOCATING_FLOW_WR: u32 = 1 << 7;
 /// Bit 3, clear at power-on: no-snoop writes are treated apart.
 const NO_SNOOP_OP_WR_EN: u32 = 1 << 3;

@@ -27,6 +27,7 @@ const REQUESTS_IN_FLIGHT: u32 = 8;
 const PORT_RING: u32 = 1024;
 
 /// Buffers that a switch's send queue goes round in: a mempool cache gives back what was freed last, in bulks of 32.
+/// Assumption: DPDK's caches move what a burst of 32 uses.
 const OUTLET_RING: u32 = 32;
 
 /// How a scenario is run: what may differ between runs of the same scenario.

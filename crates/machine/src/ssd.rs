@@ -10,7 +10,7 @@ use std::ops::Range;
 use waykeeper_silicon::{Chip, Gather, Region};
 use waykeeper_units::LINE_BYTES;
 
-/// Transfer unit, bytes.
+/// Transfer unit, bytes. microarchitecture.md 7.
 const UNIT_BYTES: u32 = 4096;
 const UNIT_LINES: u32 = UNIT_BYTES / 64;
 

@@ -9,7 +9,8 @@ use waykeeper_silicon::Chip;
 /// A read over PCIe that the caches answer, ns (Neugebauer et al., SIGCOMM 2018: 547 median for 64 B on a Xeon E5; one
 /// that memory answers takes about 70 more there, which is what our chips' own numbers give).
 const CACHED_READ_NS: f64 = 550.0;
-/// Reads, in the sample, after which the mean has mostly forgotten those before.
+/// Reads, in the sample, after which the mean has mostly forgotten those before. Assumption: of the order of
+/// `bus::MEAN_WEIGHT`.
 const MEMORY_OF_READS: f64 = 16.0;
 
 /// The reads of one NIC.

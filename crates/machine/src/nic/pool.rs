@@ -6,13 +6,13 @@
 use waykeeper_silicon::{AddressMap, Gather, Line, OutOfMemory, PADDING, Table};
 use waykeeper_units::LINE_BYTES;
 
-/// Lines from one buffer to the next.
+/// Lines from one buffer to the next. microarchitecture.md 6: the mempool pads it to an odd number.
 const STRIDE_LINES: u32 = 37;
-/// Lines before the packet's first byte.
+/// Lines before the packet's first byte. microarchitecture.md 6: one of header, two of structure, two of headroom.
 const DATA_LINE: u32 = 5;
-/// First line of the rte_mbuf structure.
+/// First line of the rte_mbuf structure. microarchitecture.md 6: behind the 64-byte header.
 const MBUF_LINE: u32 = 1;
-/// Bytes of packet data a buffer holds.
+/// Bytes of packet data a buffer holds. microarchitecture.md 6.
 pub(crate) const BUFFER_BYTES: u32 = 2048;
 
 /// A buffer and where its sampled lines are.

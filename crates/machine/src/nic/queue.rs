@@ -11,13 +11,14 @@ use super::pool::{Place, Pool, entry_lines};
 use waykeeper_silicon::{AddressMap, Chip, Gather, Line, OutOfMemory, Table};
 use waykeeper_units::LINE_BYTES;
 
-/// Packets a program may hold beyond the RX ring and the TX queue: two bursts of 64 and a mempool cache.
+/// Packets a program may hold beyond the RX ring and the TX queue: two bursts of 64 and a mempool cache. Assumption:
+/// a cache of 128.
 const SPARE_BUFFERS: u32 = 256;
 /// Entries of the hardware send ring (microarchitecture.md 7).
 pub(crate) const TX_RING: u32 = 256;
 /// Packets in the software TX queue in front of it (ddio-bench s3: "up to 1024-packet").
 pub(crate) const TX_SOFTWARE_QUEUE: u32 = 1024;
-/// The most packets a worker takes at once.
+/// The most packets a worker takes at once. Assumption: usual bursts are 32 and 64.
 pub(crate) const MAX_BURST: u32 = 512;
 /// Bytes of a completion entry (mlx5: one line).
 const CQE_BYTES: u32 = 64;

@@ -2,7 +2,7 @@
 //!
 //! Knows costs and lines, not what a program does with them.
 
-use crate::bus::{Access, ClassMean, Costs, Memory};
+use crate::bus::{Access, Bus, ClassMean, Costs, Memory};
 use waykeeper_silicon::{Gather, Level};
 
 /// A class of accesses: what they cost, the mean that lines outside the sample cost, and the sampled ones of this
@@ -19,12 +19,13 @@ pub(super) struct Class {
 }
 
 impl Class {
-    /// A class of these costs. Lines outside the sample are taken to come from `first` until a sampled one was seen.
-    pub(super) fn new((mlc, llc, memory): (f64, f64, f64), peer: f64, first: Level) -> Class {
-        Class::of(Costs::new(mlc, llc, memory, peer), first)
+    /// A class of these costs on a Gold 6140: MLC, LLC, memory, ns. Lines outside the sample are taken to come from
+    /// `first` until a sampled one was seen.
+    pub(super) fn new(costs: (f64, f64, f64), bus: &Bus, first: Level) -> Class {
+        Class::of(bus.line_costs(costs), first)
     }
 
-    /// The same from costs that are there already.
+    /// The same from costs of this chip.
     pub(super) fn of(costs: Costs, first: Level) -> Class {
         Class { costs, mean: ClassMean::new(costs.idle(first)), sampled: Gather::new() }
     }

@@ -45,7 +45,7 @@ pub(super) const REQUEST_NS: f64 = 3_650.0;
 /// Instructions of a request (X: kernel and libaio code at about 1.2 per cycle) and per consumed line.
 pub(super) const REQUEST_INSTRUCTIONS: f64 = 10_000.0;
 const LINE_INSTRUCTIONS: f64 = 24.0;
-/// Sampled lines ahead that are asked for early.
+/// Sampled lines ahead that are asked for early. Assumption: as `bus::AHEAD`.
 const AHEAD: usize = 6;
 
 struct Usual {
@@ -136,6 +136,7 @@ struct StorageThread {
 impl StorageThread {
     /// Goes on through a block until it or the quantum ends. Returns whether the block is done.
     fn scan(&mut self, bus: &mut Bus, core: &mut Core, scan: &mut Scan, until_ns: f64) -> bool {
+        let work_ns = bus.work_ns(LINE_WORK_NS);
         let Bus { memory, arrays, streaming, .. } = bus;
         let region = arrays[self.array].buffer(self.slots[scan.slot as usize].buffer);
         let (lines, scale) = (region.lines(), region.scale());
@@ -147,7 +148,7 @@ impl StorageThread {
                 memory.chip.prefetch(core.id, *ahead);
             }
             scan.at += 1;
-            let ns = memory.touch(core.id, *line, Access::Read, Fill::Stream, streaming) + LINE_WORK_NS;
+            let ns = memory.touch(core.id, *line, Access::Read, Fill::Stream, streaming) + work_ns;
             core.work(ns * scale, LINE_INSTRUCTIONS * scale);
         }
         scan.at == lines.len()

@@ -8,9 +8,11 @@ use std::collections::VecDeque;
 use waykeeper_load::jobs::{Job, JobError, JobFile};
 use waykeeper_load::{Limiter, Limits, Rule};
 
-/// Slots of a rate per second: fio looks at its rates at every request, so a slot is short beside what is watched. A guess.
+/// Slots of a rate per second: fio looks at its rates at every request, so a slot is short beside what is watched.
+/// Assumption: fio has no slots of a fixed length.
 const SLOTS: u32 = 1000;
-/// Commands that a thread keeps in flight at most: each has a buffer.
+/// Commands that a thread keeps in flight at most: each has a buffer. Assumption: fio itself sets no limit; 4096
+/// buffers of 4 KiB are 16 MiB.
 const MOST_DEPTH: u64 = 4096;
 
 /// What a job asks of each of its copies beyond blocks, depth and directions.

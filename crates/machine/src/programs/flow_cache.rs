@@ -42,7 +42,6 @@ const NONE: u32 = u32::MAX;
 impl FlowCache {
     /// A table with room for so many flows, beyond which they share entries.
     pub(super) fn new(site: &mut Site<'_>, flows: u32, insert_chance: f64) -> Result<FlowCache, OutOfMemory> {
-        let peer = site.bus.peer_factor;
         let entries = Table::own(site, ENTRIES * MATCH_LINES)?;
         let search = Table::own(site, flows * SEARCH_LINES)?;
         let (actions, statistics) =
@@ -50,10 +49,10 @@ impl FlowCache {
         Ok(FlowCache {
             flows: vec![NONE; ENTRIES as usize],
             insert_chance,
-            entries: Lookups::new(entries, Access::Read, peer),
-            search: Lookups::new(search, Access::Read, peer),
-            actions: Lookups::new(actions, Access::Read, peer),
-            statistics: Lookups::new(statistics, Access::Write, peer),
+            entries: Lookups::new(entries, Access::Read, site.bus),
+            search: Lookups::new(search, Access::Read, site.bus),
+            actions: Lookups::new(actions, Access::Read, site.bus),
+            statistics: Lookups::new(statistics, Access::Write, site.bus),
             stream: site.stream(),
         })
     }

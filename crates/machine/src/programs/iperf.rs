@@ -53,7 +53,7 @@ impl Blueprint for Iperf {
             buffer: site.memory.ordinary(self.buffer)?,
             at: 0,
             owed: 0.0,
-            written: Class::new(PACKET_LINE_NS, site.bus.peer_factor, Level::Mlc),
+            written: Class::new(PACKET_LINE_NS, site.bus, Level::Mlc),
         };
         Ok(Box::new(Poller::with(copy, site, self.work, self.stall)))
     }

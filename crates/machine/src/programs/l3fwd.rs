@@ -54,7 +54,7 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
 impl Blueprint for L3Forward {
     fn build(&self, site: &mut Site<'_>) -> Result<Box<dyn Program>, OutOfMemory> {
         let table = Table::shared(site, self.flows.div_ceil(FLOWS_PER_BUCKET).max(BUCKETS_READ))?;
-        let errand = Route(Lookups::new(table, Access::Read, site.bus.peer_factor));
+        let errand = Route(Lookups::new(table, Access::Read, site.bus));
         Ok(Box::new(Poller::with(errand, site, self.work, self.stall)))
     }
 }

@@ -5,9 +5,10 @@
 use std::collections::VecDeque;
 use waykeeper_silicon::{AddressMap, Line, OutOfMemory};
 
-/// Lines of a slot: two for the request, the rest for the response (socket buffers of the loopback path).
+/// Lines of a slot: two for the request, the rest for the response (socket buffers of the loopback path). A record of
+/// Redis has 18 lines.
 const SLOT_LINES: u32 = 20;
-/// Lines a request takes.
+/// Lines a request takes. Assumption: a command of under 128 bytes.
 pub(crate) const REQUEST_LINES: u32 = 2;
 
 /// A message in flight.

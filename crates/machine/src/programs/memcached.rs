@@ -32,7 +32,7 @@ pub(super) const MEMCACHED: Kind = Kind {
 const HEADER_LINES: u32 = 1;
 /// Bytes around a value in an answer: headers of Ethernet, IP and TCP, and memcached's own line (X).
 const ANSWER_HEADER_BYTES: u16 = 100;
-/// Answer to a set, bytes.
+/// Answer to a set, bytes. Assumption: headers of TCP with time stamps, 66, and `STORED` with its line end, 8.
 const STORED_BYTES: u16 = 74;
 /// Lines of kernel and connection state per request, and lines there are (X: sk_buffs, sockets, epoll).
 const STATE_LINES: u32 = 60;
@@ -92,11 +92,12 @@ impl Blueprint for Memcached {
             zipf: Zipf::new(self.records, 0.99),
             stream: site.stream(),
             requests: 0,
-            state: Lookups::new(state, Access::Write, site.bus.peer_factor),
+            state: Lookups::new(state, Access::Write, site.bus),
             found: Class::of(dependent, Level::Memory),
             read: Class::of(streaming, Level::Memory),
             written: Class::of(streaming, Level::Memory),
-            answer: Class::new(PACKET_LINE_NS, site.bus.peer_factor, Level::Memory),
+            answer: Class::new(PACKET_LINE_NS, site.bus, Level::Memory),
+            line_work_ns: site.bus.work_ns(LINE_WORK_NS),
         };
         Ok(Box::new(Poller::with(serve, site, self.work, self.stall)))
     }
@@ -119,6 +120,8 @@ struct Serve {
     read: Class,
     written: Class,
     answer: Class,
+    /// Work on a line of the value beyond fetching it, ns.
+    line_work_ns: f64,
 }
 
 /// Gathers `count` lines of a region into a class; returns what they are charged, ns.
@@ -147,7 +150,7 @@ impl Errand for Serve {
         pool.gather(packet.place, packet.sampled, &mut self.answer.sampled);
         line_ns += f64::from(packet.lines) * self.answer.ns();
         let lines = value_lines + u32::from(packet.lines);
-        Spent { work_ns: f64::from(lines) * LINE_WORK_NS, line_ns }
+        Spent { work_ns: f64::from(lines) * self.line_work_ns, line_ns }
     }
 
     fn settle(&mut self, memory: &mut Memory, core: usize) -> f64 {

@@ -9,7 +9,7 @@ use super::class::Class;
 use super::errand::{Errand, Spent};
 use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
 use super::{Blueprint, Kind, Program, Score, Site, Unit};
-use crate::bus::{Access, Costs, Memory};
+use crate::bus::{Access, Bus, Memory};
 use crate::nic::{MAX_BURST, Packet, Pool};
 use crate::scenario::{Keys, ScenarioError};
 use std::sync::Arc;
@@ -92,7 +92,7 @@ fn read(keys: &mut Keys<'_>, function: Function) -> Result<Arc<dyn Blueprint>, S
 
 impl Blueprint for NetworkFunction {
     fn build(&self, site: &mut Site<'_>) -> Result<Box<dyn Program>, OutOfMemory> {
-        let lines = Lines::new(self.function, self.hash_line_ns, site.bus.streaming, site.bus.peer_factor);
+        let lines = Lines::new(self.function, self.hash_line_ns, site.bus);
         Ok(if self.function.copies {
             Box::new(Poller::with(Copying(lines), site, self.work, NO_STALL))
         } else {
@@ -112,13 +112,13 @@ struct Lines {
 }
 
 impl Lines {
-    fn new(function: Function, hash_line_ns: f64, streaming: Costs, peer: f64) -> Lines {
+    fn new(function: Function, hash_line_ns: f64, bus: &Bus) -> Lines {
         Lines {
             function,
             hash_line_ns,
-            header: Class::new(HEADER_NS, peer, Level::Llc),
-            payload: Class::of(streaming, Level::Llc),
-            copy: Class::of(streaming, Level::Mlc),
+            header: Class::new(HEADER_NS, bus, Level::Llc),
+            payload: Class::of(bus.streaming, Level::Llc),
+            copy: Class::of(bus.streaming, Level::Mlc),
         }
     }
 }

@@ -59,14 +59,13 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
 impl Blueprint for Chain {
     fn build(&self, site: &mut Site<'_>) -> Result<Box<dyn Program>, OutOfMemory> {
         // Run to completion: RSS gives a core its flows, and their state is the core's own.
-        let peer = site.bus.peer_factor;
         let rules = Table::own(site, self.rules.max(RULE_LINES))?;
         let read = Table::own(site, self.flows * READ_LINES)?;
         let written = Table::own(site, self.flows * WRITTEN_LINES)?;
         let errand = State {
-            rules: Lookups::new(rules, Access::Read, peer),
-            read: Lookups::new(read, Access::Read, peer),
-            written: Lookups::new(written, Access::Write, peer),
+            rules: Lookups::new(rules, Access::Read, site.bus),
+            read: Lookups::new(read, Access::Read, site.bus),
+            written: Lookups::new(written, Access::Write, site.bus),
         };
         Ok(Box::new(Poller::with(errand, site, self.work, self.stall)))
     }

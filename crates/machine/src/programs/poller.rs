@@ -2,7 +2,11 @@
 //!
 //! What it does per packet is data ([`PacketWork`]); what only some programs do, as looking flows up, is an
 //! [`Errand`]. The programs built on it are a few lines each. Knows neither which NIC nor which switch is behind its
-//! queue. All times are those of microarchitecture.md 7, at 2.3 GHz.
+//! queue.
+//!
+//! Times are those of microarchitecture.md 7, for a Gold 6140 at 2.3 GHz. Costs of polls and lines are converted to the
+//! clock of the scenario's chip ([`Bus::work_ns`], [`Bus::line_costs`]). Work per packet and per burst is set by the
+//! scenario and is not converted.
 
 use super::class::Class;
 use super::errand::{Errand, NoErrand};
@@ -13,21 +17,22 @@ use crate::nic::{Packet, Queue};
 use crate::random::Stream;
 use waykeeper_silicon::{Fill, Level};
 
-/// An empty poll, ns.
+/// An empty poll, ns on a Gold 6140 (microarchitecture.md 7).
 pub(super) const EMPTY_POLL_NS: f64 = 25.0;
-/// Lines of receive descriptors written per packet: four descriptors share one.
+/// Lines of receive descriptors written per packet: four descriptors of 16 bytes share one. Assumption: microarchitecture.md 7
+/// does not count them; 16 bytes are a data segment of mlx5.
 pub(super) const DESCRIPTOR_LINES: f64 = 0.25;
-/// Work on a line beyond fetching it, ns.
+/// Work on a line beyond fetching it, ns on a Gold 6140 (microarchitecture.md 2 and 7).
 pub(super) const LINE_WORK_NS: f64 = 0.9;
-/// Completion entry read, ns, by level: MLC, LLC, memory.
+/// Completion entry read, ns on a Gold 6140, by level: MLC, LLC, memory (microarchitecture.md 7: CQE line).
 pub(super) const COMPLETION_NS: (f64, f64, f64) = (3.0, 12.0, 70.0);
-/// Packet line read or mbuf line written, ns, by level.
+/// Packet line read or mbuf line written, ns on a Gold 6140, by level (microarchitecture.md 7).
 pub(super) const PACKET_LINE_NS: (f64, f64, f64) = (2.0, 5.0, 9.5);
-/// Instructions per cycle while not waiting for memory (X): polling and packet code is simple.
+/// Instructions per cycle while not waiting for memory. Assumption: polling and packet code is simple.
 pub(super) const INSTRUCTIONS_PER_CYCLE: f64 = 2.0;
 
-/// From a packet's arrival to a sleeping worker's wake-up, ns (X: an interrupt held back for a while, NAPI, the
-/// scheduler).
+/// From a packet's arrival to a sleeping worker's wake-up, ns. Assumption: an interrupt held back for a while, NAPI, the
+/// scheduler.
 const WAKE_NS: f64 = 5_000.0;
 
 /// What a worker does with the packet's data.
@@ -66,8 +71,8 @@ pub(super) struct PacketWork {
     pub fate: Fate,
 }
 
-/// Every polling core loses this much, ns, now and then: timer ticks and kernel threads. This one number
-/// gives IAT Fig. 3 (microarchitecture.md 7).
+/// Every polling core loses this much, ns, now and then: timer ticks and kernel threads. The usual one, 60 us about every
+/// 4.5 ms, is that of microarchitecture.md 7: this one number gives IAT Fig. 3.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stall {
     pub length_ns: f64,
@@ -100,6 +105,9 @@ pub(super) struct Poller<E = NoErrand> {
     meta: Class,
     data: Class,
     send: Class,
+    /// Work on a line beyond fetching it, ns.
+    line_work_ns: f64,
+    empty_poll_ns: f64,
     stall: Stall,
     next_stall_ns: f64,
     stream: Stream,
@@ -121,7 +129,6 @@ impl<E: Errand> Poller<E> {
     /// # Panics
     /// If the site has neither NIC nor port; scenarios are checked for that before.
     pub(super) fn with(errand: E, site: &mut Site<'_>, work: PacketWork, stall: Stall) -> Poller<E> {
-        let peer = site.bus.peer_factor;
         let mut stream = site.stream();
         let first_stall = stream.exponential(stall.period_ns);
         let source = match site.port {
@@ -136,10 +143,12 @@ impl<E: Errand> Poller<E> {
             workload: site.workload,
             work,
             errand,
-            completion: Class::new(COMPLETION_NS, peer, Level::Memory),
-            meta: Class::new(PACKET_LINE_NS, peer, Level::Memory),
-            data: Class::new(PACKET_LINE_NS, peer, Level::Memory),
-            send: Class::new(PACKET_LINE_NS, peer, Level::Memory),
+            completion: Class::new(COMPLETION_NS, site.bus, Level::Memory),
+            meta: Class::new(PACKET_LINE_NS, site.bus, Level::Memory),
+            data: Class::new(PACKET_LINE_NS, site.bus, Level::Memory),
+            send: Class::new(PACKET_LINE_NS, site.bus, Level::Memory),
+            line_work_ns: site.bus.work_ns(LINE_WORK_NS),
+            empty_poll_ns: site.bus.work_ns(EMPTY_POLL_NS),
             stall,
             next_stall_ns: site.start_ns + first_stall,
             stream,
@@ -152,6 +161,7 @@ impl<E: Errand> Poller<E> {
     /// instructions, empty polls among them, rather than on waiting for lines, ns.
     #[inline(always)]
     fn work(&mut self, queue: &mut Queue, meter: &mut Meter, clock_ns: &mut f64, until_ns: f64) -> f64 {
+        let (line_work_ns, empty_poll_ns) = (self.line_work_ns, self.empty_poll_ns);
         let Poller { source, work, errand, completion, meta, data, send, slept_ns, .. } = self;
         let sends = work.fate == Fate::Send;
         // What a NIC sends it counts itself; what a switch takes is the tenant's when it is handed over.
@@ -171,7 +181,7 @@ impl<E: Errand> Poller<E> {
             let ready = packet.ready_ns;
             let polls = left == 0 || ready > polled_ns;
             // A worker that waits for a packet finds it half an empty poll late.
-            let late_ns = if E::SLEEPS { WAKE_NS } else { EMPTY_POLL_NS / 2.0 };
+            let late_ns = if E::SLEEPS { WAKE_NS } else { empty_poll_ns / 2.0 };
             let start = if polls && ready > now { ready + late_ns } else { now };
             if polls && start >= until_ns {
                 break;
@@ -186,7 +196,7 @@ impl<E: Errand> Poller<E> {
                 Touch::Payload => (packet.lines, packet.sampled),
             };
             let lines = f64::from(lines);
-            let work_ns = base_ns + lines * LINE_WORK_NS;
+            let work_ns = base_ns + lines * line_work_ns;
             worked_ns += work_ns;
             now = start + if polls { work.burst_ns } else { 0.0 } + (work_ns + ring_ns) + lines * line_ns;
             meter.stations.packets += 1.0;

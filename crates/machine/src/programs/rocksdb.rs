@@ -28,9 +28,11 @@ pub(super) const ROCKSDB: Kind = Kind {
 const RECORD_LINES: u32 = 17;
 /// Of two neighbouring levels of the skip list the upper has one node in so many (RocksDB: kBranching).
 const BRANCHING: u32 = 4;
-/// Nodes compared on a level: the last that is not beyond the key, and the one that is.
+/// Nodes compared on a level: the last that is not beyond the key, and the one that is. Assumption: no node lies
+/// between them.
 const COMPARED: u32 = 2;
-/// Records in a data block of 4 KiB, and its lines.
+/// Records in a data block of 4 KiB, and its lines. RocksDB: block_size is 4 KiB; a block ends with the record that
+/// fills it.
 const BLOCK_RECORDS: u32 = 4;
 const BLOCK_LINES: u32 = 68;
 /// Index entries in a line (X: key and block handle in 32 bytes).
@@ -42,7 +44,7 @@ const PUT_NS: f64 = 2_200.0;
 const INSTRUCTIONS_PER_NS: f64 = 2.8;
 /// Lines of the write-ahead log's buffers (X: page cache that is written out and used again).
 const LOG_BYTES: u64 = 4 << 20;
-/// The skew of YCSB's keys.
+/// The skew of YCSB's keys. YCSB: ZIPFIAN_CONSTANT.
 const THETA: f64 = 0.99;
 
 #[derive(Clone, Copy, Debug)]

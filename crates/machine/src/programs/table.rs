@@ -6,11 +6,12 @@
 
 use super::Site;
 use super::class::Class;
-use crate::bus::{Access, Memory};
+use crate::bus::{Access, Bus, Memory};
 use std::sync::Arc;
 use waykeeper_silicon::{Level, Line, OutOfMemory, Region};
 
-/// A table line read, ns, by level: MLC, LLC, memory. Look-ups of a burst overlap (microarchitecture.md 8, l3fwd).
+/// A table line read, ns on a Gold 6140, by level: MLC, LLC, memory. Look-ups of a burst overlap (microarchitecture.md 8,
+/// l3fwd).
 pub(super) const LOOKUP_NS: (f64, f64, f64) = (4.0, 9.0, 24.0);
 
 /// A table of a power of two lines, in huge pages.
@@ -62,8 +63,8 @@ pub(super) struct Lookups {
 
 impl Lookups {
     /// Look-ups in `table`. Few entries are in the MLC, which is what is assumed until a sampled line says otherwise.
-    pub(super) fn new(table: Table, access: Access, peer: f64) -> Lookups {
-        Lookups { table, class: Class::new(LOOKUP_NS, peer, Level::Mlc), access }
+    pub(super) fn new(table: Table, access: Access, bus: &Bus) -> Lookups {
+        Lookups { table, class: Class::new(LOOKUP_NS, bus, Level::Mlc), access }
     }
 
     /// Touches the `count` lines from number `first` on; returns what they are charged, ns.

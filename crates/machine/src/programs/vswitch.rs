@@ -33,7 +33,7 @@ pub(super) const VSWITCH: Kind = Kind {
     read,
 };
 
-/// Lines of the rte_mbuf written per packet, receiving as sending: as dpdk-nt.
+/// Lines of the rte_mbuf written per packet, receiving as sending: as dpdk-nt. microarchitecture.md 7.
 const META_LINES: u8 = 1;
 /// Lines of a port's rings per packet: descriptor and used element (virtio 1.1 s2.6: 16 and 8 bytes).
 const PORT_LINES: f64 = 0.375;
@@ -91,8 +91,7 @@ impl Blueprint for Switch {
         let flows = FlowCache::new(site, 2 * self.flows, self.insert_chance)?;
         let mut stream = site.stream();
         let next_stall_ns = site.start_ns + stream.exponential(self.stall.period_ns);
-        let peer = site.bus.peer_factor;
-        let class = |costs| Class::new(costs, peer, Level::Memory);
+        let class = |costs| Class::new(costs, site.bus, Level::Memory);
         let ports = site.tenants.iter().cloned().flatten();
         Ok(Box::new(SwitchThread {
             nic,
@@ -112,6 +111,8 @@ impl Blueprint for Switch {
             ring_read: class(PACKET_LINE_NS),
             ring_written: class(PACKET_LINE_NS),
             send: class(PACKET_LINE_NS),
+            line_work_ns: site.bus.work_ns(LINE_WORK_NS),
+            empty_poll_ns: site.bus.work_ns(EMPTY_POLL_NS),
             stall: self.stall,
             next_stall_ns,
             stream,
@@ -145,6 +146,9 @@ struct SwitchThread {
     ring_read: Class,
     ring_written: Class,
     send: Class,
+    /// Work on a line beyond fetching it, ns.
+    line_work_ns: f64,
+    empty_poll_ns: f64,
     stall: Stall,
     next_stall_ns: f64,
     stream: Stream,
@@ -184,7 +188,7 @@ impl SwitchThread {
         let found = self.flows.find(flow);
         let lines = f64::from(lines);
         Spent {
-            work_ns: self.work.base_ns + found.work_ns + lines * LINE_WORK_NS,
+            work_ns: self.work.base_ns + found.work_ns + lines * self.line_work_ns,
             line_ns: found.line_ns
                 + lines * (self.copied.ns() + self.copy.ns())
                 + PORT_LINES * self.ring_read.ns(),
@@ -287,8 +291,8 @@ impl SwitchThread {
             let ready =
                 waiting.map(|packet| packet.ready_ns).chain(queue.front().map(|packet| packet.ready_ns));
             // It finds what comes next half an empty poll late.
-            let next = ready.fold(f64::INFINITY, f64::min) + EMPTY_POLL_NS / 2.0;
-            let idle_ns = (next.min(turn.until_ns) - turn.now_ns).max(EMPTY_POLL_NS);
+            let next = ready.fold(f64::INFINITY, f64::min) + self.empty_poll_ns / 2.0;
+            let idle_ns = (next.min(turn.until_ns) - turn.now_ns).max(self.empty_poll_ns);
             turn.spend(Spent { work_ns: idle_ns, line_ns: 0.0 });
         }
     }

@@ -25,7 +25,8 @@ pub(super) const WATER: Kind = Kind {
 
 /// Bytes of a molecule: its centre and nine orders of nine doubles (Splash-3's `molecule_type`).
 const MOLECULE_BYTES: u32 = 672;
-/// Where the centre and the positions are, and the forces.
+/// Where the centre and the positions are, and the forces. Arithmetic: orders 0 and 7 of 72 bytes each, behind 24 of
+/// the centre.
 const POSITIONS: (u32, u32) = (0, 96);
 const FORCES: (u32, u32) = (528, 600);
 /// Share of pairs within the cut-off of half a box, whose forces are worked out: a sphere in its cube.

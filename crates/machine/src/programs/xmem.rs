@@ -25,7 +25,7 @@ pub(super) const XMEM: Kind = Kind {
 const SCAN_INSTRUCTIONS: f64 = 9.0;
 /// Instructions per step of a chase: the load and a share of the unrolled loop (X).
 const CHASE_INSTRUCTIONS: f64 = 2.0;
-/// Sampled lines ahead of a scan that are asked for early.
+/// Sampled lines ahead of a scan that are asked for early. Assumption: as `bus::AHEAD`.
 const AHEAD: usize = 6;
 
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +54,8 @@ impl Blueprint for XMem {
         let (mut steps, costs, work_ns, instructions, bytes) = if self.random {
             (region.lines().to_vec(), site.bus.dependent, 0.0, CHASE_INSTRUCTIONS, 32.0)
         } else {
-            (region.lines().to_vec(), site.bus.streaming, LINE_WORK_NS, SCAN_INSTRUCTIONS, 64.0)
+            let work_ns = site.bus.work_ns(LINE_WORK_NS);
+            (region.lines().to_vec(), site.bus.streaming, work_ns, SCAN_INSTRUCTIONS, 64.0)
         };
         if self.random {
             // Two 32-byte chunks a line, in one fixed random cycle.

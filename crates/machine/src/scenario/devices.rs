@@ -7,7 +7,8 @@ use crate::ssd::ArraySpec;
 use waykeeper_inputs::Capture;
 use waykeeper_silicon::{ChipSpec, LlcKind, Placement, Status};
 
-/// Largest packet as a wire without jumbo frames carries it; larger ones of a capture are split.
+/// Largest packet as a wire without jumbo frames carries it; larger ones of a capture are split. IEEE 802.3: 1500 and
+/// a header of 14.
 const WIRE_PACKET_BYTES: u32 = 1514;
 
 /// Who may decide where packets go; the first is what servers have.
