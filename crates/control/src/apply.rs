@@ -101,7 +101,7 @@ pub(crate) fn knobs_of(plan: &Plan) -> Vec<Knob> {
 }
 
 /// Most steps between two tries with a machine that is busy: whatever holds it (another tool's lock, a full disk) may end,
-/// and a quarter of a minute of seconds later the knob stands (a guess).
+/// and a quarter of a minute of seconds later the knob stands (assumption).
 const MOST_STEPS: u64 = 16;
 
 /// What the machine would not take: the last value per knob, so that it is neither tried nor told again

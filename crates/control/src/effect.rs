@@ -12,8 +12,10 @@ use waykeeper_host::{Interval, KnobValues, LlcGeometry};
 use waykeeper_units::{GroupId, LINE_BYTES, PortId, WayMask};
 
 /// Intervals in a row that must show it: one may hold the change itself, and traffic may change in another.
+/// Assumption: two may be such intervals in a row, three hardly.
 const STRIKES: u32 = 3;
-/// How far beyond the most it could be a counter must be: CMT and the kind of packets vary by less.
+/// How far beyond the most it could be a counter must be: CMT and the kind of packets vary by less. Assumption: no
+/// source bounds either.
 const MARGIN: f64 = 1.1;
 
 /// What is known so far.

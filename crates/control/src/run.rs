@@ -32,7 +32,7 @@ pub struct ControlConfig {
 
 impl ControlConfig {
     /// Times a knob is taken back unless the operator says otherwise: enough for a hand that slipped, too few for a fight
-    /// with another manager (a guess).
+    /// with another manager (assumption).
     pub const TAKE_BACK: u32 = 3;
 
     /// A step every `period_ns`, until the observer breaks the run off.
@@ -83,7 +83,8 @@ pub fn run(
     Ok(looping.summary)
 }
 
-/// How often the end of a run tries to put the knobs back.
+/// How often the end of a run tries to put the knobs back. Assumption: a tool that holds a lock for a moment lets go
+/// before the third.
 const ENDING_TRIES: u32 = 3;
 
 /// A run in progress, one step at a time; [`run()`] is this in a loop.

@@ -16,7 +16,7 @@ use waykeeper_units::WayMask;
 pub(crate) const IDEA: &str = "a fixed number of DCA ways, all ways for everyone";
 
 const NAME: &str = "ddio-ways";
-/// The number a Skylake boots with.
+/// The number a Skylake boots with. microarchitecture.md 2.
 const DEFAULT_WAYS: u32 = 2;
 
 /// Builds it. Setting `ways`.

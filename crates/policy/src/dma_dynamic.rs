@@ -15,8 +15,11 @@ use waykeeper_units::{PortId, WayMask};
 pub(crate) const IDEA: &str = "fewer packets per poll for one interval when DCA write misses rise";
 
 const NAME: &str = "dmadynamic";
+/// Packets per poll that the programs take by themselves (algorithms.md 6.4).
 const BURST: u32 = 32;
+/// Relative rise of DCA write misses that counts. Assumption: the paper names no number.
 const MISS_RISE: f64 = 0.10;
+/// Fewest DCA write misses per second that count. Assumption: as the floor of algorithms.md 3.6 for references.
 const MISS_FLOOR_PER_S: f64 = 1e5;
 
 /// Builds it. Settings `burst`, `miss_rise` and `miss_floor_per_s`.

@@ -18,7 +18,7 @@ use waykeeper_units::{LINE_BYTES, WayMask};
 pub(crate) const IDEA: &str = "RX rings that fit the DCA ways, a slice of the other ways per workload (ResQ)";
 
 const NAME: &str = "resq";
-/// ResQ counts buffers of the largest packet, whatever the size of those that come.
+/// ResQ counts buffers of the largest packet, whatever the size of those that come. algorithms.md 6.3.
 const MTU_BYTES: u32 = 1500;
 /// Fewest descriptors a queue keeps.
 const MIN_DESCRIPTORS: u32 = 64;

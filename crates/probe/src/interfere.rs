@@ -10,7 +10,7 @@ use serde::Serialize;
 
 /// Probability with which an interval holds the truth: 95 %, as is usual where two patterns are compared and not dozens.
 pub const CONFIDENCE: f64 = 0.95;
-/// Fewest cycles that have a spread.
+/// Fewest cycles that have a spread. Arithmetic: one value has no standard deviation.
 pub const LEAST_CYCLES: u32 = 2;
 
 /// What stands beside the program.

@@ -12,10 +12,11 @@ use waykeeper_host::{Interval, KnobOutcome};
 use waykeeper_linux::ddio::{self, LOAD_PER_S};
 use waykeeper_units::{LINE_BYTES, PortId};
 
-/// Of what a port's devices write at most this share may be seen in an LLC that they write past. A guess: completions and
+/// Of what a port's devices write at most this share may be seen in an LLC that they write past. Assumption: completions and
 /// descriptors are a tenth of the lines of small packets.
 const PAST: f64 = 0.10;
-/// ... and at least this share in one that they write into.
+/// ... and at least this share in one that they write into. Assumption: DMA leak and partial writes take less than
+/// half.
 const INTO: f64 = 0.50;
 
 /// What a switch does.

@@ -13,11 +13,12 @@ use waykeeper_host::{Interval, KnobOutcome, Support};
 use waykeeper_linux::ddio;
 use waykeeper_units::WayMask;
 
-/// Largest standard error of the share of misses with which no effect is believed to be none. A guess: nine ways more or
+/// Largest standard error of the share of misses with which no effect is believed to be none. Assumption: nine ways more or
 /// less move the share by ten times as much on the virtual chips.
 const MOST_FLICKER: f64 = 0.01;
 
-/// Shares of misses with the fewest ways that more ways would move: elsewhere no effect proves nothing. A guess.
+/// Shares of misses with the fewest ways that more ways would move: elsewhere no effect proves nothing. Assumption: a
+/// share within 5 % of either end has little room to move.
 const END: std::ops::Range<f64> = 0.05..0.95;
 
 /// What the register does.

@@ -20,7 +20,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// The usual pace: 0.8 s for each of four looks (a guess: two orders above what a cache takes to turn over).
+    /// The usual pace: 0.8 s for each of four looks (assumption: two orders above what a cache takes to turn over).
     pub const USUAL: Pace = Pace { settle_ns: 400_000_000, sample_ns: 400_000_000, rounds: 4 };
     /// For a first impression: three looks of half the length.
     pub const QUICK: Pace = Pace { settle_ns: 200_000_000, sample_ns: 200_000_000, rounds: 3 };
@@ -46,7 +46,8 @@ pub enum ProbeError {
     Load(String),
 }
 
-/// Longest wait without a look at whether the end is asked for, ns.
+/// Longest wait without a look at whether the end is asked for, ns. Assumption: an interrupt that is seen within 0.1
+/// s is felt at once.
 const BREATH_NS: u64 = 100_000_000;
 
 /// A server under measurement.

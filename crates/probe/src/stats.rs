@@ -6,18 +6,18 @@
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use statrs::statistics::Statistics;
 
-/// Probability with which an interval of confidence holds the truth: 99 %. A guess; several dozen comparisons of a run
+/// Probability with which an interval of confidence holds the truth: 99 %. Assumption: several dozen comparisons of a run
 /// leave less than one false alarm at it.
 pub const CONFIDENCE: f64 = 0.99;
 
-/// A place stands out if it is beyond this many standard errors of a place (a guess; 3 of 1000 do by chance beyond 3).
+/// A place stands out if it is beyond this many standard errors of a place (assumption: 3 of 1000 do by chance beyond 3).
 pub const SIGMAS: f64 = 5.0;
 /// Those that stand out are told from the others by the widest gap between neighbours, as a ratio: the lower is taken for
-/// at least so much of the upper one that a gap between two flickers is none. Below this ratio nothing is said. A guess:
+/// at least so much of the upper one that a gap between two flickers is none. Below this ratio nothing is said. Assumption:
 /// on the virtual chips the gap is 2.9 to 9.
 pub const GAP: f64 = 2.5;
 
-/// A place that stands out reaches at least this part of the highest. A guess: on the virtual chips DCA ways reach 0.5, and
+/// A place that stands out reaches at least this part of the highest. Assumption: on the virtual chips DCA ways reach 0.5, and
 /// inclusive ways, where devices feel a co-runner too, a third.
 pub const RAISED: f64 = 0.40;
 

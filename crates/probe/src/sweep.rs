@@ -110,7 +110,7 @@ fn point(value: f64, looks: &[Interval]) -> Point {
     }
 }
 
-/// Samples at each point of a sweep.
+/// Samples at each point of a sweep. Assumption: a second one shows whether the first was steady.
 const SAMPLES: usize = 2;
 
 fn look(stand: &mut Stand<'_>) -> Result<Vec<Interval>, ProbeError> {

@@ -11,13 +11,14 @@ use crate::verdict::{Confidence, Verdict};
 use waykeeper_linux::ddio::LOAD_PER_S;
 use waykeeper_units::WayMask;
 
-/// Least rise of the share of device writes that miss. A guess: four times what `ddio` asks for, since many places are
+/// Least rise of the share of device writes that miss. Assumption: four times what `ddio` asks for, since many places are
 /// looked at.
 const LEAST_WRITE_MISS: f64 = 0.02;
-/// Least rise of the share of the co-runner's references that miss. A guess.
+/// Least rise of the share of the co-runner's references that miss. Assumption: as for device writes.
 const LEAST_SLIDER_MISS: f64 = 0.02;
 /// An application that looks up at least this many lines of the LLC for each that devices write reads its payload; one
 /// that reads headers of 1-KiB packets looks up a sixteenth, with its descriptors about an eighth (on the virtual chips).
+/// Assumption: above that eighth, far below an application that reads all of it.
 const READS_PAYLOAD: f64 = 0.2;
 
 const MORE_TRAFFIC: &str = "put traffic on a device: a NIC at several Gb/s, or reads of an SSD";

@@ -64,7 +64,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// For what only has to be looked up.
+    /// For what only has to be looked up. Assumption: a busy daemon answers within milliseconds.
     pub const PATIENCE: Duration = Duration::from_secs(15);
 
     /// For an order: longer than the daemon itself waits for its control thread.

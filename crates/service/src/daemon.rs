@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use waykeeper_linux::host::OpenError;
 
-/// Signals that may wait; a second one of a kind says nothing new.
+/// Signals that may wait; a second one of a kind says nothing new. Assumption: one of each kind that is handled.
 const SIGNALS: usize = 4;
 
 /// Why a daemon could not start, or ended otherwise than asked. Every knob is as it was found, unless it says so.
@@ -157,7 +157,8 @@ pub fn run(config: Config, inputs: Inputs, unlogged: Unlogged) -> Result<(), Dae
     }
 }
 
-/// Steps that may wait for the recorder: a minute of seconds, in which any disk comes round.
+/// Steps that may wait for the recorder: a minute of seconds, in which any disk comes round. Assumption: no disk that
+/// works takes so long.
 const STEPS: usize = 64;
 
 /// The recorder at work and the feed to it, if there is to be one.

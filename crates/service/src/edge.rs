@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::runtime;
 use tokio::sync::oneshot;
 
-/// How much less the edge matters than others (nice value).
+/// How much less the edge matters than others (nice value). Assumption: enough to let the control thread go first.
 const NICE: i32 = 5;
 
 /// What is open to others.

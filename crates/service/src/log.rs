@@ -16,11 +16,11 @@ use waykeeper_host::{Applied, Group, KnobOutcome};
 use waykeeper_policy::{Cause, Event};
 use waykeeper_units::GroupId;
 
-/// Most lines at once: a start with 64 tenants has about that many (a guess).
+/// Most lines at once: a start with 64 tenants has about that many (assumption).
 const BURST: f64 = 200.0;
-/// Most lines a second for long (a guess: more than anybody reads).
+/// Most lines a second for long (assumption: more than anybody reads).
 const PER_SECOND: f64 = 5.0;
-/// Most knobs that one line names.
+/// Most knobs that one line names. Assumption: as many as a start with 16 tenants turns.
 const KNOBS_NAMED: usize = 32;
 
 /// What was told, so that it is not told again.

@@ -13,7 +13,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{env, io};
 
-/// How often the status line is brought up to date where systemd has no watchdog.
+/// How often the status line is brought up to date where systemd has no watchdog. Assumption: a reader of `systemctl
+/// status` is content with it.
 const STATUS_EVERY: Duration = Duration::from_secs(10);
 
 /// The daemon's word to systemd. It ends with the engine, when it says that the daemon is stopping; dropped, it waits for

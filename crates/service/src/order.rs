@@ -7,7 +7,8 @@ use crate::Pause;
 use crossbeam_channel::{Receiver, RecvTimeoutError, TrySendError, bounded};
 use std::time::Duration;
 
-/// Orders that may wait. They come from people's hands; more than this is a flood.
+/// Orders that may wait. They come from people's hands; more than this is a flood. Assumption: people give one at a
+/// time.
 const ROOM: usize = 16;
 
 /// Something to be done.

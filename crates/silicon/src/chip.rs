@@ -18,10 +18,11 @@ use crate::spec::{ChipSpec, LlcKind};
 use crate::steering::{self, Placement, Status, SteeringCounters, Tag};
 use waykeeper_units::{MaskError, WayMask};
 
-/// Devices a chip can tell apart.
+/// Devices a chip can tell apart. Assumption: more than any scenario has; owners leave room for 128.
 pub const MAX_DEVICES: usize = 16;
 
-/// Lines of a device's transfer that are asked for ahead of their turn.
+/// Lines of a device's transfer that are asked for ahead of their turn. Assumption: changes the speed of a run, never
+/// its result; not measured on its own.
 const DMA_AHEAD: usize = 4;
 
 /// Where an access was served.

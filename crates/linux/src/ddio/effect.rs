@@ -8,13 +8,15 @@ use std::fmt;
 use waykeeper_host::Interval;
 use waykeeper_units::{LINE_BYTES, PortId};
 
-/// Fewest device writes a second that are traffic: 6.4 MB/s. A guess; what idle NICs and disks write stays far below.
+/// Fewest device writes a second that are traffic: 6.4 MB/s. Assumption: what idle NICs and disks write stays far below.
 pub const LOAD_PER_S: f64 = 100_000.0;
-/// The share of misses must move by more than this many standard errors of what it does by itself.
+/// The share of misses must move by more than this many standard errors of what it does by itself. Assumption: chance
+/// exceeds it in 3 of 1000 comparisons.
 const SIGMAS: f64 = 3.0;
-/// ... and by at least this much, so that a very steady load does not turn a flicker into an effect. A guess.
+/// ... and by at least this much, so that a very steady load does not turn a flicker into an effect. Assumption: half a
+/// point is far below what ways and ports move.
 const LEAST_MOVE: f64 = 0.005;
-/// How far beyond what the ports with DCA cause the writes may be (as `control::effect`).
+/// How far beyond what the ports with DCA cause the writes may be (as `control::effect`). Assumption: as there.
 const MARGIN: f64 = 1.1;
 
 /// What an experiment came to.

@@ -27,7 +27,8 @@ pub(super) struct Guard {
     last: Option<(Owner, u32)>,
 }
 
-/// Longest time of a hold, so that no number overflows (about eleven days of one-second intervals).
+/// Longest time of a hold, so that no number overflows (about eleven days of one-second intervals). Assumption:
+/// longer than any run.
 const LONGEST: u32 = 1_000_000;
 
 impl Guard {

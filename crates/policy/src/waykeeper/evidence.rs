@@ -10,9 +10,10 @@ use std::collections::BTreeMap;
 use waykeeper_host::{DeviceKind, Group, Interval, Inventory, WorkloadKind};
 use waykeeper_units::{GroupId, PortId};
 
-/// Fewest LLC references per second that say anything about a workload.
+/// Fewest LLC references per second that say anything about a workload. algorithms.md 3.6.
 const REFERENCES_LEAST: f64 = 1e5;
-/// Fewest inbound bytes per second that count as traffic.
+/// Fewest inbound bytes per second that count as traffic. Assumption: the I/O workloads of the papers cause a hundred
+/// times as much.
 const TRAFFIC_LEAST: f64 = 1e6;
 
 /// Why something may help: what it is about and the numbers.

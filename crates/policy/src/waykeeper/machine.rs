@@ -18,19 +18,22 @@ use std::collections::{BTreeSet, VecDeque};
 use waykeeper_host::{Group, Interval, Inventory};
 use waykeeper_units::PortId;
 
-/// Phases whose layouts are remembered.
+/// Phases whose layouts are remembered. Assumption: more than one host alternates between; the oldest is forgotten.
 const PHASES_REMEMBERED: usize = 16;
-/// Weight of the newest interval in the running noise.
+/// Weight of the newest interval in the running noise. Assumption: the mean of about the last five intervals.
 const NOISE_WEIGHT: f64 = 0.2;
-/// So many times the usual change from interval to interval is an unusual one.
+/// So many times the usual change from interval to interval is an unusual one. Assumption: chance alone seldom
+/// reaches it.
 const JITTER_MARGIN: f64 = 4.0;
 /// Intervals in a row that must show another phase; one does if it is twice the limit. Doubled, up to the most, by every
-/// phase that follows the last one soon: traffic that never rests is no reason to search for ever.
+/// phase that follows the last one soon: traffic that never rests is no reason to search for ever. Assumption: two
+/// rule out a single jump; 64 are about a minute.
 const PATIENCE_LEAST: u32 = 2;
 const PATIENCE_MOST: u32 = 64;
-/// So many times the patience is soon.
+/// So many times the patience is soon. Assumption: a phase that lasts longer repays a search.
 const SOON: u32 = 4;
-/// Steps in a row in which a knob must read back as something else before it is given up.
+/// Steps in a row in which a knob must read back as something else before it is given up. Assumption: a single one
+/// may be read while the knob is written.
 const ODD_READINGS: u32 = 2;
 
 #[derive(Clone, PartialEq, Debug)]

@@ -19,9 +19,9 @@ use toml::{Spanned, Table, Value};
 use waykeeper_linux::tenants::{Entry, declared, explain_key};
 use waykeeper_linux::text_file::line_of;
 
-/// More than this is no configuration.
+/// More than this is no configuration. Assumption: the example with every key has a few KiB.
 const FILE_LIMIT: u64 = 1 << 20;
-/// More files than this in a folder are a mistake.
+/// More files than this in a folder are a mistake. Assumption: one for each tenant stays below.
 const FILES_LIMIT: usize = 1000;
 
 /// The file itself, if it is there or was asked for, and those of `conf.d` beside it, in the order of their names.

@@ -36,7 +36,7 @@ pub(super) fn is_section(name: &str) -> bool {
 }
 
 /// Shortest and longest period, seconds. Below, a sample of a real host costs more than the time between two (docs of
-/// `make bench`); above, counters of root ports wrap unseen. Both are guesses at where use ends.
+/// `make bench`); above, counters of root ports wrap unseen. Assumption: use ends at both.
 const PERIOD_S: (f64, f64) = (0.005, 3600.0);
 
 /// Ports that every exporter list has given away (ecosystem.md 3: 9100-9999 is fully allocated).

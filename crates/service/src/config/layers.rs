@@ -217,7 +217,7 @@ fn variable(path: &str) -> String {
 }
 
 /// How alike a variable's name and a known one must be for it to count as mistyped: other programs may have variables that
-/// begin as ours do.
+/// begin as ours do. Assumption: one letter of five may be wrong.
 const MISTYPED: f64 = 0.8;
 
 fn environment(variables: &[(String, String)]) -> Result<Layer, ConfigError> {

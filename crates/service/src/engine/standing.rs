@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use waykeeper_control::{Knob, Problem, Record};
 use waykeeper_host::{Group, KnobValues, Plan};
 
-/// Most of them that are shown; a host in such trouble needs no longer list.
+/// Most of them that are shown; a host in such trouble needs no longer list. Assumption: some three for each of 64
+/// tenants.
 const MOST: usize = 200;
 
 /// What began and what ended since the list was last made. What the log tells by other words is not in it: how a knob's

@@ -40,7 +40,7 @@ pub struct ScrapeLimits {
 }
 
 impl Default for ScrapeLimits {
-    /// An eighth of a second in a flood, where a scrape over loopback takes milliseconds (a guess); Prometheus gives up
+    /// An eighth of a second in a flood, where a scrape over loopback takes milliseconds (assumption); Prometheus gives up
     /// after 10 s itself.
     fn default() -> ScrapeLimits {
         ScrapeLimits { connections: 128, head: Duration::from_secs(3), whole: Duration::from_secs(10) }

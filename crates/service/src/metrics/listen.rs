@@ -19,7 +19,8 @@ pub enum Listen {
 }
 
 impl Listen {
-    /// A port of our own: outside of 9100-9999, which other exporters have divided among themselves.
+    /// A port of our own: outside of 9100-9999, which other exporters have divided among themselves. ecosystem.md 3.
+    /// Assumption: the number itself; no registry was asked for it.
     pub const PORT: u16 = 19190;
 
     /// True if others than this machine's users can get there.

@@ -17,7 +17,7 @@ pub const VERSION: u64 = 1;
 /// Versions that are understood.
 pub const SUPPORTED: [u64; 1] = [VERSION];
 
-/// The longest request, bytes with its newline: a policy with all its settings takes a few hundred (a guess, with room).
+/// The longest request, bytes with its newline: a policy with all its settings takes a few hundred (assumption, with room).
 pub const LONGEST_REQUEST: usize = 16 * 1024;
 
 /// The longest answer that a client takes. A status with 256 tenants is a tenth of this.

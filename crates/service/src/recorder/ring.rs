@@ -13,11 +13,12 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-/// A recording is cut into so many segments: what goes at once when the oldest goes (a guess: a sixteenth is little).
+/// A recording is cut into so many segments: what goes at once when the oldest goes (assumption: a sixteenth is little).
 const SEGMENTS: u32 = 16;
-/// Most files, whatever their size: a daemon that is restarted over and over leaves small ones.
+/// Most files, whatever their size: a daemon that is restarted over and over leaves small ones. Assumption: a
+/// directory of so many is listed in milliseconds.
 const MOST_FILES: usize = 1024;
-/// How long after a failure it is tried again.
+/// How long after a failure it is tried again. Assumption: a disk that was full or away is seldom back sooner.
 const AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// Bytes a file takes on disk are counted in blocks of so many (ext4 and XFS by default).
 const BLOCK: u64 = 4096;

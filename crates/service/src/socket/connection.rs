@@ -18,7 +18,7 @@ use tokio::net::UnixStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
-/// The longest that an order is waited for, however long the period.
+/// The longest that an order is waited for, however long the period. Assumption: below the patience of our client.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(100);
 
 /// What all connections share.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The limits. All defaults are guesses: enough for a dashboard and a few people, too little to hurt.
+/// The limits. Assumption for all defaults: enough for a dashboard and a few people, too little to hurt.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Limits {
     /// Connections at a time.

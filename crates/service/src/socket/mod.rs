@@ -27,7 +27,8 @@ use view::View;
 /// Between two connections that are let in: who connects in a loop takes a few percent of one CPU, not all of it.
 pub(crate) const BREATH: Duration = Duration::from_millis(1);
 
-/// After the system refused a connection (it is out of files or memory).
+/// After the system refused a connection (it is out of files or memory). Assumption: files or memory may be free
+/// again by then.
 pub(crate) const SETBACK: Duration = Duration::from_millis(100);
 
 /// Serves the socket until it is dropped.

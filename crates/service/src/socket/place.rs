@@ -11,7 +11,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use waykeeper_linux::trust::{self, TrustError};
 
-/// Connections that may wait to be let in.
+/// Connections that may wait to be let in. Assumption: the usual listen(2) backlog of servers.
 const BACKLOG: i32 = 128;
 
 /// Why there is no socket.
