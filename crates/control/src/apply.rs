@@ -177,7 +177,7 @@ impl Refusals {
                     continue;
                 }
                 None => {
-                    let why = "the host said nothing about it".to_owned();
+                    let why = "the host reported no result".to_owned();
                     Problem::Refused { knob, why, standing }
                 }
             };

@@ -23,8 +23,8 @@ pub struct Class {
 pub enum ClassesError {
     /// More distinct masks than classes.
     #[error(
-        "{needed} classes of service are needed and the chip has {available}: {masks} distinct masks besides the \
-         root class, which keeps all ways for cores that nobody manages; give some workloads equal masks"
+        "{needed} classes of service are needed but the chip has {available}: {masks} distinct masks, and \
+         the root class, which keeps all ways for cores without a tenant; give some workloads equal masks"
     )]
     TooMany {
         /// Classes needed, root class included.

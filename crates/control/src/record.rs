@@ -74,7 +74,7 @@ pub enum Problem {
         standing: Option<Knob>,
     },
     /// The write went through and something else reads back. Said once for each value, like a refusal.
-    #[error("{knob} did not stick: {found} reads back")]
+    #[error("{knob} did not take effect: {found} reads back")]
     ReadsBack {
         /// The knob and the value wanted.
         knob: Knob,
@@ -85,7 +85,7 @@ pub enum Problem {
     },
     /// The machine could not take a value just now. Said once; it is tried again at growing distances, a few
     /// times, and then counts as refused.
-    #[error("{knob} has to wait: {why}")]
+    #[error("{knob} is retried later: {why}")]
     Busy {
         /// The knob and the value wanted.
         knob: Knob,
@@ -93,7 +93,7 @@ pub enum Problem {
         why: String,
     },
     /// A knob that stood as wanted was turned by somebody else.
-    #[error("{knob} was changed to {} by somebody else; {}", found.value(), if *left { "it is left to them" } else { "it is put back" })]
+    #[error("{knob} was changed to {} by another program; {}", found.value(), if *left { "the other value stays" } else { "the policy's value is restored" })]
     Outsider {
         /// The knob and the value wanted.
         knob: Knob,
@@ -103,7 +103,9 @@ pub enum Problem {
         left: bool,
     },
     /// A knob reads back as wanted, and counters show that it does not act. Said once.
-    #[error("{knob} reads back and does not act: {what} is {measured}, at most {expected} if it did")]
+    #[error(
+        "{knob} reads back but has no effect: {what} is {measured}; with an effect it would be at most {expected}"
+    )]
     NoEffect {
         /// The knob and its value.
         knob: Knob,
@@ -115,7 +117,7 @@ pub enum Problem {
         measured: u64,
     },
     /// The host's clock ran backwards; deadlines are counted anew from where it is now.
-    #[error("the host's clock ran back by {by_ns} ns")]
+    #[error("the host's clock went back by {by_ns} ns")]
     ClockBack {
         /// How far.
         by_ns: u64,
@@ -140,7 +142,7 @@ impl Problem {
             }
             Problem::Outsider { knob, found, .. } => (knob, Some(*found)),
             Problem::NoEffect { what, expected, measured, .. } => {
-                let limit = ("at most, if it acted".to_owned(), *expected as f64);
+                let limit = ("at most, with an effect".to_owned(), *expected as f64);
                 return vec![Cause { what: what.clone(), value: *measured as f64, limit: Some(limit) }];
             }
             _ => return Vec::new(),

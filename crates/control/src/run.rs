@@ -155,9 +155,12 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         let before = std::mem::replace(&mut self.policy, policy);
         let knobs = self.ledger.hand_over();
         self.orders.forget();
-        let text = format!("{} follows {}", self.policy.name(), before.name());
-        let turned =
-            Cause { what: "knobs the last policy turned".to_owned(), value: knobs as f64, limit: None };
+        let text = format!("policy {} replaces {}", self.policy.name(), before.name());
+        let turned = Cause {
+            what: "knobs that the previous policy turned".to_owned(),
+            value: knobs as f64,
+            limit: None,
+        };
         let event = Event { action: "policy-replaced".to_owned(), group: None, text, causes: vec![turned] };
         self.record = Record { at_ns: self.host.now_ns(), ..Record::default() };
         self.seen = None;
@@ -356,7 +359,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         decision.events.push(Event {
             action: "restored".to_owned(),
             group: None,
-            text: "every knob goes back to what was found".to_owned(),
+            text: "every knob is restored to its original value".to_owned(),
             causes: vec![cause],
         });
         // Once more for a machine that is busy or loses a write: there is no later step to do it in.

@@ -33,10 +33,10 @@ pub enum OutError {
         source: io::Error,
     },
     /// The result cannot be put into JSON.
-    #[error("cannot put the result into JSON: {0}")]
+    #[error("cannot write the result as JSON: {0}")]
     Json(#[from] serde_json::Error),
     /// The result cannot be put into CSV.
-    #[error("cannot put the result into CSV: {0}")]
+    #[error("cannot write the result as CSV: {0}")]
     Csv(#[from] csv::Error),
     /// The report cannot be rendered.
     #[error(transparent)]

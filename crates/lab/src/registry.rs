@@ -73,9 +73,7 @@ pub struct BuiltIn {
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// Neither a built-in scenario nor a file.
-    #[error(
-        "there is no scenario `{name}`{nearest}; built in are {known}; or give the path of a scenario file"
-    )]
+    #[error("unknown scenario `{name}`{nearest}; built in are {known}; or give the path of a scenario file")]
     Unknown {
         /// What was asked for.
         name: String,
@@ -86,8 +84,8 @@ pub enum RegistryError {
     },
     /// A built-in scenario whose captures and traces are not on this machine.
     #[error(
-        "the built-in scenario `{name}` reads {file}, which is not here; get Waykeeper's repository and run \
-         scenarios/{name}.toml by its path"
+        "the built-in scenario `{name}` needs {file}, which does not exist here; get Waykeeper's repository \
+         and run scenarios/{name}.toml by its path"
     )]
     NoInputs {
         /// The scenario.

@@ -59,8 +59,11 @@ pub fn legend(summary: &RunSummary) -> String {
     let letters = ways::WayClass::ALL.map(|class| format!("{} {}", class.letter(), class.meaning()));
     let mut out = show::listed("ways, highest first: ", letters.to_vec());
     if summary.seeds > 1 {
-        let _ =
-            writeln!(out, "timelines of seed {}; under every other seed policies decide anew", summary.seed);
+        let _ = writeln!(
+            out,
+            "timelines of seed {}; policies decide differently under other seeds",
+            summary.seed
+        );
     }
     out
 }
@@ -246,8 +249,8 @@ pub(crate) fn cause(cause: &CauseRecord) -> String {
     show::plain(&text)
 }
 
-/// Knobs that did not do as told: the one thing a reader must not miss.
-fn complaints(decision: &DecisionRecord) -> impl Iterator<Item = String> {
+/// Knobs that were refused or read back another value: the one thing a reader must not miss.
+pub(crate) fn complaints(decision: &DecisionRecord) -> impl Iterator<Item = String> {
     decision.knobs.iter().filter_map(|knob| {
         let outcome = knob.outcome.as_deref().filter(|outcome| *outcome != "applied")?;
         let (what, target) = knob_words(knob);

@@ -53,13 +53,13 @@ impl WayClass {
     /// What it means, in a legend.
     pub(crate) fn meaning(self) -> &'static str {
         match self {
-            WayClass::Dca => "devices alone (DCA)",
+            WayClass::Dca => "devices only (DCA)",
             WayClass::DcaHigh => "devices and HPWs",
             WayClass::DcaShared => "devices and LPWs (HPWs may too)",
             WayClass::High => "HPWs only",
             WayClass::Low => "all LPWs (HPWs may too)",
             WayClass::SomeLow => "some LPWs (HPWs may too)",
-            WayClass::Nobody => "nobody",
+            WayClass::Nobody => "unused",
         }
     }
 }

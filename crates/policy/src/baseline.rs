@@ -1,6 +1,6 @@
 //! Baseline of the IAT paper: fixed masks as first granted, DDIO as the machine has it (IAT s6.B).
 //!
-//! "Basic static CAT": it looks at no counter, and masks change only when a tenant comes or goes.
+//! "Basic static CAT": it looks at no counter, and masks change only when a tenant starts or ends.
 
 use crate::describe::{StateDescription, lines};
 use crate::iat::tenants::Tenants;
@@ -9,7 +9,7 @@ use toml::Table;
 use waykeeper_host::{Group, Interval, Inventory, Plan};
 
 /// One line for the list of policies.
-pub(crate) const IDEA: &str = "IAT's baseline: way masks as first granted, never moved, DDIO as it is";
+pub(crate) const IDEA: &str = "IAT's baseline: each tenant keeps its first way mask, DDIO stays unchanged";
 
 /// Builds it; it has no settings.
 pub(crate) fn build(settings: &Table) -> Result<Box<dyn Policy>, PolicyError> {
@@ -51,14 +51,16 @@ impl Policy for Baseline {
     fn describe(&self) -> Description {
         Description {
             name: "baseline".to_owned(),
-            idea: "Every tenant keeps the ways it was first granted, and devices keep the DDIO ways the machine \
-                   has."
+            idea: "Every tenant keeps its first ways, and devices keep the DDIO ways of the machine."
                 .to_owned(),
             source: "IAT s6.B (baseline)".to_owned(),
             inputs: lines(&["first mask of each tenant"]),
             knobs: lines(&["way mask per tenant"]),
-            states: vec![StateDescription::new("Baseline", "masks change only when a tenant comes or goes")],
-            deviations: lines(&["tenants declared without a mask divide the ways beside DDIO's by cores (ours)"]),
+            states: vec![StateDescription::new("Baseline", "masks change only when a tenant starts or ends")],
+            deviations: lines(&[
+                "tenants declared without a mask share the ways outside DDIO's in proportion \
+                 to their cores (ours)",
+            ]),
             ..Description::default()
         }
     }

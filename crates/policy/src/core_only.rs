@@ -16,7 +16,8 @@ use waykeeper_host::{Group, Interval, Inventory, LlcGeometry, Plan};
 use waykeeper_units::WayMask;
 
 /// One line for the list of policies.
-pub(crate) const IDEA: &str = "IAT's core-only: tenants grow as their LLC misses ask, without a look at I/O";
+pub(crate) const IDEA: &str =
+    "IAT's core-only: tenants gain ways while their LLC misses rise, regardless of I/O";
 
 /// Builds it.
 pub(crate) fn build(settings: &Table) -> Result<Box<dyn Policy>, PolicyError> {
@@ -126,16 +127,19 @@ impl Policy for CoreOnly {
     fn describe(&self) -> Description {
         Description {
             name: "core-only".to_owned(),
-            idea: "A tenant whose LLC misses rise gets free ways, one an interval, as long as they help; nobody \
-                   asks whether devices write there."
+            idea: "A tenant whose LLC misses rise gains one free way per interval while that helps, even if \
+                   devices write into these ways."
                 .to_owned(),
             source: "IAT s6.B (Core-only)".to_owned(),
             inputs: lines(&["first mask of each tenant", "IPC, LLC hits and misses per tenant"]),
             knobs: lines(&["way mask per tenant"]),
             settings: self.driver.config.describe_core_side(),
-            states: vec![StateDescription::new("CoreOnly", "always; tenants grow while their misses ask for it")],
+            states: vec![StateDescription::new(
+                "CoreOnly",
+                "always; tenants gain ways while their misses rise",
+            )],
             deviations: lines(&[
-                "the paper only says what it mimics; the rule is that of IAT's skip case 2 (ours)",
+                "the paper names only the policy it mimics; the rule is that of IAT's skip case 2 (ours)",
                 "ways come from the idle pool, else from best-effort tenants above their first grant (ours)",
             ]),
         }

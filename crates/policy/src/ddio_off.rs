@@ -12,7 +12,7 @@ use waykeeper_host::{Group, Interval, Inventory, Plan};
 use waykeeper_units::{PortId, WayMask};
 
 /// One line for the list of policies.
-pub(crate) const IDEA: &str = "DCA off for all devices or for those named, all ways for everyone";
+pub(crate) const IDEA: &str = "DCA off for all devices or for those named, all ways for all workloads";
 
 const NAME: &str = "ddio-off";
 
@@ -82,15 +82,16 @@ impl Policy for DdioOff {
                 "[]",
                 (
                     "names, or PCI addresses of root ports",
-                    "whose DCA goes off, the others' stays on; an empty list is every device",
+                    "devices whose DCA is switched off; the other devices keep DCA on; an empty list means \
+                     all devices",
                     "ddio-bench s7 (all), s8.1 (the second NIC alone)",
                 ),
             )],
             states: vec![
-                StateDescription::new("Off", "the ports are switched off, as far as they can be read"),
+                StateDescription::new("Off", "all ports that can be read are switched off"),
                 StateDescription::new(
                     "Overruled",
-                    "no port can be switched, or each reads back on, which stays",
+                    "no port can be switched, or each port still reads back as on and is left on",
                 ),
             ],
             deviations: lines(&[

@@ -13,7 +13,7 @@ use waykeeper_host::{Group, Interval, Inventory, Plan};
 use waykeeper_units::WayMask;
 
 /// One line for the list of policies.
-pub(crate) const IDEA: &str = "a fixed number of DCA ways, all ways for everyone";
+pub(crate) const IDEA: &str = "a fixed number of DCA ways, all ways for all workloads";
 
 const NAME: &str = "ddio-ways";
 /// The number a Skylake boots with. microarchitecture.md 2.
@@ -58,8 +58,7 @@ impl Policy for DdioWays {
     fn describe(&self) -> Description {
         Description {
             name: NAME.to_owned(),
-            idea: "Devices may allocate in so many ways, counted from the leftmost, and keep them."
-                .to_owned(),
+            idea: "Devices may allocate in a fixed number of ways, counted from the leftmost.".to_owned(),
             source: "ddio-bench s4.4 and its DDIOTune".to_owned(),
             inputs: lines(&["what IIO_LLC_WAYS reads back"]),
             knobs: lines(&[
@@ -74,21 +73,20 @@ impl Policy for DdioWays {
                 (
                     "ways",
                     "how many of the leftmost ways devices may allocate in",
-                    "hardware.md 1.2: two at power-on; DDIOTune refuses one and takes 0 for DCA off, which is ddio-off here",
+                    "hardware.md 1.2: two at power-on; DDIOTune refuses one and takes 0 for DCA off, which \
+                     is ddio-off here",
                 ),
             )],
             states: vec![
-                StateDescription::new(
-                    "Held",
-                    "the ways are wanted and, as far as they can be read, in force",
-                ),
+                StateDescription::new("Held", "the ways are set and, if they can be read, in force"),
                 StateDescription::new(
                     "Overruled",
-                    "the chip has no such register or holds another value, which stays",
+                    "the chip has no such register, or the register holds another value, which is left",
                 ),
             ],
             deviations: lines(&[
-                "DDIOTune restores the old value at exit: here that is the control loop's when another policy follows",
+                "DDIOTune restores the old value at exit; here the control loop restores it when another \
+                 policy takes over",
             ]),
         }
     }

@@ -11,7 +11,7 @@ use waykeeper_host::{Group, Interval, Inventory, Plan, Support};
 use waykeeper_units::{PortId, WayMask};
 
 /// One line for the list of policies.
-pub(crate) const IDEA: &str = "all ways for everyone, DCA on for all";
+pub(crate) const IDEA: &str = "all ways for all workloads, DCA on for all devices";
 
 /// Builds it; it has no settings.
 pub(crate) fn build(settings: &Table) -> Result<Box<dyn Policy>, PolicyError> {
@@ -52,7 +52,7 @@ impl Policy for DefaultPolicy {
                 .to_owned(),
             source: "A4 s7 (Default)".to_owned(),
             knobs: lines(&["way mask per workload (all ways)", "DCA per root port (on)"]),
-            states: vec![StateDescription::new("Default", "nothing is ever decided")],
+            states: vec![StateDescription::new("Default", "this policy makes no decisions")],
             ..Description::default()
         }
     }

@@ -71,7 +71,8 @@ impl DmaDynamic {
                 value: f64::from(burst),
                 limit: None,
             };
-            let text = format!("RX burst of {now} on {port} does not hold: {found} reads back and stays");
+            let text =
+                format!("RX burst of {now} on {port} did not take effect: {found} reads back and is left");
             let causes = vec![cause("wanted", now), cause("in force", *found)];
             events.push(Event { action: "knob-overruled".to_owned(), group: None, text, causes });
             false
@@ -100,14 +101,14 @@ impl Policy for DmaDynamic {
     fn describe(&self) -> Description {
         Description {
             name: NAME.to_owned(),
-            idea:
-                "When device writes evict more than a moment ago, workers fetch fewer packets per poll, once."
-                    .to_owned(),
+            idea: "When device writes evict more lines than in the last interval, workers fetch fewer \
+                   packets per poll for one interval."
+                .to_owned(),
             source: "ddio-bench s3.1 and its DMAdynamic branch of FastClick".to_owned(),
             inputs: lines(&["DCA write misses, chip-wide"]),
             knobs: lines(&[
-                "RX burst per NIC port: it lies inside the program that polls, so no server has this knob from outside \
-                 unless that program offers it; the inventory says whether it is there",
+                "RX burst per NIC port: it belongs to the program that polls, so it can be set only if that \
+                 program offers it; the inventory says whether it does",
                 "way mask per workload (all ways)",
                 "DCA per root port (on)",
             ]),
@@ -124,7 +125,7 @@ impl Policy for DmaDynamic {
                     MISS_RISE,
                     (
                         "ratio of the last interval",
-                        "how much DCA write misses per second must rise for a reduction",
+                        "relative rise of DCA write misses per second above which the burst is reduced",
                         "ours; ddio-bench s3.1 says only: when they grow",
                     ),
                 ),
@@ -132,22 +133,26 @@ impl Policy for DmaDynamic {
                     "miss_floor_per_s",
                     self.miss_floor_per_s,
                     MISS_FLOOR_PER_S,
-                    ("1/s", "misses below which a rise is noise", "ours"),
+                    ("1/s", "DCA write misses below which a rise counts as noise", "ours"),
                 ),
             ],
             states: vec![
                 StateDescription::new("Full", "workers take up to the full burst"),
                 StateDescription::new(
                     "Reduced",
-                    "misses rose: a part of the burst for one interval, then Full again",
+                    "misses rose: a reduced burst for one interval, then Full again",
                 ),
-                StateDescription::new("Unavailable", "no port offers its burst; nothing is ever decided"),
+                StateDescription::new(
+                    "Unavailable",
+                    "no port offers its burst; this policy makes no decisions",
+                ),
             ],
             deviations: lines(&[
                 "the branch reacts to partly accepted sends, per poll: f = accepted / offered for the next poll alone. \
-                 A policy sees intervals and PCIe events, which the paper names too: f = misses before / misses now, \
+                 A policy sees intervals and PCIe events, which the paper names too: f = misses before / \
+                 misses now, \
                  for the next interval alone",
-                "f = 0 gives an empty poll there; the least here is one packet",
+                "f = 0 gives an empty poll in that branch; here the smallest burst is one packet",
             ]),
         }
     }
@@ -164,7 +169,7 @@ impl Policy for DmaDynamic {
         let mut events = Vec::new();
         if self.ports.is_empty() {
             let why = inventory.ports.iter().find_map(|port| no_switch(&port.rx_burst.switch));
-            let why = why.unwrap_or_else(|| "no port takes this burst".to_owned());
+            let why = why.unwrap_or_else(|| "no port accepts this burst".to_owned());
             let text = format!("no RX burst can be set on this server: {why}");
             let action = "burst-unavailable".to_owned();
             events.push(Event { action, group: None, text, causes: Vec::new() });
@@ -185,7 +190,7 @@ impl Policy for DmaDynamic {
             let limit = Some(("miss_rise".to_owned(), before * (1.0 + self.miss_rise)));
             let value = misses.unwrap_or_default();
             let causes = vec![Cause { what: "DCA write misses per second".to_owned(), value, limit }];
-            let text = format!("{next} packets per poll in place of {}, for one interval", self.burst);
+            let text = format!("{next} packets per poll instead of {}, for one interval", self.burst);
             events.push(Event { action: "burst-reduce".to_owned(), group: None, text, causes });
         }
         self.misses_before = misses;

@@ -72,7 +72,7 @@ pub enum PolicyError {
         accepted: Vec<String>,
     },
     /// A setting for something the server does not have.
-    #[error("{policy}: there is no {kind} `{name}`{}; there are {}", hint(.nearest), .known.join(", "))]
+    #[error("{policy}: unknown {kind} `{name}`{}; known are {}", hint(.nearest), .known.join(", "))]
     UnknownTarget {
         /// The policy.
         policy: String,
@@ -115,7 +115,7 @@ fn hint(nearest: &Option<String>) -> String {
 /// The list of settings, or that there is none.
 fn accepted_keys(accepted: &[String]) -> String {
     if accepted.is_empty() {
-        "it has none".to_owned()
+        "it has no settings".to_owned()
     } else {
         format!("accepted are {}", accepted.join(", "))
     }

@@ -13,7 +13,7 @@ use waykeeper_units::{MaskError, WayMask};
 
 /// One line for the list of policies.
 pub(crate) const IDEA: &str =
-    "way masks and DCA set by hand, per workload and device; the rest stays as found";
+    "way masks and DCA set by hand, per workload and device; all else stays unchanged";
 
 const NAME: &str = "fixed";
 /// The widest mask any chip here could take; only used to read a mask before the chip is known.
@@ -125,7 +125,7 @@ impl Policy for Fixed {
         let table = |entries: &[String]| format!("{{ {} }}", entries.join(", "));
         Description {
             name: NAME.to_owned(),
-            idea: "What an operator sets by hand stays set; what is not named stays as it was found."
+            idea: "Masks and switches that the operator sets stay set; all others keep their values."
                 .to_owned(),
             source: "ours; the fixed CAT masks of IAT's baseline".to_owned(),
             inputs: lines(&["names of workloads and devices"]),
@@ -154,8 +154,8 @@ impl Policy for Fixed {
                     ("way mask", "ways devices may allocate in", by_hand),
                 ),
             ],
-            states: vec![StateDescription::new("Fixed", "nothing is ever decided")],
-            deviations: lines(&["a workload's mask is set when it is launched, also if that is later"]),
+            states: vec![StateDescription::new("Fixed", "this policy makes no decisions")],
+            deviations: lines(&["a workload's mask is set when the workload is launched, even during a run"]),
         }
     }
 

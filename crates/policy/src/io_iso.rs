@@ -16,7 +16,7 @@ use waykeeper_host::{Group, Interval, Inventory};
 use waykeeper_units::WayMask;
 
 /// One line for the list of policies.
-pub(crate) const IDEA: &str = "IAT's I/O-iso: core-only, with DDIO's ways kept free of cores";
+pub(crate) const IDEA: &str = "IAT's I/O-iso: like core-only, but no core allocates in DDIO's ways";
 
 /// Builds it.
 pub(crate) fn build(settings: &Table) -> Result<Box<dyn Policy>, PolicyError> {
@@ -57,11 +57,11 @@ impl IoIso {
         }
         compact(slots, run);
         let causes = vec![Cause {
-            what: "ways left beside DDIO's".to_owned(),
+            what: "ways left outside DDIO's".to_owned(),
             value: f64::from(run.count()),
             limit: None,
         }];
-        let text = format!("tenants keep out of DDIO's {}", self.ddio);
+        let text = format!("tenants leave DDIO's ways {}", self.ddio);
         log.push(Event { causes, ..event("keep-out", None, text) });
         let pairs = slots.iter().zip(before).filter(|(slot, before)| slot.mask != *before);
         log.extend(pairs.map(|(slot, before)| moved(slot, before)));
@@ -76,8 +76,8 @@ impl Policy for IoIso {
     fn describe(&self) -> Description {
         Description {
             name: "io-iso".to_owned(),
-            idea: "As core-only, with DDIO's ways kept free of cores: what tenants gain there, best-effort tenants \
-                   lose."
+            idea: "Like core-only, but no core allocates in DDIO's ways: the ways that a tenant gains are \
+                   taken from best-effort tenants."
                 .to_owned(),
             source: "IAT s6.B (I/O-iso)".to_owned(),
             inputs: lines(&[
@@ -87,9 +87,9 @@ impl Policy for IoIso {
             ]),
             knobs: lines(&["way mask per tenant"]),
             settings: self.driver.config.describe_core_side(),
-            states: vec![StateDescription::new("IoIso", "always; tenants grow while their misses ask for it")],
+            states: vec![StateDescription::new("IoIso", "always; tenants gain ways while their misses rise")],
             deviations: lines(&[
-                "the paper only says what it mimics; the rule is that of IAT's skip case 2 (ours)",
+                "the paper names only the policy it mimics; the rule is that of IAT's skip case 2 (ours)",
                 "best-effort tenants lend down to the fewest ways of a mask; s6.B leaves one way to each",
                 "when DDIO's ways become more, tenants shrink: best effort first, then the largest (ours)",
             ]),

@@ -2,7 +2,7 @@
 //!
 //! The strongest thing an operator can do with CAT alone. It knows nothing of DCA or inclusive ways, and
 //! that ignorance is the point: it is the baseline that shows what way isolation misses. It looks at no
-//! counter; masks change only when a workload comes or goes.
+//! counter; masks change only when a workload starts or ends.
 
 pub(crate) mod shares;
 
@@ -130,7 +130,7 @@ impl Policy for Isolate {
             self.fixed.iter().map(|(name, mask)| format!("{name} = \"{mask}\"")).collect();
         Description {
             name: "isolate".to_owned(),
-            idea: "Every workload gets ways of its own, as many as its share of the pinned cores, and keeps them."
+            idea: "Every workload has ways of its own, in proportion to its share of the pinned cores."
                 .to_owned(),
             source: "A4 s6 (Isolate)".to_owned(),
             inputs: lines(&["pinned cores of each workload"]),
@@ -140,10 +140,14 @@ impl Policy for Isolate {
                 value: format!("{{ {} }}", pairs.join(", ")),
                 default: "{  }".to_owned(),
                 unit: "way mask per workload name".to_owned(),
-                meaning: "masks set by hand; the other workloads share the widest run of ways left over".to_owned(),
+                meaning: "masks set by hand; the other workloads share the widest run of ways left over"
+                    .to_owned(),
                 source: "A4 s7.1 fixes DPDK-T to way[2:3] and FIO to way[4:6]".to_owned(),
             }],
-            states: vec![StateDescription::new("Isolate", "masks change only when a workload comes or goes")],
+            states: vec![StateDescription::new(
+                "Isolate",
+                "masks change only when a workload starts or ends",
+            )],
             deviations: lines(&[
                 "the paper does not give the rounding or the order: largest remainder with a floor of one way, \
                  in order of workload id from the leftmost way (ours)",

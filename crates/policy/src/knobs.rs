@@ -50,7 +50,7 @@ pub(crate) fn switchable_ports(
 pub(crate) fn no_switch(switch: &Support) -> Option<String> {
     match switch {
         Support::Yes => None,
-        Support::ReadOnly => Some("it can be read, and writing it is not known to do anything".to_owned()),
+        Support::ReadOnly => Some("it can be read, but a write is not known to have an effect".to_owned()),
         Support::No(why) => Some(why.clone()),
     }
 }
@@ -71,15 +71,18 @@ impl Overruled {
             let ways = |mask: WayMask| f64::from(mask.count());
             if wanted != found {
                 self.dca_ways = true;
-                let text = format!("DCA ways {wanted} do not hold: {found} reads back and stays");
+                let text = format!("DCA ways {wanted} did not take effect: {found} reads back and is left");
                 events.push(told(text, "DCA ways", ways(wanted), ways(found)));
             }
         }
         for (port, wanted) in &plan.dca {
             if knobs.dca.get(port).is_some_and(|found| found != wanted) && self.dca.insert(*port) {
                 let word = |on: bool| if on { "on" } else { "off" };
-                let text =
-                    format!("DCA {} on {port} does not hold: it stays {}", word(*wanted), word(!*wanted));
+                let text = format!(
+                    "DCA {} on {port} did not take effect: it stays {}",
+                    word(*wanted),
+                    word(!*wanted)
+                );
                 let number = |on: bool| f64::from(u8::from(on));
                 events.push(told(text, "DCA switch", number(*wanted), number(!*wanted)));
             }
@@ -87,8 +90,9 @@ impl Overruled {
         for (port, wanted) in &plan.rx_ring {
             let found = knobs.rx_ring.get(port).filter(|found| *found != wanted);
             if let Some(found) = found.filter(|_| self.rx_ring.insert(*port)) {
-                let text =
-                    format!("RX rings of {wanted} on {port} do not hold: {found} reads back and stays");
+                let text = format!(
+                    "RX rings of {wanted} on {port} did not take effect: {found} reads back and is left"
+                );
                 events.push(told(text, "RX ring descriptors", f64::from(*wanted), f64::from(*found)));
             }
         }

@@ -8,7 +8,7 @@ use toml::Table;
 use waykeeper_host::{Group, Interval, Inventory};
 
 /// One line for the list of policies.
-pub(crate) const IDEA: &str = "touches nothing: masks and DCA stay as the scenario sets them";
+pub(crate) const IDEA: &str = "changes nothing: masks and DCA stay as the scenario sets them";
 
 /// Builds it; it has no settings.
 pub(crate) fn build(settings: &Table) -> Result<Box<dyn Policy>, PolicyError> {
@@ -26,11 +26,10 @@ impl Policy for NoPolicy {
     fn describe(&self) -> Description {
         Description {
             name: "none".to_owned(),
-            idea: "Every knob stays as it was found: for scenarios that set masks and DCA by hand."
-                .to_owned(),
+            idea: "Every knob keeps its value: for scenarios that set masks and DCA by hand.".to_owned(),
             source: "ours".to_owned(),
             knobs: lines(&["none"]),
-            states: vec![StateDescription::new("None", "nothing is ever decided")],
+            states: vec![StateDescription::new("None", "this policy makes no decisions")],
             ..Description::default()
         }
     }

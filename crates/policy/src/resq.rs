@@ -85,7 +85,7 @@ impl Resq {
         let mut events = Vec::new();
         for (port, _) in nics {
             if let Some(why) = no_switch(&port.rx_ring.switch) {
-                let text = format!("RX rings of {} stay as they are: {why}", port.address);
+                let text = format!("RX rings of {} stay unchanged: {why}", port.address);
                 events.push(event("ring-unavailable", text, Vec::new()));
                 continue;
             }
@@ -167,7 +167,7 @@ impl Policy for Resq {
                     MTU_BYTES,
                     (
                         "bytes",
-                        "size every buffer is counted with, in whole lines",
+                        "size assumed for every buffer, rounded up to whole lines",
                         "ResQ: MTU-sized buffers; 3072 of 1500 B fit two ways of a Gold 6140",
                     ),
                 ),
@@ -177,21 +177,22 @@ impl Policy for Resq {
                     MIN_DESCRIPTORS,
                     (
                         "descriptors, rounded up to a power of two",
-                        "fewest descriptors of a queue, also when they do not fit",
+                        "fewest descriptors of a queue, even if they do not fit the DCA ways",
                         "ours",
                     ),
                 ),
             ],
             states: vec![StateDescription::new(
                 "Sized",
-                "rings and slices stand; laid out anew when a workload comes or goes or the DCA ways read otherwise",
+                "rings and slices are fixed; they are laid out again when a workload starts or ends or the \
+                 DCA ways change",
             )],
             deviations: lines(&[
                 "no admission and no scheduling from profiles",
                 "the ring is the limit, not the pool: buffers that wait to be sent are not counted, as ddio-bench s3.1 \
                  criticises",
                 "slices are in proportion to pinned cores, largest remainder (ours, as isolate)",
-                "where rings cannot be sized, only the slices are left of it, and it says so",
+                "where rings cannot be sized, only the slices are applied, and the log says so",
             ]),
         }
     }
@@ -208,8 +209,10 @@ impl Policy for Resq {
         let mut events = self.overruled.yield_to(&mut self.plan, &seen.knobs);
         let in_force = seen.knobs.dca_ways.unwrap_or(self.dca_ways);
         if in_force != self.dca_ways {
-            let text =
-                format!("DCA ways read {in_force}, not {}: everything is laid out anew", self.dca_ways);
+            let text = format!(
+                "DCA ways read back as {in_force}, not {}: rings and slices are laid out again",
+                self.dca_ways
+            );
             let before = cause("DCA ways, laid out for", f64::from(self.dca_ways.count()));
             let now = cause("DCA ways, in force", f64::from(in_force.count()));
             events.push(event("dca-ways-moved", text, vec![before, now]));

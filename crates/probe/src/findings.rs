@@ -139,13 +139,13 @@ impl Findings {
             let word = |register: &Register| {
                 match register {
                     Register::Acts => "acts",
-                    Register::Dead => "dead: it reads back and does nothing",
-                    Register::Absent => "cannot be turned here",
+                    Register::Dead => "dead: it reads back but has no effect",
+                    Register::Absent => "cannot be set here",
                 }
                 .to_owned()
             };
             rows.push(Row::of("register of the DCA ways".to_owned(), &register.acts, word));
-            let floor = Row::of("what that register takes".to_owned(), &register.floor, |floor| {
+            let floor = Row::of("values that register accepts".to_owned(), &register.floor, |floor| {
                 let kept = if floor.kept.is_empty() {
                     "keeps no way".to_owned()
                 } else {
@@ -163,8 +163,8 @@ impl Findings {
             let word = |switch: &Switch| {
                 match switch {
                     Switch::Acts => "acts",
-                    Switch::Dead => "dead: it reads back and does nothing",
-                    Switch::Absent => "cannot be turned here",
+                    Switch::Dead => "dead: it reads back but has no effect",
+                    Switch::Absent => "cannot be set here",
                 }
                 .to_owned()
             };
@@ -176,14 +176,14 @@ impl Findings {
                 }
                 .to_owned()
             };
-            rows.push(Row::of(format!("writes of {name} go"), &port.reach, word));
+            rows.push(Row::of(format!("target of {name}'s writes"), &port.reach, word));
         }
         for app in &self.sensitivity {
             let word = |sensitivity: &Sensitivity| match sensitivity {
                 Sensitivity::Low => "Low".to_owned(),
                 Sensitivity::High => "High".to_owned(),
             };
-            rows.push(Row::of(format!("{} feels DCA", app.name), &app.sensitivity, word));
+            rows.push(Row::of(format!("sensitivity of {} to DCA", app.name), &app.sensitivity, word));
         }
         rows
     }

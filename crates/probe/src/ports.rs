@@ -15,8 +15,7 @@ use waykeeper_units::{LINE_BYTES, PortId};
 /// Of what a port's devices write at most this share may be seen in an LLC that they write past. Assumption: completions and
 /// descriptors are a tenth of the lines of small packets.
 const PAST: f64 = 0.10;
-/// ... and at least this share in one that they write into. Assumption: DMA leak and partial writes take less than
-/// half.
+/// ... and at least this share in one that they write into. Assumption: DMA leak and partial writes take less than half.
 const INTO: f64 = 0.50;
 
 /// What a switch does.
@@ -85,12 +84,12 @@ pub fn look(stand: &mut Stand<'_>) -> Result<Vec<PortVerdict>, ProbeError> {
     let mut verdicts = Vec::new();
     for (port, one) in ports.iter().zip(seen) {
         let reach = reach(&one, &rest).beside(Some(match port.socket {
-            u8::MAX => "nothing says on which socket it is".to_owned(),
-            socket => format!("it is said to be on socket {socket}"),
+            u8::MAX => "the host does not report its socket".to_owned(),
+            socket => format!("the host reports socket {socket}"),
         }));
         let behind = stand.inventory().devices.iter().filter(|device| device.ports.contains(&port.id));
         let stood = stand.found().dca.get(&port.id);
-        let register = stood.map(|on| format!("it read {} at first", if *on { "on" } else { "off" }));
+        let register = stood.map(|on| format!("it was {} at the start", if *on { "on" } else { "off" }));
         verdicts.push(PortVerdict {
             port: port.id,
             address: port.address.clone(),
@@ -127,7 +126,7 @@ fn switched(stand: &mut Stand<'_>, id: PortId) -> Result<Seen, ProbeError> {
 }
 
 fn absent(why: &str) -> Verdict<Switch> {
-    Verdict::found(Switch::Absent, Confidence::High, vec![format!("the host does not turn it: {why}")])
+    Verdict::found(Switch::Absent, Confidence::High, vec![format!("the host does not switch it: {why}")])
 }
 
 /// Why a port could not be turned; `None` if it reads back as wanted.
@@ -137,7 +136,7 @@ fn turn(stand: &mut Stand<'_>, id: PortId, on: bool) -> Result<Option<String>, P
         Some(KnobOutcome::Applied) => None,
         Some(KnobOutcome::Refused(why) | KnobOutcome::Busy(why)) => Some(why.clone()),
         Some(KnobOutcome::ReadsBack(now)) => Some(format!("{now} reads back")),
-        None => Some("the host said nothing about it".to_owned()),
+        None => Some("the host reported no result".to_owned()),
     })
 }
 
@@ -190,38 +189,39 @@ fn reach(one: &Seen, rest: &Rest) -> Verdict<Reach> {
     }
     let Some(writes) = rest.writes else {
         return Verdict::cannot_tell(
-            "hits and misses of device writes cannot be counted here",
-            "`waykeeper doctor` says what would",
+            "this host cannot count hits and misses of device writes",
+            "see the remedies of `waykeeper doctor`",
         );
     };
     let Some((_, own)) = rest.ports.iter().find(|(port, _)| *port == one.id) else {
-        let why = "the bytes of this port cannot be counted on this socket";
-        return Verdict::cannot_tell(why, "look from the other socket: tenants on its cores");
+        let why = "this socket cannot count the bytes of this port";
+        return Verdict::cannot_tell(why, "probe from the other socket, with tenants on its cores");
     };
     if *own < LOAD_PER_S {
-        let why = format!("its devices wrote {own:.0} lines a second, fewer than {LOAD_PER_S:.0}");
+        let why = format!("its devices wrote {own:.0} lines per second, fewer than {LOAD_PER_S:.0}");
         return Verdict::cannot_tell(why, "traffic on the devices behind this port");
     }
     let busy: f64 = rest.ports.iter().map(|(_, lines)| lines).sum();
     let what = format!(
-        "with the other ports' DCA off the LLC saw {:.2} million device writes a second, of {:.2} million lines that {} wrote",
+        "with the other ports' DCA off the LLC counted {:.2} million device writes per second, of {:.2} \
+         million lines that {} wrote",
         writes / 1e6,
         busy / 1e6,
         if rest.ports.len() > 1 { "these ports" } else { "it" }
     );
-    let refused = one.refused.iter().map(|why| format!("its DCA is not turned: {why}"));
+    let refused = one.refused.iter().map(|why| format!("its DCA cannot be switched: {why}"));
     let smallest =
         rest.ports.iter().map(|(_, lines)| *lines).filter(|lines| *lines >= LOAD_PER_S).fold(busy, f64::min);
     if writes <= PAST * smallest {
         let evidence = std::iter::once(what).chain(refused).collect();
         return Verdict::found(Reach::Past, Confidence::Moderate, evidence)
-            .with(["DCA switched off for good (BIOS) would look the same".to_owned()]);
+            .with(["DCA that the BIOS has switched off would look the same".to_owned()]);
     }
     if writes >= busy - INTO * smallest {
         return Verdict::found(Reach::ThisLlc, Confidence::Moderate, vec![what]);
     }
     Verdict::cannot_tell(
-        "several ports share what is seen, and it may be either's",
+        "several ports have traffic, and the counts may come from any of them",
         "traffic on one of them at a time",
     )
     .with([what])

@@ -60,18 +60,22 @@ impl Procedure {
     pub fn about(self) -> &'static str {
         match self {
             Procedure::DcaWays => {
-                "which ways devices fill: a co-runner slides over the LLC (ddio-bench s4.1, 4.2)"
+                "which ways devices fill: a co-runner's mask slides over the LLC (ddio-bench s4.1, 4.2)"
             }
-            Procedure::InclusiveWays => "which ways lines move to that are read: who suffers where (A4 s3.1)",
-            Procedure::Register => "whether 0xC8B acts, and which values it takes (ddio-bench s4.4)",
+            Procedure::InclusiveWays => {
+                "into which ways lines move when cores read them: where a co-runner loses hits (A4 s3.1)"
+            }
+            Procedure::Register => {
+                "whether register 0xC8B has an effect, and which values it accepts (ddio-bench s4.4)"
+            }
             Procedure::Ports => {
-                "what DCA off does per root port, and which devices are on another socket (s4.3)"
+                "the effect of DCA off per root port, and which devices are on another socket (s4.3)"
             }
             Procedure::Sensitivity => {
-                "how much each tenant feels DCA: Low up to 5 %, else High (ddio-bench s7)"
+                "how sensitive each tenant is to DCA: Low up to 5 %, else High (ddio-bench s7)"
             }
             Procedure::Sweeps => {
-                "hit rates over DCA ways, rings, packet sizes and rates (ddio-bench Figs. 5 to 8)"
+                "hit rates over DCA ways, ring sizes, packet sizes and rates (ddio-bench Figs. 5 to 8)"
             }
         }
     }
@@ -95,7 +99,7 @@ impl Procedure {
 
 /// No procedure has that name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("there is no procedure `{name}`{near}; there are {known}, and all")]
+#[error("unknown procedure `{name}`{near}; known are {known}, and all")]
 pub struct NoProcedure {
     name: String,
     near: String,
@@ -209,7 +213,7 @@ fn forgivable(error: ProbeError) -> Result<String, ProbeError> {
 }
 
 fn failed(findings: &mut Findings, procedure: Procedure, why: &str) {
-    let help = "try again; `waykeeper doctor` says what this host lacks";
+    let help = "try again; `waykeeper doctor` lists what this host lacks";
     match procedure {
         Procedure::DcaWays => findings.dca_ways = Some(Verdict::cannot_tell(why, help)),
         Procedure::InclusiveWays => findings.inclusive_ways = Some(Verdict::cannot_tell(why, help)),
@@ -260,7 +264,7 @@ fn dca_ways(
     cache: &mut Cache,
     findings: &mut Findings,
 ) -> Result<(), ProbeError> {
-    let register = stand.found().dca_ways.map(|ways| format!("the register reads {ways}"));
+    let register = stand.found().dca_ways.map(|ways| format!("the register holds {ways}"));
     let verdict = match pressing(stand, order, cache)? {
         Err(why) => Verdict::cannot_tell(why, NO_VICTIM),
         Ok(slide) => {
@@ -283,7 +287,8 @@ fn inclusive_ways(
     cache: &mut Cache,
     findings: &mut Findings,
 ) -> Result<(), ProbeError> {
-    let table = stand.inventory().llc.inclusive_ways.map(|ways| format!("the table of this CPU says {ways}"));
+    let table =
+        stand.inventory().llc.inclusive_ways.map(|ways| format!("the table of this CPU lists {ways}"));
     let cast = roles(stand, order, cache)?;
     let verdict = match (pressing(stand, order, cache)?, cast) {
         (Ok(pressing), Ok(roles)) => {

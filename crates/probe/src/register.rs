@@ -80,7 +80,7 @@ pub fn look(stand: &mut Stand<'_>) -> Result<RegisterVerdict, ProbeError> {
     let Some(first) = stand.found().dca_ways else {
         let why = match &stand.inventory().dca_ways_switch {
             Support::No(why) => why.clone(),
-            _ => "it cannot be read".to_owned(),
+            _ => "the register cannot be read".to_owned(),
         };
         let acts = Verdict::found(Register::Absent, Confidence::High, vec![why.clone()]);
         return Ok(RegisterVerdict { acts, floor: Verdict::cannot_tell(why, "") });
@@ -89,37 +89,38 @@ pub fn look(stand: &mut Stand<'_>) -> Result<RegisterVerdict, ProbeError> {
     let tried = try_all(stand, first)?;
     let (Some(narrow), Some(wide)) = (tried.narrowest(), tried.widest()) else {
         let why = tried.refused.first().map_or_else(String::new, |(mask, why)| format!("{mask}: {why}"));
-        let words = format!("the host takes no value at all; {why}");
+        let words = format!("the host accepts no value; {why}");
         let acts = Verdict::found(Register::Absent, Confidence::High, vec![words.clone()]).beside(register);
         return Ok(RegisterVerdict { acts, floor: Verdict::cannot_tell(words, "") });
     };
     let floor = floor(&tried, narrow, wide);
     if narrow.count() == wide.count() {
         let why = tried.refused.first().map_or_else(String::new, |(mask, why)| format!("; {mask}: {why}"));
-        let words = format!("the host takes {narrow} alone{why}");
+        let words = format!("the host accepts only {narrow}{why}");
         let acts = Verdict::found(Register::Absent, Confidence::High, vec![words]).beside(register);
         return Ok(RegisterVerdict { acts, floor });
     }
     let (few, many) = in_turn(stand, narrow, wide)?;
-    let help = "traffic whose buffers overflow the fewest ways and fit better into the most, as rings of several MiB do";
+    let help = "traffic whose buffers overflow the fewest ways but fit better into the most, such as rings \
+                of several MiB";
     let between = format!("with {narrow} and with {wide} in turn");
     let acts = match ddio::of_ways(&few, &many) {
         ddio::Verdict::Seen(what) => Verdict::found(Register::Acts, Confidence::High, vec![between, what]),
         ddio::Verdict::NotSeen(what) if !END.contains(&share(&few)) => {
-            let why =
-                "with the fewest ways next to nothing misses, or hits: a share at its end need not move";
+            let why = "with the fewest ways almost all writes hit or almost all miss, so the share may not \
+                       change even if the register has an effect";
             Verdict::cannot_tell(why, help).with([between, what])
         }
         // What cannot be seen for flicker is not dead.
         ddio::Verdict::NotSeen(what) if flicker(&few).max(flicker(&many)) > MOST_FLICKER => {
-            let why = "the load flickers more than a register would move it";
+            let why = "the load varies more than the register would change it";
             Verdict::cannot_tell(why, "a steadier load, or more time").with([between, what])
         }
         ddio::Verdict::NotSeen(what) => Verdict::found(Register::Dead, Confidence::High, vec![between, what]),
         ddio::Verdict::NotJudged(why) => Verdict::cannot_tell(why, help),
     };
     let floor = match acts.value() {
-        Some(Register::Dead) => floor.with(["what it takes has no effect".to_owned()]),
+        Some(Register::Dead) => floor.with(["the accepted values have no effect".to_owned()]),
         _ => floor,
     };
     Ok(RegisterVerdict { acts: acts.beside(register), floor })
@@ -150,7 +151,7 @@ fn try_all(stand: &mut Stand<'_>, first: WayMask) -> Result<Tried, ProbeError> {
             Some(KnobOutcome::Applied) => tried.taken.push(mask),
             Some(KnobOutcome::Refused(why) | KnobOutcome::Busy(why)) => tried.refused.push((mask, why)),
             Some(KnobOutcome::ReadsBack(now)) => tried.refused.push((mask, format!("{now} reads back"))),
-            None => tried.refused.push((mask, "the host said nothing about it".to_owned())),
+            None => tried.refused.push((mask, "the host reported no result".to_owned())),
         }
         stand.wait(0)?;
     }
@@ -163,13 +164,13 @@ fn floor(tried: &Tried, narrow: WayMask, wide: WayMask) -> Verdict<Floor> {
     let least = tried.taken.iter().copied().min().unwrap_or(narrow);
     let evidence = vec![
         format!(
-            "{} of {} values tried were taken",
+            "{} of {} tried values were accepted",
             tried.taken.len(),
             tried.taken.len() + tried.refused.len()
         ),
         match kept.is_empty() {
-            true => "no way is in all of them".to_owned(),
-            false => format!("all of them hold {kept}"),
+            true => "no way is set in all of them".to_owned(),
+            false => format!("all of them contain {kept}"),
         },
     ];
     let floor =

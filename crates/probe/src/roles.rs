@@ -30,7 +30,7 @@ pub struct Roles {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RoleError {
     /// A name that no group has.
-    #[error("no tenant `{name}`; there are {known}")]
+    #[error("unknown tenant `{name}`; known are {known}")]
     Unknown {
         /// What was asked for.
         name: String,
@@ -38,7 +38,7 @@ pub enum RoleError {
         known: String,
     },
     /// Nobody computes beside the I/O.
-    #[error("no co-runner: every tenant owns a device")]
+    #[error("no co-runner: every tenant owns a device; add a tenant without devices")]
     NoVictim,
 }
 

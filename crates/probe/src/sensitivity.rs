@@ -73,11 +73,15 @@ pub fn look(stand: &mut Stand<'_>) -> Result<Vec<AppVerdict>, ProbeError> {
             KnobOutcome::Applied => None,
         });
         let why = why.map_or_else(
-            || "there is no root port".to_owned(),
-            |why| format!("DCA is not switched here: {why}"),
+            || "this host has no root port".to_owned(),
+            |why| format!("DCA cannot be switched here: {why}"),
         );
-        let verdict =
-            || Verdict::cannot_tell(why.clone(), "a CPU with a switch per port, or the BIOS's for all");
+        let verdict = || {
+            Verdict::cannot_tell(
+                why.clone(),
+                "a CPU with a DCA switch per port, or the BIOS's switch for all ports",
+            )
+        };
         return Ok(groups.iter().map(|group| verdict_of(group, verdict(), Vec::new())).collect());
     }
     let (mut with, mut without) = (Vec::new(), Vec::new());
@@ -135,10 +139,10 @@ fn judge(
     let judged = changes.iter().filter(|change| change.judged);
     let Some(largest) = judged.max_by(|a, b| a.by.abs().total_cmp(&b.by.abs())) else {
         let (why, help) = match shared {
-            true => ("its ports carry other tenants' traffic too", "run it alone on its device"),
+            true => ("its ports also carry other tenants' traffic", "run the tenant alone on its device"),
             false => (
                 "neither the bytes of its ports nor its instructions can be counted",
-                "`waykeeper doctor` says what would",
+                "see the remedies of `waykeeper doctor`",
             ),
         };
         return verdict_of(group, Verdict::cannot_tell(why, help), changes);

@@ -104,7 +104,7 @@ pub enum NoSlide {
         min_ways: u32,
     },
     /// The host does not take the masks.
-    #[error("mask {mask} was not taken: {why}")]
+    #[error("mask {mask} was not accepted: {why}")]
     Refused {
         /// The mask.
         mask: WayMask,
@@ -200,7 +200,7 @@ fn refused(plan: &Plan, applied: &waykeeper_host::Applied) -> Option<NoSlide> {
             Some(KnobOutcome::Applied) => return None,
             Some(KnobOutcome::Refused(why) | KnobOutcome::Busy(why)) => why.clone(),
             Some(KnobOutcome::ReadsBack(now)) => format!("{now} reads back"),
-            None => "the host said nothing about it".to_owned(),
+            None => "the host reported no result".to_owned(),
         };
         Some(NoSlide::Refused { mask: *mask, why })
     })

@@ -36,10 +36,10 @@ pub enum ProbeError {
     #[error("interrupted")]
     Interrupted,
     /// A knob reads no value, so it could not be brought back.
-    #[error("{0} cannot be read, so it could not be brought back; it is not turned")]
+    #[error("{0} cannot be read, so it could not be restored; it is not changed")]
     Unreadable(String),
     /// Something else reads back after everything was to be as it was found.
-    #[error("not as it was found: {0}")]
+    #[error("not restored: {0}")]
     NotRestored(String),
     /// The load could not be set to what a sweep asks for.
     #[error("{0}")]
@@ -181,7 +181,7 @@ impl<'h> Stand<'h> {
         self.wait(self.pace.sample_ns)?;
         let after = self.host.sample()?;
         Interval::between(&before, &after).ok_or_else(|| {
-            let why = "its clock stood still between two samples".to_owned();
+            let why = "the host's clock did not advance between two samples".to_owned();
             HostError::Failed { what: "reading counters".to_owned(), why }.into()
         })
     }

@@ -125,7 +125,7 @@ fn look(stand: &mut Stand<'_>) -> Result<Vec<Interval>, ProbeError> {
 pub fn ways(stand: &mut Stand<'_>) -> Result<Sweep, ProbeError> {
     let mut sweep = Sweep { dial: Dial::Ways, points: Vec::new(), notes: Vec::new() };
     if stand.found().dca_ways.is_none() {
-        sweep.notes.push("no dial: the register of the ways cannot be read here".to_owned());
+        sweep.notes.push("not varied: the register of the DCA ways cannot be read here".to_owned());
         return Ok(sweep);
     }
     let all = stand.inventory().llc.ways;
@@ -140,7 +140,7 @@ pub fn ways(stand: &mut Stand<'_>) -> Result<Sweep, ProbeError> {
                 sweep.notes.push(format!("{mask}: {why}"))
             }
             Some(KnobOutcome::ReadsBack(now)) => sweep.notes.push(format!("{mask}: {now} reads back")),
-            None => sweep.notes.push(format!("{mask}: the host said nothing about it")),
+            None => sweep.notes.push(format!("{mask}: the host reported no result")),
         }
     }
     Ok(sweep)
@@ -154,7 +154,7 @@ pub fn rings(stand: &mut Stand<'_>, quick: bool) -> Result<Sweep, ProbeError> {
     let mut sweep = Sweep { dial: Dial::Ring, points: Vec::new(), notes: Vec::new() };
     let ports: Vec<_> = stand.found().rx_ring.keys().copied().collect();
     if ports.is_empty() {
-        sweep.notes.push("no dial: this host does not turn RX rings".to_owned());
+        sweep.notes.push("not varied: this host cannot set RX rings".to_owned());
         return Ok(sweep);
     }
     for ring in Dial::Ring.values(quick) {
@@ -211,7 +211,8 @@ pub fn load(
 /// A dial that nobody has.
 pub fn no_dial(dial: Dial) -> Sweep {
     let notes = vec![
-        "no dial: only a scenario's load can be set; traffic of this host comes from elsewhere".to_owned(),
+        "not varied: the probe can set only a scenario's load; this host's traffic comes from other programs"
+            .to_owned(),
     ];
     Sweep { dial, points: Vec::new(), notes }
 }

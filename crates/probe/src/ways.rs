@@ -17,8 +17,8 @@ const LEAST_WRITE_MISS: f64 = 0.02;
 /// Least rise of the share of the co-runner's references that miss. Assumption: as for device writes.
 const LEAST_SLIDER_MISS: f64 = 0.02;
 /// An application that looks up at least this many lines of the LLC for each that devices write reads its payload; one
-/// that reads headers of 1-KiB packets looks up a sixteenth, with its descriptors about an eighth (on the virtual chips).
-/// Assumption: above that eighth, far below an application that reads all of it.
+/// that reads headers of 1-KiB packets looks up a sixteenth, with its descriptors about an eighth (on the virtual
+/// chips). Assumption: above that eighth, far below an application that reads all of it.
 const READS_PAYLOAD: f64 = 0.2;
 
 const MORE_TRAFFIC: &str = "put traffic on a device: a NIC at several Gb/s, or reads of an SSD";
@@ -35,7 +35,7 @@ fn ways_of(slide: &Slide, standing: &[Standing<WayMask>]) -> Ways {
     if let Some(unclear) = standing.iter().find(|one| one.class == Class::Unclear) {
         let rose = 100.0 * unclear.above;
         return Ways::Unclear(format!(
-            "window {} rose by {rose:.1} points, which is neither here nor there",
+            "window {} rose by {rose:.1} points, which is neither clearly raised nor clearly quiet",
             unclear.place
         ));
     }
@@ -45,7 +45,7 @@ fn ways_of(slide: &Slide, standing: &[Standing<WayMask>]) -> Ways {
     let rose = standing.iter().any(|one| one.class == Class::Raised);
     if rose && raised.is_empty() {
         return Ways::Unclear(format!(
-            "windows of {} ways rose, and no way is in raised ones only",
+            "windows of {} ways rose, but no way is only in raised windows",
             slide.width
         ));
     }
@@ -58,7 +58,7 @@ fn curve_words(what: &str, standing: &[Standing<WayMask>]) -> String {
         of(Class::Raised).map(|one| format!("{} +{:.1}", one.place, 100.0 * one.above)).collect();
     let quiet = of(Class::Quiet).map(|one| one.above).fold(0.0, f64::max);
     match windows.is_empty() {
-        true => format!("{what}: nowhere more than {:.1} points above the rest", 100.0 * quiet),
+        true => format!("{what}: no window is more than {:.1} points above the rest", 100.0 * quiet),
         false => format!(
             "{what}, points above the rest: {}; elsewhere at most {:.1}",
             windows.join(", "),
@@ -71,12 +71,13 @@ fn curve_words(what: &str, standing: &[Standing<WayMask>]) -> String {
 fn check_writes(slide: &Slide) -> Result<f64, Verdict<WayMask>> {
     let writes = slide.all(|sight| sight.writes);
     let Some(mean) = stats::mean(&writes) else {
-        let help = "count them: a CPU with DDIO counters, perf or the msr driver (`waykeeper doctor`)";
-        return Err(Verdict::cannot_tell("hits and misses of device writes cannot be counted here", help));
+        let help = "a CPU with DDIO counters, and perf or the msr driver (see `waykeeper doctor`)";
+        return Err(Verdict::cannot_tell("this host cannot count hits and misses of device writes", help));
     };
     if mean.value < LOAD_PER_S {
         let why = format!(
-            "devices wrote {:.0} lines a second into the LLC, fewer than {LOAD_PER_S:.0}: they are idle, or write past it",
+            "devices wrote {:.0} lines per second into the LLC, fewer than {LOAD_PER_S:.0}: they are idle or \
+             write directly to memory",
             mean.value
         );
         return Err(Verdict::cannot_tell(why, MORE_TRAFFIC));
@@ -92,7 +93,7 @@ pub fn dca_ways(slide: &Slide) -> Verdict<WayMask> {
     };
     let placed = slide.placed(|sight| sight.write_miss);
     let Some(standing) = stats::standing_out(&placed, LEAST_WRITE_MISS) else {
-        return Verdict::cannot_tell("too few samples", "let it run longer: without --quick");
+        return Verdict::cannot_tell("too few samples", "a longer run, without --quick");
     };
     let shares = slide.all(|sight| sight.write_miss);
     let (low, high) =
@@ -100,25 +101,26 @@ pub fn dca_ways(slide: &Slide) -> Verdict<WayMask> {
     let evidence = vec![
         curve_words("share of device writes that miss", &standing),
         format!(
-            "{:.1} million device writes a second, {:.1} to {:.1} % of them missed",
+            "{:.1} million device writes per second, {:.1} to {:.1} % of them missed",
             writes / 1e6,
             100.0 * low,
             100.0 * high
         ),
     ];
-    let help = "press harder: a co-runner that streams through more than the LLC holds, and traffic that fills the DCA \
-                ways without overflowing them many times";
+    let help = "more pressure: a co-runner that streams through more data than the LLC holds, and traffic \
+                that fills the DCA ways without overflowing them many times";
     match ways_of(slide, &standing) {
         Ways::Unclear(why) => Verdict::cannot_tell(why, help).with(evidence),
         Ways::Raised(ways) if ways.is_empty() => {
-            let why = "wherever the co-runner is, it takes no room from devices";
+            let why = "the co-runner evicts no device lines in any window";
             Verdict::cannot_tell(why, help).with(evidence)
         }
         Ways::Raised(ways) => {
             let odd = (!ways.is_contiguous()).then(|| "the ways are not next to each other".to_owned());
             let at_end = slide.width > 1 && ambiguous_end(slide, &standing, ways);
-            let edge =
-                at_end.then(|| format!("windows of {} ways cannot tell the last ways apart", slide.width));
+            let edge = at_end.then(|| {
+                format!("windows of {} ways cannot distinguish the last ways of the LLC", slide.width)
+            });
             let sure = odd.is_none() && edge.is_none();
             let confidence = if sure { Confidence::High } else { Confidence::Moderate };
             Verdict::found(ways, confidence, evidence).with(odd).with(edge)
@@ -137,21 +139,21 @@ fn ambiguous_end(slide: &Slide, standing: &[Standing<WayMask>], ways: WayMask) -
 pub fn inclusive_ways(slide: &Slide, dca: &Verdict<WayMask>) -> Verdict<Option<WayMask>> {
     let Some(dca_ways) = dca.value().copied() else {
         let why = format!("the DCA ways are not known: {}", dca.reason().unwrap_or_default());
-        return Verdict::cannot_tell(why, "what helps to find them");
+        return Verdict::cannot_tell(why, "find the DCA ways first; their row says how");
     };
     let placed = slide.placed(|sight| sight.slider_miss);
     let Some(standing) = stats::standing_out(&placed, 0.0) else {
-        let help =
-            "count LLC hits and misses of the co-runner, and let it run: it needs references to be evicted";
-        return Verdict::cannot_tell("misses of the co-runner cannot be counted", help);
+        let help = "LLC hit and miss counters of the co-runner, and a co-runner that makes LLC references";
+        return Verdict::cannot_tell("this host cannot count misses of the co-runner", help);
     };
     let level = |ways: WayMask, inside: bool| {
         let of = standing.iter().filter(move |one| one.place.overlaps(ways) == inside);
         of.map(|one| one.above).fold(0.0, f64::max)
     };
     let per_line = references_per_line(slide);
-    let reading = per_line
-        .map(|ratio| format!("the I/O applications look up {ratio:.2} lines for each that devices write"));
+    let reading = per_line.map(|ratio| {
+        format!("the I/O applications look up {ratio:.2} lines for each line that devices write")
+    });
     // Windows with a DCA way are raised by devices, and say nothing about other reasons.
     let other: Vec<_> = placed.iter().filter(|one| !one.place.overlaps(dca_ways)).cloned().collect();
     let Some(mut standing_other) = stats::standing_out(&other, LEAST_SLIDER_MISS) else {
@@ -159,13 +161,14 @@ pub fn inclusive_ways(slide: &Slide, dca: &Verdict<WayMask>) -> Verdict<Option<W
     };
     look_again(&other, &mut standing_other);
     let mut evidence = vec![curve_words(
-        "share of the co-runner's references that miss, beside the DCA ways",
+        "share of the co-runner's references that miss, outside the DCA ways",
         &standing_other,
     )];
     evidence.extend(reading);
-    evidence.push(format!("in the DCA ways it misses {:.1} points more", 100.0 * level(dca_ways, true)));
+    evidence.push(format!("in the DCA ways {:.1} points more miss", 100.0 * level(dca_ways, true)));
     let reads = per_line.is_some_and(|ratio| ratio >= READS_PAYLOAD);
-    let help = "an I/O application that reads the payload of what devices write, and a co-runner whose data just fits its ways";
+    let help = "an I/O application that reads the payload that devices write, and a co-runner whose data \
+                just fit its ways";
     match ways_of(slide, &standing_other) {
         Ways::Unclear(why) => Verdict::cannot_tell(why, help).with(evidence),
         Ways::Raised(ways) if !ways.is_empty() => {
@@ -174,12 +177,13 @@ pub fn inclusive_ways(slide: &Slide, dca: &Verdict<WayMask>) -> Verdict<Option<W
             Verdict::found(Some(ways), confidence, evidence)
         }
         Ways::Raised(_) if !reads => {
-            let why = "nothing stands out, and the I/O applications read too little of what devices write to show it";
+            let why = "no window differs, and the I/O applications read too few of the lines that devices \
+                       write to show an effect";
             Verdict::cannot_tell(why, help).with(evidence)
         }
         // The DCA ways are the control: a co-runner that does not feel them feels nothing.
         Ways::Raised(_) if level(dca_ways, true) < LEAST_SLIDER_MISS => {
-            let why = "nothing stands out, but this co-runner does not even feel the DCA ways";
+            let why = "no window differs, but this co-runner has no extra misses even in the DCA ways";
             Verdict::cannot_tell(why, help).with(evidence)
         }
         Ways::Raised(_) => Verdict::found(None, Confidence::Moderate, evidence),

@@ -38,7 +38,7 @@ pub enum ClientError {
         patience: Duration,
     },
     /// The answer is none.
-    #[error("{path}: what listens there does not answer like a daemon of ours: {why}", path = .path.display())]
+    #[error("{path}: the program that listens there is not a waykeeper daemon: {why}", path = .path.display())]
     Foreign {
         /// The socket.
         path: PathBuf,
@@ -116,7 +116,7 @@ impl Client {
     /// The daemon's no, or why there is no answer.
     pub fn ask<T: DeserializeOwned>(&mut self, ask: Ask) -> Result<T, ClientError> {
         self.say(ask)?;
-        let hung_up = "it hung up without an answer";
+        let hung_up = "it closed the connection without an answer";
         self.hear()?.ok_or_else(|| self.foreign(hung_up))
     }
 
@@ -167,7 +167,7 @@ impl Client {
             let read = timed.and_then(|()| self.stream.fill_buf());
             let (used, is_whole) = match read {
                 Ok([]) if line.is_empty() => return Ok(line),
-                Ok([]) => return Err(self.foreign("it hung up in the middle of an answer")),
+                Ok([]) => return Err(self.foreign("it closed the connection in the middle of an answer")),
                 Ok(bytes) => {
                     let end = bytes.iter().position(|byte| *byte == b'\n');
                     let used = end.map_or(bytes.len(), |end| end + 1);
@@ -180,14 +180,14 @@ impl Client {
                     // It hung up on what was said to it.
                     io::ErrorKind::ConnectionReset if line.is_empty() => return Ok(line),
                     io::ErrorKind::ConnectionReset => {
-                        return Err(self.foreign("it hung up in the middle of an answer"));
+                        return Err(self.foreign("it closed the connection in the middle of an answer"));
                     }
                     _ => return Err(self.failed(why)),
                 },
             };
             self.stream.consume(used);
             if line.len() > LONGEST_ANSWER {
-                return Err(self.foreign(&format!("an answer of more than {LONGEST_ANSWER} bytes")));
+                return Err(self.foreign(&format!("its answer is longer than {LONGEST_ANSWER} bytes")));
             }
             if is_whole {
                 return Ok(line);
@@ -248,8 +248,8 @@ mod tests {
     #[test]
     fn a_foreign_servers_words_are_an_error_and_no_more() {
         let said = |says| heard(says).unwrap_err().to_string();
-        assert!(said(b"").ends_with("it hung up without an answer"));
-        assert!(said(b"{\"version\":1,").ends_with("it hung up in the middle of an answer"));
+        assert!(said(b"").ends_with("it closed the connection without an answer"));
+        assert!(said(b"{\"version\":1,").ends_with("it closed the connection in the middle of an answer"));
         assert!(said(b"220 mail.example ESMTP\n").contains("does not answer like a daemon of ours"));
         assert!(said(b"{\"version\":1}\n").contains("does not answer like"));
         assert!(said(b"{\"version\":1,\"ok\":{\"text\":7}}\n").contains("invalid type"));

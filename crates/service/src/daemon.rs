@@ -43,10 +43,10 @@ pub enum DaemonError {
     #[error(transparent)]
     Edge(#[from] EdgeError),
     /// A mistake of ours, or of a policy's.
-    #[error("a mistake in waykeeper itself: {0}; the knobs are brought back")]
+    #[error("bug in waykeeper: {0}; the knobs are restored")]
     Panic(String),
     /// Knobs that are not as they were found.
-    #[error("not everything could be brought back, and stays in the journal for `waykeeper restore`: {}", .0.join("; "))]
+    #[error("some knobs could not be restored and stay in the journal for `waykeeper restore`: {}", .0.join("; "))]
     Left(Vec<String>),
     /// No thread, or no way to hear signals.
     #[error("{what}: {why}")]
@@ -118,7 +118,7 @@ pub fn run(config: Config, inputs: Inputs, unlogged: Unlogged) -> Result<(), Dae
                 // A control thread that is gone has its reason in what it returns.
                 let _ = go.send(());
                 let told = Notifier::start(board, heard);
-                let notifier = told.inspect_err(|why| tracing::warn!("systemd cannot be told: {why}")).ok();
+                let notifier = told.inspect_err(|why| tracing::warn!("cannot notify systemd: {why}")).ok();
                 Some((edge, notifier))
             }
             Err(why) => {
@@ -218,7 +218,7 @@ impl Control {
         if may_go.recv().is_err() {
             return Ok(());
         }
-        tracing::info!(policy = config.policy.name, root = %config.root.display(), mode = ?config.mode, "taking charge");
+        tracing::info!(policy = config.policy.name, root = %config.root.display(), mode = ?config.mode, "daemon started");
         let watched: Vec<Watched> =
             recorder.into_iter().map(|own| Box::new(move || own.standing()) as Watched).collect();
         let setup = Setup { config, inputs, board, feeds, orders, nudges, watched, moments, unlogged };

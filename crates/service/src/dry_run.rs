@@ -44,7 +44,7 @@ impl<H: Host> DryRun<H> {
         let llc = self.host.inventory().llc;
         // The default group's is the only one, and its mask is not turned.
         if llc.clos_count < 2 {
-            return KnobOutcome::Refused("there is no class of service that could have a mask".to_owned());
+            return KnobOutcome::Refused("the chip has no class of service for a mask".to_owned());
         }
         match mask.check(llc.ways, llc.min_ways) {
             Ok(_) => KnobOutcome::Applied,
@@ -56,7 +56,7 @@ impl<H: Host> DryRun<H> {
 fn outcome(support: &Support) -> KnobOutcome {
     match support {
         Support::Yes => KnobOutcome::Applied,
-        Support::ReadOnly => KnobOutcome::Refused("it can be read only".to_owned()),
+        Support::ReadOnly => KnobOutcome::Refused("it is read-only on this host".to_owned()),
         Support::No(why) => KnobOutcome::Refused(why.clone()),
     }
 }
@@ -96,7 +96,7 @@ impl<H: Host> Host for DryRun<H> {
         }
         for (port, on) in &plan.dca {
             let known = self.host.inventory().ports.iter().find(|own| own.id == *port);
-            let none = || KnobOutcome::Refused("there is no such port".to_owned());
+            let none = || KnobOutcome::Refused("this host has no such port".to_owned());
             let outcome = known.map_or_else(none, |own| outcome(&own.dca_switch));
             if outcome == KnobOutcome::Applied {
                 self.paper.dca.insert(*port, *on);

@@ -45,7 +45,7 @@ pub enum EdgeError {
     #[error(transparent)]
     Place(#[from] PlaceError),
     /// There is no such group.
-    #[error("there is no group `{0}`; make it (groupadd --system {0}), or name another one")]
+    #[error("group `{0}` does not exist; create it (groupadd --system {0}), or name another one")]
     NoGroup(String),
     /// That group has everybody in it.
     #[error(
@@ -53,7 +53,7 @@ pub enum EdgeError {
     )]
     Nobodys(String),
     /// An address.
-    #[error("metrics cannot be served on {address}: {why}")]
+    #[error("cannot serve metrics on {address}: {why}")]
     Address {
         /// The address.
         address: SocketAddr,
@@ -61,7 +61,7 @@ pub enum EdgeError {
         why: io::Error,
     },
     /// A thread, or what it needs.
-    #[error("the control socket cannot be served: {0}")]
+    #[error("cannot serve the control socket: {0}")]
     Thread(#[from] io::Error),
 }
 

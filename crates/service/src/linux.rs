@@ -119,7 +119,7 @@ impl ManagedHost for Keeper {
         let groups = self.host.groups();
         for id in changes.arrived {
             let name = groups.iter().find(|group| group.id == id).map(|group| group.name.as_str());
-            self.told.extend(name.map(|name| format!("tenant {name} came")));
+            self.told.extend(name.map(|name| format!("tenant {name} appeared")));
         }
         // Why somebody is not here any more stands there, and says that it went.
         let is_absent = |name: &str| {
@@ -127,7 +127,7 @@ impl ManagedHost for Keeper {
             self.notes.iter().any(about)
         };
         let gone = changes.left.into_iter().filter(|(_, name)| !is_absent(name));
-        let gone: Vec<String> = gone.map(|(_, name)| format!("tenant {name} went")).collect();
+        let gone: Vec<String> = gone.map(|(_, name)| format!("tenant {name} ended")).collect();
         self.told.extend(gone);
     }
 
@@ -145,8 +145,10 @@ impl ManagedHost for Keeper {
             let place = if own.in_default { "the default group" } else { "one class" };
             Standing::new("grouping", format!("tenant {} is in {place}{with}: {}", own.tenant, own.why))
         });
-        let postponed =
-            self.postponed.iter().map(|why| Standing::new("tenant", format!("tenants have to wait: {why}")));
+        let postponed = self
+            .postponed
+            .iter()
+            .map(|why| Standing::new("tenant", format!("some tenants wait for the next step: {why}")));
         let notes = self.notes.iter().map(|note| {
             let kind = if note.about == About::Absent { Standing::ABSENT } else { "tenant" };
             Standing::new(kind, note.to_string())

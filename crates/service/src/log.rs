@@ -89,7 +89,7 @@ impl Log {
         let before = self.before.as_deref();
         let lost = step.totals.unlogged;
         if before.map_or(0, |before| before.totals.unlogged) < lost && budget.spend() {
-            warn!(lines = lost, "lines of the log were lost since the start: whoever reads it is too slow");
+            warn!(lines = lost, "lines of the log were lost since the start, because its reader is too slow");
         }
         let policy = step.policy.as_str();
         let known = before.map_or(&[][..], |before| &before.record.events);

@@ -63,7 +63,7 @@ fn pass_on(board: &Board, moments: &Receiver<Moment>) {
             Ok(Moment::Loading) => match NotifyState::monotonic_usec_now() {
                 Ok(since) => say(&[NotifyState::Reloading, since]),
                 // systemd takes no "reloading" without the time.
-                Err(why) => tracing::warn!("systemd is not told of the reload: {why}"),
+                Err(why) => tracing::warn!("cannot notify systemd of the reload: {why}"),
             },
             Err(RecvTimeoutError::Disconnected) => return say(&[NotifyState::Stopping]),
             Err(RecvTimeoutError::Timeout) => {
@@ -84,7 +84,7 @@ fn pass_on(board: &Board, moments: &Receiver<Moment>) {
 fn say(words: &[NotifyState<'_>]) {
     // Nobody there to hear it: the next word tries again, and systemd's patience decides.
     if let Err(why) = sd_notify::notify(words) {
-        tracing::debug!("systemd cannot be told: {why}");
+        tracing::debug!("cannot notify systemd: {why}");
     }
 }
 
@@ -113,8 +113,8 @@ impl Progress {
 fn status(now: &Published) -> String {
     let doing = match (now.mode, now.paused) {
         (_, Some(_)) => "paused".to_owned(),
-        (Mode::Manage, _) => format!("{} in charge, {}", now.policy, now.record.state),
-        (Mode::DryRun, _) => format!("dry run of {}, {}", now.policy, now.record.state),
+        (Mode::Manage, _) => format!("policy {}, state {}", now.policy, now.record.state),
+        (Mode::DryRun, _) => format!("dry run of policy {}, state {}", now.policy, now.record.state),
         (Mode::Observe, _) => "observing".to_owned(),
     };
     let wrong = match now.standing.as_slice() {

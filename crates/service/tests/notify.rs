@@ -63,7 +63,7 @@ fn systemd_hears_that_it_is_ready_moves_and_stops_and_nothing_from_a_loop_that_i
     std::thread::sleep(Duration::from_millis(200));
     tell.send(Moment::Stands).unwrap();
     // The first word: until the first knobs stood nothing was said, however often it looked.
-    assert_eq!(hear().trim_end(), "READY=1\nSTATUS=step 0: a4 in charge, Stable, 0 tenants");
+    assert_eq!(hear().trim_end(), "READY=1\nSTATUS=step 0: policy a4, state Stable, 0 tenants");
     // A reload, as systemd wants it told: when it began, and that it is done.
     tell.send(Moment::Loading).unwrap();
     let word = std::iter::repeat_with(hear).find(|word| word.contains("RELOADING=1")).unwrap();

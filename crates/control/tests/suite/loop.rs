@@ -73,7 +73,7 @@ fn a_refused_knob_is_told_once_and_not_tried_at_every_step() {
         told,
         [
             "mask 0x00c of group 1 was refused: invalid argument",
-            "DCA off on port 0 did not stick: on reads back"
+            "DCA off on port 0 did not take effect: on reads back"
         ]
     );
     assert_eq!(host.plans.len(), 2, "at the start and at the end");
@@ -88,7 +88,7 @@ fn a_host_that_calls_a_lost_write_applied_is_not_believed() {
     let (all, _) = records(&mut host, &mut policy, seconds(5));
     let told: Vec<&Problem> = all.iter().flat_map(|(record, _)| &record.problems).collect();
     assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0].to_string(), "DCA ways 0x0e0 did not stick: 0x600 reads back");
+    assert_eq!(told[0].to_string(), "DCA ways 0x0e0 did not take effect: 0x600 reads back");
     // The numbers behind it: three ways wanted, two in force.
     let causes: Vec<_> = told[0].causes().into_iter().map(|cause| (cause.what, cause.value)).collect();
     let expected = [("DCA ways, wanted", 3.0), ("DCA ways, in force", 2.0)];
@@ -105,7 +105,7 @@ fn a_knob_that_cannot_be_read_is_turned_once() {
     let (all, _) = records(&mut host, &mut policy, seconds(4));
     let told: Vec<String> =
         all.iter().flat_map(|(record, _)| &record.problems).map(ToString::to_string).collect();
-    assert_eq!(told, ["RX burst of 16 on port 0 was refused: the host said nothing about it"]);
+    assert_eq!(told, ["RX burst of 16 on port 0 was refused: the host reported no result"]);
     assert_eq!(host.plans.len(), 1);
 }
 
@@ -272,7 +272,7 @@ fn more_masks_than_classes_are_refused_as_a_whole_and_told_once() {
     let (all, _) = records(&mut host, &mut policy, seconds(4));
     let told: Vec<&Problem> = all.iter().flat_map(|(record, _)| &record.problems).collect();
     assert_eq!(told.len(), 1);
-    assert!(told[0].to_string().starts_with("5 classes of service are needed and the chip has 4"));
+    assert!(told[0].to_string().starts_with("5 classes of service are needed but the chip has 4"));
     assert!(host.plans.is_empty());
 }
 

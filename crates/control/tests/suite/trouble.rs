@@ -23,7 +23,10 @@ fn a_mask_somebody_else_turned_is_told_and_put_back_even_if_the_policy_says_noth
         plan
     });
     let (all, _) = records(&mut host, &mut policy, seconds(5));
-    assert_eq!(told(&all), ["mask 0x00c of group 1 was changed to 0x600 by somebody else; it is put back"]);
+    assert_eq!(
+        told(&all),
+        ["mask 0x00c of group 1 was changed to 0x600 by another program; the policy's value is restored"]
+    );
     assert_eq!(all[3].0.knobs.masks[&GroupId(1)].bits(), 0x00c, "in the same step");
     let causes: Vec<f64> = all[3].0.problems[0].causes().iter().map(|cause| cause.value).collect();
     assert_eq!(causes, [2.0, 2.0]);
@@ -38,8 +41,8 @@ fn a_knob_taken_back_three_times_is_left_to_the_other_and_stays_theirs_at_the_en
     let (all, _) = records(&mut host, &mut policy, seconds(8));
     let told = told(&all);
     assert_eq!(told.len(), 4);
-    assert!(told[..3].iter().all(|text| text.ends_with("it is put back")));
-    assert!(told[3].ends_with("it is left to them"));
+    assert!(told[..3].iter().all(|text| text.ends_with("the policy's value is restored")));
+    assert!(told[3].ends_with("the other value stays"));
     assert_eq!(all[8].0.knobs.masks[&GroupId(1)].bits(), 0x600);
     let ends = [GroupId(0), GroupId(1)].map(|group| host.knobs.masks[&group].bits());
     assert_eq!(ends, [0x7ff, 0x600], "ours goes back, theirs is not touched");
@@ -51,7 +54,7 @@ fn a_busy_machine_is_waited_for_and_the_wait_is_told_once() {
     host.busy = 2;
     let mut policy = Wants(|_: &[Group]| masks(&[(1, 0x00c)]));
     let (all, _) = records(&mut host, &mut policy, seconds(6));
-    assert_eq!(told(&all), ["mask 0x00c of group 1 has to wait: device or resource busy"]);
+    assert_eq!(told(&all), ["mask 0x00c of group 1 is retried later: device or resource busy"]);
     // At the start, at 1 s, at 3 s; and back at the end.
     let times: Vec<u64> = host.plans.iter().map(|(at, _)| at / SECOND).collect();
     assert_eq!(times, [0, 1, 3, 6]);
@@ -199,7 +202,7 @@ fn an_operator_can_leave_what_others_turn_at_once() {
     let (all, _) = records(&mut host, &mut policy, ControlConfig { take_back: 0, ..seconds(5) });
     assert_eq!(
         told(&all),
-        ["mask 0x00c of group 1 was changed to 0x600 by somebody else; it is left to them"]
+        ["mask 0x00c of group 1 was changed to 0x600 by another program; it is left to them"]
     );
     assert_eq!(host.knobs.masks[&GroupId(1)].bits(), 0x600);
 }

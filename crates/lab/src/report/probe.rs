@@ -52,7 +52,7 @@ fn curve(curve: &Curve) -> Option<Figure> {
     windows.reverse();
     let at = |window| windows.iter().position(|known| *known == window).map(|index| index as f64);
     let lines = curve.lines.iter().enumerate().map(|(index, points)| Line {
-        label: format!("others at place {}", index + 1),
+        label: format!("others at position {}", index + 1),
         colour: index + 1,
         dash: index,
         points: points.iter().filter_map(|(window, mean, _)| Some((at(*window)?, 100.0 * mean))).collect(),

@@ -227,7 +227,7 @@ impl WayMapBuilder {
             dca_off_ports: off.collect(),
         };
         if let Some(last) = self.slices.last_mut() {
-            debug_assert!(last.from_s <= at_s, "the way map is told in order of time");
+            debug_assert!(last.from_s <= at_s, "the way map is recorded in order of time");
             last.to_s = at_s;
             let same = last.masks == slice.masks
                 && last.dca_ways == slice.dca_ways

@@ -112,8 +112,8 @@ impl RunPlan {
             let measure_s = duration_s - warmup_s;
             changes.values.extend([("warmup_s", warmup_s), ("measure_s", measure_s)]);
             changes.notes.push(format!(
-                "a run of {duration_s} s has no room for the scenario's warm-up of {} s and measurement of {} s: \
-                 they are {warmup_s:.3} s and {measure_s:.3} s",
+                "a run of {duration_s} s is too short for the scenario's warm-up of {} s and measurement of \
+                 {} s: they are shortened to {warmup_s:.3} s and {measure_s:.3} s",
                 scenario.warmup_s, scenario.measure_s
             ));
         }
@@ -143,7 +143,7 @@ pub(super) fn policies(
         if !policies.contains(name) {
             policies.push(name.clone());
         } else {
-            notes.push(format!("policy {name} is named more than once and run once"));
+            notes.push(format!("policy {name} is given more than once and run once"));
         }
     }
     Ok((policies, notes))

@@ -135,17 +135,17 @@ settings! {
     dmalk_dca_ms_thr: Ratio, paper 0.40, artifact 0.40, range 0.0, 1.0, "s5.4, Table 1 (DMALK_DCA_MS_THR)";
     /// LLC miss ratio of a storage workload above which its DMA leaks.
     dmalk_llc_ms_thr: Ratio, paper 0.40, artifact 0.40, range 0.0, 1.0, "s5.4, Table 1 (DMALK_LLC_MS_THR)";
-    /// Share of all inbound I/O bytes above which a storage workload is the cause.
+    /// Share of all inbound I/O bytes above which a storage workload causes the leak.
     dmalk_io_tp_thr: Ratio, paper 0.35, artifact 0.35, range 0.0, 1.0, "s5.4, Table 1 (DMALK_IO_TP_THR)";
-    /// MLC miss ratio above which, together with the next, a non-I/O workload is an antagonist.
+    /// MLC miss ratio above which, together with ant_llc_miss_thr, a non-I/O workload is an antagonist.
     ant_mlc_miss_thr: Ratio, paper 0.90, artifact 0.80, range 0.0, 1.0, "s5.5, Table 1 (ANT_CACHE_MISS_THR)";
-    /// LLC miss ratio above which, together with the previous, a non-I/O workload is an antagonist.
+    /// LLC miss ratio above which, together with ant_mlc_miss_thr, a non-I/O workload is an antagonist.
     ant_llc_miss_thr: Ratio, paper 0.90, artifact 0.90, range 0.0, 1.0, "s5.5, Table 1 (ANT_CACHE_MISS_THR)";
-    /// Fewest LLC references at which a workload's ratios are judged at all; below it is idle.
+    /// Fewest LLC references at which a workload's ratios are used; with fewer the workload counts as idle.
     min_llc_refs: PerSecond, paper 1e5, artifact 1e5, range 0.0, 1e12, "ours";
     /// Monitoring samples in a row that must show an antagonist, a phase change or a restoration.
     samples_in_a_row: Samples, paper 2.0, artifact 2.0, range 1.0, 100.0, "ours, to ignore start-up transients";
-    /// Monitoring interval that the loop should keep; timers forgive a twentieth of it.
+    /// Monitoring interval of the control loop; timers tolerate a twentieth of it.
     monitor_interval_s: Seconds, paper 1.0, artifact 1.0, range 0.001, 3600.0, "s5.6, s6";
     /// Time between two changes of the LP zone or of the trash ways.
     expand_interval_s: Seconds, paper 2.0, artifact 2.0, range 0.001, 3600.0, "s5.2, s6";
@@ -160,21 +160,21 @@ settings! {
     /// Relative rise of an antagonist's LLC miss ratio that stops the trash ways from shrinking
     /// (0 = not tested).
     bypass_llc_miss_thr: Ratio, paper 0.10, artifact 0.05, range 0.0, 1.0, "s5.5";
-    /// Relative rise of an antagonist's MLC miss ratio that stops it (0 = not tested).
+    /// Relative rise of an antagonist's MLC miss ratio that stops the shrinking (0 = not tested).
     bypass_mlc_miss_thr: Ratio, paper 0.0, artifact 0.05, range 0.0, 1.0, "artifact only";
-    /// Relative fall of a storage antagonist's throughput that stops it (0 = not tested).
+    /// Relative fall of a storage antagonist's throughput that stops the shrinking (0 = not tested).
     bypass_storage_thr: Ratio, paper 0.10, artifact 0.30, range 0.0, 1.0, "s5.5";
-    /// Relative fall of network throughput that stops it (0 = not tested).
+    /// Relative fall of network throughput that stops the shrinking (0 = not tested).
     bypass_network_thr: Ratio, paper 0.0, artifact 0.01, range 0.0, 1.0, "artifact only";
-    /// Relative rise of memory bandwidth that stops it (0 = not tested).
+    /// Relative rise of memory bandwidth that stops the shrinking (0 = not tested).
     bypass_memory_thr: Ratio, paper 0.10, artifact 0.10, range 0.0, 1.0, "s5.5";
     /// Fewest trash ways.
     trash_min_ways: Ways, paper 1.0, artifact 2.0, range 1.0, 32.0, "s5.5 (way[8] alone); artifact 0x00c";
-    /// Relative move of an antagonist's LLC miss ratio, either way, that restores its priority.
+    /// Relative change of an antagonist's LLC miss ratio, up or down, that restores its priority.
     restore_llc_miss_thr: Ratio, paper 0.10, artifact 0.05, range 0.0, 1.0, "ours; s5.6 gives no size";
-    /// Relative move of its MLC miss ratio that restores it (0 = not tested).
+    /// Relative change of an antagonist's MLC miss ratio that restores its priority (0 = not tested).
     restore_mlc_miss_thr: Ratio, paper 0.0, artifact 0.10, range 0.0, 1.0, "artifact only";
-    /// Relative move of a storage antagonist's throughput, either way, that restores it.
+    /// Relative change of a storage antagonist's throughput, up or down, that restores its priority.
     restore_storage_thr: Ratio, paper 0.30, artifact 0.30, range 0.0, 1.0, "artifact (falls only); s5.6 gives no size";
     /// Time after a restoration during which a storage workload is not tested again.
     holdoff_s: Seconds, paper 10.0, artifact 10.0, range 0.0, 86400.0, "ours";
@@ -218,7 +218,7 @@ impl Config {
             value: format!("\"{name}\""),
             default: format!("\"{}\"", PROFILES[0].0),
             unit: "name".to_owned(),
-            meaning: "which defaults hold where paper and artifact differ".to_owned(),
+            meaning: "source of the defaults where paper and artifact differ".to_owned(),
             source: "ours".to_owned(),
         };
         let rest = SETTINGS.iter().map(|setting| SettingDescription {

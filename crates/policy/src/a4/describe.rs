@@ -36,26 +36,29 @@ fn inputs(variant: Variant) -> Vec<String> {
 
 fn states(variant: Variant) -> Vec<StateDescription> {
     let mut states = vec![
-        StateDescription::new("Idle", "no workload, or a chip with too few ways; left by a launch"),
+        StateDescription::new("Idle", "no workload runs, or the chip has too few ways; a launch ends it"),
         StateDescription::new(
             "InitMeasure",
-            "initial partitions; the hit ratio of every HPW is put on record",
+            "initial partitions; the initial hit ratio of every HPW is recorded",
         ),
         StateDescription::new(
             "Expand",
-            "LP zone grows way by way until an HPW loses too much, then one step back",
+            "the LP zone grows way by way until an HPW loses too much, then takes one step back",
         ),
     ];
     if variant.has_bypass() {
-        let text = "antagonists shrink into ever fewer ways until something suffers, then one step back";
+        let text = "the trash ways of antagonists shrink until a workload suffers, then take one step back";
         states.push(StateDescription::new("Trash", text));
     }
     states.extend([
         StateDescription::new(
             "Stable",
-            "nothing moves; antagonists, phase changes and restorations are watched for",
+            "no mask changes; A4 watches for antagonists, phase changes and restorations",
         ),
-        StateDescription::new("Revert", "initial partitions for a moment, to see what the HPWs could have"),
+        StateDescription::new(
+            "Revert",
+            "initial partitions for revert_interval_s, to measure the hit ratios that the HPWs could have",
+        ),
     ]);
     states
 }
@@ -71,15 +74,15 @@ const DEVIATIONS: &[&str] = &[
     "storage workloads behind the same root port are tested and switched together",
     "a port that also carries a NIC, or whose DCA cannot be switched, is never switched; without a port to \
      switch, a storage workload is not tested",
-    "instability of the trash ways is one-sided: misses up, throughput down, bandwidth up; each antagonist on \
-     its own",
+    "the trash ways are unstable only if misses rise, throughput falls or bandwidth rises; each antagonist \
+     is judged on its own",
     "a phase change below the initial record also needs a fall below the settled value by hit_point_guard",
     "without an I/O HPW the LP zone leaves the DCA ways and one more alone (the paper gives no cap)",
     "on chips where neither DCA nor inclusive ways are reserved, the LP zone leaves one way to the HPWs",
-    "IPC in place of the hit ratio (s5.2) is not offered",
+    "IPC instead of the hit ratio (s5.2) is not offered",
     "the DCA zone is where DCA points at power-on; a DCA way count changed by others is not followed",
     "a restored storage workload is left alone for holdoff_s, and its restoration always restarts the search",
-    "a reading that is missing makes no decision: its test is not made, and a search step that needs it waits",
+    "a missing counter causes no decision: its test is skipped, and a search step that needs it waits",
     "artifact profile: thresholds only; the artifact's phase test against the settled value alone, its group-wide \
      miss rates and its falls-only storage restoration are not copied",
 ];

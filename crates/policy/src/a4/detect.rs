@@ -44,8 +44,8 @@ pub(super) fn moved_hits(config: &Config, name: &str, before: f64, now: f64) -> 
     (moved > config.hpw_llc_hit_thr * before && moved > config.phase_point_guard).then(|| {
         let relative = if before > 0.0 { moved / before } else { 1.0 };
         vec![
-            config.cause(format!("relative move of LLC hit ratio of {name}"), relative, "hpw_llc_hit_thr"),
-            config.cause(format!("move of LLC hit ratio of {name}"), moved, "phase_point_guard"),
+            config.cause(format!("relative change of LLC hit ratio of {name}"), relative, "hpw_llc_hit_thr"),
+            config.cause(format!("change of LLC hit ratio of {name}"), moved, "phase_point_guard"),
         ]
     })
 }

@@ -146,7 +146,7 @@ impl Machine {
             _ if self.roster.members.is_empty() => self.enter(State::Idle, now_ns),
             None => {
                 let text =
-                    format!("{} ways are too few for A4's zones; masks stay as they are", self.llc.ways);
+                    format!("{} ways are too few for A4's zones; the masks stay unchanged", self.llc.ways);
                 log.push(event("zones-impossible", None, text));
                 self.enter(State::Idle, now_ns);
             }
@@ -209,7 +209,7 @@ impl Machine {
         if !self.waiting_said {
             self.waiting_said = true;
             let names = self.roster.names(who);
-            log.push(event("waiting", None, format!("{} waits: no reading of {names}", self.state.name())));
+            log.push(event("waiting", None, format!("{} waits: no counters of {names}", self.state.name())));
         }
     }
 

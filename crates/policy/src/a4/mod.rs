@@ -43,12 +43,14 @@ impl Variant {
     pub(crate) const fn idea(self) -> &'static str {
         match self {
             Variant::A => {
-                "A4 LP zone search alone: low-priority ways grow until a high-priority hit rate suffers"
+                "A4's LP zone search only: low-priority ways grow until a high-priority hit ratio falls"
             }
-            Variant::B => "a4-a and zones for I/O: DCA ways and inclusive ways are kept from low priority",
-            Variant::C => "a4-b and selective DCA: off for storage devices whose data leak",
+            Variant::B => {
+                "a4-a plus zones for I/O: low-priority workloads keep off the DCA and inclusive ways"
+            }
+            Variant::C => "a4-b plus selective DCA: off for storage devices whose data leak to memory",
             Variant::D => {
-                "a4-c and pseudo LLC bypassing: workloads that miss anyway shrink into trash ways (full A4)"
+                "a4-c plus pseudo LLC bypassing: workloads that miss anyway shrink into trash ways (full A4)"
             }
         }
     }

@@ -144,7 +144,7 @@ impl Roster {
             let stays = alive.get(id).is_some_and(|group| **group == member.group);
             if !stays {
                 let name = &member.group.name;
-                log.push(event("exit", Some(name), format!("{name} left or was declared anew")));
+                log.push(event("exit", Some(name), format!("{name} ended or was declared again")));
             }
             stays
         });
@@ -200,7 +200,8 @@ impl Roster {
         for unit in self.units.iter().filter(|unit| unit.flagged) {
             for id in unit.members.iter().filter(|id| self.members[id].fresh) {
                 let name = &self.members[id].group.name;
-                let text = format!("{name} shares the root port of a storage antagonist and its fate");
+                let text =
+                    format!("{name} shares the root port of a storage antagonist and is treated as one");
                 log.push(event("storage-antagonist", Some(name), text));
             }
         }

@@ -29,7 +29,7 @@ impl Machine {
         }
         let asks = self.config.revert != 0.0 && !self.roster.high().is_empty();
         if asks && self.is_due(seen, self.config.stable_interval_s) {
-            log.push(event("revert", None, "back to the initial partitions for a moment".to_owned()));
+            log.push(event("revert", None, "back to the initial partitions for one measurement".to_owned()));
             self.enter(State::Revert, Some(seen.to_ns));
         }
     }
@@ -54,7 +54,7 @@ impl Machine {
                 member.hit_initial = attainable.or(member.hit_initial);
             }
         }
-        let text = format!("nothing better to be had; back to LP zone {}", self.lp_text());
+        let text = format!("the initial partitions are not better; back to LP zone {}", self.lp_text());
         log.push(event("revert-unchanged", None, text));
         self.enter(State::Stable, Some(seen.to_ns));
     }
@@ -68,7 +68,7 @@ impl Machine {
             && let Some(causes) = lost_hits(&self.config, name, attainable, now)
         {
             let (could, has) = (percent(attainable), percent(now));
-            return Some((format!("{name} could hit {could} and hits {has}"), causes));
+            return Some((format!("{name} could hit {could} but hits {has}"), causes));
         }
         let initial = member.hit_initial?;
         let causes = detect::moved_hits(&self.config, name, initial, attainable)?;
@@ -173,7 +173,7 @@ impl Machine {
             let names = self.roster.names(&unit.members);
             let addresses = self.wiring.addresses(&unit.ports);
             let compared = unit.throughput.zip(now);
-            let what = format!("storage throughput of {names} moved");
+            let what = format!("storage throughput of {names} changed");
             let cause = compared.and_then(|(base, now)| moved(&self.config, what, base, now, thr));
             let alone = (unit.members.len() == 1).then(|| names.clone());
             let unit = &mut self.roster.units[at];
@@ -186,7 +186,7 @@ impl Machine {
                 (unit.flagged, unit.throughput, unit.leak_streak, unit.restore_streak) = (false, None, 0, 0);
                 unit.holdoff_until_ns = now_ns.saturating_add((self.config.holdoff_s * 1e9) as u64);
                 let text = format!(
-                    "DCA on again on port {addresses}: throughput of {names} moved by {} > {}",
+                    "DCA on again on port {addresses}: throughput of {names} changed by {} > {}",
                     percent(cause.value),
                     percent(thr.1)
                 );
@@ -214,9 +214,9 @@ impl Machine {
             let llc = before.llc.zip(now.llc);
             let mlc = before.mlc.zip(now.mlc);
             let llc = llc
-                .and_then(|(a, b)| moved(config, format!("LLC miss ratio of {name} moved"), a, b, llc_thr));
+                .and_then(|(a, b)| moved(config, format!("LLC miss ratio of {name} changed"), a, b, llc_thr));
             let mlc = mlc
-                .and_then(|(a, b)| moved(config, format!("MLC miss ratio of {name} moved"), a, b, mlc_thr));
+                .and_then(|(a, b)| moved(config, format!("MLC miss ratio of {name} changed"), a, b, mlc_thr));
             let cause = llc.or(mlc);
             member.restore_streak = if cause.is_some() { member.restore_streak + 1 } else { 0 };
             if let Some(cause) = cause
@@ -266,7 +266,7 @@ impl Machine {
     fn woke_up(&self, sample: &Window, id: GroupId, name: &str) -> (String, Vec<Cause>) {
         let references = sample.llc_references(id).unwrap_or(0.0);
         let cause = self.config.cause(format!("LLC references of {name}"), references, "min_llc_refs");
-        (format!("{name} was idle at the initial record and is not any more"), vec![cause])
+        (format!("{name} was idle at the initial record and is active now"), vec![cause])
     }
 }
 

@@ -123,24 +123,24 @@ settings! {
     ddio_ways_min: Iat Ways, 1.0, range 1.0, 32.0, "s4.C, Table II (DDIO_WAYS_MIN)";
     /// Most DDIO ways.
     ddio_ways_max: Iat Ways, 6.0, range 1.0, 32.0, "s4.C, Table II (DDIO_WAYS_MAX)";
-    /// Fewest DDIO ways the machine accepts, should that be more than ddio_ways_min.
+    /// Fewest DDIO ways that the machine accepts, if more than ddio_ways_min.
     ddio_ways_floor: Iat Ways, 2.0, range 1.0, 32.0, "ddio-bench s4.4: the two default bits cannot be cleared";
-    /// DDIO misses at or below this share of those on entering a state are a severe fall.
+    /// A fall of DDIO misses to this share of their number on entering the state is severe.
     severe_fall: Iat Ratio, 0.5, range 0.0, 1.0, "ours; s4.C gives no size";
-    /// An IPC below this is compared as if it were this.
+    /// Lower bound of IPC in comparisons: a smaller value counts as this one.
     ipc_floor: All PerCycle, 0.01, range 0.0, 10.0, "ours, against noise of idle tenants";
-    /// LLC references and misses below this are compared as if they were this.
+    /// Lower bound of LLC references and misses in comparisons: smaller values count as this one.
     llc_floor: All PerSecond, 1e4, range 0.0, 1e12, "ours, against noise of idle tenants";
-    /// DDIO hits and misses below this share of threshold_miss_low are compared as if they were that.
+    /// Lower bound of DDIO hits and misses in comparisons, as a share of threshold_miss_low.
     ddio_floor_share: Iat Ratio, 0.05, range 0.0, 1.0, "ours, against noise of idle devices";
-    /// Tenants gain and lose ways; off, IAT only sizes the DDIO ways and shuffles.
+    /// Whether tenants gain and lose ways; if false, IAT only sizes the DDIO ways and shuffles.
     tenant_sizing: Iat Switch, 1.0, range 0.0, 1.0, "s6.C runs applications with it off";
-    /// DDIO gains and loses ways; off, their number is left to others and followed.
+    /// Whether DDIO gains and loses ways; if false, IAT follows the number that others set.
     ddio_sizing: Iat Switch, 1.0, range 0.0, 1.0, "s6.B sets the DDIO ways of Figs. 10 and 11 by hand";
-    /// Guarded mode: how long nothing is reclaimed below a count whose reclaim had to be undone.
+    /// Guarded mode: time without another reclaim below a way count whose reclaim had to be undone.
     guard_intervals: Iat Intervals, 10.0, range 1.0, 1e6, "ours";
-    /// Guarded mode: how many times longer the guard stands each time it had to be renewed.
-    guard_backoff: Iat Factor, 2.0, range 1.0, 100.0, "ours: a steady load must end up at rest";
+    /// Guarded mode: factor by which that time grows at each further undone reclaim.
+    guard_backoff: Iat Factor, 2.0, range 1.0, 100.0, "ours: under a steady load IAT must settle";
 }
 
 /// Names of the modes, as `mode` takes them.

@@ -122,7 +122,7 @@ impl Machine {
         let Some(found) = read_back.filter(|found| *found != self.ddio && found.is_contiguous()) else {
             return;
         };
-        let text = format!("DDIO ways read {found}, not {}: that is what IAT goes on from", self.ddio);
+        let text = format!("DDIO ways read back as {found}, not {}; IAT continues from there", self.ddio);
         let mut event = event("ddio-found", None, text);
         let what = "DDIO ways read back".to_owned();
         event.causes = vec![Cause { what, value: f64::from(found.count()), limit: None }];
@@ -139,7 +139,13 @@ impl Machine {
             Case::Stable => {}
             Case::IpcOnly => {
                 let causes = self.ipc_causes(before, now, &trends);
-                self.say(said, "skip-ipc-only", "only IPC changed: neither cache nor I/O", causes, log);
+                self.say(
+                    said,
+                    "skip-ipc-only",
+                    "only IPC changed; cache and I/O did not cause it",
+                    causes,
+                    log,
+                );
             }
             Case::CoreOnly(eligible) => {
                 if self.config.tenant_sizing != 0.0 {
@@ -151,8 +157,9 @@ impl Machine {
                 if self.shuffle(now, log) {
                     self.deferred = true;
                     let name = &self.tenants.slots[slot].name;
-                    let text =
-                        format!("{name} overlaps DDIO and both changed: shuffled first, the states wait");
+                    let text = format!(
+                        "{name} overlaps DDIO and both changed: shuffle first, the state machine waits"
+                    );
                     let mut skip = event("skip-shuffle-first", Some(name), text);
                     skip.causes = self.overlap_causes(slot, before, now);
                     log.push(skip);
@@ -219,7 +226,7 @@ impl Machine {
         log: &mut Vec<Event>,
     ) {
         let Some(misses) = now.ddio_misses else {
-            self.say(said, "waiting", "DDIO misses cannot be read: the state stays", Vec::new(), log);
+            self.say(said, "waiting", "cannot read DDIO misses: the state stays", Vec::new(), log);
             self.shuffle(now, log);
             return;
         };
@@ -271,7 +278,8 @@ impl Machine {
                 Owner::Ddio => "DDIO".to_owned(),
                 Owner::Slot(index) => self.tenants.slots[index].name.clone(),
             };
-            let text = format!("{who} keeps {count} ways for {intervals} intervals: taking one was wrong");
+            let text =
+                format!("{who} keeps {count} ways for {intervals} intervals: taking one had to be undone");
             let mut held = event("guard", None, text);
             let what = "intervals without such a reclaim".to_owned();
             held.causes = vec![self.config.cause(what, f64::from(intervals), "guard_intervals")];

@@ -29,7 +29,7 @@ use waykeeper_host::{Group, Interval, Inventory};
 
 /// One line for the list of policies.
 pub(crate) const IDEA: &str =
-    "IAT: DDIO and tenant ways follow who presses whom; best effort shares with devices";
+    "IAT: DDIO and tenant ways follow DDIO misses and demand; best-effort tenants share with devices";
 
 /// Builds it.
 ///

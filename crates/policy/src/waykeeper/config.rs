@@ -68,23 +68,23 @@ macro_rules! settings {
 }
 
 settings! {
-    llc_cost Number 0.5 0.0..100.0 "" "cost of an LLC hit per packet line against the line's own work" "ours: 5 ns against 10 ns of a line in an MLC";
-    memory_cost Number 2.0 0.0..100.0 "" "cost of an LLC miss per packet line, likewise" "ours: 10 to 30 ns, some of it hidden";
-    lpw_weight Number 0.5 0.0..10.0 "" "what LPWs' progress counts against HPWs'" "ours";
-    memory_weight Number 0.05 0.0..10.0 "" "what memory traffic counts: at 0.05 half of it is worth 3.5 % of progress" "ours";
-    min_gain Number 0.01 0.0..1.0 "ratio" "a change is kept if it gains this much, or twice the noise" "ours";
-    hpw_loss_max Number 0.1 0.0..1.0 "ratio" "no HPW may lose more of its progress than this against the open LLC" "ours; A4 allows 20 % of the LLC hit ratio";
-    settle_tolerance Number 0.01 0.0..1.0 "ratio" "two intervals that differ by less show a settled LLC" "ours";
-    settle_max Whole 4.0 1.0..60.0 "intervals" "longest wait for that" "ours: rings take up to 0.3 s of traffic to drain";
-    leak_dca_miss Number 0.4 0.0..1.0 "ratio" "DCA writes that miss, above which storage may be the cause" "A4 Table 1, DMALK_DCA_MS_THR";
+    llc_cost Number 0.5 0.0..100.0 "" "cost of an LLC hit per packet line, relative to the line's processing" "ours: 5 ns against 10 ns of a line in an MLC";
+    memory_cost Number 2.0 0.0..100.0 "" "cost of an LLC miss per packet line, relative to the line's processing" "ours: 10 to 30 ns, some of it hidden";
+    lpw_weight Number 0.5 0.0..10.0 "" "weight of the LPWs' progress relative to the HPWs'" "ours";
+    memory_weight Number 0.05 0.0..10.0 "" "weight of memory traffic: at 0.05, halving it is worth 3.5 % of progress" "ours";
+    min_gain Number 0.01 0.0..1.0 "ratio" "least gain for which a change is kept; twice the noise if that is more" "ours";
+    hpw_loss_max Number 0.1 0.0..1.0 "ratio" "largest loss of an HPW's progress relative to the open LLC" "ours; A4 allows 20 % of the LLC hit ratio";
+    settle_tolerance Number 0.01 0.0..1.0 "ratio" "the LLC counts as settled when two intervals differ by less" "ours";
+    settle_max Whole 4.0 1.0..60.0 "intervals" "longest wait for a settled LLC" "ours: rings take up to 0.3 s of traffic to drain";
+    leak_dca_miss Number 0.4 0.0..1.0 "ratio" "DCA write miss ratio above which storage may cause a leak" "A4 Table 1, DMALK_DCA_MS_THR";
     leak_llc_miss Number 0.4 0.0..1.0 "ratio" "LLC miss ratio of a storage workload whose blocks leak" "A4 Table 1, DMALK_LLC_MS_THR";
-    leak_io_share Number 0.35 0.0..1.0 "ratio" "its device's share of all inbound bytes" "A4 Table 1, DMALK_IO_TP_THR";
-    suspect_io_share Number 0.1 0.0..1.0 "ratio" "the same, from which on DCA off is tried and measured" "ours";
+    leak_io_share Number 0.35 0.0..1.0 "ratio" "share of its device in all inbound bytes above which DCA is switched off" "A4 Table 1, DMALK_IO_TP_THR";
+    suspect_io_share Number 0.1 0.0..1.0 "ratio" "share of its device in all inbound bytes above which DCA off is tried and measured" "ours";
     antagonist_miss Number 0.9 0.0..1.0 "ratio" "MLC and LLC miss ratio of a workload that gains nothing from the LLC" "A4 Table 1, ANT_CACHE_MISS_THR";
-    ddio_miss Number 0.1 0.0..1.0 "ratio" "DCA writes that miss, above which devices may get another way" "ours; IAT counts misses per second";
-    phase_change Number 0.25 0.0..10.0 "ratio" "change of a workload's or a port's own traffic that is another phase" "ours";
+    ddio_miss Number 0.1 0.0..1.0 "ratio" "DCA write miss ratio above which devices may gain a way" "ours; IAT counts misses per second";
+    phase_change Number 0.25 0.0..10.0 "ratio" "relative change of a workload's or a port's traffic that starts a new phase" "ours";
     trials_max Whole 14.0 1.0..1000.0 "" "most layouts tried in one phase" "ours";
-    recheck Whole 30.0 1.0..86400.0 "intervals" "from settling to the first look at what was taken away; doubles each time nothing came of it" "ours; A4 looks every 10 s";
+    recheck Whole 30.0 1.0..86400.0 "intervals" "time from settling to the first trial that undoes a restriction; doubles after each trial without gain" "ours; A4 looks every 10 s";
 }
 
 impl Config {

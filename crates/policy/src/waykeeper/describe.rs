@@ -7,9 +7,10 @@ use crate::describe::{StateDescription, lines};
 pub(super) fn describe(config: &Config) -> Description {
     Description {
         name: "waykeeper".to_owned(),
-        idea: "Goes at once to the layout that the counters speak for, then by single steps: zones, DCA off for storage that \
-               leaks, a trash way for antagonists, DDIO ways by demand. A step stays if HPWs' measured progress gains more \
-               than noise and no HPW loses; otherwise the next is tried. What was best in a phase is remembered."
+        idea: "First tries the layout that the counters suggest, then single steps: zones, DCA off for \
+               storage that leaks, a trash way for antagonists, DDIO ways by demand. A step is kept if the \
+               HPWs' measured progress gains more than noise and no HPW loses; otherwise the next step is \
+               tried. The best layout of a phase is remembered."
             .to_owned(),
         source: "ours, after A4 s5 and IAT s4".to_owned(),
         inputs: lines(&[
@@ -22,16 +23,21 @@ pub(super) fn describe(config: &Config) -> Description {
         settings: config.describe(),
         states: vec![
             StateDescription::new("Look", "measures the layout in force until two intervals agree"),
-            StateDescription::new("Try", "measures another layout likewise; keeps it or drops it, and tries the next"),
+            StateDescription::new(
+                "Try",
+                "measures another layout in the same way, keeps or drops it, and tries the next",
+            ),
             StateDescription::new(
                 "Stable",
-                "nothing is left to try; watches for another phase, and at doubling distances gives one thing back to see",
+                "no layout is left to try; watches for a new phase and, at doubling intervals, tries to undo \
+                 one restriction",
             ),
         ],
         deviations: lines(&[
             "A4: the LP zone is found by measured gain, not by growing until an HPW loses 20 % of its hit ratio; the open LLC is \
              a candidate too; there is no revert every ten seconds",
-            "IAT: DDIO ways grow when writes miss and stay if that pays; there is no state for each direction of change",
+            "IAT: DDIO ways grow when writes miss, and the growth is kept if it gains progress; there is no \
+             state for each direction of change",
         ]),
     }
 }

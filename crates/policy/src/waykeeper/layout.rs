@@ -191,7 +191,11 @@ impl Layout {
                 .map_or_else(|| id.to_string(), |group| group.name.clone())
         };
         if self.open != before.open {
-            said.push(if self.open { "everybody may use all ways".to_owned() } else { "zones".to_owned() });
+            said.push(if self.open {
+                "all workloads may use all ways".to_owned()
+            } else {
+                "zones".to_owned()
+            });
         }
         if !self.open && (self.lp_ways != before.lp_ways || before.open) {
             said.push(format!("LP zone of {} ways", self.lp_ways));

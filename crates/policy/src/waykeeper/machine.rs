@@ -22,8 +22,7 @@ use waykeeper_units::PortId;
 const PHASES_REMEMBERED: usize = 16;
 /// Weight of the newest interval in the running noise. Assumption: the mean of about the last five intervals.
 const NOISE_WEIGHT: f64 = 0.2;
-/// So many times the usual change from interval to interval is an unusual one. Assumption: chance alone seldom
-/// reaches it.
+/// So many times the usual change from interval to interval is an unusual one. Assumption: chance alone seldom reaches it.
 const JITTER_MARGIN: f64 = 4.0;
 /// Intervals in a row that must show another phase; one does if it is twice the limit. Doubled, up to the most, by every
 /// phase that follows the last one soon: traffic that never rests is no reason to search for ever. Assumption: two
@@ -206,7 +205,7 @@ impl Machine {
             known.signature.distance(&self.signature, &self.groups).0 <= self.config.phase_change
         });
         if let Some(known) = known {
-            let why = "it was best in this phase before".to_owned();
+            let why = "this layout was best in this phase before".to_owned();
             self.queue.push_back(Move {
                 to: self.shape.fitted(known.layout.clone()),
                 way: Way::Other,
@@ -282,7 +281,7 @@ impl Machine {
             limit: limit.map(|(name, value)| (name.to_owned(), value)),
         };
         let causes = vec![
-            number("gain of all", gain.all, Some(("min_gain or twice the noise", needed))),
+            number("total gain", gain.all, Some(("min_gain or twice the noise", needed))),
             number("HPWs' progress against the best so far", gain.hpw, None),
             number("LPWs' progress against the best so far", gain.lpw, None),
             number(
@@ -341,7 +340,7 @@ impl Machine {
         self.since_phase = 0;
         let limit = Some((name.to_owned(), limit));
         let causes = vec![Cause { what: format!("relative change of {whose}"), value: by, limit }];
-        events.push(event("phase", format!("another phase: {whose} changed"), causes));
+        events.push(event("phase", format!("new phase: {whose} changed"), causes));
         self.put_in_force(self.best.clone());
         self.look();
         true
@@ -393,7 +392,7 @@ impl Machine {
         let text = match (new.is_empty(), gone.is_empty()) {
             (false, true) => format!("{new} launched"),
             (true, _) => format!("{gone} exited"),
-            (false, false) => format!("{new} launched or changed class, {gone} exited or did"),
+            (false, false) => format!("{new} launched or changed class, {gone} exited or changed class"),
         };
         events.push(event("workloads", text, Vec::new()));
         self.groups = groups.to_vec();
@@ -427,11 +426,11 @@ impl Machine {
         let mut dead = Vec::new();
         if let Some((wanted, found)) = ways {
             self.shape.dca_dial = false;
-            dead.push(format!("DCA ways {wanted} do not hold, {found} reads back"));
+            dead.push(format!("DCA ways {wanted} did not take effect, {found} reads back"));
         }
         for port in ports {
             self.shape.switches.remove(&port);
-            dead.push(format!("the DCA switch of {port} does not act"));
+            dead.push(format!("the DCA switch of {port} has no effect"));
         }
         events.extend(dead.into_iter().map(|text| event("dead-knob", text, Vec::new())));
         self.start_over();

@@ -21,7 +21,7 @@ use waykeeper_host::{Group, Interval, Inventory};
 
 /// One line for the list of policies.
 pub(crate) const IDEA: &str =
-    "ours: the cures of A4 and IAT at once, each kept only if HPWs measurably gain, and remembered per phase";
+    "ours: A4's and IAT's measures combined, each kept only if HPWs measurably gain, remembered per phase";
 
 /// Builds it; settings as [`Config`] names them.
 pub(crate) fn build(settings: &Table) -> Result<Box<dyn Policy>, PolicyError> {
@@ -44,7 +44,7 @@ impl Policy for Waykeeper {
 
     fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
         let machine = Machine::new(self.config, inventory, groups);
-        let text = "to begin with, to see how everybody gets on".to_owned();
+        let text = "measuring baseline performance".to_owned();
         let event = Event { action: "look".to_owned(), group: None, text, causes: Vec::new() };
         let decision = machine.decide(vec![event]);
         self.machine = Some(machine);

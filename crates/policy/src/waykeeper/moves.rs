@@ -85,7 +85,7 @@ impl Scene<'_> {
             }
             to.open = false;
         }
-        let why = "what the counters speak for".to_owned();
+        let why = "the counters suggest it".to_owned();
         let to = self.shape.fitted(to);
         let trash_alone = Layout { trash: from.trash.clone(), ..to.clone() } == *from;
         Move { to, way: if trash_alone { Way::Trash } else { Way::Other }, why, causes }
@@ -126,7 +126,7 @@ impl Scene<'_> {
             steps.add(Way::Other, why, vec![number("DCA write miss ratio", miss)], |l| l.dca_ways -= 1);
         }
         if self.may_open(best) {
-            steps.add(Way::Other, "zones may cost more than they bring", Vec::new(), |l| l.open = true);
+            steps.add(Way::Other, "zones may cost more than they gain", Vec::new(), |l| l.open = true);
         }
         steps.moves
     }
@@ -144,7 +144,7 @@ impl Scene<'_> {
                 let mut off = steps.best.clone();
                 off.dca_off.insert(port);
                 let behind = self.storage_behind(&off);
-                steps.add(Way::Other, "its blocks leak", reason.causes, |l| {
+                steps.add(Way::Other, "its blocks leak to memory", reason.causes, |l| {
                     l.dca_off.insert(port);
                     l.trash.extend(behind);
                 });
@@ -199,7 +199,8 @@ impl Scene<'_> {
     pub fn releases(&self, best: &Layout) -> Vec<Move> {
         let mut steps = Steps { shape: self.shape, best, moves: Vec::new() };
         for group in &best.trash {
-            steps.add(Way::Other, "it may have changed its ways", Vec::new(), |l| _ = l.trash.remove(group));
+            steps
+                .add(Way::Other, "its behaviour may have changed", Vec::new(), |l| _ = l.trash.remove(group));
         }
         for port in &best.dca_off {
             steps.add(Way::Other, "its traffic may have changed", Vec::new(), |l| _ = l.dca_off.remove(port));

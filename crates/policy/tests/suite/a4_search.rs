@@ -163,7 +163,7 @@ fn a_missing_number_makes_the_search_wait_and_nothing_else() {
     bench.load(0).llc_readable = false;
     bench.run(30);
     assert_eq!((bench.last.state.as_str(), bench.mask(1)), ("InitMeasure", 0x003));
-    assert_eq!(bench.text("waiting"), "InitMeasure waits: no reading of mcf");
+    assert_eq!(bench.text("waiting"), "InitMeasure waits: no counters of mcf");
     bench.load(0).llc_readable = true;
     bench.until("Expand");
     bench.load(0).llc_readable = false;
@@ -361,7 +361,7 @@ fn a_chip_with_too_few_ways_is_left_alone() {
     bench.run(20);
     assert_eq!(bench.last.state, "Idle");
     assert!(bench.last.plan.masks.is_empty());
-    assert_eq!(bench.text("zones-impossible"), "4 ways are too few for A4's zones; masks stay as they are");
+    assert_eq!(bench.text("zones-impossible"), "4 ways are too few for A4's zones; the masks stay unchanged");
 }
 
 #[test]

@@ -236,7 +236,7 @@ fn a_storage_antagonist_whose_throughput_moves_is_restored_with_dca_and_held_off
     assert_eq!((bench.dca(SSD), bench.last.state.as_str()), (Some(true), "InitMeasure"));
     assert_eq!(
         bench.text("storage-restored"),
-        "DCA on again on port 0000:5e:00.0: throughput of fio moved by 33 % > 30 %"
+        "DCA on again on port 0000:5e:00.0: throughput of fio changed by 33 % > 30 %"
     );
     // It leaks again at once. The search takes 12 s, so a hold-off of 10 s is over by then; 30 s is not.
     let mut bench = Bench::new("a4", "holdoff_s = 30", micro());
@@ -271,7 +271,7 @@ fn an_lpw_antagonist_that_changes_goes_back_to_the_lp_zone_and_nothing_else() {
     assert_eq!(bench.mask(4), 0x004);
     bench.step();
     assert_eq!((bench.last.state.as_str(), bench.mask(4)), ("Stable", 0x1fc));
-    assert_eq!(bench.text("restored"), "x-mem3 is an LPW again: LLC miss ratio of x-mem3 moved by 16 %");
+    assert_eq!(bench.text("restored"), "x-mem3 is an LPW again: LLC miss ratio of x-mem3 changed by 16 %");
 }
 
 #[test]
@@ -349,7 +349,11 @@ fn after_ten_stable_seconds_the_initial_partitions_are_tried_for_one() {
         assert_eq!((bench.last.state.as_str(), bench.mask(3)), ("Stable", 0x1fc));
     }
     assert_eq!(bench.now_ns - stable_at, 22 * SECOND);
-    assert_eq!(bench.text("revert-unchanged"), "nothing better to be had; back to LP zone 0x1fc (7 ways)");
+    assert_eq!(
+        bench.text("revert-unchanged"),
+        "the initial partitions are not better; back to LP zone \
+                                                0x1fc (7 ways)"
+    );
 }
 
 #[test]
@@ -373,7 +377,7 @@ fn more_to_be_had_under_the_initial_partitions_restarts_the_search() {
     bench.load(2).llc_hit = 0.66;
     bench.step();
     assert_eq!(bench.last.state, "InitMeasure");
-    assert_eq!(bench.text("revert-changed"), "x-mem1 could hit 66 % and hits 50 %");
+    assert_eq!(bench.text("revert-changed"), "x-mem1 could hit 66 % but hits 50 %");
 }
 
 #[test]

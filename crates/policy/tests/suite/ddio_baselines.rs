@@ -61,11 +61,11 @@ fn fixed_refuses_unknown_names_and_illegal_masks_in_one_line() {
     let chip = gold_6140();
     assert_eq!(
         refusal("fixed", "masks = { fia = \"0x00c\" }", &chip),
-        "fixed: there is no workload `fia`; did you mean `fio`?; there are dpdk-t, fio, x-mem1, x-mem2, x-mem3"
+        "fixed: unknown workload `fia`; did you mean `fio`?; known are dpdk-t, fio, x-mem1, x-mem2, x-mem3"
     );
     assert_eq!(
         refusal("fixed", "dca = { ssd9 = false }", &chip),
-        "fixed: there is no device `ssd9`; did you mean `ssd0`?; there are nic0, ssd0, ssd1"
+        "fixed: unknown device `ssd9`; did you mean `ssd0`?; known are nic0, ssd0, ssd1"
     );
     assert!(
         refusal("fixed", "masks = { fio = \"0x005\" }", &chip)
@@ -111,7 +111,10 @@ fn ddio_ways_yields_to_a_register_that_holds_something_else() {
     let seen = reads_back(&bench, |knobs| knobs.dca_ways = Some(WayMask::from_bits(0x600)));
     bench.feed(&seen);
     assert_eq!((bench.last.state.as_str(), bench.last.plan.dca_ways), ("Overruled", None));
-    assert_eq!(bench.text("knob-overruled"), "DCA ways 0x780 do not hold: 0x600 reads back and stays");
+    assert_eq!(
+        bench.text("knob-overruled"),
+        "DCA ways 0x780 did not take effect: 0x600 reads back and is left"
+    );
     let values: Vec<f64> = bench.event("knob-overruled").causes.iter().map(|cause| cause.value).collect();
     assert_eq!(values, [4.0, 2.0]);
     bench.feed(&seen);
@@ -143,7 +146,7 @@ fn ddio_off_yields_to_a_port_that_stays_on() {
     let seen = reads_back(&bench, |knobs| *knobs.dca.get_mut(&PortId(SSD)).unwrap() = true);
     bench.feed(&seen);
     assert_eq!([bench.dca(NIC), bench.dca(SSD)], [Some(false), None]);
-    assert_eq!(bench.text("knob-overruled"), "DCA off on port 1 does not hold: it stays on");
+    assert_eq!(bench.text("knob-overruled"), "DCA off on port 1 did not take effect: it stays on");
     assert_eq!(bench.last.state, "Off");
 }
 
@@ -197,7 +200,7 @@ fn resq_without_a_ring_knob_keeps_its_slices_and_says_so() {
     assert_eq!(ring(&bench), None);
     assert_eq!(
         bench.text("knob-overruled"),
-        "RX rings of 512 on port 0 do not hold: 2048 reads back and stays"
+        "RX rings of 512 on port 0 did not take effect: 2048 reads back and is left"
     );
     bench.groups.pop();
     let seen = reads_back(&bench, |knobs| _ = knobs.rx_ring.insert(PortId(NIC), 2048));

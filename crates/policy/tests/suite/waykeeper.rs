@@ -190,7 +190,7 @@ fn a_phase_met_before_begins_with_what_was_best_then() {
     let before = bench.now_ns;
     live(&mut bench, 4, world(true));
     assert!(bench.happened_since("phase", before));
-    assert!(bench.text("try").contains("it was best in this phase before"), "{:#?}", bench.texts());
+    assert!(bench.text("try").contains("this layout was best in this phase before"), "{:#?}", bench.texts());
     assert_eq!(bench.last.plan.masks, best.masks);
 }
 
@@ -253,9 +253,12 @@ fn a_dead_knob_is_given_up_and_the_search_goes_on_without_it() {
         bench.now_ns = seen.to_ns;
         bench.feed(&seen);
     }
-    assert!(bench.texts().iter().any(|text| text.contains("the DCA switch of port 1 does not act")));
+    assert!(bench.texts().iter().any(|text| text.contains("the DCA switch of port 1 has no effect")));
     assert!(
-        bench.texts().iter().any(|text| text.contains("DCA ways 0x780 do not hold, 0x600 reads back")),
+        bench
+            .texts()
+            .iter()
+            .any(|text| text.contains("DCA ways 0x780 did not take effect, 0x600 reads back")),
         "{:#?}",
         bench.texts()
     );

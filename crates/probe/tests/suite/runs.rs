@@ -40,9 +40,9 @@ fn whatever_was_turned_is_as_it_was_found() {
     let findings = run(&mut host, &Procedure::ALL).unwrap();
     assert_eq!(knobs(&mut host), before);
     assert!(findings.failures.is_empty() && findings.found_anything(), "{:?}", findings.failures);
-    assert_eq!(findings.ports[1].switch.register.as_deref(), Some("it read off at first"));
+    assert_eq!(findings.ports[1].switch.register.as_deref(), Some("it was off at the start"));
     assert_eq!(findings.sweeps.iter().map(|sweep| sweep.dial).collect::<Vec<_>>(), Dial::ALL);
-    assert!(findings.sweeps[2].notes[0].starts_with("no dial"), "{:?}", findings.sweeps[2]);
+    assert!(findings.sweeps[2].notes[0].starts_with("not varied"), "{:?}", findings.sweeps[2]);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn counters_that_cannot_be_read_spoil_an_answer_and_not_the_run() {
     assert!(found.dca_ways.unwrap().value().is_some());
     let why = found.inclusive_ways.unwrap();
     assert!(
-        why.reason().is_some_and(|why| why.contains("misses of the co-runner cannot be counted")),
+        why.reason().is_some_and(|why| why.contains("this host cannot count misses of the co-runner")),
         "{why:?}"
     );
     // Masks that cannot be written: the words of who holds them.
@@ -103,7 +103,7 @@ fn without_a_co_runner_it_is_said_what_would_help() {
     let mut host = server("gold-6140", &[], &[]);
     let named = Named { io: None, victim: Some("chas".to_owned()) };
     let error = roles::check(&host.groups(), &named).unwrap_err().to_string();
-    assert_eq!(error, "no tenant `chas`; there are headers, payloads, scan, chase");
+    assert_eq!(error, "unknown tenant `chas`; known are headers, payloads, scan, chase");
     let cast =
         on_stand(&mut host, |stand| roles::cast(stand, &Named { io: None, victim: Some("chase".into()) }));
     let cast = cast.unwrap().unwrap();
@@ -127,7 +127,7 @@ fn an_application_that_reads_what_devices_write_feels_dca_and_one_that_reads_hea
     assert!(
         icelake
             .iter()
-            .all(|app| app.sensitivity.reason().is_some_and(|why| why.contains("not switched here")))
+            .all(|app| app.sensitivity.reason().is_some_and(|why| why.contains("cannot be switched here")))
     );
 }
 

@@ -83,10 +83,10 @@ fn haswells_two_ways_and_none_that_are_inclusive() {
     let rings = [("ring = 2048", "ring = 512")];
     let (dca, inclusive) = look(server("e5-2630v3", &[], &rings));
     assert_eq!(dca.value(), Some(&mask(0xc0000)), "{dca:?}");
-    assert!(dca.evidence.iter().any(|line| line.contains("cannot tell the last ways apart")), "{dca:?}");
+    assert!(dca.evidence.iter().any(|line| line.contains("cannot distinguish the last ways")), "{dca:?}");
     // Its chase lies in the LLC and is never evicted there: no answer rather than a wrong one.
     assert!(
-        inclusive.reason().is_some_and(|why| why.contains("does not even feel the DCA ways")),
+        inclusive.reason().is_some_and(|why| why.contains("no extra misses even in the DCA ways")),
         "{inclusive:?}"
     );
 }

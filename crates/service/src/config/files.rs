@@ -44,7 +44,7 @@ pub(super) fn find(asked: Option<&Path>, usual: &Path) -> Result<Vec<PathBuf>, C
         let is_ours = name.to_str().is_some_and(|name| name.ends_with(".toml") && !name.starts_with('.'));
         more.extend(is_ours.then(|| folder.join(name)));
         if more.len() > FILES_LIMIT {
-            return Err(failed(io::Error::other(format!("it holds more than {FILES_LIMIT} files"))));
+            return Err(failed(io::Error::other(format!("the directory has more than {FILES_LIMIT} files"))));
         }
     }
     more.sort_unstable();
@@ -64,7 +64,7 @@ pub(super) fn read(path: &Path) -> Result<Layer, ConfigError> {
     let mut bytes = Vec::new();
     file.take(FILE_LIMIT + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > FILE_LIMIT {
-        return Err(failed(io::Error::other(format!("it has more than {FILE_LIMIT} bytes"))));
+        return Err(failed(io::Error::other(format!("the file has more than {FILE_LIMIT} bytes"))));
     }
     let text = String::from_utf8(bytes).map_err(|_| failed(io::Error::other("not UTF-8 text")))?;
     take_apart(path, &text)

@@ -46,7 +46,7 @@ const TAKEN_PORTS: std::ops::RangeInclusive<u16> = 9100..=9999;
 pub const KEYS: &[Key] = &[
     Key {
         path: "daemon.period_s",
-        what: "seconds between two looks at the counters",
+        what: "seconds between two samples of the counters",
         live: true,
         set: |config, value| {
             let (low, high) = PERIOD_S;
@@ -59,21 +59,21 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         path: "daemon.mode",
-        what: "manage turns knobs, dry-run says what it would turn, observe only watches",
+        what: "manage turns knobs, dry-run only logs what it would turn, observe only samples counters",
         live: false,
         set: |config, value| word(value, MODES).map(|mode| config.mode = mode),
         get: |config| word_of(config.mode, MODES),
     },
     Key {
         path: "daemon.root",
-        what: "where the host's file tree begins",
+        what: "directory where the host's file tree begins",
         live: false,
         set: |config, value| path(value).map(|path| config.root = path),
         get: |config| shown(&config.root),
     },
     Key {
         path: "daemon.journal",
-        what: "file of the originals; `usual` is the one of that host in /run/waykeeper",
+        what: "journal of original knob values; `usual` is the host's own in /run/waykeeper",
         live: false,
         set: |config, value| {
             config.journal = match value.as_str() {
@@ -90,14 +90,15 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         path: "daemon.profile",
-        what: "what `waykeeper probe` found out, to go by; `usual` is that host's profile if there is one, `off` none",
+        what: "machine profile that `waykeeper probe` wrote; `usual` is the host's own if it exists, `off` \
+               uses none",
         live: false,
         set: |config, value| place(value).map(|place| config.profile = place),
         get: |config| place_of(&config.profile),
     },
     Key {
         path: "daemon.domain",
-        what: "id of the L3 to manage, as in resctrl's schemata; `auto` is that of the first tenant with cores",
+        what: "id of the L3 to manage, as in resctrl's schemata; `auto` is the L3 of the first tenant with cores",
         live: false,
         set: |config, value| {
             config.domain = match value.as_str() {
@@ -110,21 +111,21 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         path: "daemon.blind_steps",
-        what: "steps in a row in which nothing can be read before the daemon gives up",
+        what: "the daemon ends after this many steps in a row without readable counters or masks",
         live: true,
         set: |config, value| whole(value, 1, 1_000_000).map(|steps| config.blind_steps = u64::from(steps)),
         get: |config| Value::Integer(config.blind_steps as i64),
     },
     Key {
         path: "policy.name",
-        what: "the policy in charge; `waykeeper policy list` names them",
+        what: "policy that decides; `waykeeper policy list` lists the policies",
         live: true,
         set: |config, value| string(value, "the name of a policy").map(|name| config.policy.name = name),
         get: |config| text(&config.policy.name),
     },
     Key {
         path: "limits.masks",
-        what: "whether way masks may be turned",
+        what: "whether way masks may be changed",
         live: false,
         set: |config, value| switch(value).map(|on| config.limits.masks = on),
         get: |config| Value::Boolean(config.limits.masks),
@@ -163,7 +164,7 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         path: "limits.classes",
-        what: "most classes of service to take: all that are free, or a number",
+        what: "most classes of service to use: all that are free, or a number",
         live: false,
         set: |config, value| {
             config.limits.classes = match value.as_str() {
@@ -177,21 +178,22 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         path: "limits.outsiders",
-        what: "what becomes of a knob of ours that somebody else turns: leave it, or correct it a few times",
+        what: "reaction when another program changes a managed knob: leave its value, or correct it a few times",
         live: false,
         set: |config, value| word(value, OUTSIDERS).map(|what| config.limits.outsiders = what),
         get: |config| word_of(config.limits.outsiders, OUTSIDERS),
     },
     Key {
         path: "socket.path",
-        what: "the control socket; `usual` is the one of that host in /run/waykeeper, `off` none",
+        what: "path of the control socket; `usual` is the host's own in /run/waykeeper, `off` opens none",
         live: false,
         set: |config, value| place(value).map(|place| config.socket.path = place),
         get: |config| place_of(&config.socket.path),
     },
     Key {
         path: "socket.group",
-        what: "the group that may read through the socket; `none`: root alone. Without CAP_CHOWN the daemon must be in it",
+        what: "group whose members may read through the socket; `none` allows only root. Without CAP_CHOWN \
+               the daemon must be a member",
         live: false,
         set: |config, value| {
             let name = string(value, "the name of a group, or `none`")?;
@@ -202,14 +204,15 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         path: "metrics.listen",
-        what: "where Prometheus may ask, as 127.0.0.1:19190 or unix:/run/waykeeper/metrics.sock; `off` nowhere",
+        what: "address for Prometheus, such as 127.0.0.1:19190 or unix:/run/waykeeper/metrics.sock; `off` \
+               serves no metrics",
         live: false,
         set: |config, value| listen(value).map(|address| config.metrics = address),
         get: |config| config.metrics.as_ref().map_or(text("off"), |address| text(&address.to_string())),
     },
     Key {
         path: "recorder.dir",
-        what: "where the flight recorder keeps its files; `off` records nothing",
+        what: "directory of the flight recorder's files; `off` records nothing",
         live: false,
         set: |config, value| {
             config.recorder.dir = match value.as_str() {
@@ -222,28 +225,28 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         path: "recorder.keep_hours",
-        what: "hours that the recorder keeps",
+        what: "hours after which the recorder deletes a step",
         live: false,
         set: |config, value| whole(value, 1, 8760).map(|hours| config.recorder.keep_hours = hours),
         get: |config| Value::Integer(i64::from(config.recorder.keep_hours)),
     },
     Key {
         path: "recorder.keep_mib",
-        what: "most MiB of disk that the recorder fills",
+        what: "most MiB of disk that the recorder uses",
         live: false,
         set: |config, value| whole(value, 1, 1 << 20).map(|mib| config.recorder.keep_mib = mib),
         get: |config| Value::Integer(i64::from(config.recorder.keep_mib)),
     },
     Key {
         path: "log.level",
-        what: "error, warn, info, debug or trace, or directives as tracing-subscriber takes them",
+        what: "error, warn, info, debug or trace, or directives of tracing-subscriber",
         live: false,
         set: |config, value| string(value, "a level such as info").map(|level| config.log.level = level),
         get: |config| text(&config.log.level),
     },
     Key {
         path: "log.format",
-        what: "text for people, json for programs",
+        what: "text, or json for programs",
         live: false,
         set: |config, value| word(value, FORMATS).map(|json| config.log.json = json),
         get: |config| word_of(config.log.json, FORMATS),
@@ -332,7 +335,8 @@ fn listen(value: &Value) -> Result<Option<Listen>, String> {
     let wanted = || {
         let (low, high) = TAKEN_PORTS.into_inner();
         format!(
-            "`off`, an address and a port like {}, or `unix:` and an absolute path; ports {low} to {high} are other exporters'",
+            "`off`, an address and a port like {}, or `unix:` and an absolute path; ports {low} to {high} \
+             belong to other exporters",
             Listen::default()
         )
     };

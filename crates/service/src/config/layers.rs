@@ -151,7 +151,7 @@ fn say(config: &mut Config, name: &str, value: &Value, source: Source) -> Result
     if name == SETTINGS {
         let Value::Table(settings) = value else {
             let why =
-                format!("{SETTINGS} = {value} cannot be; give a table, as [policy.settings] or {{ ... }}");
+                format!("{SETTINGS} = {value} is not valid; give a table, as [policy.settings] or {{ ... }}");
             return Err(ConfigError::wrong(&source, why));
         };
         for (key, value) in settings {
@@ -169,7 +169,7 @@ fn say(config: &mut Config, name: &str, value: &Value, source: Source) -> Result
         return Err(ConfigError::wrong(&source, unknown(name, value)));
     };
     (key.set)(config, value).map_err(|wanted| {
-        ConfigError::wrong(&source, format!("{name} = {value} cannot be; give {wanted}"))
+        ConfigError::wrong(&source, format!("{name} = {value} is not valid; give {wanted}"))
     })?;
     config.stated.keys.insert(key.path, source);
     Ok(())
@@ -207,7 +207,7 @@ fn hint<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String 
         None => {
             let mut all: Vec<&str> = known.collect();
             all.dedup();
-            format!("; there are {}", all.join(", "))
+            format!("; known are {}", all.join(", "))
         }
     }
 }
@@ -238,7 +238,7 @@ fn environment(variables: &[(String, String)]) -> Result<Layer, ConfigError> {
         let likeness = |known: &str| strsim::normalized_damerau_levenshtein(name, known);
         if of_a_section || known.iter().any(|(known, _)| likeness(known) >= MISTYPED) {
             let hint = hint(name, known.iter().map(|(known, _)| known.as_str()));
-            return Err(ConfigError::wrong(&source, format!("there is no such variable{hint}")));
+            return Err(ConfigError::wrong(&source, format!("unknown variable{hint}")));
         }
     }
     Ok(layer)

@@ -66,10 +66,7 @@ impl Ears {
     /// Begins to read the configuration again; gives the order back if that is under way already or cannot be.
     pub fn load(&mut self, asked: Option<Asked>) -> Result<(), (Option<Asked>, String)> {
         if self.loading.is_some() {
-            return Err((
-                asked,
-                "the configuration is being read already; ask again when that is done".to_owned(),
-            ));
+            return Err((asked, "a reload is running already; try again when it is done".to_owned()));
         }
         let (sender, receiver): (Sender<Loaded>, _) = bounded(1);
         let (give, take) = bounded(1);
@@ -80,7 +77,7 @@ impl Ears {
             let _ = sender.send((config, take.recv().unwrap_or_default()));
         });
         match spawned {
-            Err(why) => Err((asked, format!("no thread to read the configuration on: {why}"))),
+            Err(why) => Err((asked, format!("cannot start a thread to read the configuration: {why}"))),
             Ok(_) => {
                 // There is room for one, and this is it.
                 let _ = give.try_send(asked);

@@ -76,8 +76,8 @@ pub enum EngineError {
     Control(#[from] ControlError),
     /// Nothing could be read for too long.
     #[error(
-        "in {steps} steps in a row neither counters nor masks could be read ({why}); is resctrl still mounted? \
-         (`daemon.blind_steps` is how many are borne)"
+        "neither counters nor masks could be read in {steps} steps in a row ({why}); check that resctrl is \
+         mounted (`daemon.blind_steps` sets the limit)"
     )]
     Blind {
         /// Steps in a row.

@@ -8,8 +8,7 @@ use std::collections::BTreeSet;
 use waykeeper_control::{Knob, Problem, Record};
 use waykeeper_host::{Group, KnobValues, Plan};
 
-/// Most of them that are shown; a host in such trouble needs no longer list. Assumption: some three for each of 64
-/// tenants.
+/// Most of them that are shown; a host in such trouble needs no longer list. Assumption: some three for each of 64 tenants.
 const MOST: usize = 200;
 
 /// What began and what ended since the list was last made. What the log tells by other words is not in it: how a knob's
@@ -84,7 +83,7 @@ impl Standings {
         let knobs = self.knobs.iter().map(|(_, standing)| standing.clone());
         let mut next: BTreeSet<Standing> = knobs.chain(self.config.clone()).chain(others).collect();
         if next.len() > MOST {
-            let more = Standing::new("more", "and more than can be listed");
+            let more = Standing::new("more", "more problems than this list holds");
             next = next.into_iter().take(MOST).chain([more]).collect();
         }
         let elsewhere = |one: &&Standing| !TOLD_ELSEWHERE.contains(&one.kind.as_str());

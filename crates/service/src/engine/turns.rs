@@ -62,10 +62,9 @@ impl<H: ManagedHost> Engine<'_, H> {
                     }
                     Err(why) => {
                         self.totals.reloads[1] += 1;
-                        let text = format!(
-                            "the configuration in force is an older one; the last was refused: {why}"
-                        );
-                        tracing::warn!("the configuration was refused, and the one in force stays: {why}");
+                        let text =
+                            format!("the last configuration was refused, an older one is in force: {why}");
+                        tracing::warn!("configuration refused, the one in force stays in force: {why}");
                         self.standings.config = Some(Standing::new("config", text));
                     }
                 }
@@ -95,7 +94,7 @@ impl<H: ManagedHost> Engine<'_, H> {
             Order::SetPolicy { name, settings } => {
                 if self.config.mode == Mode::Observe {
                     return Err(refused(
-                        "this daemon observes: it asks no policy; start it with mode manage or dry-run",
+                        "this daemon only observes and runs no policy; start it with mode manage or dry-run",
                     ));
                 }
                 let host = self.looping.host();
@@ -104,7 +103,7 @@ impl<H: ManagedHost> Engine<'_, H> {
             }
             Order::Pause(pause) => self.pause(*pause),
             Order::Resume => self.resume(),
-            Order::Reload => Err(refused("not to be carried out here")),
+            Order::Reload => Err(refused("a reload is not handled here")),
         }
     }
 
@@ -112,37 +111,38 @@ impl<H: ManagedHost> Engine<'_, H> {
         let name = next.policy.name().to_owned();
         if self.paused.is_some() {
             self.pending = Some(next);
-            return format!("{name} takes over when the pause ends");
+            return format!("policy {name} takes over when the pause ends");
         }
         let before = self.looping.policy().name().to_owned();
         self.settings = next.settings;
         self.standings.forget_knobs();
         self.looping.replace(next.policy);
         self.unshown = true;
-        format!("{name} follows {before}")
+        format!("policy {name} replaces {before}")
     }
 
     fn pause(&mut self, pause: Pause) -> Reply {
         match (self.paused, pause) {
             (Some(Pause::Release), Pause::Hold) => {
-                return Err(refused("the knobs went back already; resume first"));
+                return Err(refused("the knobs are restored already; resume first"));
             }
-            (Some(Pause::Hold), Pause::Hold) => return Ok("it pauses already".to_owned()),
+            (Some(Pause::Hold), Pause::Hold) => return Ok("the policy is paused already".to_owned()),
             // Once more: what did not come back at first is tried again.
             _ => {}
         }
         let again = self.paused == Some(pause);
         self.paused = Some(pause);
         if pause == Pause::Hold {
-            return Ok("the policy pauses; the knobs stay as they are".to_owned());
+            return Ok("the policy is paused; the knobs keep their values".to_owned());
         }
         let left = self.looping.restore();
         let has_turned = !self.looping.record().desired.is_empty();
         self.unshown = has_turned || !again;
         self.standings.forget_knobs();
         if left.is_empty() {
-            let text = if again && !has_turned { "it pauses already" } else { "the policy pauses" };
-            return Ok(format!("{text}; the knobs are as they were found"));
+            let text =
+                if again && !has_turned { "the policy is paused already" } else { "the policy is paused" };
+            return Ok(format!("{text}; the knobs are restored to their original values"));
         }
         let left = left.iter().map(ToString::to_string);
         let all = left.chain(self.looping.record().problems.iter().map(ToString::to_string));
@@ -150,14 +150,14 @@ impl<H: ManagedHost> Engine<'_, H> {
         let groups = self.looping.host().groups();
         let all: Vec<String> = all.iter().map(|text| crate::log::named(text, &groups)).collect();
         Err(OrderError::Incomplete(format!(
-            "the policy pauses, but not every knob is as it was found; to be brought back: {}; `waykeeper pause --release` tries \
-             again",
+            "the policy is paused, but some knobs could not be restored: {}; `waykeeper pause --release` \
+             tries again",
             all.join("; "),
         )))
     }
 
     fn resume(&mut self) -> Reply {
-        let Some(pause) = self.paused else { return Ok("it does not pause".to_owned()) };
+        let Some(pause) = self.paused else { return Ok("the policy is not paused".to_owned()) };
         let next = match (self.pending.take(), pause) {
             (Some(next), _) => Some(next),
             (None, Pause::Hold) => None,
@@ -172,7 +172,7 @@ impl<H: ManagedHost> Engine<'_, H> {
         self.paused = None;
         Ok(match next {
             Some(next) => self.put_in_charge(next),
-            None => "the policy goes on".to_owned(),
+            None => "the policy is resumed".to_owned(),
         })
     }
 
@@ -180,10 +180,8 @@ impl<H: ManagedHost> Engine<'_, H> {
     fn take(&mut self, new: Config) -> Result<String, ConfigError> {
         let changes = differences(&self.config, &new);
         if let Some(fixed) = changes.iter().find(|change| !change.live) {
-            let why = format!(
-                "{}: that cannot change while the daemon runs; end it and start it again",
-                fixed.text
-            );
+            let why =
+                format!("{}: this key cannot change while the daemon runs; restart the daemon", fixed.text);
             return Err(ConfigError::wrong(&fixed.source, why));
         }
         let choice = super::policy_of(&new);

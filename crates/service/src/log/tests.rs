@@ -116,7 +116,8 @@ fn what_lasts_is_told_at_its_beginning_and_at_its_end() {
     assert_eq!(
         all,
         [
-            " WARN problem policy=\"default\" step=1 kind=\"sample\" text=\"counters could not be read: blind\" causes=\"\"",
+            " WARN problem policy=\"default\" step=1 kind=\"sample\" text=\"counters could not be read: \
+             blind\" causes=\"\"",
             " INFO counters can be read again step=4",
         ]
     );
@@ -177,7 +178,7 @@ fn lost_lines_are_told_when_one_gets_through_again() {
     assert_eq!(
         lines(LogFormat::Human, [0, 0, 40, 40, 41].map(lost)),
         [40, 41].map(|lines| format!(
-            " WARN lines of the log were lost since the start: whoever reads it is too slow lines={lines}"
+            " WARN lines of the log were lost since the start, because its reader is too slow lines={lines}"
         ))
     );
 }
@@ -205,7 +206,7 @@ fn what_happens_beside_the_steps_has_the_same_budget() {
             begun: (0..100).map(|number| standing("tenant", number)).collect(),
             ended: (0..100).map(|number| standing("grouping", number)).collect(),
         };
-        let happened: Vec<String> = (0..100).map(|number| format!("tenant {number} came")).collect();
+        let happened: Vec<String> = (0..100).map(|number| format!("tenant {number} appeared")).collect();
         log.news(SystemTime::UNIX_EPOCH, &news, &happened);
         log.news(SystemTime::UNIX_EPOCH + Duration::from_secs(1), &News::default(), &[]);
     });

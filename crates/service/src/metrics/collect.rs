@@ -46,39 +46,45 @@ impl Page<'_> {
         let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
         self.info("build", "The daemon that runs.", [version])?;
         let started = seconds_at(published.started);
-        self.gauge("start_time", "When the daemon started.", Some(Unit::Seconds), alone(started))?;
+        self.gauge("start_time", "Time when the daemon started.", Some(Unit::Seconds), alone(started))?;
         let step = seconds_at(published.at);
-        self.gauge("last_step_timestamp", "When the last step was.", Some(Unit::Seconds), alone(step))?;
+        self.gauge("last_step_timestamp", "Time of the last step.", Some(Unit::Seconds), alone(step))?;
         let period = Duration::from_nanos(published.period_ns).as_secs_f64();
         self.gauge("period", "Time between two steps.", Some(Unit::Seconds), alone(Some(period)))?;
         let totals = &published.totals;
         self.counter("steps", "Steps since the daemon started.", None, alone(Some(totals.summary.steps)))?;
         let blind = totals.summary.blind_steps;
-        self.counter("blind_steps", "Steps in which no counter could be read.", None, alone(Some(blind)))?;
+        self.counter("blind_steps", "Steps without readable counters.", None, alone(Some(blind)))?;
         let missed = totals.summary.missed_deadlines;
-        self.counter("missed_deadlines", "Steps that came too late.", None, alone(Some(missed)))?;
+        self.counter(
+            "missed_deadlines",
+            "Steps that started after their deadline.",
+            None,
+            alone(Some(missed)),
+        )?;
         let lost = totals.unrecorded;
-        let help = "Steps that the flight recorder had no room for.";
+        let help = "Steps that the flight recorder dropped because its queue was full.";
         self.counter("unrecorded_steps", help, None, alone(Some(lost)))?;
         let lost = totals.unlogged;
-        let help = "Lines of the log that were lost because whoever reads it is too slow.";
+        let help = "Log lines that were lost because the reader of the log is too slow.";
         self.counter("unlogged_lines", help, None, alone(Some(lost)))?;
         let dropped = totals.dropped.iter().map(|(reason, n)| (vec![("reason", reason.clone())], Some(*n)));
-        let help = "Samples of which something could not be used.";
+        let help = "Samples of which some value could not be used, by reason.";
         self.counter("samples_dropped", help, None, dropped)?;
         let [taken, refused] = totals.reloads;
         let reloads = [("taken", taken), ("refused", refused)];
         let reloads = reloads.map(|(result, n)| (vec![("result", result.to_owned())], Some(n)));
-        self.counter("reloads", "Configurations read again.", None, reloads)?;
+        self.counter("reloads", "Reloads of the configuration, by result.", None, reloads)?;
         let is_bad = published.standing.iter().any(|standing| standing.kind == "config");
-        let help = "1 if the configuration in force is the one in the files, 0 if that one was refused.";
+        let help = "1 if the configuration in the files is in force, 0 if it was refused and an older one is \
+                    in force.";
         self.gauge("last_reload_successful", help, None, alone(Some(if is_bad { 0.0 } else { 1.0 })))?;
         let mut kinds: BTreeMap<&str, f64> = BTreeMap::new();
         for standing in &published.standing {
             *kinds.entry(&standing.kind).or_default() += 1.0;
         }
         let kinds = kinds.into_iter().map(|(kind, n)| (vec![("kind", kind.to_owned())], Some(n)));
-        self.gauge("standing_problems", "What is not as it should be at present.", None, kinds)
+        self.gauge("standing_problems", "Problems that last at present, by kind.", None, kinds)
     }
 
     fn policy(&mut self, published: &Published) -> fmt::Result {
@@ -88,23 +94,23 @@ impl Page<'_> {
             Mode::Observe => "observe",
         };
         let labels = vec![("mode", mode.to_owned())];
-        self.gauge("mode", "What the daemon may do; 1 for the mode it is in.", None, [(labels, Some(1.0))])?;
+        self.gauge("mode", "Mode of the daemon; 1 for the current one.", None, [(labels, Some(1.0))])?;
         let state = vec![("policy", published.policy.clone()), ("state", published.record.state.clone())];
-        let help = "1 for the policy in charge and the state it is in.";
+        let help = "1 for the current policy and its state.";
         self.gauge("policy_state", help, None, [(state, Some(1.0))])?;
         let paused = if published.paused.is_some() { 1.0 } else { 0.0 };
-        self.gauge("paused", "1 if the policy is held back.", None, alone(Some(paused)))?;
+        self.gauge("paused", "1 if the policy is paused.", None, alone(Some(paused)))?;
         let actions = published.totals.actions.iter().flat_map(|(policy, actions)| {
             let labels = |action: &String| vec![("policy", policy.clone()), ("action", action.clone())];
             actions.iter().map(move |(action, n)| (labels(action), Some(*n)))
         });
-        self.counter("policy_actions", "What policies did.", None, actions)
+        self.counter("policy_actions", "Actions of policies, by policy and action.", None, actions)
     }
 
     fn tenants(&mut self, published: &Published) -> fmt::Result {
         let names = tenant_names(published);
         let alive = published.groups.len() as f64;
-        self.gauge("tenants", "Tenants alive now.", None, alone(Some(alive)))?;
+        self.gauge("tenants", "Tenants that run now.", None, alone(Some(alive)))?;
         let infos = published.groups.iter().map(|group| {
             let priority = match group.priority {
                 Priority::High => "high",
@@ -118,7 +124,7 @@ impl Page<'_> {
             let labels = [("priority", priority.to_owned()), ("kind", kind.to_owned())];
             [("tenant", name_of(&names, group.id))].into_iter().chain(labels).collect::<Labels>()
         });
-        self.info("tenant", "What its owner declares of a tenant.", infos)?;
+        self.info("tenant", "Declared properties of a tenant.", infos)?;
         let knobs = &published.record.knobs;
         let labels = |id: GroupId| vec![("tenant", name_of(&names, id))];
         let ways = published.groups.iter().map(|group| {
@@ -180,13 +186,13 @@ impl Page<'_> {
                 ]
             })
         });
-        self.info("device", "What is behind a root port.", infos)?;
+        self.info("device", "Devices behind a root port.", infos)?;
         let knobs = &published.record.knobs;
         let dca = inventory.ports.iter().map(|port| {
             let on = knobs.dca.get(&port.id).map(|on| if *on { 1.0 } else { 0.0 });
             (vec![("device", port.address.clone())], on)
         });
-        let help = "1 if what is behind a root port writes into the LLC.";
+        let help = "1 if devices behind a root port write into the LLC (DCA on).";
         self.gauge("device_dca_enabled", help, None, dca)?;
         let bytes = inventory.ports.iter().flat_map(|port| {
             let counters = published.snapshot.as_ref().and_then(|snapshot| snapshot.ports.get(&port.id));
@@ -197,7 +203,7 @@ impl Page<'_> {
             let labels = |op: &str| vec![("device", port.address.clone()), ("op", op.to_owned())];
             both.map(|(op, bytes)| (labels(op), bytes))
         });
-        let help = "What devices behind a root port read from the host and wrote to it.";
+        let help = "Bytes that devices behind a root port read from the host and wrote to it.";
         self.counter("io", help, Some(Unit::Bytes), bytes)
     }
 
@@ -223,7 +229,12 @@ impl Page<'_> {
             labels.push(("scope", "socket".to_owned()));
             (labels, bytes)
         });
-        self.counter("memory", "Read from memory and written to it by anybody.", Some(Unit::Bytes), memory)
+        self.counter(
+            "memory",
+            "Bytes read from memory and written to it by all cores and devices.",
+            Some(Unit::Bytes),
+            memory,
+        )
     }
 
     fn gauge(

@@ -38,8 +38,8 @@ impl Default for Listen {
 /// It is neither.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "`{0}` is no place to listen; give an address with a port, for example `127.0.0.1:19190` or `[::1]:19190`, or \
-     `unix:` and an absolute path"
+    "`{0}` is not a listen address; give an address with a port, for example `127.0.0.1:19190` or \
+     `[::1]:19190`, or `unix:` and an absolute path"
 )]
 pub struct ListenError(String);
 

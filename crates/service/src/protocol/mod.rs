@@ -117,7 +117,7 @@ pub fn line<T: Serialize>(id: Option<&Id>, outcome: Result<&T, &Fault>) -> Strin
     // Maps with keys that are no strings are all that JSON cannot hold, and no answer has one.
     serde_json::to_string(&line).map_or_else(
         |why| {
-            let text = format!("the answer cannot be written down: {why}");
+            let text = format!("the answer cannot be written as JSON: {why}");
             let fault = Fault::new(FaultKind::Refused, text);
             let fault = Line::<()> { version: VERSION, id, ok: None, error: Some(&fault) };
             serde_json::to_string(&fault).unwrap_or_default() + "\n"

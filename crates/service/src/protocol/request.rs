@@ -126,11 +126,11 @@ fn version_of(words: &mut Map<String, Value>) -> Result<(), Fault> {
         Some(version) if version.as_u64().is_some_and(|version| SUPPORTED.contains(&version)) => {
             return Ok(());
         }
-        Some(Value::Number(version)) => format!("version {version} is not spoken here"),
+        Some(Value::Number(version)) => format!("version {version} is not supported"),
         Some(_) => "`version` must be a number".to_owned(),
         None => "`version` is missing".to_owned(),
     };
-    let text = format!("{found}; this daemon speaks version {VERSION}");
+    let text = format!("{found}; this daemon supports version {VERSION}");
     Err(Fault { kind: FaultKind::Version, text, supported: SUPPORTED.to_vec() })
 }
 

@@ -36,10 +36,13 @@ pub(crate) fn header(header: &Header) -> Result<(), String> {
 fn inventory(inventory: &Inventory) -> Result<(), String> {
     let llc = &inventory.llc;
     if !(1..=WAYS_MOST).contains(&llc.ways) || !(1..=llc.ways).contains(&llc.min_ways) {
-        return Err(format!("an LLC of {} ways, at least {} a mask, cannot be", llc.ways, llc.min_ways));
+        return Err(format!(
+            "an LLC of {} ways with masks of at least {} ways is impossible",
+            llc.ways, llc.min_ways
+        ));
     }
     if llc.clos_count == 0 || llc.bytes == 0 {
-        return Err("an LLC without classes or without bytes cannot be".to_owned());
+        return Err("an LLC without classes or without bytes is impossible".to_owned());
     }
     for mask in [llc.inclusive_ways, inventory.dca_ways_default].into_iter().flatten() {
         fits(mask, llc.ways)?;
@@ -55,7 +58,7 @@ fn inventory(inventory: &Inventory) -> Result<(), String> {
     }
     for dial in inventory.ports.iter().flat_map(|port| [&port.rx_ring, &port.rx_burst]) {
         if dial.low > dial.high {
-            return Err(format!("a dial from {} to {} cannot be", dial.low, dial.high));
+            return Err(format!("a range from {} to {} is impossible", dial.low, dial.high));
         }
     }
     [&inventory.platform.chip, &inventory.platform.host].into_iter().try_for_each(|text| short(text))
@@ -75,7 +78,7 @@ pub(crate) fn entry(entry: &Entry<'_>, inventory: &Inventory) -> Result<(), Stri
     let record = &entry.record;
     if let Some(seen) = &entry.seen {
         if seen.from_ns >= seen.to_ns {
-            return Err(format!("an interval from {} to {} ns cannot be", seen.from_ns, seen.to_ns));
+            return Err(format!("an interval from {} to {} ns is impossible", seen.from_ns, seen.to_ns));
         }
         seen.ports.keys().try_for_each(|id| port(*id, inventory))?;
         knobs(&seen.knobs, inventory)?;
@@ -94,11 +97,11 @@ fn tenants(groups: &[Group], inventory: &Inventory) -> Result<(), String> {
     let (mut ids, mut names) = (BTreeSet::new(), BTreeSet::new());
     for group in groups {
         if !ids.insert(group.id) || !names.insert(&group.name) {
-            return Err(format!("{} or its name is there twice", group.id));
+            return Err(format!("{} or its name appears twice", group.id));
         }
         short(&group.name)?;
         if let Some(device) = group.devices.iter().find(|id| id.index() >= inventory.devices.len()) {
-            return Err(format!("{} has {device}, which is not there", group.id));
+            return Err(format!("{} has {device}, which does not exist", group.id));
         }
         group.mask.map_or(Ok(()), |mask| fits(mask, inventory.llc.ways))?;
     }
@@ -117,7 +120,7 @@ fn plan(plan: &Plan, inventory: &Inventory) -> Result<(), String> {
 }
 
 fn port(id: PortId, inventory: &Inventory) -> Result<(), String> {
-    if id.index() < inventory.ports.len() { Ok(()) } else { Err(format!("{id} is not there")) }
+    if id.index() < inventory.ports.len() { Ok(()) } else { Err(format!("{id} does not exist")) }
 }
 
 fn fits(mask: WayMask, ways: u32) -> Result<(), String> {

@@ -122,7 +122,7 @@ impl Recorder {
     pub fn standing(&self) -> Option<Standing> {
         // As long as there is a feed the thread ends by a panic only: a mistake of ours, which is told like the rest.
         if self.thread.is_finished() {
-            let text = "nothing is recorded any more: the recorder's thread has ended".to_owned();
+            let text = "the recorder stopped: its thread has ended".to_owned();
             return Some(Standing { kind: "recorder".to_owned(), text });
         }
         self.status().standing

@@ -31,13 +31,13 @@ pub enum ReadError {
         source: io::Error,
     },
     /// A directory without a segment.
-    #[error("{}: no recording in it; segments are named like 0000000001-20261122T085500Z.jsonl.zst", .path.display())]
+    #[error("{}: the directory has no recording; segments are named like 0000000001-20261122T085500Z.jsonl.zst", .path.display())]
     Empty {
         /// Which.
         path: PathBuf,
     },
     /// More files than any recorder leaves.
-    #[error("{}: more than {FILES_MOST} segments; give one of them", .path.display())]
+    #[error("{}: the directory has more than {FILES_MOST} segments; give one of them", .path.display())]
     TooMany {
         /// Where.
         path: PathBuf,
@@ -137,7 +137,7 @@ impl Reader {
             Frame::Bad(why) => Some(why),
             Frame::End => {
                 let empty = open.header.is_none();
-                let lost = empty.then(|| Item::Lost(format!("{}: it is empty", open.path.display())));
+                let lost = empty.then(|| Item::Lost(format!("{}: the file is empty", open.path.display())));
                 self.ready.extend(lost);
                 self.open = None;
                 return true;
@@ -188,7 +188,7 @@ impl Open {
         match self.input.fill_buf() {
             Ok([]) => return Frame::End,
             Ok(_) => {}
-            Err(why) => return Frame::Bad(format!("cannot read on: {why}")),
+            Err(why) => return Frame::Bad(format!("cannot read further: {why}")),
         }
         let at = io::Seek::stream_position(&mut self.input).unwrap_or(0);
         let mut lines = Vec::new();
@@ -198,12 +198,12 @@ impl Open {
         });
         match unpacked {
             Err(why) if why.kind() == io::ErrorKind::UnexpectedEof => Frame::Bad(format!(
-                "its tail is torn off: what was written from byte {at} on is lost (the recorder was killed, or the \
-                 disk full)"
+                "the file is cut off at byte {at}, and what followed is lost (the recorder was killed, or \
+                 the disk was full)"
             )),
-            Err(why) => Frame::Bad(format!("damaged from byte {at} on, which is not read: {why}")),
+            Err(why) => Frame::Bad(format!("damaged from byte {at} on; the rest is not read: {why}")),
             Ok(length) if length > FRAME_MOST => Frame::Bad(format!(
-                "the frame at byte {at} unpacks to more than {FRAME_MOST} bytes; not read on"
+                "the frame at byte {at} unpacks to more than {FRAME_MOST} bytes; the rest is not read"
             )),
             Ok(_) => Frame::Whole(lines),
         }
@@ -213,26 +213,27 @@ impl Open {
     fn take(&mut self, lines: &[u8], ready: &mut VecDeque<Item>) -> Result<(), String> {
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
             if line.len() > LINE_MOST || line.last() != Some(&b'\n') {
-                return Err("a line that is too long or does not end; not read on".to_owned());
+                return Err("a line is too long or does not end; the rest is not read".to_owned());
             }
             let Some(header) = &self.header else {
                 let header: Header = serde_json::from_slice(line)
-                    .map_err(|why| format!("it does not begin like a recording: {}", place(&why)))?;
+                    .map_err(|why| format!("the file does not begin like a recording: {}", place(&why)))?;
                 check::header(&header)?;
                 let item = Item::Segment { path: self.path.clone(), header: Box::new(header.clone()) };
                 ready.push_back(item);
                 self.header = Some(header);
                 continue;
             };
-            let mut entry: Entry<'static> =
-                serde_json::from_slice(line).map_err(|why| format!("a damaged entry: {}", place(&why)))?;
+            let mut entry: Entry<'static> = serde_json::from_slice(line)
+                .map_err(|why| format!("an entry is damaged: {}", place(&why)))?;
             check::entry(&entry, &header.inventory)
-                .map_err(|why| format!("step {}: {why}; not read on", entry.step))?;
+                .map_err(|why| format!("step {}: {why}; the rest is not read", entry.step))?;
             match &entry.groups {
                 Some(groups) => self.groups = Some(groups.to_vec()),
                 None => {
                     let groups = self.groups.clone();
-                    let groups = groups.ok_or("its first entry does not tell its tenants; not read on")?;
+                    let groups =
+                        groups.ok_or("the first entry does not list the tenants; the rest is not read")?;
                     entry.groups = Some(groups.into());
                 }
             }
@@ -241,7 +242,9 @@ impl Open {
                 None => entry.groupings = self.groupings.clone().map(Into::into),
             }
             if entry.groupings.is_none() && header.version > 1 {
-                return Err("its first entry does not tell who shares a class; not read on".to_owned());
+                return Err("the first entry does not list the tenants that share a class; the rest is not \
+                            read"
+                    .to_owned());
             }
             ready.push_back(Item::Entry(Box::new(entry)));
         }

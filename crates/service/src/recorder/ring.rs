@@ -45,7 +45,7 @@ pub enum RecorderError {
         source: io::Error,
     },
     /// A step that cannot be written down.
-    #[error("step {step} cannot be written down: {why}")]
+    #[error("step {step} cannot be written as JSON: {why}")]
     Step {
         /// Its number.
         step: u64,
@@ -136,7 +136,7 @@ impl Ring {
     pub fn standing(&self) -> Option<Standing> {
         let (_, why) = self.failed.as_ref()?;
         // How many steps are lost changes with each; that is a number of the status, not another trouble.
-        let text = format!("nothing is recorded: {why}; tried again every {} s", AGAIN_AFTER.as_secs());
+        let text = format!("cannot record: {why}; the recorder retries every {} s", AGAIN_AFTER.as_secs());
         Some(Standing { kind: "recorder".to_owned(), text })
     }
 
@@ -245,10 +245,10 @@ impl Ring {
             return Err(refuse("not a directory".to_owned()));
         }
         if about.permissions().mode() & 0o002 != 0 {
-            return Err(refuse("everybody may write in it; take that away (chmod o-w)".to_owned()));
+            return Err(refuse("every user may write to it; remove that permission (chmod o-w)".to_owned()));
         }
         directory.try_lock().map_err(|why| match why {
-            fs::TryLockError::WouldBlock => refuse("another waykeeper records in it".to_owned()),
+            fs::TryLockError::WouldBlock => refuse("another waykeeper records into it".to_owned()),
             fs::TryLockError::Error(why) => refuse(format!("cannot lock it: {why}")),
         })?;
         let mut found = Vec::new();
@@ -266,7 +266,7 @@ impl Ring {
         let last = found.last().map_or(0, |(number, _)| *number);
         self.next_number = last
             .checked_add(1)
-            .ok_or_else(|| refuse("there is no number after the last segment's".to_owned()))?;
+            .ok_or_else(|| refuse("the last segment has the highest possible number".to_owned()))?;
         self.old = found.into_iter().map(|(_, old)| old).collect();
         self.lock = Some(directory);
         Ok(())
@@ -287,7 +287,10 @@ impl Ring {
                 return Ok(());
             }
             let Some(oldest) = self.old.front() else {
-                let why = format!("{} bytes are too few for one frame of {more}", self.config.most_bytes);
+                let why = format!(
+                    "the limit of {} bytes is too small for one frame of {more}",
+                    self.config.most_bytes
+                );
                 return Err(RecorderError::Directory { path: self.config.directory.clone(), why });
             };
             match fs::remove_file(&oldest.path) {

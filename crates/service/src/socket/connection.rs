@@ -105,9 +105,9 @@ impl Connection {
             // From the first byte on the whole line has its time, however its bytes trickle in.
             let now = Instant::now();
             let (left, what) = match deadline {
-                _ if self.buffer.is_empty() => (limits.idle, "nothing was asked"),
-                None => (limits.line, "no whole request came"),
-                Some(at) => (Instant::saturating_duration_since(&at, now), "no whole request came"),
+                _ if self.buffer.is_empty() => (limits.idle, "no request was sent"),
+                None => (limits.line, "no complete request was sent"),
+                Some(at) => (Instant::saturating_duration_since(&at, now), "no complete request was sent"),
             };
             if deadline.is_none() && !self.buffer.is_empty() {
                 deadline = Some(now + limits.line);
@@ -171,7 +171,7 @@ impl Connection {
 async fn answer(request: Request, right: Right, shared: &Shared) -> String {
     let id = request.id.as_ref();
     if request.ask.is_order() && right < Right::Order {
-        let text = "orders are root's, and those of the daemon's own user; others may read";
+        let text = "only root and the daemon's own user may give orders; other users may read";
         return line::<()>(id, Err(&Fault::new(FaultKind::NotPermitted, text)));
     }
     let order = match request.ask {

@@ -74,7 +74,7 @@ fn welcome(stream: UnixStream, access: Access, door: &Door, shared: &Arc<Shared>
     let right = access.right_of(&peer);
     let entered = match right {
         Right::Nothing => {
-            let text = "this is for root, and for members of the group that the daemon's configuration names";
+            let text = "only root and members of the group in the daemon's configuration may connect";
             Err(Fault::new(FaultKind::NotPermitted, text))
         }
         _ => door.enter(peer.uid, right, &shared.limits).map_err(|text| Fault::new(FaultKind::Busy, text)),

@@ -18,10 +18,10 @@ const BACKLOG: i32 = 128;
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
     /// Somebody listens there.
-    #[error("{path}: another program listens here; end it, or give this one another path", path = .0.display())]
+    #[error("{path}: another program listens on this socket; end it, or set another path", path = .0.display())]
     InUse(PathBuf),
     /// It is something else.
-    #[error("{path}: this is {what}, not a socket; it stays as it is, give another path", path = .path.display())]
+    #[error("{path}: this is {what}, not a socket; it is not replaced, set another path", path = .path.display())]
     Other {
         /// The path.
         path: PathBuf,
@@ -29,7 +29,7 @@ pub enum PlaceError {
         what: &'static str,
     },
     /// Others could put something else in its place.
-    #[error("{path}: this is no place for a socket: {why}", path = .path.display())]
+    #[error("{path}: not a safe place for a socket: {why}", path = .path.display())]
     Untrusted {
         /// The path.
         path: PathBuf,
@@ -50,7 +50,7 @@ pub enum PlaceError {
         why: io::Error,
     },
     /// No path for a socket.
-    #[error("{path}: a socket's path is absolute and of at most 90 bytes", path = .0.display())]
+    #[error("{path}: a socket's path must be absolute and at most 90 bytes long", path = .0.display())]
     Path(PathBuf),
     /// The system refused.
     #[error("{path}: {what}: {why}", path = .path.display())]
@@ -99,7 +99,7 @@ pub fn listen(path: &Path, group: Option<u32>) -> Result<(UnixListener, Place), 
     }
     match std::fs::DirBuilder::new().mode(0o755).create(folder) {
         Err(why) if why.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(failed("its folder cannot be made")(why));
+            return Err(failed("cannot create its directory")(why));
         }
         _ => {}
     }
@@ -112,11 +112,11 @@ pub fn listen(path: &Path, group: Option<u32>) -> Result<(UnixListener, Place), 
     // Only an earlier process of our number can have left it.
     match std::fs::remove_file(&hidden) {
         Err(why) if why.kind() != io::ErrorKind::NotFound => {
-            return Err(failed("what an earlier start left beside it cannot be removed")(why));
+            return Err(failed("cannot remove the file that an earlier start left beside it")(why));
         }
         _ => {}
     }
-    let none = failed("no socket can be made");
+    let none = failed("cannot create the socket");
     let listener =
         make(&hidden).map_err(&none).and_then(|socket| {
             if let Some(gid) = group {
@@ -137,7 +137,7 @@ pub fn listen(path: &Path, group: Option<u32>) -> Result<(UnixListener, Place), 
 fn untrusted(path: &Path, why: TrustError) -> PlaceError {
     match why {
         TrustError::Io { why, .. } => {
-            PlaceError::Io { path: path.to_owned(), what: "the way there cannot be seen", why }
+            PlaceError::Io { path: path.to_owned(), what: "cannot read its directories", why }
         }
         why => PlaceError::Untrusted { path: path.to_owned(), why },
     }
@@ -160,12 +160,12 @@ fn refuse_what_is_alive(path: &Path) -> Result<(), PlaceError> {
     let found = match std::fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(why) => return Err(failed("what stands there cannot be seen", why)),
+        Err(why) => return Err(failed("cannot read what is at this path", why)),
     };
     let kind = found.file_type();
     if !kind.is_socket() {
         let what = match kind {
-            kind if kind.is_dir() => "a folder",
+            kind if kind.is_dir() => "a directory",
             kind if kind.is_symlink() => "a symbolic link",
             kind if kind.is_fifo() => "a pipe",
             kind if kind.is_file() => "a file",
@@ -181,7 +181,7 @@ fn refuse_what_is_alive(path: &Path) -> Result<(), PlaceError> {
         Err(rustix::io::Errno::CONNREFUSED | rustix::io::Errno::NOENT) => Ok(()),
         // A full queue of somebody who does not take them: alive all the same.
         Ok(()) | Err(rustix::io::Errno::AGAIN) => Err(PlaceError::InUse(path.to_owned())),
-        Err(why) => Err(failed("whether somebody listens cannot be seen", why.into())),
+        Err(why) => Err(failed("cannot find out whether a program listens on it", why.into())),
     }
 }
 
@@ -269,7 +269,7 @@ mod tests {
         assert!(said(&inner).contains("this is a folder"));
         assert!(said(Path::new("s")).contains("absolute"));
         assert!(said(&folder.path().join("x".repeat(100))).contains("at most 90 bytes"));
-        assert!(said(&path.join("below")).contains("what stands there cannot be seen"));
+        assert!(said(&path.join("below")).contains("cannot read what is at this path"));
         assert_eq!(names(folder.path()).len(), 3);
     }
 
@@ -279,7 +279,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         drop(UnixListener::bind(&path).unwrap());
-        std::os::unix::fs::chown(&path, Some(1234), None).expect("these tests need root");
+        std::os::unix::fs::chown(&path, Some(1234), None).expect("not run: needs root");
         let why = listen(&path, None).unwrap_err().to_string();
         assert!(why.contains("/s belongs to user 1234, not to root; give it to root (chown root)"), "{why}");
         assert!(path.exists());

@@ -198,10 +198,10 @@ fn orders_are_answered_within_a_long_period_and_every_step_is_fed() {
     running.unwrap_or_else(|error| panic!("{error}"));
     let told: Vec<String> =
         orders.into_iter().map(|reply| reply.unwrap_or_else(|why| panic!("{why}"))).collect();
-    assert_eq!(told[0], "the policy pauses; the knobs stay as they are");
+    assert_eq!(told[0], "the policy is paused; the knobs keep their values");
     assert_eq!(told[1], "fixed takes over when the pause ends");
     assert_eq!(told[2], "fixed follows fixed");
-    assert_eq!(told[3], "the policy pauses; the knobs are as they were found");
+    assert_eq!(told[3], "the policy is paused; the knobs are restored to their original values");
     assert_eq!(told[4], "fixed follows fixed");
     // The period of the test is not the file's.
     assert_eq!(told[5], "daemon.period_s is 0.02, was 3600.0");
@@ -244,10 +244,13 @@ fn a_release_says_which_knobs_did_not_come_back_and_tries_them_again() {
     assert!(matches!(&why, OrderError::Incomplete(text) if text.contains(wanted)), "{why}");
     same(&machine.state(), &turned, "after a release that failed");
     let again = sender.ask(Order::Pause(Pause::Release), PATIENCE);
-    assert_eq!(again.as_deref(), Ok("the policy pauses; the knobs are as they were found"));
+    assert_eq!(again.as_deref(), Ok("the policy is paused; the knobs are restored to their original values"));
     assert_ne!(machine.state(), turned);
     let more = sender.ask(Order::Pause(Pause::Release), PATIENCE);
-    assert_eq!(more.as_deref(), Ok("it pauses already; the knobs are as they were found"));
+    assert_eq!(
+        more.as_deref(),
+        Ok("the policy is paused already; the knobs are restored to their original values")
+    );
     nudge.send(Nudge::Stop).unwrap();
     running.join().unwrap().unwrap_or_else(|error| panic!("{error}"));
     same(&machine.state(), &found, "after a stop");

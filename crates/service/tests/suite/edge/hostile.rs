@@ -91,7 +91,10 @@ fn another_user_is_kept_out_by_the_mode_and_by_what_the_kernel_says_of_it() {
     // Even if somebody opens the file to all.
     std::fs::set_permissions(stage.socket(), std::fs::Permissions::from_mode(0o777)).unwrap();
     for answer in others(&stage) {
-        assert!(answer.contains(r#""error":{"kind":"not-permitted","text":"this is for root"#), "{answer}");
+        assert!(
+            answer.contains(r#""error":{"kind":"not-permitted","text":"only root and members"#),
+            "{answer}"
+        );
     }
     // Nobody is in no group, where there is none.
     let closed = Stage::new(Limits::default(), None);

@@ -143,13 +143,13 @@ fn what_cannot_be_opened_leaves_nothing_open() {
     let socket = Some(folder.path().join("s"));
     let group = Some("no-such-group".to_owned());
     let error = open(EdgeConfig { socket: socket.clone(), group, ..EdgeConfig::default() });
-    assert!(error.starts_with("there is no group `no-such-group`; make it"), "{error}");
+    assert!(error.starts_with("group `no-such-group` does not exist; create it"), "{error}");
     let group = Some("nogroup".to_owned());
     let error = open(EdgeConfig { socket: socket.clone(), group, ..EdgeConfig::default() });
     assert!(error.starts_with("group `nogroup` cannot be trusted"), "{error}");
     let metrics = Some(Listen::Tcp(stage.metrics()));
     let error = open(EdgeConfig { socket: socket.clone(), metrics, ..EdgeConfig::default() });
-    assert!(error.starts_with(&format!("metrics cannot be served on {}", stage.metrics())), "{error}");
+    assert!(error.starts_with(&format!("cannot serve metrics on {}", stage.metrics())), "{error}");
     let error = open(EdgeConfig { socket: Some(stage.socket()), ..EdgeConfig::default() });
-    assert!(error.contains("another program listens here"), "{error}");
+    assert!(error.contains("another program listens on this socket"), "{error}");
 }
