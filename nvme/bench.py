@@ -1,7 +1,7 @@
-"""Side by side with Debian's fio, in the guest: I/Os per second, bandwidth and processor time per I/O. `make bench-nvme`.
+"""Compares memload with Debian's fio in a guest: I/Os per second, bandwidth and processor time per I/O. `make bench-nvme`.
 
-It knows both command lines and how to count the same way for both: I/Os by QEMU, processor time by what the guest's processors
-were not idle. It must not know what would be a good result.
+Both programs are measured in the same way: I/Os by QEMU, processor time as the time that the guest's processors were not idle.
+This module must not depend on which result is good.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from nvme.machine import INSTRUCTION_NS, Device, Machine, booted
 from nvme.run import CACHE, PACKAGES, REPOSITORY, interrupted, say
 
 WARM_SECONDS = 1.0
-"""Before the first look, from the first I/O on."""
+"""Warm-up from the first I/Os to the first sample."""
 
 FEW, MANY = 500, 4500
-"""I/Os of the two runs whose difference is that of their instructions: start and end cost both the same."""
+"""I/Os of the two runs whose difference is measured, because start and end cost both the same."""
 
 RUN_SECONDS = 300
-"""Longest that a run of so many may take."""
+"""Time limit of a run with this many I/Os."""
 
 IMAGE_BYTES = 1 << 30
-"""A file with nothing in it, which QEMU reads as fast as any that is in memory."""
+"""Size of the image, a file without data, which QEMU reads as fast as a file in memory."""
 
 TICKS_PER_S = 100
-"""Of /proc/stat (USER_HZ)."""
+"""Ticks per second of /proc/stat (USER_HZ)."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """What is compared."""
+    """A point of the comparison."""
 
     path: str
     """"passthrough": NVMe commands through io_uring; "direct": the block device, past the page cache."""
@@ -61,7 +61,7 @@ POINTS = [
 
 @dataclass(frozen=True)
 class Taken:
-    """One run."""
+    """The results of one run."""
 
     iops: float
     bytes_per_s: float
@@ -69,8 +69,9 @@ class Taken:
 
 
 def fio(point: Point, target: str, ios: int | None) -> list[str]:
-    """fio's words: endless, or for so many I/Os. Always the target's first block, as ours: after each it goes back by what it
-    has read. (With that as its `size` it would begin anew after each I/O, which costs it four fifths of its speed.)
+    """fio's command line: endless, or for `ios` I/Os. It always reads the target's first block, as memload does: after each
+    I/O it seeks back by the length of the block. (With that length as `size` fio would restart after each I/O, at a fifth
+    of its speed.)
     """
     length = [f"--io_size={ios * point.block_bytes}"] if ios else ["--time_based", "--runtime=3600"]
     engine = (
@@ -85,7 +86,7 @@ def fio(point: Point, target: str, ios: int | None) -> list[str]:
 
 
 def fio_batched(point: Point, target: str, ios: int | None) -> list[str]:
-    """fio at its best: as many to a system call as there are."""
+    """fio's fastest command line: as many I/Os per system call as are available."""
     return [
         *fio(point, target, ios), f"--iodepth_batch_submit={point.depth}", "--iodepth_batch_complete_min=1",
         f"--iodepth_batch_complete_max={point.depth}",
@@ -93,7 +94,7 @@ def fio_batched(point: Point, target: str, ios: int | None) -> list[str]:
 
 
 def ours(point: Point, target: str, ios: int | None) -> list[str]:
-    """memload's words for the same."""
+    """memload's command line for the same load."""
     return [
         "waykeeper", "memload", target, "--json", "--pattern", "single", "--op", "write",
         "--engine", "nvme-uring" if point.path == "passthrough" else "uring",
@@ -108,13 +109,13 @@ Words = Callable[[Point, str, int | None], list[str]]
 
 
 def arms(point: Point) -> dict[str, Words]:
-    """Who runs at a point, by name. One I/O at a time is no batch."""
+    """The programs that run at a point, by name. With one I/O at a time there are no batches."""
     return {OURS: ours, "fio": fio} | ({"fio batched": fio_batched} if point.depth > 1 else {})
 
 
 def busy_s(machine: Machine) -> float:
-    """Processor time so far, of all processors and whoever used it: the kernel's threads and interrupts do a part of an I/O
-    that is on nobody's account, and which part that is differs from program to program. To 10 ms.
+    """Processor time so far of all processors, including interrupts and kernel threads: they do a part of an I/O that is
+    charged to no program, and this part differs between programs. The resolution is 10 ms.
     """
     uptime, stat, processors = machine.session.check("cat /proc/uptime; grep -w cpu /proc/stat; nproc").splitlines()
     idle, waiting = (int(ticks) / TICKS_PER_S for ticks in stat.split()[4:6])
@@ -122,7 +123,7 @@ def busy_s(machine: Machine) -> float:
 
 
 def busy_ns(machine: Machine) -> int:
-    """The same of one processor that looks itself, and is not idle as it does: to the nanosecond."""
+    """The same for a guest with one processor, with a resolution of a nanosecond."""
     text = machine.session.check("grep -E '^now at|idle_sleeptime|iowait_sleeptime' /proc/timer_list")
     now, idle, waiting = (int(number) for number in re.findall(r"(\d+) nsecs", text))
     return now - idle - waiting
@@ -134,7 +135,7 @@ def target(machine: Machine, device: Device, point: Point) -> str:
 
 
 def by_clock(machine: Machine, device: Device, words: list[str], seconds: float) -> Taken:
-    """A run as the clock has it, once it is under way."""
+    """Measures a run by the clock, after its warm-up."""
     before = machine.counts(device).read_operations
     process = machine.session.start("bench", shlex.join(words))
     while machine.counts(device).read_operations - before < 100:
@@ -157,7 +158,7 @@ def by_clock(machine: Machine, device: Device, words: list[str], seconds: float)
 
 
 def by_instructions(machine: Machine, words: dict[int, list[str]]) -> float:
-    """Instructions per I/O, of the program and of the kernel for it."""
+    """Instructions per I/O of the program and of the kernel."""
     spent = {}
     for ios in (FEW, MANY):
         before = busy_ns(machine)
@@ -167,7 +168,7 @@ def by_instructions(machine: Machine, words: dict[int, list[str]]) -> float:
 
 
 def compared(taken: dict[str, list[float]]) -> dict:
-    """Medians of all, and of the rounds' ratios of ours to each other: median, least, most."""
+    """The medians of all programs; and of the rounds' ratios of ours to each other program: median, least, most."""
     ratios = {}
     for name, theirs in taken.items():
         if name != OURS:
@@ -177,13 +178,13 @@ def compared(taken: dict[str, list[float]]) -> dict:
 
 
 def rounds(point: Point, count: int) -> list[list[str]]:
-    """The order of the arms in each round. Who goes first changes: whatever drifts favours nobody."""
+    """The order of the programs in each round. The first one changes, so that drift favours none."""
     names = list(arms(point))
     return [names[turn % len(names) :] + names[: turn % len(names)] for turn in range(count)]
 
 
 def by_the_clock(guest: Machine, device: Device, point: Point, count: int, seconds: float) -> dict:
-    """Rounds of runs in a guest whose clock is the world's."""
+    """Rounds of runs in a guest that runs in real time."""
     taken: dict[str, list[Taken]] = {name: [] for name in arms(point)}
     for order in rounds(point, count):
         for name in order:
@@ -196,7 +197,7 @@ def by_the_clock(guest: Machine, device: Device, point: Point, count: int, secon
 
 
 def by_count(guest: Machine, device: Device, point: Point, count: int) -> dict:
-    """Rounds of runs in a guest that counts instructions."""
+    """Rounds of runs in a guest whose clock counts instructions."""
     node = target(guest, device, point)
     taken: dict[str, list[float]] = {name: [] for name in arms(point)}
     for order in rounds(point, count):
@@ -216,8 +217,8 @@ def shown(key: str, found: dict) -> str:
 
 
 def table(rows: list[dict]) -> str:
-    """Tables in Markdown, one for each figure: medians, and the ratios of ours to the others, the median of the rounds' and in
-    brackets their range."""
+    """Tables in Markdown, one per metric: medians, and the ratios of ours to the others as median of the rounds and, in brackets,
+    their range."""
     lines = []
     for key in (key for key in rows[0] if key != "point"):
         lines += [f"| {key} | ours | fio | ours/fio | fio batched | ours/fio batched |", "| --- " * 6 + "|"]
@@ -237,7 +238,7 @@ def table(rows: list[dict]) -> str:
 
 
 def prepare(waykeeper: Path | None, series: str) -> tuple[Path, Path]:
-    """The kernel and the file system with both programs."""
+    """Prepares the kernel and the file system with both programs."""
     say(packages.ensure_qemu())
     root = packages.kernel(PACKAGES, series)
     busybox = packages.busybox(PACKAGES).read_bytes()
@@ -250,7 +251,7 @@ def prepare(waykeeper: Path | None, series: str) -> tuple[Path, Path]:
 
 
 def bench(arguments: argparse.Namespace) -> list[dict]:
-    """All points, first by the clock, then by instructions: one guest at a time."""
+    """Measures all points, first by the clock, then by instructions; one guest at a time."""
     kernel, initrd = prepare(arguments.waykeeper, arguments.kernel)
     points = [point for point in POINTS if arguments.only in point.name]
     rows = [{"point": asdict(point)} for point in points]
@@ -276,23 +277,37 @@ def bench(arguments: argparse.Namespace) -> list[dict]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python3 -m nvme.bench", description="memload side by side with fio")
-    parser.add_argument("--rounds", type=int, default=7, help="runs of each by the clock (default: %(default)s)")
-    parser.add_argument("--counted", type=int, default=3, help="runs of each by instructions (default: %(default)s)")
-    parser.add_argument(
-        "--seconds", type=float, default=3.0, help="length of a run by the clock (default: %(default)s)"
+    parser = argparse.ArgumentParser(
+        prog="python3 -m nvme.bench", description="Compare memload with fio in a QEMU guest."
     )
-    parser.add_argument("--kernel", choices=["6.1", "6.12"], default="6.1", help="(default: %(default)s)")
     parser.add_argument(
-        "--waykeeper", type=Path, help="a file called waykeeper instead of the workspace's, built for release"
+        "--rounds", type=int, default=7, help="runs of each program by the clock (default: %(default)s)"
     )
-    parser.add_argument("--only", default="", metavar="TEXT", help='points with this in their name: "direct 128 KiB"')
-    parser.add_argument("--json", type=Path, default=CACHE / "bench.json", help="(default: %(default)s)")
+    parser.add_argument(
+        "--counted", type=int, default=3, help="runs of each program by instructions (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=3.0, help="seconds of a run by the clock (default: %(default)s)"
+    )
+    parser.add_argument("--kernel", choices=["6.1", "6.12"], default="6.1", help="kernel series (default: %(default)s)")
+    parser.add_argument(
+        "--waykeeper",
+        type=Path,
+        help="use this program, a file named waykeeper, instead of a release build of the workspace",
+    )
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help='only points whose name contains TEXT, for example "direct 128 KiB"'
+    )
+    parser.add_argument(
+        "--json", type=Path, default=CACHE / "bench.json", help="file for the results (default: %(default)s)"
+    )
     arguments = parser.parse_args()
     if not any(arguments.only in point.name for point in POINTS):
-        parser.error(f"--only {arguments.only}: no point's name has it; {', '.join(point.name for point in POINTS)}")
+        parser.error(
+            f"--only {arguments.only}: no point has this in its name; points: {', '.join(point.name for point in POINTS)}"
+        )
     if arguments.waykeeper and arguments.waykeeper.name != "waykeeper":
-        parser.error(f"--waykeeper {arguments.waykeeper}: its name must be waykeeper, as it is called in the guest")
+        parser.error(f"--waykeeper {arguments.waykeeper}: the file must be named waykeeper, as in the guest")
     signal.signal(signal.SIGTERM, interrupted)
     (CACHE / "logs").mkdir(parents=True, exist_ok=True)
     try:
@@ -302,7 +317,7 @@ def main() -> int:
         return 1
     print(table(rows))
     arguments.json.write_text(json.dumps(rows, indent=2) + "\n")
-    say(f"also in {arguments.json}")
+    say(f"wrote {arguments.json}")
     return 0
 
 

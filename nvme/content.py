@@ -1,6 +1,7 @@
-"""What lies in an image before anybody writes to it, what memload's buffer holds before a run, and what has become of both.
+"""The initial content of images and of memload's buffer, and the changes after a run.
 
-Every word says where it stands: a block that was moved is known by what is in it. It must not know who moves it.
+Every word contains its own position, so the content of a block shows where the block came from. This module must not depend on
+which program moves blocks.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import sys
 from pathlib import Path
 
 TAG = 0x5747_0000_0000_0000
-"""Upper bits of every word of an image, so that none is 0 and hardly any looks like one of a buffer."""
+"""Upper bits of every word of an image, so that no word is 0 and few look like words of a buffer."""
 
 PIECE_BYTES = 1 << 20
 
 KEPT = 128
-"""Pieces of known content that are remembered: images are looked at after every run."""
+"""Number of cached pieces of known content, because images are checked after every run."""
 
 MASK = (1 << 64) - 1
 
@@ -29,19 +30,19 @@ def _bytes(words: array.array[int]) -> bytes:
 
 @functools.lru_cache(maxsize=KEPT)
 def known(offset: int, length: int) -> bytes:
-    """The content of these bytes of an image; both in whole words. A word is TAG and its number, little endian."""
+    """The known content of these bytes of an image, in whole words. A word is TAG plus its number, little endian."""
     return _bytes(array.array("Q", range(TAG + offset // 8, TAG + (offset + length) // 8)))
 
 
 def write(path: Path, length: int) -> None:
-    """Makes an image of `length` bytes with the known content."""
+    """Creates an image of `length` bytes with the known content."""
     with open(path, "wb") as file:
         for offset in range(0, length, PIECE_BYTES):
             file.write(known(offset, min(PIECE_BYTES, length - offset)))
 
 
 def changed(path: Path, block_bytes: int) -> dict[int, bytes]:
-    """The blocks that do not hold their known content any more: what they hold now, by number."""
+    """The blocks whose content differs from the known one: number -> present content."""
     found = {}
     with open(path, "rb") as file:
         offset = 0
@@ -56,7 +57,7 @@ def changed(path: Path, block_bytes: int) -> dict[int, bytes]:
 
 
 def restore(path: Path, blocks: dict[int, bytes], block_bytes: int) -> None:
-    """Gives these blocks their known content back."""
+    """Restores the known content of these blocks."""
     with open(path, "r+b") as file:
         for number in blocks:
             file.seek(number * block_bytes)
@@ -64,7 +65,7 @@ def restore(path: Path, blocks: dict[int, bytes], block_bytes: int) -> None:
 
 
 def blank(path: Path, places: list[int], block_bytes: int) -> None:
-    """Fills these blocks with zeros, which no block of an image or of a buffer is."""
+    """Fills these blocks with zeros, which no block of an image or buffer contains."""
     with open(path, "r+b") as file:
         for number in places:
             file.seek(number * block_bytes)
@@ -72,8 +73,8 @@ def blank(path: Path, places: list[int], block_bytes: int) -> None:
 
 
 def word(seed: int, number: int) -> int:
-    """What word `number` of memload's buffer holds before a run with this seed: SplitMix64 (Steele et al. 2014) of both, as
-    docs/memload.md says, written anew here.
+    """Word `number` of memload's buffer before a run with this seed: SplitMix64 (Steele et al. 2014) of both, implemented here
+    independently of memload.
     """
     z = (seed * 0xD134_2543_DE82_EF95 + number * 0x9E37_79B9_7F4A_7C15) & MASK
     z = ((z ^ (z >> 30)) * 0xBF58_476D_1CE4_E5B9) & MASK
@@ -83,7 +84,7 @@ def word(seed: int, number: int) -> int:
 
 @functools.cache
 def buffer(seed: int, blocks: int, block_bytes: int) -> dict[bytes, int]:
-    """The blocks of memload's buffer before a run: the number of each by its content."""
+    """The blocks of memload's buffer before a run: content -> number."""
     each = block_bytes // 8
     return {
         _bytes(array.array("Q", (word(seed, number * each + at) for at in range(each)))): number

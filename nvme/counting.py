@@ -1,6 +1,6 @@
-"""Does a run move exactly what it says? Judged by QEMU's counts and its trace of the device, and by the image's content.
+"""Checks that a run transfers exactly what its summary states, by QEMU's counters, QEMU's trace and the content of the image.
 
-It knows where counts come from and how they must agree. It must not know which runs there are.
+This module collects these sources and compares them. It must not depend on the list of runs.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from nvme.trace import Command
 
 @dataclass(frozen=True)
 class Judged:
-    """What came of one run: nothing wrong, or these sentences."""
+    """The result of one check: `wrong` lists the errors."""
 
     name: str
     wrong: list[str]
 
 
 def run(machine: Machine, device: Device, target: str, load: Load) -> Judged:
-    """Runs a load on one of the device's nodes and judges it."""
+    """Runs a load on one of the device's nodes and checks it."""
     before = machine.counts(device)
     with machine.traced(device) as commands:
-        told = report(machine.session.run(line(load.words(target, device.serial))))
+        ended = report(machine.session.run(line(load.words(target, device.serial))))
     counts = machine.counts(device) - before
     changed = content.changed(device.image, load.block_bytes)
     content.restore(device.image, changed, load.block_bytes)
-    wrong = by_summary(load, told) + by_counts(load, counts) + by_commands(load, device, commands, changed)
+    wrong = by_summary(load, ended) + by_counts(load, counts) + by_commands(load, device, commands, changed)
     if changed and (load.op == "write" or not load.moved()):
-        wrong.append(f"{len(changed)} blocks of the image changed, and the run was none that writes")
+        wrong.append(f"{len(changed)} blocks of the image changed in a run that does not write the device")
     return Judged(f"{load.name} on {target}", wrong)
 
 
-def by_summary(load: Load, told: Report) -> list[str]:
-    """Status and summary are those of a run without trouble that did what was asked."""
-    if told.status != 0 or told.summary is None:
-        return [f"a good end was expected: {told}"]
+def by_summary(load: Load, ended: Report) -> list[str]:
+    """Checks that the status is 0 and the summary states the requested run."""
+    if ended.status != 0 or ended.summary is None:
+        return [f"expected status 0 and a summary: {ended}"]
     wanted = {
         "engine": load.engine,
         "pattern": load.pattern,
@@ -53,14 +53,14 @@ def by_summary(load: Load, told: Report) -> list[str]:
         "errors": 0,
     }
     return [
-        f"the summary's {key} is {told.summary.get(key)!r}, expected {value!r}"
+        f"the summary's {key} is {ended.summary.get(key)!r}, expected {value!r}"
         for key, value in wanted.items()
-        if told.summary.get(key) != value
+        if ended.summary.get(key) != value
     ]
 
 
 def by_counts(load: Load, counts: Counts) -> list[str]:
-    """QEMU saw these commands and bytes, and nothing else."""
+    """Checks that QEMU counted exactly these commands and bytes."""
     commands, data = load.sent(), load.moved() * load.block_bytes
     if not data:
         wanted = Counts(0, 0, 0, 0, commands)
@@ -72,7 +72,7 @@ def by_counts(load: Load, counts: Counts) -> list[str]:
 
 
 def by_log(machine: Machine, device: Device) -> list[str]:
-    """The device's own log of its life says the same as QEMU: commands exactly, data in units, rounded up."""
+    """Checks that the device's SMART log agrees with QEMU: commands exactly, data in units, rounded up."""
     smart, counts = machine.smart(device), machine.counts(device)
     pairs = [
         ("host read commands", smart.read_commands, counts.read_operations),
@@ -81,21 +81,21 @@ def by_log(machine: Machine, device: Device) -> list[str]:
         ("data units written", smart.written_units, math.ceil(counts.written_bytes / UNIT_BYTES)),
     ]
     return [
-        f"{device.serial}: the SMART log says {said} {name}, expected {wanted}"
+        f"{device.serial}: {name} in the SMART log: {said}, expected {wanted}"
         for name, said, wanted in pairs
         if said != wanted
     ]
 
 
 def by_commands(load: Load, device: Device, commands: list[Command], changed: dict[int, bytes]) -> list[str]:
-    """Where commands went and came from: on the device, in the image, in memory."""
+    """Checks the places of the commands: on the device, in the image, in memory."""
     if not load.moved():
         return [f"{len(commands)} commands with data: {commands[:5]}"] if commands else []
     if other := [one for one in commands if one.writes != (load.op == "read")]:
-        return [f"{len(other)} commands went the other way: {other[:5]}"]
+        return [f"{len(other)} commands have the wrong direction: {other[:5]}"]
     each = load.block_bytes // device.block_bytes
     if broken := [one for one in commands if one.lba % each or one.blocks % each]:
-        return [f"{len(broken)} commands are of no whole blocks of {load.block_bytes} B: {broken[:5]}"]
+        return [f"{len(broken)} commands do not have whole blocks of {load.block_bytes} B: {broken[:5]}"]
     sent = [Sent(one.lba // each, one.blocks // each) for one in commands]
     if wrong := placing.by_places(load, sent, device.image.stat().st_size // load.block_bytes):
         return wrong
@@ -104,5 +104,5 @@ def by_commands(load: Load, device: Device, commands: list[Command], changed: di
         wrong = placing.by_image(load, sent, {place: buffer.get(block) for place, block in changed.items()})
     addresses = [one.addresses(load.block_bytes) for one in commands]
     if short := sum(found is None or len(found) != one.blocks for found, one in zip(addresses, sent, strict=True)):
-        return [*wrong, f"the memory of {short} commands is not as many whole blocks as they move"]
+        return [*wrong, f"the memory of {short} commands is not the same number of whole blocks as they transfer"]
     return wrong + placing.by_addresses(load, addresses)

@@ -1,6 +1,6 @@
-"""A run of memload: the words that ask for it, and what it must move by arithmetic of our own.
+"""A run of memload: its command line, and an independent calculation of the blocks that it must transfer.
 
-It knows memload's command line and algorithms.md 7.2 in numbers of blocks. It must not know who counts what was moved.
+This module implements memload's options and algorithms.md 7.2 in numbers of blocks. It must not depend on how transfers are counted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Load:
     buffer_blocks: int = 100
     most_blocks: int = 32
     finds_most: bool = False
-    """The program is not told `most_blocks` and must find out."""
+    """`most_blocks` is not given on the command line; the program must find it."""
     stride: int = 1
     thesis: bool = False
     seed: int = 1
@@ -41,51 +41,51 @@ class Load:
         return " ".join(marks)
 
     def words(self, target: str, consent: str | None) -> list[str]:
-        """The command line. Only writing runs are given the consent."""
+        """The command line. Only runs that write the device get the consent."""
         words = [
             "waykeeper", "memload", target, "--json", "--engine", self.engine,
             "--pattern", self.pattern, "--op", self.op, "--seed", str(self.seed),
-            # Nothing never comes to a number.
+            # `noop` sends no commands, so only time can end it.
             *(("--time", "0.2") if self.pattern == "noop" else ("--commands", str(self.commands))),
             "--depth", str(self.depth), "--workers", str(self.workers), "--stride", str(self.stride),
             "--block-size", str(self.block_bytes), "--buffer", str(self.buffer_blocks * self.block_bytes),
-            # Commands of a block have no use for it.
+            # The option has no effect on commands of one block.
             *(("--max-blocks", str(self.most_blocks)) * (self.pattern in ("random", "full") and not self.finds_most)),
             "--profile", "thesis" if self.thesis else "exact",
         ]  # fmt: skip
         return words + (["--destroy-data-on", consent] if consent and self.op == "read" else [])
 
     def sent(self) -> int:
-        """Commands."""
+        """Number of commands."""
         return 0 if self.pattern == "noop" else self.commands
 
     def counted(self) -> int:
-        """Blocks as the program counts them."""
+        """Number of blocks as the program counts them."""
         if self.pattern in ("flush", "noop"):
             return 0
         if self.pattern in ("single", "packets"):
             return self.commands
         if self.pattern == "random":
-            # The most but one.
+            # One less than the maximum.
             return self.commands * (self.most_blocks - 1)
         return sum(counted for _, counted in self._full())
 
     def moved(self) -> int:
-        """Blocks that the device moves."""
+        """Number of blocks that the device transfers."""
         return sum(self.lengths())
 
     def lengths(self) -> list[int]:
-        """Blocks that each command moves: one more than it counts for the thesis, where the buffer has it."""
+        """Blocks that each command transfers; with the profile `thesis` one more than counted, up to the end of the buffer."""
         if self.pattern == "random":
             return [self.most_blocks - 1 + self.thesis] * self.commands
         return [length for _, length in self.targets() or []]
 
     def targets(self) -> list[tuple[int, int]] | None:
-        """First block in the buffer and length of each command, in order; None where they are drawn."""
+        """First block in the buffer and length of each command, in order; None if they are random."""
         if self.pattern == "random":
             return None
         if self.pattern == "single":
-            # What is moved beyond what is counted must be in the buffer, too.
+            # The additional block must be in the buffer too.
             last = self.buffer_blocks - self.thesis
             return [(number % last, 1 + self.thesis) for number in range(self.commands)]
         if self.pattern == "packets":
@@ -97,11 +97,11 @@ class Load:
         return []
 
     def starts(self) -> int:
-        """Where a command of `random` may begin: so many blocks, from the buffer's first on."""
+        """Number of blocks, from the first of the buffer, at which a command of `random` may begin."""
         return self.buffer_blocks - (self.most_blocks - 1)
 
     def _full(self) -> list[tuple[int, int]]:
-        """First block and blocks counted, command by command: the buffer in order, the most but one at a time."""
+        """First block and counted blocks of each command: the buffer in order, one less than the maximum at a time."""
         found, position = [], 0
         for _ in range(self.commands):
             counted = min(self.most_blocks - 1, self.buffer_blocks - position)
@@ -112,28 +112,28 @@ class Load:
 
 @dataclass(frozen=True)
 class Report:
-    """What a run left: its summary (None: none), what it told people, and its status."""
+    """The results of a run: its summary (None: none), its messages, and its status."""
 
     summary: dict | None
-    told: str
+    messages: str
     status: int
 
     def __str__(self) -> str:
-        return f"status {self.status}, told {self.told[-1000:]!r}, summary {self.summary}"
+        return f"status {self.status}, messages {self.messages[-1000:]!r}, summary {self.summary}"
 
 
 def apart(command: str) -> str:
-    """A command of the shell, whose standard error comes behind its standard output instead of into the middle of it."""
-    return f"{command} 2>/tmp/told; status=$?; cat /tmp/told; exit $status"
+    """A shell command that prints standard error after standard output, so that they do not mix."""
+    return f"{command} 2>/tmp/messages; status=$?; cat /tmp/messages; exit $status"
 
 
 def line(words: list[str]) -> str:
-    """The words as the shell wants them, with standard error kept apart."""
+    """The command line for the shell, with standard error after standard output."""
     return apart(shlex.join(words))
 
 
 def report(outcome: Outcome) -> Report:
-    """Reads what a command of `line` or `apart` has written."""
+    """Parses the output of a command from `line` or `apart`."""
     text = outcome.output.lstrip()
     if not text.startswith("{"):
         return Report(None, text.strip(), outcome.status)

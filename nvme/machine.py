@@ -1,6 +1,6 @@
-"""A guest with two NVMe devices whose images lie on this machine: boots it, finds its devices, reads what they counted.
+"""A guest with NVMe devices whose images are on this machine: boots it, finds the devices, reads their counters.
 
-It knows QEMU's NVMe device, sysfs and nvme-cli. It must not know what load is made, nor what counts are expected.
+This module uses QEMU's NVMe device, sysfs and nvme-cli. It must not depend on the load or on the expected counts.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from guests.session import Session, SessionError
 from nvme.trace import EVENTS, Command, Trace
 
 UNIT_BYTES = 512_000
-"""Bytes of a SMART data unit, which is a thousand times 512 whatever a block is (NVM Express Base 2.0, fig. 207)."""
+"""Bytes of a SMART data unit: 1000 times 512, independent of the block size (NVM Express Base 2.0, fig. 207)."""
 
 MEMORY_MIB = 512
 
 BOOT_SECONDS = 60.0
-"""Longest that a boot may take; it takes 3 s, and some 10 on a machine with much other work."""
+"""Time limit of a boot; it takes 3 s, and about 10 s on a busy machine."""
 
 BOOTS = 3
-"""Once in some hundred boots QEMU 7.2 with a thread for each processor stands still before the guest's first process: one
-processor waits for another that sleeps on and has no interrupt pending."""
+"""Number of attempts to boot. In about one of a hundred boots QEMU 7.2 with one thread per processor hangs before the guest's
+first process: one processor waits for another that sleeps and has no interrupt pending."""
 
 NULL_BYTES = 32 << 20
-"""Size of a device that keeps nothing."""
+"""Size of a device that stores no data."""
 
 INSTRUCTION_NS = 4
-"""Length of an instruction where they are counted: about what emulation takes on the machines this was tried on."""
+"""Time of an instruction in guests that count them: about its time in emulation on the tested machines."""
 
-# Once in some hundred thousand commands QEMU 7.2's device does not look at a queue whose doorbell was rung, and the commands lie
-# there until the kernel's timeout: with the guest's processor and QEMU's other threads on two of this machine's, never yet (800 000
-# commands) on one. It reads like the shadow doorbells' missing memory barrier, which one processor does not need.
+# In about one of some hundred thousand commands QEMU 7.2's device does not read a queue whose doorbell was rung, and the commands
+# wait until the kernel's timeout. This happens if the guest's processor and QEMU's other threads run on two processors of this machine,
+# but did not in 800 000 commands on one. The likely cause is a missing memory barrier of the shadow doorbells.
 COUNTING = ("-icount", f"shift={INSTRUCTION_NS.bit_length() - 1}")
 
 LEAPING = ("-icount", "shift=0,sleep=off")
-"""An instruction takes a nanosecond, and time in which the guest has nothing to do is left out: what it waits for comes when it is
-due, however busy this machine is. Only a device that answers at once may be there: one that takes its time would take no end of it."""
+"""An instruction takes a nanosecond and idle time is skipped: the event that the guest waits for comes at its due time, independent
+of other work on this machine. The device must answer at once, because the guest's clock would run ahead of a slower device."""
 
 PROCESSOR = "Skylake-Server,cx16=off"
-"""With cx16 half of the boots of Linux 6.12 on QEMU 7.2 crash."""
+"""Without `cx16=off` half of the boots of Linux 6.12 on QEMU 7.2 crash."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Device:
     nsid: int
     block_bytes: int
     image: Path | None
-    """None: it keeps nothing and answers at once."""
+    """None: the device stores no data and answers at once."""
 
     @property
     def drive(self) -> str:
@@ -67,13 +67,13 @@ class Device:
 
     @property
     def name(self) -> str:
-        """QEMU's name of the device, by which it can be unplugged."""
+        """QEMU's name of the device, used to unplug it."""
         return f"device-{self.serial}"
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """What the guest's kernel calls a device."""
+    """The device nodes of a device in the guest."""
 
     controller: str
     generic: str
@@ -82,7 +82,7 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Smart:
-    """What a device says that it has done, over all of its life."""
+    """The counters of a device's SMART log, over its whole life."""
 
     read_commands: int
     written_commands: int
@@ -100,7 +100,7 @@ class Machine:
         self.trace = Trace(log)
 
     def nodes(self, device: Device) -> Nodes:
-        """The nodes of a device, which is looked for by its serial: the kernel numbers devices as they come up."""
+        """The nodes of a device, found by its serial number, because the kernel numbers devices in the order of detection."""
         for line in self.session.check("grep -H . /sys/class/nvme/nvme*/serial").splitlines():
             path, _, serial = line.partition(":")
             if serial.strip() == device.serial:
@@ -111,24 +111,24 @@ class Machine:
         raise SessionError(f"the guest has no NVMe device with serial {device.serial}")
 
     def most(self, nodes: Nodes) -> tuple[int, int]:
-        """Bytes, and pages of memory, that a command may have at most, as the guest's kernel says."""
+        """The largest number of bytes, and of memory pages, of a command, as the guest's kernel reports them."""
         queue = f"/sys/block/{nodes.block.removeprefix('/dev/')}/queue"
         kib, pages = self.session.check(f"cat {queue}/max_sectors_kb {queue}/max_segments").split()
         return int(kib) << 10, int(pages)
 
     def keep_apart(self) -> None:
-        """Has the kernel's block layer make one command of one request: QEMU counts commands."""
+        """Disables merging in the kernel's block layer, because QEMU counts commands."""
         self.session.check("for queue in /sys/block/nvme*/queue; do echo 2 >$queue/nomerges; done")
 
     def counts(self, device: Device) -> Counts:
-        """What QEMU counted so far at the image. Flushes come from its trace of the NVMe device: QEMU 7.2 does not account
-        for them at the drive.
+        """QEMU's counters of the image. Flushes are from its trace of the NVMe device, because QEMU 7.2 does not count them at
+        the drive.
         """
         return dataclasses.replace(self.qmp.counts(device.drive), flushes=self.trace.flushes(device.nsid))
 
     @contextlib.contextmanager
     def traced(self, device: Device) -> Iterator[list[Command]]:
-        """All reads and writes that the device is asked for meanwhile: the list is filled when the context has ended."""
+        """All reads and writes that the device gets in the context; the list is filled at its end."""
         self.trace.forget()
         self._trace(True)
         found: list[Command] = []
@@ -143,7 +143,7 @@ class Machine:
             self.qmp.execute("trace-event-set-state", name=event, enable=enable)
 
     def smart(self, device: Device) -> Smart:
-        """The device's log page 2, read inside by Debian's nvme-cli."""
+        """The device's SMART log (log page 2), read in the guest by Debian's nvme-cli."""
         text = self.session.check(f"nvme smart-log {self.nodes(device).controller} -o json")
         found = json.loads(text)
         return Smart(
@@ -165,21 +165,23 @@ def booted(
     leaps: bool = False,
     parallel: bool = False,
 ) -> Iterator[Machine]:
-    """A guest that is up, and has ended when the context has. If it `counts`, its one processor's time is a count of its
-    instructions, INSTRUCTION_NS each, however busy this machine is. If it `leaps`, too, but for idle time (see LEAPING).
-    Else it has two processors, which take turns; if it is `parallel` they run at the same time, and may stand still (see BOOTS).
+    """A booted guest, which is ended with the context.
 
-    The kernel's messages go to LOGS/NAME.console, QEMU's to LOGS/NAME.qemu.
+    With `counts` it has one processor, whose clock counts instructions (INSTRUCTION_NS each), independent of other work on this
+    machine. With `leaps` the same, but idle time is skipped (see LEAPING). Otherwise it has two processors, which run in turn or,
+    with `parallel`, at the same time; then the guest may hang at boot (see BOOTS).
+
+    Kernel messages are written to LOGS/NAME.console, QEMU's messages to LOGS/NAME.qemu.
     """
     console, log = logs / f"{name}.console", logs / f"{name}.qemu"
     more: list[str] = []
     for number, device in enumerate(devices, start=1):
         port = f"port{number}"
         more += [
-            # A flush of the guest is counted like any other; this machine's disk need not follow.
+            # QEMU counts a flush of the guest; it does not flush this machine's disk.
             "-drive", f"if=none,id={device.drive},"
             + (f"file={device.image},format=raw,cache=unsafe" if device.image else f"driver=null-co,size={NULL_BYTES}"),
-            # A port of its own, so that it can be unplugged.
+            # A root port of its own, so that the device can be unplugged.
             "-device", f"pcie-root-port,id={port},chassis={number},slot={number}",
             "-device", f"nvme,id={device.name},bus={port},serial={device.serial}",
             "-device", f"nvme-ns,drive={device.drive},bus={device.name},nsid={device.nsid},"
@@ -204,7 +206,7 @@ def booted(
             ),
         )
         serials = [f"file:{console}", f"unix:{shell},server=on,wait=off"]
-        # What is in memory is in use: freed pages do not keep what they held.
+        # init_on_free: freed pages are zeroed, so that only memory in use has content.
         append = "console=ttyS0 panic=-1 quiet loglevel=4 init_on_free=1"
         with contextlib.ExitStack() as stack:
 
@@ -224,13 +226,13 @@ def booted(
 
 
 def until_up(name: str, stack: contextlib.ExitStack, boot: Callable[[], Machine]) -> Machine:
-    """The guest of the first boot that comes to its end, of BOOTS at most. What a failed one has left on the stack is ended."""
+    """The guest of the first successful boot of at most BOOTS. After a failed boot the stack is closed."""
     for left in reversed(range(BOOTS)):
         try:
             return boot()
         except (SessionError, QmpError) as error:
             if not left:
                 raise
-            print(f"nvme: {name}: {error}; booted again", flush=True)
+            print(f"nvme: {name}: {error}; booting again", flush=True)
             stack.close()
     raise AssertionError("BOOTS is 0")

@@ -1,6 +1,6 @@
-"""How memload behaves when something is in its way: what it refuses, and how it ends when it is told to or its device goes.
+"""Refusals of memload, and how it ends: on signals, at its limits, and when its device disappears.
 
-It knows what must be said and counted. It must not know how memload does it.
+This module has the expected messages and counts. It must not depend on how memload is implemented.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from nvme.machine import Device, Machine
 NOTHING = Counts(0, 0, 0, 0, 0)
 
 UNDER_WAY = 100
-"""So many commands, and a run is well under way."""
+"""After this number of commands a run counts as started."""
 
 MOST_SECONDS = 60.0
-"""Longest until a run is under way, on a slow machine with other work."""
+"""Time limit for the start of a run, on a slow, busy machine."""
 
 
 @dataclass(frozen=True)
 class Refused:
-    """Words that must be refused: with this status and one line that holds these texts."""
+    """Arguments that must be refused, with this status and one line that contains these texts."""
 
     what: str
     words: str
@@ -36,7 +36,7 @@ class Refused:
 
 
 def refusals(machine: Machine, device: Device, other: Device) -> list[Refused]:
-    """What is refused on a device that nobody uses."""
+    """Arguments that are refused on a device that no other program uses."""
     nodes = machine.nodes(device)
     write = "--op read --commands 10"
     cases = []
@@ -62,29 +62,29 @@ def refusals(machine: Machine, device: Device, other: Device) -> list[Refused]:
 
 
 def refuse(machine: Machine, device: Device, refused: Refused, others: int = 0) -> Judged:
-    """The words are refused, and the device hears nothing of it, but for so many reads that others may do meanwhile."""
+    """Checks that the arguments are refused and that the device gets no command, except up to `others` reads by the kernel."""
     before = machine.counts(device)
-    told = report(machine.session.run(apart(f"waykeeper memload {refused.words}")))
+    ended = report(machine.session.run(apart(f"waykeeper memload {refused.words}")))
     wrong = []
-    if told.status != refused.status or told.summary is not None:
-        wrong.append(f"status {refused.status} and no summary were expected: {told}")
-    errors = [text for text in told.told.splitlines() if text.startswith("error: ")]
+    if ended.status != refused.status or ended.summary is not None:
+        wrong.append(f"expected status {refused.status} and no summary: {ended}")
+    errors = [text for text in ended.messages.splitlines() if text.startswith("error: ")]
     if len(errors) != 1:
-        wrong.append(f"one line of error was expected: {told}")
-    wrong += [f"{text!r} is not said: {told}" for text in refused.says if text not in told.told]
+        wrong.append(f"expected one error line: {ended}")
+    wrong += [f"{text!r} is missing in the messages: {ended}" for text in refused.says if text not in ended.messages]
     counts = machine.counts(device) - before
     if counts.read_operations > others or dataclasses.replace(counts, read_operations=0, read_bytes=0) != NOTHING:
-        wrong.append(f"QEMU counted {counts}, expected nothing")
+        wrong.append(f"QEMU counted {counts}, expected no command")
     return Judged(f"refuses {refused.what}", wrong)
 
 
 def in_use(machine: Machine, device: Device) -> list[Judged]:
-    """A device that is mounted or is swap space is not touched, whatever the user agrees to; reading beside is a matter of
-    asking for it. What stands on it is lost.
+    """Checks that a device that is mounted or used as swap is refused, even with consent, and that --shared reads it. The
+    content of the device is lost.
     """
     judged = []
     nodes = machine.nodes(device)
-    # A file system reads on its own what it has not read yet; ten commands of a run would be more.
+    # The file system may read blocks at any time; ten commands of a run would be more.
     others = 9
     consent = f"--op read --commands 10 --destroy-data-on {device.serial}"
     uses = [
@@ -98,8 +98,8 @@ def in_use(machine: Machine, device: Device) -> list[Judged]:
             for words in (consent, "--commands 10"):
                 refused = Refused(f"{what}: {node} {words}", f"{node} {words}", 5, (says,))
                 judged.append(refuse(machine, device, refused, others))
-        told = report(machine.session.run(apart(f"waykeeper memload {nodes.generic} --json --shared --commands 10")))
-        wrong = [] if told.status == 0 and told.summary else [f"a good end was expected: {told}"]
+        ended = report(machine.session.run(apart(f"waykeeper memload {nodes.generic} --json --shared --commands 10")))
+        wrong = [] if ended.status == 0 and ended.summary else [f"expected status 0 and a summary: {ended}"]
         judged.append(Judged(f"{what}: --shared reads", wrong))
         machine.session.check(end)
     return judged
@@ -109,11 +109,11 @@ def _endless(target: str, engine: str, more: str = "") -> str:
     words = (
         f"waykeeper memload {target} --json --engine {engine} --pattern single --op write --depth 8 --time 600 {more}"
     )
-    return f"{words} 2>/tmp/told"
+    return f"{words} 2>/tmp/messages"
 
 
 def _under_way(machine: Machine, device: Device, before: Counts, commands: int = UNDER_WAY) -> bool:
-    """Waits until a run has sent its first commands."""
+    """Waits until a run has sent its first commands; false if it does not."""
     until = time.monotonic() + MOST_SECONDS
     while time.monotonic() < until:
         counts = machine.counts(device) - before
@@ -125,38 +125,38 @@ def _under_way(machine: Machine, device: Device, before: Counts, commands: int =
 
 def _finished(machine: Machine, name: str) -> Report:
     outcome = machine.session.finish(name)
-    told = report(outcome)
-    return Report(told.summary, machine.session.check("cat /tmp/told").strip(), told.status)
+    ended = report(outcome)
+    return Report(ended.summary, machine.session.check("cat /tmp/messages").strip(), ended.status)
 
 
 def interrupt(machine: Machine, device: Device, target: str, engine: str) -> Judged:
-    """Ctrl-C in the middle: the summary says exactly what was done. Meanwhile nobody else gets the device."""
+    """Ctrl-C during a run: the summary must be exact. A second run on the same device must be refused."""
     wrong = []
     before = machine.counts(device)
     process = machine.session.start("interrupt", _endless(target, engine))
     if not _under_way(machine, device, before):
-        wrong.append(f"not under way after {MOST_SECONDS:.0f} s")
+        wrong.append(f"the run has not started after {MOST_SECONDS:.0f} s")
     second = report(machine.session.run(apart(f"waykeeper memload {target} --commands 1")))
-    if second.status != 5 or "another program uses it" not in second.told:
-        wrong.append(f"a second run beside it should have been refused: {second}")
+    if second.status != 5 or "another program uses it" not in second.messages:
+        wrong.append(f"a second run on the same device was not refused: {second}")
     machine.session.check(f"kill -INT {process} || true")
-    told = _finished(machine, "interrupt")
+    ended = _finished(machine, "interrupt")
     counts = machine.counts(device) - before
-    if told.status != 130 or "interrupted" not in told.told or told.summary is None:
-        wrong.append(f"status 130 and a summary were expected: {told}")
+    if ended.status != 130 or "interrupted" not in ended.messages or ended.summary is None:
+        wrong.append(f"expected status 130 and a summary: {ended}")
     else:
-        commands = told.summary["commands"]
+        commands = ended.summary["commands"]
         wanted = Counts(commands, commands * 4096, 0, 0, 0)
-        if counts != wanted or told.summary["errors"]:
-            wrong.append(f"QEMU counted {counts}, the summary says {told.summary}")
+        if counts != wanted or ended.summary["errors"]:
+            wrong.append(f"QEMU counted {counts}, the summary has {ended.summary}")
     return Judged(f"{engine}: Ctrl-C", wrong)
 
 
 def stays(machine: Machine, target: str) -> Judged:
-    """What would block is done by threads of the kernel, which run where the load may, too."""
+    """Kernel threads that run blocking operations must stay on the CPUs of the load."""
     wrong = []
     words = f"waykeeper memload {target} --json --engine uring --pattern flush --cpus 1 --time 600"
-    process = machine.session.start("stays", f"{words} 2>/tmp/told")
+    process = machine.session.start("stays", f"{words} 2>/tmp/messages")
     helpers = (
         "for comm in $(grep -sl iou-wrk /proc/[0-9]*/task/*/comm); do grep Cpus_allowed_list ${comm%comm}status; done"
     )
@@ -166,17 +166,17 @@ def stays(machine: Machine, target: str) -> Judged:
         found = machine.session.run(helpers).output.split("\n")
         found = [line.split()[1] for line in found if line.strip()]
     if not found or set(found) != {"1"}:
-        wrong.append(f"threads of the kernel on CPU 1 alone were expected: {found}")
+        wrong.append(f"expected kernel threads on CPU 1 only: {found}")
     machine.session.check(f"kill -INT {process} || true")
-    told = _finished(machine, "stays")
-    if told.status != 130 or told.summary is None or "kernel threads" in told.told:
-        wrong.append(f"status 130 and a summary were expected: {told}")
-    return Judged("the kernel's threads stay on --cpus", wrong)
+    ended = _finished(machine, "stays")
+    if ended.status != 130 or ended.summary is None or "kernel threads" in ended.messages:
+        wrong.append(f"expected status 130 and a summary: {ended}")
+    return Judged("kernel threads stay on --cpus", wrong)
 
 
 def vanish(machine: Machine, device: Device, target: str, engine: str, unplug: bool) -> Judged:
-    """The device goes in the middle: one message, and totals that are true so far. Pulled out by the guest's kernel it comes
-    back; unplugged by the host it is gone for good.
+    """The device disappears during a run: expects one error line, and totals of the commands until then. If the guest's
+    kernel removes it, it is found again afterwards; if the host unplugs it, it is not.
     """
     wrong = []
     depth = 8
@@ -184,28 +184,28 @@ def vanish(machine: Machine, device: Device, target: str, engine: str, unplug: b
     before = machine.counts(device)
     machine.session.start("vanish", _endless(target, engine))
     if not _under_way(machine, device, before):
-        wrong.append(f"not under way after {MOST_SECONDS:.0f} s")
+        wrong.append(f"the run has not started after {MOST_SECONDS:.0f} s")
     if unplug:
         seen = machine.counts(device)
         machine.qmp.execute("device_del", id=device.name)
         machine.qmp.wait("DEVICE_DELETED", device=device.name)
     else:
         machine.session.check(f"echo 1 >/sys/class/nvme/{nodes.controller.removeprefix('/dev/')}/device/remove")
-    told = _finished(machine, "vanish")
-    errors = [text for text in told.told.splitlines() if text.startswith("error: ")]
-    if told.status != 1 or len(errors) != 1 or told.summary is None or target not in errors[0]:
-        wrong.append(f"status 1, one line of error that names {target}, and a summary were expected: {told}")
+    ended = _finished(machine, "vanish")
+    errors = [text for text in ended.messages.splitlines() if text.startswith("error: ")]
+    if ended.status != 1 or len(errors) != 1 or ended.summary is None or target not in errors[0]:
+        wrong.append(f"expected status 1, one error line that names {target}, and a summary: {ended}")
     elif unplug:
-        # Its counts have gone with it; the last look was earlier.
-        commands, least = told.summary["commands"], (seen - before).read_operations - depth
+        # QEMU removes the counters with the device; the last sample is from before.
+        commands, least = ended.summary["commands"], (seen - before).read_operations - depth
         if commands < least:
-            wrong.append(f"the summary says {commands} commands, QEMU had counted {least + depth} before: {told}")
+            wrong.append(f"the summary has {commands} commands, QEMU had counted {least + depth} before: {ended}")
     else:
         done = (machine.counts(device) - before).read_operations
-        commands = told.summary["commands"]
-        # A command that QEMU counted may not have come back before the device went.
+        commands = ended.summary["commands"]
+        # A command that QEMU counted may not have completed before the device disappeared.
         if not commands <= done <= commands + depth:
-            wrong.append(f"the summary says {commands} commands, QEMU counted {done}: {told}")
+            wrong.append(f"the summary has {commands} commands, QEMU counted {done}: {ended}")
     if not unplug:
         machine.session.check("echo 1 >/sys/bus/pci/rescan")
         machine.session.check(f"until grep -q {device.serial} /sys/class/nvme/nvme*/serial; do sleep 0.02; done")
@@ -214,20 +214,20 @@ def vanish(machine: Machine, device: Device, target: str, engine: str, unplug: b
 
 
 def ends_by_blocks(machine: Machine, device: Device, target: str) -> Judged:
-    """An end by blocks is exact: the last command is as long as what is left."""
+    """An end by blocks is exact: the last command has the remaining length."""
     before = machine.counts(device)
     words = "--pattern random --max-blocks 32 --blocks 100 --depth 4"
-    told = report(machine.session.run(apart(f"waykeeper memload {target} --json {words}")))
+    ended = report(machine.session.run(apart(f"waykeeper memload {target} --json {words}")))
     counts = machine.counts(device) - before
     # 100 = 3 x 31 + 7.
     wanted = Counts(4, 100 * 4096, 0, 0, 0)
-    wrong = [] if counts == wanted and told.status == 0 else [f"QEMU counted {counts}, expected {wanted}: {told}"]
+    wrong = [] if counts == wanted and ended.status == 0 else [f"QEMU counted {counts}, expected {wanted}: {ended}"]
     return Judged("an end after 100 blocks", wrong)
 
 
 def notices(machine: Machine, device: Device, target: str, engine: str, op: str) -> Judged:
-    """`--verify` tells of blocks that changed behind its back, with a status of its own. Commands go at the start of each second; after
-    the first the guest is halted, and what it read or wrote on the device becomes something else.
+    """`--verify` reports blocks that changed during the run, with exit status 6. Commands are sent at the start of each second.
+    After the first second the guest is paused, and the blocks that it has read or written on the device are overwritten.
     """
     a_second, all_of_them = 12, 36
     before = machine.counts(device)
@@ -235,39 +235,43 @@ def notices(machine: Machine, device: Device, target: str, engine: str, op: str)
     words = f"waykeeper memload {target} --json --engine {engine} --pattern single --op {op} {consent} --verify"
     limit = f"--depth {a_second} --limit-commands {a_second} --commands {all_of_them}"
     with machine.traced(device) as commands:
-        machine.session.start("notices", f"{words} {limit} 2>/tmp/told")
-        wrong = [] if _under_way(machine, device, before, a_second) else [f"not under way after {MOST_SECONDS:.0f} s"]
+        machine.session.start("notices", f"{words} {limit} 2>/tmp/messages")
+        wrong = (
+            []
+            if _under_way(machine, device, before, a_second)
+            else [f"the run has not started after {MOST_SECONDS:.0f} s"]
+        )
         machine.qmp.execute("stop")
         first = len(machine.trace.commands(device.nsid))
         places = [one.lba * device.block_bytes // 4096 for one in machine.trace.commands(device.nsid)]
         content.blank(device.image, places, 4096)
         machine.qmp.execute("cont")
-        told = _finished(machine, "notices")
-    # What came after the halt read what is there now, and wrote some of the places anew.
+        ended = _finished(machine, "notices")
+    # Commands after the pause read the new content, and overwrite some of the places again.
     anew = {one.lba * device.block_bytes // 4096 for one in commands[first:all_of_them]}
     expected = first if op == "write" else len(set(places) - anew)
     if not 0 < first < all_of_them:
-        wrong.append(f"{first} commands had gone when the guest was halted, fewer than {all_of_them} were expected")
+        wrong.append(f"{first} commands were sent before the pause, expected 1 to {all_of_them - 1}")
     if (
-        told.status != 6
-        or told.summary is None
-        or f" {expected} of " not in told.told
-        or "wrong content" not in told.told
+        ended.status != 6
+        or ended.summary is None
+        or f" {expected} of " not in ended.messages
+        or "wrong content" not in ended.messages
     ):
-        wrong.append(f"status 6 and {expected} wrong blocks were expected: {told}")
+        wrong.append(f"expected status 6 and {expected} wrong blocks: {ended}")
     content.restore(device.image, content.changed(device.image, 4096), 4096)
-    return Judged(f"{engine} {op}: --verify finds what is wrong", wrong)
+    return Judged(f"{engine} {op}: --verify finds wrong blocks", wrong)
 
 
 def verifies(machine: Machine, device: Device, target: str, engine: str, op: str) -> Judged:
-    """`--verify` looks and finds all in its place."""
+    """`--verify` accepts correct data."""
     consent = f"--destroy-data-on {device.serial}" if op == "read" else ""
     words = f"waykeeper memload {target} --json --engine {engine} --pattern random --op {op} --commands 20 --depth 4 {consent}"
-    told = report(machine.session.run(apart(f"{words} --buffer 819200 --max-blocks 32 --verify")))
+    ended = report(machine.session.run(apart(f"{words} --buffer 819200 --max-blocks 32 --verify")))
     wrong = []
-    found = re.search(r"verified: (\d+) blocks", told.told)
-    if told.status != 0 or not found or int(found[1]) < 31:
-        wrong.append(f"blocks that were verified were expected: {told}")
+    found = re.search(r"verified: (\d+) blocks", ended.messages)
+    if ended.status != 0 or not found or int(found[1]) < 31:
+        wrong.append(f"expected a number of verified blocks: {ended}")
     changed = content.changed(device.image, device.block_bytes)
     content.restore(device.image, changed, device.block_bytes)
     return Judged(f"{engine} {op}: --verify", wrong)

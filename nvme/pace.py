@@ -1,7 +1,7 @@
-"""Do limits hold, and are bursts as configured? Judged by when the guest's kernel passed commands to the device.
+"""Checks that limits hold and bursts are as configured, by the times at which the guest's kernel passed commands to the device.
 
-It knows what a limit dealt out in slots means, and the kernel's trace of its NVMe driver. It must not know how memload keeps to it, nor
-believe the times that it tells.
+This module uses the definition of a limit in slots and the kernel's trace of its NVMe driver. It must not depend on memload's
+implementation or on the times that memload prints.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from nvme.machine import Machine
 TRACING = "/sys/kernel/tracing"
 
 TICK_NS = 10_000
-"""Times are told in steps of these, and how many commands there were in each: a guest's serial port is slow."""
+"""Resolution of times. The guest sends only the number of commands per step, because its serial port is slow."""
 
 TOLERANCE = 0.01
-"""Of all commands, so many may lack, and so many may be late: a slot of a millisecond of emulated time is short."""
+"""This part of all commands may be missing, and this part may be late: a slot of a millisecond of emulated time is short."""
 
 LEAD = 0.25
-"""Part of a slot that may go by before its burst begins, and before the first command that the kernel sees of a run."""
+"""Part of a slot that may pass before its burst begins, and before the first command of a run."""
 
 EACH_NS = 8_000
-"""What each command of a burst may take. The guest's processor needs 5 us for one, unoptimised."""
+"""Time limit of each command of a burst. The guest's processor needs 5 us for one with an unoptimised program."""
 
 MOST_SECONDS = 3600.0
-"""Of a clock that leaps (nvme.machine.LEAPING) and so goes by when something is printed."""
+"""Time limit on a clock that skips idle time (nvme.machine.LEAPING) and therefore advances fast while output is sent."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class Paced:
 
     engine: str
     rate: int
-    """Commands a second."""
+    """Commands per second."""
     slots: int
-    """A second."""
+    """Slots per second."""
     seconds: float
     depth: int
-    """Enough for several slots: nobody waits for a command to come back."""
+    """Enough for several slots, so that no thread waits for a completion."""
     by_bytes: bool = False
-    """The limit is one of bytes, of commands of 31 blocks."""
+    """Whether the limit is in bytes, with commands of 31 blocks."""
 
     @property
     def name(self) -> str:
@@ -56,11 +56,11 @@ class Paced:
         return 1e9 / self.slots
 
     def share(self, slot: int) -> int:
-        """Commands of a slot: what does not divide is dealt out in turn."""
+        """Number of commands of a slot; a remainder is distributed over the slots."""
         return self.rate * (slot + 1) // self.slots - self.rate * slot // self.slots
 
     def shares(self) -> list[int]:
-        """Of all slots."""
+        """The numbers of commands of all slots."""
         return [self.share(slot) for slot in range(round(self.seconds * self.slots))]
 
     def words(self, target: str) -> str:
@@ -78,17 +78,17 @@ RUNS = [
     Paced("nvme-uring", 1000, 1000, 1.0, 16),
     Paced("nvme-uring", 30, 7, 2.0, 32),
     Paced("nvme-uring", 20, 2, 2.0, 32, by_bytes=True),
-    # The kernel has 1023 places for commands of a queue. One slot of the short run may not be late.
+    # A queue of the kernel has 1023 entries. In the short run no slot may be late.
     Paced("nvme-uring", 100_000, 500, 0.01, 1000),
     Paced("nvme-uring", 100_000, 500, 0.3, 1000),
     Paced("nvme-ioctl", 1000, 100, 1.0, 64),
     Paced("uring", 10_000, 100, 0.5, 512),
 ]
-"""From 10 to 100 000 commands a second; short slots and long, shares that divide and that do not."""
+"""From 10 to 100 000 commands per second, with short and long slots, with and without a remainder."""
 
 
 def prepare(machine: Machine) -> None:
-    """Has the kernel write down when it passes commands to a queue that is not the administrator's."""
+    """Enables the kernel's trace of commands that it passes to I/O queues."""
     machine.session.check(
         f"mount -t tracefs none {TRACING} && cd {TRACING} && echo 20000 >buffer_size_kb && echo mono >trace_clock"
         " && echo 'qid != 0' >events/nvme/nvme_setup_cmd/filter && echo 1 >events/nvme/nvme_setup_cmd/enable",
@@ -97,16 +97,16 @@ def prepare(machine: Machine) -> None:
 
 
 def keeps(machine: Machine, target: str, paced: Paced) -> Judged:
-    """A run under a limit, as the kernel saw it."""
+    """Checks a run under a limit by the kernel's trace."""
     machine.session.check(f"echo >{TRACING}/trace", MOST_SECONDS)
-    told = report(machine.session.run(apart(paced.words(target)), MOST_SECONDS))
-    if told.status != 0 or told.summary is None:
-        return Judged(paced.name, [f"a good end was expected: {told}"])
-    # A line is "TASK-PID [CPU] FLAGS SECONDS.MICROSECONDS: EVENT: ...", whose columns are fixed; the last digit of the time is left out.
+    ended = report(machine.session.run(apart(paced.words(target)), MOST_SECONDS))
+    if ended.status != 0 or ended.summary is None:
+        return Judged(paced.name, [f"expected status 0 and a summary: {ended}"])
+    # A line is "TASK-PID [CPU] FLAGS SECONDS.MICROSECONDS: EVENT: ..." with fixed columns; the last digit of the time is cut off.
     times = f"cut -c37-48 {TRACING}/trace | uniq -c"
     lost = machine.session.check(f"grep -h ^overrun {TRACING}/per_cpu/cpu*/stats", MOST_SECONDS).split()[1::2]
     if set(lost) != {"0"}:
-        return Judged(paced.name, [f"the kernel's buffer was too small for its trace: {lost} lines are lost"])
+        return Judged(paced.name, [f"the kernel's trace buffer was too small: {lost} lines were lost"])
     return Judged(paced.name, judge(paced, read(machine.session.check(times, MOST_SECONDS))))
 
 
@@ -117,36 +117,36 @@ def read(text: str) -> list[int]:
 
 
 def _late(paced: Paced, share: int, burst: list[float]) -> int:
-    """How many commands are late of those that went in a slot, so many ns after its beginning. None is early, so what is more
-    than its share is of the slot before.
+    """The number of late commands of a slot; `burst` has their times in ns since the start of the slot. No command is early, so
+    commands beyond the slot's share belong to the slot before.
     """
     due = [LEAD * paced.slot_ns + number * EACH_NS for number in range(1, share + 1)]
     return max(len(burst) - share, 0) + sum(at > then for at, then in zip(burst, due, strict=False))
 
 
 def judge(paced: Paced, times: list[int]) -> list[str]:
-    """Every slot has its share, in one burst at its beginning: none early, and hardly any late or not at all.
+    """Checks that every slot has its share of commands in one burst at its start: none early, and at most TOLERANCE late or missing.
 
-    When the run began is not known; the first command comes after it, and no command before its slot. The latest time that allows
-    all commands is taken for it, and must lie just before the first command.
+    The start of the run is not known. It is before the first command, and no command is before its slot. So the latest start that
+    is consistent with all commands is used; it must be shortly before the first command.
     """
     shares = paced.shares()
     wanted = sum(shares)
     if abs(len(times) - wanted) > TOLERANCE * wanted:
-        return [f"{len(times)} commands went in {paced.seconds} s, expected {wanted}"]
+        return [f"{len(times)} commands were sent in {paced.seconds} s, expected {wanted}"]
     earliest = [slot * paced.slot_ns for slot, share in enumerate(shares) for _ in range(share)]
     if len(times) > wanted:
-        return [f"{len(times)} commands went, the limit allows {wanted}"]
-    # What is late may be told a step early.
+        return [f"{len(times)} commands were sent, the limit allows {wanted}"]
+    # Because of the resolution a late command may appear one step early.
     begin = min(time + TICK_NS - least for time, least in zip(times, earliest, strict=False))
     first = times[0] - earliest[0]
     if first - begin > LEAD * paced.slot_ns:
         worst = max(range(len(times)), key=lambda number: earliest[number] - times[number])
         return [
-            f"command {worst} went {(times[worst] - first) / 1e6:.2f} ms after the run's beginning at the latest,"
+            f"command {worst} was sent at most {(times[worst] - first) / 1e6:.2f} ms after the start of the run,"
             f" its slot begins at {earliest[worst] / 1e6:.2f} ms"
         ]
-    # The tightest command lies on its slot's boundary, where rounding must not decide.
+    # The command that determines the start is at the boundary of its slot; the small term avoids rounding errors.
     bursts: dict[int, list[float]] = {}
     for time in times:
         slot, part = divmod((time + TICK_NS - begin) / paced.slot_ns + 1e-6, 1)
@@ -157,5 +157,5 @@ def judge(paced: Paced, times: list[int]) -> list[str]:
             late[slot] = number
     if sum(late.values()) > TOLERANCE * wanted:
         shown = ", ".join(f"slot {slot}: {late[slot]} of {len(bursts[slot])}" for slot in sorted(late)[:5])
-        return [f"commands went late in {len(late)} slots ({shown})"]
+        return [f"commands were late in {len(late)} slots ({shown})"]
     return []

@@ -1,7 +1,8 @@
-"""Did each command move the blocks of the buffer that its pattern says? Judged by where QEMU says that commands went, what the image
-holds, and which addresses of memory they named.
+"""Checks that each command transferred the blocks that its pattern defines, by the places in QEMU's trace, the content of the image,
+and the memory addresses of the commands.
 
-It knows how patterns go over a buffer, and what may be hidden by what came later. It must not know who looked at it all.
+This module implements the order of each pattern and takes into account that later commands may overwrite earlier ones. It must not
+depend on how these data were collected.
 """
 
 from __future__ import annotations
@@ -13,27 +14,27 @@ from nvme import chance
 from nvme.load import Load
 
 SHOWN = 5
-"""So many examples are told of what is wrong."""
+"""Number of examples shown per error."""
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A command as the device saw it, in blocks of the load."""
+    """A command in the device's trace, in blocks of the load."""
 
     place: int
     blocks: int
 
 
 def by_places(load: Load, sent: list[Sent], device_blocks: int) -> list[str]:
-    """Commands are as long as the pattern makes them; reads come from the device's start, writes go anywhere with equal
-    probability.
+    """Checks that commands have the lengths of the pattern, that reads begin at the device's start, and that writes begin
+    anywhere with equal probability.
     """
     lengths, wanted = Counter(one.blocks for one in sent), Counter(load.lengths())
     if lengths != wanted:
-        return [f"commands of {dict(lengths)} blocks (length: how many) were seen, expected {dict(wanted)}"]
+        return [f"commands by length in blocks (length: number): {dict(lengths)}, expected {dict(wanted)}"]
     if load.op == "write":
         elsewhere = [one for one in sent if one.place != 0]
-        return [f"{len(elsewhere)} reads began elsewhere than at block 0: {elsewhere[:SHOWN]}"] if elsewhere else []
+        return [f"{len(elsewhere)} reads did not begin at block 0: {elsewhere[:SHOWN]}"] if elsewhere else []
     wrong = []
     for length in lengths:
         places = [one.place for one in sent if one.blocks == length]
@@ -43,10 +44,10 @@ def by_places(load: Load, sent: list[Sent], device_blocks: int) -> list[str]:
 
 
 def by_image(load: Load, sent: list[Sent], found: dict[int, int | None]) -> list[str]:
-    """What writes left: `found` are the blocks that changed and which of the buffer's each holds (None: none of them).
+    """Checks the image after writes: `found` has the changed blocks and the block of the buffer that each contains (None: none).
 
-    A block that only one command wrote must be there and says where in the buffer that command began; one that several wrote must
-    be of one of them. A command that is hidden by others altogether has begun where it should if the others have.
+    A block that only one command wrote shows where in the buffer that command began; a block that several commands wrote must be
+    from one of them. A command that others have overwritten completely is right if the others are.
     """
     covering: dict[int, list[int]] = {}
     for number, one in enumerate(sent):
@@ -55,11 +56,11 @@ def by_image(load: Load, sent: list[Sent], found: dict[int, int | None]) -> list
     wrong = []
     strange = [place for place, block in found.items() if block is None]
     if strange:
-        wrong.append(f"{len(strange)} blocks hold what never was in the buffer: {strange[:SHOWN]}")
+        wrong.append(f"{len(strange)} blocks have content that was never in the buffer: {strange[:SHOWN]}")
     if beside := sorted(found.keys() - covering.keys()):
-        wrong.append(f"{len(beside)} blocks changed that nobody wrote: {beside[:SHOWN]}")
+        wrong.append(f"{len(beside)} blocks changed that no command wrote: {beside[:SHOWN]}")
     if lost := sorted(covering.keys() - found.keys()):
-        wrong.append(f"{len(lost)} blocks that were written hold what they held before: {lost[:SHOWN]}")
+        wrong.append(f"{len(lost)} blocks that were written have their old content: {lost[:SHOWN]}")
     if wrong:
         return wrong
     starts: dict[int, set[int]] = {}
@@ -67,7 +68,7 @@ def by_image(load: Load, sent: list[Sent], found: dict[int, int | None]) -> list
         if len(numbers) == 1:
             starts.setdefault(numbers[0], set()).add(found[place] - (place - sent[numbers[0]].place))
     if torn := [number for number, seen in starts.items() if len(seen) > 1]:
-        return [f"the blocks of {len(torn)} commands are not one piece of the buffer: numbers {torn[:SHOWN]}"]
+        return [f"the blocks of {len(torn)} commands are not contiguous in the buffer: numbers {torn[:SHOWN]}"]
     known = {number: min(seen) for number, seen in starts.items()}
     wrong += by_starts(load, {number: (known[number], sent[number].blocks) for number in known})
     if wrong:
@@ -85,19 +86,19 @@ def by_image(load: Load, sent: list[Sent], found: dict[int, int | None]) -> list
             else:
                 could |= hidden[start, sent[number].blocks] > 0
         if not could:
-            wrong.append(f"block {place} holds block {found[place]} of the buffer, which none of its writers had")
+            wrong.append(f"block {place} has block {found[place]} of the buffer, which none of its writers had")
     return wrong[:SHOWN]
 
 
 def by_starts(load: Load, known: dict[int, tuple[int, int]]) -> list[str]:
-    """The commands whose place in the buffer is known, by number in the order in which they came: first block and length."""
+    """Checks the commands whose place in the buffer is known: number in order -> first block and length."""
     targets = load.targets()
     if targets is None:
         why = chance.uneven([start for start, _ in known.values()], load.starts())
-        return [f"where commands begin in the buffer: {why}"] if why else []
+        return [f"starts of commands in the buffer: {why}"] if why else []
     if load.depth * load.workers == 1:
         other = [
-            f"command {number} moved {known[number]}, expected {targets[number]}"
+            f"command {number} transferred {known[number]}, expected {targets[number]}"
             for number in sorted(known)
             if known[number] != targets[number]
         ]
@@ -107,31 +108,31 @@ def by_starts(load: Load, known: dict[int, tuple[int, int]]) -> list[str]:
         pieces = ", ".join(
             f"{length} from {start} on: {times}" for (start, length), times in list(more.items())[:SHOWN]
         )
-        return [f"pieces of the buffer were moved more often than the pattern does ({pieces} times more)"]
+        return [f"pieces of the buffer were transferred more often than in the pattern ({pieces} times more)"]
     return []
 
 
 def by_addresses(load: Load, addresses: list[list[int]]) -> list[str]:
-    """The address of each block of each command: a block of the buffer has one address, and its neighbour in a command is its
-    neighbour in the buffer.
+    """Checks the address of each block of each command: a block of the buffer has one address, and neighbours in a command are
+    neighbours in the buffer.
     """
     after: dict[int, int] = {}
     for one in addresses:
         for first, second in zip(one, one[1:], strict=False):
             if after.setdefault(first, second) != second:
-                return [f"behind address {first:#x} came {after[first]:#x} and {second:#x}"]
+                return [f"address {first:#x} is followed by {after[first]:#x} and by {second:#x}"]
     if len(set(after.values())) != len(after):
-        return ["two blocks are followed by the same"]
+        return ["two blocks are followed by the same block"]
     targets = load.targets()
     if targets is not None:
         times = Counter(address for one in addresses for address in one)
         wanted = Counter(start + at for start, length in targets for at in range(length))
         if sorted(times.values()) != sorted(wanted.values()):
             return [
-                f"{len(times)} addresses were named {_often(times)} times, expected {len(wanted)} and {_often(wanted)} times"
+                f"{len(times)} addresses were used {_often(times)} times, expected {len(wanted)} and {_often(wanted)} times"
             ]
         return _in_order(targets, addresses) if load.depth * load.workers == 1 else []
-    # All pieces of memory hang together if they are of one buffer in which hardly a block is left out.
+    # All pieces of memory are connected if they belong to one buffer of which nearly all blocks were used.
     begins = sorted(after.keys() - set(after.values()))
     position: dict[int, int] = {}
     if len(begins) == 1:
@@ -140,16 +141,16 @@ def by_addresses(load: Load, addresses: list[list[int]]) -> list[str]:
             position[at] = len(position)
             at = after.get(at)
     if len(position) != len(after) + 1 or len(position) > load.buffer_blocks:
-        return [f"{len(after)} neighbours among the addresses are not one buffer of {load.buffer_blocks} blocks"]
-    # What lies before the first block that was moved is not known.
+        return [f"{len(after)} pairs of neighbouring addresses do not form one buffer of {load.buffer_blocks} blocks"]
+    # The number of blocks before the first used one is not known.
     shifts = range(load.buffer_blocks - len(position) + 1)
     starts = [position[one[0]] for one in addresses]
     why = [chance.uneven([start + shift for start in starts], load.starts()) for shift in shifts]
-    return [] if not all(why) else [f"where commands begin in memory: {why[0]}"]
+    return [] if not all(why) else [f"starts of commands in memory: {why[0]}"]
 
 
 def _in_order(targets: list[tuple[int, int]], addresses: list[list[int]]) -> list[str]:
-    """Where one command goes after the other, it is known which block of the buffer each address must be."""
+    """If commands are sent one after the other, the block of each address is known."""
     known: dict[int, int] = {}
     for (start, _), one in zip(targets, addresses, strict=True):
         for block, address in enumerate(one, start):
@@ -159,5 +160,5 @@ def _in_order(targets: list[tuple[int, int]], addresses: list[list[int]]) -> lis
 
 
 def _often(times: Counter[int]) -> str:
-    """How often, from the least on."""
+    """The counts in ascending order, as text."""
     return " or ".join(str(number) for number in sorted(set(times.values())))

@@ -1,7 +1,6 @@
-"""The judge: `waykeeper memload` on an emulated NVMe device, in a guest. `make test-nvme` runs it.
+"""Tests `waykeeper memload` on an emulated NVMe device in a QEMU guest. `make test-nvme` runs it.
 
-It knows which runs there are and what they stand on. Exit status: 0 all passed, 1 something failed or could not be tried, 2
-wrong arguments.
+This module has the list of runs and their devices. Exit status: 0 all passed, 1 a test failed or could not run, 2 wrong arguments.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ PACKAGES = REPOSITORY / "target/guests/packages"
 IMAGE_BYTES = 32 << 20
 
 ENGINES = (("nvme-uring", "generic"), ("nvme-ioctl", "generic"), ("uring", "block"))
-"""Every engine, and the node it is tried on most."""
+"""Every engine, and the node on which it is tested."""
 
 
 def loads(engine: str) -> Iterator[Load]:
-    """The runs of an engine on blocks of 4096 B: every pattern, both ways, and how commands are kept outstanding."""
+    """The runs of an engine on blocks of 4096 B: every pattern in both directions, with several depths and workers."""
     for op in ("write", "read"):
         yield Load("single", op, engine, depth=8)
         yield Load("random", op, engine, commands=100, depth=4)
@@ -38,20 +37,20 @@ def loads(engine: str) -> Iterator[Load]:
         yield Load("packets", op, engine, stride=4, depth=8)
         yield Load("single", op, engine, workers=3, depth=4, commands=400)
         yield Load("single", op, engine, thesis=True)
-    # The kernel makes one flush of several at the same time.
+    # The kernel merges several flushes at the same time into one.
     yield Load("flush", "write", engine, depth=1)
     yield Load("noop", "write", engine)
 
 
 def small(engine: str) -> Iterator[Load]:
-    """Runs on blocks of 512 B, which only a device formatted so can do."""
+    """Runs on blocks of 512 B, for a device that is formatted with them."""
     for op in ("write", "read"):
         yield Load("single", op, engine, block_bytes=512, depth=8)
         yield Load("random", op, engine, block_bytes=512, commands=100)
 
 
 def longest(engine: str, most_bytes: int, most_pages: int) -> Iterator[Load]:
-    """Runs whose commands are as long as the device takes: those of small blocks begin within a page, and lie on one more."""
+    """Runs with commands of the device's maximum length. Commands of small blocks begin inside a page and are on one more page."""
     for block_bytes, pages in ((4096, most_pages), (512, most_pages - 1)):
         most = min(most_bytes, pages * 4096) // block_bytes
         for op in ("write", "read"):
@@ -68,14 +67,14 @@ def longest(engine: str, most_bytes: int, most_pages: int) -> Iterator[Load]:
 
 
 def few(engine: str) -> Iterator[Load]:
-    """Runs on the device whose namespace has a number that its name does not say."""
+    """Runs on the device whose namespace number differs from its name."""
     for op in ("write", "read"):
         yield Load("single", op, engine, commands=50, seed=3)
         yield Load("full", op, engine, commands=10, thesis=True, seed=4)
 
 
 def moving(guest: machine.Machine) -> Iterator[Judged]:
-    """Every pattern through every engine moves what it says."""
+    """Every pattern through every engine transfers exactly what it states."""
     first, _ = guest.devices
     nodes = guest.nodes(first)
     for engine, kind in ENGINES:
@@ -87,7 +86,7 @@ def moving(guest: machine.Machine) -> Iterator[Judged]:
 
 
 def namespace(guest: machine.Machine) -> Iterator[Judged]:
-    """The namespace is asked for its number and its blocks."""
+    """The program uses the namespace's own number and block size."""
     _, second = guest.devices
     nodes = guest.nodes(second)
     for engine, kind in ENGINES:
@@ -97,7 +96,7 @@ def namespace(guest: machine.Machine) -> Iterator[Judged]:
 
 
 def arriving(guest: machine.Machine) -> Iterator[Judged]:
-    """What is moved arrives, as the program looks at it and as it lies in memory."""
+    """Data arrive: checked by `--verify` and in the guest's memory."""
     first, _ = guest.devices
     nodes = guest.nodes(first)
     for engine, kind in ENGINES:
@@ -110,7 +109,7 @@ def arriving(guest: machine.Machine) -> Iterator[Judged]:
 
 
 def refusing(guest: machine.Machine) -> Iterator[Judged]:
-    """What must not be is refused before anything is sent. What stood on the second device is lost."""
+    """Invalid runs are refused before any command is sent. The content of the second device is lost."""
     first, second = guest.devices
     for refused in manners.refusals(guest, first, second):
         yield manners.refuse(guest, first, refused)
@@ -118,7 +117,7 @@ def refusing(guest: machine.Machine) -> Iterator[Judged]:
 
 
 def ending(guest: machine.Machine) -> Iterator[Judged]:
-    """Runs end when they should and when they must. The second device is gone afterwards."""
+    """Runs end at their limits and on errors. The second device is unplugged afterwards."""
     first, second = guest.devices
     nodes = guest.nodes(first)
     yield manners.ends_by_blocks(guest, first, nodes.generic)
@@ -131,7 +130,7 @@ def ending(guest: machine.Machine) -> Iterator[Judged]:
 
 
 def pacing(guest: machine.Machine) -> Iterator[Judged]:
-    """Limits hold, slot by slot."""
+    """Limits hold in every slot."""
     (only,) = guest.devices
     nodes = guest.nodes(only)
     pace.prepare(guest)
@@ -142,14 +141,14 @@ def pacing(guest: machine.Machine) -> Iterator[Judged]:
 Group = Callable[[machine.Machine], Iterator[Judged]]
 
 GROUPS = {"moving": moving, "namespace": namespace, "arriving": arriving, "refusing": refusing, "ending": ending}
-"""What is tried in a guest whose clock is the world's, in order."""
+"""Groups in a guest that runs in real time, in order."""
 
 LEAPING = {"pacing": pacing}
-"""What is tried in a guest whose clock knows no other work of this machine."""
+"""Groups in a guest whose clock does not depend on other work of this machine."""
 
 
 def complaints(console: Path) -> list[str]:
-    """Lines in which the kernel says that something is wrong with itself."""
+    """Warnings and errors in the kernel's messages."""
     words = ("BUG:", "WARNING: CPU", "Oops", "Call Trace", "segfault", "general protection", "hung task")
     return [
         text.strip() for text in console.read_text(errors="replace").splitlines() if any(word in text for word in words)
@@ -157,7 +156,7 @@ def complaints(console: Path) -> list[str]:
 
 
 def prepare(series: list[str], waykeeper: Path | None) -> tuple[dict[str, Path], Path]:
-    """Kernels by series and the file system; all that needs the network or cargo."""
+    """Kernels by series and the file system: all steps that need the network or cargo."""
     say(packages.ensure_qemu())
     roots = {one: packages.kernel(PACKAGES, one) for one in series}
     say(f"kernels: {', '.join(root.name for root in roots.values())}")
@@ -178,7 +177,7 @@ def say(text: str) -> None:
 
 
 class Tally:
-    """What came of one guest, told as it comes."""
+    """The results of one guest; failures are printed at once."""
 
     def __init__(self, name: str, verbose: bool) -> None:
         self.name = name
@@ -201,10 +200,10 @@ class Tally:
 
 
 def in_guest(root: Path, initrd: Path, groups: list[str], tally: Tally) -> None:
-    """These groups on one kernel."""
+    """Runs these groups on one kernel."""
     devices = [
         machine.Device("wk0001", 1, 512, CACHE / f"{tally.name}-1.img"),
-        # Its number is not that of its name, /dev/nvme1n1.
+        # The namespace number differs from the one in its name, /dev/nvme1n1.
         machine.Device("wk0002", 3, 4096, CACHE / f"{tally.name}-2.img"),
     ]
     for device in devices:
@@ -213,7 +212,7 @@ def in_guest(root: Path, initrd: Path, groups: list[str], tally: Tally) -> None:
 
 
 def in_leaping_guest(root: Path, initrd: Path, groups: list[str], tally: Tally) -> None:
-    """These groups of LEAPING on one kernel."""
+    """Runs these groups of LEAPING on one kernel."""
     devices = [machine.Device("wk0001", 1, 512, None)]
     judge(root, initrd, devices, [LEAPING[group] for group in groups], tally, leaps=True)
 
@@ -221,12 +220,12 @@ def in_leaping_guest(root: Path, initrd: Path, groups: list[str], tally: Tally) 
 def judge(
     root: Path, initrd: Path, devices: list[machine.Device], groups: list[Group], tally: Tally, leaps: bool = False
 ) -> None:
-    """What the groups find in a guest with these devices, and what its kernel has complained of."""
+    """Runs the groups in a guest with these devices; kernel warnings are failures too."""
     logs, kernel = CACHE / "logs", packages.kernel_image(root)
     try:
         with machine.booted(tally.name, kernel, initrd, devices, logs, leaps=leaps) as guest:
             if not leaps:
-                # Its clock would leap past the end of a command that is not about time, and nothing there can be merged.
+                # Not in a leaping guest: the clock would skip past the time limit of this command, and no requests are merged there.
                 guest.keep_apart()
             for group in groups:
                 for judged in group(guest):
@@ -234,24 +233,26 @@ def judge(
     except qemu.GuestError as error:
         tally.take(Judged("the guest", [str(error)]))
     console = logs / f"{tally.name}.console"
-    tally.take(Judged("the kernel", [f"it said: {text}; see {console}" for text in complaints(console)]))
+    tally.take(Judged("the kernel", [f"kernel message: {text}; see {console}" for text in complaints(console)]))
 
 
 def interrupted(*_: object) -> None:
-    """As Ctrl-C: the guest is ended and temporary folders removed."""
+    """Acts as Ctrl-C: the guest is ended and temporary folders removed."""
     raise KeyboardInterrupt
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python3 -m nvme.run", description="memload on an emulated NVMe device")
-    parser.add_argument(
-        "--kernel", action="append", choices=["6.1", "6.12"], help="this series (may be repeated; default: 6.1)"
+    parser = argparse.ArgumentParser(
+        prog="python3 -m nvme.run", description="Test memload on an emulated NVMe device in a QEMU guest."
     )
     parser.add_argument(
-        "--only", action="append", choices=GROUPS | LEAPING, help="this group (may be repeated; default: all)"
+        "--kernel", action="append", choices=["6.1", "6.12"], help="kernel series (may be repeated; default: 6.1)"
     )
-    parser.add_argument("--waykeeper", type=Path, help="this program instead of the workspace's")
-    parser.add_argument("--verbose", action="store_true", help="tell what passed as well")
+    parser.add_argument(
+        "--only", action="append", choices=GROUPS | LEAPING, help="run only this group (may be repeated; default: all)"
+    )
+    parser.add_argument("--waykeeper", type=Path, help="use this program instead of building the workspace")
+    parser.add_argument("--verbose", action="store_true", help="print passed checks too")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, interrupted)
 
@@ -261,7 +262,7 @@ def main() -> int:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        say(f"error: another run is at work here: it holds {CACHE / 'lock'}")
+        say(f"error: another run holds the lock {CACHE / 'lock'}; wait until it has ended")
         return 1
     tallies = []
     try:

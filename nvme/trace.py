@@ -1,7 +1,6 @@
-"""What QEMU's NVMe device was asked for, command by command, as its trace says: where on the device, how much, and from or to which
-addresses of the guest's memory.
+"""The commands of QEMU's NVMe device in its trace: place on the device, length, and addresses of the guest's memory.
 
-It knows the lines of QEMU's trace. It must not know who sends commands, nor what they should be.
+This module parses QEMU's trace. It must not depend on which program sends commands or which commands are expected.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 EVENTS = ("pci_nvme_read", "pci_nvme_write", "pci_nvme_map_addr")
-"""A command begins with one of the first two and has a line of the third for each piece of memory, before the next one begins: one
-thread of QEMU looks at them all."""
+"""A command begins with one of the first two events, followed by one event of the third kind per piece of memory. The lines of two
+commands do not mix, because one thread of QEMU handles all commands."""
 
 _LINE = re.compile(
     r"(?P<verb>pci_nvme_(?:read|write)) cid \d+ (?:opname '[^']*' )?nsid (?P<nsid>\d+) nlb (?P<blocks>\d+)"
@@ -28,21 +27,21 @@ class Command:
     """A read or write of the device, in its own blocks."""
 
     writes: bool
-    """The device is written."""
+    """Whether the device is written."""
     lba: int
     blocks: int
     pieces: tuple[tuple[int, int], ...]
     """Address and length of each piece of memory, in order."""
 
     def addresses(self, step: int) -> list[int] | None:
-        """The address of every `step` bytes of memory, None if a piece is not a multiple of them."""
+        """The address of every `step` bytes of memory; None if the length of a piece is not a multiple of `step`."""
         if any(length % step for _, length in self.pieces):
             return None
         return [address + at for address, length in self.pieces for at in range(0, length, step)]
 
 
 class Trace:
-    """QEMU's log as it grows."""
+    """QEMU's growing log."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -56,7 +55,7 @@ class Trace:
         return self._flushes[nsid]
 
     def forget(self) -> None:
-        """What has been asked for so far is of no interest."""
+        """Drops all commands so far."""
         self._look()
         self._commands = []
 
@@ -66,7 +65,7 @@ class Trace:
         return [command for number, command in self._commands if number == nsid]
 
     def _look(self) -> None:
-        """Reads the whole lines that have come since the last look."""
+        """Reads the complete lines that were added since the last call."""
         with open(self._log, "rb") as file:
             file.seek(self._offset)
             data = file.read()

@@ -34,7 +34,7 @@ class Buffers(unittest.TestCase):
             pattern, "write", "uring", commands=len(commands), buffer_blocks=16, most_blocks=5,
             stride=3 if pattern == "packets" else 1,
         )  # fmt: skip
-        # A mapping that is not the buffer's comes first.
+        # A mapping that is outside of the buffer comes first.
         return " ".join(memory.judge(load, commands, [([0] * 16, [bytes(PAGE)] * 16), (self.pages, self.blocks)]))
 
     def test_every_pattern_is_right(self) -> None:
@@ -54,7 +54,7 @@ class Buffers(unittest.TestCase):
             ("packets", [(0, 1), (1, 1)]),
         ):
             self.setUp()
-            self.assertRegex(self.judged(pattern, self.bring(pieces)), "command 1 moved", pattern)
+            self.assertRegex(self.judged(pattern, self.bring(pieces)), "command 1 transferred", pattern)
         self.setUp()
         self.assertRegex(self.judged("random", self.bring([(12, 4)])), "outside of 0 to 11")
 
@@ -62,17 +62,17 @@ class Buffers(unittest.TestCase):
         commands = self.bring([(0, 4), (4, 4)])
         good = self.blocks[2 + 5]
         self.blocks[2 + 5] = content.known(2 * PAGE, PAGE)
-        self.assertEqual(self.judged("full", commands), "block 5 of the buffer does not hold block 1 of the device")
+        self.assertEqual(self.judged("full", commands), "block 5 of the buffer does not have block 1 of the device")
         self.blocks[2 + 5] = good[:-1] + b"x"
-        self.assertEqual(self.judged("full", commands), "block 5 of the buffer does not hold block 1 of the device")
+        self.assertEqual(self.judged("full", commands), "block 5 of the buffer does not have block 1 of the device")
         self.blocks[2 + 5] = good
         self.blocks[2 + 9] = good
-        self.assertEqual(self.judged("full", commands), "block 9 of the buffer does not hold what it was filled with")
+        self.assertEqual(self.judged("full", commands), "block 9 of the buffer does not have its initial content")
 
     def test_a_command_names_other_memory(self) -> None:
         commands = self.bring([(0, 4)])
         back = Command(False, 0, 32, tuple(reversed(commands[0].pieces)))
         self.assertRegex(self.judged("full", [back]), r"in this order: \[3, 2, 1, 0\]")
-        self.assertRegex(self.judged("full", [Command(False, 0, 8, ((1 << 40, PAGE),))]), "not the buffer's")
+        self.assertRegex(self.judged("full", [Command(False, 0, 8, ((1 << 40, PAGE),))]), "outside of the buffer")
         self.blocks = [b""] * 20
-        self.assertRegex(self.judged("full", commands), "no memory holds")
+        self.assertRegex(self.judged("full", commands), "no mapping has")

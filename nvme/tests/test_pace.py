@@ -56,7 +56,7 @@ class Slots(unittest.TestCase):
         times = sent(HALVES)
         for late_ns, found in (
             (100_000_000, []),
-            (200_000_000, ["commands went late in 1 slots (slot 1: 100 of 100)"]),
+            (200_000_000, ["commands were late in 1 slots (slot 1: 100 of 100)"]),
         ):
             later = [*times[:100], *(time + late_ns for time in times[100:200]), *times[200:]]
             self.assertEqual(pace.judge(HALVES, later), found)
@@ -67,7 +67,7 @@ class Slots(unittest.TestCase):
             self.assertRegex(pace.judge(paced, [*times, times[-1]])[0], f"the limit allows {len(times)}")
         times = sent(HALVES)
         times[100] -= 200_000_000
-        self.assertRegex(pace.judge(HALVES, times)[0], r"command 100 went 300\.\d+ ms after")
+        self.assertRegex(pace.judge(HALVES, times)[0], r"command 100 was sent at most 300\.\d+ ms after")
 
     def test_a_share_that_is_one_too_large(self) -> None:
         # As the published program has it: 101 in each slot, and so fewer slots.
@@ -78,8 +78,8 @@ class Slots(unittest.TestCase):
     def test_too_few(self) -> None:
         times = sent(HALVES)
         self.assertEqual(pace.judge(HALVES, times[:396]), [])
-        self.assertEqual(pace.judge(HALVES, times[:395]), ["395 commands went in 2.0 s, expected 400"])
-        self.assertEqual(pace.judge(HALVES, []), ["0 commands went in 2.0 s, expected 400"])
+        self.assertEqual(pace.judge(HALVES, times[:395]), ["395 commands were sent in 2.0 s, expected 400"])
+        self.assertEqual(pace.judge(HALVES, []), ["0 commands were sent in 2.0 s, expected 400"])
 
     def test_a_rate_that_is_two_per_cent_too_fast(self) -> None:
         times = [START + (time - START) * 98 // 100 for time in sent(SHORT)]

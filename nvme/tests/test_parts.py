@@ -37,11 +37,13 @@ class Patterns(unittest.TestCase):
 
 
 class Answers(unittest.TestCase):
-    def test_summary_and_what_is_told_are_told_apart(self) -> None:
-        told = report(Outcome('{\n  "commands": 3\n}\nengine: uring\nerror: no\n', 1))
-        self.assertEqual((told.summary, told.told, told.status), ({"commands": 3}, "engine: uring\nerror: no", 1))
+    def test_summary_and_messages_are_separated(self) -> None:
+        ended = report(Outcome('{\n  "commands": 3\n}\nengine: uring\nerror: no\n', 1))
+        self.assertEqual(
+            (ended.summary, ended.messages, ended.status), ({"commands": 3}, "engine: uring\nerror: no", 1)
+        )
         self.assertEqual(report(Outcome("error: no\n", 2)).summary, None)
-        self.assertIn("no JSON", report(Outcome('{"commands": ', 2)).told)
+        self.assertIn("no JSON", report(Outcome('{"commands": ', 2)).messages)
 
 
 class Content(unittest.TestCase):
@@ -99,14 +101,14 @@ class Judging(unittest.TestCase):
 
     def test_commands_and_content_agree(self) -> None:
         self.assertEqual(self.judged(), "")
-        self.assertRegex(self.judged(b11=bytes(512)), "1 blocks hold what never was in the buffer")
-        self.assertRegex(self.judged(b20=bytes(512)), "never was in the buffer")
+        self.assertRegex(self.judged(b11=bytes(512)), "1 blocks have content that was never in the buffer")
+        self.assertRegex(self.judged(b20=bytes(512)), "was never in the buffer")
         back = [Command(False, one.lba, one.blocks, one.pieces) for one in self.commands]
-        self.assertRegex(self.judged(back), "4 commands went the other way")
+        self.assertRegex(self.judged(back), "4 commands have the wrong direction")
         short = [Command(True, one.lba, one.blocks, ((0x1000, 1024),)) for one in self.commands]
         self.assertRegex(self.judged(short), "the memory of 4 commands")
         same = [Command(True, one.lba, one.blocks, ((0x1000, 2048),)) for one in self.commands]
-        self.assertRegex(self.judged(same), "block 4 of the buffer was at|addresses were named")
+        self.assertRegex(self.judged(same), "block 4 of the buffer was at|addresses were used")
         idle = Load("flush", "write", "uring", commands=3)
         self.assertRegex(counting.by_commands(idle, self.device, self.commands, {})[0], "4 commands with data")
         self.assertEqual(counting.by_commands(idle, self.device, [], {}), [])
@@ -144,12 +146,12 @@ class Boots(unittest.TestCase):
                 raise SessionError("the guest did not come up")
             return "up"
 
-        with contextlib.redirect_stdout(io.StringIO()) as told:
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
             try:
                 found = machine.until_up("guest", stack, boot)
             except SessionError as error:
                 found = error
-        self.assertEqual(told.getvalue().count("booted again"), min(failures, machine.BOOTS - 1))
+        self.assertEqual(printed.getvalue().count("booting again"), min(failures, machine.BOOTS - 1))
         return seen, found
 
     def test_what_stands_still_is_ended_and_booted_again(self) -> None:
