@@ -42,7 +42,7 @@ class Slots(unittest.TestCase):
         # The same rate, in one slot of a second: half a second early.
         seconds = Paced("uring", 200, 1, 2.0, 512)
         self.assertRegex(pace.judge(HALVES, sent(seconds))[0], "its slot begins at 500.00 ms")
-        # And evenly: nothing is early, but what the second slot has goes in the third.
+        # And evenly: nothing is early, but the commands of the second slot are sent in the third.
         even = Paced("uring", 200, 200, 2.0, 512)
         self.assertEqual(pace.judge(even, sent(even)), [])
         times = sent(HALVES)

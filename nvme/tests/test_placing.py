@@ -31,7 +31,7 @@ LOADS = [
 
 
 class Program:
-    """A program that writes: which piece of its buffer goes where."""
+    """A program that writes: it chooses which piece of its buffer is written at which place."""
 
     def __init__(self, load: Load, seed: int) -> None:
         self.load = load
@@ -146,7 +146,7 @@ class Wrong(unittest.TestCase):
         program = Program(LOADS[1], 1)
         program.pieces[3], program.pieces[4] = program.pieces[4], program.pieces[3]
         self.refused(program, "command 3 transferred")
-        # Of several at once nobody knows.
+        # With several commands at once the order is not known.
         program = Program(replace(LOADS[1], depth=2), 1)
         program.pieces[3], program.pieces[4] = program.pieces[4], program.pieces[3]
         self.assertEqual(program.judged(), [])

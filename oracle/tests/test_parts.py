@@ -62,7 +62,7 @@ class Packets(unittest.TestCase):
     def test_registers_go_there_and_back(self) -> None:
         values = dict(zip(gdb.REGISTERS, range(100, 117)))
         wire = struct.pack("<17Q", *range(100, 117)).hex()
-        # A real `g` goes on with flags and segments.
+        # A real `g` continues with flags and segments.
         client, stub = self.with_stub({"g": wire + "00" * 40, f"G{wire}": "OK"})
         self.assertEqual(client.registers(), values)
         client.set_registers(values)
