@@ -348,6 +348,7 @@ fn gaps(packets: &[CapturedPacket], gbps: Option<f64>) -> Vec<f64> {
         return packets.iter().map(|p| (f64::from(p.bytes) + WIRE_OVERHEAD_BYTES) * 8.0 / gbps).collect();
     }
     let span = packets[packets.len() - 1].at_ns - packets[0].at_ns;
+    // X: a capture of one packet has no gap; it is repeated every microsecond.
     let mean = if packets.len() > 1 { span / (packets.len() - 1) as f64 } else { 1_000.0 };
     let mut gaps: Vec<f64> = packets.windows(2).map(|p| p[1].at_ns - p[0].at_ns).collect();
     gaps.push(mean.max(1.0));

@@ -37,9 +37,9 @@ fn read(keys: &mut Keys<'_>, touch: Touch) -> Result<Arc<dyn Blueprint>, Scenari
         burst: keys.count("burst", 1..=MAX_BURST, 64)?,
         // Fits A4's solo latency; 20 to 46 ns fit one figure or another (microarchitecture.md 7, C).
         base_ns: keys.number("base_ns", 0.0..=1e6, 26.0)?,
-        burst_ns: keys.number("burst_ns", 0.0..=1e6, 60.0)?,
-        delay_ns: keys.number("delay_ns", 0.0..=1e6, 150.0)?,
-        meta_lines: 1,
+        burst_ns: keys.number("burst_ns", 0.0..=1e6, 60.0)?, // microarchitecture.md 7
+        delay_ns: keys.number("delay_ns", 0.0..=1e6, 150.0)?, // microarchitecture.md 7: A4 Figs. 3, 4 and 6
+        meta_lines: 1,                                       // microarchitecture.md 7
         touch,
         fate: Fate::Drop,
     };

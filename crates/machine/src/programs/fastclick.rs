@@ -29,9 +29,9 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
     let work = PacketWork {
         burst: keys.count("burst", 1..=MAX_BURST, 64)?,
         base_ns: keys.number("base_ns", 0.0..=1e6, 34.0)?, // as l2fwd: 22 receiving + 12 sending
-        burst_ns: keys.number("burst_ns", 0.0..=1e6, 60.0)?,
-        delay_ns: keys.number("delay_ns", 0.0..=1e6, 100.0)?,
-        meta_lines: 3,
+        burst_ns: keys.number("burst_ns", 0.0..=1e6, 60.0)?, // as dpdk-t
+        delay_ns: keys.number("delay_ns", 0.0..=1e6, 100.0)?, // microarchitecture.md 8: ModifyPayload
+        meta_lines: 3,                                     // as l2fwd
         touch: Touch::Payload,
         fate: Fate::Send,
     };

@@ -28,10 +28,10 @@ struct L2Forward {
 fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
     let work = PacketWork {
         burst: keys.count("burst", 1..=MAX_BURST, 32)?,
-        base_ns: keys.number("base_ns", 0.0..=1e6, 34.0)?, // 22 receiving + 12 sending
-        burst_ns: keys.number("burst_ns", 0.0..=1e6, 40.0)?,
+        base_ns: keys.number("base_ns", 0.0..=1e6, 34.0)?, // microarchitecture.md 8: 22 + 12
+        burst_ns: keys.number("burst_ns", 0.0..=1e6, 40.0)?, // microarchitecture.md 8
         delay_ns: keys.number("delay_ns", 0.0..=1e6, 0.0)?,
-        meta_lines: 3,
+        meta_lines: 3, // microarchitecture.md 8
         touch: Touch::Header,
         fate: Fate::Send,
     };

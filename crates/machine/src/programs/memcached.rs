@@ -63,7 +63,7 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
         records: keys.count("records", 1..=1_000_000, 100_000)?,
         // An answer is one packet.
         value_bytes: keys.count("value_bytes", 1..=1_400, 1_000)? as u16,
-        writes: keys.number("write_share", 0.0..=1.0, 0.05)?,
+        writes: keys.number("write_share", 0.0..=1.0, 0.05)?, // YCSB B
     }))
 }
 
@@ -89,7 +89,7 @@ impl Blueprint for Memcached {
             item_lines: self.item_lines(),
             answer_bytes: self.value_bytes + ANSWER_HEADER_BYTES,
             writes: self.writes,
-            zipf: Zipf::new(self.records, 0.99),
+            zipf: Zipf::new(self.records, 0.99), // YCSB: ZIPFIAN_CONSTANT
             stream: site.stream(),
             requests: 0,
             state: Lookups::new(state, Access::Write, site.bus),

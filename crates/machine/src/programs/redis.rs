@@ -83,12 +83,13 @@ impl Blueprint for Server {
         Ok(Box::new(ServerThread {
             mailbox: site.mailbox.expect("a scenario with a redis program has the pair"),
             workload: site.workload,
+            // X: two of its loads overlap.
             state: WorkingSet::new(state, dependent.scaled(0.5)),
             dictionary: WorkingSet::new(dictionary, dependent),
             records,
             record: (streaming, ClassMean::new(streaming.idle(Level::Llc))),
             message: (streaming, ClassMean::new(streaming.idle(Level::Peer))),
-            zipf: Zipf::new(self.records, 0.99),
+            zipf: Zipf::new(self.records, 0.99), // YCSB: ZIPFIAN_CONSTANT
             stream: site.stream(),
         }))
     }

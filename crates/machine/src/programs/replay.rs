@@ -38,6 +38,7 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
     if trace.records.is_empty() {
         return Err(keys.refuse("trace", &path.display(), "a trace with accesses that leave the L1"));
     }
+    // X: of the order of the profiles of `spec`; a trace does not say how long its instructions take.
     let cpi = keys.number("cpi", 0.1..=20.0, 0.6)?;
     Ok(Arc::new(Replay { trace, cpi, mlp: keys.number("mlp", 1.0..=20.0, 2.0)? }))
 }

@@ -195,6 +195,7 @@ fn read(mut keys: Keys<'_>) -> Result<Scenario, ScenarioError> {
         name: keys.required_text("name", "a short name")?,
         about: keys.optional_text("about")?.unwrap_or_default(),
         paper: keys.optional_text("paper")?.unwrap_or_default(),
+        // 70, 10 and 10 s, looked at every second: A4 s6 (algorithms.md 3.12). 20: microarchitecture.md 9.
         duration_s: keys.number("duration_s", 0.001..=86_400.0, 70.0)?,
         warmup_s: keys.number("warmup_s", 0.0..=86_400.0, 10.0)?,
         measure_s: keys.number("measure_s", 0.0005..=86_400.0, 10.0)?,
@@ -240,6 +241,7 @@ fn read_chip(keys: &mut Keys<'_>) -> Result<ChipSpec, ScenarioError> {
 
 /// `[model]`: the rule set and the quantum.
 fn read_model(keys: &mut Keys<'_>) -> Result<(Rules, f64), ScenarioError> {
+    // performance.md 3: 5 us are enough for throughput.
     let mut quantum_ns = 4000.0;
     let Some(table) = keys.table("model")? else {
         return Ok((Rules::default(), quantum_ns));

@@ -118,6 +118,7 @@ impl Scene<'_> {
         if !best.open {
             self.other_zones(&mut steps);
         }
+        // Assumption: with one way less, misses stay below the limit.
         if let Some(miss) = miss
             && miss < self.config.ddio_miss / 5.0
             && best.dca_ways > self.shape.dca_least()
@@ -162,7 +163,7 @@ impl Scene<'_> {
         let limit = self.config.ddio_miss;
         let Some(miss) = miss.filter(|miss| *miss > limit) else { return };
         let room = self.shape.dca_most() - steps.best.dca_ways;
-        // Many misses ask for more than one way.
+        // Many misses ask for more than one way. Assumption: three times the limit are many.
         let longest = if miss > 3.0 * limit { 2 } else { 1 };
         for by in (1..=longest.min(room)).rev() {
             let limit = Some(("ddio_miss".to_owned(), limit));

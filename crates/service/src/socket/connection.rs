@@ -196,6 +196,7 @@ async fn carry_out(order: Order, shared: &Shared) -> Result<String, Fault> {
         return Err(Fault::new(FaultKind::Busy, text));
     };
     let period = Duration::from_nanos(shared.view.look().period_ns);
+    // Assumption: an order takes at most two steps, and a sample of a busy host some seconds.
     let patience = (period.saturating_mul(2)).saturating_add(Duration::from_secs(10)).min(LONGEST_PATIENCE);
     let sender = shared.sender.clone();
     let waiting = tokio::task::spawn_blocking(move || {
