@@ -241,7 +241,7 @@ fn read_chip(keys: &mut Keys<'_>) -> Result<ChipSpec, ScenarioError> {
 
 /// `[model]`: the rule set and the quantum.
 fn read_model(keys: &mut Keys<'_>) -> Result<(Rules, f64), ScenarioError> {
-    // performance.md 3: 5 us are enough for throughput.
+    // microarchitecture.md 7.
     let mut quantum_ns = 4000.0;
     let Some(table) = keys.table("model")? else {
         return Ok((Rules::default(), quantum_ns));
