@@ -2,6 +2,7 @@
 //!
 //! The trace passes an L1 filter first, since the chip model begins at the MLC. Pages of the trace get
 //! random frames, as the program's own pages had. Knows records, not file formats.
+//! Marks: docs/reference/README.md#marks.
 
 use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus, ClassMean, Costs};
