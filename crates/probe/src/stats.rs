@@ -17,8 +17,8 @@ pub const SIGMAS: f64 = 5.0;
 /// on the virtual chips the gap is 2.9 to 9.
 pub const GAP: f64 = 2.5;
 
-/// A place that stands out reaches at least this part of the highest. Assumption: on the virtual chips DCA ways reach 0.5, and
-/// inclusive ways, where devices feel a co-runner too, a third.
+/// A place that stands out reaches at least this part of the highest. Assumption: on the virtual chips DCA ways reach 0.5,
+/// and inclusive ways, where devices feel a co-runner too, a third.
 pub const RAISED: f64 = 0.40;
 
 /// A mean and its standard error.

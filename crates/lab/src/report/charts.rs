@@ -21,8 +21,8 @@ use std::sync::Arc;
 const PAPER_COLOURS: [&str; 8] =
     ["#9a9a9a", "#0072b2", "#e69f00", "#009e73", "#56b4e9", "#d55e00", "#cc79a7", "#403f3d"];
 
-/// Pairs of light and dark colours for a stand-alone picture. Rules of a style sheet override the attributes that kuva writes,
-/// so one file serves light and dark screens; a program that ignores style sheets draws the light version.
+/// Pairs of light and dark colours for a stand-alone picture. Rules of a style sheet override the attributes that kuva
+/// writes, so one file serves light and dark screens; a program that ignores style sheets draws the light version.
 const DARK: [(&str, &str); 12] = [
     ("#ffffff", "#15191d"),
     ("#222222", "#e4e8ec"),

@@ -19,8 +19,8 @@ use waykeeper_silicon::{Fill, Level};
 
 /// An empty poll, ns on a Gold 6140 (microarchitecture.md 7).
 pub(super) const EMPTY_POLL_NS: f64 = 25.0;
-/// Lines of receive descriptors written per packet: four descriptors of 16 bytes share one. Assumption: microarchitecture.md 7
-/// does not count them; 16 bytes are a data segment of mlx5.
+/// Lines of receive descriptors written per packet: four descriptors of 16 bytes share one. Assumption:
+/// microarchitecture.md 7 does not count them; 16 bytes are a data segment of mlx5.
 pub(super) const DESCRIPTOR_LINES: f64 = 0.25;
 /// Work on a line beyond fetching it, ns on a Gold 6140 (microarchitecture.md 2 and 7).
 pub(super) const LINE_WORK_NS: f64 = 0.9;
