@@ -2,7 +2,6 @@
 //! files with marks of provenance link their legend, and no file names a folder of one machine.
 //!
 //! A citation is `hardware.md 2.1`, also `hardware.md 2.1, 2.2 and 4 to 6`. It may be broken over two lines of a comment.
-//! Marks: docs/reference/README.md#marks.
 #![allow(clippy::print_stdout, reason = "counts, shown with --nocapture")]
 
 use crate::common::repository;
