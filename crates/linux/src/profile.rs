@@ -402,7 +402,9 @@ mod tests {
         assert!(refused(&|here| here.microcode = Some("0x2".to_owned())).is_err());
         assert!(refused(&|here| here.llc_ways = 12).is_err());
         assert!(
-            refused(&|here| here.ports.clear()).unwrap_err().contains("root port 0000:16:00.0 is not here")
+            refused(&|here| here.ports.clear())
+                .unwrap_err()
+                .contains("root port 0000:16:00.0 does not exist here")
         );
     }
 

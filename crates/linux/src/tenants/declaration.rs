@@ -449,7 +449,7 @@ devices = "5e:00.0/vf*"
         );
         assert!(told("vm-{name}", "vm-{nam}").contains("cannot be the name of a tenant"));
         assert!(told("vm-{name}", "{name}{name}").contains("cannot be the name of a tenant"));
-        assert!(told("cores = \"4-5\"", "pids = [0]").starts_with("tenants.toml:13: 0 is no process"));
+        assert!(told("cores = \"4-5\"", "pids = [0]").starts_with("tenants.toml:13: 0 is not a process"));
         assert!(told("slice =", "slice = \"b.slice\"\nslice =").contains("duplicate key"));
     }
 

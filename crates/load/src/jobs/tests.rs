@@ -140,7 +140,7 @@ fn what_has_no_meaning_is_refused_with_file_and_line() {
         ("[a]\nrw=trim\n", "j.fio:2: `rw` is `trim`; it must be one of read, write, randread,"),
         ("[a]\nruntime=0\n", "j.fio:2: `runtime` is `0`; it must be a time of at least 1us"),
         ("[a]\nioengine=libaio\n", "j.fio:2: `ioengine` is `libaio`; it must be io_uring or io_uring_cmd"),
-        ("[a]\ndirect=0\n", "j.fio:2: `direct` is `0`; it must be 1: what goes"),
+        ("[a]\ndirect=0\n", "j.fio:2: `direct` is `0`; it must be 1: I/O through the page cache"),
         ("[a]\ndirect\n", "j.fio:2: `direct` is without a value; it must be direct=..."),
         ("[a]\nfilename=/dev/a:/dev/b\n", "j.fio:2: `filename` is `/dev/a:/dev/b`; it must be one file"),
         (

@@ -209,7 +209,7 @@ fn bandwidth_and_command_rates_have_the_shape_of_the_thesis() {
         assert!(single[0].0 < 0.6 * single[1].0 && single[1].0 < 0.75 * single[2].0, "{name}: {single:?}");
         // Flushes are the most, large commands by far the fewest, whatever the number of workers.
         assert!(flush[1].1 > single[2].1 && random[2].1 < single[2].1 / 4.0, "{name}: {flush:?} {random:?}");
-        assert!(flush[1].0 < 0.03 * random[2].0, "{name}: nearly nothing goes over the link");
+        assert!(flush[1].0 < 0.03 * random[2].0, "{name}: nearly nothing crosses the link");
     }
     // Once both fill the link, random counts twice of what single does, for single counts half of what it moves.
     let [random, single] =

@@ -208,7 +208,7 @@ mod tests {
         let named = "fio = \"job.fio\"";
         let why = told("[a]\nbs=4k\niodepht=3\n", named);
         assert!(
-            why.contains("job.fio:3: `iodepht` is not among") && why.contains("did you mean `iodepth`"),
+            why.contains("job.fio:3: `iodepht` is not a fio key") && why.contains("did you mean `iodepth`"),
             "{why}"
         );
         assert!(told("[a]\n[b]\n", named).ends_with("job.fio: has 2 jobs; name one of a, b"));

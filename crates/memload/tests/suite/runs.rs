@@ -236,7 +236,10 @@ fn what_went_of_a_command_that_failed_is_told_and_it_has_no_latency() {
     std::fs::File::options().write(true).open(&path).unwrap().set_len(65_536).unwrap();
     let outcome = Running::start(&ready).unwrap().finish(|_| ());
     let End::Failed(failure) = outcome.end else { panic!("{:?}", outcome.end) };
-    assert_eq!(failure.to_string(), "a read of 126976 B at byte 0 failed: only 65536 B of it went");
+    assert_eq!(
+        failure.to_string(),
+        "a read of 126976 B at byte 0 failed: only 65536 B of it were transferred"
+    );
     assert_eq!((outcome.totals.commands, outcome.totals.errors), (0, 1));
     assert!(outcome.totals.latency_ns.is_empty());
 }
@@ -332,7 +335,7 @@ fn what_the_cpu_reads_changes_nothing_else() {
     }
     let plan = Plan { cpus: vec![1000], ..Plan::default() };
     let told = Running::start(&ready(&path, plan)).map(|_| ()).unwrap_err().to_string();
-    assert!(told.contains("CPU 1000 cannot be had"), "{told}");
+    assert!(told.contains("cannot run on CPU 1000"), "{told}");
 }
 
 /// A task's line of `/proc/self/task/*/status` that begins so.

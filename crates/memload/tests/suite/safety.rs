@@ -295,7 +295,7 @@ fn what_another_process_has_open_for_writing_is_not_written() {
     fake.put("proc/77/fd", "");
     let told = fake.told(writes(), &consent);
     assert!(
-        told.contains("cannot be seen: only root can see what processes of other users have open"),
+        told.contains("another program uses it: only root can see what processes of other users have open"),
         "{told}"
     );
     // A file that a process has open, and not this one itself.

@@ -189,7 +189,7 @@ fn what_is_wrong_with_a_late_job_is_told_before_the_first() {
         format!("[early]\nfilename={other}\nsize=4k\n[late]\nfilename={other}\nrw=write\nbs=2m\nsize=2m\n");
     std::fs::write(&jobs, text).unwrap();
     let words = ["memload", "--jobs", &jobs, "--create", "1MiB"];
-    refused(&words, 2, &["job `late`: --create is 1048576; ", "must have the 2097152 B"]);
+    refused(&words, 2, &["job `late`: --create is 1048576; ", "must have at least 2097152 B"]);
     assert!(!std::path::Path::new(&other).exists());
 }
 
