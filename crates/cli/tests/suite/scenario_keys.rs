@@ -64,7 +64,7 @@ fn with_program(name: &str) -> String {
 fn every_key_is_documented() {
     let page = std::fs::read_to_string(repository().join("docs/scenarios.md")).unwrap();
     let base = with_program("l2fwd");
-    documented(&page, "the top", &known(&format!("zzz = 1\n{base}")));
+    documented(&page, "top level", &known(&format!("zzz = 1\n{base}")));
     documented(&page, "knobs", &known(&format!("{base}[knobs]\nzzz = 1")));
     documented(
         &page,
