@@ -9,8 +9,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Longest file that is read, bytes: declarations of a thousand tenants and profiles with many ports stay far below (a
-/// guess).
+/// Longest file that is read, bytes: declarations of a thousand tenants and profiles with many ports stay far below
+/// (assumption).
 pub const LONGEST: u64 = 1 << 20;
 
 /// Why a file was refused.

@@ -20,7 +20,7 @@ pub(crate) const IDEA: &str = "RX rings that fit the DCA ways, a slice of the ot
 const NAME: &str = "resq";
 /// ResQ counts buffers of the largest packet, whatever the size of those that come. algorithms.md 6.3.
 const MTU_BYTES: u32 = 1500;
-/// Fewest descriptors a queue keeps.
+/// Fewest descriptors a queue keeps (algorithms.md 6.3).
 const MIN_DESCRIPTORS: u32 = 64;
 
 /// Builds it. Settings `mtu_bytes` and `min_descriptors`.

@@ -8,7 +8,8 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 
-/// Probability with which an interval holds the truth: 95 %, as is usual where two patterns are compared and not dozens.
+/// Probability with which an interval holds the truth: 95 %. Assumption: as is usual where two patterns are compared
+/// and not dozens.
 pub const CONFIDENCE: f64 = 0.95;
 /// Fewest cycles that have a spread. Arithmetic: one value has no standard deviation.
 pub const LEAST_CYCLES: u32 = 2;

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 const SHORT_BYTES: u64 = 32 << 10;
 
 /// So many lines for each that still says something make it worth the writing: then each line is written again at most
-/// once in a few times (a guess).
+/// once in a few times (assumption).
 const WORTH: usize = 4;
 
 impl Journal {

@@ -162,7 +162,7 @@ pub struct Counter {
 }
 
 /// Most clocks of a core, or of the mesh, in a tick of the time stamp counter, which runs at the base frequency (SDM vol. 3,
-/// 18.17): no part turbos to three times that, and the rest is room. A guess on the safe side.
+/// 18.17): no part turbos to three times that, and the rest is room. Assumption, on the safe side.
 pub const CLOCKS_PER_TICK: u64 = 8;
 
 /// Most of any event of a core in one clock: no core of these generations retires more than eight instructions in one, and
@@ -170,7 +170,7 @@ pub const CLOCKS_PER_TICK: u64 = 8;
 pub const EVENTS_PER_CLOCK: u64 = 8;
 
 /// Most bytes through a root port or a memory channel in a tick: 128 GB/s are 16 lanes of PCI Express 6.0, and more than a
-/// channel of MRDIMM-12800 brings; no server's time stamp counter runs below 0.5 GHz (a guess with room).
+/// channel of MRDIMM-12800 brings; no server's time stamp counter runs below 0.5 GHz (assumption, with room).
 pub const BYTES_PER_TICK: u64 = 256;
 
 /// One core or box.

@@ -16,7 +16,7 @@ const STAT_BYTES: usize = 4096;
 /// A status file has some 60 short lines, and one with up to 65536 groups.
 const STATUS_BYTES: usize = 1 << 20;
 
-/// Most processes that are known at a time. Eight times what a busy server has; a guess.
+/// Most processes that are known at a time. Eight times what a busy server has (assumption).
 pub(super) const MOST_KNOWN: usize = 1 << 15;
 
 /// Most new processes read at one look; others wait for the next.
@@ -36,7 +36,8 @@ const MOST_THREADS: usize = 512;
 /// process of so many threads.
 pub(super) const MOST_ALLOWED: usize = 2 * MOST_THREADS;
 
-/// Looks from one reading of a process's CPUs to the next, once it is not new any more; a guess.
+/// Looks from one reading of a process's CPUs to the next, once it is not new any more. Assumption: CPUs of a running
+/// process change seldom.
 const CPUS_KEPT: u64 = 8;
 
 /// The kernel's own threads have this flag (PF_KTHREAD, include/linux/sched.h).

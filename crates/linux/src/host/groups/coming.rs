@@ -26,7 +26,8 @@ pub struct Grouping {
     pub why: String,
 }
 
-/// After so many changes of tenants it is tried again whether there are more classes than there were: a guess.
+/// After so many changes of tenants it is tried again whether there are more classes than there were. Assumption: seldom
+/// enough to cost nothing; other tools give classes back now and then.
 const ROUNDS: u32 = 16;
 
 /// What is to become of the tenants.

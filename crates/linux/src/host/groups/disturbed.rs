@@ -71,7 +71,7 @@ impl std::fmt::Display for Disturbance {
     }
 }
 
-/// How often a group is put right before it is left as it is: a guess. Who does it a fourth time means it.
+/// How often a group is put right before it is left as it is. Assumption: an operator who changes it a fourth time means it.
 const CORRECTIONS: u32 = 3;
 /// Monitoring groups of others are looked for at every so manyth sample: each look lists a directory of every group.
 const MONITORS_EVERY: u32 = 16;
