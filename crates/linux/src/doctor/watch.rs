@@ -84,7 +84,7 @@ fn uncore(facts: &Facts<'_>, name: &'static str, what: &str, pmu: Option<&Pmu>) 
     };
     let boxes = sources.iter().filter(of_pmu).count() + usize::from(sources.contains(&pmu.perf));
     if boxes > 0 {
-        return check(name, State::Ok, format!("{what}: perf, {boxes} units {}_N", pmu.perf));
+        return check(name, State::Ok, format!("{what}: perf, {}_N units: {boxes}", pmu.perf));
     }
     let module = match facts.vendor() {
         Some(Vendor::Amd) => "amd_uncore",

@@ -63,7 +63,7 @@ pub enum JournalError {
     /// A line in it is damaged.
     #[error(
         "{}: line {line} is damaged ({why}); nothing was restored; compare the lines before it with the host \
-         by hand, then remove the file (after a reboot it can be removed without a look)", .path.display()
+         by hand, then remove the file (after a reboot it can be removed unchecked)", .path.display()
     )]
     Damaged {
         /// The file.

@@ -71,7 +71,7 @@ impl fmt::Display for Outcome {
         match self {
             Outcome::Restored => f.write_str("restored"),
             Outcome::AsItWas => f.write_str("already has this value"),
-            Outcome::Gone => f.write_str("no longer there"),
+            Outcome::Gone => f.write_str("no longer exists"),
             Outcome::Away(why) => write!(f, "to be restored later: {why}"),
             Outcome::Left(why) => write!(f, "left alone: {why}"),
             Outcome::Failed(why) => write!(f, "FAILED: {why}"),
