@@ -8,19 +8,10 @@ use crate::common::repository;
 use regex_lite::{Captures, Regex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::process::Command;
 
-/// Folders that hold what was built, downloaded or run, or what git keeps.
-const NOT_OURS: [&str; 9] = [
-    "target",
-    "out",
-    "repro-out",
-    ".git",
-    "__pycache__",
-    ".ipynb_checkpoints",
-    ".pytest_cache",
-    ".ruff_cache",
-    ".venv",
-];
+/// Folders that hold what was built or run, for a copy of the repository without git. So do those that begin with a dot.
+const NOT_OURS: [&str; 5] = ["target", "out", "repro-out", "results", "__pycache__"];
 
 /// What a file that uses marks has to name.
 const LEGEND: &str = "README.md#marks";
@@ -34,27 +25,39 @@ struct Text {
 /// Headings with a number, by file of `docs/reference`.
 type Sections = BTreeMap<String, BTreeSet<String>>;
 
-fn texts() -> Vec<Text> {
-    fn walk(root: &Path, folder: &Path, into: &mut Vec<Text>) {
-        // Tests beside this one may remove what they made.
-        let Ok(entries) = std::fs::read_dir(folder) else { return };
-        for path in entries.flatten().map(|entry| entry.path()) {
-            let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            if path.is_symlink() || NOT_OURS.contains(&name.as_str()) {
-                continue;
-            }
-            if path.is_dir() {
-                walk(root, &path, into);
-            } else if let Ok(text) = std::fs::read_to_string(&path)
-                && !text.contains('\0')
-            {
-                let path = path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
-                into.push(Text { path, text });
-            }
+/// Paths of the files that git keeps, from the root.
+fn kept() -> Option<Vec<String>> {
+    let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(repository()).output().ok()?;
+    let paths = String::from_utf8(listed.stdout).ok()?;
+    listed.status.success().then(|| paths.split_terminator('\0').map(str::to_owned).collect())
+}
+
+/// Paths of the files in a folder and below it, from the root.
+fn walked(folder: &Path, into: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+        let ours = !NOT_OURS.contains(&name.as_str()) && (!name.starts_with('.') || name == ".ci");
+        if path.is_dir() && !path.is_symlink() && ours {
+            walked(&path, into);
+        } else if path.is_file() {
+            into.push(path.strip_prefix(repository()).unwrap().to_string_lossy().into_owned());
         }
     }
-    let mut all = Vec::new();
-    walk(&repository(), &repository(), &mut all);
+}
+
+/// Every file of the repository that is text. Symbolic links are left out, since what they lead to is in the list.
+fn texts() -> Vec<Text> {
+    let paths = kept().unwrap_or_else(|| {
+        let mut paths = Vec::new();
+        walked(&repository(), &mut paths);
+        paths
+    });
+    let read = |path: String| {
+        let file = repository().join(&path);
+        let text = std::fs::read_to_string(&file).ok().filter(|text| !text.contains('\0'))?;
+        (!file.is_symlink()).then_some(Text { path, text })
+    };
+    let all: Vec<Text> = paths.into_iter().filter_map(read).collect();
     assert!(all.len() > 900, "the files were not found");
     all
 }
