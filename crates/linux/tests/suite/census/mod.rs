@@ -1,7 +1,5 @@
 //! The census of tenants: over plain trees, over this machine's own processes and cgroups, and over nonsense.
 
-use crate::plain_tree;
-
 mod devices;
 mod docs;
 mod live;

@@ -1,7 +1,7 @@
 //! Recorded machines, read by every module that looks at hardware: what each machine is told to be is a snapshot, and
 //! what two sources say of one thing must agree. The recordings are in `tests/fixtures`.
 
-mod machine;
+pub mod machine;
 mod wrong;
 
 use machine::Machine;
