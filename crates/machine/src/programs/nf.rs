@@ -22,8 +22,8 @@ const BASE_NS: f64 = 28.0;
 const HASH_LINE_NS: f64 = 9.4;
 /// Copying one line, ns, beyond fetching it (X).
 const COPY_LINE_NS: f64 = 6.0;
-/// The first line of a packet, which nothing overlaps with, ns: MLC and LLC as IDIO s3.5 has them; memory so that static
-/// DRAM is hardly worse than static LLC, which is what Fig. 3 found (C).
+/// The first line of a packet, which nothing overlaps with, ns at 2.3 GHz: MLC and LLC as IDIO s3.5 has them; memory so
+/// that static DRAM is hardly worse than static LLC, which is what Fig. 3 found (C).
 const HEADER_NS: (f64, f64, f64) = (4.0, 20.0, 28.0);
 /// No timer ticks on bare metal.
 const NO_STALL: Stall = Stall { length_ns: 0.0, period_ns: 1e15 };
