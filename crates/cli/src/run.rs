@@ -10,15 +10,16 @@ use std::sync::atomic::AtomicBool;
 use waykeeper_lab::msl::{self, Criterion};
 use waykeeper_lab::results::{RunSummary, SweepSummary};
 use waykeeper_lab::runner::{Experiment, Outcome, RunPlan};
-use waykeeper_lab::table::{self, Ink};
+use waykeeper_lab::table::{self, Extent, Ink};
 use waykeeper_lab::{files, registry};
 use waykeeper_machine::ScenarioSource;
 use waykeeper_silicon::Sampling;
 
 const EXAMPLES: &str = "\
 Examples:
-  waykeeper run                                       the flagship under its six policies
+  waykeeper run                                       the flagship scenario under its own policies
   waykeeper run --policy default --policy a4          only these two
+  waykeeper run --details                             all tables, and what each policy did
   waykeeper run --seeds 5 --out results               means of 5 seeds; files and a page
   waykeeper run a4-fig5 --json                        a sweep, for programs
   waykeeper run my.toml --set workload.fio.block=64k  your own scenario with a key changed
@@ -31,28 +32,28 @@ The same scenario, seed and version give the same numbers on any machine and any
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct RunArgs {
-    /// Built-in scenario or path of a scenario file; `waykeeper scenario list` names the built-in ones
+    /// Scenario: a built-in name (see `waykeeper scenario list`) or the path of a file
     #[arg(default_value = registry::FLAGSHIP)]
     scenario: String,
-    /// Policy to run, may be given several times; the scenario's own list by default
+    /// Policy to run, may be given several times [default: the scenario's list]
     #[arg(long, value_name = "NAME")]
     policy: Vec<String>,
-    /// The (first) seed of everything random
+    /// Seed of the random numbers; with --seeds the first of them
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Number of seeds to run, counting up from the first; the result is their mean and spread
     #[arg(long, value_name = "K", default_value_t = 1)]
     seeds: u32,
-    /// Share of the LLC's sets to simulate: exact, 1/2, 1/4, ... 1/256
+    /// Share of the LLC's sets to simulate: exact (all), 1/2, 1/4, ... 1/256
     #[arg(long, value_name = "1/N|exact", default_value_t = Sampling::DEFAULT)]
     sets: Sampling,
-    /// Length of each run, seconds on the server's clock; the scenario's by default
+    /// Length of each run in seconds of the server's clock [default: the scenario's]
     #[arg(long, value_name = "S")]
     duration: Option<f64>,
-    /// Count results from this second on, to the end; by default as the scenario says
+    /// Measure from this second of the server's clock to the end [default: as the scenario says]
     #[arg(long, value_name = "S")]
     warmup: Option<f64>,
-    /// Threads to simulate on, one simulation each; one for each core by default
+    /// Number of threads, each of which runs one simulation at a time [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Write summary.json, CSV, decisions and a page with charts into this directory
@@ -61,14 +62,17 @@ pub struct RunArgs {
     /// Print the result as JSON instead of tables
     #[arg(long)]
     json: bool,
+    /// Print all tables, and what each policy did and why; of a sweep all tables are always printed
+    #[arg(long)]
+    details: bool,
     /// Find the maximum sustainable load instead: the highest load of the NIC (of this name, if there are
-    /// several) before p99 latency turns up or packets are lost, by repeated runs
-    #[arg(long, value_name = "NIC", num_args = 0..=1, require_equals = true, conflicts_with = "out")]
+    /// several) before p99 latency rises sharply or packets are lost, by repeated runs
+    #[arg(long, value_name = "NIC", num_args = 0..=1, require_equals = true, conflicts_with_all = ["out", "details"])]
     find_msl: Option<Option<String>>,
-    /// Find the highest load without loss instead (RFC 2544), whatever latency does
-    #[arg(long, value_name = "NIC", num_args = 0..=1, require_equals = true, conflicts_with_all = ["out", "find_msl"])]
+    /// Find the highest load without loss instead (RFC 2544), regardless of latency
+    #[arg(long, value_name = "NIC", num_args = 0..=1, require_equals = true, conflicts_with_all = ["out", "details", "find_msl"])]
     find_zero_loss: Option<Option<String>>,
-    /// Change a key of the scenario, may be given several times: workload.fio.block=64k or
+    /// Change a key of the scenario, may be given several times, such as workload.fio.block=64k or
     /// workload[fio].block=64k
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
     set: Vec<(String, toml::Value)>,
@@ -106,7 +110,11 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     let outcome = experiment.run(&|progress| bar.show(progress));
     bar.clear();
     match outcome? {
-        Outcome::Run(summary) => show_run(&summary, args.out.as_deref(), args.json),
+        Outcome::Run(summary) if args.json => show_run(&summary, args.out.as_deref(), None),
+        Outcome::Run(summary) => {
+            let extent = if args.details { Extent::Details } else { Extent::Screen };
+            show_run(&summary, args.out.as_deref(), Some(extent))
+        }
         Outcome::Sweep(sweep) => show_sweep(&sweep, args.out.as_deref(), args.json),
     }
 }
@@ -125,13 +133,13 @@ fn find_msl(
     if json { out::json(&found) } else { out::text(&msl::table(&found)) }
 }
 
-fn show_run(summary: &RunSummary, directory: Option<&Path>, json: bool) -> Result<(), Failure> {
+/// Writes the files asked for and prints so much of the run, or its JSON.
+fn show_run(summary: &RunSummary, directory: Option<&Path>, extent: Option<Extent>) -> Result<(), Failure> {
     // Files first: a reader of the table who leaves early must not cost them.
     let written = directory.map(|directory| files::write_run(directory, summary)).transpose()?;
-    if json {
-        out::json(summary)?;
-    } else {
-        out::text(&table::run(summary, Ink::for_stdout()))?;
+    match extent {
+        None => out::json(summary)?,
+        Some(extent) => out::text(&table::run(summary, Ink::for_stdout(), extent))?,
     }
     say_written(written);
     Ok(())

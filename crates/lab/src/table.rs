@@ -10,7 +10,7 @@ use crate::results::{
 };
 use crate::{show, timeline};
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle};
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use std::cmp::Ordering;
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -40,17 +40,46 @@ impl Ink {
     }
 }
 
-/// All there is to say about a run: the comparison, every policy's workloads, the system, the timelines.
-pub fn run(summary: &RunSummary, ink: Ink) -> String {
+/// How much of a run is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Extent {
+    /// What fits a screen: the comparison and the verdict; of a single policy, its workloads and the system.
+    Screen,
+    /// Also every policy's workloads, the system, the timelines.
+    Details,
+}
+
+/// A run as text: the comparison, what else was asked for, and last the verdict.
+pub fn run(summary: &RunSummary, ink: Ink, extent: Extent) -> String {
+    let details = extent == Extent::Details;
+    let alone = summary.policies.len() == 1;
     let mut out = heading(summary);
-    out.push_str(&comparison(summary, ink));
-    out.push_str(&footer(summary));
-    for policy in summary.policies.keys() {
-        let _ = write!(out, "\n{}\n{}", show::plain(policy), workloads(summary, policy, ink));
+    if details || !alone {
+        out.push_str(&comparison(summary, ink));
+        out.push_str(&footer(summary));
+        out.push_str(if details { "\n" } else { "" });
     }
-    let _ = write!(out, "\nsystem\n{}\n{}", system(summary, ink), timeline::legend(summary));
-    for policy in summary.policies.keys() {
-        let _ = write!(out, "\n{}", timeline::timeline(summary, policy));
+    if details || alone {
+        for policy in summary.policies.keys() {
+            let _ = writeln!(out, "{}\n{}", show::plain(policy), workloads(summary, policy, ink));
+        }
+        let _ = write!(out, "system\n{}", system(summary, ink));
+    }
+    if alone && !details {
+        out.push_str(&footer(summary));
+    }
+    if details {
+        let _ = write!(out, "\n{}", timeline::legend(summary));
+        for policy in summary.policies.keys() {
+            let _ = write!(out, "\n{}", timeline::timeline(summary, policy));
+        }
+    } else {
+        let more = if alone { "what the policy did and why" } else { "each policy's numbers and decisions" };
+        let _ = writeln!(out, "more: `--details` prints {more}; `--out DIR` writes a page with charts");
+    }
+    if let Some(verdict) = &summary.verdict {
+        let lines: Vec<String> = verdict.lines.iter().map(|line| show::plain(line)).collect();
+        let _ = writeln!(out, "\n{}", lines.join("\n  "));
     }
     out
 }
@@ -86,11 +115,11 @@ pub fn heading(summary: &RunSummary) -> String {
     out
 }
 
-/// What to know about the comparison: that one seed is one draw, when policies came to rest, and which of them
-/// were still turning knobs while they were measured.
+/// What to know about the comparison: that one seed is one draw (unless the verdict says it), when policies settled,
+/// which of them changed knobs while they were measured, and which knobs did not hold what was written.
 pub fn footer(summary: &RunSummary) -> String {
     let mut out = String::new();
-    if summary.seeds <= 1 {
+    if summary.seeds <= 1 && summary.verdict.is_none() {
         let _ = writeln!(out, "{ONE_SEED}");
     }
     let seed = match summary.seeds {
@@ -112,12 +141,21 @@ pub fn footer(summary: &RunSummary) -> String {
         };
         Some(format!("{} {when}", show::name(name)))
     });
-    out.push_str(&show::listed(&format!("turned knobs while measured{seed}: "), turning.collect()));
+    out.push_str(&show::listed(&format!("changed knobs while measured{seed}: "), turning.collect()));
+    let disobeyed = summary.policies.iter().filter_map(|(name, result)| {
+        let complaints: IndexSet<String> = result.decisions.iter().flat_map(timeline::complaints).collect();
+        let more = match complaints.len() {
+            0 | 1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        Some(format!("{} {}{more}", show::name(name), complaints.first()?))
+    });
+    out.push_str(&show::listed(&format!("knobs that did not take effect{seed}: "), disobeyed.collect()));
     out
 }
 
 /// Said under every comparison of a single seed: people took the first number for the truth.
-const ONE_SEED: &str = "one seed: another gives other numbers; `--seeds 5` shows mean and spread";
+const ONE_SEED: &str = "one seed: another gives other numbers; `--seeds 3` shows mean and spread";
 
 /// Performance ratios: a row per workload and per group mean, a column per policy.
 pub fn comparison(summary: &RunSummary, ink: Ink) -> String {

@@ -15,7 +15,7 @@ fn timeless(arguments: &[&str]) -> String {
 #[test]
 fn a_run_prints_a_table_with_the_decisions() {
     let (_folder, path) = tiny();
-    let text = output(&["run", path.to_str().unwrap()]);
+    let text = output(&["run", path.to_str().unwrap(), "--details"]);
     for part in ["tiny: a small mix", "1/32 of the sets", "HPW mean", "DCA write hit", "a4:", "LP zone"] {
         assert!(text.contains(part), "`{part}` is not in:\n{text}");
     }
@@ -25,9 +25,29 @@ fn a_run_prints_a_table_with_the_decisions() {
         text.contains("measured 1-2 s of 2 s of the server's clock; a run is 0.02 s simulated"),
         "{text}"
     );
-    assert!(text.contains("one seed: ") && text.contains("--seeds 5"), "{text}");
-    let two = output(&["run", path.to_str().unwrap(), "--policy", "a4", "--seeds", "2", "--seed", "4"]);
+    assert!(text.contains("one seed: ") && text.contains("--seeds 3"), "{text}");
+    let two = ["run", path.to_str().unwrap(), "--policy", "a4", "--seeds", "2", "--seed", "4", "--details"];
+    let two = output(&two);
     assert!(!two.contains("one seed: ") && two.contains("timelines of seed 4"), "{two}");
+}
+
+#[test]
+fn a_run_fits_a_screen_and_ends_with_the_verdict() {
+    let (_folder, path) = tiny();
+    let path = path.to_str().unwrap();
+    let text = output(&["run", path, "--seeds", "2"]);
+    assert!(text.lines().count() <= 45 && !text.contains("LP zone"), "{text}");
+    let (before, verdict) = text.split_once("\nverdict against default, 2 seeds").expect("a verdict");
+    assert!(before.contains("HPW mean") && before.contains("--details"), "{text}");
+    let lines: Vec<&str> = verdict.lines().skip(1).collect();
+    assert!((2..=4).contains(&lines.len()) && lines.iter().all(|line| line.starts_with("  ")), "{verdict}");
+    let json: Value = serde_json::from_str(&output(&["run", path, "--seeds", "2", "--json"])).unwrap();
+    let told: Vec<&str> =
+        json["verdict"]["lines"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+    assert!(text.ends_with(&(told.join("\n  ") + "\n")), "{text}");
+    // One policy alone is compared with nothing: its numbers, and no verdict.
+    let alone = output(&["run", path, "--policy", "a4"]);
+    assert!(alone.contains("throughput") && !alone.contains("verdict"), "{alone}");
 }
 
 #[test]
@@ -37,7 +57,7 @@ fn a_policy_named_twice_is_run_once_and_that_is_said() {
         ["run", path.to_str().unwrap(), "--policy", "none", "--policy", "none", "--duration", "2"];
     let done = waykeeper().args(arguments).assert().success();
     let said = String::from_utf8(done.get_output().stderr.clone()).unwrap();
-    assert_eq!(said, "note: policy none is named more than once and run once\n");
+    assert_eq!(said, "note: policy none is given more than once and run once\n");
 }
 
 #[test]

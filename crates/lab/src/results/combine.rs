@@ -3,7 +3,7 @@
 //! A performance ratio is taken within each seed and averaged afterwards: a seed's baseline saw the same
 //! traffic, so the pairing removes what the seeds differ in. Must not know what any metric means.
 
-use super::{PolicyResult, RunSummary};
+use super::{PolicyResult, RunSummary, verdict};
 use indexmap::IndexMap;
 
 /// Why results could not be combined.
@@ -30,18 +30,20 @@ pub enum CombineError {
 
 /// One result out of one per seed: every number becomes the mean, and `spread` the sample standard
 /// deviation. Decisions, way map and time series are those of the first seed: a mean of decisions is none.
-/// A metric that any seed lacks is not available. Scores every seed first; a single seed comes back scored.
+/// A metric that any seed lacks is not available. Scores every seed first and fills `verdict`; a single seed comes back
+/// scored, with its verdict.
 ///
 /// # Errors
 /// [`CombineError`] when there is nothing, or the seeds did not run the same thing.
 pub fn combine(mut runs: Vec<RunSummary>) -> Result<RunSummary, CombineError> {
     runs.iter_mut().for_each(RunSummary::score);
     let (first, rest) = runs.split_first().ok_or(CombineError::Empty)?;
-    if rest.is_empty() {
-        return Ok(runs.swap_remove(0));
-    }
     rest.iter().try_for_each(|run| same_scenario(first, run))?;
-    let mut combined = first.clone();
+    let verdict = verdict::of(&runs);
+    if rest.is_empty() {
+        return Ok(RunSummary { verdict, ..runs.swap_remove(0) });
+    }
+    let mut combined = RunSummary { verdict, ..first.clone() };
     combined.seeds = runs.len() as u32;
     combined.wall_s = runs.iter().map(|run| run.wall_s).sum();
     for (name, policy) in &mut combined.policies {
@@ -99,7 +101,7 @@ fn summarise(
 }
 
 /// Mean and sample standard deviation (n - 1); the latter needs two values.
-fn mean_and_deviation(values: &[f64]) -> Option<(f64, Option<f64>)> {
+pub(super) fn mean_and_deviation(values: &[f64]) -> Option<(f64, Option<f64>)> {
     let count = values.len() as f64;
     if values.is_empty() {
         return None;

@@ -11,12 +11,15 @@ mod decision;
 mod metrics;
 mod score;
 mod settled;
+mod verdict;
+mod words;
 
 pub use combine::{CombineError, combine};
 pub use curve::{SWEEP_SCHEMA, SweepKey, SweepPoint, SweepSummary, SweepValue};
 pub use decision::{CauseRecord, DecisionRecord, Knob, KnobRecord, Names, WayMapBuilder, WayMapSlice};
 pub use metrics::{Score, SystemMetrics, ThroughputUnit, WorkloadMetrics};
 pub use settled::Standing;
+pub use verdict::{Comparison, Finding, Scope, Verdict};
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -68,6 +71,10 @@ pub struct RunSummary {
     /// Standard error that set sampling brings, per metric, in percentage points.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub sampling_error: IndexMap<String, f64>,
+    /// The policies compared seed by seed, and the outcome in a few lines; filled by [`combine`]. Absent for a single
+    /// policy, and at a point of a sweep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
     /// Per policy, in the order asked for.
     pub policies: IndexMap<String, PolicyResult>,
 }

@@ -23,8 +23,10 @@ pub fn performance_ratio(score: Score, run: &WorkloadMetrics, base: &WorkloadMet
 
 impl RunSummary {
     /// Fills `baseline`, every `performance_ratio` and the group means. The baseline is the policy called
-    /// `default`; without it, the first policy. May be called again after the numbers changed.
+    /// `default`; without it, the first policy. May be called again after the numbers changed; a verdict on the former
+    /// numbers is taken away.
     pub fn score(&mut self) {
+        self.verdict = None;
         let Some(baseline) = self.policies.get_key_value(BASELINE).or_else(|| self.policies.first()) else {
             self.baseline = None;
             return;

@@ -237,6 +237,7 @@ impl Experiment {
             wall_s: None,
             baseline: None,
             sampling_error: IndexMap::new(),
+            verdict: None,
             policies: IndexMap::new(),
         }
     }
@@ -248,8 +249,11 @@ impl Experiment {
             return Outcome::Run(Box::new(run));
         }
         let scenario = &self.points[0].scenario;
-        let points =
-            self.points.iter().zip(runs).map(|(point, run)| SweepPoint { at: point.at.clone(), run });
+        // A sweep's answer is the curve; a verdict on each of its points would bury it.
+        let points = self.points.iter().zip(runs).map(|(point, run)| SweepPoint {
+            at: point.at.clone(),
+            run: RunSummary { verdict: None, ..run },
+        });
         Outcome::Sweep(SweepSummary {
             schema: SWEEP_SCHEMA.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),

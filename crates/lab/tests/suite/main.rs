@@ -8,3 +8,4 @@ mod msl;
 mod report;
 mod schema;
 mod text;
+mod verdict;

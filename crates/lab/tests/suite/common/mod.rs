@@ -366,6 +366,7 @@ pub fn flagship(seed: u64) -> RunSummary {
         wall_s: Some(14.2),
         baseline: None,
         sampling_error: IndexMap::from([("llc_hit_ratio".to_owned(), 1.1)]),
+        verdict: None,
         policies: policies.collect(),
     };
     summary.score();
