@@ -18,7 +18,7 @@ DESTDIR ?=
 
 .PHONY: install run test test-rust test-python test-oracle test-nvme bench bench-nvme fidelity lint build python repro
 
-## Builds and runs the flagship: A4's mix under default, isolate and a4-a to a4-d.
+## Builds and runs the flagship: A4's mix under default, a4 and waykeeper.
 run: build
 	target/release/waykeeper run $(if $(findstring --seeds,$(ARGS)),,--seeds $(SEEDS)) $(ARGS)
 
