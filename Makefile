@@ -18,10 +18,19 @@ DESTDIR ?=
 
 .PHONY: install run test test-rust test-python test-oracle test-nvme bench bench-nvme fidelity lint build python repro
 
+# What `make run` builds: only the commands that need no host (run, scenario, policy, chip, trace, capture). It does not
+# optimise the policies: that does not make a run faster. If the full program is in target/release already, `make run` keeps it
+# up to date instead.
+ONLY_RUN = --no-default-features --config profile.release.package.waykeeper-policy.opt-level=0 \
+	--config profile.release.package.waykeeper-control.opt-level=0
+
 ## Builds and runs the flagship: A4's mix under default, a4 and waykeeper.
-run: build
+run:
+	$(CARGO) build --release --locked -p waykeeper-cli --target-dir target \
+		$$(target/release/waykeeper daemon --help >/dev/null 2>&1 || echo $(ONLY_RUN))
 	target/release/waykeeper run $(if $(findstring --seeds,$(ARGS)),,--seeds $(SEEDS)) $(ARGS)
 
+## The full program: target/release/waykeeper
 build:
 	$(CARGO) build --release --locked -p waykeeper-cli --target-dir target
 

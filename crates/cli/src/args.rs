@@ -1,9 +1,6 @@
 //! The words of the command line. Each subcommand's own words stand in its own file.
 
-use crate::{
-    capture, chip, daemon, ddio, doctor, memload, orders, policy, probe, replay, restore, run, scenario,
-    status, trace, vhost,
-};
+use crate::{capture, chip, full, policy, run, scenario, trace};
 use clap::{Parser, Subcommand};
 
 const EXAMPLES: &str = "\
@@ -49,36 +46,7 @@ pub enum Command {
     /// Look into packet captures
     #[command(subcommand, after_help = capture::EXAMPLES)]
     Capture(capture::CaptureCommand),
-    /// Say what this host is, what can be watched and steered on it, and what would bring the rest
-    Doctor(doctor::DoctorArgs),
-    /// Show and set the LLC ways that devices may fill, and DCA on or off per device
-    #[command(subcommand, after_help = ddio::EXAMPLES)]
-    Ddio(ddio::DdioCommand),
-    /// Show what the flight recorder kept, and what another policy would have decided on it
-    Replay(replay::ReplayArgs),
-    /// Find out what this machine does: which ways are DCA ways, which knob acts, who feels it
-    #[command(subcommand, after_help = probe::EXAMPLES)]
-    Probe(probe::ProbeCommand),
-    /// Load memory with DMA: NVMe commands, or reads and writes past the page cache, shaped exactly
-    Memload(memload::MemloadArgs),
-    /// Bring back what a crashed or kept change has left
-    Restore(restore::RestoreArgs),
-    /// Manage this host: watch it and let a policy turn its knobs, until a signal ends it
-    Daemon(daemon::DaemonArgs),
-    /// Say what the daemon sees and does
-    Status(status::StatusArgs),
-    /// List the daemon's tenants
-    Tenants(status::TenantsArgs),
-    /// Hold the daemon's policy back
-    #[command(after_help = orders::PAUSE_EXAMPLES)]
-    Pause(orders::PauseArgs),
-    /// Let the daemon's policy go on
-    #[command(after_help = orders::RESUME_EXAMPLES)]
-    Resume(orders::OrderArgs),
-    /// Make the daemon read its configuration again
-    #[command(after_help = orders::RELOAD_EXAMPLES)]
-    Reload(orders::OrderArgs),
-    /// Mount a scenario's server as files in wall-clock time, for tools that know nothing of it
-    #[command(after_help = vhost::EXAMPLES)]
-    Vhost(vhost::VhostArgs),
+    /// Commands for a real host
+    #[command(flatten)]
+    Full(full::FullCommand),
 }

@@ -1,30 +1,54 @@
 //! The one binary: parses, wires, exits. One file a subcommand; what they do is done by the rooms below.
 //!
 //! Must not hold logic that a library's user would miss: what a run means is `lab`'s, what a scenario
-//! means is `machine`'s.
+//! means is `machine`'s. The feature `full`, a default, is everything except simulation; `make run` builds
+//! without it.
+
+// A build without `full` does not call every function of the shared files.
+#![cfg_attr(not(feature = "full"), allow(dead_code))]
 
 mod args;
 mod capture;
 mod chip;
-mod daemon;
-mod daemon_client;
-mod ddio;
-mod doctor;
 mod exit;
 mod listing;
-mod memload;
-mod orders;
 mod out;
-mod pinned;
 mod policy;
-mod probe;
 mod progress;
-mod replay;
-mod restore;
 mod run;
 mod scenario;
-mod status;
 mod trace;
+
+#[cfg(all(test, feature = "full"))]
+#[allow(dead_code)]
+mod absent;
+
+// What a build without the feature `full` leaves out. `absent.rs` answers the commands in its place.
+#[cfg(feature = "full")]
+mod daemon;
+#[cfg(feature = "full")]
+mod daemon_client;
+#[cfg(feature = "full")]
+mod ddio;
+#[cfg(feature = "full")]
+mod doctor;
+#[cfg_attr(not(feature = "full"), path = "absent.rs")]
+mod full;
+#[cfg(feature = "full")]
+mod memload;
+#[cfg(feature = "full")]
+mod orders;
+#[cfg(feature = "full")]
+mod pinned;
+#[cfg(feature = "full")]
+mod probe;
+#[cfg(feature = "full")]
+mod replay;
+#[cfg(feature = "full")]
+mod restore;
+#[cfg(feature = "full")]
+mod status;
+#[cfg(feature = "full")]
 mod vhost;
 
 use clap::Parser;
@@ -52,18 +76,6 @@ fn dispatch(command: args::Command) -> Result<(), exit::Failure> {
         args::Command::Chip(command) => chip::chip(command),
         args::Command::Trace(command) => trace::trace(command),
         args::Command::Capture(command) => capture::capture(command),
-        args::Command::Doctor(args) => doctor::doctor(args),
-        args::Command::Ddio(command) => ddio::ddio(command),
-        args::Command::Replay(args) => replay::replay(args),
-        args::Command::Probe(command) => probe::probe(command),
-        args::Command::Memload(args) => memload::memload(args),
-        args::Command::Restore(args) => restore::restore(args),
-        args::Command::Daemon(args) => daemon::daemon(args),
-        args::Command::Status(args) => status::status(&args),
-        args::Command::Tenants(args) => status::tenants(&args),
-        args::Command::Pause(args) => orders::pause(&args),
-        args::Command::Resume(args) => orders::resume(&args),
-        args::Command::Reload(args) => orders::reload(&args),
-        args::Command::Vhost(args) => vhost::vhost(args),
+        args::Command::Full(command) => full::full(command),
     }
 }

@@ -1,7 +1,7 @@
 //! `waykeeper policy`: which policies there are, what each looks at, turns and can be told, and which one the daemon has.
 
 use crate::exit::Failure;
-use crate::{listing, orders, out};
+use crate::{full, listing, out};
 use clap::Subcommand;
 use serde::Serialize;
 use std::fmt::Write;
@@ -47,9 +47,9 @@ pub enum PolicyCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Put the daemon under another policy
-    #[command(after_help = orders::SET_EXAMPLES)]
-    Set(orders::SetArgs),
+    /// An order to the daemon
+    #[command(flatten)]
+    Order(full::PolicyOrder),
 }
 
 /// A policy as a list shows it.
@@ -71,7 +71,7 @@ pub fn policy(command: PolicyCommand) -> Result<(), Failure> {
             rows.extend(registry().iter().map(|entry| vec![entry.name.to_owned(), idea(entry)]));
             out::text(&listing::columns(&rows))
         }
-        PolicyCommand::Set(args) => orders::set_policy(args),
+        PolicyCommand::Order(order) => full::order(order),
         PolicyCommand::Describe { name, json } => {
             let description = build(&name, &toml::Table::new())?.describe();
             if json { out::json(&description) } else { out::text(&page(&description)) }

@@ -173,7 +173,7 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
                 stop.store(true, Ordering::Relaxed);
                 *ended.borrow_mut() = Some(how);
             }
-            bar.show(progress);
+            bar.show(progress.done_ns, progress.total_ns, progress.procedure.name());
         })
     };
     bar.clear();

@@ -66,13 +66,12 @@ impl Stride {
         Stride { bar, lines }
     }
 
-    /// Shows how far the probe is.
-    pub fn show(&self, progress: waykeeper_probe::procedures::Progress) {
-        self.bar.set_length(progress.total_ns);
-        self.bar.set_position(progress.done_ns);
-        let name = progress.procedure.name();
+    /// Shows how far the probe is and the procedure that it is in.
+    pub fn show(&self, done_ns: u64, total_ns: u64, name: &'static str) {
+        self.bar.set_length(total_ns);
+        self.bar.set_position(done_ns);
         if self.lines.as_ref().is_some_and(|lines| lines.due(self.bar.elapsed())) {
-            let share = 100.0 * progress.done_ns as f64 / progress.total_ns.max(1) as f64;
+            let share = 100.0 * done_ns as f64 / total_ns.max(1) as f64;
             exit::say(&format!("{share:.0} %, {name}"));
         }
         self.bar.set_message(name);

@@ -11,7 +11,6 @@ use serde::Serialize;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use waykeeper_probe::findings::Findings;
 
 /// Why a result could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +75,12 @@ pub fn write_sweep(directory: &Path, sweep: &SweepSummary) -> Result<Vec<PathBuf
 ///
 /// # Errors
 /// As [`write_run`].
-pub fn write_probe(directory: &Path, findings: &Findings, profile: &str) -> Result<Vec<PathBuf>, OutError> {
+#[cfg(feature = "probe")]
+pub fn write_probe(
+    directory: &Path,
+    findings: &waykeeper_probe::findings::Findings,
+    profile: &str,
+) -> Result<Vec<PathBuf>, OutError> {
     let files = [
         ("report.html", report::probe_html(findings)?),
         ("profile.toml", profile.to_owned()),

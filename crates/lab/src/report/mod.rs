@@ -7,6 +7,7 @@
 //! was made by them. The wall-clock time is left out, so the same result gives the same page.
 
 mod charts;
+#[cfg(feature = "probe")]
 mod probe;
 mod run;
 mod sweep;
@@ -16,7 +17,6 @@ use crate::results::{RunSummary, SweepSummary};
 use crate::show;
 use askama::filters::{Html, escape as askama_escape};
 use std::cmp::Ordering;
-use waykeeper_probe::findings::Findings;
 
 /// Why a page could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +46,8 @@ pub fn sweep_html(sweep: &SweepSummary) -> Result<String, ReportError> {
 ///
 /// # Errors
 /// As [`run_html`].
-pub fn probe_html(findings: &Findings) -> Result<String, ReportError> {
+#[cfg(feature = "probe")]
+pub fn probe_html(findings: &waykeeper_probe::findings::Findings) -> Result<String, ReportError> {
     Ok(probe::page(findings)?)
 }
 
