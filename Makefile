@@ -34,7 +34,7 @@ run:
 build:
 	$(CARGO) build --release --locked -p waykeeper-cli --target-dir target
 
-## The program, its unit, the readers' group and the operator's guide (docs/daemon.md); then: systemd-sysusers
+## The program, its unit, the readers' group, completions, manual pages and the operator's guide (docs/daemon.md); then: systemd-sysusers
 install: build
 	install -D -m 755 target/release/waykeeper $(DESTDIR)$(PREFIX)/bin/waykeeper
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
@@ -43,6 +43,14 @@ install: build
 	install -D -m 644 dist/sys-fs-resctrl.mount $(DESTDIR)$(PREFIX)/lib/systemd/system/sys-fs-resctrl.mount
 	install -D -m 644 dist/sysusers.d/waykeeper.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/waykeeper.conf
 	install -D -m 644 docs/daemon.md $(DESTDIR)$(PREFIX)/share/doc/waykeeper/daemon.md
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	install -d $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	target/release/waykeeper man --out $(DESTDIR)$(PREFIX)/share/man/man1
+	target/release/waykeeper completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/waykeeper
+	target/release/waykeeper completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_waykeeper
+	target/release/waykeeper completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/waykeeper.fish
+	chmod 644 $(DESTDIR)$(PREFIX)/share/man/man1/waykeeper*.1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions/waykeeper \
+		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_waykeeper $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/waykeeper.fish
 
 ## Sets up what the tests need (SETUP=no declines), then format, lints and all tests; CONTRIBUTING.md has the exit status.
 test:

@@ -46,7 +46,7 @@ macro_rules! absent {
 absent! {
     /// Commands of the full program.
     FullCommand: "doctor" "ddio" "replay" "probe" "memload" "restore" "daemon" "status" "tenants" "pause" "resume" "reload"
-        "vhost"
+        "vhost" "completions" "man"
 }
 
 absent! {

@@ -1,22 +1,23 @@
-//! The words of the command line. Each subcommand's own words stand in its own file.
+//! The words of the command line. Each subcommand's own words are in its own file.
 
 use crate::{capture, chip, full, policy, run, scenario, trace};
 use clap::{Parser, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
-  waykeeper run                          the flagship: A4's mix under default, isolate, a4-a to a4-d
-  waykeeper run a4-fig5                  one figure of a paper; `scenario list` names them all
-  waykeeper run my.toml --policy a4      your own scenario under one policy
-  waykeeper policy describe a4           what a policy looks at, turns and can be told
-  waykeeper doctor                       what can be watched and steered on this machine
+  waykeeper run                          compare policies on the flagship scenario, A4's mix
+  waykeeper run a4-fig5                  reproduce one figure of a paper
+  waykeeper run my.toml --policy a4      run your own scenario under one policy
+  waykeeper policy describe a4           show a policy's inputs, knobs, states and settings
+  waykeeper doctor                       list the counters and knobs of this machine
 
-Exit codes: 0 done, 1 failed, 2 bad usage or bad input, 3 the platform lacks it, 4 not permitted,
-5 conflict or exhausted, 6 effect not confirmed, 130 interrupted.";
+Exit codes: 0 success, 1 failure, 2 bad usage or bad input, 3 not supported by this platform,
+4 permission denied, 5 resource in use or exhausted, 6 effect not confirmed, 130 interrupted.";
 
-/// Shows what I/O does to a last-level cache, and what a policy that turns the knobs is worth.
+/// Measure how I/O devices and programs compete for the last-level cache, and manage it by policy.
 ///
-/// Runs scenarios on a virtual server: a model of a Xeon with its NICs, SSDs and programs.
+/// `run` compares policies on a virtual server: a model of a Xeon with its NICs, SSDs and programs. `doctor`, `ddio`,
+/// `probe` and `daemon` work on a real Linux host.
 #[derive(Parser, Debug)]
 #[command(name = "waykeeper", version, after_help = EXAMPLES, max_term_width = 100)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
@@ -34,16 +35,16 @@ pub enum Command {
     /// List, show and check scenarios
     #[command(subcommand, after_help = scenario::EXAMPLES)]
     Scenario(scenario::ScenarioCommand),
-    /// List policies, describe them, put the daemon under another one
+    /// List and describe policies; switch the daemon to another policy
     #[command(subcommand, after_help = policy::EXAMPLES)]
     Policy(policy::PolicyCommand),
-    /// List chips and show them
+    /// List and show the chips that the virtual server can model
     #[command(subcommand, after_help = chip::EXAMPLES)]
     Chip(chip::ChipCommand),
-    /// Record memory traces of real programs, look into them, convert them
+    /// Record, inspect and convert memory traces of real programs
     #[command(subcommand, after_help = trace::EXAMPLES)]
     Trace(trace::TraceCommand),
-    /// Look into packet captures
+    /// Inspect packet captures that a scenario can replay
     #[command(subcommand, after_help = capture::EXAMPLES)]
     Capture(capture::CaptureCommand),
     /// Commands for a real host

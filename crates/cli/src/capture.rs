@@ -8,20 +8,20 @@ use waykeeper_inputs::{Capture, CaptureInfo};
 
 const INFO_EXAMPLES: &str = "\
 Examples:
-  waykeeper capture info inputs/redis-benchmark.pcap
-  waykeeper capture info traffic.pcapng.zst --json
+  waykeeper capture info inputs/redis-benchmark.pcap    packets, sizes and rate of a capture
+  waykeeper capture info traffic.pcapng.zst --json      the same of a packed capture, as JSON
 
-A scenario plays it as: [[nic]] capture = \"traffic.pcapng\".";
+In a scenario, a NIC replays a capture with: [[nic]] capture = \"traffic.pcapng\".";
 
 /// Examples of the whole subcommand.
 pub const EXAMPLES: &str = "\
 Examples:
-  waykeeper capture info inputs/redis-benchmark.pcap";
+  waykeeper capture info inputs/redis-benchmark.pcap    packets, sizes and rate of a capture";
 
 /// What to do with captures.
 #[derive(Subcommand, Debug)]
 pub enum CaptureCommand {
-    /// Say what a capture holds
+    /// Show the packets, sizes, rate and link types of a capture
     #[command(after_help = INFO_EXAMPLES)]
     Info {
         /// The capture: pcap or pcapng, plain or packed with gzip, xz or zstd
@@ -47,7 +47,7 @@ fn page(info: &CaptureInfo) -> String {
     };
     let without_flow = match info.without_flow {
         0 => String::new(),
-        packets => format!(", {} packets belong to none", count(packets)),
+        packets => format!(", {} packets belong to no flow", count(packets)),
     };
     let mut facts = vec![
         ("format", format!("{:?}", info.format).to_lowercase()),

@@ -7,21 +7,21 @@ use waykeeper_silicon::{ChipSpec, SpecError};
 
 const LIST_EXAMPLES: &str = "\
 Examples:
-  waykeeper chip list
-  waykeeper chip list --json";
+  waykeeper chip list            a table
+  waykeeper chip list --json     the same for programs";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
-  waykeeper chip show gold-6140
-  waykeeper chip show gold-6140 > mine.toml      copy it and change it
+  waykeeper chip show gold-6140                  print the file
+  waykeeper chip show gold-6140 > mine.toml      copy it, to change the copy
 
-A scenario takes it as: chip = \"mine.toml\".";
+A scenario uses the copy with: chip = \"mine.toml\".";
 
 /// Examples of the whole subcommand.
 pub const EXAMPLES: &str = "\
 Examples:
-  waykeeper chip list
-  waykeeper chip show gold-6140 > mine.toml      copy it and change it";
+  waykeeper chip list                            the built-in chips
+  waykeeper chip show gold-6140 > mine.toml      copy one, to change the copy";
 
 /// What to do with chips.
 #[derive(Subcommand, Debug)]

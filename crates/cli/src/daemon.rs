@@ -17,48 +17,49 @@ use waykeeper_service::{EdgeError, PlaceError};
 
 const EXAMPLES: &str = "\
 Examples:
-  waykeeper daemon                              as /etc/waykeeper/waykeeper.toml and conf.d/*.toml say
-  waykeeper daemon --dry-run                    decides, says what it would turn, and writes nothing
-  waykeeper daemon --config my.toml --check     the configuration in force, and where each value was said
-  waykeeper daemon --root /mnt/vhost --policy a4 --set daemon.period_s=0.1
+  waykeeper daemon                             manage this host as /etc/waykeeper/waykeeper.toml says
+  waykeeper daemon --dry-run                   log what the policy would turn, and write nothing
+  waykeeper daemon --config my.toml --check    print each value in force and where it was set
+  waykeeper daemon --root /mnt/vhost --policy a4 --set daemon.period_s=0.1    manage a virtual host
 
-What is said later wins: defaults, the file, conf.d/*.toml beside it in the order of their names, WAYKEEPER_SECTION_KEY in
-the environment, the command line; [[tenant]] tables add up. SIGHUP reads it again (what is wrong changes nothing); SIGTERM
-and Ctrl-C end with every knob as it was found. Who is to come back after a crash does: at the next start, or with
-`waykeeper restore`.";
+Later sources override earlier ones: defaults, the configuration file, conf.d/*.toml beside it in
+the order of their names, WAYKEEPER_SECTION_KEY in the environment, the command line. [[tenant]]
+tables of all files add up. SIGHUP reloads the configuration; one with a mistake is refused and
+changes nothing. SIGTERM and Ctrl-C end the daemon and restore every knob. Knobs that a crash left
+changed are restored at the next start, or by `waykeeper restore`.";
 
 /// Arguments of `waykeeper daemon`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct DaemonArgs {
-    /// The configuration, if not /etc/waykeeper/waykeeper.toml
+    /// Configuration file [default: /etc/waykeeper/waykeeper.toml]
     #[arg(long, value_name = "FILE", env = "WAYKEEPER_CONFIG")]
     config: Option<PathBuf>,
-    /// Where the host's file tree begins
+    /// Directory where the host's file tree begins [default: the configuration's]
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// The journal, if not the usual one of that host in /run/waykeeper
+    /// Journal of original knob values [default: the configuration's]
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
-    /// Decide and say what would be turned; write nothing
+    /// Let the policy decide and log what it would turn, but write nothing
     #[arg(long, conflicts_with = "observe")]
     dry_run: bool,
-    /// Watch only; ask no policy and write nothing
+    /// Sample the counters only: run no policy and write nothing
     #[arg(long)]
     observe: bool,
-    /// The policy in charge
+    /// Policy that manages the host [default: the configuration's]
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
-    /// Any key of the configuration; can be repeated
+    /// Set a key of the configuration, such as daemon.period_s=0.5; may be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     set: Vec<(String, String)>,
-    /// Print the configuration in force with where each value was said, and end
+    /// Print the configuration in force and where each value was set, then exit
     #[arg(long)]
     check: bool,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
-    let wanted = || format!("`{text}` is no KEY=VALUE, such as daemon.period_s=0.5");
+    let wanted = || format!("`{text}` is not KEY=VALUE; write for example daemon.period_s=0.5");
     let (key, value) = text.split_once('=').ok_or_else(wanted)?;
     if key.trim().is_empty() { Err(wanted()) } else { Ok((key.trim().to_owned(), value.trim().to_owned())) }
 }
@@ -113,8 +114,8 @@ pub fn daemon(args: DaemonArgs) -> Result<(), Failure> {
     if config.tenants.is_empty() {
         let file = inputs.file.clone().unwrap_or_else(|| USUAL_FILE.into());
         return Err(Failure::bad_input(format!(
-            "{}: no tenant is declared; write one as [[tenant]] with a name and cores, a cgroup, a slice, a unit, a \
-             process or devices",
+            "{}: no tenant is declared; add a [[tenant]] table with a name and cores, a cgroup, a slice, a \
+             unit, a process or devices",
             file.display()
         )));
     }
@@ -141,7 +142,8 @@ fn start_log(config: &Config) -> Result<(WorkerGuard, ErrorCounter), Failure> {
     let filter = EnvFilter::builder().parse(&config.log.level).map_err(|why| {
         let source = config.stated.of("log.level");
         Failure::bad_input(format!(
-            "{source}: log.level = \"{}\" cannot be ({why}); give error, warn, info, debug or trace",
+            "{source}: log.level = \"{}\" is not a log level or directive ({why}); write error, warn, info, \
+             debug or trace",
             config.log.level
         ))
     })?;
@@ -153,7 +155,7 @@ fn start_log(config: &Config) -> Result<(WorkerGuard, ErrorCounter), Failure> {
         true => log.json().flatten_event(true).try_init(),
         false => log.with_ansi(false).try_init(),
     };
-    started.map_err(|why| Failure::new(exit::FAILED, format!("cannot start the log: {why}")))?;
+    started.map_err(|why| Failure::new(exit::FAILED, format!("cannot start logging: {why}")))?;
     Ok((guard, lost))
 }
 

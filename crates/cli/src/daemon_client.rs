@@ -14,10 +14,10 @@ use waykeeper_service::{Client, ClientError, EdgeConfig};
 /// Where the daemon listens.
 #[derive(Args, Debug)]
 pub struct SocketArgs {
-    /// The daemon's control socket
+    /// Control socket of the daemon
     #[arg(long, value_name = "PATH", default_value = EdgeConfig::SOCKET, conflicts_with = "root")]
     socket: PathBuf,
-    /// The daemon of this --root, at its usual socket
+    /// Talk to the daemon that was started with this --root, at its usual socket
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
 }

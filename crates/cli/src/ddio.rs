@@ -15,47 +15,49 @@ use waykeeper_linux::ddio::{self, DdioError, Wanted};
 /// Examples of the whole subcommand.
 pub const EXAMPLES: &str = "\
 Examples:
-  waykeeper ddio show
-  waykeeper ddio set 4 --dry-run         what would be written
-  waykeeper ddio set 4 -- ./benchmark    four ways while it runs, then what was before
-  waykeeper ddio off eth2                until Ctrl-C";
+  waykeeper ddio show                    current DDIO ways and DCA switches
+  waykeeper ddio set 4 --dry-run         show what would be written
+  waykeeper ddio set 4 -- ./benchmark    four ways while ./benchmark runs, then restore
+  waykeeper ddio off eth2                switch DCA off until Ctrl-C";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
-  waykeeper ddio show
-  waykeeper ddio show --json | jq '.ports[] | select(.dca == false)'";
+  waykeeper ddio show                                                   tables
+  waykeeper ddio show --json | jq '.ports[] | select(.dca == false)'    ports with DCA off";
 
 const SET_EXAMPLES: &str = "\
 Examples:
   waykeeper ddio set 4                   the topmost four ways on every socket, until Ctrl-C
   waykeeper ddio set 0x780 --socket 1    these ways on one socket
-  waykeeper ddio set 6 --for 60          for a minute
-  waykeeper ddio set 6 --keep            for good; `waykeeper restore` brings the old value back
+  waykeeper ddio set 6 --for 60          six ways for a minute
+  waykeeper ddio set 6 --keep            six ways until `waykeeper restore`
 
-Written only where the register is known to act (Skylake and Cascade Lake servers, Haswell), and only
-masks that it takes. Ice Lake and later: shown, never written.";
+The register is written only on CPUs where it is known to have an effect (Haswell, Skylake and
+Cascade Lake servers), and only with masks that it accepts. On Ice Lake and later `ddio show` reads
+it, and `ddio set` is refused.";
 
 const SWITCH_EXAMPLES: &str = "\
 Examples:
-  waykeeper ddio off 0000:5e:00.0        by PCI address
-  waykeeper ddio off nvme0 nvme1         by name
-  waykeeper ddio on eth2 --keep
+  waykeeper ddio off 0000:5e:00.0        a device by its PCI address, until Ctrl-C
+  waykeeper ddio off nvme0 nvme1         two devices by name
+  waykeeper ddio on eth2 --keep          until `waykeeper restore`
 
-DCA is switched at the root port: everything behind it changes together, and is named first.";
+DCA is switched at the root port, for all devices behind it. The command lists these devices before
+it writes.";
 
 /// What to do.
 #[derive(Subcommand, Debug)]
 pub enum DdioCommand {
-    /// Show DDIO ways of every socket, and DCA of every root port with the devices behind it
+    /// Show the DDIO ways of each socket, and the DCA switch of each root port with its devices
     #[command(after_help = SHOW_EXAMPLES)]
     Show(ShowArgs),
-    /// Give devices other ways
+    /// Set the LLC ways that devices fill
     #[command(after_help = SET_EXAMPLES)]
     Set(SetArgs),
-    /// Switch DCA on for everything behind a device's root port
+    /// Switch DCA on for all devices behind a device's root port
     #[command(after_help = SWITCH_EXAMPLES)]
     On(SwitchArgs),
-    /// Switch DCA off for everything behind a device's root port
+    /// Switch DCA off for all devices behind a device's root port
     #[command(after_help = SWITCH_EXAMPLES)]
     Off(SwitchArgs),
 }
@@ -63,7 +65,7 @@ pub enum DdioCommand {
 /// Arguments of `waykeeper ddio show`.
 #[derive(Args, Debug)]
 pub struct ShowArgs {
-    /// Where the host's file tree begins
+    /// Directory where the host's file tree begins
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
     /// Print JSON instead of tables
@@ -74,10 +76,10 @@ pub struct ShowArgs {
 /// Arguments of `waykeeper ddio set`.
 #[derive(Args, Debug)]
 pub struct SetArgs {
-    /// How many ways (4), or which (0x780)
+    /// Number of ways, counted from the topmost (4), or a mask of ways (0x780)
     #[arg(value_name = "WAYS|MASK")]
     ways: Wanted,
-    /// Only on this socket
+    /// Socket to change [default: all]
     #[arg(long, value_name = "N")]
     socket: Option<u16>,
     #[command(flatten)]
@@ -87,7 +89,7 @@ pub struct SetArgs {
 /// Arguments of `waykeeper ddio on` and `off`.
 #[derive(Args, Debug)]
 pub struct SwitchArgs {
-    /// PCI address, network interface, NVMe controller or disk
+    /// Device: PCI address, network interface, NVMe controller or disk
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<String>,
     #[command(flatten)]

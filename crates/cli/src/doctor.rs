@@ -11,18 +11,19 @@ use waykeeper_linux::doctor::{self, Family, Report, State};
 /// Examples of the subcommand.
 pub const EXAMPLES: &str = "\
 Examples:
-  waykeeper doctor
-  waykeeper doctor --json | jq '.checks[] | select(.state != \"ok\")'
+  waykeeper doctor                                                       check this machine
+  waykeeper doctor --json | jq '.checks[] | select(.state != \"ok\")'    only what is not ok
   waykeeper doctor --root /mnt/vhost     a virtual host, or the recorded files of a machine
 
-Nothing is changed: no file is opened for writing. Exit code 3 if there is no knob that could be turned.
-States: ok, missing, degraded (there, and worse than it could be), unknown (could not be found out), info.";
+doctor opens no file for writing and changes nothing. Its exit code is 3 if this host has no knob
+that can be turned. States: ok, missing, degraded (present but limited), unknown (could not be
+determined), info.";
 
 /// Arguments of `waykeeper doctor`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct DoctorArgs {
-    /// Where the host's file tree begins
+    /// Directory where the host's file tree begins
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
     /// Print JSON instead of a table
@@ -44,7 +45,7 @@ pub fn doctor(args: DoctorArgs) -> Result<(), Failure> {
     }
     Err(Failure::new(
         exit::UNSUPPORTED,
-        "there is no knob here that could be turned; the remedies above say what would bring one",
+        "this host has no knob that can be turned; the remedies above say how to get one",
     ))
 }
 

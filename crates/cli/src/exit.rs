@@ -143,8 +143,8 @@ pub fn say_panic(panic: &PanicHookInfo<'_>) {
     let what = what.or(payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
     let place = panic.location().map_or_else(String::new, |place| format!(" at {place}"));
     let mut text = format!(
-        "error: a mistake in waykeeper itself: {what}{place}; please report it with the command line (RUST_BACKTRACE=1 \
-         says more)"
+        "error: bug in waykeeper: {what}{place}; please report it with the command line (RUST_BACKTRACE=1 \
+         prints a backtrace)"
     );
     if std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0") {
         text = format!("{text}\n{}", std::backtrace::Backtrace::force_capture());

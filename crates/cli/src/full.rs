@@ -3,50 +3,56 @@
 //! `absent.rs` takes the place of this file in a build without the feature `full`.
 
 use crate::exit::Failure;
-use crate::{daemon, ddio, doctor, memload, orders, probe, replay, restore, status, vhost};
+use crate::{completions, daemon, ddio, doctor, man, memload, orders, probe, replay, restore, status, vhost};
 use clap::Subcommand;
 
 /// Commands of the full program.
 #[derive(Subcommand, Debug)]
 pub enum FullCommand {
-    /// Say what this host is, what can be watched and steered on it, and what would bring the rest
+    /// Check which counters and knobs this host has, and how to get those that are missing
     Doctor(doctor::DoctorArgs),
-    /// Show and set the LLC ways that devices may fill, and DCA on or off per device
+    /// Show and set the LLC ways that devices fill (DDIO), and DCA on or off per device
     #[command(subcommand, after_help = ddio::EXAMPLES)]
     Ddio(ddio::DdioCommand),
-    /// Show what the flight recorder kept, and what another policy would have decided on it
+    /// Show the daemon's recorded decisions, or those of another policy on the same counters
     Replay(replay::ReplayArgs),
-    /// Find out what this machine does: which ways are DCA ways, which knob acts, who feels it
+    /// Measure which LLC ways are DCA ways, which knobs have an effect, and which tenants DCA affects
     #[command(subcommand, after_help = probe::EXAMPLES)]
     Probe(probe::ProbeCommand),
-    /// Load memory with DMA: NVMe commands, or reads and writes past the page cache, shaped exactly
+    /// Generate DMA load with NVMe commands or direct I/O, at an exact rate and pattern
     Memload(memload::MemloadArgs),
-    /// Bring back what a crashed or kept change has left
+    /// Restore knobs that a crash or `ddio --keep` left changed
     Restore(restore::RestoreArgs),
-    /// Manage this host: watch it and let a policy turn its knobs, until a signal ends it
+    /// Manage this host: sample its counters and let a policy turn its knobs, until a signal
     Daemon(daemon::DaemonArgs),
-    /// Say what the daemon sees and does
+    /// Show the daemon's tenants, counters, knobs and last decisions
     Status(status::StatusArgs),
-    /// List the daemon's tenants
+    /// List the daemon's tenants with their masks and hit ratios
     Tenants(status::TenantsArgs),
-    /// Hold the daemon's policy back
+    /// Pause the daemon's policy
     #[command(after_help = orders::PAUSE_EXAMPLES)]
     Pause(orders::PauseArgs),
-    /// Let the daemon's policy go on
+    /// Resume the daemon's policy
     #[command(after_help = orders::RESUME_EXAMPLES)]
     Resume(orders::OrderArgs),
-    /// Make the daemon read its configuration again
+    /// Make the daemon reload its configuration
     #[command(after_help = orders::RELOAD_EXAMPLES)]
     Reload(orders::OrderArgs),
-    /// Mount a scenario's server as files in wall-clock time, for tools that know nothing of it
+    /// Mount a virtual server as the files of a Linux host, for unmodified tools
     #[command(after_help = vhost::EXAMPLES)]
     Vhost(vhost::VhostArgs),
+    /// Print a completion script for a shell
+    #[command(after_help = completions::EXAMPLES)]
+    Completions(completions::CompletionsArgs),
+    /// Write the manual pages
+    #[command(after_help = man::EXAMPLES)]
+    Man(man::ManArgs),
 }
 
 /// Orders of `waykeeper policy` to the daemon.
 #[derive(Subcommand, Debug)]
 pub enum PolicyOrder {
-    /// Put the daemon under another policy
+    /// Switch the running daemon to another policy
     #[command(after_help = orders::SET_EXAMPLES)]
     Set(orders::SetArgs),
 }
@@ -67,6 +73,8 @@ pub fn full(command: FullCommand) -> Result<(), Failure> {
         FullCommand::Resume(args) => orders::resume(&args),
         FullCommand::Reload(args) => orders::reload(&args),
         FullCommand::Vhost(args) => vhost::vhost(args),
+        FullCommand::Completions(args) => completions::completions(&args),
+        FullCommand::Man(args) => man::man(&args),
     }
 }
 

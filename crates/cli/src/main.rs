@@ -25,6 +25,8 @@ mod absent;
 
 // What a build without the feature `full` leaves out. `absent.rs` answers the commands in its place.
 #[cfg(feature = "full")]
+mod completions;
+#[cfg(feature = "full")]
 mod daemon;
 #[cfg(feature = "full")]
 mod daemon_client;
@@ -34,6 +36,8 @@ mod ddio;
 mod doctor;
 #[cfg_attr(not(feature = "full"), path = "absent.rs")]
 mod full;
+#[cfg(feature = "full")]
+mod man;
 #[cfg(feature = "full")]
 mod memload;
 #[cfg(feature = "full")]

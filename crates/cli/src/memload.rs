@@ -30,30 +30,30 @@ use words::{LoadArgs, PlaceArgs, consent, meant, plan};
 
 const EXAMPLES: &str = "\
 Examples:
-  NVMe reads: the device writes memory, and loses nothing
+  NVMe reads for 10 s: the device writes memory and keeps its data
     waykeeper memload /dev/ng0n1 --time 10
-  NVMe writes: the device reads memory
+  NVMe writes: the device reads memory, and its stored data are overwritten
     waykeeper memload /dev/ng0n1 --op read --destroy-data-on S5GXNX0W1 --depth 32 --time 10
-  A file, a block at a time; then bursts of ten
+  A file, one block per command; then 1000 commands per second in bursts of ten
     waykeeper memload load.img --create 1GiB --pattern single --commands 100000
     waykeeper memload load.img --limit-commands 1000 --slots 100 --time 10 --json
-  As a NIC fills its ring
+  Fill a ring of buffers as a NIC does
     waykeeper memload /dev/nvme0n1 --pattern packets --stride 4 --buffer 1GiB --huge-pages 2M
-  In simulated time
+  A virtual server, in simulated time
     waykeeper memload virtual:thesis-load-haswell --pattern single --commands 10000
-  What a fio job file asks for
+  The jobs of a fio job file
     waykeeper memload load.img --jobs job.fio
-  What it costs a command beside it
+  The slowdown of a command that runs at the same time
     waykeeper memload interfere load.img -- redis-benchmark -q -t set
 
-read and write are as memory sees them: `--op write` makes the device write memory, so it is read.
-Only `--op read` changes what is stored, and needs --destroy-data-on SERIAL for a device,
---overwrite for a file. Ctrl-C ends a run and shows what it came to. docs/memload.md explains
-patterns, limits and numbers.
+`--op` names what the device does to memory. With `--op write` the device is read and writes memory.
+With `--op read` the device reads memory and its stored data are overwritten; this needs
+--destroy-data-on SERIAL for a device, --overwrite for a file. Ctrl-C ends a run and prints its
+result. docs/memload.md explains patterns, limits and numbers.
 
-A SIZE is 4096, 4k, 1M or 1.5GiB, in steps of 1024; a TIME 10, 10s, 500ms, 2m or 1h.
-fio's bs, iodepth, numjobs and runtime are --block-size, --depth, --workers and --time; its
-rw=read is --op write, for memory is written.";
+A SIZE is 4096, 4k, 1M or 1.5GiB, with k = 1024; a TIME is 10, 10s, 500ms, 2m or 1h. The options of
+fio have other names here: bs is --block-size, iodepth --depth, numjobs --workers, runtime --time;
+rw=read is --op write, because the device writes memory.";
 
 /// The words of `memload`.
 #[derive(Args, Debug)]
@@ -71,14 +71,14 @@ pub struct MemloadArgs {
     place: PlaceArgs,
     #[command(flatten)]
     _fio: FioWords,
-    /// Jobs of a fio job file, one after the other, instead of the words of `Load`; without a target each goes to its
-    /// `filename`
+    /// Run the jobs of a fio job file one after the other, instead of the options under `Load`; without a target
+    /// each job uses its `filename`
     #[arg(long, value_name = "FILE", conflicts_with_all = jobs::NOT_BESIDE_JOBS, help_heading = "Job file")]
     jobs: Option<PathBuf>,
-    /// Only the job of this name
+    /// Run only the job of this name
     #[arg(long, value_name = "NAME", requires = "jobs", help_heading = "Job file")]
     job: Option<String>,
-    /// Print the summary as JSON; with --jobs a list of them
+    /// Print the summary as JSON; with --jobs a list with one summary per job
     #[arg(long, help_heading = words::RESULT)]
     json: bool,
 }
@@ -86,7 +86,7 @@ pub struct MemloadArgs {
 /// What else there is.
 #[derive(Subcommand, Debug)]
 pub enum MemloadCommand {
-    /// Measure what DMA load costs a command: plain, beside random and beside single, in turn
+    /// Measure how much DMA load slows a command down: alone, beside `random` and beside `single` load
     #[command(after_help = interfere::EXAMPLES)]
     Interfere(Box<interfere::InterfereArgs>),
 }
@@ -158,7 +158,7 @@ fn in_turn(
 ) -> Result<(), Failure> {
     let goes = |own: &Option<String>| target.map(str::to_owned).or_else(|| own.clone());
     if let Some(lost) = jobs.iter().find(|job| goes(&job.target).is_none()) {
-        let wanted = "name a target on the command line, or give it a `filename`";
+        let wanted = "name a target on the command line, or write `filename` into the job";
         return Err(Failure::bad_input(format!("job `{}` has no target; {wanted}", lost.name)));
     }
     // Simulated time stores nothing, and says so itself.

@@ -13,32 +13,33 @@ use waykeeper_service::{Client, printable};
 /// Examples of `waykeeper pause`.
 pub const PAUSE_EXAMPLES: &str = "\
 Examples:
-  waykeeper pause              the policy is held back, knobs stay as they are
-  waykeeper pause --release    every knob goes back to what was found, until `waykeeper resume`
+  waykeeper pause              the policy stops deciding, the knobs keep their values
+  waykeeper pause --release    also restore every knob to its original value
 
-Exit codes: 1 it pauses, but a knob is not as it was found (it is named), 3 no daemon there, 4 not
-permitted (orders are root's), 5 the daemon is busy.";
+Either lasts until `waykeeper resume`. Exit codes: 1 the policy is paused but a knob could not be
+restored (it is named), 3 no daemon is running, 4 permission denied (only root may pause the
+daemon), 5 the daemon is busy.";
 
 /// Examples of `waykeeper resume`.
 pub const RESUME_EXAMPLES: &str = "\
 Examples:
-  waykeeper resume";
+  waykeeper resume    the policy decides again from the next step on";
 
 /// Examples of `waykeeper reload`.
 pub const RELOAD_EXAMPLES: &str = "\
 Examples:
-  waykeeper reload    the same as SIGHUP, and says what came of it
+  waykeeper reload    like SIGHUP, and prints what changed
 
-A configuration with a mistake in it is refused (exit code 2), and the one in force stays.";
+A configuration with a mistake is refused (exit code 2); the one in force stays in force.";
 
 /// Examples of `waykeeper policy set`.
 pub const SET_EXAMPLES: &str = "\
 Examples:
-  waykeeper policy set a4
-  waykeeper policy set a4 --set stable_interval_s=5 --set hpw_llc_hit_thr=0.3
+  waykeeper policy set a4                              a4 with its default settings
+  waykeeper policy set a4 --set stable_interval_s=5    a4 with one setting changed
 
-Settings that are not named have their defaults (`waykeeper policy describe a4`). It holds until the daemon
-ends or its configuration is read again.";
+Settings that are not given have their defaults (`waykeeper policy describe a4`). The change lasts
+until the daemon ends or reloads its configuration.";
 
 /// Arguments of an order that has none of its own.
 #[derive(Args, Debug)]
@@ -50,7 +51,7 @@ pub struct OrderArgs {
 /// Arguments of `waykeeper pause`.
 #[derive(Args, Debug)]
 pub struct PauseArgs {
-    /// Put every knob back to what was found meanwhile
+    /// Also restore every knob to its original value for the time of the pause
     #[arg(long)]
     release: bool,
     #[command(flatten)]
@@ -62,7 +63,7 @@ pub struct PauseArgs {
 pub struct SetArgs {
     /// Name of the policy
     name: String,
-    /// A setting of the policy; may be given more than once
+    /// Setting of the policy, such as stable_interval_s=5; may be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     set: Vec<(String, Value)>,
     #[command(flatten)]
@@ -109,12 +110,17 @@ fn setting(text: &str) -> Result<(String, Value), String> {
             let read = read.and_then(|mut table| table.remove("v"));
             // JSON, which carries it, has no dates and no numbers that are none.
             match read.unwrap_or_else(|| Value::String(value.to_owned())) {
-                Value::Datetime(_) => Err(format!("{value} is a date, and no policy takes one")),
-                Value::Float(number) if !number.is_finite() => Err(format!("{value} is not finite")),
+                Value::Datetime(_) => Err(format!(
+                    "{value} is a date, which no policy setting accepts; write a number, true, false or a \
+                     text"
+                )),
+                Value::Float(number) if !number.is_finite() => {
+                    Err(format!("{value} is not a finite number; write a finite one"))
+                }
                 value => Ok((key.trim().to_owned(), value)),
             }
         }
-        _ => Err("write it as key=value, like stable_interval_s=5".to_owned()),
+        _ => Err("write KEY=VALUE, for example stable_interval_s=5".to_owned()),
     }
 }
 

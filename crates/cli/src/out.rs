@@ -22,7 +22,8 @@ pub fn goes_on(text: &str) -> Result<bool, Failure> {
 /// Prints a value as JSON for programs.
 pub fn json(value: &impl Serialize) -> Result<(), Failure> {
     let json = serde_json::to_string_pretty(value);
-    let json =
-        json.map_err(|why| Failure::new(crate::exit::FAILED, format!("cannot put it into JSON: {why}")))?;
+    let json = json.map_err(|why| {
+        Failure::new(crate::exit::FAILED, format!("cannot write the result as JSON: {why}"))
+    })?;
     text(&(json + "\n"))
 }

@@ -211,7 +211,9 @@ pub fn can_be_had(cpus: &CoreList, place: &str) -> Result<(), Failure> {
 
 /// Puts this thread on these CPUs, and on no fewer: the kernel is content if one of them can be had.
 fn settle(cpus: &CoreList, place: &str) -> Result<(), Failure> {
-    let failed = |why: Errno| Failure::io(format!("{place} {cpus}: no CPUs can be chosen here"), &why.into());
+    let failed = |why: Errno| {
+        Failure::io(format!("{place} {cpus}: the system refuses to pin a process to CPUs"), &why.into())
+    };
     let mut all = CpuSet::new();
     (0..CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
     // Those that may be had are those that are left of all.
@@ -223,7 +225,7 @@ fn settle(cpus: &CoreList, place: &str) -> Result<(), Failure> {
             let had = (0..CpuSet::MAX_CPU).filter(|cpu| had.is_set(*cpu));
             let had: CoreList = had.map(|cpu| CoreId(cpu as u16)).collect::<Vec<_>>().into();
             return Err(Failure::bad_input(format!(
-                "{place} {cpus}: CPU {} cannot be had; {had} can",
+                "{place} {cpus}: CPU {} is not available; {had} are",
                 cpu.0
             )));
         }
@@ -278,10 +280,13 @@ mod tests {
             failure.line().to_owned()
         };
         let had = told(&["true"], vec![CoreId(5000)].into());
-        assert!(had.starts_with("--cores 5000: CPU 5000 cannot be had; ") && had.ends_with(" can"), "{had}");
+        assert!(
+            had.starts_with("--cores 5000: CPU 5000 is not available; ") && had.ends_with(" are"),
+            "{had}"
+        );
         let some = [first().cores(), &[CoreId(1023)]].concat().into();
         let had = told(&["true"], some);
-        assert!(had.contains("CPU 1023 cannot be had"), "no CPU is left out silently: {had}");
+        assert!(had.contains("CPU 1023 is not available"), "no CPU is left out silently: {had}");
         let none = told(&["/nonexistent/x"], first());
         assert_eq!(
             none,

@@ -9,24 +9,24 @@ use waykeeper_policy::{Description, Entry, build, registry};
 
 const LIST_EXAMPLES: &str = "\
 Examples:
-  waykeeper policy list
-  waykeeper policy list --json";
+  waykeeper policy list            a table
+  waykeeper policy list --json     the same for programs";
 
 const DESCRIBE_EXAMPLES: &str = "\
 Examples:
-  waykeeper policy describe a4
-  waykeeper policy describe a4-d --json
+  waykeeper policy describe a4             what it reads and turns, its states, every setting
+  waykeeper policy describe a4-d --json    the same for programs
 
-A setting goes into a scenario under [policy.NAME], or on the command line:
+Write a setting into a scenario's table [policy.NAME], or give it on the command line:
   waykeeper run --set policy.a4.stable_interval_s=5";
 
 /// Examples of the whole subcommand.
 pub const EXAMPLES: &str = "\
 Examples:
-  waykeeper policy list
-  waykeeper policy describe a4
-  waykeeper policy set a4
-  waykeeper run --policy default --policy a4";
+  waykeeper policy list                         all policies, a line each
+  waykeeper policy describe a4                  one policy in full
+  waykeeper policy set a4                       switch the running daemon to a4
+  waykeeper run --policy default --policy a4    compare two policies on the virtual server";
 
 /// What to do with policies.
 #[derive(Subcommand, Debug)]
@@ -38,7 +38,7 @@ pub enum PolicyCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Describe a policy: idea, inputs, knobs, settings, states, deviations from its paper
+    /// Describe a policy: idea, counters it reads, knobs, settings, states, deviations from its paper
     #[command(after_help = DESCRIBE_EXAMPLES)]
     Describe {
         /// Name of the policy
@@ -96,7 +96,7 @@ fn page(about: &Description) -> String {
             });
         }
     };
-    list("looks at", &about.inputs);
+    list("reads", &about.inputs);
     list("turns", &about.knobs);
     let states = about.states.iter().map(|state| vec![state.name.clone(), state.meaning.clone()]);
     list("states", &table(states.collect()));

@@ -28,26 +28,32 @@ use waykeeper_units::CoreList;
 /// Examples of the whole subcommand.
 pub const EXAMPLES: &str = "\
 Examples:
-  waykeeper probe list
-  waykeeper probe run all --quick        a virtual server; the page is probe-out/report.html
-  waykeeper probe run dca-ways ports --root / --tenants tenants.toml";
+  waykeeper probe list                   the procedures and what each measures
+  waykeeper probe run all --quick        on a virtual server; writes probe-out/report.html
+  waykeeper probe run dca-ways ports --root / --tenants tenants.toml    on this machine";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
-  waykeeper probe run all                                 on the virtual server of the scenario `probe`
-  waykeeper probe run all --set chip=gold-5320            the same programs on an Ice Lake
-  waykeeper probe run all --root / --tenants tenants.toml --save
-  waykeeper probe run dca-ways --root / --tenants io.toml --cores 8 -- stress-ng --stream 1
-  waykeeper probe run ports --root / --memload /dev/ng0n1 --cores 8
+  On the virtual server of the scenario `probe`
+    waykeeper probe run all
+  The same programs on an Ice Lake
+    waykeeper probe run all --set chip=gold-5320
+  On this machine; save the machine profile for the daemon
+    waykeeper probe run all --root / --tenants tenants.toml --save
+  One procedure, with a command as the co-runner
+    waykeeper probe run dca-ways --root / --tenants io.toml --cores 8 -- stress-ng --stream 1
+  One procedure, with memload as the device traffic
+    waykeeper probe run ports --root / --memload /dev/ng0n1 --cores 8
 
-What is turned is brought back at the end, at Ctrl-C and after a crash (`waykeeper restore`). Answers come
-from what counters show; what a register says stands beside them. Without traffic on devices and a
-co-runner most answers are `cannot tell`, with what would help. Exit code 3 if nothing could be told.";
+The probe restores all knobs at its end and at Ctrl-C; after a crash run `waykeeper restore`. Each
+answer is derived from counters alone, and the value that a register reports is printed beside it.
+Without device traffic and a co-runner most answers are `cannot tell`, with what would help. Exit
+code 3 if no procedure found an answer.";
 
 /// What to do.
 #[derive(Subcommand, Debug)]
 pub enum ProbeCommand {
-    /// List the procedures
+    /// List the procedures and what each measures
     List(ListArgs),
     /// Run procedures by name, or all of them
     #[command(after_help = RUN_EXAMPLES)]
@@ -65,37 +71,37 @@ pub struct ListArgs {
 /// Arguments of `waykeeper probe run`.
 #[derive(Args, Debug)]
 pub struct RunArgs {
-    /// Procedures (`waykeeper probe list` names them), or `all`
+    /// Names of procedures (see `waykeeper probe list`), or `all`
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// Built-in scenario or path of a scenario file: its virtual server is probed
+    /// Scenario whose virtual server is probed: a built-in name or the path of a file
     #[arg(long, value_name = "NAME", default_value = "probe", conflicts_with = "root")]
     scenario: String,
-    /// Change a key of the scenario, may be given several times: nic.nic0.ring=4096
+    /// Change a key of the scenario, such as nic.nic0.ring=4096; may be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment, conflicts_with = "root")]
     set: Vec<(String, toml::Value)>,
-    /// The seed of everything random on the virtual server
+    /// Seed of the virtual server's random numbers
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "root")]
     seed: u64,
-    /// Share of the virtual LLC's sets to simulate: exact, 1/2, 1/4, ... 1/256
+    /// Share of the virtual LLC's sets to simulate: exact (all), 1/2, 1/4, ... 1/256
     #[arg(long, value_name = "1/N|exact", default_value_t = Sampling::DEFAULT, conflicts_with = "root")]
     sets: Sampling,
-    /// Probe the host whose file tree begins here instead: / is this machine
+    /// Probe the host whose file tree begins in this directory instead; / is this machine
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Who runs on that host (TOML): I/O tenants and co-runners
+    /// TOML file that lists the I/O tenants and co-runners on that host
     #[arg(long, value_name = "FILE", requires = "root")]
     tenants: Option<PathBuf>,
-    /// The journal, if not the usual one of that host in /run/waykeeper
+    /// Journal of original knob values [default: the host's own in /run/waykeeper]
     #[arg(long, value_name = "FILE", requires = "root")]
     journal: Option<PathBuf>,
-    /// The tenant that devices write for; by default all that do I/O
+    /// I/O tenant to measure [default: all tenants with devices]
     #[arg(long, value_name = "TENANT")]
     io: Option<String>,
-    /// The tenant whose ways slide over the cache; by default picked among those that compute
+    /// Co-runner whose mask slides over the LLC [default: chosen among tenants without devices]
     #[arg(long, value_name = "TENANT")]
     victim: Option<String>,
-    /// Half the time and fewer points
+    /// Measure half as long and at fewer points
     #[arg(long)]
     quick: bool,
     /// Print JSON instead of tables
@@ -104,22 +110,22 @@ pub struct RunArgs {
     /// Write report.html, profile.toml and findings.json into this directory [default for `all`: probe-out]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Put the machine profile where the daemon and doctor look for it
+    /// Save the machine profile where the daemon and doctor read it
     #[arg(long, requires = "root")]
     save: bool,
-    /// CPUs that the command or memload is pinned to
+    /// CPUs to which the command or memload is pinned, such as 8-9
     #[arg(long, value_name = "LIST", requires = "root")]
     cores: Option<CoreList>,
-    /// The command does the I/O, instead of being a co-runner
+    /// Use the command as the I/O tenant instead of the co-runner
     #[arg(long, requires = "command")]
     as_io: bool,
-    /// A device that the command uses, may be given several times: 0000:3a:00.0, eth0, nvme0n1
+    /// Device that the command uses, such as 0000:3a:00.0, eth0 or nvme0n1; may be given several times
     #[arg(long, value_name = "DEVICE", requires = "as_io")]
     device: Vec<DeviceName>,
-    /// NVMe namespace, block device or file that `waykeeper memload` reads meanwhile; the tenant `memload`
+    /// NVMe namespace, block device or file that `waykeeper memload` reads during the probe, as the tenant `memload`
     #[arg(long, value_name = "TARGET", requires = "root", conflicts_with = "command")]
     memload: Option<PathBuf>,
-    /// A command that brings load for as long as it takes; the tenant `command`
+    /// Command that makes load until the probe ends, as the tenant `command`
     #[arg(last = true, value_name = "COMMAND", requires = "root")]
     command: Vec<String>,
 }
@@ -137,7 +143,7 @@ fn list(args: &ListArgs) -> Result<(), Failure> {
         let one = |procedure: Procedure| json!({ "name": procedure.name(), "about": procedure.about() });
         return out::json(&Procedure::ALL.map(one));
     }
-    let mut rows = vec![vec!["name".to_owned(), "what it finds out".to_owned()]];
+    let mut rows = vec![vec!["name".to_owned(), "what it measures".to_owned()]];
     rows.extend(Procedure::ALL.map(|one| vec![one.name().to_owned(), one.about().to_owned()]));
     out::text(&listing::columns(&rows))
 }
@@ -187,10 +193,10 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     let findings = done.map_err(|error| match (error, ended) {
         (ProbeError::Interrupted, Some(how)) => Failure::new(
             exit::FAILED,
-            format!("{how}; everything is as it was found, and load must last as long as the probe"),
+            format!("{how}; all knobs are restored; give a command that runs until the probe ends"),
         ),
         (ProbeError::Interrupted, None) => {
-            Failure::new(exit::INTERRUPTED, "interrupted; everything is as it was found")
+            Failure::new(exit::INTERRUPTED, "interrupted; all knobs are restored")
         }
         (error, _) => Failure::new(exit::FAILED, error),
     })?;
@@ -211,7 +217,7 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     Err(Failure::new(
         exit::UNSUPPORTED,
-        "nothing could be told here; the lines above say why and what would help",
+        "no procedure found an answer; the lines above say why and what would help",
     ))
 }
 

@@ -14,34 +14,38 @@ use waykeeper_service::replay::{Compared, Replay, differences, within};
 
 const EXAMPLES: &str = "\
 Examples:
-  waykeeper replay /var/lib/waykeeper/recorder                       what was decided, and why
-  waykeeper replay DIR --from 2026-11-22T08:00:00Z --to 2026-11-22T09:00:00Z
-  waykeeper replay DIR --policy iat                                  what iat would have decided
-  waykeeper replay DIR --policy a4 --set stable_interval_s=5 --json  one JSON object a line
+  The recorded decisions and their reasons
+    waykeeper replay /var/lib/waykeeper/recorder
+  One hour of them
+    waykeeper replay DIR --from 2026-11-22T08:00:00Z --to 2026-11-22T09:00:00Z
+  What iat would have decided
+    waykeeper replay DIR --policy iat
+  The same for a4 with one setting changed, one JSON object per line
+    waykeeper replay DIR --policy a4 --set stable_interval_s=5 --json
 
-With --policy the counters stay as they were recorded (open loop): what the other policy's knobs would have
-done to them is not known. Its knobs read back as if they stood.";
+With --policy the replay is open loop: the other policy sees the recorded counters, which do not
+react to its decisions, and each knob that it sets reads back as set.";
 
 /// Arguments of `waykeeper replay`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ReplayArgs {
-    /// A segment of a recording, or the directory of all
+    /// A segment of a recording, or the directory with all segments
     #[arg(value_name = "FILE|DIR")]
     recording: PathBuf,
-    /// Lead this policy over the recording and show where its decisions differ
+    /// Run this policy on the recorded counters and show where its decisions differ
     #[arg(long, value_name = "POLICY")]
     policy: Option<String>,
-    /// A setting of that policy, may be given several times
+    /// Setting of that policy, such as stable_interval_s=5; may be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment, requires = "policy")]
     set: Vec<(String, toml::Value)>,
-    /// Leave out what was before, for example 2026-11-22T08:00:00Z
+    /// Leave out steps before this time (UTC), for example 2026-11-22T08:00:00Z
     #[arg(long, value_name = "TIME", value_parser = moment)]
     from: Option<SystemTime>,
-    /// Leave out what was after
+    /// Leave out steps after this time (UTC)
     #[arg(long, value_name = "TIME", value_parser = moment)]
     to: Option<SystemTime>,
-    /// Print one JSON object a line instead of a table
+    /// Print one JSON object per line instead of a table
     #[arg(long)]
     json: bool,
 }
@@ -49,7 +53,7 @@ pub struct ReplayArgs {
 /// A moment in UTC, as the log writes it.
 fn moment(text: &str) -> Result<SystemTime, String> {
     humantime::parse_rfc3339_weak(text)
-        .map_err(|_| "write a time in UTC like 2026-11-22T08:00:00Z".to_owned())
+        .map_err(|_| "not a time; write it in UTC, for example 2026-11-22T08:00:00Z".to_owned())
 }
 
 /// What has been read so far, and what is to be printed.
@@ -111,7 +115,7 @@ impl Telling {
     fn segment(&mut self, header: Header) {
         let again = self.header.as_ref().is_some_and(|before| before.started != header.started);
         if again {
-            self.notes.push(format!("the daemon started again at {}", time(header.started)));
+            self.notes.push(format!("the daemon restarted at {}", time(header.started)));
             self.last_step = None;
         }
         self.header = Some(Box::new(header));
@@ -125,8 +129,10 @@ impl Telling {
         }
         if self.last_step.is_none() && entry.step > 0 {
             let at = time(entry.at);
-            self.notes
-                .push(format!("it begins at {at} with step {}, not with the daemon's start", entry.step));
+            self.notes.push(format!(
+                "the recording begins at {at} with step {}, after the daemon's start",
+                entry.step
+            ));
         }
         self.last_step = Some(entry.step);
         self.steps += 1;
@@ -224,14 +230,14 @@ impl Telling {
 
     fn end(mut self, args: &ReplayArgs) -> Result<(), Failure> {
         if self.header.is_none() {
-            let why = self.notes.first().cloned().unwrap_or_else(|| "nothing in it".to_owned());
+            let why = self.notes.first().cloned().unwrap_or_else(|| "no steps in this recording".to_owned());
             return Err(Failure::bad_input(why));
         }
         let summary = match &args.policy {
-            None => format!("{} steps; steps in which nothing happened are left out", self.steps),
+            None => format!("{} steps; steps without decisions or changes are left out", self.steps),
             Some(name) => format!(
-                "{name} decides otherwise in {} of {} steps. Open loop: the counters are as they were under the recorded \
-                 policy",
+                "{name} decides differently in {} of {} steps. Open loop: the counters are those recorded \
+                 under the other policy",
                 self.differ, self.compared
             ),
         };
@@ -245,7 +251,7 @@ impl Telling {
             exit::say(&format!("note: {note}"));
         }
         let heading: &[&str] = match &args.policy {
-            None => &["time", "policy", "state", "event", "what and why"],
+            None => &["time", "policy", "state", "event", "decision and reason"],
             Some(name) => &["time", "knob", "recorded", name.as_str()],
         };
         if !self.rows.is_empty() {

@@ -16,31 +16,32 @@ use waykeeper_service::config::{Config, ConfigError, Flag, Inputs};
 
 const EXAMPLES: &str = "\
 Examples:
-  waykeeper restore                      after a crash: every knob as it was before waykeeper turned it
-  waykeeper restore --config my.toml     what a daemon with this configuration left turned
+  waykeeper restore                      after a crash: restore every knob that waykeeper changed
+  waykeeper restore --config my.toml     also the knobs in the journal of this configuration
   waykeeper restore --root /mnt/vhost    the same for a virtual host
 
-It looks into the usual journal of the host and into the one that the daemon's configuration names (--config,
-WAYKEEPER_CONFIG or /etc/waykeeper/waykeeper.toml, with conf.d and WAYKEEPER_* as `waykeeper daemon` takes
-them). With a mistake in the configuration only the usual one is looked into (exit code 2).
+restore reads the host's usual journal and the one that the daemon's configuration names (--config,
+WAYKEEPER_CONFIG or /etc/waykeeper/waykeeper.toml, with conf.d and WAYKEEPER_* as for `waykeeper
+daemon`). If the configuration has a mistake, restore reads only the usual journal and exits with 2.
 
-Nothing to restore is no error. A journal of an earlier boot is removed: the knobs are at their
-power-on values then. A knob that cannot be brought back stays in the journal (exit code 1).";
+With nothing to restore the exit code is 0. A journal of an earlier boot is removed, because the
+knobs have their power-on values since. A knob that cannot be restored stays in the journal (exit
+code 1).";
 
 /// Arguments of `waykeeper restore`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct RestoreArgs {
-    /// The daemon's configuration, if not /etc/waykeeper/waykeeper.toml
+    /// Configuration file of the daemon [default: /etc/waykeeper/waykeeper.toml]
     #[arg(long, value_name = "FILE", env = "WAYKEEPER_CONFIG")]
     config: Option<PathBuf>,
-    /// Where the host's file tree begins, if not where the configuration says
+    /// Directory where the host's file tree begins [default: the configuration's]
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// This journal and no other; the configuration is not read
+    /// Read only this journal, and not the configuration
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
-    /// Leave what `ddio --keep` turned to stay; for the end of a service, which must not undo an operator
+    /// Do not restore what `ddio --keep` changed; for service units, which must not undo an operator's change
     #[arg(long)]
     passing: bool,
     /// Print JSON instead of lines
@@ -171,7 +172,7 @@ fn left_in(path: &Path, report: &Report) -> Option<Failure> {
     let count = report.failures().count();
     let why = || {
         let all = report.knobs.len();
-        format!("{count} of {all} knobs could not be brought back and stay in {}", path.display())
+        format!("{count} of {all} knobs could not be restored and stay in {}", path.display())
     };
     (count > 0).then(|| Failure::new(exit::FAILED, why()))
 }
@@ -186,12 +187,12 @@ fn as_json(path: &Path, report: &Report) -> Value {
 pub fn lines(path: &Path, report: &Report) -> String {
     if report.stale {
         return format!(
-            "{}: of an earlier boot; the knobs are at their power-on values, the journal is removed\n",
+            "{}: removed, because it is of an earlier boot and the knobs have their power-on values since\n",
             path.display()
         );
     }
     if report.knobs.is_empty() {
-        return format!("nothing to restore: {} holds nothing\n", path.display());
+        return format!("nothing to restore: {} is empty\n", path.display());
     }
     report.knobs.iter().map(|(knob, outcome)| format!("{knob}: {outcome}\n")).collect()
 }

@@ -9,25 +9,25 @@ use waykeeper_lab::runner::{Experiment, RunPlan};
 
 const LIST_EXAMPLES: &str = "\
 Examples:
-  waykeeper scenario list
-  waykeeper scenario list --json";
+  waykeeper scenario list            a table
+  waykeeper scenario list --json     the same for programs";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
-  waykeeper scenario show a4-fig5
-  waykeeper scenario show a4-hpw-heavy > my.toml     copy one and change it";
+  waykeeper scenario show a4-fig5                    print one
+  waykeeper scenario show a4-hpw-heavy > my.toml     copy one, to change the copy";
 
 const CHECK_EXAMPLES: &str = "\
 Examples:
-  waykeeper scenario check my.toml
-  waykeeper scenario check scenarios/*.toml --json";
+  waykeeper scenario check my.toml                    one file
+  waykeeper scenario check scenarios/*.toml --json    several, for programs";
 
 /// Examples of the whole subcommand.
 pub const EXAMPLES: &str = "\
 Examples:
-  waykeeper scenario list
-  waykeeper scenario show a4-hpw-heavy > my.toml     copy one and change it
-  waykeeper scenario check my.toml";
+  waykeeper scenario list                            the built-in scenarios
+  waykeeper scenario show a4-hpw-heavy > my.toml     copy one, to change the copy
+  waykeeper scenario check my.toml                   find mistakes without running it";
 
 /// What to do with scenarios.
 #[derive(Subcommand, Debug)]
@@ -39,13 +39,13 @@ pub enum ScenarioCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Print a scenario's file, its paths made absolute; docs/scenarios.md explains every key
+    /// Print a scenario's file with absolute paths; docs/scenarios.md explains every key
     #[command(after_help = SHOW_EXAMPLES)]
     Show {
         /// Built-in scenario or path of a scenario file
         name: String,
     },
-    /// Read scenarios as `run` would, every sweep point and policy, without running them
+    /// Check scenario files for mistakes, with every sweep point and policy, without running them
     #[command(after_help = CHECK_EXAMPLES)]
     Check {
         /// Paths of scenario files, or names of built-in scenarios

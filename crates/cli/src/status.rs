@@ -16,17 +16,17 @@ use waykeeper_service::{Client, ClientError};
 
 const STATUS_EXAMPLES: &str = "\
 Examples:
-  waykeeper status                               what the daemon sees, what it did last and why
+  waykeeper status                               tenants, counters, knobs, last decisions with reasons
   waykeeper status --watch                       the same after every step
-  waykeeper status --json | jq .io.dca_ways      for programs; docs/daemon-protocol.md has all keys
-  waykeeper status --watch --json                a line of JSON a step
+  waykeeper status --json | jq .io.dca_ways      one value; docs/daemon-protocol.md lists all keys
+  waykeeper status --watch --json                one line of JSON per step
 
-Exit codes: 3 no daemon there, 4 not permitted, 5 the daemon is busy.";
+Exit codes: 3 no daemon is running, 4 permission denied, 5 the daemon is busy.";
 
 const TENANTS_EXAMPLES: &str = "\
 Examples:
-  waykeeper tenants
-  waykeeper tenants --json | jq '.tenants[] | select(.llc_hit_ratio < 0.5) | .name'";
+  waykeeper tenants           a table of tenants
+  waykeeper tenants --json | jq '.tenants[] | select(.llc_hit_ratio < 0.5) | .name'    low hit ratio";
 
 /// How long the next step may take that is watched for: a few periods, and what a busy machine needs.
 const STEPS: f64 = 3.0;
@@ -38,7 +38,7 @@ pub struct StatusArgs {
     /// Print JSON instead of tables
     #[arg(long)]
     json: bool,
-    /// Again after every step, until interrupted
+    /// Print again after every step, until Ctrl-C
     #[arg(long)]
     watch: bool,
     #[command(flatten)]
@@ -87,7 +87,7 @@ fn watch(client: &mut Client, json: bool) -> Result<(), Failure> {
         client.set_patience(Client::PATIENCE + step);
         let text = match json {
             true => serde_json::to_string(&status).map_err(|why| {
-                Failure::new(crate::exit::FAILED, format!("cannot put it into JSON: {why}"))
+                Failure::new(crate::exit::FAILED, format!("cannot write the result as JSON: {why}"))
             })?,
             // Home, the page, and away with what is left of the last one (ECMA-48).
             false if is_terminal => format!("\x1b[H\x1b[2J{}", page::status(&status)),

@@ -14,35 +14,43 @@ use waykeeper_inputs::{ConvertOptions, Ended, RecordOptions, TraceInfo, Window, 
 
 const RECORD_EXAMPLES: &str = "\
 Examples:
-  waykeeper trace record -o ls.wkt --limit 20M --l1 -- ls -lR /usr/share
-  waykeeper trace record -o redis.wkt --skip 50M --limit 25M -- redis-server --port 7777
-  waykeeper trace record -o sort.wkt --l1 -- sort big.txt      only what misses a 32 KiB L1
+  The first 20 million instructions of ls, only accesses that miss a 32 KiB L1
+    waykeeper trace record -o ls.wkt --limit 20M --l1 -- ls -lR /usr/share
+  25 million instructions after start-up
+    waykeeper trace record -o redis.wkt --skip 50M --limit 25M -- redis-server --port 7777
+  A whole program
+    waykeeper trace record -o sort.wkt --l1 -- sort big.txt
 
-Needs valgrind, which runs a program some hundred times slower; without --limit, to its end.
-Standard output is the program's. What was recorded is said on standard error when it is over;
-with --json on standard output, behind the program's.
+Recording needs valgrind, which slows a program down some hundred times. Without --limit the whole
+program is recorded. Standard output is the program's own. At the end a summary is printed to
+standard error, or with --json to standard output after the program's output.
 
-A scenario runs it as: program = \"replay\", trace = \"ls.wkt\".";
+A scenario runs a trace with: program = \"replay\", trace = \"ls.wkt\".";
 
 const INFO_EXAMPLES: &str = "\
 Examples:
-  waykeeper trace info inputs/redis-server.wkt
-  waykeeper trace info 605.mcf_s-472B.champsimtrace.xz --json";
+  waykeeper trace info inputs/redis-server.wkt                   a summary
+  waykeeper trace info 605.mcf_s-472B.champsimtrace.xz --json    the same of a ChampSim trace, as JSON";
 
 const CONVERT_EXAMPLES: &str = "\
 Examples:
-  waykeeper trace convert 605.mcf_s-472B.champsimtrace.xz mcf.wkt --limit 50M
-  waykeeper trace convert lackey.txt.zst program.wkt --l1
+  The first 50 million instructions of a ChampSim trace
+    waykeeper trace convert 605.mcf_s-472B.champsimtrace.xz mcf.wkt --limit 50M
+  A lackey text, only accesses that miss a 32 KiB L1
+    waykeeper trace convert lackey.txt.zst program.wkt --l1
 
-Reads valgrind lackey text (--trace-mem=yes), ChampSim binary traces and .wkt, plain or packed
-with gzip, xz or zstd.";
+Input formats: valgrind lackey text (--trace-mem=yes), ChampSim binary traces and .wkt, plain or
+compressed with gzip, xz or zstd.";
 
 /// Examples of the whole subcommand.
 pub const EXAMPLES: &str = "\
 Examples:
-  waykeeper trace record -o ls.wkt --limit 20M --l1 -- ls -lR /usr/share
-  waykeeper trace info inputs/redis-server.wkt
-  waykeeper trace convert 605.mcf_s-472B.champsimtrace.xz mcf.wkt --limit 50M";
+  Record a program
+    waykeeper trace record -o ls.wkt --limit 20M --l1 -- ls -lR /usr/share
+  Summarise a trace
+    waykeeper trace info inputs/redis-server.wkt
+  Convert a ChampSim trace
+    waykeeper trace convert 605.mcf_s-472B.champsimtrace.xz mcf.wkt --limit 50M";
 
 /// What to do with traces.
 #[derive(Subcommand, Debug)]
@@ -50,7 +58,7 @@ pub enum TraceCommand {
     /// Run a program under valgrind and record its memory accesses
     #[command(after_help = RECORD_EXAMPLES)]
     Record(RecordArgs),
-    /// Say what a trace holds
+    /// Show the instructions, accesses and footprint of a trace
     #[command(after_help = INFO_EXAMPLES)]
     Info {
         /// The trace
@@ -59,7 +67,7 @@ pub enum TraceCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Convert a trace of another program into a .wkt file
+    /// Convert a valgrind lackey or ChampSim trace into a .wkt file
     #[command(after_help = CONVERT_EXAMPLES)]
     Convert(ConvertArgs),
 }
@@ -67,16 +75,16 @@ pub enum TraceCommand {
 /// Which part of a program's run to keep.
 #[derive(Args, Debug)]
 struct WindowArgs {
-    /// Drop this many instructions from the start: 5000, 50k, 50M, 2G
+    /// Skip this many instructions at the start, such as 5000, 50k, 50M or 2G
     #[arg(long, value_name = "N", default_value = "0", value_parser = count)]
     skip: u64,
-    /// Keep at most this many instructions after those
+    /// Keep at most this many instructions after the skipped ones [default: all]
     #[arg(long, value_name = "N", value_parser = count)]
     limit: Option<u64>,
-    /// Keep only what misses a 32 KiB L1 data cache: much smaller, and all that the model looks at
+    /// Keep only accesses that miss a 32 KiB L1 data cache; the file is much smaller and the model uses no others
     #[arg(long)]
     l1: bool,
-    /// Write the trace even if a file of that name is there
+    /// Overwrite an existing file
     #[arg(long)]
     force: bool,
     /// Print JSON instead of a list
@@ -87,15 +95,15 @@ struct WindowArgs {
 /// What `trace record` needs.
 #[derive(Args, Debug)]
 pub struct RecordArgs {
-    /// The trace to write, a .wkt file
+    /// Trace to write, a .wkt file
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]
     window: WindowArgs,
-    /// The valgrind to run
+    /// Path of valgrind
     #[arg(long, value_name = "PATH", default_value = "valgrind")]
     valgrind: PathBuf,
-    /// The program and its arguments, behind --
+    /// Program to record and its arguments, after --
     #[arg(required = true, last = true)]
     command: Vec<OsString>,
 }
@@ -121,7 +129,7 @@ impl WindowArgs {
         if output.exists() && !self.force {
             let output = output.display();
             return Err(Failure::bad_input(format!(
-                "{output} is there already; name another file, or add --force"
+                "{output} exists already; name another file, or add --force"
             )));
         }
         Ok(())
@@ -163,7 +171,7 @@ fn record_program(args: &RecordArgs) -> Result<(), Failure> {
     let recording = recording?;
     let ended = match recording.ended {
         Ended::Full => "the limit was reached; the program was stopped".to_owned(),
-        Ended::Asked => "interrupted; what was recorded until then is kept".to_owned(),
+        Ended::Asked => "interrupted; the trace recorded until then is kept".to_owned(),
         Ended::Exited(status) => format!("the program ended by itself ({status})"),
     };
     if args.window.json {
@@ -220,7 +228,7 @@ fn page(info: &TraceInfo, ended: Option<&str>) -> String {
 
 /// A count with an optional k, M or G (powers of ten).
 fn count(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is no count; write a whole number like 5000, 50k, 50M or 2G");
+    let wrong = || format!("`{text}` is not a count; write a whole number like 5000, 50k, 50M or 2G");
     let (digits, unit) = match text.char_indices().last() {
         Some((at, 'k' | 'K')) => (&text[..at], 1_000),
         Some((at, 'm' | 'M')) => (&text[..at], 1_000_000),

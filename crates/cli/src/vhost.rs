@@ -22,17 +22,17 @@ use waykeeper_vhost::virtual_host::{Options, VirtualHost, VirtualHostError};
 /// Examples of the whole subcommand.
 pub const EXAMPLES: &str = "\
 Examples:
-  mkdir /tmp/host
+  mkdir /tmp/host                                  the mount point
   waykeeper vhost /tmp/host                        the flagship's server, until Ctrl-C
-  waykeeper vhost /tmp/host --scenario a4-fig5     another one
+  waykeeper vhost /tmp/host --scenario a4-fig5     another scenario's server
   waykeeper vhost /tmp/host --set chip=gold-5320   the same programs on an Ice Lake
-  waykeeper vhost enter -- pqos -I -s              in another terminal: any tool, unmodified
-  waykeeper vhost enter /tmp/host -- bash
-  lspci -A linux-sysfs -O sysfs.path=/tmp/host/sys/bus/pci
+  waykeeper vhost enter -- pqos -I -s              in another terminal: run an unmodified tool
+  waykeeper vhost enter /tmp/host -- bash          or a shell
+  lspci -A linux-sysfs -O sysfs.path=/tmp/host/sys/bus/pci    a tool that takes a path
 
-The programs of the scenario are processes (DIR/proc) and control groups (DIR/sys/fs/cgroup) that come
-and go with them; resctrl's groups steer them by CPU or by task. docs/vhost.md says what is there
-and what is not.";
+Each program of the scenario appears as processes (DIR/proc) and a control group
+(DIR/sys/fs/cgroup) while it runs; resctrl groups steer it by CPU or by task. docs/vhost.md lists
+what is modelled and what is not.";
 
 /// Lag from which on it is told, ns of the server's clock.
 const LATE_NS: u64 = 1_000_000_000;
@@ -46,48 +46,50 @@ pub struct VhostArgs {
     /// Empty directory to mount the tree on
     #[arg(required = true)]
     dir: Option<PathBuf>,
-    /// Built-in scenario or path of a scenario file; `waykeeper scenario list` names the built-in ones
+    /// Scenario: a built-in name (see `waykeeper scenario list`) or the path of a file
     #[arg(long, value_name = "NAME", default_value = registry::FLAGSHIP)]
     scenario: String,
-    /// Seconds of the server's clock per second of wall-clock time
+    /// Seconds of the server's clock per second of wall-clock time, above 0 and at most 1000
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     speed: f64,
-    /// The seed of everything random
+    /// Seed of the virtual server's random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Share of the LLC's sets to simulate: exact, 1/2, 1/4, ... 1/256
+    /// Share of the LLC's sets to simulate: exact (all), 1/2, 1/4, ... 1/256
     #[arg(long, value_name = "1/N|exact", default_value_t = Sampling::DEFAULT)]
     sets: Sampling,
-    /// Linux release whose resctrl it has
+    /// Linux release whose resctrl is modelled, such as 6.1 or 6.12
     #[arg(long, value_name = "MAJOR.MINOR", default_value = "6.12", value_parser = release)]
     kernel: Kernel,
-    /// Mount resctrl with code and data apart (`-o cdp`)
+    /// Mount resctrl with separate masks for code and data (`-o cdp`)
     #[arg(long)]
     cdp: bool,
-    /// Boot without memory bandwidth allocation (`rdt=!mba`): all classes of the L3 can be used
+    /// Boot without memory bandwidth allocation (`rdt=!mba`), so that all L3 classes of service are available
     #[arg(long)]
     no_mba: bool,
-    /// Change a key of the scenario, may be given several times: workload.fio.block=64k
+    /// Change a key of the scenario, such as workload.fio.block=64k; may be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
     set: Vec<(String, toml::Value)>,
 }
 
 const ENTER_EXAMPLES: &str = "\
 Examples:
-  waykeeper vhost enter -- lscpu
-  waykeeper vhost enter /tmp/host -- bash -c 'mkdir /sys/fs/resctrl/a && cat /sys/fs/resctrl/a/schemata'
+  One tool, in the only mounted tree
+    waykeeper vhost enter -- lscpu
+  Make a resctrl group in the tree mounted on /tmp/host
+    waykeeper vhost enter /tmp/host -- bash -c 'mkdir /sys/fs/resctrl/a; ls /sys/fs/resctrl/a'
 
-The exit code is the command's own; 128 and the signal's number if a signal ended it.";
+The exit code is the command's own, or 128 plus the signal's number if a signal ended the command.";
 
 /// What else can be done with a virtual host.
 #[derive(Subcommand, Debug)]
 enum VhostCommand {
-    /// Run a command that finds the tree's files at their usual places
+    /// Run a command that sees the mounted tree's files at /sys, /proc and /dev/cpu
     #[command(after_help = ENTER_EXAMPLES)]
     Enter {
-        /// Where the tree is mounted; the only one there is by default
+        /// Directory where the tree is mounted [default: the only mounted tree]
         dir: Option<PathBuf>,
-        /// The command and its arguments
+        /// Command to run and its arguments
         #[arg(last = true, required = true, value_name = "COMMAND")]
         command: Vec<OsString>,
     },
@@ -95,7 +97,9 @@ enum VhostCommand {
 
 /// A kernel release: `6.12`.
 fn release(text: &str) -> Result<Kernel, String> {
-    let number = |part: &str| part.parse().map_err(|_| format!("`{text}` is no release; 6.1 and 6.12 are"));
+    let number = |part: &str| {
+        part.parse().map_err(|_| format!("`{text}` is not a Linux release; write for example 6.1 or 6.12"))
+    };
     let (major, minor) = text.split_once('.').unwrap_or((text, "0"));
     Ok(Kernel(number(major)?, number(minor)?))
 }
@@ -105,7 +109,10 @@ pub fn vhost(mut args: VhostArgs) -> Result<(), Failure> {
     if let Some(VhostCommand::Enter { dir, command }) = args.command.take() {
         return enter(dir, &command);
     }
-    let dir = args.dir.take().ok_or_else(|| Failure::bad_input("give the directory to mount the tree on"))?;
+    let dir = args
+        .dir
+        .take()
+        .ok_or_else(|| Failure::bad_input("no directory; give the empty directory to mount the tree on"))?;
     mount(&dir, args)
 }
 
@@ -131,9 +138,9 @@ fn mount(dir: &Path, args: VhostArgs) -> Result<(), Failure> {
     let host = VirtualHost::mount(dir, scenario, options)?;
     let path = host.path().display().to_string();
     out::text(&format!(
-        "{name} on {chip} is mounted on {path}; a second of its clock is {} ms of traffic.\n\
+        "{name} on {chip} is mounted on {path}; one second of its clock carries {} ms of traffic.\n\
          In another terminal: waykeeper vhost enter {path} -- COMMAND\n\
-         Ctrl-C ends it.\n",
+         Ctrl-C unmounts it.\n",
         1000.0 / factor
     ))?;
     let engine = host.engine().clone();
@@ -164,7 +171,8 @@ fn watch(engine: &Engine) {
 
 fn enter(dir: Option<PathBuf>, command: &[OsString]) -> Result<(), Failure> {
     let dir = dir.map_or_else(only_tree, Ok)?;
-    let (program, arguments) = command.split_first().ok_or_else(|| Failure::bad_input("give a command"))?;
+    let (program, arguments) =
+        command.split_first().ok_or_else(|| Failure::bad_input("no command; give one after `--`"))?;
     match enter::exit_code(enter::run(&dir, program, arguments)?) {
         0 => Ok(()),
         code => Err(Failure::silent(code)),
@@ -180,7 +188,7 @@ fn only_tree() -> Result<PathBuf, Failure> {
         [tree] => Ok(PathBuf::from(tree)),
         [] => Err(Failure::bad_input("no virtual host is mounted; `waykeeper vhost DIR` mounts one")),
         several => Err(Failure::bad_input(format!(
-            "several virtual hosts are mounted; say which: {}",
+            "several virtual hosts are mounted; give the directory of one: {}",
             several.join(", ")
         ))),
     }

@@ -25,28 +25,28 @@ const TICK: Duration = Duration::from_millis(50);
 /// How a change is made and how long it stands.
 #[derive(Args, Debug)]
 pub struct HoldArgs {
-    /// Where the host's file tree begins
+    /// Directory where the host's file tree begins
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
-    /// Say what would be written and write nothing
+    /// Show what would be written, and write nothing
     #[arg(long)]
     dry_run: bool,
-    /// Bring the old values back after so many seconds instead of at Ctrl-C
+    /// Restore the old values after this time, instead of at Ctrl-C
     #[arg(long = "for", value_name = "SECONDS", conflicts_with = "keep", value_parser = seconds)]
     for_s: Option<f64>,
-    /// Leave the change when waykeeper ends; `waykeeper restore` brings the old values back
+    /// Keep the change after this command exits; `waykeeper restore` restores the old values
     #[arg(long, conflicts_with = "command")]
     keep: bool,
-    /// Seconds to watch the counters before and after; 0 does not look for an effect
+    /// Time to watch the counters before and after the change; 0 skips the check for an effect
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
     verify: f64,
-    /// The journal, if not the usual one of that host in /run/waykeeper
+    /// Journal of original knob values [default: the host's own in /run/waykeeper]
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
-    /// Print JSON at the end instead of lines on the way
+    /// Print JSON at the end instead of lines during the run
     #[arg(long)]
     json: bool,
-    /// A command to run while the change stands
+    /// Command to run while the change is in force; the old values are restored when it ends
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -55,7 +55,7 @@ pub struct HoldArgs {
 fn seconds(text: &str) -> Result<f64, String> {
     const MOST: f64 = 86_400.0;
     let value = text.parse::<f64>().ok().filter(|value| (0.0..=MOST).contains(value));
-    value.ok_or_else(|| format!("`{text}` is no number of seconds from 0 to {MOST}"))
+    value.ok_or_else(|| format!("`{text}` is not a time; write seconds from 0 to {MOST}"))
 }
 
 /// Lines for people on the way; with --json they are kept for the end.
@@ -82,12 +82,12 @@ pub fn hold(root: &Root, survey: &Survey, steps: &[Step], args: &HoldArgs) -> Re
         }
     }
     for step in steps {
-        let already = if step.is_needed() { "" } else { " (as it is)" };
+        let already = if step.is_needed() { "" } else { " (already in force)" };
         teller.say(&format!("{step}{already}"))?;
     }
     let devices = devices(survey, steps);
     let Some(mut journal) = journal else {
-        teller.say("dry run: nothing has been written")?;
+        teller.say("dry run: nothing was written")?;
         return told(args, &json!({ "steps": steps, "devices": devices, "dry_run": true }));
     };
     let asked = listen()?;
@@ -98,8 +98,10 @@ pub fn hold(root: &Root, survey: &Survey, steps: &[Step], args: &HoldArgs) -> Re
     let back = if keep { Ok(Value::Null) } else { held.bring_back(&teller) };
     let (done, back) = (done?, back?);
     if keep {
-        teller
-            .say(&format!("kept; `waykeeper restore` brings the old values back from {}", path.display()))?;
+        teller.say(&format!(
+            "the change is kept; `waykeeper restore` restores the old values from {}",
+            path.display()
+        ))?;
     }
     let effect = done.verdict.as_ref().map(ToString::to_string);
     let seen = done.verdict.as_ref().map(|verdict| match verdict {
@@ -114,7 +116,7 @@ pub fn hold(root: &Root, survey: &Survey, steps: &[Step], args: &HoldArgs) -> Re
     match (done.verdict, done.status) {
         (Some(Verdict::NotSeen(what)), _) => Err(Failure::new(
             exit::NO_EFFECT,
-            format!("the knob reads back as wanted, and no effect is seen: {what}"),
+            format!("the knob reads back as written but shows no effect: {what}"),
         )),
         (_, Some(status)) if !status.success() => Err(ended_badly(status)),
         _ => Ok(()),
@@ -172,7 +174,10 @@ impl Held<'_> {
                 .collect()),
             Some((knob, why)) => Err(Failure::new(
                 exit::FAILED,
-                format!("{knob}: {why}; it stays in {}: try `waykeeper restore`", path.display()),
+                format!(
+                    "{knob}: {why}; its original value stays in {}: try `waykeeper restore`",
+                    path.display()
+                ),
             )),
         }
     }
@@ -194,7 +199,7 @@ fn stand(
         let span = Duration::from_secs_f64(args.verify);
         experiment = Some(Experiment::begin(held.root, survey, steps, span, held.journal, asked));
         if asked.load(Ordering::Relaxed) {
-            teller.say("ended before anything was turned")?;
+            teller.say("interrupted before any knob was changed")?;
             return Ok(Done { verdict: None, status: None, turned: false });
         }
     }
@@ -220,7 +225,7 @@ fn stand(
     } else if let Some(for_s) = args.for_s {
         wait(asked, Some(Duration::from_secs_f64(for_s)));
     } else if !args.keep {
-        teller.say("the change stands until Ctrl-C")?;
+        teller.say("the change is in force; press Ctrl-C to restore the old values")?;
         wait(asked, None);
     }
     if args.keep {

@@ -27,7 +27,7 @@ pub struct Breaks {
 impl Breaks {
     /// Listens from now on.
     pub fn listen() -> Result<Breaks, Failure> {
-        let told = hurry().map_err(|why| Failure::io("signals cannot be waited for", &why))?;
+        let told = hurry().map_err(|why| Failure::io("cannot wait for signals", &why))?;
         Ok(Breaks { told, heard: Cell::new(false) })
     }
 
@@ -66,7 +66,7 @@ pub fn run(
     goes: &dyn Fn() -> bool,
 ) -> Result<Ran, Failure> {
     let mut command = Pinned::start(command, cpus, "the CPUs of the command,", Output::Kept)?;
-    let failed = |why: io::Error| Failure::io("the command cannot be waited for", &why);
+    let failed = |why: io::Error| Failure::io("cannot wait for the command", &why);
     while !command.wait(Some(breaks.told.as_fd()), Some(LOOK)).map_err(failed)? {
         let came = breaks.came();
         if !came && goes() {
@@ -81,7 +81,8 @@ pub fn run(
     }
     let took = command.begun().elapsed();
     // What it has left in the background would run beside the next.
-    let status = command.end(None).ok_or_else(|| failed(io::Error::other("it does not end")))?;
+    let status =
+        command.end(None).ok_or_else(|| failed(io::Error::other("its processes cannot be ended")))?;
     let text = command.said().map_err(failed)?;
     Ok(if status.success() { Ran::Well(took, text) } else { Ran::Badly(status, last_line(&text)) })
 }

@@ -42,7 +42,7 @@ impl State {
 
     fn hear(&mut self) -> Act {
         if std::mem::replace(&mut self.came, true) {
-            return Act::Leave("interrupted again; commands may still be on their way");
+            return Act::Leave("interrupted again; some commands may still be in flight");
         }
         match &self.stage {
             Stage::Before => return Act::Leave("interrupted before the load began"),
@@ -60,7 +60,7 @@ pub struct Breaks(Arc<Mutex<State>>);
 impl Breaks {
     /// Listens from now until the program ends: who has once listened and stops would leave signals without any effect.
     pub fn listen() -> Result<Breaks, Failure> {
-        let failed = |why: std::io::Error| Failure::io("signals cannot be waited for", &why);
+        let failed = |why: std::io::Error| Failure::io("cannot wait for signals", &why);
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
         let state = Arc::new(Mutex::new(State { stage: Stage::Tells, came: false }));
         let heard = state.clone();

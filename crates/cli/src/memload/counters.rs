@@ -32,8 +32,8 @@ impl Watch {
         let cpu = plan.cpus.first().and_then(|cpu| u16::try_from(*cpu).ok());
         let (near, because): (Vec<Near>, Vec<String>) = [
             device_node.map(|node| (Near::Node(node), format!("the device is attached to NUMA node {node}"))),
-            plan.numa.map(|node| (Near::Node(node), format!("the buffer lies on NUMA node {node}"))),
-            cpu.map(|cpu| (Near::Cpu(CoreId(cpu)), format!("CPU {cpu} sends"))),
+            plan.numa.map(|node| (Near::Node(node), format!("the buffer is on NUMA node {node}"))),
+            cpu.map(|cpu| (Near::Cpu(CoreId(cpu)), format!("CPU {cpu} sends the commands"))),
         ]
         .into_iter()
         .flatten()
@@ -43,7 +43,7 @@ impl Watch {
             Ok(mut watch) => {
                 let (number, found) = watch.package();
                 let because = found.and_then(|found| because.get(found).cloned());
-                let because = because.unwrap_or_else(|| "it has the lowest CPU".to_owned());
+                let because = because.unwrap_or_else(|| "it has the lowest CPU number".to_owned());
                 let (before, _) = watch.read();
                 Watch::Runs { watch, before, package: Package { number, because } }
             }
@@ -102,10 +102,10 @@ fn put_none(counters: &mut Counters, why: &str) {
 /// Why there is no number.
 fn reason(reading: Reading<u64>, notes: &str) -> String {
     let what = match reading {
-        Reading::Value(_) => "one of hits and misses is missing",
+        Reading::Value(_) => "the hits or the misses are missing",
         Reading::Unavailable => "the counter could not be read",
         Reading::Unsupported => "this platform has no such counter",
-        Reading::Absent => "there is nothing that is counted",
+        Reading::Absent => "this platform has nothing to count here",
     };
     if notes.is_empty() { what.to_owned() } else { format!("{what} ({notes})") }
 }
@@ -116,7 +116,7 @@ pub fn table(counters: &Counters) -> String {
         vec![["counter", "measured", "expected", "ratio", "hits", "misses"].map(str::to_owned).to_vec()];
     let mut reasons: Vec<String> = Vec::new();
     if let Some(Package { number, because }) = &counters.package {
-        reasons.push(format!("of package {number}: {because}"));
+        reasons.push(format!("counted on package {number}: {because}"));
     }
     for (name, counter) in
         [("PCIeRdCur", &counters.pcie_rdcur), ("ItoM", &counters.itom), ("RFO", &counters.rfo)]
@@ -132,7 +132,8 @@ pub fn table(counters: &Counters) -> String {
         ]);
         if let Some(lists) = counter.page_lists.filter(|lists| *lists > 0) {
             let lines = crate::listing::grouped(lists);
-            reasons.push(format!("{name}: {lines} of it are lists of pages, which the formulas leave out"));
+            reasons
+                .push(format!("{name}: {lines} of these lines are page lists, which the formulas leave out"));
         }
         if let Some(why) = &counter.unavailable {
             let line = format!("not counted: {why}");

@@ -40,25 +40,26 @@ pub fn there(asked: &[u32]) -> Result<(), Failure> {
 pub fn share(asked: &[u32]) -> Result<Cpus, Failure> {
     there(asked)?;
     let mine = sched_getaffinity(None)
-        .map_err(|why| Failure::io("the CPUs that may be used cannot be read", &why.into()))?;
+        .map_err(|why| Failure::io("cannot read which CPUs may be used", &why.into()))?;
     let mine: Vec<u32> = (0..CpuSet::MAX_CPU).filter(|cpu| mine.is_set(*cpu)).map(|cpu| cpu as u32).collect();
     let cores = Topology::read(&Root::at("/")).map(|topology| {
         let cores = topology.online().map(|(_, place)| place.siblings.cores());
         cores.map(|core| core.iter().map(|cpu| u32::from(cpu.0)).collect()).collect()
     });
     let cores: Vec<Vec<u32>> = cores.unwrap_or_else(|why| {
-        exit::say(&format!("which CPUs share a core cannot be told: {why}"));
+        exit::say(&format!("cannot read which CPUs share a core: {why}"));
         Vec::new()
     });
     match parted(&mine, asked, &cores) {
         None => {
-            let why = "the load takes all CPUs that may be used here, and none is left for the command";
+            let why = "the load uses all CPUs that may be used here, and none is left for the command";
             Err(Failure::new(exit::UNSUPPORTED, why))
         }
         Some((cpus, shared)) => {
             if shared {
                 exit::say(
-                    "the command shares a core with the load, for there is no other: it loses time to that too",
+                    "the command shares its core with the load, because no other core is free; this slows it \
+                     down as well",
                 );
             }
             Ok(cpus)

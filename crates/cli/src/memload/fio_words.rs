@@ -7,7 +7,11 @@ use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 
 /// What fio says, and what we do: a word of ours, or more to say.
 const WORDS: [(&[&str], Option<&str>, Option<&str>); 12] = [
-    (&["rw", "readwrite"], Some("--op"), Some("`--op write` is fio's rw=read: it is as memory sees it")),
+    (
+        &["rw", "readwrite"],
+        Some("--op"),
+        Some("`--op write` is fio's rw=read: it names what the device does to memory"),
+    ),
     (&["bs", "blocksize"], Some("--block-size"), None),
     (&["iodepth"], Some("--depth"), None),
     (&["numjobs"], Some("--workers"), None),
@@ -15,14 +19,14 @@ const WORDS: [(&[&str], Option<&str>, Option<&str>); 12] = [
     (
         &["size", "io_size"],
         Some("--blocks"),
-        Some("--blocks and --commands end a run, --create makes a file"),
+        Some("--blocks and --commands end a run, --create creates a file"),
     ),
     (&["number_ios"], Some("--commands"), None),
     (&["rate"], Some("--limit-bytes"), None),
     (&["rate_iops"], Some("--limit-commands"), None),
     (&["ioengine"], Some("--engine"), None),
-    (&["filename"], None, Some("the target stands without a word: `waykeeper memload FILE`")),
-    (&["direct"], None, Some("it is so without asking: nothing goes through the page cache")),
+    (&["filename"], None, Some("the target is a plain argument: `waykeeper memload FILE`")),
+    (&["direct"], None, Some("all I/O is direct; the page cache is never used")),
 ];
 
 /// Takes none of them.

@@ -22,14 +22,17 @@ use waykeeper_units::CoreList;
 
 pub const EXAMPLES: &str = "\
 Examples:
-  waykeeper memload interfere load.img --create 1GiB -- redis-benchmark -q -t set -n 200000
-  waykeeper memload interfere /dev/ng0n1 --buffer 1GiB --touch always -- ./canneal.sh
-  waykeeper memload interfere load.img --metric 'GET: ([0-9.]+)' --rate -- redis-benchmark -t get
+  The run time of a command beside load on a new file
+    waykeeper memload interfere load.img --create 1GiB -- redis-benchmark -q -t set -n 200000
+  Beside load on an NVMe device
+    waykeeper memload interfere /dev/ng0n1 --buffer 1GiB --touch always -- ./canneal.sh
+  A number that the command prints, where higher is better
+    waykeeper memload interfere load.img --metric 'GET: ([0-9.]+)' --rate -- redis-benchmark -t get
 
-A cycle runs the command three times: plain, beside `random` and beside `single`, in an order of
-its own (--seed). The load has the last CPU (or --cpus), the command those on other cores. Each run
-beside a load is held against the plain run of its cycle; the interval is Student's t over the
-logarithms of these ratios, 95 %.";
+A cycle runs the command three times: alone (plain), beside `random` load and beside `single` load,
+in a random order (--seed). The load uses the last CPU (or --cpus), the command the CPUs of other
+cores. Each run beside a load is compared with the plain run of the same cycle; the 95 % interval is
+Student's t of the logarithms of these ratios.";
 
 /// Words that say nothing beside a command: they are refused, with why, and not shown.
 const NOT_BESIDE: [&str; 7] = ["pattern", "stride", "time", "blocks", "commands", "verify", "log"];
@@ -41,26 +44,27 @@ const NOT_BESIDE: [&str; 7] = ["pattern", "stride", "time", "blocks", "commands"
     word.hide(hidden)
 }))]
 pub struct InterfereArgs {
-    /// NVMe namespace, block device or file that the load goes to
+    /// NVMe namespace, block device or file for the load
     #[arg(value_name = "DEVICE|FILE", value_parser = NonEmptyStringValueParser::new())]
     target: String,
-    /// The command and its words
+    /// Command to measure and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
     #[command(flatten)]
     load: LoadArgs,
     #[command(flatten)]
     place: PlaceArgs,
-    /// Cycles of plain, random and single
+    /// Number of cycles; each is one plain, one random and one single run
     #[arg(long, value_name = "N", default_value_t = 10, help_heading = "Measurement", value_parser = whole::<u32>, allow_negative_numbers = true)]
     cycles: u32,
-    /// Runs before the first cycle that are not counted
+    /// Plain runs before the first cycle, which are not counted
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Measurement", value_parser = whole::<u32>, allow_negative_numbers = true)]
     warmup: u32,
-    /// Instead of the time it takes, a number that the command prints: the last match of this, or of its first group
+    /// Measure a number that the command prints instead of its run time: the last match of this expression, or of
+    /// its first group
     #[arg(long, value_name = "REGEX", help_heading = "Measurement")]
     metric: Option<String>,
-    /// Of that number more is better
+    /// The number of --metric is a rate: higher is better
     #[arg(long, requires = "metric", help_heading = "Measurement")]
     rate: bool,
     /// Print the result as JSON
@@ -176,7 +180,7 @@ pub fn interfere(args: &InterfereArgs) -> Result<(), Failure> {
         }
         (None, Some(_)) => Ok(()),
         (None, None) => {
-            let why = "something measured is not above 0, so that no ratio can be taken";
+            let why = "a measured value is not above 0, so no ratio can be computed";
             Err(Failure::new(exit::FAILED, why))
         }
     }
@@ -185,20 +189,22 @@ pub fn interfere(args: &InterfereArgs) -> Result<(), Failure> {
 /// The plan of the load; what has no meaning beside a command is refused.
 fn usable(args: &InterfereArgs) -> Result<Plan, Failure> {
     if args.target.starts_with(simulated::PREFIX) {
-        let why =
-            format!("{}: a virtual server runs in simulated time, which no command lives in", args.target);
+        let why = format!(
+            "{}: a virtual server runs in simulated time, and a command cannot run beside it",
+            args.target
+        );
         return Err(Failure::bad_input(format!("{why}; name a device or a file")));
     }
     if args.cycles < LEAST_CYCLES {
-        let wanted = format!("it must be at least {LEAST_CYCLES}, for an interval needs a spread");
+        let wanted = format!("it must be at least {LEAST_CYCLES}, because an interval needs a spread");
         return Err(Failure::bad_input(format!("--cycles is {}; {wanted}", args.cycles)));
     }
     let plan = plan(&args.load, &args.place).map_err(Failure::bad_input)?;
     if plan.pattern != Pattern::Random {
-        let why = "interfere runs plain, random and single in turn; leave it out";
+        let why = "interfere runs plain, random and single in turn; leave --pattern out";
         return Err(Failure::bad_input(format!("--pattern {}: {why}", plan.pattern.name())));
     }
-    let (lasts, one) = ("the load lasts as long as the command", "it is about one run of a load");
+    let (lasts, one) = ("the load lasts as long as the command", "it applies to a single run of a load");
     let said = [
         ("--time", plan.time.is_some(), lasts),
         ("--blocks", plan.blocks.is_some(), lasts),
@@ -231,7 +237,7 @@ fn measure(
         Ran::Alone => return Err(Failure::new(exit::FAILED, format!("the load ended {}", when()))),
         Ran::Well(took, text) => (took, text),
         Ran::Badly(status, last) => {
-            let why = format!("{name} failed {} ({status}){last}; nothing is told of the rest", when());
+            let why = format!("{name} failed {} ({status}){last}; no result", when());
             return Err(Failure::new(exit::FAILED, why));
         }
     };
@@ -241,10 +247,7 @@ fn measure(
     let why = match number {
         Some(number) if number.is_finite() && number > 0.0 => return Ok(Some(number)),
         Some(number) => {
-            format!(
-                "--metric `{metric}` is {number} {}; only of numbers above 0 a ratio can be taken",
-                when()
-            )
+            format!("--metric `{metric}` is {number} {}; a ratio needs numbers above 0", when())
         }
         None => format!("{name} printed no number that matches --metric `{metric}` {}", when()),
     };
@@ -343,7 +346,7 @@ impl Stand {
             End::Complete | End::Stopped => None,
         };
         if let Some(why) = trouble {
-            let why = format!("{}: {why}; nothing is told of the rest", self.target);
+            let why = format!("{}: {why}; no result", self.target);
             return Err(Failure::new(exit::FAILED, why));
         }
         let loaded = &mut self.loaded[arm as usize];
@@ -405,14 +408,14 @@ fn doubts(report: &Report, are_times: bool) -> Vec<String> {
     let mut doubts = Vec::new();
     if are_times && report.plain_median < SHORT_S {
         doubts.push(format!(
-            "the command takes {:.4} s, much of which is its start: give it more to do",
+            "the command takes only {:.4} s, much of it for its start; give it more work",
             report.plain_median
         ));
     }
     for Beside { slowdown, .. } in report.patterns.iter().filter(|beside| beside.slowdown.high < 0.0) {
         doubts.push(format!(
-            "beside {} the command is faster, which no DMA makes it: something else differs between the runs (processors that sleep or \
-             clock down beside nothing, other programs)",
+            "the command is faster beside {}, which DMA cannot cause; something else differs between the \
+             runs (idle processors that sleep or clock down, other programs)",
             slowdown.pattern.name()
         ));
     }
@@ -451,7 +454,7 @@ fn table(args: &InterfereArgs, report: &Report) -> String {
     rows.push(vec!["plain".to_owned(), stand_in_words(args, report.plain_median), dash(), dash(), dash()]);
     let percent = |part: f64| format!("{:+.1} %", 100.0 * part);
     for Beside { slowdown, load } in &report.patterns {
-        let clear = if slowdown.is_clear() { "" } else { " (holds 0: nothing is shown)" };
+        let clear = if slowdown.is_clear() { "" } else { " (contains 0: no effect shown)" };
         rows.push(vec![
             slowdown.pattern.name().to_owned(),
             stand_in_words(args, slowdown.median),

@@ -49,7 +49,7 @@ pub struct Planned {
 pub fn read(path: &Path, only: Option<&str>, base: &Plan) -> Result<Vec<Planned>, Failure> {
     let file = path.display().to_string();
     let text = std::fs::read_to_string(path)
-        .map_err(|why| Failure::bad_input(format!("{file}: cannot be read: {why}")))?;
+        .map_err(|why| Failure::bad_input(format!("{file}: cannot read the job file: {why}")))?;
     let jobs = JobFile::parse(&file, &text).map_err(Failure::bad_input)?;
     let chosen = match only {
         Some(name) => vec![jobs.job(&file, Some(name)).map_err(Failure::bad_input)?.clone()],
@@ -80,7 +80,7 @@ fn plan(file: &str, job: &Job, base: &Plan) -> Result<Plan, JobError> {
     let commands = job.ends_after().map(of_all);
     if time.is_none() && commands.is_none() {
         // Nobody would be there to end it by hand, and those after it would never come.
-        let wanted = "there, or `runtime` or `number_ios`: nothing else ends the job";
+        let wanted = "given, or `runtime` or `number_ios`, because a job needs an end";
         return Err(refuse("size", "absent", wanted));
     }
     let block_bytes = u32::try_from(job.block_bytes)
@@ -177,7 +177,7 @@ mod tests {
     fn a_job_that_never_ends_is_refused() {
         let told = |text: &str| read_text(text).unwrap_err();
         assert!(
-            told("\n[a]\nrw=read\n").contains("j.fio:2: `a.size` is absent; it must be there, or `runtime`")
+            told("\n[a]\nrw=read\n").contains("j.fio:2: `a.size` is absent; it must be given, or `runtime`")
         );
         assert!(told("[a]\nbs=x\n").contains("j.fio:2: `bs` is `x`"));
     }

@@ -20,28 +20,27 @@ impl Log {
     pub fn new(path: &Path, target: &Path) -> Result<Log, Failure> {
         let refuse = |why: &str| Err(Failure::bad_input(format!("--log {}: {why}", path.display())));
         let Ok(real) = place(path) else {
-            return refuse("its folder is not there");
+            return refuse("its directory does not exist");
         };
         let (target, partial) = (place(target), partial(&real));
         if target.as_ref().is_ok_and(|target| *target == real) {
-            return refuse("is the target itself; give another name");
+            return refuse("this file is the target; name another file");
         }
         if target.is_ok_and(|target| target == partial) {
-            return refuse("is written under the name of the target first; give another name");
+            return refuse("the name of its partial file is the target; name another file");
         }
         // A log may be of a run that took hours: it is not replaced.
         if fs::symlink_metadata(&real).is_ok() {
-            return refuse("is there already; name another file");
+            return refuse("the file exists already; name another file");
         }
         if fs::symlink_metadata(&partial).is_ok() {
-            let why =
-                format!("{} is there, under which name it is written first; move it", partial.display());
+            let why = format!("the partial file {} exists already; move it", partial.display());
             return refuse(&why);
         }
         // A run is not made for nothing: a file system that is read-only says so to root too.
         let folder = real.parent().unwrap_or(Path::new("/"));
         accessat(CWD, folder, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
-            .map_err(|why| Failure::io(format!("--log {}: its folder", path.display()), &why.into()))?;
+            .map_err(|why| Failure::io(format!("--log {}: its directory", path.display()), &why.into()))?;
         Ok(Log { path: real })
     }
 
@@ -58,7 +57,11 @@ impl Log {
         })?;
         // What has that name by now is somebody's, and what is whole is not thrown away.
         give_name(&partial, &self.path).map_err(|why| {
-            let what = format!("--log {}: it is whole, but stays {}", self.path.display(), partial.display());
+            let what = format!(
+                "--log {}: the log is complete but is still named {}",
+                self.path.display(),
+                partial.display()
+            );
             Failure::io(what, &why)
         })
     }
@@ -108,7 +111,8 @@ mod tests {
         let first = log();
         fs::write(at("log"), "theirs").unwrap();
         let refused = first.write(&[]).unwrap_err();
-        let wanted = format!("it is whole, but stays {}: File exists", at("log.partial").display());
+        let wanted =
+            format!("the log is complete but is still named {}: File exists", at("log.partial").display());
         assert!(refused.line().contains(&wanted), "{refused:?}");
         assert_eq!((text("log").as_str(), text("log.partial").as_str()), ("theirs", head));
         for name in ["log", "log.partial"] {

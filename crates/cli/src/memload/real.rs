@@ -41,7 +41,7 @@ pub fn run(
         exit::say(note);
     }
     if endless(ready.plan()) {
-        exit::say("no end was given (--time, --blocks, --commands): Ctrl-C ends it");
+        exit::say("no --time, --blocks or --commands is given: the load runs until Ctrl-C");
     }
     if breaks.came() {
         return Err(PrepareError::Stopped.into());
@@ -87,9 +87,9 @@ pub fn run(
 /// Says what will take seconds before the first command, if anything does.
 pub fn ask_patience(target: &Target, plan: &Plan, consent: &Consent) {
     let made = consent.create.filter(|_| target.kind == Kind::Absent);
-    for (what, bytes) in [("the file is made", made), ("the buffer is filled", plan.buffer_bytes)] {
+    for (what, bytes) in [("creating the file", made), ("filling the buffer", plan.buffer_bytes)] {
         if let Some(bytes) = bytes.filter(|bytes| *bytes >= MUCH) {
-            exit::say(&format!("{what} first: {:.1} GiB", bytes as f64 / f64::from(1 << 30)));
+            exit::say(&format!("{what} first, {:.1} GiB", bytes as f64 / f64::from(1 << 30)));
         }
     }
 }
@@ -142,11 +142,11 @@ fn missed(plan: &Plan, summary: &Summary) -> Option<String> {
     // Nobody reads 300 digits.
     let limit = if limit < 1e16 { format!("{limit}") } else { format!("{limit:e}") };
     let why = if plan.catch_up {
-        "the target takes no more, or the load ended too soon to catch up"
+        "the target is not faster, or the load ended before it caught up"
     } else {
-        "slots were missed, whose part is gone (--catch-up keeps it), or the target takes no more"
+        "slots were missed and their part was lost (--catch-up sends it later), or the target is not faster"
     };
-    Some(format!("{word} {limit} was not reached, {rate:.1} were: {why}"))
+    Some(format!("{word} {limit} was not reached, the rate was {rate:.1}: {why}"))
 }
 
 /// What the end means for whoever called.
@@ -155,45 +155,45 @@ fn ended(ready: &Ready, outcome: &Outcome) -> Result<(), Failure> {
     match outcome.end {
         End::Complete => {}
         End::Stopped => {
-            let look = if ready.plan().verify { ", and --verify looked at nothing" } else { "" };
-            let why = format!("interrupted; the totals are those until then{look}");
+            let look = if ready.plan().verify { ", and --verify checked nothing" } else { "" };
+            let why = format!("interrupted; the totals are those up to the interrupt{look}");
             return Err(Failure::new(exit::INTERRUPTED, why));
         }
         End::Lost { commands, after } => {
             let failed = after.map(|failure| format!("{failure}, and ")).unwrap_or_default();
             let why = format!(
-                "{path}: {failed}{commands} commands did not come back within 10 s; the totals are those that did"
+                "{path}: {failed}{commands} commands did not complete within 10 s; the totals count those that did"
             );
             let code = after.map_or(exit::FAILED, |failure| fault_code(failure.fault()));
             return Err(Failure::new(code, why));
         }
         End::Failed(failure) => {
-            let why = format!("{path}: {failure}; the totals are those until then");
+            let why = format!("{path}: {failure}; the totals are those up to the failure");
             return Err(Failure::new(fault_code(failure.fault()), why));
         }
     }
     match outcome.verified {
         None => Ok(()),
         Some(Ok(Verified { blocks, wrong, broken_off: true })) => {
-            let seen = format!("{blocks} blocks were looked at, {wrong} of them hold something else");
-            let why = format!("interrupted; the load was complete, --verify was broken off: {seen}");
+            let seen = format!("{blocks} blocks were checked, {wrong} of them have wrong content");
+            let why = format!("interrupted; the load is complete but --verify is not: {seen}");
             Err(Failure::new(exit::INTERRUPTED, why))
         }
         Some(Err(Unverified::Forgotten)) => {
             let why =
-                "more different transfers went than --verify remembers; end the run sooner with --commands";
+                "--verify cannot remember so many different transfers; end the run sooner with --commands";
             Err(Failure::new(exit::FAILED, why))
         }
         Some(Ok(verified)) if verified.wrong == 0 => {
-            exit::say(&format!("verified: {} blocks hold what they should", verified.blocks));
+            exit::say(&format!("verified: {} blocks have the right content", verified.blocks));
             Ok(())
         }
         Some(Ok(verified)) => {
-            let why = format!("{path}: {} of {} blocks hold something else", verified.wrong, verified.blocks);
+            let why = format!("{path}: {} of {} blocks have wrong content", verified.wrong, verified.blocks);
             Err(Failure::new(exit::NO_EFFECT, why))
         }
         Some(Err(Unverified::Fault(fault))) => {
-            Err(Failure::new(fault_code(fault), format!("{path}: cannot be read for --verify: {fault}")))
+            Err(Failure::new(fault_code(fault), format!("{path}: cannot read it for --verify: {fault}")))
         }
     }
 }
@@ -271,12 +271,12 @@ mod tests {
         let of = |commands, bytes| Plan { limit_commands: commands, limit_bytes: bytes, ..Plan::default() };
         let said = told(of(Some(1000.0), None), 2256, 3000).unwrap();
         assert!(
-            said.starts_with("--limit-commands 1000 was not reached, 752.0 were: slots were missed"),
+            said.starts_with("--limit-commands 1000 was not reached, the rate was 752.0: slots were missed"),
             "{said}"
         );
         assert!(said.contains("--catch-up"), "{said}");
         let said = told(Plan { catch_up: true, ..of(Some(1000.0), None) }, 2256, 3000).unwrap();
-        assert!(said.ends_with("the load ended too soon to catch up"), "{said}");
+        assert!(said.ends_with("the load ended before it caught up"), "{said}");
         // Within a per cent, too short to say, no limit, or held back by the other one.
         assert_eq!(told(of(Some(1000.0), None), 2971, 3000), None);
         assert_eq!(told(of(Some(1000.0), None), 1, 999), None);
@@ -294,6 +294,6 @@ mod tests {
         assert_eq!(told(in_slots(1000.0, 1, None), 1500, 1001), None);
         assert_eq!(told(of(None, Some(4096.0 * 1.9)), 1, 1900), None);
         let said = told(of(Some(1e300), None), 5, 1000).unwrap();
-        assert!(said.starts_with("--limit-commands 1e300 was not reached, 5.0 were"), "{said}");
+        assert!(said.starts_with("--limit-commands 1e300 was not reached, the rate was 5.0"), "{said}");
     }
 }

@@ -33,14 +33,14 @@ const TOLD: Duration = Duration::from_secs(1);
 type Absent = (&'static str, fn(&Plan, &Consent) -> bool, &'static str);
 
 const ABSENT: [Absent; 8] = [
-    ("--engine", |plan, _| plan.engine.is_some(), "simulated time carries its commands"),
-    ("--verify", |plan, _| plan.verify, "its lines have places and no content"),
-    ("--log", |plan, _| plan.log, "latencies are in the summary"),
-    ("--numa", |plan, _| plan.numa.is_some(), "it has one node"),
-    ("--create", |_, consent| consent.create.is_some(), "nothing is stored there"),
-    ("--overwrite", |_, consent| consent.overwrite, "nothing is stored there"),
-    ("--destroy-data-on", |_, consent| consent.destroy_data_on.is_some(), "nothing is stored there"),
-    ("--shared", |_, consent| consent.shared, "nobody else uses its drives"),
+    ("--engine", |plan, _| plan.engine.is_some(), "the model moves the data itself"),
+    ("--verify", |plan, _| plan.verify, "the model's lines have no content to check"),
+    ("--log", |plan, _| plan.log, "the summary has the latencies, and no log is kept"),
+    ("--numa", |plan, _| plan.numa.is_some(), "it has one NUMA node"),
+    ("--create", |_, consent| consent.create.is_some(), "its drives store no data"),
+    ("--overwrite", |_, consent| consent.overwrite, "its drives store no data"),
+    ("--destroy-data-on", |_, consent| consent.destroy_data_on.is_some(), "its drives store no data"),
+    ("--shared", |_, consent| consent.shared, "its drives have no other users"),
 ];
 
 /// A word of the command, the key of the workload that says the same, and what it then says; where that is nothing, the
@@ -111,7 +111,7 @@ pub fn run(scenario: &str, plan: &Plan, consent: &Consent, live: &Live) -> Resul
     let block_bytes = block(plan);
     if plan.time.is_none() && end(plan).is_some() {
         exit::say(&format!(
-            "no end was given (--time, --blocks, --commands): it is {} s of simulated time",
+            "no --time, --blocks or --commands is given: the load ends after {} s of simulated time",
             USUAL.as_secs()
         ));
     }
@@ -133,8 +133,8 @@ pub fn run(scenario: &str, plan: &Plan, consent: &Consent, live: &Live) -> Resul
         (true, _) => Ok(()),
         (false, outstanding) => {
             let why = format!(
-                "interrupted; the totals are those until then, and counters have {outstanding} commands more that were on \
-                 their way"
+                "interrupted; the totals are those up to the interrupt, and the counters include \
+                 {outstanding} more commands that were in flight"
             );
             Err(Failure::new(exit::INTERRUPTED, why))
         }
@@ -165,24 +165,24 @@ fn settings(plan: &Plan, consent: &Consent) -> Result<Table, Failure> {
     if plan.mixed.is_some() {
         return refuse(
             "a mixed `rw`",
-            "this program goes one way; the programs of a scenario's `fio` go both",
+            "this load only reads or only writes; in a scenario a `fio` program can do both",
         );
     }
     check(plan)?;
     if plan.pages == Pages::Huge1G {
-        return refuse("--huge-pages", "its huge pages are of 2 MiB; give 2M, or leave it out");
+        return refuse("--huge-pages", "its huge pages are of 2 MiB; write 2M, or leave the option out");
     }
     let block_bytes = plan.block_bytes.map_or(PAGE, u64::from);
     if block_bytes == 0 || !block_bytes.is_multiple_of(PAGE) {
         return refuse(
             "--block-size",
-            &format!("its drives move whole pages of {PAGE} bytes, not {block_bytes}"),
+            &format!("its drives move whole pages of {PAGE} bytes; {block_bytes} is not a multiple"),
         );
     }
     if let Some(bytes) = plan.buffer_bytes.filter(|bytes| *bytes == 0 || !bytes.is_multiple_of(block_bytes)) {
         return refuse(
             "--buffer",
-            &format!("it is {bytes} bytes, and must be whole blocks of {block_bytes}"),
+            &format!("{bytes} bytes are not a multiple of the block size, {block_bytes}"),
         );
     }
     let mut keys = Table::new();

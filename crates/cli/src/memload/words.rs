@@ -21,59 +21,59 @@ const CONSENT: &str = "Consent";
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Load")]
 pub struct LoadArgs {
-    /// How commands go over the buffer
+    /// Order in which commands use the buffer
     #[arg(long, value_enum, default_value_t = PatternWord::Random)]
     pattern: PatternWord,
-    /// What the device does to memory: write it (and is read), or read it (and is written)
+    /// What the device does to memory: write it (its data are read), or read it (its data are overwritten)
     #[arg(long, value_enum, default_value_t = OpWord::Write)]
     op: OpWord,
-    /// Threads
+    /// Threads that send commands
     #[arg(short = 'j', long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>, allow_negative_numbers = true)]
     workers: u32,
     /// Commands that each thread keeps outstanding
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>, allow_negative_numbers = true)]
     depth: u32,
-    /// Bytes of a block; 4096 or the device's own by default
+    /// Size of a block in bytes [default: 4096 or the device's own]
     #[arg(long, value_name = "SIZE", value_parser = size, allow_negative_numbers = true)]
     block_size: Option<u64>,
-    /// Bytes of the buffer; 1000 blocks by default
+    /// Size of the buffer in bytes [default: 1000 blocks]
     #[arg(long, value_name = "SIZE", value_parser = size, allow_negative_numbers = true)]
     buffer: Option<u64>,
-    /// Most blocks of a command (random and full move one less); by default what the device takes, 128 KiB on a file
+    /// Most blocks per command; `random` and `full` move one less [default: the device's limit, 128 KiB on a file]
     #[arg(long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
     max_blocks: Option<u32>,
-    /// packets: blocks from one slot of the ring to the next
+    /// With `packets`: distance between two slots of the ring, in blocks
     #[arg(long, value_name = "BLOCKS", default_value_t = 1, value_parser = whole::<u32>, allow_negative_numbers = true)]
     stride: u32,
-    /// Most bytes per second, of all threads together
+    /// Most bytes per second of all threads together [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = size, allow_negative_numbers = true)]
     limit_bytes: Option<u64>,
-    /// Most commands per second, of all threads together
+    /// Most commands per second of all threads together [default: no limit]
     #[arg(long, value_name = "N", value_parser = rate, allow_negative_numbers = true)]
     limit_commands: Option<f64>,
-    /// Slots per second in which the limits are dealt out: what falls to one may go at once
+    /// Slots per second into which the limits are divided; the commands of a slot may be sent in one burst
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>, allow_negative_numbers = true)]
     slots: u32,
-    /// What slots did not use may still go, at most a second's worth: a busy machine misses slots, and their part is
-    /// lost otherwise
+    /// Send later what a slot did not use, at most one second's worth; without this option it is lost, as on a busy
+    /// machine that misses slots
     #[arg(long)]
     catch_up: bool,
-    /// How to count: exactly, or as the program of the thesis did (moves a block more than it counts)
+    /// How blocks are counted: exactly, or as the thesis's program did (it moves one block more than it counts)
     #[arg(long, value_enum, default_value_t = ProfileWord::Exact)]
     profile: ProfileWord,
-    /// End after so long: 10, 10s, 500ms, 2m
+    /// End after this time: 10 (seconds), 10s, 500ms, 2m
     #[arg(long, value_name = "TIME", value_parser = time, allow_negative_numbers = true)]
     time: Option<Duration>,
-    /// End after so many blocks
+    /// End after this many blocks
     #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     blocks: Option<u64>,
-    /// End after so many commands
+    /// End after this many commands
     #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     commands: Option<u64>,
-    /// What the CPU reads: nothing, the buffer before the start, or each command's part of it before the command
+    /// When the CPU reads the buffer, which brings its lines into the caches
     #[arg(long, value_enum, default_value_t = TouchWord::Never)]
     touch: TouchWord,
-    /// Seed of everything random
+    /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u64>, allow_negative_numbers = true)]
     seed: u64,
 }
@@ -82,43 +82,43 @@ pub struct LoadArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Place")]
 pub struct PlaceArgs {
-    /// What carries commands; the best that the target can do by default
+    /// Interface that sends the commands [default: the fastest that the target supports]
     #[arg(long, value_enum)]
     engine: Option<EngineWord>,
-    /// CPUs to pin threads to, in turn: 3 or 0-3,8
+    /// CPUs to which the threads are pinned in turn, such as 3 or 0-3,8
     #[arg(long, value_name = "LIST")]
     cpus: Option<CoreList>,
-    /// NUMA node of the buffer
+    /// NUMA node on which the buffer is allocated
     #[arg(long, value_name = "NODE", value_parser = whole::<u32>, allow_negative_numbers = true)]
     numa: Option<u32>,
-    /// Huge pages for the buffer
+    /// Allocate the buffer in huge pages of this size
     #[arg(long, value_enum, value_name = "SIZE")]
     huge_pages: Option<PagesWord>,
-    /// Look afterwards whether what was moved has arrived
+    /// Check after the run that each transferred block has the right content
     #[arg(long, help_heading = RESULT)]
     verify: bool,
-    /// Write down when each command went and how long it took (CSV)
+    /// Write the send time and the latency of each command to this CSV file
     #[arg(long, value_name = "FILE", help_heading = RESULT)]
     pub log: Option<PathBuf>,
-    /// The data on the device with this serial number may be lost
+    /// Allow writes to the device with this serial number; its data are lost
     #[arg(long, value_name = "SERIAL", help_heading = CONSENT)]
     destroy_data_on: Option<String>,
-    /// Make a file of this size
+    /// Create the target as a file of this size
     #[arg(long, value_name = "SIZE", value_parser = size, allow_negative_numbers = true, help_heading = CONSENT)]
     create: Option<u64>,
-    /// What stands in the file may be overwritten
+    /// Allow writes to an existing file; its content is lost
     #[arg(long, help_heading = CONSENT)]
     overwrite: bool,
-    /// Read a device that somebody else uses (never writes it)
+    /// Read a device that is mounted or otherwise in use; it is never written
     #[arg(long, conflicts_with_all = ["destroy_data_on", "overwrite", "create"], help_heading = CONSENT)]
     shared: bool,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum PatternWord {
-    /// Almost as many blocks as a command can have, anywhere in the buffer
+    /// Commands of almost the largest size, at random places in the buffer
     Random,
-    /// One block after the other
+    /// Commands of one block, in order
     Single,
     /// The whole buffer in order, in large commands
     Full,
@@ -140,19 +140,19 @@ enum OpWord {
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum ProfileWord {
-    /// What is counted is what is moved
+    /// Count exactly the blocks that are moved
     Exact,
-    /// As published
+    /// Count as the published program does
     Thesis,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum TouchWord {
-    /// Nothing
+    /// The CPU never reads the buffer
     Never,
-    /// The whole buffer before the start
+    /// The CPU reads the whole buffer before the start
     Once,
-    /// Before each command what it moves
+    /// Before each command the CPU reads the part that the command moves
     Always,
 }
 
@@ -160,9 +160,9 @@ enum TouchWord {
 enum EngineWord {
     /// NVMe commands through io_uring
     NvmeUring,
-    /// NVMe commands through the ioctl
+    /// NVMe commands through the passthrough ioctl
     NvmeIoctl,
-    /// Reads and writes past the page cache through io_uring
+    /// Direct reads and writes (no page cache) through io_uring
     Uring,
 }
 
@@ -179,14 +179,14 @@ enum PagesWord {
 /// A whole number; what of these can be is looked at when all words are known.
 pub fn whole<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<N, String> {
     text.parse::<N>().map_err(|why| match why.kind() {
-        IntErrorKind::PosOverflow => format!("`{text}` is more than anybody can mean"),
-        _ => format!("`{text}` is no whole number"),
+        IntErrorKind::PosOverflow => format!("`{text}` is too large a number"),
+        _ => format!("`{text}` is not a whole number"),
     })
 }
 
 fn rate(text: &str) -> Result<f64, String> {
     let rate = text.parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate > 0.0);
-    rate.ok_or_else(|| format!("`{text}` is no number above 0; leave it out for no limit"))
+    rate.ok_or_else(|| format!("`{text}` is not a number above 0; leave the option out for no limit"))
 }
 
 fn size(text: &str) -> Result<u64, String> {
@@ -195,7 +195,7 @@ fn size(text: &str) -> Result<u64, String> {
 
 /// Seconds without a unit, as nvme-memload and fio take them.
 fn time(text: &str) -> Result<Duration, String> {
-    let wanted = || format!("`{text}` is no time above 0; write seconds (10) or a unit (500ms, 2m)");
+    let wanted = || format!("`{text}` is not a time above 0; write seconds (10) or a unit (500ms, 2m)");
     let plain = text.parse::<f64>().ok().map(|s| Duration::try_from_secs_f64(s).map_err(|_| wanted()));
     let time = plain.unwrap_or_else(|| humantime::parse_duration(text).map_err(|_| wanted()))?;
     if time.is_zero() { Err(wanted()) } else { Ok(time) }
@@ -209,7 +209,7 @@ pub fn plan(load: &LoadArgs, place: &PlaceArgs) -> Result<Plan, String> {
         Some(Err(_)) => {
             let bytes = load.block_size.unwrap_or_default();
             return Err(format!(
-                "--block-size is {bytes}; it must be below 4 GiB, and 512 B to some KiB are usual"
+                "--block-size is {bytes}; it must be below 4 GiB, usually 512 B to a few KiB"
             ));
         }
     };
@@ -267,16 +267,16 @@ pub fn plan(load: &LoadArgs, place: &PlaceArgs) -> Result<Plan, String> {
 /// Whoever agrees to a loss has a load in mind that writes; one that only reads is not meant.
 pub fn meant(consent: &Consent, writes: bool) -> Result<(), Failure> {
     if consent.shared && writes {
-        let why = "this load writes the target, and a device that others use is only read; leave it out, or have the \
-                   target read: --op write, or rw=read in a job file";
+        let why = "this load writes the target, but a shared device may only be read; leave --shared out, or \
+                   read the target: --op write, or rw=read in a job file";
         return Err(Failure::bad_input(format!("--shared: {why}")));
     }
     let said = [("--overwrite", consent.overwrite), ("--destroy-data-on", consent.destroy_data_on.is_some())];
     match said.iter().find(|(_, is_said)| *is_said && !writes) {
         None => Ok(()),
         Some((word, _)) => {
-            let why = "this load only reads the target; leave it out, or have the target written: --op read, or rw=write \
-                       in a job file";
+            let why = "this load only reads the target; leave the option out, or write the target: --op \
+                       read, or rw=write in a job file";
             Err(Failure::bad_input(format!("{word}: {why}")))
         }
     }

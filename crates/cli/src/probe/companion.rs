@@ -35,7 +35,7 @@ impl Companion {
         // What it has left behind brings load that nobody knows.
         let status = self.command.end(None).map(|status| format!(" ({status})")).unwrap_or_default();
         let why = last_line(&self.command.said().unwrap_or_default());
-        Some(format!("{} ended before the probe was done{status}{why}", self.name))
+        Some(format!("{} ended before the probe did{status}{why}", self.name))
     }
 
     /// Ends it with its children. Who breaks off meanwhile does not want to wait for one that takes its time.

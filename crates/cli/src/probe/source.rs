@@ -98,7 +98,7 @@ impl Source {
             None => Ok(()),
             Some(why) => Err(Failure::new(
                 exit::FAILED,
-                format!("{why}; it stays in the journal: try `waykeeper restore`"),
+                format!("{why}; its original value stays in the journal: try `waykeeper restore`"),
             )),
         }
     }
@@ -138,7 +138,7 @@ impl Load for ScenarioLoad {
             Dial::OfferedGbps => ("offered_gbps", toml::Value::Float(value)),
             other => {
                 return Err(ProbeError::Load(format!(
-                    "a scenario's {} is no dial of its load",
+                    "a scenario's {} is not a setting of its load; the probe varies packet bytes and offered load",
                     other.title()
                 )));
             }
@@ -173,7 +173,7 @@ fn linux(prefix: &Path, args: &RunArgs) -> Result<Source, Failure> {
         }
     };
     if tenants.is_empty() {
-        let why = "who runs on that host? give --tenants FILE, --memload TARGET, or a command after `--`";
+        let why = "no tenants are given; give --tenants FILE, --memload TARGET, or a command after `--`";
         return Err(Failure::bad_input(why));
     }
     let journal = journal_at(&root, args.journal.as_ref());
@@ -189,7 +189,7 @@ fn declared(root: &Root, file: &Path) -> Result<Vec<Tenant>, Failure> {
     let specs = tenants::read(file).map_err(Failure::bad_input)?;
     let roster = Census::new(specs).take(root);
     for absent in &roster.absent {
-        exit::say(&format!("note: tenant {} is not here: {}", absent.name, absent.why));
+        exit::say(&format!("note: tenant {} was not found: {}", absent.name, absent.why));
     }
     Ok(roster.tenants)
 }
@@ -204,8 +204,9 @@ struct Beside {
 
 fn beside(args: &RunArgs) -> Result<Option<Beside>, Failure> {
     if let Some(target) = &args.memload {
-        let program = std::env::current_exe()
-            .map_err(|why| Failure::new(exit::FAILED, format!("cannot tell where this program is: {why}")))?;
+        let program = std::env::current_exe().map_err(|why| {
+            Failure::new(exit::FAILED, format!("cannot find the path of this program: {why}"))
+        })?;
         // Device writes, as many as the target makes: what a probe looks for are lines that devices write.
         let words = ["memload", "--op", "write", "--pattern", "random", "--depth", "32"].map(OsString::from);
         let command =

@@ -33,7 +33,7 @@ pub fn status(status: &Status) -> String {
         status.recent[from..].iter().for_each(|told| out.push_str(&decision(told)));
     }
     if !status.standing.is_empty() {
-        out.push_str("\nnot as it should be\n");
+        out.push_str("\nproblems\n");
         for standing in &status.standing {
             let _ = writeln!(out, "  {}: {}", printable(&standing.kind), printable(&standing.text));
         }
@@ -45,19 +45,19 @@ pub fn status(status: &Status) -> String {
 fn heading(status: &Status) -> String {
     let mode = match status.mode {
         Mode::Manage => "manages",
-        Mode::DryRun => "decides and turns nothing (dry run)",
+        Mode::DryRun => "decides but turns no knob (dry run)",
         Mode::Observe => "observes",
     };
     let paused = match status.paused {
         None => "",
-        Some(Pause::Hold) => ", paused (knobs stay as they are)",
-        Some(Pause::Release) => ", paused (knobs are as they were found)",
+        Some(Pause::Hold) => ", paused (knobs keep their values)",
+        Some(Pause::Release) => ", paused (knobs are restored to their original values)",
     };
     let late = if status.age_s > LATE * status.period_s { ": the control thread is late" } else { "" };
     let host = &status.host;
     let mut out = format!(
         "waykeeper {} {mode}, policy {} in state {}{paused}\n\
-         step {}, {} ago{late}; one every {}, for {}\n\
+         step {}, {} ago{late}; period {}, running for {}\n\
          {}, {}; cores {}; LLC of {} in {} ways, {} classes\n",
         printable(&status.waykeeper),
         printable(&status.policy),
@@ -75,12 +75,12 @@ fn heading(status: &Status) -> String {
     );
     let io = &status.io;
     let ways = match (io.dca_ways, io.dca_ways_default) {
-        (Some(ways), Some(default)) if ways != default => format!("{ways} (at power-on {default})"),
+        (Some(ways), Some(default)) if ways != default => format!("{ways} (power-on value {default})"),
         (ways, _) => dash(ways),
     };
     let _ = writeln!(
         out,
-        "DCA ways {ways}; device writes missed {}, reads {}; memory read {}, written {}",
+        "DCA ways {ways}; DCA write misses {}, read misses {}; memory reads {}, writes {}",
         dash(io.dca_write_miss_ratio.map(percent)),
         dash(io.dca_read_miss_ratio.map(percent)),
         dash(io.memory_read_bytes_per_s.map(bandwidth)),
@@ -171,8 +171,8 @@ fn totals(totals: &Totals) -> String {
     let actions: u64 = totals.actions.values().flat_map(|actions| actions.values()).sum();
     let dropped: u64 = totals.samples_dropped.values().sum();
     format!(
-        "since the start: {} steps ({} blind, {} deadlines missed), {actions} actions, {dropped} samples dropped, \
-         {} reloads ({} refused)",
+        "since the start: {} steps ({} without counters, {} missed deadlines), {actions} actions, {dropped} \
+         samples dropped, {} reloads ({} refused)",
         totals.steps, totals.blind_steps, totals.missed_deadlines, totals.reloads, totals.reloads_refused
     )
 }

@@ -119,7 +119,7 @@ fn a_second_daemon_is_refused_and_the_first_does_not_notice() {
 fn a_dry_run_and_an_observer_write_nothing() {
     let machine = Machine::new("gold-6140");
     let found = machine.state();
-    for (mode, told) in [("--dry-run", "would: mask 0x600 of l2fwd"), ("--observe", "taking charge")] {
+    for (mode, told) in [("--dry-run", "would: mask 0x600 of l2fwd"), ("--observe", "daemon started")] {
         let setup = Setup::plain(&machine, FIXED);
         let mut daemon = setup.start_with(&[mode]);
         daemon.tells(told);
@@ -148,7 +148,7 @@ fn a_killed_daemon_is_cleaned_up_after_by_the_next() {
     setup.write(&machine, "[policy]\nname = \"none\"");
     let mut next = setup.start();
     // What the first one left is brought back before that is said; groups that go must not be looked at.
-    next.tells("taking charge");
+    next.tells("daemon started");
     assert_eq!(masks(&machine), before);
     next.ends_by(Signal::TERM);
     same(&machine.state(), &found, "after the second one's end");
@@ -179,10 +179,10 @@ fn what_cannot_be_is_told_in_one_line_and_nothing_is_touched() {
     );
     // Only the host knows who is there.
     let (code, line) = told("[policy]\nname = \"fixed\"\nsettings.masks = { lfwd = \"0x3\" }", &[]);
-    let wanted = "FILE:9: fixed: there is no workload `lfwd`; did you mean `l2fwd`?";
+    let wanted = "FILE:9: fixed: unknown workload `lfwd`; did you mean `l2fwd`?";
     assert_eq!((code, line.contains(wanted)), (Some(2), true), "{line}");
     let (code, line) = told("group = \"no-such-group\"", &[]);
-    assert_eq!((code, line.contains("there is no group `no-such-group`")), (Some(2), true), "{line}");
+    assert_eq!((code, line.contains("group `no-such-group` does not exist")), (Some(2), true), "{line}");
     same(&machine.state(), &found, "after refusals");
     let output = setup.command().args(["--root", "/", "--root", "/"]).output();
     assert_eq!(output.unwrap().status.code(), Some(2), "a flag given twice");

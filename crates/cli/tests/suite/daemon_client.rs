@@ -32,7 +32,7 @@ fn a_status_is_a_page_for_people_and_json_for_programs() {
     let page = output(&at(&["status"], &socket));
     for line in [
         "gold-6140, Linux 6.12; cores 0-17; LLC of 24.8 MiB in 11 ways, 16 classes",
-        "DCA ways 0x600; device writes missed 25.0 %, reads -; memory read 5.00 GB/s, written 1.00 GB/s",
+        "DCA ways 0x600; DCA write misses 25.0 %, read misses -; memory reads 5.00 GB/s, writes 1.00 GB/s",
         " tenant      priority  kind        cores  mask   ways   IPC  LLC hits         LLC  devices  same mask",
         " dpdk \"rx\"  high      network-io  0-1    0x7f0     7  1.50    80.0 %  4096.0 KiB  nic0     -",
         " fio         low       storage-io  2-3    0x00c     2  1.50    80.0 %           -  ssd0     -",
@@ -109,14 +109,14 @@ fn another_user_may_read_if_in_the_group_and_is_told_what_is_not_permitted() {
     let run = |gid: u32, arguments: &[&str]| {
         let mut command = Command::new(&program);
         command.args(arguments).arg("--socket").arg(stage.socket()).uid(12345).gid(gid);
-        let done = command.output().expect("run as root: this test becomes another user");
+        let done = command.output().expect("not run: needs root: this test becomes another user");
         (done.status.code(), String::from_utf8(done.stderr).unwrap())
     };
     assert_eq!(run(READERS.1, &["status"]), (Some(0), String::new()));
     let (code, text) = run(READERS.1, &["pause"]);
     assert_eq!(
         (code, text.as_str()),
-        (Some(4), "error: orders are root's, and those of the daemon's own user; others may read\n")
+        (Some(4), "error: only root and the daemon's own user may give orders; other users may read\n")
     );
     let (code, text) = run(12345, &["status"]);
     assert!(
@@ -141,8 +141,8 @@ fn something_else_that_listens_is_named_and_nothing_of_it_steers_the_terminal() 
         }
     });
     let socket = path.display().to_string();
-    refused(&at(&["status"], &socket), 1, &["does not answer like a daemon of ours"]);
+    refused(&at(&["status"], &socket), 1, &["is not a waykeeper daemon"]);
     assert_eq!(output(&at(&["resume"], &socket)), "?[2Jgone\n");
-    refused(&at(&["tenants"], &socket), 1, &["hung up without an answer"]);
+    refused(&at(&["tenants"], &socket), 1, &["closed the connection without an answer"]);
     server.join().unwrap();
 }

@@ -90,6 +90,6 @@ fn a_switch_that_does_nothing_is_told_and_left_as_it_was() {
     stop.store(true, Ordering::Relaxed);
     rival.join().unwrap();
     assert_eq!(code, 6, "{out}{error}");
-    assert!(error.contains("no effect is seen") || error.contains("reads back"), "{error}");
+    assert!(error.contains("shows no effect") || error.contains("reads back"), "{error}");
     assert_eq!(switch(&path), 0x80);
 }

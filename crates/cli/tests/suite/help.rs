@@ -47,6 +47,8 @@ fn help_says_what_it_said() {
         &["reload"],
         &["vhost"],
         &["vhost", "enter"],
+        &["completions"],
+        &["man"],
     ];
     let mut all = String::new();
     for page in pages {

@@ -45,7 +45,7 @@ fn ports_and_the_register_are_told_and_written_down() {
         "2 to 11 ways, from 0x600 on, keeps 0x600",
         "acts",
         "into this LLC",
-        "cannot be turned here",
+        "cannot be set here",
         "past this LLC: remote",
     ];
     assert_eq!(answers, expected);
@@ -102,12 +102,12 @@ fn mistakes_are_named_and_nothing_begins() {
     refused(&["probe", "run", "ports", "--root", "/nowhere-at-all"], 2, &["/nowhere-at-all"]);
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().display().to_string();
-    refused(&["probe", "run", "ports", "--root", &root], 2, &["who runs on that host?"]);
+    refused(&["probe", "run", "ports", "--root", &root], 2, &["no tenants are given"]);
     refused(&["probe", "run", "ports", "--root", &root, "--", "sleep", "9"], 2, &["--cores LIST"]);
     let on = |cores: &str, command: &str, parts: &[&str]| {
         refused(&["probe", "run", "ports", "--root", &root, "--cores", cores, "--", command], 2, parts);
     };
-    on("0,1023", "sleep", &["--cores 0,1023: CPU 1023 cannot be had; 0", " can"]);
+    on("0,1023", "sleep", &["--cores 0,1023: CPU 1023 is not available; 0", " are"]);
     on("0", "/nonexistent/command", &["cannot run /nonexistent/command on CPUs 0: No such file"]);
 }
 
@@ -126,7 +126,7 @@ fn ctrl_c_ends_it_with_130() {
     let done = child.wait_with_output().unwrap();
     let error = String::from_utf8(done.stderr).unwrap();
     assert_eq!(done.status.code(), Some(130), "{error}");
-    assert!(error.contains("interrupted; everything is as it was found"), "{error}");
+    assert!(error.contains("interrupted; all knobs are restored"), "{error}");
 }
 
 /// The bench of probes as a mounted host whose clock goes with the wall clock, and its first forwarder.
@@ -137,7 +137,8 @@ fn bench() -> (Machine, PathBuf) {
     let tenants = machine.folder().join("tenants.toml");
     let device = machine.tenants[0].devices[0];
     let text = format!(
-        "[[tenant]]\nname = \"headers\"\npriority = \"high\"\nkind = \"network-io\"\ncores = \"1\"\ndevices = [\"{device}\"]\n"
+        "[[tenant]]\nname = \"headers\"\npriority = \"high\"\nkind = \"network-io\"\ncores = \
+         \"1\"\ndevices = [\"{device}\"]\n"
     );
     std::fs::write(&tenants, text).unwrap();
     (machine, tenants)
@@ -180,7 +181,7 @@ fn a_command_that_does_not_last_ends_the_probe_and_nothing_stays_turned() {
     };
     failed(
         &["--cores", "0", "--", "false"],
-        &["false ended before the probe was done (exit status: 1); everything is as it was found"],
+        &["false ended before the probe did (exit status: 1); everything is as it was found"],
     );
     failed(
         &["--cores", "0", "--memload", "/nowhere/x"],

@@ -37,7 +37,7 @@ fn what_cannot_be_measured_beside_a_load_is_refused() {
     );
     refuse(&["--log", "l.csv"], &["true"], 2, &["--log beside a command: it is about one run"]);
     refuse(&["--overwrite"], &["true"], 2, &["--overwrite: this load only reads the target"]);
-    refuse(&["--cpus", "1023"], &["true"], 2, &["--cpus 1023: CPU 1023 cannot be had; "]);
+    refuse(&["--cpus", "1023"], &["true"], 2, &["--cpus 1023: CPU 1023 is not available; "]);
     refuse(&["--metric", "("], &["true"], 2, &["--metric `(`"]);
     refuse(&[], &["/nonexistent/command"], 2, &["cannot run /nonexistent/command"]);
     let failing = ["sh", "-c", "echo it is broken; exit 3"];
@@ -174,7 +174,7 @@ fn a_load_that_fails_ends_the_command() {
     let said = String::from_utf8(done.stderr).unwrap();
     assert_eq!(done.status.code(), Some(1), "{said}");
     let last = said.lines().last().unwrap();
-    assert!(last.contains(" failed: ") && last.ends_with("; nothing is told of the rest"), "{said}");
+    assert!(last.contains(" failed: ") && last.ends_with("; no result"), "{said}");
     // Had it been waited for, it would have ended by itself.
     let group: i32 = std::fs::read_to_string(groups).unwrap().trim().parse().unwrap();
     assert_eq!(alive(group), Vec::<String>::new());
