@@ -21,3 +21,4 @@ mod scenario_keys;
 mod third_party;
 mod tidy;
 mod vhost;
+mod words;
