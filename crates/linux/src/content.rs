@@ -162,9 +162,9 @@ mod tests {
     #[test]
     fn a_refusal_names_file_line_found_and_accepted() {
         let error = key_values(path(), "a: 1\nnonsense\n").unwrap_err();
-        assert_eq!(error.to_string(), "/sys/x, line 2: found \"nonsense\"; accepted is key: value");
+        assert_eq!(error.to_string(), "/sys/x, line 2: found \"nonsense\"; expected key: value");
         let error = decimal(path(), "-1").unwrap_err();
-        assert_eq!(error.to_string(), "/sys/x: found \"-1\"; accepted is a decimal number");
+        assert_eq!(error.to_string(), "/sys/x: found \"-1\"; expected a decimal number");
         for bad in ["", "+1", "1 2", "0x1", "18446744073709551616", "é"] {
             assert!(decimal(path(), bad).is_err(), "{bad}");
         }

@@ -467,6 +467,6 @@ pub(crate) mod tests {
         let (path, number) = NULL;
         let target = generic(None, Some((path.into(), number)));
         let told = target.open(Path::new(path), OFlags::RDONLY).unwrap_err().to_string();
-        assert_eq!(told, "is not another name of /dev/ng7n1");
+        assert_eq!(told, "it is not the same namespace as /dev/ng7n1");
     }
 }

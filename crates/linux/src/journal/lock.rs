@@ -117,8 +117,10 @@ mod tests {
         let same = Root::at(folder.path().join("host/../host"));
         for root in [&root, &same] {
             let why = Journal::open(&path("two"), root).unwrap_err().to_string();
-            let told =
-                format!("another waykeeper (pid {}) manages this host; end it first", std::process::id());
+            let told = format!(
+                "another waykeeper process (pid {}) manages this host; end it first",
+                std::process::id()
+            );
             assert!(why.contains(&told), "{why}");
         }
         let common = usual_path(&root).with_extension("lock");

@@ -135,7 +135,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         std::fs::write(&path, b"\xff\xfe").unwrap();
-        assert!(read(&path, 64).unwrap_err().to_string().contains("no text"));
+        assert!(read(&path, 64).unwrap_err().to_string().contains("not UTF-8 text"));
         assert_eq!(read_if_there(&dir.path().join("y")), Ok(None));
     }
 

@@ -245,7 +245,7 @@ mod tests {
         let other = resctrl.lock_shared(Duration::ZERO).unwrap();
         let error = resctrl.lock_exclusive(Duration::from_millis(20)).unwrap_err();
         assert_eq!(error.kind, Kind::Locked);
-        let me = format!("(pid {}) holds the lock; waited 0.0 s", std::process::id());
+        let me = format!("(pid {}) holds the lock (waited 0.0 s)", std::process::id());
         assert!(error.to_string().contains(&me), "{error}");
         assert_eq!(resctrl.try_lock().unwrap().unwrap_err().right, Right::Writes, "it is ours");
         drop((reader, other));

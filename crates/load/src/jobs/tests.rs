@@ -117,7 +117,7 @@ fn what_has_no_meaning_is_refused_with_file_and_line() {
     let told = |text: &str| JobFile::parse("j.fio", text).unwrap_err().to_string();
     let unknown = told("[a]\n\nio_depth=4\n");
     assert!(unknown.starts_with("j.fio:3: `io_depth` is not a fio key that is supported here"), "{unknown}");
-    assert!(unknown.contains(", did you mean `iodepth`; these are rw, bs, iodepth,"), "{unknown}");
+    assert!(unknown.contains(", did you mean `iodepth`; supported are rw, bs, iodepth,"), "{unknown}");
     assert!(told("[a]\nverify=crc32c\n").starts_with("j.fio:2: `verify` is not a fio key that is supported"));
     let cases = [
         (

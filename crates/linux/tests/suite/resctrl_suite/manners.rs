@@ -18,7 +18,7 @@ fn the_lock(bench: &Bench) -> Result {
     let resctrl = &bench.resctrl;
     let own = resctrl.lock_exclusive(Duration::from_secs(10))?;
     let error = refused(resctrl.lock_exclusive(Duration::from_millis(5)).map(drop), Kind::Locked, "")?;
-    check!(error.to_string().contains("holds the lock; waited"), "{error}");
+    check!(error.to_string().contains("holds the lock (waited"), "{error}");
     refused(resctrl.lock_shared(Duration::ZERO).map(drop), Kind::Locked, "")?;
     drop(own);
     let _one = resctrl.lock_shared(Duration::from_secs(10))?;
