@@ -112,7 +112,7 @@ fn limits_show_in_the_inventory_and_hold() {
     );
     assert!(sample(&mut host).groups.values().all(|group| group.occupancy_bytes.value().is_some()));
     let applied = host.apply(&plan()).unwrap();
-    refused(&applied.masks[&SCAN], "configured: masks");
+    refused(&applied.masks[&SCAN], "forbids setting masks");
     refused(applied.dca_ways.as_ref().unwrap(), "forbids setting the ways of devices");
     assert_eq!(applied.dca[&PortId(0)], KnobOutcome::Applied);
     refused(&applied.dca[&PortId(1)], "forbids switching DCA of this port");
