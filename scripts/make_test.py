@@ -1,7 +1,7 @@
 """All of `make test`: sets up, checks form, builds, tests, and says what was not run.
 
 First one table shows what the tests need and what this machine has (`tools.py`). What is missing is installed while the build
-runs: Debian packages with apt-get, goresctrl with Go. `SETUP=no` declines. Without root or on another distribution the
+runs: Debian packages with apt-get, goresctrl with Go. Clippy and the Python wheel compile while the tests run. `SETUP=no` declines. Without root or on another distribution the
 command for it is printed instead. Everything that can run then runs; tests that lack a requirement are listed at the end, by
 name. It must not know any single test.
 
@@ -67,10 +67,27 @@ def must(*command: str | Path, cwd: Path = ROOT) -> None:
         raise Failed(f"`{' '.join(words)}` ended with {status}")
 
 
-def lint(cargo: str) -> None:
-    """The form of the Rust code."""
-    must(cargo, "fmt", "--all", "--check")
-    must(cargo, "clippy", "--quiet", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings")
+def beside_the_tests(cargo: str) -> list[tuple[str, list[str | Path], Path]]:
+    """What compiles while the tests run, at low priority: many tests wait for processes and clocks. Name, command, folder."""
+    clippy = [cargo, "clippy", "--quiet", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]
+    wheel = [VENV / "bin/maturin", "build", "--quiet", "--profile", "dev", "--locked", "--out", WHEELS]
+    return [("clippy", clippy, ROOT), ("wheel of the Python package", wheel, ROOT / "python")]
+
+
+def compile_beside(cargo: str, has_python: Callable[[], bool], phases: Phases) -> None:
+    """Runs these one after the other. The output of one is shown when it fails. Raises Failed at the first that fails."""
+    shutil.rmtree(WHEELS, ignore_errors=True)
+    for name, command, folder in beside_the_tests(cargo):
+        if command[0] != cargo and not has_python():
+            continue
+        began = time.monotonic()
+        words = ["nice", "-n", "19", *map(str, command)]
+        done = subprocess.run(words, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True)  # fmt: skip
+        phases.seconds.append((f"{name}, beside the tests", time.monotonic() - began))
+        if done.returncode != 0:
+            say(f"{done.stdout}\n`{' '.join(words)}` ended with {done.returncode}")
+            raise Failed(name)
 
 
 def environment_for_python(installing: concurrent.futures.Future[None] | None) -> str | None:
@@ -100,8 +117,6 @@ def environment_for_python(installing: concurrent.futures.Future[None] | None) -
 
 def python_tests() -> None:
     """The Python package: its form, and its tests on a wheel in the fresh environment."""
-    shutil.rmtree(WHEELS, ignore_errors=True)
-    must(VENV / "bin/maturin", "build", "--quiet", "--profile", "dev", "--locked", "--out", WHEELS, cwd=ROOT / "python")
     must(VENV / "bin/pip", "install", "--quiet", "--no-deps", "--force-reinstall", *WHEELS.glob("waykeeper-*.whl"))
     must(VENV / "bin/ruff", "format", "--check", "python")
     must(VENV / "bin/ruff", "check", "python")
@@ -134,14 +149,14 @@ def set_up(pool: concurrent.futures.Executor, wanted: bool) -> concurrent.future
 
 def whole(cargo: str, wanted: bool, phases: Phases) -> None:
     """Every phase in turn. Raises Failed at the first that fails."""
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
         installing = set_up(pool, wanted)
         if not shutil.which("cargo", path=os.environ["PATH"]):
             raise Failed("no cargo; install Rust with https://rustup.rs")
         if not tools.command_is_here("cc")():
             raise Failed("no C compiler (cc); install gcc and the headers of the C library")
         fetching = pool.submit(environment_for_python, installing)
-        phases.run("form: cargo fmt, clippy", lambda: lint(cargo))
+        phases.run("form: cargo fmt", lambda: must(cargo, "fmt", "--all", "--check"))
         programs: list[run_tests.Program] = []
         phases.run("build of the tests", lambda: programs.extend(build(cargo)))
         if installing is not None:
@@ -149,7 +164,9 @@ def whole(cargo: str, wanted: bool, phases: Phases) -> None:
             left = [need.name for need in tools.missing() if need.packages]
             say(f"setup: still missing: {', '.join(left)}" if left else "setup: everything is installed")
         missing = {need.name for need in tools.missing()}
+        compiling = pool.submit(compile_beside, cargo, lambda: fetching.result() is None, phases)
         phases.run("tests", lambda: rust_tests(programs, missing, phases))
+        phases.run("waiting for clippy and the wheel", compiling.result)
         phases.run("examples in the documentation", lambda: must_be_zero(run_tests.examples(cargo)))
         phases.run("tests of the scripts", script_tests)
         why = fetching.result()
