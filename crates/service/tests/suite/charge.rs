@@ -148,7 +148,9 @@ fn a_dry_run_keeps_to_the_limits_and_an_observer_sees_everybody() {
     );
     let applied = dry("[limits]\nmasks = false\ndca_ways = false");
     assert!(matches!(&applied.masks[&GroupId(0)], KnobOutcome::Refused(why) if why.contains("no class")));
-    assert!(matches!(applied.dca_ways, Some(KnobOutcome::Refused(why)) if why.starts_with("configured: ")));
+    assert!(
+        matches!(applied.dca_ways, Some(KnobOutcome::Refused(why)) if why.starts_with("the configuration forbids "))
+    );
     // fio and scan are on CPUs 2 and 3.
     let seen = |mode: &str| {
         let keeper = open(&config(&machine, &format!("mode = {mode:?}"), "[limits]\ncpus = \"0-1\""));
