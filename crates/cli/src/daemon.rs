@@ -17,7 +17,7 @@ use waykeeper_service::{EdgeError, PlaceError};
 
 const EXAMPLES: &str = "\
 Examples:
-  waykeeper daemon                             manage this host as /etc/waykeeper/waykeeper.toml says
+  waykeeper daemon                             manage this host by /etc/waykeeper/waykeeper.toml
   waykeeper daemon --dry-run                   log what the policy would turn, and write nothing
   waykeeper daemon --config my.toml --check    print each value in force and where it was set
   waykeeper daemon --root /mnt/vhost --policy a4 --set daemon.period_s=0.1    manage a virtual host

@@ -16,7 +16,7 @@ use waykeeper_service::{Client, ClientError};
 
 const STATUS_EXAMPLES: &str = "\
 Examples:
-  waykeeper status                               tenants, counters, knobs, last decisions with reasons
+  waykeeper status                               tenants, counters, knobs, last decisions
   waykeeper status --watch                       the same after every step
   waykeeper status --json | jq .io.dca_ways      one value; docs/daemon-protocol.md lists all keys
   waykeeper status --watch --json                one line of JSON per step
