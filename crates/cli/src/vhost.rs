@@ -252,7 +252,7 @@ mod tests {
     fn a_release_has_two_numbers() {
         assert_eq!(release("6.12"), Ok(Kernel(6, 12)));
         assert_eq!(release("6"), Ok(Kernel(6, 0)));
-        assert!(release("six").unwrap_err().contains("`six` is no release"));
+        assert!(release("six").unwrap_err().contains("`six` is not a Linux release"));
         assert!(release("6.1.2").is_err());
     }
 }

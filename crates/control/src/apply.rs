@@ -256,7 +256,7 @@ mod tests {
         }
         // 1, then 1, 2, 4, 8 and from then on 16 steps later.
         assert_eq!(tried, [1, 2, 4, 8, 16, 32, 48, 64, 80]);
-        assert_eq!(told, ["mask 0x00c of group 0 has to wait: locked"]);
+        assert_eq!(told, ["mask 0x00c of group 0 is retried later: locked"]);
         // The lock is free: it stands, and the next time it is told again and asked at once.
         answer.masks.insert(GroupId(0), KnobOutcome::Applied);
         let one = Plan { masks: wish.masks.clone(), ..Plan::default() };

@@ -98,7 +98,7 @@ mod tests {
         assert!(
             error
                 .to_string()
-                .starts_with("4 classes of service are needed and the chip has 3: 3 distinct masks")
+                .starts_with("4 classes of service are needed but the chip has 3: 3 distinct masks")
         );
     }
 }

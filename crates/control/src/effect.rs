@@ -227,8 +227,8 @@ mod tests {
         said(&mut effects, &interval([10.0, 20.0], [true, true], 33.0, 0x7ff, 0), 1);
         let dead = interval([10.0, 20.0], [true, false], 33.0, 0x7ff, 0);
         assert!(said(&mut effects, &dead, 2).is_empty());
-        let text = "DCA off on port 1 reads back and does not act: DCA writes of the socket per second is 33000000, \
-                    at most 11000000 if it did";
+        let text = "DCA off on port 1 reads back but has no effect: DCA writes of the socket per second is 33000000; \
+                    with an effect it would be at most 11000000";
         assert_eq!(said(&mut effects, &dead, 9), [text]);
         let mut knobs = dead.knobs.clone();
         effects.correct(&mut knobs);
@@ -255,8 +255,8 @@ mod tests {
         let mut effects = Effects::default();
         said(&mut effects, &interval([0.0; 2], [true; 2], 0.0, 0x030, 0), 1);
         let told = said(&mut effects, &interval([0.0; 2], [true; 2], 0.0, 0x030, 7_000_000), 5);
-        let text = "mask 0x030 of group 0 reads back and does not act: LLC occupancy, bytes is 7000000, \
-                    at most 4000000 if it did";
+        let text = "mask 0x030 of group 0 reads back but has no effect: LLC occupancy, bytes is 7000000; \
+                    with an effect it would be at most 4000000";
         assert_eq!(told, [text]);
     }
 

@@ -257,7 +257,7 @@ mod tests {
     fn an_unknown_name_is_refused_with_the_nearest_one() {
         let error = open("a4-hwp-heavy").unwrap_err().to_string();
         assert!(
-            error.starts_with("there is no scenario `a4-hwp-heavy`, did you mean `a4-hpw-heavy`?"),
+            error.starts_with("unknown scenario `a4-hwp-heavy`, did you mean `a4-hpw-heavy`?"),
             "{error}"
         );
         assert!(matches!(open("no/such/file.toml"), Err(RegistryError::Scenario(_))));

@@ -165,6 +165,6 @@ mod tests {
             "policy isolate has no setting `maks`; did you mean `masks`?; accepted are masks"
         );
         let error = refuse_unknown("default", &table, &[]).unwrap_err();
-        assert_eq!(error.to_string(), "policy default has no setting `maks`; it has none");
+        assert_eq!(error.to_string(), "policy default has no setting `maks`; it has no settings");
     }
 }

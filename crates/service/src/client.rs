@@ -250,14 +250,14 @@ mod tests {
         let said = |says| heard(says).unwrap_err().to_string();
         assert!(said(b"").ends_with("it closed the connection without an answer"));
         assert!(said(b"{\"version\":1,").ends_with("it closed the connection in the middle of an answer"));
-        assert!(said(b"220 mail.example ESMTP\n").contains("does not answer like a daemon of ours"));
-        assert!(said(b"{\"version\":1}\n").contains("does not answer like"));
+        assert!(said(b"220 mail.example ESMTP\n").contains("listens there is not a waykeeper daemon: "));
+        assert!(said(b"{\"version\":1}\n").contains("is not a waykeeper daemon"));
         assert!(said(b"{\"version\":1,\"ok\":{\"text\":7}}\n").contains("invalid type"));
-        assert!(said(b"\xff\xff\n").contains("does not answer like"));
+        assert!(said(b"\xff\xff\n").contains("is not a waykeeper daemon"));
         let long: &'static [u8] = Box::leak(vec![b'['; LONGEST_ANSWER + 10].into_boxed_slice());
-        assert!(said(long).ends_with("an answer of more than 4194304 bytes"));
+        assert!(said(long).ends_with("its answer is longer than 4194304 bytes"));
         let deep: &'static [u8] = Box::leak([&[b'['; 200_000][..], b"\n"].concat().into_boxed_slice());
-        assert!(said(deep).contains("does not answer like"));
+        assert!(said(deep).contains("is not a waykeeper daemon"));
         let fault =
             heard(b"{\"version\":1,\"error\":{\"kind\":\"busy\",\"text\":\"a\\u001b[2Jb\\u202ec\"}}\n");
         let Err(ClientError::Fault(fault)) = fault else { panic!("{fault:?}") };

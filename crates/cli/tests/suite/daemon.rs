@@ -36,7 +36,7 @@ fn a_daemon_lives_through_reloads_orders_and_pauses_and_leaves_everything_as_it_
     let moved = setup.text(&machine, FIXED).replace("[daemon]", "[daemon]\nmode = \"observe\"");
     std::fs::write(&setup.config, moved).unwrap();
     daemon.signal(Signal::HUP);
-    daemon.tells("daemon.mode is \"observe\", was \"manage\": that cannot change while the daemon runs");
+    daemon.tells("daemon.mode is \"observe\", was \"manage\": this key cannot change while the daemon runs");
 
     // A good one is taken.
     setup.write(&machine, &FIXED.replace("0x600", "0x700"));

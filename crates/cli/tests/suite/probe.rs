@@ -181,7 +181,7 @@ fn a_command_that_does_not_last_ends_the_probe_and_nothing_stays_turned() {
     };
     failed(
         &["--cores", "0", "--", "false"],
-        &["false ended before the probe did (exit status: 1); everything is as it was found"],
+        &["false ended before the probe did (exit status: 1); all knobs are restored"],
     );
     failed(
         &["--cores", "0", "--memload", "/nowhere/x"],

@@ -104,7 +104,7 @@ fn what_is_wrong_is_one_line_and_the_right_exit_code() {
         (&[here, "--speed", "0"], "`--speed` is 0; it must be above 0"),
         (&[here, "--scenario", "a4-fig55"], "did you mean `a4-fig5`?"),
         (&[here, "--scenario", "idio-fig3"], "the chip `idio` has no table [identity]"),
-        (&[here, "--kernel", "six"], "`six` is no release"),
+        (&[here, "--kernel", "six"], "`six` is not a Linux release"),
         (&["/nonexistent/waykeeper"], "cannot use /nonexistent/waykeeper as a mount point"),
         (&[full], "is not an empty directory"),
     ];

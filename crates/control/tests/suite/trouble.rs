@@ -202,7 +202,7 @@ fn an_operator_can_leave_what_others_turn_at_once() {
     let (all, _) = records(&mut host, &mut policy, ControlConfig { take_back: 0, ..seconds(5) });
     assert_eq!(
         told(&all),
-        ["mask 0x00c of group 1 was changed to 0x600 by another program; it is left to them"]
+        ["mask 0x00c of group 1 was changed to 0x600 by another program; the other value stays"]
     );
     assert_eq!(host.knobs.masks[&GroupId(1)].bits(), 0x600);
 }

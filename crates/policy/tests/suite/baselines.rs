@@ -98,7 +98,7 @@ fn isolate_says_which_masks_it_cannot_use() {
 fn bad_settings_are_refused_with_what_is_accepted() {
     let refusal =
         |name: &str, settings: &str| build(name, &settings.parse().unwrap()).err().unwrap().to_string();
-    assert_eq!(refusal("default", "masks = {}"), "policy default has no setting `masks`; it has none");
+    assert_eq!(refusal("default", "masks = {}"), "policy default has no setting `masks`; it has no settings");
     assert_eq!(
         refusal("isolate", "masks = 3"),
         "isolate: `masks` must be a table of workload name = \"mask\", not an integer 3"

@@ -95,7 +95,7 @@ mod tests {
         for text in ["", "localhost:19190", "19190", ":19190", "unix:metrics", "127.0.0.1", "127.0.0.1:99999"]
         {
             let why = text.parse::<Listen>().unwrap_err().to_string();
-            assert!(why.starts_with(&format!("`{text}` is no place to listen")), "{why}");
+            assert!(why.starts_with(&format!("`{text}` is not a listen address")), "{why}");
         }
     }
 }

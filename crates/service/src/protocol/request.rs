@@ -209,7 +209,7 @@ mod tests {
     fn another_version_is_told_which_one_is_spoken_before_anything_else_is_looked_at() {
         let (id, fault) = parse(br#"{"version":2,"id":5,"ask":"for the moon"}"#).unwrap_err();
         assert_eq!((id, fault.kind, fault.supported), (Some(Id::Number(5)), FaultKind::Version, vec![1]));
-        assert_eq!(fault.text, "version 2 is not spoken here; this daemon speaks version 1");
+        assert_eq!(fault.text, "version 2 is not supported; this daemon supports version 1");
         for text in [r#"{"do":"status"}"#, r#"{"version":"1","do":"status"}"#, r#"{"version":1.5}"#] {
             assert_eq!(refusal(text).1, FaultKind::Version, "{text}");
         }

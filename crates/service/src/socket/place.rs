@@ -229,7 +229,7 @@ mod tests {
         assert!(
             error
                 .to_string()
-                .ends_with("another program listens here; end it, or give this one another path")
+                .ends_with("another program listens on this socket; end it, or set another path")
         );
         // A program that lets nobody in any more is alive as well.
         let waiting: Vec<UnixStream> = std::iter::from_fn(|| {
@@ -259,7 +259,7 @@ mod tests {
         let path = folder.path().join("s");
         let said = |path: &Path| listen(path, None).unwrap_err().to_string();
         std::fs::write(&path, "precious").unwrap();
-        assert!(said(&path).ends_with("this is a file, not a socket; it stays as it is, give another path"));
+        assert!(said(&path).ends_with("this is a file, not a socket; it is not replaced, set another path"));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
         let link = folder.path().join("l");
         std::os::unix::fs::symlink(&path, &link).unwrap();
@@ -286,7 +286,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();
         let why = listen(&path, None).unwrap_err().to_string();
-        assert!(why.contains("s: this is no place for a socket: ") && why.contains("(mode 1777)"), "{why}");
+        assert!(why.contains("s: not a safe place for a socket: ") && why.contains("(mode 1777)"), "{why}");
         assert_eq!(names(folder.path()), Vec::<String>::new());
     }
 }

@@ -240,7 +240,7 @@ fn a_release_says_which_knobs_did_not_come_back_and_tries_them_again() {
     deaf.store(3, Ordering::SeqCst);
     let why = sender.ask(Order::Pause(Pause::Release), PATIENCE).unwrap_err();
     let wanted =
-        "to be brought back: mask 0x7ff of group 0 (l2fwd); mask 0x7ff of group 2 (scan); knobs could not";
+        "could not be restored: mask 0x7ff of group 0 (l2fwd); mask 0x7ff of group 2 (scan); knobs could not";
     assert!(matches!(&why, OrderError::Incomplete(text) if text.contains(wanted)), "{why}");
     same(&machine.state(), &turned, "after a release that failed");
     let again = sender.ask(Order::Pause(Pause::Release), PATIENCE);

@@ -35,7 +35,7 @@ fn what_cannot_be_measured_beside_a_load_is_refused() {
         2,
         &["--time beside a command: the load lasts as long as the command"],
     );
-    refuse(&["--log", "l.csv"], &["true"], 2, &["--log beside a command: it is about one run"]);
+    refuse(&["--log", "l.csv"], &["true"], 2, &["--log beside a command: it applies to a single run"]);
     refuse(&["--overwrite"], &["true"], 2, &["--overwrite: this load only reads the target"]);
     refuse(&["--cpus", "1023"], &["true"], 2, &["--cpus 1023: CPU 1023 is not available; "]);
     refuse(&["--metric", "("], &["true"], 2, &["--metric `(`"]);
@@ -52,7 +52,7 @@ fn what_cannot_be_measured_beside_a_load_is_refused() {
         &metric,
         &["sh", "-c", long],
         1,
-        &["--metric `x=([0-9]+)` is 0 before the first cycle; only of numbers above 0"],
+        &["--metric `x=([0-9]+)` is 0 before the first cycle; a ratio needs numbers above 0"],
     );
     let all = ["memload", "interfere", "virtual:probe", "--", "true"];
     refused(&all, 2, &["simulated time", "name a device or a file"]);
@@ -136,7 +136,7 @@ fn an_interrupt_while_the_file_is_made_leaves_nothing_of_it() {
     let file = folder.path().join("load.img");
     // So large that it takes seconds.
     let words = ["interfere", file.to_str().unwrap(), "--create", "4GiB", "--", "true"];
-    let run = under_way(&words, "the file is made first: 4.0 GiB");
+    let run = under_way(&words, "creating the file first, 4.0 GiB");
     let (code, told, said) = ended(run, Some("TERM"));
     let wanted = "error: interrupted before the first cycle; nothing was measured\n";
     assert_eq!((code, told.len(), said.as_str()), (Some(130), 0, wanted));

@@ -121,7 +121,7 @@ fn a_job_file_says_what_to_send() {
     let said = String::from_utf8(done.stderr).unwrap();
     assert!(said.contains("\njob 1 of 1, `slow`: 1 s: "), "{said}");
     let wrong = ["memload", HASWELL, "--jobs", jobs, "--numa", "0"];
-    refused(&wrong, 2, &["error: job `slow`: --numa on a virtual server: it has one node"]);
+    refused(&wrong, 2, &["error: job `slow`: --numa on a virtual server: it has one NUMA node"]);
     // A job with one command in flight, as most are; and one that cannot be is told before those above it have run.
     let text = "[usual]\nnumber_ios=5\nioengine=io_uring\n[many]\niodepth=60000\nnumjobs=8\nnumber_ios=1\n";
     std::fs::write(jobs, text).unwrap();
@@ -226,7 +226,7 @@ fn an_interrupt_while_a_later_job_is_made_ready_is_heeded_at_once() {
     // Its buffer is of 4 GiB, which takes seconds.
     let text = "[first]\nnumber_ios=5\n[large]\nbs=4m\niodepth=1024\nruntime=600\ntime_based\n[last]\nnumber_ios=1\n";
     std::fs::write(&jobs, text).unwrap();
-    let run = under_way(&[&file, "--json", "--jobs", &jobs], "the buffer is filled first");
+    let run = under_way(&[&file, "--json", "--jobs", &jobs], "filling the buffer first");
     let (code, told, said) = ended(run, Some("TERM"));
     assert_eq!((code, said.as_str()), (Some(130), "error: job `large`: interrupted before the load began\n"));
     let told: Value = serde_json::from_slice(&told).unwrap();
