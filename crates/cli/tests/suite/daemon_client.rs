@@ -2,7 +2,7 @@
 //! codes, and what becomes of it when something else listens.
 
 use crate::common;
-#[path = "../../../service/tests/suite/edge/stage.rs"]
+#[path = "../../../service/tests/edge/stage.rs"]
 #[allow(dead_code, reason = "the stage is the other tests' too")]
 mod stage;
 

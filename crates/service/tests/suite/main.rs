@@ -1,6 +1,5 @@
 //! The tests of `waykeeper-service`, one program: linking is most of what a test program costs to build.
 
 mod charge;
-mod edge;
 mod engine;
 mod replay;
