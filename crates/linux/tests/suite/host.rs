@@ -314,7 +314,7 @@ fn with_few_classes_tenants_with_equal_masks_share_one() {
     let found = machine.state();
     let mut host = machine.open();
     assert!(
-        host.notes().iter().any(|note| note.contains("5 tenants and 3 free classes")),
+        host.notes().iter().any(|note| note.contains("5 tenants, but only 3 free classes")),
         "{:?}",
         host.notes()
     );

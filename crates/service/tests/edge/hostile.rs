@@ -73,7 +73,7 @@ fn another_user_in_the_group_reads_and_orders_nothing() {
         assert!(answers[0].contains(r#""ok":{"waykeeper""#), "{answers:?}");
         for answer in &answers[1..] {
             assert!(
-                answer.contains(r#""error":{"kind":"not-permitted","text":"orders are root's"#),
+                answer.contains(r#""error":{"kind":"not-permitted","text":"only root and the daemon's own user may give orders"#),
                 "{answer}"
             );
         }
@@ -155,7 +155,7 @@ fn who_connects_and_says_nothing_or_half_a_line_is_hung_up_on() {
     let stage = Stage::new(Limits { idle: short, line: short, ..Limits::default() }, None);
     let mut mute = Client::at(&stage.socket());
     let idle = mute.hear();
-    assert!(idle.contains(r#""kind":"too-slow","text":"nothing was asked within 0.1 s"#), "{idle}");
+    assert!(idle.contains(r#""kind":"too-slow","text":"no request was sent within 0.1 s"#), "{idle}");
     assert_eq!(mute.hear(), "");
     let mut half = Client::at(&stage.socket());
     half.stream().write_all(b"{\"version\":1,").unwrap();

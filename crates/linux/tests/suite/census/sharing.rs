@@ -43,7 +43,7 @@ fn a_pool_that_two_may_use_is_nobodys() {
          core counters do not cover it"
     );
     assert!(
-        notes[2].contains("p-p3: it has processes but no cores of its own (own may run on core 0"),
+        notes[2].contains("p-p3: it has processes but no cores of its own (own may also run on core 0"),
         "{notes:?}"
     );
     machine.tree.remove("sys/fs/cgroup/p2");

@@ -59,7 +59,7 @@ fn a_manager_that_is_killed_leaves_its_originals() {
         machine.faults.forget();
         let program = std::env::current_exe().expect("this program");
         let child = Command::new(program)
-            .args(["--exact", "killed::a_manager_that_is_killed_leaves_its_originals", "--nocapture"])
+            .args(["--exact", "faults::killed::a_manager_that_is_killed_leaves_its_originals", "--nocapture"])
             .env(ROOT, machine.root().prefix())
             .env(JOURNAL, machine.journal())
             .stdout(std::process::Stdio::null())
