@@ -152,7 +152,7 @@ mod tests {
     fn the_status_is_one_line() {
         let mut now = published();
         now.record.state = "Detecting".to_owned();
-        assert_eq!(status(&now), "step 0: default in charge, Detecting, 0 tenants");
+        assert_eq!(status(&now), "step 0: policy default, state Detecting, 0 tenants");
         now.mode = Mode::Observe;
         let standing = |text: &str| Standing { kind: "tenant".to_owned(), text: text.to_owned() };
         now.standing = vec![standing("a\nREADY=1"), standing("b")];

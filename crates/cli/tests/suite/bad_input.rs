@@ -141,12 +141,12 @@ fn the_command_line_is_checked_as_well() {
     run(&["--set", "fio.block=4k"], &["did you mean `workload.fio.block`"]);
     run(&["--set", "workload.fio.blok=64k"], &["`workload[fio].blok`", "did you mean `block`"]);
     run(&["--set", "workload.fio.block=64x"], &["64x", "a size"]);
-    refused(&["run", "a4-fig55"], 2, &["no scenario `a4-fig55`", "did you mean `a4-fig5`", "path"]);
+    refused(&["run", "a4-fig55"], 2, &["unknown scenario `a4-fig55`", "did you mean `a4-fig5`", "path"]);
     refused(&["run", "no/such.toml"], 2, &["no/such.toml", "cannot be read"]);
     refused(&["run", "/"], 2, &["/: cannot be read"]);
     refused(&["policy", "describe", "isolat"], 2, &["unknown policy `isolat`", "did you mean `isolate`"]);
     refused(&["chip", "show", "gold"], 2, &["no chip `gold`", "gold-6140"]);
-    refused(&["scenario", "show", "a4"], 2, &["no scenario `a4`"]);
+    refused(&["scenario", "show", "a4"], 2, &["unknown scenario `a4`"]);
 }
 
 #[test]

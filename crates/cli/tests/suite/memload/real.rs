@@ -194,7 +194,7 @@ fn a_file_that_may_not_be_written_is_left_alone() {
     refused(
         &["memload", text(&path), "--log", text(&log)],
         1,
-        &["--log ", "its folder: Read-only file system"],
+        &["--log ", "its directory: Read-only file system"],
     );
     let (code, summary, _) = run(&[text(&only_read), "--commands", "10"]);
     assert_eq!((code, &summary["commands"]), (0, &10.into()), "it may be read");

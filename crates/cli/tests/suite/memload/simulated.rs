@@ -292,5 +292,5 @@ fn what_a_virtual_server_has_not_is_refused() {
         refused(&[&["memload", HASWELL][..], words].concat(), 2, parts);
     }
     refused(&["memload", "virtual:a4-fig5"], 2, &["a4-fig5: `workload` is missing", "program = \"memload\""]);
-    refused(&["memload", "virtual:thesis-lode-haswell"], 2, &["no scenario `thesis-lode-haswell`"]);
+    refused(&["memload", "virtual:thesis-lode-haswell"], 2, &["unknown scenario `thesis-lode-haswell`"]);
 }
