@@ -125,7 +125,7 @@ fn broken(register: &WayRegister, llc_ways: u32, kept: WayMask, mask: WayMask) -
         return Some(format!("the LLC has {llc_ways} ways"));
     }
     if mask.count() < fewest {
-        return Some(format!("it has fewer than {fewest} ways"));
+        return Some(format!("it has {} of at least {fewest} ways", mask.count()));
     }
     if register.contiguous && !mask.is_contiguous() {
         return Some("it has holes".to_owned());
@@ -181,7 +181,7 @@ mod tests {
         for (wanted, why) in [
             ("0x0", "the mask is empty"),
             ("0x680", "has holes"),
-            ("0x400", "fewer than 2 ways"),
+            ("0x400", "1 of at least 2 ways"),
             ("0x3c0", "lacks ways of 0x600"),
             ("0xe00", "the LLC has 11 ways"),
         ] {
