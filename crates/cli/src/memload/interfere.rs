@@ -500,7 +500,7 @@ mod tests {
         assert_eq!(doubts_of(1.0, [-0.1, 0.2], true), [""; 0]);
         assert_eq!(doubts_of(0.01, [0.1, 0.2], false), [""; 0], "a number, not a time");
         let both = doubts_of(0.0421, [-0.2, -0.1], true);
-        assert!(both[0].starts_with("the command takes 0.0421 s"), "{both:?}");
-        assert!(both[1].starts_with("beside single the command is faster"), "{both:?}");
+        assert!(both[0].starts_with("the command takes only 0.0421 s, "), "{both:?}");
+        assert!(both[1].starts_with("the command is faster beside single, "), "{both:?}");
     }
 }

@@ -47,7 +47,7 @@ fn a_daemon_lives_through_reloads_orders_and_pauses_and_leaves_everything_as_it_
     assert!(refused["error"]["text"].as_str().unwrap().contains("did you mean `fixed`?"), "{refused}");
     let settings = json!({"masks": {"fio": "0x00c"}});
     let set = daemon.answer(json!({"do": "set-policy", "name": "fixed", "settings": settings}));
-    assert_eq!(set["ok"]["text"], "fixed follows fixed");
+    assert_eq!(set["ok"]["text"], "policy fixed replaces fixed");
     daemon.comes("the masks of the order", |_| {
         masks(&machine)[1] != fixed[1] && masks(&machine)[0] == before[0]
     });
@@ -88,7 +88,7 @@ fn status_finds_the_daemon_of_a_root_and_says_who_shares_a_class() {
     assert!(!grouped.is_empty() && grouped.len() < 3, "{status}");
     for tenant in &grouped {
         let why = tenant["grouped_why"].as_str().unwrap();
-        assert!(why.contains("the 2 classes of service") || why.contains("there are 2 classes"), "{why}");
+        assert!(why.contains("all 2 classes of service") || why.contains("have only 2 classes"), "{why}");
         let told = |one: &&Value| one["text"].as_str().unwrap().contains(tenant["name"].as_str().unwrap());
         let standing = status["standing"].as_array().unwrap().iter().find(told).unwrap();
         assert_eq!(standing["kind"], "grouping", "{status}");

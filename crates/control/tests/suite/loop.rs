@@ -127,7 +127,7 @@ fn a_policy_is_replaced_while_running_and_what_it_leaves_goes_back() {
     looping.replace(Box::new(&mut second));
     let record = looping.record();
     assert_eq!((record.at_ns, record.state.as_str()), (2 * SECOND, "Started"));
-    assert_eq!(record.events[0].text, "wants follows wants");
+    assert_eq!(record.events[0].text, "policy wants replaces wants");
     assert_eq!(record.events[0].causes[0].value, 5.0);
     // Group 1 keeps its mask without a write; everything else is as found.
     assert_eq!(record.applied.masks.keys().collect::<Vec<_>>(), [&GroupId(0)]);

@@ -33,7 +33,10 @@ fn it_is_known_for_what_it_is_and_the_way_round_is_told() {
     assert_eq!((target.serial.as_deref(), target.max_bytes), (Some(SERIAL), 128 << 10));
     let ready = ready(&served, Plan { depth: 3, workers: 2, ..Plan::default() });
     let notes = ready.notes().join("\n");
-    assert!(notes.contains("nvme-uring cannot be: the device takes no commands through io_uring"), "{notes}");
+    assert!(
+        notes.contains("nvme-uring cannot be used: the device takes no commands through io_uring"),
+        "{notes}"
+    );
     assert!(notes.contains("engine: nvme-ioctl"), "{notes}");
     assert!(notes.contains("2 workers of depth 3 are 6 threads"), "{notes}");
     let ready = self::ready(&served, Plan { depth: 5, workers: 1024, ..Plan::default() });

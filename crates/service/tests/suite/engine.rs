@@ -199,10 +199,10 @@ fn orders_are_answered_within_a_long_period_and_every_step_is_fed() {
     let told: Vec<String> =
         orders.into_iter().map(|reply| reply.unwrap_or_else(|why| panic!("{why}"))).collect();
     assert_eq!(told[0], "the policy is paused; the knobs keep their values");
-    assert_eq!(told[1], "fixed takes over when the pause ends");
-    assert_eq!(told[2], "fixed follows fixed");
+    assert_eq!(told[1], "policy fixed takes over when the pause ends");
+    assert_eq!(told[2], "policy fixed replaces fixed");
     assert_eq!(told[3], "the policy is paused; the knobs are restored to their original values");
-    assert_eq!(told[4], "fixed follows fixed");
+    assert_eq!(told[4], "policy fixed replaces fixed");
     // The period of the test is not the file's.
     assert_eq!(told[5], "daemon.period_s is 0.02, was 3600.0");
     same(&machine.state(), &found, "after a stop");

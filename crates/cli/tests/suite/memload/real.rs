@@ -119,7 +119,7 @@ fn what_cannot_be_is_one_line_and_changes_nothing() {
     // What has the name under which the log is written first is somebody's, and stays.
     let (log, partial) = (folder.path().join("log"), folder.path().join("log.partial"));
     std::os::unix::fs::symlink(&path, &partial).unwrap();
-    on(&["--log", text(&log)], &["log.partial is there"]);
+    on(&["--log", text(&log)], &["log.partial exists already"]);
     std::fs::remove_file(&partial).unwrap();
     refused(&["memload", text(&missing)], 2, &["there is no such file", "--create SIZE"]);
     for words in [&["memload", "/dev/nvme99n9"][..], &["memload", "/dev/nvme99n9", "--create", "1M"]] {

@@ -131,7 +131,7 @@ fn a_job_file_says_what_to_send() {
         refused(
             &["memload", target, "--jobs", jobs],
             2,
-            &["job `many`: --depth is 60000; with --workers 8 it is 480000 commands"],
+            &["job `many`: --depth is 60000; with --workers 8 that makes 480000 outstanding commands"],
         );
     }
     // Both ways, by the lot of the seed; each has lines of its own.

@@ -100,7 +100,7 @@ impl Field {
         // Another one, which also switches DCA of a port.
         let settings = json!({"masks": {"l2fwd": "0x00c"}, "dca": {"nic0": false}});
         let set = asked(&daemon, json!({"do": "set-policy", "name": "fixed", "settings": settings}));
-        assert_eq!(set["ok"]["text"], "fixed follows fixed", "{set}");
+        assert_eq!(set["ok"]["text"], "policy fixed replaces fixed", "{set}");
         assert_ne!(mask(0), first);
         assert_ne!(self.machine.state(), turned);
         let held = mask(0);
