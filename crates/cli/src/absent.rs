@@ -1,5 +1,5 @@
-//! Takes the place of `full.rs` in a build without the feature `full`: the help lists the commands of the full program, and each
-//! of them fails with one line and exit code 2.
+//! Takes the place of `full.rs` in a build without the feature `full`: the help lists the commands of the full program,
+//! and each of them fails with one line and exit code 2.
 
 use crate::exit::Failure;
 use clap::error::Error;

@@ -89,7 +89,7 @@ pub(super) fn style(class: WayClass) -> &'static str {
         WayClass::High => "w-high",
         WayClass::Low => "w-low",
         WayClass::SomeLow => "w-some-low",
-        WayClass::Nobody => "w-nobody",
+        WayClass::Nobody => "w-unused",
     }
 }
 

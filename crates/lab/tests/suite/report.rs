@@ -119,9 +119,12 @@ fn the_headline_is_a_picture_of_its_own() {
     keep("lab-headline.svg", &picture);
     assert!(picture.starts_with("<svg ") && picture.trim_end().ends_with("</svg>"));
     assert!(!picture.contains("var("), "a picture outside the page has no CSS variables");
-    for words in
-        ["higher is better", "performance relative to default (ratio)", "one standard deviation", "stroke-dasharray"]
-    {
+    for words in [
+        "higher is better",
+        "performance relative to default (ratio)",
+        "one standard deviation",
+        "stroke-dasharray",
+    ] {
         assert!(picture.contains(words), "the picture has no {words}");
     }
     for policy in common::POLICIES {

@@ -96,7 +96,12 @@ fn what_stands_in_the_way_is_named() {
     let report = with("sys/module/msr/parameters/allow_writes", "off\n");
     state(&report, "msr-writes", State::Degraded, &["msr.allow_writes=on"]);
     state(&with("sys/fs/resctrl/COS1/tasks", ""), "groups", State::Degraded, &["COS1", "pqos -R"]);
-    state(&with("sys/fs/resctrl/waykeeper-a/tasks", ""), "groups", State::Info, &["made by Waykeeper: waykeeper-a"]);
+    state(
+        &with("sys/fs/resctrl/waykeeper-a/tasks", ""),
+        "groups",
+        State::Info,
+        &["made by Waykeeper: waykeeper-a"],
+    );
     let report = with("sys/devices/system/node/node1/cpulist", "2-3,6\n");
     state(&report, "snc", State::Info, &["off"]);
     let tree = Tree::skylake();

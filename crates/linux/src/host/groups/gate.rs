@@ -7,7 +7,7 @@ use super::Groups;
 use crate::resctrl::{Kind, Lock, ResctrlError, Right};
 use std::time::{Duration, Instant};
 
-/// How long a lock counts whose holder nobody can name. Tools hold it for single changes: two steps of a second (assumption).
+/// How long a lock counts whose holder is unknown. Tools hold it for single changes: two steps of a second (assumption).
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long the opening of a host waits for a lock, when no step is due yet.

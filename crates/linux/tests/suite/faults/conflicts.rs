@@ -22,7 +22,8 @@ struct Full(PathBuf);
 impl Full {
     fn new() -> Full {
         let path = tempfile::tempdir().expect("a temporary directory").keep();
-        mount("tmpfs", &path, "tmpfs", MountFlags::empty(), Some(c"size=64k,mode=755")).expect("not run: needs root");
+        mount("tmpfs", &path, "tmpfs", MountFlags::empty(), Some(c"size=64k,mode=755"))
+            .expect("not run: needs root");
         let full = Full(path);
         full.fill();
         full

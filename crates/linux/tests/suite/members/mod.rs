@@ -245,7 +245,11 @@ fn who_waits_for_a_class_gets_the_next_that_is_free() {
         waiting(&host),
         [("t7".to_owned(), vec!["t8".to_owned()], true), ("t8".to_owned(), vec!["t7".to_owned()], true)]
     );
-    assert!(host.groupings()[0].why.contains("all 7 classes of service for tenants are in use"), "{:?}", host.groupings());
+    assert!(
+        host.groupings()[0].why.contains("all 7 classes of service for tenants are in use"),
+        "{:?}",
+        host.groupings()
+    );
     assert!(sample(&mut host).groups.values().all(|group| group.occupancy_bytes.value().is_some()));
     // The high one goes first, although it came later.
     let mut rest = all[1..].to_vec();
