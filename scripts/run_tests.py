@@ -40,7 +40,7 @@ NOT_RUN = re.compile(r"not run: needs ([^;:\n]+)")
 
 @dataclass(frozen=True)
 class Program:
-    """A test program: its package, what is tested, the file, the folder it runs in."""
+    """A test program: its package's folder by name, what is tested, the file, the folder it runs in."""
 
     package: str
     target: str
@@ -49,7 +49,7 @@ class Program:
 
     @property
     def name(self) -> str:
-        return f"{self.package.removeprefix('waykeeper-')} {self.target}"
+        return f"{self.package} {self.target}"
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,7 @@ def build(cargo: str) -> list[Program]:
         if message.get("reason") != "compiler-artifact" or not message["profile"]["test"] or not message["executable"]:
             continue
         target, folder = message["target"], Path(message["manifest_path"]).parent
-        package = re.sub(r".*[/#]", "", message["package_id"].split("@")[0]) or folder.name
-        programs.append(Program(package, target["name"] if target["kind"] == ["test"] else f"({target['kind'][0]})",
+        programs.append(Program(folder.name, target["name"] if target["kind"] == ["test"] else f"({target['kind'][0]})",
                                 Path(message["executable"]), folder))  # fmt: skip
     if not programs:
         sys.exit("tests: cargo built no test program")

@@ -71,7 +71,7 @@ class NotRun(unittest.TestCase):
                 place.with_suffix(".txt").write_text(text)
                 place.write_text(f"#!/bin/sh\ncat {place}.txt\n! grep -q FAILED {place}.txt && grep -q result {place}.txt\n")
                 place.chmod(0o755)
-                program = run_tests.Program("waykeeper-x", "suite", place, Path(folder))
+                program = run_tests.Program("x", "suite", place, Path(folder))
                 lines: list[str] = []
                 summary = run_tests.run_all([program], 1, missing, lines.append)
                 self.assertEqual(summary.failed == [], good, text)
