@@ -4,15 +4,16 @@
 //! without DCA causes no DCA writes. Both need traffic: where there is none, nothing can be said, and that is said.
 //! Arithmetic on intervals; must not know who measured them or which register was turned.
 
+use statrs::distribution::{ContinuousCDF, StudentsT};
 use std::fmt;
 use waykeeper_host::Interval;
 use waykeeper_units::{LINE_BYTES, PortId};
 
 /// Fewest device writes a second that are traffic: 6.4 MB/s. Assumption: what idle NICs and disks write stays far below.
 pub const LOAD_PER_S: f64 = 100_000.0;
-/// The share of misses must move by more than this many standard errors of what it does by itself. Assumption: chance
-/// exceeds it in 3 of 1000 comparisons.
-const SIGMAS: f64 = 3.0;
+/// Probability with which chance alone moves the share of misses by less than what counts as an effect: that of three standard
+/// errors of a normal distribution (assumption). A few samples know their own spread badly, hence Student's t.
+const CONFIDENCE: f64 = 0.9973;
 /// ... and by at least this much, so that a very steady load does not turn a flicker into an effect. Assumption: half a
 /// point is far below what ways and ports move.
 const LEAST_MOVE: f64 = 0.005;
@@ -40,10 +41,11 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Mean of the slices' values and its standard error.
+/// Mean of the slices' values, its standard error, and how many values there were.
 struct Estimate {
     mean: f64,
     error: f64,
+    count: f64,
 }
 
 fn estimate(values: &[f64]) -> Option<Estimate> {
@@ -53,7 +55,16 @@ fn estimate(values: &[f64]) -> Option<Estimate> {
     }
     let mean = values.iter().sum::<f64>() / count;
     let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
-    Some(Estimate { mean, error: (variance / count).sqrt() })
+    Some(Estimate { mean, error: (variance / count).sqrt(), count })
+}
+
+/// How far two means differ by chance at most, with the probability `CONFIDENCE`: Welch's t test.
+fn chance(one: &Estimate, other: &Estimate) -> f64 {
+    let error = one.error.hypot(other.error);
+    let own = |estimate: &Estimate| estimate.error.powi(4) / (estimate.count - 1.0);
+    let freedom = error.powi(4) / (own(one) + own(other));
+    // Without any spread there is no freedom to count, and chance moves nothing.
+    StudentsT::new(0.0, 1.0, freedom).map_or(0.0, |t| t.inverse_cdf(0.5 + CONFIDENCE / 2.0) * error)
 }
 
 /// Device writes a second of a slice of time.
@@ -95,7 +106,7 @@ pub fn of_ways(before: &[Interval], after: &[Interval]) -> Verdict {
         );
     };
     let moved = (after.mean - before.mean).abs();
-    let needed = (SIGMAS * before.error.hypot(after.error)).max(LEAST_MOVE);
+    let needed = chance(&before, &after).max(LEAST_MOVE);
     let what = format!(
         "{:.1} % of device writes missed the LLC before, {:.1} % after (a difference of {:.1} points is \
          needed to judge)",
@@ -232,12 +243,13 @@ mod tests {
     fn a_share_that_moves_more_than_by_itself_is_an_effect() {
         let before = shares([0.30, 0.31, 0.29, 0.30]);
         assert!(matches!(of_ways(&before, &shares([0.20, 0.21, 0.19, 0.20])), Verdict::Seen(_)));
-        // Standard errors are 0.0041 each: 3 of both together are 1.7 points, and it moved by 1.
+        // Standard errors are 0.0041 each, 0.0058 together, with 6 degrees of freedom. Student's t is 4.90 there, so
+        // chance moves the share by 2.8 points at most, and it moved by 1.
         let same = of_ways(&before, &shares([0.31, 0.32, 0.30, 0.31]));
         let Verdict::NotSeen(text) = same else { panic!("{same:?}") };
         assert_eq!(
             text,
-            "30.0 % of device writes missed the LLC before, 31.0 % after (a difference of 1.7 points is \
+            "30.0 % of device writes missed the LLC before, 31.0 % after (a difference of 2.8 points is \
              needed to judge)"
         );
         // A load that does not flicker at all still has to move by half a point.

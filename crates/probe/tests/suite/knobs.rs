@@ -68,7 +68,10 @@ fn a_register_without_traffic_or_with_traffic_that_fits_anywhere_cannot_be_told(
     let idle = register("gold-6140", &[], &[("offered_gbps = 60", "offered_gbps = 0.01")]);
     assert!(idle.acts.reason().is_some_and(|why| why.contains("put traffic on them")), "{idle:?}");
     let small = register("gold-6140", &[], &[("ring = 2048", "ring = 64")]);
-    assert!(small.acts.reason().is_some_and(|why| why.contains("a share near 0 or 100 %")), "{small:?}");
+    assert!(
+        small.acts.reason().is_some_and(|why| why.contains("almost all writes hit or almost all miss")),
+        "{small:?}"
+    );
     // What is taken is known all the same.
     assert_eq!(small.floor.value().map(|floor| floor.fewest), Some(2));
     let none = register(

@@ -33,7 +33,10 @@ fn whatever_was_turned_is_as_it_was_found() {
     // A server that somebody has set: masks, ways and a switch that are nobody's default.
     let set = [
         ("cores = \"4\"", "cores = \"4\"\nmask = \"0x0f0\""),
-        ("# Forwarded", "[knobs]\ndca_ways = \"0x700\"\ndca_off = [\"nic1\"]\n\n# Forwarded"),
+        (
+            "\n[[nic]]\nname = \"nic0\"",
+            "\n[knobs]\ndca_ways = \"0x700\"\ndca_off = [\"nic1\"]\n\n[[nic]]\nname = \"nic0\"",
+        ),
     ];
     let mut host = server("gold-6140", &[], &set);
     let before = knobs(&mut host);
