@@ -24,14 +24,20 @@ DESTDIR ?=
 ONLY_RUN = --no-default-features --config profile.release.package.waykeeper-policy.opt-level=0 \
 	--config profile.release.package.waykeeper-control.opt-level=0
 
+# What a build needs before cargo can say anything helpful.
+.PHONY: tools
+tools:
+	@command -v $(CARGO) >/dev/null || { echo "no cargo; install Rust with https://rustup.rs" >&2; exit 1; }
+	@command -v cc >/dev/null || { echo "no C compiler (cc); on Debian: apt-get install gcc libc6-dev" >&2; exit 1; }
+
 ## Builds and runs the flagship: A4's mix under default, a4 and waykeeper.
-run:
+run: tools
 	$(CARGO) build --release --locked -p waykeeper-cli --target-dir target \
 		$$(target/release/waykeeper daemon --help >/dev/null 2>&1 || echo $(ONLY_RUN))
 	target/release/waykeeper run $(if $(findstring --seeds,$(ARGS)),,--seeds $(SEEDS)) $(ARGS)
 
 ## The full program: target/release/waykeeper
-build:
+build: tools
 	$(CARGO) build --release --locked -p waykeeper-cli --target-dir target
 
 ## The program, its unit, the readers' group, completions, manual pages and the operator's guide (docs/daemon.md); then: systemd-sysusers
