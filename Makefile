@@ -41,7 +41,8 @@ build: tools
 	$(CARGO) build --release --locked -p waykeeper-cli --target-dir target
 
 ## The program, its unit, the readers' group, completions, manual pages and the operator's guide (docs/daemon.md); then: systemd-sysusers
-install: build
+install:
+	@target/release/waykeeper daemon --help >/dev/null 2>&1 || { echo "no full program in target/release; run make build first" >&2; exit 1; }
 	install -D -m 755 target/release/waykeeper $(DESTDIR)$(PREFIX)/bin/waykeeper
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	sed 's#/usr/bin/waykeeper#$(PREFIX)/bin/waykeeper#' dist/waykeeper.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/waykeeper.service
