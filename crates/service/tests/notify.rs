@@ -66,7 +66,7 @@ fn systemd_hears_that_it_is_ready_moves_and_stops_and_nothing_from_a_loop_that_i
     assert_eq!(hear().trim_end(), "READY=1\nSTATUS=step 0: policy a4, state Stable, 0 tenants");
     // A reload, as systemd wants it told: when it began, and that it is done.
     tell.send(Moment::Loading).unwrap();
-    let word = std::iter::repeat_with(hear).find(|word| word.contains("RELOADING=1")).unwrap();
+    let word = std::iter::repeat_with(hear).take(100).find(|word| word.contains("RELOADING=1")).unwrap();
     let since = word.lines().find_map(|line| line.strip_prefix("MONOTONIC_USEC=")).unwrap();
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     assert!(since.parse::<i64>().unwrap() / 1_000_000 <= now.tv_sec && !word.contains("READY"), "{word}");
@@ -75,12 +75,12 @@ fn systemd_hears_that_it_is_ready_moves_and_stops_and_nothing_from_a_loop_that_i
     // As long as steps come there are pings.
     for step in 1..=5 {
         board.show(shown(step));
-        let wanted = format!("step {step}: a4");
-        let word = std::iter::repeat_with(hear).find(|word| word.contains(&wanted)).unwrap();
+        let wanted = format!("step {step}: policy a4");
+        let word = std::iter::repeat_with(hear).take(100).find(|word| word.contains(&wanted)).unwrap();
         assert!(word.contains("WATCHDOG=1"), "{word}");
     }
     // Then none come any more: at some time a word is without a ping, and so are all after it.
-    let first = std::iter::repeat_with(hear).position(|word| !word.contains("WATCHDOG")).unwrap();
+    let first = std::iter::repeat_with(hear).take(100).position(|word| !word.contains("WATCHDOG")).unwrap();
     assert!(first < 20, "the loop is stuck, and still there were {first} pings");
     assert!((0..3).all(|_| !hear().contains("WATCHDOG")));
     board.show(shown(6));
