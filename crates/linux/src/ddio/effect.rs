@@ -11,8 +11,8 @@ use waykeeper_units::{LINE_BYTES, PortId};
 
 /// Fewest device writes a second that are traffic: 6.4 MB/s. Assumption: what idle NICs and disks write stays far below.
 pub const LOAD_PER_S: f64 = 100_000.0;
-/// Probability with which chance alone moves the share of misses by less than what counts as an effect: that of three standard
-/// errors of a normal distribution (assumption). A few samples know their own spread badly, hence Student's t.
+/// Probability with which chance alone moves the share of misses by less than what counts as an effect: that of three
+/// standard errors of a normal distribution (assumption). A few samples know their own spread badly, hence Student's t.
 const CONFIDENCE: f64 = 0.9973;
 /// ... and by at least this much, so that a very steady load does not turn a flicker into an effect. Assumption: half a
 /// point is far below what ways and ports move.
@@ -58,13 +58,15 @@ fn estimate(values: &[f64]) -> Option<Estimate> {
     Some(Estimate { mean, error: (variance / count).sqrt(), count })
 }
 
-/// How far two means differ by chance at most, with the probability `CONFIDENCE`: Welch's t test.
+/// How far two means differ by chance at most, with the probability `CONFIDENCE`: Student's t test with the spread of both
+/// pooled. It keeps its level where spreads differ as long as there are as many values of one as of the other, as here.
 fn chance(one: &Estimate, other: &Estimate) -> f64 {
-    let error = one.error.hypot(other.error);
-    let own = |estimate: &Estimate| estimate.error.powi(4) / (estimate.count - 1.0);
-    let freedom = error.powi(4) / (own(one) + own(other));
-    // Without any spread there is no freedom to count, and chance moves nothing.
-    StudentsT::new(0.0, 1.0, freedom).map_or(0.0, |t| t.inverse_cdf(0.5 + CONFIDENCE / 2.0) * error)
+    let freedom = one.count + other.count - 2.0;
+    let squares = |estimate: &Estimate| estimate.error.powi(2) * estimate.count * (estimate.count - 1.0);
+    let variance = (squares(one) + squares(other)) / freedom;
+    let error = (variance * (1.0 / one.count + 1.0 / other.count)).sqrt();
+    // `estimate` gives two values at least, so there is freedom.
+    StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |t| t.inverse_cdf(0.5 + CONFIDENCE / 2.0) * error)
 }
 
 /// Device writes a second of a slice of time.
