@@ -70,8 +70,9 @@ def must(*command: str | Path, cwd: Path = ROOT) -> None:
 def beside_the_tests(cargo: str) -> list[tuple[str, list[str | Path], Path]]:
     """What compiles while the tests run, at low priority: many tests wait for processes and clocks. Name, command, folder."""
     clippy = [cargo, "clippy", "--quiet", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]
+    small = [cargo, "clippy", "--quiet", "-p", "waykeeper-cli", "--no-default-features", "--locked", "--", "-D", "warnings"]
     wheel = [VENV / "bin/maturin", "build", "--quiet", "--profile", "dev", "--locked", "--out", WHEELS]
-    return [("clippy", clippy, ROOT), ("wheel of the Python package", wheel, ROOT / "python")]
+    return [("clippy", clippy, ROOT), ("clippy on the build of make run", small, ROOT), ("wheel of the Python package", wheel, ROOT / "python")]
 
 
 def compile_beside(cargo: str, has_python: Callable[[], bool], phases: Phases) -> None:
@@ -131,7 +132,7 @@ def script_tests() -> None:
 def set_up(pool: concurrent.futures.Executor, wanted: bool) -> concurrent.futures.Future[None] | None:
     """Shows the table and begins to install. What the build needs is installed before this returns."""
     lacking = tools.missing()
-    installs = wanted and any(need.packages for need in lacking) and tools.can_install()
+    installs = wanted and tools.can_install(lacking)
     say(tools.table(lacking, "to be installed" if installs else "missing"))
     if not installs:
         for line in tools.advice(lacking):
@@ -151,7 +152,7 @@ def whole(cargo: str, wanted: bool, phases: Phases) -> None:
     """Every phase in turn. Raises Failed at the first that fails."""
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         installing = set_up(pool, wanted)
-        if not shutil.which("cargo", path=os.environ["PATH"]):
+        if not shutil.which(cargo, path=os.environ["PATH"]):
             raise Failed("no cargo; install Rust with https://rustup.rs")
         if not tools.command_is_here("cc")():
             raise Failed("no C compiler (cc); install gcc and the headers of the C library")

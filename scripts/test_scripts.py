@@ -62,6 +62,7 @@ class NotRun(unittest.TestCase):
             (FAILURES.replace("    sums\n", "").replace("3 failed", "2 failed"), {"root", "pqos"}, True, 3),
             ("test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured\n", set(), True, 0),
             ("killed before libtest's last line\n", {"root"}, False, 1),
+            ("test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured\naborts\n", set(), False, 1),
             (FAILURES.replace("3 failed", "4 failed"), {"root", "pqos", "/dev/fuse"}, False, 1),
         ]:
             with tempfile.TemporaryDirectory() as folder:
@@ -69,7 +70,10 @@ class NotRun(unittest.TestCase):
                 place = Path(folder, "debug/deps/program")
                 place.parent.mkdir(parents=True)
                 place.with_suffix(".txt").write_text(text)
-                place.write_text(f"#!/bin/sh\ncat {place}.txt\n! grep -q FAILED {place}.txt && grep -q result {place}.txt\n")
+                place.write_text(
+                    f"#!/bin/sh\ncat {place}.txt\ngrep -q aborts {place}.txt && kill -ABRT $$\n"
+                    f"grep -q FAILED {place}.txt && exit 101\ngrep -q result {place}.txt\n"
+                )
                 place.chmod(0o755)
                 program = run_tests.Program("x", "suite", place, Path(folder))
                 lines: list[str] = []
@@ -96,7 +100,7 @@ class Setup(unittest.TestCase):
             lacking = tools.missing()
             names = {need.name for need in lacking}
             self.assertLessEqual({"cc", "pqos", "fio", "strace", "promtool"}, names)
-            self.assertFalse(tools.can_install())
+            self.assertFalse(tools.can_install(lacking))
             self.assertIn("no known package manager", tools.advice(lacking)[0])
             self.assertIn("intel-cmt-cat", tools.advice(lacking)[0])
             self.assertRegex(tools.table(lacking, "missing"), r"(?m)^pqos .* missing$")
@@ -108,7 +112,7 @@ class Setup(unittest.TestCase):
             program.chmod(0o755)
             with mock.patch.object(tools, "search_path", return_value=folder):
                 advice = "\n".join(tools.advice(tools.missing()))
-                self.assertFalse(tools.can_install())
+                self.assertFalse(tools.can_install(tools.missing()))
         self.assertRegex(advice, r"as root: dnf install -y .*intel-cmt-cat.*golang-github-prometheus")
 
     def test_a_manager_without_a_package_says_which_tools_it_cannot_bring(self) -> None:

@@ -11,8 +11,11 @@ how a distribution installs them. It must not know how a test is built or run: a
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
+import platform
 import shutil
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -25,6 +28,12 @@ TOOLS = ROOT / "target/tools"
 
 GORESCTRL = "github.com/intel/goresctrl/cmd/rdt@v0.8.0"
 """The release whose `rdt` runs on the virtual host; Debian's Go 1.19 can build it."""
+
+PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
+"""The system call's number (linux arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h)."""
+
+PERF_ATTR_BYTES = 64
+"""Size of the first version of perf_event_attr (linux include/uapi/linux/perf_event.h)."""
 
 MISSING_STATUS = 3
 """Exit status of a run that passed but left tests out."""
@@ -54,13 +63,53 @@ def venv_is_here() -> bool:
 
 
 def is_root() -> bool:
-    """Mounting, MSRs and control groups need root."""
-    return os.geteuid() == 0
+    """Whether this is root with root's rights: root of a plain container may not mount, for example."""
+    if os.geteuid() != 0:
+        return False
+    mount = ["unshare", "--mount", "mount", "-t", "tmpfs", "waykeeper-test", "/mnt"]
+    try:
+        return subprocess.run(mount, stderr=subprocess.DEVNULL).returncode == 0
+    except OSError:
+        return False
 
 
 def fuse_is_here() -> bool:
-    """The kernel's FUSE device, which this user may open."""
-    return os.access("/dev/fuse", os.R_OK | os.W_OK)
+    """The kernel's FUSE device, which this user can open."""
+    try:
+        os.close(os.open("/dev/fuse", os.O_RDWR))
+    except OSError:
+        return False
+    return True
+
+
+def perf_is_here() -> bool:
+    """Whether perf_event_open(2) counts a software event of all programs on CPU 0, as linux' tests of perf do."""
+    # perf_event_attr up to PERF_ATTR_SIZE_VER0: type 1 is PERF_TYPE_SOFTWARE, configuration 0 its CPU clock.
+    attributes = ctypes.create_string_buffer(struct.pack("=IIQ", 1, PERF_ATTR_BYTES, 0), PERF_ATTR_BYTES)
+    number = PERF_EVENT_OPEN.get(platform.machine())
+    if number is None:
+        return False
+    found = ctypes.CDLL(None, use_errno=True).syscall(number, attributes, -1, 0, -1, 0)
+    if found < 0:
+        return False
+    os.close(found)
+    return True
+
+
+def groups_are_here() -> bool:
+    """Whether control groups with cpuset can be made, as linux' census makes them."""
+    for base in ("/sys/fs/cgroup/cpuset", "/sys/fs/cgroup"):
+        place = Path(base, f"waykeeper-test-{os.getpid()}")
+        try:
+            place.mkdir()
+        except OSError:
+            continue
+        try:
+            if (place / "cpuset.cpus").exists():
+                return True
+        finally:
+            place.rmdir()
+    return False
 
 
 @dataclass(frozen=True)
@@ -92,6 +141,8 @@ NEEDS = [
           pacman="qemu-user", zypper="qemu-linux-user"),
     _tool("rdmsr", "cli third_party: MSRs of the virtual host", apt_get="msr-tools", dnf="msr-tools",
           pacman="msr-tools", zypper="msr-tools"),
+    _tool("wrmsr", "cli third_party: MSRs of the virtual host", apt_get="msr-tools", dnf="msr-tools",
+          pacman="msr-tools", zypper="msr-tools"),
     _tool("cpuid", "cli third_party: CPUID of the virtual host", apt_get="cpuid", dnf="cpuid", pacman="cpuid",
           zypper="cpuid"),
     _tool("lspci", "cli third_party: PCI of the virtual host", apt_get="pciutils", dnf="pciutils", pacman="pciutils",
@@ -111,13 +162,21 @@ NEEDS = [
           pacman="util-linux", zypper="util-linux"),
     _tool("systemd-analyze", "cli sandbox: the unit's system call filter", apt_get="systemd", dnf="systemd",
           pacman="systemd", zypper="systemd"),
+    _tool("perl", "linux faults: a program that holds a lock", apt_get="perl-base", dnf="perl-interpreter",
+          pacman="perl", zypper="perl-base"),
+    _tool("kill", "tests that end a program by a signal", apt_get="procps", dnf="util-linux", pacman="util-linux",
+          zypper="util-linux"),
     Need("root", "tests that mount, change users or open MSRs", is_root, {}),
     Need("/dev/fuse", "tests on the virtual host", fuse_is_here, {}),
+    Need("perf_event_open", "linux perf: counts events", perf_is_here, {}),
+    Need("control groups", "linux census: processes in groups of this machine", groups_are_here, {}),
+    Need("2 CPUs", "linux census: a program with a core of its own", lambda: (os.cpu_count() or 1) >= 2, {}),
 ]  # fmt: skip
 """Every requirement of `make test`, in the order of the table."""
 
 INSTALL_COMMANDS = {
-    "apt-get": ["apt-get", "-q", "install", "-y", "--no-install-recommends"],
+    # Another apt, such as a nightly upgrade, may hold the lock for a while.
+    "apt-get": ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=120", "install", "-y", "--no-install-recommends"],
     "dnf": ["dnf", "install", "-y"],
     "pacman": ["pacman", "-S", "--needed"],
     "zypper": ["zypper", "install", "-y"],
@@ -197,8 +256,8 @@ def advice(lacking: list[Need]) -> list[str]:
         lines.append(f"GOBIN=$PWD/target/tools go install {GORESCTRL}")
     if "/dev/fuse" in names:
         lines.append("as root: modprobe fuse (and read and write access to /dev/fuse)")
-    if "root" in names:
-        lines.append("tests that need root: run make test as root")
+    if {"root", "perf_event_open", "control groups"} & set(names):
+        lines.append("tests that need root's rights: run make test as root, outside of a container")
     return lines
 
 
@@ -248,9 +307,15 @@ def install(lacking: list[Need], root: list[str] | None) -> None:
         _say(f"installing stopped: {error}")
 
 
-def can_install() -> bool:
-    """Whether `install` can bring packages here: apt-get, and root or sudo without a password."""
-    return command_is_here("apt-get")() and as_root() is not None
+def can_install(lacking: list[Need]) -> bool:
+    """Whether `install` can bring any of these here: by apt-get or modprobe as root, or, for rdt, by Go."""
+    names = {need.name for need in lacking}
+    if "rdt" in names and command_is_here("go")():
+        return True
+    return as_root() is not None and (
+        (any(need.packages for need in lacking) and command_is_here("apt-get")())
+        or ("/dev/fuse" in names and not Path("/dev/fuse").exists() and command_is_here("modprobe")())
+    )
 
 
 def main() -> int:

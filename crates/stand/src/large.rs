@@ -90,6 +90,7 @@ impl Large {
         let mount = folder.path().join("host");
         std::fs::create_dir(&mount).expect("made");
         let faults = Faults::new();
+        assert!(rustix::process::geteuid().is_root(), "not run: needs root and /dev/fuse");
         let mounted = Mounted::new(tree, &mount, faults.clone()).expect("not run: needs root and /dev/fuse");
         Large { registers, mounted, folder, faults }
     }

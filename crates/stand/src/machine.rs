@@ -56,6 +56,7 @@ impl Machine {
         let mount = folder.path().join("host");
         std::fs::create_dir(&mount).unwrap_or_else(|error| panic!("{}: {error}", mount.display()));
         let faults = options.faults.clone();
+        assert!(rustix::process::geteuid().is_root(), "not run: needs root and /dev/fuse");
         let vhost = VirtualHost::mount(&mount, scenario.clone(), options);
         let vhost = vhost.unwrap_or_else(|error| panic!("not run: needs root and /dev/fuse: {error}"));
         let root = Root::at(vhost.path());

@@ -91,7 +91,7 @@ fn orders_say_what_came_of_them_and_end_as_they_should() {
     let set = output(&at(&["policy", "set", "iat", "--set", "period=2", "--set", "name=x"], &socket));
     assert!(set.contains("Integer(2)") && set.contains("String(\"x\")"), "{set}");
     refused(&at(&["policy", "set", "a5"], &socket), 2, &["unknown policy `a5`"]);
-    refused(&at(&["policy", "set", "a4", "--set", "x"], &socket), 2, &["key=value"]);
+    refused(&at(&["policy", "set", "a4", "--set", "x"], &socket), 2, &["write KEY=VALUE"]);
     refused(&at(&["policy", "set", "a4", "--set", "x=1", "--set", "x=2"], &socket), 2, &["given twice"]);
     let busy = Stage::new(Limits { orders: 0, ..Limits::default() }, None);
     refused(&at(&["resume"], &busy.socket().display().to_string()), 5, &["orders are waiting already"]);

@@ -96,7 +96,7 @@ fn what_cannot_be_told_is_said_and_is_no_success() {
 
 #[test]
 fn mistakes_are_named_and_nothing_begins() {
-    refused(&["probe", "run", "dca-weys"], 2, &["no procedure `dca-weys`, did you mean `dca-ways`?"]);
+    refused(&["probe", "run", "dca-weys"], 2, &["unknown procedure `dca-weys`, did you mean `dca-ways`?"]);
     refused(&["probe", "run", "ports", "--victim", "chas"], 2, &["unknown tenant `chas`", "scan, chase"]);
     refused(&["probe", "run", "ports", "--scenario", "prob"], 2, &["unknown scenario `prob`"]);
     refused(&["probe", "run", "ports", "--root", "/nowhere-at-all"], 2, &["/nowhere-at-all"]);

@@ -14,6 +14,7 @@ struct Server {
 
 impl Server {
     fn start(words: &[&str]) -> Server {
+        assert!(rustix::process::geteuid().is_root(), "not run: needs root and /dev/fuse");
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new(cargo_bin("waykeeper"));
         command.arg("vhost").arg(folder.path()).args(["--sets", "1/64"]).args(words);

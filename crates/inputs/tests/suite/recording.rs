@@ -136,8 +136,9 @@ fn what_goes_wrong_is_said_and_leaves_no_file() {
 }
 
 #[test]
-#[ignore = "needs Debian package valgrind; run with --ignored"]
 fn the_real_valgrind_records_a_real_program() {
+    let found = std::process::Command::new("valgrind").arg("--version").output();
+    assert!(found.is_ok_and(|done| done.status.success()), "not run: needs valgrind");
     let place = Place::new();
     let window = Window { skip_instructions: 20_000, max_instructions: Some(50_000), max_records: None };
     let recording = place.record(Path::new("valgrind"), window);

@@ -34,7 +34,7 @@ fn a_group_is_read_by_one_call_from_here_and_from_the_pinned_thread() {
         group(Where::Core, &[(CLOCK, CYCLES, 1.0), (DUMMY, INSTRUCTIONS, 1.0)]),
         group(Where::Uncore, &[(CLOCK, MEMORY, 64.0)]),
     ];
-    let mut counting = PerfCounting::open(plan).expect("not run: needs root: perf_event_open");
+    let mut counting = PerfCounting::open(plan).expect("not run: needs perf_event_open");
     assert_eq!(counting.reads_per_sample(), 2);
     let mut last = (0, 0);
     for _ in 0..5 {

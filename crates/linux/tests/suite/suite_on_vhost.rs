@@ -48,6 +48,7 @@ impl Host {
             Node::Resctrl(Virtual::new(description, Box::new(Idle), Box::new(tasks)).shared()),
         );
         let faults = Faults::new();
+        assert!(rustix::process::geteuid().is_root(), "not run: needs root and /dev/fuse");
         let mounted = Mounted::new(tree, &mount, faults.clone());
         let mounted = mounted.expect("not run: needs root and /dev/fuse");
         Host { root: Root::at(mounted.path()), _mounted: mounted, faults, folder }

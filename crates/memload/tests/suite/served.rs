@@ -52,6 +52,7 @@ impl Served {
         let folder = tempfile::tempdir().unwrap();
         let mount = folder.path().join("mount");
         std::fs::create_dir(&mount).unwrap();
+        assert!(rustix::process::geteuid().is_root(), "not run: needs root and /dev/fuse");
         let session = fuser::spawn_mount(Files(device.clone()), &mount, &Config::default());
         let session = session.expect("not run: needs root and /dev/fuse");
         Served { path: mount.join("ng0n1"), device, session: Some(session), _folder: folder }

@@ -42,7 +42,8 @@ fn it_is_known_for_what_it_is_and_the_way_round_is_told() {
     let ready = self::ready(&served, Plan { depth: 5, workers: 1024, ..Plan::default() });
     let told = Running::start(&ready).map(|_| ()).unwrap_err().to_string();
     assert!(
-        told.starts_with("--depth is 5; of 1024 workers") && told.contains("at most 4096 threads"),
+        told.starts_with("--depth is 5; with nvme-ioctl each of the 1024 workers needs a thread")
+            && told.contains("at most 4096 threads"),
         "{told}"
     );
     assert!(served.device.lock().unwrap().seen.is_empty(), "looking sends no command");

@@ -129,7 +129,7 @@ fn ddio_off_switches_all_devices_or_those_named() {
     let bench = Bench::new("ddio-off", "devices = [\"ssd1\", \"0000:5e:00.0\"]", micro());
     assert_eq!([bench.dca(NIC), bench.dca(SSD), bench.dca(SSD2)], [Some(true), Some(false), Some(false)]);
     let mut chip = gold_6140();
-    assert!(refusal("ddio-off", "devices = [\"nvme\"]", &chip).contains("there is no device `nvme`"));
+    assert!(refusal("ddio-off", "devices = [\"nvme\"]", &chip).contains("unknown device `nvme`"));
     chip.ports[1].dca_switch = Support::No("another socket".to_owned());
     assert_eq!(
         refusal("ddio-off", "devices = [\"ssd0\"]", &chip),

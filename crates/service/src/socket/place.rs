@@ -266,7 +266,7 @@ mod tests {
         assert!(said(&link).contains("this is a symbolic link"));
         let inner = folder.path().join("d");
         std::fs::create_dir(&inner).unwrap();
-        assert!(said(&inner).contains("this is a folder"));
+        assert!(said(&inner).contains("this is a directory"));
         assert!(said(Path::new("s")).contains("absolute"));
         assert!(said(&folder.path().join("x".repeat(100))).contains("at most 90 bytes"));
         assert!(said(&path.join("below")).contains("cannot read what is at this path"));

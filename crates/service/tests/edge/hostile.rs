@@ -160,7 +160,10 @@ fn who_connects_and_says_nothing_or_half_a_line_is_hung_up_on() {
     let mut half = Client::at(&stage.socket());
     half.stream().write_all(b"{\"version\":1,").unwrap();
     let slow = half.hear();
-    assert!(slow.contains(r#""kind":"too-slow","text":"no whole request came within 0.1 s"#), "{slow}");
+    assert!(
+        slow.contains(r#""kind":"too-slow","text":"no complete request was sent within 0.1 s"#),
+        "{slow}"
+    );
     assert_eq!(half.hear(), "");
     // A byte now and then does not help: the line as a whole has its time.
     let mut trickle = UnixStream::connect(stage.socket()).unwrap();

@@ -45,6 +45,7 @@ fn server() -> Server {
     tree.text("dev/cpu/0/cpuid", "0123456789abcdef");
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(rustix::process::geteuid().is_root(), "not run: needs root and /dev/fuse");
     let mounted = Mounted::new(tree, folder.path(), Faults::new())
         .unwrap_or_else(|error| panic!("not run: needs root and /dev/fuse: {error}"));
     Server { _turn: turn, _mounted: mounted, folder }

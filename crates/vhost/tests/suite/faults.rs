@@ -34,6 +34,7 @@ impl Server {
         tree.link("link", "online");
         let folder = tempfile::tempdir().unwrap();
         let faults = Faults::new();
+        assert!(rustix::process::geteuid().is_root(), "not run: needs root and /dev/fuse");
         let mounted = Mounted::new(tree, folder.path(), faults.clone())
             .unwrap_or_else(|error| panic!("not run: needs root and /dev/fuse: {error}"));
         Server { _mounted: mounted, folder, faults }

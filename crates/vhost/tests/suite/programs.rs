@@ -61,6 +61,7 @@ impl Server {
 
     fn with(text: &str, options: Options) -> Server {
         let folder = tempfile::tempdir().unwrap();
+        assert!(rustix::process::geteuid().is_root(), "not run: needs root and /dev/fuse");
         let host = VirtualHost::mount(folder.path(), scenario("gold-6140", text), options)
             .unwrap_or_else(|error| panic!("not run: needs root and /dev/fuse: {error}"));
         Server { folder, host }

@@ -286,7 +286,7 @@ fn what_a_virtual_server_has_not_is_refused() {
         ),
         (&["--limit-commands", "0.5"], &["--limit-commands on a virtual server: `commands_per_s` is 0.5"]),
         (&["--time", "2d"], &["--time on a virtual server: `time_s` is 172800.0"]),
-        (&["--buffer", "5000"], &["--buffer on a virtual server", "whole blocks of 4096"]),
+        (&["--buffer", "5000"], &["--buffer on a virtual server", "not a multiple of the block size, 4096"]),
         (&["--cpus", "9"], &["--cpus on a virtual server: `cores` is `9`", "there is no core 9"]),
     ] {
         refused(&[&["memload", HASWELL][..], words].concat(), 2, parts);

@@ -30,6 +30,7 @@ impl Host {
     /// Mounts a host and waits until it answers.
     pub fn start(more: &[&str]) -> Host {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(rustix::process::geteuid().is_root(), "not run: needs root and /dev/fuse");
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new(program());
         // Few sets and a slow clock: the tools are to be judged here, not the model.

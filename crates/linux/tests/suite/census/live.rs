@@ -1,5 +1,4 @@
 //! This machine's own /proc and /sys/fs/cgroup: programs that the test starts, forks, moves and ends.
-#![allow(clippy::print_stderr, reason = "what cannot be tried here is said loudly")]
 
 use crate::census::machine::{census, check, show};
 use std::fs;
@@ -116,8 +115,7 @@ fn what_a_declared_process_starts_is_its_tenants() {
 fn a_program_that_is_kept_to_one_cpu_has_it_for_its_core() {
     let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
     if online.trim() == "0" {
-        eprintln!("NOT TRIED: this machine has one CPU, and all of them are no core of one's own");
-        return;
+        panic!("not run: needs 2 CPUs: a program that may use all CPUs has no core of its own");
     }
     let program = Program::copy("/bin/sleep", "cpu");
     let guest = Guest::sleeper(&program);
@@ -166,10 +164,8 @@ fn tree(folders: &[&str]) -> Option<PathBuf> {
     folders.iter().map(PathBuf::from).find(|folder| folder.exists())
 }
 
-fn unwritable(tree: Option<&Path>, why: &std::io::Error) {
-    eprintln!(
-        "NOT TRIED: no cgroup can be made in {tree:?} here ({why}); run this as root of a machine with cgroups"
-    );
+fn unwritable(tree: Option<&Path>, why: &std::io::Error) -> ! {
+    panic!("not run: needs control groups: none can be made in {tree:?}, {why}");
 }
 
 #[test]
@@ -183,7 +179,7 @@ fn a_slice_that_is_made_filled_and_removed() {
     };
     let outer = match made {
         Ok(outer) => outer,
-        Err(why) => return unwritable(folder.as_deref(), &why),
+        Err(why) => unwritable(folder.as_deref(), &why),
     };
     let inner = Cgroup::make(&outer.0.join(format!("{name}-in.slice"))).unwrap();
     let unit = Cgroup::make(&inner.0.join(format!("{name}@1.service"))).unwrap();
@@ -219,11 +215,10 @@ fn a_cgroup_that_is_kept_to_one_cpu_has_it_for_its_core() {
     };
     let outer = match made {
         Ok(outer) => outer,
-        Err(why) => return unwritable(folder.as_deref(), &why),
+        Err(why) => unwritable(folder.as_deref(), &why),
     };
     if !outer.0.join("cpuset.cpus").exists() {
-        eprintln!("NOT TRIED: cpuset is not delegated to {}", outer.0.display());
-        return;
+        panic!("not run: needs control groups: cpuset is not delegated to {}", outer.0.display());
     }
     outer.write("cpuset.cpus", "0");
     outer.write("cpuset.mems", "0");
