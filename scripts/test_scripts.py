@@ -158,6 +158,10 @@ class Setup(unittest.TestCase):
             self.assertIsNone(whole.set_up(mock.Mock(), wanted=True))
         install.assert_called_once()
 
+    def test_root_that_may_not_mount_installs_all_the_same(self) -> None:
+        with mock.patch.object(os, "geteuid", return_value=0), mock.patch.object(tools, "is_root", return_value=False):
+            self.assertEqual(tools.as_root(), [])
+
     def test_an_unknown_answer_to_setup_is_refused(self) -> None:
         with (
             mock.patch.dict(os.environ, {"SETUP": "maybe"}),
