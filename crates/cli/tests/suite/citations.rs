@@ -273,6 +273,9 @@ fn machine_folders(file: &Text) -> Vec<String> {
     let folders = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
     let mut wrong = Vec::new();
     for (number, line) in file.text.lines().enumerate() {
+        if line.contains(concat!("../sha", "red")) {
+            wrong.push(format!("{}:{}: a folder outside of the repository", file.path, number + 1));
+        }
         for folder in folders {
             for (at, _) in line.match_indices(folder) {
                 let inner =
@@ -399,5 +402,6 @@ fn a_planted_mark_and_a_planted_folder_are_found() {
     for machine in [["/wo", "rk/x"], ["/ro", "ot/.cache"], ["(/ho", "me/jane/x)"]] {
         assert_eq!(folders(&machine.concat()), 1, "{machine:?}");
     }
+    assert_eq!(folders(concat!("see ../sha", "red/reference/x.md")), 1);
     assert_eq!(folders("target/work/x, ext4 /dev/root rw, $HOME/home/x/"), 0);
 }

@@ -1,4 +1,4 @@
-//! Plain words: no text that a user sees hides who acts. Pages, help, messages, log lines, comments of shipped files.
+//! Plain words: no text that a user sees hides who acts: pages, reports, help, messages, log lines, shipped files.
 //!
 //! Comments of the code are not looked at, and neither are its tests.
 
@@ -101,7 +101,10 @@ fn name(path: &Path) -> String {
 fn pages_name_who_acts() {
     let mut wrong = Vec::new();
     let texts = all(".", ".md").into_iter().chain(all("dist", "")).chain(all("scenarios", ".toml"));
-    for path in texts.chain(all("chips", ".toml")).chain(all("generations", ".toml")) {
+    let texts = texts.chain(all("chips", ".toml")).chain(all("generations", ".toml"));
+    let pages =
+        all("crates", ".html").into_iter().chain(all("python", ".html")).chain(all("python", ".ipynb"));
+    for path in texts.chain(pages).chain(all("python", ".pyi")) {
         wrong.extend(hits(&name(&path), &std::fs::read_to_string(&path).unwrap()));
     }
     refused(&wrong);
@@ -118,7 +121,7 @@ fn help_names_who_acts() {
 #[test]
 fn messages_name_who_acts() {
     let (mut wrong, mut count) = (Vec::new(), 0);
-    for path in all("crates", ".rs") {
+    for path in all("crates", ".rs").into_iter().chain(all("python", ".rs")).chain(all("examples", ".rs")) {
         if !path.components().any(|part| part.as_os_str() == "src") {
             continue;
         }
