@@ -141,11 +141,11 @@ def set_up(pool: concurrent.futures.Executor, wanted: bool) -> concurrent.future
             say("  SETUP=no: nothing is installed")
         return None
     root = tools.as_root()
-    if any(need.builds for need in lacking):
-        say("== installing before the build, which needs some of it")
-        tools.install(lacking, root)
-        return None
-    return pool.submit(tools.install, lacking, root)
+    first, rest = [need for need in lacking if need.builds], [need for need in lacking if not need.builds]
+    if first:
+        say(f"== installing what the build needs: {', '.join(need.name for need in first)}")
+        tools.install(first, root)
+    return pool.submit(tools.install, rest, root)
 
 
 def whole(cargo: str, wanted: bool, phases: Phases) -> None:

@@ -150,13 +150,15 @@ class Setup(unittest.TestCase):
 
     def test_what_the_build_needs_is_installed_before_the_build(self) -> None:
         with (
-            mock.patch.object(tools, "missing", return_value=[tools.NEEDS[0]]),
+            mock.patch.object(tools, "missing", return_value=tools.NEEDS[:3]),
             mock.patch.object(tools, "can_install", return_value=True),
             mock.patch.object(tools, "install") as install,
             mock.patch.object(whole, "say"),
         ):
-            self.assertIsNone(whole.set_up(mock.Mock(), wanted=True))
-        install.assert_called_once()
+            pool = mock.Mock()
+            whole.set_up(pool, wanted=True)
+        self.assertEqual([need.name for need in install.call_args.args[0]], ["cc"])
+        self.assertEqual([need.name for need in pool.submit.call_args.args[1]], ["python venv", "valgrind"])
 
     def test_root_that_may_not_mount_installs_all_the_same(self) -> None:
         with mock.patch.object(os, "geteuid", return_value=0), mock.patch.object(tools, "is_root", return_value=False):

@@ -302,7 +302,8 @@ def install(lacking: list[Need], root: list[str] | None) -> None:
             _install_packages(lacking, root)
         if root is not None and not Path("/dev/fuse").exists() and command_is_here("modprobe")():
             subprocess.run([*root, "modprobe", "fuse"], stderr=subprocess.DEVNULL)
-        _install_rdt()
+        if any(need.name == "rdt" for need in lacking):
+            _install_rdt()
     except (OSError, subprocess.TimeoutExpired) as error:
         _say(f"installing stopped: {error}")
 
