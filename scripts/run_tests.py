@@ -3,8 +3,8 @@
 `cargo test` runs one test program after the other. Some of ours compute for a minute, others wait for processes, guests and
 clocks: side by side they take two thirds of the time. Each runs as cargo would run it, in its package's folder. The output
 of a program is shown when it fails. A test that lacks a tool or a privilege ends with `not run: needs NAME`; where NAME is
-missing on this machine (`tools.py` looks), the test counts as not run, elsewhere as failed. It knows cargo and libtest; it
-must not know any test.
+missing on this machine (`tools.py` looks), the test counts as not run, elsewhere as failed. It knows cargo and libtest, and
+which programs run longest; it must not know any test.
 
     python3 scripts/run_tests.py            # all
     python3 scripts/run_tests.py --jobs 1   # one program at a time
@@ -142,8 +142,18 @@ def run(program: Program, threads: int, missing: set[str]) -> Outcome:
     return Outcome(program, status, passed, ignored, time.monotonic() - began, output, failed, not_run)
 
 
+LONGEST = ("machine suite", "linux suite", "cli suite", "lab suite", "probe suite")
+"""The programs that run longest, first: some compute, some wait, and a late start of one would be waited for. Others by size."""
+
+
+def rank(program: Program) -> tuple[int, int]:
+    """Where a program comes in the order of starts."""
+    place = LONGEST.index(program.name) if program.name in LONGEST else len(LONGEST)
+    return place, -program.executable.stat().st_size
+
+
 def run_all(programs: list[Program], jobs: int, missing: set[str], say: Callable[[str], None] = print) -> Summary:
-    """Runs the programs, several at a time, the largest first: it usually runs longest."""
+    """Runs the programs, several at a time, in the order of `rank`."""
     # Where tests may leave files, CARGO_TARGET_TMPDIR: cargo makes the folder when it runs tests itself.
     (programs[0].executable.parents[2] / "tmp").mkdir(exist_ok=True)
     began, outcomes, writing, threads = time.monotonic(), [], threading.Lock(), os.cpu_count() or 1
@@ -160,7 +170,7 @@ def run_all(programs: list[Program], jobs: int, missing: set[str], say: Callable
                 say(f"{outcome.output}\n{program.executable}: status {outcome.status}")
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(one, sorted(programs, key=lambda program: -program.executable.stat().st_size)))
+        list(pool.map(one, sorted(programs, key=rank)))
     failed = [f"{outcome.program.name} {name}" for outcome in outcomes for name in outcome.failed]
     not_run = {
         f"{outcome.program.name} {name}": why for outcome in outcomes for name, why in outcome.not_run.items()

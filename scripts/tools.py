@@ -112,6 +112,15 @@ def groups_are_here() -> bool:
     return False
 
 
+def user_namespaces_are_here() -> bool:
+    """Whether an ordinary user can make a user namespace: not in a chroot, and not where a sysctl forbids it."""
+    words = ["setpriv", "--reuid=65534", "--clear-groups", "unshare", "--user", "--map-root-user", "true"]
+    try:
+        return subprocess.run(words[3:] if os.geteuid() else words, stderr=subprocess.DEVNULL).returncode == 0
+    except OSError:
+        return False
+
+
 @dataclass(frozen=True)
 class Need:
     """One requirement. `packages` is keyed by package manager; an empty dict is something that no package brings."""
@@ -169,6 +178,7 @@ NEEDS = [
     Need("root", "tests that mount, change users or open MSRs", is_root, {}),
     Need("/dev/fuse", "tests on the virtual host", fuse_is_here, {}),
     Need("perf_event_open", "linux perf: counts events", perf_is_here, {}),
+    Need("user namespaces", "vhost enter: an ordinary user", user_namespaces_are_here, {}),
     Need("control groups", "linux census: processes in groups of this machine", groups_are_here, {}),
     Need("2 CPUs", "linux census: a program with a core of its own", lambda: (os.cpu_count() or 1) >= 2, {}),
 ]  # fmt: skip

@@ -90,6 +90,9 @@ fn the_tree_stands_at_its_places_for_the_command_and_for_nobody_else() {
 #[test]
 fn an_ordinary_user_enters_as_root_of_a_user_namespace() {
     let server = server();
+    let words = ["--reuid=65534", "--clear-groups", "unshare", "--user", "--map-root-user", "true"];
+    let made = std::process::Command::new("setpriv").args(words).status();
+    assert!(made.is_ok_and(|status| status.success()), "not run: needs user namespaces and setpriv");
     let outcome = std::thread::scope(|scope| {
         // Ids belong to threads, and the command is a child of this one.
         let thread = scope.spawn(|| {
