@@ -59,7 +59,7 @@ install:
 	chmod 644 $(DESTDIR)$(PREFIX)/share/man/man1/waykeeper*.1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions/waykeeper \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_waykeeper $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/waykeeper.fish
 
-## Sets up what the tests need (SETUP=no declines), then format, lints and all tests; CONTRIBUTING.md has the exit status.
+## Sets up what the tests need (SETUP=no declines), then all tests; CONTRIBUTING.md has the exit status.
 test:
 	SETUP=$(SETUP) $(PYTHON) scripts/make_test.py --cargo $(CARGO)
 
@@ -107,9 +107,12 @@ wheel:
 repro: python
 	$(VENV)/bin/python -m waykeeper.repro run all $(QUICK) --out repro-out
 
+## The form of the code, and lints, also of the small build of `make run`. After `make test`, which makes $(VENV) with ruff in it.
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy -p waykeeper-cli --no-default-features --locked -- -D warnings
+	$(VENV)/bin/ruff format --check python && $(VENV)/bin/ruff check python
 
 ## How fast the model is: medians, on this machine; BENCH_BASELINE=old.json compares. And what a sample of a host costs.
 bench:

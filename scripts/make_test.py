@@ -1,7 +1,7 @@
-"""All of `make test`: sets up, checks form, builds, tests, and says what was not run.
+"""All of `make test`: sets up, builds, tests, and says what was not run.
 
 First one table shows what the tests need and what this machine has (`tools.py`). What is missing is installed while the build
-runs: Debian packages with apt-get, goresctrl with Go. Clippy and the Python wheel compile while the tests run. `SETUP=no` declines. Without root or on another distribution the
+runs: Debian packages with apt-get, goresctrl with Go. The Python wheel is built while the tests run. `SETUP=no` declines. Without root or on another distribution the
 command for it is printed instead. Everything that can run then runs; tests that lack a requirement are listed at the end, by
 name. It must not know any single test.
 
@@ -67,28 +67,19 @@ def must(*command: str | Path, cwd: Path = ROOT) -> None:
         raise Failed(f"`{' '.join(words)}` ended with {status}")
 
 
-def beside_the_tests(cargo: str) -> list[tuple[str, list[str | Path], Path]]:
-    """What compiles while the tests run, at low priority: many tests wait for processes and clocks. Name, command, folder."""
-    clippy = [cargo, "clippy", "--quiet", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]
-    small = [cargo, "clippy", "--quiet", "-p", "waykeeper-cli", "--no-default-features", "--locked", "--", "-D", "warnings"]
-    wheel = [VENV / "bin/maturin", "build", "--quiet", "--profile", "dev", "--locked", "--out", WHEELS]
-    return [("clippy", clippy, ROOT), ("clippy on the build of make run", small, ROOT), ("wheel of the Python package", wheel, ROOT / "python")]
-
-
-def compile_beside(cargo: str, has_python: Callable[[], bool], phases: Phases) -> None:
-    """Runs these one after the other. The output of one is shown when it fails. Raises Failed at the first that fails."""
+def wheel_beside(has_python: Callable[[], bool], phases: Phases) -> None:
+    """Builds the wheel at low priority while the tests run: many of them wait for processes and clocks. Raises Failed."""
     shutil.rmtree(WHEELS, ignore_errors=True)
-    for name, command, folder in beside_the_tests(cargo):
-        if command[0] != cargo and not has_python():
-            continue
-        began = time.monotonic()
-        words = ["nice", "-n", "19", *map(str, command)]
-        done = subprocess.run(words, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True)  # fmt: skip
-        phases.seconds.append((f"{name}, beside the tests", time.monotonic() - began))
-        if done.returncode != 0:
-            say(f"{done.stdout}\n`{' '.join(words)}` ended with {done.returncode}")
-            raise Failed(name)
+    if not has_python():
+        return
+    began = time.monotonic()
+    words = ["nice", "-n", "19", str(VENV / "bin/maturin"), "build", "--quiet", "--profile", "dev", "--locked"]
+    done = subprocess.run([*words, "--out", str(WHEELS)], cwd=ROOT / "python", stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # fmt: skip
+    phases.seconds.append(("wheel of the Python package, beside the tests", time.monotonic() - began))
+    if done.returncode != 0:
+        say(f"{done.stdout}\n`{' '.join(words)}` ended with {done.returncode}")
+        raise Failed("the wheel of the Python package")
 
 
 def environment_for_python(installing: concurrent.futures.Future[None] | None) -> str | None:
@@ -117,10 +108,8 @@ def environment_for_python(installing: concurrent.futures.Future[None] | None) -
 
 
 def python_tests() -> None:
-    """The Python package: its form, and its tests on a wheel in the fresh environment."""
+    """The Python package's tests on a wheel in the fresh environment."""
     must(VENV / "bin/pip", "install", "--quiet", "--no-deps", "--force-reinstall", *WHEELS.glob("waykeeper-*.whl"))
-    must(VENV / "bin/ruff", "format", "--check", "python")
-    must(VENV / "bin/ruff", "check", "python")
     must(VENV / "bin/pytest", "-c", "python/pyproject.toml", "python/tests")
 
 
@@ -157,7 +146,6 @@ def whole(cargo: str, wanted: bool, phases: Phases) -> None:
         if not tools.command_is_here("cc")():
             raise Failed("no C compiler (cc); install gcc and the headers of the C library")
         fetching = pool.submit(environment_for_python, installing)
-        phases.run("form: cargo fmt", lambda: must(cargo, "fmt", "--all", "--check"))
         programs: list[run_tests.Program] = []
         phases.run("build of the tests", lambda: programs.extend(build(cargo)))
         if installing is not None:
@@ -165,9 +153,9 @@ def whole(cargo: str, wanted: bool, phases: Phases) -> None:
             left = [need.name for need in tools.missing() if need.packages]
             say(f"setup: still missing: {', '.join(left)}" if left else "setup: everything is installed")
         missing = {need.name for need in tools.missing()}
-        compiling = pool.submit(compile_beside, cargo, lambda: fetching.result() is None, phases)
+        compiling = pool.submit(wheel_beside, lambda: fetching.result() is None, phases)
         phases.run("tests", lambda: rust_tests(programs, missing, phases))
-        phases.run("waiting for clippy and the wheel", compiling.result)
+        phases.run("waiting for the wheel", compiling.result)
         phases.run("examples in the documentation", lambda: must_be_zero(run_tests.examples(cargo)))
         phases.run("tests of the scripts", script_tests)
         why = fetching.result()
