@@ -73,7 +73,7 @@ settings! {
     lpw_weight Number 0.5 0.0..10.0 "" "weight of the LPWs' progress relative to the HPWs'" "ours";
     memory_weight Number 0.05 0.0..10.0 "" "weight of memory traffic: at 0.05, halving it is worth 3.5 % of progress" "ours";
     min_gain Number 0.01 0.0..1.0 "ratio" "least gain for which a change is kept; twice the noise if that is more" "ours";
-    hpw_loss_max Number 0.1 0.0..1.0 "ratio" "largest loss of an HPW's progress relative to the open LLC" "ours; A4 allows 20 % of the LLC hit ratio";
+    hpw_loss_max Number 0.1 0.0..1.0 "ratio" "largest loss of an HPW's progress relative to the first layout of the phase" "ours; A4 allows 20 % of the LLC hit ratio";
     settle_tolerance Number 0.01 0.0..1.0 "ratio" "the LLC counts as settled when two intervals differ by less" "ours";
     settle_max Whole 4.0 1.0..60.0 "intervals" "longest wait for a settled LLC" "ours: rings take up to 0.3 s of traffic to drain";
     leak_dca_miss Number 0.4 0.0..1.0 "ratio" "DCA write miss ratio above which storage may cause a leak" "A4 Table 1, DMALK_DCA_MS_THR";

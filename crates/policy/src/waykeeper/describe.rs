@@ -9,8 +9,8 @@ pub(super) fn describe(config: &Config) -> Description {
         name: "waykeeper".to_owned(),
         idea: "First tries the layout that the counters suggest, then single steps: zones, DCA off for \
                storage that leaks, a trash way for antagonists, DDIO ways by demand. A step is kept if the \
-               HPWs' measured progress gains more than noise and no HPW loses; otherwise the next step is \
-               tried. The best layout of a phase is remembered."
+               measured progress of all workloads, weighted, gains more than noise and no HPW loses more than \
+               hpw_loss_max; otherwise the next step is tried. The best layout of a phase is remembered."
             .to_owned(),
         source: "ours, after A4 s5 and IAT s4".to_owned(),
         inputs: lines(&[
