@@ -2,8 +2,8 @@
 
 REASONS: dict[str, str] = {
     "ISCA25-F7-2": (
-        "the share of consumed lines in particular ways is not visible in counters, neither in the paper's nor in "
-        "ours; the paper derives the number and does not measure it"
+        "counters cannot show the share of consumed lines in particular ways, neither the paper's nor ours; the paper "
+        "derives the number and does not measure it"
     ),
     "ISCA25-S6-1": (
         "the cost of a daemon is a property of the host, not of the model; `make bench` measures our own "
