@@ -49,7 +49,7 @@ fn walked(folder: &Path, into: &mut Vec<String>) {
 fn texts() -> Vec<Text> {
     let paths = kept().unwrap_or_else(|| {
         let mut paths = Vec::new();
-        walked(&repository(), &mut paths);
+        walked(repository(), &mut paths);
         paths
     });
     let read = |path: String| {
