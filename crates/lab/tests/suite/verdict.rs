@@ -116,8 +116,9 @@ fn many_policies_with_long_names_still_fit_five_lines() {
     let names: Vec<String> = (0..12).map(|i| format!("a-policy-with-a-name-of-{i}")).collect();
     for count in [2, 3, 7, 12] {
         let run = |at: u64| {
-            let ratio =
-                |i: usize| 1.0 + 0.1 * (i as f64 - 4.0) + if i % 3 == 0 { 0.2 * at as f64 } else { 0.0 };
+            let ratio = |i: usize| {
+                1.0 + 0.1 * (i as f64 - 4.0) + if i.is_multiple_of(3) { 0.2 * at as f64 } else { 0.0 }
+            };
             let policies: Vec<(&str, f64, f64)> = names
                 .iter()
                 .enumerate()
