@@ -258,6 +258,7 @@ fn open_files(folder: &Path) -> usize {
 
 #[test]
 fn one_user_has_a_few_connections_and_is_told_so() {
+    assert!(rustix::process::geteuid().is_root(), "not run: needs root: the user is 0 in the answer");
     let stage = Stage::new(Limits { per_uid: 2, ..Limits::default() }, None);
     let mut kept: Vec<Client> = (0..2).map(|_| Client::at(&stage.socket())).collect();
     for client in &mut kept {

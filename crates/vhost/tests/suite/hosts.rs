@@ -202,12 +202,13 @@ fn a_scenario_that_cannot_be_shown_says_what_would_do() {
 
 #[test]
 fn every_host_mounts_and_a_mask_written_through_resctrl_is_seen_in_occupancy() {
+    assert!(rustix::process::geteuid().is_root(), "not run: needs root and /dev/fuse");
     for (chip, generation) in CHIPS {
         let folder = tempfile::tempdir().unwrap();
         let kernel = if generation == "hsx" { Kernel(6, 1) } else { Kernel(6, 12) };
         let host =
             VirtualHost::mount(folder.path(), scenario(chip, SCENARIO), Options { kernel, ..held(16) });
-        let host = host.unwrap_or_else(|error| panic!("{chip}: {error}"));
+        let host = host.unwrap_or_else(|error| panic!("not run: needs root and /dev/fuse: {chip}: {error}"));
         let root = folder.path();
         assert!(fs::read_to_string(root.join("proc/cpuinfo")).unwrap().starts_with("processor\t: 0\n"));
         let resctrl = root.join("sys/fs/resctrl");
