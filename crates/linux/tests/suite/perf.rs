@@ -60,7 +60,8 @@ fn an_uncore_event_the_kernel_does_not_know_is_noted_and_one_of_a_core_ends_it()
     let unknown = Event { pmu: 0xffff_fff0, config: [0, 0, 0] };
     let plan =
         |place| vec![group(Where::Core, &[(CLOCK, CYCLES, 1.0)]), group(place, &[(unknown, MEMORY, 64.0)])];
-    let mut counting = PerfCounting::open(plan(Where::Uncore)).expect("not run: needs perf_event_open: the core's event is good");
+    let mut counting = PerfCounting::open(plan(Where::Uncore))
+        .expect("not run: needs perf_event_open: the core's event is good");
     assert_eq!(counting.notes().len(), 1);
     assert!(
         counting.notes()[0].starts_with("perf event Memory(Read) on CPU 0: No such"),

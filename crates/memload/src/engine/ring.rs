@@ -362,7 +362,10 @@ mod tests {
 
     #[test]
     fn what_the_kernel_does_not_register_goes_another_way() {
-        assert!(rustix::process::geteuid().is_root(), "not run: needs root: others may lock too little memory to register it all");
+        assert!(
+            rustix::process::geteuid().is_root(),
+            "not run: needs root: others may lock too little memory to register it all"
+        );
         on((MOST_PIECES / 8) + 1, 1, (0, 1), |ground| {
             let bytes = ground.buffer.bytes();
             let (many, few) = (Pieces::over(bytes, 512, 512), Pieces::largest(ground));
