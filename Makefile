@@ -66,13 +66,9 @@ test:
 test-rust:
 	$(PYTHON) scripts/run_tests.py --cargo $(CARGO)
 
-## The Python package: its form, and its tests on a wheel in a fresh environment.
+## The Python package's tests on a wheel in a fresh environment.
 test-python:
-	$(PYTHON) -m venv --clear $(VENV)
-	$(MAKE) wheel PROFILE=dev
-	$(VENV)/bin/pip install --quiet "$$(ls $(WHEELS)/waykeeper-*.whl)[test]"
-	$(VENV)/bin/ruff format --check python && $(VENV)/bin/ruff check python
-	$(VENV)/bin/pytest -c python/pyproject.toml python/tests
+	$(PYTHON) scripts/make_test.py --only-python
 
 ## The resctrl of real kernels, in QEMU guests, judges crates/linux; downloads Debian's kernels once (oracle/README.md).
 test-oracle:

@@ -67,8 +67,8 @@ def must(*command: str | Path, cwd: Path = ROOT) -> None:
         raise Failed(f"`{' '.join(words)}` ended with {status}")
 
 
-def wheel_beside(has_python: Callable[[], bool], phases: Phases) -> None:
-    """Builds the wheel at low priority while the tests run: many of them wait for processes and clocks. Raises Failed."""
+def build_wheel(has_python: Callable[[], bool], phases: Phases) -> None:
+    """Builds the wheel, at low priority: in `whole` the tests run beside it, and many wait for processes. Raises Failed."""
     shutil.rmtree(WHEELS, ignore_errors=True)
     if not has_python():
         return
@@ -76,7 +76,7 @@ def wheel_beside(has_python: Callable[[], bool], phases: Phases) -> None:
     words = ["nice", "-n", "19", str(VENV / "bin/maturin"), "build", "--quiet", "--profile", "dev", "--locked"]
     done = subprocess.run([*words, "--out", str(WHEELS)], cwd=ROOT / "python", stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # fmt: skip
-    phases.seconds.append(("wheel of the Python package, beside the tests", time.monotonic() - began))
+    phases.seconds.append(("wheel of the Python package", time.monotonic() - began))
     if done.returncode != 0:
         say(f"{done.stdout}\n`{' '.join(words)}` ended with {done.returncode}")
         raise Failed("the wheel of the Python package")
@@ -153,7 +153,7 @@ def whole(cargo: str, wanted: bool, phases: Phases) -> None:
             left = [need.name for need in tools.missing() if need.packages]
             say(f"setup: still missing: {', '.join(left)}" if left else "setup: everything is installed")
         missing = {need.name for need in tools.missing()}
-        compiling = pool.submit(wheel_beside, lambda: fetching.result() is None, phases)
+        compiling = pool.submit(build_wheel, lambda: fetching.result() is None, phases)
         phases.run("tests", lambda: rust_tests(programs, missing, phases))
         phases.run("waiting for the wheel", compiling.result)
         phases.run("examples in the documentation", lambda: must_be_zero(run_tests.examples(cargo)))
@@ -163,6 +163,15 @@ def whole(cargo: str, wanted: bool, phases: Phases) -> None:
             phases.run("Python package", python_tests)
         else:
             phases.not_run.append(f"all of python/tests: {why}")
+
+
+def only_python(phases: Phases) -> None:
+    """The Python package alone, by the phases of `whole`. Raises Failed if one fails or cannot run."""
+    why = environment_for_python(None)
+    if why is not None:
+        raise Failed(f"python/tests cannot run: {why}")
+    build_wheel(lambda: True, phases)
+    phases.run("Python package", python_tests)
 
 
 def must_be_zero(status: int) -> None:
@@ -190,6 +199,7 @@ def rust_tests(programs: list[run_tests.Program], missing: set[str], phases: Pha
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cargo", default=os.environ.get("CARGO", "cargo"), help="cargo (default: %(default)s)")
+    parser.add_argument("--only-python", action="store_true", help="only the Python package, without the set-up")
     arguments = parser.parse_args()
     setup = os.environ.get("SETUP", "yes")
     if setup not in ("yes", "no"):
@@ -199,7 +209,10 @@ def main() -> int:
     os.environ["PATH"] = os.pathsep.join([tools.search_path(), str(rustup)])
     phases, began, wrong = Phases(), time.monotonic(), None
     try:
-        whole(arguments.cargo, setup == "yes", phases)
+        if arguments.only_python:
+            only_python(phases)
+        else:
+            whole(arguments.cargo, setup == "yes", phases)
     except Failed as error:
         wrong = str(error)
     say("== summary")
