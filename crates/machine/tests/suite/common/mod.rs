@@ -1,11 +1,12 @@
-//! Running scenario files without a policy and averaging over seeds: what the fidelity tests share.
+//! Running scenario files without a policy and averaging over seeds: what the fidelity tests share. Each run is
+//! computed once in the program: many figures are judged by more than one test.
 
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 use waykeeper_host::Host;
 use waykeeper_machine::{Measured, RunOptions, Scenario, ScenarioSource, VirtualServer};
 use waykeeper_silicon::{Rules, Sampling};
@@ -33,18 +34,29 @@ pub fn run(scenario: &Arc<Scenario>, seed: u64, sample_seed: u64, sampling: Samp
     server.measured()
 }
 
+/// The numbers of one run, by `metric` or `metric/workload`.
+type Numbers = Vec<(String, f64)>;
+
+/// The numbers of one run. A second test that asks for the same run waits for the first one's result.
+fn numbers_of(scenario: &Arc<Scenario>, text: &str, seed: u64, sampling: Sampling) -> Numbers {
+    static RUNS: LazyLock<Mutex<HashMap<String, Arc<OnceLock<Numbers>>>>> = LazyLock::new(Mutex::default);
+    let key = format!("{seed} {sampling:?} {text}");
+    let cell = RUNS.lock().expect("runs panic outside of the lock").entry(key).or_default().clone();
+    cell.get_or_init(|| numbers(scenario, &run(scenario, seed, seed, sampling))).clone()
+}
+
 /// The numbers figures show, averaged over seeds: `metric` or `metric/workload`.
 pub fn means(
     scenario: Scenario,
     seeds: std::ops::RangeInclusive<u64>,
     sampling: Sampling,
 ) -> BTreeMap<String, f64> {
-    let scenario = Arc::new(scenario);
+    // Two scenarios with the same text run alike: the text has every field.
+    let (text, scenario) = (format!("{scenario:?}"), Arc::new(scenario));
     let count = (seeds.end() - seeds.start() + 1) as f64;
     let mut sums: BTreeMap<String, f64> = BTreeMap::new();
     for seed in seeds {
-        let measured = run(&scenario, seed, seed, sampling);
-        for (key, value) in numbers(&scenario, &measured) {
+        for (key, value) in numbers_of(&scenario, &text, seed, sampling) {
             *sums.entry(key).or_default() += value / count;
         }
     }
@@ -52,7 +64,7 @@ pub fn means(
 }
 
 /// Ratios in percent, bandwidth in GB/s, latencies in us: the units of the figures.
-pub fn numbers(scenario: &Scenario, measured: &Measured) -> Vec<(String, f64)> {
+fn numbers(scenario: &Scenario, measured: &Measured) -> Numbers {
     let system = &measured.system;
     let mut numbers = vec![
         ("mem_rd".to_owned(), system.memory_read_bytes_per_s / 1e9),
