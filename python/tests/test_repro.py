@@ -3,14 +3,30 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
-from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, number, registry
+from waykeeper.repro import (
+    MEDIUM,
+    STRONG,
+    WEAK,
+    Case,
+    Figure,
+    Panel,
+    Points,
+    Series,
+    absent,
+    checks,
+    claim,
+    number,
+    registry,
+)
 from waykeeper.repro.__main__ import main
 from waykeeper.repro.claims import PAPERS, claims
 from waykeeper.repro.curves import about_equal, crossing, falling, rising, spread_ratio
 from waykeeper.repro.engine import mean, run_figures
+from waykeeper.repro.figure import Runs
 from waykeeper.repro.outcome import changes, document, outcomes, score, skipped
 from waykeeper.repro.report import write, write_docs
 
@@ -29,6 +45,7 @@ def test_a_claim_dropped_by_mistake_is_noticed(monkeypatch):
     del reasons[dropped]
     monkeypatch.setattr(registry, "not_simulable", lambda: {**reasons, doubled: "twice", "ATC20-NONE": "unknown"})
     problems = "\n".join(registry.problems())
+    assert "strength" not in problems
     assert f"claim {dropped}" in problems and f"claim {doubled} is evaluated more than once" in problems
     assert "ATC20-NONE" in problems
 
@@ -68,15 +85,15 @@ class MadeUp(Figure):
         yield Panel("hits", "working set", "ratio", [Series("ours", sizes, hits)], [Points("paper", sizes, hits)])
         yield Panel("lines", "MiB", "ratio", [Series("ours", [1, 16], hits[:2])], log_x=True)
 
-    @claim("ISCA25-F5-2")
+    @claim("ISCA25-F5-2", STRONG, "the hit ratio may rise or fall")
     def larger_sets_hit_less(self, runs):
         return checks({"falls": falling([runs[size].workload("reader").mlc_hit_ratio for size in runs.keys()])})
 
-    @claim("ISCA25-F12-1", why="it is made up")
+    @claim("ISCA25-F12-1", WEAK, "a number of this test", why="it is made up")
     def a_number(self, runs):
         return number(100 * runs["1 MiB"].workload("reader").mlc_hit_ratio)
 
-    @claim("ISCA25-F12-2")
+    @claim("ISCA25-F12-2", MEDIUM, "a number that does not exist")
     def a_mistake(self, runs):
         return number(runs["nowhere"].system.nothing)
 
@@ -118,16 +135,64 @@ def test_outcomes_tell_seeds_spread_and_why(made_up):
     assert off.verdict == "not reproduced" and off.why == "it is made up" and off.spread is not None
     assert off.ours_low == off.ours_high and off.published == "-58 percent change"
     assert broken.verdict == "not reproduced" and "could not be judged" in broken.why and "nowhere" in broken.why
-    assert score(list(found.values())) == {
-        "simulable": 3,
-        "reproduced": 1,
-        "shape_only": 0,
-        "not_reproduced": 2,
-        "not_simulable": 0,
-    }
+    total = score(list(found.values()))
+    assert counts(total) == {"simulable": 3, "tested": 3, "reproduced": 1, "not_reproduced": 2}
+    assert counts(total["strengths"]["strong"]) == {"simulable": 1, "tested": 1, "reproduced": 1}
+    assert counts(total["strengths"]["medium"]) == {"simulable": 1, "tested": 1, "not_reproduced": 1}
+    assert counts(total["strengths"]["weak"]) == {"simulable": 1, "tested": 1, "not_reproduced": 1}
+    assert counts(total["headline"]) == {"simulable": 2, "tested": 2, "reproduced": 1, "not_reproduced": 1}
 
 
-@pytest.mark.parametrize(("flags", "verdict"), [((1, 1, 0), "reproduced"), ((1, 0, 0), "not reproduced")])
+def counts(row):
+    """The counts of a row that are not zero."""
+    return {name: count for name, count in row.items() if isinstance(count, int) and count}
+
+
+def test_a_claim_about_a_removal_is_not_tested_where_ours_lacks_the_effect(made_up):
+    figure, results, _ = made_up
+
+    class Removal(MadeUp):
+        id = "a4/made-up"
+
+        @claim("ISCA25-F5-2", MEDIUM, "an ordering of two policies")
+        def larger_sets_hit_less(self, runs):
+            return absent("default loses 0.3 %, the paper has 7 %")
+
+    (found,) = [outcome for outcome in outcomes([Removal()], results) if outcome.id == "ISCA25-F5-2"]
+    assert found.verdict == "not tested" and found.why == "default loses 0.3 %, the paper has 7 %"
+    assert counts(score([found])["headline"]) == {"simulable": 1, "not_tested": 1}
+
+
+@pytest.mark.parametrize(
+    ("seeds", "showing", "verdict"),
+    [(5, 5, "reproduced"), (5, 4, "reproduced"), (5, 3, "not reproduced"), (5, 0, "not reproduced"),
+     (3, 3, "reproduced"), (3, 2, "not reproduced"), (10, 8, "reproduced"), (10, 7, "not reproduced")],
+)  # fmt: skip
+def test_what_a_mean_shows_counts_only_if_four_of_five_seeds_show_it(made_up, seeds, showing, verdict):
+    _, results, _ = made_up
+    one = results["a4/made-up"]
+    runs = [Runs({key: one.mean[key] for key in one.mean}) for _ in range(seeds)]
+    which = {id(each): seed < showing for seed, each in enumerate(runs)}
+
+    class Mean(MadeUp):
+        id = "a4/made-up"
+
+        @claim("ISCA25-F5-2", STRONG, "it depends on the seed")
+        def larger_sets_hit_less(self, runs):
+            return checks({"so": which.get(id(runs), True)})
+
+    (found,) = [
+        outcome
+        for outcome in outcomes([Mean()], {"a4/made-up": replace(one, seeds=runs)})
+        if outcome.id == "ISCA25-F5-2"
+    ]
+    assert found.verdict == verdict
+    assert found.why == (
+        "" if verdict == "reproduced" else f"the mean over seeds shows it, but only {showing} of {seeds} seeds alone do"
+    )
+
+
+@pytest.mark.parametrize(("flags", "verdict"), [((1, 1, 1), "reproduced"), ((1, 1, 0), "not reproduced")])
 def test_a_claim_may_be_judged_on_each_seed(made_up, flags, verdict):
     _, results, _ = made_up
     seeds = {id(runs): bool(flag) for runs, flag in zip(results["a4/made-up"].seeds, flags, strict=True)}
@@ -135,12 +200,12 @@ def test_a_claim_may_be_judged_on_each_seed(made_up, flags, verdict):
     class Each(MadeUp):
         id = "a4/made-up"
 
-        @claim("ISCA25-F5-2", each_seed=True)
+        @claim("ISCA25-F5-2", STRONG, "it depends on the seed", each_seed=True)
         def larger_sets_hit_less(self, runs):
             return checks({"so": seeds.get(id(runs), False)})
 
     (found,) = outcomes([Each()], results)
-    assert found.verdict == verdict and found.agreeing >= 2
+    assert found.verdict == verdict and found.agreeing == 3
 
 
 def test_a_case_that_cannot_run_is_told_and_the_rest_goes_on(tmp_path):
@@ -226,7 +291,7 @@ def test_a_record_that_is_none_is_refused(tmp_path, capsys):
     path = tmp_path / "claims.json"
     path.write_text('{"schema": "other"}')
     assert main(["diff", str(path), str(path)]) == 2
-    assert "waykeeper.fidelity/1" in capsys.readouterr().err
+    assert "waykeeper.fidelity/2" in capsys.readouterr().err
 
 
 def test_the_command_runs_a_figure_and_reports_it(tmp_path):
@@ -261,3 +326,19 @@ def test_the_published_score_holds_every_claim_once():
     assert total["reproduced"] == verdicts.count("reproduced") and total["simulable"] + total["not_simulable"] == 327
     # Whatever is not reproduced is explained.
     assert all(claim["why"] for claim in record["claims"] if claim["verdict"] != "reproduced")
+
+
+def test_the_hit_ratio_of_a_group_is_its_hits_over_its_accesses():
+    from types import SimpleNamespace
+
+    from waykeeper.repro.papers.a4.mixes import hits
+
+    # 100 accesses with 90 hits and 900 with 90: 180 of 1000, where the mean of the ratios is 50 %.
+    numbers = {
+        "a": SimpleNamespace(llc_misses_per_s=10.0, llc_hit_ratio=0.9),
+        "b": SimpleNamespace(llc_misses_per_s=810.0, llc_hit_ratio=0.1),
+        "idle": SimpleNamespace(llc_misses_per_s=0.0, llc_hit_ratio=1.0),
+    }
+    run = SimpleNamespace(policy=lambda _: SimpleNamespace(workload=numbers.__getitem__))
+    assert hits(run, "a4", ["a", "b", "idle"]) == pytest.approx(0.18)
+    assert hits(run, "a4", ["a"]) == pytest.approx(0.9)

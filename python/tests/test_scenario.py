@@ -45,6 +45,7 @@ def test_a_sweep_is_left_out_of_a_point():
         (lambda s: s.set("workload.reader.working_set", "8 bananas").check(), "8 bananas"),
         (lambda s: s.set("durations_s", 3).check(), "duration_s"),
         (lambda s: s.set("workload.reader.mask", object()), "object"),
+        (lambda s: wk.run(wk.Scenario.load("a4-fig5").set("workload.fio.block", "64k")), "is swept over 4k, 8k"),
         (lambda s: wk.chip("gold-6141"), "gold-6140"),
         (lambda s: wk.policy("a5"), "a4"),
     ],

@@ -7,16 +7,22 @@ parts are the claims (`claims`), the results of a claim's function (`finding`), 
 
 from .curves import about_equal, crossing, falling, rising, spread_ratio
 from .figure import Case, Figure, Panel, Points, Series, claim
-from .finding import Finding, checks, knee, number, span
+from .finding import Finding, absent, checks, knee, number, span
+from .strength import MEDIUM, STRONG, WEAK, Strength
 
 __all__ = [
+    "MEDIUM",
+    "STRONG",
+    "WEAK",
     "Case",
     "Figure",
     "Finding",
     "Panel",
     "Points",
     "Series",
+    "Strength",
     "about_equal",
+    "absent",
     "checks",
     "claim",
     "crossing",

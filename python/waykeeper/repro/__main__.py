@@ -80,7 +80,12 @@ def _count(text: str) -> int:
 
 def _list(given: argparse.Namespace) -> int:
     rows = [
-        {"id": figure.id, "title": figure.title, "claims": [judgement.claim for judgement in figure.judgements()]}
+        {
+            "id": figure.id,
+            "title": figure.title,
+            "claims": [judgement.claim for judgement in figure.judgements()],
+            "strengths": {judgement.claim: judgement.strength.value for judgement in figure.judgements()},
+        }
         for figure in figures().values()
     ]
     if given.json:
@@ -179,14 +184,28 @@ def _record(path: Path) -> Any:
 
 
 def _show(record: Any) -> None:
-    heads = ["simulable", "reproduced", "shape_only", "not_reproduced", "not_simulable"]
-    print(f"{'paper':<12}" + "".join(f"{head.replace('_', ' '):>16}" for head in heads))
-    for paper, score in [*record["papers"].items(), ("all", record["total"])]:
-        print(f"{paper:<12}" + "".join(f"{score[head]:>16}" for head in heads))
+    heads = ["simulable", "reproduced", "shape_only", "not_reproduced", "not_tested", "not_simulable"]
+    total, headline = record["total"], record["total"]["headline"]
+    rows = [
+        *record["papers"].items(),
+        ("all", total),
+        *((f"  {name}", row) for name, row in total["strengths"].items()),
+    ]
+    print(f"{'paper, check':<14}" + "".join(f"{head.replace('_', ' '):>16}" for head in heads))
+    for name, score in rows:
+        print(f"{name:<14}" + "".join(f"{score[head]:>16}" for head in heads))
+    if headline["simulable"]:
+        share = 100 * headline["reproduced"] / headline["simulable"]
+        print(
+            f"strong and medium checks: {headline['reproduced']} of {headline['simulable']} claims are reproduced "
+            f"({share:.0f} %), {headline['shape_only']} in shape only"
+        )
     worst = [claim for claim in record["claims"] if RANK[claim["verdict"]] in (1, 2)]
     for claim in sorted(worst, key=lambda claim: -RANK[claim["verdict"]]):
         published = f", published {claim['published']}" if claim["published"] else ""
-        print(f"{claim['verdict']:<15} {claim['id']:<16} {claim['ours'] or claim['why']}{published}")
+        print(
+            f"{claim['verdict']:<15} {claim['strength']:<7} {claim['id']:<16} {claim['ours'] or claim['why']}{published}"
+        )
 
 
 if __name__ == "__main__":

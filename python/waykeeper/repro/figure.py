@@ -12,6 +12,7 @@ from typing import Any
 
 from ..results import Run
 from .finding import Finding
+from .strength import Strength
 
 Judge = Callable[[Any, "Runs"], Finding]
 
@@ -129,24 +130,31 @@ class Runs:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A claim's function, and the explanation if the claim is not reproduced."""
+    """A claim's function, how much its check says and why, and the explanation if the claim is not reproduced."""
 
     claim: str
     judge: Judge
+    strength: Strength
+    because: str
     why: str
     each_seed: bool
 
 
-def claim(name: str, why: str = "", each_seed: bool = False) -> Callable[[Judge], Judge]:
-    """Marks a method as the evaluation of a claim. `why` is the most likely explanation if the claim is not reproduced.
+def claim(
+    name: str, strength: Strength, because: str, *, why: str = "", each_seed: bool = False
+) -> Callable[[Judge], Judge]:
+    """Marks a method as the evaluation of a claim.
 
-    A claim is evaluated on the means over seeds. With `each_seed` it is evaluated on every seed alone and the median verdict
-    counts; this is for properties that a mean hides, for example fluctuation.
+    `strength` is how much the check says about the model and `because` is the reason, in one line. `why` is the most likely
+    explanation if the claim is not reproduced.
+
+    A claim is evaluated on the means over seeds. With `each_seed` it is evaluated on every seed alone and the verdict that 4 of 5
+    seeds reach counts; this is for properties that a mean hides, for example fluctuation.
     """
 
     def mark(judge: Judge) -> Judge:
         marks = list(getattr(judge, "_claims", ()))
-        judge._claims = [*marks, (name, why, each_seed)]  # type: ignore[attr-defined]
+        judge._claims = [*marks, (name, strength, because, why, each_seed)]  # type: ignore[attr-defined]
         return judge
 
     return mark
@@ -174,6 +182,6 @@ class Figure:
         found = []
         for name in vars(type(self)):
             member = getattr(type(self), name)
-            for claim_name, why, each_seed in getattr(member, "_claims", ()):
-                found.append(Judgement(claim_name, member, why, each_seed))
+            for claim_name, strength, because, why, each_seed in getattr(member, "_claims", ()):
+                found.append(Judgement(claim_name, member, strength, because, why, each_seed))
         return found

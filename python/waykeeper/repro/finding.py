@@ -22,6 +22,8 @@ class Finding:
     """Statements and whether they hold."""
     step: float = 0.0
     """The grid step at a knee, which limits its precision."""
+    absent: str = ""
+    """What ours does not show, where the claim is about its removal: the claim is then not tested."""
 
     @property
     def has_number(self) -> bool:
@@ -35,6 +37,8 @@ class Finding:
 
     def ours(self) -> str:
         """The finding as text."""
+        if self.absent:
+            return f"not tested: {self.absent}"
         parts = []
         if self.low is not None and self.high is not None:
             parts.append(f"{self.low:.3g}" if self.low == self.high else f"{self.low:.3g} to {self.high:.3g}")
@@ -56,6 +60,11 @@ def span(low: float | None, high: float | None, shape: bool | None = None) -> Fi
     if low is not None and high is not None and low > high:
         low, high = high, low
     return Finding(low=low, high=high, shape=shape)
+
+
+def absent(effect: str) -> Finding:
+    """For a claim about the removal of an effect that our runs do not show: a sentence that says so, with the number."""
+    return Finding(absent=effect)
 
 
 def checks(statements: Mapping[str, object]) -> Finding:

@@ -1,13 +1,18 @@
 """Outcomes: the verdict of every claim with our number and the published one, and the totals.
 
-They are written as `claims.json` (schema `waykeeper.fidelity/1`), which the report, the docs and `diff` read.
+They are written as `claims.json` (schema `waykeeper.fidelity/2`), which the report, the docs and `diff` read.
+
+A claim is evaluated on the means over seeds. It is reproduced only if at least `SHOWN_BY` of the seeds alone reproduce it as well;
+otherwise it gets the verdict that so many seeds reach. Totals are given for each strength of check; the headline counts the
+strong and the medium ones.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from .. import _native
@@ -16,9 +21,16 @@ from .engine import FigureRuns
 from .figure import Figure, Judgement, Runs
 from .finding import Finding
 from .registry import not_simulable
+from .strength import Strength
 from .verdict import Judged, Verdict, judge
 
-SCHEMA = "waykeeper.fidelity/1"
+SCHEMA = "waykeeper.fidelity/2"
+
+SHOWN_BY = 0.8
+"""Share of the seeds that must reproduce a claim: 4 of 5. A mean over seeds can have a property that no run has."""
+
+HEADLINE = (Strength.STRONG, Strength.MEDIUM)
+"""The strengths that the headline counts."""
 
 
 @dataclass
@@ -48,13 +60,18 @@ class Outcome:
     """Sample standard deviation of our number over the seeds."""
     agreeing: int = 0
     """Number of seeds that alone would give at least this verdict."""
+    strength: str = ""
+    """How much the check says about the model; empty if the claim cannot be simulated."""
+    because: str = ""
+    """Why it has this strength."""
 
 
 RANK = {
     Verdict.REPRODUCED.value: 0,
     Verdict.SHAPE_ONLY.value: 1,
     Verdict.NOT_REPRODUCED.value: 2,
-    Verdict.NOT_SIMULABLE.value: 3,
+    Verdict.NOT_TESTED.value: 3,
+    Verdict.NOT_SIMULABLE.value: 4,
 }
 
 
@@ -76,17 +93,25 @@ def _outcome(figure: Figure, judgement: Judgement, results: FigureRuns) -> Outco
     claim = claims()[judgement.claim]
     finding, judged, error = _look(figure, judgement, claim, results.mean)
     alone = [_look(figure, judgement, claim, runs) for runs in results.seeds]
-    if judgement.each_seed and alone:
-        # The median verdict is that of most seeds, or the worse one in a tie.
-        ranked = sorted(alone, key=lambda look: RANK[look[1].verdict.value])
-        finding, judged, error = ranked[len(ranked) // 2]
     # A claim that is only calculated has no case and no seed.
     seeds = len(results.seeds) if len(results.mean) else 0
+    lacking = ""
+    if seeds:
+        # The verdict that enough seeds reach is that of the last one needed, from the best down.
+        ranked = sorted(alone, key=lambda look: RANK[look[1].verdict.value])
+        reached = ranked[math.ceil(SHOWN_BY * seeds) - 1]
+        if judgement.each_seed:
+            finding, judged, error = reached
+        elif judged.verdict is Verdict.REPRODUCED and reached[1].verdict is not Verdict.REPRODUCED:
+            showing = sum(one.verdict is Verdict.REPRODUCED for _, one, _ in alone)
+            lacking = f"the mean over seeds shows it, but only {showing} of {seeds} seeds alone do"
+            judged = replace(judged, verdict=reached[1].verdict)
     values = [one.low for one, _, _ in alone if one is not None and one.low is not None] if seeds else []
     at_least = [one for _, one, _ in alone if RANK[one.verdict.value] <= RANK[judged.verdict.value]]
     off = judged.verdict is not Verdict.REPRODUCED
-    why = "; ".join(
-        text for text in (error, judgement.why if off else "", *(results.failures if error else ())) if text
+    absent = finding.absent if finding and judged.verdict is Verdict.NOT_TESTED else ""
+    why = absent or "; ".join(
+        text for text in (error, lacking, judgement.why if off else "", *(results.failures if error else ())) if text
     )
     return _of(
         claim,
@@ -100,6 +125,8 @@ def _outcome(figure: Figure, judgement: Judgement, results: FigureRuns) -> Outco
         seeds=seeds,
         spread=statistics.stdev(values) if len(values) > 1 else None,
         agreeing=len(at_least) if seeds else 0,
+        strength=judgement.strength.value,
+        because=judgement.because,
     )
 
 
@@ -129,12 +156,28 @@ def _of(claim: Claim, verdict: Verdict, why: str, **found: Any) -> Outcome:
     )
 
 
-def score(found: Sequence[Outcome]) -> dict[str, int]:
-    """Number of claims per verdict; `simulable` is the number of all others than `not simulable`."""
+def score(found: Sequence[Outcome]) -> dict[str, Any]:
+    """Number of claims per verdict, for all, per strength, and for the headline.
+
+    `simulable` is the number of all others than `not simulable`; `tested` leaves out `not tested` as well.
+    """
+    counted = [outcome for outcome in found if outcome.strength in {strength.value for strength in HEADLINE}]
+    return {
+        **_counts(found),
+        "strengths": {
+            strength.value: _counts([outcome for outcome in found if outcome.strength == strength.value])
+            for strength in Strength
+        },
+        "headline": _counts(counted),
+    }
+
+
+def _counts(found: Sequence[Outcome]) -> dict[str, int]:
     counts = {verdict.value.replace(" ", "_"): 0 for verdict in Verdict}
     for outcome in found:
         counts[outcome.verdict.replace(" ", "_")] += 1
-    return {"simulable": len(found) - counts["not_simulable"], **counts}
+    simulable = len(found) - counts["not_simulable"]
+    return {"simulable": simulable, "tested": simulable - counts["not_tested"], **counts}
 
 
 def document(found: Sequence[Outcome], quick: bool, seeds: int) -> dict[str, Any]:

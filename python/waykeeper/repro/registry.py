@@ -1,6 +1,6 @@
 """Finds the figures, which are all modules in `papers/<paper>/` with a subclass of `Figure`, and the claims that cannot be simulated.
 
-To add a figure, add a file. `problems` checks that every claim is evaluated exactly once.
+To add a figure, add a file. `problems` checks that every claim is evaluated exactly once, with a strength and its reason.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from types import ModuleType
 
 from .claims import PAPERS, claims
 from .figure import Figure
+from .strength import Strength
 
 
 def papers() -> list[str]:
@@ -46,7 +47,8 @@ def not_simulable() -> dict[str, str]:
 
 
 def problems() -> list[str]:
-    """Errors of the suite: claims that no figure evaluates, that several evaluate, or that do not exist."""
+    """Errors of the suite: claims that no figure evaluates, that several evaluate, that do not exist, or whose check has no
+    reason for its strength."""
     known = claims()
     seen: dict[str, list[str]] = {name: [] for name in known}
     wrong = []
@@ -57,6 +59,10 @@ def problems() -> list[str]:
             wrong.append(f"{place}: claim {name} does not exist")
         else:
             seen[name].append(place)
+    for figure in figures().values():
+        for judgement in figure.judgements():
+            if not isinstance(judgement.strength, Strength) or len(judgement.because) < 10:
+                wrong.append(f"{figure.id}: claim {judgement.claim}: no strength with a reason of at least 10 letters")
     for name, where in seen.items():
         if not where:
             wrong.append(f"claim {name} ({known[name].where}): no figure evaluates it")

@@ -7,6 +7,8 @@
   bound ("at most 6.4 %", "only 3 %") is met by every smaller value; up to twice the bound is `shape only`.
 * absolute: within 25 %; within a factor of two, or with the right shape, `shape only`.
 
+A claim about the removal of an effect that our runs do not show is `not tested`.
+
 Of a published interval over a sweep both ends are compared with ours. An interval from zero ("up to 30 %") has one end.
 """
 
@@ -25,6 +27,7 @@ class Verdict(Enum):
     REPRODUCED = "reproduced"
     SHAPE_ONLY = "shape only"
     NOT_REPRODUCED = "not reproduced"
+    NOT_TESTED = "not tested"
     NOT_SIMULABLE = "not simulable"
 
 
@@ -58,6 +61,8 @@ def judge(claim: Claim, finding: Finding) -> Judged:
 
     Raises `ValueError` if the finding does not fit the claim, for example if it has no number but the claim has one.
     """
+    if finding.absent:
+        return Judged(Verdict.NOT_TESTED)
     if claim.kind in ("shape", "ordering"):
         return _shape(claim, finding)
     if not claim.has_number:

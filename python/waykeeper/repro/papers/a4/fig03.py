@@ -1,7 +1,7 @@
 """A4 Fig. 3: X-Mem's two-way mask slides over the LLC beside packets that no core reads (a) and packets that cores
 read (b)."""
 
-from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim
+from waykeeper.repro import MEDIUM, WEAK, Case, Figure, Panel, Points, Series, checks, claim
 
 from .common import PLACES, SLIDES, memory, miss
 
@@ -65,6 +65,8 @@ class Fig03(Figure):
 
     @claim(
         "ISCA25-F3A-1",
+        MEDIUM,
+        "an order of places that the DCA mask gives; X-Mem's working set was fitted on this figure",
         why="at way[1:2] evicted lines of the model find space in the free half of the mask; the paper's curve is "
         "raised by 6 % there",
     )
@@ -82,7 +84,11 @@ class Fig03(Figure):
             }
         )
 
-    @claim("ISCA25-F3B-1")
+    @claim(
+        "ISCA25-F3B-1",
+        MEDIUM,
+        "an order of four places; the chance of a forced migration was fitted on the one at way[9:10]",
+    )
     def three_regions_with_readers(self, runs):
         raised = self._raised(runs, "t")
         return checks(
@@ -94,7 +100,7 @@ class Fig03(Figure):
             }
         )
 
-    @claim("ISCA25-F3B-2")
+    @claim("ISCA25-F3B-2", WEAK, "both statements are parts of ISCA25-F3A-1 and ISCA25-F3B-1")
     def the_third_region_needs_readers(self, runs):
         return checks(
             {
@@ -103,7 +109,7 @@ class Fig03(Figure):
             }
         )
 
-    @claim("ISCA25-S2-2")
+    @claim("ISCA25-S2-2", WEAK, "restates a rule: the run switches the model's own rule for migrated copies on and off")
     def lines_in_both_caches_are_in_the_inclusive_ways(self, runs):
         quiet = miss(runs["t", 3], "x-mem")
         with_copy, without = (miss(runs["rule", rule], "x-mem") for rule in ("clean-copy", "no-copy"))

@@ -1,10 +1,12 @@
 """A4 Fig. 4: effect of switching DCA off on X-Mem at four places and on DPDK-T."""
 
-from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim
+from waykeeper.repro import WEAK, Case, Figure, Panel, Points, Series, absent, checks, claim
 
 from .common import miss
 
 MASKS = {"0:1": "0x600", "3:4": "0x0c0", "5:6": "0x030", "9:10": "0x003"}
+MISSES_ON = {"0:1": 30.5, "3:4": 27, "5:6": 38.5, "9:10": 30}
+"""The paper's LLC miss rate of X-Mem with DCA on, %."""
 
 
 class Fig04(Figure):
@@ -21,7 +23,7 @@ class Fig04(Figure):
     def panels(self, runs):
         places = list(MASKS)
         for what, y, on, off in (
-            (lambda run: miss(run, "x-mem"), "X-Mem's LLC miss rate, %", [30.5, 27, 38.5, 30], [27.5] * 4),
+            (lambda run: miss(run, "x-mem"), "X-Mem's LLC miss rate, %", list(MISSES_ON.values()), [27.5] * 4),
             (
                 lambda run: run.workload("dpdk-t").latency_mean_us,
                 "DPDK-T's mean latency, us",
@@ -43,9 +45,25 @@ class Fig04(Figure):
         """Relative increase of X-Mem's misses over the quiet place, with DCA on and off."""
         return [miss(runs[place, off], "x-mem") / miss(runs["3:4", off], "x-mem") - 1 for off in (False, True)]
 
-    @claim("ISCA25-F4-1")
+    def _lacking(self, place, on):
+        """What is missing if contention with DCA on is less than half of the paper's; otherwise empty."""
+        paper = MISSES_ON[place] / MISSES_ON["3:4"] - 1
+        if on >= paper / 2:
+            return ""
+        return (
+            f"with DCA on X-Mem's misses at way[{place}] are {100 * on:.2g} % above those at the quiet place, "
+            f"in the paper {100 * paper:.2g} %"
+        )
+
+    @claim(
+        "ISCA25-F4-1",
+        WEAK,
+        "restates a rule: with DCA off no line has the I/O mark, so none moves to the inclusive ways",
+    )
     def no_directory_contention_without_dca(self, runs):
         on, off = self._contention(runs, "9:10")
+        if lacking := self._lacking("9:10", on):
+            return absent(lacking)
         return checks(
             {
                 "misses are raised at way[9:10] with DCA on": on > 0.08,
@@ -53,9 +71,15 @@ class Fig04(Figure):
             }
         )
 
-    @claim("ISCA25-F4-2")
+    @claim(
+        "ISCA25-F4-2",
+        WEAK,
+        "restates a rule: with DCA off no device writes into the DCA ways, and no other mask covers them",
+    )
     def no_latent_contention_without_dca(self, runs):
         on, off = self._contention(runs, "0:1")
+        if lacking := self._lacking("0:1", on):
+            return absent(lacking)
         return checks(
             {
                 "misses are raised at way[0:1] with DCA on": on > 0.08,
@@ -63,7 +87,11 @@ class Fig04(Figure):
             }
         )
 
-    @claim("ISCA25-F4-3")
+    @claim(
+        "ISCA25-F4-3",
+        WEAK,
+        "with DCA off packets are read from memory, and that cost was fitted on A4's latencies with DCA off",
+    )
     def without_dca_latency_is_far_higher(self, runs):
         tails = {
             place: [runs[place, off].workload("dpdk-t").latency_p99_us for off in (False, True)] for place in MASKS
@@ -75,7 +103,7 @@ class Fig04(Figure):
             }
         )
 
-    @claim("ISCA25-F4-4")
+    @claim("ISCA25-F4-4", WEAK, "same numbers and statements as ISCA25-F4-1")
     def lines_that_are_read_move(self, runs):
         on, off = self._contention(runs, "9:10")
         return checks(
@@ -85,7 +113,11 @@ class Fig04(Figure):
             }
         )
 
-    @claim("ISCA25-S2-5")
+    @claim(
+        "ISCA25-S2-5",
+        WEAK,
+        "restates a rule: no device write counts as an update with DCA off; the first statement is always true",
+    )
     def without_dca_lines_come_back_from_the_mlc(self, runs):
         bloat = runs["3:4", True].system.dma_bloat_lines_per_s
         contention = miss(runs["5:6", True], "x-mem") / miss(runs["3:4", True], "x-mem") - 1

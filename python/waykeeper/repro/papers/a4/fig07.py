@@ -1,6 +1,6 @@
 """A4 Fig. 7: n+2 ways that overlap the inclusive ways, compared with n ways beside them."""
 
-from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim
+from waykeeper.repro import MEDIUM, WEAK, Case, Figure, Panel, Points, Series, checks, claim
 
 from .common import memory
 
@@ -52,7 +52,7 @@ class Fig07(Figure):
             published=[Points("mean, paper", names, [297, 167, 87, 34, 15, 15, 15])],
         )
 
-    @claim("ISCA25-F7-1")
+    @claim("ISCA25-F7-1", MEDIUM, "an order of three pairs of masks; the migration rules could show the reverse")
     def overlapping_is_better(self, runs):
         found = {}
         for more, fewer in PAIRS:
@@ -67,7 +67,11 @@ class Fig07(Figure):
         found["and has a lower latency"] = _latency(first) < _latency(second)
         return checks(found)
 
-    @claim("ISCA25-F7-4")
+    @claim(
+        "ISCA25-F7-4",
+        WEAK,
+        "one direction: the mask of four ways contains the mask of two, so less traffic is nearly certain",
+    )
     def the_same_at_the_dca_end(self, runs):
         return checks(
             {

@@ -1,6 +1,6 @@
 """A4 Fig. 12: DPDK-T's latency and throughput while FIO's blocks grow."""
 
-from waykeeper.repro import Case, Figure, Panel, Series, checks, claim, knee, number
+from waykeeper.repro import MEDIUM, STRONG, Case, Figure, Panel, Series, checks, claim, knee, number
 
 from .common import change
 
@@ -23,15 +23,23 @@ class Fig12(Figure):
             series = [Series(policy, blocks, [what(runs[kib], policy) for kib in blocks]) for policy in POLICIES]
             yield Panel(title, x="block, KiB", y=y, series=series, log_x=True)
 
-    @claim("ISCA25-F12-1")
+    @claim(
+        "ISCA25-F12-1",
+        STRONG,
+        "a number that no constant was fitted on; full rings could have kept the latency where it was",
+    )
     def a4_lowers_latency(self, runs):
         return number(change(_latency(runs[2048], "a4"), _latency(runs[2048], "default")))
 
-    @claim("ISCA25-F12-2")
+    @claim("ISCA25-F12-2", STRONG, "a number that no constant was fitted on; the gain could have been none")
     def a4_raises_throughput(self, runs):
         return number(change(_mpps(runs[2048], "a4"), _mpps(runs[2048], "default")))
 
-    @claim("ISCA25-F12-3")
+    @claim(
+        "ISCA25-F12-3",
+        MEDIUM,
+        "one direction of latency and throughput under two policies; the model could show the reverse",
+    )
     def larger_blocks_cost(self, runs):
         first, last = runs[4], runs[2048]
         found = {}
@@ -40,13 +48,13 @@ class Fig12(Figure):
             found[f"throughput does not rise under {policy}"] = _mpps(last, policy) <= 1.005 * _mpps(first, policy)
         return checks(found)
 
-    @claim("ISCA25-F12-4")
+    @claim("ISCA25-F12-4", MEDIUM, "an order of two policies; the model could show the reverse")
     def isolate_is_worse(self, runs):
         first, last = runs[4], runs[2048]
         slopes = [_latency(last, policy) / _latency(first, policy) for policy in ("isolate", "default")]
         return checks({"latency rises more under Isolate than under Default": slopes[0] > slopes[1]})
 
-    @claim("ISCA25-F12-5")
+    @claim("ISCA25-F12-5", MEDIUM, "a knee on a coarse grid, with the paper's thresholds; nothing was fitted on it")
     def storage_is_flagged_above_a_block_size(self, runs):
         flagged = [kib for kib in runs.keys() if _flagged(runs[kib])]
         blocks = runs.keys()

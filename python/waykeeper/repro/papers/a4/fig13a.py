@@ -1,6 +1,6 @@
 """A4 Fig. 13a: the HPW-heavy mix under Default, Isolate and the four steps of A4."""
 
-from waykeeper.repro import Case, Figure, Panel, Series, checks, claim, number, rising
+from waykeeper.repro import MEDIUM, STRONG, WEAK, Case, Figure, Panel, Series, checks, claim, number, rising
 
 from .common import change
 from .mixes import (
@@ -49,28 +49,47 @@ class Fig13a(Figure):
         yield Panel("LLC hit rate", x="", y="%", series=rates)
         yield means_panel(run, {"a4-b": 1.30, "a4-d": 1.51})
 
-    @claim("ISCA25-ABS-1", why=TWO_VALUED)
-    @claim("ISCA25-F13A-17", why=TWO_VALUED)
+    @claim("ISCA25-ABS-1", WEAK, "same finding as ISCA25-F13A-17, from the same function", why=TWO_VALUED)
+    @claim(
+        "ISCA25-F13A-17",
+        MEDIUM,
+        "FastClick's hit rates under Default and a4-d were fitted on Fig. 13b; the latency and IPC were not",
+        why=TWO_VALUED,
+    )
     def hpws_gain(self, runs):
         run = runs[MIX]
         return number(change(performance(run, "a4-d", names(run, high=True))))
 
-    @claim("ISCA25-ABS-2", why=TWO_VALUED)
+    @claim(
+        "ISCA25-ABS-2",
+        WEAK,
+        "arithmetic: the mean of ISCA25-F13A-7 and ISCA25-F13A-8, weighted by cores",
+        why=TWO_VALUED,
+    )
     def the_first_function_alone(self, runs):
         run = runs[MIX]
         return number(change(performance(run, "a4-b", names(run, high=True))))
 
-    @claim("ISCA25-ABS-3")
+    @claim(
+        "ISCA25-ABS-3",
+        WEAK,
+        "arithmetic: the product of ISCA25-F13A-7 and ISCA25-F13A-11, FastClick's gains up to a4-c",
+    )
     def the_second_function_helps_network_io(self, runs):
         return number(change(ratio(runs[MIX], "a4-d", "fastclick")))
 
-    @claim("ISCA25-F13A-1")
+    @claim("ISCA25-F13A-1", MEDIUM, "ordering of two policies; the model could show the reverse")
     def isolate_is_slower(self, runs):
         run = runs[MIX]
         slower = [name for name in names(run) if ratio(run, "isolate", name) < 1]
         return checks({"over half of the workloads are slower than under Default": len(slower) > len(names(run)) / 2})
 
-    @claim("ISCA25-F13A-2", why=PROFILES)
+    @claim(
+        "ISCA25-F13A-2",
+        MEDIUM,
+        "a limit and an ordering of profiles; the profiles' hit rates were fitted, but not under a4-a",
+        why=PROFILES,
+    )
     def the_first_step_alone_brings_little(self, runs):
         run = runs[MIX]
         best = max(names(run, io=False), key=lambda name: ratio(run, "a4-a", name))
@@ -81,74 +100,122 @@ class Fig13a(Figure):
             }
         )
 
-    @claim("ISCA25-F13A-3")
+    @claim("ISCA25-F13A-3", MEDIUM, "direction of one workload's change; the model could show a gain")
     def the_first_step_hurts_fastclick(self, runs):
         return checks({"FastClick is over 3 % slower than under Default": ratio(runs[MIX], "a4-a", "fastclick") < 0.97})
 
-    @claim("ISCA25-F13A-4")
+    @claim(
+        "ISCA25-F13A-4",
+        WEAK,
+        "the drives limit FFSB-H at a fixed queue depth; no cache effect can move its latency by 5 %",
+    )
     def storage_is_unaffected_the_first_step(self, runs):
         return checks({"within 5 %": abs(ratio(runs[MIX], "a4-a", "ffsb-heavy") - 1) < 0.05})
 
     @claim(
         "ISCA25-F13A-5",
+        STRONG,
+        "a number between two schemes under which no hit rate of FastClick was fitted",
         why="if its rings stay full, FastClick misses nearly as much under a4-b as under a4-a (one of its two states)",
     )
     def fastclick_hits_more_without_lpws_on_inclusive_ways(self, runs):
         return number(change(hits(runs[MIX], "a4-b", ["fastclick"]), hits(runs[MIX], "a4-a", ["fastclick"])))
 
-    @claim("ISCA25-F13A-6")
+    @claim(
+        "ISCA25-F13A-6",
+        MEDIUM,
+        "FastClick has two states by seed; the mean of five seeds shows little more than the direction",
+    )
     def fastclick_is_faster_for_it(self, runs):
         return number(change(ratio(runs[MIX], "a4-b", "fastclick", "a4-a")))
 
-    @claim("ISCA25-F13A-7")
+    @claim(
+        "ISCA25-F13A-7",
+        MEDIUM,
+        "FastClick has two states by seed; the mean of five seeds shows little more than the direction",
+    )
     def io_hpws_gain_at_b(self, runs):
         run = runs[MIX]
         return number(change(performance(run, "a4-b", names(run, high=True, io=True))))
 
-    @claim("ISCA25-F13A-8", why=PROFILES)
+    @claim(
+        "ISCA25-F13A-8",
+        MEDIUM,
+        "the profiles' hit rates under Default were fitted; those under a4-b and the IPC were not",
+        why=PROFILES,
+    )
     def other_hpws_gain_at_b(self, runs):
         run = runs[MIX]
         return number(change(performance(run, "a4-b", names(run, high=True, io=False))))
 
-    @claim("ISCA25-F13A-9", why=PROFILES)
+    @claim(
+        "ISCA25-F13A-9",
+        MEDIUM,
+        "most hit rates under Default were fitted, on Fig. 13b and 15a; those under a4-b were not",
+        why=PROFILES,
+    )
     def hpws_hit_more_at_b(self, runs):
         high = names(runs[MIX], high=True)
         return number(change(hits(runs[MIX], "a4-b", high), hits(runs[MIX], "default", high)))
 
     @claim(
-        "ISCA25-F13A-10", why="FastClick's misses disappear under a4-c, where its rings drain; on the chip some remain"
+        "ISCA25-F13A-10",
+        MEDIUM,
+        "FastClick's 99 % in drained rings was fitted on Fig. 13b; its hit rate under a4-b was not",
+        why="FastClick's misses disappear under a4-c, where its rings drain; on the chip some remain",
     )
     def fastclick_hits_more_at_c(self, runs):
         return number(change(hits(runs[MIX], "a4-c", ["fastclick"]), hits(runs[MIX], "a4-b", ["fastclick"])))
 
-    @claim("ISCA25-F13A-11", why=TWO_VALUED)
+    @claim(
+        "ISCA25-F13A-11",
+        MEDIUM,
+        "FastClick has two states by seed; the mean of five seeds shows little more than the direction",
+        why=TWO_VALUED,
+    )
     def fastclick_is_faster_at_c(self, runs):
         return number(change(ratio(runs[MIX], "a4-c", "fastclick", "a4-b")))
 
-    @claim("ISCA25-F13A-12", why=TWO_VALUED)
+    @claim("ISCA25-F13A-12", MEDIUM, "a band for no change, up to 5 %; the model could miss it", why=TWO_VALUED)
     def trash_ways_bring_a_little(self, runs):
         run = runs[MIX]
         return number(change(performance(run, "a4-d", names(run, high=True), "a4-c")))
 
-    @claim("ISCA25-F13A-13", why=PROFILES)
+    @claim(
+        "ISCA25-F13A-13",
+        MEDIUM,
+        "hit rates under a4-d were fitted on Fig. 13b; those under a4-c were not",
+        why=PROFILES,
+    )
     def trash_ways_bring_hits(self, runs):
         high = names(runs[MIX], high=True)
         return number(change(hits(runs[MIX], "a4-d", high), hits(runs[MIX], "a4-c", high)))
 
-    @claim("ISCA25-F13A-14", why=PROFILES)
+    @claim("ISCA25-F13A-14", WEAK, "the finding of ISCA25-F13A-15; the LPWs' hit rates add little", why=PROFILES)
     def all_hit_more(self, runs):
         return number(change(hits(runs[MIX], "a4-d", names(runs[MIX])), hits(runs[MIX], "default", names(runs[MIX]))))
 
-    @claim("ISCA25-F13A-15", why=PROFILES)
+    @claim(
+        "ISCA25-F13A-15",
+        WEAK,
+        "calibrated: FastClick, parest and x264 were fitted on hit rates under Default and a4-d (Fig. 13b)",
+        why=PROFILES,
+    )
     def hpws_hit_more(self, runs):
         high = names(runs[MIX], high=True)
         return number(change(hits(runs[MIX], "a4-d", high), hits(runs[MIX], "default", high)))
 
-    @claim("ISCA25-F13A-16", why=TWO_VALUED)
+    @claim(
+        "ISCA25-F13A-16", WEAK, "the gain of ISCA25-F13A-17 averaged with the LPWs, which hardly change", why=TWO_VALUED
+    )
     def all_gain(self, runs):
         return number(change(performance(runs[MIX], "a4-d", names(runs[MIX]))))
 
-    @claim("ISCA25-F13A-18")
+    @claim(
+        "ISCA25-F13A-18",
+        WEAK,
+        "of six LPW cores only omnetpp's can lose; FFSB-H, bwaves and exchange2 do not depend on the LLC",
+    )
     def lpws_do_not_pay(self, runs):
         run = runs[MIX]
         return checks(
@@ -158,7 +225,12 @@ class Fig13a(Figure):
             }
         )
 
-    @claim("ISCA25-F13A-19", why=PROFILES)
+    @claim(
+        "ISCA25-F13A-19",
+        WEAK,
+        "calibrated: the profiles of bwaves and lbm were fitted on A4's antagonist test (Fig. 15a)",
+        why=PROFILES,
+    )
     def who_is_an_antagonist(self, runs):
         storage, others = antagonists(runs[MIX].policy("a4-d").decisions)
         return checks(
@@ -168,7 +240,12 @@ class Fig13a(Figure):
             }
         )
 
-    @claim("ISCA25-F13A-20", why=PROFILES)
+    @claim(
+        "ISCA25-F13A-20",
+        MEDIUM,
+        "three curves; their ends, Default and a4-d, were fitted on Fig. 13b and 15a, the steps were not",
+        why=PROFILES,
+    )
     def hit_rates_rise_step_by_step(self, runs):
         run = runs[MIX]
         curves = {name: [hits(run, policy, [name]) for policy in STEPS] for name in ("parest", "xalancbmk", "x264")}

@@ -1,6 +1,6 @@
 """A4 Fig. 15: effect of the thresholds and of the revert interval on the HPW-heavy mix."""
 
-from waykeeper.repro import Case, Figure, Panel, Series, checks, claim, number, rising, span
+from waykeeper.repro import MEDIUM, WEAK, Case, Figure, Panel, Series, absent, checks, claim, number, rising, span
 
 from .mixes import antagonists, cores, score
 
@@ -9,6 +9,8 @@ T5 = (0.8, 0.9, 0.95)
 RAISED = {"dmalk_dca_ms_thr": 0.95, "dmalk_io_tp_thr": 0.95, "dmalk_llc_ms_thr": 0.99}
 STABLE = (2, 5, 10)
 NEVER = 10_000
+NO_LOSS = 2.0
+"""A smaller loss by the most frequent reverts, %, is none; the paper gives no size."""
 
 
 class Fig15(Figure):
@@ -52,6 +54,8 @@ class Fig15(Figure):
 
     @claim(
         "ISCA25-F15-1",
+        MEDIUM,
+        "two directions over a threshold, of which one must exceed 0.5 %",
         why="HPWs depend on FastClick's two states, on which T1 has little effect; LPWs change as published",
     )
     def a_lower_t1_helps_hpws(self, runs):
@@ -74,6 +78,8 @@ class Fig15(Figure):
 
     @claim(
         "ISCA25-F15-2",
+        WEAK,
+        "calibrated: the profiles' miss rates were fitted on this very count of antagonists",
         why="miss rates of the profiles are closer to 80 % than those of the programs, so A4 classifies more of "
         "them as antagonists",
     )
@@ -83,6 +89,8 @@ class Fig15(Figure):
 
     @claim(
         "ISCA25-F15-3",
+        MEDIUM,
+        "missing FFSB-H above a threshold is A4's rule; the loss of the HPWs that follows is free",
         why="A4 does not detect FFSB-H, as published; FastClick's rings drain even so in most seeds, so HPWs do "
         "not lose",
     )
@@ -97,12 +105,18 @@ class Fig15(Figure):
         )
         return checks(found)
 
-    @claim("ISCA25-F15-4")
+    @claim("ISCA25-F15-4", WEAK, "the band is half to twice 99.2 %; no revert of one second in ten can leave it")
     def reverting_costs_little(self, runs):
+        often = min(self._stable(runs))
+        part = self._part(runs, often)
+        if 100 - part < NO_LOSS:
+            return absent(f"even a revert after every {often} s leaves {part:.3g} % of the oracle's performance")
         return number(self._part(runs, 10))
 
     @claim(
         "ISCA25-F15-5",
+        MEDIUM,
+        "an ordering of intervals; the model could show the reverse",
         why="reverts cost little at every interval; the remaining differences are the variation between "
         "FastClick's two states",
     )

@@ -1,6 +1,6 @@
 """A4: statements of the text about parameters, geometry and device rates, compared with the tool's own tables."""
 
-from waykeeper.repro import Case, Figure, checks, claim, number, span
+from waykeeper.repro import WEAK, Case, Figure, checks, claim, number, span
 
 
 class Text(Figure):
@@ -16,18 +16,20 @@ class Text(Figure):
         # 3.9 MiB, which would fit the LLC if reads were allocated.
         yield Case("reads", _reads(1000))
 
-    @claim("ISCA25-S1-1")
+    @claim(
+        "ISCA25-S1-1", WEAK, "restates the scenario's key: the rate of the drive is given, and nothing else limits it"
+    )
     def an_ssd_of_116_gbps(self, runs):
         return number(runs["ssd"].workload("fio").throughput * 8 / 1e9)
 
-    @claim("ISCA25-S2-1")
+    @claim("ISCA25-S2-1", WEAK, "restates constants of the chip and of the rules")
     def the_directory(self, runs):
         from waykeeper import chip, rules
 
         shared = bin(int(chip("gold-6140")["llc"]["inclusive_ways"], 16)).count("1")
         return span(shared, rules()["directory_ways"])
 
-    @claim("ISCA25-S2-3")
+    @claim("ISCA25-S2-3", WEAK, "restates the rule for device writes; the rest is arithmetic of ring sizes")
     def device_writes_update_or_allocate_in_dca_ways(self, runs):
         small, large, wide = (runs["writes", name].system for name in ("small", "large", "wide"))
         return checks(
@@ -39,7 +41,7 @@ class Text(Figure):
             }
         )
 
-    @claim("ISCA25-S2-4")
+    @claim("ISCA25-S2-4", WEAK, "restates the rule that device reads do not allocate")
     def device_reads_do_not_allocate(self, runs):
         system = runs["reads"].system
         return checks(
@@ -52,7 +54,7 @@ class Text(Figure):
             }
         )
 
-    @claim("ISCA25-F5-5")
+    @claim("ISCA25-F5-5", WEAK, "arithmetic of block and packet sizes in two scenarios")
     def a_storage_transaction_is_large(self, runs):
         from waykeeper import Scenario
 
@@ -66,21 +68,21 @@ class Text(Figure):
             }
         )
 
-    @claim("ISCA25-F7-3")
+    @claim("ISCA25-F7-3", WEAK, "arithmetic: two ways of eleven")
     def two_ways_of_eleven(self, runs):
         from waykeeper import chip
 
         llc = chip("gold-6140")["llc"]
         return number(100 * bin(int(llc["inclusive_ways"], 16)).count("1") / llc["ways"])
 
-    @claim("ISCA25-T1-1")
+    @claim("ISCA25-T1-1", WEAK, "restates the default settings of the policy")
     def thresholds(self, runs):
         settings = _settings("a4")
         names = ("hpw_llc_hit_thr", "dmalk_dca_ms_thr", "dmalk_io_tp_thr", "dmalk_llc_ms_thr", "ant_llc_miss_thr")
         values = [round(100 * settings[name]) for name in names]
         return span(min(values), max(values)) if values == [20, 40, 35, 40, 90] else number(None)
 
-    @claim("ISCA25-S5-1")
+    @claim("ISCA25-S5-1", WEAK, "restates the default settings of the policy and the scenario's interval")
     def timing(self, runs):
         from waykeeper import Scenario
 
@@ -89,7 +91,7 @@ class Text(Figure):
         times = (monitor, *(settings[f"{name}_interval_s"] for name in ("expand", "revert", "stable")))
         return span(min(times), max(times))
 
-    @claim("ISCA25-S6-2")
+    @claim("ISCA25-S6-2", WEAK, "restates keys of the scenario")
     def a_run_lasts(self, runs):
         from waykeeper import Scenario
 

@@ -1,6 +1,6 @@
 """ATC20 Fig. 2: p99 over descriptors and DDIO ways, two cores at 100 Gb/s."""
 
-from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, rising
+from waykeeper.repro import MEDIUM, WEAK, Case, Figure, Panel, Points, Series, checks, claim, rising
 
 from .common import ddio
 
@@ -43,7 +43,7 @@ class Fig02(Figure):
             log_x=True,
         )
 
-    @claim("ATC20-F2-1")
+    @claim("ATC20-F2-1", MEDIUM, "ordering of ring sizes and ways; long rings could have stayed slower with eight ways")
     def ways_make_up_for_descriptors(self, runs):
         ways, descriptors = self._grid(runs)
         few, many, most = descriptors[0], descriptors[-1], ways[-1]
@@ -61,7 +61,11 @@ class Fig02(Figure):
             }
         )
 
-    @claim("ATC20-F2-2")
+    @claim(
+        "ATC20-F2-2",
+        WEAK,
+        "arithmetic: rings start full and the read window keeps them full, so a longer ring waits longer",
+    )
     def descriptors_cost_latency_with_two_ways(self, runs):
         _, descriptors = self._grid(runs)
         latency = [runs[2, d].workload("l2fwd") for d in descriptors]

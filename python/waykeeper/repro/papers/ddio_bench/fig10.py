@@ -1,6 +1,6 @@
 """ATC20 Fig. 10: device hit rates over the number of forwarding cores, 256 descriptors each."""
 
-from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, falling, knee
+from waykeeper.repro import MEDIUM, WEAK, Case, Figure, Panel, Points, Series, checks, claim, falling, knee
 
 from .common import NIC, cores, read_hits, write_hits
 
@@ -37,6 +37,8 @@ class Fig10(Figure):
 
     @claim(
         "ATC20-F10-1",
+        MEDIUM,
+        "position of a maximum on a coarse grid; the write hits of more cores were fitted",
         why="in ours two cores are enough to keep the send queues short; in the paper they fill with two cores "
         "too (72 %)",
     )
@@ -45,7 +47,11 @@ class Fig10(Figure):
         better = write_hits(runs[4]) > write_hits(runs[1]) and read_hits(runs[4]) > read_hits(runs[1])
         return knee(best, better)
 
-    @claim("ATC20-F10-2")
+    @claim(
+        "ATC20-F10-2",
+        WEAK,
+        "more rings are a larger footprint, as in ATC20-F6-1; the write hits of this sweep were fitted",
+    )
     def more_cores_contend(self, runs):
         counts = [n for n in runs.keys() if n >= 4]
         return checks(

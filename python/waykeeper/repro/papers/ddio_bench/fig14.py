@@ -1,6 +1,6 @@
 """ATC20 Fig. 14: two forwarders, each on a 100G NIC; tail latency of the first one in five set-ups."""
 
-from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, number
+from waykeeper.repro import MEDIUM, WEAK, Case, Figure, Panel, Points, Series, absent, checks, claim, number
 
 from .common import change, reduction
 
@@ -11,6 +11,8 @@ SETUPS = {
     "iv": {"nic.nic1.remote": True},
     "v": {"knobs.dca_off": ["nic1"]},
 }
+SHARING = 30
+"""Increase of p99 by two ways shared with the second NIC, percent (ATC20-F14-1)."""
 LARGER = (
     "the order is right, the effect is larger: in ours the queue changes from short to full (0.06 to 0.8 ms "
     "in the server, plus 0.48 ms in the generator); in the paper it is half full already (Table 2: p99 of "
@@ -49,16 +51,29 @@ class Fig14(Figure):
             published=[Points("paper", ["i", "ii", "iv"], [1, 1.3, 1])],
         )
 
-    @claim("ATC20-F14-1", why=LARGER)
+    @claim(
+        "ATC20-F14-1",
+        MEDIUM,
+        "a number, but the calibrated read window decides whether there is any contention",
+        why=LARGER,
+    )
     def sharing_two_ways_hurts(self, runs):
         return number(_more(runs, "ii"))
 
-    @claim("ATC20-F14-2")
+    @claim(
+        "ATC20-F14-2",
+        WEAK,
+        "rule of the model: a remote NIC writes nothing into the LLC, and the cores' ways are apart",
+    )
     def a_remote_neighbour_does_not(self, runs):
+        if (missing := _no_contention(runs)) is not None:
+            return missing
         return number(_more(runs, "iv"))
 
-    @claim("ATC20-F14-3")
+    @claim("ATC20-F14-3", MEDIUM, "ordering of three set-ups; four ways could have left a part of the contention")
     def four_ways_are_as_good(self, runs):
+        if (missing := _no_contention(runs)) is not None:
+            return missing
         return checks(
             {
                 "p99 with four ways is within 5 % of that beside the remote neighbour": abs(
@@ -72,6 +87,8 @@ class Fig14(Figure):
 
     @claim(
         "ATC20-F14-4",
+        MEDIUM,
+        "ordering of three set-ups; tests the model's rule for ports with DDIO off",
         why="in ours a port with DDIO off writes neither packets nor completions to the LLC, like a port on the "
         "remote socket. The paper supposes that completions are still written to the LLC",
     )
@@ -84,15 +101,15 @@ class Fig14(Figure):
             }
         )
 
-    @claim("ATC20-F14-5")
+    @claim("ATC20-F14-5", WEAK, "same finding as ATC20-F14-1 and ATC20-F14-2: the inverse of the same ratio")
     def what_bypass_and_tuning_bring(self, runs):
         return number(self._best(runs))
 
-    @claim("ATC20-ABS-1")
+    @claim("ATC20-ABS-1", WEAK, "same finding as ATC20-F14-1 and ATC20-F14-3: the inverse of the same ratio")
     def what_tuning_brings_at_most(self, runs):
         return number(reduction(_p99(runs["ii"]), _p99(runs["iii"])))
 
-    @claim("ATC20-ABS-2", why=LARGER)
+    @claim("ATC20-ABS-2", WEAK, "same finding as ATC20-F14-1, from the same number", why=LARGER)
     def what_sharing_costs(self, runs):
         return number(_more(runs, "ii"))
 
@@ -106,3 +123,11 @@ def _p99(run):
 
 def _more(runs, name):
     return change(_p99(runs["i"]), _p99(runs[name]))
+
+
+def _no_contention(runs):
+    """The finding if two shared ways raise p99 by less than half of the published effect, otherwise None."""
+    more = _more(runs, "ii")
+    if more >= SHARING / 2:
+        return None
+    return absent(f"two ways shared with the second NIC change p99 by {more:.2g} %, the paper has {SHARING} %")

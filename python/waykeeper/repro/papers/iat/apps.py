@@ -3,7 +3,7 @@
 Nine cores: Redis and the switch, or four service chains, share three ways; each of the other three containers has two ways.
 """
 
-from waykeeper.repro import Case
+from waykeeper.repro import Case, absent
 
 SPEC = ("mcf", "omnetpp", "xalancbmk", "lbm", "bwaves", "parest")
 MIXES = ("a", "b", "c")
@@ -90,6 +90,13 @@ def lost(runs, app, network, place, policy="baseline"):
     """Loss of throughput against the solo run, in per cent."""
     slower = slowdown(runs, app, network, place, policy)
     return 100 * slower / (100 + slower)
+
+
+def unseen(effect, ours, published):
+    """`absent` if an effect without IAT is less than half of the published one, for claims on what IAT leaves of it."""
+    if ours >= published / 2:
+        return None
+    return absent(f"without IAT {effect} {ours:.3g} %, the paper has up to {published:g} %")
 
 
 def _container(name, core, mask, priority, program):

@@ -1,6 +1,20 @@
 """IAT Fig. 8: a virtual switch at line rate while packets double in size."""
 
-from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, number, rising, span
+from waykeeper.repro import (
+    MEDIUM,
+    WEAK,
+    Case,
+    Figure,
+    Panel,
+    Points,
+    Series,
+    absent,
+    checks,
+    claim,
+    number,
+    rising,
+    span,
+)
 
 from .switching import aggregated, cycles_per_packet, ddio, memory, switch
 
@@ -55,7 +69,11 @@ class Fig08(Figure):
             log_x=True,
         )
 
-    @claim("ISCA21-F8-1")
+    @claim(
+        "ISCA21-F8-1",
+        MEDIUM,
+        "the shared mempool was added for misses at 1.5 KB; the few misses at 64 B and the growth are free",
+    )
     def misses_grow_with_the_packet(self, runs):
         misses = [ddio(runs[size].policy("baseline"))[1] for size in runs.keys()]
         return checks(
@@ -66,8 +84,10 @@ class Fig08(Figure):
             }
         )
 
-    @claim("ISCA21-F8-2")
+    @claim("ISCA21-F8-2", MEDIUM, "ordering of two policies; the model could show the reverse")
     def iat_hits_more_and_misses_less(self, runs):
+        if _leak(runs) < MISS_LOW / 2:
+            return _no_leak(runs)
         found = {}
         for size in (1024, 1514):
             theirs, ours = (ddio(runs[size].policy(policy)) for policy in BOTH)
@@ -77,20 +97,35 @@ class Fig08(Figure):
 
     @claim(
         "ISCA21-F8-3",
+        MEDIUM,
+        "number, but the shared mempool that makes packets leak was added for this figure",
         why="in ours most memory traffic is evicted packets and their copies, and IAT gives the switch four ways "
         "besides DDIO's. In the paper a larger part of the traffic is of a kind that more ways do not reduce",
     )
     def memory_bandwidth(self, runs):
+        if _leak(runs) < MISS_LOW / 2:
+            return _no_leak(runs)
         large = [size for size in runs.keys() if ddio(runs[size].policy("baseline"))[1] > MISS_LOW]
         cuts = [100 * (1 - memory(runs[size].policy("iat")) / memory(runs[size].policy("baseline"))) for size in large]
         return span(0.0, max(cuts, default=None))
 
-    @claim("ISCA21-F8-4", why="in ours the state CoreDemand of IAT gives the switch two more ways besides DDIO's")
+    @claim(
+        "ISCA21-F8-4",
+        MEDIUM,
+        "number, but the shared mempool that makes packets leak was added for this figure",
+        why="in ours the state CoreDemand of IAT gives the switch two more ways besides DDIO's",
+    )
     def ipc_of_the_switch(self, runs):
+        if _leak(runs) < MISS_LOW / 2:
+            return _no_leak(runs)
         cycles = [cycles_per_packet(runs[1514].policy(policy)) for policy in BOTH]
         return number(_gain(runs[1514]), shape=_gain(runs[1514]) > 0 and cycles[1] < cycles[0])
 
-    @claim("ISCA21-F8-5")
+    @claim(
+        "ISCA21-F8-5",
+        WEAK,
+        "IAT's rules: misses above its threshold (F8-1) lead to I/O Demand, which adds one way per interval",
+    )
     def a_way_an_interval(self, runs):
         run = runs[1514].policy("iat")
         grown = [decision["at_s"] for decision in run.decisions if decision["action"] == "ddio-grow"]
@@ -102,6 +137,15 @@ class Fig08(Figure):
                 > 0.1 * memory(runs[1514].policy("baseline")),
             }
         )
+
+
+def _leak(runs):
+    """DDIO misses per second of the largest packets without IAT."""
+    return ddio(runs[1514].policy("baseline"))[1]
+
+
+def _no_leak(runs):
+    return absent(f"without IAT DDIO misses {_leak(runs) / 1e6:.2g} million lines/s, the paper has over 1 million")
 
 
 def _gain(run):

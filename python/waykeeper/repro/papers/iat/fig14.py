@@ -1,9 +1,9 @@
 """IAT Fig. 14: Redis beside applications that overlap DDIO's ways."""
 
-from waykeeper.repro import Case, Figure, Panel, Points, Series, checks, claim, span
+from waykeeper.repro import MEDIUM, WEAK, Case, Figure, Panel, Points, Series, checks, claim, span
 
 from . import apps
-from .apps import MIXES
+from .apps import MIXES, unseen
 
 HUNGRY = ("mcf", "omnetpp", "xalancbmk", "rocksdb-a")
 RARELY_EVICTED = (
@@ -54,32 +54,68 @@ class Fig14(Figure):
         there = max(max(_all(runs, mix, what, "baseline")) for mix in _mixes(runs)) > 1.0
         return span(min(worst), max(worst), shape=there)
 
-    @claim("ISCA21-F14-1a", why=RARELY_EVICTED)
+    def _span_under_iat(self, runs, what, effect, published):
+        without = max(max(_all(runs, mix, what, "baseline")) for mix in _mixes(runs))
+        return unseen(effect, without, published) or self._span(runs, what, "iat")
+
+    @claim(
+        "ISCA21-F14-1a",
+        MEDIUM,
+        "number with two ends, but computed from the IPC of a substitute for Redis with assumed work per request",
+        why=RARELY_EVICTED,
+    )
     def throughput(self, runs):
         return self._span(runs, _slower, "baseline")
 
-    @claim("ISCA21-F14-1b", why=RARELY_EVICTED)
+    @claim(
+        "ISCA21-F14-1b",
+        MEDIUM,
+        "number with two ends, but computed from the IPC of a substitute for Redis with assumed work per request",
+        why=RARELY_EVICTED,
+    )
     def throughput_under_iat(self, runs):
-        return self._span(runs, _slower, "iat")
+        return self._span_under_iat(runs, _slower, "Redis's throughput falls by at most", 24.5)
 
-    @claim("ISCA21-F14-2a", why=RARELY_EVICTED)
+    @claim(
+        "ISCA21-F14-2a",
+        MEDIUM,
+        "number with two ends, but the clients' rate and so the queueing are our assumptions",
+        why=RARELY_EVICTED,
+    )
     def latency(self, runs):
         return self._span(runs, _longer, "baseline")
 
-    @claim("ISCA21-F14-2b", why=RARELY_EVICTED)
+    @claim(
+        "ISCA21-F14-2b",
+        MEDIUM,
+        "number with two ends, but the clients' rate and so the queueing are our assumptions",
+        why=RARELY_EVICTED,
+    )
     def latency_under_iat(self, runs):
-        return self._span(runs, _longer, "iat")
+        return self._span_under_iat(runs, _longer, "Redis's mean latency rises by at most", 26.5)
 
-    @claim("ISCA21-F14-3a", why=RARELY_EVICTED)
+    @claim(
+        "ISCA21-F14-3a",
+        MEDIUM,
+        "number with two ends, but the clients' rate and so the queueing are our assumptions",
+        why=RARELY_EVICTED,
+    )
     def tail(self, runs):
         return self._span(runs, _tail, "baseline")
 
-    @claim("ISCA21-F14-3b", why=RARELY_EVICTED)
+    @claim(
+        "ISCA21-F14-3b",
+        MEDIUM,
+        "number with two ends, but the clients' rate and so the queueing are our assumptions",
+        why=RARELY_EVICTED,
+    )
     def tail_under_iat(self, runs):
-        return self._span(runs, _tail, "iat")
+        return self._span_under_iat(runs, _tail, "Redis's p99 latency rises by at most", 20.4)
 
     @claim(
         "ISCA21-F14-4",
+        WEAK,
+        "mixes D, E and F, with which the claim compares A, B and C, are not modelled; the check compares C with A",
         why="the model lacks YCSB's mixes D, E and F, so there is no other mix to compare the named ones with",
     )
     def reading_mixes_suffer(self, runs):

@@ -1,6 +1,6 @@
 """IDIO: statements of the text about geometry, latencies and queue depths."""
 
-from waykeeper.repro import Case, Figure, checks, claim, number, span
+from waykeeper.repro import WEAK, Case, Figure, checks, claim, number, span
 
 FUNCTIONS = ["ipf", "ipfz", "ipfzrx", "dpi", "dpiz", "dpizrx"]
 GBPS = 10
@@ -19,7 +19,7 @@ class Text(Figure):
             overrides = {"workload.nf.program": name, "nic.nic0.offered_gbps": GBPS, "nic.nic0.placement": "idio"}
             yield Case(name, "idio-fig3", overrides, sets="1/8")
 
-    @claim("CAL20-S2-1")
+    @claim("CAL20-S2-1", WEAK, "restates sizes and kinds of caches in the chip files")
     def from_broadwell_to_skylake(self, runs):
         from waykeeper import chip
 
@@ -39,7 +39,7 @@ class Text(Figure):
             }
         )
 
-    @claim("CAL20-S2-2")
+    @claim("CAL20-S2-2", WEAK, "arithmetic of the chip files: two device ways of 20 and of 11")
     def dca_share(self, runs):
         from waykeeper import chip
 
@@ -49,21 +49,23 @@ class Text(Figure):
             shares.append(100 * bin(int(llc["dca_ways"], 16)).count("1") / llc["ways"])
         return span(min(shares), max(shares))
 
-    @claim("CAL20-S3-1")
+    @claim("CAL20-S3-1", WEAK, "arithmetic: the scenario's ring of 1024 entries times 64 bytes")
     def headers_in_the_mlc(self, runs):
         from waykeeper import Scenario
 
         ring = next(iter(Scenario.load("idio-fig3").to_dict()["nic"]))["ring"]
         return number(ring * 64 / 1024)
 
-    @claim("CAL20-S3-2")
+    @claim("CAL20-S3-2", WEAK, "restates two latencies of the chip file, which come from this sentence of the paper")
     def latencies(self, runs):
         from waykeeper import chip
 
         times = chip("idio")["dependent"]
         return span(times["mlc_ns"], times["llc_ns"])
 
-    @claim("CAL20-S3-3")
+    @claim(
+        "CAL20-S3-3", WEAK, "at 10 Gb/s, a third of the capacity, in trains of four, a mean of 30 packets cannot form"
+    )
     def rings_are_shallow(self, runs):
         depths = []
         for name in FUNCTIONS:
@@ -72,7 +74,7 @@ class Text(Figure):
             depths.append(nf.throughput / 2 * nf.queueing_mean_us * 1e-6)
         return span(min(depths), max(depths))
 
-    @claim("CAL20-S3-4")
+    @claim("CAL20-S3-4", WEAK, "arithmetic of the chip's cache sizes")
     def twice_the_space(self, runs):
         from waykeeper import chip
 

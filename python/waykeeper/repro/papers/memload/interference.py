@@ -1,6 +1,6 @@
 """Thesis s5.5.1: which programs DMA load slows down, and the effect of DMA that hits the LLC."""
 
-from waykeeper.repro import Case, Figure, Panel, Series, checks, claim
+from waykeeper.repro import MEDIUM, Case, Figure, Panel, Series, checks, claim
 
 SCENARIOS = {"Haswell": "thesis-victim-haswell", "Sandy Bridge": "thesis-victim-sandy-bridge"}
 # Mixtures that miss the LLC over 5 times per thousand instructions, and others.
@@ -57,7 +57,11 @@ class Interference(Figure):
     def _worst(self, runs, machine, victim):
         return max(self._slower(runs, machine, victim, s, p) for s in SETTINGS for p in ("random", "single"))
 
-    @claim("MEMLOAD-S5.5-1")
+    @claim(
+        "MEMLOAD-S5.5-1",
+        MEDIUM,
+        "an ordering of substitutes, chosen by their LLC misses; their slowdown could have been too small",
+    )
     def hungry_programs_react(self, runs):
         found = {}
         for machine in SCENARIOS:
@@ -76,6 +80,8 @@ class Interference(Figure):
 
     @claim(
         "MEMLOAD-S5.5-2",
+        MEDIUM,
+        "a ratio above and below 1.5 on two machines; the victim is a substitute, nothing was fitted on it",
         why="with caching the generator's own reads slow the victim, because they fill the LLC and the memory bus "
         "on both machines; the thesis found no such effect on its Sandy Bridge",
     )
