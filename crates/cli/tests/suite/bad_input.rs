@@ -141,6 +141,11 @@ fn the_command_line_is_checked_as_well() {
     run(&["--set", "fio.block=4k"], &["did you mean `workload.fio.block`"]);
     run(&["--set", "workload.fio.blok=64k"], &["`workload[fio].blok`", "did you mean `block`"]);
     run(&["--set", "workload.fio.block=64x"], &["64x", "a size"]);
+    refused(
+        &["run", "a4-fig5", "--set", "workload[fio].block=64k"],
+        2,
+        &["`workload.fio.block` is swept over 4k, 8k, 16k", "set `sweep` to [] to run one value"],
+    );
     refused(&["run", "a4-fig55"], 2, &["unknown scenario `a4-fig55`", "did you mean `a4-fig5`", "path"]);
     refused(&["run", "no/such.toml"], 2, &["no/such.toml", "cannot be read"]);
     refused(&["run", "/"], 2, &["/: cannot be read"]);

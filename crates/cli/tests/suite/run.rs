@@ -32,6 +32,14 @@ fn a_run_prints_a_table_with_the_decisions() {
 }
 
 #[test]
+fn a_sweep_taken_out_leaves_one_value_of_its_key() {
+    let set = ["--set", "sweep=[]", "--set", "workload.fio.block=64k"];
+    let text = output(&[&["run", "a4-fig5", "--sets", "1/256", "--json"], &set[..]].concat());
+    let result: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&result["scenario"], &result["seeds"]), (&"a4-fig5".into(), &1.into()), "one run, not a sweep");
+}
+
+#[test]
 fn a_run_fits_a_screen_and_ends_with_the_verdict() {
     let (_folder, path) = tiny();
     let path = path.to_str().unwrap();

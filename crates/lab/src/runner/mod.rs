@@ -86,6 +86,7 @@ impl Experiment {
         own: Vec<OwnPolicy>,
     ) -> Result<Experiment, RunError> {
         plan.check()?;
+        source.sweeps()?;
         let mut source = source.clone();
         let base = source.read()?;
         let changes = plan.changes(&base)?;
@@ -282,6 +283,7 @@ pub(crate) type At = IndexMap<String, SweepValue>;
 
 /// The scenario at every point of its sweep, without the sweep: values of the swept keys and the source.
 pub(crate) fn at_points(source: &ScenarioSource) -> Result<Vec<(At, ScenarioSource)>, RunError> {
+    source.sweeps()?;
     let base = source.read()?;
     let mut points = Vec::new();
     for values in combinations(&base) {

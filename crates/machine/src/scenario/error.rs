@@ -73,6 +73,16 @@ pub enum ScenarioError {
     /// A fio job file that the scenario names.
     #[error(transparent)]
     Job(#[from] waykeeper_load::jobs::JobError),
+    /// A key that was set although the scenario sweeps it.
+    #[error("{file}: `{key}` is swept over {values}, and the sweep would replace the value that was set; set `sweep` to [] to run one value")]
+    Swept {
+        /// File or built-in name.
+        file: String,
+        /// The swept key.
+        key: String,
+        /// Its values.
+        values: String,
+    },
     /// A key that is to be changed and stands nowhere in the scenario.
     #[error("{file}: `{key}`: {why}")]
     Nowhere {

@@ -87,6 +87,8 @@ pub struct ScenarioSource {
     text: String,
     folder: Option<PathBuf>,
     table: Table,
+    /// Keys that were set, in order.
+    changed: Vec<String>,
 }
 
 impl ScenarioSource {
@@ -110,7 +112,7 @@ impl ScenarioSource {
             at: error::place(text, error.span()),
             why: error.message().trim().replace('\n', "; ") + &error::quotes_hint(text, error.span()),
         })?;
-        Ok(ScenarioSource { file: file.to_owned(), text: text.to_owned(), folder, table })
+        Ok(ScenarioSource { file: file.to_owned(), text: text.to_owned(), folder, table, changed: Vec::new() })
     }
 
     /// The file's name.
@@ -124,7 +126,26 @@ impl ScenarioSource {
     /// If no such place exists in the scenario.
     pub fn set(&mut self, key: &str, value: &Value) -> Result<(), ScenarioError> {
         let why = |why| ScenarioError::Nowhere { file: self.file.clone(), key: key.to_owned(), why };
-        sweep::set(&mut self.table, key, value).map_err(why)
+        sweep::set(&mut self.table, key, value).map_err(why)?;
+        self.changed.push(key.to_owned());
+        Ok(())
+    }
+
+    /// The scenario's sweeps, which replace the values of their keys.
+    ///
+    /// # Errors
+    /// If the scenario cannot be read, or if a swept key was set: the sweep would silently replace its value.
+    pub fn sweeps(&self) -> Result<Vec<Sweep>, ScenarioError> {
+        let sweeps = self.read()?.sweeps;
+        let both = |sweep: &&Sweep| self.changed.iter().any(|key| sweep::is_same(key, &sweep.key));
+        match sweeps.iter().find(both) {
+            None => Ok(sweeps),
+            Some(sweep) => Err(ScenarioError::Swept {
+                file: self.file.clone(),
+                key: sweep.key.clone(),
+                values: sweep.values.iter().map(shown).collect::<Vec<_>>().join(", "),
+            }),
+        }
     }
 
     /// Where a key stands, for a message about its value: `mine.toml:8: `policies``.

@@ -48,6 +48,11 @@ pub(crate) fn set(table: &mut Table, key: &str, value: &Value) -> Result<(), Str
     })
 }
 
+/// Whether two dotted keys name the same place.
+pub(crate) fn is_same(one: &str, other: &str) -> bool {
+    parts(one) == parts(other)
+}
+
 /// `workload.fio.block` and `workload[fio].block` alike; a name in brackets may have dots.
 fn parts(key: &str) -> Vec<&str> {
     let mut parts = Vec::new();
@@ -153,5 +158,7 @@ mod tests {
         assert!(why("left.ring").contains("did you mean `nic.left.ring`"));
         assert_eq!(parts("workload[bully.1].phase"), ["workload", "bully.1", "phase"]);
         assert_eq!(parts("a[b"), ["a", "b"]);
+        assert!(is_same("workload[fio].block", "workload.fio.block"));
+        assert!(!is_same("workload.fio.block", "workload.fio.blocks"));
     }
 }
