@@ -14,6 +14,7 @@ import argparse
 import ctypes
 import os
 import platform
+import resource
 import shutil
 import struct
 import subprocess
@@ -34,6 +35,9 @@ PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
 
 PERF_ATTR_BYTES = 64
 """Size of the first version of perf_event_attr (linux include/uapi/linux/perf_event.h)."""
+
+LOCKED_BYTES = 64 << 20
+"""A limit of locked memory that is enough for memload's test runs. The kernel's default of 8 MiB was too little for two at a time."""
 
 MISSING_STATUS = 3
 """Exit status of a run that passed but left tests out."""
@@ -112,6 +116,12 @@ def groups_are_here() -> bool:
     return False
 
 
+def memory_may_be_locked() -> bool:
+    """Whether several rings of io_uring with registered buffers fit: the kernel counts those of all processes of a user."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    return os.geteuid() == 0 or limit == resource.RLIM_INFINITY or limit >= LOCKED_BYTES
+
+
 def user_namespaces_are_here() -> bool:
     """Whether an ordinary user can make a user namespace: not in a chroot, and not where a sysctl forbids it."""
     words = ["setpriv", "--reuid=65534", "--clear-groups", "unshare", "--user", "--map-root-user", "true"]
@@ -180,6 +190,7 @@ NEEDS = [
     Need("perf_event_open", "linux perf: counts events", perf_is_here, {}),
     Need("user namespaces", "vhost enter: an ordinary user", user_namespaces_are_here, {}),
     Need("control groups", "linux census: processes in groups of this machine", groups_are_here, {}),
+    Need("locked memory", "memload runs: several rings of io_uring", memory_may_be_locked, {}),
     Need("2 CPUs", "linux census: a program with a core of its own", lambda: (os.cpu_count() or 1) >= 2, {}),
 ]  # fmt: skip
 """Every requirement of `make test`, in the order of the table."""
@@ -266,6 +277,8 @@ def advice(lacking: list[Need]) -> list[str]:
         lines.append(f"GOBIN=$PWD/target/tools go install {GORESCTRL}")
     if "/dev/fuse" in names:
         lines.append("as root: modprobe fuse (and read and write access to /dev/fuse)")
+    if "locked memory" in names:
+        lines.append(f"as root: raise the limit of locked memory of this user to {LOCKED_BYTES >> 20} MiB (ulimit -l)")
     if {"root", "perf_event_open", "control groups"} & set(names):
         lines.append("tests that need root's rights: run make test as root, outside of a container")
     return lines

@@ -46,6 +46,16 @@ pub enum PrepareError {
         why: String,
     },
     /// A worker could not begin.
-    #[error("a worker cannot start: {0}")]
+    #[error("a worker cannot start: {why}{}", locked_memory(.0), why = .0)]
     Worker(io::Error),
+}
+
+/// What helps where the kernel takes no more locked memory of this user for a ring.
+fn locked_memory(why: &io::Error) -> &'static str {
+    match why.kind() {
+        io::ErrorKind::OutOfMemory => {
+            "; io_uring counts rings and buffers of all your processes as locked memory: raise `ulimit -l`, or run fewer at a time"
+        }
+        _ => "",
+    }
 }

@@ -37,8 +37,6 @@ class Finding:
 
     def ours(self) -> str:
         """The finding as text."""
-        if self.absent:
-            return f"not tested: {self.absent}"
         parts = []
         if self.low is not None and self.high is not None:
             parts.append(f"{self.low:.3g}" if self.low == self.high else f"{self.low:.3g} to {self.high:.3g}")

@@ -36,7 +36,11 @@ fn a_sweep_taken_out_leaves_one_value_of_its_key() {
     let set = ["--set", "sweep=[]", "--set", "workload.fio.block=64k"];
     let text = output(&[&["run", "a4-fig5", "--sets", "1/256", "--json"], &set[..]].concat());
     let result: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((&result["scenario"], &result["seeds"]), (&"a4-fig5".into(), &1.into()), "one run, not a sweep");
+    assert_eq!(
+        (&result["scenario"], &result["seeds"]),
+        (&"a4-fig5".into(), &1.into()),
+        "one run, not a sweep"
+    );
 }
 
 #[test]

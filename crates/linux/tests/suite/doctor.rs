@@ -33,14 +33,24 @@ fn state(report: &Report, name: &str, state: State, parts: &[&str]) {
     }
 }
 
+/// What doctor says of this process's rights was recorded as root.
+fn as_root() {
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "not run: needs root: doctor tells whether it has CAP_PERFMON"
+    );
+}
+
 #[test]
 fn a_skylake_server_that_has_all_there_is() {
+    as_root();
     let tree = Tree::skylake();
     insta::assert_snapshot!("plain-skylake", told(tree.root(), &examine(tree.root())));
 }
 
 #[test]
 fn this_kind_of_machine_as_it_was_recorded() {
+    as_root();
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/firecracker-genoa"));
     insta::assert_snapshot!("firecracker-genoa", told(root, &examine(root)));
 }

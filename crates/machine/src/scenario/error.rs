@@ -74,7 +74,9 @@ pub enum ScenarioError {
     #[error(transparent)]
     Job(#[from] waykeeper_load::jobs::JobError),
     /// A key that was set although the scenario sweeps it.
-    #[error("{file}: `{key}` is swept over {values}, and the sweep would replace the value that was set; set `sweep` to [] to run one value")]
+    #[error(
+        "{file}: `{key}` is swept over {values}, and the sweep would replace the value that was set; set `sweep` to [] to run one value"
+    )]
     Swept {
         /// File or built-in name.
         file: String,

@@ -112,7 +112,13 @@ impl ScenarioSource {
             at: error::place(text, error.span()),
             why: error.message().trim().replace('\n', "; ") + &error::quotes_hint(text, error.span()),
         })?;
-        Ok(ScenarioSource { file: file.to_owned(), text: text.to_owned(), folder, table, changed: Vec::new() })
+        Ok(ScenarioSource {
+            file: file.to_owned(),
+            text: text.to_owned(),
+            folder,
+            table,
+            changed: Vec::new(),
+        })
     }
 
     /// The file's name.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use waykeeper_load::{Pattern, Toward};
 use waykeeper_memload::{
-    Consent, Deed, End, EngineKind, Outcome, Plan, Ready, Running, System, Target, Verified, word,
+    Consent, Deed, End, EngineKind, Outcome, Plan, PrepareError, Ready, Running, System, Target, Verified,
+    word,
 };
 
 const BYTES: usize = 4 << 20;
@@ -27,8 +28,19 @@ fn ready(path: &Path, plan: Plan) -> Arc<Ready> {
     Arc::new(ready)
 }
 
+/// The run, begun. The kernel counts rings and registered buffers of all of a user's processes as locked memory.
+fn started(ready: &Arc<Ready>) -> Running {
+    let out_of_memory = std::io::ErrorKind::OutOfMemory;
+    Running::start(ready).unwrap_or_else(|error| match error {
+        PrepareError::Worker(why) if why.kind() == out_of_memory => {
+            panic!("not run: needs locked memory: {why}")
+        }
+        error => panic!("{error}"),
+    })
+}
+
 fn outcome(path: &Path, plan: Plan) -> Outcome {
-    Running::start(&ready(path, plan)).unwrap().finish(|_| ())
+    started(&ready(path, plan)).finish(|_| ())
 }
 
 #[test]
@@ -223,7 +235,7 @@ fn a_file_need_be_no_larger_than_the_longest_command() {
                 "{told}"
             );
         }
-        let done = Running::start(&made(blocks).unwrap()).unwrap().finish(|_| ());
+        let done = started(&made(blocks).unwrap()).finish(|_| ());
         assert_eq!((done.end, done.totals.commands), (End::Complete, 3), "{pattern:?} {thesis}");
         std::fs::remove_file(&path).unwrap();
     }
@@ -234,7 +246,7 @@ fn what_went_of_a_command_that_failed_is_told_and_it_has_no_latency() {
     let (_folder, path) = file();
     let ready = ready(&path, Plan::default());
     std::fs::File::options().write(true).open(&path).unwrap().set_len(65_536).unwrap();
-    let outcome = Running::start(&ready).unwrap().finish(|_| ());
+    let outcome = started(&ready).finish(|_| ());
     let End::Failed(failure) = outcome.end else { panic!("{:?}", outcome.end) };
     assert_eq!(
         failure.to_string(),
@@ -260,7 +272,7 @@ fn whoever_says_stop_gets_the_totals_until_then() {
     let (_folder, path) = file();
     for limit in [None, Some(5.0)] {
         let plan = Plan { workers: 2, depth: 4, limit_commands: limit, verify: true, ..Plan::default() };
-        let running = Running::start(&ready(&path, plan)).unwrap();
+        let running = started(&ready(&path, plan));
         while running.progress().commands == 0 {
             std::thread::yield_now();
         }
@@ -279,7 +291,7 @@ fn whoever_says_stop_ends_the_look_at_it_too() {
     let (_folder, path) = file();
     for op in [Toward::Write, Toward::Read] {
         let plan = Plan { op, commands: Some(100), verify: true, ..Plan::default() };
-        let running = Running::start(&ready(&path, plan)).unwrap();
+        let running = started(&ready(&path, plan));
         let stopper = running.stopper();
         let done = running.finish_and(|_| (), || stopper.stop());
         let verified = done.verified.unwrap().unwrap();
@@ -355,7 +367,7 @@ fn the_kernels_threads_stay_on_the_cpus_of_the_plan() {
     let plan = Plan { pattern: Pattern::Flush, cpus: vec![cpu as u32], ..Plan::default() };
     let ready = ready(&path, plan);
     assert!(ready.notes().iter().all(|note| !note.contains("kernel threads")), "{:?}", ready.notes());
-    let running = Running::start(&ready).unwrap();
+    let running = started(&ready);
     // Every fdatasync of a ring is done by a thread of the kernel, which then waits for the next some seconds.
     while running.progress().commands == 0 {
         std::thread::yield_now();
