@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waykeeper.repro.claims import Claim, claims
-from waykeeper.repro.finding import Finding, checks, knee, number, span
+from waykeeper.repro.finding import Finding, checks, knee, lacks, number, span
 from waykeeper.repro.verdict import Verdict, judge
 
 YES, SHAPE, NO = Verdict.REPRODUCED, Verdict.SHAPE_ONLY, Verdict.NOT_REPRODUCED
@@ -162,3 +162,11 @@ def test_absolute_numbers_are_within_a_quarter_or_not_reproduced(published, ours
 def test_the_deviation_is_that_of_the_worse_end():
     assert judge(claim("absolute", 40, 40), number(50)).deviation == pytest.approx(0.25)
     assert judge(claim("relative", 50, 100), span(50, 200)).deviation == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("ours", "published", "is_lacking"),
+    [(9.9, 20, True), (10, 20, False), (-30, 20, True), (1.9, None, True), (2, None, False)],
+)
+def test_less_than_half_of_a_published_effect_is_none(ours, published, is_lacking):
+    assert lacks(ours, published) is is_lacking

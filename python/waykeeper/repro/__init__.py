@@ -7,7 +7,7 @@ parts are the claims (`claims`), the results of a claim's function (`finding`), 
 
 from .curves import about_equal, crossing, falling, rising, spread_ratio
 from .figure import Case, Figure, Panel, Points, Series, claim
-from .finding import Finding, absent, checks, knee, number, span
+from .finding import Finding, absent, checks, knee, lacks, number, span
 from .strength import MEDIUM, STRONG, WEAK, Strength
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "crossing",
     "falling",
     "knee",
+    "lacks",
     "number",
     "rising",
     "span",

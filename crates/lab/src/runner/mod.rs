@@ -86,9 +86,9 @@ impl Experiment {
         own: Vec<OwnPolicy>,
     ) -> Result<Experiment, RunError> {
         plan.check()?;
-        source.sweeps()?;
         let mut source = source.clone();
         let base = source.read()?;
+        source.check_sweeps(&base.sweeps)?;
         let changes = plan.changes(&base)?;
         for (key, value) in changes.values {
             source.set(key, &toml::Value::Float(value))?;
@@ -283,8 +283,8 @@ pub(crate) type At = IndexMap<String, SweepValue>;
 
 /// The scenario at every point of its sweep, without the sweep: values of the swept keys and the source.
 pub(crate) fn at_points(source: &ScenarioSource) -> Result<Vec<(At, ScenarioSource)>, RunError> {
-    source.sweeps()?;
     let base = source.read()?;
+    source.check_sweeps(&base.sweeps)?;
     let mut points = Vec::new();
     for values in combinations(&base) {
         let mut source = source.clone();

@@ -137,15 +137,14 @@ impl ScenarioSource {
         Ok(())
     }
 
-    /// The scenario's sweeps, which replace the values of their keys.
+    /// Checks that no key of `sweeps`, which this source's scenario has, was set as well.
     ///
     /// # Errors
-    /// If the scenario cannot be read, or if a swept key was set: the sweep would silently replace its value.
-    pub fn sweeps(&self) -> Result<Vec<Sweep>, ScenarioError> {
-        let sweeps = self.read()?.sweeps;
+    /// If one was: the sweep would silently replace its value.
+    pub fn check_sweeps(&self, sweeps: &[Sweep]) -> Result<(), ScenarioError> {
         let both = |sweep: &&Sweep| self.changed.iter().any(|key| sweep::is_same(key, &sweep.key));
         match sweeps.iter().find(both) {
-            None => Ok(sweeps),
+            None => Ok(()),
             Some(sweep) => Err(ScenarioError::Swept {
                 file: self.file.clone(),
                 key: sweep.key.clone(),

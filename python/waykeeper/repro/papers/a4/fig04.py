@@ -1,6 +1,6 @@
 """A4 Fig. 4: effect of switching DCA off on X-Mem at four places and on DPDK-T."""
 
-from waykeeper.repro import WEAK, Case, Figure, Panel, Points, Series, absent, checks, claim
+from waykeeper.repro import WEAK, Case, Figure, Panel, Points, Series, absent, checks, claim, lacks
 
 from .common import miss
 
@@ -48,7 +48,7 @@ class Fig04(Figure):
     def _lacking(self, place, on):
         """What is missing if contention with DCA on is less than half of the paper's; otherwise empty."""
         paper = MISSES_ON[place] / MISSES_ON["3:4"] - 1
-        if on >= paper / 2:
+        if not lacks(on, paper):
             return ""
         return (
             f"with DCA on X-Mem's misses at way[{place}] are {100 * on:.2g} % above those at the quiet place, "

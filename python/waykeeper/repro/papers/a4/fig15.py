@@ -1,6 +1,20 @@
 """A4 Fig. 15: effect of the thresholds and of the revert interval on the HPW-heavy mix."""
 
-from waykeeper.repro import MEDIUM, WEAK, Case, Figure, Panel, Series, absent, checks, claim, number, rising, span
+from waykeeper.repro import (
+    MEDIUM,
+    WEAK,
+    Case,
+    Figure,
+    Panel,
+    Series,
+    absent,
+    checks,
+    claim,
+    lacks,
+    number,
+    rising,
+    span,
+)
 
 from .mixes import antagonists, cores, score
 
@@ -9,8 +23,6 @@ T5 = (0.8, 0.9, 0.95)
 RAISED = {"dmalk_dca_ms_thr": 0.95, "dmalk_io_tp_thr": 0.95, "dmalk_llc_ms_thr": 0.99}
 STABLE = (2, 5, 10)
 NEVER = 10_000
-NO_LOSS = 2.0
-"""A smaller loss by the most frequent reverts, %, is none; the paper gives no size."""
 
 
 class Fig15(Figure):
@@ -109,7 +121,7 @@ class Fig15(Figure):
     def reverting_costs_little(self, runs):
         often = min(self._stable(runs))
         part = self._part(runs, often)
-        if 100 - part < NO_LOSS:
+        if lacks(100 - part):
             return absent(f"even a revert after every {often} s leaves {part:.3g} % of the oracle's performance")
         return number(self._part(runs, 10))
 

@@ -12,6 +12,7 @@ from waykeeper.repro import (
     absent,
     checks,
     claim,
+    lacks,
     number,
     rising,
 )
@@ -179,10 +180,10 @@ class Fig03(Figure):
     def remote_reception_pollutes_nothing(self, runs):
         # What remote reception removes: the paper gives no size for the neighbour with this input.
         neighbour = change(*(_misses(runs[NATIVE, mask], "water") for mask in ("0x018", "0x600")))
-        if neighbour < 2:
+        if lacks(neighbour):
             return absent(f"with a local NIC the neighbour's misses in 0x600 change by {neighbour:.2g} %")
         times = self._ratio(runs, NATIVE, "l2fwd", "0x003")
-        if times - 1 < (LOCAL - 1) / 2:
+        if lacks(times - 1, LOCAL - 1):
             return absent(
                 f"with a local NIC the forwarder misses {times:.2g} times as much at 0x003, the paper has {LOCAL}"
             )

@@ -11,6 +11,7 @@ from waykeeper.repro import (
     absent,
     checks,
     claim,
+    lacks,
     number,
     rising,
     span,
@@ -86,7 +87,7 @@ class Fig08(Figure):
 
     @claim("ISCA21-F8-2", MEDIUM, "ordering of two policies; the model could show the reverse")
     def iat_hits_more_and_misses_less(self, runs):
-        if _leak(runs) < MISS_LOW / 2:
+        if lacks(_leak(runs), MISS_LOW):
             return _no_leak(runs)
         found = {}
         for size in (1024, 1514):
@@ -103,7 +104,7 @@ class Fig08(Figure):
         "besides DDIO's. In the paper a larger part of the traffic is of a kind that more ways do not reduce",
     )
     def memory_bandwidth(self, runs):
-        if _leak(runs) < MISS_LOW / 2:
+        if lacks(_leak(runs), MISS_LOW):
             return _no_leak(runs)
         large = [size for size in runs.keys() if ddio(runs[size].policy("baseline"))[1] > MISS_LOW]
         cuts = [100 * (1 - memory(runs[size].policy("iat")) / memory(runs[size].policy("baseline"))) for size in large]
@@ -116,7 +117,7 @@ class Fig08(Figure):
         why="in ours the state CoreDemand of IAT gives the switch two more ways besides DDIO's",
     )
     def ipc_of_the_switch(self, runs):
-        if _leak(runs) < MISS_LOW / 2:
+        if lacks(_leak(runs), MISS_LOW):
             return _no_leak(runs)
         cycles = [cycles_per_packet(runs[1514].policy(policy)) for policy in BOTH]
         return number(_gain(runs[1514]), shape=_gain(runs[1514]) > 0 and cycles[1] < cycles[0])

@@ -13,13 +13,12 @@ from waykeeper.repro import (
     checks,
     claim,
     falling,
+    lacks,
     span,
 )
 
 SIZES = (64, 128, 256, 512, 1024, 1514)
 RIVALS = ("baseline", "core-only", "io-iso", "iat")
-NO_EFFECT = 2.0
-"""Loss of throughput in per cent below which IAT has nothing to remove; the paper gives no number."""
 GROWS_S, WIDER_S, END_S = 3, 10, 17
 ENDS = {"before": WIDER_S - 0.1, "after": END_S}
 """End of a case, per phase; the seconds before it are measured."""
@@ -202,7 +201,7 @@ class Fig10(Figure):
             100 * (1 - _rate(runs, size, "after", "baseline") / _rate(runs, size, "before", "baseline"))
             for size in _sizes(runs)
         )
-        if lost < NO_EFFECT:
+        if lacks(lost):
             return absent(f"without IAT container 4 loses at most {lost:.3g} % when DDIO gets four ways")
         kept, clear = [], []
         for size in _sizes(runs):

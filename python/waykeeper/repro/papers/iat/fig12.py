@@ -1,6 +1,20 @@
 """IAT Fig. 12: SPEC and RocksDB beside Redis or a service chain, in ways that may overlap DDIO's."""
 
-from waykeeper.repro import MEDIUM, STRONG, WEAK, Case, Figure, Panel, Points, Series, absent, checks, claim, span
+from waykeeper.repro import (
+    MEDIUM,
+    STRONG,
+    WEAK,
+    Case,
+    Figure,
+    Panel,
+    Points,
+    Series,
+    absent,
+    checks,
+    claim,
+    lacks,
+    span,
+)
 
 from . import apps
 from .apps import SPEC, lost, slowdown, unseen
@@ -13,8 +27,6 @@ WORST = {"spec": 24.9, "redis": 14.9, "nfv": 20.6}
 """Largest effects without IAT, per cent: on SPEC, on RocksDB beside Redis and beside the chain (F12-2, 4, 5)."""
 WORST_OF_ALL = 30.0
 """Largest loss without IAT, per cent (s1)."""
-NO_EFFECT = 2.0
-"""Effect in per cent below which there is nothing to remove, where the paper gives no number."""
 
 
 class Fig12(Figure):
@@ -166,7 +178,7 @@ class Fig12(Figure):
             overlap, apart = (slowdown(runs, app, "nfv", place) for place in ("overlap", "apart"))
             spreads.append((overlap - apart, slowdown(runs, app, "nfv", "overlap", "iat") - apart))
         worst = max(spreads)
-        if worst[0] < NO_EFFECT:
+        if lacks(worst[0]):
             return absent(f"without IAT an overlap with DDIO's ways costs at most {worst[0]:.3g} % of execution time")
         return checks(
             {
@@ -214,7 +226,7 @@ class Fig12(Figure):
     def more_ways_are_a_gain_all_the_same(self, runs):
         programs = [app for app in _apps(runs) if (app, "nfv", "wider") in runs]
         two_ways = max(slowdown(runs, app, "nfv", "overlap") for app in programs)
-        if two_ways < NO_EFFECT:
+        if lacks(two_ways):
             return absent(f"with two DDIO ways the applications slow by at most {two_ways:.3g} %")
         calmer = [slowdown(runs, app, "nfv", "wider") < slowdown(runs, app, "nfv", "overlap") for app in programs]
         saved = [

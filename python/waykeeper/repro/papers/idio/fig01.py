@@ -1,6 +1,6 @@
 """IDIO Fig. 1: effect of an LLC antagonist on the bandwidth of network functions, and of network functions on mcf."""
 
-from waykeeper.repro import MEDIUM, Case, Figure, Panel, Points, Series, absent, checks, claim, falling, number
+from waykeeper.repro import MEDIUM, Case, Figure, Panel, Points, Series, absent, checks, claim, falling, lacks, number
 
 MIB = [0, 8, 32]
 MCF_GBPS = [5, 20, 40, 80]
@@ -76,7 +76,7 @@ class Fig01(Figure):
     )
     def large_packets_do_not_mind(self, runs):
         others = {name: self._loss(runs, name) for name in LOST}
-        if all(loss < LOST[name] / 2 for name, loss in others.items()):
+        if all(lacks(loss, LOST[name]) for name, loss in others.items()):
             found = " and ".join(f"{name} {loss:.2g} %" for name, loss in others.items())
             paper = " and ".join(f"{loss} %" for loss in LOST.values())
             return absent(f"the antagonist costs {found} of their bandwidth, the paper has {paper}")
