@@ -198,13 +198,12 @@ impl NonInclusive {
         if sh.rules.migration == Migration::NoCopy {
             return Arrival::new(dirty, fill);
         }
-        if !ways.has_room(inclusive) && !sh.p_force.hits(sh.random()) {
-            return Arrival::new(dirty, fill);
-        }
         let keeps_dirt = sh.rules.migration == Migration::DirtyCopy && dirty != 0;
         let dirt = if keeps_dirt { DIRTY } else { 0 };
         let state = COPY | IO | dirt | sh.rules.io_age;
-        insert(sh, ways, recency, at, line, inclusive, (state, owner));
+        if !insert_copy(sh, ways, recency, at, line, inclusive, (state, owner)) {
+            return Arrival::new(dirty, fill);
+        }
         let flags = if keeps_dirt { 0 } else { dirty };
         Arrival::new(flags, fill).also(mlc::COPIED)
     }
@@ -436,6 +435,55 @@ fn insert(
 ) {
     let mut rule = Chooser { kind: sh.rules.replacement, rng: &mut sh.rng, recency };
     let gone = ways.insert(mask, (line.tag(), state, owner), &mut rule, at);
+    sh.llc_filled(owner);
+    if let Some(gone) = gone {
+        sh.llc_evicted(line, gone);
+    }
+}
+
+/// Puts a copy of a line that an MLC holds into the inclusive ways, where it costs nothing, else with probability
+/// `p_force`. Returns whether it was put there.
+#[inline(always)]
+fn insert_copy(
+    sh: &mut Shared,
+    ways: &mut Ways<16>,
+    recency: &mut [[u8; 32]],
+    at: usize,
+    line: Line,
+    inclusive: &MaskLanes<16>,
+    (state, owner): (u8, u8),
+) -> bool {
+    if !sh.rules.copies_spare_io {
+        // A migrated copy spares lines of value, a read-allocated one spares nothing.
+        let put = state & IO == 0 || ways.has_room(inclusive) || sh.p_force.hits(sh.random());
+        if put {
+            insert(sh, ways, recency, at, line, inclusive, (state, owner));
+        }
+        return put;
+    }
+    match ways.way_for_copy(inclusive) {
+        Some(way) => put(sh, ways, recency, at, line, way, (state, owner)),
+        None if sh.p_force.hits(sh.random()) => {
+            insert(sh, ways, recency, at, line, inclusive, (state, owner));
+        }
+        None => return false,
+    }
+    true
+}
+
+/// Puts a line into a way, whatever it holds.
+#[inline(always)]
+fn put(
+    sh: &mut Shared,
+    ways: &mut Ways<16>,
+    recency: &mut [[u8; 32]],
+    at: usize,
+    line: Line,
+    way: u32,
+    (state, owner): (u8, u8),
+) {
+    let mut rule = Chooser { kind: sh.rules.replacement, rng: &mut sh.rng, recency };
+    let gone = ways.put(way, (line.tag(), state, owner), &mut rule, at);
     sh.llc_filled(owner);
     if let Some(gone) = gone {
         sh.llc_evicted(line, gone);

@@ -103,8 +103,14 @@ pub struct Rules {
     pub replacement: Replacement,
     /// Core read of an I/O line outside the inclusive ways.
     pub migration: Migration,
-    /// Probability that a migrated copy may displace a protected line of the inclusive ways (C: 1/4, Fig. 3b).
+    /// Probability that a copy of what an MLC holds displaces a line of value in the inclusive ways (C: 1/8, A4 Fig. 3b,
+    /// X-Mem at 0x003 and 0x006; 1/4 while unread device data counted for nothing, see `copies_spare_io`).
     pub p_force: f64,
+    /// Device data that only the LLC holds, in the inclusive ways, are of value to copies of what an MLC holds, that is
+    /// migrated and read-allocated ones, whatever their age: such a copy saves an access to the MLC, what it displaces
+    /// leaks to memory. `false` is a variant: every third line of a full ring of 4 x 1024 packets leaks to copies of
+    /// the ring's own packets, where A4's artifact (Fig. 13b) has one in twenty or fewer under A4-b to A4-d.
+    pub copies_spare_io: bool,
     /// MLC eviction of a line with an inclusive copy.
     pub inclusive_victim: InclusiveVictim,
     /// Device write of an MLC-held line.
@@ -148,7 +154,8 @@ impl Default for Rules {
         Rules {
             replacement: Replacement::Qlru,
             migration: Migration::CleanCopy,
-            p_force: 0.25,
+            p_force: 0.125,
+            copies_spare_io: true,
             inclusive_victim: InclusiveVictim::ToCatWays,
             mlc_held_write: MlcHeldWrite::DcaWays,
             reuse_flag: true,
@@ -178,6 +185,7 @@ impl Rules {
             ("base", base),
             ("no-migrated-copy", Rules { migration: Migration::NoCopy, ..base }),
             ("migration-always-evicts", Rules { p_force: 1.0, ..base }),
+            ("copies-displace-io", Rules { copies_spare_io: false, ..base }),
             ("dirt-stays-when-migrating", Rules { migration: Migration::DirtyCopy, ..base }),
             ("mlc-victim-stays-inclusive", Rules { inclusive_victim: InclusiveVictim::Stays, ..base }),
             ("random-replacement", Rules { replacement: Replacement::Random, ..base }),

@@ -129,6 +129,16 @@ impl<const L: usize> Ways<L> {
         (self.matches(NO_TAG) | self.states(AGE, 3)) & mask.bits != 0
     }
 
+    /// The way of `mask` that a copy of what an MLC holds may take at no loss: an empty one, else the leftmost that is
+    /// evict-first and does not hold a device's data that only the LLC has.
+    #[inline(always)]
+    pub(crate) fn way_for_copy(&self, mask: &MaskLanes<L>) -> Option<u32> {
+        let empty = self.matches(NO_TAG) & mask.bits;
+        let spare = self.states(AGE, 3) & !self.states(IO | COPY, IO) & mask.bits;
+        let ways = if empty != 0 { empty } else { spare };
+        if ways == 0 { None } else { Some(31 - ways.leading_zeros()) }
+    }
+
     /// Puts a line into a way of `mask`: an empty one, else the victim of `rule`. Returns what had to go.
     #[inline(always)]
     pub(crate) fn insert(
@@ -138,17 +148,28 @@ impl<const L: usize> Ways<L> {
         rule: &mut Chooser<'_>,
         set: usize,
     ) -> Option<Evicted> {
-        let (tag, state, owner) = line;
-        debug_assert!(self.matches(tag) == 0, "a line is in a set once");
+        debug_assert!(self.matches(line.0) == 0, "a line is in a set once");
         let empty = self.matches(NO_TAG) & mask.bits;
         let way = if empty != 0 { 31 - empty.leading_zeros() } else { self.victim(mask, rule, set) };
+        self.put(way, line, rule, set)
+    }
+
+    /// Puts a line into a way. Returns what had to go.
+    #[inline(always)]
+    pub(crate) fn put(
+        &mut self,
+        way: u32,
+        (tag, state, owner): (u16, u8, u8),
+        rule: &mut Chooser<'_>,
+        set: usize,
+    ) -> Option<Evicted> {
         let at = way as usize % L;
         let gone = Evicted { tag: self.tags[at], state: self.state[at], owner: self.owner[at], way };
         self.tags[at] = tag;
         self.state[at] = state;
         self.owner[at] = owner;
         rule.touched(set, way);
-        if empty != 0 { None } else { Some(gone) }
+        if gone.tag == NO_TAG { None } else { Some(gone) }
     }
 
     #[inline(always)]
@@ -322,6 +343,22 @@ mod tests {
                 }
             });
         }
+    }
+
+    #[test]
+    fn a_copy_takes_an_empty_way_or_an_evict_first_one_but_no_unread_device_data() {
+        with_chooser(Replacement::Qlru, |rule| {
+            let mut ways = Ways::<16>::EMPTY;
+            let mask = mask(0b111);
+            // Bits 2, 1, 0: unread device data, a copy of such data that was read, a young ordinary line.
+            ways.insert(&mask, (10, IO | 3, 0), rule, 0);
+            ways.insert(&mask, (11, IO | COPY | 3, 0), rule, 0);
+            assert_eq!(ways.way_for_copy(&mask), Some(0), "an empty way first");
+            ways.insert(&mask, (12, 1, 0), rule, 0);
+            assert_eq!(ways.way_for_copy(&mask), Some(1), "then what was read");
+            ways.set_state(1, IO | 3);
+            assert_eq!(ways.way_for_copy(&mask), None);
+        });
     }
 
     #[test]

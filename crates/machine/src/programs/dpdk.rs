@@ -3,6 +3,7 @@
 //! Marks: docs/reference/README.md#marks.
 
 use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
+use super::spin::{read_clock_cycles, spinning};
 use super::{Blueprint, Kind, Program, Score, Site, Unit};
 use crate::nic::MAX_BURST;
 use crate::scenario::{Keys, ScenarioError};
@@ -29,21 +30,22 @@ pub(super) const NO_TOUCH: Kind = Kind {
 #[derive(Debug)]
 struct Dpdk {
     work: PacketWork,
+    clock_cycles: f64,
     stall: Stall,
 }
 
 fn read(keys: &mut Keys<'_>, touch: Touch) -> Result<Arc<dyn Blueprint>, ScenarioError> {
     let work = PacketWork {
         burst: keys.count("burst", 1..=MAX_BURST, 64)?,
-        // Fits A4's solo latency; 20 to 46 ns fit one figure or another (microarchitecture.md 7, C).
-        base_ns: keys.number("base_ns", 0.0..=1e6, 26.0)?,
+        // Calibrated on A4 Fig. 6 (microarchitecture.md 7).
+        base_ns: keys.number("base_ns", 0.0..=1e6, 6.0)?,
         burst_ns: keys.number("burst_ns", 0.0..=1e6, 60.0)?, // microarchitecture.md 7
         delay_ns: keys.number("delay_ns", 0.0..=1e6, 150.0)?, // microarchitecture.md 7: A4 Figs. 3, 4 and 6
         meta_lines: 1,                                       // microarchitecture.md 7
         touch,
         fate: Fate::Drop,
     };
-    Ok(Arc::new(Dpdk { work, stall: read_stall(keys)? }))
+    Ok(Arc::new(Dpdk { work, clock_cycles: read_clock_cycles(keys)?, stall: read_stall(keys)? }))
 }
 
 /// The keys `stall_us` and `stall_period_ms` that every polling program has.
@@ -57,6 +59,7 @@ pub(super) fn read_stall(keys: &mut Keys<'_>) -> Result<Stall, ScenarioError> {
 
 impl Blueprint for Dpdk {
     fn build(&self, site: &mut Site<'_>) -> Result<Box<dyn Program>, OutOfMemory> {
-        Ok(Box::new(Poller::new(site, self.work, self.stall)))
+        let work = spinning(self.work, self.clock_cycles, site);
+        Ok(Box::new(Poller::new(site, work, self.stall)))
     }
 }

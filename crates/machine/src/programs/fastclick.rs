@@ -3,6 +3,7 @@
 
 use super::dpdk::read_stall;
 use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
+use super::spin::{read_clock_cycles, spinning};
 use super::{Blueprint, Kind, Program, Score, Site, Unit};
 use crate::nic::MAX_BURST;
 use crate::scenario::{Keys, ScenarioError};
@@ -22,6 +23,7 @@ pub(super) const FASTCLICK: Kind = Kind {
 #[derive(Debug)]
 struct FastClick {
     work: PacketWork,
+    clock_cycles: f64,
     stall: Stall,
 }
 
@@ -35,11 +37,12 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
         touch: Touch::Payload,
         fate: Fate::Send,
     };
-    Ok(Arc::new(FastClick { work, stall: read_stall(keys)? }))
+    Ok(Arc::new(FastClick { work, clock_cycles: read_clock_cycles(keys)?, stall: read_stall(keys)? }))
 }
 
 impl Blueprint for FastClick {
     fn build(&self, site: &mut Site<'_>) -> Result<Box<dyn Program>, OutOfMemory> {
-        Ok(Box::new(Poller::new(site, self.work, self.stall)))
+        let work = spinning(self.work, self.clock_cycles, site);
+        Ok(Box::new(Poller::new(site, work, self.stall)))
     }
 }

@@ -23,6 +23,7 @@ mod redis;
 mod replay;
 mod rocksdb;
 mod spec;
+mod spin;
 mod table;
 mod testpmd;
 mod vswitch;

@@ -3,7 +3,7 @@
 //! One function per row of the transition table, as for cores in the file above. Knows lines and ways; must not know
 //! which device writes or why.
 
-use super::{FRESH, NonInclusive, insert};
+use super::{FRESH, NonInclusive, insert, insert_copy};
 use crate::directory::Holder;
 use crate::line::Line;
 use crate::mlc;
@@ -131,14 +131,18 @@ impl NonInclusive {
         true
     }
 
-    /// Device read of a line that only MLCs hold: it is copied into bits 1-0 first (A4 s2.2, egress). The
-    /// copy takes over the dirtiness, the MLC keeps a clean line.
+    /// Device read of a line that only MLCs hold: it is copied into bits 1-0 first (A4 s2.2, egress), if a copy may
+    /// take a way there. The copy takes over the dirtiness, the MLC keeps a clean line.
     #[inline(always)]
     fn read_allocate(&mut self, sh: &mut Shared, device: usize, line: Line, at: usize, holder: Holder) {
-        let set = line.set();
+        let NonInclusive { sets, recency, inclusive, .. } = self;
+        let entry = (COPY | sh.rules.io_age, DEVICE_OWNER + device as u8);
+        if !insert_copy(sh, &mut sets[at].ways, recency, at, line, inclusive, entry) {
+            return;
+        }
         let mut dirty = 0;
         let mut copy_from = |sh: &mut Shared, core: usize, way: u32| {
-            let mlc = sh.mlc(core, set);
+            let mlc = sh.mlc(core, line.set());
             dirty |= mlc.flags(way) & mlc::DIRTY;
             mlc.clear_flags(way, mlc::DIRTY);
             mlc.mark(way, mlc::COPIED);
@@ -147,16 +151,18 @@ impl NonInclusive {
             Holder::One { core, way } => copy_from(sh, core, way),
             Holder::Several => {
                 for core in 0..sh.cores() {
-                    if let Some(way) = sh.mlc(core, set).find(line.tag()) {
+                    if let Some(way) = sh.mlc(core, line.set()).find(line.tag()) {
                         copy_from(sh, core, way);
                     }
                 }
             }
         }
-        let dirt = if dirty != 0 { DIRTY } else { 0 };
-        let NonInclusive { sets, recency, inclusive, .. } = self;
-        let entry = (COPY | dirt | sh.rules.io_age, DEVICE_OWNER + device as u8);
-        insert(sh, &mut sets[at].ways, recency, at, line, inclusive, entry);
+        if dirty != 0
+            && let Some(way) = sets[at].ways.find(line.tag())
+        {
+            let state = sets[at].ways.state(way);
+            sets[at].ways.set_state(way, state | DIRTY);
+        }
     }
 
     /// Invalidates every MLC copy of a line. Returns whether there was one.

@@ -228,6 +228,41 @@ fn no_read_allocate() {
 }
 
 #[test]
+fn copies_displace_io() {
+    // Both inclusive ways hold data that no core has read. Then a device reads what an MLC holds, and a core reads
+    // device data in another way: both leave a copy.
+    let variant = Rules { copies_spare_io: false, ..certain() };
+    let unread = |w: &mut World| {
+        w.chip.set_dca_ways(common::mask(0x003)).unwrap();
+        let lines = [w.line(), w.line()];
+        lines.iter().for_each(|line| assert!(!w.chip.dma_write(0, *line)));
+        w.chip.set_dca_ways(common::mask(0x600)).unwrap();
+        lines
+    };
+    differs((certain(), (2, false)), (variant, (1, true)), |w| {
+        let lines = unread(w);
+        let sent = w.line();
+        w.write(0, sent);
+        assert!(w.chip.dma_read(0, sent));
+        let copied = w.llc(sent).is_some();
+        assert_eq!(w.mlc(0, sent).unwrap().dirty, !copied, "the copy takes over the dirtiness");
+        (lines.iter().filter(|line| w.llc(**line).is_some()).count(), copied)
+    });
+    differs((certain(), (2, false)), (variant, (1, true)), |w| {
+        let lines = unread(w);
+        let (_, copy, _) = migrated(w);
+        (lines.iter().filter(|line| w.llc(**line).is_some()).count(), copy.is_some())
+    });
+    // Once a core has read them they are copies themselves, and of no more value than another.
+    let mut w = World::new(&skylake(), certain());
+    let lines = unread(&mut w);
+    w.read(0, lines[0]);
+    assert!(w.llc(lines[0]).unwrap().copied);
+    w.chip.dma_write(0, lines[0]);
+    assert_eq!(migrated(&mut w).1, None, "written anew, they are unread again");
+}
+
+#[test]
 fn dca_off_updates() {
     let variant = Rules { dca_off_updates: true, ..certain() };
     differs((certain(), None), (variant, Some(false)), |w| {
@@ -265,6 +300,7 @@ fn every_published_variant_has_a_test_here() {
         "base",
         "no-migrated-copy",
         "migration-always-evicts",
+        "copies-displace-io",
         "dirt-stays-when-migrating",
         "mlc-victim-stays-inclusive",
         "random-replacement",
