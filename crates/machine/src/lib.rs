@@ -21,6 +21,7 @@ mod meter;
 mod nic;
 mod nvme;
 mod opcodes;
+mod posted;
 mod programs;
 mod random;
 mod root_port;

@@ -4,6 +4,7 @@
 //! with interleaved commands A4 Fig. 5's read curve does not come out). Knows buffers and DMA, not what a
 //! program does with a block. Both directions move at the same time: PCIe is full duplex.
 
+use crate::posted;
 use crate::random::Stream;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -153,6 +154,8 @@ pub struct Array {
     spec: ArraySpec,
     /// Time of a line: reads, then writes.
     line_ns: [f64; 2],
+    /// Least time of a line that a drive writes to the host now: the drives share the root port.
+    posted_ns: f64,
     /// The controller begins no command before this time, ns.
     begins_ns: f64,
     /// Two per drive: reads, then writes.
@@ -192,6 +195,7 @@ impl Array {
             spec,
             line_ns: [spec.drive_gb_per_s, spec.write_gb_per_s.unwrap_or(spec.drive_gb_per_s)]
                 .map(|rate| LINE_BYTES as f64 / rate.min(spec.link_gb_per_s.unwrap_or(f64::INFINITY))),
+            posted_ns: 0.0,
             begins_ns: 0.0,
             reads: Gather::new(),
             writes: Gather::new(),
@@ -345,6 +349,7 @@ impl Array {
     pub(crate) fn advance(&mut self, chip: &mut Chip, until_ns: f64) {
         self.reads.clear();
         self.writes.clear();
+        self.posted_ns = posted::line_ns(chip, self.device) * f64::from(self.spec.drives);
         for index in 0..self.lanes.len() {
             while self.lanes[index].due_ns < until_ns {
                 if let Some((request, end_ns)) = self.move_part(index, until_ns) {
@@ -359,7 +364,18 @@ impl Array {
     /// Moves units of the part whose turn it is, until it or the time ends or another part takes its turn. Says
     /// which request this part was of, and when it ended, if it did.
     fn move_part(&mut self, index: usize, until_ns: f64) -> Option<(u32, f64)> {
-        let Array { spec, line_ns, lanes, buffers, reads, writes, inbound_bytes, outbound_bytes, .. } = self;
+        let Array {
+            spec,
+            line_ns,
+            posted_ns,
+            lanes,
+            buffers,
+            reads,
+            writes,
+            inbound_bytes,
+            outbound_bytes,
+            ..
+        } = self;
         let lane = &mut lanes[index];
         let mut due_ns = f64::INFINITY;
         while lane.moving.len() < spec.interleave as usize && !lane.waiting.is_empty() {
@@ -378,7 +394,7 @@ impl Array {
         };
         let buffer = &buffers[part.buffer as usize];
         let (into, bytes, line_ns) = match part.direction {
-            Direction::Read => (writes, inbound_bytes, line_ns[0]),
+            Direction::Read => (writes, inbound_bytes, line_ns[0].max(*posted_ns)),
             Direction::Write => (reads, outbound_bytes, line_ns[1]),
         };
         let mut free_ns = lane.free_ns.max(part.ready_ns);

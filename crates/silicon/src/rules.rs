@@ -145,6 +145,9 @@ pub struct Rules {
     pub p_io_young: f64,
     /// Directory entries per (slice, set) for lines that MLCs hold (P: 12, Yan et al.).
     pub directory_ways: u32,
+    /// Accesses wait for what their memory channel could not move yet, and devices that write memory wait with them
+    /// (X: conservation; without it channels move half as much again as they can).
+    pub dram_backlog: bool,
     /// Address to slice.
     pub slice_hash: SliceHash,
 }
@@ -172,6 +175,7 @@ impl Default for Rules {
             reused_age: 0,
             p_io_young: 1.0 / 16.0,
             directory_ways: 12,
+            dram_backlog: true,
             slice_hash: SliceHash::Uniform,
         }
     }
@@ -207,6 +211,7 @@ impl Rules {
             ("dma-write-leaves-mlc", Rules { dma_write_invalidates_mlc: false, ..base }),
             ("no-read-allocate", Rules { read_allocate: false, ..base }),
             ("dca-off-updates", Rules { dca_off_updates: true, ..base }),
+            ("dram-without-backlog", Rules { dram_backlog: false, ..base }),
             ("permutation-hash", Rules { slice_hash: SliceHash::Permutation, ..base }),
         ]
     }

@@ -75,7 +75,7 @@ impl Shared {
             served: Table::filled(cores, [0; 4]),
             device: [DeviceCounters::default(); MAX_DEVICES],
             chip: ChipCounters::default(),
-            dram: Dram::new(spec.dram),
+            dram: Dram::new(spec.dram, rules.dram_backlog.then_some(spec.dependent.memory_ns)),
             channels: spec.dram.channels,
             occupancy: [0; 256],
             group_of: Table::filled(cores, 0),

@@ -25,7 +25,7 @@ fn run(name: &str, settings: &str) -> Done {
     let before = DmaCounters::read(load.host()).unwrap();
     while !load.is_over() {
         load.advance(Duration::from_micros(100)).unwrap();
-        assert!(load.elapsed() < Duration::from_secs(1), "it does not end: {load:?}");
+        assert!(load.elapsed() < Duration::from_secs(1), "{name} with {settings:?} does not end");
     }
     let counted = DmaCounters::read(load.host()).unwrap().since(&before);
     Done { totals: load.totals(), counted, list_lines: load.list_lines() }

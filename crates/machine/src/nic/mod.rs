@@ -19,6 +19,7 @@ pub use traffic::{CapturedPacket, FlowOrder, Pace, Traffic, TrafficSpec};
 pub(crate) use traffic::{Function, Spread};
 
 use crate::meter::Meter;
+use crate::posted;
 use queue::lines_of;
 use waykeeper_silicon::{Chip, Gather};
 
@@ -117,6 +118,7 @@ impl Nic {
         // Each queue has its share of the receive buffer, which fills at line rate.
         let patience_ns = RX_FIFO_BYTES * 8.0 / self.gbps / self.queues.len() as f64;
         let windowed = self.fetch.is_some();
+        let line_ns = (64.0 / PCIE_BYTES_PER_NS).max(posted::line_ns(chip, self.device));
         self.reads.clear();
         self.writes.clear();
         let Nic { queues, traffic, counters, classifier, pcie_free_ns, reads, writes, .. } = self;
@@ -131,7 +133,7 @@ impl Nic {
                 continue;
             }
             let with_completion = u32::from(lines_of(arrival.bytes)) + 1;
-            *pcie_free_ns = start + f64::from(with_completion) * (64.0 / PCIE_BYTES_PER_NS);
+            *pcie_free_ns = start + f64::from(with_completion) * line_ns;
             counters.inbound_bytes += u64::from(with_completion) * 64;
             if !windowed {
                 queue.receive_free_ns = start + QUEUE_PACKET_NS + QUEUE_BYTE_NS * f64::from(arrival.bytes);

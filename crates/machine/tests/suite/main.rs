@@ -8,6 +8,7 @@ mod faults;
 mod golden;
 mod idio;
 mod knobs;
+mod memory;
 mod nic;
 mod programs;
 mod published;

@@ -277,6 +277,20 @@ fn dca_off_updates() {
 }
 
 #[test]
+fn dram_without_backlog() {
+    // 20 lines, each for 10 000, in 1 us are a hundred times what six channels move: the next access waits, or does not.
+    let variant = Rules { dram_backlog: false, ..certain() };
+    differs((certain(), true), (variant, false), |w| {
+        for _ in 0..20 {
+            let line = w.line();
+            w.read(0, line);
+        }
+        w.chip.dram_mut().tick(1000.0, 10_000.0);
+        w.chip.dram().wait_ns() > 0.0
+    });
+}
+
+#[test]
 fn permutation_hash() {
     // 16 lines of one index in 1 MiB (1024 sets): distinct slices under the permutation, not under chance.
     let spec = ChipSpec::built_in("gold-6140").unwrap();
@@ -319,6 +333,7 @@ fn every_published_variant_has_a_test_here() {
         "dma-write-leaves-mlc",
         "no-read-allocate",
         "dca-off-updates",
+        "dram-without-backlog",
         "permutation-hash",
     ];
     let names: Vec<_> = Rules::variants().into_iter().map(|(name, _)| name).collect();
