@@ -192,6 +192,35 @@ def test_what_a_mean_shows_counts_only_if_four_of_five_seeds_show_it(made_up, se
     )
 
 
+@pytest.mark.parametrize(
+    ("second", "ours", "meets"),
+    [((10, 10), 2.5, "the text"), ((10, 10), 12, "artifact"), ((3, 3), 2.6, "both"), ((20, 20), 6, "neither")],
+)
+def test_a_claim_with_two_targets_says_which_ours_meets(made_up, monkeypatch, second, ours, meets):
+    _, results, _ = made_up
+    one = replace(claims()["ATC20-F3-2"], second_low=second[0], second_high=second[1])
+    assert one.published() == f"2.5 ratio; artifact: {second[0]} ratio"
+    monkeypatch.setitem(claims(), one.id, one)
+
+    class Two(MadeUp):
+        id = "a4/made-up"
+
+        @claim("ATC20-F3-2", MEDIUM, "a number of this test")
+        def a_ratio(self, runs):
+            return number(ours)
+
+    (found,) = [outcome for outcome in outcomes([Two()], results) if outcome.id == one.id]
+    assert found.meets == meets
+
+
+def test_every_second_target_has_a_source_and_a_note():
+    for one in claims().values():
+        if one.second_low is not None or one.second_high is not None:
+            assert one.second_source, one.id
+        if one.second_source:
+            assert one.notes, one.id
+
+
 @pytest.mark.parametrize(("flags", "verdict"), [((1, 1, 1), "reproduced"), ((1, 1, 0), "not reproduced")])
 def test_a_claim_may_be_judged_on_each_seed(made_up, flags, verdict):
     _, results, _ = made_up

@@ -29,8 +29,13 @@ def claim(kind, low=None, high=None, unit="percent increase"):
         ((30, 30), number(-1), NO),
         ((30, 30), number(0), NO),
         ((30, 30), number(None), NO),
-        ((-58, -58), number(-40), YES),
+        # -58 % is undone by +138 %: +69 to +276 %, so -40.8 to -73.4 %.
+        ((-58, -58), number(-41), YES),
+        ((-58, -58), number(-73), YES),
+        ((-58, -58), number(-40), SHAPE),
+        ((-58, -58), number(-74), SHAPE),
         ((-58, -58), number(40), NO),
+        ((-58, -58), number(-100), SHAPE),
         # No effect published: up to 5 %.
         ((0, 0), number(4.9), YES),
         ((0, 0), number(-4.9), YES),
@@ -107,10 +112,11 @@ def test_a_ratio_is_an_effect_around_one(published, ours, verdict):
         ((40, 40), number(None), NO),
         # A ceiling is met by anything below it, a floor by anything above.
         ((0, 30), number(2), YES),
-        ((0, 30), span(0, 37), YES),
+        ((0, 30), span(0, 30), YES),
+        ((0, 30), span(0, 30.1), SHAPE),
         ((0, 30), span(0, 80), NO),
         ((3000, None), number(9000), YES),
-        ((3000, None), number(2300), YES),
+        ((3000, None), number(2990), SHAPE),
         ((3000, None), number(1000), NO),
         ((82, 86), span(80, 88), YES),
         ((82, 86), number(84), YES),
@@ -119,6 +125,29 @@ def test_a_ratio_is_an_effect_around_one(published, ours, verdict):
 )
 def test_absolute_numbers(published, ours, verdict):
     assert judge(claim("absolute", *published), ours).verdict is verdict
+
+
+@pytest.mark.parametrize(("ours", "verdict"), [(90, YES), (68, YES), (91, SHAPE), (67, SHAPE), (40, NO)])
+def test_a_maximum_is_reached_and_not_exceeded(ours, verdict):
+    assert judge(claim("absolute", 90, 90, "Gbps (upper bound)"), number(ours)).verdict is verdict
+
+
+@pytest.mark.parametrize(("ours", "verdict"), [(23, YES), (18, YES), (17, SHAPE), (38, YES), (53.7, SHAPE), (-5, NO)])
+def test_a_ratio_has_one_verdict_in_both_directions(ours, verdict):
+    # 30 % less is undone by 42.9 % more: 21.4 to 85.7 %, so 17.6 to 46.2 % less.
+    assert judge(claim("relative", 30, 30, "percent reduction"), number(ours)).verdict is verdict
+    more, published = 100 / (1 - ours / 100) - 100, 100 / 0.7 - 100
+    assert judge(claim("relative", published, published), number(more)).verdict is verdict
+
+
+@pytest.mark.parametrize(("ours", "verdict"), [(99.2, YES), (95.1, YES), (94.9, SHAPE), (89, NO), (111, NO)])
+def test_a_part_of_something_is_an_effect_around_a_hundred(ours, verdict):
+    assert judge(claim("relative", 99.2, 99.2, "percent of the oracle"), number(ours)).verdict is verdict
+
+
+def test_what_a_claim_states_besides_its_number_must_hold():
+    assert judge(claim("relative", 30, 30), number(30, holds={"it is the largest": True})).verdict is YES
+    assert judge(claim("relative", 30, 30), number(30, holds={"it is the largest": False})).verdict is NO
 
 
 @pytest.mark.parametrize("kind", ["shape", "ordering"])
@@ -134,6 +163,11 @@ def test_knees_are_in_place_or_only_there():
     assert judge(published, knee(40, True, step=40)).verdict is YES
     assert judge(published, knee(75, False)).verdict is NO
     assert judge(published, knee(None, True)).verdict is SHAPE
+    assert judge(published, knee(75, True, high=90)).verdict is YES
+    assert judge(published, knee(75, True, high=95)).verdict is SHAPE
+    # At the end of a sweep a quarter would pass any knee: only the grid's step counts.
+    assert judge(published, knee(70, True, 5, at_end=True)).verdict is YES
+    assert judge(published, knee(69, True, 5, at_end=True)).verdict is SHAPE
 
 
 def test_a_finding_of_the_wrong_sort_is_a_mistake_of_the_figure():

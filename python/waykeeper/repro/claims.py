@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import csv
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
 KINDS = ("absolute", "relative", "shape", "ordering")
+
+MAXIMUM = "(upper bound)"
+"""In a unit: the number is reached, but not exceeded."""
 
 CEILING = re.compile(r"\b(at most|at or below|below|only)\s+~?\d", re.IGNORECASE)
 """Phrases that make a number an upper bound."""
@@ -44,6 +47,12 @@ class Claim:
     """`absolute`, `relative`, `shape` or `ordering`."""
     hardware_only: bool
     notes: str
+    second_low: float | None = None
+    """Lower end of a second published interval that differs from the first: of the authors' data where these differ from the
+    paper's text, or of another statement of the paper."""
+    second_high: float | None = None
+    second_source: str = ""
+    """Where the second target is from; empty if there is none."""
 
     @property
     def paper(self) -> str:
@@ -57,12 +66,29 @@ class Claim:
         return self.kind == "relative" and one_number and CEILING.search(self.text) is not None
 
     @property
+    def is_bound(self) -> bool:
+        """Whether the number is a bound, of which every value on one side is right."""
+        return self.has_number and (self.low is None or self.high is None or (self.low == 0 and self.high > 0))
+
+    @property
+    def is_maximum(self) -> bool:
+        """Whether the number is reached and never exceeded."""
+        return MAXIMUM in self.unit
+
+    @property
     def has_number(self) -> bool:
         """Whether the claim has a published number."""
         return self.low is not None or self.high is not None
 
+    def second(self) -> Claim:
+        """The claim with the numbers of its second target."""
+        return replace(self, low=self.second_low, high=self.second_high, second_source="")
+
     def published(self) -> str:
-        """The published number as text."""
+        """The published number as text, and that of the second target."""
+        if self.second_source:
+            first, other = replace(self, second_source="").published(), self.second().published()
+            return "; ".join(text for text in (first, f"{self.second_source}: {other}" if other else "") if text)
         if not self.has_number:
             return ""
         if self.low is None:
@@ -97,6 +123,9 @@ def _claim(row: dict[str, str]) -> Claim:
         kind=row["kind"],
         hardware_only=row["hardware_only"] == "yes",
         notes=row["notes"],
+        second_low=_number(row["second_low"]),
+        second_high=_number(row["second_high"]),
+        second_source=row["second_source"],
     )
 
 

@@ -22,8 +22,12 @@ class Finding:
     """Statements and whether they hold."""
     step: float = 0.0
     """The grid step at a knee, which limits its precision."""
+    at_end: bool = False
+    """Whether the published knee is at the end of the sweep, so that only the grid step limits its precision."""
     absent: str = ""
     """What ours does not show, where the claim is about its removal: the claim is then not tested."""
+    second: Mapping[str, bool] = field(default_factory=dict)
+    """Statements of the claim's second target (`Claim.second_source`), if this has no number, and whether they hold."""
 
     @property
     def has_number(self) -> bool:
@@ -48,16 +52,22 @@ class Finding:
         return ", ".join(parts)
 
 
-def number(value: float | None, shape: bool | None = None) -> Finding:
-    """One number in the claim's unit. `None` is "not available"; the claim is then not reproduced."""
-    return Finding(low=value, high=value, shape=shape)
+def number(value: float | None, shape: bool | None = None, holds: Mapping[str, object] | None = None) -> Finding:
+    """One number in the claim's unit. `None` is "not available"; the claim is then not reproduced. `holds` are statements that
+    the claim makes besides; all must hold."""
+    return span(value, value, shape, holds)
 
 
-def span(low: float | None, high: float | None, shape: bool | None = None) -> Finding:
-    """The interval of values in a sweep, in the claim's unit."""
+def span(
+    low: float | None,
+    high: float | None,
+    shape: bool | None = None,
+    holds: Mapping[str, object] | None = None,
+) -> Finding:
+    """The interval of values in a sweep, in the claim's unit. `holds` as for `number`."""
     if low is not None and high is not None and low > high:
         low, high = high, low
-    return Finding(low=low, high=high, shape=shape)
+    return Finding(low=low, high=high, shape=shape, checks=_held(holds or {}))
 
 
 LEAST_EFFECT = 2.0
@@ -75,15 +85,36 @@ def absent(effect: str) -> Finding:
     return Finding(absent=effect)
 
 
-def checks(statements: Mapping[str, object]) -> Finding:
-    """Statements about shape or order, each true or false; all must hold."""
+def checks(statements: Mapping[str, object], second: Mapping[str, object] | None = None) -> Finding:
+    """Statements about shape or order, each true or false; all must hold. `second` are those of the claim's second target."""
     if not statements:
         raise ValueError("a finding has no statement; it needs at least one")
-    return Finding(checks={text: bool(holds) for text, holds in statements.items()})
+    return Finding(checks=_held(statements), second=_held(second or {}))
 
 
-def knee(value: float | None, shape: object, step: float = 0.0) -> Finding:
-    """Where a curve bends, in the claim's unit, and whether it bends as published; `step` is the grid's step there."""
+def knee(
+    value: float | None,
+    shape: object,
+    step: float = 0.0,
+    *,
+    high: float | None = None,
+    at_end: bool = False,
+) -> Finding:
+    """Where a curve bends, in the claim's unit, and whether it bends as published. Of several curves `value` is the smallest
+    knee and `high` the largest.
+
+    `step` is the grid's step there, and only given if the published knee is not a point of the grid. `at_end` says that the
+    published knee is at the end of the sweep, where a quarter of it would pass any knee; `step` alone then counts.
+    """
     return Finding(
-        low=value, high=value, shape=bool(shape), checks={"the curve bends as published": bool(shape)}, step=step
+        low=value,
+        high=value if high is None else high,
+        shape=bool(shape),
+        checks={"the curve bends as published": bool(shape)},
+        step=step,
+        at_end=at_end,
     )
+
+
+def _held(statements: Mapping[str, object]) -> dict[str, bool]:
+    return {text: bool(holds) for text, holds in statements.items()}

@@ -64,6 +64,8 @@ class Outcome:
     """How much the check says about the model; empty if the claim cannot be simulated."""
     because: str = ""
     """Why it has this strength."""
+    meets: str = ""
+    """Which of two published targets ours meets, where the paper's text and a second source differ; empty if there is one target."""
 
 
 RANK = {
@@ -127,7 +129,28 @@ def _outcome(figure: Figure, judgement: Judgement, results: FigureRuns) -> Outco
         agreeing=len(at_least) if seeds else 0,
         strength=judgement.strength.value,
         because=judgement.because,
+        meets=_meets(claim, judged, finding, [one for one, _, _ in alone]),
     )
+
+
+def _meets(claim: Claim, judged: Judged, finding: Finding | None, alone: Sequence[Finding | None]) -> str:
+    """Which of a claim's two targets ours meets: the second one by the same bands, for the mean and for enough seeds alone."""
+    if not claim.second_source or finding is None or finding.absent:
+        return ""
+    text = judged.verdict is Verdict.REPRODUCED
+    showing = sum(_meets_second(claim, one) for one in alone)
+    second = _meets_second(claim, finding) and showing >= math.ceil(SHOWN_BY * len(alone))
+    if text == second:
+        return "both" if text else "neither"
+    return "the text" if text else claim.second_source
+
+
+def _meets_second(claim: Claim, finding: Finding | None) -> bool:
+    if finding is None or finding.absent:
+        return False
+    if finding.second:
+        return all(finding.second.values())
+    return judge(claim.second(), finding).verdict is Verdict.REPRODUCED
 
 
 def _look(figure: Figure, judgement: Judgement, claim: Claim, runs: Runs) -> tuple[Finding | None, Judged, str]:

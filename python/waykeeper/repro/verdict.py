@@ -1,11 +1,14 @@
 """Verdicts: compares a finding with a published claim. The bands depend only on the kind of the claim.
 
-* shape, ordering: all statements must hold. A published knee must be within 25 % or one grid step; the right shape with the
-  knee elsewhere is `shape only`.
-* relative: 0.5 to 2 times the published effect; the right sign with another size is `shape only`. A published effect of at
-  most 2 % counts as none: ours may be at most 5 %, which is ddio-bench's own limit for "not sensitive" (ATC20 s7). An upper
-  bound ("at most 6.4 %", "only 3 %") is met by every smaller value; up to twice the bound is `shape only`.
-* absolute: within 25 %; within a factor of two, or with the right shape, `shape only`.
+* shape, ordering: all statements must hold. A published knee must be within 25 % or one grid step, at the end of a sweep
+  within one grid step; the right shape with the knee elsewhere is `shape only`.
+* relative: 0.5 to 2 times the published effect; the right sign with another size is `shape only`. A reduction is compared as
+  the increase that undoes it, so that a ratio has one verdict in both directions: 50 % less is 100 % more seen from there. A
+  published effect of at most 2 % counts as none: ours may be at most 5 %, which is ddio-bench's own limit for "not
+  sensitive" (ATC20 s7). An upper bound ("at most 6.4 %", "only 3 %") is met by every smaller value; up to twice the bound is
+  `shape only`.
+* absolute: within 25 %; within a factor of two, or with the right shape, `shape only`. A bound ("below 1400", "more than
+  3000") is met only on its side.
 
 A claim about the removal of an effect that our runs do not show is `not tested`.
 
@@ -14,6 +17,7 @@ Of a published interval over a sweep both ends are compared with ours. An interv
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 
@@ -45,6 +49,8 @@ KNEE = 0.25
 """Allowed relative deviation of a knee."""
 RATIO_UNITS = ("ratio",)
 """Units in which 1 means "no effect"."""
+PART_UNITS = ("percent of",)
+"""Units in which 100 means "no effect"."""
 
 
 @dataclass(frozen=True)
@@ -89,19 +95,20 @@ def _shape(claim: Claim, finding: Finding) -> Judged:
             raise ValueError(f"{claim.id} is a claim about shape; its finding needs checks")
         inside = all(_near(ours, published, KNEE, finding.step) for ours, published in _ends(claim, finding))
         return Judged(Verdict.REPRODUCED if inside else Verdict.NOT_REPRODUCED, _deviation(claim, finding))
+    part = 0.0 if finding.at_end else KNEE
     if not finding.holds:
         return Judged(Verdict.NOT_REPRODUCED)
     if not (claim.has_number and finding.shape is not None):
         return Judged(Verdict.REPRODUCED)
     if not finding.has_number:
         return Judged(Verdict.SHAPE_ONLY)
-    inside = all(_near(ours, published, KNEE, finding.step) for ours, published in _ends(claim, finding))
+    inside = all(_near(ours, published, part, finding.step) for ours, published in _ends(claim, finding))
     return Judged(Verdict.REPRODUCED if inside else Verdict.SHAPE_ONLY, _deviation(claim, finding))
 
 
 def _relative(claim: Claim, finding: Finding) -> Judged:
-    neutral = 1.0 if claim.unit.split(" ")[0] in RATIO_UNITS else 0.0
-    scale = 100.0 if neutral else 1.0
+    neutral = 1.0 if claim.unit.split(" ")[0] in RATIO_UNITS else 100.0 if claim.unit.startswith(PART_UNITS) else 0.0
+    scale = 100.0 if neutral == 1.0 else 1.0
     good, same_sign = True, True
     if claim.is_ceiling:
         assert finding.high is not None and claim.high is not None
@@ -112,7 +119,7 @@ def _relative(claim: Claim, finding: Finding) -> Judged:
             good &= abs(effect) <= INSENSITIVE
             same_sign &= abs(effect) <= 2 * INSENSITIVE
         else:
-            part = effect / wanted
+            part = _undone(claim, effect, wanted) / _undone(claim, wanted, wanted)
             good &= RELATIVE[0] <= part <= RELATIVE[1]
             same_sign &= part > 0
     if good:
@@ -123,6 +130,14 @@ def _relative(claim: Claim, finding: Finding) -> Judged:
     return Judged(verdict, _deviation(claim, finding))
 
 
+def _undone(claim: Claim, effect: float, wanted: float) -> float:
+    """An effect in per cent; if the published one, `wanted`, is a reduction, the increase that undoes it."""
+    less = effect if "reduction" in claim.unit else -effect if wanted < 0 else None
+    if less is None:
+        return effect
+    return math.inf if less >= 100 else less / (1 - less / 100)
+
+
 def _ceiling(ours: float, published: float) -> Verdict:
     if ours <= published:
         return Verdict.REPRODUCED
@@ -131,7 +146,10 @@ def _ceiling(ours: float, published: float) -> Verdict:
 
 def _absolute(claim: Claim, finding: Finding) -> Judged:
     ends = _ends(claim, finding)
-    if all(_near(ours, published, ABSOLUTE, 0.0) for ours, published in ends):
+    # Of a bound, `_ends` has a pair of two numbers only if ours is on the wrong side of it.
+    allowed = 0.0 if claim.is_bound else ABSOLUTE
+    beyond = claim.is_maximum and finding.high is not None and finding.high > claim.high  # type: ignore[operator]
+    if not beyond and all(_near(ours, published, allowed, 0.0) for ours, published in ends):
         return Judged(Verdict.REPRODUCED, _deviation(claim, finding))
     near = all(_within_factor(ours, published, ABSOLUTE_SHAPE) for ours, published in ends)
     shape = near if finding.shape is None else finding.shape
