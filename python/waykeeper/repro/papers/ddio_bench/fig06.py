@@ -119,7 +119,12 @@ class Fig06(Figure):
             }
         )
 
-    @claim("ATC20-F7-2", WEAK, "calibrated: the time of one send queue was fitted on the packet rate with 1500 B")
+    @claim(
+        "ATC20-F7-2",
+        WEAK,
+        "calibrated: the time of one send queue was fitted on the packet rate with 1500 B",
+        why="the artifact's 7.5 million packets of 1500 B per second are 91.4 Gb/s on the wire, more than the 90 of the text",
+    )
     def what_one_core_forwards_at_most(self, runs):
         return number(max(link_gbps(_pps(runs[size, ring]), size) for size, ring in runs))
 

@@ -8,6 +8,8 @@ from .text import call_ns
 
 CALLS = [0, 20, 40, 50, 60, 70, 80, 100, 150, 200, 300, 400]
 QUICK = [0, 20, 40, 60, 80, 200, 400]
+SAME = 0.5
+"""Hit rates that differ by at most this many points count as equal."""
 
 
 class Fig09(Figure):
@@ -57,21 +59,28 @@ class Fig09(Figure):
         few, many = (2e9 / runs[n].workload("l2fwd").throughput for n in (200, 400))
         return number((many - few) / 200 * 10 * waykeeper.chip("gold-6140")["ghz"])
 
-    @claim("ATC20-F9-1", MEDIUM, "the direction of the read hits is free; the knee is that of ATC20-F9-2")
+    @claim(
+        "ATC20-F9-1",
+        MEDIUM,
+        "the place and the size of the best read hit rate are free; nothing was fitted on them",
+        why="read hits depend on how long packets wait in the send queues. The read window, which decides that, was fitted on "
+        "throughput at line rate. The artifact's own data have the best read hit rate at 140 calls (at 3.0 GHz)",
+    )
     def work_helps_reads_slightly(self, runs):
         calls = self._calls(runs)
-        early = [n for n in calls if n <= 60]
-        hits = [read_hits(runs[n]) for n in early]
-        slightly = hits[-1] > hits[0] and hits[-1] - hits[0] < 20
-        return knee(_last_at_line_rate(runs, calls), slightly, 20.0)
+        hits = [read_hits(runs[n]) for n in calls]
+        best = next(n for n, value in zip(calls, hits, strict=True) if value >= max(hits) - SAME)
+        return knee(best, SAME < max(hits) - hits[0] < 20)
 
     @claim(
-        "ATC20-F9-2", WEAK, "arithmetic: 248 ns a packet at 3 ns a call; any other cost up to 130 ns is inside the band"
+        "ATC20-F9-2",
+        WEAK,
+        "arithmetic: 248 ns a packet at 3 ns a call; any other cost between 20 and 110 ns is inside the band",
     )
     def cores_become_the_bottleneck(self, runs):
         calls = self._calls(runs)
         fell = _gbps(runs[calls[-1]]) < 0.7 * _gbps(runs[0])
-        return knee(_last_at_line_rate(runs, calls), fell, 20.0)
+        return knee(_last_at_line_rate(runs, calls), fell)
 
     @claim("ATC20-F9-3", MEDIUM, "two directions, below and above the knee; write hits could fall or stay equal")
     def writes_hit_more_when_less_is_injected(self, runs):
