@@ -40,9 +40,8 @@ class Fig03(Figure):
         "ISCA21-F3-1",
         WEAK,
         "calibrated: the stall of 60 us was chosen to give this figure (microarchitecture.md 7)",
-        why="a ring of half the size holds the packets of a stall of 60 us (as calibrated on A4) up to 8.5 Mpps. "
-        "Our core of l3fwd forwards 12 Mpps, the paper's perhaps 10; the slower the core, the smaller the "
-        "loss",
+        why="a ring of half the size holds the packets of a stall of 60 us, which was chosen for this figure, up to 8.5 Mpps. "
+        "The slower a core of l3fwd, the smaller its loss; ours is probably faster than the paper's",
     )
     def half_the_ring(self, runs):
         return number(100 * (1 - runs[SMALL, 512].msl_gbps / runs[SMALL, 1024].msl_gbps))

@@ -16,6 +16,7 @@ from waykeeper.repro import (
     lacks,
     span,
 )
+from waykeeper.repro.finding import LEAST_EFFECT
 
 SIZES = (64, 128, 256, 512, 1024, 1514)
 RIVALS = ("baseline", "core-only", "io-iso", "iat")
@@ -88,7 +89,12 @@ class Fig10(Figure):
     def throughput_against_core_only(self, runs):
         return span(min(_gains(runs, "before", "core-only")), max(_gains(runs, "before", "core-only")))
 
-    @claim("ISCA21-F10-3", WEAK, "same finding as ISCA21-F10-1: the latency is computed as one over the throughput")
+    @claim(
+        "ISCA21-F10-3",
+        WEAK,
+        "same finding as ISCA21-F10-1, in the same band: the latency is computed as one over the throughput",
+        why="see F10-1",
+    )
     def latency_against_baseline(self, runs):
         return _cut(_gains(runs, "before", "baseline"))
 
@@ -116,9 +122,9 @@ class Fig10(Figure):
     @claim(
         "ISCA21-F10-6",
         WEAK,
-        "arithmetic: with latency as one over throughput, the gains of F10-1 and F10-2 decide it",
+        "arithmetic: with latency as one over throughput, F10-1 and F10-2 decide it, and it contradicts F10-5",
         why="in ours the throughput of dependent reads is one over their latency: if core-only is good in F10-5, "
-        "it is good here too",
+        "it is good here too. Both claims can only hold if the paper measured throughput with other reads than latency",
     )
     def core_only_hardly_helps_latency(self, runs):
         cuts = {
@@ -166,17 +172,17 @@ class Fig10(Figure):
     @claim(
         "ISCA21-F10-9",
         MEDIUM,
-        "single direction without a margin; the model could show the reverse",
-        why="in ours 64-byte packets use little of the two DDIO ways, so a wider DDIO region makes no difference",
+        "single direction by at least 2 %; the model could show the reverse",
+        why="in ours 64-byte packets use little of the two DDIO ways, so a wider DDIO region makes hardly any difference",
     )
     def core_only_gains_from_spreading(self, runs):
         small = _sizes(runs)[0]
         return checks(
             {
-                "core-only's time per access is shorter with four DDIO ways than with two, for small packets": _time(
-                    runs, small, "after", "core-only"
-                )
-                < _time(runs, small, "before", "core-only")
+                (
+                    "core-only's time per access is over 2 % shorter with four DDIO ways than with two, for small packets"
+                ): _time(runs, small, "after", "core-only")
+                < (1 - LEAST_EFFECT / 100) * _time(runs, small, "before", "core-only")
             }
         )
 
