@@ -78,12 +78,21 @@ class Fig57(Figure):
             }
         )
 
-    @claim("MEMLOAD-F5.7-3", WEAK, "arithmetic of sizes: a buffer of 1 GiB does not fit in an LLC of 20 MiB")
+    @claim(
+        "MEMLOAD-F5.7-3",
+        WEAK,
+        "arithmetic of sizes: a buffer of 1 GiB does not fit in an LLC of 20 MiB",
+        why="single-read ends before its first pass over the new pages does, and the kernel has zeroed these just before. The "
+        "author's own runs have 306 misses of 32.5 million lines for it, contrary to the text",
+    )
     def a_big_one_does_not(self, runs):
-        # Not of single-read: its run ends before a first pass over new pages does; the author's had 306 of 32.5 million.
         small, big = self._shares(runs, "small"), self._shares(runs, "big")
-        of = [p for p in DATA if p != ("single", "read")]
-        return checks({f"{name(*p)}: the big buffer misses over ten times as much": big[p] > 10 * small[p] for p in of})
+        more = {p: big[p] > 10 * small[p] for p in DATA}
+        second = {f"{name(*p)}: as stated": holds for p, holds in more.items() if p != ("single", "read")}
+        second["single-read: under 0.1 % miss"] = big["single", "read"] < 0.001
+        return checks(
+            {f"{name(*p)}: the big buffer misses over ten times as much": holds for p, holds in more.items()}, second
+        )
 
     @claim(
         "MEMLOAD-F5.7-4",
@@ -102,7 +111,7 @@ class Fig57(Figure):
         "MEMLOAD-F5.7-5",
         MEDIUM,
         "an ordering for four patterns; the model could show the reverse and nothing was fitted on it",
-        why="random is as published (97.6 to 3.0 % of writes miss; in the author's runs 99.0 to 2.9 %). With "
+        why="the author's own runs show it for random only. With "
         "single-write the CPU reads the block that the previous command wrote; the second block of a command, "
         "which the CPU does not read, misses: 23.8 and 23.9 %. The author's misses fall from 23.8 to 19.4 %, "
         "by twelve lines per command, perhaps because of the CPU's prefetcher, which is not modelled. "
@@ -113,7 +122,13 @@ class Fig57(Figure):
         small, big, always = (self._shares(runs, mode) for mode in ("small", "big", "big, always"))
         found = {f"{name(*p)}: reading before lowers misses by over a quarter": always[p] < 0.75 * big[p] for p in DATA}
         found |= {f"{name(*p)}: misses stay above those of the small buffer": always[p] > small[p] for p in DATA}
-        return checks(found)
+        random, single = DATA[0::2], DATA[1::2]
+        second = {
+            f"{name(*p)}: reading before lowers misses by over nine tenths": always[p] < big[p] / 10 for p in random
+        }
+        second |= {f"{name(*p)}: misses stay above those of the small buffer": always[p] > small[p] for p in random}
+        second |= {f"{name(*p)}: misses fall by less than a quarter": always[p] >= 0.75 * big[p] for p in single}
+        return checks(found, second)
 
     @claim("MEMLOAD-F5.7-6", WEAK, "a rule of the model: on this chip a miss also counts as a hit")
     def hits_are_all_accesses(self, runs):
