@@ -7,10 +7,11 @@ parts are the claims (`claims`), the results of a claim's function (`finding`), 
 
 from .curves import about_equal, crossing, falling, rising, spread_ratio
 from .figure import Case, Figure, Panel, Points, Series, claim
-from .finding import Finding, absent, checks, knee, lacks, number, span
+from .finding import LEAST_EFFECT, Finding, absent, checks, knee, lacks, number, span
 from .strength import MEDIUM, STRONG, WEAK, Strength
 
 __all__ = [
+    "LEAST_EFFECT",
     "MEDIUM",
     "STRONG",
     "WEAK",

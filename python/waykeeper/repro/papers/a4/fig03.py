@@ -6,8 +6,9 @@ from waykeeper.repro import MEDIUM, WEAK, Case, Figure, Panel, Points, Series, c
 from .common import PLACES, SLIDES, memory, miss
 
 QUICK = (0, 1, 3, 5, 8, 9)
-RAISED = 1.08
-"""At a raised place X-Mem misses over this factor more than at the quiet place way[3:4]."""
+RAISED = 1.05
+"""At a raised place X-Mem misses over this factor more than at the quiet place way[3:4]. In the paper's figures the least raised
+place, way[1:2] in (a), has 1.06 and the most noisy quiet one, way[6:7] in (b), 1.04."""
 
 
 class Fig03(Figure):
@@ -71,13 +72,13 @@ class Fig03(Figure):
         "raised by 6 % there",
     )
     def only_latent_contention_without_readers(self, runs):
-        quiet, first, second = (miss(runs["nt", index], "x-mem") for index in (3, 0, 1))
+        first, second = (miss(runs["nt", index], "x-mem") for index in (0, 1))
         raised = self._raised(runs, "nt")
         rest = [index for index in raised if index > 1]
         return checks(
             {
                 "misses are raised at way[0:1]": raised[0],
-                "they are raised less at way[1:2]": quiet < second < first,
+                "they are raised at way[1:2], but less": raised[1] and second < first,
                 "they are raised at no other place": not any(raised[index] for index in rest),
                 "memory bandwidth is highest at way[0:1]": memory(runs["nt", 0])
                 == max(memory(runs["nt", index]) for index in raised),
@@ -87,15 +88,17 @@ class Fig03(Figure):
     @claim(
         "ISCA25-F3B-1",
         MEDIUM,
-        "an order of four places; the chance of a forced migration was fitted on the one at way[9:10]",
+        "an order of six places; the chance of a forced migration was fitted on the one at way[9:10]",
+        why="the regions are as wide as the model's evictions reach; which places beside a region are raised is not fitted",
     )
     def three_regions_with_readers(self, runs):
         raised = self._raised(runs, "t")
         return checks(
             {
                 "misses are raised at way[0:1]": raised[0],
-                "they are not raised at way[3:4]": not raised[3],
+                "they are not raised between this region and the next, at way[2:3]": not raised.get(2, False),
                 "they are raised at way[5:6]": raised[5],
+                "they are not raised between this region and the next, at way[7:8]": not raised.get(7, False),
                 "they are raised at way[9:10]": raised[9],
             }
         )

@@ -12,7 +12,7 @@ LARGE = [64, 128, 256, 512, 1024, 2048]
 class Fig05(Figure):
     id = "a4/fig5"
     title = "Storage throughput and memory bandwidth over the block size"
-    assumes = ["FIO's mask is way[2:3] as in the text; the artifact has 0x300"]
+    assumes = ["FIO's mask is 0x300 as in the artifact, whose figure is the target; the text has way[2:3]"]
 
     def cases(self, quick):
         for text, kib in zip(BLOCKS, KIB, strict=True):
@@ -100,7 +100,7 @@ class Fig05(Figure):
         "ISCA25-F5-3",
         WEAK,
         "calibrated: the rate of the drives and FIO's costs were fitted on this curve",
-        why="the paper's own curve in the figure levels off at 16 KB; its text says 128 KB",
+        why="the artifact's own curve levels off at 16 KB; the text says 128 KB",
     )
     def throughput_levels_off(self, runs):
         blocks = self._blocks(runs)

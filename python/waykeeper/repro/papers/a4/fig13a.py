@@ -232,7 +232,7 @@ class Fig13a(Figure):
         why=PROFILES,
     )
     def who_is_an_antagonist(self, runs):
-        storage, others = antagonists(runs[MIX].policy("a4-d").decisions)
+        storage, others = antagonists(runs[MIX], "a4-d")
         return checks(
             {
                 "bwaves and lbm, and no other workload, are non-I/O antagonists": others == {"bwaves", "lbm"},

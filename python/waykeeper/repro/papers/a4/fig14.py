@@ -1,6 +1,19 @@
 """A4 Fig. 14: parts of a packet's time, storage latency and throughput, and memory traffic on the HPW-heavy mix."""
 
-from waykeeper.repro import MEDIUM, STRONG, WEAK, Case, Figure, Panel, Points, Series, checks, claim, number
+from waykeeper.repro import (
+    LEAST_EFFECT,
+    MEDIUM,
+    STRONG,
+    WEAK,
+    Case,
+    Figure,
+    Panel,
+    Points,
+    Series,
+    checks,
+    claim,
+    number,
+)
 
 from .common import change, memory
 from .mixes import POLICIES
@@ -8,8 +21,8 @@ from .mixes import POLICIES
 MIX = "HPW-heavy"
 PARTS = {"queueing": "queueing_mean_us", "pointer access": "pointer_mean_us", "processing": "processing_mean_us"}
 NARROW = (
-    "in the model the gain is in the queue: in rings that drain packets do not wait, in rings that stay full "
-    "they wait as long as before"
+    "FastClick's rings can drain or stay full. Where a policy drains them, most of the gain is in the time that packets wait; "
+    "the paper's gain is similar in all three parts"
 )
 
 
@@ -90,11 +103,15 @@ class Fig14(Figure):
     @claim(
         "ISCA25-F14-3",
         MEDIUM,
-        "hit rates at both ends and the fixed cost per packet were fitted; the share of this part was not",
+        "hit rates at both ends and the fixed cost per packet were fitted; the share of this part, the largest, was not",
         why=NARROW,
     )
     def faster_processing(self, runs):
-        return number(self._part(runs, "processing_mean_us"))
+        parts = {name: self._part(runs, key) for name, key in PARTS.items()}
+        return number(
+            parts["processing"],
+            holds={"processing falls most of the three parts": parts["processing"] == min(parts.values())},
+        )
 
     @claim("ISCA25-F14-4", WEAK, "the drives limit FFSB-H at a fixed queue depth; no cache effect can move it by 10 %")
     def storage_is_unchanged(self, runs):
@@ -113,14 +130,16 @@ class Fig14(Figure):
     @claim(
         "ISCA25-F14-5",
         WEAK,
-        "the drives limit FFSB-H at a fixed queue depth; the order is that of small random differences",
-        why="the drives limit storage; the difference is within the variation between seeds",
+        "the drives limit FFSB-H at a fixed queue depth; the mean of reads and writes stands in for the reads",
+        why="the drives limit storage, so its latency hardly depends on DCA",
     )
     def storage_latency_is_larger_with_dca(self, runs):
         return checks(
             {
-                "storage latency under Default is larger than under a4-c": _storage(runs, "default").latency_mean_us
-                > _storage(runs, "a4-c").latency_mean_us
+                "storage latency under Default is over 2 % larger than under a4-c": change(
+                    _storage(runs, "default").latency_mean_us, _storage(runs, "a4-c").latency_mean_us
+                )
+                > LEAST_EFFECT
             }
         )
 

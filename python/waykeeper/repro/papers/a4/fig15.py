@@ -1,6 +1,7 @@
 """A4 Fig. 15: effect of the thresholds and of the revert interval on the HPW-heavy mix."""
 
 from waykeeper.repro import (
+    LEAST_EFFECT,
     MEDIUM,
     WEAK,
     Case,
@@ -96,28 +97,39 @@ class Fig15(Figure):
         "them as antagonists",
     )
     def a_lower_t5_finds_more(self, runs):
-        counts = {value: len(antagonists(runs["T5", value].decisions)[1]) for value in T5}
-        return span(min(counts[0.9], counts[0.95]), counts[0.8])
+        found = {value: antagonists(runs["T5", value], "a4")[1] for value in T5}
+        return span(
+            len(found[0.9]),
+            len(found[0.8]),
+            holds={
+                "A4 finds the same antagonists at 95 % as at 90 %": found[0.95] == found[0.9],
+                "and also xalancbmk at 80 %": "xalancbmk" in found[0.8] - found[0.9],
+            },
+        )
 
     @claim(
         "ISCA25-F15-3",
         MEDIUM,
-        "missing FFSB-H above a threshold is A4's rule; the loss of the HPWs that follows is free",
-        why="A4 does not detect FFSB-H, as published; FastClick's rings drain even so in most seeds, so HPWs do "
-        "not lose",
+        "missing FFSB-H above a threshold is A4's rule; its detection below and the HPWs' loss of over 2 % are free",
+        why="FastClick's rings can drain without the detection of FFSB-H; HPWs then do not lose by a high threshold",
     )
     def above_a_critical_value_storage_is_missed(self, runs):
-        found = {}
+        usual = runs["T5", 0.9]
+        found = {"A4 detects FFSB-H with the usual thresholds": "ffsb-heavy" in antagonists(usual, "a4")[0]}
         for name in RAISED:
-            storage, _ = antagonists(runs["raised", name].decisions)
-            found[f"A4 does not detect FFSB-H with a high {name}"] = "ffsb-heavy" not in storage
-        usual = _mean(runs, runs["T5", 0.9], True)
-        found["HPWs gain less with a high threshold"] = (
-            min(_mean(runs, runs["raised", name], True) for name in RAISED) < usual
-        )
+            run = runs["raised", name]
+            found[f"A4 does not detect FFSB-H with a high {name}"] = "ffsb-heavy" not in antagonists(run, "a4")[0]
+            found[f"HPWs lose over 2 % by a high {name}"] = _mean(runs, run, True) < (1 - LEAST_EFFECT / 100) * _mean(
+                runs, usual, True
+            )
         return checks(found)
 
-    @claim("ISCA25-F15-4", WEAK, "the band is half to twice 99.2 %; no revert of one second in ten can leave it")
+    @claim(
+        "ISCA25-F15-4",
+        WEAK,
+        "a revert of one second in eleven can hardly cost the 5 % of the band; tested only if frequent reverts cost over 2 %",
+        why="the variation between FastClick's two states is larger than what reverts cost",
+    )
     def reverting_costs_little(self, runs):
         often = min(self._stable(runs))
         part = self._part(runs, often)
@@ -128,11 +140,15 @@ class Fig15(Figure):
     @claim(
         "ISCA25-F15-5",
         MEDIUM,
-        "an ordering of intervals; the model could show the reverse",
-        why="reverts cost little at every interval; the remaining differences are the variation between "
-        "FastClick's two states",
+        "an ordering of intervals, tested only if frequent reverts cost over 2 %; the model could show the reverse",
+        why="the variation between FastClick's two states is larger than what reverts cost",
     )
     def longer_intervals_approach_the_oracle(self, runs):
+        often = min(self._stable(runs))
+        if lacks(100 - self._part(runs, often)):
+            return absent(
+                f"a revert after every {often} s leaves {self._part(runs, often):.3g} % of the oracle's performance"
+            )
         return checks(
             {
                 "performance relative to the oracle grows with the stable interval": rising(

@@ -73,10 +73,25 @@ def means_panel(run, published):
     return Panel("mean performance", x="", y="ratio", series=series, published=points)
 
 
-def antagonists(decisions):
-    """Workloads that A4 classified as antagonists: storage ones, and others."""
-    found = {"storage-antagonist": set(), "non-io-antagonist": set()}
+STARTS = {"storage-antagonist": 0, "non-io-antagonist": 1}
+ENDS = {"storage-restored": 0, "restored": 1}
+"""Actions of A4 by which a workload becomes an antagonist, storage or other, and by which it is one no longer."""
+
+
+def antagonists(run, policy):
+    """Workloads that A4 treats as antagonists at any time of the measured interval: storage ones, and others."""
+    from_s = run.head["measured_from_s"]
+    now, found = (set(), set()), (set(), set())
+    decisions = [decision for decision in run.policy(policy).decisions if "group" in decision]
+    for decision in (decision for decision in decisions if decision["at_s"] <= from_s):
+        action, group = decision["action"], decision["group"]
+        if action in STARTS:
+            now[STARTS[action]].add(group)
+        elif action in ENDS:
+            now[ENDS[action]].discard(group)
+    for kind, groups in enumerate(found):
+        groups |= now[kind]
     for decision in decisions:
-        if decision["action"] in found and "group" in decision:
-            found[decision["action"]].add(decision["group"])
-    return found["storage-antagonist"], found["non-io-antagonist"]
+        if decision["at_s"] > from_s and decision["action"] in STARTS:
+            found[STARTS[decision["action"]]].add(decision["group"])
+    return found

@@ -1,8 +1,7 @@
 """ATC20, statements of the text: time budgets, memory footprints and geometry, checked with the chip's own tables."""
 
 import waykeeper
-from waykeeper.repro import MEDIUM, WEAK, Case, Figure, absent, checks, claim, lacks, number, span
-from waykeeper.repro.finding import LEAST_EFFECT
+from waykeeper.repro import LEAST_EFFECT, MEDIUM, WEAK, Case, Figure, absent, checks, claim, lacks, number, span
 
 from .common import NIC, forwarders, reduction, write_hits
 

@@ -1,6 +1,7 @@
 """IAT Fig. 10: a tenant that outgrows its ways, over the packet size, before and after devices get two more ways."""
 
 from waykeeper.repro import (
+    LEAST_EFFECT,
     MEDIUM,
     STRONG,
     WEAK,
@@ -16,7 +17,6 @@ from waykeeper.repro import (
     lacks,
     span,
 )
-from waykeeper.repro.finding import LEAST_EFFECT
 
 SIZES = (64, 128, 256, 512, 1024, 1514)
 RIVALS = ("baseline", "core-only", "io-iso", "iat")

@@ -1,6 +1,7 @@
 """IAT Fig. 12: SPEC and RocksDB beside Redis or a service chain, in ways that may overlap DDIO's."""
 
 from waykeeper.repro import (
+    LEAST_EFFECT,
     MEDIUM,
     STRONG,
     WEAK,
@@ -14,7 +15,6 @@ from waykeeper.repro import (
     lacks,
     span,
 )
-from waykeeper.repro.finding import LEAST_EFFECT
 
 from . import apps
 from .apps import SPEC, lost, slowdown, unseen

@@ -1,7 +1,6 @@
 """Thesis Fig. 5.11: Redis beside the load generator."""
 
-from waykeeper.repro import MEDIUM, Case, Figure, Panel, Points, Series, checks, claim
-from waykeeper.repro.finding import LEAST_EFFECT
+from waykeeper.repro import LEAST_EFFECT, MEDIUM, Case, Figure, Panel, Points, Series, checks, claim
 
 from .common import BIG
 
