@@ -371,3 +371,40 @@ def test_the_hit_ratio_of_a_group_is_its_hits_over_its_accesses():
     run = SimpleNamespace(policy=lambda _: SimpleNamespace(workload=numbers.__getitem__))
     assert hits(run, "a4", ["a", "b", "idle"]) == pytest.approx(0.18)
     assert hits(run, "a4", ["a"]) == pytest.approx(0.9)
+
+
+def test_an_antagonist_counts_while_it_is_one_in_the_measured_interval():
+    from types import SimpleNamespace
+
+    from waykeeper.repro.papers.a4.mixes import antagonists
+
+    log = [
+        (20, "storage-antagonist", "taken back"),
+        (25, "storage-antagonist", "kept"),
+        (30, "storage-restored", "taken back"),
+        (40, "non-io-antagonist", "ends while measured"),
+        (61, "restored", "ends while measured"),
+        (65, "storage-antagonist", "begins while measured"),
+    ]
+    decisions = [{"at_s": at_s, "action": action, "group": group} for at_s, action, group in log]
+    policy = SimpleNamespace(decisions=[*decisions, {"at_s": 5, "action": "revert"}])
+    run = SimpleNamespace(head={"measured_from_s": 60.0}, policy=lambda _: policy)
+    assert antagonists(run, "a4") == ({"kept", "begins while measured"}, {"ends while measured"})
+
+
+@pytest.mark.parametrize(
+    ("gains_s", "leaves_s", "ours"), [(6, 16, 1), (7, 16, 2), (6, 18, 3), (None, 16, None), (6, None, None)]
+)
+def test_iat_reacts_only_if_container_4_gains_ways_and_then_leaves_those_of_ddio(gains_s, leaves_s, ours):
+    from types import SimpleNamespace
+
+    figure = registry.figures()["iat/fig11"]
+    steps = [(0, "0x180", "0x600"), (5.5, "0x060", "0x600"), (15, None, "0x780")]
+    steps += [(gains_s, "0x1e0", "0x600")] if gains_s else []
+    steps += [(leaves_s, "0x078", "0x780")] if leaves_s else []
+    way_map, mask = [], ""
+    for from_s, new, wide in sorted(steps, key=lambda step: step[0]):
+        mask = new or ("0x1e0" if gains_s else "0x180")
+        way_map.append({"from_s": float(from_s), "masks": {"container4": mask}, "dca_ways": wide})
+    run = SimpleNamespace(policy=lambda _: SimpleNamespace(way_map=way_map))
+    assert figure.reaction({"run": run}).low == ours

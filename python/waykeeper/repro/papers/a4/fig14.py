@@ -130,7 +130,7 @@ class Fig14(Figure):
     @claim(
         "ISCA25-F14-5",
         WEAK,
-        "the drives limit FFSB-H at a fixed queue depth; the mean of reads and writes stands in for the reads",
+        "the drives limit FFSB-H at a fixed queue depth; the mean of reads and writes represents the reads",
         why="the drives limit storage, so its latency hardly depends on DCA",
     )
     def storage_latency_is_larger_with_dca(self, runs):

@@ -33,7 +33,11 @@ class Fig11(Figure):
     def reaction(self, runs):
         steps = runs["run"].policy("iat").way_map
         wide = int(steps[-1]["dca_ways"], 16)
-        grown = _first(steps, GROWS_S, lambda now, before: now.bit_count() > before.bit_count())
+        grown = _first(
+            [step for step in steps if step["from_s"] <= WIDER_S],
+            GROWS_S,
+            lambda now, before: now.bit_count() > before.bit_count(),
+        )
         if not _mask(_at(steps, WIDER_S)) & wide:
             return absent("container 4 shares no way with the wider DDIO, so IAT has nothing to react to after 15 s")
         apart = _first(steps, WIDER_S, lambda now, before: (now & wide).bit_count() < (before & wide).bit_count())

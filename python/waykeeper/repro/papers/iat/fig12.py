@@ -200,7 +200,7 @@ class Fig12(Figure):
     @claim(
         "ISCA21-S6C-2",
         WEAK,
-        "results have no maximum and no single packets: p99 stands in for the maximum, p99 minus p50 for the variation",
+        "results have no maximum and no single packets: p99 represents the maximum, p99 minus p50 the variation",
         why="at line rate a packet's round-trip time is that of the send queue, which does not depend on the DDIO ways",
     )
     def round_trips_are_steadier(self, runs):

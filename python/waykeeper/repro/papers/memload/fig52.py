@@ -47,6 +47,7 @@ class Fig52(Figure):
         WEAK,
         "the same drive with the same write rate limits both machines; no cache effect can move it. The author's rates differ "
         "by 1 % with eight workers and by 43 % with one",
+        why="the same drive limits both machines, so only the links can make a difference",
     )
     def single_read_is_the_drives(self, runs):
         highest = [self._highest(runs, m)["single", "read"] for m in MACHINES]
