@@ -16,7 +16,7 @@ WHEELS = target/wheels
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: install run test test-rust test-python test-oracle test-nvme bench bench-nvme fidelity lint build python repro
+.PHONY: install run test test-rust test-python test-oracle test-nvme bench bench-nvme fidelity curves lint build python repro
 
 # What `make run` builds: only the commands that need no host (run, scenario, policy, chip, trace, capture). It does not
 # optimise the policies: that does not make a run faster. If the full program is in target/release already, `make run` keeps it
@@ -116,6 +116,10 @@ bench:
 	$(CARGO) bench --locked -p waykeeper-policy --bench decision
 	$(CARGO) bench --locked -p waykeeper-linux --bench cost
 	$(CARGO) bench --locked -p waykeeper-cli --bench interval
+
+## Renews the curves of docs/programs.md and their picture.
+curves:
+	$(CARGO) run --release --locked -p waykeeper-machine --example spec_curves | $(VENV)/bin/python scripts/draw_programs.py
 
 ## Runs every published row again and writes docs/fidelity-table.md.
 fidelity:

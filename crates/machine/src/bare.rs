@@ -362,6 +362,16 @@ impl BareMachine {
         Ok(after)
     }
 
+    /// Whether a core's hardware prefetchers are on.
+    pub fn prefetchers_on(&self, core: usize) -> bool {
+        self.machine.bus.memory.chip.prefetchers_on(core)
+    }
+
+    /// Switches them, as MSR 0x1A4 does on Intel's chips.
+    pub fn set_prefetchers(&mut self, core: usize, on: bool) {
+        self.machine.bus.memory.chip.set_prefetchers(core, on);
+    }
+
     /// Whether root ports have the register perfctrlsts_0 (PCI config offset 0x180).
     pub fn has_port_registers(&self) -> bool {
         self.spec().dca.is_some_and(|registers| registers.port_switch)

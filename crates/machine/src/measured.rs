@@ -5,7 +5,7 @@
 
 use crate::opcodes::ArrayLines;
 use crate::server::Machine;
-use waykeeper_silicon::{ChipCounters, CoreCounters, DeviceCounters};
+use waykeeper_silicon::{ChipCounters, CoreCounters, DeviceCounters, PrefetchCounters};
 use waykeeper_units::LINE_BYTES;
 
 /// One workload over a stretch.
@@ -37,8 +37,16 @@ pub struct WorkloadMeasured {
     pub llc_hit_ratio: Option<f64>,
     /// MLC hits / (hits + misses).
     pub mlc_hit_ratio: Option<f64>,
-    /// LLC misses per second.
+    /// LLC misses per second, those of prefetches included.
     pub llc_misses_per_s: f64,
+    /// Accesses of the program itself that missed the MLC, per second.
+    pub demand_mlc_misses_per_s: f64,
+    /// ... of these, that memory served.
+    pub demand_llc_misses_per_s: f64,
+    /// Lines that prefetchers fetched into the MLC, per second.
+    pub prefetches_per_s: f64,
+    /// ... of these, that the program did not ask for afterwards.
+    pub useless_prefetches_per_s: f64,
     /// LLC bytes held at the end.
     pub llc_occupancy_bytes: f64,
 }
@@ -97,6 +105,7 @@ pub struct Measured {
 pub(crate) struct Mark {
     pub(crate) at_ns: f64,
     cores: Vec<CoreCounters>,
+    prefetches: Vec<PrefetchCounters>,
     busy_ns: Vec<f64>,
     instructions: Vec<f64>,
     pub(crate) devices: Vec<DeviceCounters>,
@@ -119,6 +128,7 @@ impl Mark {
         Mark {
             at_ns: machine.now_ns(),
             cores: (0..count).map(|id| chip.core_counters(id)).collect(),
+            prefetches: (0..count).map(|id| chip.prefetch_counters(id)).collect(),
             busy_ns: cores.iter().map(|core| core.busy_ns).collect(),
             instructions: cores.iter().map(|core| core.instructions).collect(),
             devices: (0..devices).map(|device| chip.device_counters(device)).collect(),
@@ -167,6 +177,10 @@ impl Mark {
         let mlc_misses = sum(&|mark, core| mark.cores[core].mlc_misses as f64);
         let llc_hits = sum(&|mark, core| mark.cores[core].llc_hits as f64);
         let llc_misses = sum(&|mark, core| mark.cores[core].llc_misses as f64);
+        let prefetch_hits = sum(&|mark, core| mark.prefetches[core].llc_hits as f64);
+        let prefetch_misses = sum(&|mark, core| mark.prefetches[core].llc_misses as f64);
+        let useless = sum(&|mark, core| mark.prefetches[core].useless as f64);
+        let prefetches = prefetch_hits + prefetch_misses;
         let busy_ns = sum(&|mark, core| mark.busy_ns[core]);
         let instructions = sum(&|mark, core| mark.instructions[core]);
         WorkloadMeasured {
@@ -184,6 +198,10 @@ impl Mark {
             llc_hit_ratio: share_of(llc_hits, llc_hits + llc_misses),
             mlc_hit_ratio: share_of(mlc_hits, mlc_hits + mlc_misses),
             llc_misses_per_s: llc_misses * scale / seconds,
+            demand_mlc_misses_per_s: (mlc_misses - prefetches) * scale / seconds,
+            demand_llc_misses_per_s: (llc_misses - prefetch_misses) * scale / seconds,
+            prefetches_per_s: prefetches * scale / seconds,
+            useless_prefetches_per_s: useless * scale / seconds,
             llc_occupancy_bytes: f64::from(machine.bus.memory.chip.group_occupancy(index as u8 + 1))
                 * scale
                 * LINE_BYTES as f64,

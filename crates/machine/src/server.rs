@@ -386,6 +386,9 @@ fn set_initial_knobs(scenario: &Scenario, chip: &mut Chip) {
     for workload in &scenario.workloads {
         set_mask(workload, &scenario.chip, chip);
     }
+    for core in 0..scenario.chip.cores as usize {
+        chip.set_prefetchers(core, scenario.prefetchers);
+    }
 }
 
 /// Gives a workload's cores the mask that it starts with.

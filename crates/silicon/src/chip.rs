@@ -4,7 +4,7 @@
 
 use crate::address::Sampling;
 use crate::audit::{MlcResident, Resident};
-use crate::counters::{ChipCounters, CoreCounters, DeviceCounters};
+use crate::counters::{ChipCounters, CoreCounters, DeviceCounters, PrefetchCounters};
 use crate::dca::{DcaRegisters, RegisterError};
 use crate::dram::Dram;
 use crate::inclusive::Inclusive;
@@ -118,6 +118,34 @@ impl Chip {
             self.marked_write(core, line, marks);
         }
         self.count(core, Level::Mlc)
+    }
+
+    /// Switches a core's hardware prefetchers (MSR 0x1A4).
+    pub fn set_prefetchers(&mut self, core: usize, on: bool) {
+        self.shared.prefetchers_on[core] = on;
+    }
+
+    /// Whether a core's hardware prefetchers are on, as they are at power-on.
+    #[inline(always)]
+    pub fn prefetchers_on(&self, core: usize) -> bool {
+        self.shared.prefetchers_on[core]
+    }
+
+    /// A prefetcher of `core` fetches a line into its MLC. Counted as an access that missed the MLC, as the events of
+    /// real chips do (L2_RQSTS.MISS, LONGEST_LAT_CACHE), and apart from demand ([`Chip::prefetch_counters`]); a line
+    /// that the MLC holds already is left alone. `useful` says whether the core will ask for the line.
+    #[inline]
+    pub fn fetch_ahead(&mut self, core: usize, line: Line, useful: bool) -> Level {
+        let index = self.shared.mlc_index(core, line.set());
+        if self.shared.mlc_at(index).find(line.tag()).is_some() {
+            return Level::Mlc;
+        }
+        let level = self.read_miss(core, index, line, Fill::Ordinary);
+        let counters = &mut self.shared.prefetches[core];
+        counters.llc_misses += u64::from(level == Level::Memory);
+        counters.llc_hits += u64::from(level != Level::Memory);
+        counters.useless += u64::from(!useful);
+        level
     }
 
     #[inline(never)]
@@ -409,6 +437,11 @@ impl Chip {
         let [mlc_hits, llc, peer, llc_misses] = self.shared.served[core];
         let llc_hits = llc + peer;
         CoreCounters { mlc_hits, mlc_misses: llc_hits + llc_misses, llc_hits, llc_misses }
+    }
+
+    /// What a core's prefetchers fetched: part of [`Chip::core_counters`].
+    pub fn prefetch_counters(&self, core: usize) -> PrefetchCounters {
+        self.shared.prefetches[core]
     }
 
     /// Counters of a device.

@@ -1,6 +1,6 @@
 //! What the chip counts. Sampled counts: whoever shows them scales them by the sampling factor.
 
-/// Per core, demand accesses of programs.
+/// Per core: accesses of programs, and fetches of its prefetchers, which count as accesses that missed the MLC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoreCounters {
     /// Served by the own MLC.
@@ -11,6 +11,17 @@ pub struct CoreCounters {
     pub llc_hits: u64,
     /// ... but by memory.
     pub llc_misses: u64,
+}
+
+/// Per core: lines that its prefetchers fetched into the MLC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PrefetchCounters {
+    /// Fetched from the LLC or another MLC.
+    pub llc_hits: u64,
+    /// Fetched from memory.
+    pub llc_misses: u64,
+    /// Of both, those that the core did not ask for afterwards.
+    pub useless: u64,
 }
 
 /// Per device.

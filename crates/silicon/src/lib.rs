@@ -31,7 +31,7 @@ mod ways;
 pub use address::{AddressMap, FRAME_LINES, HUGE_LINES, Lent, OutOfMemory, Region, Sampling};
 pub use audit::{MlcResident, Resident};
 pub use chip::{Chip, Fill, Level, MAX_DEVICES};
-pub use counters::{ChipCounters, CoreCounters, DeviceCounters};
+pub use counters::{ChipCounters, CoreCounters, DeviceCounters, PrefetchCounters};
 pub use dca::{DcaRegisters, RegisterError};
 pub use dram::Dram;
 pub use gather::{Gather, PADDING};

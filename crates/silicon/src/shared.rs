@@ -3,7 +3,7 @@
 //! Knows the private side of the chip and how to account for what happens; knows no transition rule.
 
 use crate::address::Sampling;
-use crate::counters::{ChipCounters, DeviceCounters};
+use crate::counters::{ChipCounters, DeviceCounters, PrefetchCounters};
 use crate::dram::Dram;
 use crate::line::Line;
 use crate::mlc::{self, MlcSet, MlcVictim};
@@ -43,8 +43,12 @@ pub(crate) struct Shared {
     mlc_sets: usize,
     mlc_ways: u32,
     cores: usize,
-    /// Demand accesses per core and [`Level`] that served them.
+    /// Accesses per core and [`Level`] that served them, prefetches with the rest.
     pub served: Table<[u64; 4]>,
+    /// Whether each core's prefetchers are on.
+    pub prefetchers_on: Table<bool>,
+    /// What they fetched.
+    pub prefetches: Table<PrefetchCounters>,
     pub device: [DeviceCounters; MAX_DEVICES],
     pub chip: ChipCounters,
     pub dram: Dram,
@@ -73,6 +77,8 @@ impl Shared {
             mlc_ways: spec.mlc.ways,
             cores,
             served: Table::filled(cores, [0; 4]),
+            prefetchers_on: Table::filled(cores, true),
+            prefetches: Table::filled(cores, PrefetchCounters::default()),
             device: [DeviceCounters::default(); MAX_DEVICES],
             chip: ChipCounters::default(),
             dram: Dram::new(spec.dram, rules.dram_backlog.then_some(spec.dependent.memory_ns)),

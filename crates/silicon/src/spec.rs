@@ -174,8 +174,9 @@ pub enum SpecError {
     },
 }
 
-const BUILT_IN: [(&str, &str); 9] = [
+const BUILT_IN: [(&str, &str); 10] = [
     ("gold-6140", include_str!("../../../chips/gold-6140.toml")),
+    ("gold-5120", include_str!("../../../chips/gold-5120.toml")),
     ("gold-6134", include_str!("../../../chips/gold-6134.toml")),
     ("e5-2667v3", include_str!("../../../chips/e5-2667v3.toml")),
     ("e5-2630v3", include_str!("../../../chips/e5-2630v3.toml")),

@@ -30,6 +30,8 @@ enum Register {
     Cycles,
     /// IIO_LLC_WAYS.
     Ways,
+    /// MSR_MISC_FEATURE_CONTROL: which prefetchers of a core are off.
+    Prefetchers,
     /// IA32_L3_QOS_CFG.
     Apart,
     /// IA32_L3_QOS_MASK_n.
@@ -85,6 +87,7 @@ impl MsrMap {
         if places.is_amd() {
             return;
         }
+        self.add(0x1a4, Register::Prefetchers);
         let ratio = (spec.ghz * 10.0).round() as u64;
         let cores = u64::from(spec.cores);
         self.add(0x17, Register::Constant(0));
@@ -211,6 +214,7 @@ impl MsrMap {
             Register::Tsc => (server.now_ns() as f64 * server.bare().spec().ghz) as u64,
             Register::Cycles => server.cycles(cpu),
             Register::Ways => server.ways(package)?,
+            Register::Prefetchers => server.prefetchers_off(cpu),
             Register::Apart => u64::from(server.apart(package)),
             Register::Mask(number) => server.mask(package, number)?,
             Register::Delay(number) => server.delay(package, number)?,
@@ -237,6 +241,10 @@ impl MsrMap {
         match *self.0.get(&address)? {
             Register::Ignored => Some(()),
             Register::Ways => server.set_ways(package, value),
+            Register::Prefetchers if value <= 0xf => {
+                server.set_prefetchers_off(cpu, value);
+                Some(())
+            }
             Register::Apart if value <= 1 => {
                 server.set_apart(package, value == 1);
                 Some(())
@@ -252,6 +260,7 @@ impl MsrMap {
             Register::Box(kind, index, register) => server.write_box(package, kind, index, register, value),
             Register::Tsc
             | Register::Cycles
+            | Register::Prefetchers
             | Register::Apart
             | Register::Monitor
             | Register::Constant(_)

@@ -70,6 +70,8 @@ struct Cpu {
     rmid: u32,
     /// IA32_QM_EVTSEL.
     monitored: u64,
+    /// MSR_MISC_FEATURE_CONTROL: bits of the prefetchers that are off.
+    prefetchers_off: u64,
     pmu: Option<CorePmu>,
 }
 
@@ -104,8 +106,13 @@ impl Server {
             ways: bare.dca_register().filter(|_| number > 0),
         };
         let packages = (0..places.packages).map(package).collect();
-        let cpu =
-            |_| Cpu { class: 0, rmid: 0, monitored: 0, pmu: tables.map(|tables| CorePmu::new(&tables.core)) };
+        let cpu = |cpu: usize| Cpu {
+            class: 0,
+            rmid: 0,
+            monitored: 0,
+            prefetchers_off: if places.package_of(cpu) == 0 && !bare.prefetchers_on(cpu) { 0xf } else { 0 },
+            pmu: tables.map(|tables| CorePmu::new(&tables.core)),
+        };
         let cpus = (0..places.cpus()).map(cpu).collect();
         let events = tables.map(Events::new);
         let mut scheduler = Scheduler::new(places.cpus());
@@ -337,6 +344,20 @@ impl Server {
         }
         (self.cpus[cpu].class, self.cpus[cpu].rmid) = (class, rmid);
         Some(())
+    }
+
+    /// Which of a CPU's prefetchers are off: L2 streamer, L2 adjacent line, L1 streamer, L1 by instruction (SDM vol. 4,
+    /// MSR 0x1A4).
+    pub fn prefetchers_off(&self, cpu: usize) -> u64 {
+        self.cpus[cpu].prefetchers_off
+    }
+
+    /// Switches them. The model has one prefetcher a core, which acts as long as the L2 streamer, bit 0, is on (X).
+    pub fn set_prefetchers_off(&mut self, cpu: usize, bits: u64) {
+        self.cpus[cpu].prefetchers_off = bits;
+        if self.places.package_of(cpu) == 0 {
+            self.bare.set_prefetchers(cpu, bits & 1 == 0);
+        }
     }
 
     /// RMIDs: eight a core, as an 18-core Skylake has 144 (X), but no more than the machine can tell apart.

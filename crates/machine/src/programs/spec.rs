@@ -1,83 +1,141 @@
-//! `spec`: stand-ins for SPEC CPU2017 programs (rate copies), as mixtures of a hot set, a warm set and a
-//! stream per instruction.
+//! `spec`: SPEC CPU2017 rate programs, by what they do beyond their L1.
 //!
-//! A profile says how many accesses leave the L1 per thousand instructions and where they go. The
-//! profiles are data (`spec_profiles.toml`), each number with its source or what it was calibrated on.
+//! A profile is a reuse profile: working sets of several sizes, each with its accesses per thousand instructions and
+//! the share of them that hardware prefetchers foresee. The built-in profiles are fitted to measurements of each program
+//! alone, over the size of the LLC, with prefetchers on and off (docs/programs.md; `spec/profiles.toml`). Knows lines
+//! and their costs; must not know what the program computes. Marks: docs/reference/README.md#marks.
 
 use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus, Costs};
 use crate::random::Stream;
 use crate::scenario::{Keys, ScenarioError};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
-use waykeeper_silicon::{Fill, Line, OutOfMemory, Region};
+use waykeeper_silicon::{Fill, Level, Line, OutOfMemory, Region};
 
 pub(super) const SPEC: Kind = Kind {
     name: "spec",
-    about: "a SPEC CPU2017 rate copy: hot set, warm set and stream per instruction",
+    about: "a SPEC CPU2017 rate copy: working sets of several sizes, with hardware prefetchers",
     kind: WorkloadKind::NonIo,
     score: Score::Ipc,
     unit: Unit::Instructions,
     read,
 };
 
-/// One program's memory behaviour beyond its L1.
-#[derive(Clone, Copy, Debug, Deserialize)]
+/// A part of a program's memory whose lines it touches equally often.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Profile {
-    /// Cycles per instruction when everything hits the L1.
-    cpi: f64,
+pub struct WorkingSet {
+    /// Size, KiB.
+    pub kib: u64,
     /// Accesses that leave the L1, per thousand instructions.
-    apki: f64,
-    /// Share of them to a hot set (random), and its size in KiB.
-    hot: f64,
-    hot_kib: u64,
-    /// Share to a warm set (random), and its size in KiB.
-    warm: f64,
-    warm_kib: u64,
-    /// Size in KiB of what is scanned; takes the remaining share.
-    stream_kib: u64,
-    /// Share of accesses that store.
-    writes: f64,
-    /// Random accesses in flight together: divides their latency.
-    mlp: f64,
+    pub apki: f64,
+    /// Share of these that prefetchers foresee in time, 0 to 1.
+    pub foreseen: f64,
+    /// Whether it is walked through from end to end, over and over; otherwise its lines are touched in random order.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub scan: bool,
 }
 
-const PROFILES: &str = include_str!("spec_profiles.toml");
+/// One program's memory behaviour beyond its L1.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Cycles per instruction when everything hits the L1.
+    pub cpi: f64,
+    /// Accesses in flight together that prefetchers did not foresee: divides the latency of dependent loads.
+    pub mlp: f64,
+    /// The same for those that they foresaw: divides the time of a line in a stream.
+    pub stream_mlp: f64,
+    /// Share of accesses that store, 0 to 1.
+    pub stores: f64,
+    /// Lines that prefetchers fetch in vain, per access that missed the MLC unforeseen.
+    pub useless: f64,
+    /// Its working sets.
+    pub sets: Vec<WorkingSet>,
+}
 
-fn profiles() -> BTreeMap<String, Profile> {
+impl Profile {
+    /// A profile's text, checked.
+    fn parse(text: &str) -> Result<Profile, String> {
+        let profile: Profile = toml::from_str(text)
+            .map_err(|error| format!("a profile as in docs/programs.md: {}", error.message()))?;
+        profile.check()?;
+        Ok(profile)
+    }
+
+    /// Says what would be accepted instead.
+    fn check(&self) -> Result<(), String> {
+        let wanted = |key: &str, range: &str| Err(format!("a profile with {key} {range}"));
+        if !(0.05..=20.0).contains(&self.cpi) {
+            return wanted("cpi", "from 0.05 to 20");
+        }
+        if !(0.25..=64.0).contains(&self.mlp) || !(0.25..=64.0).contains(&self.stream_mlp) {
+            return wanted("mlp and stream_mlp", "from 0.25 to 64");
+        }
+        if !(0.0..=1.0).contains(&self.stores) || !(0.0..=1.0).contains(&self.useless) {
+            return wanted("stores and useless", "from 0 to 1");
+        }
+        if self.sets.is_empty() || self.sets.len() > 16 {
+            return wanted("1 to 16", "sets");
+        }
+        for set in &self.sets {
+            if set.kib == 0 || set.kib > 1 << 20 {
+                return wanted("sets of", "1 to 1048576 KiB");
+            }
+            if !(set.apki > 0.0 && set.apki <= 1000.0 && (0.0..=1.0).contains(&set.foreseen)) {
+                return wanted("sets with apki above 0, up to 1000, and foreseen", "from 0 to 1");
+            }
+        }
+        Ok(())
+    }
+}
+
+const PROFILES: &str = include_str!("spec/profiles.toml");
+
+/// The built-in profiles by the program's name.
+pub fn profiles() -> BTreeMap<String, Profile> {
     toml::from_str(PROFILES).expect("the built-in profiles are valid; a test reads them")
 }
 
 fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
+    if keys.optional_text("profile")?.is_some() {
+        let path = keys.required_path("profile")?;
+        let text = std::fs::read_to_string(&path).map_err(|why| ScenarioError::unreadable(&path, why))?;
+        let profile = Profile::parse(&text).map_err(|why| keys.refuse("profile", &path.display(), &why))?;
+        return Ok(Arc::new(profile));
+    }
     let profiles = profiles();
     let names: Vec<&str> = profiles.keys().map(String::as_str).collect();
     let name = keys.required_choice("benchmark", &names)?;
-    Ok(Arc::new(profiles[&name]))
+    Ok(Arc::new(profiles[&name].clone()))
 }
 
 impl Blueprint for Profile {
     fn build(&self, site: &mut Site<'_>) -> Result<Box<dyn Program>, OutOfMemory> {
-        let mut region = |kib: u64| site.memory.ordinary(kib << 10);
-        let (hot, warm, streamed) = (region(self.hot_kib)?, region(self.warm_kib)?, region(self.stream_kib)?);
+        let mut sets = Vec::new();
+        for set in &self.sets {
+            let region = site.memory.ordinary(set.kib << 10)?;
+            let scan_at = set.scan.then_some(0);
+            sets.push(Sampled { scale: region.scale(), region, until: 0.0, foreseen: set.foreseen, scan_at });
+        }
         // Sampled accesses come from each set as often as the sample really covers it: a set that is covered
         // badly must not see its lines touched more often than they are.
-        let shares = [self.hot, self.warm, 1.0 - self.hot - self.warm];
-        let scales = [&hot, &warm, &streamed].map(Region::scale);
-        let sampled: f64 = (0..3).map(|set| shares[set] / scales[set]).sum();
-        let accesses = 1.0 / sampled;
-        let instructions = accesses * 1000.0 / self.apki;
+        let sampled: f64 = self.sets.iter().zip(&sets).map(|(set, of)| set.apki / of.scale).sum();
+        let mut until = 0.0;
+        for (set, of) in self.sets.iter().zip(&mut sets) {
+            until += set.apki / of.scale / sampled;
+            of.until = until;
+        }
+        let instructions = 1000.0 / sampled;
         Ok(Box::new(Mixture {
-            hot: shares[0] / scales[0] * accesses,
-            warm: (shares[0] / scales[0] + shares[1] / scales[1]) * accesses,
-            writes: self.writes,
-            sets: [hot, warm, streamed],
-            scales,
-            stream_at: 0,
-            random: site.bus.dependent.scaled(1.0 / self.mlp),
-            streaming: site.bus.streaming,
+            sets,
+            stores: self.stores,
+            useless: self.useless,
+            unforeseen: site.bus.dependent.scaled(1.0 / self.mlp),
+            foreseen: site.bus.streaming.scaled(1.0 / self.stream_mlp),
             instructions,
             compute_ns: instructions * self.cpi / site.bus.ghz,
             stream: site.stream(),
@@ -87,18 +145,28 @@ impl Blueprint for Profile {
     }
 }
 
+/// The sampled lines of a working set.
+#[derive(Debug)]
+struct Sampled {
+    region: Region,
+    /// Real lines per sampled one.
+    scale: f64,
+    /// A uniform number below this, and not below the set before, means this set.
+    until: f64,
+    /// Share of its accesses that prefetchers foresee.
+    foreseen: f64,
+    /// Number of the sampled line that a scan touches next.
+    scan_at: Option<usize>,
+}
+
 #[derive(Debug)]
 struct Mixture {
-    /// Below this a uniform number means the hot set, below `warm` the warm one, above it the stream.
-    hot: f64,
-    warm: f64,
-    writes: f64,
-    sets: [Region; 3],
-    /// Real lines per sampled one of each set.
-    scales: [f64; 3],
-    stream_at: usize,
-    random: Costs,
-    streaming: Costs,
+    sets: Vec<Sampled>,
+    stores: f64,
+    useless: f64,
+    /// Costs of accesses that prefetchers did not foresee, and of those that they did.
+    unforeseen: Costs,
+    foreseen: Costs,
     /// Instructions per sampled access.
     instructions: f64,
     /// Time of these without leaving the L1, ns.
@@ -116,43 +184,77 @@ struct Choice {
     line: Option<Line>,
     access: Access,
     set: usize,
+    foreseen: bool,
 }
-
-/// Index of the streamed set among a mixture's sets.
-const STREAMED: usize = 2;
 
 impl Mixture {
     #[inline(always)]
     fn choose(&mut self) -> Choice {
         let place = self.stream.unit();
-        let write = self.stream.chance(self.writes);
+        let write = self.stream.chance(self.stores);
         let access = if write { Access::Write } else { Access::Read };
-        let set = usize::from(place >= self.hot) + usize::from(place >= self.warm);
-        let lines = self.sets[set].lines();
-        let at = if set == STREAMED {
-            self.stream_at = if self.stream_at + 1 < lines.len() { self.stream_at + 1 } else { 0 };
-            self.stream_at
-        } else {
-            self.stream.below(lines.len() as u32) as usize
-        };
-        Choice { line: lines.get(at).copied(), access, set }
+        let last = self.sets.len() - 1;
+        let set = self.sets.iter().position(|set| place < set.until).unwrap_or(last);
+        let foreseen = self.sets[set].foreseen;
+        let foreseen = foreseen > 0.0 && self.stream.chance(foreseen);
+        Choice { line: self.next_of(set), access, set, foreseen }
+    }
+
+    #[inline(always)]
+    fn next_of(&mut self, set: usize) -> Option<Line> {
+        let Sampled { region, scan_at, .. } = &mut self.sets[set];
+        let Some(at) = scan_at else { return self.anywhere_in(set) };
+        let line = region.lines().get(*at).copied();
+        *at = if *at + 1 < region.lines().len() { *at + 1 } else { 0 };
+        line
+    }
+
+    #[inline(always)]
+    fn anywhere_in(&mut self, set: usize) -> Option<Line> {
+        let lines = self.sets[set].region.lines();
+        let at = self.stream.below(lines.len() as u32) as usize;
+        lines.get(at).copied()
+    }
+
+    /// Touches a line with the prefetchers on; returns its cost, ns.
+    #[inline(always)]
+    fn touch_with_prefetchers(&mut self, bus: &mut Bus, core: usize, line: Line, choice: Choice) -> f64 {
+        let Choice { access, set, foreseen, .. } = choice;
+        if foreseen {
+            return bus.memory.touch_prefetched(core, line, access, &self.foreseen);
+        }
+        let ns = bus.memory.touch(core, line, access, Fill::Ordinary, &self.unforeseen);
+        // An access that misses the MLC unforeseen starts prefetchers that fetch its neighbours in vain.
+        if ns > self.unforeseen.idle(Level::Mlc)
+            && self.stream.chance(self.useless)
+            && let Some(neighbour) = self.anywhere_in(set)
+        {
+            bus.memory.chip.fetch_ahead(core, neighbour, false);
+        }
+        ns
     }
 }
 
 impl Program for Mixture {
     fn run(&mut self, bus: &mut Bus, core: &mut Core, until_ns: f64) {
         let before = core.instructions;
+        let prefetch = bus.memory.chip.prefetchers_on(core.id);
         while core.clock_ns < until_ns {
             let following = self.choose();
             if let Some(line) = following.line {
                 bus.memory.chip.prefetch(core.id, line);
             }
-            let Some(Choice { line, access, set }) = self.next.replace(following) else {
+            let Some(choice) = self.next.replace(following) else {
                 continue;
             };
-            let costs = if set == STREAMED { &self.streaming } else { &self.random };
-            let ns = line.map_or(0.0, |l| bus.memory.touch(core.id, l, access, Fill::Ordinary, costs));
-            core.work(self.compute_ns + ns * self.scales[set], self.instructions);
+            let ns = match choice.line {
+                Some(line) if prefetch => self.touch_with_prefetchers(bus, core.id, line, choice),
+                Some(line) => {
+                    bus.memory.touch(core.id, line, choice.access, Fill::Ordinary, &self.unforeseen)
+                }
+                None => 0.0,
+            };
+            core.work(self.compute_ns + ns * self.sets[choice.set].scale, self.instructions);
         }
         let meter = &mut bus.meters[self.workload];
         meter.operations += core.instructions - before;
@@ -164,13 +266,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn profiles_are_mixtures() {
+    fn the_built_in_profiles_are_legal() {
         let profiles = profiles();
-        assert_eq!(profiles.len(), 10);
-        for (name, p) in profiles {
-            assert!(p.hot >= 0.0 && p.warm >= 0.0 && p.hot + p.warm <= 1.0, "{name}");
-            assert!(p.cpi > 0.0 && p.apki > 0.0 && p.mlp >= 1.0, "{name}");
-            assert!((0.0..=1.0).contains(&p.writes), "{name}");
+        assert_eq!(profiles.len(), 23);
+        for (name, profile) in profiles {
+            assert_eq!(profile.check(), Ok(()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_profile_outside_of_its_ranges_is_refused_with_what_would_be_accepted() {
+        let good = "cpi = 0.5\nmlp = 2\nstream_mlp = 2\nstores = 0.3\nuseless = 0.1\nsets = [{ kib = 64, apki = 1, foreseen = 0 }]";
+        assert!(Profile::parse(good).is_ok());
+        for (from, to, wanted) in [
+            ("cpi = 0.5", "cpi = 0", "cpi from 0.05 to 20"),
+            ("\nmlp = 2", "\nmlp = 0.1", "mlp and stream_mlp from 0.25 to 64"),
+            ("stores = 0.3", "stores = 1.5", "stores and useless from 0 to 1"),
+            ("kib = 64", "kib = 0", "sets of 1 to 1048576 KiB"),
+            ("apki = 1", "apki = nan", "sets with apki above 0, up to 1000, and foreseen from 0 to 1"),
+            ("stores = 0.3\n", "", "missing field `stores`"),
+        ] {
+            assert!(good.contains(from), "{from}");
+            let refused = Profile::parse(&good.replace(from, to)).expect_err(to);
+            assert!(refused.contains(wanted), "{to}: {refused}");
         }
     }
 }

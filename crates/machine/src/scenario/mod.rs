@@ -57,6 +57,8 @@ pub struct Scenario {
     pub dca_ways: Option<WayMask>,
     /// Names of devices whose DCA is off from the start.
     pub dca_off: Vec<String>,
+    /// Whether the cores' hardware prefetchers are on at the start.
+    pub prefetchers: bool,
     /// What an operator turns by hand during the run, whatever the policy.
     pub knob_phases: Vec<KnobPhase>,
     /// NICs.
@@ -206,7 +208,8 @@ fn read(mut keys: Keys<'_>) -> Result<Scenario, ScenarioError> {
     let nics = devices::read_nics(&mut keys, &chip)?;
     let storage = devices::read_storage(&mut keys)?;
     let workloads = workload::read_all(&mut keys, &chip, &nics, &storage)?;
-    let Knobs { dca_ways, dca_off, phases: knob_phases } = read_knobs(&mut keys, &chip, &nics, &storage)?;
+    let Knobs { dca_ways, dca_off, prefetchers, phases: knob_phases } =
+        read_knobs(&mut keys, &chip, &nics, &storage)?;
     let sweeps = read_sweeps(&mut keys)?;
     let faults = faults::read_all(&mut keys, &chip, &workloads, &nics, &storage)?;
     let policies = match keys.list("policies")? {
@@ -234,6 +237,7 @@ fn read(mut keys: Keys<'_>) -> Result<Scenario, ScenarioError> {
         policies,
         dca_ways,
         dca_off,
+        prefetchers,
         knob_phases,
         nics,
         storage,
@@ -287,10 +291,10 @@ fn read_model(keys: &mut Keys<'_>) -> Result<(Rules, f64), ScenarioError> {
 }
 
 /// How the machine is set before any policy acts, and what is turned by hand later.
-#[derive(Default)]
 struct Knobs {
     dca_ways: Option<WayMask>,
     dca_off: Vec<String>,
+    prefetchers: bool,
     phases: Vec<KnobPhase>,
 }
 
@@ -302,7 +306,7 @@ fn read_knobs(
     storage: &[StorageSpec],
 ) -> Result<Knobs, ScenarioError> {
     let Some(table) = keys.table("knobs")? else {
-        return Ok(Knobs::default());
+        return Ok(Knobs { dca_ways: None, dca_off: Vec::new(), prefetchers: true, phases: Vec::new() });
     };
     let mut knobs = Keys::new(keys.origin(), table, "knobs", None);
     let dca_ways = knobs.mask("dca_ways", chip.llc.ways, 1)?;
@@ -318,6 +322,7 @@ fn read_knobs(
             None => return Err(knobs.refuse("dca_off", value, &format!("names of {}", names.join(", ")))),
         }
     }
+    let prefetchers = knobs.flag("prefetchers", true)?;
     let mut phases = Vec::new();
     for (table, line) in knobs.tables("phase")? {
         let mut inner = Keys::new(knobs.origin(), table, "knobs.phase", line);
@@ -332,7 +337,7 @@ fn read_knobs(
         phases.push(KnobPhase { at_s, dca_ways: mask });
     }
     knobs.finish()?;
-    Ok(Knobs { dca_ways, dca_off: off, phases })
+    Ok(Knobs { dca_ways, dca_off: off, prefetchers, phases })
 }
 
 fn read_sweeps(keys: &mut Keys<'_>) -> Result<Vec<Sweep>, ScenarioError> {

@@ -14,3 +14,4 @@ mod programs;
 mod published;
 mod robust;
 mod sampling;
+mod spec_curves;

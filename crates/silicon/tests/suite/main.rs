@@ -5,6 +5,7 @@ mod common;
 mod devices;
 mod golden;
 mod inclusive_llc;
+mod prefetch;
 mod properties;
 mod rules;
 mod sampling;

@@ -176,6 +176,20 @@ fn registers_that_are_not_there_fault() {
 }
 
 #[test]
+fn software_switches_the_prefetchers_of_a_core() {
+    let host = Host::new("gold-6140");
+    let on = |core: usize| host.machine(|server| server.bare().prefetchers_on(core));
+    assert_eq!((host.read_msr(3, 0x1a4), on(3)), (Ok(0), true), "on at power-on");
+    host.write_msr(3, 0x1a4, 0xf).unwrap();
+    assert_eq!((host.read_msr(3, 0x1a4), on(3)), (Ok(0xf), false));
+    assert_eq!((host.read_msr(4, 0x1a4), on(4)), (Ok(0), true), "one register a core");
+    host.write_msr(3, 0x1a4, 0xe).unwrap();
+    assert!(on(3), "the L2 streamer is on again");
+    assert_eq!(host.write_msr(3, 0x1a4, 0x10), Err(Errno::IO), "a reserved bit");
+    assert_eq!(Host::new("epyc-9554").read_msr(0, 0x1a4), Err(Errno::IO), "Intel's register");
+}
+
+#[test]
 fn the_msr_device_has_the_kernels_manners() {
     let host = Host::new("gold-6140");
     let msr = host.file("dev/cpu/0/msr");

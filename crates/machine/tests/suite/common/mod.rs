@@ -4,6 +4,8 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
+pub mod curves;
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};

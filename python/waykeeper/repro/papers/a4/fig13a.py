@@ -20,7 +20,7 @@ TWO_VALUED = (
     "FastClick's rings either drain or stay full, so the gain of a seed is either large or small, and the mean is "
     "between the two"
 )
-PROFILES = "SPEC programs are replaced by profiles of a hot set, a warm set and a stream"
+PROFILES = "SPEC programs are replaced by working sets that are fitted to measurements of each program alone"
 
 
 class Fig13a(Figure):
@@ -28,6 +28,7 @@ class Fig13a(Figure):
     title = "The HPW-heavy mix: performance and LLC hit rate"
     assumes = [
         "SPEC programs, Redis and FFSB are replaced by profiles",
+        "hardware prefetchers are off (inferred from Fig. 15a; docs/programs.md)",
         "1024 RX descriptors, as in the artifact's file that contains the target numbers; the paper says 2048",
         (
             "performance is the inverse latency for FastClick and FFSB, and IPC for all others; means are "
@@ -184,7 +185,7 @@ class Fig13a(Figure):
     @claim(
         "ISCA25-F13A-13",
         MEDIUM,
-        "hit rates under a4-d were fitted on Fig. 13b; those under a4-c were not",
+        "FastClick's hit rates under a4-d were fitted on Fig. 13b; those under a4-c and of the SPEC programs were not",
         why=PROFILES,
     )
     def trash_ways_bring_hits(self, runs):
@@ -197,8 +198,8 @@ class Fig13a(Figure):
 
     @claim(
         "ISCA25-F13A-15",
-        WEAK,
-        "calibrated: FastClick, parest and x264 were fitted on hit rates under Default and a4-d (Fig. 13b)",
+        MEDIUM,
+        "FastClick's hit rates under Default and a4-d were fitted on Fig. 13b; those of the SPEC programs were not",
         why=PROFILES,
     )
     def hpws_hit_more(self, runs):
@@ -227,8 +228,8 @@ class Fig13a(Figure):
 
     @claim(
         "ISCA25-F13A-19",
-        WEAK,
-        "calibrated: the profiles of bwaves and lbm were fitted on A4's antagonist test (Fig. 15a)",
+        MEDIUM,
+        "ordering of miss rates; only that prefetchers are off was inferred from A4's antagonist test (Fig. 15a)",
         why=PROFILES,
     )
     def who_is_an_antagonist(self, runs):

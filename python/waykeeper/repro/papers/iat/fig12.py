@@ -94,7 +94,7 @@ class Fig12(Figure):
     @claim(
         "ISCA21-F12-2",
         STRONG,
-        "number with two ends; load as published, program profiles calibrated on A4's figures only",
+        "number with two ends; load as published, program profiles fitted to measurements of each program alone",
         why="profiles that stream lose little by the overlap, and those that lose most lose less than the paper's "
         "programs",
     )
