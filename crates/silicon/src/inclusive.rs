@@ -5,6 +5,7 @@
 //! ways. Not prototyped and not validated against a measurement (microarchitecture.md 12); the replacement
 //! rule is the one of microarchitecture.md 5 with demand fills at age 1.
 
+use crate::evictions::EvictionReason;
 use crate::line::{Line, NO_TAG, SLICE_BITS};
 use crate::mlc::{self, MlcVictim};
 use crate::rules::Replacement;
@@ -26,6 +27,8 @@ struct Set {
     ways: Ways<32>,
     /// Core whose MLC may hold the line (core-valid bits; a clean MLC eviction is silent, so it is a hint).
     holder: [u8; 32],
+    /// Whose line it is: a device's until a core has used it, then that core's group. Occupancy counts owners instead.
+    user: [u8; 32],
 }
 
 #[derive(Debug)]
@@ -44,7 +47,7 @@ impl Inclusive {
         let count = shared.mlc_sets() << place_bits;
         let lru = shared.rules.replacement == Replacement::Lru;
         Inclusive {
-            sets: vec![Set { ways: Ways::EMPTY, holder: [NOBODY; 32] }; count],
+            sets: vec![Set { ways: Ways::EMPTY, holder: [NOBODY; 32], user: [0; 32] }; count],
             place_bits,
             core_masks: vec![MaskLanes::new(WayMask::full(spec.llc.ways)); spec.cores as usize],
             dca_ways: spec.llc.dca_ways.map(MaskLanes::new),
@@ -82,12 +85,13 @@ impl Inclusive {
         sh.llc_filled(entry.owner);
         let way = set.ways.find(line.tag()).expect("it was just inserted");
         let old_holder = std::mem::replace(&mut set.holder[way as usize], entry.holder);
+        let old_user = std::mem::replace(&mut set.user[way as usize], entry.owner);
         if let Some(mut gone) = gone {
             let victim = line.with_tag(gone.tag);
-            if invalidate_mlcs(sh, victim, old_holder) & mlc::DIRTY != 0 {
+            if back_invalidate_mlcs(sh, victim, old_holder) & mlc::DIRTY != 0 {
                 gone.state |= DIRTY;
             }
-            sh.llc_evicted(line, gone);
+            sh.llc_evicted(line, gone, old_user, entry.why);
         }
     }
 
@@ -98,6 +102,9 @@ impl Inclusive {
             Some(way) => {
                 let holder = self.sets[at].holder[way as usize];
                 let state = self.sets[at].ways.state(way);
+                if state & UNCONSUMED != 0 {
+                    self.sets[at].user[way as usize] = sh.group_of[core];
+                }
                 self.promote(sh, at, way, state & !UNCONSUMED);
                 let lone = holder == NOBODY || usize::from(holder) == core;
                 // The other MLC's copy may be dirty: it is written back into the LLC and both stay clean.
@@ -132,8 +139,11 @@ impl Inclusive {
                 let foreign = holder != NOBODY && usize::from(holder) != core;
                 let dropped = if foreign { invalidate_mlcs(sh, line, holder) } else { 0 };
                 self.sets[at].holder[way as usize] = core as u8;
-                let state = self.sets[at].ways.state(way) & !(UNCONSUMED | IO);
-                self.promote(sh, at, way, state);
+                let state = self.sets[at].ways.state(way);
+                if state & UNCONSUMED != 0 {
+                    self.sets[at].user[way as usize] = sh.group_of[core];
+                }
+                self.promote(sh, at, way, state & !(UNCONSUMED | IO));
                 if dropped & mlc::DIRTY != 0 { Level::Peer } else { Level::Llc }
             }
             None => {
@@ -163,7 +173,8 @@ impl Inclusive {
     fn fetch(&mut self, sh: &mut Shared, core: usize, line: Line, at: usize) {
         sh.memory_read(line);
         let mask = self.core_masks[core];
-        let entry = Entry { state: sh.rules.victim_age, owner: sh.group_of[core], holder: core as u8 };
+        let (owner, why) = (sh.group_of[core], EvictionReason::CoreFill);
+        let entry = Entry { state: sh.rules.victim_age, owner, holder: core as u8, why };
         self.allocate(sh, at, line, &mask, entry);
     }
 
@@ -225,13 +236,15 @@ impl Inclusive {
                 sh.occupancy[usize::from(owner)] += 1;
                 ways.set_owner(way, owner);
                 ways.set_state(way, DIRTY | IO | UNCONSUMED | age);
+                self.sets[at].user[way as usize] = owner;
                 self.touched(sh, at, way);
                 sh.device[device].write_hits += 1;
             }
             (DcaMode::On, Some(mask), None) => {
                 let young = sh.p_io_young.hits(sh.random());
                 let age = if young { sh.rules.victim_age } else { sh.rules.io_age };
-                let entry = Entry { state: DIRTY | IO | UNCONSUMED | age, owner, holder: NOBODY };
+                let (state, why) = (DIRTY | IO | UNCONSUMED | age, EvictionReason::DeviceWrite);
+                let entry = Entry { state, owner, holder: NOBODY, why };
                 self.allocate(sh, at, line, &mask, entry);
                 sh.device[device].write_misses += 1;
             }
@@ -288,6 +301,15 @@ struct Entry {
     state: u8,
     owner: u8,
     holder: u8,
+    why: EvictionReason,
+}
+
+/// Takes a line that the LLC evicts out of the MLCs that may hold it. Returns the flags it had there, merged.
+fn back_invalidate_mlcs(sh: &mut Shared, line: Line, holder: u8) -> u8 {
+    each_holder(sh, line, holder, |sh, core, way| {
+        sh.evictions.count(sh.group_of[core], EvictionReason::BackInvalidation, false);
+        sh.mlc_invalidate(core, line.set(), way)
+    })
 }
 
 /// Takes a line out of the MLCs that may hold it. Returns the flags it had there, merged.

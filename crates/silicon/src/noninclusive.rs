@@ -9,6 +9,7 @@ mod steered;
 mod view;
 
 use crate::directory::{Directory, Holder};
+use crate::evictions::EvictionReason;
 use crate::line::{Line, SLICE_BITS};
 use crate::mlc::{self, MlcVictim};
 use crate::rules::{InclusiveVictim, Migration, Replacement};
@@ -16,7 +17,7 @@ use crate::shared::{Arrival, Shared};
 use crate::simd::prefetch;
 use crate::spec::ChipSpec;
 use crate::table::Table;
-use crate::ways::{AGE, COPY, Chooser, DIRTY, IO, MaskLanes, PAYLOAD, UNCONSUMED, Ways, promoted};
+use crate::ways::{AGE, COPY, Chooser, DIRTY, Evicted, IO, MaskLanes, PAYLOAD, UNCONSUMED, Ways, promoted};
 use crate::{Fill, Level};
 use waykeeper_units::WayMask;
 
@@ -191,9 +192,9 @@ impl NonInclusive {
         fill: Fill,
     ) -> Arrival {
         let NonInclusive { sets, recency, inclusive, .. } = self;
-        let ways = &mut sets[at].ways;
-        let owner = ways.owner(way);
-        remove(sh, ways, way);
+        let set = &mut sets[at];
+        let owner = set.ways.owner(way);
+        remove(sh, &mut set.ways, way);
         sh.chip.migrations += 1;
         if sh.rules.migration == Migration::NoCopy {
             return Arrival::new(dirty, fill);
@@ -201,7 +202,8 @@ impl NonInclusive {
         let keeps_dirt = sh.rules.migration == Migration::DirtyCopy && dirty != 0;
         let dirt = if keeps_dirt { DIRTY } else { 0 };
         let state = COPY | IO | dirt | sh.rules.io_age;
-        if !insert_copy(sh, ways, recency, at, line, inclusive, (state, owner)) {
+        let entry = (state, owner, EvictionReason::MigratedCopy);
+        if !insert_copy(sh, set, recency, at, line, inclusive, entry) {
             return Arrival::new(dirty, fill);
         }
         let flags = if keeps_dirt { 0 } else { dirty };
@@ -281,7 +283,7 @@ impl NonInclusive {
         if let Some(victim) = victim {
             sh.chip.mlc_evictions += 1;
             let victim_at = self.index(victim.line);
-            self.place_victim(sh, core, victim, victim_at, way);
+            self.place_victim(sh, core, victim, victim_at, way, EvictionReason::MlcVictim);
         }
         sh.mlc_fill(index, way, line, arrival);
         if arrival.marks & mlc::SHARED != 0 {
@@ -323,7 +325,8 @@ impl NonInclusive {
         if let Some(way) = way
             && let Some(victim) = sh.mlc_push_out(core, line)
         {
-            self.place_victim(sh, core, victim, at, way);
+            sh.evictions.count(sh.group_of[core], EvictionReason::DirectoryConflict, false);
+            self.place_victim(sh, core, victim, at, way, EvictionReason::DirectoryVictim);
         }
     }
 
@@ -343,7 +346,15 @@ impl NonInclusive {
 
     /// MLC eviction: four rows of the table. `way` is the MLC way the line left.
     #[inline(always)]
-    fn place_victim(&mut self, sh: &mut Shared, core: usize, victim: MlcVictim, at: usize, way: u32) {
+    fn place_victim(
+        &mut self,
+        sh: &mut Shared,
+        core: usize,
+        victim: MlcVictim,
+        at: usize,
+        way: u32,
+        why: EvictionReason,
+    ) {
         let tag = victim.line.tag();
         if !self.sets[at].directory.remove_single(tag, core, way) && self.leave_sharers(sh, core, victim, at)
         {
@@ -369,7 +380,7 @@ impl NonInclusive {
         if !rule.keep && rule.needs_room && !sets[at].ways.has_room(&core_masks[core]) {
             return;
         }
-        insert(sh, &mut sets[at].ways, recency, at, victim.line, &core_masks[core], (rule.state, owner));
+        insert(sh, &mut sets[at], recency, at, victim.line, &core_masks[core], (rule.state, owner, why));
     }
 
     /// The line of an MLC victim has a copy in the inclusive ways: it is freed and its dirt returned, for the line
@@ -426,18 +437,18 @@ fn remove(sh: &mut Shared, ways: &mut Ways<16>, way: u32) {
 #[inline(always)]
 fn insert(
     sh: &mut Shared,
-    ways: &mut Ways<16>,
+    set: &mut Set,
     recency: &mut [[u8; 32]],
     at: usize,
     line: Line,
     mask: &MaskLanes<16>,
-    (state, owner): (u8, u8),
+    (state, owner, why): (u8, u8, EvictionReason),
 ) {
     let mut rule = Chooser { kind: sh.rules.replacement, rng: &mut sh.rng, recency };
-    let gone = ways.insert(mask, (line.tag(), state, owner), &mut rule, at);
+    let gone = set.ways.insert(mask, (line.tag(), state, owner), &mut rule, at);
     sh.llc_filled(owner);
     if let Some(gone) = gone {
-        sh.llc_evicted(line, gone);
+        evicted(sh, &set.directory, line, gone, why);
     }
 }
 
@@ -446,25 +457,25 @@ fn insert(
 #[inline(always)]
 fn insert_copy(
     sh: &mut Shared,
-    ways: &mut Ways<16>,
+    set: &mut Set,
     recency: &mut [[u8; 32]],
     at: usize,
     line: Line,
     inclusive: &MaskLanes<16>,
-    (state, owner): (u8, u8),
+    (state, owner, why): (u8, u8, EvictionReason),
 ) -> bool {
     if !sh.rules.copies_spare_io {
         // A migrated copy spares lines of value, a read-allocated one spares nothing.
-        let put = state & IO == 0 || ways.has_room(inclusive) || sh.p_force.hits(sh.random());
+        let put = state & IO == 0 || set.ways.has_room(inclusive) || sh.p_force.hits(sh.random());
         if put {
-            insert(sh, ways, recency, at, line, inclusive, (state, owner));
+            insert(sh, set, recency, at, line, inclusive, (state, owner, why));
         }
         return put;
     }
-    match ways.way_for_copy(inclusive) {
-        Some(way) => put(sh, ways, recency, at, line, way, (state, owner)),
+    match set.ways.way_for_copy(inclusive) {
+        Some(way) => put(sh, set, recency, at, line, way, (state, owner, why)),
         None if sh.p_force.hits(sh.random()) => {
-            insert(sh, ways, recency, at, line, inclusive, (state, owner));
+            insert(sh, set, recency, at, line, inclusive, (state, owner, why));
         }
         None => return false,
     }
@@ -475,17 +486,38 @@ fn insert_copy(
 #[inline(always)]
 fn put(
     sh: &mut Shared,
-    ways: &mut Ways<16>,
+    set: &mut Set,
     recency: &mut [[u8; 32]],
     at: usize,
     line: Line,
     way: u32,
-    (state, owner): (u8, u8),
+    (state, owner, why): (u8, u8, EvictionReason),
 ) {
     let mut rule = Chooser { kind: sh.rules.replacement, rng: &mut sh.rng, recency };
-    let gone = ways.put(way, (line.tag(), state, owner), &mut rule, at);
+    let gone = set.ways.put(way, (line.tag(), state, owner), &mut rule, at);
     sh.llc_filled(owner);
     if let Some(gone) = gone {
-        sh.llc_evicted(line, gone);
+        evicted(sh, &set.directory, line, gone, why);
     }
+}
+
+/// Books an eviction. A copy of what an MLC holds is its core's line; any other line is its owner's, and so is unread
+/// device data.
+#[inline(always)]
+fn evicted(sh: &mut Shared, directory: &Directory, near: Line, gone: Evicted, why: EvictionReason) {
+    let copied = gone.state & (COPY | UNCONSUMED) == COPY;
+    let of = if copied { holder_of(sh, directory, near.with_tag(gone.tag)) } else { None };
+    sh.llc_evicted(near, gone, of.unwrap_or(gone.owner), why);
+}
+
+/// The group of the core whose MLC holds a line, of several cores the first.
+#[inline(never)]
+fn holder_of(sh: &Shared, directory: &Directory, line: Line) -> Option<u8> {
+    let core = match directory.holder(line.tag())? {
+        Holder::One { core, .. } => core,
+        Holder::Several => {
+            (0..sh.cores()).find(|core| sh.mlc_ref(*core, line.set()).find(line.tag()).is_some())?
+        }
+    };
+    Some(sh.group_of[core])
 }

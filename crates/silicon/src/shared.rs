@@ -5,6 +5,7 @@
 use crate::address::Sampling;
 use crate::counters::{ChipCounters, DeviceCounters, PrefetchCounters};
 use crate::dram::Dram;
+use crate::evictions::{EvictionReason, Evictions};
 use crate::line::Line;
 use crate::mlc::{self, MlcSet, MlcVictim};
 use crate::rules::{Chance, Rules};
@@ -51,6 +52,7 @@ pub(crate) struct Shared {
     pub prefetches: Table<PrefetchCounters>,
     pub device: [DeviceCounters; MAX_DEVICES],
     pub chip: ChipCounters,
+    pub evictions: Evictions,
     pub dram: Dram,
     channels: u32,
     /// Sampled LLC lines per owner: groups below [`DEVICE_OWNER`], devices from there on.
@@ -81,6 +83,7 @@ impl Shared {
             prefetches: Table::filled(cores, PrefetchCounters::default()),
             device: [DeviceCounters::default(); MAX_DEVICES],
             chip: ChipCounters::default(),
+            evictions: Evictions::new(),
             dram: Dram::new(spec.dram, rules.dram_backlog.then_some(spec.dependent.memory_ns)),
             channels: spec.dram.channels,
             occupancy: [0; 256],
@@ -196,9 +199,11 @@ impl Shared {
         self.occupancy[usize::from(owner)] -= 1;
     }
 
-    /// Books an LLC eviction: a dirty line is one memory write; an unconsumed I/O line is a leak.
+    /// Books an LLC eviction of a line that was `of`'s: a dirty line is one memory write; an unconsumed I/O line is a
+    /// leak.
     #[inline(always)]
-    pub(crate) fn llc_evicted(&mut self, near: Line, gone: Evicted) {
+    pub(crate) fn llc_evicted(&mut self, near: Line, gone: Evicted, of: u8, why: EvictionReason) {
+        self.evictions.count(of, why, gone.state & ways::UNCONSUMED != 0);
         self.chip.llc_evictions += 1;
         self.occupancy[usize::from(gone.owner)] -= 1;
         if gone.state & ways::DIRTY != 0 {

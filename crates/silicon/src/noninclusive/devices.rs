@@ -5,6 +5,7 @@
 
 use super::{FRESH, NonInclusive, insert, insert_copy};
 use crate::directory::Holder;
+use crate::evictions::EvictionReason;
 use crate::line::Line;
 use crate::mlc;
 use crate::rules::MlcHeldWrite;
@@ -80,7 +81,8 @@ impl NonInclusive {
         let young = sh.p_io_young.hits(sh.random());
         let age = if young { sh.rules.victim_age } else { sh.rules.io_age };
         let owner = DEVICE_OWNER + device as u8;
-        insert(sh, &mut sets[at].ways, recency, at, line, mask, (fresh | age, owner));
+        let entry = (fresh | age, owner, EvictionReason::DeviceWrite);
+        insert(sh, &mut sets[at], recency, at, line, mask, entry);
         held
     }
 
@@ -136,8 +138,8 @@ impl NonInclusive {
     #[inline(always)]
     fn read_allocate(&mut self, sh: &mut Shared, device: usize, line: Line, at: usize, holder: Holder) {
         let NonInclusive { sets, recency, inclusive, .. } = self;
-        let entry = (COPY | sh.rules.io_age, DEVICE_OWNER + device as u8);
-        if !insert_copy(sh, &mut sets[at].ways, recency, at, line, inclusive, entry) {
+        let entry = (COPY | sh.rules.io_age, DEVICE_OWNER + device as u8, EvictionReason::ReadAllocatedCopy);
+        if !insert_copy(sh, &mut sets[at], recency, at, line, inclusive, entry) {
             return;
         }
         let mut dirty = 0;

@@ -3,6 +3,7 @@
 mod closed_forms;
 mod common;
 mod devices;
+mod evictions;
 mod golden;
 mod inclusive_llc;
 mod prefetch;

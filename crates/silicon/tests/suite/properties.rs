@@ -12,8 +12,8 @@ use common::{mask, spec};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_silicon::{
-    AddressMap, Chip, ChipSpec, DcaMode, Fill, InclusiveVictim, Level, Line, LlcKind, MlcHeldWrite, Rules,
-    Sampling,
+    AddressMap, Chip, ChipCounters, ChipSpec, DcaMode, Fill, InclusiveVictim, Level, Line, LlcKind,
+    MlcHeldWrite, Owner, Rules, Sampling,
 };
 use waykeeper_units::WayMask;
 
@@ -55,6 +55,8 @@ struct Trial {
     rules: Rules,
     lines: Vec<Line>,
     dca_ways: WayMask,
+    /// Lines in the LLC that a device wrote and no core has read since, by an account of the test's own.
+    unread: BTreeMap<Line, usize>,
 }
 
 impl Trial {
@@ -67,7 +69,7 @@ impl Trial {
         chip.set_group(2, 1);
         chip.set_group(3, 1);
         let dca_ways = spec.llc.dca_ways.unwrap_or_default();
-        Trial { chip, spec, rules, lines, dca_ways }
+        Trial { chip, spec, rules, lines, dca_ways, unread: BTreeMap::new() }
     }
 
     fn run(&mut self, steps: &[Step]) {
@@ -82,6 +84,7 @@ impl Trial {
                     self.outcome_is_what_was_there(&before, *step, outcome, &context);
                     self.fills_are_inside_their_masks(&before, &after, *step, &context);
                     self.no_data_is_lost(&before, &after, *step, &context);
+                    self.evictions_have_their_evictor_and_owner(&before, &after, *step, &context);
                 }
             }
             self.state_is_legal(&after, &context);
@@ -238,6 +241,75 @@ impl Trial {
         }
     }
 
+    /// Only the agent of the step evicts, every eviction has a pair, and exactly the unread lines that left the LLC are
+    /// of the devices that wrote them.
+    fn evictions_have_their_evictor_and_owner(
+        &mut self,
+        before: &View,
+        after: &View,
+        step: Step,
+        context: &str,
+    ) {
+        let agent = match step {
+            Step::Read(core, ..) | Step::Write(core, _) => Owner::Group(u8::from(core >= 2)),
+            Step::DmaWrite(device, _) | Step::DmaRead(device, _) => Owner::Device(device),
+            _ => unreachable!("knobs evict nothing"),
+        };
+        let (mut from_llc, mut from_mlcs) = (0, 0);
+        let mut unread: BTreeMap<usize, u64> = BTreeMap::new();
+        for ((by, of, reason), (lines, not_read)) in &after.evictions {
+            let (old_lines, old_not_read) =
+                before.evictions.get(&(*by, *of, *reason)).copied().unwrap_or_default();
+            let (lines, not_read) = (lines - old_lines, not_read - old_not_read);
+            assert!(lines == 0 || *by == agent, "{by:?} evicted {of:?}'s line: {context}");
+            assert!(not_read <= lines, "{context}");
+            *(if reason.from_llc() { &mut from_llc } else { &mut from_mlcs }) += lines;
+            if not_read > 0 {
+                let Owner::Device(device) = of else { panic!("unread lines of {of:?}: {context}") };
+                *unread.entry(*device).or_default() += not_read;
+            }
+        }
+        assert_eq!(from_llc, after.chip.llc_evictions - before.chip.llc_evictions, "{context}");
+        let mlc = |count: fn(&ChipCounters) -> u64| count(&after.chip) - count(&before.chip);
+        if self.inclusive_llc() {
+            assert!(from_mlcs <= mlc(|chip| chip.mlc_invalidations), "{context}");
+        } else {
+            // The fill's own victim is the one line that leaves an MLC for no other reason.
+            let pushed = mlc(|chip| chip.directory_evictions);
+            assert!(from_mlcs >= pushed && (pushed > 0 || from_mlcs == 0), "{context}");
+            assert!((0..=1).contains(&(mlc(|chip| chip.mlc_evictions) - from_mlcs)), "{context}");
+        }
+        if !self.rules.dma_write_invalidates_mlc {
+            return; // With stale MLC copies, unread lines leave the LLC in other ways as well.
+        }
+        let line = self.line_of(step);
+        // A write with DCA off that updates the line in the LLC leaves it the first device's.
+        let stays = match step {
+            Step::DmaRead(..) => true,
+            Step::DmaWrite(device, _) => {
+                self.rules.dca_off_updates && !self.inclusive_llc() && !self.cached_dma(device)
+            }
+            _ => false,
+        };
+        if !stays {
+            self.unread.remove(&line);
+        }
+        let mut gone: BTreeMap<usize, u64> = BTreeMap::new();
+        self.unread.retain(|line, device| {
+            let stays = after.llc.contains_key(line);
+            if !stays {
+                *gone.entry(*device).or_default() += 1;
+            }
+            stays
+        });
+        assert_eq!(unread, gone, "unread lines evicted, by device: {context}");
+        if let Step::DmaWrite(device, _) = step
+            && self.cached_dma(device)
+        {
+            self.unread.insert(line, device);
+        }
+    }
+
     fn state_is_legal(&self, view: &View, context: &str) {
         let stale_mlc = !self.rules.dma_write_invalidates_mlc;
         if self.inclusive_llc() {
@@ -276,8 +348,13 @@ impl Trial {
         assert_eq!(chip.memory_writes, chip.dirty_evictions + chip.uncached_writes, "{context}");
         assert_eq!(view.occupancy as usize, view.llc.len(), "occupancy: {context}");
         assert!(chip.dirty_evictions <= chip.llc_evictions, "{context}");
+        let sum = |of: fn((u64, u64)) -> u64| -> u64 {
+            let from_llc = view.evictions.iter().filter(|((.., reason), _)| reason.from_llc());
+            from_llc.map(|(_, counts)| of(*counts)).sum()
+        };
+        assert_eq!(sum(|(lines, _)| lines), chip.llc_evictions, "pairs: {context}");
         let leaked: u64 = view.device.iter().map(|device| device.leaked).sum();
-        assert!(leaked <= chip.llc_evictions, "{context}");
+        assert_eq!(sum(|(_, unread)| unread), leaked, "unread lines: {context}");
     }
 
     fn accesses_are_counted(&self, view: &View, steps: &[Step]) {

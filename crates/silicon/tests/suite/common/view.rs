@@ -3,7 +3,9 @@
 //! For tests that compare the state before and after an access. Knows no rule.
 
 use std::collections::{BTreeMap, BTreeSet};
-use waykeeper_silicon::{Chip, ChipCounters, CoreCounters, DeviceCounters, Line, Resident};
+use waykeeper_silicon::{
+    Chip, ChipCounters, CoreCounters, DeviceCounters, EvictionReason, Line, Owner, Resident,
+};
 
 /// Everything that can be seen of a chip.
 #[derive(Clone, PartialEq, Debug)]
@@ -16,6 +18,8 @@ pub struct View {
     pub core: Vec<CoreCounters>,
     pub device: Vec<DeviceCounters>,
     pub occupancy: u32,
+    /// Lines evicted and, of these, unread ones, by evictor, owner and reason.
+    pub evictions: BTreeMap<(Owner, Owner, EvictionReason), (u64, u64)>,
 }
 
 impl View {
@@ -38,6 +42,10 @@ impl View {
             core: (0..cores).map(|core| chip.core_counters(core)).collect(),
             device: (0..devices).map(|device| chip.device_counters(device)).collect(),
             occupancy: (0..devices).map(|device| chip.device_occupancy(device)).sum::<u32>() + groups,
+            evictions: chip
+                .evictions()
+                .map(|seen| ((seen.by, seen.of, seen.reason), (seen.lines, seen.unread)))
+                .collect(),
         }
     }
 

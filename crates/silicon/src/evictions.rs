@@ -1,0 +1,197 @@
+//! Who evicted whom: a count per evictor, owner of the evicted line and reason. The model's truth; no hardware shows it.
+//!
+//! Knows owners, which are groups of cores and devices, and counts; must not know the rules that choose what is evicted.
+
+use crate::MAX_DEVICES;
+use crate::shared::DEVICE_OWNER;
+use crate::table::Table;
+use serde::{Deserialize, Serialize};
+
+/// Who evicts a line, or whose line is evicted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Owner {
+    /// The cores of a group (RMID).
+    Group(u8),
+    /// A device.
+    Device(usize),
+}
+
+/// Why a line was evicted. The first six evict from the LLC, the last two from an MLC.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[repr(u8)]
+pub enum EvictionReason {
+    /// A device wrote a line that was allocated in the DCA ways (write allocate).
+    DeviceWrite,
+    /// An MLC evicted a line, which was put into the CAT ways of its core.
+    MlcVictim,
+    /// The same, where the MLC evicted the line because the directory was full.
+    DirectoryVictim,
+    /// A core read device data, and a copy of the line was put into the inclusive ways (migration).
+    MigratedCopy,
+    /// A device read a line of an MLC, and a copy of it was put into the inclusive ways.
+    ReadAllocatedCopy,
+    /// A core read or wrote a line that no cache had (inclusive LLC).
+    CoreFill,
+    /// The directory was full: a line left the MLC that held it.
+    DirectoryConflict,
+    /// An inclusive LLC evicted a line: it left the MLC that held it as well.
+    BackInvalidation,
+}
+
+impl EvictionReason {
+    /// Every reason.
+    pub const ALL: [EvictionReason; REASONS] = {
+        use EvictionReason::*;
+        [
+            DeviceWrite,
+            MlcVictim,
+            DirectoryVictim,
+            MigratedCopy,
+            ReadAllocatedCopy,
+            CoreFill,
+            DirectoryConflict,
+            BackInvalidation,
+        ]
+    };
+
+    /// Whether the line was evicted from the LLC; else from an MLC.
+    pub fn from_llc(self) -> bool {
+        !matches!(self, EvictionReason::DirectoryConflict | EvictionReason::BackInvalidation)
+    }
+}
+
+/// Evictions of one kind since power-on, in sampled lines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EvictionCount {
+    /// Whose access evicted the lines.
+    pub by: Owner,
+    /// Whose lines they were. A line that a device wrote is the device's until a core has read it. A copy of what MLCs
+    /// hold is the core's that holds it.
+    pub of: Owner,
+    /// Why.
+    pub reason: EvictionReason,
+    /// How many lines.
+    pub lines: u64,
+    /// ... of these, device data that no core had read (DMA leak).
+    pub unread: u64,
+}
+
+const REASONS: usize = 8;
+
+const FIRST_DEVICE: usize = DEVICE_OWNER as usize;
+
+/// Owners that a new table has room for: all devices and as many groups.
+const FIRST_OWNERS: usize = 2 * MAX_DEVICES;
+
+/// Lines, and lines with device data that no core had read.
+type Count = [u64; 2];
+
+/// The counts: one per evictor, owner and reason.
+#[derive(Debug)]
+pub(crate) struct Evictions {
+    counts: Table<Count>,
+    /// Owners that the table has room for, a power of two: devices first, then groups.
+    owners: usize,
+    /// Place of the agent whose access is under way.
+    by: usize,
+}
+
+impl Evictions {
+    pub(crate) fn new() -> Evictions {
+        Evictions { counts: Evictions::table(FIRST_OWNERS), owners: FIRST_OWNERS, by: 0 }
+    }
+
+    fn table(owners: usize) -> Table<Count> {
+        Table::filled(owners * owners * REASONS, [0; 2])
+    }
+
+    /// Makes room for a group.
+    pub(crate) fn admit(&mut self, group: u8) {
+        let owners = (index(group) + 1).next_power_of_two();
+        if owners <= self.owners {
+            return;
+        }
+        let old = std::mem::replace(&mut self.counts, Evictions::table(owners));
+        let rows = old.entries().chunks(self.owners * REASONS);
+        for (row, counts) in self.counts.entries_mut().chunks_mut(owners * REASONS).zip(rows) {
+            row[..counts.len()].copy_from_slice(counts);
+        }
+        self.owners = owners;
+    }
+
+    /// What is evicted from now on is evicted by this owner.
+    #[inline(always)]
+    pub(crate) fn by(&mut self, owner: u8) {
+        self.by = index(owner);
+    }
+
+    /// Counts a line of an owner.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, of: u8, reason: EvictionReason, unread: bool) {
+        let at = (self.by * self.owners + index(of)) * REASONS + reason as usize;
+        let [lines, unread_lines] = &mut self.counts[at];
+        *lines += 1;
+        *unread_lines += u64::from(unread);
+    }
+
+    /// Everything that happened, by evictor, owner and reason.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = EvictionCount> + '_ {
+        let pairs = (0..self.owners).flat_map(move |by| (0..self.owners).map(move |of| (by, of)));
+        let all = pairs.flat_map(|(by, of)| EvictionReason::ALL.map(|reason| (by, of, reason)));
+        all.filter_map(move |(by, of, reason)| {
+            let [lines, unread] = self.counts[(by * self.owners + of) * REASONS + reason as usize];
+            (lines > 0).then(|| EvictionCount { by: owner(by), of: owner(of), reason, lines, unread })
+        })
+    }
+}
+
+/// Place of an owner in the table: devices stand first.
+#[inline(always)]
+fn index(owner: u8) -> usize {
+    let owner = usize::from(owner);
+    if owner >= FIRST_DEVICE { owner - FIRST_DEVICE } else { owner + MAX_DEVICES }
+}
+
+/// The owner at a place.
+fn owner(index: usize) -> Owner {
+    match index.checked_sub(MAX_DEVICES) {
+        Some(group) => Owner::Group(group as u8),
+        None => Owner::Device(index),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_stay_when_a_group_needs_more_room() {
+        let mut evictions = Evictions::new();
+        let count = |evictions: &mut Evictions| {
+            evictions.by(DEVICE_OWNER + 15);
+            evictions.count(3, EvictionReason::DeviceWrite, false);
+            evictions.by(0);
+            evictions.count(DEVICE_OWNER, EvictionReason::MlcVictim, true);
+        };
+        count(&mut evictions);
+        let before: Vec<EvictionCount> = evictions.counts().collect();
+        evictions.admit(127);
+        assert_eq!(evictions.counts().collect::<Vec<_>>(), before);
+        count(&mut evictions);
+        evictions.by(127);
+        evictions.count(127, EvictionReason::CoreFill, false);
+        let seen = evictions.counts().map(|seen| (seen.by, seen.of, seen.reason, seen.lines, seen.unread));
+        let wanted = [
+            (Owner::Device(15), Owner::Group(3), EvictionReason::DeviceWrite, 2, 0),
+            (Owner::Group(0), Owner::Device(0), EvictionReason::MlcVictim, 2, 2),
+            (Owner::Group(127), Owner::Group(127), EvictionReason::CoreFill, 1, 0),
+        ];
+        assert_eq!(seen.collect::<Vec<_>>(), wanted);
+    }
+
+    #[test]
+    fn reasons_are_numbered_as_listed() {
+        assert!(EvictionReason::ALL.iter().enumerate().all(|(number, reason)| number == *reason as usize));
+    }
+}
