@@ -151,7 +151,7 @@ impl Chip {
 
     #[inline(never)]
     fn read_miss(&mut self, core: usize, index: usize, line: Line, fill: Fill) -> Level {
-        self.shared.evictions.by(self.shared.group_of[core]);
+        self.shared.evictions.by_core(core);
         let level = match &mut self.llc {
             Llc::NonInclusive(llc) => llc.read_miss(&mut self.shared, core, index, line, fill),
             Llc::Inclusive(llc) => llc.read_miss(&mut self.shared, core, line, fill),
@@ -161,7 +161,7 @@ impl Chip {
 
     #[inline(never)]
     fn write_miss(&mut self, core: usize, index: usize, line: Line, fill: Fill) -> Level {
-        self.shared.evictions.by(self.shared.group_of[core]);
+        self.shared.evictions.by_core(core);
         let level = match &mut self.llc {
             Llc::NonInclusive(llc) => llc.write_miss(&mut self.shared, core, index, line, fill),
             Llc::Inclusive(llc) => llc.write_miss(&mut self.shared, core, line, fill),
@@ -193,7 +193,7 @@ impl Chip {
     /// A device writes a full line. Returns whether it was cached before.
     #[inline]
     pub fn dma_write(&mut self, device: usize, line: Line) -> bool {
-        self.shared.evictions.by(DEVICE_OWNER + device as u8);
+        self.shared.evictions.by_device(device);
         match &mut self.llc {
             Llc::NonInclusive(llc) => llc.dma_write(&mut self.shared, device, line),
             Llc::Inclusive(llc) => llc.dma_write(&mut self.shared, device, line),
@@ -223,7 +223,7 @@ impl Chip {
     /// A device reads a line. Returns whether the caches served it.
     #[inline]
     pub fn dma_read(&mut self, device: usize, line: Line) -> bool {
-        self.shared.evictions.by(DEVICE_OWNER + device as u8);
+        self.shared.evictions.by_device(device);
         match &mut self.llc {
             Llc::NonInclusive(llc) => llc.dma_read(&mut self.shared, device, line),
             Llc::Inclusive(llc) => llc.dma_read(&mut self.shared, device, line),
@@ -263,7 +263,7 @@ impl Chip {
         tag: Tag,
     ) {
         let Chip { shared, llc, .. } = self;
-        shared.evictions.by(DEVICE_OWNER + device as u8);
+        shared.evictions.by_device(device);
         for (index, line) in lines.iter().enumerate() {
             match llc {
                 Llc::NonInclusive(llc) => {
@@ -278,7 +278,7 @@ impl Chip {
 
     /// A device reads lines of packets that were for `core`.
     pub fn steered_read_all(&mut self, device: usize, lines: &[Line], core: usize) {
-        self.shared.evictions.by(DEVICE_OWNER + device as u8);
+        self.shared.evictions.by_device(device);
         for line in lines {
             match &mut self.llc {
                 Llc::NonInclusive(llc) => drop(llc.steered_read(&mut self.shared, device, *line, core)),
@@ -427,7 +427,7 @@ impl Chip {
     pub fn set_group(&mut self, core: usize, group: u8) {
         assert!(group < DEVICE_OWNER, "groups are numbered below {DEVICE_OWNER}");
         self.shared.group_of[core] = group;
-        self.shared.evictions.admit(group);
+        self.shared.evictions.set_group(core, group);
     }
 
     /// Sampled LLC lines a group holds.

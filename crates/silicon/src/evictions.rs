@@ -79,85 +79,97 @@ pub struct EvictionCount {
 
 const REASONS: usize = 8;
 
-const FIRST_DEVICE: usize = DEVICE_OWNER as usize;
+/// Counts of a pair: per reason, lines that were read or never a device's, and unread ones.
+const KINDS: usize = 2 * REASONS;
 
 /// Owners that a new table has room for: all devices and as many groups.
 const FIRST_OWNERS: usize = 2 * MAX_DEVICES;
 
-/// Lines, and lines with device data that no core had read.
-type Count = [u64; 2];
+/// Number of the first device among the agents; before it are cores, of which a chip has at most 64.
+const FIRST_DEVICE: usize = 64;
 
-/// The counts: one per evictor, owner and reason.
+/// The counts: one per evictor, owner, reason and whether the line was unread.
 #[derive(Debug)]
 pub(crate) struct Evictions {
-    counts: Table<Count>,
+    counts: Table<u64>,
     /// Owners that the table has room for, a power of two: devices first, then groups.
     owners: usize,
-    /// Place of the agent whose access is under way.
+    /// Per agent, a core or a device: its owner's place in the table.
+    places: Table<u8>,
+    /// The agent whose access is under way.
     by: usize,
 }
 
 impl Evictions {
     pub(crate) fn new() -> Evictions {
-        Evictions { counts: Evictions::table(FIRST_OWNERS), owners: FIRST_OWNERS, by: 0 }
+        let mut places = Table::filled(FIRST_DEVICE + MAX_DEVICES, place(0) as u8);
+        for device in 0..MAX_DEVICES {
+            places[FIRST_DEVICE + device] = device as u8;
+        }
+        Evictions { counts: Evictions::table(FIRST_OWNERS), owners: FIRST_OWNERS, places, by: 0 }
     }
 
-    fn table(owners: usize) -> Table<Count> {
-        Table::filled(owners * owners * REASONS, [0; 2])
+    fn table(owners: usize) -> Table<u64> {
+        Table::filled(owners * owners * KINDS, 0)
     }
 
-    /// Makes room for a group.
-    pub(crate) fn admit(&mut self, group: u8) {
-        let owners = (index(group) + 1).next_power_of_two();
+    /// A core is of this group from now on.
+    pub(crate) fn set_group(&mut self, core: usize, group: u8) {
+        self.places[core] = place(group) as u8;
+        let owners = (place(group) + 1).next_power_of_two();
         if owners <= self.owners {
             return;
         }
         let old = std::mem::replace(&mut self.counts, Evictions::table(owners));
-        let rows = old.entries().chunks(self.owners * REASONS);
-        for (row, counts) in self.counts.entries_mut().chunks_mut(owners * REASONS).zip(rows) {
+        let rows = old.entries().chunks(self.owners * KINDS);
+        for (row, counts) in self.counts.entries_mut().chunks_mut(owners * KINDS).zip(rows) {
             row[..counts.len()].copy_from_slice(counts);
         }
         self.owners = owners;
     }
 
-    /// What is evicted from now on is evicted by this owner.
+    /// What is evicted from now on, a core evicts.
     #[inline(always)]
-    pub(crate) fn by(&mut self, owner: u8) {
-        self.by = index(owner);
+    pub(crate) fn by_core(&mut self, core: usize) {
+        self.by = core;
+    }
+
+    /// What is evicted from now on, a device evicts.
+    #[inline(always)]
+    pub(crate) fn by_device(&mut self, device: usize) {
+        self.by = FIRST_DEVICE + device;
     }
 
     /// Counts a line of an owner.
     #[inline(always)]
     pub(crate) fn count(&mut self, of: u8, reason: EvictionReason, unread: bool) {
-        let at = (self.by * self.owners + index(of)) * REASONS + reason as usize;
-        let [lines, unread_lines] = &mut self.counts[at];
-        *lines += 1;
-        *unread_lines += u64::from(unread);
+        let pair = usize::from(self.places[self.by]) * self.owners + place(of);
+        self.counts[pair * KINDS + 2 * reason as usize + usize::from(unread)] += 1;
     }
 
     /// Everything that happened, by evictor, owner and reason.
     pub(crate) fn counts(&self) -> impl Iterator<Item = EvictionCount> + '_ {
-        let pairs = (0..self.owners).flat_map(move |by| (0..self.owners).map(move |of| (by, of)));
-        let all = pairs.flat_map(|(by, of)| EvictionReason::ALL.map(|reason| (by, of, reason)));
-        all.filter_map(move |(by, of, reason)| {
-            let [lines, unread] = self.counts[(by * self.owners + of) * REASONS + reason as usize];
-            (lines > 0).then(|| EvictionCount { by: owner(by), of: owner(of), reason, lines, unread })
+        let kinds = self.counts.entries().as_chunks::<2>().0.iter().enumerate();
+        kinds.filter(|(_, [read, unread])| read + unread > 0).map(move |(at, [read, unread])| {
+            let (pair, reason) = (at / REASONS, EvictionReason::ALL[at % REASONS]);
+            let (by, of) = (owner(pair / self.owners), owner(pair % self.owners));
+            EvictionCount { by, of, reason, lines: read + unread, unread: *unread }
         })
     }
 }
 
-/// Place of an owner in the table: devices stand first.
+/// Place of an owner in the table.
 #[inline(always)]
-fn index(owner: u8) -> usize {
+fn place(owner: u8) -> usize {
     let owner = usize::from(owner);
-    if owner >= FIRST_DEVICE { owner - FIRST_DEVICE } else { owner + MAX_DEVICES }
+    if owner >= DEVICE_OWNER as usize { owner - DEVICE_OWNER as usize } else { owner + MAX_DEVICES }
 }
 
 /// The owner at a place.
-fn owner(index: usize) -> Owner {
-    match index.checked_sub(MAX_DEVICES) {
+fn owner(place: usize) -> Owner {
+    match place.checked_sub(MAX_DEVICES) {
         Some(group) => Owner::Group(group as u8),
-        None => Owner::Device(index),
+        None => Owner::Device(place),
     }
 }
 
@@ -169,17 +181,17 @@ mod tests {
     fn counts_stay_when_a_group_needs_more_room() {
         let mut evictions = Evictions::new();
         let count = |evictions: &mut Evictions| {
-            evictions.by(DEVICE_OWNER + 15);
+            evictions.by_device(15);
             evictions.count(3, EvictionReason::DeviceWrite, false);
-            evictions.by(0);
+            evictions.by_core(0);
             evictions.count(DEVICE_OWNER, EvictionReason::MlcVictim, true);
         };
         count(&mut evictions);
         let before: Vec<EvictionCount> = evictions.counts().collect();
-        evictions.admit(127);
+        evictions.set_group(1, 127);
         assert_eq!(evictions.counts().collect::<Vec<_>>(), before);
         count(&mut evictions);
-        evictions.by(127);
+        evictions.by_core(1);
         evictions.count(127, EvictionReason::CoreFill, false);
         let seen = evictions.counts().map(|seen| (seen.by, seen.of, seen.reason, seen.lines, seen.unread));
         let wanted = [
