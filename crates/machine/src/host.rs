@@ -5,6 +5,7 @@
 //! machine. What only a model could know is not visible here.
 
 use crate::bare::BareMachine;
+use crate::evictions::EvictionRate;
 use crate::inventory::inventory;
 use crate::measured::{Measured, WriteBacks};
 use crate::opcodes::{Commands, Opcodes};
@@ -87,6 +88,11 @@ impl VirtualServer {
     /// Dirty lines that the caches gave up since the stretch began.
     pub fn write_backs(&self) -> WriteBacks {
         self.bare.mark.write_backs(&self.bare.machine)
+    }
+
+    /// Who evicted whom since the stretch began.
+    pub fn evictions(&self) -> Vec<EvictionRate> {
+        self.bare.mark.evictions(&self.bare.machine)
     }
 
     /// The opcode events since the stretch began; `None` on a chip without them.

@@ -9,6 +9,7 @@
 
 mod bare;
 mod bus;
+mod evictions;
 mod faults;
 mod host;
 mod idio;
@@ -30,6 +31,7 @@ mod server;
 mod ssd;
 
 pub use bare::{BareMachine, CoreCounts, DcaCounts, MAX_RMIDS, MemoryBytes, PortBytes};
+pub use evictions::{Agent, EvictionRate};
 pub use faults::FaultyServer;
 pub use host::VirtualServer;
 pub use launch::Process;

@@ -5,7 +5,7 @@
 
 use crate::opcodes::ArrayLines;
 use crate::server::Machine;
-use waykeeper_silicon::{ChipCounters, CoreCounters, DeviceCounters, PrefetchCounters};
+use waykeeper_silicon::{ChipCounters, CoreCounters, DeviceCounters, EvictionCount, PrefetchCounters};
 use waykeeper_units::LINE_BYTES;
 
 /// One workload over a stretch.
@@ -110,6 +110,7 @@ pub(crate) struct Mark {
     instructions: Vec<f64>,
     pub(crate) devices: Vec<DeviceCounters>,
     pub(crate) arrays: Vec<ArrayLines>,
+    pub(crate) evictions: Vec<EvictionCount>,
     chip: ChipCounters,
     dropped: u64,
     inbound: u64,
@@ -134,6 +135,7 @@ impl Mark {
             devices: (0..devices).map(|device| chip.device_counters(device)).collect(),
             chip: chip.counters(),
             arrays: arrays.iter().map(ArrayLines::of).collect(),
+            evictions: chip.evictions().collect(),
             dropped: nics.iter().map(|nic| nic.counters.dropped).sum(),
             inbound: nics.iter().map(|nic| nic.counters.inbound_bytes).sum::<u64>()
                 + arrays.iter().map(|array| array.inbound_bytes).sum::<u64>(),

@@ -4,6 +4,7 @@ mod ablation;
 mod bare;
 mod churn;
 mod common;
+mod evictions;
 mod faults;
 mod golden;
 mod idio;
