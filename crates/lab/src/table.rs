@@ -5,6 +5,10 @@
 //! there. Borders, padding and alignment are comfy-table's; a table too wide for the page is split into
 //! several that repeat its leading columns.
 
+mod evictions;
+
+pub use evictions::evictions;
+
 use crate::results::{
     PolicyResult, RunSummary, Score, SweepSummary, SystemMetrics, WorkloadMetrics, WorkloadResult,
 };
@@ -45,7 +49,7 @@ impl Ink {
 pub enum Extent {
     /// What fits a screen: the comparison and the verdict; of a single policy, its workloads and the system.
     Screen,
-    /// Also every policy's workloads, the system, the timelines.
+    /// Also every policy's workloads, the system, who evicts whom, the timelines.
     Details,
 }
 
@@ -69,6 +73,10 @@ pub fn run(summary: &RunSummary, ink: Ink, extent: Extent) -> String {
         out.push_str(&footer(summary));
     }
     if details {
+        let evictions = summary.policies.keys().map(|policy| evictions(summary, policy, ink));
+        for table in evictions.filter(|table| !table.is_empty()) {
+            let _ = write!(out, "\n{table}");
+        }
         let _ = write!(out, "\n{}", timeline::legend(summary));
         for policy in summary.policies.keys() {
             let _ = write!(out, "\n{}", timeline::timeline(summary, policy));

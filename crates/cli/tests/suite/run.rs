@@ -16,7 +16,15 @@ fn timeless(arguments: &[&str]) -> String {
 fn a_run_prints_a_table_with_the_decisions() {
     let (_folder, path) = tiny();
     let text = output(&["run", path.to_str().unwrap(), "--details"]);
-    for part in ["tiny: a small mix", "1/32 of the sets", "HPW mean", "DCA write hit", "a4:", "LP zone"] {
+    for part in [
+        "tiny: a small mix",
+        "1/32 of the sets",
+        "HPW mean",
+        "DCA write hit",
+        "who evicts whom",
+        "a4:",
+        "LP zone",
+    ] {
         assert!(text.contains(part), "`{part}` is not in:\n{text}");
     }
     assert!(!text.contains('\x1b'), "no colour where no terminal is");

@@ -3,7 +3,7 @@
 //! A performance ratio is taken within each seed and averaged afterwards: a seed's baseline saw the same
 //! traffic, so the pairing removes what the seeds differ in. Must not know what any metric means.
 
-use super::{PolicyResult, RunSummary, verdict};
+use super::{PolicyResult, RunSummary, evictions, verdict};
 use indexmap::IndexMap;
 
 /// Why results could not be combined.
@@ -83,6 +83,8 @@ fn combine_policy(into: &mut PolicyResult, seeds: &[&PolicyResult]) {
         let values = seeds.iter().map(|seed| seed.system.metrics.get(key));
         *place = summarise(key, values, &mut into.system.spread);
     }
+    let seeds: Vec<_> = seeds.iter().map(|seed| seed.evictions.as_slice()).collect();
+    into.evictions = evictions::mean(&seeds);
 }
 
 /// The mean, and the standard deviation noted under `key`. `None`, and no note, if a value is missing.

@@ -8,6 +8,7 @@
 mod combine;
 mod curve;
 mod decision;
+mod evictions;
 mod metrics;
 mod score;
 mod settled;
@@ -17,6 +18,8 @@ mod words;
 pub use combine::{CombineError, combine};
 pub use curve::{SWEEP_SCHEMA, SweepKey, SweepPoint, SweepSummary, SweepValue};
 pub use decision::{CauseRecord, DecisionRecord, Knob, KnobRecord, Names, WayMapBuilder, WayMapSlice};
+pub use evictions::Evictions;
+pub(crate) use evictions::order as order_evictions;
 pub use metrics::{Score, SystemMetrics, ThroughputUnit, WorkloadMetrics};
 pub use settled::Standing;
 pub use verdict::{Comparison, Finding, Scope, Verdict};
@@ -89,6 +92,9 @@ pub struct PolicyResult {
     pub groups: IndexMap<String, GroupResult>,
     /// The whole socket.
     pub system: SystemResult,
+    /// Who evicted whose lines, the most lines first.
+    #[serde(default)]
+    pub evictions: Vec<Evictions>,
     /// When the policy last turned a knob and then let all of them stand for five intervals. Of the first seed.
     #[serde(default, skip_serializing_if = "metrics::not_available")]
     pub settled_s: Option<f64>,

@@ -4,7 +4,8 @@ use super::RunError;
 use super::plan::{self, OwnPolicy};
 use super::watch::{Journal, Watched};
 use crate::results::{
-    PolicyResult, Score, SystemMetrics, SystemResult, ThroughputUnit, WorkloadMetrics, WorkloadResult,
+    self, Evictions, PolicyResult, Score, SystemMetrics, SystemResult, ThroughputUnit, WorkloadMetrics,
+    WorkloadResult,
 };
 use indexmap::IndexMap;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use toml::Table;
 use waykeeper_control::ControlConfig;
 use waykeeper_host::{Host, WorkloadKind};
 use waykeeper_machine::{
-    Commands, Measured, Opcodes, RunOptions, Scenario, ScenarioError, SystemMeasured, Unit, VirtualServer,
-    WorkloadMeasured, WorkloadSpec, WriteBacks,
+    Agent, Commands, EvictionRate, Measured, Opcodes, RunOptions, Scenario, ScenarioError, SystemMeasured,
+    Unit, VirtualServer, WorkloadMeasured, WorkloadSpec, WriteBacks,
 };
 use waykeeper_silicon::Sampling;
 
@@ -85,12 +86,33 @@ impl Job<'_> {
             spread: IndexMap::new(),
         };
         count_opcodes(&mut result.system.metrics, server.opcodes());
+        result.evictions = evictions(scenario, &server.evictions());
         Ok(result)
     }
 }
 
 fn nanoseconds(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
+}
+
+/// Pairs of workloads and devices by their names.
+fn evictions(scenario: &Scenario, rates: &[EvictionRate]) -> Vec<Evictions> {
+    let nics = scenario.nics.iter().map(|nic| &nic.name);
+    let devices: Vec<&String> = nics.chain(scenario.storage.iter().map(|array| &array.name)).collect();
+    let name = |agent| match agent {
+        Agent::Workload(workload) => scenario.workloads[workload].name.clone(),
+        Agent::Device(device) => devices[device].clone(),
+    };
+    let named = rates.iter().map(|rate| Evictions {
+        by: name(rate.by),
+        of: name(rate.of),
+        reason: rate.reason,
+        lines_per_s: rate.lines_per_s,
+        unread_lines_per_s: rate.unread_lines_per_s,
+    });
+    let mut named: Vec<Evictions> = named.collect();
+    results::order_evictions(&mut named);
+    named
 }
 
 fn workloads(scenario: &Scenario, measured: &Measured) -> IndexMap<String, WorkloadResult> {

@@ -6,6 +6,7 @@
 use indexmap::IndexMap;
 use waykeeper_host::{Priority, WorkloadKind};
 use waykeeper_lab::results::*;
+use waykeeper_silicon::EvictionReason;
 use waykeeper_units::WayMask;
 
 pub const POLICIES: [&str; 6] = ["default", "isolate", "a4-a", "a4-b", "a4-c", "a4-d"];
@@ -198,6 +199,28 @@ fn system(policy: usize, seed: u64) -> SystemMetrics {
     }
 }
 
+fn evictions(policy: usize, seed: u64) -> Vec<Evictions> {
+    use EvictionReason::*;
+    let size = 1.0 - 0.1 * policy as f64 + 0.01 * wobble(policy, 7, seed);
+    let pairs = [
+        ("nic0", "nic0", DeviceWrite, 22.0, 21.0),
+        ("raid0", "nic0", DeviceWrite, 14.0, 14.0),
+        ("nic0", "x264", DeviceWrite, 9.0, 0.0),
+        ("fastclick", "xalancbmk", MlcVictim, 6.0, 0.0),
+        ("fastclick", "nic0", MigratedCopy, 1.2, 1.2),
+        ("omnetpp", "omnetpp", MlcVictim, 0.6, 0.0),
+        ("bwaves", "parest", DirectoryConflict, 0.4, 0.0),
+    ];
+    let pair = |(by, of, reason, lines, unread): (&str, &str, _, f64, f64)| Evictions {
+        by: by.to_owned(),
+        of: of.to_owned(),
+        reason,
+        lines_per_s: lines * size * 1e6,
+        unread_lines_per_s: unread * size * 1e6,
+    };
+    pairs.map(pair).to_vec()
+}
+
 fn zone(policy: usize, at_s: f64) -> WayMask {
     // A4's LP zone grows one way a second once it has measured, from the right of the DCA zone.
     let grown = if policy >= 2 { (at_s - 2.0).clamp(0.0, 4.0) as u32 } else { 0 };
@@ -340,6 +363,7 @@ pub fn flagship(seed: u64) -> RunSummary {
                 .collect(),
             groups: IndexMap::new(),
             system: SystemResult { metrics: system(index, seed), spread: IndexMap::new() },
+            evictions: evictions(index, seed),
             settled_s: (index >= 2).then_some(if index >= 4 { 12.0 } else { 5.0 }),
             decisions: decisions(index),
             way_map: way_map(index),
@@ -437,6 +461,9 @@ pub fn hostile() -> RunSummary {
             slice.masks =
                 std::mem::take(&mut slice.masks).into_iter().map(|(n, m)| (rename(&n), m)).collect();
             slice.dca_off_ports = vec![HOSTILE.into()];
+        }
+        for one in &mut policy.evictions {
+            (one.by, one.of) = (rename(&one.by), HOSTILE.into());
         }
         for sample in &mut policy.samples {
             sample.workloads =
