@@ -29,6 +29,9 @@ def test_results_are_tables(tiny):
     series = result.timeseries()
     assert set(series.column("policy").to_pylist()) == {"default", "isolate"}
     assert result.systems().num_rows == 2
+    evictions = result.evictions().to_pylist()
+    assert {(row["by"], row["of"], row["reason"]) for row in evictions} >= {("streamer", "streamer", "mlc-victim")}
+    assert len(evictions) == sum(len(result.policy(name).evictions) for name in ("default", "isolate"))
 
 
 def test_results_survive_json(tiny):

@@ -69,6 +69,11 @@ class PolicyRun:
         return Metrics(self._values["system"])
 
     @property
+    def evictions(self) -> list[dict[str, Any]]:
+        """Who evicted whose lines, and why: one entry per evictor, owner and reason, the most lines first."""
+        return self._values.get("evictions", [])
+
+    @property
     def settled_s(self) -> float | None:
         """Time at which the policy settled, in seconds of the server's clock."""
         return self._values.get("settled_s")
@@ -166,6 +171,12 @@ class Run(_Table):
                 row[f"{group.lower()}_performance_ratio"] = values.get("performance_ratio")
             row["settled_s"] = result.get("settled_s")
             rows.append(row)
+        return _arrow(rows)
+
+    def evictions(self) -> pa.Table:
+        """One row per policy, evictor (`by`), owner of the lines (`of`) and reason."""
+        results = self._values["policies"].items()
+        rows = [{"policy": policy, **entry} for policy, result in results for entry in result.get("evictions", [])]
         return _arrow(rows)
 
     def timeseries(self) -> pa.Table:
