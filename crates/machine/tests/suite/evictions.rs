@@ -58,10 +58,9 @@ fn lines_in_the_dca_ways_are_evicted_by_the_nic_and_lines_in_other_ways_are_not(
 
 #[test]
 fn dma_bloat_is_evicted_by_the_cores_that_read_the_packets() {
-    let (seen, measured) = run("0x030", "");
+    let (seen, _) = run("0x030", "");
     let bloat = lines(&seen, DPDK, XMEM, &[EvictionReason::MlcVictim, EvictionReason::DirectoryVictim]);
     assert!(bloat > 1e6 && bloat > 0.99 * lost_by_xmem(&seen), "{bloat} lines/s: {seen:?}");
-    assert!(bloat < measured.system.dma_bloat_lines_per_s + measured.workloads[0].llc_misses_per_s);
 }
 
 #[test]
