@@ -49,7 +49,7 @@ impl Ink {
 pub enum Extent {
     /// What fits a screen: the comparison and the verdict; of a single policy, its workloads and the system.
     Screen,
-    /// Also every policy's workloads, the system, who evicts whom, the timelines.
+    /// Also every policy's workloads, the system, who evicts whose lines, the timelines.
     Details,
 }
 

@@ -1,4 +1,4 @@
-//! Who evicted whom in a stretch of a run, by workload and device: the model's truth, which no counter shows.
+//! Who evicted whose lines in a stretch of a run, by workload and device: the model's truth, which no counter shows.
 //!
 //! Apart from the measured numbers, which are one per name: these are pairs. Knows which workload a group is and which
 //! number a device has; must not know why the chip evicts a line, nor how a report shows it.
@@ -32,7 +32,7 @@ pub struct EvictionRate {
 }
 
 impl Mark {
-    /// Who evicted whom since `self` was taken. Right only while cores are charged to their workloads.
+    /// Who evicted whose lines since `self` was taken. Right only while cores are charged to their workloads.
     pub(crate) fn evictions(&self, machine: &Machine) -> Vec<EvictionRate> {
         let now = Mark::of(machine);
         let per_s = machine.scale() / ((now.at_ns - self.at_ns) * 1e-9);

@@ -90,7 +90,7 @@ impl VirtualServer {
         self.bare.mark.write_backs(&self.bare.machine)
     }
 
-    /// Who evicted whom since the stretch began.
+    /// Who evicted whose lines since the stretch began.
     pub fn evictions(&self) -> Vec<EvictionRate> {
         self.bare.mark.evictions(&self.bare.machine)
     }

@@ -462,7 +462,7 @@ impl Chip {
         self.shared.chip
     }
 
-    /// Who evicted whom since power-on: every pair and reason that happened.
+    /// Who evicted whose lines since power-on: every pair and reason that happened.
     pub fn evictions(&self) -> impl Iterator<Item = EvictionCount> + '_ {
         self.shared.evictions.counts()
     }

@@ -1,4 +1,4 @@
-//! Who evicted whom: a count per evictor, owner of the evicted line and reason. The model's truth; no hardware shows it.
+//! Who evicted whose lines: a count per evictor, owner and reason. The model's truth; no hardware shows it.
 //!
 //! Knows owners, which are groups of cores and devices, and counts; must not know the rules that choose what is evicted.
 

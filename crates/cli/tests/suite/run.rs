@@ -21,7 +21,7 @@ fn a_run_prints_a_table_with_the_decisions() {
         "1/32 of the sets",
         "HPW mean",
         "DCA write hit",
-        "who evicts whom",
+        "who evicts whose lines",
         "a4:",
         "LP zone",
     ] {

@@ -1,4 +1,4 @@
-//! Who evicts whom, by name, and its mean over several seeds.
+//! Who evicts whose lines, by name, and its mean over several seeds.
 //!
 //! Must not know how evictions are counted, nor how they look on paper.
 

@@ -1,4 +1,4 @@
-//! Who evicts whom from the LLC, as a table: a row per evictor, a column per owner of the evicted lines.
+//! Who evicts whose lines from the LLC, as a table: a row per evictor, a column per owner of the evicted lines.
 //!
 //! Must not know what a reason means, except whether it evicts from the LLC.
 
@@ -32,7 +32,7 @@ pub fn evictions(summary: &RunSummary, policy: &str, ink: Ink) -> String {
     }
     let policy = show::plain(policy);
     let mut out =
-        format!("who evicts whom from the LLC under {policy}, Mlines/s (a column per owner of the lines)\n");
+        format!("who evicts whose lines from the LLC under {policy}, Mlines/s (a column per owner)\n");
     let _ = write!(out, "{}", grid.render(ink));
     out
 }

@@ -1,4 +1,4 @@
-//! Who evicts whom on the whole machine: the contentions of microarchitecture.md 4 name their evictor and their victim.
+//! Who evicts whose lines on the whole machine: each contention of microarchitecture.md 4 names its evictor and its victim.
 //!
 //! On the scenario of A4 Fig. 3b, shortened: four DPDK-T cores with full rings beside X-Mem. What a single eviction counts
 //! is tested with the chip.

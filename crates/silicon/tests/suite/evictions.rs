@@ -1,4 +1,4 @@
-//! Who evicts whom, worked out by hand: evictor, owner of the line, reason, and whether a device's data were unread.
+//! Who evicts whose lines, worked out by hand: evictor, owner of the line, reason, and whether a device's data were unread.
 //!
 //! Skylake and Haswell in small, every probability 0 or 1. Core `n` is alone in group `n + 1`. Drives the public
 //! interface.
