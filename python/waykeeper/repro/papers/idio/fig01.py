@@ -34,6 +34,7 @@ class Fig01(Figure):
             "the antagonist is X-Mem, which writes a buffer on the five remaining cores; TCP windows and "
             "acknowledgements of iperf are not modelled"
         ),
+        "two memory channels, as in the paper; each moves what one of DDR4-2666 does (DDR4-2400 in the paper)",
     ]
 
     def cases(self, quick):
@@ -129,6 +130,7 @@ def _base(packet_bytes, line_gbps, gbps=None):
     return {
         "name": "idio-fig1",
         "chip": "gold-6134",
+        "memory_channels": 2,
         "policies": ["none"],
         "duration_s": 0.05,
         "warmup_s": 0.02,
