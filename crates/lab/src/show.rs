@@ -103,6 +103,7 @@ pub(crate) fn metric(key: &str, value: f64) -> String {
         _ if key.ends_with("_us") => micros(value),
         _ if key.ends_with("bytes_per_s") => bandwidth(value),
         _ if key.ends_with("_bytes") => size(value),
+        _ if key.ends_with("_ns") => format!("{} ns", digits(value)),
         _ if key.ends_with("_per_s") => scaled(value, "/s"),
         _ => digits(value),
     }
@@ -126,6 +127,7 @@ pub(crate) fn metric_name(key: &str) -> &str {
         "llc_occupancy_bytes" => "LLC occupancy",
         "memory_read_bytes_per_s" => "memory read",
         "memory_write_bytes_per_s" => "memory write",
+        "memory_latency_ns" => "memory latency",
         "dca_write_hit_ratio" => "DCA write hit",
         "dca_read_hit_ratio" => "DCA read hit",
         "dma_leak_lines_per_s" => "DMA leak, lines",

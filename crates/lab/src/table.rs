@@ -5,8 +5,10 @@
 //! there. Borders, padding and alignment are comfy-table's; a table too wide for the page is split into
 //! several that repeat its leading columns.
 
+mod causes;
 mod evictions;
 
+pub use causes::causes;
 pub use evictions::evictions;
 
 use crate::results::{
@@ -62,6 +64,10 @@ pub fn run(summary: &RunSummary, ink: Ink, extent: Extent) -> String {
         out.push_str(&comparison(summary, ink));
         out.push_str(&footer(summary));
         out.push_str(if details { "\n" } else { "" });
+    }
+    let causes = if details { causes(summary, ink) } else { String::new() };
+    if !causes.is_empty() {
+        let _ = writeln!(out, "{causes}");
     }
     if details || alone {
         for policy in summary.policies.keys() {

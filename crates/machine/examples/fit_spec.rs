@@ -14,10 +14,8 @@ use std::io::Write as _;
 use std::sync::Mutex;
 use waykeeper_silicon::Sampling;
 
-/// Sizes of working sets that the fit may use, KiB, and whether they are scanned: the first stays in the MLC, the last
-/// streams.
+/// Sizes of working sets that the fit may use, KiB, and whether they are scanned.
 const SETS: [(f64, bool); COUNT] = [
-    (64.0, false),
     (1536.0, false),
     (2560.0, false),
     (4096.0, false),
@@ -32,7 +30,7 @@ const SETS: [(f64, bool); COUNT] = [
     (7168.0, true),
     (10_240.0, true),
 ];
-const COUNT: usize = 14;
+const COUNT: usize = 13;
 /// Size of the MLC, KiB.
 const MLC_KIB: f64 = 1024.0;
 /// Size of a way of the LLC, KiB.
@@ -53,21 +51,23 @@ struct Fit {
     /// Reciprocal of `mlp` and of `stream_mlp`.
     latency: f64,
     stream: f64,
+    mlc_hits: f64,
     stores: f64,
 }
 
 impl Fit {
     fn toml(&self) -> String {
         let mut text = format!(
-            "cpi = {:.3}\nmlp = {:.2}\nstream_mlp = {:.2}\nstores = {:.2}\nuseless = {:.2}\nsets = [\n",
+            "cpi = {:.3}\nmlp = {:.2}\nstream_mlp = {:.2}\nmlc_hits = {:.2}\nstores = {:.2}\nuseless = {:.2}\nsets = [\n",
             self.cpi,
             1.0 / self.latency,
             1.0 / self.stream,
+            self.mlc_hits,
             self.stores,
             self.useless
         );
-        let beyond: f64 = self.apki[1..].iter().sum();
-        let counts = |set: &usize| *set == 0 || self.apki[*set] >= (0.004 * beyond).clamp(0.001, 0.02);
+        let beyond: f64 = self.apki.iter().sum();
+        let counts = |set: &usize| self.apki[*set] >= (0.004 * beyond).clamp(0.001, 0.02);
         for set in (0..COUNT).filter(counts) {
             writeln!(
                 text,
@@ -195,9 +195,9 @@ fn fit_from(name: &str, target: &Curve, with: impl Fn(usize) -> bool, urge: f64)
         cpi: target.on[3].cpi * 0.7,
         latency: 0.33,
         stream: 0.5,
+        mlc_hits: (target.l1_fills - apki).max(0.01),
         stores: target.stores,
     };
-    fit.apki[0] = (target.l1_fills - apki).max(0.01);
     let seconds = curves::seconds_for(target);
     // What the surrogate has to aim at so that the model comes out at the target.
     let (mut aim, mut aim_on) = ([1.0; 5], [1.0; 5]);
@@ -205,10 +205,8 @@ fn fit_from(name: &str, target: &Curve, with: impl Fn(usize) -> bool, urge: f64)
     let (mut weight, mut weight_on) = ([1.0; 5], [1.0; 5]);
     let mut best: Option<(f64, Fit)> = None;
     for round in 0..ROUNDS {
-        let first = fit.apki[0];
         let cost = |apki: &[f64; COUNT]| {
-            let of = |set: usize| if with(set) { apki[set] } else { 0.0 };
-            let apki = std::array::from_fn(|set| if set == 0 { first } else { of(set) });
+            let apki = std::array::from_fn(|set| if with(set) { apki[set] } else { 0.0 });
             let (seen, beyond) = surrogate(&apki);
             let sizes: f64 =
                 (0..4).map(|at| weight[at] * distance(seen[at] * aim[at], misses[at]).powi(2)).sum::<f64>();
@@ -216,7 +214,6 @@ fn fit_from(name: &str, target: &Curve, with: impl Fn(usize) -> bool, urge: f64)
         };
         fit.apki = search(fit.apki, (0.0, 2.0 * apki), 0.5, cost);
         fit.apki = std::array::from_fn(|set| if with(set) { fit.apki[set] } else { 0.0 });
-        fit.apki[0] = first;
         let on = |foreseen: &[f64; COUNT]| {
             let (seen, beyond) = surrogate_on(&fit.apki, foreseen);
             let sizes: f64 = (0..4)
@@ -225,7 +222,6 @@ fn fit_from(name: &str, target: &Curve, with: impl Fn(usize) -> bool, urge: f64)
             sizes + weight_on[4] * distance(beyond * aim_on[4], apki_on).powi(2)
         };
         fit.foreseen = search(fit.foreseen, (0.0, 0.995), 0.5, on);
-        fit.foreseen[0] = 0.0;
         let seen = simulate(&fit, seconds);
         time(&mut fit, target, &seen);
         let wrong = worst(&seen, target);
@@ -267,7 +263,7 @@ fn fit_from(name: &str, target: &Curve, with: impl Fn(usize) -> bool, urge: f64)
 
 /// Chooses the three numbers of time, given what the model served where.
 fn time(fit: &mut Fit, target: &Curve, seen: &Curve) {
-    let l1_misses: f64 = fit.apki.iter().sum();
+    let l1_misses: f64 = fit.mlc_hits + fit.apki.iter().sum::<f64>();
     let dependent = |point: &Point, foreseen: f64| {
         let mlc = (l1_misses - foreseen - point.apki).max(0.0);
         (mlc * DEPENDENT[0] + (point.apki - point.mpki) * DEPENDENT[1] + point.mpki * DEPENDENT[2]) / 1000.0

@@ -58,6 +58,8 @@ pub struct SystemMeasured {
     pub memory_read_bytes_per_s: f64,
     /// Memory writes, bytes per second.
     pub memory_write_bytes_per_s: f64,
+    /// Mean time of a dependent load that memory serves, under the load of the stretch, ns.
+    pub memory_latency_ns: f64,
     /// Device writes that found their line cached / all with DCA on.
     pub dca_write_hit_ratio: Option<f64>,
     /// Device reads served from the caches / all.
@@ -112,6 +114,7 @@ pub(crate) struct Mark {
     pub(crate) arrays: Vec<ArrayLines>,
     pub(crate) evictions: Vec<EvictionCount>,
     chip: ChipCounters,
+    memory_factor_ns: f64,
     dropped: u64,
     inbound: u64,
     outbound: u64,
@@ -134,6 +137,7 @@ impl Mark {
             instructions: cores.iter().map(|core| core.instructions).collect(),
             devices: (0..devices).map(|device| chip.device_counters(device)).collect(),
             chip: chip.counters(),
+            memory_factor_ns: chip.dram().factor_ns(),
             arrays: arrays.iter().map(ArrayLines::of).collect(),
             evictions: chip.evictions().collect(),
             dropped: nics.iter().map(|nic| nic.counters.dropped).sum(),
@@ -164,7 +168,7 @@ impl Mark {
         Measured {
             seconds,
             workloads: (0..count).map(|index| self.workload(&now, machine, index, seconds)).collect(),
-            system: self.system(&now, machine.scale(), seconds),
+            system: self.system(&now, machine, seconds),
         }
     }
 
@@ -210,7 +214,8 @@ impl Mark {
         }
     }
 
-    fn system(&self, now: &Mark, scale: f64, seconds: f64) -> SystemMeasured {
+    fn system(&self, now: &Mark, machine: &Machine, seconds: f64) -> SystemMeasured {
+        let (scale, idle_ns) = (machine.scale(), machine.scenario.chip.dependent.memory_ns);
         let rate = |count: u64| count as f64 * scale / seconds;
         let lines = |f: fn(&ChipCounters) -> u64| f(&now.chip) - f(&self.chip);
         let devices = |f: fn(&DeviceCounters) -> u64| -> u64 {
@@ -225,6 +230,7 @@ impl Mark {
         SystemMeasured {
             memory_read_bytes_per_s: rate(lines(|c| c.memory_reads)) * LINE_BYTES as f64,
             memory_write_bytes_per_s: rate(lines(|c| c.memory_writes)) * LINE_BYTES as f64,
+            memory_latency_ns: idle_ns * (now.memory_factor_ns - self.memory_factor_ns) / (seconds * 1e9),
             dca_write_hit_ratio: share_of(hits as f64, (hits + misses) as f64),
             dca_read_hit_ratio: share_of(read_hits as f64, (read_hits + read_misses) as f64),
             dma_leak_lines_per_s: rate(devices(|d| d.leaked)),

@@ -190,6 +190,11 @@ impl Chip {
         level
     }
 
+    /// Counts accesses of `core` that its MLC served and that are not simulated line by line.
+    pub fn count_mlc_hits(&mut self, core: usize, accesses: u64) {
+        self.shared.served[core][Level::Mlc as usize] += accesses;
+    }
+
     /// A device writes a full line. Returns whether it was cached before.
     #[inline]
     pub fn dma_write(&mut self, device: usize, line: Line) -> bool {

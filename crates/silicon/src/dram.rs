@@ -28,6 +28,8 @@ pub struct Dram {
     idle_ns: Option<f64>,
     /// Mean wait over the channels, ns.
     wait_ns: f64,
+    /// Mean factor over the channels, times the time it held, ns.
+    factor_ns: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +47,13 @@ impl Dram {
     /// beyond the usable bandwidth costs what full use costs.
     pub(crate) fn new(spec: DramSpec, idle_ns: Option<f64>) -> Dram {
         let idle = Channel { pending: 0, utilisation: 0.0, factor: 1.0, backlog: 0.0 };
-        Dram { spec, channels: Table::filled(spec.channels as usize, idle), idle_ns, wait_ns: 0.0 }
+        Dram {
+            spec,
+            channels: Table::filled(spec.channels as usize, idle),
+            idle_ns,
+            wait_ns: 0.0,
+            factor_ns: 0.0,
+        }
     }
 
     /// Channels.
@@ -75,12 +83,17 @@ impl Dram {
         self.wait_ns
     }
 
+    /// How much longer than idle an access took, mean over the channels, summed over time: x ns since power-on.
+    pub fn factor_ns(&self) -> f64 {
+        self.factor_ns
+    }
+
     /// Ends a quantum of `span_ns` in which every counted line stood for `scale` real ones.
     pub fn tick(&mut self, span_ns: f64, scale: f64) {
         let DramSpec { load_slope, max_utilisation, channel_gb_per_s, .. } = self.spec;
         let lines_per_ns = channel_gb_per_s / LINE_BYTES as f64;
         let weight = span_ns / (span_ns + SMOOTHING_NS);
-        let mut waits_ns = 0.0;
+        let (mut waits_ns, mut factors) = (0.0, 0.0);
         for channel in self.channels.entries_mut() {
             let used = f64::from(channel.pending) * scale / (lines_per_ns * span_ns);
             channel.pending = 0;
@@ -96,8 +109,10 @@ impl Dram {
                 channel.factor += wait_ns / idle_ns;
                 waits_ns += wait_ns;
             }
+            factors += channel.factor;
         }
         self.wait_ns = waits_ns / f64::from(self.spec.channels);
+        self.factor_ns += span_ns * factors / f64::from(self.spec.channels);
     }
 }
 
@@ -119,6 +134,11 @@ mod tests {
         assert!((dram.utilisation(0) - 0.5).abs() < 1e-6);
         assert!((dram.factor(0) - 1.12).abs() < 1e-6); // 1 + 0.12 * 0.5 / 0.5
         assert_eq!(dram.factor(1), 1.0);
+        // One more microsecond at 1.12 and 1: 1060 ns in the mean.
+        let before = dram.factor_ns();
+        (0..125).for_each(|_| dram.moved(0));
+        dram.tick(1000.0, 1.0);
+        assert!((dram.factor_ns() - before - 1060.0).abs() < 1e-3);
         // Beyond the cap the factor stays at 1 + 0.12 * 0.95 / 0.05 = 3.28.
         for _ in 0..2000 {
             for _ in 0..1000 {

@@ -3,7 +3,7 @@
 //! A performance ratio is taken within each seed and averaged afterwards: a seed's baseline saw the same
 //! traffic, so the pairing removes what the seeds differ in. Must not know what any metric means.
 
-use super::{PolicyResult, RunSummary, evictions, verdict};
+use super::{PolicyResult, RunSummary, cause, evictions, verdict};
 use indexmap::IndexMap;
 
 /// Why results could not be combined.
@@ -41,7 +41,9 @@ pub fn combine(mut runs: Vec<RunSummary>) -> Result<RunSummary, CombineError> {
     rest.iter().try_for_each(|run| same_scenario(first, run))?;
     let verdict = verdict::of(&runs);
     if rest.is_empty() {
-        return Ok(RunSummary { verdict, ..runs.swap_remove(0) });
+        let mut alone = RunSummary { verdict, ..runs.swap_remove(0) };
+        cause::fill(&mut alone);
+        return Ok(alone);
     }
     let mut combined = RunSummary { verdict, ..first.clone() };
     combined.seeds = runs.len() as u32;
@@ -50,6 +52,7 @@ pub fn combine(mut runs: Vec<RunSummary>) -> Result<RunSummary, CombineError> {
         let seeds: Vec<&PolicyResult> = runs.iter().map(|run| &run.policies[name]).collect();
         combine_policy(policy, &seeds);
     }
+    cause::fill(&mut combined);
     Ok(combined)
 }
 

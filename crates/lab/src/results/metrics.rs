@@ -65,11 +65,11 @@ metrics! {
         processing_mean_us,
         /// Instructions per unhalted cycle.
         ipc,
-        /// LLC hits / (hits + misses), demand accesses.
+        /// LLC hits / (hits + misses), prefetches included.
         llc_hit_ratio,
-        /// MLC hits / (hits + misses), demand accesses.
+        /// MLC hits / (hits + misses), prefetches included.
         mlc_hit_ratio,
-        /// Demand accesses that memory had to serve.
+        /// Accesses that memory had to serve, prefetches included.
         llc_misses_per_s,
         /// LLC bytes its lines occupied at the end.
         llc_occupancy_bytes,
@@ -95,6 +95,8 @@ metrics! {
         memory_read_bytes_per_s,
         /// Bytes written to memory by anybody.
         memory_write_bytes_per_s,
+        /// Mean time of a dependent load that memory serves.
+        memory_latency_ns,
         /// Full-line device writes that found their line cached / all of them.
         dca_write_hit_ratio,
         /// Device reads served from the caches / all of them.

@@ -5,6 +5,7 @@
 //! an absent key means "not available" (never zero), and two runs of the same seed, scenario and version
 //! serialise to the same bytes, the wall-clock time apart.
 
+mod cause;
 mod combine;
 mod curve;
 mod decision;
@@ -15,6 +16,7 @@ mod settled;
 mod verdict;
 mod words;
 
+pub use cause::{Cause, MainCause};
 pub use combine::{CombineError, combine};
 pub use curve::{SWEEP_SCHEMA, SweepKey, SweepPoint, SweepSummary, SweepValue};
 pub use decision::{CauseRecord, DecisionRecord, Knob, KnobRecord, Names, WayMapBuilder, WayMapSlice};
@@ -120,6 +122,9 @@ pub struct WorkloadResult {
     pub priority: Priority,
     /// Declared kind.
     pub kind: WorkloadKind,
+    /// Names of its devices.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
     /// What its performance is judged by.
     pub score: Score,
     /// Unit of `throughput`.
@@ -128,6 +133,9 @@ pub struct WorkloadResult {
     /// The numbers.
     #[serde(flatten)]
     pub metrics: WorkloadMetrics,
+    /// Why its performance changed; filled by [`combine`]. Absent for the baseline, and where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
     /// Sample standard deviation over the seeds, per metric; empty for a single seed.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub spread: IndexMap<String, f64>,

@@ -117,10 +117,12 @@ fn evictions(scenario: &Scenario, rates: &[EvictionRate]) -> Vec<Evictions> {
 
 fn workloads(scenario: &Scenario, measured: &Measured) -> IndexMap<String, WorkloadResult> {
     let pairs = scenario.workloads.iter().zip(&measured.workloads);
-    pairs.map(|(spec, measured)| (spec.name.clone(), workload(spec, measured))).collect()
+    pairs.map(|(spec, measured)| (spec.name.clone(), workload(scenario, spec, measured))).collect()
 }
 
-fn workload(spec: &WorkloadSpec, measured: &WorkloadMeasured) -> WorkloadResult {
+fn workload(scenario: &Scenario, spec: &WorkloadSpec, measured: &WorkloadMeasured) -> WorkloadResult {
+    let nic = spec.nic.map(|nic| scenario.nics[nic].name.clone());
+    let storage = spec.storage.map(|array| scenario.storage[array].name.clone());
     let unit = match spec.program.unit {
         Unit::Packets => ThroughputUnit::Packets,
         Unit::Bytes => ThroughputUnit::Bytes,
@@ -132,12 +134,14 @@ fn workload(spec: &WorkloadSpec, measured: &WorkloadMeasured) -> WorkloadResult 
         cores: spec.cores.clone(),
         priority: spec.priority,
         kind: spec.program.kind,
+        devices: nic.into_iter().chain(storage).collect(),
         score: match spec.program.score {
             waykeeper_machine::Score::InverseLatency => Score::InverseLatency,
             waykeeper_machine::Score::Ipc => Score::Ipc,
         },
         throughput_unit: Some(unit),
         metrics: workload_metrics(spec, measured),
+        cause: None,
         spread: IndexMap::new(),
     }
 }
@@ -192,6 +196,7 @@ fn system_metrics(measured: &SystemMeasured, write_backs: WriteBacks) -> SystemM
     SystemMetrics {
         memory_read_bytes_per_s: Some(measured.memory_read_bytes_per_s),
         memory_write_bytes_per_s: Some(measured.memory_write_bytes_per_s),
+        memory_latency_ns: Some(measured.memory_latency_ns),
         dca_write_hit_ratio: measured.dca_write_hit_ratio,
         dca_read_hit_ratio: measured.dca_read_hit_ratio,
         dma_leak_lines_per_s: Some(measured.dma_leak_lines_per_s),

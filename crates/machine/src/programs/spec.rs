@@ -1,7 +1,7 @@
 //! `spec`: SPEC CPU2017 rate programs, by what they do beyond their L1.
 //!
-//! A profile is a reuse profile: working sets of several sizes, each with its accesses per thousand instructions and
-//! the share of them that hardware prefetchers foresee. The built-in profiles are fitted to measurements of each program
+//! A profile is a reuse profile: accesses that the MLC always serves, and working sets of several sizes, each with its
+//! accesses per thousand instructions and the share of them that hardware prefetchers foresee. The built-in profiles are fitted to measurements of each program
 //! alone, over the size of the LLC, with prefetchers on and off (docs/programs.md; `spec/profiles.toml`). Knows lines
 //! and their costs; must not know what the program computes. Marks: docs/reference/README.md#marks.
 
@@ -49,6 +49,8 @@ pub struct Profile {
     pub mlp: f64,
     /// The same for those that they foresaw: divides the time of a line in a stream.
     pub stream_mlp: f64,
+    /// Accesses that leave the L1 for a line that the MLC holds at all times, per thousand instructions.
+    pub mlc_hits: f64,
     /// Share of accesses that store, 0 to 1.
     pub stores: f64,
     /// Lines that prefetchers fetch in vain, per access that missed the MLC unforeseen.
@@ -75,11 +77,14 @@ impl Profile {
         if !(0.25..=64.0).contains(&self.mlp) || !(0.25..=64.0).contains(&self.stream_mlp) {
             return wanted("mlp and stream_mlp", "from 0.25 to 64");
         }
+        if !(0.0..=1000.0).contains(&self.mlc_hits) {
+            return wanted("mlc_hits", "from 0 to 1000");
+        }
         if !(0.0..=1.0).contains(&self.stores) || !(0.0..=1.0).contains(&self.useless) {
             return wanted("stores and useless", "from 0 to 1");
         }
-        if self.sets.is_empty() || self.sets.len() > 16 {
-            return wanted("1 to 16", "sets");
+        if self.sets.len() > 16 {
+            return wanted("at most 16", "sets");
         }
         for set in &self.sets {
             if set.kib == 0 || set.kib > 1 << 20 {
@@ -113,6 +118,10 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
     Ok(Arc::new(profiles[&name].clone()))
 }
 
+/// Instructions of a step, at most: a program with few accesses has steps without any. Assumption: some microseconds, as
+/// a quantum.
+const LONGEST_STEP: f64 = 20_000.0;
+
 impl Blueprint for Profile {
     fn build(&self, site: &mut Site<'_>) -> Result<Box<dyn Program>, OutOfMemory> {
         let mut sets = Vec::new();
@@ -124,20 +133,25 @@ impl Blueprint for Profile {
         // Sampled accesses come from each set as often as the sample really covers it: a set that is covered
         // badly must not see its lines touched more often than they are.
         let sampled: f64 = self.sets.iter().zip(&sets).map(|(set, of)| set.apki / of.scale).sum();
+        let steps = sampled.max(1000.0 / LONGEST_STEP);
         let mut until = 0.0;
         for (set, of) in self.sets.iter().zip(&mut sets) {
-            until += set.apki / of.scale / sampled;
+            until += set.apki / of.scale / steps;
             of.until = until;
         }
-        let instructions = 1000.0 / sampled;
+        let instructions = 1000.0 / steps;
+        let unforeseen = site.bus.dependent.scaled(1.0 / self.mlp);
+        let mlc_hits = instructions * self.mlc_hits / 1000.0;
         Ok(Box::new(Mixture {
             sets,
             stores: self.stores,
             useless: self.useless,
-            unforeseen: site.bus.dependent.scaled(1.0 / self.mlp),
+            unforeseen,
             foreseen: site.bus.streaming.scaled(1.0 / self.stream_mlp),
             instructions,
-            compute_ns: instructions * self.cpi / site.bus.ghz,
+            compute_ns: instructions * self.cpi / site.bus.ghz + mlc_hits * unforeseen.idle(Level::Mlc),
+            mlc_hits: mlc_hits / f64::from(site.memory.sampling().factor()),
+            uncounted_hits: 0.0,
             stream: site.stream(),
             workload: site.workload,
             next: None,
@@ -169,16 +183,20 @@ struct Mixture {
     foreseen: Costs,
     /// Instructions per sampled access.
     instructions: f64,
-    /// Time of these without leaving the L1, ns.
+    /// Time of these without leaving L1 and MLC, ns.
     compute_ns: f64,
+    /// Accesses of these to lines that the MLC holds at all times, in sampled ones. They are counted without a line: no
+    /// other access can push such a line out, and they are most of all accesses.
+    mlc_hits: f64,
+    /// What is left of them below a whole number.
+    uncounted_hits: f64,
     stream: Stream,
     workload: usize,
     /// The access after this one, chosen early so that the model's own memory can be fetched ahead.
     next: Option<Choice>,
 }
 
-/// One access of the mixture. A set smaller than the sample's grain has no sampled line: it costs its
-/// compute time alone.
+/// One step of the mixture: an access, or none. A set smaller than the sample's grain has no sampled line.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     line: Option<Line>,
@@ -193,8 +211,9 @@ impl Mixture {
         let place = self.stream.unit();
         let write = self.stream.chance(self.stores);
         let access = if write { Access::Write } else { Access::Read };
-        let last = self.sets.len() - 1;
-        let set = self.sets.iter().position(|set| place < set.until).unwrap_or(last);
+        let Some(set) = self.sets.iter().position(|set| place < set.until) else {
+            return Choice { line: None, access, set: 0, foreseen: false };
+        };
         let foreseen = self.sets[set].foreseen;
         let foreseen = foreseen > 0.0 && self.stream.chance(foreseen);
         Choice { line: self.next_of(set), access, set, foreseen }
@@ -247,15 +266,20 @@ impl Program for Mixture {
             let Some(choice) = self.next.replace(following) else {
                 continue;
             };
-            let ns = match choice.line {
-                Some(line) if prefetch => self.touch_with_prefetchers(bus, core.id, line, choice),
-                Some(line) => {
+            let mut ns = self.compute_ns;
+            if let Some(line) = choice.line {
+                let cost = if prefetch {
+                    self.touch_with_prefetchers(bus, core.id, line, choice)
+                } else {
                     bus.memory.touch(core.id, line, choice.access, Fill::Ordinary, &self.unforeseen)
-                }
-                None => 0.0,
-            };
-            core.work(self.compute_ns + ns * self.sets[choice.set].scale, self.instructions);
+                };
+                ns += cost * self.sets[choice.set].scale;
+            }
+            core.work(ns, self.instructions);
+            self.uncounted_hits += self.mlc_hits;
         }
+        bus.memory.chip.count_mlc_hits(core.id, self.uncounted_hits as u64);
+        self.uncounted_hits = self.uncounted_hits.fract();
         let meter = &mut bus.meters[self.workload];
         meter.operations += core.instructions - before;
     }
@@ -276,11 +300,12 @@ mod tests {
 
     #[test]
     fn a_profile_outside_of_its_ranges_is_refused_with_what_would_be_accepted() {
-        let good = "cpi = 0.5\nmlp = 2\nstream_mlp = 2\nstores = 0.3\nuseless = 0.1\nsets = [{ kib = 64, apki = 1, foreseen = 0 }]";
+        let good = "cpi = 0.5\nmlp = 2\nstream_mlp = 2\nmlc_hits = 9\nstores = 0.3\nuseless = 0.1\nsets = [{ kib = 64, apki = 1, foreseen = 0 }]";
         assert!(Profile::parse(good).is_ok());
         for (from, to, wanted) in [
             ("cpi = 0.5", "cpi = 0", "cpi from 0.05 to 20"),
             ("\nmlp = 2", "\nmlp = 0.1", "mlp and stream_mlp from 0.25 to 64"),
+            ("mlc_hits = 9", "mlc_hits = -1", "mlc_hits from 0 to 1000"),
             ("stores = 0.3", "stores = 1.5", "stores and useless from 0 to 1"),
             ("kib = 64", "kib = 0", "sets of 1 to 1048576 KiB"),
             ("apki = 1", "apki = nan", "sets with apki above 0, up to 1000, and foreseen from 0 to 1"),

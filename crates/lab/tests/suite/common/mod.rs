@@ -177,9 +177,15 @@ fn workload(spec: &Spec, policy: usize, seed: u64) -> WorkloadResult {
         cores: spec.cores.parse().unwrap(),
         priority: spec.priority,
         kind: spec.kind,
+        devices: match spec.kind {
+            WorkloadKind::NetworkIo => vec!["nic0".to_owned()],
+            WorkloadKind::StorageIo => vec!["raid0".to_owned()],
+            WorkloadKind::NonIo => Vec::new(),
+        },
         score: if io { Score::InverseLatency } else { Score::Ipc },
         throughput_unit: Some(if io { ThroughputUnit::Bytes } else { ThroughputUnit::Instructions }),
         metrics,
+        cause: None,
         spread: IndexMap::new(),
     }
 }
@@ -189,6 +195,7 @@ fn system(policy: usize, seed: u64) -> SystemMetrics {
     SystemMetrics {
         memory_read_bytes_per_s: Some([41.2e9, 38.0e9, 39.3e9, 37.7e9, 34.8e9, 34.5e9][policy]),
         memory_write_bytes_per_s: Some([19.8e9, 17.1e9, 18.4e9, 16.6e9, 13.9e9, 13.7e9][policy]),
+        memory_latency_ns: Some([124.0, 118.0, 121.0, 117.0, 112.0, 111.0][policy]),
         dca_write_hit_ratio: Some(hit),
         dca_read_hit_ratio: Some(0.99),
         dma_leak_lines_per_s: Some((1.0 - hit) * 2.2e8),
