@@ -11,7 +11,7 @@ from pathlib import Path
 import matplotlib
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
+import matplotlib.pyplot as plt
 
 DOCS = Path(__file__).parent.parent / "docs"
 MIB = {2: 3.5, 4: 7, 8: 14, 11: 19.25}
