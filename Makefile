@@ -117,9 +117,10 @@ bench:
 	$(CARGO) bench --locked -p waykeeper-linux --bench cost
 	$(CARGO) bench --locked -p waykeeper-cli --bench interval
 
-## Renews the curves of docs/programs.md and their picture.
+## Renews the curves of docs/programs.md and their picture: SPEC's profiles and the shipped traces.
 curves:
 	$(CARGO) run --release --locked -p waykeeper-machine --example spec_curves | $(VENV)/bin/python scripts/draw_programs.py
+	$(CARGO) run --release --locked -p waykeeper-machine --example trace_curves | $(PYTHON) scripts/table_traces.py
 
 ## Runs every published row again and writes docs/fidelity-table.md.
 fidelity:

@@ -16,3 +16,4 @@ mod published;
 mod robust;
 mod sampling;
 mod spec_curves;
+mod trace_curves;

@@ -94,12 +94,17 @@ pub fn measured() -> BTreeMap<String, Curve> {
     curves
 }
 
-/// What a program does alone on the simulated chip. `profile` is a key with its value: `benchmark = "lbm"`.
+/// What a SPEC program does alone on the simulated chip. `profile` is a key with its value: `benchmark = "lbm"`.
 pub fn simulated(profile: &str, ways: u32, prefetchers: bool, seconds: f64, sampling: Sampling) -> Point {
+    alone(&format!("program = \"spec\"\n{profile}"), ways, prefetchers, seconds, sampling)
+}
+
+/// What a program does alone on the simulated chip. `keys` are the lines of its `[[workload]]`.
+pub fn alone(keys: &str, ways: u32, prefetchers: bool, seconds: f64, sampling: Sampling) -> Point {
     let text = format!(
         "name = \"curve\"\nchip = \"gold-5120\"\ntime_factor = 1\nduration_s = {seconds}\nwarmup_s = {warmup}\n\
          measure_s = {measured}\n[model]\nquantum_ns = 20000\n[knobs]\nprefetchers = {prefetchers}\n\
-         [[workload]]\nname = \"alone\"\nprogram = \"spec\"\ncores = \"0\"\nmask = \"{mask:#x}\"\n{profile}\n",
+         [[workload]]\nname = \"alone\"\ncores = \"0\"\nmask = \"{mask:#x}\"\n{keys}\n",
         warmup = seconds * 0.6,
         measured = seconds * 0.4,
         mask = (1u32 << ways) - 1,

@@ -5,6 +5,7 @@
 #![allow(dead_code)]
 
 pub mod curves;
+pub mod traces;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;

@@ -1,0 +1,72 @@
+//! The shipped traces of real programs: what they claim, what the LLC's size changes for them, and that the scenarios
+//! replay them with the numbers of docs/programs.md.
+
+use crate::common::curves::Point;
+use crate::common::traces::{Shipped, TRACES};
+use std::collections::BTreeSet;
+use std::path::Path;
+use waykeeper_inputs::TraceInfo;
+
+/// Programs that miss less in a larger LLC, and programs for which its size makes little difference.
+const FEELS: [&str; 3] = ["bfs", "python3", "spmv"];
+const FEELS_NOT: [&str; 3] = ["cc1", "flac", "sqlite3"];
+
+#[test]
+fn each_shipped_trace_has_the_instructions_that_it_claims() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../inputs");
+    let names = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let files: BTreeSet<_> = names.filter(|path| path.extension().is_some_and(|end| end == "wkt")).collect();
+    assert_eq!(files.len(), TRACES.len());
+    let page = std::fs::read_to_string(folder.join("README.md")).unwrap();
+    let mut bytes = 0;
+    for trace in TRACES {
+        let size = std::fs::metadata(trace.path()).unwrap().len();
+        assert!(size <= 4_000_000, "{}: {size} bytes", trace.name);
+        assert!(page.contains(&format!("| `{}.wkt` | {size} |", trace.name)), "{}", trace.name);
+        bytes += size;
+        let info = TraceInfo::read(&trace.path()).unwrap();
+        assert_eq!(info.summary.instructions, trace.millions * 1_000_000, "{}", trace.name);
+        assert_eq!(info.l1_filtered, trace.name != "redis-server", "{}", trace.name);
+    }
+    assert!(bytes <= 20_000_000, "{bytes} bytes");
+}
+
+#[test]
+fn the_size_of_the_llc_changes_the_misses_of_programs_that_use_it() {
+    let misses = |name: &str| -> [Point; 4] {
+        TRACES.iter().find(|trace: &&Shipped| trace.name == name).expect("it is shipped").curve()
+    };
+    for name in FEELS {
+        let [two, .., eleven] = misses(name);
+        assert!(two.mpki > 1.5 * eleven.mpki && two.mpki - eleven.mpki > 1.0, "{name}: {two:?} {eleven:?}");
+        assert!(two.cpi > 1.03 * eleven.cpi, "{name}: {two:?} {eleven:?}");
+    }
+    for name in FEELS_NOT {
+        let [two, .., eleven] = misses(name);
+        assert!(two.mpki - eleven.mpki < 0.2 && two.cpi < 1.03 * eleven.cpi, "{name}: {two:?} {eleven:?}");
+    }
+}
+
+#[test]
+fn scenarios_replay_the_traces_with_the_numbers_of_the_curves() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    for scenario in ["real-hpw-heavy", "real-lpw-heavy"] {
+        let text = std::fs::read_to_string(folder.join(format!("{scenario}.toml"))).unwrap();
+        let table: toml::Table = text.parse().unwrap();
+        let workloads = table["workload"].as_array().unwrap();
+        let replayed = workloads.iter().filter(|workload| workload["program"].as_str() == Some("replay"));
+        let mut found = 0;
+        for workload in replayed {
+            let file = workload["trace"].as_str().unwrap();
+            let trace = TRACES.iter().find(|trace| file == format!("../inputs/{}.wkt", trace.name)).unwrap();
+            let number = |key: &str| workload[key].as_float();
+            assert_eq!(
+                (number("cpi"), number("mlp")),
+                (Some(trace.cpi), Some(trace.mlp)),
+                "{scenario}: {file}"
+            );
+            found += 1;
+        }
+        assert!(found >= 5, "{scenario}: {found} traces");
+    }
+}
