@@ -71,7 +71,7 @@ fn sections() -> Sections {
         let headings = text.lines().filter(|line| line.starts_with("##"));
         let numbers = headings.filter_map(|line| number(line.trim_start_matches('#').trim_start()));
         let numbers = numbers.map(str::to_owned).collect();
-        if name != "README.md" {
+        if name != "README.md" && name.ends_with(".md") {
             all.insert(name, numbers);
         }
     }

@@ -1,9 +1,10 @@
 //! `spec`: SPEC CPU2017 rate programs, by what they do beyond their L1.
 //!
 //! A profile is a reuse profile: accesses that the MLC always serves, and working sets of several sizes, each with its
-//! accesses per thousand instructions and the share of them that hardware prefetchers foresee. The built-in profiles are fitted to measurements of each program
-//! alone, over the size of the LLC, with prefetchers on and off (docs/programs.md; `spec/profiles.toml`). Knows lines
-//! and their costs; must not know what the program computes. Marks: docs/reference/README.md#marks.
+//! accesses per thousand instructions and the share of them that hardware prefetchers foresee. The built-in profiles are
+//! fitted to measurements of each program alone, over the size of the LLC, with prefetchers on and off
+//! (docs/programs.md; `spec/profiles.toml`). Knows lines and their costs; must not know what the program computes.
+//! Marks: docs/reference/README.md#marks.
 
 use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus, Costs};
@@ -14,6 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
 use waykeeper_silicon::{Fill, Level, Line, OutOfMemory, Region};
+use waykeeper_units::LINE_BYTES;
 
 pub(super) const SPEC: Kind = Kind {
     name: "spec",
@@ -122,11 +124,32 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
 /// a quantum.
 const LONGEST_STEP: f64 = 20_000.0;
 
+/// Copies of one workload share a set of this size: simulated memory is 2 GiB, and no LLC holds such a set, so a copy finds
+/// none of the lines that another brought.
+const SHARED_KIB: u64 = 64 << 10;
+
+/// The workload's shared set: the first copy takes it. A second set of that size is each copy's own.
+fn shared(site: &mut Site<'_>, bytes: u64) -> Result<Arc<Region>, OutOfMemory> {
+    match site.shared {
+        Some(region) if u64::from(region.total_lines()) == bytes / LINE_BYTES => Ok(region.clone()),
+        Some(_) => Ok(Arc::new(site.memory.ordinary(bytes)?)),
+        None => {
+            let region = Arc::new(site.memory.ordinary(bytes)?);
+            *site.shared = Some(region.clone());
+            Ok(region)
+        }
+    }
+}
+
 impl Blueprint for Profile {
     fn build(&self, site: &mut Site<'_>) -> Result<Box<dyn Program>, OutOfMemory> {
         let mut sets = Vec::new();
         for set in &self.sets {
-            let region = site.memory.ordinary(set.kib << 10)?;
+            let region = if set.kib >= SHARED_KIB {
+                shared(site, set.kib << 10)?
+            } else {
+                Arc::new(site.memory.ordinary(set.kib << 10)?)
+            };
             let scan_at = set.scan.then_some(0);
             sets.push(Sampled { scale: region.scale(), region, until: 0.0, foreseen: set.foreseen, scan_at });
         }
@@ -162,7 +185,7 @@ impl Blueprint for Profile {
 /// The sampled lines of a working set.
 #[derive(Debug)]
 struct Sampled {
-    region: Region,
+    region: Arc<Region>,
     /// Real lines per sampled one.
     scale: f64,
     /// A uniform number below this, and not below the set before, means this set.
