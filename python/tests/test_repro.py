@@ -27,7 +27,7 @@ from waykeeper.repro.claims import PAPERS, claims
 from waykeeper.repro.curves import about_equal, crossing, falling, rising, spread_ratio
 from waykeeper.repro.engine import mean, run_figures
 from waykeeper.repro.figure import Runs
-from waykeeper.repro.outcome import changes, document, outcomes, score, skipped
+from waykeeper.repro.outcome import SCHEMA, changes, document, outcomes, score, skipped
 from waykeeper.repro.report import write, write_docs
 
 
