@@ -177,6 +177,8 @@ class Fig06(Figure):
         "ISCA25-F8A-1",
         MEDIUM,
         "a number at two ends; the packet's cost was fitted on the latency with DCA on for the SSDs",
+        why="few overloaded queues make the latency; how RSS spreads the flows over them differs from seed to seed, and moves "
+        "it more than the SSDs do",
     )
     def off_for_ssds_lowers_latency(self, runs):
         changes = [change(_latency(runs["ssd", kib]), _latency(runs["on", kib])) for kib in self._large(runs)]
@@ -197,6 +199,8 @@ class Fig06(Figure):
         "ISCA25-F8A-3",
         WEAK,
         "an upper bound: with DCA off for the SSDs and separate masks only memory load couples the two",
+        why="few overloaded queues make the latency; how RSS spreads the flows over them differs from seed to seed, and moves "
+        "it more than the SSDs do",
     )
     def it_is_nearly_alone(self, runs):
         published = dict(zip(KIB, LATENCY_ON, strict=True))

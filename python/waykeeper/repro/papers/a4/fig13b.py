@@ -12,7 +12,10 @@ MIX, OTHER = "LPW-heavy", "HPW-heavy"
 class Fig13b(Figure):
     id = "a4/fig13b"
     title = "The LPW-heavy mix: performance and LLC hit rate"
-    assumes = ["as in Fig. 13a", "FFSB-L has one drive and FFSB-H three, as in the artifact's Baseline.sh, on separate root ports"]
+    assumes = [
+        "as in Fig. 13a",
+        "FFSB-L has one drive and FFSB-H three, as in the artifact's Baseline.sh, on separate root ports",
+    ]
 
     def cases(self, quick):
         yield Case(MIX, "a4-lpw-heavy", policies=POLICIES)

@@ -89,6 +89,7 @@ class Text(Figure):
         "ISCA21-S7-1",
         WEAK,
         "arithmetic: the assumed stall of 60 us is 6 % of 1 ms, and its mean over 0.2 s hardly varies",
+        why="the model has one source of short variation, a stall each 4 to 5 ms; the windows of a seed may all miss it",
         each_seed=True,
     )
     def short_intervals_fluctuate(self, runs):
