@@ -5,6 +5,8 @@
 //! sets; the model itself measures them; the targets of the next proposal are corrected by what the model made of the
 //! last one. It knows the measurements of each program alone, and no figure of any paper that Waykeeper reproduces.
 
+// The test compares points, the fit whole curves.
+#[allow(dead_code)]
 #[path = "../tests/suite/common/curves.rs"]
 mod curves;
 

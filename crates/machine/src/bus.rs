@@ -67,10 +67,7 @@ impl Memory {
     #[inline(always)]
     pub fn touch_prefetched(&mut self, core: usize, line: Line, access: Access, costs: &Costs) -> f64 {
         let level = self.chip.fetch_ahead(core, line, true);
-        match access {
-            Access::Read => self.chip.read(core, line, Fill::Ordinary),
-            Access::Write => self.chip.write(core, line, Fill::Ordinary),
-        };
+        self.touch(core, line, access, Fill::Ordinary, costs);
         self.cost(line, level, costs)
     }
 

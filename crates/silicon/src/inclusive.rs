@@ -17,7 +17,7 @@ use crate::{Fill, Level};
 use waykeeper_units::WayMask;
 
 /// No MLC holds the line.
-const NOBODY: u8 = u8::MAX;
+const NO_HOLDER: u8 = u8::MAX;
 /// Several may.
 const SEVERAL: u8 = u8::MAX - 1;
 
@@ -47,7 +47,7 @@ impl Inclusive {
         let count = shared.mlc_sets() << place_bits;
         let lru = shared.rules.replacement == Replacement::Lru;
         Inclusive {
-            sets: vec![Set { ways: Ways::EMPTY, holder: [NOBODY; 32], user: [0; 32] }; count],
+            sets: vec![Set { ways: Ways::EMPTY, holder: [NO_HOLDER; 32], user: [0; 32] }; count],
             place_bits,
             core_masks: vec![MaskLanes::new(WayMask::full(spec.llc.ways)); spec.cores as usize],
             dca_ways: spec.llc.dca_ways.map(MaskLanes::new),
@@ -106,7 +106,7 @@ impl Inclusive {
                     self.sets[at].user[way as usize] = sh.group_of[core];
                 }
                 self.promote(sh, at, way, state & !UNCONSUMED);
-                let lone = holder == NOBODY || usize::from(holder) == core;
+                let lone = holder == NO_HOLDER || usize::from(holder) == core;
                 // The other MLC's copy may be dirty: it is written back into the LLC and both stay clean.
                 let dirty = if lone { 0 } else { clean_mlcs(sh, line, holder) };
                 if dirty & mlc::DIRTY != 0 {
@@ -136,7 +136,7 @@ impl Inclusive {
         let level = match self.sets[at].ways.find(line.tag()) {
             Some(way) => {
                 let holder = self.sets[at].holder[way as usize];
-                let foreign = holder != NOBODY && usize::from(holder) != core;
+                let foreign = holder != NO_HOLDER && usize::from(holder) != core;
                 let dropped = if foreign { invalidate_mlcs(sh, line, holder) } else { 0 };
                 self.sets[at].holder[way as usize] = core as u8;
                 let state = self.sets[at].ways.state(way);
@@ -212,7 +212,7 @@ impl Inclusive {
             }
             // The hint stays exact for a line one core held, which is nearly all of them.
             if set.holder[way as usize] != SEVERAL {
-                set.holder[way as usize] = NOBODY;
+                set.holder[way as usize] = NO_HOLDER;
             }
         }
     }
@@ -222,8 +222,8 @@ impl Inclusive {
         let at = self.index(line);
         let found = self.sets[at].ways.find(line.tag());
         if let Some(way) = found {
-            let holder = std::mem::replace(&mut self.sets[at].holder[way as usize], NOBODY);
-            if holder != NOBODY {
+            let holder = std::mem::replace(&mut self.sets[at].holder[way as usize], NO_HOLDER);
+            if holder != NO_HOLDER {
                 invalidate_mlcs(sh, line, holder);
             }
         }
@@ -244,7 +244,7 @@ impl Inclusive {
                 let young = sh.p_io_young.hits(sh.random());
                 let age = if young { sh.rules.victim_age } else { sh.rules.io_age };
                 let (state, why) = (DIRTY | IO | UNCONSUMED | age, EvictionReason::DeviceWrite);
-                let entry = Entry { state, owner, holder: NOBODY, why };
+                let entry = Entry { state, owner, holder: NO_HOLDER, why };
                 self.allocate(sh, at, line, &mask, entry);
                 sh.device[device].write_misses += 1;
             }
@@ -267,7 +267,7 @@ impl Inclusive {
             Some(way) => {
                 // A dirty MLC copy is snooped; the LLC line takes the dirtiness, the MLC keeps a clean line.
                 let holder = self.sets[at].holder[way as usize];
-                if holder != NOBODY && clean_mlcs(sh, line, holder) & mlc::DIRTY != 0 {
+                if holder != NO_HOLDER && clean_mlcs(sh, line, holder) & mlc::DIRTY != 0 {
                     let state = self.sets[at].ways.state(way);
                     self.sets[at].ways.set_state(way, state | DIRTY);
                 }
@@ -335,7 +335,7 @@ fn each_holder(
     mut act: impl FnMut(&mut Shared, usize, u32) -> u8,
 ) -> u8 {
     let cores = match holder {
-        NOBODY => return 0,
+        NO_HOLDER => return 0,
         SEVERAL => 0..sh.cores(),
         core => usize::from(core)..usize::from(core) + 1,
     };

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use waykeeper_host::Host;
 use waykeeper_machine::{RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_silicon::Sampling;
@@ -92,6 +92,48 @@ pub fn measured() -> BTreeMap<String, Curve> {
         curve.stores /= weight;
     }
     curves
+}
+
+/// One point of a program's curve: measured, and simulated with its built-in profile.
+#[derive(Clone, Debug)]
+pub struct Compared {
+    /// The program.
+    pub name: String,
+    /// `on` or `off`.
+    pub prefetchers: &'static str,
+    /// Ways of the LLC.
+    pub ways: u32,
+    /// What was measured.
+    pub was: Point,
+    /// What the model does.
+    pub is: Point,
+}
+
+/// Every point of every program, by name, prefetchers and ways; on two threads.
+pub fn compared() -> Vec<Compared> {
+    let curves: Vec<_> = measured().into_iter().collect();
+    let (queue, found) = (Mutex::new(curves.iter()), Mutex::new(Vec::new()));
+    let next = || queue.lock().expect("no run panics in the lock").next();
+    let work = || {
+        while let Some((name, target)) = next() {
+            let (profile, seconds) = (format!("benchmark = \"{name}\""), seconds_for(target));
+            let sampling = Sampling::one_in(32).expect("a factor");
+            for (prefetchers, points) in [("off", target.off), ("on", target.on)] {
+                for (ways, was) in WAYS.into_iter().zip(points) {
+                    let is = simulated(&profile, ways, prefetchers == "on", seconds, sampling);
+                    let point = Compared { name: name.clone(), prefetchers, ways, was, is };
+                    found.lock().expect("no push panics").push(point);
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(work);
+        scope.spawn(work);
+    });
+    let mut found = found.into_inner().expect("the threads ended");
+    found.sort_by(|a, b| (&a.name, a.prefetchers, a.ways).cmp(&(&b.name, b.prefetchers, b.ways)));
+    found
 }
 
 /// What a SPEC program does alone on the simulated chip. `profile` is a key with its value: `benchmark = "lbm"`.
