@@ -171,15 +171,14 @@ impl AddressMap {
     ) -> AddressMap {
         let sets = spec.mlc.sets;
         let kept = (sets / sampling.factor()).max(1) as usize;
-        // A random, not strided subset: packet buffers are strided (microarchitecture.md 9).
-        let mut order: Vec<u16> = (0..sets as u16).collect();
+        // One random set in each of as many equal ranges. Strided sets would resonate with packet buffers, which are
+        // strided (microarchitecture.md 9); sets drawn from the whole index would crowd here and leave gaps there.
+        let width = sets / kept as u32;
         let mut choice = Xoshiro256PlusPlus::seed_from_u64(sample_seed ^ 0x5a5a_0000);
-        shuffle(&mut order, &mut choice);
-        let mut sampled = order[..kept].to_vec();
-        sampled.sort_unstable();
+        let sampled = (0..kept as u32).map(|range| range * width + below(&mut choice, width.into()) as u32);
         let mut dense = vec![u16::MAX; sets as usize];
-        for (index, set) in sampled.iter().enumerate() {
-            dense[usize::from(*set)] = index as u16;
+        for (index, set) in (0..).zip(sampled) {
+            dense[set as usize] = index;
         }
         let mlc_set_bits = sets.trailing_zeros();
         // Tags are 16 bits with one value reserved; whole huge pages below that.
@@ -340,9 +339,13 @@ impl AddressMap {
 /// Fisher-Yates with a frozen draw, so that a layout never depends on a library's version.
 fn shuffle<T>(items: &mut [T], rng: &mut Xoshiro256PlusPlus) {
     for last in (1..items.len()).rev() {
-        let other = ((u128::from(rng.next_u64()) * (last as u128 + 1)) >> 64) as usize;
-        items.swap(last, other);
+        items.swap(last, below(rng, last as u64 + 1) as usize);
     }
+}
+
+/// Uniform in `0..n`.
+fn below(rng: &mut Xoshiro256PlusPlus, n: u64) -> u64 {
+    ((u128::from(rng.next_u64()) * u128::from(n)) >> 64) as u64
 }
 
 #[cfg(test)]
@@ -374,6 +377,23 @@ mod tests {
         let odd = map.huge(10 * 64).unwrap();
         assert!((odd.scale() * odd.lines().len().max(1) as f64 - 10.0).abs() < 1e-9);
         assert_eq!(region.range(0, 1 << 20), 0..region.lines().len());
+    }
+
+    #[test]
+    fn the_sample_has_one_set_of_every_range() {
+        let spec = ChipSpec::built_in("gold-6140").unwrap();
+        let sets = |sample_seed| {
+            let sampling = Sampling::one_in(64).unwrap();
+            let map = AddressMap::new(&spec, SliceHash::Uniform, sampling, 1, sample_seed);
+            let sampled = map.dense.iter().enumerate().filter(|(_, dense)| **dense != u16::MAX);
+            sampled.map(|(set, _)| set).collect::<Vec<usize>>()
+        };
+        for seed in 0..20 {
+            // 1024 sets, one in 64: sixteen ranges of 64.
+            let ranges: Vec<usize> = sets(seed).iter().map(|set| set / 64).collect();
+            assert_eq!(ranges, (0..16).collect::<Vec<usize>>());
+        }
+        assert_ne!(sets(1), sets(2));
     }
 
     #[test]
