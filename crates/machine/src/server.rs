@@ -410,7 +410,8 @@ fn build_nic(
     let owners: Vec<usize> = users.flat_map(|(i, w)| std::iter::repeat_n(i, w.cores.len())).collect();
     let stream = Stream::new(seed, &spec.name);
     let spread = spread(scenario, index, owners.len() as u32);
-    let mut nic = Nic::new(index, spec.gbps, Traffic::new(&spec.traffic, spread, stream));
+    let rss = Stream::new(spec.rss_seed.unwrap_or(seed), &format!("{} rss", spec.name));
+    let mut nic = Nic::new(index, spec.gbps, Traffic::new(&spec.traffic, spread, stream, rss));
     let dependent = scenario.chip.dependent;
     nic.fetch = spec.read_window.map(|bytes| Fetch::new(bytes, dependent.memory_ns - dependent.llc_ns));
     for owner in &owners {

@@ -47,6 +47,8 @@ pub struct NicSpec {
     pub self_invalidate: bool,
     /// Load of the busiest queue against the mean; `None` leaves it to RSS.
     pub imbalance: Option<f64>,
+    /// Seed of the draw of flows to queues; `None` draws anew with every seed of a run.
+    pub rss_seed: Option<u64>,
     /// Bytes of reads it has in flight; `None` is as many as it wants.
     pub read_window: Option<f64>,
     /// Workers write every buffer once before they begin.
@@ -96,6 +98,10 @@ pub(super) fn read_nics(keys: &mut Keys<'_>, chip: &ChipSpec) -> Result<Vec<NicS
             steering: read_steering(&mut inner, chip)?,
             self_invalidate: inner.flag("self_invalidate", false)?,
             imbalance: inner.optional_number("imbalance", 1.0..=1024.0)?,
+            rss_seed: match inner.has("rss_seed") {
+                true => Some(u64::from(inner.count("rss_seed", 0..=u32::MAX, 0)?)),
+                false => None,
+            },
             read_window: match inner.has("read_window") {
                 true => Some(inner.required_size("read_window", 1024..=1 << 30)? as f64),
                 false => None,
