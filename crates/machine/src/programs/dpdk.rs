@@ -2,7 +2,7 @@
 //! drops it unread (A4 s3.1). Burst 64, an added delay per packet (artifact).
 //! Marks: docs/reference/README.md#marks.
 
-use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
+use super::poller::{Fate, Latency, PacketWork, Poller, Stall, Touch};
 use super::spin::{read_clock_cycles, spinning};
 use super::{Blueprint, Kind, Program, Score, Site, Unit};
 use crate::nic::MAX_BURST;
@@ -31,6 +31,7 @@ pub(super) const NO_TOUCH: Kind = Kind {
 struct Dpdk {
     work: PacketWork,
     clock_cycles: f64,
+    latency: Latency,
     stall: Stall,
 }
 
@@ -38,14 +39,18 @@ fn read(keys: &mut Keys<'_>, touch: Touch) -> Result<Arc<dyn Blueprint>, Scenari
     let work = PacketWork {
         burst: keys.count("burst", 1..=MAX_BURST, 64)?,
         // Calibrated on A4 Fig. 6 (microarchitecture.md 7).
-        base_ns: keys.number("base_ns", 0.0..=1e6, 6.0)?,
+        base_ns: keys.number("base_ns", 0.0..=1e6, 5.0)?,
         burst_ns: keys.number("burst_ns", 0.0..=1e6, 60.0)?, // microarchitecture.md 7
         delay_ns: keys.number("delay_ns", 0.0..=1e6, 150.0)?, // microarchitecture.md 7: A4 Figs. 3, 4 and 6
         meta_lines: 1,                                       // microarchitecture.md 7
         touch,
         fate: Fate::Drop,
     };
-    Ok(Arc::new(Dpdk { work, clock_cycles: read_clock_cycles(keys)?, stall: read_stall(keys)? }))
+    let latency = match keys.number("latency_every_ms", 0.0..=1e6, 0.0)? {
+        0.0 => Latency::EveryPacket,
+        every_ms => Latency::FirstOfBurst { every_ns: every_ms * 1e6, last_ns: 0.0 },
+    };
+    Ok(Arc::new(Dpdk { work, clock_cycles: read_clock_cycles(keys)?, latency, stall: read_stall(keys)? }))
 }
 
 /// The keys `stall_us` and `stall_period_ms` that every polling program has.
@@ -60,6 +65,6 @@ pub(super) fn read_stall(keys: &mut Keys<'_>) -> Result<Stall, ScenarioError> {
 impl Blueprint for Dpdk {
     fn build(&self, site: &mut Site<'_>) -> Result<Box<dyn Program>, OutOfMemory> {
         let work = spinning(self.work, self.clock_cycles, site);
-        Ok(Box::new(Poller::new(site, work, self.stall)))
+        Ok(Box::new(Poller::new(site, work, self.stall).measuring(self.latency)))
     }
 }

@@ -85,6 +85,32 @@ impl Default for Stall {
     }
 }
 
+/// A burst: the packets that were visible when the ring was polled. It outlasts a turn of the core.
+#[derive(Clone, Copy, Debug)]
+struct Burst {
+    polled_ns: f64,
+    /// Packets that it may still have.
+    left: u32,
+    /// When its first packet arrived, and when the work on its last one ended, ns.
+    first_arrived_ns: f64,
+    ended_ns: f64,
+}
+
+impl Burst {
+    const NONE: Burst =
+        Burst { polled_ns: f64::NEG_INFINITY, left: 0, first_arrived_ns: f64::NAN, ended_ns: f64::NAN };
+}
+
+/// Which packets' latency is measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Latency {
+    /// Each one's.
+    EveryPacket,
+    /// Of one packet per time: the first of the burst that ends when `every_ns` have passed since `last_ns`. It leaves
+    /// when the whole burst is done, as in A4's artifact (app/dpdk_microbench/main.c). So every queue counts the same.
+    FirstOfBurst { every_ns: f64, last_ns: f64 },
+}
+
 /// Where a worker's packets come from.
 #[derive(Clone, Copy, Debug)]
 enum Source {
@@ -108,6 +134,8 @@ pub(super) struct Poller<E = NoErrand> {
     /// Work on a line beyond fetching it, ns.
     line_work_ns: f64,
     empty_poll_ns: f64,
+    burst: Burst,
+    latency: Latency,
     stall: Stall,
     next_stall_ns: f64,
     stream: Stream,
@@ -149,6 +177,8 @@ impl<E: Errand> Poller<E> {
             send: Class::new(PACKET_LINE_NS, site.bus, Level::Memory),
             line_work_ns: site.bus.work_ns(LINE_WORK_NS),
             empty_poll_ns: site.bus.work_ns(EMPTY_POLL_NS),
+            burst: Burst::NONE,
+            latency: Latency::EveryPacket,
             stall,
             next_stall_ns: site.start_ns + first_stall,
             stream,
@@ -157,12 +187,18 @@ impl<E: Errand> Poller<E> {
         }
     }
 
+    /// The same worker, whose latency is that of these packets.
+    pub(super) fn measuring(self, latency: Latency) -> Poller<E> {
+        Poller { latency, ..self }
+    }
+
     /// Works on packets from `core`'s clock on until `until_ns`, one burst after the other. Returns the time spent on
     /// instructions, empty polls among them, rather than on waiting for lines, ns.
     #[inline(always)]
     fn work(&mut self, queue: &mut Queue, meter: &mut Meter, clock_ns: &mut f64, until_ns: f64) -> f64 {
         let (line_work_ns, empty_poll_ns) = (self.line_work_ns, self.empty_poll_ns);
-        let Poller { source, work, errand, completion, meta, data, send, slept_ns, .. } = self;
+        let Poller { source, work, errand, completion, meta, data, send, slept_ns, burst, latency, .. } =
+            self;
         let sends = work.fate == Fate::Send;
         // What a NIC sends it counts itself; what a switch takes is the tenant's when it is handed over.
         let counts = !sends || matches!(source, Source::Port(_));
@@ -173,13 +209,11 @@ impl<E: Errand> Poller<E> {
         let line_ns = data.ns();
         let mut worked_ns = 0.0;
         let mut now = *clock_ns;
-        // The packets of a burst are those that were visible when the ring was polled.
-        let (mut polled_ns, mut left) = (f64::NEG_INFINITY, 0);
-        let burst = work.burst.min(queue.burst_limit);
+        let (most, outside_ns) = (work.burst.min(queue.burst_limit), queue.outside_ns);
         let full = sends && queue.is_full();
         while let Some(packet) = queue.front().filter(|_| !full) {
             let ready = packet.ready_ns;
-            let polls = left == 0 || ready > polled_ns;
+            let polls = burst.left == 0 || ready > burst.polled_ns;
             // A worker that waits for a packet finds it half an empty poll late.
             let late_ns = if E::SLEEPS { WAKE_NS } else { empty_poll_ns / 2.0 };
             let start = if polls && ready > now { ready + late_ns } else { now };
@@ -188,8 +222,16 @@ impl<E: Errand> Poller<E> {
             }
             // A worker that polls works while it waits.
             *if E::SLEEPS { &mut *slept_ns } else { &mut worked_ns } += start - now;
-            polled_ns = if polls { start } else { polled_ns };
-            left = if polls { burst - 1 } else { left - 1 };
+            if polls {
+                if let Latency::FirstOfBurst { every_ns, last_ns } = latency
+                    && burst.ended_ns - *last_ns > *every_ns
+                {
+                    meter.latency(burst.ended_ns - burst.first_arrived_ns + outside_ns);
+                    *last_ns = burst.ended_ns;
+                }
+                (burst.polled_ns, burst.left, burst.first_arrived_ns) = (start, most, packet.arrived_ns);
+            }
+            burst.left -= 1;
             let (lines, sampled) = match work.touch {
                 Touch::None => (0, 0),
                 Touch::Header => (1, packet.place.sampled(1)),
@@ -226,8 +268,11 @@ impl<E: Errand> Poller<E> {
                 }
                 meter.operations += 1.0;
                 meter.bytes += f64::from(bytes);
-                meter.latency(now - arrived_ns + queue.outside_ns);
+                if let Latency::EveryPacket = latency {
+                    meter.latency(now - arrived_ns + outside_ns);
+                }
             }
+            burst.ended_ns = now;
         }
         *clock_ns = now;
         worked_ns

@@ -5,10 +5,10 @@ use super::Site;
 use super::poller::PacketWork;
 use crate::scenario::{Keys, ScenarioError};
 
-/// Cycles of one `clock_gettime(CLOCK_MONOTONIC)` that the kernel's vDSO serves from the TSC. Assumption: between what
+/// Cycles of one `clock_gettime(CLOCK_MONOTONIC)` that the kernel's vDSO serves from the TSC. Assumption: the middle of what
 /// was measured elsewhere, 12 ns on a Core i7-11800H, 23 ns on a Xeon Gold 5318Y (GitHub dendibakh/perf-book, issue 84;
-/// 55 and 78 cycles at their turbo clocks of 4.6 and 3.4 GHz). 31 ns on a Gold 6140 without turbo.
-const CLOCK_READING_CYCLES: f64 = 72.0;
+/// 55 and 78 cycles at their turbo clocks of 4.6 and 3.4 GHz). 29 ns on a Gold 6140 without turbo.
+const CLOCK_READING_CYCLES: f64 = 66.0;
 
 /// The key `clock_cycles`: what one reading of the clock costs such a program, in cycles.
 pub(super) fn read_clock_cycles(keys: &mut Keys<'_>) -> Result<f64, ScenarioError> {

@@ -42,9 +42,10 @@ const ONE_CHANNEL: (&str, &str, &str) =
     ("a4-fig6", "knobs.dca_off=[];workload.fio.block=\"2M\";memory_channels=1", "mem_rd");
 /// FastClick alone with more packets than it can serve: four full rings of 1024 packets, as in A4 Fig. 13.
 const FULL_RINGS: (&str, &str, &str) = (
-    "a4-fig7",
-    "nic.nic0.ring=1024;workload.dpdk-t.program=\"fastclick\";workload.dpdk-t.delay_ns=200;workload.dpdk-t.mask=\"0x1fc\"",
-    "llc_miss/dpdk-t",
+    "ddio-fig6",
+    "nic.nic0.ring=1024;nic.nic0.packet_bytes=1024;workload.l2fwd.program=\"fastclick\";workload.l2fwd.cores=\"0-3\";\
+     workload.l2fwd.delay_ns=200;workload.l2fwd.mask=\"0x1fc\"",
+    "llc_miss/l2fwd",
 );
 /// ddio-bench Fig. 8 at 40 Gb/s: two cores with 4096 descriptors each.
 const ATC_LOW_RATE: (&str, &str, &str) = (

@@ -54,6 +54,42 @@ fn the_busiest_queue_loses_what_the_others_could_take() {
     assert!((1.7..2.15).contains(&mpps(&uneven)), "{}", mpps(&uneven));
 }
 
+/// DPDK-NT on cores that lose no time to the operating system.
+fn receiver(nic: &str, workload: &str) -> String {
+    format!(
+        "[[nic]]\nname = \"nic0\"\npacket_bytes = 60\n{nic}\n[[workload]]\nname = \"dpdk-nt\"\n\
+         program = \"dpdk-nt\"\nstall_us = 0\nclock_cycles = 0\n{workload}\n"
+    )
+}
+
+#[test]
+fn a_burst_outlasts_a_step_of_the_simulation() {
+    // A full ring: 64 packets a burst, 20 us a burst and 500 ns a packet are 812 ns a packet or a little more, and a
+    // step of 400 ns ends within each packet.
+    let rate = |quantum: u32| {
+        let text = receiver("offered_gbps = 10", "cores = 0\nburst_ns = 20000\ndelay_ns = 500");
+        mpps(&run(&format!("{text}[model]\nquantum_ns = {quantum}\n")))
+    };
+    let (fine, usual) = (rate(400), rate(4000));
+    assert!((1.15..1.0 / 0.812).contains(&usual), "{usual}");
+    assert!((fine / usual - 1.0).abs() < 0.01, "{fine} {usual}");
+}
+
+#[test]
+fn one_packet_of_a_core_and_time_counts_queues_alike() {
+    // 1.9 of 2 Mpps go to a core that takes 1 us a packet, 0.1 to another one: a full ring of 256 packets, 0.24 to 0.28
+    // ms, and an empty one, 1 us; 12 us outside.
+    let mean = |every_ms: &str| {
+        let nic = "offered_gbps = 1.344\nring = 256\nimbalance = 1.9";
+        let workload = format!("cores = \"0-1\"\ndelay_ns = 960\nlatency_every_ms = {every_ms}");
+        run(&receiver(nic, &workload)).workloads[0].latency_mean_ns.expect("it receives") / 1e3
+    };
+    // Of all packets received one in eleven is the idle core's; of those measured one in two.
+    let (every, one) = (mean("0"), mean("0.1"));
+    assert!((225.0..285.0).contains(&every), "{every}");
+    assert!((0.5..0.7).contains(&(one / every)), "{one} {every}");
+}
+
 #[test]
 fn a_window_of_reads_makes_memory_slow_what_is_sent() {
     let nic = |window: &str| format!("packet_bytes = 1500\nring = 1024\n{window}");
