@@ -8,7 +8,7 @@ use crate::bus::Bus;
 use crate::idio::Controller;
 use crate::launch::{Launches, label};
 use crate::meter::Meter;
-use crate::nic::{Classifier, Fetch, Function, Nic, Queue, Spread, Steering, Traffic};
+use crate::nic::{Classifier, Fetch, Function, Nic, Queue, Spread, Steering, Traffic, Window};
 use crate::programs::{Blueprint, Core, Mailbox, Program, Site};
 use crate::random::Stream;
 use crate::scenario::{Scenario, ScenarioError, WorkloadSpec};
@@ -265,6 +265,10 @@ impl Machine {
     /// A workload exits.
     pub(crate) fn stop(&mut self, workload: usize) {
         self.park(workload);
+        let queues = self.bus.nics.iter_mut().flat_map(|nic| &mut nic.queues);
+        let windows =
+            queues.filter(|queue| queue.workload == workload).filter_map(|queue| queue.window.as_mut());
+        windows.for_each(Window::close);
         let Some(launch) = self.launches.exit(workload) else { return };
         // Those that come again would use up the memory and queues of any machine.
         if self.scenario.workloads[workload].every_s.is_some() {

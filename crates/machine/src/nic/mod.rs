@@ -6,17 +6,21 @@
 
 mod classifier;
 mod fetch;
+mod page_pool;
 mod pool;
 mod queue;
 mod traffic;
+mod window;
 
 pub(crate) use classifier::Classifier;
 pub use classifier::Steering;
 pub(crate) use fetch::Fetch;
+pub(crate) use page_pool::{HALF_PAGE_BYTES, PagePool, Recycle};
 pub(crate) use pool::{BUFFER_BYTES, Pool};
 pub(crate) use queue::{MAX_BURST, Packet, Queue};
 pub use traffic::{CapturedPacket, FlowOrder, Pace, Traffic, TrafficSpec};
 pub(crate) use traffic::{Function, Spread};
+pub(crate) use window::Window;
 
 use crate::meter::Meter;
 use crate::posted;
@@ -115,6 +119,16 @@ impl Nic {
         if self.queues.is_empty() {
             return;
         }
+        if self.queues.iter().any(|queue| queue.window.is_some()) {
+            self.receive_as::<true>(chip, meters, until_ns);
+        } else {
+            self.receive_as::<false>(chip, meters, until_ns);
+        }
+    }
+
+    /// The same, where a sender may wait for a window, or without a look at any.
+    #[inline(always)]
+    fn receive_as<const WINDOWS: bool>(&mut self, chip: &mut Chip, meters: &mut [Meter], until_ns: f64) {
         // Each queue has its share of the receive buffer, which fills at line rate.
         let patience_ns = RX_FIFO_BYTES * 8.0 / self.gbps / self.queues.len() as f64;
         let windowed = self.fetch.is_some();
@@ -123,8 +137,12 @@ impl Nic {
         self.writes.clear();
         let Nic { queues, traffic, counters, classifier, pcie_free_ns, reads, writes, .. } = self;
         while let Some(arrival) = traffic.next_before(until_ns) {
-            counters.offered += 1;
             let queue = &mut queues[arrival.queue as usize];
+            if WINDOWS && queue.window.as_mut().is_some_and(|window| !window.admits(arrival.at_ns)) {
+                // The sender lets this turn pass and sends its next bytes in a later one.
+                continue;
+            }
+            counters.offered += 1;
             let start = later(later(*pcie_free_ns, arrival.at_ns), queue.receive_free_ns);
             let lagging = start - arrival.at_ns > patience_ns;
             if lagging || !queue.has_posted() {
@@ -140,6 +158,9 @@ impl Nic {
             }
             let packet = queue.fill(arrival.bytes, arrival.flow, arrival.at_ns, *pcie_free_ns);
             queue.pool.gather(packet.place, packet.sampled, writes);
+            if WINDOWS && let Some(window) = &mut queue.window {
+                window.arrived();
+            }
             if let Some(classifier) = classifier {
                 let (lines, header) = (usize::from(packet.sampled), packet.place.sampled(1) == 1);
                 classifier.classify(arrival.queue as usize, arrival.dscp, lines, header);

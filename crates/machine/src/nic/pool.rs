@@ -1,9 +1,12 @@
-//! Packet buffers: a DPDK mempool in huge pages, with the sampled lines of every buffer worked out once.
+//! Packet buffers, with the sampled lines of every buffer worked out once: a DPDK mempool in huge pages, or a kernel
+//! driver's pages.
 //!
-//! A buffer is 37 lines apart from the next: 64-byte object header, two lines of rte_mbuf, two of headroom,
-//! 2 KiB of data, padded odd by the mempool (microarchitecture.md 6).
+//! A mempool's buffer is 37 lines apart from the next: 64-byte object header, two lines of rte_mbuf, two of headroom,
+//! 2 KiB of data, padded odd by the mempool (microarchitecture.md 6). A
+//! driver's buffer is half a page.
 
-use waykeeper_silicon::{AddressMap, Gather, Line, OutOfMemory, PADDING, Table};
+use super::page_pool::HALF_PAGE_BYTES;
+use waykeeper_silicon::{AddressMap, Gather, Line, OutOfMemory, PADDING, Region, Table};
 use waykeeper_units::LINE_BYTES;
 
 /// Lines from one buffer to the next. microarchitecture.md 6: the mempool pads it to an odd number.
@@ -14,6 +17,14 @@ const DATA_LINE: u32 = 5;
 const MBUF_LINE: u32 = 1;
 /// Bytes of packet data a buffer holds. microarchitecture.md 6.
 pub(crate) const BUFFER_BYTES: u32 = 2048;
+
+/// Lines of the parts of a buffer: from one buffer to the next, where the structure before the data begins, and where
+/// the data does.
+struct Layout {
+    stride: u32,
+    structure: u32,
+    data: u32,
+}
 
 /// A buffer and where its sampled lines are.
 #[derive(Clone, Copy, Debug)]
@@ -48,22 +59,34 @@ pub(crate) struct Pool {
 impl Pool {
     pub(crate) fn new(memory: &mut AddressMap, buffers: u32) -> Result<Pool, OutOfMemory> {
         let region = memory.huge(u64::from(buffers * STRIDE_LINES) * LINE_BYTES)?;
+        let layout = Layout { stride: STRIDE_LINES, structure: MBUF_LINE, data: DATA_LINE };
+        Ok(Pool::laid_out(&region, buffers, &layout))
+    }
+
+    /// Buffers of half a page each in ordinary memory, without any structure before the data.
+    pub(crate) fn pages(memory: &mut AddressMap, buffers: u32) -> Result<Pool, OutOfMemory> {
+        let region = memory.ordinary(u64::from(buffers) * u64::from(HALF_PAGE_BYTES))?;
+        let layout = Layout { stride: HALF_PAGE_BYTES / LINE_BYTES as u32, structure: 0, data: 0 };
+        Ok(Pool::laid_out(&region, buffers, &layout))
+    }
+
+    fn laid_out(region: &Region, buffers: u32, layout: &Layout) -> Pool {
         let (mut places, mut lines) = (Vec::with_capacity(buffers as usize), Vec::new());
         for buffer in 0..buffers {
-            let start = buffer * STRIDE_LINES;
+            let start = buffer * layout.stride;
             let mut part = |from: u32, to: u32| {
                 let range = region.range(start + from, start + to);
                 lines.extend_from_slice(&region.lines()[range.clone()]);
                 region.offsets()[range].iter().fold(0u32, |mask, offset| mask | 1 << (offset - start - from))
             };
-            let meta_mask = part(MBUF_LINE, DATA_LINE);
-            let data_mask = part(DATA_LINE, STRIDE_LINES);
+            let meta_mask = part(layout.structure, layout.data);
+            let data_mask = part(layout.data, layout.stride);
             let data_at = lines.len() as u32 - data_mask.count_ones();
             places.push(Place { buffer, data_at, data_mask, meta_mask });
         }
         let last = lines.last().copied();
         lines.extend(last.into_iter().flat_map(|line| [line; PADDING]));
-        Ok(Pool { buffers: Table::new(places, Place::NONE), lines })
+        Pool { buffers: Table::new(places, Place::NONE), lines }
     }
 
     /// The sampled lines of all buffers.

@@ -8,6 +8,7 @@
 
 use super::OUTSIDE_NS;
 use super::pool::{Place, Pool, entry_lines};
+use super::window::Window;
 use waykeeper_silicon::{AddressMap, Chip, Gather, Line, OutOfMemory, Table};
 use waykeeper_units::LINE_BYTES;
 
@@ -126,6 +127,8 @@ pub(crate) struct Queue {
     pub outside_ns: f64,
     /// The worker has yet to write every buffer once before it begins.
     pub cold: bool,
+    /// The sender's window, where a kernel's socket is behind this queue.
+    pub window: Option<Window>,
     /// Lines of released buffers, where these are invalidated (algorithms.md 4.6), until somebody does it.
     dead: Option<Gather>,
 }
@@ -189,6 +192,7 @@ impl Queue {
             workload,
             outside_ns: OUTSIDE_NS,
             cold: false,
+            window: None,
             dead: None,
         };
         while queue.posted < u64::from(ring) {
@@ -409,6 +413,52 @@ impl Queue {
     /// Adds the lines of send descriptors that it wrote since the last time.
     pub(crate) fn gather_queued(&mut self, into: &mut Gather) {
         self.send_entries.worker_up_to(self.done, into);
+    }
+}
+
+/// The worker's side of a queue with a kernel's socket behind it: its buffers are the driver's, which takes them out of
+/// the queue and posts others.
+impl Queue {
+    /// A driver takes the queue over with buffers of its own, none of which is posted yet. Packets that wait are lost:
+    /// they belong to no connection.
+    pub(crate) fn open_socket(&mut self, pool: Pool, window: Window) {
+        self.pool = pool;
+        self.window = Some(window);
+        self.done = self.filled;
+        self.released = self.filled;
+        self.posted = self.filled;
+        self.free_count = 0;
+    }
+
+    /// Posts a buffer of the driver's, if the ring has room.
+    pub(crate) fn post_buffer(&mut self, next: impl FnOnce() -> Option<u32>) -> bool {
+        let buffer = if self.has_room() { next() } else { None };
+        if let Some(buffer) = buffer {
+            self.buffers[(self.posted & self.ring_mask) as usize] = buffer;
+            self.posted += 1;
+        }
+        buffer.is_some()
+    }
+
+    /// The driver takes the front packet with its buffer.
+    pub(crate) fn take_front(&mut self) -> Option<Packet> {
+        let packet = *self.front()?;
+        self.done += 1;
+        self.released += 1;
+        Some(packet)
+    }
+
+    /// When the worker can see the packet that `behind` others wait before, ns, if there is one.
+    pub(crate) fn ready_ns(&self, behind: u32) -> Option<f64> {
+        let number = self.done + u64::from(behind);
+        (number < self.filled).then(|| self.packets[(number & self.packet_mask) as usize].ready_ns)
+    }
+
+    /// The packet's buffer is free: its lines are invalidated where the NIC's are.
+    pub(crate) fn freed(&mut self, packet: &Packet) {
+        if let Some(dead) = &mut self.dead {
+            self.pool.gather(packet.place, packet.sampled, dead);
+        }
     }
 }
 

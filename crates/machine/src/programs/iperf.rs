@@ -1,20 +1,20 @@
 //! `iperf`: a TCP receiver on a kernel socket: every packet's bytes are copied from the packet buffer into the
 //! program's own, which it reads into over and over.
 //!
-//! The sender's rate is the traffic's; windows and acknowledgements are not modelled. Knows no connections.
+//! On a NIC the kernel's receive path is below it ([`Socket`]). Behind a switch, or without that path, it is a poller that
+//! copies each packet at once, and the sender's rate is the traffic's. Knows no connections.
 //! Marks: docs/reference/README.md#marks.
 
-use super::class::Class;
+use super::copy::Copy;
 use super::dpdk::read_stall;
-use super::errand::{Errand, Spent};
-use super::poller::{Fate, PACKET_LINE_NS, PacketWork, Poller, Stall, Touch};
+use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
+use super::socket::{Socket, SocketWork};
 use super::{Blueprint, Kind, Program, Score, Site, Unit};
-use crate::bus::{Access, Memory};
-use crate::nic::{MAX_BURST, Packet, Pool};
+use crate::nic::{MAX_BURST, Recycle};
 use crate::scenario::{Keys, ScenarioError};
 use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
-use waykeeper_silicon::{Level, OutOfMemory, Region};
+use waykeeper_silicon::OutOfMemory;
 
 pub(super) const IPERF: Kind = Kind {
     name: "iperf",
@@ -28,6 +28,8 @@ pub(super) const IPERF: Kind = Kind {
 #[derive(Debug)]
 struct Iperf {
     work: PacketWork,
+    /// `None` without the kernel's path.
+    socket: Option<SocketWork>,
     stall: Stall,
     buffer: u64,
 }
@@ -44,51 +46,45 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
         fate: Fate::Drop,
     };
     let buffer = keys.size("buffer", 4096..=64 << 20, 128 << 10)?; // iperf3: 128 KiB a read
-    Ok(Arc::new(Iperf { work, stall: read_stall(keys)?, buffer }))
+    let socket = read_socket(keys, &work, buffer)?;
+    let socket = keys.flag("kernel_path", true)?.then_some(socket);
+    Ok(Arc::new(Iperf { work, socket, stall: read_stall(keys)?, buffer }))
+}
+
+/// The keys of the kernel's receive path (microarchitecture.md 7.1 has the source of each value).
+fn read_socket(
+    keys: &mut Keys<'_>,
+    work: &PacketWork,
+    buffer_bytes: u64,
+) -> Result<SocketWork, ScenarioError> {
+    let recycle = match keys.choice("recycle", &["fifo", "lifo"], "fifo")?.as_str() {
+        "lifo" => Recycle::Lifo,
+        _ => Recycle::Fifo,
+    };
+    Ok(SocketWork {
+        weight: work.burst,
+        poll_ns: work.burst_ns,
+        softirq_ns: keys.number("softirq_ns", 0.0..=1e6, 275.0)?,
+        delay_ns: work.delay_ns,
+        read_ns: keys.number("read_ns", 0.0..=1e6, 500.0)?,
+        read_bytes: keys.size("read_bytes", 1..=64 << 20, 128 << 10)?,
+        buffer_bytes,
+        gro_bytes: keys.size("gro_bytes", 0..=64 << 10, 64 << 10)?,
+        window_bytes: keys.size("window", 64 << 10..=256 << 20, 6 << 20)?,
+        coalesce_ns: keys.number("coalesce_us", 0.0..=1e6, 8.0)? * 1e3,
+        coalesce_frames: keys.count("coalesce_frames", 1..=32768, 128)?,
+        wakeup_ns: keys.number("wakeup_us", 0.0..=1e6, 3.0)? * 1e3,
+        recycle,
+    })
 }
 
 impl Blueprint for Iperf {
     fn build(&self, site: &mut Site<'_>) -> Result<Box<dyn Program>, OutOfMemory> {
-        let copy = Copy {
-            buffer: site.memory.ordinary(self.buffer)?,
-            at: 0,
-            owed: 0.0,
-            written: Class::new(PACKET_LINE_NS, site.bus, Level::Mlc),
-        };
+        if let (Some(socket), None, Some(nic)) = (self.socket, site.port, site.nic) {
+            let queue = site.thread;
+            return Ok(Box::new(Socket::new(site, (nic, queue), socket, self.stall)?));
+        }
+        let copy = Copy::new(site.memory.ordinary(self.buffer)?, site.bus);
         Ok(Box::new(Poller::with(copy, site, self.work, self.stall)))
-    }
-}
-
-/// Writes as many lines of the program's buffer as packets have, in turn.
-#[derive(Debug)]
-struct Copy {
-    buffer: Region,
-    /// The sampled line that comes next, and the part of a sampled line that is owed to it.
-    at: usize,
-    owed: f64,
-    written: Class,
-}
-
-impl Errand for Copy {
-    const SLEEPS: bool = true;
-
-    #[inline(always)]
-    fn run(&mut self, packet: &mut Packet, _: &Pool) -> Spent {
-        let count = f64::from(packet.lines);
-        let lines = self.buffer.lines();
-        if !lines.is_empty() {
-            self.owed += count / self.buffer.scale();
-        }
-        while self.owed >= 1.0 {
-            self.owed -= 1.0;
-            self.written.sampled.push(lines[self.at]);
-            self.at = if self.at + 1 < lines.len() { self.at + 1 } else { 0 };
-        }
-        Spent { work_ns: 0.0, line_ns: count * self.written.ns() }
-    }
-
-    #[inline(always)]
-    fn settle(&mut self, memory: &mut Memory, core: usize) -> f64 {
-        self.written.settle(memory, core, Access::Write)
     }
 }

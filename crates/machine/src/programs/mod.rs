@@ -4,6 +4,7 @@
 //! caches it does through [`crate::bus::Memory::touch`] alone; it knows no masks and no policies.
 
 mod class;
+mod copy;
 mod dpdk;
 mod errand;
 mod fastclick;
@@ -22,6 +23,8 @@ mod poller;
 mod redis;
 mod replay;
 mod rocksdb;
+mod skb;
+mod socket;
 mod spec;
 mod spin;
 mod table;

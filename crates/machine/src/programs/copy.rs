@@ -1,0 +1,56 @@
+//! The buffer of a program that receives over a socket: what its packets are copied into, over and over.
+//!
+//! Knows lines and costs, not where the packets come from.
+
+use super::class::Class;
+use super::errand::{Errand, Spent};
+use super::poller::PACKET_LINE_NS;
+use crate::bus::{Access, Bus, Memory};
+use crate::nic::{Packet, Pool};
+use waykeeper_silicon::{Level, Region};
+
+/// Writes as many lines of the program's buffer as packets have, in turn.
+#[derive(Debug)]
+pub(super) struct Copy {
+    buffer: Region,
+    /// The sampled line that comes next, and the part of a sampled line that is owed to it.
+    at: usize,
+    owed: f64,
+    written: Class,
+}
+
+impl Copy {
+    /// Into this memory.
+    pub(super) fn new(buffer: Region, bus: &Bus) -> Copy {
+        Copy { buffer, at: 0, owed: 0.0, written: Class::new(PACKET_LINE_NS, bus, Level::Mlc) }
+    }
+
+    /// Writes `count` lines. Returns their time at the mean, ns.
+    #[inline(always)]
+    pub(super) fn write(&mut self, count: f64) -> f64 {
+        let lines = self.buffer.lines();
+        if !lines.is_empty() {
+            self.owed += count / self.buffer.scale();
+        }
+        while self.owed >= 1.0 {
+            self.owed -= 1.0;
+            self.written.sampled.push(lines[self.at]);
+            self.at = if self.at + 1 < lines.len() { self.at + 1 } else { 0 };
+        }
+        count * self.written.ns()
+    }
+}
+
+impl Errand for Copy {
+    const SLEEPS: bool = true;
+
+    #[inline(always)]
+    fn run(&mut self, packet: &mut Packet, _: &Pool) -> Spent {
+        Spent { work_ns: 0.0, line_ns: self.write(f64::from(packet.lines)) }
+    }
+
+    #[inline(always)]
+    fn settle(&mut self, memory: &mut Memory, core: usize) -> f64 {
+        self.written.settle(memory, core, Access::Write)
+    }
+}
