@@ -596,4 +596,28 @@ mod tests {
         let expected: Vec<u32> = (74..128).chain(0..10).collect();
         assert_eq!(buffers(&mut rig), expected);
     }
+
+    #[test]
+    fn a_ring_that_shrinks_and_grows_loses_no_page() {
+        let mut rig = rig(256, 100.0, WORK);
+        let mut at = 0.0;
+        for ring in [64, 256, 32, 128, 256] {
+            rig.queue().resize(ring);
+            let before = rig.bus.meters[0].operations;
+            for _ in 0..200 {
+                at += 4_000.0;
+                rig.quantum(at);
+                let mut buffers: Vec<u32> = rig.queue().buffers_held().collect();
+                let in_socket = rig.socket.held.iter().map(|held| held.packet.place.buffer);
+                buffers.extend(in_socket);
+                let count = buffers.len();
+                buffers.sort_unstable();
+                buffers.dedup();
+                assert_eq!(buffers.len(), count, "no buffer is in two places");
+                assert!(count <= 256 + 512 + SPARE_BUFFERS as usize, "{count}");
+            }
+            // 800 us of some 500 ns a frame.
+            assert!(rig.bus.meters[0].operations - before > 1_200.0, "{ring}");
+        }
+    }
 }

@@ -4,6 +4,7 @@
 use crate::common;
 
 use common::{means, scenario, with_rules};
+use waykeeper_machine::ScenarioSource;
 use waykeeper_silicon::{Rules, Sampling};
 
 /// The number a variant is judged by, over two seeds.
@@ -119,4 +120,68 @@ fn every_variant_breaks_its_figure() {
     let (name, sets, metric) = ATC_4096;
     let without = number(rules("no-read-allocate"), name, sets, metric);
     assert!((without - number(base, name, sets, metric)).abs() < 6.0, "no-read-allocate: {without}");
+}
+
+/// A part of the kernel's receive path: what turns it off, the number that shows it, and on which side of `limit` the run
+/// without it must lie. `nic` is what the NIC has beside its name.
+struct Part {
+    off: &'static str,
+    nic: &'static str,
+    metric: &'static str,
+    limit: f64,
+    off_is_above: bool,
+}
+
+const fn part(off: &'static str, nic: &'static str, metric: &'static str, limit: f64, above: bool) -> Part {
+    Part { off, nic, metric, limit, off_is_above: above }
+}
+
+/// More than a core can take.
+const FLOOD: &str = "packet_bytes = 1500\nring = 256";
+/// A rate at which the core sleeps in between.
+const LIGHT: &str = "packet_bytes = 1500\nring = 256\noffered_gbps = 5";
+/// The same after a while in which the socket's queue was full.
+const AFTER_A_PEAK: &str = "packet_bytes = 1500\nring = 128\n[[nic.phase]]\nat_s = 0.015\noffered_gbps = 5";
+
+/// `iperf` beside a scan on five cores that fills the LLC.
+fn iperf_number(part: &Part, keys: &str) -> f64 {
+    let text = format!(
+        "name = \"t\"\ntime_factor = 1\nduration_s = 0.05\nwarmup_s = 0\nmeasure_s = 0.02\n\
+         [[nic]]\nname = \"nic0\"\n{}\n\
+         [[workload]]\nname = \"iperf\"\nprogram = \"iperf\"\ncores = 0\n{keys}\n\
+         [[workload]]\nname = \"scan\"\nprogram = \"x-mem\"\ncores = \"3-7\"\noperation = \"write\"\n\
+         working_set = \"8 MiB\"\n",
+        part.nic
+    );
+    let source = ScenarioSource::parse("test.toml", &text, None).unwrap_or_else(|error| panic!("{error}"));
+    let scenario = source.read().unwrap_or_else(|error| panic!("{error}"));
+    means(scenario, 1..=2, Sampling::DEFAULT)[part.metric]
+}
+
+#[test]
+fn every_part_of_the_kernel_path_shows_in_a_number() {
+    let parts = [
+        // A poller does not hold its sender back: million packets dropped a second.
+        part("kernel_path = false", FLOOD, "drops", 1.0, true),
+        // Pages in the order of their return are all those of the peak, long out of the caches; the last ones are not.
+        part("recycle = \"lifo\"", AFTER_A_PEAK, "write_hit", 50.0, true),
+        // A structure for each frame leaves the caches in the socket's queue: GB/s.
+        part("gro_bytes = 0", FLOOD, "gb_per_s/iperf", 2.28, false),
+        // A short queue stays in the caches: % of the LLC's accesses.
+        part("window = \"256 KiB\"", FLOOD, "llc_miss/iperf", 60.0, false),
+        // Softirq and copy share the core.
+        part("softirq_ns = 0", FLOOD, "gb_per_s/iperf", 3.2, true),
+        // Latencies, us: 8 us until the interrupt for the first of a train, 4 on average; 3 us until the program runs.
+        part("coalesce_us = 0\ncoalesce_frames = 1", LIGHT, "latency/iperf", 19.0, false),
+        part("wakeup_us = 0", LIGHT, "latency/iperf", 21.0, false),
+    ];
+    let mut wrong = Vec::new();
+    for part in parts {
+        let (with, without) = (iperf_number(&part, ""), iperf_number(&part, part.off));
+        if (without > part.limit) != part.off_is_above || (with > part.limit) == part.off_is_above {
+            let Part { off, metric, limit, .. } = part;
+            wrong.push(format!("{off}: {metric}: with {with:.2}, without {without:.2}, limit {limit}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -15,5 +15,6 @@ mod programs;
 mod published;
 mod robust;
 mod sampling;
+mod socket;
 mod spec_curves;
 mod trace_curves;

@@ -141,10 +141,18 @@ fn sockets_copy_and_answer() {
     let iperf = &receiver.workloads[0];
     assert!((iperf.bytes_per_s / 1e9 - 1.230).abs() < 0.01, "{}", iperf.bytes_per_s);
     assert!((0.2..0.95).contains(&iperf.busy_ratio), "{}", iperf.busy_ratio);
-    // At line rate one core is the limit: about 30 Gb/s.
-    let full = run(&(nic("packet_bytes = 1500") + &workload("iperf", "cores = 0")));
+    // At line rate one core is the limit. With everything from the LLC that the NIC writes, a frame takes 275 + 12 ns, 5 of
+    // its poll, 9 of its structures, 6 of its read and 24 lines of 5 + 0.9 + 2 ns: 497, and 1.3 % of the time are stalls: 23.8
+    // Gb/s.
+    let full = run_long(&(nic("packet_bytes = 1500") + &workload("iperf", "cores = 0")), 0.04);
     let gbps = full.workloads[0].bytes_per_s * 8.0 / 1e9;
+    assert!((22.8..24.2).contains(&gbps), "{gbps}");
+    assert_eq!(full.workloads[0].dropped_per_s, 0.0);
+    // Without the kernel's path it is a poller: about 30 Gb/s, and the rest of the line rate is dropped.
+    let poller = run(&(nic("packet_bytes = 1500") + &workload("iperf", "cores = 0\nkernel_path = false")));
+    let gbps = poller.workloads[0].bytes_per_s * 8.0 / 1e9;
     assert!((22.0..42.0).contains(&gbps), "{gbps}");
+    assert!(poller.workloads[0].dropped_per_s > 1e6);
 
     // 100 k requests a second of 100 B, (100 + 24) x 8 bits: 0.0992 Gb/s. 95 % are answered with 1100 B, the others
     // with 74: the mean is 1048.7 B.
@@ -214,6 +222,10 @@ fn bad_keys_are_refused_by_name() {
         (workload("rocksdb", "cores = 0\nmix = \"z\""), "mix"),
         (workload("rocksdb", "cores = 0\nmemtable = \"1k\""), "memtable"),
         (workload("iperf", "cores = 0\nbuffer = 1"), "buffer"),
+        (workload("iperf", "cores = 0\nwindow = 1"), "window"),
+        (workload("iperf", "cores = 0\nrecycle = \"lru\""), "recycle"),
+        (workload("iperf", "cores = 0\ngro_bytes = \"1 MiB\""), "gro_bytes"),
+        (workload("iperf", "cores = 0\ncoalesce_frames = 0"), "coalesce_frames"),
         (workload("memcached", "cores = 0\nvalue_bytes = 4000"), "value_bytes"),
         (workload("water", "cores = 0\nmolecules = 1"), "molecules"),
         (workload("water", "cores = 0\nmolecule = 100"), "molecule"),
