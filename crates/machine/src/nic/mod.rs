@@ -5,6 +5,7 @@
 //! Marks: docs/reference/README.md#marks.
 
 mod classifier;
+mod entries;
 mod fetch;
 mod page_pool;
 mod pool;

@@ -1,8 +1,8 @@
 //! The window of a sender that waits for acknowledgements: how many frames it may have on the way and in the socket.
 //!
 //! A frame that does not fit waits at the sender. One that the program has copied makes room for the next, which arrives a
-//! round trip outside the host later. The window starts small and grows by a frame per acknowledged frame, TCP's slow start; there
-//! is no other control of congestion. Knows frames and times, no bytes and no caches.
+//! round trip outside the host later. The window starts small and grows by a frame per acknowledged frame, TCP's slow
+//! start; there is no other control of congestion. Knows frames and times, no bytes and no caches.
 //! Marks: docs/reference/README.md#marks.
 
 use std::collections::VecDeque;

@@ -141,9 +141,9 @@ fn sockets_copy_and_answer() {
     let iperf = &receiver.workloads[0];
     assert!((iperf.bytes_per_s / 1e9 - 1.230).abs() < 0.01, "{}", iperf.bytes_per_s);
     assert!((0.2..0.95).contains(&iperf.busy_ratio), "{}", iperf.busy_ratio);
-    // At line rate one core is the limit. With everything from the LLC that the NIC writes, a frame takes 275 + 12 ns, 5 of
-    // its poll, 9 of its structures, 6 of its read and 24 lines of 5 + 0.9 + 2 ns: 497, and 1.3 % of the time are stalls: 23.8
-    // Gb/s.
+    // At line rate one core is the limit. With everything from the LLC that the NIC writes, a frame takes 275 + 12 ns, 5
+    // of its poll, 9 of its structures, 6 of its read and 24 lines of 5 + 0.9 + 2 ns: 497. Stalls take 1.3 % of the time:
+    // 23.8 Gb/s.
     let full = run_long(&(nic("packet_bytes = 1500") + &workload("iperf", "cores = 0")), 0.04);
     let gbps = full.workloads[0].bytes_per_s * 8.0 / 1e9;
     assert!((22.8..24.2).contains(&gbps), "{gbps}");

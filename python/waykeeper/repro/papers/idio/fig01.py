@@ -9,6 +9,8 @@ FUNCTIONS = {
     "L3fwd:64B": {"program": "l3fwd", "cores": "0-1"},
     "iperf": {"program": "iperf", "cores": "0"},
 }
+WINDOWED = "iperf"
+"""The function whose sender waits for the receiver: a search for loss would find the line rate."""
 LOST = 7
 """Published loss of L3fwd:64B's bandwidth to the antagonist, % (CAL20-F1-2)."""
 BYTES = {"L3fwd:1518B": 1518, "L3fwd:64B": 64, "iperf": 1518}
@@ -27,12 +29,13 @@ class Fig01(Figure):
             "million flows"
         ),
         (
-            "the maximum sustainable bandwidth is the highest without loss; one NIC of 80 Gb/s, with 64-byte packets of "
+            "the maximum sustainable bandwidth of L3fwd is the highest without loss; iperf's sender waits for its window and "
+            "loses nothing, so its bandwidth is what it receives at line rate. One NIC of 80 Gb/s, with 64-byte packets of "
             "40 Gb/s, replaces the paper's eight 10 GbE ports"
         ),
         (
-            "the antagonist is X-Mem, which writes a buffer on the five remaining cores; TCP windows and "
-            "acknowledgements of iperf are not modelled"
+            "the antagonist is X-Mem, which writes a buffer on the five remaining cores; iperf has one connection with "
+            "Linux's largest default window, and its sender has no congestion control"
         ),
         "two memory channels, as in the paper; each moves what one of DDR4-2666 does (DDR4-2400 in the paper)",
     ]
@@ -40,7 +43,8 @@ class Fig01(Figure):
     def cases(self, quick):
         for name in FUNCTIONS:
             for mib in (0, 32) if quick else MIB:
-                yield Case((name, mib), _scenario(name, mib), search="zero-loss")
+                if name != WINDOWED:
+                    yield Case((name, mib), _scenario(name, mib), search="zero-loss")
                 yield Case(("misses", name, mib), _scenario(name, mib))
         for gbps in MCF_GBPS:
             yield Case(("mcf", gbps), _mcf(gbps))
@@ -49,7 +53,7 @@ class Fig01(Figure):
     def panels(self, runs):
         sizes = sorted({key[1] for key in runs if key[0] in FUNCTIONS})
         series = [
-            Series(name, sizes, [runs[name, mib].msl_gbps / runs[name, 0].msl_gbps for mib in sizes])
+            Series(name, sizes, [self._bandwidth(runs, name, mib) / self._bandwidth(runs, name, 0) for mib in sizes])
             for name in FUNCTIONS
         ]
         published = [Points("L3fwd:64B, paper", [32], [0.93]), Points("iperf, paper", [32], [0.52])]
@@ -68,10 +72,16 @@ class Fig01(Figure):
             series=[Series("mcf", rates, [runs["mcf", gbps].workload("mcf").ipc for gbps in rates])],
         )
 
+    def _bandwidth(self, runs, name, mib):
+        """Of a function beside an antagonist, in a unit of its own."""
+        if name == WINDOWED:
+            return runs["misses", name, mib].workload("nf").throughput
+        return runs[name, mib].msl_gbps
+
     def _loss(self, runs, name):
         """Loss of bandwidth to the largest antagonist, %."""
-        largest = max(key[1] for key in runs if key[0] == name)
-        return 100 * (1 - runs[name, largest].msl_gbps / runs[name, 0].msl_gbps)
+        largest = max(key[1] for key in runs if key[0] in FUNCTIONS)
+        return 100 * (1 - self._bandwidth(runs, name, largest) / self._bandwidth(runs, name, 0))
 
     @claim(
         "CAL20-F1-1",
@@ -95,6 +105,15 @@ class Fig01(Figure):
     def small_packets_mind_a_little(self, runs):
         return number(self._loss(runs, "L3fwd:64B"))
 
+    @claim(
+        "CAL20-F1-3",
+        MEDIUM,
+        "nothing was fitted on it; softirq time, window and antagonist are assumed, and with a window of 1 MiB the loss "
+        "is 5 %",
+    )
+    def iperf_minds_much(self, runs):
+        return number(self._loss(runs, WINDOWED))
+
     @claim("CAL20-F1-4", MEDIUM, "a single direction, without a least size of the fall; nothing was fitted on it")
     def mcf_slows_as_the_load_grows(self, runs):
         curve = [runs["mcf", gbps].workload("mcf").ipc for gbps in (0, *MCF_GBPS)]
@@ -104,7 +123,7 @@ class Fig01(Figure):
         "CAL20-F1-5",
         MEDIUM,
         "ordering of three programs by over a step of the search; the model could show the reverse",
-        why="iperf's network stack is not modelled, and l3fwd's table is probably larger than the paper's",
+        why="the antagonist costs our L3fwd:64B too little: the paper does not give the size of its table",
     )
     def ranking(self, runs):
         loss = {name: self._loss(runs, name) for name in FUNCTIONS}

@@ -1,0 +1,87 @@
+//! Entries of a queue's rings in memory: completions and descriptors, one or several to a line, and how far each side has
+//! come.
+//!
+//! Knows lines and numbers of entries, not what they say.
+
+use super::pool::entry_lines;
+use waykeeper_silicon::{AddressMap, Gather, Line, OutOfMemory};
+
+/// A ring of entries in memory that worker and NIC go round, one behind the other. Only entries that begin a line
+/// of the sample matter, and these are few: each side knows which is its next.
+#[derive(Clone, Debug)]
+pub(super) struct Entries {
+    /// Those entries of the memory set aside, ascending, and their lines.
+    all: Vec<(u32, Line)>,
+    /// Those of the ring as large as it is now.
+    sampled: Vec<(u32, Line)>,
+    ring: u64,
+    nic: Cursor,
+    worker: Cursor,
+}
+
+/// How far one side has got.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cursor {
+    /// Which of the sampled entries comes next, and its number if entries of all rounds are counted.
+    next: usize,
+    number: u64,
+}
+
+impl Entries {
+    /// So many entries of so many bytes.
+    pub(super) fn new(
+        memory: &mut AddressMap,
+        entries: u32,
+        entry_bytes: u32,
+    ) -> Result<Entries, OutOfMemory> {
+        let all = entry_lines(memory, entries, entry_bytes)?;
+        let start = Cursor::at(&all, u64::from(entries), 0);
+        Ok(Entries { sampled: all.clone(), all, ring: u64::from(entries), nic: start, worker: start })
+    }
+
+    /// Goes on with the first `entries` entries; the two sides have passed so many of all rounds.
+    pub(super) fn resize(&mut self, entries: u32, nic: u64, worker: u64) {
+        self.ring = u64::from(entries);
+        self.sampled = self.all.iter().copied().filter(|(entry, _)| *entry < entries).collect();
+        self.nic = Cursor::at(&self.sampled, self.ring, nic);
+        self.worker = Cursor::at(&self.sampled, self.ring, worker);
+    }
+
+    /// Adds the lines that the NIC touches until it has passed so many entries of all rounds.
+    #[inline(always)]
+    pub(super) fn nic_up_to(&mut self, number: u64, into: &mut Gather) {
+        self.nic.up_to(&self.sampled, self.ring, number, into);
+    }
+
+    /// Likewise for the worker.
+    #[inline(always)]
+    pub(super) fn worker_up_to(&mut self, number: u64, into: &mut Gather) {
+        self.worker.up_to(&self.sampled, self.ring, number, into);
+    }
+}
+
+impl Cursor {
+    /// Before the first sampled entry that is not among the first `passed` of all rounds.
+    fn at(sampled: &[(u32, Line)], ring: u64, passed: u64) -> Cursor {
+        let Some(first) = sampled.first() else {
+            return Cursor { next: 0, number: u64::MAX };
+        };
+        let (round, within) = (passed - passed % ring, passed % ring);
+        match sampled.iter().position(|(entry, _)| u64::from(*entry) >= within) {
+            Some(next) => Cursor { next, number: round + u64::from(sampled[next].0) },
+            None => Cursor { next: 0, number: round + ring + u64::from(first.0) },
+        }
+    }
+
+    /// Adds the lines of the sampled entries before `number` that it has not passed yet, and passes them.
+    #[inline(always)]
+    fn up_to(&mut self, sampled: &[(u32, Line)], ring: u64, number: u64, into: &mut Gather) {
+        while self.number < number {
+            into.push(sampled[self.next].1);
+            let round = self.number - u64::from(sampled[self.next].0);
+            self.next = if self.next + 1 < sampled.len() { self.next + 1 } else { 0 };
+            let next_round = if self.next == 0 { round + ring } else { round };
+            self.number = next_round + u64::from(sampled[self.next].0);
+        }
+    }
+}
