@@ -152,13 +152,14 @@ impl Socket {
         ports.cold = false;
         let bus = &*site.bus;
         let line = |first| Class::new(PACKET_LINE_NS, bus, first);
+        // Of a small ring no line may be in the sample: the NIC has just written completions and data into the LLC.
         let lines = Lines {
-            completion: Class::new(COMPLETION_NS, bus, Level::Memory),
-            descriptor: line(Level::Memory),
-            header: line(Level::Memory),
+            completion: Class::new(COMPLETION_NS, bus, Level::Llc),
+            descriptor: line(Level::Mlc),
+            header: line(Level::Llc),
             skb: line(Level::Mlc),
             skb_read: line(Level::Mlc),
-            data: line(Level::Memory),
+            data: line(Level::Llc),
         };
         Ok(Socket {
             nic,

@@ -138,6 +138,45 @@ cores = "3"
 working_set = "8M"
 "#;
 
+/// Two kernel's receive paths: one whose sender waits for its window, beside a scan, and one that sleeps.
+const SOCKETS: &str = r#"
+name = "sockets"
+duration_s = 0.012
+warmup_s = 0.004
+measure_s = 0.006
+time_factor = 1
+
+[[nic]]
+name = "nic0"
+packet_bytes = 1500
+ring = 256
+
+[[nic]]
+name = "nic1"
+packet_mix = [[60, 1], [1000, 2]]
+offered_gbps = 3
+flow_order = "random"
+
+[[workload]]
+name = "flooded"
+program = "iperf"
+cores = "0-1"
+nic = "nic0"
+window = "1 MiB"
+
+[[workload]]
+name = "idle"
+program = "iperf"
+cores = "2"
+nic = "nic1"
+
+[[workload]]
+name = "scan"
+program = "x-mem"
+cores = "3"
+working_set = "24M"
+"#;
+
 /// Rules away from the default take other ways through the chip.
 const VARIANT: &str = "[model]\nreplacement = \"lru\"\nmlc_held_write = \"inclusive-ways\"\n";
 
@@ -169,6 +208,8 @@ fn results_are_the_same_to_the_last_bit() {
         ("packets", PACKETS, "1/32", 0x2cb4_0e7d_3f90_fade),
         ("inclusive", INCLUSIVE, "exact", 0x1228_da7a_f1e5_008d),
         ("inclusive", INCLUSIVE, "1/32", 0x6ab9_3cdf_7f57_aae0),
+        ("sockets", SOCKETS, "exact", 0x40cf_e506_e2c7_61f5),
+        ("sockets", SOCKETS, "1/32", 0xb572_2c2b_66fc_9343),
         ("packets, other rules", &varied, "1/32", 0x9b1f_f164_0f36_4830),
     ];
     let mut wrong = Vec::new();
