@@ -285,6 +285,8 @@ pub(super) fn read_storage(keys: &mut Keys<'_>) -> Result<Vec<StorageSpec>, Scen
             link_gb_per_s: inner.optional_number("link_gb_per_s", 0.01..=64.0)?,
             command_ns: inner.number("command_us", 0.0..=1e6, usual.command_ns / 1e3)? * 1e3,
             commands_per_s: inner.optional_number("commands_per_s", 1.0..=1e9)?,
+            service_ns: inner.number("service_us", 0.0..=1e6, usual.service_ns / 1e3)? * 1e3,
+            flush_ns: inner.optional_number("flush_us", 0.0..=1e6)?.map(|us| us * 1e3),
             flash_ns: inner.number("flash_us", 0.0..=1e6, usual.flash_ns / 1e3)? * 1e3,
             flash_spread: inner.number("flash_spread", 0.0..=1.0, usual.flash_spread)?,
             completion_ns: inner.number("completion_us", 0.0..=1e6, usual.completion_ns / 1e3)? * 1e3,

@@ -185,3 +185,47 @@ fn every_part_of_the_kernel_path_shows_in_a_number() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// A mechanism that a key of a device switches off: the number with it, and without it beyond the limit.
+struct KeyRow {
+    scenario: &'static str,
+    sets: &'static str,
+    without: &'static str,
+    metric: &'static str,
+    limit: f64,
+    without_is_above: bool,
+}
+
+#[test]
+fn every_key_of_a_device_s_mechanism_moves_its_number() {
+    let rows = [
+        // microarchitecture.md 7: at most 0.28 million commands/s.
+        KeyRow {
+            scenario: "thesis-load-haswell",
+            sets: "workload.load.pattern=\"single\";workload.load.workers=8;storage.ssd.service_us=3.54",
+            without: "storage.ssd.service_us=0",
+            metric: "mpps/load",
+            limit: 0.3,
+            without_is_above: true,
+        },
+        // microarchitecture.md 7: a flush does not pass the server and has its own latency.
+        KeyRow {
+            scenario: "thesis-load-haswell",
+            sets: "workload.load.pattern=\"flush\";storage.ssd.command_us=0.8;storage.ssd.flush_us=12",
+            without: "storage.ssd.flush_us=0.8",
+            metric: "mpps/load",
+            limit: 0.08,
+            without_is_above: true,
+        },
+    ];
+    for KeyRow { scenario: name, sets, without, metric, limit, without_is_above } in rows {
+        let of = |sets: &str| means(scenario(name, sets), 1..=2, Sampling::DEFAULT)[metric];
+        let (with, less) = (of(sets), of(&format!("{sets};{without}")));
+        let broken = (less > limit) == without_is_above;
+        let held = (with > limit) != without_is_above;
+        assert!(
+            broken && held,
+            "{name} {without}: {metric} is {with:.3} with it, {less:.3} without, limit {limit}"
+        );
+    }
+}

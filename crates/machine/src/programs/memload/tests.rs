@@ -83,6 +83,16 @@ fn the_link_the_drive_and_the_controller_limit_workers() {
     // The controller begins 100000 commands/s at most; without that, four workers bring 4 / 16.65 us.
     let slow = run("pattern = \"single\"\nworkers = 4", "commands_per_s = 100000").commands(0).unwrap();
     near(slow.commands_per_s, 1e5, 0.01);
+    // A server of 10 us a command: 26.65 us for one worker, and 100000 commands/s for four. A flush does not pass it: 5 us
+    // of its own, 2 us and 3.65 us.
+    let served = |workers: u32| {
+        let load = format!("pattern = \"single\"\nresident = true\nworkers = {workers}");
+        run(&load, "service_us = 10").commands(0).unwrap().commands_per_s
+    };
+    near(served(1), 1e9 / 26_650.0, 0.01);
+    near(served(4), 1e5, 0.01);
+    let flush = run("pattern = \"flush\"", "service_us = 10\nflush_us = 5").commands(0).unwrap();
+    near(flush.commands_per_s, 1e9 / 10_650.0, 0.01);
     // The program's own limit: 5000 a second in slots of 1 ms; as published one more each.
     let limited = "pattern = \"single\"\ncommands_per_s = 5000\nslots_per_s = 1000";
     near(run(limited, "").commands(0).unwrap().commands_per_s, 5000.0, 0.03);
