@@ -37,7 +37,7 @@ pub use host::VirtualServer;
 pub use launch::Process;
 pub use loading::LoadServer;
 pub use measured::{Measured, SystemMeasured, WorkloadMeasured, WriteBacks};
-pub use nic::{CapturedPacket, FlowOrder, Pace, Steering, TrafficSpec};
+pub use nic::{CapturedPacket, FlowOrder, MempoolSpec, Pace, Steering, TrafficSpec};
 pub use opcodes::{Commands, Events, Opcodes};
 pub use programs::{KINDS, Kind, Score, Unit};
 pub use scenario::{

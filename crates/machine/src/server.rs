@@ -8,7 +8,7 @@ use crate::bus::Bus;
 use crate::idio::Controller;
 use crate::launch::{Launches, label};
 use crate::meter::Meter;
-use crate::nic::{Classifier, Fetch, Function, Nic, Queue, Spread, Steering, Traffic, Window};
+use crate::nic::{Classifier, Fetch, Function, MempoolSpec, Nic, Queue, Spread, Steering, Traffic, Window};
 use crate::programs::{Blueprint, Core, Mailbox, Program, Site};
 use crate::random::Stream;
 use crate::scenario::{Scenario, ScenarioError, WorkloadSpec};
@@ -418,8 +418,11 @@ fn build_nic(
     let mut nic = Nic::new(index, spec.gbps, Traffic::new(&spec.traffic, spread, stream, rss));
     let dependent = scenario.chip.dependent;
     nic.fetch = spec.read_window.map(|bytes| Fetch::new(bytes, dependent.memory_ns - dependent.llc_ns));
+    // The queues have equal parts of one mempool.
+    let mempool =
+        spec.mempool.map(|pool| MempoolSpec { buffers: pool.buffers / owners.len() as u32, ..pool });
     for owner in &owners {
-        let mut queue = Queue::new(memory, spec.ring, *owner)?;
+        let mut queue = Queue::pooled(memory, spec.ring, *owner, mempool)?;
         queue.outside_ns = spec.outside_ns;
         if spec.self_invalidate {
             queue.invalidate_released();

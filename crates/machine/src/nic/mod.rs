@@ -7,6 +7,7 @@
 mod classifier;
 mod entries;
 mod fetch;
+mod mempool;
 mod page_pool;
 mod pool;
 mod queue;
@@ -16,6 +17,7 @@ mod window;
 pub(crate) use classifier::Classifier;
 pub use classifier::Steering;
 pub(crate) use fetch::Fetch;
+pub use mempool::MempoolSpec;
 pub(crate) use page_pool::{HALF_PAGE_BYTES, PagePool, Recycle};
 pub(crate) use pool::{BUFFER_BYTES, Pool};
 pub(crate) use queue::{MAX_BURST, Packet, Queue};

@@ -8,6 +8,7 @@
 
 use super::OUTSIDE_NS;
 use super::entries::Entries;
+use super::mempool::{FreeBuffers, MempoolSpec};
 use super::pool::{Place, Pool};
 use super::window::Window;
 use waykeeper_silicon::{AddressMap, Chip, Gather, OutOfMemory, Table};
@@ -109,9 +110,7 @@ pub(crate) struct Queue {
     sent: u64,
     /// Of a shared mempool: buffers that were sent and are received into next, last sent first.
     returned: Vec<u32>,
-    /// Free buffers, last freed first: DPDK's per-core mempool cache.
-    free: Table<u32>,
-    free_count: u32,
+    free: FreeBuffers,
     /// When the queue's engine is free to receive and to send again, ns.
     pub receive_free_ns: f64,
     pub send_free_ns: f64,
@@ -137,13 +136,23 @@ pub(crate) struct Queue {
 impl Queue {
     /// A queue of a NIC.
     pub(crate) fn new(memory: &mut AddressMap, ring: u32, workload: usize) -> Result<Queue, OutOfMemory> {
+        Queue::pooled(memory, ring, workload, None)
+    }
+
+    /// A queue of a NIC whose buffers are a DPDK mempool's; it has at least as many as it needs.
+    pub(crate) fn pooled(
+        memory: &mut AddressMap,
+        ring: u32,
+        workload: usize,
+        mempool: Option<MempoolSpec>,
+    ) -> Result<Queue, OutOfMemory> {
         let shape = Shape {
             completion_bytes: CQE_BYTES,
             rx_descriptor_bytes: RX_DESCRIPTOR_BYTES,
             tx_descriptor_bytes: TX_DESCRIPTOR_BYTES,
             send_room: TX_RING + TX_SOFTWARE_QUEUE,
         };
-        Queue::shaped(memory, ring, workload, &shape)
+        Queue::shaped(memory, ring, workload, &shape, mempool)
     }
 
     /// A virtual port: `workload` is its worker as it would be a NIC queue's, and a switch does what the NIC does.
@@ -155,7 +164,7 @@ impl Queue {
             tx_descriptor_bytes: VIRTIO_DESCRIPTOR_BYTES,
             send_room: ring,
         };
-        Queue::shaped(memory, ring, workload, &shape)
+        Queue::shaped(memory, ring, workload, &shape, None)
     }
 
     fn shaped(
@@ -163,8 +172,10 @@ impl Queue {
         ring: u32,
         workload: usize,
         shape: &Shape,
+        mempool: Option<MempoolSpec>,
     ) -> Result<Queue, OutOfMemory> {
-        let buffers = ring + shape.send_room + SPARE_BUFFERS;
+        let least = ring + shape.send_room + SPARE_BUFFERS;
+        let buffers = mempool.map_or(least, |spec| least.max(spec.buffers));
         let packets = (ring + shape.send_room + MAX_BURST).next_power_of_two();
         let lines = |bytes: u32| f64::from(bytes) / LINE_BYTES as f64;
         let mut queue = Queue {
@@ -182,8 +193,7 @@ impl Queue {
             released: 0,
             sent: 0,
             returned: Vec::new(),
-            free: Table::new((0..buffers).rev().collect(), 0),
-            free_count: buffers,
+            free: FreeBuffers::new(buffers, mempool.map(|spec| spec.cache)),
             receive_free_ns: 0.0,
             send_free_ns: 0.0,
             send_room: u64::from(shape.send_room),
@@ -217,13 +227,10 @@ impl Queue {
         // Taken back last first, so that they are posted again in the same order.
         while self.posted != self.filled {
             self.posted -= 1;
-            self.free[self.free_count as usize] = self.buffers[(self.posted & self.ring_mask) as usize];
-            self.free_count += 1;
+            self.free.give(self.buffers[(self.posted & self.ring_mask) as usize]);
         }
         self.ring_mask = u64::from(ring) - 1;
-        while self.has_room() && self.free_count > 0 {
-            self.post();
-        }
+        while self.has_room() && self.post() {}
         self.completions.resize(ring, self.filled, self.done);
         self.descriptors.resize(ring, self.filled, self.posted);
     }
@@ -237,8 +244,8 @@ impl Queue {
     /// Receives into and sends from one mempool with `sender` from now on. Nothing may have been filled yet.
     pub(crate) fn share_pool(&mut self, sender: &mut Queue) {
         let (pool, moved) = Pool::joined(&self.pool, &sender.pool);
-        let numbers = sender.buffers.entries_mut().iter_mut().chain(sender.free.entries_mut());
-        numbers.for_each(|buffer| *buffer += moved);
+        sender.buffers.entries_mut().iter_mut().for_each(|buffer| *buffer += moved);
+        sender.free.renumber(moved);
         sender.pool = pool.clone();
         self.pool = pool;
     }
@@ -248,10 +255,9 @@ impl Queue {
     /// back takes its place only then.
     #[inline(always)]
     pub(crate) fn trade(&mut self, sender: &mut Queue) {
-        if let Some(count) = self.free_count.checked_sub(1).filter(|left| *left > 0) {
+        if let Some(free) = self.free.take_but_one() {
             let next = &mut sender.buffers[(sender.filled & sender.ring_mask) as usize];
-            self.returned.push(std::mem::replace(next, self.free[count as usize]));
-            self.free_count = count;
+            self.returned.push(std::mem::replace(next, free));
         }
     }
 
@@ -262,8 +268,7 @@ impl Queue {
             && let Some(returned) = self.returned.pop()
         {
             let last = &mut self.buffers[((self.posted - 1) & self.ring_mask) as usize];
-            self.free[self.free_count as usize] = std::mem::replace(last, returned);
-            self.free_count += 1;
+            self.free.give(std::mem::replace(last, returned));
         }
     }
 
@@ -311,20 +316,27 @@ impl Queue {
     #[inline(always)]
     pub(crate) fn sent(&mut self) {
         self.sent += 1;
-        self.release();
+        let buffer = self.pass();
+        self.free.give_sent(buffer);
     }
 
-    /// Gives the buffer of the oldest packet that is done with back to the mempool cache.
+    /// Frees the buffer of the oldest packet that is done with.
     #[inline(always)]
     pub(crate) fn release(&mut self) {
+        let buffer = self.pass();
+        self.free.give(buffer);
+    }
+
+    /// Takes the buffer of the oldest packet that is done with.
+    #[inline(always)]
+    fn pass(&mut self) -> u32 {
         debug_assert!(self.released != self.done);
         let packet = &self.packets[(self.released & self.packet_mask) as usize];
         if let Some(dead) = &mut self.dead {
             self.pool.gather(packet.place, packet.sampled, dead);
         }
-        self.free[self.free_count as usize] = packet.place.buffer;
-        self.free_count += 1;
         self.released += 1;
+        packet.place.buffer
     }
 
     /// From now on buffers are invalidated when they are released.
@@ -364,12 +376,12 @@ impl Queue {
     #[inline(always)]
     pub(crate) fn exchange_front(&mut self) -> Packet {
         let packet = &mut self.packets[(self.done & self.packet_mask) as usize];
-        if let Some(last) = self.free_count.checked_sub(1) {
-            let fresh = self.pool.place(self.free[last as usize]);
+        if let Some(fresh) = self.free.take() {
+            let fresh = self.pool.place(fresh);
             if let Some(dead) = &mut self.dead {
                 self.pool.gather(packet.place, packet.sampled, dead);
             }
-            self.free[last as usize] = packet.place.buffer;
+            self.free.give(packet.place.buffer);
             packet.place = fresh;
             packet.sampled = fresh.sampled(packet.lines);
         }
@@ -386,13 +398,15 @@ impl Queue {
         }
     }
 
+    /// Posts a free buffer, if there is one.
     #[inline(always)]
-    fn post(&mut self) {
-        if let Some(count) = self.free_count.checked_sub(1) {
-            self.free_count = count;
-            self.buffers[(self.posted & self.ring_mask) as usize] = self.free[count as usize];
+    fn post(&mut self) -> bool {
+        let free = self.free.take();
+        if let Some(free) = free {
+            self.buffers[(self.posted & self.ring_mask) as usize] = free;
             self.posted += 1;
         }
+        free.is_some()
     }
 
     /// True if no packet fits the send ring and, before a NIC, the software queue in front of it.
@@ -428,7 +442,7 @@ impl Queue {
         self.done = self.filled;
         self.released = self.filled;
         self.posted = self.filled;
-        self.free_count = 0;
+        self.free = FreeBuffers::new(0, None);
     }
 
     /// Posts a buffer of the driver's, if the ring has room.
@@ -473,8 +487,8 @@ impl Queue {
 
     /// Leaves so many buffers free and puts the others with those that came back.
     pub(crate) fn lend_all_but(&mut self, count: u32) {
-        self.returned.extend((count..self.free_count).map(|at| self.free[at as usize]));
-        self.free_count = self.free_count.min(count);
+        let free = self.free.all().count();
+        self.returned.extend((count as usize..free).filter_map(|_| self.free.take()));
     }
 
     /// Every buffer that is posted, with a packet, or free.
@@ -482,8 +496,7 @@ impl Queue {
         let posted = (self.filled..self.posted).map(|at| self.buffers[(at & self.ring_mask) as usize]);
         let packets = self.released..self.filled;
         let taken = packets.map(|at| self.packets[(at & self.packet_mask) as usize].place.buffer);
-        let free = (0..self.free_count).map(|at| self.free[at as usize]);
-        posted.chain(taken).chain(free).chain(self.returned.iter().copied())
+        posted.chain(taken).chain(self.free.all()).chain(self.returned.iter().copied())
     }
 }
 

@@ -1,8 +1,12 @@
 //! `[[nic]]` and `[[storage]]`: devices of a scenario.
+//!
+//! Marks: docs/reference/README.md#marks.
 
 use super::error::ScenarioError;
 use super::keys::Keys;
-use crate::nic::{BUFFER_BYTES, CapturedPacket, FlowOrder, OUTSIDE_NS, Pace, Steering, TrafficSpec};
+use crate::nic::{
+    BUFFER_BYTES, CapturedPacket, FlowOrder, MempoolSpec, OUTSIDE_NS, Pace, Steering, TrafficSpec,
+};
 use crate::ssd::ArraySpec;
 use waykeeper_inputs::Capture;
 use waykeeper_silicon::{ChipSpec, LlcKind, Placement, Status};
@@ -16,6 +20,12 @@ const PLACEMENTS: [&str; 6] = ["ddio", "dram", "llc", "mlc", "headers", "idio"];
 
 /// The DSCP of traffic that wants low latency (RFC 3246). Which code points IDIO takes for critical is not said (ours).
 const EXPEDITED_FORWARDING: u8 = 46;
+
+/// Buffers of a mempool, of all queues together (A: A4's FastClick, NB_MBUF).
+const MEMPOOL_BUFFERS: u32 = 65_535;
+
+/// Most buffers that a mempool's cache may be made for (D: DPDK, RTE_MEMPOOL_CACHE_MAX_SIZE).
+const MEMPOOL_CACHE_MOST: u32 = 512;
 
 /// A change of a NIC's traffic.
 #[derive(Clone, Debug)]
@@ -51,6 +61,8 @@ pub struct NicSpec {
     pub rss_seed: Option<u64>,
     /// Bytes of reads it has in flight; `None` is as many as it wants.
     pub read_window: Option<f64>,
+    /// The mempool its buffers are of; `None`: buffers enough, and the last freed one is taken first.
+    pub mempool: Option<MempoolSpec>,
     /// Workers write every buffer once before they begin.
     pub warm_buffers: bool,
     /// What it is offered.
@@ -106,6 +118,7 @@ pub(super) fn read_nics(keys: &mut Keys<'_>, chip: &ChipSpec) -> Result<Vec<NicS
                 true => Some(inner.required_size("read_window", 1024..=1 << 30)? as f64),
                 false => None,
             },
+            mempool: read_mempool(&mut inner)?,
             warm_buffers: inner.flag("warm_buffers", false)?,
             gbps,
             ring,
@@ -115,6 +128,18 @@ pub(super) fn read_nics(keys: &mut Keys<'_>, chip: &ChipSpec) -> Result<Vec<NicS
         inner.finish()?;
     }
     Ok(nics)
+}
+
+/// `mempool_cache` and what belongs to it.
+fn read_mempool(keys: &mut Keys<'_>) -> Result<Option<MempoolSpec>, ScenarioError> {
+    let buffers = keys.count("mempool_buffers", 1..=1 << 20, MEMPOOL_BUFFERS)?;
+    if !keys.has("mempool_cache") {
+        if keys.has("mempool_buffers") {
+            return Err(keys.refuse("mempool_buffers", &buffers, "given together with `mempool_cache`"));
+        }
+        return Ok(None);
+    }
+    Ok(Some(MempoolSpec { cache: keys.count("mempool_cache", 0..=MEMPOOL_CACHE_MOST, 0)?, buffers }))
 }
 
 /// Traffic keys; in a phase they change those of `before`.

@@ -217,6 +217,15 @@ fn every_key_of_a_device_s_mechanism_moves_its_number() {
             limit: 0.08,
             without_is_above: true,
         },
+        // microarchitecture.md 6: without its cache a mempool passes by as a whole.
+        KeyRow {
+            scenario: "ddio-fig10",
+            sets: "workload.l2fwd.cores=\"0-3\";nic.nic0.mempool_cache=256",
+            without: "nic.nic0.mempool_cache=0",
+            metric: "write_hit",
+            limit: 50.0,
+            without_is_above: false,
+        },
     ];
     for KeyRow { scenario: name, sets, without, metric, limit, without_is_above } in rows {
         let of = |sets: &str| means(scenario(name, sets), 1..=2, Sampling::DEFAULT)[metric];

@@ -119,6 +119,21 @@ fn devices_find_warm_buffers_beyond_their_ways() {
 }
 
 #[test]
+fn the_cache_of_a_mempool_keeps_the_buffers_in_use_few() {
+    // 256 in the RX ring and a few bursts are 0.4 MiB, 65535 are 96 MiB. DDIO's two ways are 4.5 MiB.
+    let hits = |mempool: &str| {
+        let nic = format!("packet_bytes = 1500\nring = 256\noffered_gbps = 20\n{mempool}");
+        run(&forwarder("", &nic, "cores = 0")).system.dca_write_hit_ratio.expect("it writes")
+    };
+    let (none, cache, ring) = (hits(""), hits("mempool_cache = 256"), hits("mempool_cache = 0"));
+    assert!(none > 0.97 && (cache - none).abs() < 0.02, "{none} {cache}");
+    assert!(ring < 0.05, "{ring}");
+    // 1792, the least that this queue needs, are 2.6 MiB.
+    let least = hits("mempool_cache = 0\nmempool_buffers = 1");
+    assert!(least > 0.7, "{least}");
+}
+
+#[test]
 fn bad_keys_are_refused_by_name() {
     let refused = |nic: &str, workload: &str, words: &[&str]| {
         let error = server(&forwarder("", nic, workload)).expect_err("it is refused").to_string();
@@ -131,5 +146,7 @@ fn bad_keys_are_refused_by_name() {
     refused("packet_mix = [[60, 1]]\npacket_bytes = 60", core, &["packet_bytes", "mix"]);
     refused("imbalance = 2", core, &["nic[nic0].imbalance", "1 to 1"]);
     refused("imbalance = 1", "cores = 0\nshare = 2", &["imbalance", "shares"]);
+    refused("mempool_buffers = 100", core, &["mempool_buffers", "mempool_cache"]);
+    refused("mempool_cache = 513", core, &["mempool_cache", "0 to 512"]);
     refused("read_window = 100", core, &["read_window", "1 KiB"]);
 }
