@@ -59,6 +59,15 @@ impl FreeBuffers {
         FreeBuffers { cache: Table::filled(count as usize, 0), count: 0, ring: Some(Box::new(ring)) }
     }
 
+    /// None is free any more.
+    pub(super) fn clear(&mut self) {
+        self.count = 0;
+        if let Some(ring) = &mut self.ring {
+            ring.buffers.clear();
+            ring.sent.clear();
+        }
+    }
+
     /// Takes one.
     #[inline(always)]
     pub(super) fn take(&mut self) -> Option<u32> {

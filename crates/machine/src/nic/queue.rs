@@ -442,7 +442,7 @@ impl Queue {
         self.done = self.filled;
         self.released = self.filled;
         self.posted = self.filled;
-        self.free = FreeBuffers::new(0, None);
+        self.free.clear();
     }
 
     /// Posts a buffer of the driver's, if the ring has room.

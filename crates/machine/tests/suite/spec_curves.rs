@@ -8,7 +8,8 @@ const CPI: f64 = 0.10;
 const MISSES: (f64, f64) = (0.15, 0.1);
 
 /// Points outside of these bounds: program, prefetchers, ways, and the number that is outside. docs/programs.md says why.
-const KNOWN: [(&str, &str, u32, &str); 8] = [
+const KNOWN: [(&str, &str, u32, &str); 9] = [
+    ("cam4", "off", 4, "misses"),
     ("parest", "off", 2, "cpi"),
     ("parest", "off", 2, "misses"),
     ("parest", "off", 4, "misses"),

@@ -43,7 +43,7 @@ fn the_size_of_the_llc_changes_the_misses_of_programs_that_use_it() {
     }
     for name in FEELS_NOT {
         let [two, .., eleven] = misses(name);
-        assert!(two.mpki - eleven.mpki < 0.2 && two.cpi < 1.03 * eleven.cpi, "{name}: {two:?} {eleven:?}");
+        assert!(two.mpki - eleven.mpki < 0.3 && two.cpi < 1.05 * eleven.cpi, "{name}: {two:?} {eleven:?}");
     }
 }
 

@@ -42,7 +42,11 @@ fn rig(ring: u32, gbps: f64, work: SocketWork) -> Rig {
         pace: Pace::Even,
         dscp: 0,
     };
-    let mut nic = Nic::new(0, 100.0, Traffic::new(&traffic, Spread::Rss(1), Stream::new(1, "nic")));
+    let mut nic = Nic::new(
+        0,
+        100.0,
+        Traffic::new(&traffic, Spread::Rss(1), Stream::new(1, "nic"), Stream::new(1, "nic rss")),
+    );
     nic.queues.push(Queue::new(&mut memory, ring, 0).unwrap());
     bus.nics.push(nic);
     let mut site = Site {
