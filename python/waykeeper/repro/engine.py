@@ -11,7 +11,7 @@ import gzip
 import hashlib
 import json
 import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache as cached
 from pathlib import Path
@@ -75,8 +75,13 @@ def run_figures(
     jobs: int | None = None,
     cache: Path,
     progress: bool | None = None,
+    change: Callable[[Scenario], Scenario] | None = None,
 ) -> dict[str, FigureRuns]:
-    """Runs all cases of `figures`; results by figure id. `cache` is the folder that keeps runs."""
+    """Runs all cases of `figures`; results by figure id. `cache` is the folder that keeps runs.
+
+    `change` changes every scenario after its case's overrides. A case that it leaves as it is has the same result, which is kept
+    once.
+    """
     count = seeds or (QUICK_SEEDS if quick else SEEDS)
     cases = {figure.id: list(figure.cases(quick)) for figure in figures}
     for figure_id, mine in cases.items():
@@ -88,7 +93,7 @@ def run_figures(
     names: dict[tuple[str, Hashable, int], str] = {}
     for figure_id, mine in cases.items():
         for case in mine:
-            first = _job(case, 1)
+            first = _job(case, 1, change)
             for seed in range(1, count + 1):
                 job = replace(first, seed=seed)
                 name = job.name()
@@ -100,12 +105,17 @@ def run_figures(
     }
 
 
-def _job(case: Case, seed: int) -> Job:
+def scenario_of(case: Case) -> Scenario:
+    """A case's scenario with its overrides."""
+    return as_scenario(case.scenario).point().update(case.overrides)
+
+
+def _job(case: Case, seed: int, change: Callable[[Scenario], Scenario] | None = None) -> Job:
     if case.search not in (None, "msl", "zero-loss"):
         raise ValueError(f"case {case.key!r}: search is {case.search!r}; it must be msl or zero-loss")
-    scenario = as_scenario(case.scenario).point().update(case.overrides)
+    scenario = scenario_of(case)
     return Job(
-        scenario=scenario,
+        scenario=change(scenario) if change else scenario,
         policies=tuple(case.policies),
         seed=seed,
         sets=case.sets,
