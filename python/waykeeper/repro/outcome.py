@@ -29,6 +29,9 @@ SCHEMA = "waykeeper.fidelity/2"
 SHOWN_BY = 0.8
 """Share of the seeds that must reproduce a claim: 4 of 5. A mean over seeds can have a property that no run has."""
 
+MEAN_ONLY = "the mean over seeds shows it, but only"
+"""How the explanation of a claim begins whose mean has a property that too few seeds have."""
+
 HEADLINE = (Strength.STRONG, Strength.MEDIUM)
 """The strengths that the headline counts."""
 
@@ -106,7 +109,7 @@ def _outcome(figure: Figure, judgement: Judgement, results: FigureRuns) -> Outco
             finding, judged, error = reached
         elif judged.verdict is Verdict.REPRODUCED and reached[1].verdict is not Verdict.REPRODUCED:
             showing = sum(one.verdict is Verdict.REPRODUCED for _, one, _ in alone)
-            lacking = f"the mean over seeds shows it, but only {showing} of {seeds} seeds alone do"
+            lacking = f"{MEAN_ONLY} {showing} of {seeds} seeds alone do"
             judged = replace(judged, verdict=reached[1].verdict)
     values = [one.low for one, _, _ in alone if one is not None and one.low is not None] if seeds else []
     at_least = [one for _, one, _ in alone if RANK[one.verdict.value] <= RANK[judged.verdict.value]]

@@ -18,6 +18,8 @@ from .engine import FigureRuns
 from .figure import Figure, Panel
 
 TITLES = dict(PAPERS.values())
+MECHANISMS = "fidelity-mechanisms.md"
+"""Name of the page about the model's mechanisms."""
 
 
 def write(out: Path, record: Mapping[str, Any], figures: Sequence[Figure], results: Mapping[str, FigureRuns]) -> Path:
@@ -73,13 +75,26 @@ def _spread(curves: Sequence[Sequence[float | None]]) -> list[float | None]:
 
 
 def write_docs(folder: Path, record: Mapping[str, Any]) -> list[Path]:
-    """Writes `fidelity.md` and `fidelity.json` of a full run into `folder`."""
+    """Writes `fidelity.md` and `fidelity.json` of a full run into `folder`. The page links to that of the mechanisms if there is
+    one."""
+    page, data = folder / "fidelity.md", folder / "fidelity.json"
+    mechanisms = MECHANISMS if (folder / MECHANISMS).is_file() else ""
+    page.write_text(_page("fidelity.md", record=record, titles=TITLES, mechanisms=mechanisms), encoding="utf-8")
+    data.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    return [page, data]
+
+
+def write_mechanisms(folder: Path, record: Mapping[str, Any]) -> Path:
+    """Writes the page about the model's mechanisms into `folder`."""
+    page = folder / MECHANISMS
+    page.write_text(_page("mechanisms.md", record=record), encoding="utf-8")
+    return page
+
+
+def _page(template: str, **values: Any) -> str:
+    """A page of `docs/` from the template of that name."""
     from jinja2 import Environment
 
     environment = Environment(autoescape=False, trim_blocks=True, lstrip_blocks=True)
     environment.filters["cell"] = lambda text: str(text).replace("|", "\\|").replace("\n", " ")
-    template = environment.from_string(files(__package__).joinpath("fidelity.md").read_text(encoding="utf-8"))
-    page, data = folder / "fidelity.md", folder / "fidelity.json"
-    page.write_text(template.render(record=record, titles=TITLES), encoding="utf-8")
-    data.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    return [page, data]
+    return environment.from_string(files(__package__).joinpath(template).read_text(encoding="utf-8")).render(**values)
