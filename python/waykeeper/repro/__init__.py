@@ -2,7 +2,8 @@
 
 A figure is a file in `papers/<paper>/` with the grid of scenarios, the published points, and one function per claim. The shared
 parts are the claims (`claims`), the results of a claim's function (`finding`), verdicts (`verdict`), running (`engine`), drawing
-(`draw`) and the report (`report`). `python -m waykeeper.repro --help` lists the commands.
+(`draw`), the report (`report`), and the effects of the model's mechanisms (`mechanisms`). `python -m waykeeper.repro --help` lists
+the commands.
 """
 
 from .curves import about_equal, crossing, falling, rising, spread_ratio

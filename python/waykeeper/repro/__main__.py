@@ -1,4 +1,5 @@
-"""`python -m waykeeper.repro`: lists the figures of the reproduction suite, runs them and writes the report.
+"""`python -m waykeeper.repro`: lists the figures of the reproduction suite, runs them and writes the report; shows which claims each
+mechanism of the model moves.
 
 Exit codes: 0 success, 1 a simulation failed or (`diff`) a verdict got worse, 2 bad usage, 130 interrupted.
 """
@@ -8,6 +9,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,8 @@ from . import report
 from .claims import PAPERS, claims
 from .engine import QUICK_SEEDS, SEEDS, run_figures
 from .figure import Figure
+from .mechanisms import Reference, mechanisms
+from .mechanisms import document as effects_document
 from .outcome import RANK, SCHEMA, changes, document, outcomes, skipped
 from .registry import figures, not_simulable, problems
 
@@ -25,6 +30,8 @@ examples:
   python -m waykeeper.repro run all --quick --out repro-out
   python -m waykeeper.repro report --out repro-out --docs docs
   python -m waykeeper.repro diff old/claims.json repro-out/claims.json
+  python -m waykeeper.repro mechanisms spin --only a4/fig7
+  python -m waykeeper.repro mechanisms --docs docs
 """
 
 
@@ -55,8 +62,23 @@ def main(arguments: list[str] | None = None) -> int:
     differing.add_argument("old", type=Path)
     differing.add_argument("new", type=Path)
     differing.add_argument("--json", action="store_true", help="print JSON instead of lines")
+    moving = commands.add_parser(
+        "mechanisms",
+        help="switch each mechanism of the model off and show which claims move",
+        description="Switch each mechanism of the model off, run the figures again, and show which claims move.",
+        epilog="mechanisms:\n" + "\n".join(f"  {name:<13} {one.about}" for name, one in mechanisms().items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    moving.add_argument("ids", nargs="*", metavar="ID", help="a mechanism (all)")
+    moving.add_argument("--only", nargs="+", metavar="FIGURE", default=[], help="only these figures or papers (all)")
+    moving.add_argument("--quick", action="store_true", help="reduced grids")
+    moving.add_argument("--seeds", type=_count, default=QUICK_SEEDS, help=f"number of seeds per case ({QUICK_SEEDS})")
+    moving.add_argument("--jobs", type=_count, help="simulations that run in parallel (one per core)")
+    moving.add_argument("--out", type=Path, default=Path("repro-out"), help="folder of runs (repro-out)")
+    moving.add_argument("--docs", type=Path, help=f"folder to write {report.MECHANISMS} to")
+    moving.add_argument("--json", action="store_true", help="print the record as JSON instead of a table")
     given = parser.parse_args(arguments)
-    command = {"list": _list, "run": _run, "report": _report, "diff": _diff}[given.command]
+    command = {"list": _list, "run": _run, "report": _report, "diff": _diff, "mechanisms": _mechanisms}[given.command]
     try:
         return command(given)
     except _Usage as why:
@@ -134,13 +156,18 @@ def _chosen(ids: list[str]) -> list[Figure]:
     for name in ids:
         hits = [figure for figure in everything.values() if name in (figure.id, figure.id.split("/")[0])]
         if not hits:
-            import difflib
-
-            near = difflib.get_close_matches(name, [*everything, *(folder for folder, _ in PAPERS.values())], n=1)
-            hint = f", did you mean `{near[0]}`?" if near else ";"
+            hint = _hint(name, [*everything, *(folder for folder, _ in PAPERS.values())])
             raise _Usage(f"no figure or paper `{name}`{hint} `list` prints all; `all` selects all")
         chosen += [figure for figure in hits if figure not in chosen]
     return chosen
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    """The nearest known name as a question, or the sign before the next clause."""
+    import difflib
+
+    near = difflib.get_close_matches(name, known, n=1)
+    return f", did you mean `{near[0]}`?" if near else ";"
 
 
 def _report(given: argparse.Namespace) -> int:
@@ -169,6 +196,58 @@ def _diff(given: argparse.Namespace) -> int:
         if not found:
             print("no verdict changed")
     return 1 if any(change["worse"] for change in found) else 0
+
+
+def _mechanisms(given: argparse.Namespace) -> int:
+    known = mechanisms()
+    for name in given.ids:
+        if name not in known:
+            raise _Usage(f"no mechanism `{name}`{_hint(name, known)} there are {', '.join(known)}")
+    if given.docs is not None and not given.docs.is_dir():
+        raise _Usage(f"{given.docs} is not a folder; --docs needs the folder to write {report.MECHANISMS} to")
+    chosen = [one for name, one in known.items() if name in given.ids or not given.ids]
+    figures = _chosen(given.only or ["all"])
+    run = partial(run_figures, quick=given.quick, seeds=given.seeds, jobs=given.jobs, cache=given.out / "runs")
+    print(f"every mechanism on: {len(figures)} figures", file=sys.stderr)
+    reference = Reference(figures, given.quick, run)
+    effects = []
+    for mechanism in chosen:
+        print(f"without {mechanism.id}: {mechanism.about}", file=sys.stderr)
+        effects.append(reference.without(mechanism))
+    record = effects_document(effects, given.only, given.quick, given.seeds)
+    if given.json:
+        print(json.dumps(record, indent=1))
+    else:
+        _show_effects(record)
+    if given.docs is not None:
+        print(f"wrote {report.write_mechanisms(given.docs, record)}", file=sys.stderr)
+    failures = [("every mechanism on", line) for line in reference.failures]
+    failures += [(f"without {effect.mechanism.id}", line) for effect in effects for line in effect.failures]
+    for what, line in failures:
+        print(f"failed: {what}: {line}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def _show_effects(record: Any) -> None:
+    heads = ["changed_cases", "named", "named_moved", "others_moved", "gained", "lost"]
+    print(f"{'mechanism':<14}" + "".join(f"{head.replace('_', ' '):>16}" for head in heads))
+    for row in record["mechanisms"]:
+        print(f"{row['id']:<14}" + "".join(f"{row[head]:>16}" for head in heads))
+    for row in record["mechanisms"]:
+        print(f"\n{row['id']}: without it -> with it")
+        for claim in row["claims"]:
+            if claim["moved"]:
+                named = "named" if claim["named"] else ""
+                moved = f"{claim['off']} ({claim['off_ours']}) -> {claim['on']} ({claim['on_ours']})"
+                print(f"  {named:<5}  {claim['change']:<14}  {claim['id']}: {moved}")
+        if not any(claim["moved"] for claim in row["claims"]):
+            print("  it moves no claim")
+        still: dict[str, list[str]] = {}
+        for claim in row["claims"]:
+            if not claim["moved"]:
+                still.setdefault(claim["change"], []).append(claim["id"])
+        for why, names in still.items():
+            print(f"  named  {why}: {', '.join(names)}")
 
 
 def _record(path: Path) -> Any:
