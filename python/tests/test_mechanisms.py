@@ -13,7 +13,7 @@ from waykeeper.repro.claims import claims
 from waykeeper.repro.engine import run_figures, scenario_of
 from waykeeper.repro.mechanisms import REMOVED, Change, Mechanism, Off, Reference, compare, document, effective
 from waykeeper.repro.outcome import Outcome
-from waykeeper.repro.registry import figures
+from waykeeper.repro.registry import figures, not_simulable
 from waykeeper.repro.report import write_docs, write_mechanisms
 
 KNOWN = mechanisms.mechanisms()
@@ -98,6 +98,11 @@ def test_claims_of_a_figure_with_failed_runs_are_not_compared():
     (found,) = compare([ONE], [outcome(ONE)], [outcome(ONE, "not reproduced")], {"a4/made-up"})
     assert found.change is Change.FAILED and not found.moved
     assert compare([], [outcome(ONE)], [outcome(ONE, "not reproduced")], {"a4/made-up"}) == []
+
+
+def test_a_named_claim_that_cannot_be_simulated_says_so():
+    (found,) = compare([next(iter(not_simulable()))], [], [])
+    assert found.change is Change.NOT_SIMULABLE and found.named and not found.moved
 
 
 def test_a_verdict_that_too_few_seeds_show_says_so():

@@ -23,6 +23,7 @@ from .claims import claims
 from .engine import FigureRuns, scenario_of
 from .figure import Figure
 from .outcome import MEAN_ONLY, RANK, Outcome, outcomes
+from .registry import not_simulable
 
 SCHEMA = "waykeeper.mechanisms/1"
 
@@ -189,6 +190,7 @@ class Change(Enum):
     NO_RUN = "none: it changes no run of the figure"
     FAILED = "not compared: a simulation failed"
     NOT_ASKED = "not compared: the figure was not run"
+    NOT_SIMULABLE = "not compared: the claim cannot be simulated"
 
 
 MOVED = (Change.GAINED, Change.LOST, Change.NUMBER)
@@ -315,7 +317,7 @@ def _compared(name: str, named: bool, on: Outcome | None, off: Outcome | None, f
     claim = claims()[name]
     head = {"id": name, "where": claim.where, "claim": claim.text, "published": claim.published(), "named": named}
     if on is None:
-        return Compared(**head, change=Change.NOT_ASKED)
+        return Compared(**head, change=Change.NOT_SIMULABLE if name in not_simulable() else Change.NOT_ASKED)
     if on.figure in failed:
         return Compared(**head, change=Change.FAILED)
     if off is None:
