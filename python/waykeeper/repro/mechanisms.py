@@ -125,9 +125,21 @@ MECHANISMS = (
     ),
     Mechanism(
         "rss-draw",
-        "RSS spreads the flows of a NIC over its queues by a drawn hash key",
+        "all runs of A4 have the same draw of flows to queues",
         (Off("nic.*.rss_seed", REMOVED),),
         ("ISCA25-F13A-6", "ISCA25-F13A-7", "ISCA25-F13A-10", "ISCA25-F13A-11", "ISCA25-F6-1", "ISCA25-F8A-1"),
+    ),
+    Mechanism(
+        "first-of-burst",
+        "DPDK-T's latency is that of one packet per core and millisecond, the first of a burst, so every queue counts the same",
+        (Off("workload.*.latency_every_ms", REMOVED, programs=("dpdk-t", "dpdk-nt")),),
+        ("ISCA25-F6-1", "ISCA25-F6-2", "ISCA25-F7-1", "ISCA25-F8A-1", "ISCA25-F8A-2"),
+    ),
+    Mechanism(
+        "kernel-path",
+        "iperf receives through the kernel: page pool, softirq, socket queue, copy, a sender with a window",
+        (Off("workload.*.kernel_path", False, programs=("iperf",)),),
+        ("CAL20-F1-3", "CAL20-F1-5"),
     ),
     Mechanism(
         "spare-unread",
