@@ -85,10 +85,14 @@ fn gain(scenario: &Scenario, run: &Measured, base: &Measured) -> f64 {
     sum / cores
 }
 
-/// How far a gain through files may be from the one in process. Over seeds 1 to 3 the gains of a run of this length are
-/// 1.187, 1.303, 0.987 with a4 and 1.188, 1.240, 0.982 with waykeeper (in process): a spread of 0.3. With one seed the two
-/// hosts differ by what counters round and by RMIDs that tenants get anew when they change their class.
+/// How far a gain through files may be from the one in process. With one seed the two hosts differ by what counters round
+/// and by RMIDs that tenants get anew when they change their class; seeds differ by several times as much.
 const TOLERANCE: f64 = 0.05;
+
+/// What a policy that works gains at least on this mix. The room that parest gets is worth 1.04 in every run; how much
+/// FastClick gains beside it differs by seed, since one of its queues is offered almost what it can take (1.075 with
+/// waykeeper and seed 1).
+const PAYS: f64 = 1.03;
 
 #[test]
 fn policies_gain_through_files_what_they_gain_in_process() {
@@ -106,7 +110,7 @@ fn policies_gain_through_files_what_they_gain_in_process() {
                 (outside - inside).abs() < TOLERANCE,
                 "{policy}: {outside:.3} through files, {inside:.3} in process"
             );
-            assert!(inside > 1.1, "{policy} pays on this mix: {inside:.3}");
+            assert!(inside > PAYS, "{policy} pays on this mix: {inside:.3}");
         }
     });
 }
