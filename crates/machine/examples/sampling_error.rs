@@ -3,6 +3,9 @@
 //! `cargo run --release -p waykeeper-machine --example sampling_error [TRAFFIC [SAMPLES]]`; 8 and 4 by default. Slices
 //! of the flagship with the same traffic, exact and sampled: the root mean square of their difference. Knows no policy.
 
+// It is a program that prints.
+#![allow(clippy::print_stdout)]
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
