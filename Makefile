@@ -111,6 +111,7 @@ lint:
 	$(VENV)/bin/ruff format --check python && $(VENV)/bin/ruff check python
 
 ## How fast the model is: medians, on this machine; BENCH_BASELINE=old.json compares. And what a sample of a host costs.
+## Other simulators on the same traces, after scripts/install_peers.py; two builds in turn: scripts/bench_ab.py.
 bench:
 	$(CARGO) bench --locked -p waykeeper-machine --bench summary
 	$(CARGO) bench --locked -p waykeeper-policy --bench decision
