@@ -13,6 +13,8 @@ const AHEAD: usize = 16;
 #[derive(Debug)]
 pub struct OneLevel {
     sets: Vec<Ways<16>>,
+    /// 2^64 over the number of sets, rounded up: a division by it as a multiplication.
+    reciprocal: u64,
     mask: MaskLanes<16>,
 }
 
@@ -20,17 +22,22 @@ impl OneLevel {
     /// A cold cache.
     ///
     /// # Panics
-    /// If `sets` is 0 or over 2^16, or `ways` is not 1 to 16.
+    /// If `sets` is under 2 or over 2^16, or `ways` is not 1 to 16.
     pub fn new(sets: u32, ways: u32) -> OneLevel {
-        assert!((1..=1 << 16).contains(&sets) && (1..=16).contains(&ways));
-        OneLevel { sets: vec![Ways::EMPTY; sets as usize], mask: MaskLanes::new(WayMask::full(ways)) }
+        assert!((2..=1 << 16).contains(&sets) && (1..=16).contains(&ways));
+        OneLevel {
+            sets: vec![Ways::EMPTY; sets as usize],
+            reciprocal: u64::MAX / u64::from(sets) + 1,
+            mask: MaskLanes::new(WayMask::full(ways)),
+        }
     }
 
     /// Where a line address lives: set and tag. Low bits choose the set, as in most caches.
     #[inline(always)]
     pub fn place(&self, line: u32) -> (u32, u16) {
-        let sets = self.sets.len() as u32;
-        (line % sets, (line / sets) as u16)
+        // The reciprocal is less than one part in 2^47 too large: the quotient of 32 bits is exact.
+        let quotient = ((u128::from(self.reciprocal) * u128::from(line)) >> 64) as u32;
+        (line - quotient * self.sets.len() as u32, quotient as u16)
     }
 
     /// Touches a line; allocates it if absent. Returns whether it hit.
@@ -61,6 +68,17 @@ impl OneLevel {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn place_is_the_division_by_the_number_of_sets() {
+        for sets in [2, 3, 64, 36_863, 36_864, 65_535, 65_536] {
+            let cache = OneLevel::new(sets, 1);
+            let most = ((u64::from(sets) << 16) - 1) as u32;
+            for line in [0, 1, sets - 1, sets, sets + 1, most / 3, most - sets, most - 1, most] {
+                assert_eq!(cache.place(line), (line % sets, (line / sets) as u16), "{line} of {sets}");
+            }
+        }
+    }
 
     #[test]
     fn what_fits_hits_and_a_scan_beyond_it_misses() {

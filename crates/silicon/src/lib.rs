@@ -9,6 +9,7 @@
 
 mod address;
 mod audit;
+mod bytes;
 mod chip;
 mod counters;
 mod dca;

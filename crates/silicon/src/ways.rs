@@ -4,6 +4,7 @@
 //! on it. A set's tags, states and owners stand together: for up to 16 ways they are one 64-byte line of
 //! the machine that runs the model.
 
+use crate::bytes::Bytes;
 use crate::line::NO_TAG;
 use crate::rules::Replacement;
 use crate::simd::{LANES, add_where, eq_masked_u8, eq_u16};
@@ -220,36 +221,39 @@ impl<const L: usize> Ways<L> {
             add_where(states, mask, lack);
         }
     }
+}
 
+impl Ways<LANES> {
     /// Hit or allocate in one branch-free step, QLRU: what an inclusive cache does on a demand access. On
     /// a mixed stream the hit-or-miss branch would mispredict every other time, which costs more than
-    /// always doing both halves (performance.md 1, column c). Returns whether it hit.
+    /// always doing both halves (performance.md 1, column c). No way outside the mask may hold a line. Returns whether
+    /// it hit.
     #[inline(always)]
-    pub(crate) fn touch_or_allocate(&mut self, mask: &MaskLanes<L>, tag: u16) -> bool {
-        let found = self.matches(tag);
-        let empty = self.matches(NO_TAG) & mask.bits;
-        let ages = [0, 1, 2, 3].map(|age| self.states(AGE, age) & mask.bits);
-        let hit = found != 0;
-        // Each step replaces the candidates by better ones if there are any.
-        let mut lack = 3u8;
-        let mut candidates = ages[0];
-        for (age, ways) in ages.iter().enumerate().skip(1) {
-            let better = *ways != 0;
-            lack = if better { 3 - age as u8 } else { lack };
-            candidates = if better { *ways } else { candidates };
-        }
-        let settled = hit | (empty != 0);
-        lack = if settled { 0 } else { lack };
-        candidates = if empty != 0 { empty } else { candidates };
-        let way = 31 - (if hit { found } else { candidates }).leading_zeros();
-        self.age_by(mask, lack);
-        let at = way as usize % L;
-        let state = self.state[at];
-        self.tags[at] = tag;
-        self.state[at] = if hit { state & !AGE | promoted(state & AGE) } else { 1 };
+    pub(crate) fn touch_or_allocate(&mut self, mask: &MaskLanes<LANES>, tag: u16) -> bool {
+        // Per way a rank, the best way the least: its class in the high bits, then how far right it is. Classes: 0 the
+        // way that holds the tag, 1 empty ways, 2 to 5 those of age 3 to 0, 8 and more those outside the mask.
+        let (state, in_mask) = (Bytes::from_array(&self.state), Bytes::from_array(&mask.bytes));
+        let class = Bytes::all(0x50).minus(state.and(Bytes::all(AGE)).left::<4>());
+        let class = Bytes::tags_equal(&self.tags, NO_TAG).select(Bytes::all(0x10), class);
+        let class = class.without(Bytes::tags_equal(&self.tags, tag));
+        let outside = Bytes::all(0x80).without(in_mask);
+        let ranks = class.or(Bytes::from_array(&FROM_LEFT).or(outside));
+        let best = ranks.least();
+        let chosen = ranks.equal(best);
+        let hit = best.first() < 0x10;
+        // What the oldest lacks to age 3 is what its class lacks to 2.
+        let class = best.right::<4>();
+        let aged = state.plus(class.minus(Bytes::all(2)).and(in_mask));
+        let promoted = aged.and(Bytes::all(!AGE)).or(aged.right::<1>().and(Bytes::all(1)));
+        let next = class.equal(Bytes::all(0)).select(promoted, Bytes::all(1));
+        chosen.select(next, aged).store(&mut self.state);
+        chosen.replace_tags(&mut self.tags, tag);
         hit
     }
 }
+
+/// The place of each way, counted from the leftmost.
+const FROM_LEFT: [u8; LANES] = [15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0];
 
 /// Hit promotion H11 (microarchitecture.md 5, QLRU family of uops.info): 3 -> 1, 2 -> 1, else 0.
 #[inline(always)]
@@ -378,8 +382,8 @@ mod tests {
     #[test]
     fn branch_free_path_agrees_with_find_and_insert() {
         with_chooser(Replacement::Qlru, |rule| {
-            let (mut fused, mut plain) = (Ways::<32>::EMPTY, Ways::<32>::EMPTY);
-            let mask = MaskLanes::<32>::new(WayMask::from_bits(0xff0ff));
+            let (mut fused, mut plain) = (Ways::<LANES>::EMPTY, Ways::<LANES>::EMPTY);
+            let mask = mask(0xf8f7);
             for step in 0..20_000 {
                 let tag = (rule.rng.next_u32() % 24) as u16;
                 let hit = match plain.find(tag) {
