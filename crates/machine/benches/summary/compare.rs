@@ -1,7 +1,7 @@
 //! Our caches and other simulators on the same traces: one level, and the whole chip beside their three levels.
 //!
-//! Traces: a random over 4 MiB, b a stream over 64 MiB, c half random over 1.5 MiB and half stream. Knows nothing of programs,
-//! devices or simulated time.
+//! Traces: a random over 4 MiB, b a stream over 64 MiB, c half random over 1.5 MiB and half stream. Knows nothing of
+//! programs, devices or simulated time.
 
 use crate::pace::{self, Contender, Pass, median_ratio, median_s};
 use crate::peers::Peer;

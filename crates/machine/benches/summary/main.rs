@@ -1,9 +1,10 @@
 //! `make bench`: how fast the model is, as medians over repeated runs, on a named machine.
 //!
-//! Single-threaded line events per second on three traces (the bare cache path; the whole chip, exact and 1/32), beside other
-//! cache simulators if they are installed, and simulated seconds per second of the flagship at several samplings. All by CPU
-//! time. Prints tables and writes `target/bench/latest.json`; `BENCH_BASELINE=FILE` compares with an earlier one. Figures
-//! of one machine at one time: compare ratios, not days. scripts/bench_ab.py compares two builds of the program.
+//! Single-threaded line events per second on three traces (the bare cache path; the whole chip, exact and 1/32), beside
+//! other cache simulators if they are installed, and simulated seconds per second of the flagship at several samplings.
+//! All by CPU time. Prints tables and writes `target/bench/latest.json`; `BENCH_BASELINE=FILE` compares with an earlier
+//! one. Figures of one machine at one time: compare ratios, not days. scripts/bench_ab.py compares two builds of the
+//! program. Knows nothing of tests: none asserts a time.
 
 mod compare;
 mod pace;
@@ -19,7 +20,8 @@ use waykeeper_silicon::Sampling;
 /// Part of the flagship that one run simulates, on the server's clock.
 const STRETCH_NS: u64 = 2_000_000_000;
 
-/// The flagship at each sampling, in turn: simulated seconds per CPU second, before any time factor, and line events per second.
+/// The flagship at each sampling, in turn: simulated seconds per CPU second, before any time factor, and line events per
+/// second.
 fn flagship() -> Vec<(Sampling, f64, f64)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/a4-hpw-heavy.toml");
     let source = ScenarioSource::open(&path).unwrap_or_else(|error| panic!("{error}"));

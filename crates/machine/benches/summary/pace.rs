@@ -1,7 +1,7 @@
 //! How long a benchmark takes: CPU time, contenders in turn, medians. Knows nothing of what they do.
 //!
-//! A machine that others use gets slower and faster by the second. CPU time leaves out the time when others ran, and contenders
-//! that take turns meet the same machine, so that their ratio is steadier than either rate.
+//! A machine that others use gets slower and faster by the second. CPU time leaves out the time when others ran, and
+//! contenders that take turns meet the same machine, so that their ratio is steadier than either rate.
 
 use rustix::time::{ClockId, clock_gettime};
 
