@@ -10,6 +10,7 @@ use crate::spec::ChipSpec;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -125,6 +126,17 @@ impl Region {
     }
 }
 
+/// Regions of one size that were handed out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Handed {
+    /// How many.
+    pub regions: u64,
+    /// Their lines, all together.
+    pub lines: u64,
+    /// ... of these, in the sample.
+    pub sampled: u64,
+}
+
 /// Hands out memory and places its lines.
 #[derive(Clone, Debug)]
 pub struct AddressMap {
@@ -142,6 +154,8 @@ pub struct AddressMap {
     total_lines: u64,
     /// What was taken since [`AddressMap::lend`].
     lent: Option<Lent>,
+    /// By the size of a region in lines: what was handed out since [`AddressMap::handed_out`].
+    handed: BTreeMap<u32, Handed>,
 }
 
 /// Memory that is to come back: pages and frames in the order in which they were taken.
@@ -198,6 +212,7 @@ impl AddressMap {
             rng,
             total_lines,
             lent: None,
+            handed: BTreeMap::new(),
         }
     }
 
@@ -224,6 +239,7 @@ impl AddressMap {
             self.append(&mut region, frame * FRAME_LINES, count);
             lines -= u64::from(count);
         }
+        self.note(&region);
         Ok(region)
     }
 
@@ -247,7 +263,20 @@ impl AddressMap {
             self.append(&mut region, page * HUGE_LINES, count);
             lines -= u64::from(count);
         }
+        self.note(&region);
         Ok(region)
+    }
+
+    /// Regions that were handed out since the last call, by their size in lines.
+    pub fn handed_out(&mut self) -> BTreeMap<u32, Handed> {
+        std::mem::take(&mut self.handed)
+    }
+
+    fn note(&mut self, region: &Region) {
+        let handed = self.handed.entry(region.total).or_default();
+        handed.regions += 1;
+        handed.lines += u64::from(region.total);
+        handed.sampled += region.lines.len() as u64;
     }
 
     /// From now on it is noted what is taken.
@@ -427,6 +456,20 @@ mod tests {
             assert_eq!(map.free_bytes(), free);
         }
         assert!(seen[0] == seen[1] && seen[1] == seen[2]);
+    }
+
+    #[test]
+    fn what_was_handed_out_is_known_by_size_and_told_once() {
+        let mut map = map(32);
+        map.handed_out();
+        let (a, b) = (map.ordinary(4096).unwrap(), map.ordinary(4096).unwrap());
+        let large = map.huge(1 << 20).unwrap();
+        // A frame has lines of two ranges of 32 sets, and a sampled line of each.
+        let frames = Handed { regions: 2, lines: 128, sampled: 4 };
+        assert_eq!(a.lines().len() + b.lines().len(), 4);
+        let pages = Handed { regions: 1, lines: 1 << 14, sampled: large.lines().len() as u64 };
+        assert_eq!(map.handed_out(), BTreeMap::from([(64, frames), (1 << 14, pages)]));
+        assert!(map.handed_out().is_empty());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use crate::address::Sampling;
 use crate::audit::{MlcResident, Resident};
-use crate::counters::{ChipCounters, CoreCounters, DeviceCounters, PrefetchCounters};
+use crate::counters::{ChipCounters, CoreCounters, DcaCounters, DeviceCounters, PrefetchCounters};
 use crate::dca::{DcaRegisters, RegisterError};
 use crate::dram::Dram;
 use crate::evictions::EvictionCount;
@@ -100,7 +100,7 @@ impl Chip {
             mlc.unmark(way, mlc::PUSHED);
             self.shared.steering.pushed_payload_hit(core);
         }
-        self.count(core, Level::Mlc)
+        self.count(core, line, Level::Mlc)
     }
 
     /// A program on `core` writes a line.
@@ -118,7 +118,7 @@ impl Chip {
             mlc.unmark(way, marks & !mlc::PAYLOAD);
             self.marked_write(core, line, marks);
         }
-        self.count(core, Level::Mlc)
+        self.count(core, line, Level::Mlc)
     }
 
     /// Switches a core's hardware prefetchers (MSR 0x1A4).
@@ -156,7 +156,7 @@ impl Chip {
             Llc::NonInclusive(llc) => llc.read_miss(&mut self.shared, core, index, line, fill),
             Llc::Inclusive(llc) => llc.read_miss(&mut self.shared, core, line, fill),
         };
-        self.count(core, level)
+        self.count(core, line, level)
     }
 
     #[inline(never)]
@@ -166,7 +166,7 @@ impl Chip {
             Llc::NonInclusive(llc) => llc.write_miss(&mut self.shared, core, index, line, fill),
             Llc::Inclusive(llc) => llc.write_miss(&mut self.shared, core, line, fill),
         };
-        self.count(core, level)
+        self.count(core, line, level)
     }
 
     #[inline(never)]
@@ -185,14 +185,14 @@ impl Chip {
     }
 
     #[inline(always)]
-    fn count(&mut self, core: usize, level: Level) -> Level {
-        self.shared.served[core][level as usize] += 1;
+    fn count(&mut self, core: usize, line: Line, level: Level) -> Level {
+        self.shared.served_at(core, line)[level as usize] += 1;
         level
     }
 
     /// Counts accesses of `core` that its MLC served and that are not simulated line by line.
     pub fn count_mlc_hits(&mut self, core: usize, accesses: u64) {
-        self.shared.served[core][Level::Mlc as usize] += accesses;
+        self.shared.hits_without_line[core] += accesses;
     }
 
     /// A device writes a full line. Returns whether it was cached before.
@@ -210,18 +210,17 @@ impl Chip {
     /// The rest of the line has to be there first: where DCA puts a line into the LLC that was not cached, memory is
     /// read. Counted apart from full lines, as the opcode events do (RFO, not ItoM; nvme-memload s2.3).
     pub fn dma_write_partial(&mut self, device: usize, line: Line) -> bool {
-        let before = self.shared.device[device];
+        let before = *self.shared.dca_at(device, line);
+        let uncached = self.shared.device[device].writes_uncached;
         let cached = self.dma_write(device, line);
-        let now = &mut self.shared.device[device];
-        if now.write_misses > before.write_misses {
+        let full = std::mem::replace(self.shared.dca_at(device, line), before);
+        if full.write_misses > before.write_misses {
             self.shared.memory_read(line);
         }
-        let now = &mut self.shared.device[device];
-        now.write_hits = before.write_hits;
-        now.write_misses = before.write_misses;
-        now.writes_uncached = before.writes_uncached;
-        now.partial_hits += u64::from(cached);
-        now.partial_misses += u64::from(!cached);
+        let device = &mut self.shared.device[device];
+        device.writes_uncached = uncached;
+        device.partial_hits += u64::from(cached);
+        device.partial_misses += u64::from(!cached);
         cached
     }
 
@@ -447,9 +446,18 @@ impl Chip {
 
     /// Counters of a core.
     pub fn core_counters(&self, core: usize) -> CoreCounters {
-        let [mlc_hits, llc, peer, llc_misses] = self.shared.served[core];
-        let llc_hits = llc + peer;
-        CoreCounters { mlc_hits, mlc_misses: llc_hits + llc_misses, llc_hits, llc_misses }
+        let mut all: CoreCounters = self.core_groups(core).sum();
+        all.mlc_hits += self.shared.hits_without_line[core];
+        all
+    }
+
+    /// Counters of a core, apart for groups of the simulated sets: eight, or as many as there are sets. The accesses of
+    /// [`Chip::count_mlc_hits`] are in none of them.
+    pub fn core_groups(&self, core: usize) -> impl Iterator<Item = CoreCounters> + '_ {
+        self.shared.served(core).iter().map(|&[mlc_hits, llc, peer, llc_misses]| {
+            let llc_hits = llc + peer;
+            CoreCounters { mlc_hits, mlc_misses: llc_hits + llc_misses, llc_hits, llc_misses }
+        })
     }
 
     /// What a core's prefetchers fetched: part of [`Chip::core_counters`].
@@ -459,7 +467,19 @@ impl Chip {
 
     /// Counters of a device.
     pub fn device_counters(&self, device: usize) -> DeviceCounters {
-        self.shared.device[device]
+        let groups = self.device_groups(device).iter();
+        groups.fold(self.shared.device[device], |all, group| DeviceCounters {
+            write_hits: all.write_hits + group.write_hits,
+            write_misses: all.write_misses + group.write_misses,
+            read_hits: all.read_hits + group.read_hits,
+            read_misses: all.read_misses + group.read_misses,
+            ..all
+        })
+    }
+
+    /// Hits and misses of a device, apart for the same groups of sets as in [`Chip::core_groups`].
+    pub fn device_groups(&self, device: usize) -> &[DcaCounters] {
+        self.shared.dca_counters(device)
     }
 
     /// Counters of the chip.

@@ -1,5 +1,13 @@
 //! What the chip counts. Sampled counts: whoever shows them scales them by the sampling factor.
 
+use std::iter::Sum;
+use std::ops::Add;
+
+/// Groups of sets that are counted apart, at most. How far the groups differ tells the error of sampling. Assumption:
+/// eight give a standard error to about a quarter, and their counters stay in the nearest cache of the machine that runs
+/// the model.
+pub(crate) const SET_GROUPS: usize = 8;
+
 /// Per core: accesses of programs, and fetches of its prefetchers, which count as accesses that missed the MLC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoreCounters {
@@ -45,6 +53,19 @@ pub struct DeviceCounters {
     pub leaked: u64,
 }
 
+/// Of a device's counters those whose ratios are hit ratios, over some of the sets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DcaCounters {
+    /// As in [`DeviceCounters`].
+    pub write_hits: u64,
+    /// Likewise.
+    pub write_misses: u64,
+    /// Likewise.
+    pub read_hits: u64,
+    /// Likewise.
+    pub read_misses: u64,
+}
+
 /// Whole chip.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChipCounters {
@@ -74,4 +95,23 @@ pub struct ChipCounters {
     pub migrations: u64,
     /// I/O lines that left an MLC for the CAT ways (DMA bloat).
     pub bloated: u64,
+}
+
+impl Add for CoreCounters {
+    type Output = CoreCounters;
+
+    fn add(self, other: CoreCounters) -> CoreCounters {
+        CoreCounters {
+            mlc_hits: self.mlc_hits + other.mlc_hits,
+            mlc_misses: self.mlc_misses + other.mlc_misses,
+            llc_hits: self.llc_hits + other.llc_hits,
+            llc_misses: self.llc_misses + other.llc_misses,
+        }
+    }
+}
+
+impl Sum for CoreCounters {
+    fn sum<I: Iterator<Item = CoreCounters>>(all: I) -> CoreCounters {
+        all.fold(CoreCounters::default(), Add::add)
+    }
 }

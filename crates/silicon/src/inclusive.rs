@@ -238,7 +238,7 @@ impl Inclusive {
                 ways.set_state(way, DIRTY | IO | UNCONSUMED | age);
                 self.sets[at].user[way as usize] = owner;
                 self.touched(sh, at, way);
-                sh.device[device].write_hits += 1;
+                sh.dca_at(device, line).write_hits += 1;
             }
             (DcaMode::On, Some(mask), None) => {
                 let young = sh.p_io_young.hits(sh.random());
@@ -246,7 +246,7 @@ impl Inclusive {
                 let (state, why) = (DIRTY | IO | UNCONSUMED | age, EvictionReason::DeviceWrite);
                 let entry = Entry { state, owner, holder: NO_HOLDER, why };
                 self.allocate(sh, at, line, &mask, entry);
-                sh.device[device].write_misses += 1;
+                sh.dca_at(device, line).write_misses += 1;
             }
             (_, _, found) => {
                 if let Some(way) = found {
@@ -275,11 +275,11 @@ impl Inclusive {
                     let state = self.sets[at].ways.state(way);
                     self.promote(sh, at, way, state);
                 }
-                sh.device[device].read_hits += 1;
+                sh.dca_at(device, line).read_hits += 1;
             }
             None => {
                 sh.memory_read(line);
-                sh.device[device].read_misses += 1;
+                sh.dca_at(device, line).read_misses += 1;
             }
         }
         found.is_some()

@@ -30,10 +30,10 @@ mod steering;
 mod table;
 mod ways;
 
-pub use address::{AddressMap, FRAME_LINES, HUGE_LINES, Lent, OutOfMemory, Region, Sampling};
+pub use address::{AddressMap, FRAME_LINES, HUGE_LINES, Handed, Lent, OutOfMemory, Region, Sampling};
 pub use audit::{MlcResident, Resident};
 pub use chip::{Chip, Fill, Level, MAX_DEVICES};
-pub use counters::{ChipCounters, CoreCounters, DeviceCounters, PrefetchCounters};
+pub use counters::{ChipCounters, CoreCounters, DcaCounters, DeviceCounters, PrefetchCounters};
 pub use dca::{DcaRegisters, RegisterError};
 pub use dram::Dram;
 pub use evictions::{EvictionCount, EvictionReason, Owner};

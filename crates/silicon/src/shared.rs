@@ -3,7 +3,7 @@
 //! Knows the private side of the chip and how to account for what happens; knows no transition rule.
 
 use crate::address::Sampling;
-use crate::counters::{ChipCounters, DeviceCounters, PrefetchCounters};
+use crate::counters::{ChipCounters, DcaCounters, DeviceCounters, PrefetchCounters, SET_GROUPS};
 use crate::dram::Dram;
 use crate::evictions::{EvictionReason, Evictions};
 use crate::line::Line;
@@ -44,13 +44,19 @@ pub(crate) struct Shared {
     mlc_sets: usize,
     mlc_ways: u32,
     cores: usize,
-    /// Accesses per core and [`Level`] that served them, prefetches with the rest.
-    pub served: Table<[u64; 4]>,
+    /// Accesses per core and [`Level`] that served them, prefetches with the rest; [`SET_GROUPS`] entries per core, one
+    /// for each group of sets.
+    served: Table<[u64; 4]>,
+    /// Accesses per core that its MLC served and that belong to no set.
+    pub hits_without_line: Table<u64>,
     /// Whether each core's prefetchers are on.
     pub prefetchers_on: Table<bool>,
     /// What they fetched.
     pub prefetches: Table<PrefetchCounters>,
+    /// All but what `dca_counters` has.
     pub device: [DeviceCounters; MAX_DEVICES],
+    /// [`SET_GROUPS`] entries per device.
+    dca_counters: Table<DcaCounters>,
     pub chip: ChipCounters,
     pub evictions: Evictions,
     pub dram: Dram,
@@ -78,10 +84,12 @@ impl Shared {
             mlc_sets,
             mlc_ways: spec.mlc.ways,
             cores,
-            served: Table::filled(cores, [0; 4]),
+            served: Table::filled(cores * SET_GROUPS, [0; 4]),
+            hits_without_line: Table::filled(cores, 0),
             prefetchers_on: Table::filled(cores, true),
             prefetches: Table::filled(cores, PrefetchCounters::default()),
             device: [DeviceCounters::default(); MAX_DEVICES],
+            dca_counters: Table::filled(MAX_DEVICES * SET_GROUPS, DcaCounters::default()),
             chip: ChipCounters::default(),
             evictions: Evictions::new(),
             dram: Dram::new(spec.dram, rules.dram_backlog.then_some(spec.dependent.memory_ns)),
@@ -106,6 +114,34 @@ impl Shared {
     #[inline(always)]
     pub(crate) fn is_large(&self) -> bool {
         self.mlc_sets > 64
+    }
+
+    /// Groups that have a set.
+    pub(crate) fn set_groups(&self) -> usize {
+        self.mlc_sets.min(SET_GROUPS)
+    }
+
+    /// Accesses per [`Level`], of a core in the group of sets that a line belongs to. Sets that follow one another in
+    /// the sample are in different groups, so that each group has sets of the whole index.
+    #[inline(always)]
+    pub(crate) fn served_at(&mut self, core: usize, line: Line) -> &mut [u64; 4] {
+        &mut self.served[core * SET_GROUPS + line.set() % SET_GROUPS]
+    }
+
+    /// Accesses of a core per group and [`Level`].
+    pub(crate) fn served(&self, core: usize) -> &[[u64; 4]] {
+        &self.served.entries()[core * SET_GROUPS..][..self.set_groups()]
+    }
+
+    /// Hits and misses of a device in the group of sets that a line belongs to.
+    #[inline(always)]
+    pub(crate) fn dca_at(&mut self, device: usize, line: Line) -> &mut DcaCounters {
+        &mut self.dca_counters[device * SET_GROUPS + line.set() % SET_GROUPS]
+    }
+
+    /// Hits and misses of a device per group.
+    pub(crate) fn dca_counters(&self, device: usize) -> &[DcaCounters] {
+        &self.dca_counters.entries()[device * SET_GROUPS..][..self.set_groups()]
     }
 
     /// Where the MLC set of a core stands among all of them.

@@ -58,7 +58,7 @@ impl NonInclusive {
         ways.set_owner(way, owner);
         ways.set_state(way, fresh | age | kept);
         self.touched(sh, at, way);
-        sh.device[device].write_hits += 1;
+        sh.dca_at(device, line).write_hits += 1;
     }
 
     /// Write of a line the LLC does not have: it is allocated there. A copy that an MLC held goes, and the write
@@ -67,13 +67,13 @@ impl NonInclusive {
     fn dma_allocate(&mut self, sh: &mut Shared, device: usize, line: Line, at: usize, fresh: u8) -> bool {
         let held = self.sets[at].directory.holds(line.tag());
         if held {
-            sh.device[device].write_hits += 1;
+            sh.dca_at(device, line).write_hits += 1;
             if !sh.rules.dma_write_invalidates_mlc {
                 return true;
             }
             self.drop_mlc_copies(sh, at, line);
         } else {
-            sh.device[device].write_misses += 1;
+            sh.dca_at(device, line).write_misses += 1;
         }
         let NonInclusive { sets, recency, inclusive, dca_ways, .. } = self;
         let into_inclusive = held && sh.rules.mlc_held_write == MlcHeldWrite::InclusiveWays;
@@ -118,18 +118,18 @@ impl NonInclusive {
                 let state = self.sets[at].ways.state(way);
                 self.promote(sh, at, way, state);
             }
-            sh.device[device].read_hits += 1;
+            sh.dca_at(device, line).read_hits += 1;
             return true;
         }
         let Some(holder) = self.sets[at].directory.holder(line.tag()) else {
             sh.memory_read(line);
-            sh.device[device].read_misses += 1;
+            sh.dca_at(device, line).read_misses += 1;
             return false;
         };
         if sh.rules.read_allocate {
             self.read_allocate(sh, device, line, at, holder);
         }
-        sh.device[device].read_hits += 1;
+        sh.dca_at(device, line).read_hits += 1;
         true
     }
 

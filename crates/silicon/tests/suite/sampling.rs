@@ -125,6 +125,36 @@ impl Reading {
 }
 
 #[test]
+fn counters_of_groups_of_sets_add_up() {
+    let spec = ChipSpec::built_in("gold-6140").expect("a built-in chip");
+    for (one_in, groups) in [(32, 8), (128, 8), (256, 4)] {
+        let sampling = Sampling::one_in(one_in).expect("a power of two");
+        let mut map = AddressMap::new(&spec, Rules::default().slice_hash, sampling, 1, 1);
+        let mut chip = Chip::new(&spec, Rules::default(), sampling, 1);
+        let region = map.huge(2 << 20).expect("memory is empty");
+        let mut reads = vec![0; groups];
+        for line in region.lines().iter().flat_map(|line| [*line; 3]) {
+            chip.dma_write(2, line);
+            chip.dma_read(2, line);
+            chip.read(5, line, Fill::Ordinary);
+            reads[line.set() % groups] += 1;
+        }
+        chip.count_mlc_hits(5, 1000);
+        let counted: Vec<_> = chip.core_groups(5).collect();
+        let all: Vec<u64> = counted.iter().map(|group| group.mlc_hits + group.mlc_misses).collect();
+        assert_eq!(all, reads, "1/{one_in}: each line is counted in the group of its set");
+        let (total, device) = (chip.core_counters(5), chip.device_counters(2));
+        assert_eq!(total.mlc_hits, counted.iter().map(|group| group.mlc_hits).sum::<u64>() + 1000);
+        assert_eq!(total.llc_misses, counted.iter().map(|group| group.llc_misses).sum::<u64>());
+        let written: Vec<u64> =
+            chip.device_groups(2).iter().map(|group| group.write_hits + group.write_misses).collect();
+        assert_eq!(written, reads);
+        assert_eq!(device.write_hits + device.write_misses, reads.iter().sum::<u64>());
+        assert_eq!(device.read_hits + device.read_misses, reads.iter().sum::<u64>());
+    }
+}
+
+#[test]
 fn ratios_do_not_depend_on_the_sample() {
     let exact = traffic(Sampling::EXACT, 1);
     // Every ratio is somewhere in the middle, or the comparison below would show nothing.
