@@ -1,7 +1,8 @@
 //! What a setting of `--sets` costs in speed and how far it is from exact.
 //!
 //! `cargo run --release -p waykeeper-machine --example sampling_error [TRAFFIC [SAMPLES]]`; 8 and 4 by default. Slices
-//! of the flagship with the same traffic, exact and sampled: the root mean square of their difference. Knows no policy.
+//! of the flagship with the same traffic, exact and sampled: the root mean square of their difference, its mean in
+//! brackets, and below it the error that the runs estimate from themselves. Knows no policy.
 
 // It is a program that prints.
 #![allow(clippy::print_stdout)]
@@ -10,7 +11,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use waykeeper_host::Host;
-use waykeeper_machine::{Measured, RunOptions, Scenario, ScenarioSource, VirtualServer};
+use waykeeper_machine::{
+    HitErrors, Measured, RunOptions, SamplingErrors, Scenario, ScenarioSource, VirtualServer,
+};
 use waykeeper_silicon::Sampling;
 
 const SETTINGS: [&str; 5] = ["1/16", "1/32", "1/64", "1/128", "1/256"];
@@ -25,45 +28,58 @@ fn slice() -> Scenario {
     slice
 }
 
-fn run(slice: &Arc<Scenario>, seed: u64, sample_seed: u64, sampling: Sampling) -> (Measured, f64) {
+/// What one run measured, the errors that it estimates, and the seconds that it took.
+struct Run {
+    measured: Measured,
+    errors: SamplingErrors,
+    seconds: f64,
+}
+
+fn run(slice: &Arc<Scenario>, seed: u64, sample_seed: u64, sampling: Sampling) -> Run {
     let mut server =
         VirtualServer::new(slice.clone(), RunOptions { seed, sample_seed, sampling }).expect("it fits");
     let begun = Instant::now();
     server.wait_until(20_000_000).expect("it runs");
     server.begin_stretch();
     server.wait_until(60_000_000).expect("it runs");
-    (server.measured(), begun.elapsed().as_secs_f64())
+    let seconds = begun.elapsed().as_secs_f64();
+    Run { measured: server.measured(), errors: server.sampling_errors(), seconds }
 }
 
 /// A quantity: its group, and how its error is taken.
 struct Quantity {
     group: usize,
     value: f64,
+    /// The standard error that the run estimates.
+    claimed: Option<f64>,
     relative: bool,
 }
 
 const GROUPS: [&str; 7] =
     ["net LLC", "net MLC", "other LLC", "other MLC", "DCA write", "DCA read", "latency %"];
 
-fn quantities(slice: &Scenario, measured: &Measured) -> Vec<Quantity> {
+fn quantities(slice: &Scenario, run: &Run) -> Vec<Quantity> {
     let mut all = Vec::new();
-    let mut add = |group, value: Option<f64>, relative: bool| {
+    let mut add = |group, value: Option<f64>, claimed: Option<f64>, relative: bool| {
         let scale = if relative { 1.0 } else { 100.0 };
-        all.push(Quantity { group, value: value.unwrap_or(0.0) * scale, relative });
+        let (value, claimed) = (value.unwrap_or(0.0) * scale, claimed.map(|error| error * scale));
+        all.push(Quantity { group, value, claimed, relative });
     };
-    for (spec, workload) in slice.workloads.iter().zip(&measured.workloads) {
+    let Run { measured, errors, .. } = run;
+    let workloads = measured.workloads.iter().zip(&errors.workloads);
+    for (spec, (workload, HitErrors { llc, mlc })) in slice.workloads.iter().zip(workloads) {
         let network = spec.nic.is_some();
         // Of a program that leaves its MLC less often the LLC's ratio means nothing in a slice.
         if workload.llc_misses_per_s > 1e6 {
-            add(if network { 0 } else { 2 }, workload.llc_hit_ratio, false);
+            add(if network { 0 } else { 2 }, workload.llc_hit_ratio, *llc, false);
         }
-        add(if network { 1 } else { 3 }, workload.mlc_hit_ratio, false);
+        add(if network { 1 } else { 3 }, workload.mlc_hit_ratio, *mlc, false);
         if network {
-            add(6, workload.latency_mean_ns, true);
+            add(6, workload.latency_mean_ns, None, true);
         }
     }
-    add(4, measured.system.dca_write_hit_ratio, false);
-    add(5, measured.system.dca_read_hit_ratio, false);
+    add(4, measured.system.dca_write_hit_ratio, errors.dca_write, false);
+    add(5, measured.system.dca_read_hit_ratio, errors.dca_read, false);
     all
 }
 
@@ -73,27 +89,32 @@ fn main() {
     };
     let (traffic, samples) = (number(1, 8), number(2, 4));
     let slice = Arc::new(slice());
-    let exact: Vec<(Measured, f64)> =
-        (1..=traffic).map(|seed| run(&slice, seed, 1, Sampling::EXACT)).collect();
+    let exact: Vec<Run> = (1..=traffic).map(|seed| run(&slice, seed, 1, Sampling::EXACT)).collect();
     let per_run = |seconds: f64, runs: u64| 0.060 * runs as f64 / seconds;
-    let speed = per_run(exact.iter().map(|(_, seconds)| seconds).sum(), traffic);
+    let speed = per_run(exact.iter().map(|run| run.seconds).sum(), traffic);
     println!("{:8}{}  simulated s per s", "sets", GROUPS.map(|name| format!("{name:>12}")).concat());
     println!("{:8}{}  {speed:.3}", "exact", " ".repeat(12 * GROUPS.len()));
     for setting in SETTINGS {
         let sampling: Sampling = setting.parse().expect("a sampling");
         let (mut squares, mut sums, mut seconds) = ([(0.0, 0.0); 7], [0.0; 7], 0.0);
+        let mut claims = [(0.0, 0.0); 7];
         for seed in 1..=traffic {
-            let truth = quantities(&slice, &exact[seed as usize - 1].0);
+            let truth = quantities(&slice, &exact[seed as usize - 1]);
             for sample in 1..=samples {
-                let (measured, took) = run(&slice, seed, 100 * seed + sample, sampling);
-                seconds += took;
-                for (ours, truth) in quantities(&slice, &measured).iter().zip(&truth) {
+                let sampled = run(&slice, seed, 100 * seed + sample, sampling);
+                seconds += sampled.seconds;
+                for (ours, truth) in quantities(&slice, &sampled).iter().zip(&truth) {
                     let off = ours.value - truth.value;
                     let off = if ours.relative { off / truth.value * 100.0 } else { off };
                     let (sum, count) = &mut squares[ours.group];
                     *sum += off * off;
                     *count += 1.0;
                     sums[ours.group] += off;
+                    if let Some(claimed) = ours.claimed {
+                        let (sum, count) = &mut claims[ours.group];
+                        *sum += claimed * claimed;
+                        *count += 1.0;
+                    }
                 }
             }
         }
@@ -103,5 +124,10 @@ fn main() {
         };
         let cells: String = (0..GROUPS.len()).map(cell).collect();
         println!("{setting:8}{cells}  {:.3}", per_run(seconds, traffic * samples));
+        let claim = |(sum, count): (f64, f64)| match count {
+            0.0 => format!("{:>12}", "-"),
+            _ => format!("{:>12}", format!("{:.2}        ", (sum / count).sqrt())),
+        };
+        println!("{:8}{}", "claimed", claims.map(claim).concat());
     }
 }

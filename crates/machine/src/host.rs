@@ -5,10 +5,12 @@
 //! machine. What only a model could know is not visible here.
 
 use crate::bare::BareMachine;
+use crate::coverage::Gap;
 use crate::evictions::EvictionRate;
 use crate::inventory::inventory;
 use crate::measured::{Measured, WriteBacks};
 use crate::opcodes::{Commands, Opcodes};
+use crate::sampling_error::SamplingErrors;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::server::RunOptions;
 use std::collections::BTreeMap;
@@ -88,6 +90,16 @@ impl VirtualServer {
     /// Dirty lines that the caches gave up since the stretch began.
     pub fn write_backs(&self) -> WriteBacks {
         self.bare.mark.write_backs(&self.bare.machine)
+    }
+
+    /// How far set sampling may have moved the hit ratios since the stretch began.
+    pub fn sampling_errors(&self) -> SamplingErrors {
+        self.bare.mark.sampling_errors(&self.bare.machine)
+    }
+
+    /// Regions of programs and devices, since the start, that the sample of sets covers badly.
+    pub fn gaps(&self) -> Vec<Gap> {
+        self.bare.machine.gaps()
     }
 
     /// Who evicted whose lines since the stretch began.

@@ -9,6 +9,7 @@
 
 mod bare;
 mod bus;
+mod coverage;
 mod evictions;
 mod faults;
 mod host;
@@ -26,11 +27,13 @@ mod posted;
 mod programs;
 mod random;
 mod root_port;
+mod sampling_error;
 mod scenario;
 mod server;
 mod ssd;
 
 pub use bare::{BareMachine, CoreCounts, DcaCounts, MAX_RMIDS, MemoryBytes, PortBytes};
+pub use coverage::Gap;
 pub use evictions::{Agent, EvictionRate};
 pub use faults::FaultyServer;
 pub use host::VirtualServer;
@@ -40,6 +43,7 @@ pub use measured::{Measured, SystemMeasured, WorkloadMeasured, WriteBacks};
 pub use nic::{CapturedPacket, FlowOrder, MempoolSpec, Pace, Steering, TrafficSpec};
 pub use opcodes::{Commands, Events, Opcodes};
 pub use programs::{KINDS, Kind, Score, Unit};
+pub use sampling_error::{HitErrors, SamplingErrors};
 pub use scenario::{
     Fault, FaultKind, Keys, KnobPhase, NicPhase, NicSpec, Scenario, ScenarioError, ScenarioSource,
     StorageSpec, Sweep, WorkloadPhase, WorkloadSpec, shown,

@@ -5,7 +5,9 @@
 
 use crate::opcodes::ArrayLines;
 use crate::server::Machine;
-use waykeeper_silicon::{ChipCounters, CoreCounters, DeviceCounters, EvictionCount, PrefetchCounters};
+use waykeeper_silicon::{
+    ChipCounters, CoreCounters, DcaCounters, DeviceCounters, EvictionCount, PrefetchCounters,
+};
 use waykeeper_units::LINE_BYTES;
 
 /// One workload over a stretch.
@@ -106,11 +108,15 @@ pub struct Measured {
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     pub(crate) at_ns: f64,
-    cores: Vec<CoreCounters>,
+    pub(crate) cores: Vec<CoreCounters>,
+    /// Per core: apart for groups of sets.
+    pub(crate) core_groups: Vec<Vec<CoreCounters>>,
     prefetches: Vec<PrefetchCounters>,
     busy_ns: Vec<f64>,
     instructions: Vec<f64>,
     pub(crate) devices: Vec<DeviceCounters>,
+    /// Per device: apart for groups of sets.
+    pub(crate) device_groups: Vec<Vec<DcaCounters>>,
     pub(crate) arrays: Vec<ArrayLines>,
     pub(crate) evictions: Vec<EvictionCount>,
     chip: ChipCounters,
@@ -132,10 +138,12 @@ impl Mark {
         Mark {
             at_ns: machine.now_ns(),
             cores: (0..count).map(|id| chip.core_counters(id)).collect(),
+            core_groups: (0..count).map(|id| chip.core_groups(id).collect()).collect(),
             prefetches: (0..count).map(|id| chip.prefetch_counters(id)).collect(),
             busy_ns: cores.iter().map(|core| core.busy_ns).collect(),
             instructions: cores.iter().map(|core| core.instructions).collect(),
             devices: (0..devices).map(|device| chip.device_counters(device)).collect(),
+            device_groups: (0..devices).map(|device| chip.device_groups(device).to_vec()).collect(),
             chip: chip.counters(),
             memory_factor_ns: chip.dram().factor_ns(),
             arrays: arrays.iter().map(ArrayLines::of).collect(),

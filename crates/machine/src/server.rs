@@ -5,6 +5,7 @@
 //! Marks: docs/reference/README.md#marks.
 
 use crate::bus::Bus;
+use crate::coverage::{Coverage, Gap};
 use crate::idio::Controller;
 use crate::launch::{Launches, label};
 use crate::meter::Meter;
@@ -80,6 +81,8 @@ pub struct Machine {
     pub(crate) charges_workloads: bool,
     /// What each workload's owner declares now.
     pub(crate) priorities: Vec<Priority>,
+    /// Who got which memory.
+    coverage: Coverage,
     /// Where a NIC leaves the placement of its packets to IDIO.
     idio: Option<Controller>,
     now_ns: f64,
@@ -104,9 +107,11 @@ impl Machine {
             workload: name.to_owned(),
             why,
         };
+        let mut coverage = Coverage::default();
         for (index, nic) in scenario.nics.iter().enumerate() {
             bus.nics
                 .push(build_nic(&scenario, &mut memory, index, seed).map_err(|why| failed(&nic.name, why))?);
+            coverage.add(&nic.name, memory.handed_out());
         }
         for (index, array) in scenario.storage.iter().enumerate() {
             let stream = Stream::new(seed, &array.name);
@@ -114,8 +119,10 @@ impl Machine {
         }
         let mailbox_of =
             build_mailboxes(&scenario, &mut memory, &mut bus).map_err(|why| failed("redis", why))?;
+        coverage.add("redis", memory.handed_out());
         let port_of =
             build_ports(&scenario, &mut memory, &mut bus).map_err(|why| failed("a switch's ports", why))?;
+        coverage.add("a switch's ports", memory.handed_out());
         let changes = timeline(&scenario);
         let mut machine = Machine {
             launches: Launches::new(scenario.workloads.len()),
@@ -130,6 +137,7 @@ impl Machine {
             changes,
             mailbox_of,
             port_of,
+            coverage,
             idio: steers(&scenario)
                 .then(|| Controller::new(spec.cores as usize, f64::from(options.sampling.factor()))),
             now_ns: 0.0,
@@ -146,6 +154,11 @@ impl Machine {
     /// Real lines per sampled line, nominal.
     pub fn scale(&self) -> f64 {
         f64::from(self.options.sampling.factor())
+    }
+
+    /// Regions of programs and devices that the sample covers badly.
+    pub(crate) fn gaps(&self) -> Vec<Gap> {
+        self.coverage.gaps(self.options.sampling)
     }
 
     /// Whether a workload runs.
@@ -350,6 +363,7 @@ impl Machine {
             }
             self.threads.push(Thread { program, core, workload });
         }
+        self.coverage.add(&spec.name, self.memory.handed_out());
         // Cores act in the order of their numbers, whoever started first.
         self.threads.sort_by_key(|thread| thread.core.id);
         Ok(self.memory.lent())

@@ -4,7 +4,8 @@ use crate::common;
 
 use common::{run, scenario};
 use std::sync::Arc;
-use waykeeper_machine::{Measured, Scenario};
+use waykeeper_host::Host;
+use waykeeper_machine::{Measured, RunOptions, Scenario, VirtualServer};
 use waykeeper_silicon::Sampling;
 
 /// A slice of the flagship, on a clock without a shortcut: caches are warm after a few milliseconds.
@@ -58,6 +59,59 @@ fn default_sampling_is_within_a_point_of_exact() {
         .map(|((name, exact), (_, sampled))| format!("{name}: exact {exact:.2}, sampled {sampled:.2}"))
         .collect();
     assert!(off.is_empty(), "{}", off.join("\n"));
+}
+
+/// Runs estimate their own errors: over all ratios that a slice tells much of, what they claim is near their spread
+/// over samples with the same traffic. Exact runs claim none.
+#[test]
+fn runs_claim_the_error_that_they_have() {
+    const SAMPLES: u64 = 10;
+    let slice = Arc::new(slice());
+    let run = |sample_seed: u64, sampling: Sampling| {
+        let options = RunOptions { seed: 1, sample_seed, sampling };
+        let mut server = VirtualServer::new(slice.clone(), options).expect("it fits");
+        server.begin_stretch_at(15_000_000);
+        server.wait_until(30_000_000).expect("it runs");
+        let (measured, errors) = (server.measured(), server.sampling_errors());
+        let workloads = measured.workloads.iter().zip(&errors.workloads);
+        let ratios = workloads.map(|(measured, error)| (measured.llc_hit_ratio, error.llc));
+        let devices = [
+            (measured.system.dca_write_hit_ratio, errors.dca_write),
+            (measured.system.dca_read_hit_ratio, errors.dca_read),
+        ];
+        ratios.chain(devices).collect::<Vec<_>>()
+    };
+    assert!(run(1, Sampling::EXACT).iter().all(|(_, error)| error.is_none()));
+    let runs: Vec<_> = (1..=SAMPLES).map(|sample| run(sample, Sampling::DEFAULT)).collect();
+    let (mut claimed, mut true_ones) = (Vec::new(), Vec::new());
+    for index in 0..runs[0].len() {
+        let one: Option<Vec<(f64, f64)>> = runs.iter().map(|run| run[index].0.zip(run[index].1)).collect();
+        let Some(one) = one else { continue };
+        let mean = one.iter().map(|(ratio, _)| ratio).sum::<f64>() / SAMPLES as f64;
+        let variance =
+            one.iter().map(|(ratio, _)| (ratio - mean).powi(2)).sum::<f64>() / (SAMPLES - 1) as f64;
+        true_ones.push(variance.sqrt());
+        claimed.push((one.iter().map(|(_, error)| error * error).sum::<f64>() / SAMPLES as f64).sqrt());
+    }
+    assert!(claimed.len() >= 10, "{} ratios", claimed.len());
+    // The geometric mean of the quotients: redis-server has an error that is a hundred times that of the others.
+    let quotients = claimed.iter().zip(&true_ones).map(|(claimed, is)| (claimed / is).ln());
+    let quotient = (quotients.sum::<f64>() / claimed.len() as f64).exp();
+    assert!((0.7..1.5).contains(&quotient), "claimed {claimed:?}, true {true_ones:?}: {quotient}");
+}
+
+/// A sample with one set in 128 has no line of many 4-KiB buffers; with one in 32 it has two of each.
+#[test]
+fn buffers_without_a_simulated_line_are_told() {
+    let gaps = |one_in: u32, sample_seed: u64| {
+        let scenario = Arc::new(scenario("a4-fig5", "workload.fio.block=4096;workload.fio.depth=1"));
+        let sampling = Sampling::one_in(one_in).expect("a power of two");
+        let options = RunOptions { seed: 1, sample_seed, sampling };
+        VirtualServer::new(scenario, options).expect("it fits").gaps()
+    };
+    assert!((1..=8).all(|sample| gaps(32, sample).is_empty()));
+    let told = (1..=8).flat_map(|sample| gaps(256, sample));
+    assert!(told.filter(|gap| gap.owner == "fio" && gap.region_lines == 64).count() > 0);
 }
 
 /// The quantum changes nothing beyond noise (microarchitecture.md 7: 50 to 1000 ns).
