@@ -327,9 +327,11 @@ def load(text: str, series: str | None = None) -> Run | Curve:
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Numbers of a workload or the system, each with its spread."""
-    row = {key: value for key, value in values.items() if key != "spread"}
+    """Numbers of a workload or the system, each with its spread and its error of sampling."""
+    row = {key: value for key, value in values.items() if key not in ("spread", "sampling_error")}
     row.update({f"{key}_sd": value for key, value in values.get("spread", {}).items()})
+    errors = values.get("sampling_error", {})
+    row.update({f"{key}_sampling_error": value for key, value in errors.items()})
     return row
 
 

@@ -141,6 +141,13 @@ pub(crate) fn metric_name(key: &str) -> &str {
     }
 }
 
+/// The sampling error of a hit ratio in points, with the largest one if it is larger: `LLC 0.41 (largest 1.10, parest)`.
+pub(crate) fn sampling_error(key: &str, error: f64, largest: Option<(String, f64)>) -> String {
+    let largest = largest.filter(|(_, points)| *points > error);
+    let largest = largest.map(|(name, points)| format!(" (largest {}, {name})", digits(points)));
+    format!("{} {}{}", metric_name(key).trim_end_matches(" hit"), digits(error), largest.unwrap_or_default())
+}
+
 /// Text from a scenario made safe for a terminal: control characters (an escape sequence hides in them)
 /// become `?`.
 pub(crate) fn plain(text: &str) -> String {
@@ -179,6 +186,25 @@ pub(crate) fn listed(head: &str, items: Vec<String>) -> String {
     out
 }
 
+/// A sentence, wrapped at the page's width; all lines but the first are indented.
+pub(crate) fn wrapped(text: &str) -> String {
+    let (mut out, mut used) = (String::new(), 0);
+    for word in text.split_whitespace() {
+        let chars = word.chars().count();
+        if used > 0 && used + 1 + chars > PAGE_COLUMNS {
+            out.push_str("\n  ");
+            used = 2;
+        } else if used > 0 {
+            out.push(' ');
+            used += 1;
+        }
+        out.push_str(word);
+        used += chars;
+    }
+    out.push('\n');
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,6 +238,14 @@ mod tests {
     }
 
     #[test]
+    fn a_sampling_error_has_its_largest_if_that_is_more() {
+        let largest = |points| Some(("parest".to_owned(), points));
+        assert_eq!(sampling_error("llc_hit_ratio", 0.406, largest(1.1)), "LLC 0.41 (largest 1.10, parest)");
+        assert_eq!(sampling_error("dca_write_hit_ratio", 0.2, largest(0.2)), "DCA write 0.20");
+        assert_eq!(sampling_error("mlc_hit_ratio", 0.0, None), "MLC 0");
+    }
+
+    #[test]
     fn a_list_is_wrapped_below_its_first_item() {
         let items = |count| vec!["x".repeat(39); count];
         assert_eq!(listed("head: ", items(0)), "");
@@ -221,6 +255,14 @@ mod tests {
         let lines: Vec<&str> = wrapped.lines().collect();
         assert_eq!(lines[1], format!("      {}", "x".repeat(39)));
         assert!(lines.len() == 2 && lines[0].ends_with("x,"));
+    }
+
+    #[test]
+    fn a_sentence_is_wrapped_between_words() {
+        let text = format!("{} {} end", "x".repeat(60), "y".repeat(49));
+        // 60 and 49 columns and a space are 110.
+        assert_eq!(wrapped(&text), format!("{} {}\n  end\n", "x".repeat(60), "y".repeat(49)));
+        assert_eq!(wrapped("a  b"), "a b\n");
     }
 
     #[test]

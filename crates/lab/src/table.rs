@@ -7,6 +7,7 @@
 
 mod causes;
 mod evictions;
+mod sampling_error;
 
 pub use causes::causes;
 pub use evictions::evictions;
@@ -136,6 +137,8 @@ pub fn footer(summary: &RunSummary) -> String {
     if summary.seeds <= 1 && summary.verdict.is_none() {
         let _ = writeln!(out, "{ONE_SEED}");
     }
+    out.push_str(&sampling_error::line(&[summary]));
+    out.push_str(&warnings(&[summary]));
     let seed = match summary.seeds {
         0 | 1 => String::new(),
         _ => format!(" (seed {})", summary.seed),
@@ -165,6 +168,22 @@ pub fn footer(summary: &RunSummary) -> String {
         Some(format!("{} {}{more}", show::name(name), complaints.first()?))
     });
     out.push_str(&show::listed(&format!("knobs that did not take effect{seed}: "), disobeyed.collect()));
+    out
+}
+
+/// Warnings that are printed, at most; a sweep can have some at each point.
+const MOST_WARNINGS: usize = 4;
+
+/// The warnings of all runs, each once.
+fn warnings(runs: &[&RunSummary]) -> String {
+    let all: IndexSet<&String> = runs.iter().flat_map(|run| &run.warnings).collect();
+    let shown = all.iter().take(MOST_WARNINGS);
+    let mut out: String =
+        shown.map(|warning| show::wrapped(&format!("warning: {}", show::plain(warning)))).collect();
+    if all.len() > MOST_WARNINGS {
+        let _ =
+            writeln!(out, "{} more warnings are in the JSON, under `warnings`", all.len() - MOST_WARNINGS);
+    }
     out
 }
 
@@ -281,6 +300,9 @@ pub fn curve(sweep: &SweepSummary, ink: Ink) -> String {
     if sweep.points.iter().any(|point| point.run.seeds <= 1) {
         let _ = writeln!(out, "{ONE_SEED}");
     }
+    let runs: Vec<&RunSummary> = sweep.points.iter().map(|point| &point.run).collect();
+    out.push_str(&sampling_error::line(&runs));
+    out.push_str(&warnings(&runs));
     for policy in policies {
         let _ = write!(out, "\n{}\n{}", show::plain(policy), policy_curve(sweep, policy, ink));
     }

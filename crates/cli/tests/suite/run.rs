@@ -126,6 +126,7 @@ fn json_has_the_keys_of_the_issue_and_seeds_bring_spread_and_sampling_error() {
     assert!(json["policies"]["a4-d"]["groups"]["LPW"]["performance_ratio"].is_number());
     assert!(!json["policies"]["a4-d"]["decisions"].as_array().unwrap().is_empty());
     assert!(json["sampling_error"]["llc_hit_ratio"].as_f64().unwrap() > 0.0);
+    assert!(dpdk["sampling_error"]["llc_hit_ratio"].is_number() && json["sample_seed"].is_null());
     // 2 s of the server's clock at 100 of them per simulated second.
     assert_eq!(json["simulated_s"], 0.02);
     let exact = output(&[
@@ -141,6 +142,7 @@ fn json_has_the_keys_of_the_issue_and_seeds_bring_spread_and_sampling_error() {
     ]);
     let exact: Value = serde_json::from_str(&exact).unwrap();
     assert_eq!((&exact["sets"], &exact["sampling_error"]), (&"exact".into(), &Value::Null));
+    assert_eq!(exact["policies"]["none"]["system"]["sampling_error"], Value::Null);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use super::charts::{BarGroup, Bars, Frame, Line, Lines, Surface};
 use super::{Cell, Figure, Grid, waymap};
 use crate::results::{
     DecisionRecord, PolicyResult, RunSummary, Score, SystemMetrics, TimeSample, WorkloadMetrics, group_name,
+    sampling_error,
 };
 use crate::ways::WayClass;
 use crate::{show, timeline};
@@ -58,7 +59,7 @@ pub(super) fn page(summary: &RunSummary) -> Result<String, askama::Error> {
     let page = Page {
         summary,
         timeless: RunSummary { wall_s: None, ..summary.clone() },
-        facts: facts(summary),
+        facts: facts(summary).into_iter().chain(sampling_error(&[summary])).collect(),
         ratios_chart: ratios_chart(summary),
         means_chart: means_chart(summary, Surface::Page),
         ratios: ratios(summary),
@@ -76,7 +77,7 @@ pub(super) fn facts(summary: &RunSummary) -> Vec<(&'static str, String)> {
         more => format!("{more} from {}, mean ± standard deviation", summary.seed),
     };
     let sets = if summary.sets == "exact" { "all (exact)".to_owned() } else { summary.sets.clone() };
-    let mut facts = vec![
+    vec![
         ("Chip", summary.chip.clone()),
         ("Seed", seeds),
         ("LLC sets simulated", sets),
@@ -93,15 +94,20 @@ pub(super) fn facts(summary: &RunSummary) -> Vec<(&'static str, String)> {
         ("Baseline", summary.baseline.clone().unwrap_or_else(|| show::NOTHING.to_owned())),
         ("Waykeeper", summary.version.clone()),
         ("Schema", summary.schema.clone()),
-    ];
-    if !summary.sampling_error.is_empty() {
-        let errors = summary.sampling_error.iter();
-        let errors: Vec<String> = errors
-            .map(|(key, error)| format!("{} ±{} points", show::metric_name(key), show::digits(*error)))
-            .collect();
-        facts.push(("Error of sampling", errors.join(", ")));
-    }
-    facts
+    ]
+}
+
+/// How far sampling may have moved the hit ratios of all runs.
+pub(super) fn sampling_error(runs: &[&RunSummary]) -> Option<(&'static str, String)> {
+    let errors = sampling_error::overall(runs);
+    let errors: Vec<String> = errors
+        .iter()
+        .map(|(key, error)| {
+            let largest = sampling_error::largest(runs, key).map(|(name, points)| (name.to_owned(), points));
+            show::sampling_error(key, *error, largest)
+        })
+        .collect();
+    (!errors.is_empty()).then(|| ("Sampling error of hit ratios, points", errors.join(", ")))
 }
 
 fn policies(summary: &RunSummary) -> Vec<&str> {

@@ -5,7 +5,7 @@
 
 use super::charts::{Frame, Line, Lines, Surface};
 use super::{Cell, Figure, Grid, run};
-use crate::results::{PolicyResult, SweepPoint, SweepSummary, SystemMetrics, ThroughputUnit};
+use crate::results::{PolicyResult, RunSummary, SweepPoint, SweepSummary, SystemMetrics, ThroughputUnit};
 use crate::show;
 use askama::Template;
 use indexmap::{IndexMap, IndexSet};
@@ -16,6 +16,8 @@ struct Page<'a> {
     sweep: &'a SweepSummary,
     timeless: SweepSummary,
     facts: Vec<(&'static str, String)>,
+    /// Of all points, each once.
+    warnings: IndexSet<&'a String>,
     figures: Vec<Figure>,
     grids: Vec<(String, Grid)>,
 }
@@ -27,7 +29,10 @@ pub(super) fn page(sweep: &SweepSummary) -> Result<String, askama::Error> {
     let mut facts = vec![("Swept", keys.join(", ")), ("Points", sweep.points.len().to_string())];
     facts.extend(sweep.points.first().map(|point| run::facts(&point.run)).unwrap_or_default());
     let grids = sweep.policy_names().into_iter().map(|policy| (policy.to_owned(), grid(sweep, policy)));
-    Page { sweep, timeless, facts, figures: figures(sweep), grids: grids.collect() }.render()
+    let runs: Vec<&RunSummary> = sweep.points.iter().map(|point| &point.run).collect();
+    facts.extend(run::sampling_error(&runs));
+    let warnings = runs.iter().flat_map(|run| &run.warnings).collect();
+    Page { sweep, timeless, facts, warnings, figures: figures(sweep), grids: grids.collect() }.render()
 }
 
 /// How a metric is drawn.

@@ -3,7 +3,7 @@
 //! A performance ratio is taken within each seed and averaged afterwards: a seed's baseline saw the same
 //! traffic, so the pairing removes what the seeds differ in. Must not know what any metric means.
 
-use super::{PolicyResult, RunSummary, cause, evictions, verdict};
+use super::{PolicyResult, RunSummary, cause, evictions, sampling_error, verdict};
 use indexmap::IndexMap;
 
 /// Why results could not be combined.
@@ -31,7 +31,7 @@ pub enum CombineError {
 /// One result out of one per seed: every number becomes the mean, and `spread` the sample standard
 /// deviation. Decisions, way map and time series are those of the first seed: a mean of decisions is none.
 /// A metric that any seed lacks is not available. Scores every seed first and fills `verdict`; a single seed comes back
-/// scored, with its verdict.
+/// scored, with its verdict. Errors of sampling become those of the mean.
 ///
 /// # Errors
 /// [`CombineError`] when there is nothing, or the seeds did not run the same thing.
@@ -43,6 +43,7 @@ pub fn combine(mut runs: Vec<RunSummary>) -> Result<RunSummary, CombineError> {
     if rest.is_empty() {
         let mut alone = RunSummary { verdict, ..runs.swap_remove(0) };
         cause::fill(&mut alone);
+        alone.sampling_error = sampling_error::overall(&[&alone]);
         return Ok(alone);
     }
     let mut combined = RunSummary { verdict, ..first.clone() };
@@ -50,9 +51,10 @@ pub fn combine(mut runs: Vec<RunSummary>) -> Result<RunSummary, CombineError> {
     combined.wall_s = runs.iter().map(|run| run.wall_s).sum();
     for (name, policy) in &mut combined.policies {
         let seeds: Vec<&PolicyResult> = runs.iter().map(|run| &run.policies[name]).collect();
-        combine_policy(policy, &seeds);
+        combine_policy(policy, &seeds, first.sample_seed.is_some());
     }
     cause::fill(&mut combined);
+    combined.sampling_error = sampling_error::overall(&[&combined]);
     Ok(combined)
 }
 
@@ -71,12 +73,14 @@ fn same_scenario(first: &RunSummary, run: &RunSummary) -> Result<(), CombineErro
     }
 }
 
-fn combine_policy(into: &mut PolicyResult, seeds: &[&PolicyResult]) {
+fn combine_policy(into: &mut PolicyResult, seeds: &[&PolicyResult], same_sets: bool) {
     for (name, workload) in &mut into.workloads {
         for (key, place) in workload.metrics.iter_mut() {
             let values = seeds.iter().map(|seed| seed.workloads[name].metrics.get(key));
             *place = summarise(key, values, &mut workload.spread);
         }
+        let errors: Vec<_> = seeds.iter().map(|seed| &seed.workloads[name].sampling_error).collect();
+        workload.sampling_error = sampling_error::of_mean(&errors, same_sets);
     }
     for (name, group) in &mut into.groups {
         let values = seeds.iter().map(|seed| seed.groups.get(name).and_then(|g| g.performance_ratio));
@@ -86,6 +90,8 @@ fn combine_policy(into: &mut PolicyResult, seeds: &[&PolicyResult]) {
         let values = seeds.iter().map(|seed| seed.system.metrics.get(key));
         *place = summarise(key, values, &mut into.system.spread);
     }
+    let errors: Vec<_> = seeds.iter().map(|seed| &seed.system.sampling_error).collect();
+    into.system.sampling_error = sampling_error::of_mean(&errors, same_sets);
     let seeds: Vec<_> = seeds.iter().map(|seed| seed.evictions.as_slice()).collect();
     into.evictions = evictions::mean(&seeds);
 }

@@ -11,6 +11,7 @@ mod curve;
 mod decision;
 mod evictions;
 mod metrics;
+pub(crate) mod sampling_error;
 mod score;
 mod settled;
 mod verdict;
@@ -57,6 +58,9 @@ pub struct RunSummary {
     pub seeds: u32,
     /// Share of LLC sets simulated: `1/32`, or `exact`.
     pub sets: String,
+    /// Seed of the choice of simulated sets, if it is the same for all seeds; else each seed simulates sets of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample_seed: Option<u64>,
     /// Controller seconds per simulated second; 1 is no shortcut.
     pub time_factor: f64,
     /// Length of the run, in controller seconds.
@@ -73,9 +77,13 @@ pub struct RunSummary {
     /// The policy that performance ratios are relative to; filled by [`RunSummary::score`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
-    /// Standard error that set sampling brings, per metric, in percentage points.
+    /// Standard error that set sampling brings, per metric, in percentage points: the median of those of all workloads
+    /// under all policies, and of the system. Empty where all sets are simulated; filled by [`combine`].
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub sampling_error: IndexMap<String, f64>,
+    /// What the reader should know of the numbers: a sentence each, for people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// The policies compared seed by seed, and the outcome in a few lines; filled by [`combine`]. Absent for a single
     /// policy, and at a point of a sweep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -136,6 +144,9 @@ pub struct WorkloadResult {
     /// Why its performance changed; filled by [`combine`]. Absent for the baseline, and where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
+    /// Standard error that set sampling brings, per metric, in percentage points.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub sampling_error: IndexMap<String, f64>,
     /// Sample standard deviation over the seeds, per metric; empty for a single seed.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub spread: IndexMap<String, f64>,
@@ -160,6 +171,9 @@ pub struct SystemResult {
     /// The numbers.
     #[serde(flatten)]
     pub metrics: SystemMetrics,
+    /// Standard error that set sampling brings, per metric, in percentage points.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub sampling_error: IndexMap<String, f64>,
     /// Sample standard deviation over the seeds, per metric; empty for a single seed.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub spread: IndexMap<String, f64>,

@@ -14,8 +14,8 @@ use toml::Table;
 use waykeeper_control::ControlConfig;
 use waykeeper_host::{Host, WorkloadKind};
 use waykeeper_machine::{
-    Agent, Commands, EvictionRate, Measured, Opcodes, RunOptions, Scenario, ScenarioError, SystemMeasured,
-    Unit, VirtualServer, WorkloadMeasured, WorkloadSpec, WriteBacks,
+    Agent, Commands, EvictionRate, Gap, Measured, Opcodes, RunOptions, SamplingErrors, Scenario,
+    ScenarioError, SystemMeasured, Unit, VirtualServer, WorkloadMeasured, WorkloadSpec, WriteBacks,
 };
 use waykeeper_silicon::Sampling;
 
@@ -37,6 +37,14 @@ pub(super) struct Job<'a> {
     pub with_samples: bool,
 }
 
+/// What came out of it.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub result: PolicyResult,
+    /// Memory that the sample of sets covers badly.
+    pub gaps: Vec<Gap>,
+}
+
 impl Job<'_> {
     /// Simulated time it takes, ns.
     pub fn simulated_ns(&self) -> u64 {
@@ -55,7 +63,7 @@ impl Job<'_> {
     }
 
     /// Runs it; `tick` hears of every stretch of simulated time that is done, ns.
-    pub fn run(&self, tick: &dyn Fn(u64)) -> Result<PolicyResult, RunError> {
+    pub fn run(&self, tick: &dyn Fn(u64)) -> Result<Done, RunError> {
         let scenario = self.scenario;
         let settings = scenario.policy_settings.get(self.policy).and_then(toml::Value::as_table);
         let mut policy = plan::build(self.policy, self.own, settings.unwrap_or(&Table::new()))
@@ -83,11 +91,13 @@ impl Job<'_> {
         }
         result.system = SystemResult {
             metrics: system_metrics(&measured.system, server.write_backs()),
+            sampling_error: IndexMap::new(),
             spread: IndexMap::new(),
         };
         count_opcodes(&mut result.system.metrics, server.opcodes());
+        estimate_errors(&mut result, &server.sampling_errors());
         result.evictions = evictions(scenario, &server.evictions());
-        Ok(result)
+        Ok(Done { result, gaps: server.gaps() })
     }
 }
 
@@ -142,6 +152,7 @@ fn workload(scenario: &Scenario, spec: &WorkloadSpec, measured: &WorkloadMeasure
         throughput_unit: Some(unit),
         metrics: workload_metrics(spec, measured),
         cause: None,
+        sampling_error: IndexMap::new(),
         spread: IndexMap::new(),
     }
 }
@@ -172,6 +183,19 @@ fn workload_metrics(spec: &WorkloadSpec, measured: &WorkloadMeasured) -> Workloa
         drops_per_s: (spec.program.kind == WorkloadKind::NetworkIo).then_some(measured.dropped_per_s),
         ..WorkloadMetrics::default()
     }
+}
+
+/// The standard errors of hit ratios, in percentage points.
+fn estimate_errors(result: &mut PolicyResult, errors: &SamplingErrors) {
+    let points = |errors: [(&str, Option<f64>); 2]| -> IndexMap<String, f64> {
+        let known = errors.into_iter().filter_map(|(key, error)| Some((key.to_owned(), 100.0 * error?)));
+        known.collect()
+    };
+    for (workload, of) in result.workloads.values_mut().zip(&errors.workloads) {
+        workload.sampling_error = points([("llc_hit_ratio", of.llc), ("mlc_hit_ratio", of.mlc)]);
+    }
+    let devices = [("dca_write_hit_ratio", errors.dca_write), ("dca_read_hit_ratio", errors.dca_read)];
+    result.system.sampling_error = points(devices);
 }
 
 /// What programs of block commands count, beside what all programs have.

@@ -7,7 +7,7 @@
 mod error;
 mod job;
 mod plan;
-mod sampling_error;
+mod warnings;
 mod watch;
 
 pub use error::RunError;
@@ -17,7 +17,7 @@ use crate::results::{
     RUN_SCHEMA, RunSummary, SWEEP_SCHEMA, SweepKey, SweepPoint, SweepSummary, SweepValue, combine,
 };
 use indexmap::IndexMap;
-use job::Job;
+use job::{Done, Job};
 use rayon::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -177,15 +177,16 @@ impl Experiment {
         let mut runs = Vec::new();
         for point in &self.points {
             let mut per_seed: Vec<RunSummary> = (0..seeds).map(|seed| self.blank(point, seed)).collect();
+            let mut gaps = Vec::new();
             for policy in &self.policies {
                 for summary in &mut per_seed {
-                    let result = results.next().expect("every job has a result")?;
-                    summary.policies.insert(policy.clone(), result);
+                    let done: Done = results.next().expect("every job has a result")?;
+                    summary.policies.insert(policy.clone(), done.result);
+                    gaps.extend(done.gaps);
                 }
             }
-            let mut run = combine(per_seed)?;
-            run.sampling_error = sampling_error::estimate(&run);
-            runs.push(run);
+            let warnings = warnings::of_gaps(gaps, self.plan.sampling);
+            runs.push(RunSummary { warnings, ..combine(per_seed)? });
         }
         Ok(self.outcome(runs, started.elapsed().as_secs_f64()))
     }
@@ -231,6 +232,7 @@ impl Experiment {
             seed: self.seed(seed),
             seeds: 1,
             sets: self.plan.sampling.to_string(),
+            sample_seed: self.plan.sample_seed,
             time_factor: scenario.time_factor,
             duration_s: scenario.duration_s,
             measured_from_s: scenario.duration_s - scenario.measure_s,
@@ -238,6 +240,7 @@ impl Experiment {
             wall_s: None,
             baseline: None,
             sampling_error: IndexMap::new(),
+            warnings: Vec::new(),
             verdict: None,
             policies: IndexMap::new(),
         }

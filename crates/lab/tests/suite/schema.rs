@@ -27,6 +27,8 @@ fn keys(value: &Value, parent: &str, found: &mut BTreeSet<String>) {
 /// A result in which every key there is has a value.
 fn complete() -> RunSummary {
     let mut summary = common::five_seeds();
+    summary.sample_seed = Some(1);
+    summary.warnings = vec!["a made-up one".to_owned()];
     for policy in summary.policies.values_mut() {
         policy
             .workloads
@@ -66,7 +68,7 @@ fn a_summary_as_json() {
     summary.policies[0].workloads.retain(|name, _| name == "fastclick" || name == "ffsb-heavy");
     summary.policies[0].decisions.truncate(5);
     summary.policies[0].way_map.truncate(1);
-    summary.score();
+    let summary = combine(vec![summary]).unwrap();
     insta::assert_snapshot!(summary.deterministic_json().unwrap());
 }
 
@@ -130,6 +132,27 @@ fn seeds_by_hand() {
     // One core at 2 then 1, three cores at 1: means 1.25 and 1.
     assert_eq!(combined.policies["a4-d"].groups["HPW"].performance_ratio, Some(1.125));
     assert_eq!(combine(vec![small(3, [1.0; 2], [1.0; 2])]).unwrap().seeds, 1);
+}
+
+#[test]
+fn sampling_errors_of_seeds_by_hand() {
+    let runs = || -> Vec<RunSummary> { (1..=4).map(common::flagship).collect() };
+    let combined = combine(runs()).unwrap();
+    let errors =
+        |run: &RunSummary, name: &str| run.policies["default"].workloads[name].sampling_error.clone();
+    // Four seeds with an error of 1.1 each: 1.1 / 2.
+    assert_eq!(errors(&combined, "parest")["llc_hit_ratio"], 0.55);
+    assert_eq!(errors(&combined, "x264")["llc_hit_ratio"], 0.2);
+    // Of eleven workloads ten have 0.2, under each policy; of the system there is one.
+    assert_eq!(combined.sampling_error["llc_hit_ratio"], 0.2);
+    assert_eq!(combined.sampling_error["dca_write_hit_ratio"], 0.15);
+    // With the same sets for all seeds the mean over the seeds is as wrong as each of them.
+    let mut same = runs();
+    same.iter_mut().for_each(|run| run.sample_seed = Some(7));
+    let same = combine(same).unwrap();
+    assert!((errors(&same, "parest")["llc_hit_ratio"] - 1.1).abs() < 1e-12);
+    // One seed has its own errors.
+    assert_eq!(combine(vec![common::flagship(1)]).unwrap().sampling_error["llc_hit_ratio"], 0.4);
 }
 
 #[test]

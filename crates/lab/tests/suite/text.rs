@@ -46,12 +46,33 @@ fn the_footer_says_who_settled_when_and_who_was_not_at_rest() {
     let mut late = summary.policies["a4-d"].decisions[4].clone();
     late.at_s = 30.0;
     summary.policies["a4-d"].decisions.push(late.clone());
-    let wanted = "settled (seed 1): a4-b never, a4-d at 12 s\nchanged knobs while measured (seed 1): a4-d at 12 s\n\
+    let wanted = "sampling error of hit ratios, points: LLC 0.18 (largest 0.49, parest), DCA write 0.13\n\
+         settled (seed 1): a4-b never, a4-d at 12 s\nchanged knobs while measured (seed 1): a4-d at 12 s\n\
          knobs that did not take effect (seed 1): a4-d DCA ways 0x600: reads back 0x400\n";
     assert_eq!(table::footer(&summary), wanted);
     late.at_s = 29.0;
     summary.policies["a4-d"].decisions.push(late);
     assert!(table::footer(&summary).contains("a4-d 2 times from 12 s to 29 s\n"));
+}
+
+#[test]
+fn sampling_errors_and_warnings_are_below_the_table() {
+    let mut summary = combine(vec![common::flagship(1)]).unwrap();
+    let text = table::footer(&summary);
+    let wanted = "sampling error of hit ratios, points: LLC 0.40 (largest 1.10, parest), DCA write 0.30\n";
+    assert!(text.contains(wanted) && !text.contains("warning"), "{text}");
+    summary.warnings = (1..=6).map(|number| format!("{number} {}", "word ".repeat(30))).collect();
+    let text = table::footer(&summary);
+    assert_fits(&text);
+    assert!(text.contains("\nwarning: 4 word") && !text.contains("warning: 5"), "{text}");
+    assert!(text.contains("\n2 more warnings are in the JSON, under `warnings`\n"), "{text}");
+    // With all sets there is no error, and nothing is said of one.
+    summary.sampling_error.clear();
+    for result in summary.policies.values_mut() {
+        result.system.sampling_error.clear();
+        result.workloads.values_mut().for_each(|workload| workload.sampling_error.clear());
+    }
+    assert!(!table::footer(&summary).contains("sampling error"));
 }
 
 #[test]

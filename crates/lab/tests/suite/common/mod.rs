@@ -186,6 +186,10 @@ fn workload(spec: &Spec, policy: usize, seed: u64) -> WorkloadResult {
         throughput_unit: Some(if io { ThroughputUnit::Bytes } else { ThroughputUnit::Instructions }),
         metrics,
         cause: None,
+        sampling_error: IndexMap::from([
+            ("llc_hit_ratio".to_owned(), if spec.name == "parest" { 1.1 } else { 0.4 }),
+            ("mlc_hit_ratio".to_owned(), 0.2),
+        ]),
         spread: IndexMap::new(),
     }
 }
@@ -369,7 +373,11 @@ pub fn flagship(seed: u64) -> RunSummary {
                 .map(|spec| (spec.name.to_owned(), workload(spec, index, seed)))
                 .collect(),
             groups: IndexMap::new(),
-            system: SystemResult { metrics: system(index, seed), spread: IndexMap::new() },
+            system: SystemResult {
+                metrics: system(index, seed),
+                sampling_error: IndexMap::from([("dca_write_hit_ratio".to_owned(), 0.3)]),
+                spread: IndexMap::new(),
+            },
             evictions: evictions(index, seed),
             settled_s: (index >= 2).then_some(if index >= 4 { 12.0 } else { 5.0 }),
             decisions: decisions(index),
@@ -390,13 +398,15 @@ pub fn flagship(seed: u64) -> RunSummary {
         seed,
         seeds: 1,
         sets: "1/32".into(),
+        sample_seed: None,
         time_factor: 20.0,
         duration_s: 30.0,
         measured_from_s: 12.0,
         simulated_s: 1.5,
         wall_s: Some(14.2),
         baseline: None,
-        sampling_error: IndexMap::from([("llc_hit_ratio".to_owned(), 1.1)]),
+        sampling_error: IndexMap::new(),
+        warnings: Vec::new(),
         verdict: None,
         policies: policies.collect(),
     };

@@ -1,0 +1,67 @@
+//! What the reader of a result should know of its numbers: memory that the sample of sets covers badly.
+//!
+//! One sentence for the regions of one owner and size, over all seeds and policies of a result. Must not know how a gap is
+//! found, nor how a report shows a warning.
+
+use indexmap::IndexMap;
+use waykeeper_machine::Gap;
+use waykeeper_silicon::Sampling;
+
+/// The sentences for the gaps of several simulations with the same sampling; of several seeds, of the one that is off most.
+pub(super) fn of_gaps(gaps: impl IntoIterator<Item = Gap>, sampling: Sampling) -> Vec<String> {
+    let nominal = |gap: &Gap| gap.regions as f64 * f64::from(gap.region_lines) / f64::from(sampling.factor());
+    let off = |gap: &Gap| (gap.sampled as f64 / nominal(gap) - 1.0).abs();
+    let mut worst: IndexMap<(String, u32), Gap> = IndexMap::new();
+    for gap in gaps {
+        let key = (gap.owner.clone(), gap.region_lines);
+        match worst.get_mut(&key) {
+            Some(other) if off(other) >= off(&gap) => {}
+            Some(other) => *other = gap,
+            None => drop(worst.insert(key, gap)),
+        }
+    }
+    worst.values().map(|gap| sentence(gap, nominal(gap), sampling)).collect()
+}
+
+fn sentence(gap: &Gap, nominal: f64, sampling: Sampling) -> String {
+    let Gap { owner, regions, region_lines, sampled, mended_by } = gap;
+    let what = match regions {
+        1 => format!("a region of {region_lines} lines of {owner}"),
+        more => format!("{more} regions of {region_lines} lines of {owner}"),
+    };
+    let effect = match sampled {
+        0 => "hit ratios and times lack its accesses there",
+        _ => "hit ratios have its accesses there with a wrong weight",
+    };
+    format!(
+        "{sampling} of the sets has {sampled} lines instead of {nominal:.1} of {what}: {effect}; `--sets {mended_by}` \
+         covers them"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gap(owner: &str, sampled: u64) -> Gap {
+        let mended_by = Sampling::DEFAULT;
+        Gap { owner: owner.to_owned(), regions: 4, region_lines: 64, sampled, mended_by }
+    }
+
+    #[test]
+    fn of_several_seeds_the_worst_is_told() {
+        let sampling = Sampling::one_in(128).unwrap();
+        // Two lines are nominal: four are off by 1, none as well, five by 1.5.
+        let told = of_gaps([gap("fio", 4), gap("fio", 5), gap("fio", 0), gap("nic0", 0)], sampling);
+        assert_eq!(
+            told,
+            [
+                "1/128 of the sets has 5 lines instead of 2.0 of 4 regions of 64 lines of fio: hit ratios have its \
+                 accesses there with a wrong weight; `--sets 1/32` covers them",
+                "1/128 of the sets has 0 lines instead of 2.0 of 4 regions of 64 lines of nic0: hit ratios and times \
+                 lack its accesses there; `--sets 1/32` covers them",
+            ]
+        );
+        assert!(of_gaps([], sampling).is_empty());
+    }
+}
