@@ -92,8 +92,8 @@ fn main() {
     let exact: Vec<Run> = (1..=traffic).map(|seed| run(&slice, seed, 1, Sampling::EXACT)).collect();
     let per_run = |seconds: f64, runs: u64| 0.060 * runs as f64 / seconds;
     let speed = per_run(exact.iter().map(|run| run.seconds).sum(), traffic);
-    println!("{:8}{}  simulated s per s", "sets", GROUPS.map(|name| format!("{name:>12}")).concat());
-    println!("{:8}{}  {speed:.3}", "exact", " ".repeat(12 * GROUPS.len()));
+    println!("{:8}{}  simulated s per s", "sets", GROUPS.map(|name| format!("{name:>14}")).concat());
+    println!("{:8}{}  {speed:.3}", "exact", " ".repeat(14 * GROUPS.len()));
     for setting in SETTINGS {
         let sampling: Sampling = setting.parse().expect("a sampling");
         let (mut squares, mut sums, mut seconds) = ([(0.0, 0.0); 7], [0.0; 7], 0.0);
@@ -120,13 +120,13 @@ fn main() {
         }
         let cell = |group: usize| {
             let (sum, count): (f64, f64) = squares[group];
-            format!("{:>12}", format!("{:.2} ({:+.2})", (sum / count).sqrt(), sums[group] / count))
+            format!("{:>14}", format!("{:.2} ({:+.2})", (sum / count).sqrt(), sums[group] / count))
         };
         let cells: String = (0..GROUPS.len()).map(cell).collect();
         println!("{setting:8}{cells}  {:.3}", per_run(seconds, traffic * samples));
         let claim = |(sum, count): (f64, f64)| match count {
-            0.0 => format!("{:>12}", "-"),
-            _ => format!("{:>12}", format!("{:.2}        ", (sum / count).sqrt())),
+            0.0 => format!("{:>14}", "-"),
+            _ => format!("{:>14}", format!("{:.2}        ", (sum / count).sqrt())),
         };
         println!("{:8}{}", "claimed", claims.map(claim).concat());
     }
