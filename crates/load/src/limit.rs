@@ -44,7 +44,7 @@ impl Limits {
 }
 
 /// The budgets. All workers draw on them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Limiter {
     limits: Limits,
     start_ns: f64,

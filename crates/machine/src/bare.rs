@@ -70,7 +70,7 @@ pub struct MemoryBytes {
 }
 
 /// A server without an operating system: registers and counters.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct BareMachine {
     pub(crate) machine: Machine,
     time_factor: f64,
@@ -85,7 +85,7 @@ pub struct BareMachine {
 }
 
 /// Classes of service and monitoring ids of the cores.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Classes {
     /// Mask per class.
     masks: Vec<WayMask>,

@@ -5,7 +5,7 @@
 
 use crate::meter::Meter;
 use crate::nic::{Nic, Queue};
-use crate::programs::Mailbox;
+use crate::programs::{Mailbox, Team};
 use crate::ssd::Array;
 use waykeeper_silicon::{Chip, ChipSpec, Fill, Latency, Level, Line};
 
@@ -44,7 +44,7 @@ pub enum Access {
 }
 
 /// The chip with what an access to it costs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Memory {
     /// The chip.
     pub chip: Chip,
@@ -103,7 +103,7 @@ impl Memory {
 }
 
 /// Everything agents share.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Bus {
     /// The chip and the cost of touching it.
     pub memory: Memory,
@@ -117,6 +117,8 @@ pub struct Bus {
     pub meters: Vec<Meter>,
     /// Pairs of programs that talk to each other.
     pub mailboxes: Vec<Mailbox>,
+    /// Per workload: what its threads share, if they are a `memload`'s.
+    pub(crate) teams: Vec<Option<Team>>,
     /// Dependent loads on this chip.
     pub dependent: Costs,
     /// Streaming loads on this chip.
@@ -140,6 +142,7 @@ impl Bus {
             arrays: Vec::new(),
             meters: Vec::new(),
             mailboxes: Vec::new(),
+            teams: Vec::new(),
             dependent: Costs::of(spec.dependent, spec.core_to_core_factor),
             streaming: Costs::of(spec.streaming, spec.core_to_core_factor),
             ghz: spec.ghz,

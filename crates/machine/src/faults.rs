@@ -14,7 +14,7 @@ use waykeeper_host::{
 use waykeeper_units::GroupId;
 
 /// The server and what goes wrong on it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct FaultyServer {
     server: VirtualServer,
     faults: Vec<Fault>,

@@ -22,7 +22,7 @@ use waykeeper_host::{
 use waykeeper_units::{DeviceId, GroupId, PortId};
 
 /// A server that is a model.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct VirtualServer {
     pub(crate) bare: BareMachine,
     pub(crate) inventory: Inventory,

@@ -28,7 +28,7 @@ pub(crate) struct Launch {
 }
 
 /// The launches of a server.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Launches {
     /// Per workload: the one that runs.
     running: Vec<Option<Launch>>,

@@ -20,7 +20,7 @@ const LIST_ENTRIES_PER_LINE: u32 = 8;
 const PAGE_LINES: u32 = 64;
 
 /// The rings of one queue, and a page for the lists of each slot.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Rings {
     submission: Region,
     completion: Region,

@@ -43,7 +43,7 @@ pub struct RunOptions {
 }
 
 /// A thread on a core.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Thread {
     program: Box<dyn Program>,
     core: Core,
@@ -63,7 +63,7 @@ enum Change {
 }
 
 /// The virtual server's insides.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Machine {
     pub(crate) scenario: Arc<Scenario>,
     options: RunOptions,
@@ -102,6 +102,7 @@ impl Machine {
         set_initial_knobs(&scenario, &mut chip);
         let mut bus = Bus::new(spec, chip);
         bus.meters = vec![Meter::default(); scenario.workloads.len()];
+        bus.teams = vec![None; scenario.workloads.len()];
         let failed = |name: &str, why: OutOfMemory| ScenarioError::Memory {
             file: scenario.name.clone(),
             workload: name.to_owned(),
@@ -330,7 +331,7 @@ impl Machine {
             self.memory.lend();
         }
         let mut shared: Option<Arc<Region>> = None;
-        let mut team = None;
+        self.bus.teams[workload] = None;
         let tenants = self.tenants_of(workload);
         for (thread, core) in spec.cores.cores().iter().enumerate() {
             let mut site = Site {
@@ -347,7 +348,6 @@ impl Machine {
                 port: self.port_of[workload].map(|first| first + thread),
                 tenants: &tenants,
                 shared: &mut shared,
-                team: &mut team,
                 hold_ns: self.now_ns + hold_ms * 1e6,
                 start_ns: self.now_ns,
             };

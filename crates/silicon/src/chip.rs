@@ -49,14 +49,14 @@ pub enum Fill {
     Stream,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Llc {
     NonInclusive(NonInclusive),
     Inclusive(Inclusive),
 }
 
 /// One socket: MLCs, LLC, memory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Chip {
     shared: Shared,
     llc: Llc,

@@ -89,7 +89,7 @@ const FIRST_OWNERS: usize = 2 * MAX_DEVICES;
 const FIRST_DEVICE: usize = 64;
 
 /// The counts: one per evictor, owner, reason and whether the line was unread.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Evictions {
     counts: Table<u64>,
     /// Owners that the table has room for, a power of two: devices first, then groups.

@@ -31,7 +31,7 @@ struct Set {
     user: [u8; 32],
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Inclusive {
     sets: Vec<Set>,
     /// Bits of a slice number and LLC index bits above the MLC's.

@@ -32,7 +32,7 @@ struct Set {
 /// State of a line that a device has just written, without its age.
 const FRESH: u8 = DIRTY | IO | UNCONSUMED;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct NonInclusive {
     sets: Table<Set>,
     /// Bits of a slice number and LLC index bits above the MLC's.

@@ -32,7 +32,7 @@ pub enum DcaMode {
 }
 
 /// The state both LLC kinds share.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Shared {
     pub rules: Rules,
     pub p_force: Chance,

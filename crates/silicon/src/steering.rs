@@ -109,7 +109,7 @@ struct Registers {
 }
 
 /// Registers of all cores.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Steering {
     cores: Table<Registers>,
     mlc_lines: u64,

@@ -11,7 +11,7 @@ use waykeeper_silicon::{Gather, Level};
 /// Every line is charged the mean when its packet is worked on; what the sampled ones really cost is settled when the
 /// core's turn ends, in one pass over the chip. So the clock is right turn by turn, and a packet's own time is that
 /// of its class.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Class {
     costs: Costs,
     mean: ClassMean,

@@ -10,7 +10,7 @@ use crate::nic::{Packet, Pool};
 use waykeeper_silicon::{Level, Region};
 
 /// Writes as many lines of the program's buffer as packets have, in turn.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Copy {
     buffer: Region,
     /// The sampled line that comes next, and the part of a sampled line that is owed to it.

@@ -17,7 +17,7 @@ pub(super) struct Spent {
 
 /// Something a worker does for every packet. Lines are gathered by [`Errand::run`] and touched by
 /// [`Errand::settle`], as a poller does with its own.
-pub(super) trait Errand: Send + std::fmt::Debug {
+pub(super) trait Errand: Clone + Send + std::fmt::Debug {
     /// False if there is nothing to do.
     const ANY: bool = true;
     /// True if its worker sleeps when there are no packets (sockets), instead of polling.

@@ -118,7 +118,7 @@ struct Scan {
     at: usize,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct StorageThread {
     array: usize,
     queue: u32,

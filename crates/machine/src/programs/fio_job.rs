@@ -114,7 +114,7 @@ impl Course {
 }
 
 /// When a thread may send, and which of its slots wait for that.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Pace {
     limiter: Limiter,
     /// Commands that are left to go.

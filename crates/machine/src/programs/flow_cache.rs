@@ -24,7 +24,7 @@ const SEARCH_NS: f64 = 60.0;
 const FLOW_LINES: u32 = 1;
 
 /// One thread's flow table.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct FlowCache {
     /// The flow in each cache entry.
     flows: Vec<u32>,

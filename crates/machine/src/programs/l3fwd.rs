@@ -60,7 +60,7 @@ impl Blueprint for L3Forward {
 }
 
 /// Reads a flow's buckets.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Route(Lookups);
 
 impl Errand for Route {

@@ -104,7 +104,7 @@ impl Blueprint for Memcached {
 }
 
 /// Looks a key up and answers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Serve {
     memory: Arc<Region>,
     buckets: u32,

@@ -15,7 +15,7 @@ use crate::random::Stream;
 use crate::scenario::{Keys, ScenarioError};
 use crate::ssd::Direction;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
 use waykeeper_load::{
     COMMAND_BYTES, COMPLETION_BYTES, Command, Limiter, Limits, Pattern, Rule, Shape, Toward,
@@ -192,14 +192,9 @@ impl Memload {
 }
 
 /// What the threads of a workload share.
-#[derive(Debug)]
-struct Team {
+#[derive(Clone, Debug)]
+pub(crate) struct Team {
     buffer: u32,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
     position: u32,
     limiter: Limiter,
     /// What is zeroed at once, whether it is there.
@@ -215,7 +210,7 @@ struct State {
     ended: bool,
 }
 
-impl State {
+impl Team {
     /// Takes note of the time, from which on the load's own is counted.
     fn at(&mut self, now_ns: f64, end: &End) {
         let begun_ns = *self.begun_ns.get_or_insert(now_ns);
@@ -228,37 +223,27 @@ impl State {
     }
 }
 
-impl Team {
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics with the lock held and leaves half a change behind.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Blueprint for Memload {
     fn build(&self, site: &mut Site<'_>) -> Result<Box<dyn Program>, OutOfMemory> {
         let array = site.array.expect("a scenario with a storage program has an array");
-        let leader = site.team.is_none();
+        let leader = site.bus.teams[site.workload].is_none();
         if leader {
             let pages = self.shape.blocks() * self.pages;
             let prepares = self.prepares();
             let bytes = u64::from(pages) * PAGE_BYTES;
             let region = if self.huge { site.memory.huge(bytes) } else { site.memory.ordinary(bytes) }?;
-            *site.team = Some(Arc::new(Team {
+            site.bus.teams[site.workload] = Some(Team {
                 buffer: site.bus.arrays[array].add_buffer(site.workload, region),
-                state: Mutex::new(State {
-                    position: 0,
-                    limiter: Limiter::new(self.limits, site.start_ns),
-                    present: vec![self.resident; pages.div_ceil(self.faults()) as usize],
-                    ready: !prepares,
-                    commands: 0,
-                    blocks: 0,
-                    begun_ns: None,
-                    ended: false,
-                }),
-            }));
+                position: 0,
+                limiter: Limiter::new(self.limits, site.start_ns),
+                present: vec![self.resident; pages.div_ceil(self.faults()) as usize],
+                ready: !prepares,
+                commands: 0,
+                blocks: 0,
+                begun_ns: None,
+                ended: false,
+            });
         }
-        let team = site.team.clone().and_then(|team| team.downcast::<Team>().ok());
         // A program that counts blocks says so from the start: nothing moved is zero blocks.
         let load = site.bus.meters[site.workload].load.get_or_insert_default();
         if leader {
@@ -271,7 +256,6 @@ impl Blueprint for Memload {
             array,
             queue: site.bus.arrays[array].open_queue(site.workload),
             workload: site.workload,
-            team: team.expect("the first thread made it"),
             rings: Rings::new(site.memory, workers)?,
             sent: vec![Sent::default(); workers as usize],
             idle: (0..workers).collect(),
@@ -293,13 +277,12 @@ struct Sent {
 }
 
 /// The workers of one core.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Loader {
     spec: Memload,
     array: usize,
     queue: u32,
     workload: usize,
-    team: Arc<Team>,
     rings: Rings,
     /// Per worker.
     sent: Vec<Sent>,
@@ -315,10 +298,15 @@ struct Loader {
 }
 
 impl Loader {
+    fn team<'a>(&self, bus: &'a mut Bus) -> &'a mut Team {
+        bus.teams[self.workload].as_mut().expect("the first thread made it")
+    }
+
     /// The core reads pages to have them cached.
     fn read(&mut self, bus: &mut Bus, core: &mut Core, from: u32, count: u32) {
+        let buffer = self.team(bus).buffer;
         let Bus { memory, arrays, .. } = bus;
-        let region = arrays[self.array].buffer(self.team.buffer);
+        let region = arrays[self.array].buffer(buffer);
         let lines = (region, from * PAGE_LINES, count * PAGE_LINES);
         let ns = run_of(memory, core.id, lines, Access::Read, &mut self.reading);
         let lines = f64::from(count * PAGE_LINES);
@@ -329,11 +317,13 @@ impl Loader {
     fn fault_in(&mut self, bus: &mut Bus, core: &mut Core, from: u32, count: u32) {
         let (at_once, end) = (self.spec.faults(), self.spec.shape.blocks() * self.spec.pages);
         for index in from / at_once..(from + count).div_ceil(at_once) {
-            if std::mem::replace(&mut self.team.state().present[index as usize], true) {
+            let team = self.team(bus);
+            if std::mem::replace(&mut team.present[index as usize], true) {
                 continue;
             }
+            let buffer = team.buffer;
             let Bus { memory, arrays, .. } = bus;
-            let region = arrays[self.array].buffer(self.team.buffer);
+            let region = arrays[self.array].buffer(buffer);
             let first = index * at_once;
             let count = at_once.min(end - first) * PAGE_LINES;
             let ns = run_of(
@@ -354,49 +344,47 @@ impl Loader {
             self.read(bus, core, at, 1);
         }
         self.warm_to = (at + 1 < self.spec.shape.blocks() * self.spec.pages).then_some(at + 1);
-        self.team.state().ready = self.warm_to.is_none();
+        self.team(bus).ready = self.warm_to.is_none();
         bus.meters[self.workload].load.get_or_insert_default().prepared_ns = core.busy_ns;
     }
 
     /// The next command, if the limits allow one now; else when they may.
-    fn draw(&mut self, now_ns: f64) -> Result<Command, f64> {
+    fn draw(&mut self, bus: &mut Bus, now_ns: f64) -> Result<Command, f64> {
         let End { commands, blocks, .. } = self.spec.end;
-        let mut state = self.team.state();
-        state.at(now_ns, &self.spec.end);
-        if state.ended {
+        let team = self.team(bus);
+        team.at(now_ns, &self.spec.end);
+        if team.ended {
             return Err(f64::INFINITY);
         }
-        let over_ns = state.over_ns(&self.spec.end);
-        state.limiter.admit(now_ns).map_err(|slot_ns| slot_ns.min(over_ns))?;
-        let gone = commands.is_some_and(|most| state.commands >= most);
-        if gone || blocks.is_some_and(|most| state.blocks >= most) {
-            state.ended = true;
+        let over_ns = team.over_ns(&self.spec.end);
+        team.limiter.admit(now_ns).map_err(|slot_ns| slot_ns.min(over_ns))?;
+        let gone = commands.is_some_and(|most| team.commands >= most);
+        if gone || blocks.is_some_and(|most| team.blocks >= most) {
+            team.ended = true;
             return Err(f64::INFINITY);
         }
-        let mut command = self.spec.shape.next(&mut state.position, |count| self.stream.below(count));
-        let left = blocks.map_or(u64::MAX, |most| most - state.blocks);
+        let mut command = self.spec.shape.next(&mut team.position, |count| self.stream.below(count));
+        let left = blocks.map_or(u64::MAX, |most| most - team.blocks);
         if u64::from(command.counted) > left {
             if self.spec.thesis {
                 // The published program charges the command that crosses the line and does not send it.
-                state.ended = true;
+                team.ended = true;
                 return Err(f64::INFINITY);
             }
             // The last command is as long as what is left, which is less than its own length.
             let last = left as u32;
             command = Command { counted: last, moved: last, ..command };
         }
-        state.limiter.charge(command.counted);
-        state.commands += 1;
-        state.blocks += u64::from(command.counted);
+        team.limiter.charge(command.counted);
+        team.commands += 1;
+        team.blocks += u64::from(command.counted);
         Ok(command)
     }
 
     /// Says in the meter how far the load is.
     fn tell(&self, bus: &mut Bus, now_ns: f64) {
-        let (begun_ns, ended, over_ns) = {
-            let state = self.team.state();
-            (state.begun_ns, state.ended, state.over_ns(&self.spec.end))
-        };
+        let team = self.team(bus);
+        let (begun_ns, ended, over_ns) = (team.begun_ns, team.ended, team.over_ns(&self.spec.end));
         let load = bus.meters[self.workload].load.get_or_insert_default();
         (load.begun_ns, load.ended) = (begun_ns, ended);
         if ended && over_ns <= now_ns {
@@ -412,6 +400,7 @@ impl Loader {
             self.read(bus, core, target * of_block, counted * of_block);
         }
         let pages = moved * of_block + u32::from(self.spec.thesis && moved > 0);
+        let buffer = self.team(bus).buffer;
         let Bus { memory, arrays, meters, .. } = bus;
         let array = &mut arrays[self.array];
         self.rings.send(memory, array, core.id, worker, pages);
@@ -422,7 +411,7 @@ impl Loader {
         } else {
             let tag = (self.queue, worker);
             let units = target * of_block..(target + moved) * of_block;
-            array.submit_units(core.clock_ns, tag, self.team.buffer, units, self.spec.direction);
+            array.submit_units(core.clock_ns, tag, buffer, units, self.spec.direction);
         }
     }
 
@@ -449,7 +438,7 @@ impl Loader {
 impl Program for Loader {
     fn run(&mut self, bus: &mut Bus, core: &mut Core, until_ns: f64) {
         if self.spec.shape.pattern() == Pattern::Noop {
-            self.team.state().at(core.clock_ns, &self.spec.end);
+            self.team(bus).at(core.clock_ns, &self.spec.end);
             self.tell(bus, core.clock_ns);
             core.halt(until_ns);
             return;
@@ -459,7 +448,7 @@ impl Program for Loader {
                 self.warm(bus, core, at);
                 continue;
             }
-            if !self.team.state().ready {
+            if !self.team(bus).ready {
                 core.halt(until_ns);
                 continue;
             }
@@ -469,7 +458,7 @@ impl Program for Loader {
             }
             let mut next = bus.arrays[self.array].next_completion_ns(self.queue).unwrap_or(until_ns);
             if let Some(worker) = self.idle.front().copied() {
-                match self.draw(core.clock_ns) {
+                match self.draw(bus, core.clock_ns) {
                     Ok(command) => {
                         self.idle.pop_front();
                         self.send(bus, core, worker, command);

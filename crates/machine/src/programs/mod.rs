@@ -35,11 +35,12 @@ mod working_set;
 mod xmem;
 
 pub use mailbox::Mailbox;
+pub(crate) use memload::Team;
 
 use crate::bus::Bus;
 use crate::random::Stream;
 use crate::scenario::{Keys, ScenarioError};
-use std::any::Any;
+use dyn_clone::DynClone;
 use std::ops::Range;
 use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
@@ -74,10 +75,15 @@ impl Core {
 }
 
 /// One thread of a program, on one core.
-pub trait Program: Send + std::fmt::Debug {
+///
+/// A clone goes on from the same point on a clone of the bus and leaves the original as it is. So a program keeps state that
+/// threads share on the bus; an `Arc` in it holds only what does not change.
+pub trait Program: DynClone + Send + std::fmt::Debug {
     /// Runs until the core's clock reaches `until_ns` (an operation may overshoot it).
     fn run(&mut self, bus: &mut Bus, core: &mut Core, until_ns: f64);
 }
+
+dyn_clone::clone_trait_object!(Program);
 
 /// By what a workload's performance is judged (A4 s7.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -139,8 +145,6 @@ pub struct Site<'a> {
     pub tenants: &'a [Range<usize>],
     /// Memory that all threads of the workload use; the first of them takes it.
     pub shared: &'a mut Option<Arc<Region>>,
-    /// What the workload's threads know together, whatever the program makes of it; the first of them makes it.
-    pub team: &'a mut Option<Arc<dyn Any + Send + Sync>>,
     /// Nothing runs before this time, ns (the start rule of microarchitecture.md 7).
     pub hold_ns: f64,
     /// When the thread starts, ns.

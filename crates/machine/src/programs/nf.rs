@@ -102,7 +102,7 @@ impl Blueprint for NetworkFunction {
 }
 
 /// The lines of packets that a function reads and writes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Lines {
     function: Function,
     hash_line_ns: f64,
@@ -154,7 +154,7 @@ impl Errand for Lines {
 }
 
 /// A function that sends a copy: hash and copy read each line once between them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Copying(Lines);
 
 impl Errand for Copying {

@@ -72,7 +72,7 @@ impl Blueprint for Chain {
 }
 
 /// Rules and per-flow state.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct State {
     rules: Lookups,
     read: Lookups,

@@ -121,7 +121,7 @@ enum Source {
 }
 
 /// One polling thread.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Poller<E = NoErrand> {
     source: Source,
     workload: usize,

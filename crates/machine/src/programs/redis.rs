@@ -95,7 +95,7 @@ impl Blueprint for Server {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct ServerThread {
     mailbox: usize,
     workload: usize,
@@ -168,7 +168,7 @@ impl Blueprint for Client {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct ClientThread {
     mailbox: usize,
     workload: usize,

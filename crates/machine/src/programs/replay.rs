@@ -101,7 +101,7 @@ impl Step {
     const NOTHING: Step = Step { line: None, write: false, instructions: 0.0, outside: 0 };
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct ReplayThread {
     steps: Vec<Step>,
     at: usize,

@@ -96,7 +96,7 @@ impl Blueprint for RocksDb {
 }
 
 /// One thread with a store of its own.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Store {
     workload: usize,
     writes: f64,

@@ -9,7 +9,7 @@ use waykeeper_units::LINE_BYTES;
 pub(super) const SKB_LINES: u32 = 4;
 
 /// The structures of one core.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Skbs {
     region: Region,
     /// Of each structure: where its sampled lines are in the region's.

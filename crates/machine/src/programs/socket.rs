@@ -76,7 +76,7 @@ struct Held {
 }
 
 /// The classes of lines that the path touches.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Lines {
     completion: Class,
     descriptor: Class,
@@ -104,7 +104,7 @@ struct Turn {
 }
 
 /// One thread of a socket program, and the kernel on its core.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Socket {
     nic: usize,
     queue: usize,

@@ -183,7 +183,7 @@ impl Blueprint for Profile {
 }
 
 /// The sampled lines of a working set.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Sampled {
     region: Arc<Region>,
     /// Real lines per sampled one.
@@ -196,7 +196,7 @@ struct Sampled {
     scan_at: Option<usize>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Mixture {
     sets: Vec<Sampled>,
     stores: f64,

@@ -54,7 +54,7 @@ impl Table {
 }
 
 /// A table and the class its lines are touched in, one way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Lookups {
     table: Table,
     class: Class,

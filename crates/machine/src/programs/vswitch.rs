@@ -122,7 +122,7 @@ impl Blueprint for Switch {
 }
 
 /// One polling thread of the switch.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct SwitchThread {
     nic: usize,
     queue: usize,

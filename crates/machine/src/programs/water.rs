@@ -86,7 +86,7 @@ impl Blueprint for Water {
 }
 
 /// A walk through the half of the molecules behind a first one, then behind the next.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Pairs {
     steps: Vec<(Line, Access)>,
     /// Step of the molecule that is paired with the others, and steps of a molecule.

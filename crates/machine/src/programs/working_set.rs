@@ -18,7 +18,7 @@ pub(super) fn mix(keys: &mut Keys<'_>) -> Result<f64, ScenarioError> {
 }
 
 /// Lines touched at random or in turn, a real number of them at a time.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct WorkingSet {
     region: Region,
     costs: Costs,

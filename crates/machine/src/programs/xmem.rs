@@ -79,7 +79,7 @@ impl Blueprint for XMem {
 }
 
 /// A cyclic walk over a list of lines.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Walk {
     steps: Vec<Line>,
     at: usize,

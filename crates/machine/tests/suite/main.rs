@@ -6,6 +6,7 @@ mod churn;
 mod common;
 mod evictions;
 mod faults;
+mod fork;
 mod golden;
 mod idio;
 mod knobs;

@@ -63,7 +63,6 @@ fn rig(ring: u32, gbps: f64, work: SocketWork) -> Rig {
         port: None,
         tenants: &[],
         shared: &mut None,
-        team: &mut None,
         hold_ns: 0.0,
         start_ns: 0.0,
     };

@@ -1,0 +1,135 @@
+//! A clone of a running server goes on as the original would, and neither notices the other.
+//!
+//! Compared is the whole state of both, as `Debug` writes it, so that no field is left out.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fmt::Write;
+use std::hash::Hasher;
+use std::path::Path;
+use std::sync::Arc;
+use waykeeper_host::{Host, Plan};
+use waykeeper_machine::{FaultyServer, RunOptions, Scenario, ScenarioSource, VirtualServer};
+use waykeeper_silicon::Sampling;
+use waykeeper_units::WayMask;
+
+/// Hashes what is written to it.
+struct Digest(DefaultHasher);
+
+impl Write for Digest {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
+    }
+}
+
+fn state(server: &FaultyServer) -> u64 {
+    let mut digest = Digest(DefaultHasher::new());
+    write!(digest, "{server:?}").expect("hashing does not fail");
+    digest.0.finish()
+}
+
+fn switched_on(scenario: &Arc<Scenario>) -> FaultyServer {
+    let options = RunOptions { seed: 3, sample_seed: 3, sampling: Sampling::one_in(256).unwrap() };
+    FaultyServer::new(VirtualServer::new(scenario.clone(), options).expect("it fits"))
+}
+
+fn run(server: &mut FaultyServer, until_ns: u64) {
+    server.wait_until(until_ns).expect("it runs");
+    server.sample().expect("it can be read");
+}
+
+/// Gives the first group two ways other than those it has.
+fn turn(server: &mut FaultyServer) {
+    let knobs = server.sample().expect("it can be read").knobs;
+    let (group, mask) = knobs.masks.first_key_value().expect("a group runs");
+    let other = [0b11, 0b1100].map(WayMask::from_bits).into_iter().find(|other| other != mask);
+    let plan = Plan { masks: [(*group, other.expect("one of two differs"))].into(), ..Plan::default() };
+    let applied = server.apply(&plan).expect("the server takes plans");
+    assert!(applied.is_complete(), "{applied:?}");
+}
+
+/// Forks at `at_ns`, runs all to `until_ns` on the server's clock and compares with a server that was never forked.
+fn forks_alike(name: &str, scenario: Scenario, at_ns: u64, until_ns: u64) {
+    let scenario = Arc::new(scenario);
+    let mut alone = switched_on(&scenario);
+    run(&mut alone, at_ns);
+    let mut original = switched_on(&scenario);
+    run(&mut original, at_ns);
+    let (mut fork, mut turned) = (original.clone(), original.clone());
+    assert_eq!(state(&fork), state(&alone), "{name}: a fork is a copy");
+    turn(&mut turned);
+    run(&mut turned, until_ns);
+    run(&mut fork, until_ns);
+    assert_eq!(state(&original), state(&alone), "{name}: forks that run do not change the original");
+    run(&mut alone, until_ns);
+    let expected = state(&alone);
+    assert_eq!(state(&fork), expected, "{name}: a fork goes on as the original would");
+    assert_ne!(state(&turned), expected, "{name}: a knob of a fork acts");
+    run(&mut original, until_ns);
+    assert_eq!(state(&original), expected, "{name}: the original goes on");
+}
+
+#[test]
+fn forks_of_all_scenarios_go_on_alike() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files: Vec<_> =
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "toml")).collect();
+    assert!(files.len() > 30, "{} scenarios were found", files.len());
+    for file in files {
+        let scenario = ScenarioSource::open(&file).and_then(|source| source.read()).unwrap();
+        let simulated_ms = scenario.time_factor * 1e6;
+        let until = |ms: f64| (ms * simulated_ms) as u64;
+        forks_alike(&file.display().to_string(), scenario, until(1.5), until(3.0));
+    }
+}
+
+/// Workers on several cores that share a buffer, a limit and an end; programs that come and go; faults.
+const SHARED: &str = r#"
+name = "shared"
+duration_s = 0.01
+warmup_s = 0.002
+measure_s = 0.008
+time_factor = 1
+
+[[storage]]
+name = "raid0"
+
+[[nic]]
+name = "nic0"
+
+[[workload]]
+name = "load"
+program = "memload"
+cores = "0-3"
+buffer_blocks = 500
+blocks_per_s = 400000
+slots_per_s = 1000
+blocks = 1500
+
+[[workload]]
+name = "l2fwd"
+program = "l2fwd"
+cores = "4-5"
+
+[[workload]]
+name = "scan"
+program = "x-mem"
+cores = "6"
+working_set = "4M"
+start_s = 0.003
+stop_s = 0.004
+
+[[fault]]
+kind = "counter-restarts"
+workload = "l2fwd"
+at_s = 0.0045
+"#;
+
+#[test]
+fn threads_of_a_fork_share_what_is_the_forks() {
+    for at_us in [0, 500, 2_000, 3_500] {
+        let source = ScenarioSource::parse("shared.toml", SHARED, None).unwrap();
+        forks_alike("shared", source.read().unwrap(), at_us * 1_000, 6_000_000);
+    }
+}
