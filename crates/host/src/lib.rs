@@ -73,7 +73,7 @@ pub struct Group {
 }
 
 /// Why a host could not do what it was asked.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum HostError {
     /// The platform does not have it (exit code 3).
     #[error("{what} is not supported here: {why}")]

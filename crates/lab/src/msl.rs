@@ -135,7 +135,7 @@ pub fn find(
         let done = done.fetch_add(probes, Ordering::Relaxed) + probes;
         let jobs_done = finished.fetch_add(searches, Ordering::Relaxed) + searches;
         let total_ns = jobs * MOST_PROBES * per_probe;
-        progress(Progress { done_ns: done * per_probe, total_ns, jobs_done, jobs });
+        progress(Progress { done_ns: done * per_probe, shared_ns: 0, total_ns, jobs_done, jobs });
     };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(plan.threads).build();
     let pool = pool.map_err(|why| RunError::Threads { threads: plan.threads, why: why.to_string() })?;

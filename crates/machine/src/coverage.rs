@@ -31,7 +31,7 @@ pub struct Gap {
 }
 
 /// What was handed out to whom.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Coverage(BTreeMap<(String, u32), Handed>);
 
 impl Coverage {

@@ -1,22 +1,23 @@
 //! One simulation: a scenario under one policy with one seed, through the real control loop.
 
 use super::RunError;
+use super::journal::Journal;
 use super::plan::{self, OwnPolicy};
-use super::watch::{Journal, Watched};
 use crate::results::{
     self, Evictions, PolicyResult, Score, SystemMetrics, SystemResult, ThroughputUnit, WorkloadMetrics,
     WorkloadResult,
 };
 use indexmap::IndexMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use toml::Table;
-use waykeeper_control::ControlConfig;
-use waykeeper_host::{Host, WorkloadKind};
+use waykeeper_control::{ControlConfig, ControlError};
+use waykeeper_host::{Inventory, WorkloadKind};
 use waykeeper_machine::{
     Agent, Commands, EvictionRate, Gap, Measured, Opcodes, RunOptions, SamplingErrors, Scenario,
     ScenarioError, SystemMeasured, Unit, VirtualServer, WorkloadMeasured, WorkloadSpec, WriteBacks,
 };
+use waykeeper_policy::Policy;
 use waykeeper_silicon::Sampling;
 
 /// What to simulate.
@@ -48,7 +49,7 @@ pub(super) struct Done {
 impl Job<'_> {
     /// Simulated time it takes, ns.
     pub fn simulated_ns(&self) -> u64 {
-        (nanoseconds(self.scenario.duration_s) as f64 / self.scenario.time_factor) as u64
+        (self.duration_ns() as f64 / self.scenario.time_factor) as u64
     }
 
     /// The server, switched on.
@@ -62,28 +63,49 @@ impl Job<'_> {
         })
     }
 
-    /// Runs it; `tick` hears of every stretch of simulated time that is done, ns.
-    pub fn run(&self, tick: &dyn Fn(u64)) -> Result<Done, RunError> {
+    /// Its policy, built for this simulation alone.
+    pub fn policy(&self) -> Result<Box<dyn Policy>, RunError> {
+        let settings = self.scenario.policy_settings.get(self.policy).and_then(toml::Value::as_table);
+        plan::build(self.policy, self.own, settings.unwrap_or(&Table::new()))
+            .map_err(|why| RunError::policy(self.file, why))
+    }
+
+    /// Whether the policy fits the server, and the loop the scenario.
+    pub fn check(&self, policy: &dyn Policy, inventory: &Inventory) -> Result<(), RunError> {
+        let names: Vec<&str> =
+            self.scenario.workloads.iter().map(|workload| workload.name.as_str()).collect();
+        policy.check(inventory, &names).map_err(|why| RunError::policy(self.file, Box::new(why)))?;
+        if self.config().period_ns == 0 { Err(self.stopped(ControlError::NoPeriod)) } else { Ok(()) }
+    }
+
+    /// When the control loop steps and when it ends.
+    pub fn config(&self) -> ControlConfig {
+        ControlConfig::every(nanoseconds(self.scenario.interval_s)).lasting(self.duration_ns())
+    }
+
+    /// An empty journal.
+    pub fn journal(&self, inventory: &Inventory) -> Journal<'_> {
+        Journal::new(self.scenario, inventory.ports.clone(), self.with_samples, self.stop)
+    }
+
+    /// When results begin to count, ns of the server's clock.
+    pub fn measure_from_ns(&self) -> u64 {
+        self.duration_ns().saturating_sub(nanoseconds(self.scenario.measure_s))
+    }
+
+    fn duration_ns(&self) -> u64 {
+        nanoseconds(self.scenario.duration_s)
+    }
+
+    /// The error of a loop that cannot go on.
+    pub fn stopped(&self, why: ControlError) -> RunError {
+        RunError::Stopped { policy: self.policy.to_owned(), seed: self.seed, why }
+    }
+
+    /// The result: what the loop reported, and what the server measured until its end.
+    pub fn result(&self, journal: Journal<'_>, server: &VirtualServer) -> Done {
         let scenario = self.scenario;
-        let settings = scenario.policy_settings.get(self.policy).and_then(toml::Value::as_table);
-        let mut policy = plan::build(self.policy, self.own, settings.unwrap_or(&Table::new()))
-            .map_err(|why| RunError::policy(self.file, why))?;
-        let server = self.server()?;
-        let names: Vec<&str> = scenario.workloads.iter().map(|workload| workload.name.as_str()).collect();
-        policy.check(server.inventory(), &names).map_err(|why| RunError::policy(self.file, Box::new(why)))?;
-        let duration_ns = nanoseconds(scenario.duration_s);
-        let measure_from_ns = duration_ns.saturating_sub(nanoseconds(scenario.measure_s));
-        let ports = server.inventory().ports.clone();
-        let mut host = Watched::new(server, measure_from_ns, scenario.time_factor, tick);
-        let config = ControlConfig::every(nanoseconds(scenario.interval_s)).lasting(duration_ns);
-        let mut journal = Journal::new(scenario, &ports, self.with_samples, self.stop);
-        waykeeper_control::run(&mut host, policy.as_mut(), config, &mut journal)
-            .map_err(|why| RunError::Stopped { policy: self.policy.to_owned(), seed: self.seed, why })?;
-        if self.stop.load(Ordering::Relaxed) {
-            return Err(RunError::Interrupted);
-        }
         let mut result = journal.finish(scenario.duration_s, scenario.interval_s);
-        let server = host.server();
         let measured = server.measured();
         result.workloads = workloads(scenario, &measured);
         for (index, workload) in result.workloads.values_mut().enumerate() {
@@ -97,7 +119,7 @@ impl Job<'_> {
         count_opcodes(&mut result.system.metrics, server.opcodes());
         estimate_errors(&mut result, &server.sampling_errors());
         result.evictions = evictions(scenario, &server.evictions());
-        Ok(Done { result, gaps: server.gaps() })
+        Done { result, gaps: server.gaps() }
     }
 }
 

@@ -1,14 +1,16 @@
-//! Runs a scenario: every sweep point under every policy with every seed, each a simulation of its own.
+//! Runs a scenario: every sweep point under every policy with every seed, each a simulation with a result of its own.
 //!
-//! Simulations share nothing and their results are put together in the order of the plan, so the number of
-//! threads cannot be seen in a result. This room knows scenarios, policies and the loop; it must not know
-//! how a result looks on paper, nor whether a terminal watches.
+//! Simulations with the same server and seed share the work until their policies turn different knobs, which changes no
+//! result. Results are combined in the order of the plan, so the number of threads cannot be seen in one. This room knows
+//! scenarios, policies and the loop; it must not know how a result is shown, nor whether a terminal watches.
 
+mod cohort;
 mod error;
 mod job;
+mod journal;
 mod plan;
+mod seat;
 mod warnings;
-mod watch;
 
 pub use error::RunError;
 pub use plan::{OwnPolicy, RunPlan};
@@ -16,13 +18,18 @@ pub use plan::{OwnPolicy, RunPlan};
 use crate::results::{
     RUN_SCHEMA, RunSummary, SWEEP_SCHEMA, SweepKey, SweepPoint, SweepSummary, SweepValue, combine,
 };
+use cohort::{Desk, Entrant};
 use indexmap::IndexMap;
 use job::{Done, Job};
-use rayon::prelude::*;
-use std::sync::Arc;
+use seat::{Passed, Seat};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use waykeeper_machine::{Scenario, ScenarioSource, shown};
+
+#[cfg(test)]
+mod tests;
 
 /// What came out: of a scenario that sweeps keys a curve, of any other a run.
 #[derive(Clone, PartialEq, Debug)]
@@ -38,6 +45,8 @@ pub enum Outcome {
 pub struct Progress {
     /// Simulated nanoseconds done, summed over all simulations.
     pub done_ns: u64,
+    /// The part of these that a simulation took from another one, which was the same until then.
+    pub shared_ns: u64,
     /// Simulated nanoseconds there are to do.
     pub total_ns: u64,
     /// Simulations that are through.
@@ -151,27 +160,53 @@ impl Experiment {
     /// # Errors
     /// [`RunError`] of the first simulation, in the plan's order, that failed.
     pub fn run(&self, progress: &(dyn Fn(Progress) + Sync)) -> Result<Outcome, RunError> {
+        self.run_together(progress, cohort::most(self.plan.sampling))
+    }
+
+    /// The same with at most so many simulations sharing a server; results do not depend on it.
+    fn run_together(&self, progress: &(dyn Fn(Progress) + Sync), most: usize) -> Result<Outcome, RunError> {
         let started = Instant::now();
         let jobs = self.job_list();
         let total_ns = jobs.iter().map(Job::simulated_ns).sum();
-        let (done_ns, jobs_done) = (AtomicU64::new(0), AtomicU64::new(0));
-        let tell = |span_ns: u64, finished: u64| {
+        let (done_ns, shared_ns, jobs_done) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let tell = |passed: Passed, finished: u64| {
             // Relaxed: the counts are for people and order nothing.
-            let done_ns = done_ns.fetch_add(span_ns, Ordering::Relaxed) + span_ns;
-            let jobs_done = jobs_done.fetch_add(finished, Ordering::Relaxed) + finished;
-            progress(Progress { done_ns, total_ns, jobs_done, jobs: jobs.len() as u64 });
+            let add = |count: &AtomicU64, more: u64| count.fetch_add(more, Ordering::Relaxed) + more;
+            progress(Progress {
+                done_ns: add(&done_ns, passed.ns),
+                shared_ns: add(&shared_ns, passed.shared_ns),
+                total_ns,
+                jobs_done: add(&jobs_done, finished),
+                jobs: jobs.len() as u64,
+            });
         };
         let pool = rayon::ThreadPoolBuilder::new().num_threads(self.plan.threads).build();
         let pool =
             pool.map_err(|why| RunError::Threads { threads: self.plan.threads, why: why.to_string() })?;
-        let results = pool.install(|| {
-            let run = |job: &Job<'_>| {
-                let result = job.run(&|span_ns| tell(span_ns, 0));
-                tell(0, 1);
-                result
-            };
-            jobs.par_iter().map(run).collect::<Vec<_>>()
+        let mut results: Vec<Option<Result<Done, RunError>>> = Vec::new();
+        results.resize_with(jobs.len(), || None);
+        let results = Mutex::new(results);
+        let desk = Desk {
+            passed: &|passed| tell(passed, 0),
+            done: &|index, result| {
+                results.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(result);
+                tell(Passed::default(), 1);
+            },
+        };
+        let mut seats: Vec<Seat> = jobs.iter().map(|_| Seat::default()).collect();
+        let mut seats: Vec<Option<&mut Seat>> = seats.iter_mut().map(Some).collect();
+        pool.scope(|scope| {
+            for indices in self.cohorts(most) {
+                let entrant = |index: usize| {
+                    let seat = seats[index].take().expect("a job is in one cohort");
+                    Entrant { index, job: &jobs[index], seat }
+                };
+                let cohort: Vec<Entrant<'_>> = indices.into_iter().map(entrant).collect();
+                let desk = &desk;
+                scope.spawn(move |scope| cohort::run(scope, cohort, desk));
+            }
         });
+        let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut results = results.into_iter();
         let seeds = self.plan.seeds as usize;
         let mut runs = Vec::new();
@@ -180,7 +215,7 @@ impl Experiment {
             let mut gaps = Vec::new();
             for policy in &self.policies {
                 for summary in &mut per_seed {
-                    let done: Done = results.next().expect("every job has a result")?;
+                    let done: Done = results.next().flatten().expect("every job has a result")?;
                     summary.policies.insert(policy.clone(), done.result);
                     gaps.extend(done.gaps);
                 }
@@ -213,6 +248,29 @@ impl Experiment {
             }
         }
         jobs
+    }
+
+    /// Jobs whose servers are the same at the start, at most so many together, by their places in [`Experiment::job_list`].
+    fn cohorts(&self, most: usize) -> Vec<Vec<usize>> {
+        let (policies, seeds) = (self.policies.len(), self.plan.seeds as usize);
+        // The settings of policies are no part of a server.
+        let server_at = |point: &Point| -> Vec<SweepValue> {
+            let values = point.at.iter().filter(|(key, _)| !key.starts_with("policy."));
+            values.map(|(_, value)| value.clone()).collect()
+        };
+        let servers: Vec<Vec<SweepValue>> = self.points.iter().map(server_at).collect();
+        let first = |server| servers.iter().position(|other| other == server);
+        let firsts: Vec<Option<usize>> = servers.iter().map(first).collect();
+        let mut cohorts: BTreeMap<(Option<usize>, usize), Vec<usize>> = BTreeMap::new();
+        for policy in 0..policies {
+            for (point, first) in firsts.iter().enumerate() {
+                for seed in 0..seeds {
+                    let index = (point * policies + policy) * seeds + seed;
+                    cohorts.entry((*first, seed)).or_default().push(index);
+                }
+            }
+        }
+        cohorts.values().flat_map(|cohort| cohort.chunks(most)).map(<[usize]>::to_vec).collect()
     }
 
     fn seed(&self, index: usize) -> u64 {

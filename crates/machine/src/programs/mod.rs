@@ -76,8 +76,8 @@ impl Core {
 
 /// One thread of a program, on one core.
 ///
-/// A clone goes on from the same point on a clone of the bus and leaves the original as it is. So a program keeps state that
-/// threads share on the bus; an `Arc` in it holds only what does not change.
+/// A clone continues from the same point on a clone of the bus and does not change the original. So a program keeps
+/// state that threads share on the bus; an `Arc` in it holds only what does not change.
 pub trait Program: DynClone + Send + std::fmt::Debug {
     /// Runs until the core's clock reaches `until_ns` (an operation may overshoot it).
     fn run(&mut self, bus: &mut Bus, core: &mut Core, until_ns: f64);

@@ -1,4 +1,4 @@
-//! A clone of a running server goes on as the original would, and neither notices the other.
+//! A clone of a running server continues as the original would, and neither changes the other.
 //!
 //! Compared is the whole state of both, as `Debug` writes it, so that no field is left out.
 
@@ -63,14 +63,14 @@ fn forks_alike(name: &str, scenario: Scenario, at_ns: u64, until_ns: u64) {
     assert_eq!(state(&original), state(&alone), "{name}: forks that run do not change the original");
     run(&mut alone, until_ns);
     let expected = state(&alone);
-    assert_eq!(state(&fork), expected, "{name}: a fork goes on as the original would");
+    assert_eq!(state(&fork), expected, "{name}: a fork continues as the original would");
     assert_ne!(state(&turned), expected, "{name}: a knob of a fork acts");
     run(&mut original, until_ns);
-    assert_eq!(state(&original), expected, "{name}: the original goes on");
+    assert_eq!(state(&original), expected, "{name}: the original continues");
 }
 
 #[test]
-fn forks_of_all_scenarios_go_on_alike() {
+fn forks_of_all_scenarios_continue_alike() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let files: Vec<_> =

@@ -1,4 +1,4 @@
-//! Watching a simulation: a host that tells how far it is, and the journal of what the loop reports.
+//! The journal of a simulation: what its control loop reports. Must not know how the loop is run.
 
 use crate::results::{
     CauseRecord, DecisionRecord, Names, PolicyResult, Standing, SystemMetrics, TimeSample, WayMapBuilder,
@@ -7,74 +7,16 @@ use crate::results::{
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use waykeeper_control::{Observer, Record};
-use waykeeper_host::{
-    Applied, Group, GroupRates, Host, HostError, Interval, Inventory, KnobValues, Plan, Reading, RootPort,
-    Snapshot,
-};
-use waykeeper_machine::{FaultyServer, Scenario, VirtualServer};
+use waykeeper_host::{Group, GroupRates, Interval, KnobValues, Plan, Reading, RootPort};
+use waykeeper_machine::Scenario;
 use waykeeper_policy::Decision;
 use waykeeper_units::GroupId;
-
-/// The virtual server with its scenario's faults, which tells how far it is.
-pub(super) struct Watched<'a> {
-    server: FaultyServer,
-    time_factor: f64,
-    tick: &'a dyn Fn(u64),
-}
-
-impl<'a> Watched<'a> {
-    pub fn new(
-        mut server: VirtualServer,
-        measure_from_ns: u64,
-        time_factor: f64,
-        tick: &'a dyn Fn(u64),
-    ) -> Watched<'a> {
-        server.begin_stretch_at(measure_from_ns);
-        Watched { server: FaultyServer::new(server), time_factor, tick }
-    }
-
-    /// The virtual server, to ask it for what was measured.
-    pub fn server(&self) -> &VirtualServer {
-        self.server.server()
-    }
-}
-
-impl Host for Watched<'_> {
-    fn inventory(&self) -> &Inventory {
-        self.server.inventory()
-    }
-
-    fn groups(&self) -> Vec<Group> {
-        self.server.groups()
-    }
-
-    fn sample(&mut self) -> Result<Snapshot, HostError> {
-        self.server.sample()
-    }
-
-    fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
-        self.server.apply(plan)
-    }
-
-    fn now_ns(&self) -> u64 {
-        self.server.now_ns()
-    }
-
-    fn wait_until(&mut self, deadline_ns: u64) -> Result<(), HostError> {
-        // On the server's own clock: the one people see may jump.
-        let before_ns = self.server.server().now_ns();
-        self.server.wait_until(deadline_ns)?;
-        let span_ns = self.server.server().now_ns() - before_ns;
-        (self.tick)((span_ns as f64 / self.time_factor) as u64);
-        Ok(())
-    }
-}
 
 /// Writes down what the loop reports.
 pub(super) struct Journal<'a> {
     /// Every workload of the scenario, alive or not: an id names the same one throughout.
     groups: Vec<Group>,
-    ports: &'a [RootPort],
+    ports: Vec<RootPort>,
     with_samples: bool,
     stop: &'a AtomicBool,
     decisions: Vec<DecisionRecord>,
@@ -86,7 +28,7 @@ pub(super) struct Journal<'a> {
 impl<'a> Journal<'a> {
     pub fn new(
         scenario: &Scenario,
-        ports: &'a [RootPort],
+        ports: Vec<RootPort>,
         with_samples: bool,
         stop: &'a AtomicBool,
     ) -> Journal<'a> {
@@ -140,7 +82,7 @@ impl<'a> Journal<'a> {
 impl Observer for Journal<'_> {
     fn observe(&mut self, record: &Record, seen: Option<&Interval>) -> ControlFlow<()> {
         let at_s = seconds(record.at_ns);
-        let names = Names { groups: &self.groups, ports: self.ports };
+        let names = Names { groups: &self.groups, ports: &self.ports };
         let decision =
             Decision { plan: turned(record), state: record.state.clone(), events: record.events.clone() };
         self.decisions.extend(DecisionRecord::of(at_s, &decision, &record.applied, names));

@@ -1,0 +1,184 @@
+//! Simulations that are alike until a policy turns a knob: one server for all of them until then.
+//!
+//! The simulations of one server and seed form a cohort. All its control loops step together: in each interval the first
+//! has the server run and the others read what it read (`seat`). Where policies turn different knobs the group parts, and
+//! each part continues with a server of its own, on any thread. So the same history is simulated once, and no simulation
+//! takes longer than it would alone. Knows jobs and loops; must not know how results are combined.
+
+use super::RunError;
+use super::job::Done;
+use super::job::Job;
+use super::journal::Journal;
+use super::seat::{Passed, Seat, Stretch};
+use rayon::Scope;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+use waykeeper_control::{Loop, Observer};
+use waykeeper_host::Host;
+use waykeeper_machine::FaultyServer;
+use waykeeper_silicon::Sampling;
+
+/// Most simulations of a cohort. Each has at most one server, and a step of a group keeps two more; lines of shared working
+/// sets are in memory once. A thread begins a cohort only when none of its own waits: so this bounds its memory.
+const MOST: usize = 16;
+/// The same where more than one cache set in [`SPARSE`] is simulated, which makes servers large.
+const MOST_LARGE: usize = 4;
+const SPARSE: u32 = 8;
+
+/// Most simulations that share a server.
+pub(super) fn most(sampling: Sampling) -> usize {
+    if sampling.factor() < SPARSE { MOST_LARGE } else { MOST }
+}
+
+/// A job with its place in the plan and the seat of its loop.
+pub(super) struct Entrant<'s> {
+    pub index: usize,
+    pub job: &'s Job<'s>,
+    pub seat: &'s mut Seat,
+}
+
+/// Where simulations report.
+pub(super) struct Desk<'a> {
+    /// Hears of the time passed, in ns of simulated time.
+    pub passed: &'a (dyn Fn(Passed) + Sync),
+    /// Gets each job's result, with its place in the plan.
+    pub done: &'a (dyn Fn(usize, Result<Done, RunError>) + Sync),
+}
+
+/// A simulation in progress.
+struct Run<'s> {
+    index: usize,
+    job: &'s Job<'s>,
+    looping: Loop<'s, Seat>,
+    journal: Journal<'s>,
+}
+
+/// Simulations that have been alike so far.
+struct Group<'s> {
+    server: FaultyServer,
+    runs: Vec<Run<'s>>,
+}
+
+/// Starts the simulations of a cohort, which are alike but for their policies, and runs them to their ends.
+pub(super) fn run<'s>(scope: &Scope<'s>, cohort: Vec<Entrant<'s>>, desk: &'s Desk<'s>) {
+    let (mut ready, mut server) = (Vec::new(), None);
+    for Entrant { index, job, seat } in cohort {
+        // Each job reports its own errors, as it would alone.
+        let prepared = job.policy().and_then(|policy| {
+            let server = match &mut server {
+                Some(server) => server,
+                none => none.insert(job.server()?),
+            };
+            job.check(policy.as_ref(), server.inventory())?;
+            Ok((policy, job.journal(server.inventory())))
+        });
+        match prepared {
+            Ok((policy, journal)) => ready.push((index, job, seat, policy, journal)),
+            Err(why) => (desk.done)(index, Err(why)),
+        }
+    }
+    let (Some(mut server), Some((_, first, ..))) = (server, ready.first()) else { return };
+    server.begin_stretch_at(first.measure_from_ns());
+    let mut stretch = Stretch::new(FaultyServer::new(server), ready.len());
+    let mut parting = Parting::default();
+    for (index, job, seat, policy, mut journal) in ready {
+        seat.enter(stretch);
+        let looping = Loop::start(seat, policy, job.config()).expect("the period was checked");
+        let turn = Turn::after(journal.observe(looping.record(), None));
+        stretch = parting.add(Run { index, job, looping, journal }, turn, desk);
+    }
+    if let Some(group) = parting.part(stretch, scope, desk) {
+        group.run(scope, desk);
+    }
+}
+
+/// What a loop's turn came to.
+enum Turn {
+    Continues,
+    /// The time of the run is over.
+    Finished,
+    Failed(RunError),
+}
+
+impl Turn {
+    /// After an observer's answer: only an interrupt breaks a run off.
+    fn after(answer: ControlFlow<()>) -> Turn {
+        if answer.is_continue() { Turn::Continues } else { Turn::Failed(RunError::Interrupted) }
+    }
+}
+
+impl Run<'_> {
+    fn step(&mut self) -> Turn {
+        match self.looping.step() {
+            Err(why) => Turn::Failed(self.job.stopped(why)),
+            Ok(true) => Turn::after(self.journal.observe(self.looping.record(), self.looping.seen())),
+            Ok(false) => {
+                // A loop that is dropped tries the same again; here it still has a server to do it on.
+                self.looping.restore();
+                self.looping.restore();
+                if self.job.stop.load(Ordering::Relaxed) {
+                    return Turn::Failed(RunError::Interrupted);
+                }
+                Turn::Finished
+            }
+        }
+    }
+}
+
+impl<'s> Group<'s> {
+    /// Runs the loops, a step of each after another, until all have ended or continue as tasks of their own.
+    fn run(mut self, scope: &Scope<'s>, desk: &'s Desk<'s>) {
+        loop {
+            let mut stretch = Stretch::new(self.server, self.runs.len());
+            let mut parting = Parting::default();
+            for mut run in self.runs {
+                run.looping.host().enter(stretch);
+                let turn = run.step();
+                stretch = parting.add(run, turn, desk);
+            }
+            match parting.part(stretch, scope, desk) {
+                Some(group) => self = group,
+                None => return,
+            }
+        }
+    }
+}
+
+/// Loops of a group that continue after their turn, by the moment that they have reached.
+#[derive(Default)]
+struct Parting<'s> {
+    runs: BTreeMap<usize, Vec<Run<'s>>>,
+}
+
+impl<'s> Parting<'s> {
+    /// Ends a loop's turn and returns the stretch to the next one.
+    fn add(&mut self, mut run: Run<'s>, turn: Turn, desk: &Desk<'_>) -> Stretch {
+        let seat = run.looping.host();
+        let Passed { ns, shared_ns } = seat.passed();
+        let simulated = |ns| (ns as f64 / run.job.scenario.time_factor) as u64;
+        (desk.passed)(Passed { ns: simulated(ns), shared_ns: simulated(shared_ns) });
+        let result = match turn {
+            Turn::Continues => {
+                let (stretch, moment) = seat.leave(true);
+                self.runs.entry(moment).or_default().push(run);
+                return stretch;
+            }
+            Turn::Finished => Ok(run.job.result(run.journal, seat.server())),
+            Turn::Failed(why) => Err(why),
+        };
+        (desk.done)(run.index, result);
+        seat.leave(false).0
+    }
+
+    /// Loops at the same moment continue together: the first of these groups is returned, the others become tasks.
+    fn part(self, mut stretch: Stretch, scope: &Scope<'s>, desk: &'s Desk<'s>) -> Option<Group<'s>> {
+        let groups = self.runs.into_iter().map(|(moment, runs)| Group { server: stretch.take(moment), runs });
+        let mut groups = groups.collect::<Vec<_>>().into_iter();
+        let first = groups.next();
+        for group in groups {
+            scope.spawn(move |scope| group.run(scope, desk));
+        }
+        first
+    }
+}

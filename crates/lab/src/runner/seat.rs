@@ -1,0 +1,178 @@
+//! One virtual server for several control loops, for as long as they ask the same of it.
+//!
+//! The loops take turns. The first has the server run; the next get the recorded answers as long as their requests are
+//! the same. At the first other request a loop gets a copy of the server as it was before that request. So each loop
+//! reads exactly what it would read alone. Knows the seam and how to copy a server; must not know policies or results.
+
+use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Plan, Snapshot};
+use waykeeper_machine::{FaultyServer, VirtualServer};
+
+/// A moment in the history of a server: after the same requests in the same order.
+#[derive(Debug)]
+struct Moment {
+    /// The server; none after it has moved to a later moment and no loop can need it here.
+    server: Option<FaultyServer>,
+    now_ns: u64,
+    groups: Vec<Group>,
+    /// The counters, once they were read: a second reading at the same moment reads the same and changes nothing.
+    sample: Option<Result<Snapshot, HostError>>,
+    /// Plans that were applied: the answer and the moment after it.
+    applied: Vec<(Plan, Result<Applied, HostError>, usize)>,
+    /// Deadlines that were waited for: the answer, the time it took on the server's clock, ns, and the moment after it.
+    waited: Vec<(u64, Result<(), HostError>, u64, usize)>,
+    /// A loop ended its turn here and continues from here.
+    rests: bool,
+}
+
+/// What the loops of a group do between two meetings: a tree of moments, of which the first is the root.
+#[derive(Debug)]
+pub(super) struct Stretch {
+    moments: Vec<Moment>,
+    /// Loops whose turn is yet to come.
+    to_come: usize,
+}
+
+impl Stretch {
+    /// A stretch that begins with `server`, for so many loops.
+    pub fn new(server: FaultyServer, loops: usize) -> Stretch {
+        let mut stretch = Stretch { moments: Vec::new(), to_come: loops };
+        stretch.add(server);
+        stretch
+    }
+
+    /// The server at a moment at which a loop ended its turn; each can be taken once.
+    pub fn take(&mut self, moment: usize) -> FaultyServer {
+        self.moments[moment].server.take().expect("a moment at which a loop rests keeps its server")
+    }
+
+    fn add(&mut self, server: FaultyServer) -> usize {
+        self.moments.push(Moment {
+            now_ns: server.now_ns(),
+            groups: server.groups(),
+            server: Some(server),
+            sample: None,
+            applied: Vec::new(),
+            waited: Vec::new(),
+            rests: false,
+        });
+        self.moments.len() - 1
+    }
+
+    /// The server of a moment, to be changed: a copy if another loop may need the server as it is.
+    fn leave(&mut self, moment: usize) -> FaultyServer {
+        let moment = &mut self.moments[moment];
+        let server =
+            if self.to_come > 0 || moment.rests { moment.server.clone() } else { moment.server.take() };
+        server.expect("a moment keeps its server while a loop may come to it")
+    }
+}
+
+/// Time that a loop has passed since it was last asked, in ns of the server's clock.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Passed {
+    /// All of it.
+    pub ns: u64,
+    /// The part that was not simulated for this loop, but had been for another.
+    pub shared_ns: u64,
+}
+
+/// The host of one loop. It has a server only during the loop's turn; at other times every request fails.
+#[derive(Default, Debug)]
+pub(super) struct Seat {
+    /// What the server is made of, from the first turn on.
+    inventory: Option<Inventory>,
+    stretch: Option<Stretch>,
+    at: usize,
+    passed: Passed,
+}
+
+impl Seat {
+    /// The loop's turn begins, at the root of `stretch`.
+    pub fn enter(&mut self, mut stretch: Stretch) {
+        stretch.to_come -= 1;
+        let root = stretch.moments[0].server.as_ref();
+        self.inventory = self.inventory.take().or_else(|| root.map(|server| server.inventory().clone()));
+        (self.stretch, self.at) = (Some(stretch), 0);
+    }
+
+    /// The loop's turn ends. Returns the stretch and the moment that the loop has reached; `rests` is whether it continues
+    /// from there.
+    pub fn leave(&mut self, rests: bool) -> (Stretch, usize) {
+        let mut stretch = self.stretch.take().expect("the loop's turn has begun");
+        stretch.moments[self.at].rests |= rests;
+        (stretch, self.at)
+    }
+
+    /// The server as the loop has it now, to ask it for what was measured. Only during the loop's turn.
+    pub fn server(&self) -> &VirtualServer {
+        let moment = self.stretch.as_ref().map(|stretch| &stretch.moments[self.at]);
+        let server = moment.and_then(|moment| moment.server.as_ref());
+        server.expect("a loop has a server during its turn").server()
+    }
+
+    /// The time passed since the last call.
+    pub fn passed(&mut self) -> Passed {
+        std::mem::take(&mut self.passed)
+    }
+}
+
+fn no_server() -> HostError {
+    HostError::Failed { what: "using the virtual server".to_owned(), why: "the run has ended".to_owned() }
+}
+
+impl Host for Seat {
+    fn inventory(&self) -> &Inventory {
+        self.inventory.as_ref().expect("a loop starts in its first turn")
+    }
+
+    fn groups(&self) -> Vec<Group> {
+        self.stretch.as_ref().map_or_else(Vec::new, |stretch| stretch.moments[self.at].groups.clone())
+    }
+
+    fn sample(&mut self) -> Result<Snapshot, HostError> {
+        let Some(stretch) = &mut self.stretch else { return Err(no_server()) };
+        let Moment { server, sample, .. } = &mut stretch.moments[self.at];
+        let read = || server.as_mut().expect("a moment that was not read has its server").sample();
+        sample.get_or_insert_with(read).clone()
+    }
+
+    fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
+        let Some(stretch) = &mut self.stretch else { return Err(no_server()) };
+        let known = stretch.moments[self.at].applied.iter().find(|(applied, ..)| applied == plan);
+        if let Some((_, answer, after)) = known {
+            self.at = *after;
+            return answer.clone();
+        }
+        let mut server = stretch.leave(self.at);
+        let answer = server.apply(plan);
+        let after = stretch.add(server);
+        stretch.moments[self.at].applied.push((plan.clone(), answer.clone(), after));
+        self.at = after;
+        answer
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.stretch.as_ref().map_or(0, |stretch| stretch.moments[self.at].now_ns)
+    }
+
+    fn wait_until(&mut self, deadline_ns: u64) -> Result<(), HostError> {
+        let Some(stretch) = &mut self.stretch else { return Err(no_server()) };
+        let known = stretch.moments[self.at].waited.iter().find(|(waited, ..)| *waited == deadline_ns);
+        if let Some((_, answer, span_ns, after)) = known {
+            self.passed.ns += span_ns;
+            self.passed.shared_ns += span_ns;
+            self.at = *after;
+            return answer.clone();
+        }
+        let mut server = stretch.leave(self.at);
+        // On the server's own clock: the clock of the seam may jump.
+        let before_ns = server.server().now_ns();
+        let answer = server.wait_until(deadline_ns);
+        let span_ns = server.server().now_ns() - before_ns;
+        let after = stretch.add(server);
+        stretch.moments[self.at].waited.push((deadline_ns, answer.clone(), span_ns, after));
+        self.at = after;
+        self.passed.ns += span_ns;
+        answer
+    }
+}
