@@ -5,7 +5,7 @@
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write;
 use std::hash::Hasher;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use waykeeper_host::{Host, Plan};
 use waykeeper_machine::{FaultyServer, RunOptions, Scenario, ScenarioSource, VirtualServer};
@@ -53,14 +53,15 @@ fn forks_alike(name: &str, scenario: Scenario, at_ns: u64, until_ns: u64) {
     let scenario = Arc::new(scenario);
     let mut alone = switched_on(&scenario);
     run(&mut alone, at_ns);
+    let before = state(&alone);
     let mut original = switched_on(&scenario);
     run(&mut original, at_ns);
     let (mut fork, mut turned) = (original.clone(), original.clone());
-    assert_eq!(state(&fork), state(&alone), "{name}: a fork is a copy");
+    assert_eq!(state(&fork), before, "{name}: a fork is a copy");
     turn(&mut turned);
     run(&mut turned, until_ns);
     run(&mut fork, until_ns);
-    assert_eq!(state(&original), state(&alone), "{name}: forks that run do not change the original");
+    assert_eq!(state(&original), before, "{name}: forks that run do not change the original");
     run(&mut alone, until_ns);
     let expected = state(&alone);
     assert_eq!(state(&fork), expected, "{name}: a fork continues as the original would");
@@ -80,7 +81,7 @@ fn forks_of_all_scenarios_continue_alike() {
         let scenario = ScenarioSource::open(&file).and_then(|source| source.read()).unwrap();
         let simulated_ms = scenario.time_factor * 1e6;
         let until = |ms: f64| (ms * simulated_ms) as u64;
-        forks_alike(&file.display().to_string(), scenario, until(1.5), until(3.0));
+        forks_alike(&file.display().to_string(), scenario, until(0.7), until(1.4));
     }
 }
 
@@ -126,10 +127,98 @@ workload = "l2fwd"
 at_s = 0.0045
 "#;
 
+/// Programs that no scenario of the repository runs.
+const OTHERS: &str = r#"
+name = "others"
+duration_s = 0.01
+warmup_s = 0.002
+measure_s = 0.008
+time_factor = 1
+
+[[storage]]
+name = "raid0"
+
+[[nic]]
+name = "nic0"
+offered_gbps = 20
+
+[[nic]]
+name = "nic1"
+
+[[workload]]
+name = "l3fwd"
+program = "l3fwd"
+cores = "0"
+nic = "nic0"
+
+[[workload]]
+name = "memcached"
+program = "memcached"
+cores = "1-2"
+nic = "nic0"
+
+[[workload]]
+name = "ipf"
+program = "ipf"
+cores = "3"
+nic = "nic0"
+
+[[workload]]
+name = "dpiz"
+program = "dpiz"
+cores = "4"
+nic = "nic0"
+
+[[workload]]
+name = "iperf"
+program = "iperf"
+cores = "5-6"
+nic = "nic1"
+
+[[workload]]
+name = "rocksdb"
+program = "rocksdb"
+cores = "7"
+"#;
+
+#[test]
+fn forks_of_other_programs_continue_alike() {
+    for at_us in [0, 1_500] {
+        let source = ScenarioSource::parse("others.toml", OTHERS, None).unwrap();
+        forks_alike("others", source.read().unwrap(), at_us * 1_000, 3_000_000);
+    }
+}
+
 #[test]
 fn threads_of_a_fork_share_what_is_the_forks() {
     for at_us in [0, 500, 2_000, 3_500] {
         let source = ScenarioSource::parse("shared.toml", SHARED, None).unwrap();
         forks_alike("shared", source.read().unwrap(), at_us * 1_000, 6_000_000);
+    }
+}
+
+/// What the threads of a machine could share behind the back of a clone.
+const SHARING: [&str; 7] = ["Mutex", "RwLock", "RefCell", "Cell<", "Atomic", "OnceLock", "OnceCell"];
+
+fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { sources(&path, into) } else { into.push(path) }
+    }
+}
+
+#[test]
+fn a_machine_owns_all_that_changes_in_it() {
+    let mut files = Vec::new();
+    for room in ["src", "../silicon/src", "../load/src"] {
+        sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(room), &mut files);
+    }
+    // A scenario's keys are read before there is a machine.
+    files.retain(|file| !file.ends_with("scenario/keys.rs"));
+    assert!(files.len() > 60, "the sources were not found");
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let shared = SHARING.iter().find(|word| text.contains(**word));
+        assert_eq!(shared, None, "{}: a clone of a machine would share it", file.display());
     }
 }
