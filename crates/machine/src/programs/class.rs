@@ -5,6 +5,47 @@
 use crate::bus::{Access, Bus, ClassMean, Costs, Memory};
 use waykeeper_silicon::{Gather, Level};
 
+/// Packets that a ratio remembers: long against a burst and a timer tick, short against an interval. Assumption; with 16
+/// times as many the flagship is the same.
+const REMEMBERED_PACKETS: f64 = 16_384.0;
+/// No line is charged more than this many idle memory accesses. Assumption: a full backlog of memory costs less.
+const MOST_IDLE: f64 = 4.0;
+/// A mean beyond an LLC hit below this, ns, is none: nothing is divided by it.
+const LEAST_NS: f64 = 0.05;
+
+/// How the cost beyond an LLC hit of a class with few sampled lines relates to that of a class with many.
+///
+/// A packet's completion and its data are written together and read together, so both leak at the same times. A
+/// completion is one line of a packet and the data are up to 32: the mean of data lines follows a leak at once, where that
+/// of completions lags by hundreds of packets and its noise lengthens queues. The ratio, over a long time, corrects for
+/// what differs: completions always lie in DCA ways (survey sampling's ratio estimator).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ratio {
+    /// Means beyond an LLC hit, ns: of the class with few sampled lines, and of the other one at the same times.
+    few: f64,
+    many: f64,
+    /// Weight of one sampled line.
+    weight: f64,
+}
+
+impl Ratio {
+    /// The ratio of two classes of which each sampled line stands for `scale` packets; every line comes from memory at first.
+    pub(super) fn new(few: &Class, many: &Class, scale: f64) -> Ratio {
+        Ratio { few: few.beyond_llc_ns(), many: many.beyond_llc_ns(), weight: scale / REMEMBERED_PACKETS }
+    }
+
+    #[inline(always)]
+    fn note(&mut self, few: f64, many: f64) {
+        self.few += (few - self.few) * self.weight;
+        self.many += (many - self.many) * self.weight;
+    }
+
+    #[inline(always)]
+    fn value(&self) -> f64 {
+        if self.many.abs() < LEAST_NS { self.few / LEAST_NS } else { self.few / self.many }
+    }
+}
+
 /// A class of accesses: what they cost, the mean that lines outside the sample cost, and the sampled ones of this
 /// turn.
 ///
@@ -42,6 +83,41 @@ impl Class {
         if self.sampled.count() == 0 { 0.0 } else { self.touch(memory, core, access) }
     }
 
+    /// How much more than an LLC hit a line costs in the mean, ns; below 0 where the MLC serves most.
+    #[inline(always)]
+    fn beyond_llc_ns(&self) -> f64 {
+        self.mean.ns() - self.costs.idle(Level::Llc)
+    }
+
+    /// What a line is charged, ns, if the lines of `near` tell how many lines leave the LLC too early now.
+    #[inline(always)]
+    pub(super) fn ns_by(&self, near: &Class, ratio: &Ratio) -> f64 {
+        let ns = self.costs.idle(Level::Llc) + ratio.value() * near.beyond_llc_ns();
+        ns.clamp(self.costs.idle(Level::Mlc), MOST_IDLE * self.costs.idle(Level::Memory))
+    }
+
+    /// [`Class::settle`] of lines that were charged by `near`; what they really cost corrects the ratio.
+    #[inline(always)]
+    pub(super) fn settle_by(
+        &mut self,
+        memory: &mut Memory,
+        core: usize,
+        access: Access,
+        (near, ratio): (&Class, &mut Ratio),
+    ) -> f64 {
+        let charged_ns = self.ns_by(near, ratio);
+        let Class { costs, mean, sampled } = self;
+        let llc_ns = costs.idle(Level::Llc);
+        let mut ns = 0.0;
+        memory.touch_all(core, sampled.lines(), access, costs, |cost| {
+            mean.note(cost);
+            ratio.note(cost - llc_ns, near.beyond_llc_ns());
+            ns += cost - charged_ns;
+        });
+        sampled.clear();
+        ns
+    }
+
     #[inline(never)]
     fn touch(&mut self, memory: &mut Memory, core: usize, access: Access) -> f64 {
         let Class { costs, mean, sampled } = self;
@@ -53,5 +129,43 @@ impl Class {
         });
         sampled.clear();
         ns - charged
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use waykeeper_silicon::{Chip, ChipSpec, Rules, Sampling};
+
+    fn class(mean_ns: f64) -> Class {
+        let spec = ChipSpec::built_in("gold-6140").expect("a built-in chip");
+        let bus = Bus::new(&spec, Chip::new(&spec, Rules::default(), Sampling::DEFAULT, 1));
+        let mut class = Class::new((2.0, 12.0, 70.0), &bus, Level::Llc);
+        class.mean = ClassMean::new(mean_ns);
+        class
+    }
+
+    #[test]
+    fn a_class_with_few_lines_follows_one_with_many_by_hand() {
+        // Completions cost 29 ns beyond an LLC hit while data lines cost 2: 14.5 times as much.
+        let mut ratio = Ratio::new(&class(41.0), &class(14.0), 32.0);
+        assert_eq!(class(0.0).ns_by(&class(14.0), &ratio), 41.0);
+        // Data lines leak half as often: so do completions, at once.
+        assert_eq!(class(0.0).ns_by(&class(13.0), &ratio), 12.0 + 14.5);
+        // Data lines come from the MLC: a completion costs no less than an MLC hit.
+        assert_eq!(class(0.0).ns_by(&class(2.0), &ratio), 2.0);
+        // Ever after completions cost 10 ns beyond a hit at 2: the ratio goes to 5, by 1 / 512 of the way a line.
+        ratio.note(10.0, 2.0);
+        assert!((ratio.value() - (29.0 - 19.0 / 512.0) / 2.0).abs() < 1e-12);
+        (0..20_000).for_each(|_| ratio.note(10.0, 2.0));
+        assert!((ratio.value() - 5.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn data_lines_that_never_leak_make_no_infinite_ratio() {
+        let ratio = Ratio::new(&class(12.0), &class(12.0), 32.0);
+        assert_eq!(class(0.0).ns_by(&class(12.0), &ratio), 12.0);
+        let ratio = Ratio::new(&class(70.0), &class(12.0), 32.0);
+        assert_eq!(class(0.0).ns_by(&class(70.0), &ratio), 4.0 * 70.0, "the most that a line is charged");
     }
 }

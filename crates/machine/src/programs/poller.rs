@@ -8,14 +8,14 @@
 //! clock of the scenario's chip ([`Bus::work_ns`], [`Bus::line_costs`]). Work per packet and per burst is set by the
 //! scenario and is not converted.
 
-use super::class::Class;
+use super::class::{Class, Ratio};
 use super::errand::{Errand, NoErrand};
 use super::{Core, Program, Site};
 use crate::bus::{Access, Bus, Memory};
 use crate::meter::Meter;
 use crate::nic::{Packet, Queue};
 use crate::random::Stream;
-use waykeeper_silicon::{Fill, Level};
+use waykeeper_silicon::{Fill, Level, Sampling};
 
 /// An empty poll, ns on a Gold 6140 (microarchitecture.md 7).
 pub(super) const EMPTY_POLL_NS: f64 = 25.0;
@@ -131,6 +131,8 @@ pub(super) struct Poller<E = NoErrand> {
     meta: Class,
     data: Class,
     send: Class,
+    /// What completions cost by what data lines cost, where few completions are sampled.
+    by_data: Option<Ratio>,
     /// Work on a line beyond fetching it, ns.
     line_work_ns: f64,
     empty_poll_ns: f64,
@@ -166,14 +168,21 @@ impl<E: Errand> Poller<E> {
                 Source::Nic { nic, queue: site.thread }
             }
         };
+        let completion = Class::new(COMPLETION_NS, site.bus, Level::Memory);
+        let data = Class::new(PACKET_LINE_NS, site.bus, Level::Memory);
+        let sampling = site.memory.sampling();
+        let reads_data = work.touch == Touch::Payload && matches!(source, Source::Nic { .. });
+        let by_data = (reads_data && sampling != Sampling::EXACT)
+            .then(|| Ratio::new(&completion, &data, f64::from(sampling.factor())));
         Poller {
             source,
             workload: site.workload,
             work,
             errand,
-            completion: Class::new(COMPLETION_NS, site.bus, Level::Memory),
+            completion,
             meta: Class::new(PACKET_LINE_NS, site.bus, Level::Memory),
-            data: Class::new(PACKET_LINE_NS, site.bus, Level::Memory),
+            data,
+            by_data,
             send: Class::new(PACKET_LINE_NS, site.bus, Level::Memory),
             line_work_ns: site.bus.work_ns(LINE_WORK_NS),
             empty_poll_ns: site.bus.work_ns(EMPTY_POLL_NS),
@@ -197,13 +206,27 @@ impl<E: Errand> Poller<E> {
     #[inline(always)]
     fn work(&mut self, queue: &mut Queue, meter: &mut Meter, clock_ns: &mut f64, until_ns: f64) -> f64 {
         let (line_work_ns, empty_poll_ns) = (self.line_work_ns, self.empty_poll_ns);
-        let Poller { source, work, errand, completion, meta, data, send, slept_ns, burst, latency, .. } =
-            self;
+        let Poller {
+            source,
+            work,
+            errand,
+            completion,
+            meta,
+            data,
+            send,
+            slept_ns,
+            burst,
+            latency,
+            by_data,
+            ..
+        } = self;
         let sends = work.fate == Fate::Send;
         // What a NIC sends it counts itself; what a switch takes is the tenant's when it is handed over.
         let counts = !sends || matches!(source, Source::Port(_));
         let base_ns = work.base_ns + work.delay_ns;
-        let ring_ns = completion.ns() * queue.completion_lines
+        let completion_ns =
+            by_data.as_ref().map_or_else(|| completion.ns(), |ratio| completion.ns_by(data, ratio));
+        let ring_ns = completion_ns * queue.completion_lines
             + (f64::from(work.meta_lines) + DESCRIPTOR_LINES) * meta.ns()
             + if sends { send.ns() * queue.send_lines } else { 0.0 };
         let line_ns = data.ns();
@@ -281,11 +304,14 @@ impl<E: Errand> Poller<E> {
     /// Touches the sampled lines of this turn. Returns what they cost beyond what was charged, ns.
     #[inline(always)]
     fn settle(&mut self, memory: &mut Memory, queue: &mut Queue, core: usize) -> f64 {
-        let Poller { work, errand, completion, meta, data, send, .. } = self;
+        let Poller { work, errand, completion, meta, data, send, by_data, .. } = self;
         queue.gather_completions(&mut completion.sampled);
         queue.gather_posted(&mut meta.sampled);
         let access = if work.touch == Touch::Header { Access::Write } else { Access::Read };
-        let mut ns = completion.settle(memory, core, Access::Read);
+        let mut ns = match by_data {
+            Some(ratio) => completion.settle_by(memory, core, Access::Read, (data, ratio)),
+            None => completion.settle(memory, core, Access::Read),
+        };
         ns += meta.settle(memory, core, Access::Write);
         ns += data.settle(memory, core, access);
         if work.fate == Fate::Send {
