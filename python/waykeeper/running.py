@@ -29,6 +29,7 @@ def run(
     warmup_s: float | None = None,
     time_factor: float | None = None,
     sample_seed: int | None = None,
+    extrapolate: bool = True,
     threads: int = 0,
     progress: bool | None = None,
 ) -> Run | Curve:
@@ -38,6 +39,7 @@ def run(
     * `seeds`: numbers are means over this many seeds, beginning with `seed`.
     * `sets`: fraction of the LLC's sets that is simulated, `"1/32"` or `"exact"`.
     * `duration_s`, `warmup_s`: seconds of the server's clock.
+    * `extrapolate`: whether an interval before the measured stretch that repeats the one before is simulated in part only.
     * `threads`: number of simulations that run in parallel; 0 is one per core.
     * `progress`: whether to show a progress bar; by default only on a terminal. It appears after one second.
 
@@ -47,6 +49,7 @@ def run(
     scenario = as_scenario(scenario)
     names, own = check_policies(policies)
     options = _options(names, seed, seeds, sets, duration_s, warmup_s, time_factor, sample_seed, threads)
+    options["extrapolate"] = bool(extrapolate)
     with _Bar(scenario.file, progress) as bar:
         text, series, notes = _native.run(scenario.source(), options, own, bar.show)
     for note in notes:
@@ -100,6 +103,7 @@ def _options(
         "seeds": seeds,
         "sample_seed": sample_seed,
         "sets": str(sets),
+        "extrapolate": True,
         "duration_s": duration_s,
         "warmup_s": warmup_s,
         "time_factor": time_factor,

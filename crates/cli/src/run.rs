@@ -47,6 +47,10 @@ pub struct RunArgs {
     /// Share of the LLC's sets to simulate: exact (all), 1/2, 1/4, ... 1/256
     #[arg(long, value_name = "1/N|exact", default_value_t = Sampling::DEFAULT)]
     sets: Sampling,
+    /// Simulate every interval whole; otherwise an interval before the measured stretch that repeats the one before is
+    /// simulated in part and extrapolated
+    #[arg(long)]
+    no_extrapolation: bool,
     /// Length of each run in seconds of the server's clock [default: the scenario's]
     #[arg(long, value_name = "S")]
     duration: Option<f64>,
@@ -93,6 +97,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         seed: args.seed,
         seeds: args.seeds,
         sampling: args.sets,
+        extrapolate: !args.no_extrapolation,
         duration_s: args.duration,
         warmup_s: args.warmup,
         threads: args.threads.unwrap_or(0),

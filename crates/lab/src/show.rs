@@ -3,7 +3,7 @@
 //! Network bandwidth is shown in Gb/s, all other bandwidth in GB/s (10^9), sizes in KiB and MiB, ratios in
 //! percent. Must not know tables or charts: it makes words, others arrange them.
 
-use crate::results::{ThroughputUnit, WorkloadResult};
+use crate::results::{RunSummary, ThroughputUnit, WorkloadResult};
 use std::cmp::Ordering;
 use std::fmt::Write;
 use waykeeper_host::WorkloadKind;
@@ -79,6 +79,19 @@ pub(crate) fn size(bytes: f64) -> String {
 /// Seconds on a time line: whole ones without a point.
 pub(crate) fn seconds(s: f64) -> String {
     if s.fract() == 0.0 { format!("{s:.0} s") } else { format!("{s:.2} s") }
+}
+
+/// How much traffic a run is, and how much of it was simulated where steady intervals were extrapolated.
+pub(crate) fn simulated(summary: &RunSummary) -> String {
+    let whole = seconds(summary.simulated_s);
+    let parts = || summary.policies.values().map(|policy| policy.simulated_s);
+    let (least, most) = (parts().fold(f64::INFINITY, f64::min), parts().fold(0.0, f64::max));
+    if least >= summary.simulated_s * (1.0 - 1e-9) {
+        return format!("a run is {whole} simulated");
+    }
+    let (least, most) = (seconds(least), seconds(most));
+    let parts = if least == most { most } else { format!("{} to {most}", least.trim_end_matches(" s")) };
+    format!("a run is {whole} of traffic, {parts} of it simulated")
 }
 
 /// A workload's throughput in its own unit; bytes on a network are bits there.

@@ -121,11 +121,11 @@ pub fn heading(summary: &RunSummary) -> String {
     );
     let _ = writeln!(
         out,
-        "measured {}-{} of {} of the server's clock; a run is {} simulated\n",
+        "measured {}-{} of {} of the server's clock; {}\n",
         show::seconds(summary.measured_from_s).trim_end_matches(" s"),
         show::seconds(summary.duration_s),
         show::seconds(summary.duration_s),
-        show::seconds(summary.simulated_s),
+        show::simulated(summary),
     );
     out
 }

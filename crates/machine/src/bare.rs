@@ -14,6 +14,15 @@ use std::sync::Arc;
 use waykeeper_silicon::{ChipSpec, CoreCounters, DcaMode, DeviceCounters, RegisterError};
 use waykeeper_units::{LINE_BYTES, MaskError, WayMask};
 
+/// Counts of a core in [`BareMachine::counts`], and the places of some of them.
+pub(crate) const CORE_COUNTS: usize = 6;
+pub(crate) const INSTRUCTIONS: usize = 0;
+pub(crate) const BUSY_NS: usize = 1;
+pub(crate) const LLC_HITS: usize = 4;
+pub(crate) const LLC_MISSES: usize = 5;
+/// Counts of all devices' lines together.
+const DCA_COUNTS: usize = 6;
+
 /// RMIDs that occupancy is kept for: a line's owner is a byte, and its upper half stands for devices.
 pub const MAX_RMIDS: u32 = 128;
 
@@ -75,6 +84,10 @@ pub struct BareMachine {
     pub(crate) machine: Machine,
     time_factor: f64,
     now_ns: u64,
+    /// The part of the server's clock that was extrapolated, ns.
+    extrapolated_ns: u64,
+    /// What counters grew by in it, in the order of [`BareMachine::counts`].
+    extrapolated: Vec<f64>,
     /// Per port: what its register holds.
     ports: Vec<PerfCtrlSts>,
     /// What IIO_LLC_WAYS reads as long as nobody wrote it, where that is not where devices write.
@@ -131,6 +144,8 @@ impl BareMachine {
         Ok(BareMachine {
             time_factor: scenario.time_factor,
             now_ns: 0,
+            extrapolated_ns: 0,
+            extrapolated: vec![0.0; cores * CORE_COUNTS + DCA_COUNTS + devices * 2 + 2],
             ports: (0..devices).map(port).collect(),
             dca_reads: spec.dca.and_then(|registers| registers.reads).filter(|_| scenario.dca_ways.is_none()),
             classes: Classes {
@@ -178,7 +193,7 @@ impl BareMachine {
         until_ns: u64,
         mut switched: impl FnMut(&mut BareMachine),
     ) -> Result<(), ScenarioError> {
-        let until = until_ns as f64 / self.time_factor;
+        let until = (until_ns - self.extrapolated_ns.min(until_ns)) as f64 / self.time_factor;
         loop {
             let turns = self.machine.launches.turns;
             // The machine ends a quantum at each change anyway, so stopping there changes nothing.
@@ -224,41 +239,48 @@ impl BareMachine {
         self.machine.scale() * self.time_factor
     }
 
-    fn lines(&self, counted: u64) -> u64 {
-        (counted as f64 * self.whole()) as u64
+    /// What a counter of lines reads that counted some and had others extrapolated.
+    fn lines(&self, counted: u64, extrapolated: f64) -> u64 {
+        ((counted as f64 + extrapolated) * self.whole()) as u64
     }
 
     /// What cores counted together.
     pub fn cores(&self, cores: impl Iterator<Item = usize> + Clone) -> CoreCounts {
         let chip = &self.machine.bus.memory.chip;
-        let sum = |of: fn(CoreCounters) -> u64| {
-            self.lines(cores.clone().map(|core| of(chip.core_counters(core))).sum())
+        let extrapolated = |field: usize| -> f64 {
+            cores.clone().map(|core| self.extrapolated[core * CORE_COUNTS + field]).sum()
+        };
+        let sum = |field: usize, of: fn(CoreCounters) -> u64| {
+            let counted = cores.clone().map(|core| of(chip.core_counters(core))).sum();
+            self.lines(counted, extrapolated(field))
         };
         let instructions: f64 = cores.clone().map(|core| self.machine.core(core).instructions).sum();
         let busy_ns: f64 = cores.clone().map(|core| self.machine.core(core).busy_ns).sum();
         CoreCounts {
-            instructions: (instructions * self.time_factor) as u64,
-            cycles: (busy_ns * self.machine.bus.ghz * self.time_factor) as u64,
-            mlc_hits: sum(|counters| counters.mlc_hits),
-            mlc_misses: sum(|counters| counters.mlc_misses),
-            llc_hits: sum(|counters| counters.llc_hits),
-            llc_misses: sum(|counters| counters.llc_misses),
+            instructions: ((instructions + extrapolated(INSTRUCTIONS)) * self.time_factor) as u64,
+            cycles: ((busy_ns + extrapolated(BUSY_NS)) * self.machine.bus.ghz * self.time_factor) as u64,
+            mlc_hits: sum(2, |counters| counters.mlc_hits),
+            mlc_misses: sum(3, |counters| counters.mlc_misses),
+            llc_hits: sum(LLC_HITS, |counters| counters.llc_hits),
+            llc_misses: sum(LLC_MISSES, |counters| counters.llc_misses),
         }
     }
 
     /// What all devices moved through the LLC.
     pub fn dca(&self) -> DcaCounts {
         let chip = &self.machine.bus.memory.chip;
-        let sum = |of: fn(DeviceCounters) -> u64| {
-            self.lines((0..self.ports.len()).map(|device| of(chip.device_counters(device))).sum())
+        let at = self.dca_counts_at();
+        let sum = |field: usize, of: fn(DeviceCounters) -> u64| {
+            let counted = (0..self.ports.len()).map(|device| of(chip.device_counters(device))).sum();
+            self.lines(counted, self.extrapolated[at + field])
         };
         DcaCounts {
-            write_hits: sum(|device| device.write_hits),
-            write_misses: sum(|device| device.write_misses),
-            partial_hits: sum(|device| device.partial_hits),
-            partial_misses: sum(|device| device.partial_misses),
-            read_hits: sum(|device| device.read_hits),
-            read_misses: sum(|device| device.read_misses),
+            write_hits: sum(0, |device| device.write_hits),
+            write_misses: sum(1, |device| device.write_misses),
+            partial_hits: sum(2, |device| device.partial_hits),
+            partial_misses: sum(3, |device| device.partial_misses),
+            read_hits: sum(4, |device| device.read_hits),
+            read_misses: sum(5, |device| device.read_misses),
         }
     }
 
@@ -272,15 +294,88 @@ impl BareMachine {
             }
             Some(array) => (bus.arrays[array].inbound_bytes, bus.arrays[array].outbound_bytes),
         };
-        let scaled = |bytes: u64| (bytes as f64 * self.time_factor) as u64;
-        PortBytes { inbound: scaled(inbound), outbound: scaled(outbound) }
+        let at = self.dca_counts_at() + DCA_COUNTS + 2 * port;
+        let scaled =
+            |bytes: u64, at: usize| ((bytes as f64 + self.extrapolated[at]) * self.time_factor) as u64;
+        PortBytes { inbound: scaled(inbound, at), outbound: scaled(outbound, at + 1) }
     }
 
     /// Bytes from and to memory.
     pub fn memory(&self) -> MemoryBytes {
         let counters = self.machine.bus.memory.chip.counters();
-        let bytes = |lines| self.lines(lines) * LINE_BYTES;
-        MemoryBytes { read: bytes(counters.memory_reads), written: bytes(counters.memory_writes) }
+        let at = self.extrapolated.len() - 2;
+        let bytes = |lines, at: usize| self.lines(lines, self.extrapolated[at]) * LINE_BYTES;
+        MemoryBytes { read: bytes(counters.memory_reads, at), written: bytes(counters.memory_writes, at + 1) }
+    }
+
+    /// Every count of what was simulated, unscaled: per core instructions, busy ns, MLC hits and misses, LLC hits and
+    /// misses; hits and misses of devices' full writes, partial writes and reads; per port bytes in and out; lines read
+    /// from and written to memory.
+    pub(crate) fn counts(&self) -> Vec<f64> {
+        let bus = &self.machine.bus;
+        let chip = &bus.memory.chip;
+        let mut counts = Vec::with_capacity(self.extrapolated.len());
+        for id in 0..self.classes.of_core.len() {
+            let (core, lines) = (self.machine.core(id), chip.core_counters(id));
+            counts.extend([core.instructions, core.busy_ns]);
+            counts.extend(
+                [lines.mlc_hits, lines.mlc_misses, lines.llc_hits, lines.llc_misses].map(|n| n as f64),
+            );
+        }
+        let devices: Vec<DeviceCounters> = (0..self.ports.len()).map(|id| chip.device_counters(id)).collect();
+        let sum = |of: fn(&DeviceCounters) -> u64| devices.iter().map(of).sum::<u64>() as f64;
+        counts.extend([sum(|d| d.write_hits), sum(|d| d.write_misses)]);
+        counts.extend([sum(|d| d.partial_hits), sum(|d| d.partial_misses)]);
+        counts.extend([sum(|d| d.read_hits), sum(|d| d.read_misses)]);
+        let nics = bus.nics.iter().map(|nic| [nic.counters.inbound_bytes, nic.counters.outbound_bytes]);
+        let arrays = bus.arrays.iter().map(|array| [array.inbound_bytes, array.outbound_bytes]);
+        counts.extend(nics.chain(arrays).flatten().map(|bytes| bytes as f64));
+        let memory = chip.counters();
+        counts.extend([memory.memory_reads as f64, memory.memory_writes as f64]);
+        counts
+    }
+
+    /// Where the counts of devices' lines begin.
+    pub(crate) fn dca_counts_at(&self) -> usize {
+        self.classes.of_core.len() * CORE_COUNTS
+    }
+
+    /// The cores of each running program.
+    pub(crate) fn cores_of_programs(&self) -> impl Iterator<Item = Vec<usize>> + '_ {
+        let specs = &self.machine.scenario.workloads;
+        let running = self.machine.launches.running();
+        running.map(|(workload, _)| specs[workload].cores.cores().iter().map(|core| core.index()).collect())
+    }
+
+    /// How full each NIC's RX rings are, 0 to 1.
+    pub(crate) fn rings_in_use(&self) -> impl Iterator<Item = f64> + '_ {
+        let queues = self.machine.bus.nics.iter().flat_map(|nic| &nic.queues);
+        queues.map(|queue| f64::from(queue.waiting()) / f64::from(queue.ring()))
+    }
+
+    /// Whether no change of the scenario is due before the server's clock reads `until_ns`, and no program has a schedule
+    /// of its own.
+    pub(crate) fn is_quiet_until(&self, until_ns: u64) -> bool {
+        let until = (until_ns - self.extrapolated_ns) as f64 / self.time_factor;
+        self.machine.is_quiet_until(until)
+    }
+
+    /// Seconds of the server's clock per second of simulated traffic.
+    pub(crate) fn time_factor(&self) -> f64 {
+        self.time_factor
+    }
+
+    /// Moves the server's clock to `until_ns` and nothing else; counters grow by `growth`, in the order of
+    /// [`BareMachine::counts`], for every `span_ns` of the server's clock.
+    pub(crate) fn extrapolate(&mut self, until_ns: u64, growth: &[f64], span_ns: u64) {
+        let rest_ns = until_ns.saturating_sub(self.now_ns);
+        let times = rest_ns as f64 / span_ns as f64;
+        for (sum, by) in self.extrapolated.iter_mut().zip(growth) {
+            *sum += by * times;
+        }
+        self.extrapolated_ns += rest_ns;
+        self.now_ns += rest_ns;
+        self.machine.bring_forward(rest_ns as f64 / self.time_factor);
     }
 
     /// LLC bytes charged to an RMID now (CMT).
@@ -297,7 +392,7 @@ impl BareMachine {
         let Some(credited) = classes.credited.get(rmid as usize) else { return 0 };
         let cores = (0..classes.rmids.len()).filter(|core| u32::from(classes.rmids[*core]) == rmid);
         let now: u64 = cores.map(|core| self.misses(core) - classes.since[core]).sum();
-        self.lines(credited + now) * LINE_BYTES
+        self.lines(credited + now, 0.0) * LINE_BYTES
     }
 
     fn misses(&self, core: usize) -> u64 {

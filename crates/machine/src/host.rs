@@ -13,6 +13,7 @@ use crate::opcodes::{Commands, Opcodes};
 use crate::sampling_error::SamplingErrors;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::server::RunOptions;
+use crate::steady::Steadiness;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use waykeeper_host::{
@@ -30,6 +31,8 @@ pub struct VirtualServer {
     pub(crate) groups: Vec<Group>,
     /// When the stretch begins that is to be measured, ns of the server's clock; none once it has.
     measure_from_ns: Option<u64>,
+    /// Steady intervals are extrapolated, where this is known, until the measured stretch begins.
+    steadiness: Option<Steadiness>,
 }
 
 impl VirtualServer {
@@ -51,7 +54,7 @@ impl VirtualServer {
             mask: workload.mask,
         });
         let groups = groups.collect();
-        Ok(VirtualServer { inventory, groups, measure_from_ns: None, bare })
+        Ok(VirtualServer { inventory, groups, measure_from_ns: None, steadiness: None, bare })
     }
 
     /// What runs on it.
@@ -77,9 +80,20 @@ impl VirtualServer {
         self.measure_from_ns = Some(at_ns);
     }
 
+    /// From now on intervals that are steady are simulated in part only, up to the stretch that is measured
+    /// (`steady.rs`). On a scenario whose clock runs as fast as its traffic it changes nothing.
+    pub fn extrapolate_steady_intervals(&mut self) {
+        self.steadiness = Some(Steadiness::default());
+    }
+
     /// Starts a stretch: meters and [`VirtualServer::measured`] count from here.
     pub fn begin_stretch(&mut self) {
         self.bare.begin_stretch();
+    }
+
+    /// Traffic simulated so far, seconds.
+    pub fn simulated_s(&self) -> f64 {
+        self.bare.machine.now_ns() * 1e-9
     }
 
     /// What happened since the stretch began.
@@ -202,7 +216,14 @@ impl Host for VirtualServer {
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
-        Ok(self.turn(plan))
+        let before = self.knobs();
+        let applied = self.turn(plan);
+        if self.knobs() != before
+            && let Some(steadiness) = &mut self.steadiness
+        {
+            steadiness.forget();
+        }
+        Ok(applied)
     }
 
     fn now_ns(&self) -> u64 {
@@ -213,8 +234,13 @@ impl Host for VirtualServer {
         if let Some(from_ns) = self.measure_from_ns.take_if(|from_ns| *from_ns <= deadline_ns) {
             self.wait_until(from_ns)?;
             self.begin_stretch();
+            self.steadiness = None;
         }
-        self.bare.run_until(deadline_ns).map_err(|why| HostError::Failed {
+        let ran = match &mut self.steadiness {
+            Some(steadiness) => steadiness.run_until(&mut self.bare, deadline_ns),
+            None => self.bare.run_until(deadline_ns),
+        };
+        ran.map_err(|why| HostError::Failed {
             what: "running the virtual server".to_owned(),
             why: why.to_string(),
         })

@@ -31,6 +31,7 @@ mod sampling_error;
 mod scenario;
 mod server;
 mod ssd;
+mod steady;
 
 pub use bare::{BareMachine, CoreCounts, DcaCounts, MAX_RMIDS, MemoryBytes, PortBytes};
 pub use coverage::Gap;

@@ -86,6 +86,10 @@ pub struct Machine {
     /// Where a NIC leaves the placement of its packets to IDIO.
     idio: Option<Controller>,
     now_ns: f64,
+    /// By how much the times of changes were brought forward, ns.
+    forward_ns: f64,
+    /// When the last program that is held back begins, ns.
+    holds_until_ns: f64,
 }
 
 impl Machine {
@@ -142,6 +146,8 @@ impl Machine {
             idio: steers(&scenario)
                 .then(|| Controller::new(spec.cores as usize, f64::from(options.sampling.factor()))),
             now_ns: 0.0,
+            forward_ns: 0.0,
+            holds_until_ns: 0.0,
         };
         machine.make_changes()?;
         Ok(machine)
@@ -170,6 +176,21 @@ impl Machine {
     /// When the next change of the scenario is due, ns of simulated time.
     pub(crate) fn next_change_ns(&self) -> Option<f64> {
         self.changes.last().map(|(at, _)| *at)
+    }
+
+    /// Whether until a time nothing changes by the clock: no change of the scenario, no program that is held back, and none
+    /// with a schedule of its own.
+    pub(crate) fn is_quiet_until(&self, until_ns: f64) -> bool {
+        let scheduled = |workload: &WorkloadSpec| workload.blueprint.has_schedule();
+        self.next_change_ns().is_none_or(|at| at > until_ns)
+            && self.holds_until_ns <= self.now_ns
+            && !self.scenario.workloads.iter().any(scheduled)
+    }
+
+    /// Has every change of the scenario come so much earlier, ns: the server's clock passed this time without the machine.
+    pub(crate) fn bring_forward(&mut self, by_ns: f64) {
+        self.forward_ns += by_ns;
+        self.changes.iter_mut().for_each(|(at, _)| *at -= by_ns);
     }
 
     /// The state of a core, whether a thread runs on it or not.
@@ -265,10 +286,12 @@ impl Machine {
             }
         }
         for (at, change) in spec.every_s.map_or_else(Vec::new, |_| run_of(&scenario, workload, run + 1)) {
+            let at = at - self.forward_ns;
             // After what is due at the same moment already.
             let place = self.changes.partition_point(|(due, _)| *due > at);
             self.changes.insert(place, (at, change));
         }
+        self.holds_until_ns = self.holds_until_ns.max(self.now_ns + spec.hold_ms * 1e6);
         let free = self.memory.free_bytes();
         let lent = self.start(workload, &spec.blueprint, spec.hold_ms, run)?;
         let busy = spec.cores.cores().iter().map(|core| self.parked[core.index()].busy_ns).collect();

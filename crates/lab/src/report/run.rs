@@ -89,7 +89,7 @@ pub(super) fn facts(summary: &RunSummary) -> Vec<(&'static str, String)> {
                 show::seconds(summary.duration_s)
             ),
         ),
-        ("Simulated time", format!("{} per policy", show::seconds(summary.simulated_s))),
+        ("Simulated time", show::simulated(summary)),
         ("Time factor", summary.time_factor.to_string()),
         ("Baseline", summary.baseline.clone().unwrap_or_else(|| show::NOTHING.to_owned())),
         ("Waykeeper", summary.version.clone()),

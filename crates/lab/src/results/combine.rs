@@ -74,6 +74,7 @@ fn same_scenario(first: &RunSummary, run: &RunSummary) -> Result<(), CombineErro
 }
 
 fn combine_policy(into: &mut PolicyResult, seeds: &[&PolicyResult], same_sets: bool) {
+    into.simulated_s = seeds.iter().map(|seed| seed.simulated_s).sum::<f64>() / seeds.len() as f64;
     for (name, workload) in &mut into.workloads {
         for (key, place) in workload.metrics.iter_mut() {
             let values = seeds.iter().map(|seed| seed.workloads[name].metrics.get(key));

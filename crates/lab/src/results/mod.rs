@@ -105,6 +105,9 @@ pub struct PolicyResult {
     /// Who evicted whose lines, the most lines first.
     #[serde(default)]
     pub evictions: Vec<Evictions>,
+    /// Traffic that was simulated, s; less than the run's `simulated_s` where steady intervals were extrapolated.
+    #[serde(default)]
+    pub simulated_s: f64,
     /// When the policy last turned a knob and then let all of them stand for five intervals. Of the first seed.
     #[serde(default, skip_serializing_if = "metrics::not_available")]
     pub settled_s: Option<f64>,

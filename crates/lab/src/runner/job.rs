@@ -34,6 +34,8 @@ pub(super) struct Job<'a> {
     pub seed: u64,
     pub sample_seed: u64,
     pub sampling: Sampling,
+    /// Simulate steady intervals in part only.
+    pub extrapolate: bool,
     /// Keep what was seen interval by interval.
     pub with_samples: bool,
 }
@@ -55,12 +57,17 @@ impl Job<'_> {
     /// The server, switched on.
     pub fn server(&self) -> Result<VirtualServer, RunError> {
         let options = RunOptions { seed: self.seed, sample_seed: self.sample_seed, sampling: self.sampling };
-        VirtualServer::new(self.scenario.clone(), options).map_err(|error| match error {
+        let server = VirtualServer::new(self.scenario.clone(), options);
+        let mut server = server.map_err(|error| match error {
             ScenarioError::Memory { workload, why, .. } => {
-                ScenarioError::Memory { file: self.file.to_owned(), workload, why }.into()
+                ScenarioError::Memory { file: self.file.to_owned(), workload, why }
             }
-            other => other.into(),
-        })
+            other => other,
+        })?;
+        if self.extrapolate {
+            server.extrapolate_steady_intervals();
+        }
+        Ok(server)
     }
 
     /// Its policy, built for this simulation alone.
@@ -107,6 +114,7 @@ impl Job<'_> {
         let scenario = self.scenario;
         let mut result = journal.finish(scenario.duration_s, scenario.interval_s);
         let measured = server.measured();
+        result.simulated_s = server.simulated_s();
         result.workloads = workloads(scenario, &measured);
         for (index, workload) in result.workloads.values_mut().enumerate() {
             count_commands(&mut workload.metrics, server.commands(index));

@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use waykeeper_machine::{Scenario, ScenarioSource, shown};
+use waykeeper_silicon::Sampling;
 
 #[cfg(test)]
 mod tests;
@@ -242,6 +243,7 @@ impl Experiment {
                         seed,
                         sample_seed: self.plan.sample_seed.unwrap_or(seed),
                         sampling: self.plan.sampling,
+                        extrapolate: self.plan.extrapolate && self.plan.sampling != Sampling::EXACT,
                         with_samples: index == 0 && self.keys.is_empty(),
                     });
                 }

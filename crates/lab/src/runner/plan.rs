@@ -46,6 +46,9 @@ pub struct RunPlan {
     pub sample_seed: Option<u64>,
     /// Which part of the sets is simulated.
     pub sampling: Sampling,
+    /// Whether intervals that are steady are simulated in part only, before the measured stretch. Not where every set is
+    /// simulated, nor where the server's clock runs as fast as its traffic.
+    pub extrapolate: bool,
     /// Length of a run on the server's clock, s, instead of the scenario's.
     pub duration_s: Option<f64>,
     /// When results begin to count, s, instead of the scenario's; they count to the end.
@@ -64,6 +67,7 @@ impl Default for RunPlan {
             seeds: 1,
             sample_seed: None,
             sampling: Sampling::DEFAULT,
+            extrapolate: true,
             duration_s: None,
             warmup_s: None,
             time_factor: None,

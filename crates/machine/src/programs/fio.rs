@@ -77,6 +77,10 @@ fn read(keys: &mut Keys<'_>, usual: Usual) -> Result<Arc<dyn Blueprint>, Scenari
 }
 
 impl Blueprint for Storage {
+    fn has_schedule(&self) -> bool {
+        self.course.is_some()
+    }
+
     fn build(&self, site: &mut Site<'_>) -> Result<Box<dyn Program>, OutOfMemory> {
         let stream = site.stream();
         let index = site.array.expect("a scenario with a storage program has an array");

@@ -224,6 +224,10 @@ impl Team {
 }
 
 impl Blueprint for Memload {
+    fn has_schedule(&self) -> bool {
+        true
+    }
+
     fn build(&self, site: &mut Site<'_>) -> Result<Box<dyn Program>, OutOfMemory> {
         let array = site.array.expect("a scenario with a storage program has an array");
         let leader = site.bus.teams[site.workload].is_none();

@@ -114,6 +114,11 @@ pub trait Blueprint: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// When simulated memory is used up.
     fn build(&self, site: &mut Site<'_>) -> Result<Box<dyn Program>, OutOfMemory>;
+
+    /// Whether it does things at times of its own: it ends, pauses or changes by its clock.
+    fn has_schedule(&self) -> bool {
+        false
+    }
 }
 
 /// Where and for whom a thread is built.

@@ -18,4 +18,5 @@ mod robust;
 mod sampling;
 mod socket;
 mod spec_curves;
+mod steady;
 mod trace_curves;

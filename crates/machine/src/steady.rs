@@ -1,0 +1,283 @@
+//! Steady intervals: simulated in part, with the rest of their counts extrapolated.
+//!
+//! Between two changes of knobs or programs most intervals of a control loop repeat the one before. The server simulates
+//! such an interval chunk by chunk until the chunks agree with each other, or with the steady state that it knows. Then it
+//! moves its clock to the interval's end: counters grow as they did in the steady state, and nothing else happens. What is
+//! skipped cannot hold an event that no chunk showed: a queue that would tip over once in a second tips over later on the
+//! server's clock. Knows counters and ring lengths; must not know a policy, and never shortens the stretch that a report
+//! measures. Marks: docs/reference/README.md#marks.
+
+use crate::bare::{BUSY_NS, BareMachine, CORE_COUNTS, INSTRUCTIONS, LLC_HITS, LLC_MISSES};
+use crate::scenario::ScenarioError;
+
+/// Simulated time of a chunk, ns. Assumption: several times what a full ring of 1024 packets takes to pass (0.5 ms).
+const CHUNK_NS: f64 = 2.5e6;
+/// Chunks of an interval that are left out before a steady state is looked for. Masks take 5 to 10 ms to show most of
+/// their effect (flagship under a4).
+const SETTLING: usize = 2;
+/// Chunks of each half of the stretch that has to agree with itself before a state counts as steady.
+const HALF: usize = 4;
+/// Chunks of an interval that are compared with a steady state that is known already.
+const QUICK: usize = 3;
+/// Chunks that the means of a steady state remember: an interval of the usual 50 ms.
+const MEMORY: f64 = 20.0;
+
+/// How far two means of a quantity may lie apart although neither is noisy, in its unit (calibrated: the state test of
+/// docs/performance.md).
+const IPC_PERCENT: f64 = 1.0;
+const RATIO_POINTS: f64 = 1.0;
+const DCA_POINTS: f64 = 0.5;
+const RING_PERCENT: f64 = 3.0;
+/// Standard errors that two means may lie apart, and the tolerances that this may come to: where a steady state is looked
+/// for, and where it is known.
+const ERRORS: f64 = 3.0;
+const MOST_AT_FIRST: f64 = 4.0;
+const MOST_AGAIN: f64 = 6.0;
+/// Of fewer counted LLC accesses in a chunk a hit ratio is only noise.
+const FEWEST_ACCESSES: f64 = 1500.0;
+
+/// A quantity of a chunk.
+#[derive(Clone, Copy, Debug)]
+struct Quantity {
+    value: f64,
+    tolerance: f64,
+}
+
+/// A moment within an interval: all counts so far, and the quantities of the chunk that ended there.
+type Chunk = (Vec<f64>, Vec<Quantity>);
+
+/// A steady state.
+#[derive(Clone, Debug)]
+struct State {
+    /// Mean and variance of each quantity over chunks.
+    quantities: Vec<(f64, f64)>,
+    /// What each count grows by in a chunk.
+    growth: Vec<f64>,
+    /// Chunks that these are means of.
+    chunks: f64,
+}
+
+/// What the server knows about its steadiness.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Steadiness {
+    state: Option<State>,
+    /// The first interval is over. It is simulated whole: caches fill.
+    warm: bool,
+}
+
+impl Steadiness {
+    /// A knob was turned: the state that was steady may not last.
+    pub(crate) fn forget(&mut self) {
+        self.state = None;
+    }
+
+    /// Runs the machine until the server's clock reads `deadline_ns`, and simulates as much of this as is needed.
+    ///
+    /// # Errors
+    /// As [`BareMachine::run_until`].
+    pub(crate) fn run_until(
+        &mut self,
+        bare: &mut BareMachine,
+        deadline_ns: u64,
+    ) -> Result<(), ScenarioError> {
+        let chunk_ns = (CHUNK_NS * bare.time_factor()) as u64;
+        let is_long = deadline_ns > bare.now_ns() + chunk_ns * (SETTLING + 2 * HALF) as u64;
+        if !std::mem::replace(&mut self.warm, true) || !is_long || !bare.is_quiet_until(deadline_ns) {
+            self.state = None;
+            return bare.run_until(deadline_ns);
+        }
+        let all = (deadline_ns - bare.now_ns()) as f64 / chunk_ns as f64;
+        let before = bare.counts();
+        let mut chunks: Vec<Chunk> = Vec::new();
+        while bare.now_ns() + chunk_ns <= deadline_ns {
+            bare.run_until(bare.now_ns() + chunk_ns)?;
+            let counts = bare.counts();
+            let from = chunks.last().map_or(&before, |(counts, _)| counts);
+            let quantities = quantities(bare, from, &counts);
+            chunks.push((counts, quantities));
+            if let Some(growth) = self.judge(&before, &chunks, all) {
+                bare.extrapolate(deadline_ns, &growth, chunk_ns);
+                return Ok(());
+            }
+        }
+        self.state = None;
+        bare.run_until(deadline_ns)
+    }
+
+    /// What each count grows by in a chunk for the rest of an interval of `all` chunks, if those simulated so far show
+    /// that the steady state lasts or that there is one.
+    fn judge(&mut self, before: &[f64], chunks: &[Chunk], all: f64) -> Option<Vec<f64>> {
+        if let Some(state) = &mut self.state {
+            if chunks.len() < QUICK {
+                return None;
+            }
+            if state.has_quantities_of(chunks) {
+                let new = State::of(before, chunks);
+                let growth = state.growth_with(&new, all);
+                state.add(new);
+                return Some(growth);
+            }
+            self.state = None;
+        }
+        let from = chunks.len().checked_sub(2 * HALF).filter(|from| *from >= SETTLING)?;
+        let stretch = &chunks[from..];
+        let (first, second) = stretch.split_at(HALF);
+        let (first, second) = (State::of(before, first), State::of(before, second));
+        let agree = |index: usize| {
+            let ((a, spread), (b, other)) = (first.quantities[index], second.quantities[index]);
+            let tolerance = stretch[0].1[index].tolerance;
+            near(a, b, (spread + other) / HALF as f64, tolerance, MOST_AT_FIRST)
+        };
+        if !(0..first.quantities.len()).all(agree) {
+            return None;
+        }
+        let state = self.state.insert(State::of(&chunks[from - 1].0, stretch));
+        Some(state.growth.clone())
+    }
+}
+
+impl State {
+    /// The state that chunks show, of which the first began with the counts `before`.
+    fn of(before: &[f64], chunks: &[Chunk]) -> State {
+        let count = chunks.len() as f64;
+        let quantities = (0..chunks[0].1.len()).map(|index| {
+            let values = || chunks.iter().map(|(_, quantities)| quantities[index].value);
+            let mean = values().sum::<f64>() / count;
+            let squares: f64 = values().map(|value| (value - mean).powi(2)).sum();
+            (mean, squares / (count - 1.0).max(1.0))
+        });
+        let last = &chunks[chunks.len() - 1].0;
+        let growth = before.iter().zip(last).map(|(from, to)| (to - from) / count);
+        State { quantities: quantities.collect(), growth: growth.collect(), chunks: count }
+    }
+
+    /// Whether an interval's chunks show this state.
+    fn has_quantities_of(&self, chunks: &[Chunk]) -> bool {
+        let (count, known) = (chunks.len() as f64, self.quantities.len());
+        known == chunks[0].1.len()
+            && self.quantities.iter().enumerate().all(|(index, (mean, variance))| {
+                let now = chunks.iter().map(|(_, quantities)| quantities[index].value).sum::<f64>() / count;
+                let error = variance * (1.0 / count + 1.0 / self.chunks);
+                near(now, *mean, error, chunks[0].1[index].tolerance, MOST_AGAIN)
+            })
+    }
+
+    /// The growth of an interval of `all` chunks that shows this state by some `new` ones: so much of the new ones that
+    /// intervals differ from one another as if each were simulated whole. Policies look at these differences.
+    ///
+    /// With weight f for n new chunks of variance v, an interval's own part has the variance f^2 v / n, and simulated whole
+    /// it would have v / N: f is the root of n / N.
+    fn growth_with(&self, new: &State, all: f64) -> Vec<f64> {
+        let weight = ((new.chunks * all).sqrt() - new.chunks) / (all - new.chunks);
+        let pairs = self.growth.iter().zip(&new.growth);
+        pairs.map(|(known, new)| known + weight * (new - known)).collect()
+    }
+
+    /// Takes an interval's chunks into the means.
+    fn add(&mut self, new: State) {
+        let total = self.chunks + new.chunks;
+        let (old, part) = (self.chunks / total, new.chunks / total);
+        for ((mean, variance), (value, spread)) in self.quantities.iter_mut().zip(new.quantities) {
+            *variance = old * *variance + part * spread + old * part * (value - *mean).powi(2);
+            *mean = old * *mean + part * value;
+        }
+        for (growth, by) in self.growth.iter_mut().zip(new.growth) {
+            *growth = old * *growth + part * by;
+        }
+        self.chunks = total.min(MEMORY);
+    }
+}
+
+/// Whether two means, whose difference has a standard error with the square `squared_error`, lie close together: within
+/// the tolerance, or within what the noise explains, but never more than `most` tolerances.
+fn near(a: f64, b: f64, squared_error: f64, tolerance: f64, most: f64) -> bool {
+    (a - b).abs() <= (ERRORS * squared_error.sqrt()).clamp(tolerance, most * tolerance)
+}
+
+/// What is compared of a chunk between two readings of [`BareMachine::counts`]: the IPC and the LLC hit ratio of each
+/// running program, the hit ratio of devices' writes, and how full each RX ring is at its end.
+fn quantities(bare: &BareMachine, from: &[f64], to: &[f64]) -> Vec<Quantity> {
+    let percent = |a: f64, b: f64| if b > 0.0 { a / b * 100.0 } else { 0.0 };
+    let mut all = Vec::new();
+    for cores in bare.cores_of_programs() {
+        let sum = |field: usize| -> f64 {
+            let places = cores.iter().map(|core| core * CORE_COUNTS + field);
+            places.map(|at| to[at] - from[at]).sum()
+        };
+        // A difference of logarithms is a relative one.
+        let ipc = percent(sum(INSTRUCTIONS), sum(BUSY_NS)).max(0.1).ln() * 100.0;
+        all.push(Quantity { value: ipc, tolerance: IPC_PERCENT });
+        let accesses = sum(LLC_HITS) + sum(LLC_MISSES);
+        let ratio = if accesses < FEWEST_ACCESSES { 0.0 } else { percent(sum(LLC_HITS), accesses) };
+        all.push(Quantity { value: ratio, tolerance: RATIO_POINTS });
+    }
+    let at = bare.dca_counts_at();
+    let (hits, misses) = (to[at] - from[at], to[at + 1] - from[at + 1]);
+    all.push(Quantity { value: percent(hits, hits + misses), tolerance: DCA_POINTS });
+    all.extend(bare.rings_in_use().map(|used| Quantity { value: used * 100.0, tolerance: RING_PERCENT }));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Chunks with one quantity and one count, which grows by the quantity.
+    fn chunks(from: f64, values: &[f64]) -> Vec<Chunk> {
+        let mut sum = from;
+        let chunk = |value: &f64| {
+            sum += value;
+            (vec![sum], vec![Quantity { value: *value, tolerance: 1.0 }])
+        };
+        values.iter().map(chunk).collect()
+    }
+
+    fn judge(steadiness: &mut Steadiness, values: &[f64]) -> Option<f64> {
+        steadiness.judge(&[100.0], &chunks(100.0, values), 20.0).map(|growth| growth[0])
+    }
+
+    #[test]
+    fn the_mean_the_variance_and_the_growth_of_chunks_by_hand() {
+        let mut state = State::of(&[100.0], &chunks(100.0, &[9.0, 11.0, 10.0, 10.0]));
+        assert_eq!((state.quantities[0], state.growth[0]), ((10.0, 2.0 / 3.0), 10.0));
+        state.add(State::of(&[0.0], &chunks(0.0, &[12.0, 12.0, 12.0, 12.0])));
+        // Equal weights: half of 2/3 and of 0 within, and 1/4 of the square of 2 between.
+        assert_eq!((state.growth[0], state.chunks), (11.0, 8.0));
+        assert!((state.quantities[0].1 - (1.0 / 3.0 + 1.0)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn two_halves_have_to_agree_after_what_is_left_out() {
+        let mut steadiness = Steadiness::default();
+        let level = [50.0, 30.0, 10.0, 10.2, 9.9, 10.0, 10.1, 9.8, 10.0, 10.0];
+        assert_eq!(judge(&mut steadiness, &level[..9]), None, "two of settling and eight are ten");
+        assert_eq!(judge(&mut steadiness, &level), Some(10.0));
+        // A slope of 0.8 a chunk puts the halves 3.2 apart; its own noise explains no more than 2.9 of it.
+        let slope: Vec<f64> = (0..10).map(|at| 10.0 + 0.8 * f64::from(at)).collect();
+        assert_eq!(judge(&mut Steadiness::default(), &slope), None);
+    }
+
+    #[test]
+    fn a_known_state_takes_three_chunks_and_a_new_one_is_looked_for_from_the_start() {
+        let mut steadiness = Steadiness::default();
+        assert!(judge(&mut steadiness, &[10.0; 10]).is_some());
+        assert_eq!(judge(&mut steadiness, &[10.5; 2]), None);
+        // Of an interval of 20 chunks three are new: 7.75 twentieths of its mean are theirs, 3 of them simulated.
+        let growth = judge(&mut steadiness, &[10.5; 3]).expect("half a tolerance apart");
+        let own = (3.0 * 10.5 + 17.0 * growth) / 20.0;
+        assert!((own - (10.0 + 0.5 * (3.0f64 / 20.0).sqrt())).abs() < 1e-12);
+        assert_eq!(judge(&mut steadiness, &[14.0; 3]), None);
+        assert_eq!(judge(&mut steadiness, &[14.0; 9]), None, "the old state is forgotten");
+        assert_eq!(judge(&mut steadiness, &[14.0; 10]), Some(14.0));
+        steadiness.forget();
+        assert_eq!(judge(&mut steadiness, &[14.0; 3]), None);
+    }
+
+    #[test]
+    fn noise_widens_a_tolerance_up_to_a_limit() {
+        assert!(near(10.0, 11.0, 0.0, 1.0, 4.0));
+        assert!(!near(10.0, 11.1, 0.0, 1.0, 4.0));
+        assert!(near(10.0, 12.9, 1.0, 1.0, 4.0), "three standard errors of 1");
+        assert!(!near(10.0, 14.1, 4.0, 1.0, 4.0), "four tolerances at most");
+    }
+}
