@@ -34,7 +34,7 @@ tools:
 run: tools
 	$(CARGO) build --release --locked -p waykeeper-cli --target-dir target \
 		$$(target/release/waykeeper daemon --help >/dev/null 2>&1 || echo $(ONLY_RUN))
-	target/release/waykeeper run $(if $(findstring --seeds,$(ARGS)),,--seeds $(SEEDS)) $(ARGS)
+	target/release/waykeeper run --extrapolate $(if $(findstring --seeds,$(ARGS)),,--seeds $(SEEDS)) $(ARGS)
 
 ## The full program: target/release/waykeeper
 build: tools

@@ -29,7 +29,7 @@ def run(
     warmup_s: float | None = None,
     time_factor: float | None = None,
     sample_seed: int | None = None,
-    extrapolate: bool = True,
+    extrapolate: bool = False,
     threads: int = 0,
     progress: bool | None = None,
 ) -> Run | Curve:
@@ -103,7 +103,7 @@ def _options(
         "seeds": seeds,
         "sample_seed": sample_seed,
         "sets": str(sets),
-        "extrapolate": True,
+        "extrapolate": False,
         "duration_s": duration_s,
         "warmup_s": warmup_s,
         "time_factor": time_factor,

@@ -47,10 +47,10 @@ pub struct RunArgs {
     /// Share of the LLC's sets to simulate: exact (all), 1/2, 1/4, ... 1/256
     #[arg(long, value_name = "1/N|exact", default_value_t = Sampling::DEFAULT)]
     sets: Sampling,
-    /// Simulate every interval whole; otherwise an interval before the measured stretch that repeats the one before is
-    /// simulated in part and extrapolated
+    /// Simulate an interval before the measured stretch only in part if it repeats the one before, which takes half the
+    /// time; rare changes of a queue may then come later
     #[arg(long)]
-    no_extrapolation: bool,
+    extrapolate: bool,
     /// Length of each run in seconds of the server's clock [default: the scenario's]
     #[arg(long, value_name = "S")]
     duration: Option<f64>,
@@ -97,7 +97,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         seed: args.seed,
         seeds: args.seeds,
         sampling: args.sets,
-        extrapolate: !args.no_extrapolation,
+        extrapolate: args.extrapolate,
         duration_s: args.duration,
         warmup_s: args.warmup,
         threads: args.threads.unwrap_or(0),

@@ -23,7 +23,7 @@ const QUICK: usize = 3;
 const MEMORY: f64 = 20.0;
 
 /// How far two means of a quantity may lie apart although neither is noisy, in its unit (calibrated: the state test of
-/// docs/performance.md).
+/// docs/speed.md).
 const IPC_PERCENT: f64 = 1.0;
 const RATIO_POINTS: f64 = 1.0;
 const DCA_POINTS: f64 = 0.5;

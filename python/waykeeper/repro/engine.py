@@ -153,7 +153,7 @@ def _cost(job: Job) -> float:
 
 
 def run_job(job: Job) -> dict[str, Any]:
-    """Runs one simulation or search; the result has plain values only."""
+    """Runs one simulation, with steady intervals extrapolated, or one search; the result has plain values only."""
     options = {
         "seed": job.seed,
         "sets": job.sets,
@@ -163,7 +163,7 @@ def run_job(job: Job) -> dict[str, Any]:
         "progress": False,
     }
     if job.search is None:
-        result = run(job.scenario, job.policies, **options)
+        result = run(job.scenario, job.policies, extrapolate=True, **options)
         assert isinstance(result, Run)
         return json.loads(result.to_json())
     zero_loss = job.search == "zero-loss"

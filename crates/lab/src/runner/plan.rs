@@ -67,7 +67,7 @@ impl Default for RunPlan {
             seeds: 1,
             sample_seed: None,
             sampling: Sampling::DEFAULT,
-            extrapolate: true,
+            extrapolate: false,
             duration_s: None,
             warmup_s: None,
             time_factor: None,
