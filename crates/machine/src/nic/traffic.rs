@@ -361,6 +361,11 @@ fn gaps(packets: &[CapturedPacket], gbps: Option<f64>) -> Vec<f64> {
 mod tests {
     use super::*;
 
+    /// What a port is offered in a run with seed 1.
+    fn traffic_of(spec: &TrafficSpec, spread: Spread) -> Traffic {
+        Traffic::new(spec, spread, Stream::new(1, "nic"), Stream::new(1, "nic rss"))
+    }
+
     #[test]
     fn line_rate_of_one_kib_packets() {
         // 1024 B + 24 B on the wire at 100 Gb/s: 83.84 ns, 11.93 Mpps (microarchitecture.md 7).
@@ -373,8 +378,7 @@ mod tests {
             pace: Pace::Even,
             dscp: 0,
         };
-        let mut traffic =
-            Traffic::new(&spec, Spread::Rss(4), Stream::new(1, "nic"), Stream::new(1, "nic rss"));
+        let mut traffic = traffic_of(&spec, Spread::Rss(4));
         let mut per_queue = [0u32; 4];
         let mut count = 0;
         while let Some(arrival) = traffic.next_before(1e6) {
@@ -399,8 +403,7 @@ mod tests {
             pace: Pace::Even,
             dscp: 0,
         };
-        let mut traffic =
-            Traffic::new(&spec, spread.clone(), Stream::new(1, "nic"), Stream::new(1, "nic rss"));
+        let mut traffic = traffic_of(&spec, spread.clone());
         let mut packets = [0u32; 3];
         // A packet takes 1024 x 8 / 8.192 = 1000 ns.
         while let Some(arrival) = traffic.next_before(800_000.0) {
@@ -426,8 +429,7 @@ mod tests {
             pace,
             dscp: 46,
         };
-        let mut traffic =
-            Traffic::new(&spec, Spread::Rss(1), Stream::new(1, "nic"), Stream::new(1, "nic rss"));
+        let mut traffic = traffic_of(&spec, Spread::Rss(1));
         let all: Vec<Arrival> = std::iter::from_fn(|| traffic.next_before(400e6)).collect();
         let mean = 400e6 / all.len() as f64;
         assert!((mean / 10_000.0 - 1.0).abs() < 0.03, "{mean}");
@@ -450,8 +452,7 @@ mod tests {
             pace: Pace::Even,
             dscp: 0,
         };
-        let mut traffic =
-            Traffic::new(&spec, Spread::Rss(1), Stream::new(1, "nic"), Stream::new(1, "nic rss"));
+        let mut traffic = traffic_of(&spec, Spread::Rss(1));
         let all: Vec<Arrival> = std::iter::from_fn(|| traffic.next_before(20e6)).collect();
         assert!((all.len() as f64 / 20_000.0 - 1.0).abs() < 0.01, "{}", all.len());
         let small = all.iter().filter(|a| a.bytes == 76).count() as f64 / all.len() as f64;
@@ -480,8 +481,7 @@ mod tests {
         let packets =
             [46, 0].map(|dscp| CapturedPacket { at_ns: f64::from(dscp), bytes: 100, hash: 5, dscp });
         let spec = TrafficSpec::Capture { packets: packets.into_iter().rev().collect(), gbps: None };
-        let mut traffic =
-            Traffic::new(&spec, Spread::Rss(1), Stream::new(1, "nic"), Stream::new(1, "nic rss"));
+        let mut traffic = traffic_of(&spec, Spread::Rss(1));
         let seen = std::iter::from_fn(|| traffic.next_before(60.0)).map(|a| a.dscp);
         assert_eq!(seen.collect::<Vec<_>>(), [0, 46]);
     }
@@ -492,8 +492,7 @@ mod tests {
         let packets = vec![packet(0.0, 100), packet(10.0, 200), packet(40.0, 300)];
         let arrivals = |gbps, until| {
             let spec = TrafficSpec::Capture { packets: packets.clone(), gbps };
-            let mut traffic =
-                Traffic::new(&spec, Spread::Rss(4), Stream::new(1, "nic"), Stream::new(1, "nic rss"));
+            let mut traffic = traffic_of(&spec, Spread::Rss(4));
             std::iter::from_fn(move || traffic.next_before(until).map(|a| a.at_ns)).collect::<Vec<_>>()
         };
         assert_eq!(arrivals(None, 75.0), [0.0, 10.0, 40.0, 60.0, 70.0]); // looped after the mean gap of 20
