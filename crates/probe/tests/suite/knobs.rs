@@ -68,8 +68,10 @@ fn a_register_without_traffic_or_with_traffic_that_fits_anywhere_cannot_be_told(
     let idle = register("gold-6140", &[], &[("offered_gbps = 60", "offered_gbps = 0.01")]);
     assert!(idle.acts.reason().is_some_and(|why| why.contains("put traffic on them")), "{idle:?}");
     let small = register("gold-6140", &[], &[("ring = 2048", "ring = 64")]);
+    // Which of the two says it depends on how much the share varies by itself.
+    let hardly_any = ["almost all writes hit or almost all miss", "a share near 0 or 100 % need not move"];
     assert!(
-        small.acts.reason().is_some_and(|why| why.contains("almost all writes hit or almost all miss")),
+        small.acts.reason().is_some_and(|why| hardly_any.iter().any(|words| why.contains(words))),
         "{small:?}"
     );
     // What is taken is known all the same.
