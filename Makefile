@@ -7,7 +7,7 @@ SETUP ?= yes
 # Arguments for `make run`: make run ARGS="a4-fig5 --out results"
 ARGS ?=
 # Seeds of `make run`, since one alone misleads; `--seeds` in ARGS goes before it.
-SEEDS ?= 5
+SEEDS ?= 4
 # Where the Python package is installed for its tests: a fresh environment, never the source tree.
 VENV ?= target/venv
 WHEELS = target/wheels
