@@ -126,6 +126,7 @@ def test_progress_is_told_and_a_progress_function_may_raise(tiny, capfd):
         seeds=1,
         sample_seed=None,
         sets="1/32",
+        extrapolate=False,
         duration_s=None,
         warmup_s=None,
         time_factor=None,
