@@ -11,13 +11,15 @@ use crate::root_port::PerfCtrlSts;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::server::{Machine, RunOptions};
 use std::sync::Arc;
-use waykeeper_silicon::{ChipSpec, CoreCounters, DcaMode, DeviceCounters, RegisterError};
+use waykeeper_silicon::{ChipSpec, DcaMode, DeviceCounters, RegisterError};
 use waykeeper_units::{LINE_BYTES, MaskError, WayMask};
 
 /// Counts of a core in [`BareMachine::counts`], and the places of some of them.
 pub(crate) const CORE_COUNTS: usize = 6;
 pub(crate) const INSTRUCTIONS: usize = 0;
 pub(crate) const BUSY_NS: usize = 1;
+const MLC_HITS: usize = 2;
+const MLC_MISSES: usize = 3;
 pub(crate) const LLC_HITS: usize = 4;
 pub(crate) const LLC_MISSES: usize = 5;
 /// Counts of all devices' lines together.
@@ -193,7 +195,7 @@ impl BareMachine {
         until_ns: u64,
         mut switched: impl FnMut(&mut BareMachine),
     ) -> Result<(), ScenarioError> {
-        let until = (until_ns - self.extrapolated_ns.min(until_ns)) as f64 / self.time_factor;
+        let until = self.simulated_ns(until_ns);
         loop {
             let turns = self.machine.launches.turns;
             // The machine ends a quantum at each change anyway, so stopping there changes nothing.
@@ -234,105 +236,116 @@ impl BareMachine {
         self.mark.until_now(&self.machine)
     }
 
+    /// Simulated time at which the server's clock reads `at_ns`, if nothing is extrapolated any more.
+    fn simulated_ns(&self, at_ns: u64) -> f64 {
+        at_ns.saturating_sub(self.extrapolated_ns) as f64 / self.time_factor
+    }
+
     /// Lines of the real server per line that was counted.
     fn whole(&self) -> f64 {
         self.machine.scale() * self.time_factor
     }
 
     /// What a counter of lines reads that counted some and had others extrapolated.
-    fn lines(&self, counted: u64, extrapolated: f64) -> u64 {
-        ((counted as f64 + extrapolated) * self.whole()) as u64
+    fn lines(&self, counted: f64, extrapolated: f64) -> u64 {
+        ((counted + extrapolated) * self.whole()) as u64
     }
 
     /// What cores counted together.
     pub fn cores(&self, cores: impl Iterator<Item = usize> + Clone) -> CoreCounts {
-        let chip = &self.machine.bus.memory.chip;
+        let counted = |field: usize| -> f64 { cores.clone().map(|core| self.core_counts(core)[field]).sum() };
         let extrapolated = |field: usize| -> f64 {
             cores.clone().map(|core| self.extrapolated[core * CORE_COUNTS + field]).sum()
         };
-        let sum = |field: usize, of: fn(CoreCounters) -> u64| {
-            let counted = cores.clone().map(|core| of(chip.core_counters(core))).sum();
-            self.lines(counted, extrapolated(field))
-        };
-        let instructions: f64 = cores.clone().map(|core| self.machine.core(core).instructions).sum();
-        let busy_ns: f64 = cores.clone().map(|core| self.machine.core(core).busy_ns).sum();
+        let lines = |field: usize| self.lines(counted(field), extrapolated(field));
+        let instructions = counted(INSTRUCTIONS) + extrapolated(INSTRUCTIONS);
+        let busy_ns = counted(BUSY_NS) + extrapolated(BUSY_NS);
         CoreCounts {
-            instructions: ((instructions + extrapolated(INSTRUCTIONS)) * self.time_factor) as u64,
-            cycles: ((busy_ns + extrapolated(BUSY_NS)) * self.machine.bus.ghz * self.time_factor) as u64,
-            mlc_hits: sum(2, |counters| counters.mlc_hits),
-            mlc_misses: sum(3, |counters| counters.mlc_misses),
-            llc_hits: sum(LLC_HITS, |counters| counters.llc_hits),
-            llc_misses: sum(LLC_MISSES, |counters| counters.llc_misses),
+            instructions: (instructions * self.time_factor) as u64,
+            cycles: (busy_ns * self.machine.bus.ghz * self.time_factor) as u64,
+            mlc_hits: lines(MLC_HITS),
+            mlc_misses: lines(MLC_MISSES),
+            llc_hits: lines(LLC_HITS),
+            llc_misses: lines(LLC_MISSES),
         }
     }
 
     /// What all devices moved through the LLC.
     pub fn dca(&self) -> DcaCounts {
-        let chip = &self.machine.bus.memory.chip;
-        let at = self.dca_counts_at();
-        let sum = |field: usize, of: fn(DeviceCounters) -> u64| {
-            let counted = (0..self.ports.len()).map(|device| of(chip.device_counters(device))).sum();
-            self.lines(counted, self.extrapolated[at + field])
-        };
-        DcaCounts {
-            write_hits: sum(0, |device| device.write_hits),
-            write_misses: sum(1, |device| device.write_misses),
-            partial_hits: sum(2, |device| device.partial_hits),
-            partial_misses: sum(3, |device| device.partial_misses),
-            read_hits: sum(4, |device| device.read_hits),
-            read_misses: sum(5, |device| device.read_misses),
-        }
+        let (counted, at) = (self.dca_line_counts(), self.dca_counts_at());
+        let lines: [u64; DCA_COUNTS] =
+            std::array::from_fn(|field| self.lines(counted[field], self.extrapolated[at + field]));
+        let [write_hits, write_misses, partial_hits, partial_misses, read_hits, read_misses] = lines;
+        DcaCounts { write_hits, write_misses, partial_hits, partial_misses, read_hits, read_misses }
     }
 
     /// Bytes over a root port, by its index: NICs first, then arrays, as in the scenario.
     pub fn port(&self, port: usize) -> PortBytes {
-        let bus = &self.machine.bus;
-        let (inbound, outbound) = match port.checked_sub(bus.nics.len()) {
-            None => {
-                let counters = bus.nics[port].counters;
-                (counters.inbound_bytes, counters.outbound_bytes)
-            }
-            Some(array) => (bus.arrays[array].inbound_bytes, bus.arrays[array].outbound_bytes),
-        };
         let at = self.dca_counts_at() + DCA_COUNTS + 2 * port;
-        let scaled =
-            |bytes: u64, at: usize| ((bytes as f64 + self.extrapolated[at]) * self.time_factor) as u64;
-        PortBytes { inbound: scaled(inbound, at), outbound: scaled(outbound, at + 1) }
+        let counted = self.port_counts(port);
+        let scaled = |side: usize| ((counted[side] + self.extrapolated[at + side]) * self.time_factor) as u64;
+        PortBytes { inbound: scaled(0), outbound: scaled(1) }
     }
 
     /// Bytes from and to memory.
     pub fn memory(&self) -> MemoryBytes {
-        let counters = self.machine.bus.memory.chip.counters();
-        let at = self.extrapolated.len() - 2;
-        let bytes = |lines, at: usize| self.lines(lines, self.extrapolated[at]) * LINE_BYTES;
-        MemoryBytes { read: bytes(counters.memory_reads, at), written: bytes(counters.memory_writes, at + 1) }
+        let (counted, at) = (self.memory_counts(), self.extrapolated.len() - 2);
+        let bytes = |side: usize| self.lines(counted[side], self.extrapolated[at + side]) * LINE_BYTES;
+        MemoryBytes { read: bytes(0), written: bytes(1) }
     }
 
-    /// Every count of what was simulated, unscaled: per core instructions, busy ns, MLC hits and misses, LLC hits and
-    /// misses; hits and misses of devices' full writes, partial writes and reads; per port bytes in and out; lines read
-    /// from and written to memory.
+    /// Every count of what was simulated, unscaled: of each core, of all devices' lines, of each port, of memory.
     pub(crate) fn counts(&self) -> Vec<f64> {
-        let bus = &self.machine.bus;
-        let chip = &bus.memory.chip;
         let mut counts = Vec::with_capacity(self.extrapolated.len());
-        for id in 0..self.classes.of_core.len() {
-            let (core, lines) = (self.machine.core(id), chip.core_counters(id));
-            counts.extend([core.instructions, core.busy_ns]);
-            counts.extend(
-                [lines.mlc_hits, lines.mlc_misses, lines.llc_hits, lines.llc_misses].map(|n| n as f64),
-            );
-        }
-        let devices: Vec<DeviceCounters> = (0..self.ports.len()).map(|id| chip.device_counters(id)).collect();
-        let sum = |of: fn(&DeviceCounters) -> u64| devices.iter().map(of).sum::<u64>() as f64;
-        counts.extend([sum(|d| d.write_hits), sum(|d| d.write_misses)]);
-        counts.extend([sum(|d| d.partial_hits), sum(|d| d.partial_misses)]);
-        counts.extend([sum(|d| d.read_hits), sum(|d| d.read_misses)]);
-        let nics = bus.nics.iter().map(|nic| [nic.counters.inbound_bytes, nic.counters.outbound_bytes]);
-        let arrays = bus.arrays.iter().map(|array| [array.inbound_bytes, array.outbound_bytes]);
-        counts.extend(nics.chain(arrays).flatten().map(|bytes| bytes as f64));
-        let memory = chip.counters();
-        counts.extend([memory.memory_reads as f64, memory.memory_writes as f64]);
+        counts.extend((0..self.classes.of_core.len()).flat_map(|core| self.core_counts(core)));
+        counts.extend(self.dca_line_counts());
+        counts.extend((0..self.ports.len()).flat_map(|port| self.port_counts(port)));
+        counts.extend(self.memory_counts());
         counts
+    }
+
+    /// A core's instructions, busy ns, MLC hits and misses, LLC hits and misses.
+    fn core_counts(&self, id: usize) -> [f64; CORE_COUNTS] {
+        let core = self.machine.core(id);
+        let lines = self.machine.bus.memory.chip.core_counters(id);
+        let [mlc_hits, mlc_misses, llc_hits, llc_misses] =
+            [lines.mlc_hits, lines.mlc_misses, lines.llc_hits, lines.llc_misses].map(|count| count as f64);
+        [core.instructions, core.busy_ns, mlc_hits, mlc_misses, llc_hits, llc_misses]
+    }
+
+    /// Hits and misses of all devices' full writes, partial writes and reads.
+    fn dca_line_counts(&self) -> [f64; DCA_COUNTS] {
+        let chip = &self.machine.bus.memory.chip;
+        let sum = |of: fn(DeviceCounters) -> u64| -> f64 {
+            (0..self.ports.len()).map(|device| of(chip.device_counters(device))).sum::<u64>() as f64
+        };
+        [
+            sum(|device| device.write_hits),
+            sum(|device| device.write_misses),
+            sum(|device| device.partial_hits),
+            sum(|device| device.partial_misses),
+            sum(|device| device.read_hits),
+            sum(|device| device.read_misses),
+        ]
+    }
+
+    /// A port's bytes in and out.
+    fn port_counts(&self, port: usize) -> [f64; 2] {
+        let bus = &self.machine.bus;
+        let bytes = match port.checked_sub(bus.nics.len()) {
+            None => {
+                let counters = bus.nics[port].counters;
+                [counters.inbound_bytes, counters.outbound_bytes]
+            }
+            Some(array) => [bus.arrays[array].inbound_bytes, bus.arrays[array].outbound_bytes],
+        };
+        bytes.map(|bytes| bytes as f64)
+    }
+
+    /// Lines read from memory and written to it.
+    fn memory_counts(&self) -> [f64; 2] {
+        let counters = self.machine.bus.memory.chip.counters();
+        [counters.memory_reads, counters.memory_writes].map(|lines| lines as f64)
     }
 
     /// Where the counts of devices' lines begin.
@@ -356,8 +369,7 @@ impl BareMachine {
     /// Whether no change of the scenario is due before the server's clock reads `until_ns`, and no program has a schedule
     /// of its own.
     pub(crate) fn is_quiet_until(&self, until_ns: u64) -> bool {
-        let until = (until_ns - self.extrapolated_ns) as f64 / self.time_factor;
-        self.machine.is_quiet_until(until)
+        self.machine.is_quiet_until(self.simulated_ns(until_ns))
     }
 
     /// Seconds of the server's clock per second of simulated traffic.
@@ -392,7 +404,7 @@ impl BareMachine {
         let Some(credited) = classes.credited.get(rmid as usize) else { return 0 };
         let cores = (0..classes.rmids.len()).filter(|core| u32::from(classes.rmids[*core]) == rmid);
         let now: u64 = cores.map(|core| self.misses(core) - classes.since[core]).sum();
-        self.lines(credited + now, 0.0) * LINE_BYTES
+        self.lines((credited + now) as f64, 0.0) * LINE_BYTES
     }
 
     fn misses(&self, core: usize) -> u64 {

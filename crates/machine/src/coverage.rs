@@ -1,8 +1,8 @@
 //! Which memory the sample of sets covers badly: working sets and buffers with too few simulated lines, or too many.
 //!
 //! A program's accesses to a region without a simulated line are not in its hit ratios, and its time lacks them. Regions
-//! of one owner and size are taken together: they have the same use, as the buffers of a ring. Knows how many lines were
-//! handed out to whom; must not know how often they are used, nor how a report shows a gap.
+//! of one owner and size are taken together: they have the same use, as the buffers of a ring. Knows how many lines each
+//! workload and device has; must not know how often they are used, nor how a report shows a gap.
 
 use std::collections::BTreeMap;
 use waykeeper_silicon::{FRAME_LINES, Handed, Sampling};
@@ -30,7 +30,7 @@ pub struct Gap {
     pub mended_by: Sampling,
 }
 
-/// What was handed out to whom.
+/// The regions that each workload and device has, by their size in lines.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Coverage(BTreeMap<(String, u32), Handed>);
 

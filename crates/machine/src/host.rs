@@ -86,8 +86,9 @@ impl VirtualServer {
         self.steadiness = Some(Steadiness::default());
     }
 
-    /// Starts a stretch: meters and [`VirtualServer::measured`] count from here.
+    /// Starts a stretch: meters and [`VirtualServer::measured`] count from here, and all of it is simulated.
     pub fn begin_stretch(&mut self) {
+        self.steadiness = None;
         self.bare.begin_stretch();
     }
 
@@ -234,7 +235,6 @@ impl Host for VirtualServer {
         if let Some(from_ns) = self.measure_from_ns.take_if(|from_ns| *from_ns <= deadline_ns) {
             self.wait_until(from_ns)?;
             self.begin_stretch();
-            self.steadiness = None;
         }
         let ran = match &mut self.steadiness {
             Some(steadiness) => steadiness.run_until(&mut self.bare, deadline_ns),

@@ -111,8 +111,8 @@ impl Steadiness {
             if chunks.len() < QUICK {
                 return None;
             }
-            if state.has_quantities_of(chunks) {
-                let new = State::of(before, chunks);
+            let new = State::of(before, chunks);
+            if state.lasts_in(&new, &chunks[0].1) {
                 let growth = state.growth_with(&new, all);
                 state.add(new);
                 return Some(growth);
@@ -122,13 +122,11 @@ impl Steadiness {
         let from = chunks.len().checked_sub(2 * HALF).filter(|from| *from >= SETTLING)?;
         let stretch = &chunks[from..];
         let (first, second) = stretch.split_at(HALF);
-        let (first, second) = (State::of(before, first), State::of(before, second));
-        let agree = |index: usize| {
-            let ((a, spread), (b, other)) = (first.quantities[index], second.quantities[index]);
-            let tolerance = stretch[0].1[index].tolerance;
-            near(a, b, (spread + other) / HALF as f64, tolerance, MOST_AT_FIRST)
-        };
-        if !(0..first.quantities.len()).all(agree) {
+        let pairs = means(first).into_iter().zip(means(second)).zip(&stretch[0].1);
+        let mut agree = pairs.map(|(((a, spread), (b, other)), quantity)| {
+            near(a, b, (spread + other) / HALF as f64, quantity.tolerance, MOST_AT_FIRST)
+        });
+        if !agree.all(|agrees| agrees) {
             return None;
         }
         let state = self.state.insert(State::of(&chunks[from - 1].0, stretch));
@@ -140,26 +138,19 @@ impl State {
     /// The state that chunks show, of which the first began with the counts `before`.
     fn of(before: &[f64], chunks: &[Chunk]) -> State {
         let count = chunks.len() as f64;
-        let quantities = (0..chunks[0].1.len()).map(|index| {
-            let values = || chunks.iter().map(|(_, quantities)| quantities[index].value);
-            let mean = values().sum::<f64>() / count;
-            let squares: f64 = values().map(|value| (value - mean).powi(2)).sum();
-            (mean, squares / (count - 1.0).max(1.0))
-        });
         let last = &chunks[chunks.len() - 1].0;
         let growth = before.iter().zip(last).map(|(from, to)| (to - from) / count);
-        State { quantities: quantities.collect(), growth: growth.collect(), chunks: count }
+        State { quantities: means(chunks), growth: growth.collect(), chunks: count }
     }
 
-    /// Whether an interval's chunks show this state.
-    fn has_quantities_of(&self, chunks: &[Chunk]) -> bool {
-        let (count, known) = (chunks.len() as f64, self.quantities.len());
-        known == chunks[0].1.len()
-            && self.quantities.iter().enumerate().all(|(index, (mean, variance))| {
-                let now = chunks.iter().map(|(_, quantities)| quantities[index].value).sum::<f64>() / count;
-                let error = variance * (1.0 / count + 1.0 / self.chunks);
-                near(now, *mean, error, chunks[0].1[index].tolerance, MOST_AGAIN)
-            })
+    /// Whether an interval, whose quantities have these tolerances, is in this state.
+    fn lasts_in(&self, interval: &State, tolerances: &[Quantity]) -> bool {
+        let pairs = self.quantities.iter().zip(&interval.quantities).zip(tolerances);
+        let mut near = pairs.map(|(((mean, variance), (now, _)), quantity)| {
+            let error = variance * (1.0 / interval.chunks + 1.0 / self.chunks);
+            near(*now, *mean, error, quantity.tolerance, MOST_AGAIN)
+        });
+        self.quantities.len() == tolerances.len() && near.all(|near| near)
     }
 
     /// The growth of an interval of `all` chunks that shows this state by some `new` ones: so much of the new ones that
@@ -186,6 +177,18 @@ impl State {
         }
         self.chunks = total.min(MEMORY);
     }
+}
+
+/// Mean and variance of each quantity over chunks.
+fn means(chunks: &[Chunk]) -> Vec<(f64, f64)> {
+    let count = chunks.len() as f64;
+    let of = |index: usize| {
+        let values = || chunks.iter().map(|(_, quantities)| quantities[index].value);
+        let mean = values().sum::<f64>() / count;
+        let squares: f64 = values().map(|value| (value - mean).powi(2)).sum();
+        (mean, squares / (count - 1.0).max(1.0))
+    };
+    (0..chunks[0].1.len()).map(of).collect()
 }
 
 /// Whether two means, whose difference has a standard error with the square `squared_error`, lie close together: within

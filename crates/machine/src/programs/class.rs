@@ -80,7 +80,13 @@ impl Class {
     /// Touches what was gathered. Returns how much more it cost than the mean it was charged, ns.
     #[inline(always)]
     pub(super) fn settle(&mut self, memory: &mut Memory, core: usize, access: Access) -> f64 {
-        if self.sampled.count() == 0 { 0.0 } else { self.touch(memory, core, access) }
+        if self.sampled.count() == 0 {
+            return 0.0;
+        }
+        let charged_ns = self.mean.ns() * self.sampled.count() as f64;
+        let mut ns = 0.0;
+        self.touch(memory, core, access, |cost| ns += cost);
+        ns - charged_ns
     }
 
     /// How much more than an LLC hit a line costs in the mean, ns; below 0 where the MLC serves most.
@@ -105,30 +111,27 @@ impl Class {
         access: Access,
         (near, ratio): (&Class, &mut Ratio),
     ) -> f64 {
-        let charged_ns = self.ns_by(near, ratio);
-        let Class { costs, mean, sampled } = self;
-        let llc_ns = costs.idle(Level::Llc);
+        if self.sampled.count() == 0 {
+            return 0.0;
+        }
+        let (charged_ns, llc_ns) = (self.ns_by(near, ratio), self.costs.idle(Level::Llc));
         let mut ns = 0.0;
-        memory.touch_all(core, sampled.lines(), access, costs, |cost| {
-            mean.note(cost);
+        self.touch(memory, core, access, |cost| {
             ratio.note(cost - llc_ns, near.beyond_llc_ns());
             ns += cost - charged_ns;
         });
-        sampled.clear();
         ns
     }
 
+    /// Touches what was gathered. `each` hears of the cost of each line, ns.
     #[inline(never)]
-    fn touch(&mut self, memory: &mut Memory, core: usize, access: Access) -> f64 {
+    fn touch(&mut self, memory: &mut Memory, core: usize, access: Access, mut each: impl FnMut(f64)) {
         let Class { costs, mean, sampled } = self;
-        let charged = mean.ns() * sampled.count() as f64;
-        let mut ns = 0.0;
         memory.touch_all(core, sampled.lines(), access, costs, |cost| {
             mean.note(cost);
-            ns += cost;
+            each(cost);
         });
         sampled.clear();
-        ns - charged
     }
 }
 
