@@ -15,6 +15,15 @@ const FRONT_NS: usize = 1 << 18;
 const STEP_NS: usize = 64;
 const SHORTEST_NS: usize = 1 << 13;
 
+/// Latencies from `FRONT_NS` up to this, ns, are counted in the histogram's own steps first: there are 128 of them
+/// between a power of two and the next, for two digits. Assumption: beyond what packets of a full ring take.
+const FAR_NS: usize = 1 << 24;
+const FAR_STEPS_PER_OCTAVE: usize = 128;
+const FAR_STEPS: usize = FAR_STEPS_PER_OCTAVE * (FAR_NS / FRONT_NS).ilog2() as usize;
+/// Bits of a float below its exponent and the first seven of its fraction, which are the number of such a step.
+const BELOW_FAR_STEP: u32 = f64::MANTISSA_DIGITS - 1 - FAR_STEPS_PER_OCTAVE.ilog2();
+const FIRST_FAR_STEP: u64 = (FRONT_NS as f64).to_bits() >> BELOW_FAR_STEP;
+
 /// A packet's three stations in the host, as A4 Fig. 14a takes them apart; sums over packets.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Stations {
@@ -63,6 +72,7 @@ pub struct Meter {
     latency_ns: Histogram<u64>,
     /// Counts per step that the histogram does not have yet.
     front: Box<[u32; FRONT_NS / STEP_NS]>,
+    far: Box<[u32; FAR_STEPS]>,
     latency_sum_ns: f64,
     latency_count: f64,
 }
@@ -78,6 +88,7 @@ impl Default for Meter {
             stations: Stations::default(),
             latency_ns,
             front: Box::new([0; FRONT_NS / STEP_NS]),
+            far: Box::new([0; FAR_STEPS]),
             latency_sum_ns: 0.0,
             latency_count: 0.0,
         }
@@ -92,9 +103,12 @@ impl Meter {
         self.latency_count += 1.0;
         // Through a signed number, which is the cheaper way from a float; anything out of its range is no step.
         let step = (ns * (1.0 / STEP_NS as f64)) as i32 as usize;
-        match self.front.get_mut(step).filter(|_| step >= SHORTEST_NS / STEP_NS) {
-            Some(count) => *count += 1,
-            None => self.latency_ns.saturating_record(ns as u64),
+        if let Some(count) = self.front.get_mut(step).filter(|_| step >= SHORTEST_NS / STEP_NS) {
+            *count += 1;
+        } else if let Some(count) = self.far.get_mut(far_step(ns)) {
+            *count += 1;
+        } else {
+            self.latency_ns.saturating_record(ns as u64);
         }
     }
 
@@ -114,6 +128,10 @@ impl Meter {
         for (step, count) in self.front.iter().enumerate().filter(|(_, count)| **count > 0) {
             all.saturating_record_n((step * STEP_NS + STEP_NS / 2) as u64, u64::from(*count));
         }
+        for (step, count) in self.far.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let lowest = f64::from_bits((FIRST_FAR_STEP + step as u64) << BELOW_FAR_STEP);
+            all.saturating_record_n(lowest as u64, u64::from(*count));
+        }
         all
     }
 
@@ -128,7 +146,41 @@ impl Meter {
         self.stations = Stations::default();
         self.latency_ns.reset();
         self.front.fill(0);
+        self.far.fill(0);
         self.latency_sum_ns = 0.0;
         self.latency_count = 0.0;
+    }
+}
+
+/// The number of a latency's step from `FRONT_NS` on; of any other latency a number that no step has.
+#[inline(always)]
+fn far_step(ns: f64) -> usize {
+    (ns.to_bits() >> BELOW_FAR_STEP).wrapping_sub(FIRST_FAR_STEP) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_beyond_the_front_are_those_of_the_histogram() {
+        let mut meter = Meter::default();
+        let mut plain = meter.latency_ns.clone();
+        // Both ends of every step, what comes just before and after them all, and what is no latency.
+        let width = |step: u64| FRONT_NS as u64 / FAR_STEPS_PER_OCTAVE as u64 * step;
+        let ends = (0..FAR_STEPS as u64 * 40).map(|step| FRONT_NS as f64 + width(step) as f64);
+        for ns in ends.flat_map(|ns| [ns, ns + 0.5, ns - 0.5]).filter(|ns| *ns >= FRONT_NS as f64) {
+            meter.latency(ns);
+            plain.saturating_record(ns as u64);
+        }
+        for ns in [1e12, 3.0, 0.0, -7.0] {
+            meter.latency(ns);
+            plain.saturating_record(ns as u64);
+        }
+        assert!(meter.far.iter().all(|count| *count > 0));
+        assert_eq!(meter.latencies_ns(), plain);
+        assert_eq!(meter.latencies_ns().max(), plain.max());
+        meter.clear();
+        assert!(meter.latencies_ns().is_empty());
     }
 }
