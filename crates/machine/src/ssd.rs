@@ -107,11 +107,11 @@ impl Buffer {
         self.unit_start.len() as u32 - 2
     }
 
-    /// Adds the sampled lines of a unit to a list.
+    /// Adds the sampled lines of some units to a list.
     #[inline(always)]
-    fn gather(&self, unit: u32, into: &mut Gather) {
-        let at = unit as usize;
-        let (from, to) = (self.unit_start[at] as usize, self.unit_start[at + 1] as usize);
+    fn gather(&self, units: Range<u32>, into: &mut Gather) {
+        let (from, to) =
+            (self.unit_start[units.start as usize] as usize, self.unit_start[units.end as usize] as usize);
         into.extend(&self.region.lines()[from..], to - from);
     }
 }
@@ -144,6 +144,16 @@ struct Lane {
     free_ns: f64,
     /// Nothing moves before this time, ns: looking earlier would be in vain.
     due_ns: f64,
+}
+
+/// What becomes of a part that moved as far as it could.
+enum Turn {
+    /// The time is over: it goes on in the next quantum.
+    Kept,
+    /// It has moved as a whole.
+    Ended,
+    /// Another part's turn: commands that are moved together take turns, unit by unit.
+    Passed,
 }
 
 /// A submission and completion queue pair.
@@ -418,28 +428,39 @@ impl Array {
             Direction::Read => (writes, inbound_bytes, line_ns[0].max(*posted_ns)),
             Direction::Write => (reads, outbound_bytes, line_ns[1]),
         };
-        let mut free_ns = lane.free_ns.max(part.ready_ns);
-        loop {
+        let (first_unit, mut free_ns) = (part.next_unit, lane.free_ns.max(part.ready_ns));
+        let turn = loop {
             let lines = if part.next_unit == buffer.last_unit() { buffer.last_lines } else { UNIT_LINES };
             let end_ns = free_ns + f64::from(lines) * line_ns;
             if end_ns >= until_ns {
                 lane.due_ns = due_ns.min(end_ns);
-                return None;
+                break Turn::Kept;
             }
-            *bytes += u64::from(lines) * 64;
-            buffer.gather(part.next_unit, into);
             part.next_unit += 1;
-            lane.free_ns = end_ns;
+            *bytes += u64::from(lines) * 64;
             free_ns = end_ns;
             if part.next_unit == part.end_unit {
-                let request = part.request;
-                lane.moving.pop_front();
-                return Some((request, end_ns));
+                break Turn::Ended;
             }
             if !alone || due_ns <= end_ns {
-                // Commands that are moved together take turns, unit by unit.
+                break Turn::Passed;
+            }
+        };
+        if part.next_unit == first_unit {
+            return None;
+        }
+        lane.free_ns = free_ns;
+        buffer.gather(first_unit..part.next_unit, into);
+        let request = part.request;
+        match turn {
+            Turn::Kept => None,
+            Turn::Ended => {
+                lane.moving.pop_front();
+                Some((request, free_ns))
+            }
+            Turn::Passed => {
                 lane.moving.rotate_left(1);
-                return None;
+                None
             }
         }
     }
