@@ -1,7 +1,7 @@
 //! Free packet buffers and the order in which they come back: one LIFO without end or, as DPDK's mempool is, a LIFO
 //! cache of the worker's core before a FIFO ring (microarchitecture.md 6).
 //!
-//! Knows numbers of buffers, not where they are or what is in them.
+//! Knows buffers by a handle, not where they are or what is in them.
 //! Marks: docs/reference/README.md#marks.
 
 use std::collections::VecDeque;
@@ -22,41 +22,43 @@ pub struct MempoolSpec {
 
 /// The free buffers of a queue.
 #[derive(Clone, Debug)]
-pub(super) struct FreeBuffers {
+pub(super) struct FreeBuffers<B> {
     /// Last freed last.
-    cache: Table<u32>,
+    cache: Table<B>,
     count: u32,
     /// What is behind the cache.
-    ring: Option<Box<Ring>>,
+    ring: Option<Box<Ring<B>>>,
 }
 
 /// The part of a mempool that all cores share, and what is on the way to it.
 #[derive(Clone, Debug)]
-struct Ring {
+struct Ring<B> {
     /// DPDK's `cache_size`.
     size: u32,
     /// DPDK's `cache_flushthresh`.
     flush: u32,
     /// First freed first.
-    buffers: VecDeque<u32>,
+    buffers: VecDeque<B>,
     /// Buffers of sent packets that the driver has not given back yet.
-    sent: Vec<u32>,
+    sent: Vec<B>,
 }
 
-impl FreeBuffers {
-    /// The buffers 0 to `count` - 1, of which 0 is taken first; `cache` is the size of a mempool's cache.
-    pub(super) fn new(count: u32, cache: Option<u32>) -> FreeBuffers {
+impl<B: Copy> FreeBuffers<B> {
+    /// These buffers, of which the first is taken first; `cache` is the size of a mempool's cache.
+    pub(super) fn new(mut buffers: Vec<B>, cache: Option<u32>) -> FreeBuffers<B> {
+        let (first, count) = (buffers[0], buffers.len());
         let Some(size) = cache else {
-            return FreeBuffers { cache: Table::new((0..count).rev().collect(), 0), count, ring: None };
+            buffers.reverse();
+            return FreeBuffers { cache: Table::new(buffers, first), count: count as u32, ring: None };
         };
         let ring = Ring {
             size,
             // DPDK: CACHE_FLUSHTHRESH_MULTIPLIER is 1.5.
             flush: size + size / 2,
-            buffers: (0..count).collect(),
+            buffers: buffers.into(),
             sent: Vec::with_capacity(SENT_TOGETHER),
         };
-        FreeBuffers { cache: Table::filled(count as usize, 0), count: 0, ring: Some(Box::new(ring)) }
+        FreeBuffers { cache: Table::filled(count, first), count: 0, ring: Some(Box::new(ring)) }
     }
 
     /// None is free any more.
@@ -70,7 +72,7 @@ impl FreeBuffers {
 
     /// Takes one.
     #[inline(always)]
-    pub(super) fn take(&mut self) -> Option<u32> {
+    pub(super) fn take(&mut self) -> Option<B> {
         match self.count.checked_sub(1) {
             Some(count) => {
                 self.count = count;
@@ -82,14 +84,14 @@ impl FreeBuffers {
 
     /// Takes one if another one stays.
     #[inline(always)]
-    pub(super) fn take_but_one(&mut self) -> Option<u32> {
+    pub(super) fn take_but_one(&mut self) -> Option<B> {
         let behind = self.ring.as_ref().map_or(0, |ring| ring.buffers.len());
         if self.count as usize + behind > 1 { self.take() } else { None }
     }
 
     /// A core frees one.
     #[inline(always)]
-    pub(super) fn give(&mut self, buffer: u32) {
+    pub(super) fn give(&mut self, buffer: B) {
         self.cache[self.count as usize] = buffer;
         self.count += 1;
         if self.ring.is_some() {
@@ -99,7 +101,7 @@ impl FreeBuffers {
 
     /// The packet in one is sent: its buffer is free when the driver looks.
     #[inline(always)]
-    pub(super) fn give_sent(&mut self, buffer: u32) {
+    pub(super) fn give_sent(&mut self, buffer: B) {
         match &mut self.ring {
             None => self.give(buffer),
             Some(ring) => {
@@ -111,17 +113,17 @@ impl FreeBuffers {
         }
     }
 
-    /// Adds `moved` to every number.
-    pub(super) fn renumber(&mut self, moved: u32) {
-        self.cache.entries_mut().iter_mut().for_each(|buffer| *buffer += moved);
+    /// Puts another handle in the place of each.
+    pub(super) fn replace_each(&mut self, with: impl Fn(B) -> B) {
+        self.cache.entries_mut().iter_mut().for_each(|buffer| *buffer = with(*buffer));
         if let Some(ring) = &mut self.ring {
-            ring.buffers.iter_mut().chain(&mut ring.sent).for_each(|buffer| *buffer += moved);
+            ring.buffers.iter_mut().chain(&mut ring.sent).for_each(|buffer| *buffer = with(*buffer));
         }
     }
 
     /// The cache is empty: it is filled and gives one more, or the ring gives one if it has not as many.
     #[cold]
-    fn take_from_ring(&mut self) -> Option<u32> {
+    fn take_from_ring(&mut self) -> Option<B> {
         let ring = self.ring.as_mut()?;
         if ring.size <= 1 || ring.buffers.len() <= ring.size as usize {
             return ring.buffers.pop_front();
@@ -152,9 +154,9 @@ impl FreeBuffers {
 }
 
 #[cfg(test)]
-impl FreeBuffers {
+impl<B: Copy> FreeBuffers<B> {
     /// All of them, in no order.
-    pub(super) fn all(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(super) fn all(&self) -> impl Iterator<Item = B> + '_ {
         let behind = self.ring.iter().flat_map(|ring| ring.buffers.iter().chain(&ring.sent));
         self.cache.entries()[..self.count as usize].iter().chain(behind).copied()
     }
@@ -164,17 +166,17 @@ impl FreeBuffers {
 mod tests {
     use super::*;
 
-    fn take(free: &mut FreeBuffers, count: u32) -> Vec<u32> {
+    fn take(free: &mut FreeBuffers<u32>, count: u32) -> Vec<u32> {
         (0..count).filter_map(|_| free.take()).collect()
     }
 
-    fn give(free: &mut FreeBuffers, buffers: impl IntoIterator<Item = u32>) {
+    fn give(free: &mut FreeBuffers<u32>, buffers: impl IntoIterator<Item = u32>) {
         buffers.into_iter().for_each(|buffer| free.give(buffer));
     }
 
     #[test]
     fn without_a_mempool_the_last_freed_is_taken_first() {
-        let mut free = FreeBuffers::new(5, None);
+        let mut free = FreeBuffers::new((0..5).collect(), None);
         assert_eq!(take(&mut free, 3), [0, 1, 2]);
         give(&mut free, [0, 2]);
         assert_eq!(take(&mut free, 9), [2, 0, 3, 4]);
@@ -182,7 +184,7 @@ mod tests {
 
     #[test]
     fn without_a_cache_a_buffer_comes_back_after_all_others() {
-        let mut free = FreeBuffers::new(4, Some(0));
+        let mut free = FreeBuffers::new((0..4).collect(), Some(0));
         assert_eq!(take(&mut free, 2), [0, 1]);
         give(&mut free, [1, 0]);
         assert_eq!(take(&mut free, 9), [2, 3, 1, 0]);
@@ -191,7 +193,7 @@ mod tests {
     #[test]
     fn an_empty_cache_is_filled_from_the_ring_and_gives_the_last_of_these_first() {
         // One and the four of the cache: 0 to 4, of which 4 is on top.
-        let mut free = FreeBuffers::new(12, Some(4));
+        let mut free = FreeBuffers::new((0..12).collect(), Some(4));
         assert_eq!(take(&mut free, 5), [4, 3, 2, 1, 0]);
         assert_eq!(take(&mut free, 1), [9]);
         // Only 10 and 11 are left, fewer than five: the ring gives them one by one.
@@ -200,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_cache_with_half_as_much_again_is_flushed_to_its_size() {
-        let mut free = FreeBuffers::new(10, Some(4));
+        let mut free = FreeBuffers::new((0..10).collect(), Some(4));
         assert_eq!(take(&mut free, 6), [4, 3, 2, 1, 0, 9]);
         // 5 to 8 are in the cache. The fifth stays; with the sixth, both leave for the ring.
         give(&mut free, [0]);
@@ -213,7 +215,7 @@ mod tests {
 
     #[test]
     fn buffers_of_sent_packets_come_back_by_32() {
-        let mut free = FreeBuffers::new(100, Some(64));
+        let mut free = FreeBuffers::new((0..100).collect(), Some(64));
         let taken = take(&mut free, 40);
         assert_eq!(taken, (25..65).rev().collect::<Vec<_>>());
         taken[..31].iter().for_each(|buffer| free.give_sent(*buffer));
@@ -225,7 +227,7 @@ mod tests {
     #[test]
     fn a_swing_of_more_packets_than_the_cache_has_buffers_brings_others() {
         let distinct = |swing: u32| {
-            let mut free = FreeBuffers::new(10_000, Some(512));
+            let mut free = FreeBuffers::new((0..10_000).collect(), Some(512));
             let mut used = std::collections::BTreeSet::<u32>::new();
             for _ in 0..20 {
                 let taken = take(&mut free, swing);
@@ -245,7 +247,7 @@ mod tests {
     #[test]
     fn none_is_lost_and_none_is_there_twice() {
         for cache in [None, Some(0), Some(1), Some(8)] {
-            let mut free = FreeBuffers::new(100, cache);
+            let mut free = FreeBuffers::new((0..100).collect(), cache);
             let mut held = VecDeque::new();
             for turn in 0..1000u32 {
                 held.extend(take(&mut free, turn % 37));

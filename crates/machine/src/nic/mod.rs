@@ -7,6 +7,7 @@
 mod classifier;
 mod entries;
 mod fetch;
+mod marked;
 mod mempool;
 mod page_pool;
 mod pool;
@@ -17,6 +18,7 @@ mod window;
 pub(crate) use classifier::Classifier;
 pub use classifier::Steering;
 pub(crate) use fetch::Fetch;
+pub(crate) use marked::Marked;
 pub use mempool::MempoolSpec;
 pub(crate) use page_pool::{HALF_PAGE_BYTES, PagePool, Recycle};
 pub(crate) use pool::{BUFFER_BYTES, Pool};
@@ -95,6 +97,7 @@ pub struct Nic {
     /// Lines to read and to write before this turn of the NIC ends.
     reads: Gather,
     writes: Gather,
+    marked: Marked,
 }
 
 impl Nic {
@@ -114,6 +117,7 @@ impl Nic {
             wire_byte_ns: 8.0 / gbps,
             reads: Gather::new(),
             writes: Gather::new(),
+            marked: Marked::new(),
         }
     }
 
@@ -138,37 +142,42 @@ impl Nic {
         let line_ns = (64.0 / PCIE_BYTES_PER_NS).max(posted::line_ns(chip, self.device));
         self.reads.clear();
         self.writes.clear();
-        let Nic { queues, traffic, counters, classifier, pcie_free_ns, reads, writes, .. } = self;
-        while let Some(arrival) = traffic.next_before(until_ns) {
+        let Nic { queues, traffic, counters, classifier, pcie_free_ns, reads, writes, marked, .. } = self;
+        let mut counted = *counters;
+        let mut free_ns = *pcie_free_ns;
+        traffic.each_before(until_ns, |arrival| {
             let queue = &mut queues[arrival.queue as usize];
             if WINDOWS && queue.window.as_mut().is_some_and(|window| !window.admits(arrival.at_ns)) {
                 // The sender lets this turn pass and sends its next bytes in a later one.
-                continue;
+                return;
             }
-            counters.offered += 1;
-            let start = later(later(*pcie_free_ns, arrival.at_ns), queue.receive_free_ns);
+            counted.offered += 1;
+            let start = later(later(free_ns, arrival.at_ns), queue.receive_free_ns);
             let lagging = start - arrival.at_ns > patience_ns;
             if lagging || !queue.has_posted() {
-                counters.dropped += 1;
+                counted.dropped += 1;
                 meters[queue.workload].dropped += 1.0;
-                continue;
+                return;
             }
             let with_completion = u32::from(lines_of(arrival.bytes)) + 1;
-            *pcie_free_ns = start + f64::from(with_completion) * line_ns;
-            counters.inbound_bytes += u64::from(with_completion) * 64;
+            free_ns = start + f64::from(with_completion) * line_ns;
+            counted.inbound_bytes += u64::from(with_completion) * 64;
             if !windowed {
                 queue.receive_free_ns = start + QUEUE_PACKET_NS + QUEUE_BYTE_NS * f64::from(arrival.bytes);
             }
-            let packet = queue.fill(arrival.bytes, arrival.flow, arrival.at_ns, *pcie_free_ns);
-            queue.pool.gather(packet.place, packet.sampled, writes);
+            let packet = queue.fill(arrival.bytes, arrival.flow, arrival.at_ns, free_ns);
+            marked.note(arrival.queue, packet.buffer, packet.lines);
             if WINDOWS && let Some(window) = &mut queue.window {
                 window.arrived();
             }
             if let Some(classifier) = classifier {
-                let (lines, header) = (usize::from(packet.sampled), packet.place.sampled(1) == 1);
+                let lines = queue.pool.sampled(packet.buffer, packet.lines);
+                let header = queue.pool.sampled(packet.buffer, 1) == 1;
                 classifier.classify(arrival.queue as usize, arrival.dscp, lines, header);
             }
-        }
+        });
+        (*counters, *pcie_free_ns) = (counted, free_ns);
+        marked.gather(|queue| &queues[queue].pool, writes);
         for queue in queues {
             queue.gather_filled(reads, writes);
         }
@@ -215,16 +224,28 @@ impl Nic {
     /// Sends from one queue until it is empty or its next packet has to wait.
     #[inline]
     fn send(&mut self, meters: &mut [Meter], index: usize, until_ns: f64) {
-        let Nic { queues, outlets, counters, wire_owed_until_ns, wire_byte_ns, reads, fetch: reader, .. } =
-            self;
+        let Nic {
+            queues,
+            outlets,
+            counters,
+            wire_owed_until_ns,
+            wire_byte_ns,
+            reads,
+            fetch: reader,
+            marked,
+            ..
+        } = self;
         let queue = match index.checked_sub(queues.len()) {
             None => &mut queues[index],
             Some(outlet) => &mut outlets[outlet],
         };
         let meter = &mut meters[queue.workload];
-        while let Some(packet) = queue.next_to_send() {
+        let part = if reader.is_some() { 1.0 } else { SEND_PART };
+        let (mut free_ns, mut owed_until_ns) = (queue.send_free_ns, *wire_owed_until_ns);
+        let mut sent = 0;
+        for packet in queue.queued() {
             let fetch = packet.ready_ns + TX_FETCH_NS;
-            let mut start = later(later(fetch, queue.send_free_ns), *wire_owed_until_ns);
+            let mut start = later(later(fetch, free_ns), owed_until_ns);
             if let Some(reader) = reader {
                 start = later(start, reader.free_ns());
             }
@@ -232,7 +253,7 @@ impl Nic {
                 break;
             }
             let bytes = f64::from(packet.bytes);
-            *wire_owed_until_ns += (bytes + WIRE_OVERHEAD_BYTES) * *wire_byte_ns;
+            owed_until_ns += (bytes + WIRE_OVERHEAD_BYTES) * *wire_byte_ns;
             let fetched = (u64::from(packet.lines) + 1) * 64;
             counters.outbound_bytes += fetched;
             if let Some(reader) = reader {
@@ -241,11 +262,13 @@ impl Nic {
             meter.operations += 1.0;
             meter.bytes += bytes;
             meter.latency(start - packet.arrived_ns + queue.outside_ns);
-            queue.pool.gather(packet.place, packet.sampled, reads);
-            let part = if reader.is_some() { 1.0 } else { SEND_PART };
-            queue.send_free_ns = start + part * (QUEUE_PACKET_NS + QUEUE_BYTE_NS * bytes);
-            queue.sent();
+            marked.note(0, packet.buffer, packet.lines);
+            free_ns = start + part * (QUEUE_PACKET_NS + QUEUE_BYTE_NS * bytes);
+            sent += 1;
         }
+        (queue.send_free_ns, *wire_owed_until_ns) = (free_ns, owed_until_ns);
+        marked.gather(|_| &queue.pool, reads);
+        queue.sent(sent);
         queue.gather_sent(reads);
     }
 

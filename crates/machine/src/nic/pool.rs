@@ -26,10 +26,62 @@ struct Layout {
     data: u32,
 }
 
-/// A buffer and where its sampled lines are.
+/// A buffer's number, and how many lines there are before its first sampled ones. So most packets are known to have no
+/// sampled line without a look at the buffer's place, which costs a miss of the L1.
+///
+/// From the lowest bit: 24 bits of number, 6 bits of data lines before the first sampled one (32 if there is none), and
+/// 2 bits of lines of the rte_mbuf structure and what follows it (3 if the fourth is the first or there is none).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Buffer(u32);
+
+const NUMBER_BITS: u32 = 24;
+const DATA_BITS: u32 = 6;
+
+impl Buffer {
+    pub(crate) const NONE: Buffer = Buffer(0);
+
+    fn new(number: u32, place: Place) -> Buffer {
+        let (data, meta) = (place.data_mask.trailing_zeros(), place.meta_mask.trailing_zeros().min(3));
+        Buffer(number | data << NUMBER_BITS | meta << (NUMBER_BITS + DATA_BITS))
+    }
+
+    #[inline(always)]
+    pub(super) fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// The buffer that [`Buffer::bits`] is of.
+    #[inline(always)]
+    pub(super) fn from_bits(bits: u32) -> Buffer {
+        Buffer(bits)
+    }
+
+    #[inline(always)]
+    pub(crate) fn number(self) -> u32 {
+        self.0 & ((1 << NUMBER_BITS) - 1)
+    }
+
+    /// True if one of the first `lines` data lines is in the sample.
+    #[inline(always)]
+    pub(super) fn has_data(self, lines: u8) -> bool {
+        (self.0 >> NUMBER_BITS) & ((1 << DATA_BITS) - 1) < u32::from(lines)
+    }
+
+    /// False if none of the first `lines` lines of the structure and what follows it is in the sample.
+    #[inline(always)]
+    pub(super) fn may_have_meta(self, lines: u8) -> bool {
+        self.0 >> (NUMBER_BITS + DATA_BITS) < u32::from(lines)
+    }
+
+    /// The same buffer in a pool where its number is higher by `moved`.
+    pub(super) fn moved(self, moved: u32) -> Buffer {
+        Buffer(self.0 + moved)
+    }
+}
+
+/// Where a buffer's sampled lines are.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub buffer: u32,
+struct Place {
     /// First sampled data line in the pool's list; the header part's stand just before it.
     data_at: u32,
     /// Bit per data line: it is in the sample. At most 32 of them.
@@ -39,19 +91,19 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub(crate) const NONE: Place = Place { buffer: 0, data_at: 0, data_mask: 0, meta_mask: 0 };
+    const NONE: Place = Place { data_at: 0, data_mask: 0, meta_mask: 0 };
 
     /// How many of the first `lines` data lines are in the sample.
     #[inline(always)]
-    pub(crate) fn sampled(self, lines: u8) -> u8 {
-        (self.data_mask & first_bits(lines)).count_ones() as u8
+    fn sampled(self, lines: u8) -> usize {
+        (self.data_mask & first_bits(lines)).count_ones() as usize
     }
 }
 
 /// A pool of packet buffers.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
-    buffers: Table<Place>,
+    places: Table<Place>,
     /// The lines of all buffers, and [`PADDING`].
     lines: Vec<Line>,
 }
@@ -71,6 +123,7 @@ impl Pool {
     }
 
     fn laid_out(region: &Region, buffers: u32, layout: &Layout) -> Pool {
+        assert!(buffers <= 1 << NUMBER_BITS, "{buffers} buffers: more than numbers");
         let (mut places, mut lines) = (Vec::with_capacity(buffers as usize), Vec::new());
         for buffer in 0..buffers {
             let start = buffer * layout.stride;
@@ -82,11 +135,21 @@ impl Pool {
             let meta_mask = part(layout.structure, layout.data);
             let data_mask = part(layout.data, layout.stride);
             let data_at = lines.len() as u32 - data_mask.count_ones();
-            places.push(Place { buffer, data_at, data_mask, meta_mask });
+            places.push(Place { data_at, data_mask, meta_mask });
         }
         let last = lines.last().copied();
         lines.extend(last.into_iter().flat_map(|line| [line; PADDING]));
-        Pool { buffers: Table::new(places, Place::NONE), lines }
+        Pool { places: Table::new(places, Place::NONE), lines }
+    }
+
+    /// The buffer of a number.
+    pub(crate) fn buffer(&self, number: u32) -> Buffer {
+        Buffer::new(number, self.places[number as usize])
+    }
+
+    /// The first `count` buffers.
+    pub(super) fn buffers(&self, count: u32) -> Vec<Buffer> {
+        (0..count).map(|number| self.buffer(number)).collect()
     }
 
     /// The sampled lines of all buffers.
@@ -96,47 +159,55 @@ impl Pool {
 
     /// Both pools' buffers as one, and how far the second one's numbers moved up.
     pub(crate) fn joined(first: &Pool, second: &Pool) -> (Pool, u32) {
-        let (moved, lines_moved) = (first.buffers.entries().len() as u32, first.lines.len() as u32);
-        let shifted = second.buffers.entries().iter().map(|place| Place {
-            buffer: place.buffer + moved,
-            data_at: place.data_at + lines_moved,
-            ..*place
-        });
-        let places = first.buffers.entries().iter().copied().chain(shifted).collect();
+        let (moved, lines_moved) = (first.places.entries().len() as u32, first.lines.len() as u32);
+        let shifted = second
+            .places
+            .entries()
+            .iter()
+            .map(|place| Place { data_at: place.data_at + lines_moved, ..*place });
+        let places: Vec<Place> = first.places.entries().iter().copied().chain(shifted).collect();
+        assert!(places.len() <= 1 << NUMBER_BITS, "{} buffers: more than numbers", places.len());
         let lines = [first.lines.as_slice(), &second.lines].concat();
-        (Pool { buffers: Table::new(places, Place::NONE), lines }, moved)
+        (Pool { places: Table::new(places, Place::NONE), lines }, moved)
     }
 
-    /// Where a buffer is.
     #[inline(always)]
-    pub(crate) fn place(&self, buffer: u32) -> Place {
-        self.buffers[buffer as usize]
+    fn place(&self, buffer: Buffer) -> Place {
+        self.places[buffer.number() as usize]
+    }
+
+    /// How many of the first `lines` data lines of a buffer are in the sample.
+    #[inline(always)]
+    pub(crate) fn sampled(&self, buffer: Buffer, lines: u8) -> usize {
+        self.place(buffer).sampled(lines)
     }
 
     /// Adds the sampled ones of the first `lines` lines of the rte_mbuf structure and what follows it to a list.
     #[inline(always)]
-    pub(crate) fn gather_meta(&self, place: Place, lines: u8, into: &mut Gather) {
-        let sampled = place.meta_mask & first_bits(lines);
+    pub(crate) fn gather_meta(&self, buffer: Buffer, lines: u8, into: &mut Gather) {
         // Few buffers have one: unlike a packet's data this is a branch that is mostly foreseen.
-        if sampled != 0 {
-            let from = place.data_at - place.meta_mask.count_ones();
-            into.extend(&self.lines[from as usize..], sampled.count_ones() as usize);
+        if !buffer.may_have_meta(lines) {
+            return;
         }
+        let place = self.place(buffer);
+        let sampled = (place.meta_mask & first_bits(lines)).count_ones() as usize;
+        let from = place.data_at - place.meta_mask.count_ones();
+        into.extend(&self.lines[from as usize..], sampled);
     }
 
-    /// Adds the first `count` sampled data lines of a buffer to a list.
+    /// Adds the sampled ones of the first `lines` data lines of a buffer to a list.
     #[inline(always)]
-    pub(crate) fn gather(&self, place: Place, count: u8, into: &mut Gather) {
-        into.extend(&self.lines[place.data_at as usize..], usize::from(count));
+    pub(crate) fn gather(&self, buffer: Buffer, lines: u8, into: &mut Gather) {
+        let place = self.place(buffer);
+        into.extend(&self.lines[place.data_at as usize..], place.sampled(lines));
     }
-}
 
-/// The sampled data lines behind the first few.
-impl Pool {
-    /// Adds those of the first `count` sampled data lines of a buffer that come after the first `skip` of them.
+    /// Adds those of the first `lines` data lines that come after the first `skip` of them.
     #[inline(always)]
-    pub(crate) fn gather_behind(&self, place: Place, skip: u8, count: u8, into: &mut Gather) {
-        into.extend(&self.lines[place.data_at as usize + usize::from(skip)..], usize::from(count - skip));
+    pub(crate) fn gather_behind(&self, buffer: Buffer, skip: u8, lines: u8, into: &mut Gather) {
+        let place = self.place(buffer);
+        let skipped = place.sampled(skip);
+        into.extend(&self.lines[place.data_at as usize + skipped..], place.sampled(lines) - skipped);
     }
 }
 
@@ -157,4 +228,36 @@ pub(crate) fn entry_lines(
     let region = memory.huge(u64::from(entries) * u64::from(entry_bytes))?;
     let per_line = LINE_BYTES as u32 / entry_bytes;
     Ok(region.offsets().iter().map(|offset| offset * per_line).zip(region.lines().iter().copied()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use waykeeper_silicon::{ChipSpec, Rules, Sampling};
+
+    #[test]
+    fn a_buffer_tells_what_its_place_holds() {
+        let chip = ChipSpec::built_in("gold-6140").expect("a built-in chip");
+        for sampling in [Sampling::EXACT, Sampling::DEFAULT] {
+            let mut memory = AddressMap::new(&chip, Rules::default().slice_hash, sampling, 1, 1);
+            let first = Pool::new(&mut memory, 300).expect("memory is empty");
+            let (joined, moved) =
+                Pool::joined(&first, &Pool::new(&mut memory, 300).expect("memory has room"));
+            for (number, buffer) in first.buffers(300).into_iter().enumerate() {
+                assert_eq!(buffer.number(), number as u32);
+                for lines in 0..=32 {
+                    assert_eq!(buffer.has_data(lines), first.sampled(buffer, lines) > 0);
+                }
+                for lines in 0..=4 {
+                    let mut found = Gather::new();
+                    first.gather_meta(buffer, lines, &mut found);
+                    assert!(buffer.may_have_meta(lines) || found.count() == 0);
+                    let place = first.place(buffer);
+                    assert_eq!(found.count(), (place.meta_mask & first_bits(lines)).count_ones() as usize);
+                }
+                let second = joined.buffer(moved + number as u32);
+                assert_eq!(second.number(), moved + number as u32);
+            }
+        }
+    }
 }

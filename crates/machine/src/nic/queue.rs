@@ -9,7 +9,7 @@
 use super::OUTSIDE_NS;
 use super::entries::Entries;
 use super::mempool::{FreeBuffers, MempoolSpec};
-use super::pool::{Place, Pool};
+use super::pool::{Buffer, Pool};
 use super::window::Window;
 use waykeeper_silicon::{AddressMap, Chip, Gather, OutOfMemory, Table};
 use waykeeper_units::LINE_BYTES;
@@ -50,15 +50,13 @@ pub(crate) struct Packet {
     pub arrived_ns: f64,
     /// When the worker can see it or, once it is queued to be sent, when it was queued, ns.
     pub ready_ns: f64,
-    /// Where its lines are.
-    pub place: Place,
+    /// What it is in.
+    pub buffer: Buffer,
     /// Number of its flow.
     pub flow: u32,
     pub bytes: u16,
     /// Lines it fills.
     pub lines: u8,
-    /// How many of these are in the sample.
-    pub sampled: u8,
 }
 
 impl Packet {
@@ -67,18 +65,10 @@ impl Packet {
     pub(crate) fn answer(&mut self, bytes: u16) {
         self.bytes = bytes;
         self.lines = lines_of(bytes);
-        self.sampled = self.place.sampled(self.lines);
     }
 
-    const NONE: Packet = Packet {
-        arrived_ns: 0.0,
-        ready_ns: 0.0,
-        place: Place::NONE,
-        flow: 0,
-        bytes: 0,
-        lines: 0,
-        sampled: 0,
-    };
+    const NONE: Packet =
+        Packet { arrived_ns: 0.0, ready_ns: 0.0, buffer: Buffer::NONE, flow: 0, bytes: 0, lines: 0 };
 }
 
 /// Lines a packet of so many bytes takes.
@@ -96,7 +86,7 @@ pub(crate) struct Queue {
     packets: Table<Packet>,
     packet_mask: u64,
     /// Per slot of the RX ring: the buffer posted there.
-    buffers: Table<u32>,
+    buffers: Table<Buffer>,
     ring_mask: u64,
     completions: Entries,
     descriptors: Entries,
@@ -109,8 +99,8 @@ pub(crate) struct Queue {
     released: u64,
     sent: u64,
     /// Of a shared mempool: buffers that were sent and are received into next, last sent first.
-    returned: Vec<u32>,
-    free: FreeBuffers,
+    returned: Vec<Buffer>,
+    free: FreeBuffers<Buffer>,
     /// When the queue's engine is free to receive and to send again, ns.
     pub receive_free_ns: f64,
     pub send_free_ns: f64,
@@ -178,11 +168,11 @@ impl Queue {
         let buffers = mempool.map_or(least, |spec| least.max(spec.buffers));
         let packets = (ring + shape.send_room + MAX_BURST).next_power_of_two();
         let lines = |bytes: u32| f64::from(bytes) / LINE_BYTES as f64;
+        let pool = Pool::new(memory, buffers)?;
         let mut queue = Queue {
-            pool: Pool::new(memory, buffers)?,
             packets: Table::filled(packets as usize, Packet::NONE),
             packet_mask: u64::from(packets) - 1,
-            buffers: Table::filled(ring as usize, 0),
+            buffers: Table::filled(ring as usize, Buffer::NONE),
             ring_mask: u64::from(ring) - 1,
             completions: Entries::new(memory, ring, shape.completion_bytes)?,
             descriptors: Entries::new(memory, ring, shape.rx_descriptor_bytes)?,
@@ -193,7 +183,8 @@ impl Queue {
             released: 0,
             sent: 0,
             returned: Vec::new(),
-            free: FreeBuffers::new(buffers, mempool.map(|spec| spec.cache)),
+            free: FreeBuffers::new(pool.buffers(buffers), mempool.map(|spec| spec.cache)),
+            pool,
             receive_free_ns: 0.0,
             send_free_ns: 0.0,
             send_room: u64::from(shape.send_room),
@@ -244,8 +235,8 @@ impl Queue {
     /// Receives into and sends from one mempool with `sender` from now on. Nothing may have been filled yet.
     pub(crate) fn share_pool(&mut self, sender: &mut Queue) {
         let (pool, moved) = Pool::joined(&self.pool, &sender.pool);
-        sender.buffers.entries_mut().iter_mut().for_each(|buffer| *buffer += moved);
-        sender.free.renumber(moved);
+        sender.buffers.entries_mut().iter_mut().for_each(|buffer| *buffer = buffer.moved(moved));
+        sender.free.replace_each(|buffer| buffer.moved(moved));
         sender.pool = pool.clone();
         self.pool = pool;
     }
@@ -283,10 +274,8 @@ impl Queue {
     /// Puts a packet into the next posted buffer.
     #[inline(always)]
     pub(crate) fn fill(&mut self, bytes: u16, flow: u32, arrived_ns: f64, ready_ns: f64) -> Packet {
-        let place = self.pool.place(self.buffers[(self.filled & self.ring_mask) as usize]);
-        let lines = lines_of(bytes);
-        let packet =
-            Packet { arrived_ns, ready_ns, place, flow, bytes, lines, sampled: place.sampled(lines) };
+        let buffer = self.buffers[(self.filled & self.ring_mask) as usize];
+        let packet = Packet { arrived_ns, ready_ns, buffer, flow, bytes, lines: lines_of(bytes) };
         self.packets[(self.filled & self.packet_mask) as usize] = packet;
         self.filled += 1;
         packet
@@ -312,12 +301,20 @@ impl Queue {
         self.send_entries.nic_up_to(self.sent, reads);
     }
 
-    /// The oldest packet is sent and its buffer free.
+    /// The packets that wait to be sent, the oldest first.
     #[inline(always)]
-    pub(crate) fn sent(&mut self) {
-        self.sent += 1;
-        let buffer = self.pass();
-        self.free.give_sent(buffer);
+    pub(crate) fn queued(&self) -> impl Iterator<Item = &Packet> {
+        (self.released..self.done).map(|number| &self.packets[(number & self.packet_mask) as usize])
+    }
+
+    /// The oldest `count` packets are sent and their buffers free.
+    #[inline(always)]
+    pub(crate) fn sent(&mut self, count: u64) {
+        self.sent += count;
+        for _ in 0..count {
+            let buffer = self.pass();
+            self.free.give_sent(buffer);
+        }
     }
 
     /// Frees the buffer of the oldest packet that is done with.
@@ -329,14 +326,14 @@ impl Queue {
 
     /// Takes the buffer of the oldest packet that is done with.
     #[inline(always)]
-    fn pass(&mut self) -> u32 {
+    fn pass(&mut self) -> Buffer {
         debug_assert!(self.released != self.done);
         let packet = &self.packets[(self.released & self.packet_mask) as usize];
         if let Some(dead) = &mut self.dead {
-            self.pool.gather(packet.place, packet.sampled, dead);
+            self.pool.gather(packet.buffer, packet.lines, dead);
         }
         self.released += 1;
-        packet.place.buffer
+        packet.buffer
     }
 
     /// From now on buffers are invalidated when they are released.
@@ -366,10 +363,11 @@ impl Queue {
         (self.done != self.filled).then(|| &mut self.packets[(self.done & self.packet_mask) as usize])
     }
 
-    /// Puts another packet in the place of the front one: the answer to a request stands in its buffer.
+    /// The packet that `behind` others wait before, visible or not yet.
     #[inline(always)]
-    pub(crate) fn replace_front(&mut self, packet: Packet) {
-        self.packets[(self.done & self.packet_mask) as usize] = packet;
+    pub(crate) fn nth(&mut self, behind: u64) -> Option<&mut Packet> {
+        let number = self.done + behind;
+        (number != self.filled).then(|| &mut self.packets[(number & self.packet_mask) as usize])
     }
 
     /// The front packet was copied into a fresh buffer, and the one it came in is free.
@@ -377,13 +375,11 @@ impl Queue {
     pub(crate) fn exchange_front(&mut self) -> Packet {
         let packet = &mut self.packets[(self.done & self.packet_mask) as usize];
         if let Some(fresh) = self.free.take() {
-            let fresh = self.pool.place(fresh);
             if let Some(dead) = &mut self.dead {
-                self.pool.gather(packet.place, packet.sampled, dead);
+                self.pool.gather(packet.buffer, packet.lines, dead);
             }
-            self.free.give(packet.place.buffer);
-            packet.place = fresh;
-            packet.sampled = fresh.sampled(packet.lines);
+            self.free.give(packet.buffer);
+            packet.buffer = fresh;
         }
         *packet
     }
@@ -395,6 +391,17 @@ impl Queue {
         self.done += 1;
         if self.has_room() {
             self.post();
+        }
+    }
+
+    /// [`Queue::advance`] for the first `count` packets; those that are dropped are released.
+    #[inline(always)]
+    pub(crate) fn advance_by(&mut self, count: u64, dropped: bool) {
+        for _ in 0..count {
+            self.advance();
+            if dropped {
+                self.release();
+            }
         }
     }
 
@@ -447,12 +454,12 @@ impl Queue {
 
     /// Posts a buffer of the driver's, if the ring has room.
     pub(crate) fn post_buffer(&mut self, next: impl FnOnce() -> Option<u32>) -> bool {
-        let buffer = if self.has_room() { next() } else { None };
-        if let Some(buffer) = buffer {
-            self.buffers[(self.posted & self.ring_mask) as usize] = buffer;
+        let number = if self.has_room() { next() } else { None };
+        if let Some(number) = number {
+            self.buffers[(self.posted & self.ring_mask) as usize] = self.pool.buffer(number);
             self.posted += 1;
         }
-        buffer.is_some()
+        number.is_some()
     }
 
     /// The driver takes the front packet with its buffer.
@@ -472,7 +479,7 @@ impl Queue {
     /// The packet's buffer is free: its lines are invalidated where the NIC's are.
     pub(crate) fn freed(&mut self, packet: &Packet) {
         if let Some(dead) = &mut self.dead {
-            self.pool.gather(packet.place, packet.sampled, dead);
+            self.pool.gather(packet.buffer, packet.lines, dead);
         }
     }
 }
@@ -491,12 +498,12 @@ impl Queue {
         self.returned.extend((count as usize..free).filter_map(|_| self.free.take()));
     }
 
-    /// Every buffer that is posted, with a packet, or free.
+    /// The number of every buffer that is posted, with a packet, or free.
     pub(crate) fn buffers_held(&self) -> impl Iterator<Item = u32> + '_ {
         let posted = (self.filled..self.posted).map(|at| self.buffers[(at & self.ring_mask) as usize]);
         let packets = self.released..self.filled;
-        let taken = packets.map(|at| self.packets[(at & self.packet_mask) as usize].place.buffer);
-        posted.chain(taken).chain(self.free.all()).chain(self.returned.iter().copied())
+        let taken = packets.map(|at| self.packets[(at & self.packet_mask) as usize].buffer);
+        posted.chain(taken).chain(self.free.all()).chain(self.returned.iter().copied()).map(Buffer::number)
     }
 }
 
@@ -549,7 +556,7 @@ mod tests {
         work_off(&mut queue, 64);
         let mut used = std::collections::BTreeSet::new();
         for _ in 0..1000 {
-            used.insert(queue.fill(64, 0, 0.0, 0.0).place.buffer);
+            used.insert(queue.fill(64, 0, 0.0, 0.0).buffer);
             work_off(&mut queue, 1);
         }
         // One more than the ring: the worker posts a free buffer before it gives the packet's own back.

@@ -218,6 +218,46 @@ impl Traffic {
         self.next_ns = self.next_ns.max(now_ns);
     }
 
+    /// Every packet that arrives before `until_ns`, one after the other.
+    #[inline(always)]
+    pub(crate) fn each_before(&mut self, until_ns: f64, mut each: impl FnMut(Arrival)) {
+        let even = self.even();
+        // One call of `each`, which is long: so it is inlined.
+        loop {
+            let arrival = match (&mut self.source, even) {
+                (Source::Flows { queue_of, turn, .. }, Some(Even { gap_ns, bytes, dscp })) => {
+                    let at_ns = self.next_ns;
+                    if at_ns >= until_ns {
+                        return;
+                    }
+                    *turn = if *turn + 1 < queue_of.len() { *turn + 1 } else { 0 };
+                    self.next_ns += gap_ns;
+                    Arrival { at_ns, bytes, queue: queue_of[*turn], flow: *turn as u32, dscp }
+                }
+                _ => match self.next_before(until_ns) {
+                    Some(arrival) => arrival,
+                    None => return,
+                },
+            };
+            each(arrival);
+        }
+    }
+
+    /// What all packets have in common where nothing about them is drawn, as in most scenarios.
+    #[inline(always)]
+    fn even(&self) -> Option<Even> {
+        match &self.source {
+            Source::Flows {
+                sizes: Sizes::One(bytes),
+                gaps: Gaps::Even(gap_ns),
+                order: FlowOrder::InTurn,
+                dscp,
+                ..
+            } => Some(Even { gap_ns: *gap_ns, bytes: *bytes, dscp: *dscp }),
+            _ => None,
+        }
+    }
+
     /// The next packet that arrives before `until_ns`.
     #[inline(always)]
     pub(crate) fn next_before(&mut self, until_ns: f64) -> Option<Arrival> {
@@ -251,6 +291,14 @@ impl Traffic {
             }
         }
     }
+}
+
+/// Flows in turn with packets of one size at equal gaps.
+#[derive(Clone, Copy, Debug)]
+struct Even {
+    gap_ns: f64,
+    bytes: u16,
+    dscp: u8,
 }
 
 /// How large packets of flows are.

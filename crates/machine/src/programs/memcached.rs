@@ -147,7 +147,7 @@ impl Errand for Serve {
         let value = if write { &mut self.written } else { &mut self.read };
         line_ns += gather(&self.memory, item + HEADER_LINES, value_lines, value);
         packet.answer(if write { STORED_BYTES } else { self.answer_bytes });
-        pool.gather(packet.place, packet.sampled, &mut self.answer.sampled);
+        pool.gather(packet.buffer, packet.lines, &mut self.answer.sampled);
         line_ns += f64::from(packet.lines) * self.answer.ns();
         let lines = value_lines + u32::from(packet.lines);
         Spent { work_ns: f64::from(lines) * self.line_work_ns, line_ns }

@@ -129,13 +129,12 @@ impl Errand for Lines {
     #[inline(always)]
     fn run(&mut self, packet: &mut Packet, pool: &Pool) -> Spent {
         let Function { inspects, copies, .. } = self.function;
-        let header = packet.place.sampled(1);
-        pool.gather(packet.place, header, &mut self.header.sampled);
+        pool.gather(packet.buffer, 1, &mut self.header.sampled);
         let lines = f64::from(packet.lines);
         let hashed = if inspects { lines } else { 1.0 };
         let mut spent = Spent { work_ns: hashed * self.hash_line_ns, line_ns: self.header.ns() };
         if inspects || copies {
-            pool.gather_behind(packet.place, header, packet.sampled, &mut self.payload.sampled);
+            pool.gather_behind(packet.buffer, 1, packet.lines, &mut self.payload.sampled);
             spent.line_ns += (lines - 1.0) * self.payload.ns();
         }
         if copies {
@@ -167,7 +166,7 @@ impl Errand for Copying {
 
     #[inline(always)]
     fn copied(&mut self, packet: &Packet, pool: &Pool) {
-        pool.gather(packet.place, packet.sampled, &mut self.0.copy.sampled);
+        pool.gather(packet.buffer, packet.lines, &mut self.0.copy.sampled);
     }
 
     #[inline(always)]

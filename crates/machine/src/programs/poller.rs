@@ -13,7 +13,7 @@ use super::errand::{Errand, NoErrand};
 use super::{Core, Program, Site};
 use crate::bus::{Access, Bus, Memory};
 use crate::meter::Meter;
-use crate::nic::{Packet, Queue};
+use crate::nic::{Marked, Packet, Queue};
 use crate::random::Stream;
 use waykeeper_silicon::{Fill, Level, Sampling};
 
@@ -131,6 +131,8 @@ pub(super) struct Poller<E = NoErrand> {
     meta: Class,
     data: Class,
     send: Class,
+    /// Packets of this turn whose data are in the sample.
+    marked: Marked,
     /// What completions cost by what data lines cost, where few completions are sampled.
     by_data: Option<Ratio>,
     /// Work on a line beyond fetching it, ns.
@@ -184,6 +186,7 @@ impl<E: Errand> Poller<E> {
             data,
             by_data,
             send: Class::new(PACKET_LINE_NS, site.bus, Level::Memory),
+            marked: Marked::new(),
             line_work_ns: site.bus.work_ns(LINE_WORK_NS),
             empty_poll_ns: site.bus.work_ns(EMPTY_POLL_NS),
             burst: Burst::NONE,
@@ -218,6 +221,7 @@ impl<E: Errand> Poller<E> {
             burst,
             latency,
             by_data,
+            marked,
             ..
         } = self;
         let sends = work.fate == Fate::Send;
@@ -234,7 +238,10 @@ impl<E: Errand> Poller<E> {
         let mut now = *clock_ns;
         let (most, outside_ns) = (work.burst.min(queue.burst_limit), queue.outside_ns);
         let full = sends && queue.is_full();
-        while let Some(packet) = queue.front().filter(|_| !full) {
+        let mut stations = meter.stations;
+        // Packets that were worked on and still are in the ring.
+        let mut done = 0;
+        while let Some(packet) = queue.nth(done).filter(|_| !full) {
             let ready = packet.ready_ns;
             let polls = burst.left == 0 || ready > burst.polled_ns;
             // A worker that waits for a packet finds it half an empty poll late.
@@ -255,19 +262,19 @@ impl<E: Errand> Poller<E> {
                 (burst.polled_ns, burst.left, burst.first_arrived_ns) = (start, most, packet.arrived_ns);
             }
             burst.left -= 1;
-            let (lines, sampled) = match work.touch {
-                Touch::None => (0, 0),
-                Touch::Header => (1, packet.place.sampled(1)),
-                Touch::Payload => (packet.lines, packet.sampled),
+            let touched = match work.touch {
+                Touch::None => 0,
+                Touch::Header => 1,
+                Touch::Payload => packet.lines,
             };
-            let lines = f64::from(lines);
+            let lines = f64::from(touched);
             let work_ns = base_ns + lines * line_work_ns;
             worked_ns += work_ns;
             now = start + if polls { work.burst_ns } else { 0.0 } + (work_ns + ring_ns) + lines * line_ns;
-            meter.stations.packets += 1.0;
-            meter.stations.queueing_ns += start - packet.arrived_ns;
-            meter.stations.pointer_ns += ring_ns;
-            meter.stations.processing_ns += now - start - ring_ns;
+            stations.packets += 1.0;
+            stations.queueing_ns += start - packet.arrived_ns;
+            stations.pointer_ns += ring_ns;
+            stations.processing_ns += now - start - ring_ns;
             packet.ready_ns = now;
             let mut taken = *packet;
             if E::ANY {
@@ -275,20 +282,21 @@ impl<E: Errand> Poller<E> {
                 worked_ns += spent.work_ns;
                 now += spent.work_ns + spent.line_ns;
                 taken.ready_ns = now;
-                queue.replace_front(taken);
+                if let Some(packet) = queue.nth(done) {
+                    *packet = taken;
+                }
             }
-            let Packet { arrived_ns, place, bytes, .. } = taken;
-            queue.pool.gather_meta(place, work.meta_lines, &mut meta.sampled);
-            queue.pool.gather(place, sampled, &mut data.sampled);
+            let Packet { arrived_ns, buffer, bytes, .. } = taken;
+            queue.pool.gather_meta(buffer, work.meta_lines, &mut meta.sampled);
+            marked.note(0, buffer, touched);
+            done += 1;
             if E::COPIES {
                 let copy = queue.exchange_front();
                 errand.copied(&copy, &queue.pool);
+                queue.advance_by(done, !sends);
+                done = 0;
             }
-            queue.advance();
             if counts {
-                if !sends {
-                    queue.release();
-                }
                 meter.operations += 1.0;
                 meter.bytes += f64::from(bytes);
                 if let Latency::EveryPacket = latency {
@@ -297,6 +305,9 @@ impl<E: Errand> Poller<E> {
             }
             burst.ended_ns = now;
         }
+        queue.advance_by(done, !sends);
+        marked.gather(|_| &queue.pool, &mut data.sampled);
+        meter.stations = stations;
         *clock_ns = now;
         worked_ns
     }

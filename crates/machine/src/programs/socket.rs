@@ -235,7 +235,7 @@ impl Socket {
         let ring_ns =
             lines.completion.ns() * queue.completion_lines + DESCRIPTOR_LINES * lines.descriptor.ns();
         *now = start + worked_ns + ring_ns + lines.header.ns() + f64::from(SKB_LINES) * lines.skb.ns();
-        queue.pool.gather(packet.place, packet.place.sampled(1), &mut lines.header.sampled);
+        queue.pool.gather(packet.buffer, 1, &mut lines.header.sampled);
         let skb = skbs.take();
         skbs.lines(skb).iter().for_each(|line| lines.skb.sampled.push(*line));
         let bytes = u64::from(packet.bytes);
@@ -291,9 +291,9 @@ impl Socket {
         let count = f64::from(packet.lines);
         worked_ns += count * self.line_work_ns;
         line_ns += count * lines.data.ns() + self.copy.write(count);
-        queue.pool.gather(packet.place, packet.sampled, &mut lines.data.sampled);
+        queue.pool.gather(packet.buffer, packet.lines, &mut lines.data.sampled);
         *now = start + worked_ns + line_ns;
-        pages.give_back(packet.place.buffer);
+        pages.give_back(packet.buffer.number());
         queue.freed(&packet);
         if let Some(window) = &mut queue.window {
             window.copied(*now);

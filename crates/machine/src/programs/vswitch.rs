@@ -213,12 +213,12 @@ impl SwitchThread {
             if taken == 0 {
                 turn.spend(Spent { work_ns: self.work.burst_ns, line_ns: 0.0 });
             }
-            queue.pool.gather_meta(packet.place, META_LINES, &mut self.meta.sampled);
+            queue.pool.gather_meta(packet.buffer, META_LINES, &mut self.meta.sampled);
             let port = &mut ports[self.port_of(packet.flow)];
             let room = port.has_posted();
             // Of a packet that finds no room only the header is read, for the look-up.
             let lines = if room { packet.lines } else { 1 };
-            queue.pool.gather(packet.place, packet.place.sampled(lines), &mut self.copied.sampled);
+            queue.pool.gather(packet.buffer, lines, &mut self.copied.sampled);
             turn.spend(self.forward(packet.flow << 1, lines));
             turn.spend(Spent { work_ns: 0.0, line_ns: ring_ns });
             if room {
@@ -255,16 +255,16 @@ impl SwitchThread {
             if taken == 0 {
                 turn.spend(Spent { work_ns: self.work.burst_ns, line_ns: 0.0 });
             }
-            port.pool.gather(packet.place, packet.sampled, &mut self.copied.sampled);
+            port.pool.gather(packet.buffer, packet.lines, &mut self.copied.sampled);
             turn.spend(self.forward(packet.flow << 1 | 1, packet.lines));
             turn.spend(Spent { work_ns: 0.0, line_ns: ring_ns });
             if self.shared_pool {
                 queue.trade(outlet);
             }
-            let place = copy(&packet, outlet, turn.now_ns, &mut self.copy.sampled).place;
-            outlet.pool.gather_meta(place, META_LINES, &mut self.meta.sampled);
+            let buffer = copy(&packet, outlet, turn.now_ns, &mut self.copy.sampled).buffer;
+            outlet.pool.gather_meta(buffer, META_LINES, &mut self.meta.sampled);
             outlet.advance();
-            port.sent();
+            port.sent(1);
         }
         true
     }
@@ -320,7 +320,7 @@ impl SwitchThread {
 /// Copies a packet into the next posted buffer of another queue, where it can be seen from `ready_ns` on.
 fn copy(packet: &Packet, to: &mut Queue, ready_ns: f64, written: &mut Gather) -> Packet {
     let copy = to.fill(packet.bytes, packet.flow, packet.arrived_ns, ready_ns);
-    to.pool.gather(copy.place, copy.sampled, written);
+    to.pool.gather(copy.buffer, copy.lines, written);
     copy
 }
 

@@ -95,7 +95,7 @@ impl Rig {
             let queue = self.queue();
             let packet = queue.fill(1500, 0, ready_ns, ready_ns);
             queue.window.as_mut().unwrap().arrived();
-            queue.pool.gather(packet.place, packet.sampled, &mut lines);
+            queue.pool.gather(packet.buffer, packet.lines, &mut lines);
         }
         lines.lines().to_vec()
     }
@@ -253,8 +253,8 @@ fn a_ring_that_shrinks_and_grows_loses_no_page() {
         for _ in 0..200 {
             at += 4_000.0;
             rig.quantum(at);
-            let mut buffers: Vec<u32> = rig.queue().buffers_held().collect();
-            let in_socket = rig.socket.held.iter().map(|held| held.packet.place.buffer);
+            let mut buffers: Vec<_> = rig.queue().buffers_held().collect();
+            let in_socket = rig.socket.held.iter().map(|held| held.packet.buffer.number());
             buffers.extend(in_socket);
             let count = buffers.len();
             buffers.sort_unstable();
