@@ -139,7 +139,8 @@ impl NonInclusive {
     fn read_allocate(&mut self, sh: &mut Shared, device: usize, line: Line, at: usize, holder: Holder) {
         let NonInclusive { sets, recency, inclusive, .. } = self;
         let entry = (COPY | sh.rules.io_age, DEVICE_OWNER + device as u8, EvictionReason::ReadAllocatedCopy);
-        if !insert_copy(sh, &mut sets[at], recency, at, line, inclusive, entry) {
+        let spare = sets[at].ways.way_for_copy(inclusive);
+        if !insert_copy(sh, &mut sets[at], recency, at, line, (inclusive, spare), entry) {
             return;
         }
         let mut dirty = 0;
