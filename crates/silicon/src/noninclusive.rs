@@ -10,7 +10,7 @@ mod view;
 
 use crate::directory::{Directory, Holder};
 use crate::evictions::EvictionReason;
-use crate::line::{Line, SLICE_BITS};
+use crate::line::{Line, Places};
 use crate::mlc::{self, MlcVictim};
 use crate::rules::{InclusiveVictim, Migration, Replacement};
 use crate::shared::{Arrival, Shared};
@@ -44,8 +44,7 @@ const FRESH: u8 = DIRTY | IO | UNCONSUMED;
 #[derive(Clone, Debug)]
 pub(crate) struct NonInclusive {
     sets: Table<Set>,
-    /// Bits of a slice number and LLC index bits above the MLC's.
-    place_bits: u32,
+    places: Places,
     core_masks: Table<MaskLanes<16>>,
     dca_ways: Option<MaskLanes<16>>,
     inclusive: MaskLanes<16>,
@@ -55,12 +54,12 @@ pub(crate) struct NonInclusive {
 
 impl NonInclusive {
     pub(crate) fn new(spec: &ChipSpec, shared: &Shared) -> NonInclusive {
-        let place_bits = SLICE_BITS + (spec.llc.sets / spec.mlc.sets).ilog2();
-        let count = shared.mlc_sets() << place_bits;
+        let places = Places::new(shared.mlc_sets());
+        let count = places.count((spec.llc.sets / spec.mlc.sets).ilog2());
         let lru = shared.rules.replacement == Replacement::Lru;
         NonInclusive {
             sets: Table::filled(count, Set { ways: Ways::EMPTY, directory: Directory::EMPTY }),
-            place_bits,
+            places,
             core_masks: Table::filled(spec.cores as usize, MaskLanes::new(WayMask::full(spec.llc.ways))),
             dca_ways: spec.llc.dca_ways.map(MaskLanes::new),
             inclusive: MaskLanes::new(spec.llc.inclusive_ways.unwrap_or_default()),
@@ -83,7 +82,7 @@ impl NonInclusive {
 
     #[inline(always)]
     fn index(&self, line: Line) -> usize {
-        line.llc_place(self.place_bits)
+        self.sets.masked(line.llc_place(self.places))
     }
 
     #[inline(always)]
@@ -295,7 +294,10 @@ impl NonInclusive {
     }
 
     /// Puts a line into an MLC: its victim goes where victims go, the directory learns of the line.
-    #[expect(clippy::too_many_arguments, reason = "one call per access that missed; all of it is in registers")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one call per access that missed; all of it is in registers"
+    )]
     #[inline(always)]
     fn fill(
         &mut self,
