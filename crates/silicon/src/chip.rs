@@ -26,6 +26,12 @@ pub const MAX_DEVICES: usize = 16;
 /// its result; not measured on its own.
 const DMA_AHEAD: usize = 4;
 
+/// The lines of a device's transfer, each with the one to ask for ahead of its turn.
+#[inline(always)]
+pub(crate) fn with_ahead(lines: &[Line]) -> impl Iterator<Item = (Line, Option<Line>)> + '_ {
+    lines.iter().enumerate().map(|(index, line)| (*line, lines.get(index + DMA_AHEAD).copied()))
+}
+
 /// Where an access was served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -237,22 +243,30 @@ impl Chip {
     /// A device writes full lines, one after the other.
     #[inline]
     pub fn dma_write_all(&mut self, device: usize, lines: &[Line]) {
-        for (index, line) in lines.iter().enumerate() {
-            if let Some(ahead) = lines.get(index + DMA_AHEAD) {
-                self.prefetch_llc(*ahead);
+        self.shared.evictions.by_device(device);
+        match &mut self.llc {
+            Llc::NonInclusive(llc) => llc.dma_write_all(&mut self.shared, device, lines),
+            Llc::Inclusive(llc) => {
+                for (line, ahead) in with_ahead(lines) {
+                    ahead.into_iter().for_each(|ahead| llc.prefetch(ahead));
+                    llc.dma_write(&mut self.shared, device, line);
+                }
             }
-            self.dma_write(device, *line);
         }
     }
 
     /// A device reads lines, one after the other.
     #[inline]
     pub fn dma_read_all(&mut self, device: usize, lines: &[Line]) {
-        for (index, line) in lines.iter().enumerate() {
-            if let Some(ahead) = lines.get(index + DMA_AHEAD) {
-                self.prefetch_llc(*ahead);
+        self.shared.evictions.by_device(device);
+        match &mut self.llc {
+            Llc::NonInclusive(llc) => llc.dma_read_all(&mut self.shared, device, lines),
+            Llc::Inclusive(llc) => {
+                for (line, ahead) in with_ahead(lines) {
+                    ahead.into_iter().for_each(|ahead| llc.prefetch(ahead));
+                    llc.dma_read(&mut self.shared, device, line);
+                }
             }
-            self.dma_read(device, *line);
         }
     }
 
@@ -468,7 +482,9 @@ impl Chip {
     /// Counters of a device.
     pub fn device_counters(&self, device: usize) -> DeviceCounters {
         let groups = self.device_groups(device).iter();
-        groups.fold(self.shared.device[device], |all, group| DeviceCounters {
+        let leaked = self.shared.leaked[usize::from(DEVICE_OWNER) + device];
+        let others = DeviceCounters { leaked, ..self.shared.device[device] };
+        groups.fold(others, |all, group| DeviceCounters {
             write_hits: all.write_hits + group.write_hits,
             write_misses: all.write_misses + group.write_misses,
             read_hits: all.read_hits + group.read_hits,

@@ -6,7 +6,7 @@
 //! rule is the one of microarchitecture.md 5 with demand fills at age 1.
 
 use crate::evictions::EvictionReason;
-use crate::line::{Line, NO_TAG, SLICE_BITS};
+use crate::line::{Line, NO_TAG, Places};
 use crate::mlc::{self, MlcVictim};
 use crate::rules::Replacement;
 use crate::shared::{Arrival, DEVICE_OWNER, DcaMode, Shared};
@@ -34,8 +34,7 @@ struct Set {
 #[derive(Clone, Debug)]
 pub(crate) struct Inclusive {
     sets: Vec<Set>,
-    /// Bits of a slice number and LLC index bits above the MLC's.
-    place_bits: u32,
+    places: Places,
     core_masks: Vec<MaskLanes<32>>,
     dca_ways: Option<MaskLanes<32>>,
     recency: Vec<[u8; 32]>,
@@ -43,12 +42,12 @@ pub(crate) struct Inclusive {
 
 impl Inclusive {
     pub(crate) fn new(spec: &ChipSpec, shared: &Shared) -> Inclusive {
-        let place_bits = SLICE_BITS + (spec.llc.sets / spec.mlc.sets).ilog2();
-        let count = shared.mlc_sets() << place_bits;
+        let places = Places::new(shared.mlc_sets());
+        let count = places.count((spec.llc.sets / spec.mlc.sets).ilog2());
         let lru = shared.rules.replacement == Replacement::Lru;
         Inclusive {
             sets: vec![Set { ways: Ways::EMPTY, holder: [NO_HOLDER; 32], user: [0; 32] }; count],
-            place_bits,
+            places,
             core_masks: vec![MaskLanes::new(WayMask::full(spec.llc.ways)); spec.cores as usize],
             dca_ways: spec.llc.dca_ways.map(MaskLanes::new),
             recency: if lru { vec![std::array::from_fn(|way| way as u8); count] } else { Vec::new() },
@@ -69,7 +68,7 @@ impl Inclusive {
 
     #[inline(always)]
     fn index(&self, line: Line) -> usize {
-        line.llc_place(self.place_bits)
+        line.llc_place(self.places) & (self.sets.len() - 1)
     }
 
     #[inline(always)]
@@ -288,7 +287,7 @@ impl Inclusive {
     pub(crate) fn residents(&self) -> impl Iterator<Item = crate::audit::Resident> + '_ {
         self.sets.iter().enumerate().flat_map(move |(at, set)| {
             (0..32).filter(move |way| set.ways.tag(*way) != NO_TAG).map(move |way| {
-                let line = Line::at_llc_place(at, self.place_bits, set.ways.tag(way));
+                let line = Line::at_llc_place(at, self.places, set.ways.tag(way));
                 crate::audit::Resident::new(line, way, set.ways.state(way))
             })
         })

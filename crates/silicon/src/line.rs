@@ -21,6 +21,26 @@ const PRESENT: NonZeroU32 = NonZeroU32::new(1 << 31).unwrap();
 /// Tag value that no line has; marks an empty way.
 pub(crate) const NO_TAG: u16 = u16::MAX;
 
+/// How LLC sets stand in an array: the index of the MLC's set in the lowest bits, then the slice, then the LLC's index
+/// bits above the MLC's. These are bits of a handle, so that a place is no product; a slice number has room for 32.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places {
+    /// Bits for the index of the MLC's set.
+    set_bits: u32,
+}
+
+impl Places {
+    /// Of so many MLC sets.
+    pub(crate) fn new(mlc_sets: usize) -> Places {
+        Places { set_bits: mlc_sets.next_power_of_two().ilog2() }
+    }
+
+    /// Places, where the LLC has `2^bits` sets in a slice for each set of the MLC.
+    pub(crate) fn count(self, bits: u32) -> usize {
+        1 << (self.set_bits + SLICE_BITS + bits)
+    }
+}
+
 impl Line {
     /// Some line or other, to fill room with that nobody looks at.
     pub(crate) const ANY: Line = Line(PRESENT);
@@ -49,20 +69,16 @@ impl Line {
         (self.0.get() >> (SET_BITS + SLICE_BITS)) as u16
     }
 
-    /// Where the line's LLC set stands in an array: the sets behind one MLC set lie together, each index bit
-    /// beyond the MLC's doubling their room. A slice number has room for 32, so that the place is bits of the
-    /// handle and no product. `bits`, at most 16, are those of a slice number and of the index beyond the MLC's.
+    /// Where the line's LLC set stands in an array, but for bits above those of the array's length.
     #[inline(always)]
-    pub(crate) fn llc_place(self, bits: u32) -> usize {
-        let handle = u64::from(self.0.get());
-        let high = (handle & ((1 << SET_BITS) - 1)) << (bits & 63);
-        (high | handle >> SET_BITS & ((1 << (bits & 63)) - 1)) as usize
+    pub(crate) fn llc_place(self, Places { set_bits }: Places) -> usize {
+        self.set() | ((self.0.get() >> SET_BITS) as usize) << (set_bits & 15)
     }
 
     /// The line of this tag in the LLC set at a place: the inverse of [`Line::llc_place`].
-    pub(crate) fn at_llc_place(place: usize, bits: u32, tag: u16) -> Line {
-        let slice = place as u32 & ((1 << SLICE_BITS) - 1);
-        Line::pack(tag, place as u32 >> bits, slice)
+    pub(crate) fn at_llc_place(place: usize, Places { set_bits }: Places, tag: u16) -> Line {
+        let slice = place as u32 >> set_bits & ((1 << SLICE_BITS) - 1);
+        Line::pack(tag, place as u32 & ((1 << set_bits) - 1), slice)
     }
 
     /// Memory channel out of `channels`: lines are spread over channels by a hash of their own.
@@ -80,5 +96,29 @@ impl Line {
     pub(crate) fn with_tag(self, tag: u16) -> Line {
         let rest = self.0.get() & ((1 << (SET_BITS + SLICE_BITS)) - 1);
         Line(PRESENT | u32::from(tag) << (SET_BITS + SLICE_BITS) | rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_set_of_the_llc_has_a_place_of_its_own() {
+        for mlc_sets in [1, 32, 64, 256, 1024] {
+            let places = Places::new(mlc_sets);
+            let mut seen = vec![false; places.count(1)];
+            for (tag, slice, set) in (0..2).flat_map(|tag| {
+                (0..32).flat_map(move |slice| (0..mlc_sets as u32).map(move |set| (tag, slice, set)))
+            }) {
+                let place = Line::pack(tag, set, slice).llc_place(places) & (seen.len() - 1);
+                assert!(!std::mem::replace(&mut seen[place], true));
+                // Lines whose tags differ above the LLC's index are in the same set.
+                let other = Line::pack(tag | 6, set, slice);
+                assert_eq!(other.llc_place(places) & (seen.len() - 1), place);
+                assert_eq!(Line::at_llc_place(place, places, tag | 6), other);
+            }
+            assert!(seen.into_iter().all(|seen| seen));
+        }
     }
 }

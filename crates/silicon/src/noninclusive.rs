@@ -10,7 +10,7 @@ mod view;
 
 use crate::directory::{Directory, Holder};
 use crate::evictions::EvictionReason;
-use crate::line::{Line, SLICE_BITS};
+use crate::line::{Line, Places};
 use crate::mlc::{self, MlcVictim};
 use crate::rules::{InclusiveVictim, Migration, Replacement};
 use crate::shared::{Arrival, Shared};
@@ -29,14 +29,22 @@ struct Set {
     directory: Directory,
 }
 
+/// Where an MLC will put the next line of a set.
+#[derive(Clone, Copy, Debug)]
+struct Leaving {
+    /// The way it takes.
+    way: u32,
+    /// The line that leaves for it, and the place of its LLC set.
+    victim: Option<(MlcVictim, usize)>,
+}
+
 /// State of a line that a device has just written, without its age.
 const FRESH: u8 = DIRTY | IO | UNCONSUMED;
 
 #[derive(Clone, Debug)]
 pub(crate) struct NonInclusive {
     sets: Table<Set>,
-    /// Bits of a slice number and LLC index bits above the MLC's.
-    place_bits: u32,
+    places: Places,
     core_masks: Table<MaskLanes<16>>,
     dca_ways: Option<MaskLanes<16>>,
     inclusive: MaskLanes<16>,
@@ -46,12 +54,12 @@ pub(crate) struct NonInclusive {
 
 impl NonInclusive {
     pub(crate) fn new(spec: &ChipSpec, shared: &Shared) -> NonInclusive {
-        let place_bits = SLICE_BITS + (spec.llc.sets / spec.mlc.sets).ilog2();
-        let count = shared.mlc_sets() << place_bits;
+        let places = Places::new(shared.mlc_sets());
+        let count = places.count((spec.llc.sets / spec.mlc.sets).ilog2());
         let lru = shared.rules.replacement == Replacement::Lru;
         NonInclusive {
             sets: Table::filled(count, Set { ways: Ways::EMPTY, directory: Directory::EMPTY }),
-            place_bits,
+            places,
             core_masks: Table::filled(spec.cores as usize, MaskLanes::new(WayMask::full(spec.llc.ways))),
             dca_ways: spec.llc.dca_ways.map(MaskLanes::new),
             inclusive: MaskLanes::new(spec.llc.inclusive_ways.unwrap_or_default()),
@@ -74,12 +82,17 @@ impl NonInclusive {
 
     #[inline(always)]
     fn index(&self, line: Line) -> usize {
-        line.llc_place(self.place_bits)
+        self.sets.masked(line.llc_place(self.places))
     }
 
     #[inline(always)]
     pub(crate) fn prefetch(&self, line: Line) {
-        let set = &self.sets[self.index(line)];
+        self.prefetch_set(self.index(line));
+    }
+
+    #[inline(always)]
+    fn prefetch_set(&self, at: usize) {
+        let set = &self.sets[at];
         prefetch(&set.ways);
         prefetch(&set.directory);
     }
@@ -107,7 +120,7 @@ impl NonInclusive {
         fill: Fill,
     ) -> Level {
         let at = self.index(line);
-        self.prefetch_victim(sh, index, line);
+        let leaving = self.leaving(sh, index, line);
         let set = &self.sets[at];
         let (level, arrival) = match set.ways.find(line.tag()) {
             Some(found) => {
@@ -121,19 +134,19 @@ impl NonInclusive {
                 (Level::Memory, Arrival::new(0, fill))
             }
         };
-        self.fill(sh, core, index, line, at, arrival);
+        self.fill(sh, core, index, line, at, leaving, arrival);
         level
     }
 
-    /// Asks early for the LLC set of the line that the next fill of an MLC set will push out, where the model is
-    /// too large for the near caches of the machine it runs on.
+    /// What the next fill of an MLC set will push out. Its LLC set is asked for early: that is where it goes.
     #[inline(always)]
-    fn prefetch_victim(&self, sh: &mut Shared, index: usize, line: Line) {
-        if sh.is_large()
-            && let (_, Some(victim)) = sh.mlc_victim(index, line.set())
-        {
-            self.prefetch(victim.line);
+    fn leaving(&self, sh: &mut Shared, index: usize, line: Line) -> Leaving {
+        let (way, victim) = sh.mlc_victim(index, line.set());
+        let victim = victim.map(|victim| (victim, self.index(victim.line)));
+        if let Some((_, at)) = victim {
+            self.prefetch_set(at);
         }
+        Leaving { way, victim }
     }
 
     /// A core demands a line of this state from the LLC: payload is counted, and its tag goes along (IDIO s3.3, s3.4).
@@ -194,6 +207,9 @@ impl NonInclusive {
         let NonInclusive { sets, recency, inclusive, .. } = self;
         let set = &mut sets[at];
         let owner = set.ways.owner(way);
+        // Looked for before the line leaves, which is in none of these ways: a load of all tags right behind the store
+        // of one waits for it.
+        let spare = set.ways.way_for_copy(inclusive);
         remove(sh, &mut set.ways, way);
         sh.chip.migrations += 1;
         if sh.rules.migration == Migration::NoCopy {
@@ -203,7 +219,7 @@ impl NonInclusive {
         let dirt = if keeps_dirt { DIRTY } else { 0 };
         let state = COPY | IO | dirt | sh.rules.io_age;
         let entry = (state, owner, EvictionReason::MigratedCopy);
-        if !insert_copy(sh, set, recency, at, line, inclusive, entry) {
+        if !insert_copy(sh, set, recency, at, line, (inclusive, spare), entry) {
             return Arrival::new(dirty, fill);
         }
         let flags = if keeps_dirt { 0 } else { dirty };
@@ -228,7 +244,7 @@ impl NonInclusive {
         fill: Fill,
     ) -> Level {
         let at = self.index(line);
-        self.prefetch_victim(sh, index, line);
+        let leaving = self.leaving(sh, index, line);
         let (mut flags, mut payload) = (mlc::DIRTY, 0);
         let level = match self.sets[at].ways.find(line.tag()) {
             Some(found) => {
@@ -249,7 +265,8 @@ impl NonInclusive {
                 Level::Memory
             }
         };
-        self.fill(sh, core, index, line, at, Arrival::new(flags, fill).also(payload));
+        // Other MLCs lost their copies, this core's had none: what leaves it is the same.
+        self.fill(sh, core, index, line, at, leaving, Arrival::new(flags, fill).also(payload));
         level
     }
 
@@ -277,12 +294,24 @@ impl NonInclusive {
     }
 
     /// Puts a line into an MLC: its victim goes where victims go, the directory learns of the line.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one call per access that missed; all of it is in registers"
+    )]
     #[inline(always)]
-    fn fill(&mut self, sh: &mut Shared, core: usize, index: usize, line: Line, at: usize, arrival: Arrival) {
-        let (way, victim) = sh.mlc_victim(index, line.set());
-        if let Some(victim) = victim {
+    fn fill(
+        &mut self,
+        sh: &mut Shared,
+        core: usize,
+        index: usize,
+        line: Line,
+        at: usize,
+        Leaving { way, victim }: Leaving,
+        arrival: Arrival,
+    ) {
+        debug_assert_eq!(sh.mlc_victim(index, line.set()), (way, victim.map(|(victim, _)| victim)));
+        if let Some((victim, victim_at)) = victim {
             sh.chip.mlc_evictions += 1;
-            let victim_at = self.index(victim.line);
             self.place_victim(sh, core, victim, victim_at, way, EvictionReason::MlcVictim);
         }
         sh.mlc_fill(index, way, line, arrival);
@@ -452,8 +481,8 @@ fn insert(
     }
 }
 
-/// Puts a copy of a line that an MLC holds into the inclusive ways, where it costs nothing, else with probability
-/// `p_force`. Returns whether it was put there.
+/// Puts a copy of a line that an MLC holds into the inclusive ways, where it costs nothing, which is in the way `spare`,
+/// else with probability `p_force`. Returns whether it was put there.
 #[inline(always)]
 fn insert_copy(
     sh: &mut Shared,
@@ -461,7 +490,7 @@ fn insert_copy(
     recency: &mut [[u8; 32]],
     at: usize,
     line: Line,
-    inclusive: &MaskLanes<16>,
+    (inclusive, spare): (&MaskLanes<16>, Option<u32>),
     (state, owner, why): (u8, u8, EvictionReason),
 ) -> bool {
     if !sh.rules.copies_spare_io {
@@ -472,7 +501,7 @@ fn insert_copy(
         }
         return put;
     }
-    match set.ways.way_for_copy(inclusive) {
+    match spare {
         Some(way) => put(sh, set, recency, at, line, way, (state, owner, why)),
         None if sh.p_force.hits(sh.random()) => {
             insert(sh, set, recency, at, line, inclusive, (state, owner, why));

@@ -53,10 +53,12 @@ pub(crate) struct Shared {
     pub prefetchers_on: Table<bool>,
     /// What they fetched.
     pub prefetches: Table<PrefetchCounters>,
-    /// All but what `dca_counters` has.
+    /// All but what `dca_counters` and `leaked` have.
     pub device: [DeviceCounters; MAX_DEVICES],
     /// [`SET_GROUPS`] entries per device.
     dca_counters: Table<DcaCounters>,
+    /// Per owner, lines that left the LLC before a core read them: a device's, all others have none.
+    pub leaked: [u64; 256],
     pub chip: ChipCounters,
     pub evictions: Evictions,
     pub dram: Dram,
@@ -90,6 +92,7 @@ impl Shared {
             prefetches: Table::filled(cores, PrefetchCounters::default()),
             device: [DeviceCounters::default(); MAX_DEVICES],
             dca_counters: Table::filled(MAX_DEVICES * SET_GROUPS, DcaCounters::default()),
+            leaked: [0; 256],
             chip: ChipCounters::default(),
             evictions: Evictions::new(),
             dram: Dram::new(spec.dram, rules.dram_backlog.then_some(spec.dependent.memory_ns)),
@@ -239,16 +242,16 @@ impl Shared {
     /// leak.
     #[inline(always)]
     pub(crate) fn llc_evicted(&mut self, near: Line, gone: Evicted, of: u8, why: EvictionReason) {
-        self.evictions.count(of, why, gone.state & ways::UNCONSUMED != 0);
+        let unread = gone.state & ways::UNCONSUMED != 0;
+        self.evictions.count(of, why, unread);
         self.chip.llc_evictions += 1;
         self.occupancy[usize::from(gone.owner)] -= 1;
         if gone.state & ways::DIRTY != 0 {
             self.chip.dirty_evictions += 1;
             self.memory_write(near.with_tag(gone.tag));
         }
-        if gone.state & ways::UNCONSUMED != 0 {
-            self.device[usize::from(gone.owner - DEVICE_OWNER)].leaked += 1;
-        }
+        // Unread data are a device's. Without a branch: every other line of a full ring may be one.
+        self.leaked[usize::from(gone.owner)] += u64::from(unread);
     }
 
     #[inline(always)]

@@ -37,6 +37,12 @@ impl<T> Table<T> {
     pub fn entries_mut(&mut self) -> &mut [T] {
         &mut self.entries
     }
+
+    /// An index without the bits above those that the table needs.
+    #[inline(always)]
+    pub(crate) fn masked(&self, index: usize) -> usize {
+        index & self.mask
+    }
 }
 
 impl<T> Index<usize> for Table<T> {

@@ -222,11 +222,16 @@ struct Mixture {
 /// One step of the mixture: an access, or none. A set smaller than the sample's grain has no sampled line.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
-    line: Option<Line>,
+    /// Number of the line among the set's sampled ones; [`NO_LINE`] for none. The line itself is read when its turn
+    /// comes: a random entry of a long list is in no near cache of the machine that runs the model.
+    at: usize,
     access: Access,
     set: usize,
     foreseen: bool,
 }
+
+/// No list of sampled lines is that long.
+const NO_LINE: usize = usize::MAX;
 
 impl Mixture {
     #[inline(always)]
@@ -235,27 +240,42 @@ impl Mixture {
         let write = self.stream.chance(self.stores);
         let access = if write { Access::Write } else { Access::Read };
         let Some(set) = self.sets.iter().position(|set| place < set.until) else {
-            return Choice { line: None, access, set: 0, foreseen: false };
+            return Choice { at: NO_LINE, access, set: 0, foreseen: false };
         };
         let foreseen = self.sets[set].foreseen;
         let foreseen = foreseen > 0.0 && self.stream.chance(foreseen);
-        Choice { line: self.next_of(set), access, set, foreseen }
+        Choice { at: self.next_of(set), access, set, foreseen }
     }
 
     #[inline(always)]
-    fn next_of(&mut self, set: usize) -> Option<Line> {
+    fn next_of(&mut self, set: usize) -> usize {
         let Sampled { region, scan_at, .. } = &mut self.sets[set];
-        let Some(at) = scan_at else { return self.anywhere_in(set) };
-        let line = region.lines().get(*at).copied();
-        *at = if *at + 1 < region.lines().len() { *at + 1 } else { 0 };
-        line
+        let Some(next) = scan_at else { return self.anywhere_in(set) };
+        let at = *next;
+        *next = if at + 1 < region.lines().len() { at + 1 } else { 0 };
+        at
     }
 
     #[inline(always)]
-    fn anywhere_in(&mut self, set: usize) -> Option<Line> {
-        let lines = self.sets[set].region.lines();
-        let at = self.stream.below(lines.len() as u32) as usize;
-        lines.get(at).copied()
+    fn anywhere_in(&mut self, set: usize) -> usize {
+        self.stream.below(self.sets[set].region.lines().len() as u32) as usize
+    }
+
+    #[inline(always)]
+    fn line(&self, set: usize, at: usize) -> Option<Line> {
+        self.sets.get(set)?.region.lines().get(at).copied()
+    }
+
+    /// Asks early for what the next access needs: its line's handle, or where the chip is large, its line's sets.
+    #[inline(always)]
+    fn prefetch(&self, bus: &mut Bus, core: usize, Choice { at, set, .. }: Choice) {
+        if bus.memory.chip.is_large() {
+            if let Some(line) = self.line(set, at) {
+                bus.memory.chip.prefetch(core, line);
+            }
+        } else if let Some(set) = self.sets.get(set) {
+            set.region.prefetch(at);
+        }
     }
 
     /// Touches a line with the prefetchers on; returns its cost, ns.
@@ -267,11 +287,11 @@ impl Mixture {
         }
         let ns = bus.memory.touch(core, line, access, Fill::Ordinary, &self.unforeseen);
         // An access that misses the MLC unforeseen starts prefetchers that fetch its neighbours in vain.
-        if ns > self.unforeseen.idle(Level::Mlc)
-            && self.stream.chance(self.useless)
-            && let Some(neighbour) = self.anywhere_in(set)
-        {
-            bus.memory.chip.fetch_ahead(core, neighbour, false);
+        if ns > self.unforeseen.idle(Level::Mlc) && self.stream.chance(self.useless) {
+            let at = self.anywhere_in(set);
+            if let Some(neighbour) = self.line(set, at) {
+                bus.memory.chip.fetch_ahead(core, neighbour, false);
+            }
         }
         ns
     }
@@ -283,14 +303,12 @@ impl Program for Mixture {
         let prefetch = bus.memory.chip.prefetchers_on(core.id);
         while core.clock_ns < until_ns {
             let following = self.choose();
-            if let Some(line) = following.line {
-                bus.memory.chip.prefetch(core.id, line);
-            }
+            self.prefetch(bus, core.id, following);
             let Some(choice) = self.next.replace(following) else {
                 continue;
             };
             let mut ns = self.compute_ns;
-            if let Some(line) = choice.line {
+            if let Some(line) = self.line(choice.set, choice.at) {
                 let cost = if prefetch {
                     self.touch_with_prefetchers(bus, core.id, line, choice)
                 } else {

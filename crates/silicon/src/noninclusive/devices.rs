@@ -4,6 +4,7 @@
 //! which device writes or why.
 
 use super::{FRESH, NonInclusive, insert, insert_copy};
+use crate::chip::with_ahead;
 use crate::directory::Holder;
 use crate::evictions::EvictionReason;
 use crate::line::Line;
@@ -13,8 +14,36 @@ use crate::shared::{DEVICE_OWNER, DcaMode, Shared};
 use crate::ways::{AGE, COPY, DIRTY};
 
 impl NonInclusive {
+    /// Device writes of full lines, one after the other.
+    #[inline(never)]
+    pub(crate) fn dma_write_all(&mut self, sh: &mut Shared, device: usize, lines: &[Line]) {
+        let cached = sh.dca[device] == DcaMode::On && self.dca_ways.is_some();
+        for (line, ahead) in with_ahead(lines) {
+            if let Some(ahead) = ahead {
+                self.prefetch(ahead);
+            }
+            let at = self.index(line);
+            if cached {
+                self.dma_write_cached(sh, device, line, at, FRESH);
+            } else {
+                self.dma_write_uncached(sh, device, line, at);
+            }
+        }
+    }
+
+    /// Device reads, one after the other.
+    #[inline(never)]
+    pub(crate) fn dma_read_all(&mut self, sh: &mut Shared, device: usize, lines: &[Line]) {
+        for (line, ahead) in with_ahead(lines) {
+            if let Some(ahead) = ahead {
+                self.prefetch(ahead);
+            }
+            self.dma_read(sh, device, line);
+        }
+    }
+
     /// Device write of a full line. Returns whether the line was cached.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn dma_write(&mut self, sh: &mut Shared, device: usize, line: Line) -> bool {
         let at = self.index(line);
         if sh.dca[device] != DcaMode::On || self.dca_ways.is_none() {
@@ -87,7 +116,7 @@ impl NonInclusive {
     }
 
     /// DCA off, or a device of another socket: cached copies go, memory is written.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn dma_write_uncached(
         &mut self,
         sh: &mut Shared,
@@ -110,7 +139,7 @@ impl NonInclusive {
     }
 
     /// Device read. Returns whether the caches served it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn dma_read(&mut self, sh: &mut Shared, device: usize, line: Line) -> bool {
         let at = self.index(line);
         if let Some(way) = self.sets[at].ways.find(line.tag()) {
@@ -135,11 +164,12 @@ impl NonInclusive {
 
     /// Device read of a line that only MLCs hold: it is copied into bits 1-0 first (A4 s2.2, egress), if a copy may
     /// take a way there. The copy takes over the dirtiness, the MLC keeps a clean line.
-    #[inline(always)]
+    #[inline(never)]
     fn read_allocate(&mut self, sh: &mut Shared, device: usize, line: Line, at: usize, holder: Holder) {
         let NonInclusive { sets, recency, inclusive, .. } = self;
         let entry = (COPY | sh.rules.io_age, DEVICE_OWNER + device as u8, EvictionReason::ReadAllocatedCopy);
-        if !insert_copy(sh, &mut sets[at], recency, at, line, inclusive, entry) {
+        let spare = sets[at].ways.way_for_copy(inclusive);
+        if !insert_copy(sh, &mut sets[at], recency, at, line, (inclusive, spare), entry) {
             return;
         }
         let mut dirty = 0;

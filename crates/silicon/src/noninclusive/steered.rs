@@ -50,8 +50,9 @@ impl NonInclusive {
         }
         let payload = self.sets[at].ways.state(way) & PAYLOAD != 0;
         let marks = if payload { mlc::PAYLOAD | mlc::PUSHED } else { 0 };
+        let leaving = self.leaving(sh, index, line);
         let arrival = self.read_from_llc(sh, at, way, line, Fill::Ordinary);
-        self.fill(sh, core, index, line, at, arrival.also(marks));
+        self.fill(sh, core, index, line, at, leaving, arrival.also(marks));
     }
 
     /// A device reads a line of a packet that was for `core`. Returns whether the caches served it.

@@ -23,6 +23,6 @@ impl NonInclusive {
     }
 
     fn line_at(&self, at: usize, tag: u16) -> Line {
-        Line::at_llc_place(at, self.place_bits, tag)
+        Line::at_llc_place(at, self.places, tag)
     }
 }
