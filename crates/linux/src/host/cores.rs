@@ -14,7 +14,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_generations::Generation;
 use waykeeper_units::CoreId;
 
-/// The counted cores.
 #[derive(Debug)]
 pub(super) struct Cores {
     root: Root,
@@ -23,7 +22,6 @@ pub(super) struct Cores {
     each: BTreeMap<CoreId, Counted>,
 }
 
-/// One counted core.
 #[derive(Debug)]
 struct Counted {
     counting: Box<dyn Counting>,
@@ -109,24 +107,21 @@ impl Cores {
         restorer.restore_some(journal, &old).err().map(|why| why.to_string())
     }
 
-    /// Stops counting all cores. The journal still has what was programmed, and restores it.
+    /// Stops counting all cores. The journal still has the originals of their registers.
     pub fn close(&mut self) {
         self.each.clear();
     }
 
-    /// Whether a core is counted.
     pub fn has(&self, core: CoreId) -> bool {
         self.each.contains_key(&core)
     }
 
-    /// Reads all of them.
     pub fn count(&mut self, into: &mut Counts) {
         for counted in self.each.values_mut() {
             into.merge(counted.counting.count());
         }
     }
 
-    /// Reads some of them.
     pub fn count_some(&mut self, cores: &BTreeSet<CoreId>) -> Counts {
         let mut counts = Counts::default();
         for (_, counted) in self.each.iter_mut().filter(|(core, _)| cores.contains(core)) {

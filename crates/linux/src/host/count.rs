@@ -286,7 +286,6 @@ fn split_note(cache: &Cache, slices: usize) -> Option<String> {
     })
 }
 
-/// The number of boxes of a kind in the package.
 fn boxes(
     root: &Root,
     facts: &Facts,

@@ -8,7 +8,7 @@ use crate::text_file::TextFileError;
 use waykeeper_host::HostError;
 use waykeeper_units::CoreList;
 
-/// Why a host could not be opened. Every knob has its original value again, except for [`OpenError::Leftovers`].
+/// Why a host could not be opened. What the attempt changed has been restored, or is still in the journal.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// A kernel file could not be read.
@@ -85,7 +85,7 @@ pub enum OpenError {
         /// Devices there are.
         known: String,
     },
-    /// A tenant's mask makes no sense on this cache.
+    /// A tenant's mask is not possible on this cache.
     #[error("mask of tenant {tenant}: {why}")]
     Mask {
         /// The tenant.
@@ -93,7 +93,7 @@ pub enum OpenError {
         /// What is wrong with it.
         why: String,
     },
-    /// What an earlier run turned could not be brought back.
+    /// Knobs that an earlier run changed could not be restored.
     #[error(
         "an earlier run left knobs changed, and they could not be restored: {why}; see `waykeeper restore`"
     )]

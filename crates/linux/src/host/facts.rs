@@ -35,7 +35,6 @@ pub(super) struct DeviceFact {
     pub port: usize,
 }
 
-/// All facts.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Facts {
     pub generation: Option<&'static Generation>,

@@ -215,7 +215,6 @@ impl IoKnobs {
         }
     }
 
-    /// Sets the DCA ways.
     pub fn set_ways(&self, mask: WayMask, journal: &mut Journal) -> KnobOutcome {
         let (Some((cpu, address)), Some(generation)) = (self.ways, self.generation) else {
             let why = match &self.ways_support {

@@ -150,7 +150,6 @@ impl Bars {
     }
 }
 
-/// A refusal because of a limit.
 pub(super) fn refused(why: &str) -> KnobOutcome {
     KnobOutcome::Refused(why.to_owned())
 }

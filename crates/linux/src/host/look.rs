@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_host::Reading;
 use waykeeper_units::{CoreList, GroupId, WayMask};
 
-/// The tenants, and resctrl.
 #[derive(Debug)]
 pub(super) struct Looker {
     resctrl: Resctrl,
@@ -25,7 +24,6 @@ pub(super) struct Looker {
     notes: Vec<String>,
 }
 
-/// The result of a sample.
 #[derive(Debug, Default)]
 pub(super) struct Sight {
     pub masks: BTreeMap<GroupId, WayMask>,
@@ -58,7 +56,6 @@ impl Looker {
         self.classes
     }
 
-    /// Notes for the user since the last call.
     pub fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
     }
@@ -68,7 +65,6 @@ impl Looker {
         self.tenants.insert(id, (tenant.name.clone(), tenant.cores.clone()));
     }
 
-    /// Removes a tenant.
     pub fn remove(&mut self, id: GroupId) {
         if let Some((name, _)) = self.tenants.remove(&id) {
             self.told.remove(&name);

@@ -139,7 +139,6 @@ pub struct LinuxHost {
 /// is more than 16 lanes of the fastest port of such a chip transfer (hardware.md 4.2; PCI Express 3.0).
 const WRAP_NS: u64 = 16_000_000_000;
 
-/// Nanoseconds per second.
 const SECOND_NS: i64 = 1_000_000_000;
 
 impl LinuxHost {

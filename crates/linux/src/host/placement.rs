@@ -4,11 +4,11 @@
 //! starts anew.
 //! * A new tenant gets a class of its own if one is free, else the default group. No other tenant moves.
 //! * A tenant keeps its own class, whatever the mask, until a new distinct mask needs a class and none is free. Then
-//! the class that costs the fewest moves is given up: one with the default group's mask (its tenants move to the
-//! default group), or one of two with equal masks (its tenants join the other). Among equals the one with the highest
-//! number.
+//!   the class that costs the fewest moves is given up: one with the default group's mask (its tenants move to the
+//!   default group), or one of two with equal masks (its tenants join the other). Among equals the one with the highest
+//!   number.
 //! * A tenant that leaves a class joins a class that has its requested mask; if that is the default group's mask, it
-//! moves to the default group.
+//!   moves to the default group.
 //! * A class that becomes free is given to a waiting tenant.
 //!
 //! So a request is granted if it has at most as many distinct masks (besides the default group's) as there are classes.
@@ -27,7 +27,6 @@ pub enum Seat {
     Class(usize),
 }
 
-/// The class of each tenant.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Placement {
     seats: BTreeMap<GroupId, Seat>,
@@ -35,7 +34,6 @@ pub struct Placement {
     limit: usize,
 }
 
-/// One change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// Write a class's mask.
@@ -80,12 +78,10 @@ impl Placement {
         self.limit = limit;
     }
 
-    /// The class of a tenant.
     pub fn seat(&self, tenant: GroupId) -> Seat {
         self.seats.get(&tenant).copied().unwrap_or(Seat::Root)
     }
 
-    /// All tenants with their classes.
     pub fn seats(&self) -> impl Iterator<Item = (GroupId, Seat)> {
         self.seats.iter().map(|(tenant, seat)| (*tenant, *seat))
     }
@@ -119,17 +115,14 @@ impl Placement {
             .collect()
     }
 
-    /// Adds a tenant to a class.
     pub fn arrive(&mut self, tenant: GroupId, seat: Seat) {
         self.seats.insert(tenant, seat);
     }
 
-    /// Removes a tenant.
     pub fn leave(&mut self, tenant: GroupId) {
         self.seats.remove(&tenant);
     }
 
-    /// Records that a tenant has moved.
     pub fn done_move(&mut self, tenant: GroupId, seat: Seat) {
         if let Some(own) = self.seats.get_mut(&tenant) {
             *own = seat;

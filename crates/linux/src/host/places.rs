@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use waykeeper_host::{KnobOutcome, Reading};
 use waykeeper_units::{GroupId, WayMask};
 
-/// Our groups or other programs'.
 #[derive(Debug)]
 pub(super) enum Places {
     /// Our groups, and the journal of originals.
@@ -28,7 +27,6 @@ impl Places {
         }
     }
 
-    /// Notes for the user since the last call.
     pub fn take_notes(&mut self) -> Vec<String> {
         match self {
             Places::Ours(groups, _) => groups.take_notes(),
@@ -136,7 +134,6 @@ impl Places {
         }
     }
 
-    /// The tenants without a class of their own.
     pub fn groupings(&self) -> Vec<Grouping> {
         match self {
             Places::Ours(groups, _) => groups.groupings(),
@@ -149,7 +146,6 @@ impl Places {
         matches!(self, Places::Ours(groups, _) if groups.is_restless(id, pids))
     }
 
-    /// Changes by other programs to our groups, as of the last sample.
     pub fn disturbances(&self) -> Vec<Disturbance> {
         match self {
             Places::Ours(groups, _) => groups.disturbances().cloned().collect(),
@@ -169,7 +165,6 @@ impl Places {
         }
     }
 
-    /// Whether groups are left that must be removed.
     pub fn has_leftovers(&self) -> bool {
         matches!(self, Places::Ours(groups, _) if groups.has_leftovers())
     }

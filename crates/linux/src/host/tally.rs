@@ -10,7 +10,6 @@ use waykeeper_units::{CoreId, CoreList};
 /// The six counts of a [`GroupCounters`]: instructions, cycles, hits and misses of MLC and LLC.
 const COUNTS: usize = 6;
 
-/// One reading of each count.
 pub(super) type Six = [Reading<u64>; COUNTS];
 
 /// The readings of a core that was not counted before.
@@ -35,7 +34,6 @@ struct Share {
     moved: [u64; COUNTS],
 }
 
-/// The six counts of [`GroupCounters`].
 pub(super) fn six(counters: &GroupCounters) -> Six {
     [
         counters.instructions,
@@ -47,14 +45,12 @@ pub(super) fn six(counters: &GroupCounters) -> Six {
     ]
 }
 
-/// The same as [`GroupCounters`], with an occupancy.
 pub(super) fn counters(six: Six, occupancy_bytes: Reading<u64>) -> GroupCounters {
     let [instructions, cycles, mlc_hits, mlc_misses, llc_hits, llc_misses] = six;
     GroupCounters { instructions, cycles, mlc_hits, mlc_misses, llc_hits, llc_misses, occupancy_bytes }
 }
 
 impl Tally {
-    /// The tenant's cores.
     pub fn cores(&self) -> CoreList {
         self.cores.keys().copied().collect::<Vec<CoreId>>().into()
     }

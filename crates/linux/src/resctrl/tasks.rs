@@ -29,8 +29,7 @@ impl Resctrl {
         parse_tasks(&text).map_err(|why| ResctrlError::malformed(&path, why))
     }
 
-    /// Moves tasks into a group. Threads that they start later are in the group too; existing ones are not (hardware.md
-    /// 7.4).
+    /// Moves tasks into a group. Threads that they start later are in it too; existing ones are not (hardware.md 7.4).
     ///
     /// # Errors
     /// The first refusal that is not about an ended task; the tasks before it have moved.

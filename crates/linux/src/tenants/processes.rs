@@ -42,7 +42,6 @@ const CPUS_KEPT: u64 = 8;
 /// Flag of kernel threads (PF_KTHREAD, include/linux/sched.h).
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// Identifies one process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Id {
     pub pid: u32,
@@ -111,7 +110,6 @@ impl Stat {
     }
 }
 
-/// All known processes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Processes {
     known: BTreeMap<u32, Process>,
@@ -235,7 +233,6 @@ impl Processes {
         stat.map(Some).ok_or_else(bad)
     }
 
-    /// All known processes.
     pub fn all(&self) -> impl Iterator<Item = &Process> {
         self.known.values()
     }

@@ -33,7 +33,6 @@ impl<'r> Reader<'r> {
         Reader { root, reads: 0 }
     }
 
-    /// The root that it reads.
     pub fn root(&self) -> &'r Root {
         self.root
     }
@@ -59,13 +58,11 @@ impl<'r> Reader<'r> {
         unless_gone(self.root.folders(path, most))
     }
 
-    /// The target of a link.
     pub fn link(&mut self, path: &str) -> Result<Option<PathBuf>, FileError> {
         self.reads += 1;
         unless_gone(self.root.read_link(path))
     }
 
-    /// Whether a path exists.
     pub fn exists(&mut self, path: &str) -> bool {
         self.reads += 1;
         self.root.exists(path)

@@ -279,7 +279,6 @@ impl Groups {
         }
     }
 
-    /// Removes a tenant's monitoring group.
     pub(super) fn unwatch(&mut self, tenant: GroupId, journal: &mut Journal) -> Result<(), GroupsError> {
         let Some(member) = self.members.get_mut(&tenant) else { return Ok(()) };
         member.occupancy = None;
@@ -390,7 +389,6 @@ impl Groups {
         result
     }
 
-    /// The group of a tenant's tasks.
     fn group_of(&self, tenant: GroupId) -> Group {
         let monitor = self.members.get(&tenant).and_then(|member| member.monitor.clone());
         let class = self.class(self.placement.seat(tenant)).map(|class| class.group.clone());

@@ -292,7 +292,6 @@ impl Groups {
         wrong
     }
 
-    /// Whether a group is to be corrected.
     pub fn is_wrong(&self) -> bool {
         !self.wrong().is_empty()
     }

@@ -60,7 +60,6 @@ pub enum GroupsError {
     Beside(String),
 }
 
-/// One of our classes of service.
 #[derive(Debug)]
 struct Class {
     group: Group,
@@ -103,7 +102,6 @@ struct RanOut {
     rounds: u32,
 }
 
-/// All groups.
 #[derive(Debug)]
 pub(super) struct Groups {
     resctrl: Resctrl,
@@ -203,7 +201,6 @@ impl Groups {
         std::mem::take(&mut self.notes)
     }
 
-    /// The mount.
     pub fn resctrl(&self) -> &Resctrl {
         &self.resctrl
     }
