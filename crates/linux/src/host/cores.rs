@@ -1,7 +1,8 @@
-//! The counters of the tenants' cores: each core is counted apart, so that one can come or go and no other notices.
+//! The counters of the tenants' cores. Each core is counted separately, so that adding or removing one does not disturb
+//! the others.
 //!
-//! Which way, perf or registers, was chosen for the package. What a register held is journaled before it is programmed, and
-//! forgotten when it is back. Must not know whose a core is.
+//! The package's method, perf or registers, applies to every core. The previous value of a register is journaled before
+//! the register is programmed, and removed from the journal when it is restored. Must not know which tenant has a core.
 
 use super::count;
 use crate::counting::{CoreEvents, Counting, Counts, once_a_kind};
@@ -13,7 +14,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_generations::Generation;
 use waykeeper_units::CoreId;
 
-/// The cores that are counted.
 #[derive(Debug)]
 pub(super) struct Cores {
     root: Root,
@@ -22,25 +22,23 @@ pub(super) struct Cores {
     each: BTreeMap<CoreId, Counted>,
 }
 
-/// One of them.
 #[derive(Debug)]
 struct Counted {
     counting: Box<dyn Counting>,
-    /// What the journal holds of its registers.
+    /// The originals of its registers, as the journal has them.
     programmed: Vec<Original>,
 }
 
-/// What came of a change: what people should know, and why the journal refused.
+/// Result of [`Cores::follow`]: notes for the user, and the reason if the journal refused.
 pub(super) type Followed = (Vec<String>, Option<String>);
 
 impl Cores {
-    /// None yet. `by_perf` is whether the kernel counts.
+    /// Counts no core yet. `by_perf`: the kernel counts, not registers.
     pub fn new(root: &Root, generation: Option<&'static Generation>, by_perf: bool) -> Cores {
         Cores { root: root.clone(), generation, by_perf, each: BTreeMap::new() }
     }
 
-    /// Counts these cores from now on and no others. Those that were counted and still are notice nothing.
-    /// A core that comes has counted nothing yet.
+    /// Counts exactly these cores from now on. Cores that stay keep counting. A new core starts from 0.
     pub fn follow(&mut self, wanted: &BTreeSet<CoreId>, mut journal: Option<&mut Journal>) -> Followed {
         let mut notes = Vec::new();
         let gone: Vec<CoreId> = self.each.keys().filter(|core| !wanted.contains(core)).copied().collect();
@@ -60,7 +58,7 @@ impl Cores {
             match count::start_core(&self.root, generation, core, self.by_perf, journal.as_deref_mut()) {
                 Ok((counting, homeless)) => {
                     for note in counting.notes() {
-                        // They begin with the core's name, which they have in common with those of others but for it.
+                        // Notes begin with the core's name; without it, equal notes of several cores can be merged.
                         match note.split_once(": ") {
                             Some((name, why)) => failures.push((name.to_owned(), why.to_owned())),
                             None => notes.push(note.clone()),
@@ -80,7 +78,7 @@ impl Cores {
         (notes, refused)
     }
 
-    /// Ends counting one: its registers go back as they were found. What people should know of it.
+    /// Stops counting a core and restores its registers. Returns notes for the user.
     fn end(&mut self, core: CoreId, journal: Option<&mut Journal>) -> Vec<String> {
         let Some(counted) = self.each.remove(&core) else { return Vec::new() };
         let Some(journal) = journal else { return Vec::new() };
@@ -89,15 +87,15 @@ impl Cores {
         match restorer.restore_some(journal, &counted.programmed) {
             Err(why) => vec![why.to_string()],
             Ok(report) => {
-                // What could not be put back stays in the journal, and is tried once more at the end.
+                // What could not be restored stays in the journal. Closing the host tries it once more.
                 let failed = report.failures().map(|(knob, why)| format!("{knob}: {why}"));
                 report.left().chain(report.away()).chain(failed).collect()
             }
         }
     }
 
-    /// A core that was switched off while it was counted and is there again still has our program: it goes back first, or it
-    /// would be taken for somebody else's.
+    /// A core that went offline while it was counted and is online again still has our program. It is restored first,
+    /// or the program would be taken for another tool's.
     fn take_back(&self, core: CoreId, journal: &mut Journal) -> Option<String> {
         let of = |own: &&Original| matches!(own, Original::Msr { cpu, package: None, .. } if *cpu == core.0);
         let old: Vec<Original> = journal.originals().iter().filter(of).cloned().collect();
@@ -109,24 +107,21 @@ impl Cores {
         restorer.restore_some(journal, &old).err().map(|why| why.to_string())
     }
 
-    /// Ends counting them all. What was programmed is the journal's to bring back.
+    /// Stops counting all cores. The journal still has the originals of their registers.
     pub fn close(&mut self) {
         self.each.clear();
     }
 
-    /// Whether a core is counted.
     pub fn has(&self, core: CoreId) -> bool {
         self.each.contains_key(&core)
     }
 
-    /// Reads all of them.
     pub fn count(&mut self, into: &mut Counts) {
         for counted in self.each.values_mut() {
             into.merge(counted.counting.count());
         }
     }
 
-    /// Reads some of them.
     pub fn count_some(&mut self, cores: &BTreeSet<CoreId>) -> Counts {
         let mut counts = Counts::default();
         for (_, counted) in self.each.iter_mut().filter(|(core, _)| cores.contains(core)) {

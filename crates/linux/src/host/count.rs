@@ -1,7 +1,7 @@
-//! Choosing how this host is counted, and making the plan: perf where the kernel under the root counts this machine, else
-//! registers.
+//! Chooses how this host is counted and plans the counters: perf where the kernel under the root counts this machine,
+//! else registers.
 //!
-//! [`perf::is_asked`] is the rule. Must not know what is done with the counts.
+//! [`perf::is_asked`] is the rule. Must not know how the counts are used.
 
 use super::facts::Facts;
 use crate::cha;
@@ -19,17 +19,17 @@ use waykeeper_units::{CoreId, CoreList};
 
 /// Why a core is not counted.
 pub(super) enum CoreError {
-    /// The journal cannot take its originals.
+    /// The journal cannot record its original register values.
     Journal(String),
-    /// Its counters cannot be had.
+    /// Its counters are not available.
     Failed(String),
-    /// Registers are not to be programmed.
+    /// There is no journal, so no register may be programmed.
     OnlyLooking,
 }
 
-/// Counts the managed package. Without a generation nothing is known of its events, so nothing is counted. The second part
-/// tells what people should know. `core` is one whose counters must be to be had in the same way, if cores will be
-/// counted. Without a journal no register is programmed: only what runs anyhow is read.
+/// Starts counting on the managed package; the second part is notes for the user. Without a generation the events are
+/// unknown, so nothing is counted. With `core`, perf is used only if it can open that core's events too. Without a
+/// journal no register is programmed, and only free-running counters are read.
 pub(super) fn start(
     root: &Root,
     facts: &Facts,
@@ -69,7 +69,7 @@ fn by_perf(
         return Err(format!("the kernel has no unit `{}`", generation.core.perf));
     }
     if let Some(core) = core {
-        // Events of cores are what all policies live on: tried once, and closed again.
+        // Every policy needs core events, so they are opened once as a test and closed again.
         PerfCounting::open(core_plan(root, generation, core)?).map_err(|why| why.to_string())?;
     }
     let mut uncore = UncorePlan::default();
@@ -96,8 +96,8 @@ fn by_perf(
     PerfCounting::open(uncore.groups).map_err(|why| why.to_string())
 }
 
-/// Counts what devices do on the managed package and nothing else, partial writes too. Where perf does not count this
-/// machine, registers are programmed, if there is a journal for what they held.
+/// Counts only device requests on the managed package, partial writes included. Where perf does not count this machine,
+/// registers are programmed, which needs a journal for their originals.
 pub(super) fn start_devices(
     root: &Root,
     facts: &Facts,
@@ -135,12 +135,12 @@ fn core_plan(root: &Root, generation: &Generation, core: CoreId) -> Result<Vec<P
     Ok(perf::core_groups(&generation.core, &CoreEvents::of(&generation.core), core, watchdog))
 }
 
-/// Makes room for the files of so many cores.
+/// Raises the limit on open files for this many cores.
 pub(super) fn raise_file_limit(generation: &Generation, cores: usize) {
     perf::raise_file_limit((CoreEvents::of(&generation.core).names().len() * cores) as u64);
 }
 
-/// Counts one core. The second part says which of its events have no counter.
+/// Starts counting one core. The second part names its events that have no counter.
 pub(super) fn start_core(
     root: &Root,
     generation: &'static Generation,
@@ -164,7 +164,7 @@ pub(super) fn start_core(
     Ok((Box::new(counting), homeless))
 }
 
-/// Programs registers, their originals journaled first.
+/// Programs registers after their originals are journaled.
 fn program(bank: RegisterFiles, jobs: Vec<Job>, journal: &mut Journal) -> Result<MsrCounting, String> {
     let before = journal.originals().to_vec();
     let mut keep = |turned: &[Turned]| {
@@ -172,7 +172,8 @@ fn program(bank: RegisterFiles, jobs: Vec<Job>, journal: &mut Journal) -> Result
         journal.record(&originals).map_err(|why| why.to_string())
     };
     let (counting, untouched) = MsrCounting::start(Box::new(bank), jobs, &mut keep)?;
-    // Whoever was quicker than us must not have his registers put back to what they were before him.
+    // Another program took these registers before we wrote them. Their originals leave the journal, so that a restore
+    // does not overwrite that program's values.
     let untouched = untouched.iter().map(original);
     let untouched: Vec<Original> =
         untouched.filter(|own| !before.iter().any(|other| other.is_same_knob(own))).collect();
@@ -233,12 +234,12 @@ fn by_registers(
     }
 }
 
-/// The registers of these are reached through any CPU of a package.
+/// Marks jobs as registers that any CPU of the package reaches.
 fn of_package(jobs: Vec<Job>, socket: u16) -> impl Iterator<Item = Job> {
     jobs.into_iter().map(move |job| Job { package: Some(socket), ..job })
 }
 
-/// Bits of a register as the journal keeps them. Control words in configuration space have 32 bits.
+/// A changed register as the journal stores it. Control words in PCI configuration space have 32 bits.
 fn original(turned: &Turned) -> Original {
     let Turned { place, package, mask, before, ours, claims } = turned;
     let claim = |(place, mask, values): &(msr_pmu::Place, u64, Vec<u64>)| {
@@ -269,8 +270,8 @@ fn original(turned: &Turned) -> Original {
     }
 }
 
-/// What is not counted because the kernel drives no unit of a kind although it drives the cores'. One of both ways counts
-/// everything: registers beside perf would be taken from under its scheduling.
+/// A note if perf has no unit of this kind, although it counts cores. Registers are not used beside perf: perf
+/// schedules the same counters and would overwrite them.
 fn no_unit(units: usize, what: &str, pmu: &Pmu) -> Option<String> {
     (units == 0).then(|| {
         format!("{what} not counted: perf offers no {}_N (is intel_uncore or amd_uncore loaded?)", pmu.perf)
@@ -285,7 +286,6 @@ fn split_note(cache: &Cache, slices: usize) -> Option<String> {
     })
 }
 
-/// How many boxes of a kind the package has.
 fn boxes(
     root: &Root,
     facts: &Facts,
@@ -296,7 +296,7 @@ fn boxes(
     let units = || event_source::units(root, &pmu.perf).map(|units| units.len() as u64);
     let found = match &pmu.boxes {
         BoxCount::Fixed { count } => u64::from(*count),
-        // The kernel's own list has a slice of an offline core, too (hardware.md 3.4).
+        // The kernel's list includes the slices of offline cores (hardware.md 3.4).
         BoxCount::Cores => match units().map_err(|error| error.to_string())? {
             0 => {
                 notes.extend(offline_note(&facts.topology));
@@ -321,8 +321,8 @@ fn boxes(
     believable(pmu, found)
 }
 
-/// A slice whose core has no CPU online is missing where slices are counted by cores. Which core an offline CPU belongs to
-/// the kernel does not say.
+/// A note that slices are missing: where slices are counted by cores, the slice of a core without an online CPU is not
+/// found. The kernel does not report the core of an offline CPU.
 fn offline_note(topology: &Topology) -> Option<String> {
     let offline = CoreList::from(topology.offline().collect::<Vec<CoreId>>());
     (!offline.is_empty()).then(|| {
@@ -333,8 +333,8 @@ fn offline_note(topology: &Topology) -> Option<String> {
     })
 }
 
-/// A number of boxes, if it can be one: not more than the chip's register map has room for (hardware.md 3.3); 0 is a part
-/// that does not tell.
+/// Checks a number of boxes: at least 1 and at most what the chip's register map has room for (hardware.md 3.3). A part
+/// that does not report the number reads 0.
 fn believable(pmu: &Pmu, found: u64) -> Result<u16, String> {
     let most = pmu.registers.as_ref().map_or(0, |registers| registers.boxes());
     u16::try_from(found).ok().filter(|count| (1..=most).contains(count)).ok_or_else(|| {
@@ -342,7 +342,7 @@ fn believable(pmu: &Pmu, found: u64) -> Result<u16, String> {
     })
 }
 
-/// The memory channels of the managed package that are counted in configuration space.
+/// The managed package's memory channels whose counters are in configuration space.
 fn channels(facts: &Facts, memory: &Memory) -> Vec<String> {
     let in_pci = memory.pmu.registers.as_ref().is_some_and(|registers| registers.space == Space::PciConfig);
     let all = memory.pci_devices.iter().filter(|_| in_pci);
@@ -352,7 +352,7 @@ fn channels(facts: &Facts, memory: &Memory) -> Vec<String> {
     found
 }
 
-/// The root buses of the managed package's stacks: from the kernel's files, else from the register.
+/// The root buses of the managed package's stacks, from sysfs, or from the bus register if sysfs has none.
 fn stack_buses(root: &Root, facts: &Facts, iio: &Iio, notes: &mut Vec<String>) -> Vec<StackBus> {
     let units = event_source::units(root, &iio.pmu.perf).unwrap_or_else(|error| {
         notes.push(error.to_string());
@@ -381,7 +381,7 @@ fn stack_buses(root: &Root, facts: &Facts, iio: &Iio, notes: &mut Vec<String>) -
     buses
 }
 
-/// Where each root port of the managed package that has a device is counted.
+/// The IIO stack and part that count each root port of the managed package. Only ports with a device are listed.
 fn places(facts: &Facts, iio: &Iio, buses: &[StackBus], notes: &mut Vec<String>) -> Vec<(u8, Place)> {
     let mut places = Vec::new();
     for (port, index) in facts.ports.iter().zip(0..=u8::MAX).filter(|(port, _)| port.is_local) {

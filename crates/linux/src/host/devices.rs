@@ -1,7 +1,7 @@
-//! What the devices of one package do at its LLC, watched without taking charge: no tenant, no group, no resctrl.
+//! Counts device requests at the LLC of one package without managing the host: no tenant, no group, no resctrl.
 //!
-//! For who sends known load and holds the counters against it. All counters of the slices are its own, so partial writes
-//! are counted too, which policies do without. Must not know what is sent.
+//! For a caller that sends a known load and compares the counters with it. It uses all counters of the slices, so it
+//! also counts partial writes, which policies do not need. Must not know what load is sent.
 
 use super::count;
 use super::error::OpenError;
@@ -13,7 +13,7 @@ use crate::topology::Topology;
 use waykeeper_host::DmaCounters;
 use waykeeper_units::CoreId;
 
-/// What lies on a package, and so says which is meant.
+/// A place that selects a package.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Near {
     /// A NUMA node.
@@ -32,11 +32,11 @@ pub struct DeviceWatch {
 }
 
 impl DeviceWatch {
-    /// Starts counting on the package of the first of these that has a CPU which is online, or is one; without any on
-    /// that of the lowest CPU. Without a journal nothing is written: the kernel counts (perf), or nobody does.
+    /// Starts counting on the package of the first entry of `near` that is, or has, an online CPU; without one, on that
+    /// of the lowest online CPU. Without a journal no register is written, so only perf can count.
     ///
     /// # Errors
-    /// Whatever is missing for it; nothing is programmed then.
+    /// If something required is missing. No register stays programmed then.
     pub fn open(root: &Root, near: &[Near], journal: Option<&mut Journal>) -> Result<DeviceWatch, OpenError> {
         let topology = Topology::read(root)?;
         let (cpu, near) = pick(&topology, near).ok_or(OpenError::NoSocket { socket: 0 })?;
@@ -47,18 +47,18 @@ impl DeviceWatch {
         Ok(DeviceWatch { counting, notes, package: facts.socket, near })
     }
 
-    /// The package, and which of the places that were named lies on it; none if it is that of the lowest CPU.
+    /// The package, and the index of the entry of `near` that selected it; `None` if the lowest CPU did.
     pub fn package(&self) -> (u16, Option<usize>) {
         (self.package, self.near)
     }
 
-    /// What was counted since the start, and what could not be read.
+    /// The counts since the start, and what could not be read.
     pub fn read(&mut self) -> (DmaCounters, Vec<String>) {
         let counts = self.counting.count();
         (counts.devices(), counts.problems().to_vec())
     }
 
-    /// What cannot be counted here or is counted with reservations, once for people.
+    /// Notes for the user: what is not counted, or counted only approximately.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -70,7 +70,7 @@ impl Drop for DeviceWatch {
     }
 }
 
-/// A CPU of the package, and which of these places it was found by.
+/// A CPU of the selected package, and the index of the entry that selected it.
 fn pick(topology: &Topology, near: &[Near]) -> Option<(CoreId, Option<usize>)> {
     let online = |wanted: CoreId| topology.online().any(|(cpu, _)| cpu == wanted).then_some(wanted);
     let on = |near: &Near| match near {

@@ -1,4 +1,4 @@
-//! Why a host could not be taken charge of. Knows what went wrong, not what was wanted of the host.
+//! Why a host could not be opened. Must not know the options.
 
 use super::groups::GroupsError;
 use crate::journal::JournalError;
@@ -8,16 +8,16 @@ use crate::text_file::TextFileError;
 use waykeeper_host::HostError;
 use waykeeper_units::CoreList;
 
-/// Why a host could not be taken charge of. Nothing of it is turned when this comes back.
+/// Why a host could not be opened. What the attempt changed has been restored, or is still in the journal.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// A file of the kernel's.
+    /// A kernel file could not be read.
     #[error(transparent)]
     File(#[from] FileError),
     /// resctrl.
     #[error(transparent)]
     Resctrl(#[from] ResctrlError),
-    /// The tenants' places in it.
+    /// The tenants' resctrl groups could not be made.
     #[error(transparent)]
     Groups(#[from] GroupsError),
     /// The journal.
@@ -29,7 +29,7 @@ pub enum OpenError {
     /// Counters cannot be programmed because their originals cannot be journaled.
     #[error("{0}")]
     Counting(String),
-    /// A tenant that was there from the beginning was refused.
+    /// A tenant of the start was refused.
     #[error("tenant {tenant}: {why}")]
     Tenant {
         /// The tenant.
@@ -37,7 +37,7 @@ pub enum OpenError {
         /// Why.
         why: String,
     },
-    /// No such L3.
+    /// There is no L3 with this id.
     #[error("there is no L3 with the id {domain}; there are {known}")]
     NoDomain {
         /// Its id, as in resctrl's schemata.
@@ -85,7 +85,7 @@ pub enum OpenError {
         /// Devices there are.
         known: String,
     },
-    /// A tenant's mask makes no sense on this cache.
+    /// A tenant's mask is not possible on this cache.
     #[error("mask of tenant {tenant}: {why}")]
     Mask {
         /// The tenant.
@@ -93,7 +93,7 @@ pub enum OpenError {
         /// What is wrong with it.
         why: String,
     },
-    /// What an earlier run turned could not be brought back.
+    /// Knobs that an earlier run changed could not be restored.
     #[error(
         "an earlier run left knobs changed, and they could not be restored: {why}; see `waykeeper restore`"
     )]

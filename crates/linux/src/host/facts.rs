@@ -1,7 +1,7 @@
-//! What this host is, read once: CPU, topology, the managed L3, root ports and the devices behind them.
+//! Facts about this host, read once: CPU, topology, the managed L3, root ports and the devices behind them.
 //!
-//! Plain facts for [`super::inventory`] and [`super::count`] to decide by. Must not know tenants beyond the cores that say
-//! which L3 is meant.
+//! [`super::inventory`] and [`super::count`] decide from them. Must not know tenants beyond the cores that select the
+//! managed L3.
 
 use super::Managed;
 use super::error::OpenError;
@@ -15,13 +15,13 @@ use waykeeper_generations::Generation;
 use waykeeper_host::DeviceKind;
 use waykeeper_units::CoreId;
 
-/// A root port with devices that bring traffic.
+/// A root port with a NIC or disk behind it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct PortFact {
     pub address: PciAddress,
     /// It belongs to the managed socket.
     pub is_local: bool,
-    /// The socket it belongs to, if the kernel tells.
+    /// Its socket, if the kernel reports one.
     pub socket: Option<u16>,
 }
 
@@ -35,13 +35,12 @@ pub(super) struct DeviceFact {
     pub port: usize,
 }
 
-/// All of it.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Facts {
     pub generation: Option<&'static Generation>,
-    /// The CPU's own name.
+    /// The CPU's brand string.
     pub chip: String,
-    /// `Linux 6.12.1`.
+    /// For example `Linux 6.12.1`.
     pub host: String,
     pub topology: Topology,
     /// The managed socket.
@@ -49,7 +48,7 @@ pub(super) struct Facts {
     /// The managed L3 and its id, which is its resctrl domain.
     pub l3: L3,
     pub domain: u32,
-    /// The CPU through which registers of the package are reached.
+    /// The CPU through which package registers are read.
     pub reader: CoreId,
     pub ports: Vec<PortFact>,
     pub devices: Vec<DeviceFact>,
@@ -57,13 +56,13 @@ pub(super) struct Facts {
     pub homeless: Vec<(PciAddress, String)>,
     /// Vendor, device and address of every function on the managed socket.
     functions: Vec<(u16, u16, PciAddress)>,
-    /// What could not be found out.
+    /// Notes for the user: what could not be found out.
     pub notes: Vec<String>,
 }
 
 const OSRELEASE: &str = "/proc/sys/kernel/osrelease";
 
-/// Whether it begins as the kernel's Makefile makes it: VERSION.PATCHLEVEL.
+/// Whether the text begins like a kernel release, VERSION.PATCHLEVEL.
 fn is_release(text: &str) -> bool {
     let number = |part: &str| part.len() <= 3 && part.parse::<u8>().is_ok();
     let mut parts = text.splitn(3, ['.', '-', '+']);
@@ -71,18 +70,18 @@ fn is_release(text: &str) -> bool {
 }
 
 impl Facts {
-    /// Reads them; `core` is a core of the managed L3.
+    /// Reads the facts; `core` is a core of the managed L3.
     ///
     /// # Errors
-    /// A file that every Linux has and this one has not, or that makes no sense.
+    /// If a file that every Linux has is missing or malformed.
     pub fn read(root: &Root, core: CoreId) -> Result<Facts, OpenError> {
         Facts::of(root, Topology::read(root)?, core)
     }
 
-    /// Reads them where an L3 is named, or the first core of the tenants, or neither: then the lowest CPU's L3 is managed.
+    /// Reads the facts of the L3 that `managed` names, else of core `first`'s L3, else of the lowest CPU's.
     ///
     /// # Errors
-    /// As [`Facts::read`], and an L3 that is not there.
+    /// As [`Facts::read`]; also if the named L3 does not exist.
     pub fn read_managed(
         root: &Root,
         managed: Option<Managed>,
@@ -115,7 +114,7 @@ impl Facts {
         let lost = OpenError::NoL3 { cpu: core.0 };
         let Some((place, l3)) = place.zip(l3) else { return Err(lost) };
         let Some(domain) = l3.id else { return Err(lost) };
-        // Any CPU of the package does; that of the managed L3 is in it.
+        // Any CPU of the package will do; a CPU of the managed L3 is in it.
         let reader = l3.cpus.cores().first().copied().unwrap_or(core);
         let cpu = cpuid::Facts::read(root, reader.0);
         let cpuinfo = Cpuinfo::read(root)?;
@@ -158,7 +157,7 @@ impl Facts {
         Ok(facts)
     }
 
-    /// NICs and disks behind root ports, in the order of addresses.
+    /// Reads NICs and disks behind root ports, in order of addresses.
     fn read_devices(&mut self, root: &Root) -> Result<(), FileError> {
         let tree = PciTree::read(root)?;
         self.homeless.extend(tree.unreadable());
@@ -180,7 +179,7 @@ impl Facts {
             let port = match tree.root_port(root, device.address) {
                 Ok(port) => port,
                 Err(error) => {
-                    // Controllers inside the chip set have none; whatever they do is steered by nobody.
+                    // Controllers inside the chipset have no root port, so no knob affects them.
                     self.homeless.push((device.address, error.to_string()));
                     continue;
                 }
@@ -188,7 +187,7 @@ impl Facts {
             let index = match self.ports.iter().position(|known| known.address == port) {
                 Some(index) => index,
                 None => {
-                    // What is behind a port is where the port is.
+                    // A device is on the socket of its port.
                     let socket = tree.device(port).ok().and_then(|port| self.socket_of(port));
                     let socket = socket.or_else(|| self.socket_of(device));
                     let is_local = socket == Some(self.socket);
@@ -214,13 +213,13 @@ impl Facts {
         Ok(())
     }
 
-    /// Whether memory traffic is counted in it.
+    /// Whether the device has the counters of a memory channel.
     fn is_memory(&self, device: &PciDevice) -> bool {
         let memory = self.generation.and_then(|generation| generation.memory.as_ref());
         memory.is_some_and(|memory| memory.pci_devices.contains(&[device.vendor, device.device]))
     }
 
-    /// The socket of a device, by its NUMA node. Where the firmware tells none, a machine of one socket leaves no doubt.
+    /// The socket of a device, from its NUMA node. Without a node, the only socket of a one-socket machine.
     fn socket_of(&self, device: &PciDevice) -> Option<u16> {
         let node = device.node.and_then(|node| self.topology.nodes.get(&node));
         let cpu = node.and_then(|cpus| cpus.cores().first());
@@ -229,13 +228,13 @@ impl Facts {
         place.map(|(_, place)| place.socket).or(only)
     }
 
-    /// The number of the managed socket's die in the names of the kernel's `dieN` files: dies are numbered from 0 whatever
-    /// the firmware calls the packages (linux:arch/x86/kernel/cpu/topology.c, topology_get_logical_id).
+    /// The managed socket's die number in the kernel's `dieN` file names: the kernel numbers dies from 0, independent
+    /// of the firmware's package ids (linux:arch/x86/kernel/cpu/topology.c, topology_get_logical_id).
     pub fn die(&self) -> u16 {
         self.topology.sockets().iter().position(|socket| *socket == self.socket).unwrap_or_default() as u16
     }
 
-    /// Addresses of the functions of a kind on the managed socket, in order.
+    /// Addresses of the functions with this vendor and device ID on the managed socket, in order.
     pub fn devices_of(&self, vendor: u16, device: u16) -> Vec<String> {
         let own = self.functions.iter().filter(|(v, d, _)| (*v, *d) == (vendor, device));
         own.map(|(_, _, address)| address.to_string()).collect()

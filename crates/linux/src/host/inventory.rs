@@ -1,4 +1,4 @@
-//! From facts to the seam's vocabulary: the inventory, and the tenants as groups. Opens nothing.
+//! Turns facts into the seam's types: the inventory, and tenants as groups. Must not open files.
 
 use super::error::OpenError;
 use super::facts::Facts;
@@ -8,19 +8,19 @@ use crate::tenants::Tenant;
 use waykeeper_host::{Device, Dial, Group, Inventory, LlcGeometry, Platform, RootPort};
 use waykeeper_units::{CoreId, CoreList, DeviceId, GroupId, PortId, WayMask};
 
-/// Root ports by id, with address and whether they are the managed package's. The seam counts them in 8 bits.
+/// Root ports: id, address, and whether the managed package has it. The seam's port ids have 8 bits.
 pub(super) fn ports(facts: &Facts) -> Vec<(PortId, crate::pci::PciAddress, bool)> {
     let numbered = (0..=u8::MAX).zip(&facts.ports);
     numbered.map(|(index, port)| (PortId(index), port.address, port.is_local)).collect()
 }
 
-/// The inventory. `classes` are those that masks can have here, the default group's included.
+/// The inventory. `classes` is the number of classes for masks, including the default group's.
 pub(super) fn inventory(facts: &Facts, l3: &CacheInfo, classes: u32, knobs: &IoKnobs) -> Inventory {
     let ways = l3.cbm_mask;
     let within = |mask: &WayMask| mask.minus(ways).is_empty();
     let table = facts.generation;
     let register = table.and_then(|table| table.dca.ways.register.as_ref());
-    // The register is believed before the table, and the table before CPUID's word (hardware.md 1.3).
+    // The register's value is used first, then the table's default, but not CPUID's shareable bits (hardware.md 1.3).
     let dca = knobs.ways(&mut Vec::new());
     let dca = dca.or_else(|| register.and_then(|register| register.default)).filter(within);
     let device = |(index, device): (u8, &super::facts::DeviceFact)| Device {
@@ -32,7 +32,7 @@ pub(super) fn inventory(facts: &Facts, l3: &CacheInfo, classes: u32, knobs: &IoK
     let port = |(index, port): (u8, &super::facts::PortFact)| RootPort {
         id: PortId(index),
         address: port.address.to_string(),
-        // No machine has a socket of that number: who compares finds that it is not the one it looks for.
+        // Unknown socket: 255, which no real socket has, so no comparison matches it.
         socket: port.socket.map_or(u8::MAX, |socket| socket as u8),
         dca_switch: knobs.switch_support(PortId(index)),
         rx_ring: Dial::absent("Waykeeper does not set RX rings on a real host"),
@@ -55,10 +55,10 @@ pub(super) fn inventory(facts: &Facts, l3: &CacheInfo, classes: u32, knobs: &IoK
     }
 }
 
-/// A tenant as the seam's group, checked against what there is.
+/// Turns a tenant into the seam's group.
 ///
 /// # Errors
-/// A tenant that is elsewhere, or that names a device or a mask that does not exist here.
+/// If cores are not on the managed L3, or if a device or the mask does not exist here.
 pub(super) fn group(facts: &Facts, l3: &CacheInfo, id: GroupId, tenant: &Tenant) -> Result<Group, OpenError> {
     let name = || tenant.name.clone();
     let managed = &facts.l3.cpus;

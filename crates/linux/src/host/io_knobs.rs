@@ -1,8 +1,9 @@
-//! The knobs of direct cache access: the ways of devices, one register a package, and the switch of each root port.
+//! The DCA knobs: the DCA ways, one register per package, and the DCA switch of each root port.
 //!
-//! Read at every sample, and believed only if what reads can be (hardware.md 1.4, 2.1): a mask inside the cache's ways,
-//! a port that answers at all. Turned only by the generation's rules, journaled first, read back. What somebody else
-//! turns after us is his: the journal forgets it until we turn it again. Must not know policies.
+//! Each is read at every sample. A value is accepted only if it is possible (hardware.md 1.4, 2.1): a mask within the
+//! cache's ways, a port that answers. A knob is written only by the generation's rules, after its original is
+//! journaled, and read back. If another program changes a knob after us, the journal drops its original until we write
+//! it again. Must not know policies.
 
 use crate::ddio::{self, Wanted};
 use crate::journal::{Hold, Journal, Original};
@@ -22,16 +23,16 @@ pub(super) struct IoKnobs {
     generation: Option<&'static Generation>,
     llc: WayMask,
     socket: u16,
-    /// CPU and MSR of the ways of devices, where they can be read.
+    /// CPU and MSR of the DCA ways, if they can be read.
     ways: Option<(CoreId, u32)>,
     ways_support: Support,
     /// Ports whose switch can be read.
     ports: BTreeMap<PortId, Port>,
-    /// The value of the register of ways that was last believed.
+    /// The last accepted value of the register of DCA ways.
     last_ways: Cell<Option<u64>>,
-    /// What we made of it.
+    /// Our writes to it.
     turned_ways: Cell<Option<Turned>>,
-    /// What the switch of each port is good for.
+    /// What can be done with each port's switch.
     supports: BTreeMap<PortId, Support>,
 }
 
@@ -40,25 +41,25 @@ pub(super) struct IoKnobs {
 struct Port {
     config: Config,
     bit: RegisterBit,
-    /// The byte that was last believed.
+    /// The last accepted value of the byte with the switch.
     last: Cell<Option<u8>>,
-    /// What we made of its bit.
+    /// Our writes to its bit.
     turned: Cell<Option<Turned>>,
 }
 
-/// A knob that we have turned.
+/// A knob that we have written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Turned {
-    /// What it was before us.
+    /// Its value before our first write.
     original: u64,
-    /// What it read after we turned it last; `None` if that could not be read.
+    /// What it read after our last write; `None` if it could not be read.
     stands: Option<u64>,
-    /// Somebody else has turned it since, and the journal has forgotten it.
+    /// Another program has changed it since, and the journal has dropped its original.
     is_anothers: bool,
 }
 
 impl Turned {
-    /// Before it is turned, given what it reads.
+    /// The state before a write, for a knob that reads `found`.
     fn about_to(before: Option<Turned>, found: u64) -> Turned {
         Turned { original: before.map_or(found, |turned| turned.original), stands: None, is_anothers: false }
     }
@@ -77,15 +78,15 @@ impl Port {
             width: 1,
             mask: 1 << self.bit.bit,
             value: value as u32,
-            // One bit has no value that tells whose it is.
+            // A single bit cannot show which program set it, so no values are recorded as ours.
             hold: Hold::default(),
         }
     }
 }
 
 impl IoKnobs {
-    /// Looks at both, through a CPU of the socket. `ports` are the root ports by id, with address and whether they are the
-    /// managed package's. Without `may_turn` nothing is opened for writing.
+    /// Looks at both knobs, through a CPU of the socket. `ports` has the root ports: id, address, and whether the
+    /// managed package has it. Without `may_turn` no file is opened for writing.
     pub fn open(
         registers: RegisterFiles,
         generation: Option<&'static Generation>,
@@ -115,7 +116,7 @@ impl IoKnobs {
         knobs
     }
 
-    /// Whether the ways of devices can be changed.
+    /// Whether the DCA ways can be changed.
     pub fn ways_support(&self) -> &Support {
         &self.ways_support
     }
@@ -125,7 +126,7 @@ impl IoKnobs {
         self.supports.get(&port).cloned().unwrap_or_else(|| Support::No("there is no such port".to_owned()))
     }
 
-    /// Files opened for the knobs.
+    /// The register files, opened for the knobs.
     pub fn registers(&self) -> &RegisterFiles {
         &self.registers
     }
@@ -148,7 +149,7 @@ impl IoKnobs {
         let Some(bit) = switch.allocating.filter(|_| switch.standing.may_read()) else {
             return Support::No(format!("{}: {}", ddio::words(switch.standing), switch.note));
         };
-        // Opened for writing only where that may come to pass.
+        // Opened for writing only if the generation allows writes.
         let config = match may_turn && switch.standing.may_write() {
             true => Config::open_write(root, address),
             false => Config::open(root, address),
@@ -163,7 +164,7 @@ impl IoKnobs {
         if switch.standing.may_write() { Support::Yes } else { Support::ReadOnly }
     }
 
-    /// The ways of devices now, if they can be read and make sense.
+    /// The DCA ways now; `None` if they cannot be read or are no valid mask.
     pub fn ways(&self, problems: &mut Vec<String>) -> Option<WayMask> {
         let (cpu, address) = self.ways?;
         self.ways_now(cpu, address).map_err(|why| problems.push(why)).ok()
@@ -181,7 +182,7 @@ impl IoKnobs {
         mask.ok_or_else(|| format!("{value:#x} is not a mask of the cache, whose ways are {}", self.llc))
     }
 
-    /// Every switch that can be read.
+    /// The state of every switch that can be read.
     pub fn switches(&self, problems: &mut Vec<String>) -> BTreeMap<PortId, bool> {
         let mut switches = BTreeMap::new();
         for (id, port) in &self.ports {
@@ -195,11 +196,11 @@ impl IoKnobs {
         switches
     }
 
-    /// Whoever turned a knob after us has it: the journal forgets what it was before us, and nobody brings it back. One that
-    /// is as we left it again is ours again.
+    /// Detects external changes: if a knob reads another value than after our last write, the journal drops its
+    /// original, so that it is not restored. If it reads our value again, the original returns to the journal.
     pub fn look_for_others(&self, journal: &mut Journal, problems: &mut Vec<String>) {
         if let (Some((cpu, address)), Some(turned)) = (self.ways, self.turned_ways.get()) {
-            // What cannot be read is told of where it is read.
+            // A failed read is reported by the sample itself.
             let now = self.ways_now(cpu, address).ok().map(|now| u64::from(now.bits()));
             let original = |turned: Turned| {
                 self.ways_original(cpu, address, turned.original, turned.stands.into_iter().collect())
@@ -214,7 +215,6 @@ impl IoKnobs {
         }
     }
 
-    /// Gives devices other ways.
     pub fn set_ways(&self, mask: WayMask, journal: &mut Journal) -> KnobOutcome {
         let (Some((cpu, address)), Some(generation)) = (self.ways, self.generation) else {
             let why = match &self.ways_support {
@@ -232,7 +232,8 @@ impl IoKnobs {
         }
         let (before, found) = (self.turned_ways.get(), u64::from(now.bits()));
         let turned = Turned::about_to(before, found);
-        // A crash may find it as it is now, if that is ours, or as it is to be; anything else is somebody else's.
+        // After a crash, the journal's values tell ours from another program's: the new mask, and the present value if
+        // we wrote it.
         let is_ours =
             before.is_some_and(|before| !before.is_anothers && before.stands.is_none_or(|own| own == found));
         let mut ours = vec![u64::from(mask.bits())];
@@ -244,7 +245,7 @@ impl IoKnobs {
         let outcome = self.write_ways(cpu, address, mask);
         let stands = self.ways_now(cpu, address).ok().map(|now| u64::from(now.bits()));
         self.turned_ways.set(Some(Turned { stands, ..turned }));
-        // A register that makes something else of what is written to it: that is ours, too.
+        // If the register turned our mask into another value, that value is ours too.
         if let Some(own) = stands.filter(|own| !ours.contains(own) && *own != found) {
             ours.push(own);
             if let Err(why) = journal.replace(&self.ways_original(cpu, address, turned.original, ours)) {
@@ -254,7 +255,7 @@ impl IoKnobs {
         outcome
     }
 
-    /// What the journal holds of the ways.
+    /// The journal's record of the DCA ways.
     fn ways_original(&self, cpu: CoreId, register: u32, value: u64, ours: Vec<u64>) -> Original {
         let hold = Hold { ours, claims: Vec::new() };
         Original::Msr { cpu: cpu.0, package: Some(self.socket), register, mask: u64::MAX, value, hold }
@@ -266,7 +267,7 @@ impl IoKnobs {
         }
         match self.registers.read_msr(cpu, address) {
             Ok(value) if value == u64::from(mask.bits()) => KnobOutcome::Applied,
-            // Written it is; one bad answer is asked again.
+            // The write succeeded. After one unexpected answer, read again.
             first => match self.ways_now(cpu, address) {
                 Ok(now) if now == mask => KnobOutcome::Applied,
                 Ok(now) => KnobOutcome::ReadsBack(now.to_string()),
@@ -277,7 +278,7 @@ impl IoKnobs {
         }
     }
 
-    /// Switches DCA of a root port, and with it of every device behind it.
+    /// Turns DCA of a root port on or off, for every device behind it.
     pub fn set_switch(&self, port: PortId, on: bool, journal: &mut Journal) -> KnobOutcome {
         let Some(switch) = self.ports.get(&port) else {
             return KnobOutcome::Refused(match self.switch_support(port) {
@@ -310,7 +311,7 @@ impl IoKnobs {
         match config.turn(writable, on) {
             Ok(now) if now == on => KnobOutcome::Applied,
             Ok(now) => KnobOutcome::ReadsBack(if now { "on" } else { "off" }.to_owned()),
-            // Before the write or after it: what the port says now tells.
+            // The write may have failed before or after it took effect; the port's present state decides.
             Err(why) => match switch.byte() {
                 Ok(now) if bit.of(now) == on => KnobOutcome::Applied,
                 Ok(_) => KnobOutcome::Refused(why.to_string()),
@@ -320,7 +321,7 @@ impl IoKnobs {
     }
 }
 
-/// Takes in what a knob reads now.
+/// Updates a knob's state from its present value.
 fn follow(
     turned: Turned,
     now: Option<u64>,
@@ -346,8 +347,8 @@ fn follow(
     }
 }
 
-/// A value that is the one last believed, or that two reads agree on: one bad answer must not pass for a turned knob, nor
-/// be journaled as an original.
+/// Accepts a value that equals the last accepted one or that two reads agree on. So one bad read neither looks like a
+/// change nor enters the journal as an original.
 fn believed<T: Copy + PartialEq + std::fmt::LowerHex>(
     last: &Cell<Option<T>>,
     read: impl Fn() -> Result<T, String>,
@@ -363,20 +364,20 @@ fn believed<T: Copy + PartialEq + std::fmt::LowerHex>(
     Ok(value)
 }
 
-/// The byte with a switch, from its whole word: a device that is gone answers with ones alone.
+/// The byte with a switch, from its 32-bit word: a device that is gone reads as all ones.
 fn byte(config: &Config, bit: RegisterBit) -> Result<u8, String> {
     let word = config.dword(bit.offset & !3).map_err(|error| error.to_string())?;
     if word == u32::MAX {
         return Err("the register reads all ones: the device does not answer".to_owned());
     }
-    // Zeros can be a register's value, but not a device's identity.
+    // A register may be zero, but a vendor and device ID may not.
     if word == 0 && matches!(config.dword(0).map_err(|error| error.to_string())?, 0 | u32::MAX) {
         return Err("its vendor and device ID read as zeros or ones: the device does not answer".to_owned());
     }
     Ok((word >> (8 * (bit.offset & 3))) as u8)
 }
 
-/// Why nothing is written on a CPU without a table.
+/// The reason why no knob is written on a CPU without a table.
 const NOBODY: &str = "no built-in table describes this CPU, so Waykeeper sets none of its knobs";
 
 fn find_ways(

@@ -1,6 +1,7 @@
-//! What the operator lets us touch. A bar shows in the inventory, so that policies know, and is held when knobs are turned.
+//! What the operator allows Waykeeper to change. A forbidden knob is marked in the inventory, so that policies know,
+//! and requests for it are refused.
 //!
-//! Must not know what a machine could do.
+//! Must not know what the machine supports.
 
 use super::facts::Facts;
 use crate::pci::PciAddress;
@@ -10,14 +11,14 @@ use std::collections::BTreeMap;
 use waykeeper_host::{Inventory, KnobOutcome, Support};
 use waykeeper_units::{CoreId, CoreList, PortId};
 
-/// What becomes of a host that is taken.
+/// Whether a host is managed or only observed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Charge {
-    /// It is in our charge: tenants get groups, and knobs are turned.
+    /// Managed: tenants get groups, and knobs are written.
     #[default]
     Manage,
-    /// It is only looked at: nothing is written, neither a group nor a register nor a journal, and every knob is refused.
-    /// Counters are the kernel's (perf) and those that run anyhow; masks and occupancy are those of groups that are there.
+    /// Observed: no group, register or journal is written, and every request for a knob is refused. Counters are perf's
+    /// and free-running ones. Masks and occupancy are those of existing groups.
     Look,
 }
 
@@ -29,22 +30,22 @@ pub enum DcaLimit {
     All,
     /// None.
     None,
-    /// Those of these addresses, and those that these devices are behind.
+    /// Ports with these addresses, and ports of devices with these addresses.
     Only(Vec<PciAddress>),
 }
 
-/// What may be touched; by default all.
+/// What may be changed; by default everything.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Way masks of tenants. If not, no class of service is taken either; monitoring groups are.
+    /// Way masks of tenants. If false, tenants get monitoring groups but no class of service.
     pub masks: bool,
-    /// The ways of devices.
+    /// The DCA ways.
     pub dca_ways: bool,
     /// DCA per root port.
     pub dca: DcaLimit,
-    /// Most classes of service beside the default group's; `None` is all that are free.
+    /// Most classes of service besides the default group's; `None`: all free ones.
     pub max_classes: Option<u32>,
-    /// CPUs that may be put into groups; `None` is all.
+    /// CPUs that may be moved into groups; `None`: all.
     pub cpus: Option<CoreList>,
 }
 
@@ -54,7 +55,7 @@ impl Default for Limits {
     }
 }
 
-/// Why a knob is barred, if it is.
+/// Why each knob is forbidden, if it is.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bars {
     looks: bool,
@@ -91,17 +92,17 @@ impl Bars {
         }
     }
 
-    /// Why masks may not be turned.
+    /// Why masks may not be set.
     pub fn masks(&self) -> Option<&'static str> {
         self.looking().or(self.masks)
     }
 
-    /// Why the ways of devices may not be turned.
+    /// Why the DCA ways may not be set.
     pub fn ways(&self) -> Option<&'static str> {
         self.looking().or(self.ways)
     }
 
-    /// Why the DCA of a port may not be switched.
+    /// Why DCA of a port may not be switched.
     pub fn port(&self, port: PortId) -> Option<&'static str> {
         self.looking().or_else(|| self.ports.get(&port).copied())
     }
@@ -110,8 +111,8 @@ impl Bars {
         self.looks.then_some(LOOK)
     }
 
-    /// Shows what is configured. What cannot be turned anyhow keeps its own reason. That a host is only looked at is not
-    /// shown: a policy whose wishes are of interest is to wish for what it could have.
+    /// Marks configured limits in the inventory. A knob that cannot be set anyway keeps its own reason. Observation is
+    /// not marked: a policy on an observed host should request what it would request on a managed one.
     pub fn show(&self, inventory: &mut Inventory) {
         let bar = |support: &mut Support, why: Option<&'static str>| {
             if let (Some(why), false) = (why, matches!(support, Support::No(_))) {
@@ -124,7 +125,8 @@ impl Bars {
         }
     }
 
-    /// Goes by a machine profile: a knob that was found dead is there to be read only, and is refused.
+    /// Uses a machine profile: a knob that the probe found without effect becomes read-only, and requests for it are
+    /// refused.
     pub fn go_by(&mut self, profile: &Profile, inventory: &mut Inventory) {
         let before = inventory.clone();
         profile.apply_to(inventory);
@@ -136,7 +138,7 @@ impl Bars {
         self.ports.extend(dead.map(|(port, _)| (port.id, DEAD)));
     }
 
-    /// Why a tenant may not be moved, if it may not.
+    /// Why a tenant's CPUs may not be moved, if they may not.
     pub fn tenant(&self, tenant: &Tenant) -> Option<String> {
         let allowed = self.cpus.as_ref()?;
         let cores = tenant.cores.cores().iter();
@@ -148,7 +150,6 @@ impl Bars {
     }
 }
 
-/// A refusal for a bar.
 pub(super) fn refused(why: &str) -> KnobOutcome {
     KnobOutcome::Refused(why.to_owned())
 }

@@ -1,7 +1,7 @@
-//! A host that is only looked at: the masks and occupancies that tenants have in groups of others. Writes nothing.
+//! Observation of a host: the masks and occupancies that tenants have in other programs' groups. Writes nothing.
 //!
-//! A tenant has the mask of the control group that all its CPUs are in. Its occupancy is known if a group has its CPUs
-//! and no others. All is found anew at each sample, as groups of others come and go. Must not know counters.
+//! A tenant has the mask of the control group that all its CPUs are in. Its occupancy is known if a group has exactly
+//! its CPUs. Groups are listed anew at each sample, since other programs add and remove them. Must not know counters.
 
 use super::groups::mask_in;
 use crate::resctrl::{Event, Group, MonDomain, Resctrl, ResctrlError, Resource};
@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_host::Reading;
 use waykeeper_units::{CoreList, GroupId, WayMask};
 
-/// The tenants, and where to look for them.
 #[derive(Debug)]
 pub(super) struct Looker {
     resctrl: Resctrl,
@@ -20,12 +19,11 @@ pub(super) struct Looker {
     classes: u32,
     counts_occupancy: bool,
     tenants: BTreeMap<GroupId, (String, CoreList)>,
-    /// Tenants whose occupancy is not to be had were told of.
+    /// Tenants already reported as without a known occupancy.
     told: BTreeSet<String>,
     notes: Vec<String>,
 }
 
-/// What was found at a sample.
 #[derive(Debug, Default)]
 pub(super) struct Sight {
     pub masks: BTreeMap<GroupId, WayMask>,
@@ -33,7 +31,7 @@ pub(super) struct Sight {
 }
 
 impl Looker {
-    /// Looks at resctrl; `most` are the classes of service that could be taken beside the default group's.
+    /// Opens resctrl; `most` is the number of classes of service that could be used besides the default group's.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -53,29 +51,27 @@ impl Looker {
         })
     }
 
-    /// Classes of service that masks could have here, the default group's included.
+    /// Number of classes of service that masks could use, including the default group's.
     pub fn classes(&self) -> u32 {
         self.classes
     }
 
-    /// What people should know since this was last asked.
     pub fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
     }
 
-    /// A tenant comes, or is described anew.
+    /// Adds a tenant or replaces its description.
     pub fn set(&mut self, id: GroupId, tenant: &Tenant) {
         self.tenants.insert(id, (tenant.name.clone(), tenant.cores.clone()));
     }
 
-    /// A tenant goes.
     pub fn remove(&mut self, id: GroupId) {
         if let Some((name, _)) = self.tenants.remove(&id) {
             self.told.remove(&name);
         }
     }
 
-    /// What every tenant has now.
+    /// Mask and occupancy of every tenant now.
     pub fn look(&mut self, problems: &mut Vec<String>) -> Sight {
         let groups = match self.groups() {
             Ok(groups) => groups,
@@ -122,7 +118,7 @@ impl Looker {
         sight
     }
 
-    /// All groups with their CPUs, control groups before the monitoring groups in them.
+    /// All groups with their CPUs, each control group before its monitoring groups.
     fn groups(&self) -> Result<Vec<(Group, CoreList)>, ResctrlError> {
         let mut groups = Vec::new();
         let control = self.resctrl.control_groups()?;
@@ -134,7 +130,7 @@ impl Looker {
             ) {
                 match group.and_then(|group| Ok((self.resctrl.cpus(&group)?, group))) {
                     Ok((cpus, group)) => groups.push((group, cpus)),
-                    // Its owner removed it meanwhile.
+                    // Its owner has just removed it.
                     Err(error) if error.is_gone() => {}
                     Err(error) => return Err(error),
                 }

@@ -1,7 +1,8 @@
-//! Tenants that come, go and change while a host is in our charge: the difference to those alive, and what became of it.
+//! Tenants that are added, removed and changed while a host is managed: the difference to the present ones, and its
+//! outcome.
 //!
-//! A refusal never stops the others: it is told, and tried again at growing distances as long as the tenant is asked for in
-//! the same words. Must not know how a tenant is found, nor what its groups look like.
+//! A refusal does not affect other tenants. It is reported, and retried with backoff while the same tenant is
+//! requested. Must not know how a tenant is found, nor how its groups are built.
 
 use super::error::OpenError;
 use super::facts::Facts;
@@ -15,38 +16,38 @@ use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_host::Priority;
 use waykeeper_units::{CoreId, CoreList, GroupId};
 
-/// A tenant that could not be taken, or not as it is now.
+/// A tenant that was refused, or whose change was refused.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Refusal {
     /// The tenant.
     pub tenant: String,
-    /// Why, and what would help.
+    /// The reason, and what would help.
     pub why: String,
 }
 
-/// What came of setting the tenants.
+/// The outcome of [`LinuxHost::set_tenants`].
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Changes {
-    /// Those who came.
+    /// Added tenants.
     pub arrived: Vec<GroupId>,
-    /// Those who went, with their names.
+    /// Removed tenants, with their names.
     pub left: Vec<(GroupId, String)>,
-    /// Those whose cores, processes, devices or record changed.
+    /// Tenants whose cores, processes, devices or other properties changed.
     pub changed: Vec<GroupId>,
-    /// Those who were refused, each once for a reason.
+    /// Refused tenants, each once per reason.
     pub refused: Vec<Refusal>,
-    /// Nothing was done, and why; the next call tries again.
+    /// Why nothing was done; the next call retries.
     pub postponed: Option<String>,
 }
 
 impl Changes {
-    /// True if nothing is to be told.
+    /// True if there is nothing to report.
     pub fn is_empty(&self) -> bool {
         *self == Changes::default()
     }
 }
 
-/// Most calls between two tries with a tenant that was refused: a minute of intervals of a second.
+/// Longest backoff of a refused tenant, in calls: about a minute at intervals of 1 s.
 const MOST_CALLS: u64 = 64;
 
 /// A tenant that was refused.
@@ -54,28 +55,28 @@ const MOST_CALLS: u64 = 64;
 struct Refused {
     asked: Tenant,
     why: String,
-    /// How many calls passed between the last two tries.
+    /// Calls between the last try and the next.
     gap: u64,
-    /// The call at which it is tried again.
+    /// The call that retries it.
     again: u64,
 }
 
-/// One alive.
+/// A present tenant.
 #[derive(Debug)]
 struct Alive {
-    /// What it has.
+    /// Its description as it is in force.
     has: Tenant,
     tally: Tally,
 }
 
-/// The tenants alive, and those that were refused.
+/// The present and the refused tenants.
 #[derive(Debug, Default)]
 pub(super) struct Members {
     alive: BTreeMap<GroupId, Alive>,
     refused: BTreeMap<String, Refused>,
     calls: u64,
     next: u32,
-    /// Tenants without cores were told of.
+    /// A tenant without cores was already reported.
     told_coreless: bool,
 }
 
@@ -100,27 +101,27 @@ impl Members {
         self.refused.insert(asked.name.clone(), Refused { asked: asked.clone(), why, gap, again });
     }
 
-    /// Whether a tenant was refused in these words a short while ago.
+    /// Whether the same request was refused and its backoff has not passed.
     fn has_to_wait(&self, asked: &Tenant) -> bool {
         let refused = self.refused.get(&asked.name);
         refused.is_some_and(|refused| refused.asked == *asked && self.calls < refused.again)
     }
 }
 
-/// Checks tenants against what there is, before anything is touched.
+/// Checks tenants against this host, before anything is changed.
 ///
 /// # Errors
-/// The first that cannot be.
+/// The first tenant that is not possible.
 pub(super) fn check(facts: &Facts, l3: &CacheInfo, tenants: &[Tenant]) -> Result<(), OpenError> {
     tenants.iter().try_for_each(|tenant| inventory::group(facts, l3, GroupId(0), tenant).map(|_| ()))
 }
 
-/// The cores that are in one list and not in the other.
+/// The cores of `a` that are not in `b`.
 fn without(a: &CoreList, b: &CoreList) -> Vec<CoreId> {
     a.cores().iter().filter(|core| !b.cores().contains(core)).copied().collect()
 }
 
-/// What is to be done, and by whom it was asked.
+/// The planned changes.
 #[derive(Default)]
 struct Agenda {
     going: Vec<GroupId>,
@@ -129,11 +130,11 @@ struct Agenda {
 }
 
 impl LinuxHost {
-    /// Takes in the tenants there are now. To be called between steps, as often as one likes: without a difference it costs
-    /// a look at each of their processes.
+    /// Sets the present tenants. Call it between steps, as often as wanted: without a difference it only looks at each
+    /// tenant's processes.
     ///
-    /// Those who come get ids of their own, and those who come back under their old names too. Who is refused (a core that
-    /// is another's, a group of another tool, an unknown device) is told of in the answer, and the others go on.
+    /// A new tenant gets a new id, even if it had the same name before. A refused tenant (another tenant's core,
+    /// another tool's group, an unknown device) is listed in the answer; the others are not affected.
     pub fn set_tenants(&mut self, tenants: Vec<Tenant>) -> Changes {
         self.members.calls += 1;
         let mut changes = Changes::default();
@@ -160,15 +161,14 @@ impl LinuxHost {
         changes
     }
 
-    /// Those who were refused, and why.
+    /// The refused tenants, and why.
     pub fn refused(&self) -> Vec<Refusal> {
         let refusal =
             |(name, refused): (&String, &Refused)| Refusal { tenant: name.clone(), why: refused.why.clone() };
         self.members.refused.iter().map(refusal).collect()
     }
 
-    /// The classes that tenants sit in: the name of each group in resctrl, and who is in it. None where the host is only
-    /// looked at.
+    /// The classes that have tenants: the name of each resctrl group, and its tenants. Empty on an observed host.
     pub fn classes(&self) -> Vec<(String, Vec<GroupId>)> {
         match &self.places {
             super::Places::Ours(groups, _) => groups.sitting(),
@@ -176,12 +176,12 @@ impl LinuxHost {
         }
     }
 
-    /// Tenants that have no class of service of their own: with whom they are, and why.
+    /// Tenants without a class of service of their own: which tenants share it, and why.
     pub fn groupings(&self) -> Vec<Grouping> {
         self.places.groupings()
     }
 
-    /// The tenants of the beginning. Each of them must be taken.
+    /// Adds the tenants of the start. If one is refused, opening the host fails.
     pub(super) fn settle_in(&mut self, tenants: Vec<Tenant>) -> Result<(), OpenError> {
         self.members.calls += 1;
         let mut changes = Changes::default();
@@ -214,13 +214,13 @@ impl LinuxHost {
         Ok(())
     }
 
-    /// What there is to do. Refuses what can be refused without a look at the machine.
+    /// Plans the changes, and refuses what can be refused without reading the machine.
     fn agenda(&mut self, tenants: &[Tenant], changes: &mut Changes) -> Agenda {
         let mut agenda = Agenda::default();
         let named = |name: &str| tenants.iter().any(|tenant| tenant.name == name);
         let alive = self.members.alive.iter();
         agenda.going = alive.filter(|(_, own)| !named(&own.has.name)).map(|(id, _)| *id).collect();
-        // Who has a core keeps it as long as it is said to have it.
+        // A tenant keeps a core as long as its description lists it.
         let mut owners: BTreeMap<CoreId, String> = BTreeMap::new();
         for tenant in tenants {
             let Some(own) = self.members.id(&tenant.name).and_then(|id| self.members.alive.get(&id)) else {
@@ -232,7 +232,7 @@ impl LinuxHost {
             }
         }
         let mut seen: BTreeSet<&str> = BTreeSet::new();
-        // Those who are there come first: a core that nobody has yet is theirs rather than a newcomer's.
+        // Present tenants first: if a present and a new tenant both claim a free core, the present one gets it.
         let (old, new): (Vec<&Tenant>, Vec<&Tenant>) =
             tenants.iter().partition(|tenant| self.members.id(&tenant.name).is_some());
         for tenant in old.into_iter().chain(new) {
@@ -283,7 +283,7 @@ impl LinuxHost {
         agenda
     }
 
-    /// What a tenant still has of what it had, if it cannot have what it is said to have now.
+    /// The part of a tenant's present cores and processes that the new description still has, for when that is refused.
     fn less(&self, id: GroupId, asked: &Tenant) -> Option<(GroupId, Tenant)> {
         let has = &self.members.alive.get(&id)?.has;
         let mut less = has.clone();
@@ -299,7 +299,7 @@ impl LinuxHost {
         (less != *has).then_some((id, less))
     }
 
-    /// Does it as far as it goes. Whatever comes of it, counters follow those who are there now.
+    /// Makes the changes as far as possible. In any case the counters follow the tenants' cores afterwards.
     fn carry_out(
         &mut self,
         agenda: Agenda,
@@ -323,7 +323,7 @@ impl LinuxHost {
         let Agenda { going, changing, coming } = agenda;
         let names: Vec<(GroupId, String)> =
             going.iter().filter_map(|id| Some((*id, self.members.alive.get(id)?.has.name.clone()))).collect();
-        // Who waits for a class is before those who come.
+        // Tenants that wait for a class get one before new tenants do.
         let first = Agenda { going, changing, coming: Vec::new() };
         let refused = self.turn_over(&first, passage, changes).map_err(|why| why.to_string())?;
         changes.left.extend(names);
@@ -357,7 +357,7 @@ impl LinuxHost {
         self.places.promote(&waiting, passage);
     }
 
-    /// Does it, and takes in who is there now.
+    /// Makes the changes and updates the list of tenants.
     fn turn_over(
         &mut self,
         agenda: &Agenda,
@@ -397,10 +397,10 @@ impl LinuxHost {
         Ok(refused)
     }
 
-    /// Shows a tenant to the seam.
+    /// Publishes the tenant's group in the host's list.
     fn show(&mut self, id: GroupId) {
         let Some(alive) = self.members.alive.get(&id) else { return };
-        // It was checked when it was asked for.
+        // It was checked when it was requested.
         let Ok(group) = inventory::group(&self.facts, &self.l3, id, &alive.has) else { return };
         match self.groups.iter_mut().find(|own| own.id == id) {
             Some(own) => *own = group,
@@ -415,7 +415,7 @@ impl LinuxHost {
         }
     }
 
-    /// Counts the cores that the tenants have now. The answer is why the journal refused.
+    /// Counts the tenants' present cores. Returns why the journal refused, if it did.
     fn follow_cores(&mut self) -> Option<String> {
         let mut wanted = BTreeSet::new();
         let (mut gone, mut come) = (BTreeSet::new(), BTreeSet::new());
@@ -426,7 +426,7 @@ impl LinuxHost {
             come.extend(without(&alive.has.cores, &before));
         }
         let last = self.cores.count_some(&gone);
-        // Those that go from one tenant to another are counted already; those that are new begin with nothing.
+        // A core that changes its tenant is counted already; a new core starts from 0.
         let handed: BTreeSet<CoreId> = come.iter().copied().filter(|core| self.cores.has(*core)).collect();
         let (notes, refused) = self.cores.follow(&wanted, self.places.journal());
         self.complaints.extend(notes);

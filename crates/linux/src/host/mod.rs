@@ -1,8 +1,9 @@
 //! The real host behind the seam: [`LinuxHost`], over the files of a kernel under any root prefix.
 //!
-//! Everything turned is journaled first and comes back when the host is closed or dropped; what a crash left turned
-//! comes back at the next start; what somebody turned by hand to stay is how the host was found. What cannot be read is
-//! told once and missing from the snapshot, never guessed. Must not know policies, nor who serves the files.
+//! The original value of a knob is journaled before the first write and restored when the host is closed or dropped.
+//! After a crash the next start restores it. A knob that another program or person changed afterwards keeps that value.
+//! What cannot be read is missing from the snapshot and reported once; it is never guessed. Must not know policies, nor
+//! whether a kernel or the virtual host serves the files.
 
 mod cores;
 mod count;
@@ -57,41 +58,42 @@ use waykeeper_host::{
 };
 use waykeeper_units::{CoreId, GroupId, WayMask};
 
-/// Which L3 is managed; one waykeeper manages one.
+/// Selects the managed L3. One waykeeper process manages one L3.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Managed {
-    /// The first L3 of this socket.
+    /// The L3 of the first online CPU of this socket.
     Socket(u16),
     /// The L3 of this id, as in resctrl's schemata.
     Domain(u32),
-    /// The one that this CPU has; if it is not online, as if none were named.
+    /// The L3 of this CPU. If the CPU is offline, the default applies, as if no L3 were named.
     Cpu(CoreId),
 }
 
-/// Where the host is and who runs on it.
+/// Options of [`LinuxHost::open`].
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The root prefix.
     pub root: Root,
-    /// The tenants there are from the beginning. Others come and go by [`LinuxHost::set_tenants`].
+    /// The tenants at the start. [`LinuxHost::set_tenants`] adds and removes others.
     pub tenants: Vec<Tenant>,
     /// The journal's file.
     pub journal: PathBuf,
-    /// Which L3 is managed; `None`: that of the first tenant's first core, and without tenants that of the lowest CPU.
+    /// The managed L3. `None` selects the L3 of the first tenant's first core, or of the lowest CPU if there are no
+    /// tenants.
     pub managed: Option<Managed>,
-    /// Whether it is managed or only looked at.
+    /// Whether the host is managed or only observed.
     pub charge: Charge,
-    /// What may be touched.
+    /// Knobs and CPUs that may be changed.
     pub limits: Limits,
-    /// Groups of ours that others change are put right, a few times; without it they are only told of. Masks are the
-    /// control loop's business.
+    /// Whether changes by other programs to our resctrl groups are corrected, a few times each. Otherwise they are only
+    /// reported. The control loop handles changed masks.
     pub correct: bool,
-    /// A machine profile to go by, with the file it is from. One of other hardware is told of and left alone.
+    /// A machine profile and its file. A profile of other hardware is reported and not used.
     pub profile: Option<(PathBuf, Profile)>,
 }
 
 impl Options {
-    /// A host in our charge, with nothing configured.
+    /// Options to manage a host, without limits.
     pub fn new(root: Root, tenants: Vec<Tenant>, journal: PathBuf) -> Options {
         Options {
             root,
@@ -106,7 +108,7 @@ impl Options {
     }
 }
 
-/// A host that is in our charge.
+/// A host that Waykeeper manages or observes.
 #[derive(Debug)]
 pub struct LinuxHost {
     root: Root,
@@ -124,28 +126,27 @@ pub struct LinuxHost {
     events: Option<CoreEvents>,
     started: Timespec,
     notes: Vec<String>,
-    /// What the last sample complained of, so that each complaint is made once in a row.
+    /// The problems of the last sample. A problem is reported again only after a sample without it.
     standing: BTreeSet<String>,
     complaints: Vec<String>,
-    /// Bytes of root ports are counted by registers so short that a wrap may pass unseen between two samples.
+    /// Root port bytes come from counters so short that a wrap between two samples may go unnoticed.
     ports_wrap: bool,
     sampled_ns: Option<u64>,
     closed: bool,
 }
 
-/// Most nanoseconds between two readings of a 36-bit counter of 4-byte units: 2^38 bytes take 16 s at 17 GB/s, more than
-/// 16 lanes of the fastest port of such a chip bring (hardware.md 4.2; PCI Express 3.0).
+/// Longest time between two readings of a 36-bit counter of 4-byte units, in ns: 2^38 bytes take 16 s at 17 GB/s, which
+/// is more than 16 lanes of the fastest port of such a chip transfer (hardware.md 4.2; PCI Express 3.0).
 const WRAP_NS: u64 = 16_000_000_000;
 
-/// Nanoseconds of a second.
 const SECOND_NS: i64 = 1_000_000_000;
 
 impl LinuxHost {
-    /// Takes charge: brings back what an earlier run left turned, gives the tenants their places, starts counting. No mask
-    /// and no knob changes by it.
+    /// Opens the host: restores what an earlier run left changed, makes the tenants' groups, starts counting. It
+    /// changes no mask and no DCA knob except by that restore.
     ///
     /// # Errors
-    /// Whatever is missing or in the way. All that was made until then is taken back.
+    /// If something required is missing or in use. What was made until then is undone.
     pub fn open(options: Options) -> Result<LinuxHost, OpenError> {
         let Options { root, tenants, journal, managed, charge, limits, correct, profile } = options;
         let first = tenants.iter().flat_map(|tenant| tenant.cores.cores().first()).next();
@@ -156,7 +157,7 @@ impl LinuxHost {
         members::check(&facts, &l3, &tenants)?;
         let looks = charge == Charge::Look;
         let most = if limits.masks { limits.max_classes } else { Some(0) };
-        // Without a table no register can be written.
+        // Without a generation's table, and on an observed host, no register can be written.
         let files = || RegisterFiles::new(&root, facts.generation.filter(|_| !looks));
         let mut left = Vec::new();
         let mut places = match charge {
@@ -177,7 +178,7 @@ impl LinuxHost {
         let (counting, counting_notes) = match started {
             Ok(started) => started,
             Err(error) => {
-                // What cannot be taken back stays in the journal, for `waykeeper restore`.
+                // What cannot be restored stays in the journal, for `waykeeper restore`.
                 let journal = places.journal();
                 let _ = journal.map(|journal| restore(&root, Some(&resctrl), &files(), journal));
                 return Err(OpenError::Counting(error));
@@ -233,35 +234,36 @@ impl LinuxHost {
             facts,
             l3,
         };
-        // Dropped, it takes back what was made.
+        // If this fails, `host` is dropped, which restores everything.
         host.settle_in(tenants)?;
         Ok(host)
     }
 
-    /// What people should know about how this host is watched: what is not counted and why.
+    /// Notes for the user: what is not counted, and why.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// How it is counted: `perf` or `MSR`.
+    /// How events are counted: `perf` or `MSR`.
     pub fn counted_by(&self) -> &'static str {
         self.counting.way()
     }
 
-    /// What could not be read since this was last asked: file, value, reason; each once in a row.
+    /// What could not be read since the last call: file, value, reason. A problem that lasts is listed once.
     pub fn complaints(&mut self) -> Vec<String> {
         std::mem::take(&mut self.complaints)
     }
 
-    /// What others did to groups of ours and to tenants' CPUs, as of the last sample.
+    /// Changes by other programs to our groups and to tenants' CPUs, as of the last sample.
     pub fn disturbances(&self) -> Vec<Disturbance> {
         self.places.disturbances()
     }
 
-    /// Gives the host back: everything that was turned is as it was found.
+    /// Closes the host: restores every knob that Waykeeper changed, except those that another program changed since. A
+    /// second call does nothing.
     ///
     /// # Errors
-    /// If the journal cannot be removed. What could not be brought back is in the report, and stays in the journal.
+    /// If the journal cannot be removed. Knobs that could not be restored are in the report and stay in the journal.
     pub fn close(&mut self) -> Result<Report, JournalError> {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(Report::default());
@@ -271,12 +273,13 @@ impl LinuxHost {
         let resctrl = self.places.resctrl().cloned();
         self.places.forget_anothers();
         let Some(journal) = self.places.journal() else { return Ok(Report::default()) };
-        // Who turned a knob since the last sample has it, too. What cannot be noted comes back as it was before us.
+        // Knobs that another program changed since the last sample also keep its value. If the journal cannot record
+        // this, the original is restored.
         self.knobs.look_for_others(journal, &mut Vec::new());
         restore(&self.root, resctrl.as_ref(), self.knobs.registers(), journal)
     }
 
-    /// Takes in what a sample could not read; only what is new is told.
+    /// Stores the problems of a sample. Only those that the previous sample did not have are reported.
     fn complain(&mut self, problems: Vec<String>) {
         let now: BTreeSet<String> = problems.into_iter().collect();
         self.complaints.extend(now.difference(&self.standing).cloned());
@@ -302,19 +305,19 @@ fn restore(
     Restorer { root, resctrl, registers }.restore_passing(journal)
 }
 
-/// What a core shows, without an occupancy, which cores have not.
+/// A core's counts. Cores have no occupancy.
 fn shown(events: Option<&CoreEvents>, counts: &Counts, core: CoreId) -> tally::Six {
     let all = events.map(|events| counts.group(events, &[core], Reading::Unsupported));
     all.map_or([Reading::Unsupported; 6], |counters| tally::six(&counters))
 }
 
-/// Whether the counters that run anyhow at the PCIe stacks have fewer bits than others.
+/// Whether the free-running counters of the PCIe stacks have fewer than 48 bits.
 fn has_short_counters(generation: &Generation) -> bool {
     let free = generation.iio.as_ref().and_then(|iio| iio.free_running.as_ref());
     free.is_some_and(|free| free.width < 48)
 }
 
-/// MBM counts reads and writes in one number; given as reads, the sum is right, which is what policies look at.
+/// MBM counts reads and writes as one number. It is reported as reads, so that the sum, which policies use, is right.
 fn with_mbm(socket: SocketCounters, traffic: Reading<u64>) -> SocketCounters {
     match (socket.memory_read_bytes, traffic) {
         (Reading::Unsupported, Reading::Value(bytes)) => SocketCounters {
@@ -451,7 +454,7 @@ impl Host for LinuxHost {
 
 impl Drop for LinuxHost {
     fn drop(&mut self) {
-        // What cannot be brought back stays in the journal, for the next start or `waykeeper restore`.
+        // What cannot be restored stays in the journal, for the next start or `waykeeper restore`.
         let _ = self.close();
     }
 }

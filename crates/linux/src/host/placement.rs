@@ -1,40 +1,39 @@
-//! Which tenant sits in which class of service, and what has to change for a wish. Arithmetic only.
+//! Which class of service each tenant is in, and what must change for requested masks. Arithmetic only.
 //!
-//! The rule is that of the least disturbance, because who moves to another class gets another RMID, and its occupancy
-//! starts anew:
-//! * Who arrives gets a class of its own while one is free, else it sits in the default group. Nobody else moves for it.
-//! * A class of its own is kept, whatever its mask, until another mask than those there are is wanted and no class is free
-//!   for it. Then that class is given up which costs the fewest moves: one whose mask is the default group's (its tenants
-//!   go there), or one of two with equal masks (its tenants join the other). Among equals the one made last.
-//! * Who is wanted to have a mask that a class has already joins that class; who is wanted to have the default group's mask
-//!   and shares a class goes to the default group.
-//! * A class that becomes free goes to those who wait for one.
+//! The rule is to move as few tenants as possible: a tenant that changes its class gets another RMID, and its occupancy
+//! starts anew.
+//! * A new tenant gets a class of its own if one is free, else the default group. No other tenant moves.
+//! * A tenant keeps its own class, whatever the mask, until a new distinct mask needs a class and none is free. Then
+//!   the class that costs the fewest moves is given up: one with the default group's mask (its tenants move to the
+//!   default group), or one of two with equal masks (its tenants join the other). Among equals the one with the highest
+//!   number.
+//! * A tenant that leaves a class joins a class that has its requested mask; if that is the default group's mask, it
+//!   moves to the default group.
+//! * A class that becomes free is given to a waiting tenant.
 //!
-//! So any wish for as many different masks (beside the default group's) as there are classes can be granted. Must not know
-//! files.
+//! So a request is granted if it has at most as many distinct masks (besides the default group's) as there are classes.
+//! Must not know files.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_units::{GroupId, WayMask};
 
-/// Where a tenant's CPUs and tasks are.
+/// The resctrl group of a tenant's CPUs and tasks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Seat {
     /// In the default group.
     Root,
-    /// In a class that we hold, by number from 0.
+    /// In one of our classes, numbered from 0.
     Class(usize),
 }
 
-/// Who sits where, with which mask.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Placement {
     seats: BTreeMap<GroupId, Seat>,
-    /// Most classes that may be in use.
+    /// Most classes that may be used.
     limit: usize,
 }
 
-/// One thing to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// Write a class's mask.
@@ -43,7 +42,7 @@ pub enum Step {
     Move(GroupId, Seat),
 }
 
-/// More different masks than classes.
+/// There are more distinct masks than classes.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "{needed} different masks are needed beside the default group's, but {classes} classes of service are \
@@ -56,7 +55,7 @@ pub struct TooMany {
     pub classes: usize,
 }
 
-/// What a class is to be.
+/// The planned state of a class.
 #[derive(Default)]
 struct Planned {
     mask: Option<WayMask>,
@@ -64,37 +63,35 @@ struct Planned {
 }
 
 impl Placement {
-    /// Nobody yet, on so many classes.
+    /// No tenants yet, and at most `limit` classes.
     pub fn new(limit: usize) -> Placement {
         Placement { limit, ..Placement::default() }
     }
 
-    /// Most classes that may be in use.
+    /// Most classes that may be used.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// There are so many classes from now on. Those in use stay in use.
+    /// Changes the limit. Classes in use stay in use.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// Where a tenant sits.
     pub fn seat(&self, tenant: GroupId) -> Seat {
         self.seats.get(&tenant).copied().unwrap_or(Seat::Root)
     }
 
-    /// Where everybody sits.
     pub fn seats(&self) -> impl Iterator<Item = (GroupId, Seat)> {
         self.seats.iter().map(|(tenant, seat)| (*tenant, *seat))
     }
 
-    /// Who sits there, the one that came first before the others.
+    /// The tenants of a class, in order of arrival.
     pub fn sitting(&self, seat: Seat) -> impl Iterator<Item = GroupId> {
         self.seats().filter(move |(_, own)| *own == seat).map(|(tenant, _)| tenant)
     }
 
-    /// Classes that somebody sits in.
+    /// Classes that have tenants.
     pub fn in_use(&self) -> BTreeSet<usize> {
         let class = |seat: &Seat| match seat {
             Seat::Class(class) => Some(*class),
@@ -103,13 +100,13 @@ impl Placement {
         self.seats.values().filter_map(class).collect()
     }
 
-    /// A class that nobody sits in, if there is one.
+    /// A class without tenants, if the limit allows one.
     pub fn free(&self) -> Option<usize> {
         let used = self.in_use();
         (used.len() < self.limit).then(|| (0..).find(|class| !used.contains(class))).flatten()
     }
 
-    /// Those who have no class of their own: in the default group, or in a class where somebody sat before them.
+    /// Tenants without a class of their own: in the default group, or in a class that an earlier tenant has.
     pub fn waiting(&self) -> Vec<GroupId> {
         let mut taken = BTreeSet::new();
         self.seats()
@@ -118,27 +115,25 @@ impl Placement {
             .collect()
     }
 
-    /// A tenant comes, and sits here.
     pub fn arrive(&mut self, tenant: GroupId, seat: Seat) {
         self.seats.insert(tenant, seat);
     }
 
-    /// A tenant goes.
     pub fn leave(&mut self, tenant: GroupId) {
         self.seats.remove(&tenant);
     }
 
-    /// A tenant sits here now.
     pub fn done_move(&mut self, tenant: GroupId, seat: Seat) {
         if let Some(own) = self.seats.get_mut(&tenant) {
             *own = seat;
         }
     }
 
-    /// What to do so that tenants have the masks of `wanted`. `standing` are the masks they have now; `root` is the mask of
-    /// the default group. Nothing changes until [`Placement::done_mask`] and [`Placement::done_move`] are told.
+    /// The steps after which tenants have the masks of `wanted`. `standing` has their present masks; `root` is the
+    /// default group's mask. Nothing changes until [`Placement::done_move`] is called.
     ///
     /// # Errors
+    /// If more classes are needed than there are; then no step is to be done.
     /// More classes needed than there are; then nothing is to be done.
     pub fn change(
         &self,
@@ -156,7 +151,8 @@ impl Placement {
         };
         for class in self.in_use() {
             let tenants: Vec<GroupId> = self.sitting(Seat::Class(class)).collect();
-            // The class goes with most of its tenants; among equals with those it suits as it is, then with who was first.
+            // The class takes the mask that most of its tenants want; among equals the mask that it has, then that of
+            // its first tenant.
             let has = |mask: &WayMask| tenants.iter().any(|tenant| standing.get(tenant) == Some(mask));
             let votes = tenants.iter().filter_map(target).collect::<Vec<WayMask>>();
             let vote = |mask: &WayMask| {
@@ -170,7 +166,7 @@ impl Placement {
             for tenant in tenants {
                 match target(&tenant) {
                     Some(other) if Some(other) != mask => leave(other, tenant),
-                    // Who has no known mask goes with the others.
+                    // A tenant without a known mask stays in the class.
                     _ => planned.tenants.push(tenant),
                 }
             }
@@ -225,9 +221,9 @@ impl Placement {
         TooMany { needed, classes: self.limit }
     }
 
-    /// Puts steps in an order in which nobody sits in a class that has another's mask: a class gets its mask when those who
-    /// leave it have left, and a tenant moves when its class has the mask. Where tenants change places neither can come
-    /// first; then a mask does.
+    /// Orders the steps so that no tenant is in a class with another tenant's mask: a class gets its mask after the
+    /// tenants that leave it have left, and a tenant moves after its new class has its mask. Where tenants swap classes
+    /// both are impossible; then a mask is written first.
     fn in_order(&self, mut masks: BTreeMap<usize, WayMask>, mut moves: BTreeMap<GroupId, Seat>) -> Vec<Step> {
         let mut steps = Vec::new();
         while !(masks.is_empty() && moves.is_empty()) {
@@ -248,7 +244,7 @@ impl Placement {
     }
 }
 
-/// Gives up the class that costs the fewest moves: one with the default group's mask, or one of two that have the same.
+/// Gives up the class that costs the fewest moves: one with the default group's mask, or one of two with equal masks.
 fn vacate(
     classes: &mut BTreeMap<usize, Planned>,
     to_root: &mut Vec<GroupId>,
@@ -294,7 +290,7 @@ mod tests {
         Step::Mask(class, WayMask::from_bits(bits))
     }
 
-    /// Tenants 0 to `tenants` in the order in which they come.
+    /// Tenants 0 to `tenants` - 1, added in this order.
     fn placed(tenants: u32, limit: usize) -> Placement {
         let mut placement = Placement::new(limit);
         (0..tenants).for_each(|tenant| arrive(&mut placement, GroupId(tenant)));
@@ -324,13 +320,13 @@ mod tests {
 
     #[test]
     fn with_few_classes_those_who_came_first_keep_theirs_and_the_others_share() {
-        // 0 and 1 have classes, 2 and 3 sit in the default group.
+        // 0 and 1 have classes, 2 and 3 are in the default group.
         let mut placement = placed(4, 2);
         assert_eq!(placement.waiting(), [GroupId(2), GroupId(3)]);
         let standing = masks(&[(0, 0x7ff), (1, 0x7ff), (2, 0x7ff), (3, 0x7ff)]);
         let wanted = masks(&[(0, 0x600), (2, 0x00f), (3, 0x600)]);
         let steps = placement.change(&wanted, &standing, Some(FULL)).unwrap();
-        // 3 joins 0. No class is free for 2's mask: 1 has the default group's and gives its class up.
+        // 3 joins 0. No class is free for 2's mask. Tenant 1 wants the default group's mask, so its class is given up.
         let expected = [
             mask(0, 0x600),
             Step::Move(GroupId(1), Seat::Root),
@@ -340,16 +336,16 @@ mod tests {
         ];
         assert_eq!(steps, expected);
         done(&mut placement, &steps);
-        // 2 grows: its class follows, and nobody moves.
+        // 2 gets more ways: its class gets them, and no tenant moves.
         let standing = masks(&[(0, 0x600), (1, 0x7ff), (2, 0x00f), (3, 0x600)]);
         let steps = placement.change(&masks(&[(2, 0x01f)]), &standing, Some(FULL)).unwrap();
         assert_eq!(steps, [mask(1, 0x01f)]);
-        // 0 joins 2: it alone moves, and 3 stays.
+        // 0 joins 2. Only 0 moves; 3 stays.
         let standing = masks(&[(0, 0x600), (1, 0x7ff), (2, 0x01f), (3, 0x600)]);
         let steps = placement.change(&masks(&[(0, 0x01f)]), &standing, Some(FULL)).unwrap();
         assert_eq!(steps, [mask(1, 0x01f), Step::Move(GroupId(0), Seat::Class(1))]);
         done(&mut placement, &steps);
-        // Back to all ways: 2 shares a class, so it goes to the default group.
+        // All ways for 2: it shares a class, so it moves to the default group.
         let standing = masks(&[(0, 0x01f), (1, 0x7ff), (2, 0x01f), (3, 0x600)]);
         let steps = placement.change(&masks(&[(2, 0x7ff)]), &standing, Some(FULL)).unwrap();
         assert_eq!(steps, [Step::Move(GroupId(2), Seat::Root)]);
@@ -386,12 +382,12 @@ mod tests {
         assert_eq!(error, TooMany { needed: 3, classes: 2 });
     }
 
-    /// What comes one after the other.
+    /// One event of a test.
     #[derive(Clone, Debug)]
     enum Event {
         Wish(BTreeMap<u32, u32>),
         Arrive,
-        /// The nth of those alive.
+        /// The tenant at this index leaves.
         Leave(usize),
         Limit(usize),
     }
@@ -408,8 +404,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(256))]
 
-        /// Whoever comes, goes and wants what: afterwards everybody has the mask it was to have, and nobody moves when
-        /// others come or go.
+        /// After any arrivals, departures and requests each tenant has its requested mask, and no tenant moves when
+        /// others arrive or leave.
         #[test]
         fn everybody_ends_with_the_mask_it_was_to_have(
             tenants in 0u32..7,
@@ -418,7 +414,7 @@ mod tests {
         ) {
             let mut placement = placed(tenants, limit);
             let mut standing: BTreeMap<GroupId, WayMask> = (0..tenants).map(|id| (GroupId(id), FULL)).collect();
-            // What the classes have: the default group's mask when they are made.
+            // The masks of the classes: a new class has the default group's.
             let mut held: BTreeMap<usize, WayMask> = BTreeMap::new();
             let mut next = tenants;
             for event in events {
@@ -449,7 +445,7 @@ mod tests {
                             Err(too_many) => {
                                 let masks: BTreeSet<_> = after.values().filter(|mask| **mask != FULL).collect();
                                 prop_assert_eq!(too_many.needed, masks.len());
-                                // With classes taken away those in use may be more than there are.
+                                // If the limit was lowered, more classes may be in use than it allows.
                                 prop_assert!(masks.len() > placement.limit().min(used));
                             }
                             Ok(steps) => {

@@ -1,6 +1,6 @@
-//! Where the tenants are in resctrl: in groups of ours, or in whatever groups there are, where a host is only looked at.
+//! The tenants' resctrl groups: our own on a managed host, other programs' on an observed one.
 //!
-//! One word for both, so that the host need not ask which. Must not know what a group is.
+//! One type for both, so that the host need not distinguish them. Must not know how groups work.
 
 use super::groups::{Disturbance, Grouping, Groups, GroupsError, Passage, Turnover};
 use super::look::{Looker, Sight};
@@ -10,17 +10,16 @@ use std::collections::BTreeMap;
 use waykeeper_host::{KnobOutcome, Reading};
 use waykeeper_units::{GroupId, WayMask};
 
-/// Both ways.
 #[derive(Debug)]
 pub(super) enum Places {
-    /// Groups of ours, and the journal of what was there before.
+    /// Our groups, and the journal of originals.
     Ours(Box<Groups>, Box<Journal>),
-    /// Groups of others.
+    /// Other programs' groups.
     Theirs(Box<Looker>),
 }
 
 impl Places {
-    /// Classes that masks can have, the default group's included.
+    /// Number of classes for masks, including the default group's.
     pub fn classes(&self) -> u32 {
         match self {
             Places::Ours(groups, _) => groups.classes(),
@@ -28,7 +27,6 @@ impl Places {
         }
     }
 
-    /// What people should know since this was last asked.
     pub fn take_notes(&mut self) -> Vec<String> {
         match self {
             Places::Ours(groups, _) => groups.take_notes(),
@@ -36,7 +34,7 @@ impl Places {
         }
     }
 
-    /// The mount, if anything was made there.
+    /// The mount; `None` on an observed host.
     pub fn resctrl(&self) -> Option<&Resctrl> {
         match self {
             Places::Ours(groups, _) => Some(groups.resctrl()),
@@ -44,14 +42,14 @@ impl Places {
         }
     }
 
-    /// Before the end: the journal forgets what is somebody else's by now.
+    /// Before closing: removes from the journal the groups that another program has replaced.
     pub fn forget_anothers(&mut self) {
         if let Places::Ours(groups, journal) = self {
             groups.forget_anothers(journal);
         }
     }
 
-    /// The journal, if anything is ever turned.
+    /// The journal; `None` on an observed host.
     pub fn journal(&mut self) -> Option<&mut Journal> {
         match self {
             Places::Ours(_, journal) => Some(journal),
@@ -72,7 +70,7 @@ impl Places {
         }
     }
 
-    /// Bytes between L3 and memory, if that is counted.
+    /// Bytes between L3 and memory, if counted.
     pub fn traffic(&mut self, problems: &mut Vec<String>) -> Reading<u64> {
         match self {
             Places::Ours(groups, _) => groups.traffic(problems),
@@ -80,7 +78,7 @@ impl Places {
         }
     }
 
-    /// Gives tenants masks, and says for each what came of it.
+    /// Sets tenants' masks, and returns the outcome for each.
     pub fn apply(&mut self, wanted: &BTreeMap<GroupId, WayMask>) -> BTreeMap<GroupId, KnobOutcome> {
         match self {
             Places::Ours(groups, journal) => groups.apply(wanted, journal),
@@ -88,10 +86,10 @@ impl Places {
         }
     }
 
-    /// The way to everything below, once a step; `None` where nothing is in the way. `at_first` may take a moment.
+    /// Takes resctrl's lock for the changes of one step; `None` on an observed host. With `at_first` it may wait.
     ///
     /// # Errors
-    /// If another tool is at work.
+    /// If another tool holds the lock.
     pub fn pass(&mut self, at_first: bool) -> Result<Option<Passage>, GroupsError> {
         match self {
             Places::Ours(groups, _) if at_first => Ok(Some(groups.pass_at_first()?)),
@@ -100,10 +98,10 @@ impl Places {
         }
     }
 
-    /// Lets tenants go, change and come; the answer has those who were refused.
+    /// Removes, changes and adds tenants; returns those that were refused.
     ///
     /// # Errors
-    /// If nobody could come.
+    /// If no tenant could be added.
     pub fn turn_over(
         &mut self,
         turnover: &Turnover,
@@ -121,14 +119,14 @@ impl Places {
         }
     }
 
-    /// Gives free classes to those who wait, in this order.
+    /// Gives free classes to waiting tenants, in this order.
     pub fn promote(&mut self, order: &[GroupId], passage: Option<&Passage>) {
         if let (Places::Ours(groups, journal), Some(passage)) = (self, passage) {
             groups.promote(order, journal, passage);
         }
     }
 
-    /// Those who wait for a class, if one is free.
+    /// The tenants that wait for a class; empty if no class is free.
     pub fn waiting(&self) -> Vec<GroupId> {
         match self {
             Places::Ours(groups, _) => groups.waiting(),
@@ -136,7 +134,6 @@ impl Places {
         }
     }
 
-    /// Who has no class of its own.
     pub fn groupings(&self) -> Vec<Grouping> {
         match self {
             Places::Ours(groups, _) => groups.groupings(),
@@ -144,12 +141,11 @@ impl Places {
         }
     }
 
-    /// Whether a tenant has to be looked after although nothing was said of it.
+    /// Whether a tenant needs work although its description is unchanged.
     pub fn is_restless(&self, id: GroupId, pids: &[u32]) -> bool {
         matches!(self, Places::Ours(groups, _) if groups.is_restless(id, pids))
     }
 
-    /// What others did to groups of ours, as of the last sample.
     pub fn disturbances(&self) -> Vec<Disturbance> {
         match self {
             Places::Ours(groups, _) => groups.disturbances().cloned().collect(),
@@ -157,19 +153,18 @@ impl Places {
         }
     }
 
-    /// Whether others did what may be put right.
+    /// Whether other programs made changes that may be corrected.
     pub fn is_wrong(&self) -> bool {
         matches!(self, Places::Ours(groups, _) if groups.is_wrong())
     }
 
-    /// Puts right what others did, a few times at most.
+    /// Corrects changes by other programs, each group a few times at most.
     pub fn correct(&mut self, passage: Option<&Passage>) {
         if let (Places::Ours(groups, journal), Some(passage)) = (self, passage) {
             groups.correct(journal, passage);
         }
     }
 
-    /// Whether something is left to be removed.
     pub fn has_leftovers(&self) -> bool {
         matches!(self, Places::Ours(groups, _) if groups.has_leftovers())
     }

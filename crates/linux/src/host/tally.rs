@@ -1,7 +1,7 @@
-//! What a tenant's cores have counted since it came, whichever cores those were: a sum that never falls.
+//! What a tenant's cores have counted since the tenant was added, whichever cores it had: a sum that never falls.
 //!
-//! A core that comes brings nothing of what it counted before, and one that goes leaves what it counted for the tenant.
-//! Arithmetic only; must not know how a core is counted.
+//! A core's earlier counts are not included; the counts of a core that is taken away stay in the sum. Arithmetic only;
+//! must not know how a core is counted.
 
 use std::collections::BTreeMap;
 use waykeeper_host::{GroupCounters, Reading};
@@ -10,32 +10,30 @@ use waykeeper_units::{CoreId, CoreList};
 /// The six counts of a [`GroupCounters`]: instructions, cycles, hits and misses of MLC and LLC.
 const COUNTS: usize = 6;
 
-/// One reading of each.
 pub(super) type Six = [Reading<u64>; COUNTS];
 
-/// What a core shows that was not counted before.
+/// The readings of a core that was not counted before.
 pub(super) const NOTHING: Six = [Reading::Value(0); COUNTS];
 
 /// A tenant's sums.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     cores: BTreeMap<CoreId, Share>,
-    /// What cores that have gone left.
+    /// Counts of cores that the tenant no longer has.
     carried: [u64; COUNTS],
-    /// Something is missing in the interval that is running.
+    /// A count of the present interval is incomplete.
     lost: [bool; COUNTS],
 }
 
-/// What one core counts for it.
+/// What one core has counted for the tenant.
 #[derive(Clone, Copy, Debug)]
 struct Share {
-    /// What it showed when it came; `Unavailable` until it shows something.
+    /// Its reading when the tenant got it; `Unavailable` until the first valid reading.
     base: Six,
-    /// What it showed last, beyond that.
+    /// The last known increase since `base`.
     moved: [u64; COUNTS],
 }
 
-/// The counts of a reading.
 pub(super) fn six(counters: &GroupCounters) -> Six {
     [
         counters.instructions,
@@ -47,19 +45,17 @@ pub(super) fn six(counters: &GroupCounters) -> Six {
     ]
 }
 
-/// The same with an occupancy.
 pub(super) fn counters(six: Six, occupancy_bytes: Reading<u64>) -> GroupCounters {
     let [instructions, cycles, mlc_hits, mlc_misses, llc_hits, llc_misses] = six;
     GroupCounters { instructions, cycles, mlc_hits, mlc_misses, llc_hits, llc_misses, occupancy_bytes }
 }
 
 impl Tally {
-    /// The cores it has.
     pub fn cores(&self) -> CoreList {
         self.cores.keys().copied().collect::<Vec<CoreId>>().into()
     }
 
-    /// It has these cores from now on. `last` is what those show that go, `now` what those show that come.
+    /// Sets the tenant's cores. `last` reads the cores that it loses, `now` those that it gets.
     pub fn follow(&mut self, cores: &CoreList, last: impl Fn(CoreId) -> Six, now: impl Fn(CoreId) -> Six) {
         let gone: Vec<CoreId> =
             self.cores.keys().filter(|core| !cores.cores().contains(core)).copied().collect();
@@ -68,7 +64,7 @@ impl Tally {
             let Some(share) = self.cores.remove(&core) else { continue };
             for (index, moved) in share.moved.into_iter().enumerate() {
                 self.carried[index] = self.carried[index].wrapping_add(moved);
-                // What it counted since the last sample is not known.
+                // Its counts since the last sample are unknown.
                 self.lost[index] |= shown[index] == Reading::Unavailable;
             }
         }
@@ -77,7 +73,7 @@ impl Tally {
         }
     }
 
-    /// Takes in what its cores show now.
+    /// Reads the sums, given the present reading of each core.
     pub fn read(&mut self, now: impl Fn(CoreId) -> Six) -> Six {
         if self.cores.is_empty() {
             return [Reading::Unsupported; COUNTS];
@@ -97,14 +93,15 @@ impl Tally {
         sums
     }
 
-    /// What a core counted for the tenant, given what it shows.
+    /// What a core has counted for the tenant, given its reading.
     fn take(&mut self, core: CoreId, shown: Six) -> Six {
         let Some(share) = self.cores.get_mut(&core) else { return shown };
         let mut part = shown;
         for index in 0..COUNTS {
             let Reading::Value(value) = shown[index] else { continue };
             match share.base[index] {
-                // Two registers' difference may fall by a few (they are not read at one instant); a sum does not.
+                // A difference of two registers may fall slightly, since they are not read at the same instant; the sum
+                // must not.
                 Reading::Value(base) => {
                     share.moved[index] = share.moved[index].max(value.saturating_sub(base));
                 }
@@ -137,7 +134,7 @@ mod tests {
         tally.follow(&list("0-1"), |_| all(0), |core| all(1000 * u64::from(core.0)));
         // 0: 10, 1: 1007 - 1000.
         assert_eq!(tally.read(|core| all(if core.0 == 0 { 10 } else { 1007 })), all(17));
-        // 1 goes at 1009, 2 comes at 500.
+        // 1 is taken away at 1009, 2 is added at 500.
         tally.follow(&list("0,2"), |_| all(1009), |_| all(500));
         assert_eq!(tally.read(|core| all(if core.0 == 0 { 12 } else { 505 })), all(12 + 9 + 5));
     }
@@ -147,16 +144,16 @@ mod tests {
         let mut tally = Tally::default();
         tally.follow(&list("0-1"), |_| all(0), |_| all(0));
         assert_eq!(tally.read(|_| all(100)), all(200));
-        // What 1 counted since is not known when it goes.
+        // The counts of 1 since the last sample are unknown when it is taken away.
         tally.follow(&list("0"), |_| [Reading::Unavailable; COUNTS], |_| all(0));
         assert_eq!(tally.read(|_| all(110)), [Reading::Unavailable; COUNTS]);
         assert_eq!(tally.read(|_| all(120)), all(220));
-        // 2 shows nothing when it comes: it counts from where it first shows something.
+        // 2 has no valid reading when it is added: its count starts at the first valid one.
         tally.follow(&list("0,2"), |_| all(0), |_| [Reading::Unavailable; COUNTS]);
         let late = |core: CoreId| all(if core.0 == 0 { 130 } else { 7777 });
         assert_eq!(tally.read(late), [Reading::Unavailable; COUNTS]);
         assert_eq!(tally.read(late), all(230));
-        // A difference that falls a little.
+        // The difference falls slightly.
         assert_eq!(tally.read(|core| all(if core.0 == 0 { 128 } else { 7778 })), all(231));
     }
 

@@ -1,7 +1,7 @@
-//! The counters of one package, watched without taking charge: no tenant, no group, and no knob is touched.
+//! The counters of one package, read without managing the host: it makes no group and writes no knob.
 //!
-//! For those who turn one knob by hand and want to see what comes of it. Counting through MSRs programs counters; what
-//! they held is journaled first. Must not know what is turned in between.
+//! For a caller that changes one knob by hand and measures the effect. Counting through MSRs programs counters; their
+//! originals are journaled first. Must not know which knob is changed.
 
 use super::count;
 use super::error::OpenError;
@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 use waykeeper_host::{Interval, KnobValues, Snapshot};
 use waykeeper_units::{PortId, WayMask};
 
-/// How often whoever watches looks whether he is to stop.
+/// How often a measurement checks whether it should stop.
 const TICK: Duration = Duration::from_millis(50);
 
-/// A package under watch.
+/// An observed package.
 #[derive(Debug)]
 pub struct Watch {
     counting: Box<dyn Counting>,
@@ -36,7 +36,7 @@ impl Watch {
     /// Starts counting on a socket.
     ///
     /// # Errors
-    /// Whatever is missing for it; nothing is programmed then.
+    /// If something required is missing. No register stays programmed then.
     pub fn open(root: &Root, socket: u16, journal: &mut Journal) -> Result<Watch, OpenError> {
         let topology = crate::topology::Topology::read(root)?;
         let core = topology.reader_of(socket).ok_or(OpenError::NoSocket { socket })?;
@@ -51,12 +51,12 @@ impl Watch {
         Ok(Watch { counting, knobs, ports, started: Instant::now() })
     }
 
-    /// The id that a root port has in the samples; `None` if it is not this package's or nothing is behind it.
+    /// The id of a root port in the samples; `None` if it is not this package's or has no NIC or disk.
     pub fn port(&self, address: PciAddress) -> Option<PortId> {
         self.ports.iter().find(|(_, own, is_local)| *own == address && *is_local).map(|(id, _, _)| *id)
     }
 
-    /// Watches several packages at once for `span`, cut into `slices` of one length, or until `stop`.
+    /// Measures several packages at once for `span`, in `slices` intervals of equal length, or until `stop`.
     pub fn slices(
         watches: &mut [&mut Watch],
         span: Duration,
@@ -88,7 +88,7 @@ impl Watch {
     fn sample(&mut self) -> Snapshot {
         let at_ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let counts = self.counting.count();
-        // A knob or counter that cannot be read is missing from the sample, and whoever judges it says so.
+        // A knob or counter that cannot be read is missing from the sample; the caller reports that.
         let mut unread = Vec::new();
         let knobs = KnobValues {
             dca_ways: self.knobs.ways(&mut unread),

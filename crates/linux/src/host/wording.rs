@@ -1,10 +1,10 @@
-//! From what a kernel answers to what the seam says of a knob. Knows errors, not knobs.
+//! Turns errors of the kernel into the seam's outcomes of a knob. Must not know knobs.
 
 use super::groups::GroupsError;
 use crate::resctrl::{Kind, ResctrlError};
 use waykeeper_host::KnobOutcome;
 
-/// A refusal of resctrl: whether another value would help, or another moment.
+/// The outcome of a resctrl error: `Busy` if a retry may help, `Refused` if only another value may.
 pub(super) fn refusal(error: &ResctrlError) -> KnobOutcome {
     let why = error.to_string();
     match error.kind {
@@ -14,11 +14,11 @@ pub(super) fn refusal(error: &ResctrlError) -> KnobOutcome {
     }
 }
 
-/// The same of whatever stands in the way of a group.
+/// The outcome of any error about groups.
 pub(super) fn groups_refusal(error: &GroupsError) -> KnobOutcome {
     match error {
         GroupsError::Resctrl(error) => refusal(error),
-        // A full disk may be emptied; until then nothing is turned.
+        // The disk may get free space; until then no knob is written.
         GroupsError::Journal(error) => KnobOutcome::Busy(error.to_string()),
         GroupsError::File(error) => KnobOutcome::Busy(error.to_string()),
         GroupsError::Beside(why) => KnobOutcome::Busy(why.clone()),

@@ -1,23 +1,23 @@
-//! What goes wrong with resctrl, in one type: where, what was tried, what the kernel said, what it would have taken.
+//! Errors of resctrl in one type: the file, the action, the kernel's reason, the accepted values.
 //!
-//! The kernel answers most refusals with EINVAL and keeps the reason in `info/last_cmd_status` (resctrl.rst,
-//! "error reporting"); an error here carries both. It must not know what the caller wanted the knob for.
+//! The kernel answers most refusals with EINVAL and keeps the reason in `info/last_cmd_status` (resctrl.rst, "error
+//! reporting"); an error here carries both. It must not know what the caller wanted the knob for.
 
 use crate::content::ContentError;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What kind of failure, as a caller would act on it.
+/// The kind of failure, for the caller's reaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// EBUSY: not now; RMIDs in limbo, or a second mount.
+    /// EBUSY: retry later; RMIDs in limbo, or a second mount.
     Busy,
     /// ENOSPC: no CLOSID, RMID or cache left.
     Exhausted,
-    /// The kernel does not take this value (EINVAL, ERANGE, E2BIG, ENODEV of `io_alloc`), mostly with a reason.
+    /// The kernel does not accept this value (EINVAL, ERANGE, E2BIG, ENODEV of `io_alloc`), mostly with a reason.
     Refused,
-    /// The group, domain or file is not there any more (ENODEV, ENOENT).
+    /// The group, domain or file no longer exists (ENODEV, ENOENT, or ESRCH of a write).
     Gone,
     /// EACCES, EPERM, EROFS.
     Denied,
@@ -25,19 +25,19 @@ pub enum Kind {
     Locked,
     /// The group is not one of ours.
     Foreign,
-    /// What would have to be given back could not be noted before.
+    /// The caller could not record CPUs that would have to be returned.
     Unremembered,
     /// No resctrl here: not in the kernel, not in the CPU, or not mounted.
     NotMounted,
-    /// A file reads as nothing that resctrl would write.
+    /// A file's content is not what resctrl writes.
     Malformed,
-    /// EEXIST: a group of that name is there already.
+    /// EEXIST: a group of that name exists.
     Exists,
-    /// Anything else (EIO and its kin).
+    /// Any other error, for example EIO.
     Io,
 }
 
-/// What was being done.
+/// The attempted action.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Opening or reading a file.
@@ -57,15 +57,15 @@ pub enum Action {
 /// A failure of one operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResctrlError {
-    /// What kind.
+    /// The kind of failure.
     pub kind: Kind,
     /// The file or directory.
     pub path: PathBuf,
-    /// What was being done to it.
+    /// The attempted action.
     pub action: Action,
     /// The system's error number, if a system call failed.
     pub errno: Option<i32>,
-    /// What `info/last_cmd_status` had to say about it.
+    /// The message in `info/last_cmd_status`.
     pub status: Option<String>,
     /// What is wrong in our words, or what would be accepted; may be empty.
     pub detail: String,
@@ -86,7 +86,7 @@ impl ResctrlError {
         }
     }
 
-    /// A file whose content makes no sense.
+    /// A file's content is malformed.
     pub(super) fn malformed(path: &Path, detail: impl Into<String>) -> ResctrlError {
         ResctrlError {
             kind: Kind::Malformed,
@@ -98,7 +98,7 @@ impl ResctrlError {
         }
     }
 
-    /// Something that we refuse before the kernel is asked.
+    /// A refusal of our own, before the kernel is asked.
     pub(super) fn ours(kind: Kind, path: &Path, action: Action, detail: impl Into<String>) -> ResctrlError {
         ResctrlError {
             kind,
@@ -110,7 +110,7 @@ impl ResctrlError {
         }
     }
 
-    /// The same failure with what would have been accepted.
+    /// The same failure with the accepted values.
     pub(super) fn expecting(mut self, accepted: impl Into<String>) -> ResctrlError {
         if self.detail.is_empty() && self.kind == Kind::Refused {
             self.detail = format!("accepted: {}", accepted.into());
@@ -118,13 +118,13 @@ impl ResctrlError {
         self
     }
 
-    /// True if the thing itself has vanished: no failure of the whole, and no zero either.
+    /// True if the file or group no longer exists. Other groups are not affected, and its count is not zero.
     pub fn is_gone(&self) -> bool {
         self.kind == Kind::Gone
     }
 }
 
-/// Sorts error numbers; the table of hardware.md 7.3, 7.4 and 8.1.
+/// The kind of an error number, from the tables of hardware.md 7.3, 7.4 and 8.1.
 fn kind_of(errno: Option<i32>, action: &Action) -> Kind {
     let writes = matches!(action, Action::Write(_));
     match errno {
@@ -174,7 +174,7 @@ impl From<ContentError> for ResctrlError {
     }
 }
 
-/// At most 60 characters of a text, on one line: errors are one line, and file contents are not to be poured out.
+/// At most 60 characters of a text, on one line, so that error messages stay one short line.
 pub(super) fn shown(text: &str) -> String {
     // 60 characters hold every schemata line of a two-socket server.
     const MOST: usize = 60;

@@ -1,21 +1,23 @@
-//! Monitoring groups that others made in a group of ours: taken out of it before it goes, for they would go with it.
+//! Moves other programs' monitoring groups out of our group before it is removed; otherwise they would be removed with
+//! it.
 //!
-//! From Linux 6.5 on a monitoring group can be given another parent (rename(2), rdtgroup_rename), if it watches no CPUs; so
-//! its CPUs are taken from it before and given back after. It must not know why a group goes, nor how CPUs are remembered.
+//! Since Linux 6.5 a monitoring group can be moved to another parent (rename(2), rdtgroup_rename) if it has no CPUs, so
+//! its CPUs are taken from it before and returned after. It must not know why a group is removed, nor how CPUs are
+//! recorded.
 
 use super::error::{Action, Kind, ResctrlError};
 use super::{Group, Resctrl};
 use std::fs;
 use waykeeper_units::{CoreId, CoreList};
 
-/// Is told a group's CPUs before they are taken from it, and may refuse that with a reason.
+/// Records a group's CPUs before they are taken from it, or refuses with a reason.
 pub type Remember<'a> = dyn FnMut(&Group, &CoreList) -> Result<(), String> + 'a;
 
 impl Resctrl {
-    /// Monitoring groups in a control group of ours whose names do not begin with our prefix: somebody else's.
+    /// Other programs' monitoring groups in one of our control groups: their names do not begin with our prefix.
     ///
     /// # Errors
-    /// If the group has gone.
+    /// If the group is gone.
     pub fn others_monitors(&self, group: &Group) -> Result<Vec<Group>, ResctrlError> {
         if group.is_monitor() {
             return Ok(Vec::new());
@@ -24,15 +26,15 @@ impl Resctrl {
         Ok(all.into_iter().filter(|monitor| !monitor.name().starts_with(&self.prefix)).collect())
     }
 
-    /// Removes a control group of ours, but never what somebody else made in it: such monitoring groups move to the default
-    /// group first, with their tasks and CPUs. Where the kernel cannot do that the group stays, without CPUs and tasks.
+    /// Removes one of our control groups. Other programs' monitoring groups in it first move to the default group, with
+    /// their tasks and CPUs. Where the kernel cannot move them our group stays, without CPUs and tasks.
     ///
-    /// `remember` is told what a group watches before that is taken from it, for where the group is and for where it will
-    /// be; what it refuses is not taken.
+    /// `remember` gets a monitoring group's CPUs before they are taken from it, once for its old and once for its new
+    /// place. If it refuses, no CPU is taken and our group keeps its CPUs and tasks.
     ///
     /// # Errors
-    /// As [`Resctrl::remove`]; [`Kind::Foreign`] if the group stays for what is in it. If it cannot be told whether there is
-    /// anything in it, it stays as it is.
+    /// As [`Resctrl::remove`]; [`Kind::Foreign`] if the group stays because of a monitoring group. If its monitoring
+    /// groups cannot be listed, nothing is changed.
     pub fn remove_kindly(&self, group: &Group, remember: &mut Remember<'_>) -> Result<(), ResctrlError> {
         let mut moved = Vec::new();
         let mut stuck = None;
@@ -56,7 +58,7 @@ impl Resctrl {
                 ResctrlError::ours(Kind::Foreign, &self.directory(group), Action::Remove, why)
             })),
         };
-        // Its CPUs are in the default group again, and whoever watched them may go on.
+        // Its CPUs are in the default group again, so the moved monitoring groups can have theirs back.
         let watched = moved.into_iter().map(|(monitor, cpus)| self.watch_again(&monitor, &cpus));
         let watched = watched.fold(Ok(()), Result::and);
         removed.and(watched)
@@ -65,7 +67,7 @@ impl Resctrl {
     /// Takes all CPUs and tasks out of a group that has to stay.
     fn empty(&self, group: &Group, error: &ResctrlError) -> Result<(), ResctrlError> {
         self.only_ours(group, &self.directory(group), Action::Remove)?;
-        // One whose CPUs could not be remembered keeps them, and so does the group that it is in.
+        // A monitoring group whose CPUs could not be recorded keeps them, and so does our group around it.
         if error.kind == Kind::Unremembered {
             return Err(error.clone());
         }
@@ -74,7 +76,7 @@ impl Resctrl {
         self.assign(&Group::DEFAULT, &tasks).map(drop)
     }
 
-    /// Gives a monitoring group of the default group the CPUs that it watched; what has another group now stays there.
+    /// Returns CPUs to a monitoring group of the default group, except those that are in another control group now.
     fn watch_again(&self, monitor: &Group, cpus: &CoreList) -> Result<(), ResctrlError> {
         let there = self.cpus(&Group::DEFAULT)?;
         let own = self.cpus(monitor)?;
@@ -83,8 +85,8 @@ impl Resctrl {
         if all == own { Ok(()) } else { self.set_cpus(monitor, &all) }
     }
 
-    /// Moves a monitoring group of somebody else's in a group of ours to the default group. The answer is where it is, and
-    /// the CPUs that it watched.
+    /// Moves another program's monitoring group from our group to the default group. Returns its new place, and the
+    /// CPUs that it had.
     fn move_out(
         &self,
         monitor: &Group,
@@ -104,7 +106,7 @@ impl Resctrl {
             Ok(()) => Ok((moved, cpus)),
             Err(error) => {
                 if !cpus.is_empty() {
-                    // As it was: it stays where it is.
+                    // It stays where it is, with its CPUs.
                     self.set_cpus(monitor, &cpus)?;
                 }
                 Err(ResctrlError::system(&path, Action::Remove, &error))

@@ -1,7 +1,7 @@
-//! How the files of resctrl are read and written: bounded, one write(2) a command, handles held open.
+//! Reads and writes resctrl's files: bounded reads, one write(2) per command, handles held open.
 //!
-//! kernfs gives a whole file to a read that is large enough and takes one command a write (virtual-host.md
-//! 3.3); a served tree may give less at a time. It must not know what stands in a file.
+//! kernfs returns a whole file to a read that is large enough and takes one command per write (virtual-host.md 3.3); a
+//! served tree may return less at a time. It must not know what a file contains.
 
 use super::error::{Action, ResctrlError};
 use crate::root::{FileError, Handle, Root};
@@ -23,7 +23,7 @@ pub(super) fn read(path: &Path, most: usize) -> Result<String, ResctrlError> {
     text(path, bytes, most)
 }
 
-/// As [`read`]; a file that is not there is `None`. Whether its group is there is another question.
+/// As [`read`]; `None` if the file does not exist. The caller checks whether its group exists.
 pub(super) fn read_if_there(path: &Path) -> Result<Option<String>, ResctrlError> {
     match read(path, MOST_BYTES) {
         Err(error) if error.errno == Some(libc::ENOENT) => Ok(None),
@@ -38,12 +38,12 @@ fn text(path: &Path, bytes: Vec<u8>, most: usize) -> Result<String, ResctrlError
     String::from_utf8(bytes).map_err(|_| ResctrlError::malformed(path, "it is not UTF-8 text"))
 }
 
-/// Opens a file for commands. `O_TRUNC` and `O_CREAT` mean nothing here and are left out.
+/// Opens a file for commands. `O_TRUNC` and `O_CREAT` have no effect on these files and are left out.
 pub(super) fn open_for_commands(path: &Path) -> io::Result<File> {
     File::options().write(true).open(path)
 }
 
-/// Gives one command to an open file: one write(2), taken whole or not at all.
+/// Writes one command to an open file with one write(2); the kernel takes all of it or none.
 pub(super) fn command(file: &mut File, text: &str) -> io::Result<()> {
     let taken = loop {
         match file.write(text.as_bytes()) {
@@ -57,23 +57,23 @@ pub(super) fn command(file: &mut File, text: &str) -> io::Result<()> {
     }
 }
 
-/// A file that is read at every interval: a [`Handle`] with resctrl's errors. After its group is removed it answers
-/// ENODEV, which is [`super::error::Kind::Gone`].
+/// A file that is read at every interval: a [`Handle`] with resctrl's errors. After its group is removed a read fails
+/// with ENODEV, which is [`super::error::Kind::Gone`].
 #[derive(Debug)]
 pub struct HeldFile(Handle);
 
 impl HeldFile {
-    /// Opens a file for reading again and again.
+    /// Opens a file for repeated reads.
     pub(super) fn open(path: PathBuf) -> Result<HeldFile, ResctrlError> {
         Root::at("/").open_read(&path).map(HeldFile).map_err(|error| told(&path, &error))
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
 
-    /// The single line of a counter. One system call unless the file is given in pieces.
+    /// Reads the single line of a counter. One system call unless the file is returned in pieces.
     pub(super) fn read_line<'a>(&self, buffer: &'a mut [u8; 64]) -> Result<&'a str, ResctrlError> {
         let mut filled = 0;
         while filled < buffer.len() && !buffer[..filled].contains(&b'\n') {
@@ -86,17 +86,17 @@ impl HeldFile {
             .map_err(|_| ResctrlError::malformed(self.path(), "it is not UTF-8 text"))
     }
 
-    /// The whole file, of any number of lines.
+    /// Reads the whole file.
     pub(super) fn read_all(&self) -> Result<String, ResctrlError> {
-        // A page is what kernfs gives at most at a time.
+        // kernfs returns at most one page at a time.
         let mut bytes = vec![0; 4096];
         let mut filled = 0;
         loop {
             let room = bytes.len() - filled;
             let more = self.pread(&mut bytes[filled..], filled)?;
             filled += more;
-            // kernfs fills what it is given as long as there is text; a read that ends early, at the end of a line, was
-            // the last one. That saves a call for every group at every interval.
+            // kernfs fills the buffer as long as there is text. A short read that ends with a newline was the last one;
+            // this saves a system call per group and interval.
             let is_last = more < room && bytes[..filled].last() == Some(&b'\n');
             if more == 0 || is_last || filled > MOST_BYTES {
                 break;

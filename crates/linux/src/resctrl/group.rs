@@ -1,17 +1,17 @@
-//! Which group: the default one, a control group, or a monitoring group of either.
+//! Names a group: the default one, a control group, or a monitoring group of either.
 //!
-//! A name is a directory's; it must not know what is in the directory.
+//! A group's name is the name of its directory. It must not know what the directory contains.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Directories in the root of the mount that are no groups.
+/// Directories in the root of the mount that are not groups.
 const RESERVED: [&str; 3] = ["info", "mon_groups", "mon_data"];
 /// Longest file name (NAME_MAX).
 const LONGEST: usize = 255;
 
-/// A group by its place.
+/// A group, named by its path.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
@@ -24,7 +24,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// The default group: CLOSID 0, always there.
+    /// The default group: CLOSID 0, always present.
     pub const DEFAULT: Group = Group { control: None, monitor: None };
 
     /// A control group of this name.
@@ -91,7 +91,7 @@ fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D:
     name.map(|name| check(&name)).transpose().map_err(serde::de::Error::custom)
 }
 
-/// A name that may be a group's: a journal could hold anything, and a name with a slash leads elsewhere.
+/// Checks a group's name. A damaged journal could contain any text, and a name with a slash would be another path.
 fn check(name: &str) -> Result<String, String> {
     let plain = !name.is_empty() && name.len() <= LONGEST && !name.contains(['/', '\n', '\0']);
     if plain && name != "." && name != ".." && !RESERVED.contains(&name) {

@@ -1,8 +1,8 @@
-//! `info/`: which resources this kernel shares out on this CPU, their shapes and their limits.
+//! `info/`: which resources this kernel divides on this CPU, their formats and limits.
 //!
-//! hardware.md 7.1, 7.4 and 8.1. A directory that is absent is a resource that is absent; within one, only the files
-//! that every kernel has are asked for. It must not know which machine this is: masks and widths are read, never
-//! looked up.
+//! hardware.md 7.1, 7.4 and 8.1. A missing directory means that the resource is absent; in a directory, only the files
+//! that every kernel has are required. It must not know which machine this is: masks and widths are read from the
+//! kernel, not taken from a table.
 
 use super::Resctrl;
 use super::error::{ResctrlError, shown};
@@ -17,15 +17,15 @@ use waykeeper_units::WayMask;
 /// A cache that CAT divides.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CacheInfo {
-    /// Classes that this resource has, the default one included; with CDP already halved by the kernel.
+    /// Number of classes of this resource, including the default one; with CDP the kernel has already halved it.
     pub num_closids: u32,
     /// All ways that a mask may have.
     pub cbm_mask: WayMask,
     /// Fewest ways that a mask may have; 0 on AMD, where mask 0 is legal.
     pub min_cbm_bits: u32,
-    /// Ways that other agents fill too (CPUID's word, hardware.md 1.3); `None` on kernels before 4.14.
+    /// Ways that other agents fill too (a CPUID constant, hardware.md 1.3); `None` on kernels before 4.14.
     pub shareable_bits: Option<WayMask>,
-    /// Whether masks may have holes; `None` on kernels before 6.7, which do not say.
+    /// Whether masks may have holes; `None` on kernels before 6.7, which do not report it.
     pub sparse_masks: Option<bool>,
     /// Whether devices have a mask of their own; `None` on kernels without that file.
     pub io_alloc: Option<IoAlloc>,
@@ -34,28 +34,29 @@ pub struct CacheInfo {
 /// A bandwidth that MBA limits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BandwidthInfo {
-    /// Classes that this resource has, the default one included.
+    /// Number of classes of this resource, including the default one.
     pub num_closids: u32,
     /// Smallest setting.
     pub min_bandwidth: u64,
     /// Step: other settings are rounded up to it.
     pub bandwidth_gran: u64,
-    /// Whether the delay grows evenly with the setting; `None` where the kernel does not say.
+    /// Whether the delay grows linearly with the setting; `None` where the kernel does not report it.
     pub delay_linear: Option<bool>,
-    /// Which thread's setting counts on a core: `max` or `per-thread`; `None` where the kernel does not say.
+    /// Which thread's setting counts on a core: `max` or `per-thread`; `None` where the kernel does not report it.
     pub thread_throttle_mode: Option<String>,
 }
 
 /// What can be monitored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MonitoringInfo {
-    /// Groups that can be monitored at a time, control and monitoring groups together.
+    /// Groups that can be monitored at the same time, control and monitoring groups together.
     pub num_rmids: u32,
-    /// What is counted. `*_config` names are files that say what a counter counts, not counters; they are left out.
+    /// Counted events. Names that end in `_config` are files that configure a counter, and are left out.
     pub events: Vec<Event>,
     /// Counters can be configured (AMD's BMEC): the features whose name ends in `_config`.
     pub configurable: Vec<Event>,
-    /// How counters get to groups, where a kernel (6.18 and later) says: the mode in brackets in `mbm_assign_mode`.
+    /// How counters are assigned to groups, if the kernel (6.18 and later) reports it: the mode in brackets in
+    /// `mbm_assign_mode`.
     pub assign_mode: Option<String>,
 }
 
@@ -72,20 +73,20 @@ pub struct Info {
     pub unknown: Vec<String>,
 }
 
-/// A class of service or an RMID is a number that hardware has few of; this is how many.
+/// How many groups the hardware's CLOSIDs and RMIDs allow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Control groups that can exist at a time, the default one included.
+    /// Most control groups at the same time, including the default one.
     pub closids: u32,
-    /// Control and monitoring groups together that can exist at a time; `None` without monitoring.
+    /// Most control and monitoring groups together at the same time; `None` without monitoring.
     pub rmids: Option<u32>,
 }
 
-/// The kernel keeps its free classes in 32 bits (closid_free_map, up to 6.7) and no x86 CPU has more.
+/// The kernel keeps its free classes in 32 bits (closid_free_map, up to 6.7), and no x86 CPU has more.
 const MOST_CLOSIDS: u32 = 32;
 
 impl Info {
-    /// The L3's shape; with CDP that of its data half (both halves have one shape, resctrl.rst).
+    /// The L3's format; with CDP that of its data half (both halves have the same, resctrl.rst).
     pub fn l3(&self) -> Option<&CacheInfo> {
         self.caches.get(&Resource::L3).or_else(|| self.caches.get(&Resource::L3Data))
     }
@@ -101,16 +102,16 @@ impl Info {
         self.caches.contains_key(&Resource::L3Code)
     }
 
-    /// How many groups there can be: the minimum over the resources (hardware.md 7.4).
+    /// Most groups: the minimum over the resources (hardware.md 7.4).
     pub fn limits(&self) -> Limits {
         let caches = self.caches.values().map(|cache| cache.num_closids);
         let all = caches.chain(self.bandwidths.values().map(|bandwidth| bandwidth.num_closids));
-        // Without any resource there are no classes beyond the default one.
+        // Without any resource there is only the default class.
         let closids = all.min().unwrap_or(1).min(MOST_CLOSIDS);
         Limits { closids, rmids: self.monitoring.as_ref().map(|monitoring| monitoring.num_rmids) }
     }
 
-    /// What a schemata line of this resource may hold, for error messages.
+    /// The accepted settings of this resource, for error messages.
     pub fn accepted(&self, resource: &Resource) -> String {
         if let Some(cache) = self.caches.get(resource) {
             let holes = if cache.sparse_masks == Some(true) { "" } else { "contiguous " };
@@ -132,7 +133,7 @@ impl Resctrl {
     /// Reads all of `info/`.
     ///
     /// # Errors
-    /// If a file that is there cannot be read or makes no sense: one report, naming it.
+    /// If an existing file cannot be read or is malformed; the error names the file.
     pub fn info(&self) -> Result<Info, ResctrlError> {
         let top = self.info_path("");
         let mut info = Info::default();
@@ -155,10 +156,10 @@ impl Resctrl {
         Ok(info)
     }
 
-    /// Who uses which way of a cache, one letter a way from the highest bit down, by domain (hardware.md 7.1).
+    /// The usage of each way of a cache, by domain: one letter per way, from the highest bit down (hardware.md 7.1).
     ///
     /// # Errors
-    /// If the file cannot be read or is no such map. `None` where the kernel has no such file.
+    /// If the file cannot be read or is malformed. `None` where the kernel has no such file.
     pub fn bit_usage(&self, resource: &Resource) -> Result<Option<BTreeMap<u32, String>>, ResctrlError> {
         let path = self.info_path(resource.name()).join("bit_usage");
         let Some(text) = files::read_if_there(&path)? else { return Ok(None) };
@@ -236,7 +237,7 @@ fn monitoring(directory: &Path) -> Result<MonitoringInfo, ResctrlError> {
     })
 }
 
-/// Reads `mon_features`: a name a line, at least one.
+/// Reads `mon_features`: one name per line, at least one.
 pub(super) fn parse_features(text: &str) -> Result<Vec<String>, String> {
     if text.trim().is_empty() {
         return Err("it is empty; expected one feature a line, like llc_occupancy".to_owned());
@@ -252,7 +253,7 @@ pub(super) fn parse_features(text: &str) -> Result<Vec<String>, String> {
     text.lines().map(name).collect()
 }
 
-/// Reads `mbm_assign_mode`: a mode a line, the one in force in brackets (resctrl.rst of 6.18).
+/// Reads `mbm_assign_mode`: one mode per line, the one in force in brackets (resctrl.rst of 6.18).
 fn parse_assign_mode(text: &str) -> Result<String, String> {
     let in_force = text.lines().find_map(|line| line.trim().strip_prefix('[')?.strip_suffix(']'));
     in_force.map(str::to_owned).ok_or_else(|| format!("expected a mode in brackets, not `{}`", shown(text)))
@@ -270,13 +271,13 @@ fn at_least_one(text: &str) -> Result<u32, String> {
     }
 }
 
-/// A file that every kernel has in such a directory.
+/// Reads a file that every kernel has in such a directory.
 fn needed<T>(path: &Path, parse: impl Fn(&str) -> Result<T, String>) -> Result<T, ResctrlError> {
     let text = files::read(path, files::MOST_BYTES)?;
     parse(&text).map_err(|why| ResctrlError::malformed(path, why))
 }
 
-/// A file that some kernels have.
+/// Reads a file that only some kernels have.
 fn optional<T>(path: &Path, parse: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, ResctrlError> {
     let Some(text) = files::read_if_there(path)? else { return Ok(None) };
     parse(&text).map(Some).map_err(|why| ResctrlError::malformed(path, why))
@@ -307,7 +308,7 @@ mod tests {
         assert!(parse_assign_mode("default\n").is_err());
     }
 
-    /// A tree of files with a resctrl in it.
+    /// A file tree with a resctrl in it.
     fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Resctrl) {
         let folder = tempfile::tempdir().unwrap();
         for (path, text) in files {
@@ -321,7 +322,7 @@ mod tests {
 
     #[test]
     fn classes_are_the_minimum_and_what_is_absent_is_absent() {
-        // Cascade Lake (hardware.md 7.4): MBA's 8 cut L3's 16. An early kernel: no shareable_bits, no sparse_masks.
+        // Cascade Lake (hardware.md 7.4): MBA's 8 limit L3's 16. An early kernel: no shareable_bits, no sparse_masks.
         let (_keep, resctrl) = tree(&[
             ("L3/num_closids", "16\n"),
             ("L3/cbm_mask", "7ff\n"),

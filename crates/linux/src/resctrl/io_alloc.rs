@@ -1,6 +1,6 @@
 //! `io_alloc` and `io_alloc_cbm`: the L3 ways that devices may fill, where a CPU lets software choose them (AMD SDCIAE).
 //!
-//! hardware.md 8.1; kernel 6.19 and later. It must not know which devices inject anything.
+//! hardware.md 8.1; kernel 6.19 and later. It must not know which devices write into the L3.
 
 use super::Resctrl;
 use super::error::{Kind, ResctrlError, shown};
@@ -9,15 +9,15 @@ use super::schemata::{Line, Resource, Setting, decimal, hex_mask};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What `io_alloc` says.
+/// The state in `io_alloc`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum IoAlloc {
     /// Devices have a class of their own, with the masks of `io_alloc_cbm`.
     Enabled,
-    /// They could have.
+    /// Supported, but not enabled.
     Disabled,
-    /// The CPU has no such thing.
+    /// The CPU does not support it.
     NotSupported,
 }
 
@@ -36,18 +36,18 @@ impl Resctrl {
     /// Whether devices have a class of their own. `None`: this kernel has no such file.
     ///
     /// # Errors
-    /// If the file cannot be read or says something else.
+    /// If the file cannot be read or is malformed.
     pub fn io_alloc(&self, resource: &Resource) -> Result<Option<IoAlloc>, ResctrlError> {
         let path = self.io_path(resource, "io_alloc");
         let Some(text) = files::read_if_there(&path)? else { return Ok(None) };
         IoAlloc::parse(&text).map(Some).map_err(|why| ResctrlError::malformed(&path, why))
     }
 
-    /// Gives devices a class of their own, or takes it away. It takes the highest CLOSID: a group that has it must go
-    /// first ([`Kind::Exhausted`]).
+    /// Gives devices a class of their own, or takes it away. The kernel uses the highest CLOSID: a group that has it
+    /// must be removed first ([`Kind::Exhausted`]).
     ///
     /// # Errors
-    /// What the kernel refuses, and [`Kind::Refused`] if the state reads back unchanged.
+    /// The kernel's refusal, and [`Kind::Refused`] if the state reads back unchanged.
     pub fn set_io_alloc(&self, resource: &Resource, on: bool) -> Result<(), ResctrlError> {
         let path = self.io_path(resource, "io_alloc");
         let text = if on { "1\n" } else { "0\n" };
@@ -66,7 +66,7 @@ impl Resctrl {
     /// The devices' masks by domain. `None`: this kernel has no such file.
     ///
     /// # Errors
-    /// If the file cannot be read (it cannot while devices have no class of their own) or holds no masks.
+    /// If the file cannot be read (as while devices have no class of their own) or is malformed.
     pub fn io_alloc_cbm(&self, resource: &Resource) -> Result<Option<Line>, ResctrlError> {
         let path = self.io_path(resource, "io_alloc_cbm");
         let Some(text) = files::read_if_there(&path).map_err(unsupported)? else { return Ok(None) };
@@ -74,14 +74,14 @@ impl Resctrl {
         Ok(Some(Line::new(resource.clone(), domains)))
     }
 
-    /// Sets the devices' masks in the domains named and gives what reads back.
+    /// Sets the devices' masks in these domains, and returns the masks read back.
     ///
     /// # Errors
-    /// What the kernel refuses.
+    /// The kernel's refusal.
     pub fn set_io_alloc_cbm(&self, line: &Line) -> Result<Option<Line>, ResctrlError> {
         let path = self.io_path(&line.resource, "io_alloc_cbm");
         let text = line.to_string();
-        // The same as a schemata line without the resource's name.
+        // A schemata line without the resource's name.
         let text = format!("{}\n", text.split_once(':').map_or("", |(_, masks)| masks));
         let accepted = || match self.info() {
             Ok(info) => info.accepted(&line.resource),
@@ -96,7 +96,7 @@ impl Resctrl {
     }
 }
 
-/// ENODEV means here that the CPU has no such thing, not that something has gone (hardware.md 8.1).
+/// Here ENODEV means that the CPU does not support it, not that a file or group is gone (hardware.md 8.1).
 fn unsupported(mut error: ResctrlError) -> ResctrlError {
     if error.errno == Some(libc::ENODEV) {
         error.kind = Kind::Refused;
@@ -106,7 +106,7 @@ fn unsupported(mut error: ResctrlError) -> ResctrlError {
     error
 }
 
-/// Reads `0=ffff;1=00ff`.
+/// Parses `0=ffff;1=00ff`.
 fn parse_masks(text: &str) -> Result<Vec<(u32, Setting)>, String> {
     let bad = || format!("expected masks by domain like 0=ffff;1=00ff, not `{}`", shown(text));
     let mut domains: Vec<(u32, Setting)> = Vec::new();

@@ -1,6 +1,6 @@
 //! A group's `schemata`, `cpus`, `mode` and `size`: read, written with one command, read back.
 //!
-//! hardware.md 7.3 and 7.4. It must not know which value is wise.
+//! hardware.md 7.3 and 7.4. It must not know which value is useful.
 
 use super::error::{ResctrlError, shown};
 use super::files::{self, HeldFile};
@@ -14,13 +14,13 @@ use waykeeper_units::CoreList;
 /// A group's mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Its ways may be in other groups' masks too.
+    /// Other groups' masks may have its ways too.
     Shareable,
-    /// They may not.
+    /// No other group's mask may have its ways.
     Exclusive,
     /// It is being made a pseudo-locked region.
     PseudoLockSetup,
-    /// It is one: no tasks, no schemata.
+    /// It is a pseudo-locked region: no tasks, no schemata.
     PseudoLocked,
 }
 
@@ -57,10 +57,10 @@ pub struct HeldSchemata {
 }
 
 impl HeldSchemata {
-    /// Reads it now. `None`: the group has gone.
+    /// Reads it. `None`: the group is gone.
     ///
     /// # Errors
-    /// If it cannot be read or makes no sense.
+    /// If it cannot be read or is malformed.
     pub fn read(&self) -> Result<Option<Schemata>, ResctrlError> {
         let text = match self.file.read_all() {
             Err(error) if error.is_gone() => return Ok(None),
@@ -85,15 +85,15 @@ pub struct HeldCpus {
 }
 
 impl HeldCpus {
-    /// Reads it now. `None`: the group has gone.
+    /// Reads it. `None`: the group is gone.
     ///
     /// # Errors
-    /// If it cannot be read or makes no sense.
+    /// If it cannot be read or is malformed.
     pub fn read(&self) -> Result<Option<CoreList>, ResctrlError> {
         match self.file.read_all() {
             Err(error) if error.is_gone() => Ok(None),
             Err(error) => Err(error),
-            // Even an empty list ends its line.
+            // Even an empty list ends with a newline.
             Ok(text) if !text.ends_with('\n') => {
                 let why = format!("it ends in the middle of a line, `{}`", shown(&text));
                 Err(ResctrlError::malformed(self.file.path(), why))
@@ -115,7 +115,7 @@ impl Resctrl {
     /// A group's shares of all resources.
     ///
     /// # Errors
-    /// If the group has gone or the file makes no sense.
+    /// If the group is gone or the file is malformed.
     pub fn schemata(&self, group: &Group) -> Result<Schemata, ResctrlError> {
         let path = self.directory(group).join("schemata");
         let text = files::read(&path, files::MOST_BYTES)?;
@@ -130,11 +130,11 @@ impl Resctrl {
         Ok(HeldSchemata { file: HeldFile::open(self.directory(group).join("schemata"))? })
     }
 
-    /// Sets the resources and domains named, all of them in one command, and gives what reads back: compare with
+    /// Sets these resources and domains, all in one command, and returns the values read back: compare with
     /// [`Schemata::differing`]. The kernel checks every line before it applies any (hardware.md 7.3).
     ///
     /// # Errors
-    /// What the kernel refuses, with its reason; nothing has changed then.
+    /// The kernel's refusal with its reason; nothing has changed then.
     pub fn set_schemata(&self, group: &Group, lines: &[Line]) -> Result<Schemata, ResctrlError> {
         let path = self.directory(group).join("schemata");
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
@@ -142,7 +142,7 @@ impl Resctrl {
         self.schemata(group)
     }
 
-    /// What these lines could have said, for an error message.
+    /// The accepted values of these lines, for an error message.
     fn accepted(&self, group: &Group, lines: &[Line]) -> String {
         let (Ok(info), Ok(now)) = (self.info(), self.schemata(group)) else {
             return "a line like L3:0=7ff;1=7ff".to_owned();
@@ -159,27 +159,27 @@ impl Resctrl {
     /// The CPUs whose unassigned tasks belong to the group.
     ///
     /// # Errors
-    /// If the group has gone or the file makes no sense.
+    /// If the group is gone or the file is malformed.
     pub fn cpus(&self, group: &Group) -> Result<CoreList, ResctrlError> {
         let path = self.directory(group).join("cpus_list");
         let text = files::read(&path, files::MOST_BYTES)?;
         Ok(content::cpu_list(&path, &text)?)
     }
 
-    /// The same from the file in hex, which every kernel with resctrl has.
+    /// The same from the hexadecimal file, which every kernel with resctrl has.
     ///
     /// # Errors
-    /// If the group has gone or the file makes no sense.
+    /// If the group is gone or the file is malformed.
     pub fn cpus_by_mask(&self, group: &Group) -> Result<CoreList, ResctrlError> {
         let path = self.directory(group).join("cpus");
         let text = files::read(&path, files::MOST_BYTES)?;
         Ok(content::cpu_mask(&path, &text)?)
     }
 
-    /// Gives the group these CPUs and no others. Those it loses go to its parent; those it gains leave where they were.
+    /// Sets the group's CPUs. CPUs that it loses return to its parent; CPUs that it gains leave their previous group.
     ///
     /// # Errors
-    /// What the kernel refuses: CPUs that are offline, or taken from the default group.
+    /// The kernel's refusal: CPUs that are offline, or taken from the default group.
     pub fn set_cpus(&self, group: &Group, cpus: &CoreList) -> Result<(), ResctrlError> {
         let path = self.directory(group).join("cpus_list");
         let accepted = || match self.cpus(&group.parent()) {
@@ -192,7 +192,7 @@ impl Resctrl {
     /// The group's mode.
     ///
     /// # Errors
-    /// If the group has gone or the file makes no sense.
+    /// If the group is gone or the file is malformed.
     pub fn mode(&self, group: &Group) -> Result<Mode, ResctrlError> {
         let path = self.directory(group).join("mode");
         let text = files::read(&path, files::MOST_BYTES)?;
@@ -202,7 +202,7 @@ impl Resctrl {
     /// Sets the group's mode.
     ///
     /// # Errors
-    /// What the kernel refuses, such as exclusive ways that others or devices use.
+    /// The kernel's refusal, for example of exclusive ways that other groups or devices use.
     pub fn set_mode(&self, group: &Group, mode: Mode) -> Result<(), ResctrlError> {
         let path = self.directory(group).join("mode");
         self.write(&path, &format!("{mode}\n"), Resctrl::CLEARS_STATUS, || {
@@ -210,10 +210,10 @@ impl Resctrl {
         })
     }
 
-    /// What the group's shares amount to: bytes of cache, or the bandwidth as it stands, by resource and domain.
+    /// The group's shares by resource and domain: bytes of cache, or the bandwidth setting.
     ///
     /// # Errors
-    /// If the group has gone or the file makes no sense.
+    /// If the group is gone or the file is malformed.
     pub fn size(&self, group: &Group) -> Result<BTreeMap<Resource, BTreeMap<u32, u64>>, ResctrlError> {
         let path = self.directory(group).join("size");
         let text = files::read(&path, files::MOST_BYTES)?;
@@ -221,7 +221,7 @@ impl Resctrl {
     }
 }
 
-/// Reads a `size` file: as schemata, and every value decimal.
+/// Parses a `size` file: like schemata, with decimal values.
 fn parse_size(text: &str) -> Result<BTreeMap<Resource, BTreeMap<u32, u64>>, String> {
     let mut sizes = BTreeMap::new();
     for line in text.lines() {

@@ -1,8 +1,8 @@
 //! The lock that tools share: flock(2) on the mount's directory.
 //!
-//! resctrl.rst, "Resource alloc and lock": LOCK_EX for a change of several steps, LOCK_SH for reads that must agree.
-//! The wait is bounded, and who holds it is named where `/proc/locks` tells. Anybody who can open a directory can lock
-//! it, for ever: a lock is worth what its holder may write. It must not know what is done under it.
+//! resctrl.rst, "Resource alloc and lock": LOCK_EX for a change of several steps, LOCK_SH for consistent reads. The
+//! wait is bounded, and an error names the holder if `/proc/locks` has it. Any user who can open a directory can lock
+//! it for any time, so a holder counts only if it may write there. It must not know what is done under the lock.
 
 use super::Resctrl;
 use super::error::{Action, Kind, ResctrlError};
@@ -13,7 +13,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The lock, given back when dropped. Two of one process exclude each other too: take it once, at the outermost step.
+/// The lock, released when dropped. Two locks of one process exclude each other too: take it once, at the outermost
+/// step.
 #[derive(Debug)]
 pub struct Lock {
     directory: File,
@@ -21,30 +22,30 @@ pub struct Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Said, not left to the closing: a child that another thread is just starting has the descriptor too, until it runs
-        // its program, and the lock lasts as long as any of them.
+        // Closing the file is not enough: a child process that another thread is starting has the descriptor too until
+        // it calls exec, and the lock lasts until all copies are closed.
         let _ = flock(&self.directory, FlockOperation::Unlock);
     }
 }
 
-/// Somebody has the lock.
+/// Another process holds the lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holder {
-    /// Their names and pids, where they are known.
+    /// The holder's name and pid, if known.
     pub who: Option<String>,
-    /// Whether they can be at work here at all.
+    /// Whether the holder may write in this mount.
     pub right: Right,
 }
 
-/// What the lock of somebody is worth. The directory can be opened by anybody, and flock(2) asks for no more; what stands
-/// in it can be written by root alone, or by whom it was given to.
+/// Whether a lock holder may write resctrl. Any user can open the directory, and flock(2) requires no more. Only root,
+/// or a user with write permission, can write the files in it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Right {
-    /// None: they cannot write here, so there is nothing that their lock could keep whole.
+    /// It cannot write here, so its lock protects nothing.
     None,
-    /// Nobody knows: the one who took it has ended or is not seen from here.
+    /// Unknown: the process that took the lock has ended or is not visible, or only its groups could tell.
     Unknown,
-    /// They can.
+    /// It may write.
     Writes,
 }
 
@@ -52,20 +53,20 @@ impl Resctrl {
     /// Takes the lock for a change of several steps, waiting at most `wait`.
     ///
     /// # Errors
-    /// [`Kind::Locked`] if another tool holds it all that time.
+    /// [`Kind::Locked`] if another tool holds it during the whole time.
     pub fn lock_exclusive(&self, wait: Duration) -> Result<Lock, ResctrlError> {
         self.lock(FlockOperation::NonBlockingLockExclusive, wait)
     }
 
-    /// Takes the lock for reads that must agree, waiting at most `wait`.
+    /// Takes the lock for consistent reads, waiting at most `wait`.
     ///
     /// # Errors
-    /// [`Kind::Locked`] if another tool changes things all that time.
+    /// [`Kind::Locked`] if another tool holds it for a change during the whole time.
     pub fn lock_shared(&self, wait: Duration) -> Result<Lock, ResctrlError> {
         self.lock(FlockOperation::NonBlockingLockShared, wait)
     }
 
-    /// Takes the lock for a change if it is free at this moment, or says who has it.
+    /// Takes the lock for a change if it is free now; otherwise returns the holder.
     ///
     /// # Errors
     /// If the directory cannot be opened or locked at all.
@@ -77,8 +78,8 @@ impl Resctrl {
         })
     }
 
-    /// The lock for a change, or none where it is not worth waiting for any longer: it is held by who cannot write here, or
-    /// `wait` is over.
+    /// Takes the lock for a change. Returns `None` if its holder cannot write here, if `wait` is over, or if locking
+    /// fails.
     pub fn lock_or_go_on(&self, wait: Duration) -> Option<Lock> {
         let start = Instant::now();
         loop {
@@ -91,7 +92,7 @@ impl Resctrl {
         }
     }
 
-    /// That somebody has the lock, as an error.
+    /// The error for a lock that `holder` holds.
     pub fn locked_by(&self, holder: &Holder, waited: Duration) -> ResctrlError {
         let why = format!(
             "{} holds the lock (waited {:.1} s); end it or let it finish, then try again",
@@ -106,7 +107,7 @@ impl Resctrl {
         File::open(mount).map_err(|error| ResctrlError::system(mount, Action::Lock, &error))
     }
 
-    /// Whether it was free.
+    /// True if the lock was free and is now ours.
     fn attempt(&self, directory: &File, operation: FlockOperation) -> Result<bool, ResctrlError> {
         loop {
             match flock(directory, operation) {
@@ -123,7 +124,8 @@ impl Resctrl {
     fn lock(&self, operation: FlockOperation, wait: Duration) -> Result<Lock, ResctrlError> {
         let directory = self.open_for_lock()?;
         let start = Instant::now();
-        // flock has no timed wait. From 1 ms up: a tool's few writes take well under a millisecond each.
+        // flock has no timed wait, so we poll, first after 1 ms: a tool's few writes take well under a millisecond
+        // each.
         let mut pause = Duration::from_millis(1);
         loop {
             if self.attempt(&directory, operation)? {
@@ -139,10 +141,10 @@ impl Resctrl {
     }
 }
 
-/// Longest time between two looks whether a lock is free.
+/// Longest time between two attempts to take the lock.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Who holds a flock on this directory, from `/proc/locks`, and what it is worth. Several may: the one who is entitled
+/// The holder of a flock on this directory, from `/proc/locks`. Of several holders, the one with the most rights
 /// counts.
 fn holder(directory: &File, locks: &Path) -> Holder {
     let unknown = Holder { who: None, right: Right::Unknown };
@@ -154,8 +156,8 @@ fn holder(directory: &File, locks: &Path) -> Holder {
     known.max_by_key(|holder| holder.right).unwrap_or(unknown)
 }
 
-/// One who holds it. The kernel names the process that took it, which may have ended and left it to a child: nobody knows
-/// then who holds it.
+/// One holder. The kernel lists the process that took the lock. If that has ended and a child inherited the lock, the
+/// holder is unknown.
 fn look_at(proc: &Path, pid: u32, directory: &Metadata) -> Holder {
     let read = |file: &str| files::read(&proc.join(pid.to_string()).join(file), files::MOST_BYTES).ok();
     let name = read("comm").map(|name| super::error::shown(&name));
@@ -164,33 +166,33 @@ fn look_at(proc: &Path, pid: u32, directory: &Metadata) -> Holder {
     Holder { who: Some(who), right }
 }
 
-/// What a process may do here, by the lines `Uid:` (real, effective, ...) of its status: root and the owner of the mount
-/// write in it, and so does everybody where its owner let everybody in. Capabilities do not count: in a user namespace of
-/// his own anybody has all of them (user_namespaces(7)).
+/// Whether a process may write here, from the line `Uid:` (real, effective, ...) of its status. Root and the mount's
+/// owner may; so may all users if the mode lets others write. Capabilities do not count: in its own user namespace any
+/// user has all of them (user_namespaces(7)).
 fn right_of(status: &str, directory: &Metadata) -> Right {
     let effective = status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().nth(1));
     match effective.and_then(|uid| uid.parse::<u32>().ok()) {
         None => Right::Unknown,
         Some(uid) if uid == 0 || uid == directory.uid() || directory.mode() & 0o002 != 0 => Right::Writes,
-        // A group may write, and who is in it nobody told us.
+        // The directory's group may write, and we do not know the process's groups.
         Some(_) if directory.mode() & 0o020 != 0 => Right::Unknown,
         Some(_) => Right::None,
     }
 }
 
-/// The pid that holds a lock of one of these kinds on a file, by the lines of `/proc/locks`, which are like
-/// `1: FLOCK  ADVISORY  WRITE 1234 00:1d:1 0 EOF` (linux:fs/locks.c, lock_get_status).
+/// The pid that holds a lock of one of these kinds on a file, from the lines of `/proc/locks`, which are like `1: FLOCK
+/// ADVISORY  WRITE 1234 00:1d:1 0 EOF` (linux:fs/locks.c, lock_get_status).
 pub(crate) fn holder_in(locks: &str, file: &Metadata, kinds: &[&str]) -> Option<u32> {
     holders_in(locks, file, kinds).next()
 }
 
-/// All of them.
+/// All such pids.
 fn holders_in<'a>(locks: &'a str, file: &Metadata, kinds: &'a [&str]) -> impl Iterator<Item = u32> + 'a {
     let (major, minor) = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
     let place = format!("{major:02x}:{minor:02x}:{}", file.ino());
     locks.lines().filter_map(move |line| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        // A waiter's line has `->` in the second place.
+        // The second word of a waiting process's line is `->`.
         let [_, kind, _, _, pid, at, ..] = words[..] else { return None };
         if kinds.contains(&kind) && at == place { pid.parse().ok() } else { None }
     })
@@ -226,7 +228,7 @@ mod tests {
         let directory = std::fs::metadata(dir.path()).unwrap();
         let of = |uids: &str| right_of(&format!("Name:\tx\nUid:\t{uids}\nGid:\t0\t0\t0\t0\n"), &directory);
         assert_eq!(of("65534\t65534\t65534\t65534"), Right::None);
-        // The effective one counts: who was root, and who has become it.
+        // The effective user id counts, not the real one.
         assert_eq!((of("0\t65534\t0\t65534"), of("65534\t0\t0\t0")), (Right::None, Right::Writes));
         assert_eq!(of(&format!("1\t{}\t1\t1", directory.uid())), Right::Writes, "its owner");
         assert_eq!(right_of("Name:\tx\n", &directory), Right::Unknown);

@@ -1,9 +1,9 @@
 //! resctrl, the kernel's interface to cache and bandwidth allocation and monitoring, under any root prefix.
 //!
-//! One [`Resctrl`] is one mount. Every operation is one command to the kernel (or a few reads), every refusal comes
-//! back with the kernel's own reason, and only groups whose names carry our prefix are ever made, changed in place or
-//! removed through [`Resctrl::create`] and [`Resctrl::remove`]. It rests on hardware.md 7 and virtual-host.md 3.
-//! It must not know why a group exists, nor what is journaled about it.
+//! One [`Resctrl`] is one mount. Every operation is one command to the kernel (or a few reads), and every refusal has
+//! the kernel's own reason. [`Resctrl::create`] and [`Resctrl::remove`] accept only groups whose names begin with our
+//! prefix. Based on hardware.md 7 and virtual-host.md 3. It must not know why a group exists, nor what is journaled
+//! about it.
 
 mod error;
 mod evacuate;
@@ -36,7 +36,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Where this kernel tells who holds which lock. It keeps the locks on every mount, whoever serves the files in it.
+/// The kernel's list of locks and their holders. It covers locks on every mount, also of a tree that another program
+/// serves.
 pub const LOCKS: &str = "/proc/locks";
 
 /// One mounted resctrl.
@@ -55,12 +56,12 @@ enum Habit {
 }
 
 impl Resctrl {
-    /// Commands after which all of the status is about them: schemata, mode, tasks, io_alloc.
+    /// Commands whose status replaces the earlier one: schemata, mode, tasks, io_alloc.
     const CLEARS_STATUS: Habit = Habit::Clears;
-    /// Commands after which the status may begin with what others left: cpus, mkdir, max_threshold_occupancy.
+    /// Commands whose status is appended to the earlier one: cpus, mkdir, max_threshold_occupancy.
     const KEEPS_STATUS: Habit = Habit::Keeps;
 
-    /// Finds the mount under a root prefix. `prefix` begins the names of the groups that are ours.
+    /// Finds the mount under a root prefix. `prefix` begins the names of our groups.
     ///
     /// # Errors
     /// [`Kind::NotMounted`] with the remedy, if there is none.
@@ -81,7 +82,7 @@ impl Resctrl {
         }
     }
 
-    /// A mount at a place of one's own, without a look at it.
+    /// A mount at any path, without checking it.
     pub fn at(mount: &Path, locks: &Path, prefix: &str) -> Resctrl {
         Resctrl { mount: mount.to_path_buf(), locks: locks.to_path_buf(), prefix: prefix.to_owned() }
     }
@@ -91,7 +92,7 @@ impl Resctrl {
         &self.mount
     }
 
-    /// What the names of our groups begin with.
+    /// The prefix of our groups' names.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
@@ -112,7 +113,7 @@ impl Resctrl {
         path
     }
 
-    /// A control group of ours: the prefix and this name.
+    /// Our control group of this name: the prefix and `name`.
     ///
     /// # Errors
     /// [`Kind::Refused`] if no group can have that name.
@@ -121,13 +122,13 @@ impl Resctrl {
             .map_err(|why| ResctrlError::ours(Kind::Refused, &self.mount, Action::Make, why))
     }
 
-    /// True if its name says that the group is one of ours: by itself, or as a monitoring group in one of ours.
+    /// True if the group's name, or its control group's, begins with our prefix.
     pub fn is_ours(&self, group: &Group) -> bool {
         let ours = |group: &Group| !group.name().is_empty() && group.name().starts_with(&self.prefix);
         !self.prefix.is_empty() && (ours(group) || ours(&group.parent()))
     }
 
-    /// All control groups but the default one, ours and foreign ones, by name.
+    /// All control groups except the default one, ours and others', by name.
     ///
     /// # Errors
     /// If the mount cannot be listed, or a group's name is no text.
@@ -138,7 +139,7 @@ impl Resctrl {
     /// The monitoring groups of a control group, by name.
     ///
     /// # Errors
-    /// If the group has gone, or a group's name is no text. No monitoring is no error.
+    /// If the group is gone, or a group's name is not UTF-8. Without monitoring the list is empty.
     pub fn monitor_groups(&self, parent: &Group) -> Result<Vec<Group>, ResctrlError> {
         let directory = self.directory(parent).join("mon_groups");
         match self.groups_in(&directory, |name| parent.monitor(name).ok()) {
@@ -157,17 +158,18 @@ impl Resctrl {
         Ok(names.iter().filter(is_group).filter_map(|name| group(name)).collect())
     }
 
-    /// True if the group is there now.
+    /// True if the group exists now.
     pub fn has(&self, group: &Group) -> bool {
         self.directory(group).is_dir()
     }
 
-    /// What tells a group from another one that has its name later: its directory's inode. `None` if it is not there.
+    /// Distinguishes a group from a later one of the same name: its directory's inode. `None` if the group does not
+    /// exist.
     pub fn identity(&self, group: &Group) -> Option<u64> {
         fs::metadata(self.directory(group)).ok().map(|found| found.ino())
     }
 
-    /// Makes a group of ours. It comes with a CLOSID (a control group) and an RMID, and masks that the kernel chooses.
+    /// Makes one of our groups. The kernel assigns a CLOSID (to a control group), an RMID and masks.
     ///
     /// # Errors
     /// [`Kind::Foreign`] for a name without our prefix, [`Kind::Exists`], [`Kind::Exhausted`] (no CLOSID or RMID left),
@@ -182,10 +184,10 @@ impl Resctrl {
         })
     }
 
-    /// Removes a group of ours; its tasks and CPUs go back to its parent, its RMID after a while.
+    /// Removes one of our groups. Its tasks and CPUs return to its parent at once; its RMID becomes free after a while.
     ///
     /// # Errors
-    /// [`Kind::Foreign`] for a name without our prefix, [`Kind::Gone`] if somebody else has removed it.
+    /// [`Kind::Foreign`] for a name without our prefix, [`Kind::Gone`] if another program has removed it.
     pub fn remove(&self, group: &Group) -> Result<(), ResctrlError> {
         let path = self.directory(group);
         self.only_ours(group, &path, Action::Remove)?;
@@ -203,8 +205,8 @@ impl Resctrl {
         Err(ResctrlError::ours(Kind::Foreign, path, action, why))
     }
 
-    /// What the kernel has to say about the last command: its lines, or nothing. Trouble in reading it is nothing too:
-    /// it is asked for when something else has gone wrong already.
+    /// The kernel's message about the last command, by lines. Empty if it cannot be read: it is only read after another
+    /// failure.
     pub fn last_status(&self) -> Vec<String> {
         let text =
             files::read(&self.mount.join("info/last_cmd_status"), files::MOST_BYTES).unwrap_or_default();
@@ -214,7 +216,8 @@ impl Resctrl {
         }
     }
 
-    /// One command: opens, writes once, closes. On refusal the error has the kernel's reason and what it would take.
+    /// One command: opens, writes once, closes. After a refusal the error has the kernel's reason and the accepted
+    /// values.
     fn write(
         &self,
         path: &Path,
@@ -231,10 +234,10 @@ impl Resctrl {
         })
     }
 
-    /// Adds the kernel's reason; `before` is what the status said before the command, if it may still say so.
+    /// Adds the kernel's reason. `before` is the status before the command, for commands that append to it.
     fn with_status(&self, mut error: ResctrlError, before: Option<Vec<String>>) -> ResctrlError {
-        // Only these come from resctrl's own commands. Before the others the status was not touched, and speaks of
-        // something else: the file could not be opened, the group has gone, the text was longer than a page.
+        // Only resctrl's own commands return these errors. Other errors leave the status of an earlier command: the
+        // file could not be opened, the group is gone, the text was longer than a page.
         const WITH_REASON: [i32; 5] = [libc::EINVAL, libc::ENOSPC, libc::EBUSY, libc::ERANGE, libc::EPERM];
         if !error.errno.is_some_and(|errno| WITH_REASON.contains(&errno)) {
             return error;

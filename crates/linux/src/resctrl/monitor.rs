@@ -1,7 +1,7 @@
-//! `mon_data`: what is counted for a group in each domain, and the four ways in which there may be no number.
+//! `mon_data`: a group's counts in each domain, and the four reasons for a missing number.
 //!
-//! hardware.md 7.1 and 7.4. Totals are running totals, occupancy is a snapshot; it must not know what anybody makes
-//! of them.
+//! hardware.md 7.1 and 7.4. Byte counts are running totals, occupancy is a snapshot. It must not know how counts are
+//! used.
 
 use super::Resctrl;
 use super::error::{ResctrlError, shown};
@@ -11,16 +11,16 @@ use super::schemata::decimal;
 use std::fmt;
 use waykeeper_host::Reading;
 
-/// What is counted.
+/// A counted event.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Event {
     /// Bytes of the group's lines in the L3, a snapshot.
     LlcOccupancy,
     /// Bytes between L3 and memory, running total.
     MbmTotal,
-    /// The part of it that went to the domain's own memory, running total.
+    /// The part of it with the domain's own memory, running total.
     MbmLocal,
-    /// One that a later kernel has added.
+    /// An event that a later kernel has added.
     Other(String),
 }
 
@@ -47,7 +47,7 @@ impl From<&str> for Event {
     }
 }
 
-/// Where it is counted: an L3, or with sub-NUMA clustering one node of it (kernel 6.11 and later).
+/// Where an event is counted: an L3, or with sub-NUMA clustering one node of it (kernel 6.11 and later).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MonDomain {
     /// Id of the L3, as in schemata.
@@ -67,20 +67,20 @@ impl fmt::Display for MonDomain {
 /// A counter's answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Count {
-    /// A number; zero is one.
+    /// A number, including zero.
     Value(u64),
-    /// `Unavailable`: no number this time.
+    /// `Unavailable`: no number at this moment.
     Unavailable,
-    /// `Error`: the hardware says that it does not count this.
+    /// `Error`: the hardware does not count this.
     Error,
-    /// `Unassigned`: no counter of the hardware is assigned to it (counter-assign mode).
+    /// `Unassigned`: no hardware counter is assigned to it (counter-assign mode).
     Unassigned,
-    /// The group or the domain has gone.
+    /// The group or the domain is gone.
     Gone,
 }
 
 impl Count {
-    /// Reads what a counter's file shows.
+    /// Parses the text of a counter's file.
     ///
     /// # Errors
     /// If it is neither a number nor one of the three words.
@@ -95,7 +95,7 @@ impl Count {
         }
     }
 
-    /// The seam's words for it: a counter that is there and has no number now is unavailable, whatever the reason.
+    /// The seam's reading: a counter that exists and has no number now is unavailable, for any reason.
     pub fn reading(self) -> Reading<u64> {
         match self {
             Count::Value(value) => Reading::Value(value),
@@ -112,10 +112,10 @@ pub struct HeldCount {
 }
 
 impl HeldCount {
-    /// Reads it now: one system call.
+    /// Reads the counter with one system call.
     ///
     /// # Errors
-    /// If it cannot be read or shows something else. That its group has gone is no error.
+    /// If it cannot be read or is malformed. If its group is gone, it returns [`Count::Gone`].
     pub fn read(&self) -> Result<Count, ResctrlError> {
         let mut buffer = [0; 64];
         let line = match self.file.read_line(&mut buffer) {
@@ -123,7 +123,7 @@ impl HeldCount {
             other => other?,
         };
         if !line.ends_with('\n') {
-            // Half a number is another number.
+            // A truncated number would be a wrong one.
             let why = format!("expected one line, not `{}`", shown(line));
             return Err(ResctrlError::malformed(self.file.path(), why));
         }
@@ -132,7 +132,7 @@ impl HeldCount {
 }
 
 impl Resctrl {
-    /// Where a group is counted, in order of ids. Empty without monitoring.
+    /// The domains in which a group is counted, in order of ids. Empty without monitoring.
     ///
     /// # Errors
     /// If the directory cannot be listed.
@@ -144,7 +144,7 @@ impl Resctrl {
             other => other?,
         };
         for name in names {
-            // Packages counted by other means (mon_PERF_PKG_NN of later kernels) are not caches.
+            // Directories of packages (mon_PERF_PKG_NN of later kernels) are not caches.
             let Some(l3) = id(&name, "mon_L3_") else { continue };
             domains.push(MonDomain { l3, node: None });
             for node in self.list(&top.join(&name))? {
@@ -157,10 +157,10 @@ impl Resctrl {
         Ok(domains)
     }
 
-    /// Reads one counter once. `None`: this machine does not count that.
+    /// Reads one counter once. `None`: this machine does not count the event.
     ///
     /// # Errors
-    /// If it cannot be read or shows something else.
+    /// If it cannot be read or is malformed.
     pub fn count(
         &self,
         group: &Group,
@@ -170,10 +170,10 @@ impl Resctrl {
         self.hold_count(group, domain, event)?.map(|held| held.read()).transpose()
     }
 
-    /// Opens one counter to read it at every interval. `None`: this machine does not count that.
+    /// Opens one counter to read it at every interval. `None`: this machine does not count the event.
     ///
     /// # Errors
-    /// If it is there and cannot be opened, or the group has gone.
+    /// If it exists and cannot be opened, or if the group is gone.
     pub fn hold_count(
         &self,
         group: &Group,
@@ -183,16 +183,16 @@ impl Resctrl {
         let directory = self.directory(group).join("mon_data").join(domain.to_string());
         match HeldFile::open(directory.join(event.name())) {
             Ok(file) => Ok(Some(HeldCount { file })),
-            // The file's own absence and that of its directory are two things.
+            // If only the file is missing, the event is not counted; if the directory is missing, the group is gone.
             Err(error) if error.errno == Some(libc::ENOENT) && directory.is_dir() => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// The occupancy below which an RMID of a removed group is used again, in bytes; `None` without occupancy.
+    /// The occupancy in bytes below which a removed group's RMID is reused; `None` without occupancy.
     ///
     /// # Errors
-    /// If the file cannot be read or holds no number.
+    /// If the file cannot be read or has no number.
     pub fn max_threshold_occupancy(&self) -> Result<Option<u64>, ResctrlError> {
         let path = self.info_path("L3_MON").join("max_threshold_occupancy");
         let Some(text) = files::read_if_there(&path)? else { return Ok(None) };
@@ -200,10 +200,10 @@ impl Resctrl {
         decimal(&text).ok_or_else(why).map(Some)
     }
 
-    /// Sets that threshold; the kernel rounds it down to the counter's unit. Gives what reads back.
+    /// Sets that threshold, and returns the value read back; the kernel rounds it down to the counter's unit.
     ///
     /// # Errors
-    /// What the kernel refuses.
+    /// If the kernel refuses the value.
     pub fn set_max_threshold_occupancy(&self, bytes: u64) -> Result<Option<u64>, ResctrlError> {
         let path = self.info_path("L3_MON").join("max_threshold_occupancy");
         self.write(&path, &format!("{bytes}\n"), Resctrl::KEEPS_STATUS, || {
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(id("mon_L3_x", "mon_L3_"), None);
     }
 
-    /// Sub-NUMA clustering as resctrl.rst of 6.11 has it, ids with a gap, and a package's directory of later kernels.
+    /// Sub-NUMA clustering as in resctrl.rst of 6.11, ids with a gap, and a package's directory of later kernels.
     #[test]
     fn nodes_of_a_clustered_l3_are_domains_of_their_own() {
         let folder = tempfile::tempdir().unwrap();
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(count(domains[0]), Ok(Some(Count::Value(300))));
         assert_eq!(count(domains[2]), Ok(Some(Count::Value(200))));
         assert_eq!(count(domains[3]), Ok(Some(Count::Unassigned)));
-        // A number without its newline may be half a number.
+        // A number without its newline may be truncated.
         let error = count(domains[1]).unwrap_err();
         assert!(error.to_string().contains("expected one line, not `100`"), "{error}");
         assert_eq!(resctrl.count(&Group::DEFAULT, domains[0], &Event::MbmTotal), Ok(None));

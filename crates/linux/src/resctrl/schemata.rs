@@ -1,14 +1,14 @@
-//! The lines of a `schemata` file: which share of each resource a group has in each domain.
+//! The lines of a `schemata` file: a group's share of each resource in each domain.
 //!
-//! Pure text to values and back (hardware.md 7.3; virtual-host.md 3.2). It must not know where the text comes
-//! from, nor which masks a chip would take.
+//! Only converts text to values and back (hardware.md 7.3; virtual-host.md 3.2). It must not know where the text comes
+//! from, nor which masks a chip accepts.
 
 use super::error::shown;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use waykeeper_units::WayMask;
 
-/// A resource that resctrl shares out, by the name the kernel gives it.
+/// A resource that resctrl divides, with the kernel's name for it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum Resource {
@@ -28,7 +28,7 @@ pub enum Resource {
     Mb,
     /// Slow (CXL) memory bandwidth, AMD.
     Smba,
-    /// One that a later kernel has added: kept and written as it came.
+    /// A resource of a later kernel: kept and written unchanged.
     Other(String),
 }
 
@@ -96,14 +96,14 @@ impl fmt::Display for Resource {
     }
 }
 
-/// What one domain of a resource is set to.
+/// The setting of one domain of a resource.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Setting {
     /// Ways.
     Mask(WayMask),
     /// Bandwidth, in the resource's own unit.
     Amount(u64),
-    /// Of an unknown resource, as it stands.
+    /// The text of an unknown resource's setting, unchanged.
     Raw(String),
 }
 
@@ -145,12 +145,12 @@ pub struct Line {
 }
 
 impl Line {
-    /// A line that sets `resource` in the domains named.
+    /// A line that sets `resource` in these domains.
     pub fn new(resource: Resource, domains: Vec<(u32, Setting)>) -> Line {
         Line { resource, domains }
     }
 
-    /// What one domain is set to.
+    /// The setting of one domain.
     pub fn domain(&self, id: u32) -> Option<&Setting> {
         self.domains.iter().find(|(domain, _)| *domain == id).map(|(_, setting)| setting)
     }
@@ -179,7 +179,7 @@ impl Schemata {
         self.lines.iter().find(|line| line.resource == *resource)
     }
 
-    /// What one domain of one resource is set to.
+    /// The setting of one domain of one resource.
     pub fn get(&self, resource: &Resource, domain: u32) -> Option<&Setting> {
         self.line(resource)?.domain(domain)
     }
@@ -198,7 +198,7 @@ impl Schemata {
     /// Reads a whole file.
     ///
     /// # Errors
-    /// What is wrong in which line (counted from 1), and what would be right.
+    /// The wrong line (counted from 1), the reason, and what is expected.
     pub fn parse(text: &str) -> Result<Schemata, String> {
         let mut lines: Vec<Line> = Vec::new();
         for (index, text) in text.lines().enumerate() {
@@ -248,7 +248,7 @@ fn parse_line(text: &str) -> Result<Line, String> {
     Ok(Line::new(resource, domains))
 }
 
-/// Reads one value as its resource has it.
+/// Parses one value in its resource's format.
 fn parse_setting(resource: &Resource, text: &str) -> Result<Setting, String> {
     match resource {
         Resource::Mb | Resource::Smba => decimal(text)
@@ -262,7 +262,7 @@ fn parse_setting(resource: &Resource, text: &str) -> Result<Setting, String> {
     }
 }
 
-/// A number in decimal digits alone.
+/// A number of decimal digits only.
 pub(super) fn decimal(text: &str) -> Option<u64> {
     let text = text.trim();
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -1,38 +1,38 @@
-//! A group's `tasks`: who is in it, and moving tasks into it, one pid a write.
+//! A group's `tasks`: reading them, and moving tasks into the group, one pid per write.
 //!
-//! hardware.md 7.4: newer kernels take lists and stop at the first failure, so one pid a write is what tells which
-//! task it was. Tasks come and go all the time; one that has vanished is no failure of the rest.
+//! hardware.md 7.4: newer kernels take lists and stop at the first failure; with one pid per write we know which task
+//! failed. Tasks end at any time; one that has ended does not fail the others.
 
 use super::error::{Action, ResctrlError, shown};
 use super::files;
 use super::schemata::decimal;
 use super::{Group, Resctrl};
 
-/// What became of the tasks that were to move.
+/// The result of moving tasks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Moved {
-    /// They are in the group now.
+    /// Tasks that are in the group now.
     pub moved: Vec<u32>,
-    /// They no longer exist.
+    /// Tasks that no longer exist.
     pub vanished: Vec<u32>,
 }
 
 impl Resctrl {
-    /// The tasks of a group; a control group's include those of its monitoring groups, the default group's all that
-    /// are nowhere else.
+    /// The tasks of a group. A control group's include those of its monitoring groups; the default group's are all that
+    /// are in no other group.
     ///
     /// # Errors
-    /// If the group has gone or the file makes no sense.
+    /// If the group is gone or the file is malformed.
     pub fn tasks(&self, group: &Group) -> Result<Vec<u32>, ResctrlError> {
         let path = self.directory(group).join("tasks");
         let text = files::read(&path, files::MOST_TASK_BYTES)?;
         parse_tasks(&text).map_err(|why| ResctrlError::malformed(&path, why))
     }
 
-    /// Moves tasks into a group. Threads that they start later follow; those that exist do not (hardware.md 7.4).
+    /// Moves tasks into a group. Threads that they start later are in it too; existing ones are not (hardware.md 7.4).
     ///
     /// # Errors
-    /// The first refusal that is not about a vanished task; tasks before it have moved.
+    /// The first refusal that is not about an ended task; the tasks before it have moved.
     pub fn assign(&self, group: &Group, pids: &[u32]) -> Result<Moved, ResctrlError> {
         let path = self.directory(group).join("tasks");
         let failed =
@@ -41,7 +41,7 @@ impl Resctrl {
         let mut result = Moved::default();
         for &pid in pids {
             let text = format!("{pid}\n");
-            // 0 would be ourselves.
+            // The kernel would take 0 as the writing process.
             let written = if pid == 0 {
                 Err(std::io::Error::from_raw_os_error(libc::EINVAL))
             } else {
@@ -62,7 +62,7 @@ impl Resctrl {
     }
 }
 
-/// Reads `tasks`: a pid a line. A pid of 0 is a task outside the reader's pid namespace: it has no number here.
+/// Reads `tasks`: one pid per line. A pid of 0 is a task outside the reader's pid namespace, which has no number here.
 fn parse_tasks(text: &str) -> Result<Vec<u32>, String> {
     let mut tasks = Vec::new();
     for line in text.lines() {

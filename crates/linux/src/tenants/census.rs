@@ -1,7 +1,8 @@
-//! The census: from what is declared and what is there to tenants of which no two have anything in common.
+//! The census: finds the present tenants from the declarations and the machine. No two have anything in common.
 //!
-//! Who is declared first has what two want; a core that the kernel lets two tenants use is nobody's. One look reads a
-//! bounded number of files ([`MOST_READS`]). Must not know how tenants are watched or steered.
+//! If two declarations claim the same thing, the earlier one gets it. A tenant without declared cores gets none if
+//! another tenant may run on one of them too. One look reads a bounded number of files ([`MOST_READS`]). Must not know
+//! how tenants are measured or controlled.
 
 use super::Tenant;
 use super::cgroups::{Cgroups, MOST_FOLDERS};
@@ -21,17 +22,17 @@ use waykeeper_units::{CoreId, CoreList};
 /// Most processes of all tenants together; each is read at every look.
 pub const MOST_MEMBERS: usize = 1 << 12;
 
-/// Most tenants: more than any chip has ids to watch them by (RMIDs, hardware.md 9).
+/// Most tenants: more than any chip has RMIDs to monitor (hardware.md 9).
 pub const MOST_TENANTS: usize = 1 << 10;
 
-/// Most files read and directories listed at one look, besides four for each declared device, two for each virtual
-/// function of a glob, one for each component of a declared path, and the CPUs' files when CPUs come or go: of each cgroup
-/// its directory, its processes and its CPUs; of each process its line and its program; and what [`Processes`] reads for
-/// the CPUs of threads. Measured: a slice that is not there takes 6; two programs with 12 of 119 processes, 220; 500
-/// containers with a process each, 2506 (100 ms unoptimised over plain files).
+/// Most files read and directories listed at one look. Not included: four for each declared device, two for each
+/// virtual function of a glob, one for each component of a declared path, and the CPUs' files when CPUs go online or
+/// offline. Each cgroup takes three reads (directory, processes, CPUs), each process two (stat, program), and
+/// [`Processes`] limits the reads for the CPUs of threads. Measured: a slice that does not exist takes 6; two programs
+/// with 12 of 119 processes, 220; 500 containers with a process each, 2506 (100 ms unoptimised over plain files).
 pub const MOST_READS: usize = 3 * MOST_FOLDERS + 2 * (MOST_NEW + AGAIN + MOST_MEMBERS) + MOST_ALLOWED;
 
-/// Finds out, again and again, which tenants are there.
+/// Repeatedly finds the present tenants.
 #[derive(Clone, Debug)]
 pub struct Census {
     specs: Vec<Standing>,
@@ -40,11 +41,11 @@ pub struct Census {
     notes: Notes,
 }
 
-/// A tenant on its way into the roster.
+/// A tenant while it is being built.
 #[derive(Debug)]
 struct Draft {
     tenant: Tenant,
-    /// Its cores are as declared.
+    /// Its cores are declared.
     is_pinned: bool,
     /// CPUs that its cgroups pin it to.
     pinned: Vec<CoreId>,
@@ -53,7 +54,7 @@ struct Draft {
     ports: Vec<(PciAddress, PciAddress)>,
 }
 
-/// What has an owner, by the owner's name.
+/// What already belongs to a tenant, with the tenant's name.
 #[derive(Debug, Default)]
 struct Claims {
     names: BTreeSet<String>,
@@ -62,19 +63,19 @@ struct Claims {
     devices: BTreeMap<PciAddress, String>,
 }
 
-/// Where a tenant's cores come from.
+/// How the cores of a tenant without declared cores were determined.
 #[derive(Debug)]
 enum Derived {
-    /// From a look at its processes that is not done.
+    /// Its processes have not been read completely, or nothing needs to be determined.
     Unknown,
-    /// From nowhere, and why.
+    /// It has no cores, with the reason.
     None(String),
-    /// These are its own, if nobody else's.
+    /// These, unless another tenant may use one of them.
     Cores(CoreList),
 }
 
 impl Census {
-    /// A census that has looked at nothing yet.
+    /// A census before its first look.
     pub fn new(specs: Vec<TenantSpec>) -> Census {
         Census {
             specs: specs.into_iter().map(Standing::new).collect(),
@@ -84,13 +85,13 @@ impl Census {
         }
     }
 
-    /// What is declared.
+    /// The declarations.
     pub fn specs(&self) -> impl Iterator<Item = &TenantSpec> {
         self.specs.iter().map(|standing| &standing.spec)
     }
 
-    /// Other declarations from now on. What those of the same names remember they go on remembering: a declared pid that
-    /// went to another process does not become its again.
+    /// Replaces the declarations. A declaration with the same name keeps its memory: if a declared pid was reused by
+    /// another process, that process still does not belong to the tenant.
     pub fn replace(&mut self, specs: Vec<TenantSpec>) {
         let before = std::mem::take(&mut self.specs);
         let mut before: BTreeMap<String, Standing> =
@@ -102,8 +103,8 @@ impl Census {
         self.specs = specs.into_iter().map(standing).collect();
     }
 
-    /// Looks who is there now. Nothing that is missing, odd or gone while it is read is an error: it is not in the roster,
-    /// and a note says so.
+    /// Finds the present tenants. Missing, malformed or disappearing files are not errors: what depends on them is not
+    /// in the roster, and a note says so.
     pub fn take(&mut self, root: &Root) -> Roster {
         let mut reader = Reader::new(root);
         let any = |wanted: fn(&TenantSpec) -> bool| self.specs.iter().any(|standing| wanted(&standing.spec));
@@ -183,7 +184,7 @@ fn why_absent(spec: &TenantSpec) -> String {
 }
 
 impl Claims {
-    /// A match as far as nobody has it already; `None` if there is nothing left of it.
+    /// Turns a match into a tenant with everything that no earlier tenant has; `None` if nothing is left.
     fn draft(&mut self, standing: &mut Standing, found: Match, look: &mut Look) -> Option<Draft> {
         let spec = &standing.spec;
         let name = found.name;
@@ -269,7 +270,7 @@ impl Claims {
         })
     }
 
-    /// Declared cores that are online and nobody's yet.
+    /// Declared cores that are online and belong to no tenant yet.
     fn cores(&self, name: &str, declared: &CoreList, look: &mut Look) -> CoreList {
         let online = look.cores.online(declared);
         if online != *declared {
@@ -290,8 +291,8 @@ impl Claims {
     }
 }
 
-/// Reads CPUs of processes where a tenant's cores hang on them: those that wait longest first, and of a tenant with one
-/// process that is known to be loose that one alone.
+/// Reads the CPUs of processes that determine a tenant's cores, the longest unread first. For a tenant with a process
+/// that is known not to be pinned, only that process is read again.
 fn read_allowed(drafts: &[Draft], look: &mut Look) {
     let mut due = Vec::new();
     for draft in drafts.iter().filter(|draft| !draft.is_pinned) {
@@ -308,7 +309,7 @@ fn read_allowed(drafts: &[Draft], look: &mut Look) {
     }
 }
 
-/// Gives tenants without declared cores those that they are kept to, unless somebody else may run there.
+/// Gives tenants without declared cores the cores that they are pinned to, unless another tenant may run there.
 fn settle_cores(drafts: &mut [Draft], look: &mut Look) {
     let derived: Vec<Derived> = drafts.iter().map(|draft| derive(draft, look)).collect();
     let mut users: BTreeMap<CoreId, Vec<usize>> = BTreeMap::new();
@@ -373,7 +374,7 @@ fn derive(draft: &Draft, look: &Look) -> Derived {
     }
 }
 
-/// DCA is switched by root port: who shares one shares the switch.
+/// Notes tenants that share a root port: DCA is switched for both.
 fn tell_ports(drafts: &[Draft], notes: &mut Notes) {
     let mut first: BTreeMap<PciAddress, (&str, PciAddress)> = BTreeMap::new();
     for draft in drafts {

@@ -1,7 +1,7 @@
-//! The tree of cgroups: which match a declaration, their processes, and the CPUs they are kept to.
+//! The cgroup tree: which cgroups match a declaration, their processes, and the CPUs that they are pinned to.
 //!
-//! Version 2 where it is mounted at `/sys/fs/cgroup`; else version 1's cpuset tree for paths, and for slices and units
-//! the tree that systemd keeps beside it. Cgroups come and go while they are read. Must not know tenants.
+//! Version 2 where it is mounted at `/sys/fs/cgroup`; else version 1's cpuset tree for paths, and systemd's own tree
+//! for slices and units. Cgroups may appear and disappear during a look. Must not know tenants.
 
 use super::cores::Cores;
 use super::glob::{Glob, Place};
@@ -29,7 +29,7 @@ const CPUS_BYTES: usize = 1 << 15;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Tree {
     folder: &'static str,
-    /// The file that tells the CPUs in force.
+    /// The file with the CPUs in force.
     cpus: &'static str,
 }
 
@@ -46,21 +46,21 @@ pub(super) struct Cgroups {
     paths: Option<Tree>,
     units: Option<Tree>,
     listed: BTreeMap<String, Rc<Vec<String>>>,
-    /// What cgroups' own files say of CPUs; `None`: they have none that can be read, `Some(None)`: they do not pin.
+    /// CPUs from cgroups' own files; `None`: no readable file, `Some(None)`: the file does not pin.
     pinned: BTreeMap<String, Option<Option<CoreList>>>,
 }
 
-/// Which directories to go into.
+/// Which directories to search.
 #[derive(Clone, Copy)]
 enum Way<'g> {
-    /// Those that lead to this glob: at most so many below the first.
+    /// Paths that can lead to this glob, at most this many levels below the start.
     Depth(&'g Glob, usize),
-    /// Slices, in search of the last component.
+    /// Slices, for a glob of the last component.
     Slices(&'g Glob),
 }
 
 impl Cgroups {
-    /// Finds the trees: three reads at most.
+    /// Finds the trees, with at most four reads.
     pub fn find(reader: &mut Reader) -> Cgroups {
         if reader.exists("/sys/fs/cgroup/cgroup.controllers") {
             let tree = Some(Tree { folder: MOUNT, cpus: "cpuset.cpus.effective" });
@@ -80,7 +80,7 @@ impl Cgroups {
         }
     }
 
-    /// Paths of the cgroups that match, sorted. What is below a match belongs to it and is no match of its own.
+    /// Paths of the matching cgroups, sorted. Cgroups below a match belong to it and are not matches of their own.
     pub fn matches(&mut self, reader: &mut Reader, place: &Place, notes: &mut Notes) -> Vec<String> {
         let Some(tree) = self.tree(place) else {
             notes.tell(None, About::Unreadable, "cgroups", || {
@@ -102,7 +102,7 @@ impl Cgroups {
             Place::Path(_) => {
                 let parts: Vec<&str> = glob.text().split('/').collect();
                 let plain = parts.iter().take_while(|part| !part.contains(['*', '?', '[', '{'])).count();
-                // A brace may hold slashes: then nothing is known of the depth.
+                // A brace may contain slashes, so the depth is unknown.
                 let deep = glob.text().contains("**") || glob.text().contains('{');
                 let depth = if deep { usize::MAX } else { parts.len() - plain };
                 let start = parts[..plain].join("/");
@@ -142,7 +142,7 @@ impl Cgroups {
         }
     }
 
-    /// The processes of a cgroup and of those below it; CPUs are of interest only where they pin.
+    /// The processes of a cgroup and of those below it, each with the CPUs that the cgroup pins it to.
     pub fn inmates(
         &mut self,
         reader: &mut Reader,
@@ -155,17 +155,17 @@ impl Cgroups {
         let mut inmates = Vec::new();
         let mut left = vec![(path.to_owned(), self.inherited(reader, tree, path, cores))];
         while let Some((folder, inherited)) = left.pop() {
-            // What cannot be listed any more is not read either.
+            // A cgroup beyond the limit of listings is not read.
             let Some(below) = self.list(reader, tree, &folder, notes) else { continue };
             let pinned = self.cpus(reader, tree, &folder, cores).unwrap_or(inherited);
             match reader.text(&format!("{}/{folder}/cgroup.procs", tree.folder), PROCS_BYTES) {
                 Ok(text) => {
-                    // Zero stands for a process of another PID namespace.
+                    // Zero is a process of another PID namespace.
                     let pids = text.iter().flat_map(|text| text.lines()).filter_map(|line| line.parse().ok());
                     let inmate = |pid| Inmate { pid, pinned: pinned.clone() };
                     inmates.extend(pids.filter(|pid| *pid != 0).map(inmate));
                 }
-                // The processes of a threaded cgroup stand in the one above that is not.
+                // The processes of a threaded cgroup are listed in the nearest ancestor that is not threaded.
                 Err(error) if error.errno() == Some(Errno::OPNOTSUPP) => {}
                 Err(error) => unreadable(notes, &error),
             }
@@ -174,7 +174,7 @@ impl Cgroups {
         inmates
     }
 
-    /// CPUs that pin a cgroup from above: those of the nearest one that has a file.
+    /// The CPUs that the nearest ancestor with a CPU file pins a cgroup to.
     fn inherited(&mut self, reader: &mut Reader, tree: Tree, path: &str, cores: &Cores) -> Option<CoreList> {
         let mut path = path;
         while let Some((above, _)) = path.rsplit_once('/') {
@@ -204,7 +204,7 @@ impl Cgroups {
         pinned
     }
 
-    /// Cgroups in a cgroup, none if it is gone; `None` if this look has listed enough.
+    /// The cgroups in a cgroup, empty if it is gone; `None` if this look has reached its limit.
     fn list(
         &mut self,
         reader: &mut Reader,

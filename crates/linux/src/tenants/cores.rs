@@ -1,7 +1,7 @@
-//! Which lists of CPUs pin what may run on them.
+//! Decides whether a list of CPUs pins what may run on them.
 //!
-//! A tenant has cores of its own only where the kernel keeps it to some of a socket's: counters of cores tell of nobody
-//! if everybody may run there. Must not know tenants.
+//! A tenant has cores of its own only if the kernel limits it to a part of one socket's CPUs: core counters say nothing
+//! about a tenant if every process may run there. Must not know tenants.
 
 use super::reader::Reader;
 use super::roster::{About, Notes};
@@ -10,19 +10,19 @@ use waykeeper_units::{CoreId, CoreList};
 
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 
-/// A list of CPUs is shorter: 4096 numbers with commas.
+/// Longest list of CPUs: 4096 numbers with commas are shorter.
 const LIST_BYTES: usize = 1 << 15;
 
 /// The online CPUs of each socket.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cores {
-    /// The kernel's list, by which a change is noticed.
+    /// The kernel's list when it was last read, to detect changes.
     online: Option<String>,
     sockets: Vec<CoreList>,
 }
 
 impl Cores {
-    /// Looks whether CPUs came or went; one read if not.
+    /// Checks whether CPUs went online or offline; one read if not.
     pub fn look(&mut self, reader: &mut Reader, notes: &mut Notes) {
         let online = reader.text(ONLINE, LIST_BYTES).ok().flatten();
         if online.is_some() && online == self.online {
@@ -43,7 +43,7 @@ impl Cores {
         }
     }
 
-    /// Those of a list that are online; the whole list where that is not known.
+    /// The online CPUs of a list; the whole list if the online CPUs are not known.
     pub fn online(&self, cores: &CoreList) -> CoreList {
         if self.sockets.is_empty() {
             return cores.clone();
@@ -52,7 +52,7 @@ impl Cores {
         cores.cores().iter().filter(is_online).copied().collect::<Vec<_>>().into()
     }
 
-    /// The online CPUs of a list, if they are some of one socket's and not all of them.
+    /// The online CPUs of a list, if they are a part of one socket's CPUs and not all of them.
     pub fn pinned(&self, cores: &CoreList) -> Option<CoreList> {
         let cores = self.online(cores);
         let first = cores.cores().first()?;

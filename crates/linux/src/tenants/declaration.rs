@@ -1,6 +1,6 @@
 //! The operator's declaration of tenants: TOML, one `[[tenant]]` each, in a file of its own or in the daemon's.
 //!
-//! Every error names line and key. Must not know what of it is there: nothing here looks at the machine.
+//! Every error names line and key. Must not know what is present: it does not read the machine.
 
 use super::device::DeviceName;
 use super::glob::{Glob, Place, program};
@@ -14,43 +14,43 @@ use toml::Spanned;
 use waykeeper_host::{Priority, WorkloadKind};
 use waykeeper_units::{CoreId, CoreList};
 
-/// One tenant as its owner describes it, or with `each` a family of them.
+/// One tenant as declared, or with `each` a family of tenants.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TenantSpec {
-    /// Its name; with `each`, how their names are made: [`OWN_NAME`] in it stands for a match's own name.
+    /// Its name; with `each`, a template in which [`OWN_NAME`] is replaced by a match's own name.
     pub name: String,
-    /// Every match of its one glob is a tenant.
+    /// Each match of its one glob is a tenant.
     pub each: bool,
     /// Whether it is to be protected.
     pub priority: Priority,
-    /// What it does; `None`: what its first device is for, and without devices it computes.
+    /// What it does. `None`: the kind of its first device, or without devices `NonIo`.
     pub kind: Option<WorkloadKind>,
-    /// Logical CPUs it is pinned to, if its owner says so.
+    /// Logical CPUs it is pinned to, if declared.
     pub cores: CoreList,
-    /// Processes, by number; their children follow.
+    /// Processes, by pid; their descendants belong to it too.
     pub pids: Vec<u32>,
-    /// Cgroups, slices and units whose processes are its own.
+    /// Cgroups, slices and units whose processes belong to it.
     pub places: Vec<Place>,
-    /// Programs whose processes are its own.
+    /// Programs whose processes belong to it.
     pub programs: Vec<Glob>,
     /// Its devices.
     pub devices: Vec<DeviceName>,
     /// It is the virtual switch of the aggregation model (IAT s2.C).
     pub stack: bool,
-    /// Ways its owner was granted at first, as written: `0x600`, `9-10` or `20%`.
+    /// Its initial ways, as written: `0x600`, `9-10` or `20%`.
     pub mask: Option<String>,
 }
 
-/// What stands for a match's own name in the name of a spec with `each`.
+/// Placeholder for a match's own name in the name of a declaration with `each`.
 pub const OWN_NAME: &str = "{name}";
 
-/// Where in a text something is wrong with a tenant, and what.
+/// An error in a tenant's declaration, and its position in the text.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{why}")]
 pub struct Refusal {
-    /// Bytes of the text that the entries were read from.
+    /// Byte range in the text that the entries were read from.
     pub at: Range<usize>,
-    /// What, and what would be accepted.
+    /// What is wrong, and what would be accepted.
     pub why: String,
 }
 
@@ -60,13 +60,13 @@ pub const KEYS: [&str; 13] = [
     "stack", "mask",
 ];
 
-/// Keys of which each tenant has one.
+/// Keys of which each tenant needs at least one.
 const SELECTORS: &str = "cores, pids, cgroup, slice, unit, process, devices";
 
-/// Longest name: a resctrl group is a directory, its name has a prefix, and 255 bytes are the limit of a file name.
+/// Longest name: it is part of the name of a resctrl group, a directory, whose name has at most 255 bytes.
 pub(super) const NAME_LIMIT: usize = 64;
 
-/// Longest part of a name that is the same for each match: at least as much again is left for what tells them apart.
+/// Longest part of a name that all matches share: at least as many bytes are left for a match's own name.
 const COMMON_LIMIT: usize = 32;
 
 #[derive(Deserialize)]
@@ -76,8 +76,8 @@ struct File {
     tenant: Vec<Spanned<Entry>>,
 }
 
-/// One `[[tenant]]` as it is written, to be embedded in another file's form as `tenant: Vec<Spanned<Entry>>`; what it
-/// means comes from [`declared`].
+/// One `[[tenant]]` as written, to be embedded in another file's structure as `tenant: Vec<Spanned<Entry>>`;
+/// [`declared`] interprets it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
@@ -99,7 +99,7 @@ pub struct Entry {
     mask: Option<String>,
 }
 
-/// Protection is for those it is asked for.
+/// The default priority: only tenants that ask for protection get it.
 fn low() -> Priority {
     Priority::Low
 }
@@ -134,7 +134,7 @@ impl<'de> Deserialize<'de> for Texts {
 /// Reads a file of tenants.
 ///
 /// # Errors
-/// A file that cannot be read, or the first thing wrong in it.
+/// If the file cannot be read, or the first error in it.
 pub fn read(file: &Path) -> Result<Vec<TenantSpec>, TextFileError> {
     parse(file, &text_file::read(file, "a list of tenants")?)
 }
@@ -142,7 +142,7 @@ pub fn read(file: &Path) -> Result<Vec<TenantSpec>, TextFileError> {
 /// Reads the text of such a file; `file` is for messages.
 ///
 /// # Errors
-/// The first thing wrong in it.
+/// The first error in it.
 pub fn parse(file: &Path, text: &str) -> Result<Vec<TenantSpec>, TextFileError> {
     let wrong = |at: Option<Range<usize>>, why: String| {
         TextFileError::wrong(file, text, at.map_or(0, |at| at.start), why)
@@ -156,10 +156,10 @@ pub fn parse(file: &Path, text: &str) -> Result<Vec<TenantSpec>, TextFileError> 
     declared(parsed.tenant).map_err(|refusal| wrong(Some(refusal.at), refusal.why))
 }
 
-/// What entries mean, in their order.
+/// Interprets entries, in their order.
 ///
 /// # Errors
-/// The first thing wrong, and where.
+/// The first error, with its position.
 pub fn declared(entries: Vec<Spanned<Entry>>) -> Result<Vec<TenantSpec>, Refusal> {
     let mut names: Vec<Range<usize>> = Vec::new();
     let mut cores: Vec<Range<usize>> = Vec::new();
@@ -178,7 +178,7 @@ pub fn declared(entries: Vec<Spanned<Entry>>) -> Result<Vec<TenantSpec>, Refusal
     }
 }
 
-/// What two specs cannot have in common.
+/// What two declarations may not have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Clash {
     /// Their names.
@@ -187,7 +187,8 @@ pub enum Clash {
     Core,
 }
 
-/// The first spec that wants what one before it has, what, and the message: for lists put together from several files.
+/// The first declaration that claims a name or core of an earlier one, what it claims, and the message. Also for lists
+/// from several files.
 pub fn clash(specs: &[TenantSpec]) -> Option<(usize, Clash, String)> {
     let mut names: BTreeSet<&str> = BTreeSet::new();
     let mut owners: BTreeMap<CoreId, &str> = BTreeMap::new();
@@ -257,7 +258,7 @@ fn spec(whole: Range<usize>, entry: Entry) -> Result<TenantSpec, Refusal> {
 }
 
 fn has_glob(spec: &TenantSpec) -> bool {
-    // Many processes may have one name.
+    // Several processes may have one name.
     !spec.programs.is_empty()
         || spec.places.iter().any(|place| place.glob().is_wild())
         || spec.devices.iter().any(DeviceName::is_wild)
@@ -273,8 +274,8 @@ fn read_all<T>(
     texts.get_ref().0.iter().map(read).collect()
 }
 
-/// A message of the parser, with the nearest known key for one that is unknown. `others` are the keys that may stand
-/// beside those of a tenant.
+/// A message of the parser; for an unknown key, with the nearest known one. `others` are keys that are allowed besides
+/// a tenant's.
 pub fn explain_key(message: &str, others: &[&str]) -> String {
     let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
     let Some((key, _)) = unknown else {
@@ -282,14 +283,14 @@ pub fn explain_key(message: &str, others: &[&str]) -> String {
     };
     let known = || KEYS.iter().chain(others);
     let near = known().max_by(|a, b| strsim::jaro(key, a).total_cmp(&strsim::jaro(key, b)));
-    // 0.7 is where Jaro's measure stops calling words alike.
+    // Below 0.7 of Jaro's measure words are not considered similar.
     match near.filter(|near| strsim::jaro(key, near) > 0.7) {
         Some(near) => format!("unknown key `{key}`; did you mean `{near}`?"),
         None => format!("unknown key `{key}`; a tenant has {}", KEYS.join(", ")),
     }
 }
 
-/// What a name is made of.
+/// The characters of a name.
 pub(super) fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
 }
@@ -491,7 +492,7 @@ devices = "5e:00.0/vf*"
     fn a_file_that_never_ends_is_refused() {
         let error = read(Path::new("/dev/zero")).unwrap_err().to_string();
         assert_eq!(error, "/dev/zero:1: a list of tenants has at most 1048576 bytes, this file has more");
-        // One that tells no size of its own is read like any other.
+        // A file without a size is read like any other.
         assert!(
             read(Path::new("/proc/self/status"))
                 .unwrap_err()

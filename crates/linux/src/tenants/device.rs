@@ -1,6 +1,6 @@
-//! How people name a device: its PCI address, its interface, or a virtual function of it.
+//! Device names in declarations: a PCI address, an interface, or virtual functions of either.
 //!
-//! Names only; which function of which address they mean at the moment is the census's to find out.
+//! Parses names only. Must not know which function a name means now; the census finds that out.
 
 use super::glob::Glob;
 use crate::pci::{AddressError, PciAddress};
@@ -11,7 +11,7 @@ use std::str::FromStr;
 /// (DISK_NAME_LEN).
 const LONGEST: usize = 31;
 
-/// A device as it is declared.
+/// A device as declared.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DeviceName {
     /// A PCI function.
@@ -22,15 +22,15 @@ pub enum DeviceName {
     Functions {
         /// The physical function, as an address or an interface; never virtual functions again.
         physical: Box<DeviceName>,
-        /// Which numbers.
+        /// The numbers of the virtual functions.
         numbers: Glob,
     },
 }
 
-/// Why a text names no device.
+/// Why a text is not a device name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DeviceNameError {
-    /// It has colons, and is no address.
+    /// It has colons and is not an address.
     #[error(transparent)]
     Address(#[from] AddressError),
     /// It cannot be the name of an interface.
@@ -39,7 +39,7 @@ pub enum DeviceNameError {
          functions like 3a:00.0/vf3 or 3a:00.0/vf*", .0.escape_debug()
     )]
     Name(String),
-    /// The numbers of virtual functions are no glob.
+    /// The numbers of virtual functions are not a glob.
     #[error("{0}")]
     Functions(String),
 }
@@ -73,7 +73,7 @@ impl FromStr for DeviceName {
         let physical = Box::new(single(physical)?);
         let numbers = function.strip_prefix("vf").ok_or_else(|| DeviceNameError::Name(text.to_owned()))?;
         let numbers = Glob::new(numbers).map_err(DeviceNameError::Functions)?;
-        // No number matches what is neither digits nor a glob.
+        // A text that is neither digits nor a glob would match no number.
         if !numbers.is_wild() && numbers.text().parse::<u16>().is_err() {
             return Err(DeviceNameError::Name(text.to_owned()));
         }

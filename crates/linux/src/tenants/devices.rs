@@ -1,7 +1,7 @@
-//! Which PCI functions the names of devices mean at the moment, and which root port they are behind.
+//! Finds the PCI functions that declared device names mean now, and their root ports.
 //!
-//! A few links of sysfs a device: cheap enough to be read at every look, since functions come and go (SR-IOV, hotplug).
-//! Must not know tenants.
+//! A few sysfs links per device, which is cheap enough for every look: functions appear and disappear (SR-IOV,
+//! hotplug). Must not know tenants.
 
 use super::device::DeviceName;
 use super::reader::Reader;
@@ -12,17 +12,17 @@ use waykeeper_host::WorkloadKind;
 
 const DEVICES: &str = "/sys/bus/pci/devices";
 
-/// Virtual functions of one device that are looked at. Their number has 16 bits (SR-IOV capability, NumVFs); network cards
-/// have up to 256 of them on one physical function.
+/// Most virtual functions read per device. Their number has 16 bits (SR-IOV capability, NumVFs); network cards have up
+/// to 256 of them on one physical function.
 const MOST_NUMBERS: u16 = 256;
 
-/// A device that is there.
+/// A present device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Found {
     pub address: PciAddress,
-    /// What a tenant of its own is called after it.
+    /// The `{name}` of a tenant that is made for this device.
     pub own_name: String,
-    /// The topmost function above it; `None` where sysfs does not tell.
+    /// The topmost function above it; `None` if sysfs does not show it.
     pub port: Option<PciAddress>,
 }
 
@@ -32,7 +32,7 @@ pub(super) fn find(reader: &mut Reader, name: &DeviceName) -> Vec<Found> {
         DeviceName::Functions { physical, numbers } => {
             let Some(above) = address(reader, physical) else { return Vec::new() };
             let mut found = Vec::new();
-            // Numbers are without gaps: the first that is not there ends them.
+            // Virtual functions are numbered without gaps, so the first missing number ends the search.
             for number in 0..MOST_NUMBERS {
                 let text = number.to_string();
                 if !numbers.is_wild() && numbers.text().parse() != Ok(number) {
@@ -57,7 +57,7 @@ pub(super) fn find(reader: &mut Reader, name: &DeviceName) -> Vec<Found> {
     }
 }
 
-/// The address of a single device: as it stands, or the last on the way to its interface.
+/// The address of a single device: the declared one, or the last on the sysfs path of its interface.
 fn address(reader: &mut Reader, name: &DeviceName) -> Option<PciAddress> {
     match name {
         DeviceName::Address(address) => Some(*address),
@@ -76,16 +76,16 @@ fn there(reader: &mut Reader, address: PciAddress, own_name: String) -> Option<F
             Some(Found { address, own_name, port: (above.len() > 1).then(|| above[0]) })
         }
         Ok(None) => None,
-        // A tree of plain files has directories there.
+        // In a tree of plain files this is a directory, not a link.
         Err(_) => Some(Found { address, own_name, port: None }),
     }
 }
 
-/// The functions on a path of sysfs from the last root bus on.
+/// The functions on a sysfs path, starting at the last root bus.
 fn functions(path: &Path) -> Vec<PciAddress> {
     let mut functions = Vec::new();
     for part in path.components().filter_map(|part| part.as_os_str().to_str()) {
-        // Behind VMD a root bus lies below an endpoint of another domain.
+        // Behind VMD a root bus is below an endpoint of another domain.
         match part.strip_prefix("pci") {
             Some(bus) if bus.contains(':') => functions.clear(),
             _ => functions.extend(part.parse::<PciAddress>()),
@@ -94,7 +94,7 @@ fn functions(path: &Path) -> Vec<PciAddress> {
     functions
 }
 
-/// What a device's owner does for a living: class 0x01 is storage, 0x02 network (PCI Code and ID Assignment).
+/// The kind of workload that uses a device: class 0x01 is storage, 0x02 network (PCI Code and ID Assignment).
 pub(super) fn kind(reader: &mut Reader, address: PciAddress) -> Option<WorkloadKind> {
     let path = format!("{DEVICES}/{address}/class");
     let text = reader.text(&path, 64).ok().flatten()?;

@@ -1,6 +1,6 @@
-//! Globs over names that other people choose: cgroups, units, programs, virtual functions.
+//! Globs over names of cgroups, units, programs and virtual functions.
 //!
-//! `*`, `?`, `[a-c]` and `{a,b}` stay within one component of a path, `**` is any number of components. A backslash is
+//! `*`, `?`, `[a-c]` and `{a,b}` stay within one component of a path; `**` is any number of components. A backslash is
 //! an ordinary character, since systemd writes `\x2d` into the names of cgroups. Must not open a file.
 
 use globset::{GlobBuilder, GlobMatcher};
@@ -8,7 +8,7 @@ use globset::{GlobBuilder, GlobMatcher};
 /// Longest glob; no path of a cgroup is longer (PATH_MAX).
 const LONGEST: usize = 4096;
 
-/// Kinds of units that run processes (systemd.unit(5)); slices have a key of their own.
+/// Kinds of units that run processes (systemd.unit(5)). Slices have a key of their own.
 const UNIT_KINDS: [&str; 5] = [".service", ".scope", ".socket", ".mount", ".swap"];
 
 /// One glob, compiled.
@@ -32,7 +32,7 @@ impl std::fmt::Display for Glob {
     }
 }
 
-/// Whether a text has a character that makes a glob of it.
+/// Whether a text has a character that makes it a glob.
 fn is_wild(text: &str) -> bool {
     text.contains(['*', '?', '[', '{'])
 }
@@ -47,7 +47,7 @@ impl Glob {
     /// Compiles a glob.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// What is wrong with it.
     pub fn new(text: &str) -> Result<Glob, String> {
         if text.is_empty() {
             return Err("an empty glob matches nothing".to_owned());
@@ -63,7 +63,7 @@ impl Glob {
         Ok(Glob { text: text.to_owned(), matcher: glob.compile_matcher() })
     }
 
-    /// As it was written.
+    /// The text as written.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -79,15 +79,15 @@ impl Glob {
     }
 }
 
-/// Where in the tree of cgroups a tenant is.
+/// Which cgroups belong to a tenant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
     /// Cgroups whose path from the root of the tree, without a leading slash, matches.
     Path(Glob),
-    /// Slices whose path follows from their name: `a-b.slice` is `a.slice/a-b.slice` (systemd.slice(5)). With a glob in its
-    /// name, slices of such names, wherever they are.
+    /// Slices. The name determines the path: `a-b.slice` is `a.slice/a-b.slice` (systemd.slice(5)). A glob matches
+    /// slices anywhere.
     Slice(Glob),
-    /// Units of such names, in whatever slice of the system manager.
+    /// Units with a matching name, in any slice of the system manager.
     Unit(Glob),
 }
 
@@ -95,7 +95,7 @@ impl Place {
     /// `cgroup = "kubepods.slice/**/cri-*.scope"`.
     ///
     /// # Errors
-    /// A bad glob, or a path that is none below the root of the tree.
+    /// A bad glob, or not a path below the root of the tree.
     pub fn path(text: &str) -> Result<Place, String> {
         let path = text.trim_matches('/');
         if path.is_empty() {
@@ -120,7 +120,7 @@ impl Place {
     /// `slice = "redis.slice"`.
     ///
     /// # Errors
-    /// A bad glob, or what is no name of a slice.
+    /// A bad glob, or not the name of a slice.
     pub fn slice(text: &str) -> Result<Place, String> {
         let stem = text.strip_suffix(".slice").filter(|stem| !stem.is_empty() && !text.contains('/'));
         let Some(stem) = stem else {
@@ -139,7 +139,7 @@ impl Place {
     /// `unit = "redis-server.service"`.
     ///
     /// # Errors
-    /// A bad glob, or what is no name of a unit that has processes.
+    /// A bad glob, or not the name of a unit that has processes.
     pub fn unit(text: &str) -> Result<Place, String> {
         let known = |kind: &str| text.strip_suffix(kind).is_some_and(|stem| !stem.is_empty());
         if text.ends_with(".slice") {
@@ -163,13 +163,14 @@ impl Place {
     pub fn may_repeat_names(&self) -> bool {
         match self {
             Place::Path(glob) => glob.text().rsplit_once('/').is_some_and(|(above, _)| is_wild(above)),
-            // The name of a slice is its path; of each unit the system manager has one.
+            // A slice's name determines its path, and the system manager has one unit of each name.
             Place::Slice(_) | Place::Unit(_) => false,
         }
     }
 }
 
-/// Which programs: the name of a process (15 bytes of it, as the kernel keeps it) or of the file it runs.
+/// Parses a program's name: a process's name (the first 15 bytes, as the kernel keeps it) or the name of the file it
+/// runs.
 ///
 /// # Errors
 /// A bad glob, or a path.
@@ -194,7 +195,7 @@ mod tests {
         assert!(!matches("kubepods.slice/cri-*", "kubepods.slice/cri-1/x"));
         assert!(matches("{redis,valkey}-server", "valkey-server"));
         assert!(matches("vf[0-3]", "vf3") && !matches("vf[0-3]", "vf4"));
-        // systemd writes a dash of a name like this.
+        // systemd writes a dash in a name like this.
         assert!(matches(r"system-redis\x2d*.slice", r"system-redis\x2dserver.slice"));
         assert!(
             matches(r"a\x2db.service", r"a\x2db.service") && !matches(r"a\x2db.service", "ax2db.service")

@@ -1,8 +1,8 @@
-//! Who runs on this machine: what the operator declares, and what of it is there now.
+//! The tenants of this machine: what the operator declares, and which of them are present.
 //!
-//! A4 s5.1 asks for a record per workload (cores, priority, what it does, which devices). [`parse`] and [`declared`] read
-//! such records, which may name processes, cgroups and devices that come and go; a [`Census`] finds out, again and again,
-//! which tenants that makes. Must not know how tenants are watched or steered.
+//! A4 s5.1 asks for a record per workload (cores, priority, what it does, which devices). [`parse`] and [`declared`]
+//! read such records, which may name processes, cgroups and devices that start, end, appear and disappear. A [`Census`]
+//! repeatedly finds the tenants that are present. Must not know how tenants are measured or controlled.
 
 mod census;
 mod cgroups;
@@ -38,14 +38,15 @@ pub struct Tenant {
     pub priority: Priority,
     /// What it does.
     pub kind: WorkloadKind,
-    /// Logical CPUs it is pinned to; none if it shares its CPUs with others, and then only its processes are it.
+    /// Logical CPUs it is pinned to; empty if it shares its CPUs with other processes: then only its processes belong
+    /// to it.
     pub cores: CoreList,
-    /// Processes that belong to it, also when they run on other CPUs. Threads they have now and will start follow.
+    /// Its processes, also when they run on other CPUs. All their threads belong to it, also later ones.
     pub pids: Vec<u32>,
     /// Its devices.
     pub devices: Vec<PciAddress>,
     /// It is the virtual switch of the aggregation model (IAT s2.C).
     pub stack: bool,
-    /// Ways its owner was granted at first, as written: `0x600`, `9-10` or `20%`.
+    /// Its initial ways, as written: `0x600`, `9-10` or `20%`.
     pub mask: Option<String>,
 }

@@ -1,16 +1,16 @@
 //! Names of tenants that are matches of a glob: unique, valid, and the same at every look.
 //!
-//! A match's own name replaces `{name}`: a cgroup's is the last component of its path without the kind of unit that the
-//! glob ends in. What a name cannot hold becomes `_`; where that, or a cut, or another path could make the same name,
-//! the CRC-32 of the whole path is put behind. Must not know what is matched.
+//! A match's own name replaces `{name}`: of a cgroup, the last component of its path without the unit kind that the
+//! glob ends in. Invalid characters become `_`. If a replaced character, a cut or another path could lead to an equal
+//! name, the CRC-32 of the whole path is appended. Must not know what is matched.
 
 use super::declaration::{NAME_LIMIT, OWN_NAME, is_plain};
 use super::glob::Place;
 
-/// Kinds of units, which a glob that ends in one need not repeat in each name.
+/// Kinds of units. A glob that ends in one matches only that kind, so the names leave it out.
 const KINDS: [&str; 6] = [".scope", ".service", ".slice", ".socket", ".mount", ".swap"];
 
-/// The name of the tenant that `own` stands for.
+/// The name of the tenant whose match has the name `own`.
 pub(super) fn named(template: &str, own: &str) -> String {
     template.replacen(OWN_NAME, own, 1)
 }
@@ -23,7 +23,7 @@ pub(super) fn of_cgroup(template: &str, place: &Place, path: &str) -> String {
     own(template, stem, path, place.may_repeat_names())
 }
 
-/// `stem` as far as it fits and is valid; `whole` tells it apart from others.
+/// `stem` made valid and cut to length; a hash of `whole` makes it unique.
 fn own(template: &str, stem: &str, whole: &str, repeats: bool) -> String {
     let most = NAME_LIMIT.saturating_sub(template.len() - OWN_NAME.len());
     let valid: String = stem.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
@@ -31,7 +31,7 @@ fn own(template: &str, stem: &str, whole: &str, repeats: bool) -> String {
         return valid;
     }
     let mark = format!("-{:08x}", crc32fast::hash(whole.as_bytes()));
-    // Every character of it is one byte now.
+    // All characters are ASCII now, so any byte is a character boundary.
     let short = &valid[..valid.len().min(most.saturating_sub(mark.len()))];
     format!("{short}{mark}")
 }

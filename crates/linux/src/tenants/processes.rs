@@ -1,7 +1,7 @@
 //! The processes of a machine, remembered from look to look, so that a look reads few of them.
 //!
-//! A pid names whoever has it now; with the time of its start it names one process for as long as the machine is up. New
-//! pids are read at once, tenants' own at each look, all others in turn. Must not know tenants.
+//! The kernel reuses pids; pid and start time identify one process until the machine restarts. New pids are read at
+//! once, the tenants' own at each look, all others in turn. Must not know tenants.
 
 use super::reader::Reader;
 use super::roster::{About, Notes};
@@ -13,37 +13,35 @@ use waykeeper_units::CoreList;
 /// A stat line has 52 fields of at most 20 digits (proc(5)).
 const STAT_BYTES: usize = 4096;
 
-/// A status file has some 60 short lines, and one with up to 65536 groups.
+/// A status file has about 60 short lines, and one with up to 65536 groups.
 const STATUS_BYTES: usize = 1 << 20;
 
-/// Most processes that are known at a time. Eight times what a busy server has (assumption).
+/// Most processes that are known at the same time. Eight times what a busy server has (assumption).
 pub(super) const MOST_KNOWN: usize = 1 << 15;
 
-/// Most new processes read at one look; others wait for the next.
+/// Most new processes read at one look; the others are read at the next.
 pub(super) const MOST_NEW: usize = 1 << 12;
 
-/// Processes that are read again at one look, in turn, to find those that run another program now or have got the pid
-/// of one that ended between two looks.
+/// Processes that are read again at each look, in turn, to find those that now run another program or reuse the pid of
+/// one that ended.
 pub(super) const AGAIN: usize = 256;
 
-/// How often a new process is read at successive looks: most programs that others start are there within two.
+/// A new process is read at this many successive looks: most programs are executed within the first two.
 const YOUNG: u32 = 3;
 
 /// A process with more threads than this counts as not pinned.
 const MOST_THREADS: usize = 512;
 
-/// Most lists of threads and threads' files that are read at one look for the CPUs they may run on: room for at least one
-/// process of so many threads.
+/// Most thread lists and thread files read per look for CPUs: enough for at least one process with the most threads.
 pub(super) const MOST_ALLOWED: usize = 2 * MOST_THREADS;
 
-/// Looks from one reading of a process's CPUs to the next, once it is not new any more. Assumption: CPUs of a running
-/// process change seldom.
+/// Longest time between two readings of a process's CPUs, in looks. Assumption: CPUs of a running process change
+/// seldom.
 const CPUS_KEPT: u64 = 8;
 
-/// The kernel's own threads have this flag (PF_KTHREAD, include/linux/sched.h).
+/// Flag of kernel threads (PF_KTHREAD, include/linux/sched.h).
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// One process for good.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Id {
     pub pid: u32,
@@ -54,9 +52,9 @@ pub(super) struct Id {
 /// CPUs that a process's threads may run on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Allowed {
-    /// Nobody looked yet.
+    /// Not read yet.
     Unknown,
-    /// More than it could be pinned to, or more threads than are looked at.
+    /// More than a part of one socket, or more threads than are read.
     Loose,
     /// These, all threads together.
     On(CoreList),
@@ -69,11 +67,12 @@ pub(super) struct Process {
     pub parent: u32,
     /// Name of its first thread.
     pub name: String,
-    /// Name of the file it runs, without its folder.
+    /// Name of the file it runs, without the directory.
     pub program: Option<String>,
     pub is_kernels: bool,
     pub allowed: Allowed,
-    /// Looks at which it was last listed or read, read, and asked for its CPUs; and how often it was.
+    /// The look at which it was last listed or read; the last look that read it, and the number of reads; the last look
+    /// that read its CPUs, and the number of those reads.
     seen: u64,
     read: u64,
     reads: u32,
@@ -81,25 +80,25 @@ pub(super) struct Process {
     asks: u32,
 }
 
-/// What a stat line says.
+/// Fields of a stat line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Stat {
     name: String,
     parent: u32,
     flags: u64,
     started: u64,
-    /// It has ended, and only its parent has not asked how.
+    /// It is a zombie: it has ended, and its parent has not reaped it.
     is_over: bool,
 }
 
 impl Stat {
-    /// Names may have parentheses, spaces and newlines in them: the name ends at the last parenthesis.
+    /// A name may contain parentheses, spaces and newlines; it ends at the last parenthesis.
     fn parse(line: &str) -> Option<Stat> {
         let (_, rest) = line.split_once('(')?;
         let (name, rest) = rest.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_whitespace().take(20).collect();
         let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-        // The first thread may end before others: then it is a zombie among several threads.
+        // The first thread may end before others; then it is a zombie among several threads.
         let is_over = matches!(*fields.first()?, "Z" | "X" | "x") && number(20)? <= 1;
         Some(Stat {
             name: name.to_owned(),
@@ -111,34 +110,33 @@ impl Stat {
     }
 }
 
-/// All that is known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Processes {
     known: BTreeMap<u32, Process>,
     look: u64,
-    /// The pid from which on others are read again.
+    /// The pid at which reading in turn continues.
     next: u32,
-    /// Whether the files that processes run are asked for.
+    /// Whether the names of executed files are needed.
     programs: bool,
-    /// Reads for CPUs that this look has left.
+    /// Reads for CPUs that are left in this look.
     allowed_left: usize,
 }
 
 impl Processes {
-    /// A new look begins; with `programs`, names of files that processes run are wanted.
+    /// Starts a look; `programs`: read the names of executed files.
     pub fn begin(&mut self, programs: bool) {
         self.look += 1;
         self.programs = programs;
         self.allowed_left = MOST_ALLOWED;
     }
 
-    /// The end of a look: who was not seen in it is forgotten.
+    /// Ends a look: forgets processes that it did not find.
     pub fn end(&mut self) {
         let look = self.look;
         self.known.retain(|_, process| process.seen == look);
     }
 
-    /// Looks who is there: lists all, reads who is new and some others.
+    /// Lists all processes, and reads the new ones and some others.
     pub fn scan(&mut self, reader: &mut Reader, notes: &mut Notes) {
         let (names, more) = match reader.folders("/proc", MOST_KNOWN) {
             Ok(Some(found)) => found,
@@ -178,7 +176,7 @@ impl Processes {
         }
     }
 
-    /// Reads a process again, unless it was read at this look; `None` if it is gone.
+    /// Reads a process, unless this look already has; `None` if it is gone.
     pub fn refresh(&mut self, reader: &mut Reader, pid: u32, notes: &mut Notes) -> Option<Id> {
         if let Some(process) = self.known.get(&pid).filter(|process| process.read == self.look) {
             return Some(process.id);
@@ -193,7 +191,7 @@ impl Processes {
         };
         let id = Id { pid, started: stat.started };
         let is_kernels = stat.flags & KERNEL_THREAD != 0;
-        // The kernel's threads run no file, and a file that may not be seen is no reason to miss the process.
+        // Kernel threads run no file. If the link cannot be read, the process is still known by its name.
         let program = match self.programs && !is_kernels {
             true => reader.link(&format!("/proc/{pid}/exe")).ok().flatten(),
             false => None,
@@ -230,17 +228,16 @@ impl Processes {
         let path = format!("/proc/{pid}/stat");
         let Some(text) = reader.text(&path, STAT_BYTES)? else { return Ok(None) };
         let stat = Stat::parse(&text);
-        // What the line is wrong in may be a name that somebody chose: it is not repeated.
+        // The malformed part may be a process's name, which any user can choose, so it is not quoted.
         let bad = || ContentError::new(&reader.root().path(&path), 0, "", "52 fields as in proc(5)").into();
         stat.map(Some).ok_or_else(bad)
     }
 
-    /// Everybody who is known.
     pub fn all(&self) -> impl Iterator<Item = &Process> {
         self.known.values()
     }
 
-    /// Who was started by whom, by the parents' pids.
+    /// The children of each process, by the parent's pid.
     pub fn children(&self) -> BTreeMap<u32, Vec<Id>> {
         let mut children: BTreeMap<u32, Vec<Id>> = BTreeMap::new();
         for process in self.known.values() {
@@ -249,21 +246,20 @@ impl Processes {
         children
     }
 
-    /// Who has a pid.
+    /// The process with this pid.
     pub fn get(&self, pid: u32) -> Option<&Process> {
         self.known.get(&pid)
     }
 
-    /// When a process's CPUs were last read, if it is time to read them again: each look while it is new, then at
-    /// longer distances.
+    /// The look at which a process's CPUs were last read, if another read is due: after 1 look, then 2, up to 8.
     pub fn due(&self, pid: u32) -> Option<u64> {
         let process = self.known.get(&pid)?;
         let wait = u64::from(process.asks).min(CPUS_KEPT);
         (self.look >= process.asked + wait).then_some(process.asked)
     }
 
-    /// Reads the CPUs that a process's threads may run on, as long as this look has reads left for it. `pinned` says to
-    /// which CPUs a list pins a thread; the first thread that is not pinned says it of the process.
+    /// Reads the CPUs of a process's threads, as long as this look has reads left. `pinned` returns the CPUs that a
+    /// list pins a thread to; if one thread is not pinned, the process is not.
     pub fn read_allowed(
         &mut self,
         reader: &mut Reader,
@@ -289,7 +285,7 @@ impl Processes {
         }
     }
 
-    /// `None` if there were too few reads left for it, or if it is gone.
+    /// `None` if too few reads are left, or if the process is gone.
     fn allowed(
         &mut self,
         reader: &mut Reader,

@@ -1,66 +1,66 @@
-//! What a census found: the tenants that are here, those that are not, and what people should know of it.
+//! The result of a census: the present tenants, the absent ones, and notes for the user.
 //!
-//! A note is made when something begins to hold, not at each look. Must not open a file.
+//! A note is new only when its condition begins, not at each look. Must not open a file.
 
 use super::Tenant;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The tenants at one moment. No core, no process and no device is in two of them, and their names are different.
+/// The tenants at one moment. No two have a core, a process, a device or a name in common.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Roster {
-    /// Those that are here, in the order of their declaration; matches of one declaration by their own names.
+    /// Present tenants, in the order of their declaration; the matches of one declaration by path, number or pid.
     pub tenants: Vec<Tenant>,
-    /// Those that are declared and not here. Of `each` match only those that are here are known.
+    /// Declared tenants that are not present. A declaration with `each` is listed only if nothing matches.
     pub absent: Vec<Absent>,
-    /// When each of the tenants' processes was started, in clock ticks since boot (field 22 of `/proc/PID/stat`): a pid
-    /// with another start is another process.
+    /// The start time of each of the tenants' processes, in clock ticks since boot (field 22 of `/proc/PID/stat`): a
+    /// pid with another start time is another process.
     pub started: BTreeMap<u32, u64>,
-    /// What is so now and was not at the last look.
+    /// Conditions that began since the last look.
     pub notes: Vec<Note>,
-    /// What is so now, new or not, in the words of when it began.
+    /// All present conditions, with the text of when they began.
     pub standing: Vec<Note>,
-    /// Files read and directories listed for it.
+    /// Number of files read and directories listed for this roster.
     pub reads: usize,
 }
 
-/// A tenant that is declared and not here.
+/// A declared tenant that is not present.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Absent {
     /// Its name as declared, with `{name}` in it where each match would be a tenant.
     pub name: String,
-    /// What was looked for and not found.
+    /// What was not found.
     pub why: String,
 }
 
-/// What a note is about.
+/// The kind of condition.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum About {
-    /// Nothing of a tenant is here.
+    /// No part of a tenant is present.
     Absent,
-    /// A process, a core or a device that was declared by its number or name is not here.
+    /// A process, core or device that was declared by number or name is not present.
     Missing,
-    /// A tenant has processes and no cores of its own, so that core counters do not tell of it.
+    /// A tenant has processes but no cores of its own, so core counters do not cover it.
     NoCores,
-    /// Something belongs to a tenant declared before.
+    /// Something belongs to a tenant that is declared earlier.
     Taken,
     /// Devices of several tenants are behind one root port, where DCA is switched for all of them.
     SharedPort,
-    /// There is more of something than is looked at.
+    /// There are more items than the census reads.
     TooMany,
-    /// A file that should tell something cannot be read.
+    /// A file cannot be read.
     Unreadable,
 }
 
-/// Something that people should know.
+/// A note for the user.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Note {
     /// The tenant; `None` if it is about the machine.
     pub tenant: Option<String>,
-    /// What it is about.
+    /// The kind of condition.
     pub about: About,
-    /// In words.
+    /// The message.
     pub text: String,
 }
 
@@ -73,10 +73,10 @@ impl std::fmt::Display for Note {
     }
 }
 
-/// What a condition is told apart by from look to look: numbers that change all the time are no part of it.
+/// Identifies a condition from look to look; it contains no numbers that change all the time.
 type Key = (Option<String>, About, String);
 
-/// What holds, so that it is told when it begins.
+/// Present conditions, to detect when one begins.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Notes {
     standing: BTreeMap<Key, Note>,
@@ -85,7 +85,7 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// Something holds. `key` tells it apart from other things of the kind about the same tenant.
+    /// Reports a condition. `key` distinguishes it from other conditions of the kind for the same tenant.
     pub fn tell(&mut self, tenant: Option<&str>, about: About, key: &str, text: impl FnOnce() -> String) {
         let key = (tenant.map(str::to_owned), about, key.to_owned());
         if self.now.contains_key(&key) {
@@ -99,12 +99,12 @@ impl Notes {
         self.now.insert(key, note);
     }
 
-    /// What held at the last look that has ended.
+    /// The conditions of the last completed look.
     pub fn standing(&self) -> Vec<Note> {
         self.standing.values().cloned().collect()
     }
 
-    /// The end of a look: what is new in it. What does not hold any more will be told again.
+    /// Ends a look and returns its new notes. A condition that ended is reported again when it returns.
     pub fn take(&mut self) -> Vec<Note> {
         self.standing = std::mem::take(&mut self.now);
         std::mem::take(&mut self.fresh)

@@ -1,7 +1,7 @@
-//! What a declaration finds at one look: for each tenant of it, the processes and devices that match.
+//! Finds the processes and devices that match a declaration: one tenant, or with `each` several.
 //!
-//! It remembers what a look cannot tell: which process a declared pid meant at first, who descends from it although its
-//! parents ended, and after which process a family of one program is called. Must not know other declarations.
+//! It remembers what a single look cannot find: which process a declared pid meant at first, its descendants even after
+//! their parents ended, and the process that a family of one program is named after. Must not know other declarations.
 
 use super::cgroups::{Cgroups, Inmate};
 use super::cores::Cores;
@@ -14,7 +14,7 @@ use super::roster::{About, Notes};
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_host::WorkloadKind;
 
-/// All that a look looks at.
+/// What a look reads and updates.
 #[derive(Debug)]
 pub(super) struct Look<'l, 'r> {
     pub reader: &'l mut Reader<'r>,
@@ -22,19 +22,19 @@ pub(super) struct Look<'l, 'r> {
     pub cgroups: &'l mut Cgroups,
     pub cores: &'l Cores,
     pub notes: &'l mut Notes,
-    /// Who was started by whom.
+    /// Children by the parent's pid.
     pub children: &'l BTreeMap<u32, Vec<Id>>,
 }
 
-/// A process that matches.
+/// A matching process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Candidate {
     pub inmate: Inmate,
-    /// Its start, where it has to be this very process.
+    /// Its start time, if only this very process counts.
     pub started: Option<u64>,
 }
 
-/// What one tenant would consist of.
+/// One possible tenant.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Match {
     pub name: String,
@@ -43,22 +43,22 @@ pub(super) struct Match {
     pub devices: Vec<devices::Found>,
 }
 
-/// A declaration and what it remembers.
+/// A declaration and its memory.
 #[derive(Clone, Debug)]
 pub(super) struct Standing {
     pub spec: TenantSpec,
-    /// The kind that its first device told.
+    /// The declared kind, or the kind of its first device.
     pub kind: Option<WorkloadKind>,
-    /// The processes that its pids meant when they were first looked at; `None`: there was none.
+    /// The start times of the processes that its pids meant at the first look; `None`: there was no process.
     roots: BTreeMap<u32, Option<u64>>,
-    /// These that live, and their descendants.
+    /// Those of them that still run, and their descendants.
     family: BTreeSet<Id>,
-    /// After whom a process's tenant is called, with `each`.
+    /// With `each`: the process that a process's tenant is named after.
     leaders: BTreeMap<Id, Id>,
 }
 
 impl Standing {
-    /// Remembers nothing.
+    /// An empty memory.
     pub fn new(spec: TenantSpec) -> Standing {
         Standing {
             kind: spec.kind,
@@ -69,7 +69,7 @@ impl Standing {
         }
     }
 
-    /// The same declaration, changed: what its pids meant stays what they mean.
+    /// Changes the declaration; the pids that it still lists keep their meaning.
     pub fn changed(mut self, spec: TenantSpec) -> Standing {
         self.roots.retain(|pid, _| spec.pids.contains(pid));
         if self.spec.pids != spec.pids {
@@ -83,7 +83,7 @@ impl Standing {
         self
     }
 
-    /// Finds its tenants: one, or with `each` one a match, by the names of the matches.
+    /// Finds its tenants: one, or with `each` one per match, named after the match.
     pub fn find(&mut self, look: &mut Look) -> Vec<Match> {
         if self.spec.each {
             return self.find_each(look);
@@ -117,7 +117,7 @@ impl Standing {
             for path in look.cgroups.matches(look.reader, place, look.notes) {
                 let name = naming::named(template, &naming::of_cgroup(template, place, &path));
                 let candidates = inmates(look, place, &path);
-                // A cgroup that nobody is in runs nothing.
+                // A cgroup without processes is not a tenant.
                 if !candidates.is_empty() {
                     all.push(tidy(Match { name, candidates, ..Match::default() }));
                 }
@@ -143,8 +143,8 @@ impl Standing {
         all
     }
 
-    /// Who of the processes that its pids meant lives, and who descends from them. Who was once of them stays it, also
-    /// when its parent ends and it is given to another.
+    /// Updates the family: the processes that its pids mean, and their descendants. A process stays in the family when
+    /// its parent ends and the kernel gives it a new one.
     fn follow(&mut self, look: &mut Look) {
         for pid in &self.spec.pids {
             let now = look.processes.refresh(look.reader, *pid, look.notes);
@@ -165,7 +165,7 @@ impl Standing {
         let mut left: Vec<Id> = self.family.iter().copied().collect();
         while let Some(parent) = left.pop() {
             for child in look.children.get(&parent.pid).into_iter().flatten() {
-                // A child is not older than its parent: else the number of the parent was another's then.
+                // A child is not older than its parent; otherwise the parent's pid was another process's then.
                 if child.started >= parent.started && self.family.insert(*child) {
                     left.push(*child);
                 }
@@ -174,7 +174,8 @@ impl Standing {
     }
 }
 
-/// Puts every process of its programs with the one that it descends from without a gap; that one leads.
+/// Groups the processes of its programs: the leader is the topmost ancestor that is reached through matching processes
+/// only.
 fn lead(spec: &TenantSpec, leaders: &mut BTreeMap<Id, Id>, processes: &Processes) {
     let matched: BTreeMap<u32, &Process> =
         programs(spec, processes).map(|process| (process.id.pid, process)).collect();
@@ -207,7 +208,7 @@ fn inmates(look: &mut Look, place: &super::glob::Place, path: &str) -> Vec<Candi
     inmates.into_iter().map(|inmate| Candidate { inmate, started: None }).collect()
 }
 
-/// Processes that run its programs; the kernel's own threads run none.
+/// Processes that run its programs; kernel threads run none.
 fn programs<'p>(spec: &'p TenantSpec, processes: &'p Processes) -> impl Iterator<Item = &'p Process> {
     let matches = |process: &&Process| {
         let mut names = [Some(&process.name), process.program.as_ref()].into_iter().flatten();
@@ -216,7 +217,7 @@ fn programs<'p>(spec: &'p TenantSpec, processes: &'p Processes) -> impl Iterator
     processes.all().filter(move |process| !spec.programs.is_empty() && matches(process))
 }
 
-/// Every process once, what its cgroup says of it first.
+/// Keeps each process once, preferring the entry from its cgroup.
 fn tidy(mut found: Match) -> Match {
     found.candidates.sort_by_key(|candidate| candidate.inmate.pid);
     found.candidates.dedup_by_key(|candidate| candidate.inmate.pid);

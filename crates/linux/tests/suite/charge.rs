@@ -1,5 +1,5 @@
-//! What LinuxHost may touch and what others do to it: only looking, limits, and disturbances, on the virtual host with its
-//! clock held. Needs root and /dev/fuse.
+//! What LinuxHost may change, and external changes: observation, limits and disturbances, on the virtual host with a
+//! held clock. Needs root and /dev/fuse.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
@@ -24,7 +24,7 @@ fn sample(host: &mut LinuxHost) -> Snapshot {
     host.sample().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Every knob there is.
+/// A plan with every knob.
 fn plan() -> Plan {
     Plan {
         masks: BTreeMap::from([(L2FWD, WayMask::from_bits(0x600)), (SCAN, WayMask::from_bits(0x3))]),
@@ -45,7 +45,7 @@ fn refused(outcome: &KnobOutcome, words: &str) {
 fn who_only_looks_writes_nothing() {
     let machine = Machine::new("gold-6140");
     let root = machine.root();
-    // Somebody else has put scan's CPU into a group with a mask.
+    // Another program has put scan's CPU into a group with a mask.
     root.make_dir("/sys/fs/resctrl/COS1").unwrap();
     root.write_once("/sys/fs/resctrl/COS1/schemata", "L3:0=00f\n").unwrap();
     root.write_once("/sys/fs/resctrl/COS1/cpus_list", "3\n").unwrap();
@@ -60,13 +60,13 @@ fn who_only_looks_writes_nothing() {
     assert_eq!(snapshot.knobs.masks[&L2FWD].bits(), 0x7ff);
     assert_eq!(snapshot.knobs.dca_ways, Some(WayMask::from_bits(0x600)));
     assert_eq!(snapshot.knobs.dca.len(), 2);
-    // Two have groups with their CPUs, the third has not.
+    // Two tenants have groups with exactly their CPUs, the third has none.
     assert!(snapshot.groups[&SCAN].occupancy_bytes.value().is_some_and(|bytes| bytes > 1 << 20));
     assert!(snapshot.groups[&L2FWD].occupancy_bytes.value().is_some());
     assert_eq!(snapshot.groups[&GroupId(1)].occupancy_bytes, Reading::Unsupported);
     let told = host.complaints();
     assert!(told.iter().any(|told| told.starts_with("the LLC occupancy of fio is not known")), "{told:?}");
-    // Another tree than this machine's has no perf.
+    // A root other than this machine's has no perf.
     assert_eq!(snapshot.groups[&L2FWD].cycles, Reading::Unsupported);
     assert!(host.notes().iter().any(|note| note.contains("only observes this host")), "{:?}", host.notes());
     let applied = host.apply(&plan()).unwrap();
@@ -106,7 +106,7 @@ fn limits_show_in_the_inventory_and_hold() {
         (inventory.ports[0].dca_switch.clone(), barred(&inventory.ports[1].dca_switch)),
         (Support::Yes, true)
     );
-    // Nobody has a class; each is watched all the same.
+    // No tenant has a class; each has a monitoring group all the same.
     assert!(
         !machine.root().list("/sys/fs/resctrl").unwrap().iter().any(|name| name.starts_with("waykeeper-"))
     );
@@ -118,7 +118,7 @@ fn limits_show_in_the_inventory_and_hold() {
     refused(&applied.dca[&PortId(1)], "forbids switching DCA of this port");
     drop(host);
     assert_eq!(machine.state(), found);
-    // Two classes for three tenants, and one that is on a CPU which is not ours to move.
+    // Two classes for three tenants; then one tenant moves to a CPU that the limits exclude.
     let mut host = open(&machine, |options| {
         options.limits =
             Limits { max_classes: Some(2), cpus: Some("0-3".parse().unwrap()), ..Limits::default() };
@@ -155,7 +155,7 @@ fn limits_show_to_who_only_looks_too() {
     assert!(barred(&inventory.dca_ways_switch) && barred(&inventory.ports[1].dca_switch));
     assert_eq!(inventory.ports[0].dca_switch, Support::Yes);
     refused(host.apply(&plan()).unwrap().dca_ways.as_ref().unwrap(), "only observes this host");
-    // As many as there are at most; it stays so when tenants are set.
+    // The limit holds also after tenants are set.
     let mut host = look(Limits { max_classes: Some(2), ..Limits::default() });
     host.set_tenants(machine.options().tenants);
     assert_eq!(host.inventory().llc.clos_count, 3);
@@ -170,7 +170,7 @@ fn limits_show_to_who_only_looks_too() {
     );
 }
 
-/// A profile that found the register and the first port's switch dead.
+/// A profile that found the register and the first port's switch without effect.
 fn dead(identity: Identity) -> Profile {
     let address = identity.ports[0].clone();
     Profile {
@@ -211,7 +211,7 @@ fn what_a_profile_says_is_dead_is_there_to_be_read_only() {
     assert_eq!(applied.dca[&PortId(1)], KnobOutcome::Applied);
     assert_eq!(sample(&mut host).knobs.dca_ways, Some(WayMask::from_bits(0x600)));
     drop(host);
-    // One of other hardware is told of, and nothing is taken from it.
+    // A profile of other hardware is reported and not used.
     let host = with(Identity { llc_ways: 12, ..identity });
     assert_eq!(host.inventory().dca_ways_switch, Support::Yes);
     let told = host.notes().iter().find(|note| note.contains("p.toml: the profile is from another machine"));
@@ -224,7 +224,7 @@ fn what_a_profile_says_is_dead_is_there_to_be_read_only() {
     assert_eq!(machine.state(), found);
 }
 
-/// Somebody removes scan's group, takes l2fwd's CPU 1, and puts CPU 9 to fio's.
+/// Another program removes scan's group, takes l2fwd's CPU 1, and adds CPU 9 to fio's group.
 fn disturb(machine: &Machine) {
     let root = machine.root();
     root.remove_dir("/sys/fs/resctrl/waykeeper-scan").unwrap();
@@ -266,7 +266,7 @@ fn what_others_do_to_our_groups_is_told_once_and_left() {
             "resctrl group waykeeper-scan is gone: another program removed it",
         ]
     );
-    // Left alone, also when the tenants are set, and when a policy wants a mask there.
+    // It is left as it is, also when tenants are set and when a policy requests a mask there.
     host.set_tenants(machine.options().tenants);
     let root = machine.root();
     let applied = host.apply(&plan()).unwrap();
@@ -279,13 +279,13 @@ fn what_others_do_to_our_groups_is_told_once_and_left() {
     assert_eq!(host.complaints(), [""; 0]);
     assert_eq!(root.read_text("/sys/fs/resctrl/COS1/cpus_list").unwrap(), "1\n");
     assert!(!root.exists("/sys/fs/resctrl/waykeeper-scan"));
-    // It is over when it is over.
+    // A disturbance ends when the change is undone.
     root.remove_dir("/sys/fs/resctrl/COS1").unwrap();
     root.write_once("/sys/fs/resctrl/waykeeper-l2fwd/cpus_list", "0-1\n").unwrap();
     root.write_once("/sys/fs/resctrl/waykeeper-fio/cpus_list", "2\n").unwrap();
     sample(&mut host);
     assert_eq!(host.disturbances().len(), 1);
-    // Who makes one of the name now has it for himself, also at our end.
+    // A group with the removed group's name is its maker's, also when we close.
     root.make_dir("/sys/fs/resctrl/waykeeper-scan").unwrap();
     root.write_once("/sys/fs/resctrl/waykeeper-scan/cpus_list", "7\n").unwrap();
     assert!(host.close().expect("closed").is_complete());
@@ -325,7 +325,7 @@ fn what_others_do_is_put_right_three_times_if_that_is_configured() {
     assert_eq!(machine.state(), found);
 }
 
-/// Somebody else sets the ways of devices, and switches DCA of a port.
+/// Another program sets the DCA ways and switches DCA of a port.
 fn take_dca(machine: &Machine, port: &str, bit: RegisterBit) {
     machine.set_msr(0, 0xc8b, 0x7c0);
     let config = machine.config(port);
@@ -353,7 +353,7 @@ fn what_somebody_made_of_dca_after_us_is_his() {
         let mut host = open(&machine, |_| {});
         let port = host.inventory().ports[0].address.clone();
         assert_eq!(state(&mut host), (0x600, true, true));
-        // Off and on again, so that what others make of it is not what it was before us.
+        // Off and on again, so that the other program's values differ from the originals.
         turn(&mut host, 0x700, false);
         turn(&mut host, 0x780, true);
         (host, port)
@@ -362,7 +362,8 @@ fn what_somebody_made_of_dca_after_us_is_his() {
         let mut host = open(&machine, |options| options.charge = Charge::Look);
         assert_eq!(state(&mut host), (bits, on, true));
     };
-    // Seen at a sample, and not seen before the end: both are his. The other port's goes back.
+    // Whether or not a sample detects them before the end, both external values stay. The other port's switch is
+    // restored.
     for samples in [1, 0] {
         let (mut host, port) = opened();
         take_dca(&machine, &port, bit);
@@ -373,7 +374,7 @@ fn what_somebody_made_of_dca_after_us_is_his() {
         take_dca(&machine, &port, bit);
         machine.set_msr(0, 0xc8b, 0x600);
     }
-    // Taken back by us it is ours again, and what it was before us is what it goes back to.
+    // After our next write the knob is ours again, and its original is restored.
     let (mut host, port) = opened();
     take_dca(&machine, &port, bit);
     assert_eq!(state(&mut host), (0x7c0, false, false));
@@ -381,7 +382,7 @@ fn what_somebody_made_of_dca_after_us_is_his() {
     assert!(host.close().expect("closed").is_complete());
     drop(host);
     look(0x600, true);
-    // After a crash the ways tell by their value whose they are.
+    // After a crash the value of the register shows which program set it.
     let (host, _) = opened();
     let crashed = std::fs::read(machine.journal()).unwrap();
     drop(host);
@@ -406,13 +407,13 @@ fn a_monitoring_group_that_somebody_made_in_ours_outlives_it() {
     }
     let seen = Disturbance::MonitorInside { group: "waykeeper-l2fwd".into(), monitor: "theirs".into() };
     assert_eq!(host.disturbances(), [seen]);
-    // The tenant goes: its group too, and what is somebody else's moves to the default group, with its CPU.
+    // The tenant is removed, and its group with it; the other program's group moves to the default group, with its CPU.
     let mut tenants = machine.options().tenants;
     let first = tenants.remove(0);
     host.set_tenants(tenants.clone());
     assert!(!root.exists("/sys/fs/resctrl/waykeeper-l2fwd"));
     assert_eq!(root.read_text("/sys/fs/resctrl/mon_groups/theirs/cpus_list").unwrap(), "1\n");
-    // And at the end: the same.
+    // The same when the host is closed.
     root.remove_dir("/sys/fs/resctrl/mon_groups/theirs").unwrap();
     tenants.push(first);
     host.set_tenants(tenants);
@@ -421,7 +422,7 @@ fn a_monitoring_group_that_somebody_made_in_ours_outlives_it() {
     assert!(host.close().expect("closed").is_complete());
     assert_eq!(root.read_text("/sys/fs/resctrl/mon_groups/theirs/cpus_list").unwrap(), "0\n");
     drop(host);
-    // Where it cannot move (the name is taken) the group stays, empty, and that is told.
+    // If the group cannot move (its name is taken), ours stays, empty, and this is reported.
     let mut host = open(&machine, |_| {});
     root.make_dir(inside).unwrap();
     let report = host.close().expect("the journal stays");
@@ -451,14 +452,14 @@ fn what_somebodys_monitoring_group_watches_survives_a_crash_in_the_midst_of_its_
     let mut host = open(&machine, |_| {});
     root.make_dir(inside).unwrap();
     root.write_once(format!("{inside}/cpus_list"), "1\n").unwrap();
-    // Nobody can say whether there is something in the group: it stays as it is.
+    // Its monitoring groups cannot be listed: our group stays as it is.
     refuse("sys/fs/resctrl/waykeeper-l2fwd/mon_groups", Operation::List, Calls::All);
     let report = host.close().expect("the journal stays");
     assert_eq!(report.failures().count(), 1, "{report:?}");
     drop(host);
     machine.faults.lift();
     assert_eq!(root.read_text(format!("{inside}/cpus_list")).unwrap(), "1\n");
-    // Its CPUs were taken, and nothing that comes after that is done.
+    // Its CPUs are taken; then moving it and returning the CPUs both fail.
     refuse(inside, Operation::Rename, Calls::All);
     refuse(&format!("{inside}/cpus_list"), Operation::Write, Calls::Nth(2));
     assert!(machine.still_wrong().contains("waykeeper-l2fwd"));

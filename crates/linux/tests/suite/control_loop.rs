@@ -1,8 +1,8 @@
-//! The control loop through LinuxHost on the virtual host: the same policy on the same mix gives the high-priority
-//! workloads what it gives them in process. The root prefix is the only difference from a real machine.
+//! The control loop through LinuxHost on the virtual host: with the same policy and mix, the high-priority workloads
+//! gain as much as in process. The root prefix is the only difference from a real machine.
 //!
-//! The clock is held and goes where the loop waits for it, so a busy machine makes the test slower and nothing else.
-//! Needs root and /dev/fuse.
+//! The clock is held and advances only to the times that the loop waits for, so a busy machine only makes the test
+//! slower. Needs root and /dev/fuse.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -13,12 +13,12 @@ use waykeeper_machine::{Measured, RunOptions, Scenario, ScenarioSource, Score, V
 use waykeeper_silicon::Sampling;
 use waykeeper_stand::{Machine, held};
 
-/// Seconds of the server's clock, ns.
+/// One second of the server's clock, ns.
 const SECOND: u64 = 1_000_000_000;
-/// Length of a run, and where its measured end begins. A4 finds its state within 30 s on this mix.
+/// Length of a run, and the start of its measured end. A4 settles within 30 s on this mix.
 const LENGTH: u64 = 40 * SECOND;
 const MEASURED_FROM: u64 = 30 * SECOND;
-/// One set in so many is simulated: enough for control runs (microarchitecture.md 9).
+/// One LLC set in this many is simulated: enough for control runs (microarchitecture.md 9).
 const ONE_IN: u32 = 32;
 
 /// The flagship.
@@ -28,7 +28,7 @@ fn flagship() -> Arc<Scenario> {
     Arc::new(source.read().unwrap_or_else(|error| panic!("{error}")))
 }
 
-/// Runs a policy, and says what went wrong on the way.
+/// Runs a policy, and returns the problems of its records.
 fn run(host: &mut dyn Host, policy: &str) -> Vec<String> {
     let mut policy =
         waykeeper_policy::build(policy, &toml::Table::new()).unwrap_or_else(|error| panic!("{error}"));
@@ -64,8 +64,8 @@ fn through_files(scenario: &Arc<Scenario>, policy: &str) -> Measured {
     machine.look(|server| server.bare().measured())
 }
 
-/// How the high-priority workloads fare against a run without a policy, weighted by cores (A4 s6: inverse latency for
-/// programs that are judged by it, IPC for the others).
+/// The performance of the high-priority workloads relative to a run without a policy, weighted by cores (A4 s6: inverse
+/// latency for programs with that score, IPC for the others).
 fn gain(scenario: &Scenario, run: &Measured, base: &Measured) -> f64 {
     let (mut sum, mut cores) = (0.0, 0.0);
     for (spec, (run, base)) in scenario.workloads.iter().zip(run.workloads.iter().zip(&base.workloads)) {
@@ -85,13 +85,12 @@ fn gain(scenario: &Scenario, run: &Measured, base: &Measured) -> f64 {
     sum / cores
 }
 
-/// How far a gain through files may be from the one in process. With one seed the two hosts differ by what counters round
-/// and by RMIDs that tenants get anew when they change their class; seeds differ by several times as much.
+/// Largest difference between a gain through files and one in process. With one seed the two hosts differ by rounded
+/// counters and by the new RMIDs of tenants that change their class; seeds differ by several times as much.
 const TOLERANCE: f64 = 0.05;
 
-/// What a policy that works gains at least on this mix. The room that parest gets is worth 1.04 in every run; how much
-/// FastClick gains beside it differs by seed, since one of its queues is offered almost what it can take (1.075 with
-/// waykeeper and seed 1).
+/// Least gain of a working policy on this mix. parest's ways are worth 1.04 in every run. FastClick's gain differs by
+/// seed, since one of its queues is offered almost as much as it can process (1.075 with waykeeper and seed 1).
 const PAYS: f64 = 1.03;
 
 #[test]
@@ -99,7 +98,7 @@ fn policies_gain_through_files_what_they_gain_in_process() {
     let scenario = flagship();
     let scenario = &scenario;
     std::thread::scope(|threads| {
-        // Two threads: three runs here, two there.
+        // Two threads: three runs in process, two through files.
         let inside =
             threads.spawn(|| ["default", "a4", "waykeeper"].map(|policy| in_process(scenario, policy, 1)));
         let outside = ["a4", "waykeeper"].map(|policy| through_files(scenario, policy));

@@ -1,5 +1,5 @@
-//! `doctor` on trees of plain files: a server that has all there is and what becomes of it without single things, the
-//! recorded files of this kind of machine, and nothing at all.
+//! `doctor` on trees of plain files: a complete server, the same without single files, recorded files of this machine,
+//! and an empty tree.
 
 use crate::plain_tree;
 use crate::told;
@@ -16,7 +16,7 @@ fn examine(root: &Path) -> Report {
     doctor::examine(&Root::at(root))
 }
 
-/// The subjects of which something changed.
+/// The names of the checks that changed.
 fn changed(before: &Report, after: &Report) -> Vec<&'static str> {
     assert_eq!(before.checks.len(), after.checks.len());
     let both = before.checks.iter().zip(&after.checks);
@@ -33,7 +33,7 @@ fn state(report: &Report, name: &str, state: State, parts: &[&str]) {
     }
 }
 
-/// What doctor says of this process's rights was recorded as root.
+/// The recorded report about this process's rights was made as root.
 fn as_root() {
     assert!(
         rustix::process::geteuid().is_root(),
@@ -70,7 +70,7 @@ fn what_is_missing_has_its_remedy() {
     };
     let report = without("sys/fs/resctrl/info");
     state(&report, "resctrl", State::Missing, &["mount -t resctrl resctrl /sys/fs/resctrl"]);
-    // The same boot will bring no CAT on this CPU: that is said before anybody mounts in vain (hardware.md 7.2).
+    // This boot will have no CAT on this CPU; doctor says so before the user mounts resctrl in vain (hardware.md 7.2).
     state(&report, "cat", State::Missing, &["rdt=cmt,mbmtotal,mbmlocal,l3cat"]);
     state(&without("sys/fs/resctrl/info/L3"), "cat", State::Missing, &["rdt=cmt,mbmtotal,mbmlocal,l3cat"]);
     state(
@@ -118,12 +118,12 @@ fn what_stands_in_the_way_is_named() {
     for group in 1..8 {
         tree.write(&format!("sys/fs/resctrl/COS{group}/tasks"), "");
     }
-    // MBA's 8 classes cut L3's 16 (hardware.md 7.4), and the default group has one of them.
+    // MBA's 8 classes limit L3's 16 (hardware.md 7.4), and the default group has one of them.
     state(&examine(tree.root()), "classes", State::Degraded, &["8 classes of service, 0 free", "rmdir"]);
     tree.write("sys/devices/system/node/node2/cpulist", "1,5\n");
     tree.write("sys/devices/system/node/node0/cpulist", "0,4\n");
     state(&examine(tree.root()), "snc", State::Degraded, &["2 NUMA nodes", "BIOS"]);
-    // Counter 2 of CPU 0 runs.
+    // Counter 2 of CPU 0 is running.
     tree.set_msr(0, 0x188, 0x0041_003c);
     state(&examine(tree.root()), "counters-in-use", State::Info, &["counters 2 of 4"]);
 }
@@ -131,7 +131,7 @@ fn what_stands_in_the_way_is_named() {
 #[test]
 fn icelake_shows_its_register_and_nobody_may_manage_by_it() {
     let tree = Tree::of(106, 6, "Intel(R) Xeon(R) Gold 5320 CPU @ 2.20GHz", 12);
-    // hardware.md 2.1: at 0x180 of an Ice Lake's root port is the header of a capability.
+    // hardware.md 2.1: an Ice Lake root port has the header of a capability at 0x180.
     let report = examine(tree.root());
     state(&report, "ddio-ways", State::Degraded, &["0xc00", "takes values without effect", "never written"]);
     state(&report, "dca-ports", State::Missing, &["no switch"]);
@@ -149,14 +149,14 @@ fn a_cpu_that_nobody_described_is_shown() {
     state(&report, "cat", State::Ok, &[]);
 }
 
-/// Garbage in any one file is told where that file counts, and everything else stays as it was.
+/// Garbage in any one file is reported by the checks that read it, and changes no other check.
 #[test]
 fn garbage_in_a_file_spoils_its_own_subject_only() {
     let tree = Tree::skylake();
     let clean = examine(tree.root());
     let mut spoilt: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for (path, content) in tree.files() {
-        // Plain sparse files stand for devices: zeros are their garbage, and other bytes are values.
+        // Plain sparse files represent devices: for them zeros are garbage, and other bytes are values.
         let garbage: &[u8] =
             if path.ends_with("msr") || path.ends_with("config") { b"" } else { b"\xff\x00 garbage {}\n" };
         std::fs::write(tree.path(&path), garbage).unwrap();
@@ -187,8 +187,8 @@ fn garbage_in_a_file_spoils_its_own_subject_only() {
     insta::assert_snapshot!("garbage", lines);
 }
 
-/// Where perf is asked (under `/`, see `perf::is_asked`) what perf lacks is not counted. Elsewhere registers count, whatever
-/// the tree says of perf.
+/// Where perf is used (under `/`, see `perf::is_asked`), units that perf lacks are not counted. Elsewhere registers
+/// count, whatever the tree says about perf.
 #[test]
 fn uncore_units_that_the_kernel_does_not_drive_are_counted_through_registers_if_perf_is_not_asked() {
     let tree = Tree::skylake();
@@ -210,7 +210,7 @@ fn uncore_units_that_the_kernel_does_not_drive_are_counted_through_registers_if_
     }
 }
 
-/// Nothing is opened for writing: on a tree that nobody may write all is as on one that everybody may.
+/// Nothing is opened for writing, so a read-only tree gives the same report.
 #[test]
 fn nothing_is_changed() {
     let tree = Tree::skylake();

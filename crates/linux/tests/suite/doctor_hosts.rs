@@ -1,4 +1,4 @@
-//! `doctor` on virtual hosts of five chips and on every recorded machine: what is said of each is a snapshot.
+//! `doctor` on virtual hosts of five chips and on every recorded machine, each report a snapshot.
 
 #[allow(dead_code, reason = "the recordings are read by other tests too")]
 use crate::hardware::machine;

@@ -1,5 +1,5 @@
-//! The modules that look at hardware, on the virtual host: what no plain file can stand for (cpuid leaves that overlap,
-//! MSRs, configuration space that keeps its read-only bits), and a fault in every kind of file that they read.
+//! The modules that read hardware, on the virtual host: what plain files cannot represent (cpuid leaves that overlap,
+//! MSRs, configuration space with read-only bits), and a fault in every kind of file that they read.
 
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use waykeeper_linux::topology::Topology;
 use waykeeper_stand::Machine;
 use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
 
-/// A host whose clock stands still.
+/// A host with a stopped clock.
 struct Host {
     machine: Machine,
     root: Root,
@@ -64,7 +64,7 @@ fn cpuid_cpuinfo_topology_and_resctrl_tell_of_one_machine() {
         if let Some(cat) = facts.l3_cat {
             assert_eq!((Some(cat.mask_bits), cat.mask_bits), (width, l3.ways), "{chip}");
         }
-        // A CPU's last one answers as the first does.
+        // The last CPU reports the same as the first.
         let last = topology.cpus.last().unwrap().id.0;
         assert_eq!(Facts::read(&host.root, last).unwrap().signature, facts.signature, "{chip}");
     }
@@ -78,7 +78,8 @@ fn the_ways_of_devices_are_turned_where_they_are_known_to_act() {
     assert_eq!(msr.read(0xc8b), Ok(0x600));
     msr.write(0xc8b, 0x7f0).unwrap();
     assert_eq!(Msr::open(&host.root, 1, Allowed::nothing()).unwrap().read(0xc8b), Ok(0x7f0), "one a package");
-    // hardware.md 1.2: the ways of power-on cannot be cleared. Whether the write says so is not known; what reads back is.
+    // hardware.md 1.2: the ways of power-on cannot be cleared. Whether the write fails is not known; the read-back
+    // value decides.
     let _ = msr.write(0xc8b, 0x001);
     assert_eq!(msr.read(0xc8b).unwrap() & 0x600, 0x600);
     assert_eq!(msr.write(0xc90, 1), Err(MsrError::NotAllowed { address: 0xc90 }));
@@ -106,10 +107,10 @@ fn the_switch_of_a_root_port_is_found_and_turned() {
     assert_eq!(config.dword(bit.offset), Ok(before & !0x80), "no other bit changed");
     assert_eq!(config.turn(switch, true), Ok(true));
     assert_eq!(config.dword(bit.offset), Ok(before));
-    // The endpoint itself has no such switch.
+    // The endpoint has no such switch.
     let endpoint = Config::open_write(&host.root, nic.address).unwrap();
     assert!(matches!(endpoint.turn(switch, false), Err(PciError::NoRootPort { .. })));
-    // Every storage controller is behind some port, and not behind the NIC's.
+    // Every storage controller is behind a root port other than the NIC's.
     for ssd in tree.devices().filter(|device| device.is_storage()) {
         assert_ne!(tree.root_port(&host.root, ssd.address).unwrap(), port);
     }
@@ -158,14 +159,14 @@ fn the_msr_devices_refusals_are_told_apart() {
     assert_eq!(msr.read(0xc8b), Ok(0x600), "nothing was written");
 }
 
-/// Everything that is read once at the start; the first error, in words.
+/// Reads everything that is read once at the start; returns the first error.
 fn look_at_all(root: &Root) -> Result<(), String> {
     let told = |error: &dyn std::fmt::Display| error.to_string();
     Cpuinfo::read(root).map_err(|error| told(&error))?;
     Topology::read(root).map_err(|error| told(&error))?;
     Facts::read(root, 0).map_err(|error| told(&error))?;
     let tree = PciTree::read(root).map_err(|error| told(&error))?;
-    // One that cannot be read is told of, and the others are there.
+    // A device that cannot be read is reported, and the others are listed.
     tree.unreadable().next().map_or(Ok(()), |(_, why)| Err(why))?;
     for device in tree.devices().filter(|device| device.is_network() || device.is_storage()) {
         tree.root_port(root, device.address).map_err(|error| told(&error))?;
@@ -173,7 +174,7 @@ fn look_at_all(root: &Root) -> Result<(), String> {
     Ok(())
 }
 
-/// File and folder: what is above them is another path where links lead to it.
+/// Last directory and file name; links may lead to the file through another path.
 fn ending(path: &str) -> String {
     let mut parts: Vec<&str> = path.rsplit('/').take(2).collect();
     parts.reverse();
@@ -185,7 +186,7 @@ fn a_fault_in_any_kind_of_file_is_an_error_that_names_it() {
     let host = Host::on("gold-6140");
     host.machine.faults.forget();
     look_at_all(&host.root).unwrap();
-    // One file of each kind: paths that differ in digits only are alike.
+    // One file of each kind: paths that differ only in digits are of one kind.
     let mut kinds: BTreeMap<String, String> = BTreeMap::new();
     for (path, operation) in host.machine.faults.seen().into_keys() {
         if operation == Operation::Read {
@@ -200,7 +201,7 @@ fn a_fault_in_any_kind_of_file_is_an_error_that_names_it() {
             let error = found.expect_err(path);
             assert!(error.contains(&ending(path)), "{error} does not name {path}");
         }
-        // Bytes that are no text, nor any number: refused with the file's name, or understood (registers hold any bits).
+        // Bytes that are neither text nor a number: an error that names the file, or valid (registers hold any bits).
         let garbage = Fault::Garbage(vec![0xff, 0xfe, b'=', b'\n']);
         let named = ending(path);
         if let Err(error) = host.strike(path, Operation::Read, garbage, look_at_all) {

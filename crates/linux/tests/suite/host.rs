@@ -1,4 +1,5 @@
-//! LinuxHost on the virtual host: what it sees is what the machine did, what it turns acts, what it leaves is what it found.
+//! LinuxHost on the virtual host: its readings match the machine, its knobs act, and closing it restores the state it
+//! found.
 //!
 //! The clock is held, so every run sees the same numbers. Needs root and /dev/fuse.
 
@@ -25,7 +26,7 @@ fn value(reading: Reading<u64>) -> u64 {
     reading.value().unwrap_or_else(|| panic!("{reading:?} is no value"))
 }
 
-/// Equal but for what rounding in `parts` counters and their scale can make.
+/// Equal within `slack`, the rounding of the counters and their scale.
 fn near(found: u64, expected: u64, slack: u64) {
     assert!(found.abs_diff(expected) <= slack, "{found} is not {expected} within {slack}");
 }
@@ -66,7 +67,7 @@ fn other_chips_say_what_they_lack() {
         let inventory = host.inventory();
         (inventory.dca_ways_switch.clone(), inventory.ports[0].dca_switch.clone(), inventory.dca_ways_default)
     };
-    // hardware.md 0.1 and 1.2: Ice Lake's register answers without effect, its ports have none; Zen has neither.
+    // hardware.md 0.1 and 1.2: Ice Lake's register can be read but has no effect, its ports have none; Zen has neither.
     let (ways, port, default) = support("gold-5320");
     assert_eq!((ways, default), (Support::ReadOnly, Some(mask(0xc00))));
     assert!(matches!(port, Support::No(_)));
@@ -90,13 +91,13 @@ fn what_is_sampled_is_what_the_machine_counted() {
     machine.run_to(60 * MS);
     let (after, second) = (truth(), sample(&mut host));
     let moved = |of: fn(&Snapshot) -> Reading<u64>| value(of(&second)) - value(of(&first));
-    // Each core's counts are whole numbers, the machine's sum is rounded once.
+    // Each core's counts are whole numbers; the machine's sum is rounded once.
     near(moved(|s| s.groups[&L2FWD].instructions), after.0.instructions - before.0.instructions, 4);
     near(moved(|s| s.groups[&L2FWD].cycles), after.0.cycles - before.0.cycles, 4);
     near(moved(|s| s.groups[&L2FWD].llc_hits), after.0.llc_hits - before.0.llc_hits, 4);
     near(moved(|s| s.groups[&L2FWD].llc_misses), after.0.llc_misses - before.0.llc_misses, 4);
     near(moved(|s| s.groups[&L2FWD].mlc_misses), after.0.mlc_misses - before.0.mlc_misses, 4);
-    // Nine slices of 18 count writes, each part rounded to a line and doubled.
+    // Nine slices of 18 count writes; each part is rounded to a line and doubled.
     near(moved(|s| s.socket.dca_write_hits), after.1.write_hits - before.1.write_hits, 2 * 18);
     near(moved(|s| s.socket.dca_write_misses), after.1.write_misses - before.1.write_misses, 2 * 18);
     near(moved(|s| s.socket.dca_read_hits), after.1.read_hits - before.1.read_hits, 2 * 18);
@@ -107,7 +108,7 @@ fn what_is_sampled_is_what_the_machine_counted() {
     near(moved(|s| s.socket.memory_write_bytes), after.3.written - before.3.written, 6 * 64);
     let (_, rmid) = machine.look(|server| server.class(3));
     let occupied = machine.look(|server| server.bare().occupancy(rmid));
-    // Resctrl counts in units of 64 KiB here.
+    // resctrl counts in units of 64 KiB here.
     near(value(second.groups[&SCAN].occupancy_bytes), occupied, 65536);
     assert!(occupied > 1 << 20, "a scan of 24 MiB fills its share");
     assert_eq!(
@@ -182,7 +183,8 @@ fn what_others_change_is_seen_at_the_next_sample() {
     let knobs = sample(&mut host).knobs;
     assert_eq!((knobs.masks[&FIO], knobs.dca_ways), (mask(0x00f), Some(mask(0x7f0))));
     assert_eq!((knobs.dca[&NIC], knobs.dca[&PortId(1)]), (true, false));
-    // A group that somebody removes has no mask, which is told once, and is made anew when a mask is wanted.
+    // A group that another program removes has no mask. This is reported once, and the group is made again for the next
+    // mask.
     root.remove_dir("/sys/fs/resctrl/waykeeper-scan").unwrap();
     for _ in 0..2 {
         assert!(!sample(&mut host).knobs.masks.contains_key(&SCAN));
@@ -200,7 +202,8 @@ fn what_others_change_is_seen_at_the_next_sample() {
 fn what_was_found_is_what_is_left_to_the_byte() {
     for chip in ["gold-6140", "e5-2630v3", "gold-5320", "gold-6430", "epyc-9554"] {
         let machine = Machine::new(chip);
-        // Not what a fresh machine shows: somebody set the default group's mask, and a register that is not ours.
+        // Unlike on a fresh machine, another program has set the default group's mask and a register that we do not
+        // use.
         machine.root().write_once("/sys/fs/resctrl/schemata", "L3:0=3f\n").unwrap();
         let found = machine.state();
         let mut host = machine.open();
@@ -230,7 +233,7 @@ fn processes_go_where_their_tenant_goes_and_come_back() {
     let pid = sleeper.id();
     let mut options = machine.options();
     options.tenants[2].pids = vec![pid];
-    // Beyond what any kernel gives a process (PID_MAX_LIMIT).
+    // More than the largest pid of any kernel (PID_MAX_LIMIT).
     options.tenants[1].pids = vec![4_194_305];
     let mut host = LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"));
     let has = |group: &str| {
@@ -274,7 +277,7 @@ fn time_is_the_kernels_and_the_server_goes_with_it() {
         assert!(host.now_ns() >= deadline);
         let next = sample(&mut host);
         let seen = Interval::between(&last, &next).expect("time passed");
-        // However busy the test's machine is: if the model got on at all, its counters did.
+        // On a busy machine too, the counters advance if the model does.
         assert!(seen.groups[&L2FWD].cycles.value().is_some_and(|cycles| cycles >= 0.0));
         last = next;
     }
@@ -294,8 +297,8 @@ fn a_sample_opens_nothing_and_reads_each_register_once() {
     let reads = |part: &str| {
         seen.iter().filter(|((path, _), _)| path.contains(part)).map(|(_, count)| count).sum::<u64>()
     };
-    // Six events and the time on each of four cores; on CPU 0 also two counters of 18 slices, two ports' in and out,
-    // the time again, and the ways.
+    // Six events and the time on each of four cores; on CPU 0 also two counters of 18 slices, two ports in and out, the
+    // time again, and the DCA ways.
     assert_eq!(reads("dev/cpu"), 4 * 7 + 18 * 2 + 4 + 1 + 1);
     // Reads and writes of six channels; the switch of two ports.
     assert_eq!(reads("config"), 6 * 2 + 2);
@@ -305,7 +308,7 @@ fn a_sample_opens_nothing_and_reads_each_register_once() {
 
 #[test]
 fn with_few_classes_tenants_with_equal_masks_share_one() {
-    // Haswell has four classes, the default one included; here are five tenants.
+    // Haswell has four classes including the default one; here are five tenants.
     let text = format!(
         "{SCENARIO}\n[[workload]]\nname = \"more\"\nprogram = \"x-mem\"\ncores = \"4\"\nworking_set = \"4M\"\n\
          [[workload]]\nname = \"most\"\nprogram = \"x-mem\"\ncores = \"5\"\nworking_set = \"4M\"\n"
@@ -331,7 +334,7 @@ fn with_few_classes_tenants_with_equal_masks_share_one() {
         assert_ne!(server.class(2).1, server.class(4).1, "and are told apart by RMID");
         assert_ne!(server.class(3).0, 0, "scan came before classes ran out and keeps its own");
     });
-    // Four masks beside the default group's are one too many, and nothing moves.
+    // Four masks besides the default group's are one too many, and nothing moves.
     let plan = masks(&[(L2FWD, 0xf0000), (FIO, 0x00003), (more, 0x0000c), (most, 0x00ff0)]);
     let applied = host.apply(&plan).unwrap();
     assert!(applied.masks.values().all(|outcome| matches!(outcome, KnobOutcome::Refused(_))), "{applied:?}");
@@ -386,7 +389,7 @@ fn a_crash_is_made_good_at_the_next_start() {
     let mut plan = masks(&[(SCAN, 0x003)]);
     plan.dca_ways = Some(mask(0x700));
     assert!(host.apply(&plan).unwrap().is_complete());
-    // What a crash leaves: everything turned, and the journal.
+    // The state after a crash: every knob changed, and the journal.
     let journal = std::fs::read(machine.journal()).unwrap();
     drop(host);
     let root = machine.root();
@@ -418,7 +421,7 @@ fn garbage_is_told_and_never_taken_for_a_value() {
     };
     garble("sys/fs/resctrl/waykeeper-fio/schemata", b"    L3:0=fffff\n");
     garble("sys/fs/resctrl/waykeeper-scan/mon_data/*", b"-3\n");
-    // As long as the offsets reach at which registers are read.
+    // Long enough for the offsets at which registers are read.
     garble("dev/cpu/0/msr", &[0xff; 0x1000]);
     let address = host.inventory().ports[0].address.clone();
     garble(&format!("*{address}/config"), &[0xff; 0x1000]);
@@ -460,7 +463,7 @@ fn on_two_sockets_a_device_that_tells_no_node_is_not_taken_for_ours() {
     assert!(host.inventory().ports.iter().all(|port| matches!(port.dca_switch, Support::No(_))));
     let said = host.notes().join("\n");
     assert!(said.contains("the socket of "), "{said}");
-    // Neither are both sockets' channels summed up as ours.
+    // The channels of both sockets are not summed up as ours either.
     assert!(said.contains("the PCI devices of the memory channels were not found"), "{said}");
     machine.run_to(5 * MS);
     assert_eq!(sample(&mut host).ports[&NIC].inbound_bytes, Reading::Unsupported);
@@ -529,15 +532,15 @@ fn another_tools_monitoring_group_gets_back_what_was_taken_and_no_more() {
     let mut host = machine.open();
     assert!(host.notes().iter().any(|note| note.contains("mon_groups/watched")), "{:?}", host.notes());
     assert_eq!(root.read_text(cpus).unwrap(), "9\n");
-    // Its owner watches another CPU meanwhile.
+    // Meanwhile its owner adds it another CPU.
     root.write_once(cpus, "10\n").unwrap();
     let report = host.close().unwrap();
     assert!(report.is_complete(), "{report:?}");
     assert_eq!(root.read_text(cpus).unwrap(), "2,10\n");
 }
 
-/// Haswell's slices take turns with whole writes, reads and partial writes; Sapphire Rapids' count the latter in every
-/// second slice. Either way the three are what the machine did, and the registers come back.
+/// Haswell's slices count whole writes, reads and partial writes in turn; Sapphire Rapids counts the latter in every
+/// second slice. Either way the three counts match the machine, and the registers are restored.
 #[test]
 fn a_device_watch_counts_completions_too() {
     const LOAD: &str = "name = \"load\"\nduration_s = 1\nwarmup_s = 0.1\nmeasure_s = 0.1\ntime_factor = 1\n\
@@ -564,7 +567,7 @@ fn a_device_watch_counts_completions_too() {
             (seen.partial_writes.hits, does.partial_hits - did.partial_hits),
             (seen.partial_writes.misses, does.partial_misses - did.partial_misses),
         ];
-        // A slice has whole counts of its part, and a third or half of the slices speak for all.
+        // Each slice has whole counts of its part, and a third or half of the slices is scaled up to all.
         for (found, expected) in wanted {
             near(value(found), expected, 240);
         }

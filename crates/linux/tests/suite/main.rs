@@ -1,4 +1,4 @@
-//! The tests of `waykeeper-linux`, one program: linking is most of what a test program costs to build.
+//! The tests of `waykeeper-linux` as one program, since most of the build time of a test program is linking.
 
 mod census;
 mod charge;

@@ -1,4 +1,4 @@
-//! perf_event_open on the machine the tests run on: the kernel's own clocks stand in for the registers of a PMU, which a
+//! perf_event_open on the machine that runs the tests: the kernel's software clocks replace PMU registers, which a
 //! virtual machine does not have. Needs root or kernel.perf_event_paranoid of 0 or less.
 
 use waykeeper_host::Reading;

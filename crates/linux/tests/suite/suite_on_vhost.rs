@@ -1,7 +1,7 @@
-//! The suite of `linux::resctrl` on the virtual host, in the shapes that machines come in, and a fault in each of the
-//! operations that a manager does.
+//! The suite of `linux::resctrl` on the virtual host, with the features of several machines, and a fault in each of a
+//! manager's operations.
 //!
-//! What a host lacks is written down here: a case that is skipped for another reason fails. The same suite runs on real
+//! Each test lists what its host lacks: a case that is skipped for another reason fails. The same suite runs on real
 //! kernels under `make test-oracle`.
 
 use crate::suite;
@@ -27,7 +27,7 @@ use waykeeper_vhost::resctrl::description::{
 };
 use waykeeper_vhost::resctrl::hardware::Idle;
 
-/// A mounted host; it goes when dropped, mount first.
+/// A mounted host; dropping it unmounts first.
 struct Host {
     _mounted: Mounted,
     faults: Faults,
@@ -102,7 +102,7 @@ fn amd(kernel: Kernel) -> Description {
     host
 }
 
-/// Runs all cases; `lacking` are the names of those that this host has nothing for.
+/// Runs all cases; `lacking` names the cases that this host must skip.
 fn suite_passes(description: Description, lacking: &[&str]) {
     let host = Host::new(description);
     let mut skipped = BTreeSet::new();
@@ -150,7 +150,7 @@ fn with_code_and_data_apart() {
     suite_passes(host, &[]);
 }
 
-/// As the kernel finds Haswell: 4 classes, 20 ways, two at least, no MBA (hardware.md 7.2).
+/// Haswell as the kernel finds it: 4 classes, 20 ways, at least two per mask, no MBA (hardware.md 7.2).
 #[test]
 fn with_few_classes_and_two_ways_at_least() {
     let mut host = intel(Kernel(6, 1));
@@ -176,7 +176,7 @@ fn without_monitoring() {
     suite_passes(host, &[&[CDP][..], &lacking[..]].concat());
 }
 
-/// All that a manager can change, read past the faults.
+/// Everything that a manager can change, read without faults.
 type State = (Schemata, CoreList, Vec<Group>);
 
 fn state(host: &Host) -> State {
@@ -185,7 +185,7 @@ fn state(host: &Host) -> State {
     (resctrl.schemata(&Group::DEFAULT).expect("read"), resctrl.cpus(&Group::DEFAULT).expect("read"), groups)
 }
 
-/// What a manager does in its life: looks, journals, turns knobs, samples. Gives what is wrong in one line.
+/// A manager's run: reads, journals, sets knobs, samples. Returns an error in one line.
 fn manage(host: &Host) -> Result<(), String> {
     let told = |error: &dyn std::fmt::Display| error.to_string();
     let resctrl = Resctrl::open(&host.root, PREFIX).map_err(|error| told(&error))?;
@@ -228,7 +228,7 @@ fn manage(host: &Host) -> Result<(), String> {
     Ok(())
 }
 
-/// The next start after that: brings all back.
+/// The next start: restores everything.
 fn bring_back(host: &Host) -> Result<(), String> {
     let mut journal = host.journal()?;
     let resctrl = Resctrl::open(&host.root, PREFIX).map_err(|error| error.to_string())?;
@@ -238,7 +238,7 @@ fn bring_back(host: &Host) -> Result<(), String> {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
-/// Every operation on every file that a manager's life touches, each of seven faults in it, alone.
+/// Each operation on each file of a manager's run, with each of five to seven faults, one at a time.
 #[test]
 fn a_fault_anywhere_is_one_report_and_loses_no_original() {
     let host = Host::new(intel(Kernel(6, 12)));
@@ -272,13 +272,13 @@ fn a_fault_anywhere_is_one_report_and_loses_no_original() {
             host.faults.lift();
             for report in [&managed, &restored].into_iter().filter_map(|result| result.as_ref().err()) {
                 reports += 1;
-                // A line a knob, none of them endless, and each says where.
+                // One short line per knob, and each names its place.
                 assert!(report.lines().all(|line| line.len() < 500), "{what}: {report}");
                 assert!(report.contains('/') || report.contains(" back as "), "{what}: {report}");
             }
             let silent = matches!(fault, Fault::ShortRead(_)) || path.ends_with("last_cmd_status");
             assert!(managed.is_ok() || !silent, "{what}: {managed:?}");
-            // Whatever happened, nothing is lost: the next start brings all back.
+            // In any case nothing is lost: the next start restores everything.
             let again = bring_back(&host);
             assert!(again.is_ok(), "{what}: {managed:?}, {restored:?}, then {again:?}");
             assert_eq!(state(&host), before, "{what}: {managed:?}, {restored:?}");
@@ -287,7 +287,7 @@ fn a_fault_anywhere_is_one_report_and_loses_no_original() {
     assert!(reports > 100, "only {reports} reports");
 }
 
-/// Nothing that stands in a file makes it panic, and what it says names the file.
+/// No content of a file causes a panic, and the error names the file.
 #[test]
 fn garbage_in_every_file_names_the_file() {
     let host = Host::new(intel(Kernel(6, 12)));
@@ -303,7 +303,7 @@ fn garbage_in_every_file_names_the_file() {
                 calls: Calls::All,
                 fault: Fault::Garbage(bytes.to_vec()),
             });
-            // `garbage` could be the name of a feature that a later kernel has.
+            // `garbage` could be the name of a feature of a later kernel.
             let is_name = file.ends_with("mon_features") && bytes == b"garbage\n";
             match resctrl.info() {
                 Ok(_) => assert!(is_name, "{file}: {bytes:?} was taken"),

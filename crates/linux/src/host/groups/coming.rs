@@ -1,7 +1,7 @@
-//! Tenants that come, go and change: each gets or gives up its place, and no other one moves for it.
+//! Adding, removing and changing tenants. Each gets or gives up its place; no other tenant moves.
 //!
-//! What cannot be done now is noted and tried again when tenants are set the next time: a group that cannot be removed, CPUs
-//! that cannot be moved. Must not know why a tenant is one.
+//! What fails now is recorded and retried when tenants are set the next time: a group that cannot be removed, CPUs that
+//! cannot be moved. Must not know how tenants are found.
 
 use super::super::placement::Seat;
 use super::{Groups, GroupsError, Member, Passage, RanOut, both};
@@ -18,7 +18,7 @@ use waykeeper_units::{CoreList, GroupId, WayMask};
 pub struct Grouping {
     /// The tenant.
     pub tenant: String,
-    /// Those in the same class; with none it is alone in the default group, beside all that is no tenant's.
+    /// Other tenants of the same class. If empty, the tenant is in the default group, with no other tenant.
     pub with: Vec<String>,
     /// It is in the default group.
     pub in_default: bool,
@@ -26,32 +26,32 @@ pub struct Grouping {
     pub why: String,
 }
 
-/// After so many changes of tenants it is tried again whether there are more classes than there were. Assumption: seldom
-/// enough to cost nothing; other tools give classes back now and then.
+/// After this many changes of tenants we check again whether more classes are free. Assumption: this is rare enough to
+/// cost nothing, and other tools release classes now and then.
 const ROUNDS: u32 = 16;
 
-/// What is to become of the tenants.
+/// The changes of tenants in one step.
 #[derive(Clone, Debug, Default)]
 pub struct Turnover<'a> {
-    /// Those who go.
+    /// Tenants to remove.
     pub going: Vec<GroupId>,
-    /// Those who stay and are described anew.
+    /// Present tenants with a new description.
     pub changing: Vec<(GroupId, &'a Tenant)>,
-    /// Those who come, in the order in which they get what is free.
+    /// Tenants to add, in the order in which they get free classes.
     pub coming: Vec<(GroupId, &'a Tenant)>,
 }
 
 impl Groups {
-    /// Lets tenants go, change and come, in this order. Who is in the answer was refused: one that was to come is not
-    /// there, one that was to change has given up what it was to give up and got nothing new.
+    /// Removes, changes and adds tenants, in this order. Returns the refused ones: a refused new tenant is not added; a
+    /// refused change has given up what it no longer lists and got nothing new.
     ///
     /// # Errors
-    /// If resctrl cannot be listed: nobody came.
+    /// If resctrl cannot be listed: no tenant was added.
     pub fn turn_over(
         &mut self,
         turnover: &Turnover,
         journal: &mut Journal,
-        // Held to the end: who takes a tenant's CPU after it was looked at would lose it again to us.
+        // The lock is held to the end: another tool that takes a tenant's CPU after our check would lose it to us.
         _: &Passage,
     ) -> Result<BTreeMap<GroupId, GroupsError>, GroupsError> {
         for tenant in &turnover.going {
@@ -75,7 +75,7 @@ impl Groups {
         for (id, tenant) in &turnover.coming {
             self.members.insert(*id, self.member(tenant));
         }
-        // One look at all of them is enough if nothing is in the way of any.
+        // One check of all new tenants is enough if none is refused.
         let comes = |id: GroupId| turnover.coming.iter().any(|(own, _)| *own == id);
         let in_the_way = !turnover.coming.is_empty() && self.nobody_elses(comes).is_err();
         for (id, _) in &turnover.coming {
@@ -86,7 +86,7 @@ impl Groups {
             }
         }
         if let Err(why) = self.keep_others_monitors(journal) {
-            // Nobody moves whose leaving could not be journaled.
+            // No CPUs move if the journal cannot record the monitoring groups that lose them.
             let text = why.to_string();
             let mut why = Some(why);
             for (id, _) in &turnover.coming {
@@ -127,7 +127,7 @@ impl Groups {
         }
     }
 
-    /// Gives a tenant that is in nobody's hands a place.
+    /// Gives a place to a tenant whose CPUs and tasks no other program has.
     fn arrive(&mut self, tenant: GroupId, journal: &mut Journal) -> Result<(), GroupsError> {
         if let Some(class) = self.placement.free() {
             match self.found(tenant, class, journal) {
@@ -135,7 +135,7 @@ impl Groups {
                     self.out_of_classes(&error);
                 }
                 Err(other) => {
-                    // What was made of it goes with the tenant.
+                    // When the tenant is removed, what was made for it is removed too.
                     self.placement.arrive(tenant, Seat::Class(class));
                     return Err(other);
                 }
@@ -158,7 +158,7 @@ impl Groups {
         self.placement.set_limit(had);
     }
 
-    /// A tenant of the default group may not stay in a group that could not be removed.
+    /// Moves a tenant of the default group out of groups that could not be removed.
     fn out_of_leftovers(&mut self, tenant: GroupId) -> Result<(), GroupsError> {
         if self.leftovers.is_empty() {
             return Ok(());
@@ -172,7 +172,7 @@ impl Groups {
         self.assign(tenant, &Group::DEFAULT)
     }
 
-    /// Takes a tenant out: its groups go, and with them its CPUs and tasks to the default group.
+    /// Removes a tenant: its groups are removed, which returns its CPUs and tasks to the default group.
     fn leave(&mut self, tenant: GroupId, journal: &mut Journal) {
         let seat = self.placement.seat(tenant);
         let had_seat = self.placement.seats().any(|(own, _)| own == tenant);
@@ -198,7 +198,7 @@ impl Groups {
         if let Err(why) = given {
             self.notes
                 .push(format!("the CPUs and tasks of tenant {} could not be moved back: {why}", member.name));
-            // Whoever else sits there is not to keep its CPUs for good.
+            // The class must not keep its CPUs, so the other tenants' CPUs are written again.
             self.unsettle(seat);
         }
     }
@@ -212,7 +212,7 @@ impl Groups {
         }
     }
 
-    /// Removes a group of ours for good, or remembers that it has to go.
+    /// Removes one of our groups, or keeps it on the list of groups to remove.
     fn retire(&mut self, group: Group, journal: &mut Journal) {
         if self.is_anothers(&group) {
             self.notes.push(format!(
@@ -223,7 +223,7 @@ impl Groups {
             return self.forget_group(group, journal);
         }
         let shows = self.shown(&group);
-        // What others watch in it goes on counting in the default group, with all that it has counted.
+        // Other programs' monitoring groups in it move to the default group, with all bytes counted so far.
         if self.resctrl.others_monitors(&group).is_ok_and(|others| !others.is_empty()) {
             self.traffic.starts_anew();
         }
@@ -231,11 +231,11 @@ impl Groups {
         match group.is_monitor() {
             true if removed.is_ok() => self.traffic.shrinks(&group.parent(), shows),
             true => {}
-            // It is counted no more, whether it went or has to wait.
+            // Its traffic is no longer counted, whether or not it could be removed.
             false => self.traffic.ends(&group, shows),
         }
         match removed {
-            // An error alone does not prove that it is gone; the journal must not forget what is there.
+            // The error alone does not prove that the group is gone; the journal must keep a group that exists.
             Err(error) if self.resctrl.has(&group) || !error.is_gone() => {
                 let note = format!("a group that is no longer needed could not be removed: {error}");
                 if self.told_leftovers.insert(note.clone()) {
@@ -247,23 +247,23 @@ impl Groups {
         }
     }
 
-    /// A group of ours is no more.
+    /// Drops one of our groups from our list and the journal.
     pub(super) fn forget_group(&mut self, group: Group, journal: &mut Journal) {
         self.made.remove(&group);
         if let Err(why) = journal.forget(&Original::NoGroup { group }) {
-            // It says of a group that it was not there, which is true.
+            // The entry stays; it says that the group did not exist, which is true.
             self.notes.push(why.to_string());
         }
     }
 
-    /// Removes a group of ours that a step left behind which failed half way.
+    /// Removes one of our groups that a failed step left half made.
     pub(super) fn retire_half(&mut self, group: Group, journal: &mut Journal) {
         if self.is_ours(&group) {
             self.retire(group, journal);
         }
     }
 
-    /// Tries once more to remove what is left over, and classes that nobody sits in.
+    /// Retries the removal of leftover groups, and removes classes without tenants.
     fn sweep(&mut self, journal: &mut Journal) {
         let used = self.placement.in_use();
         let empty: Vec<usize> = self.classes.keys().filter(|class| !used.contains(class)).copied().collect();
@@ -279,7 +279,6 @@ impl Groups {
         }
     }
 
-    /// Takes away a tenant's monitoring group.
     pub(super) fn unwatch(&mut self, tenant: GroupId, journal: &mut Journal) -> Result<(), GroupsError> {
         let Some(member) = self.members.get_mut(&tenant) else { return Ok(()) };
         member.occupancy = None;
@@ -308,8 +307,8 @@ impl Groups {
         }
     }
 
-    /// Whether a tenant has to be looked after although nothing was said of it: its processes changed, or something could
-    /// not be done. Nothing is written.
+    /// Whether a tenant needs work although its description is unchanged: its processes changed, or an earlier step
+    /// failed. Writes nothing.
     pub fn is_restless(&self, id: GroupId, pids: &[u32]) -> bool {
         let (come, gone) = self.look_at(id, pids);
         let unsettled = self.members.get(&id).is_some_and(|member| member.unsettled);
@@ -321,7 +320,7 @@ impl Groups {
         !self.leftovers.is_empty()
     }
 
-    /// Takes from a tenant what it has no more.
+    /// Takes from a tenant the CPUs and processes that it no longer has.
     fn shrink(&mut self, id: GroupId, tenant: &Tenant) -> Result<(), GroupsError> {
         let (_, gone) = self.look_at(id, &tenant.pids);
         let Some(member) = self.members.get_mut(&id) else { return Ok(()) };
@@ -336,13 +335,13 @@ impl Groups {
         let result = if less { self.settle_cpus(id) } else { Ok(()) };
         let result = result.and_then(|()| match gone.is_empty() {
             true => Ok(()),
-            // Those that ended are nowhere; the others are none of its any more.
+            // Processes that ended need no move; the others are no longer the tenant's.
             false => self.move_processes(&gone, &Group::DEFAULT).map(|_| ()),
         });
         self.settled(id, result)
     }
 
-    /// Gives a tenant what it has now and had not before.
+    /// Gives a tenant its new CPUs and processes.
     fn grow(&mut self, id: GroupId, tenant: &Tenant, journal: &mut Journal) -> Result<(), GroupsError> {
         let (come, _) = self.look_at(id, &tenant.pids);
         let Some(member) = self.members.get_mut(&id) else { return Ok(()) };
@@ -373,7 +372,7 @@ impl Groups {
         let group = self.group_of(id);
         let result = result.and_then(|()| match unplaced {
             true => self.assign(id, &group),
-            // The others are there, and what they start is with them.
+            // The other processes are in the group already, and so are the ones that they start.
             false => self.assign_some(id, &come, &group),
         });
         if let Some(member) = self.members.get_mut(&id) {
@@ -382,7 +381,7 @@ impl Groups {
         self.settled(id, result)
     }
 
-    /// What could not be done is done the next time.
+    /// Marks a tenant for a retry if a step failed.
     fn settled(&mut self, id: GroupId, result: Result<(), GroupsError>) -> Result<(), GroupsError> {
         if let (Err(_), Some(member)) = (&result, self.members.get_mut(&id)) {
             member.unsettled = true;
@@ -390,14 +389,13 @@ impl Groups {
         result
     }
 
-    /// The group that a tenant's tasks are in.
     fn group_of(&self, tenant: GroupId) -> Group {
         let monitor = self.members.get(&tenant).and_then(|member| member.monitor.clone());
         let class = self.class(self.placement.seat(tenant)).map(|class| class.group.clone());
         monitor.or(class).unwrap_or(Group::DEFAULT)
     }
 
-    /// Writes a tenant's CPUs where they belong: into its class, and into its monitoring group.
+    /// Writes a tenant's CPUs into its class and its monitoring group.
     fn settle_cpus(&mut self, id: GroupId) -> Result<(), GroupsError> {
         let seat = self.placement.seat(id);
         if let (Seat::Class(_), Some(class)) = (seat, self.class(seat)) {
@@ -412,14 +410,14 @@ impl Groups {
         Ok(())
     }
 
-    /// Gives classes that nobody sits in to those who wait for one, in the order of `waiting`: each with the mask that it
-    /// has. What fails leaves the tenant where it is.
+    /// Gives free classes to waiting tenants, in this order; each keeps its present mask. If a step fails, the tenant
+    /// stays where it is.
     pub fn promote(&mut self, order: &[GroupId], journal: &mut Journal, _: &Passage) {
         let masks = self.masks(&mut Vec::new());
         let waiting = self.waiting();
         for tenant in order.iter().filter(|tenant| waiting.contains(tenant)) {
             let Some(class) = self.placement.free() else { return };
-            // Whose mask cannot be read waits for a better moment, and keeps nobody from his.
+            // A tenant whose mask cannot be read keeps waiting; the next ones are still served.
             let Some(mask) = masks.get(tenant) else { continue };
             if let Err(why) = self.promote_one(*tenant, class, *mask, journal) {
                 if let GroupsError::Resctrl(error) = &why
@@ -433,7 +431,7 @@ impl Groups {
         }
     }
 
-    /// The order of those who wait for a class, as far as placement knows it.
+    /// The tenants that wait for a class, if one is free; not those whose removed group is left removed.
     pub fn waiting(&self) -> Vec<GroupId> {
         match self.placement.free() {
             Some(_) => {
@@ -444,7 +442,7 @@ impl Groups {
         }
     }
 
-    /// Who has no class of its own, with whom it is, and why.
+    /// The tenants without a class of their own: which tenants share it, and why.
     pub fn groupings(&self) -> Vec<Grouping> {
         let name = |tenant: GroupId| self.members.get(&tenant).map(|member| member.name.clone());
         let limit = self.placement.limit();
@@ -484,7 +482,7 @@ impl Groups {
         let result = self.give_mask(class, mask).and_then(|()| self.unwatch(tenant, journal));
         let result = result.and_then(|()| self.enter(tenant, class));
         if let Err(why) = result {
-            // Where it was it stays; what was begun goes.
+            // The tenant stays where it was; the half-made class is removed.
             self.classes.remove(&class);
             self.retire(group, journal);
             self.unsettle(old);
@@ -499,8 +497,8 @@ impl Groups {
     }
 }
 
-/// Fewer classes than the numbers said (io_alloc and pseudo-locked regions take some). A file that cannot be written for
-/// lack of space is another matter.
+/// True if the kernel has no class left for a new group (io_alloc and pseudo-locked regions take some). ENOSPC of a
+/// write is a different error.
 fn is_out_of_classes(error: &ResctrlError) -> bool {
     error.kind == Kind::Exhausted && error.action == Action::Make
 }

@@ -1,8 +1,9 @@
-//! What others did to groups of ours: removed them, took CPUs out or put some in, made monitoring groups there.
+//! External changes to our groups: removed groups, CPUs taken out or added, monitoring groups made in them.
 //!
-//! Noticed at each sample, left alone, and put right only if that is configured, and not for ever: two managers would
-//! undo each other. A group that is left removed is gone for good: its tenants are in the default group until they go.
-//! Masks are not looked at here: the control loop knows which it wanted. Must not know policies.
+//! They are detected at each sample and left as they are. If configured they are corrected, but only a few times: two
+//! managers would undo each other's changes. A removed group that is not corrected is not made again: its tenants are
+//! in the default group until they are removed. The control loop checks masks, since it knows the requested ones. Must
+//! not know policies.
 
 use super::super::placement::Seat;
 use super::{Groups, Passage, both};
@@ -13,40 +14,41 @@ use std::collections::BTreeMap;
 use std::mem;
 use waykeeper_units::{CoreId, CoreList, GroupId};
 
-/// Something that somebody else did to a group of ours, or to a tenant's CPUs.
+/// An external change to one of our groups, or to a tenant's CPUs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "what", rename_all = "kebab-case")]
 pub enum Disturbance {
-    /// A group is not there any more.
+    /// A group was removed.
     GroupGone {
         /// The group.
         group: String,
-        /// Those whose place it was.
+        /// Its tenants.
         tenants: Vec<String>,
     },
     /// CPUs of tenants are not in their group.
     CpusLost {
-        /// The group where they belong; the default group is `(default)`.
+        /// The group that should have them; the default group is `(default)`.
         group: String,
-        /// The tenants whose they are.
+        /// The tenants that have these CPUs.
         tenants: Vec<String>,
         /// The CPUs.
         cpus: CoreList,
-        /// The group that has the first of them, where that is known.
+        /// The group that has the first of them, if known.
         by: Option<String>,
     },
-    /// CPUs that are no tenant's were put into a group of ours.
+    /// CPUs that no tenant has were added to our group.
     CpusAdded {
         /// The group.
         group: String,
         /// The CPUs.
         cpus: CoreList,
     },
-    /// Somebody made a monitoring group in a group of ours. It is left there, and moves to the default group when ours goes.
+    /// Another program made a monitoring group in our group. It stays, and moves to the default group when ours is
+    /// removed.
     MonitorInside {
         /// Our group.
         group: String,
-        /// Theirs.
+        /// The other program's group.
         monitor: String,
     },
 }
@@ -71,28 +73,29 @@ impl std::fmt::Display for Disturbance {
     }
 }
 
-/// How often a group is put right before it is left as it is. Assumption: an operator who changes it a fourth time means it.
+/// Corrections per group before it is left as it is. Assumption: an operator who changes it a fourth time intends it.
 const CORRECTIONS: u32 = 3;
-/// Monitoring groups of others are looked for at every so manyth sample: each look lists a directory of every group.
+/// Other programs' monitoring groups are searched at every 16th sample: each search lists a directory of every group.
 const MONITORS_EVERY: u32 = 16;
 
-/// What is not as it was made.
+/// External changes, and what was done about them.
 #[derive(Debug, Default)]
 pub(super) struct Watchfulness {
     standing: Vec<Disturbance>,
     monitors: Vec<Disturbance>,
     samples: u32,
-    /// How often a group was put right.
+    /// Number of corrections per group.
     corrected: BTreeMap<String, u32>,
 }
 
 impl Groups {
-    /// What is not as it was made, as of the last sample.
+    /// External changes as of the last sample.
     pub fn disturbances(&self) -> impl Iterator<Item = &Disturbance> {
         self.watchfulness.standing.iter().chain(&self.watchfulness.monitors)
     }
 
-    /// Looks whether anybody was at our groups. Masks tell of groups that are gone; the rest is told in `problems`.
+    /// Looks for external changes. They are added to `problems`, except for removed groups, which [`Groups::masks`]
+    /// reports.
     pub fn look_for_others(&mut self, journal: &mut Journal, problems: &mut Vec<String>) {
         let mut found = Vec::new();
         let mut lost = Vec::new();
@@ -165,18 +168,18 @@ impl Groups {
         problems.extend(told.map(ToString::to_string).collect::<Vec<_>>());
     }
 
-    /// Tenants of the default group but those whose group was removed and left so.
+    /// Tenants of the default group, except those whose removed group is not made again.
     fn rooted(&self) -> Vec<GroupId> {
         let all = self.placement.sitting(Seat::Root);
         all.filter(|tenant| self.removed_group(*tenant).is_none()).collect()
     }
 
-    /// The group of a tenant that somebody removed and that is left so.
+    /// A tenant's group that was removed and is not made again.
     pub(super) fn removed_group(&self, tenant: GroupId) -> Option<&Group> {
         self.members.get(&tenant)?.left.as_ref()
     }
 
-    /// Those groups, as long as their tenants are here.
+    /// A disturbance for each of those groups that still has tenants.
     fn groups_gone(&self) -> Vec<Disturbance> {
         let mut gone: BTreeMap<&Group, Vec<String>> = BTreeMap::new();
         for member in self.members.values() {
@@ -189,8 +192,8 @@ impl Groups {
         gone.into_iter().map(told).collect()
     }
 
-    /// A group that somebody removed is left so: its tenants have nothing of ours any more, and whoever makes one of
-    /// its name has it for himself.
+    /// Gives up a removed group: its tenants move to the default group, and a later group of its name belongs to the
+    /// program that makes it.
     fn give_up(&mut self, class: usize, journal: &mut Journal) {
         let Some(held) = self.classes.remove(&class) else { return };
         self.traffic.ends(&held.group, None);
@@ -201,7 +204,7 @@ impl Groups {
             member.left = Some(held.group.clone());
             (member.occupancy, member.unwatched) = (None, None);
             (member.unsettled, member.unplaced) = (false, false);
-            // It went with the group.
+            // The kernel removed it with the group.
             if let Some(monitor) = mem::take(&mut member.monitor) {
                 self.forget_group(monitor, journal);
             }
@@ -209,13 +212,13 @@ impl Groups {
         self.forget_group(held.group, journal);
     }
 
-    /// Whether a group of this name may be put right once more.
+    /// Whether a group of this name may be corrected once more.
     fn may_correct(&self, group: &str) -> bool {
         let tried = self.watchfulness.corrected.get(group).copied().unwrap_or_default();
         self.corrects && tried < CORRECTIONS
     }
 
-    /// Whether the group of a class that somebody removed may be made again; that counts.
+    /// Whether the removed group of a class may be made again; counts as a correction.
     pub(super) fn may_remake(&mut self, class: usize) -> bool {
         let name = self.classes.get(&class).map(|class| class.group.to_string()).unwrap_or_default();
         let may = self.may_correct(&name);
@@ -225,7 +228,7 @@ impl Groups {
         may
     }
 
-    /// CPUs that somebody put into a group and that are left there.
+    /// CPUs that another program added to a group and that stay there.
     pub(super) fn added(&self, group: &Group) -> CoreList {
         let name = group.to_string();
         let of = |own: &Disturbance| match own {
@@ -234,11 +237,11 @@ impl Groups {
         };
         let left = self.watchfulness.standing.iter().find_map(of).filter(|_| !self.may_correct(&name));
         let tenants = self.members.keys().copied().collect::<Vec<_>>();
-        // One that a tenant has got since is where it belongs.
+        // A CPU that a tenant has got since belongs there.
         left.map(|cpus| minus(&cpus, &self.cpus_of(&tenants))).unwrap_or_default()
     }
 
-    /// Gives a group the CPUs of these tenants and no others, whoever has them.
+    /// Writes exactly these tenants' CPUs into a group, whichever group has them.
     fn take_cpus(&self, group: &Group, tenants: &[GroupId]) -> Result<(), ResctrlError> {
         let cpus = self.cpus_of(tenants);
         if cpus == self.resctrl.cpus(group)? { Ok(()) } else { self.resctrl.set_cpus(group, &cpus) }
@@ -247,7 +250,7 @@ impl Groups {
     fn monitors_inside(&self) -> Vec<Disturbance> {
         let mut found = Vec::new();
         for class in self.classes.values() {
-            // A group that cannot be listed is told of by what is read from it.
+            // If a group cannot be listed, reading its files reports that.
             for monitor in self.resctrl.others_monitors(&class.group).unwrap_or_default() {
                 let (group, monitor) = (class.group.to_string(), monitor.name().to_owned());
                 found.push(Disturbance::MonitorInside { group, monitor });
@@ -266,14 +269,14 @@ impl Groups {
         own.flat_map(|member| member.cpus.cores().to_vec()).collect::<Vec<CoreId>>().into()
     }
 
-    /// The names of tenants; given CPUs, of those whose some of them are.
+    /// The names of tenants; with `cpus`, only of tenants that have some of them.
     fn names(&self, tenants: &[GroupId], cpus: Option<&CoreList>) -> Vec<String> {
         let own = tenants.iter().filter_map(|tenant| self.members.get(tenant));
         let own = own.filter(|member| cpus.is_none_or(|cpus| !both(&member.cpus, cpus).is_empty()));
         own.map(|member| member.name.clone()).collect()
     }
 
-    /// Groups of ours that others changed and that may be put right, and whether they removed them.
+    /// Our groups with external changes that may be corrected; true if the group was removed.
     fn wrong(&self) -> BTreeMap<String, bool> {
         let mut wrong: BTreeMap<String, bool> = BTreeMap::new();
         for disturbance in &self.watchfulness.standing {
@@ -289,12 +292,11 @@ impl Groups {
         wrong
     }
 
-    /// Whether there is something to put right.
     pub fn is_wrong(&self) -> bool {
         !self.wrong().is_empty()
     }
 
-    /// Puts groups of ours right that others changed, each a few times at most. What is told of it is in the notes.
+    /// Corrects our groups, each a few times at most, and adds the results to the notes.
     pub fn correct(&mut self, journal: &mut Journal, _: &Passage) {
         for (name, is_gone) in self.wrong() {
             let tries = self.watchfulness.corrected.entry(name.clone()).or_default();

@@ -1,39 +1,41 @@
-//! The lock that tools share, as a control thread takes it: never waited for, and worth what its holder may write.
+//! resctrl's shared lock, as the control thread takes it: it never waits, and ignores a holder that cannot write
+//! resctrl.
 //!
-//! Whoever can open the mount's directory can hold its lock, which is everybody. One who cannot write in it keeps nobody
-//! out; one whom nobody can name keeps us out for a while. Must not know what is done behind it.
+//! Any user who can open the mount's directory can hold its lock. A holder that may not write there is ignored. An
+//! unidentifiable holder is honoured for 2 s. Must not know what is done under the lock.
 
 use super::Groups;
 use crate::resctrl::{Kind, Lock, ResctrlError, Right};
 use std::time::{Duration, Instant};
 
-/// How long a lock counts whose holder is unknown. Tools hold it for single changes: two steps of a second (assumption).
+/// How long an unidentifiable lock holder is honoured. Tools hold the lock for single changes; this is two steps of 1 s
+/// (assumption).
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long the opening of a host waits for a lock, when no step is due yet.
+/// How long opening a host waits for the lock; no step is due yet then.
 const AT_FIRST: Duration = Duration::from_millis(2500);
 
-/// The way in, for one change of several steps.
+/// Permission to change groups, with or without the lock. Hold it for all changes of one step.
 #[derive(Debug)]
 pub struct Passage {
-    /// `None` where it is gone without.
+    /// `None` if the holder is ignored.
     _lock: Option<Lock>,
 }
 
-/// What is known of the lock from one step to the next.
+/// The state of the lock between steps.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
-    /// Since when somebody whom nobody can name has had it.
+    /// Since when an unidentifiable holder has had it.
     since: Option<Instant>,
-    /// It was told that it is gone without.
+    /// An ignored holder was already reported.
     told: bool,
 }
 
 impl Groups {
-    /// Takes the lock if it is free or nothing worth; nothing is waited for. Take it once a step, at its outermost.
+    /// Takes the lock if it is free or its holder may be ignored; never waits. Call it once per step.
     ///
     /// # Errors
-    /// [`Kind::Locked`] with who has it: try again at the next step.
+    /// [`Kind::Locked`] with the holder: retry at the next step.
     pub fn pass(&mut self) -> Result<Passage, ResctrlError> {
         let holder = match self.resctrl.try_lock()? {
             Ok(lock) => {
@@ -63,10 +65,10 @@ impl Groups {
         Ok(Passage { _lock: None })
     }
 
-    /// The same before any step is due: it may take a moment.
+    /// The same before the first step: retries for up to 2.5 s.
     ///
     /// # Errors
-    /// As [`Groups::pass`], after that moment.
+    /// As [`Groups::pass`], after that time.
     pub fn pass_at_first(&mut self) -> Result<Passage, ResctrlError> {
         let start = Instant::now();
         loop {

@@ -1,8 +1,8 @@
-//! The tenants' places in resctrl: groups of ours, their CPUs and tasks, their masks, their occupancy.
+//! The tenants' places in resctrl: our groups, their CPUs and tasks, their masks, their occupancy.
 //!
-//! [`super::placement`] says who sits where; here it is done, each group journaled before it is made. Removing a group
-//! gives its CPUs and tasks back to the default one, so a group that was not there is all that has to be remembered. Must
-//! not know policies, nor any knob but masks.
+//! [`super::placement`] decides which class a tenant is in; this module makes the changes, and journals each group
+//! before it makes it. Removing a group returns its CPUs and tasks to the default group, so the journal only needs to
+//! record that the group did not exist. Must not know policies, nor any knob but masks.
 
 mod coming;
 mod disturbed;
@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tasks::Process;
 use waykeeper_units::{CoreId, CoreList, GroupId, WayMask};
 
-/// Why the tenants' places could not be made.
+/// Why the tenants' groups could not be made or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum GroupsError {
     /// A file of resctrl.
@@ -42,7 +42,7 @@ pub enum GroupsError {
     /// The journal.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// A tenant's CPUs or tasks are in somebody else's group.
+    /// A tenant's CPUs or tasks are in another program's group.
     #[error(
         "{what} of tenant {tenant} are in resctrl group {group}, which another program made; end that \
          program or stop it from managing the tenant"
@@ -55,12 +55,11 @@ pub enum GroupsError {
         /// The group.
         group: String,
     },
-    /// What kept another tenant from its place keeps this one, too.
+    /// An error with another tenant, which also affects this one.
     #[error("{0}")]
     Beside(String),
 }
 
-/// One class of service of ours.
 #[derive(Debug)]
 struct Class {
     group: Group,
@@ -69,69 +68,68 @@ struct Class {
     traffic: Option<HeldCount>,
 }
 
-/// One tenant, as resctrl has to know it.
+/// A tenant's state in resctrl.
 #[derive(Debug)]
 struct Member {
     name: String,
     cpus: CoreList,
     processes: Vec<Process>,
-    /// Pids of which there was no process.
+    /// Pids for which no process was found.
     missing: BTreeSet<u32>,
-    /// Its monitoring group, if its class (or the default group) has or had others in it.
+    /// Its monitoring group, if it shares its class (or the default group) or has shared it.
     monitor: Option<Group>,
-    /// Why it has none although it should.
+    /// Why it has no monitoring group although it needs one.
     unwatched: Option<String>,
     occupancy: Option<HeldCount>,
-    /// Not all of its CPUs and tasks could be put where they belong: to be tried again.
+    /// Some of its CPUs or tasks could not be moved to its group; retried at the next call.
     unsettled: bool,
-    /// Not all of its tasks are known to be in its group.
+    /// Some of its tasks may be outside its group.
     unplaced: bool,
-    /// CPUs of it that somebody took out of its group, and that are left there.
+    /// CPUs of it that another program took out of its group and that stay there.
     lost: CoreList,
-    /// Its group, which somebody removed. It is left so, and the tenant in the default group as it is.
+    /// Its group, which another program removed. It is not made again; the tenant is in the default group.
     left: Option<Group>,
 }
 
-/// What was the case when no class was left although the numbers said so.
+/// The state when the kernel refused a new class although the limit allowed one.
 #[derive(Debug)]
 struct RanOut {
-    /// How many we had.
+    /// Classes that we had.
     had: usize,
-    /// How many others had.
+    /// Classes that other programs had.
     beside: usize,
-    /// How often tenants may still change until it is tried again.
+    /// Number of tenant changes until we retry.
     rounds: u32,
 }
 
-/// All of them.
 #[derive(Debug)]
 pub(super) struct Groups {
     resctrl: Resctrl,
     root: Root,
     /// Id of the managed L3.
     domain: u32,
-    /// The L3, or its two halves with CDP.
+    /// The L3, or its code and data halves with CDP.
     resources: Vec<Resource>,
     ways: WayMask,
-    /// Classes of the chip that are not the default group's.
+    /// The chip's classes besides the default group's.
     closids: usize,
-    /// Most that the operator lets us have of them.
+    /// Most of them that the operator allows.
     most: usize,
-    /// Classes ran out before their number did.
+    /// The kernel refused a class before the limit was reached.
     ran_out: Option<RanOut>,
     placement: Placement,
     members: BTreeMap<GroupId, Member>,
-    /// Classes by number. Those that nobody sits in are there because they could not be removed.
+    /// Classes by number. A class without tenants is one that could not be removed.
     classes: BTreeMap<usize, Class>,
-    /// Groups that were made here, with what tells each from a later one of its name.
+    /// Groups that we made, each with the identity that distinguishes it from a later group of its name.
     made: BTreeMap<Group, Option<u64>>,
-    /// What others change is put right, a few times.
+    /// Whether changes by other programs are corrected, a few times each.
     corrects: bool,
-    /// Groups of tenants that have left which could not be removed: to be tried again.
+    /// Groups that are no longer needed but could not be removed; retried.
     leftovers: Vec<Group>,
     told_leftovers: BTreeSet<String>,
     default: Class,
-    /// Occupancy, and bytes between L3 and memory, are counted here.
+    /// Whether resctrl counts occupancy, and bytes between L3 and memory.
     monitored: [bool; 2],
     traffic: Traffic,
     watchfulness: Watchfulness,
@@ -140,7 +138,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Looks at resctrl; nobody has a place yet.
+    /// Opens resctrl, without tenants.
     ///
     /// # Errors
     /// If resctrl refuses to be read.
@@ -198,22 +196,21 @@ impl Groups {
         Ok(groups)
     }
 
-    /// What people should know since this was last asked.
+    /// Notes for the user since the last call.
     pub fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
     }
 
-    /// The mount.
     pub fn resctrl(&self) -> &Resctrl {
         &self.resctrl
     }
 
-    /// Classes that masks can have, the default group's and those that nobody needs included.
+    /// Number of classes for masks, including the default group's and unused ones.
     pub fn classes(&self) -> u32 {
         self.placement.limit() as u32 + 1
     }
 
-    /// Counts the classes that nobody else holds, besides the default group's.
+    /// Updates the limit: the chip's classes that no other program has, besides the default group's.
     fn count_classes(&mut self) -> Result<(), ResctrlError> {
         let control = self.resctrl.control_groups()?;
         let own = |group: &&Group| {
@@ -221,7 +218,7 @@ impl Groups {
         };
         let others = control.len() - control.iter().filter(own).count();
         let mut limit = self.closids.saturating_sub(others);
-        // Fewer than the numbers say: io_alloc and pseudo-locked regions take some.
+        // io_alloc and pseudo-locked regions take some classes, so there may be fewer than reported.
         if let Some(ran_out) = &mut self.ran_out {
             ran_out.rounds -= 1;
             match others >= ran_out.beside && ran_out.rounds > 0 {
@@ -233,7 +230,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Makes a control group whose shares are those of the default group: so far nothing changes for who moves in.
+    /// Makes a control group with the default group's schemata, so that a tenant that moves in has the same shares as
+    /// before.
     fn make(&mut self, group: Group, journal: &mut Journal) -> Result<Class, GroupsError> {
         self.create(&group, journal)?;
         let default = self.resctrl.schemata(&Group::DEFAULT)?;
@@ -252,8 +250,8 @@ impl Groups {
         })
     }
 
-    /// Makes a group, or takes the one of ours that a step left behind which failed half way. Until it is made the journal
-    /// only says that it is to be: somebody else may make one of this name, and that is his.
+    /// Makes a group, or reuses our group of that name if a failed step left one. Until it exists the journal has it as
+    /// planned only: if another program makes a group of that name first, it is that program's.
     fn create(&mut self, group: &Group, journal: &mut Journal) -> Result<(), GroupsError> {
         if self.is_ours(group) {
             return Ok(());
@@ -261,7 +259,7 @@ impl Groups {
         let planned = Original::Planned { group: group.clone() };
         journal.record(std::slice::from_ref(&planned))?;
         if let Err(error) = self.resctrl.create(group) {
-            // What failed may have been done all the same: then the journal has to go on saying so.
+            // The group may exist despite the error; then the journal must keep the entry.
             if error.kind == Kind::Exists || !self.resctrl.has(group) {
                 self.made.remove(group);
                 journal.forget(&planned)?;
@@ -270,7 +268,7 @@ impl Groups {
         }
         let identity = self.resctrl.identity(group);
         if let Err(why) = journal.replace(&Original::NoGroup { group: group.clone() }) {
-            // Nobody is in it yet. If it stays, a restore finds it empty.
+            // It is empty. If the removal fails, a later restore removes it.
             let _ = self.resctrl.remove(group);
             return Err(why.into());
         }
@@ -278,28 +276,29 @@ impl Groups {
         Ok(())
     }
 
-    /// Whether the group that has this name now is one that was made here.
+    /// Whether the group with this name is the one that we made.
     fn is_ours(&self, group: &Group) -> bool {
         match (self.made.get(group), self.resctrl.identity(group)) {
-            // Where it could not be told at first its name has to do.
+            // If its identity could not be read when it was made, the name decides.
             (Some(made), Some(now)) => made.is_none_or(|made| made == now),
             _ => false,
         }
     }
 
-    /// Before the end: what others removed and made again under our names is theirs, and the journal must not say otherwise.
+    /// Before closing: groups that another program removed and made again under our names are that program's, so the
+    /// journal drops them.
     pub fn forget_anothers(&mut self, journal: &mut Journal) {
         let others: Vec<Group> = self.made.keys().filter(|group| self.is_anothers(group)).cloned().collect();
         others.into_iter().for_each(|group| self.forget_group(group, journal));
     }
 
-    /// Whether somebody removed a group that was made here and made another one of its name, which is his.
+    /// Whether another program removed our group and made one with the same name.
     fn is_anothers(&self, group: &Group) -> bool {
         self.made.contains_key(group) && self.resctrl.has(group) && !self.is_ours(group)
     }
 
-    /// The name of a class that is made for a tenant: the tenant's, unless a group that it was made for before is still in
-    /// use by others.
+    /// The name of a new class for a tenant: the tenant's name, with a number if an earlier group of that name still
+    /// has other tenants.
     fn name_for(&self, tenant: GroupId) -> Result<Group, ResctrlError> {
         let name = self.members.get(&tenant).map_or("", |member| member.name.as_str());
         let taken = |group: &Group| self.classes.values().any(|class| class.group == *group);
@@ -313,7 +312,7 @@ impl Groups {
         Ok(group)
     }
 
-    /// Makes the group of a class under a tenant's name. Nobody is in it yet, and half of one does not stay.
+    /// Makes the group of a class, named after a tenant and still empty. A half-made group is removed.
     fn name_class(
         &mut self,
         tenant: GroupId,
@@ -334,7 +333,7 @@ impl Groups {
         }
     }
 
-    /// Makes a class for a tenant, and lets it in: it alone has the class's own RMID.
+    /// Makes a class for a tenant and moves it in. Being alone, the tenant has the class's own RMID.
     fn found(&mut self, tenant: GroupId, class: usize, journal: &mut Journal) -> Result<(), GroupsError> {
         let group = self.name_class(tenant, class, journal)?;
         self.enter(tenant, class)?;
@@ -345,8 +344,8 @@ impl Groups {
         Ok(())
     }
 
-    /// A monitoring group for a tenant that shares a control group. Without it the tenant's occupancy is unknown, which is
-    /// no reason against a mask: it is told at the next sample.
+    /// Makes a monitoring group for a tenant that shares a control group. If that fails the tenant's occupancy is
+    /// unknown, which the next sample reports; masks can still be set.
     fn monitor(&mut self, tenant: GroupId, parent: &Group, journal: &mut Journal) -> Result<(), GroupsError> {
         let monitored = self.monitored[0];
         let Some(member) = self.members.get_mut(&tenant) else { return Ok(()) };
@@ -385,7 +384,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Puts a tenant's CPUs and tasks into a class, beside those of the others there. Nobody else's may be among them.
+    /// Moves a tenant's CPUs and tasks into a class, beside those of its other tenants. The caller has checked that no
+    /// other program has them.
     fn enter(&mut self, tenant: GroupId, class: usize) -> Result<(), GroupsError> {
         let Some(Class { group, .. }) = self.classes.get(&class) else { return Ok(()) };
         let group = group.clone();
@@ -395,8 +395,8 @@ impl Groups {
         self.assign(tenant, &group)
     }
 
-    /// Gives a class the CPUs of these tenants. Those that others took from it stay where they are, and those that others
-    /// put into it stay in it.
+    /// Writes these tenants' CPUs into a group. CPUs that another program took from it stay where they are; CPUs that
+    /// another program added stay in it.
     fn give_cpus(&self, group: &Group, tenants: &[GroupId]) -> Result<(), ResctrlError> {
         let there = self.resctrl.cpus(group)?;
         let has = |cpu: &CoreId| there.cores().contains(cpu);
@@ -415,7 +415,7 @@ impl Groups {
         if cpus == there { Ok(()) } else { self.resctrl.set_cpus(group, &cpus) }
     }
 
-    /// Opens a counter of a group, 0 occupancy, 1 traffic.
+    /// Opens a counter of a group: 0 is occupancy, 1 is traffic.
     fn hold(&self, group: &Group, which: usize) -> Result<Option<HeldCount>, ResctrlError> {
         if !self.monitored[which] {
             return Ok(None);

@@ -1,6 +1,6 @@
-//! What is somebody else's: groups that hold a tenant's CPUs or tasks, and monitoring groups that lose CPUs to us.
+//! Other programs' groups: those that hold a tenant's CPUs or tasks, and monitoring groups that lose CPUs to ours.
 //!
-//! Looked for under the lock before each move; written only to give back what was taken. Must not know masks.
+//! They are checked under the lock before each move. They are written only to return CPUs. Must not know masks.
 
 use super::{Groups, GroupsError, both};
 use crate::journal::{Journal, Original};
@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use waykeeper_units::{CoreId, CoreList, GroupId};
 
 impl Groups {
-    /// No CPU and no thread of these tenants may be in a control group that is not ours, and no thread in somebody's
-    /// monitoring group of the default one either: that is the group it would leave. To be asked under the lock before
-    /// each move.
+    /// Checks that no CPU or thread of these tenants is in another program's control group, and no thread in another
+    /// program's monitoring group of the default group, which a move would take it out of. Call it under the lock
+    /// before each move.
     pub(super) fn nobody_elses(&self, tenants: impl Fn(GroupId) -> bool) -> Result<(), GroupsError> {
         let foreign = |group: &Group| !self.resctrl.is_ours(group);
         let control = self.resctrl.control_groups()?;
@@ -51,7 +51,7 @@ impl Groups {
         Ok(all.into())
     }
 
-    /// Tasks in control groups that are not ours, and in others' monitoring groups of the default one.
+    /// Tasks in other programs' control groups, and in their monitoring groups of the default group.
     pub(super) fn others_tasks(&self) -> Result<BTreeSet<u32>, ResctrlError> {
         let (control, monitors) =
             (self.resctrl.control_groups()?, self.resctrl.monitor_groups(&Group::DEFAULT)?);
@@ -62,10 +62,11 @@ impl Groups {
         Ok(all)
     }
 
-    /// Monitoring groups that others made in the default group lose the CPUs that move out of it: remembered, so that
-    /// they get them back last of all. Those of tenants that have left are theirs again at once.
+    /// Other programs' monitoring groups of the default group lose the CPUs that our tenants take out of it. The
+    /// journal records these CPUs, so that a restore returns them. CPUs of tenants that were removed are returned at
+    /// once.
     pub(super) fn keep_others_monitors(&mut self, journal: &mut Journal) -> Result<(), GroupsError> {
-        // Whose group was removed and left so has its CPUs in the default one.
+        // A tenant whose removed group is not made again has its CPUs in the default group.
         let members = self.members.values().filter(|member| member.left.is_none());
         let ours: Vec<CoreId> = members.flat_map(|member| member.cpus.cores().to_vec()).collect();
         let ours = CoreList::from(ours);
@@ -90,7 +91,7 @@ impl Groups {
             if !back.is_empty()
                 && let Err(why) = put_back_cpus(&self.resctrl, &group, &back)
             {
-                // They stay in the journal.
+                // The CPUs stay in the journal.
                 self.notes.push(format!("CPUs {back} could not be moved back: {why}"));
                 continue;
             }
@@ -111,7 +112,7 @@ impl Groups {
     }
 }
 
-/// What a group shows; `None` if its owner removed it meanwhile.
+/// The value that was read; `None` if the group's owner has just removed it.
 fn there<T>(found: Result<T, ResctrlError>) -> Result<Option<T>, ResctrlError> {
     match found {
         Err(error) if error.is_gone() => Ok(None),

@@ -1,4 +1,4 @@
-//! What resctrl says of the tenants: masks, occupancy, traffic. Believed only if it can be. Writes nothing.
+//! Reads the tenants' masks, occupancy and traffic from resctrl, and rejects impossible masks. Must not write.
 
 use super::super::placement::Seat;
 use super::{Class, Groups};
@@ -8,7 +8,8 @@ use waykeeper_host::Reading;
 use waykeeper_units::{GroupId, WayMask};
 
 impl Groups {
-    /// The groups that tenants sit in, by name, the default one as resctrl's tools call it, and who sits there.
+    /// The groups that have tenants, by name, with their tenants. The default group is named as resctrl's tools name
+    /// it.
     pub fn sitting(&self) -> Vec<(String, Vec<GroupId>)> {
         let own = self.classes.iter().map(|(number, class)| (Seat::Class(*number), &class.group));
         let all = std::iter::once((Seat::Root, &self.default.group)).chain(own);
@@ -20,38 +21,37 @@ impl Groups {
     }
 }
 
-/// Bytes between L3 and memory of all classes, as a count that only rises. What a group counted goes with it, so it is read
-/// once more right before, and a tenant that moves to another group takes nothing with it. (Lines that are still a removed
-/// group's are written back on nobody's account.)
+/// Bytes between L3 and memory of all classes, as a count that only rises. A group's count ends with the group, so it
+/// is read once more just before the removal. (Lines tagged with a removed group's RMID are written back uncounted.)
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     total: u64,
-    /// What each showed last. A monitoring group's bytes are in its control group's count, which falls when it goes: what is
-    /// compared with may be below zero then.
+    /// The last reading per group. A control group's count includes its monitoring groups and falls when one is
+    /// removed; the value to compare with may then be negative.
     last: BTreeMap<Group, i128>,
     anew: bool,
 }
 
 impl Traffic {
-    /// Somebody else removed a group: what moved since the last reading is not known.
+    /// The bytes since the last reading are unknown, for example because another program removed a group.
     pub fn starts_anew(&mut self) {
         self.anew = true;
     }
 
-    /// A control group was made.
+    /// A control group was made and reads `shows`.
     pub fn begins(&mut self, group: &Group, shows: Option<u64>) {
-        // Before the first reading of all nothing is compared.
+        // Before the first reading there is nothing to compare with.
         if self.last.is_empty() {
             return;
         }
         let Some(shows) = shows else { return self.starts_anew() };
         if self.last.insert(group.clone(), shows.into()).is_some() {
-            // Another one of its name, whose last bytes nobody read.
+            // A group of this name existed before, and its last bytes were not read.
             self.starts_anew();
         }
     }
 
-    /// A control group goes.
+    /// A control group is to be removed and reads `shows`.
     pub fn ends(&mut self, group: &Group, shows: Option<u64>) {
         let Some(last) = self.last.remove(group) else { return };
         match shows.and_then(|shows| moved(last, shows)) {
@@ -60,7 +60,7 @@ impl Traffic {
         }
     }
 
-    /// A monitoring group of this control group has gone.
+    /// A monitoring group of this control group was removed; its last reading was `showed`.
     pub fn shrinks(&mut self, parent: &Group, showed: Option<u64>) {
         match (self.last.get_mut(parent), showed) {
             (Some(last), Some(showed)) => *last -= i128::from(showed),
@@ -69,7 +69,7 @@ impl Traffic {
         }
     }
 
-    /// Takes in what all classes show now.
+    /// Adds the bytes since the last call, given the present readings.
     fn advance(&mut self, now: BTreeMap<Group, Reading<u64>>) -> Reading<u64> {
         if now.is_empty() {
             return Reading::Unsupported;
@@ -87,7 +87,7 @@ impl Traffic {
         let known = |group: &Group, value: &u64| moved(*self.last.get(group)?, *value);
         let moved: Option<Vec<u64>> = values.iter().map(|(group, value)| known(group, value)).collect();
         if let Some(missing) = missing {
-            // The next reading of all of them covers the gap.
+            // The next complete reading includes these bytes.
             return missing;
         }
         let first = self.last.is_empty();
@@ -109,7 +109,7 @@ impl Traffic {
     }
 }
 
-/// What a group counted since; `None` if it fell, for somebody else removed a monitoring group in it.
+/// Bytes since the last reading; `None` if the count fell because another program removed a monitoring group in it.
 fn moved(last: i128, now: u64) -> Option<u64> {
     u64::try_from(i128::from(now) - last).ok()
 }
@@ -122,7 +122,7 @@ impl Groups {
         }
     }
 
-    /// The mask of a group as it reads now; a mask that cannot be is a complaint.
+    /// The present mask of a group; an impossible mask is an error.
     pub(super) fn mask(&self, class: &Class) -> Result<WayMask, String> {
         let place = || format!("resctrl group {}", class.group);
         let schemata = match class.held.read() {
@@ -137,7 +137,7 @@ impl Groups {
         mask_in(schemata, &self.resources, self.domain, self.ways)
     }
 
-    /// Every tenant's mask; those that cannot be read have a line in `problems` instead.
+    /// Every tenant's mask. One that cannot be read is reported in `problems` instead.
     pub fn masks(&self, problems: &mut Vec<String>) -> BTreeMap<GroupId, WayMask> {
         let mut known: BTreeMap<Seat, Option<WayMask>> = BTreeMap::new();
         let mut masks = BTreeMap::new();
@@ -153,7 +153,7 @@ impl Groups {
         masks
     }
 
-    /// Every tenant's occupancy, bytes. A class's own count has those in it who were let in later and are watched apart.
+    /// Every tenant's occupancy in bytes. A class's own count includes its monitoring groups, which are subtracted.
     pub fn occupancies(&self, problems: &mut Vec<String>) -> BTreeMap<GroupId, Reading<u64>> {
         let mut all = BTreeMap::new();
         for (tenant, member) in &self.members {
@@ -180,7 +180,7 @@ impl Groups {
         all
     }
 
-    /// Bytes between L3 and memory of all classes, if that is counted (MBM). Devices' own traffic is not in it.
+    /// Bytes between L3 and memory of all classes, if MBM counts them, without devices' traffic.
     pub fn traffic(&mut self, problems: &mut Vec<String>) -> Reading<u64> {
         let all = std::iter::once(&self.default).chain(self.classes.values());
         let counts = all.filter_map(|class| Some((class.group.clone(), class.traffic.as_ref()?)));
@@ -188,7 +188,7 @@ impl Groups {
         self.traffic.advance(counts)
     }
 
-    /// The bytes that a group shows now, if it shows any.
+    /// A group's present byte count, if it can be read.
     pub(super) fn shown(&self, group: &Group) -> Option<u64> {
         let held = self.hold(group, 1).ok().flatten()?;
         held.read().ok().and_then(|count| count.reading().value())
@@ -234,20 +234,20 @@ mod tests {
         };
         let mut traffic = Traffic::default();
         assert_eq!(traffic.advance(now(&[(&Group::DEFAULT, 1000), (&a, 100)])), Reading::Value(0));
-        // b is made, and a goes after 50 more.
+        // b is made, and a is removed after 50 more.
         traffic.begins(&b, Some(0));
         traffic.ends(&a, Some(150));
         assert_eq!(traffic.advance(now(&[(&Group::DEFAULT, 1010), (&b, 7)])), Reading::Value(50 + 10 + 7));
-        // Of b's 30 a monitoring group in it had 25, which goes; 3 more after that.
+        // Of b's 30 bytes its monitoring group counted 25. It is removed; then b counts 3 more.
         traffic.shrinks(&b, Some(25));
         assert_eq!(
             traffic.advance(now(&[(&Group::DEFAULT, 1010), (&b, 5 + 3)])),
             Reading::Value(67 + 23 + 3)
         );
-        // Somebody else removes one: a count falls, and once nothing is known.
+        // Another program removes a group: the count falls, so one reading is unavailable.
         assert_eq!(traffic.advance(now(&[(&Group::DEFAULT, 10), (&b, 8)])), Reading::Unavailable);
         assert_eq!(traffic.advance(now(&[(&Group::DEFAULT, 11), (&b, 8)])), Reading::Value(94));
-        // What cannot be read when it goes is not known either.
+        // The same if the last bytes of a removed group cannot be read.
         traffic.ends(&b, None);
         assert_eq!(traffic.advance(now(&[(&Group::DEFAULT, 12)])), Reading::Unavailable);
         assert_eq!(traffic.advance(now(&[(&Group::DEFAULT, 13)])), Reading::Value(95));

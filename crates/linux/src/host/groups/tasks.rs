@@ -1,6 +1,6 @@
-//! A tenant's processes: which they are, their threads, and moving all of them into a group.
+//! A tenant's processes, their threads, and moving all of them into a group.
 //!
-//! A pid alone names whoever has it now; with the time of its start it names one process. Must not know masks.
+//! The kernel reuses pids, so a process is identified by its pid and start time. Must not know masks.
 
 use super::{Groups, GroupsError, Member};
 use crate::resctrl::Group;
@@ -13,15 +13,15 @@ use waykeeper_units::GroupId;
 /// A stat line has 52 fields of at most 20 digits (proc(5)).
 const STAT_BYTES: usize = 4096;
 
-/// How often the threads are listed while new ones appear. A thread that is started by one that has moved is in the group
-/// by itself, so only those of the few that had not yet can be missing: each round leaves fewer.
+/// How often threads are listed while new ones appear. A thread starts in its parent's group, so only threads of
+/// parents not yet moved can be missing, and each round leaves fewer.
 const ROUNDS: usize = 8;
 
 /// A process of a tenant, as it was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Process {
     pub pid: u32,
-    /// When it was started, clock ticks since boot; `None` if there was no such process, or none that is seen here.
+    /// Start time in clock ticks since boot; `None` if no such process was visible.
     started: Option<u64>,
 }
 
@@ -31,7 +31,7 @@ impl Process {
         Process { pid, started: start(root, pid) }
     }
 
-    /// Whether the pid is still that process's.
+    /// Whether the pid still belongs to this process.
     fn is_same(&self, root: &Root) -> bool {
         start(root, self.pid) == self.started
     }
@@ -43,7 +43,7 @@ impl Process {
             threads => threads?,
         };
         let threads: Vec<u32> = threads.iter().filter_map(|thread| thread.parse().ok()).collect();
-        // Without that list the process itself, which resctrl will know or not.
+        // Without a list, the process itself; resctrl reports if it does not exist.
         Ok(if threads.is_empty() { vec![self.pid] } else { threads })
     }
 }
@@ -53,7 +53,8 @@ fn start(root: &Root, pid: u32) -> Option<u64> {
     start_in_stat(&String::from_utf8_lossy(&stat))
 }
 
-/// Moves threads until a list of them has no new one, or says how many were new in the last of all.
+/// Lists and moves threads until a list has no new one, or for [`ROUNDS`] rounds. Returns the number of new threads in
+/// the last list.
 fn until_none_is_new<E>(
     mut list: impl FnMut() -> Result<Vec<u32>, E>,
     mut assign: impl FnMut(&[u32]) -> Result<(), E>,
@@ -72,7 +73,7 @@ fn until_none_is_new<E>(
 }
 
 impl Groups {
-    /// The threads of a tenant's processes now. Whoever has the pid of one that ended is not the tenant's.
+    /// The present threads of a tenant's processes. A process that got the pid of an ended one is not the tenant's.
     pub(super) fn threads(&self, tenant: GroupId) -> Result<Vec<u32>, FileError> {
         let processes = self.members.get(&tenant).map(|member| member.processes.as_slice());
         self.threads_of(processes.unwrap_or_default())
@@ -86,13 +87,13 @@ impl Groups {
         Ok(all)
     }
 
-    /// Moves a tenant's tasks, every thread of every process of it. Those that ended are none of ours any more.
+    /// Moves all threads of all of a tenant's processes. Ended processes are dropped from its list.
     pub(super) fn assign(&mut self, tenant: GroupId, group: &Group) -> Result<(), GroupsError> {
         let processes = self.members.get(&tenant).map(|member| member.processes.clone()).unwrap_or_default();
         self.assign_some(tenant, &processes, group)
     }
 
-    /// Moves the tasks of some of its processes. What those that are there already start is with them by itself.
+    /// Moves the threads of some of its processes.
     pub(super) fn assign_some(
         &mut self,
         tenant: GroupId,
@@ -123,8 +124,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Moves processes, and says which of them have ended and how many threads were new in the last list of all. What
-    /// another manager has taken by now is his.
+    /// Moves processes. Returns those that have ended, and the number of new threads in the last list. Tasks in other
+    /// programs' groups stay there.
     pub(super) fn move_processes(
         &mut self,
         processes: &[Process],
@@ -136,7 +137,8 @@ impl Groups {
         let fresh = until_none_is_new(
             || Ok::<_, GroupsError>(self.threads_of(processes)?),
             |threads| {
-                // Looked up right before: who waits for the next step has moved by then.
+                // Read just before the move: a program that waits for the end of our step will have moved its tasks by
+                // then.
                 let others = self.others_tasks()?;
                 let (stay, go): (Vec<u32>, Vec<u32>) =
                     threads.iter().partition(|thread| others.contains(thread));
@@ -153,7 +155,7 @@ impl Groups {
         }
         let ended = |process: &&Process| gone.contains(&process.pid) || !process.is_same(&self.root);
         let ended: Vec<Process> = processes.iter().filter(ended).copied().collect();
-        // Between the look and the write its pid may have gone to another process, which is in our group now.
+        // Between the check and the write the pid may have been reused, and the new process is now in our group.
         let taken =
             |process: &&Process| moved.contains(&process.pid) && start(&self.root, process.pid).is_some();
         let taken: Vec<u32> = ended.iter().filter(taken).map(|process| process.pid).collect();
@@ -167,13 +169,13 @@ impl Groups {
         Ok((ended, fresh))
     }
 
-    /// What came and what went of a tenant's processes, given the pids that it is said to have now. Nothing is moved.
+    /// The added and removed processes of a tenant, given its present pids. Moves nothing.
     pub(super) fn look_at(&self, tenant: GroupId, pids: &[u32]) -> (Vec<Process>, Vec<Process>) {
         let Some(Member { processes: known, missing, .. }) = self.members.get(&tenant) else {
             return (Vec::new(), Vec::new());
         };
         let now = pids.iter().map(|pid| Process::find(&self.root, *pid));
-        // One that was not there is looked for no more until there is one.
+        // A missing pid is not reported again until it has a process.
         let new = |process: &Process| process.started.is_some() || !missing.contains(&process.pid);
         let come = now.filter(|process| new(process) && !known.contains(process)).collect();
         let named = |process: &&Process| pids.contains(&process.pid) && process.is_same(&self.root);
@@ -207,7 +209,7 @@ mod tests {
         assert!(!process.is_same(&root));
         std::fs::remove_dir_all(folder.path().join("proc/42")).unwrap();
         assert!(!process.is_same(&root), "it ended");
-        // A pid that nobody had is not that of whoever gets it later.
+        // A pid without a process is not the process that gets it later.
         let nobody = Process::find(&root, 43);
         assert!(nobody.is_same(&root));
         stat(folder.path(), 43, 3000);

@@ -1,5 +1,5 @@
-//! Giving tenants masks: classes get them, and tenants move to the class that has theirs. Each change is read back. Must
-//! not know why a mask is wanted.
+//! Sets tenants' masks: writes the masks of classes, and moves tenants to the class with their mask. Each mask is read
+//! back. Must not know why a mask is wanted.
 
 use super::super::placement::{Seat, Step};
 use super::super::wording;
@@ -11,7 +11,7 @@ use waykeeper_host::KnobOutcome;
 use waykeeper_units::{GroupId, WayMask};
 
 impl Groups {
-    /// Gives tenants masks, and says for each what came of it.
+    /// Sets tenants' masks, and returns the outcome for each.
     pub fn apply(
         &mut self,
         wanted: &BTreeMap<GroupId, WayMask>,
@@ -51,7 +51,7 @@ impl Groups {
         wanted.keys().map(outcome).collect()
     }
 
-    /// Does one step after the other, and says which tenants have not what they were to have.
+    /// Does the steps in order. Returns the tenants that did not get their mask.
     fn carry_out(&mut self, steps: &[Step], journal: &mut Journal) -> BTreeMap<GroupId, KnobOutcome> {
         let mut failed: BTreeMap<usize, KnobOutcome> = BTreeMap::new();
         let mut stuck: BTreeMap<GroupId, KnobOutcome> = BTreeMap::new();
@@ -63,7 +63,7 @@ impl Groups {
         for step in steps {
             match *step {
                 Step::Mask(class, mask) => {
-                    // Somebody who could not leave would get it, too.
+                    // A tenant that could not leave the class would get the mask too.
                     let held = self.placement.sitting(Seat::Class(class)).find_map(|own| stuck.get(&own));
                     let result = held.cloned().map_or_else(|| self.set(class, mask, journal), Err);
                     if let Err(why) = result {
@@ -98,8 +98,8 @@ impl Groups {
         stuck
     }
 
-    /// Gives a class a mask, in both halves with CDP. A class that was never needed before is made, and so is one that
-    /// somebody removed, if that is configured.
+    /// Sets a class's mask, in both halves with CDP. Makes the class if it does not exist, or makes it again if another
+    /// program removed it and corrections are configured.
     fn set(&mut self, class: usize, mask: WayMask, journal: &mut Journal) -> Result<(), KnobOutcome> {
         let lines = self.lines(mask);
         if !self.classes.contains_key(&class) {
@@ -107,7 +107,7 @@ impl Groups {
         }
         let mut found = self.write(class, &lines);
         if found.as_ref().is_err_and(ResctrlError::is_gone) {
-            // Where it is to be left so, the next look says so.
+            // If it is not to be made again, the next sample reports the removed group.
             let gone = found.as_ref().map_or_else(ToString::to_string, |_| String::new());
             if !self.may_remake(class) {
                 return Err(KnobOutcome::Busy(gone));
@@ -116,7 +116,7 @@ impl Groups {
             found = self.write(class, &lines);
         }
         let found = found.map_err(|error| match error.action {
-            // Written it is; what then stands there nobody can tell.
+            // The write succeeded, but the value now in force could not be read.
             Action::Read => KnobOutcome::ReadsBack(error.to_string()),
             _ => wording::refusal(&error),
         })?;
@@ -133,7 +133,7 @@ impl Groups {
         self.resources.iter().map(line).collect()
     }
 
-    /// Gives a class that was just made a mask.
+    /// Sets the mask of a new class.
     pub(super) fn give_mask(&self, class: usize, mask: WayMask) -> Result<(), GroupsError> {
         self.write(class, &self.lines(mask))?;
         Ok(())
@@ -146,19 +146,19 @@ impl Groups {
         }
     }
 
-    /// Makes the group of a class, anew if it was removed, with those in it who sit there.
+    /// Makes the group of a class, again if it was removed, and moves its tenants in.
     pub(super) fn make_class(&mut self, class: usize, journal: &mut Journal) -> Result<(), GroupsError> {
         let sitting: Vec<GroupId> = self.placement.sitting(Seat::Class(class)).collect();
         let group = match (self.classes.get(&class), sitting.first()) {
             (Some(held), _) => held.group.clone(),
             (None, Some(first)) => self.name_for(*first)?,
-            // Nobody sits there yet: several may come, none of whom it belongs to.
+            // No tenants yet: several may move in, so it is not named after one.
             (None, None) => self.resctrl.own(&format!("class{class}"))?,
         };
         self.nobody_elses(|tenant| sitting.contains(&tenant))?;
         let made = self.make(group.clone(), journal)?;
         self.classes.insert(class, made);
-        // The class's own RMID goes to the one that had it, or was first.
+        // The class's own RMID is for the tenant that had it, else for the first.
         let own = sitting.iter().find(|own| self.members.get(own).is_some_and(|m| m.monitor.is_none()));
         let own = own.or(sitting.first()).copied();
         for tenant in &sitting {
@@ -175,7 +175,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Moves a tenant to another seat. Its lines keep their old RMID, so its occupancy starts anew there.
+    /// Moves a tenant to another class. Its lines keep the old RMID, so its occupancy starts anew.
     pub(super) fn relocate(
         &mut self,
         tenant: GroupId,
@@ -196,7 +196,7 @@ impl Groups {
                     let left: Vec<GroupId> =
                         self.placement.sitting(old).filter(|other| *other != tenant).collect();
                     match self.give_cpus(&group, &left) {
-                        // Somebody removed it: its CPUs and tasks are in the default group.
+                        // Another program removed the group: its CPUs and tasks are in the default group.
                         Err(error) if error.is_gone() && !self.resctrl.has(&group) => {}
                         other => other?,
                     }

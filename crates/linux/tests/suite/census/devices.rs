@@ -4,7 +4,7 @@ use crate::census::machine::{Machine, Process};
 use std::os::unix::fs::symlink;
 use waykeeper_host::WorkloadKind;
 
-/// Gives the first port of the NIC so many virtual functions.
+/// Gives the first port of the NIC this many virtual functions.
 fn functions(machine: &Machine, count: u8) {
     let bus = machine.tree.path("sys/bus/pci/devices");
     for number in 0..count {
@@ -38,7 +38,7 @@ fn devices_go_by_address_interface_and_number_of_function() {
             "tenant x: device 0000:3b:00.1 belongs to nfv, which is declared earlier"
         ]
     );
-    // The disk is pulled: the tenant stays what it is.
+    // The disk is unplugged: the tenant keeps its kind.
     machine.tree.remove("sys/class/nvme/nvme0");
     let roster = machine.take();
     assert_eq!((roster.tenants[1].devices.len(), roster.tenants[1].kind), (0, WorkloadKind::StorageIo));

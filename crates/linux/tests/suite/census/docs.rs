@@ -1,4 +1,4 @@
-//! The examples of docs/tenants.md are what they say: declarations that are read.
+//! The declarations in docs/tenants.md are valid.
 
 use std::path::Path;
 use waykeeper_linux::tenants::parse;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use waykeeper_linux::root::Root;
 use waykeeper_linux::tenants::{Census, Roster};
 
-/// A copy of a program under a name that nobody else has.
+/// A copy of a program under a unique name.
 struct Program {
     folder: tempfile::TempDir,
     name: String,
@@ -33,7 +33,7 @@ impl Program {
     }
 }
 
-/// A child that ends with the test.
+/// A child process that is ended with the test.
 struct Guest(Child);
 
 impl Guest {
@@ -57,7 +57,7 @@ impl Drop for Guest {
     }
 }
 
-/// Looks until `done`; a machine under load may take its time to start a program.
+/// Looks until `done`; a loaded machine may take long to start a program.
 fn until(census: &mut Census, what: &str, done: impl Fn(&Roster) -> bool) -> Roster {
     let mut last = Vec::new();
     for _ in 0..300 {
@@ -104,7 +104,7 @@ fn what_a_declared_process_starts_is_its_tenants() {
     let mut census = census(&format!("[[tenant]]\nname = \"s\"\npids = [{}]\n", parent.pid()));
     let roster = until(&mut census, "three of them", |roster| pids(roster).len() == 3);
     let children: Vec<u32> = pids(&roster).into_iter().filter(|pid| *pid != parent.pid()).collect();
-    // Their parent ends: init takes them, and they stay.
+    // Their parent ends: init is their new parent, and they stay members.
     drop(parent);
     let roster = until(&mut census, "the children alone", |roster| pids(roster) == children);
     assert_eq!(roster.notes.len(), 1, "{:?}", roster.notes);
@@ -133,7 +133,7 @@ fn a_program_that_is_kept_to_one_cpu_has_it_for_its_core() {
     });
 }
 
-/// A directory of the cgroup tree that is removed with the test; guests in it have to end before.
+/// A directory of the cgroup tree, removed with the test; its processes must have ended before.
 struct Cgroup(PathBuf);
 
 impl Cgroup {
@@ -149,7 +149,7 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // A process that was just killed may still be on its way out.
+        // A process that was just killed may not have ended yet.
         for _ in 0..100 {
             if fs::remove_dir(&self.0).is_ok() {
                 return;

@@ -7,13 +7,13 @@ use std::path::Path;
 use waykeeper_linux::root::Root;
 use waykeeper_linux::tenants::{self, Census, MOST_READS, Roster, Tenant};
 
-/// Two sockets (CPUs 0-1,4-5 and 2-3,6-7), a NIC of two ports behind one root port, a disk behind the other.
+/// Two sockets (CPUs 0-1,4-5 and 2-3,6-7), a NIC with two ports behind one root port, a disk behind the other.
 pub struct Machine {
     pub tree: Tree,
     pub census: Census,
 }
 
-/// A process as the kernel shows it; the fields are those that the census may look at.
+/// A process as the kernel shows it, with the fields that the census may read.
 pub struct Process<'p> {
     pub pid: u32,
     pub name: &'p str,
@@ -30,7 +30,7 @@ impl<'p> Process<'p> {
 }
 
 impl Machine {
-    /// `tenants` is a file of them.
+    /// `tenants` is the text of a file of tenants.
     pub fn new(tenants: &str) -> Machine {
         let tree = Tree::skylake();
         std::fs::create_dir_all(tree.path("proc/1")).unwrap();
@@ -82,7 +82,7 @@ impl Machine {
         roster
     }
 
-    /// One look, as a table and its notes.
+    /// One look: the tenants as lines, and the notes.
     pub fn look(&mut self) -> (Vec<String>, Vec<String>) {
         let roster = self.take();
         let shown = roster.tenants.iter().map(show).collect();
@@ -102,7 +102,7 @@ pub fn census(text: &str) -> Census {
     Census::new(tenants::parse(Path::new("tenants.toml"), text).unwrap())
 }
 
-/// What holds of every roster.
+/// Checks what is true of every roster.
 pub fn check(roster: &Roster) {
     let mut owners: BTreeMap<String, &str> = BTreeMap::new();
     for tenant in &roster.tenants {

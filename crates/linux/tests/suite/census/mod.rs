@@ -1,4 +1,4 @@
-//! The census of tenants: over plain trees, over this machine's own processes and cgroups, and over nonsense.
+//! The census of tenants: on plain trees, on this machine's own processes and cgroups, and on random file contents.
 
 mod devices;
 mod docs;

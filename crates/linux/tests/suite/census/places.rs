@@ -7,7 +7,7 @@ fn a_slice_is_all_that_runs_below_it_and_its_cpus_are_its_cores() {
     let mut machine = Machine::new("[[tenant]]\nname = \"db\"\nslice = \"data-redis.slice\"\n");
     let (shown, notes) = machine.look();
     assert_eq!(shown, [""; 0]);
-    // No cgroups at all is told apart from no such cgroup.
+    // A missing cgroup tree and a missing cgroup have different notes.
     assert!(notes[0].starts_with("there is no cgroup tree at "), "{notes:?}");
     assert_eq!(
         notes[1],
@@ -37,7 +37,7 @@ fn a_unit_is_found_in_whatever_slice_it_is_and_nowhere_else() {
     machine.cgroup("system.slice/redis.service", &[10], Some("4"));
     machine.cgroup("system.slice/system-pg.slice/pg@main.service", &[11], Some("5"));
     machine.cgroup("apps.slice/apps-a.slice/pg@two.service/worker", &[12], Some("5"));
-    // A container's own systemd has units of such names, too.
+    // A container's own systemd may have units of the same names.
     machine.cgroup("machine.slice/vm.scope/system.slice/redis.service", &[13], None);
     machine.cgroup("docker/redis.service", &[14], None);
     assert_eq!(machine.look(), (vec!["db [4-5] [10, 11, 12]".to_owned()], vec![]));
@@ -97,7 +97,7 @@ fn version_one_has_cpus_in_one_tree_and_units_in_another() {
 fn what_nobody_can_read_of_a_cgroup_is_left_out_and_told() {
     let mut machine = Machine::new("[[tenant]]\nname = \"a\"\ncgroup = \"a\"\n");
     machine.process(&Process::new(40, "x"));
-    // Words, a zero, a pid beyond 32 bits, one that is gone, one twice.
+    // Words, a zero, a pid beyond 32 bits, an ended process, and one that is listed twice.
     machine.cgroup("a", &[], Some("nonsense"));
     machine.tree.write("sys/fs/cgroup/a/cgroup.procs", "x\n0\n99999999999\n41\n40\n40\n");
     let (shown, notes) = machine.look();

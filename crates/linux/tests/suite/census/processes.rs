@@ -16,7 +16,7 @@ fn a_program_is_known_by_its_name_and_by_the_file_it_runs() {
     machine.process(&Process { exe: Some("/usr/bin/python3"), ..Process::new(13, "not-fastclick") });
     machine.process(&Process::new(14, "fastclick\nx"));
     machine.tree.write("proc/self/stat", "10 (fastclick) S");
-    // A thread of the kernel may be called anything.
+    // A kernel thread may have any name.
     let kernels = format!("15 (fastclick) S 2 0 0 0 -1 {} {}1 0 5 0 0\n", 0x0020_8040, "0 ".repeat(10));
     machine.tree.write("proc/15/stat", &kernels);
     machine.tree.write("proc/16/stat", &kernels.replace("15 (fastclick) S", "16 (fastclick) Z"));
@@ -25,7 +25,7 @@ fn a_program_is_known_by_its_name_and_by_the_file_it_runs() {
     machine.end(11);
     machine.end(14);
     assert_eq!(machine.look().0, ["a [] [10, 12]"]);
-    // It runs something else now.
+    // It executes another program.
     machine.process(&Process { started: 100, ..Process::new(10, "bash") });
     machine.look();
     assert_eq!(machine.look().0, ["a [] [12]"]);
@@ -38,19 +38,19 @@ fn each_process_of_a_program_is_a_tenant_with_those_that_descend_from_it() {
     machine.process(&Process { started: 501, parent: 20, ..Process::new(21, "nginx") });
     machine.process(&Process { started: 600, ..Process::new(30, "nginx") });
     assert_eq!(machine.look().0, ["w-20.500 [] [20, 21]", "w-30.600 [] [30]"]);
-    // The first of a family ends and init takes its child: still the same family.
+    // The leader ends and init is the parent of its child: still the same family.
     machine.end(20);
     machine.process(&Process { started: 501, ..Process::new(21, "nginx") });
     machine.process(&Process { started: 700, parent: 21, ..Process::new(22, "nginx") });
     assert_eq!(machine.look().0, ["w-20.500 [] [21, 22]", "w-30.600 [] [30]"]);
-    // Another process with the old number is another tenant.
+    // Another process with the same pid is another tenant.
     machine.end(30);
     machine.process(&Process { started: 900, ..Process::new(30, "nginx") });
     for _ in 0..2 {
         machine.look();
     }
     assert_eq!(machine.look().0, ["w-20.500 [] [21, 22]", "w-30.900 [] [30]"]);
-    // Processes that name each other as parents.
+    // Two processes that are each other's parent.
     machine.process(&Process { started: 5, parent: 41, ..Process::new(40, "nginx") });
     machine.process(&Process { started: 5, parent: 40, ..Process::new(41, "nginx") });
     assert_eq!(machine.look().0.len(), 3);
@@ -62,23 +62,23 @@ fn a_declared_pid_is_the_process_that_had_it_first_and_its_descendants() {
     machine.process(&Process::new(50, "sh"));
     machine.process(&Process { parent: 50, ..Process::new(51, "x") });
     machine.process(&Process { parent: 51, ..Process::new(52, "y") });
-    // Older than its parent: the number of the parent was another's.
+    // Older than its parent: when it started, another process had the parent's pid.
     machine.process(&Process { parent: 50, started: 3, ..Process::new(53, "z") });
     let (shown, notes) = machine.look();
     assert_eq!(shown, ["a [] [50, 51, 52]"]);
     assert!(notes[0].contains("process 60 does not exist or has ended"), "{notes:?}");
-    // 51 ends, init takes 52; 60 is somebody's who is not meant.
+    // 51 ends, and init is 52's parent; pid 60 now belongs to a process that was not declared.
     machine.end(51);
     machine.process(&Process::new(52, "y"));
     machine.process(&Process::new(60, "stranger"));
     assert_eq!(machine.look().0, ["a [] [50, 52]"]);
-    // 50 ends and its number goes to another, with a child of its own.
+    // 50 ends, and another process gets its pid and has a child.
     machine.process(&Process { started: 9000, ..Process::new(50, "stranger") });
     machine.process(&Process { started: 9001, parent: 50, ..Process::new(54, "stranger") });
     let (shown, notes) = machine.look();
     assert_eq!(shown, ["a [] [52]"]);
     assert_eq!(notes.len(), 1, "{notes:?}");
-    // A file that is read again does not make the stranger a tenant.
+    // Reading the declaration again does not make that process a member.
     let again = parse("t".as_ref(), "[[tenant]]\nname = \"a\"\npids = [50]\npriority = \"high\"\n").unwrap();
     machine.census.replace(again);
     let roster = machine.take();
@@ -124,7 +124,7 @@ fn many_processes_are_read_at_once_and_then_in_turn() {
     let pids = |roster: &waykeeper_linux::tenants::Roster| {
         roster.tenants.iter().map(|t| t.pids.len()).sum::<usize>()
     };
-    // The second look reads those for whom the first had no room.
+    // The second look reads the processes for which the first had no reads left.
     machine.take();
     let roster = machine.take();
     assert_eq!(pids(&roster), MOST_MEMBERS);

@@ -1,4 +1,4 @@
-//! Whatever stands in the files, and whatever is declared: no panic, and no two tenants have anything in common.
+//! For any file contents and declarations: no panic, and no two tenants have anything in common.
 
 use crate::census::machine::{Machine, Process, check};
 use proptest::collection::vec;
@@ -112,11 +112,11 @@ proptest! {
         let mut machine = Machine::new(DECLARED);
         for steps in steps {
             steps.iter().for_each(|step| apply(&machine, step));
-            // Checks what holds of every roster.
+            // `take` checks what is true of every roster.
             let roster = machine.take();
             prop_assert!(roster.notes.iter().all(|note| !note.to_string().contains('\n')), "{:?}", roster.notes);
         }
-        // What stays as it is stays as it was found; CPUs of processes may still be looked at.
+        // Without changes, two looks agree; CPUs of processes may still be read.
         let names = |roster: waykeeper_linux::tenants::Roster| -> Vec<(String, Vec<u32>)> {
             roster.tenants.into_iter().map(|tenant| (tenant.name, tenant.pids)).collect()
         };

@@ -1,4 +1,4 @@
-//! What two tenants want, and what the kernel lets them share.
+//! What several tenants claim, and which CPUs the kernel lets them share.
 
 use crate::census::machine::{Machine, Process};
 
@@ -56,7 +56,7 @@ fn cores_are_those_of_all_threads_and_part_of_one_socket() {
     machine.process(&Process { cpus: "0", ..Process::new(30, "dpdk") });
     machine.thread(30, 31, "4");
     assert_eq!(machine.look().0, ["a [0,4] [30]"]);
-    // A worker is started later; it is seen when the process's turn comes.
+    // A thread that is started later is found when the process's CPUs are read again.
     machine.thread(30, 32, "5");
     let mut looks = (0..12).map(|_| machine.look().0[0].clone());
     assert!(looks.any(|shown| shown == "a [0,4-5] [30]"));
@@ -80,7 +80,7 @@ fn what_is_declared_of_cores_is_believed_as_far_as_they_are_online() {
     let (shown, notes) = machine.look();
     assert_eq!(shown, ["a [1-3] []"]);
     assert_eq!(notes, ["tenant b: it is not present: none of its cores 4,9 is online"]);
-    // With a unit beside its cores a tenant leaves when the unit does.
+    // A tenant with a unit and cores is present only while the unit has processes.
     let mut unit = Machine::new("[[tenant]]\nname = \"a\"\ncores = \"1\"\nunit = \"a.service\"\n");
     unit.cgroup("system.slice/a.service", &[], None);
     assert_eq!(unit.look().0, [""; 0]);

@@ -1,4 +1,4 @@
-//! Somebody who cannot come is no reason for others to be counted where they are not any more.
+//! A tenant that is refused does not keep others from being counted on their new cores.
 
 use rustix::io::Errno;
 use waykeeper_host::{Priority, WorkloadKind};
@@ -20,7 +20,7 @@ fn tenant(name: &str, cores: &str) -> Tenant {
     }
 }
 
-/// IA32_PERFEVTSEL0: zero while nobody counts on a core.
+/// IA32_PERFEVTSEL0: zero while no event is counted on a core.
 const EVENT_SELECT: u32 = 0x186;
 
 #[test]

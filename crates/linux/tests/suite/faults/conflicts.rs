@@ -1,5 +1,5 @@
-//! A full disk under the journal, and other tools at work: nothing is turned that could not be brought back, and nothing
-//! that is somebody else's.
+//! A full disk under the journal, and other tools at work: no knob is written that could not be restored, and nothing
+//! of another program's is changed.
 
 use crate::faults::machine::machine;
 use crate::faults::turning::{knobs, plan};
@@ -16,7 +16,7 @@ use waykeeper_stand::{MS, Machine, difference};
 use waykeeper_units::GroupId;
 use waykeeper_vhost::faults::Operation;
 
-/// A file system of a few pages, full.
+/// A full file system of a few pages.
 struct Full(PathBuf);
 
 impl Full {
@@ -67,7 +67,7 @@ fn with_a_full_disk_under_the_journal_nothing_is_touched() {
     let mut host = LinuxHost::open(options()).unwrap_or_else(|error| panic!("{error}"));
     let plan = plan(&host, [0x00f, 0x030, 0x0c0, 0x700], 0x7c0, false);
     assert!(host.apply(&plan).is_ok_and(|applied| applied.is_complete()));
-    // A disk that fills up later keeps nobody from bringing back.
+    // A disk that becomes full later does not prevent the restore.
     disk.fill();
     assert!(host.close().expect("closed").is_complete());
     assert_eq!(machine.state(), before);
@@ -93,9 +93,9 @@ fn another_tools_lock_is_waited_for_and_told() {
         |outcome: &KnobOutcome| matches!(outcome, KnobOutcome::Busy(why) if why.contains("holds the lock"));
     assert!(applied.masks.values().all(busy), "{applied:#?}");
     assert!(knobs(&mut host).masks.values().all(|mask| mask.bits() == 0x7ff));
-    // Registers are no business of that lock.
+    // That lock does not cover registers.
     assert_eq!(applied.dca_ways, Some(KnobOutcome::Applied));
-    // Anybody can hold it for ever: what was turned goes back all the same.
+    // Any user can hold the lock for ever; the restore does not wait for it.
     let report = host.close().expect("closed");
     assert!(report.is_complete(), "{report:?}");
     drop(host);
@@ -104,7 +104,7 @@ fn another_tools_lock_is_waited_for_and_told() {
     assert!(after == before, "{}", difference(&before, &after));
 }
 
-/// A process of a user who may do nothing here, with the lock.
+/// A process of an unprivileged user that holds the lock.
 struct Nobody(Child);
 
 impl Nobody {
@@ -112,7 +112,7 @@ impl Nobody {
         let holds = "flock(STDIN, 2) or die $!; $| = 1; print \"locked\n\"; sleep 600";
         let mut child = Command::new("setpriv")
             .args(["--reuid=65534", "--regid=65534", "--clear-groups", "perl", "-e", holds])
-            // The tree is root's alone to open; a real resctrl is everybody's.
+            // Only root can open the tree here; any user can open a real resctrl.
             .stdin(File::open(machine.root().path("/sys/fs/resctrl")).expect("there"))
             .stdout(Stdio::piped())
             .spawn()
@@ -154,7 +154,8 @@ fn the_lock_of_who_cannot_write_there_stops_and_delays_nobody() {
     assert!(host.close().expect("closed").is_complete());
     drop(host);
     assert_eq!(machine.state(), before);
-    // Whoever took it may have ended and left it to somebody who is not named: that is respected for a while.
+    // The process that took the lock may have ended while an unidentifiable one still holds it: that is honoured for 2
+    // s.
     drop(nobody);
     let lock = File::open(machine.root().path("/sys/fs/resctrl")).expect("there");
     let taken = Command::new("flock").args(["-x", "0"]).stdin(lock.try_clone().expect("cloned")).status();
@@ -174,15 +175,15 @@ fn the_lock_of_who_cannot_write_there_stops_and_delays_nobody() {
 fn another_tools_groups_take_the_last_classes() {
     let machine = machine();
     machine.run(MS);
-    // 8 classes with MBA: the default group's and five of another tool leave two for four tenants.
+    // 8 classes with MBA: the default group and five of another tool leave two for four tenants.
     for group in 0..5 {
         machine.foreign(&format!("theirs{group}"));
     }
-    // What others remove is made again.
+    // Groups that other programs remove are made again.
     let options = Options { correct: true, ..machine.options() };
     let mut host = LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(host.inventory().llc.clos_count, 3);
-    // fio's class is removed behind our back, and somebody takes it.
+    // Another program removes fio's group and takes its class.
     std::fs::remove_dir(machine.root().path("/sys/fs/resctrl/waykeeper-fio")).expect("removed");
     let last = machine.foreign("last");
     let masks = plan(&host, [0x00f, 0x7ff, 0x0f0, 0x7ff], 0x7c0, false);
@@ -200,7 +201,7 @@ fn another_tools_groups_take_the_last_classes() {
     assert_eq!(knobs(&mut host).masks[&GroupId(2)].bits(), 0x0f0);
     assert!(host.close().expect("closed").is_complete());
     drop(host);
-    // None at all: everybody keeps what the default group has, and a mask is refused with the reason.
+    // No class at all: every tenant keeps the default group's mask, and another mask is refused with the reason.
     machine.foreign("last");
     machine.foreign("very last");
     let before = machine.state();
@@ -210,7 +211,7 @@ fn another_tools_groups_take_the_last_classes() {
     assert!(host.close().expect("closed").is_complete());
     drop(host);
     assert_eq!(machine.state(), before);
-    // A tenant's CPU in a group of somebody else's is a conflict, and names both.
+    // A tenant's CPU in another program's group is a conflict; the error names both.
     std::fs::write(machine.root().path("/sys/fs/resctrl/theirs0/cpus_list"), "3\n").expect("written");
     let error = machine.try_open().expect_err("another manager is at work").to_string();
     assert!(error.contains("CPUs 3 of tenant scan") && error.contains("theirs0"), "{error}");

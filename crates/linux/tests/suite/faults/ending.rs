@@ -1,5 +1,5 @@
-//! Faults while a host is given back, and while what a crash left turned is brought back: whatever fails is told and stays
-//! in the journal, and the next try brings it all back.
+//! Faults while a host is closed, and while the next start restores what a crash left: each failure is reported and
+//! stays in the journal, and the next try restores everything.
 
 use crate::faults::machine::machine;
 use crate::faults::strike::{Case, Rotation, Verdicts};
@@ -11,7 +11,7 @@ use waykeeper_linux::host::LinuxHost;
 use waykeeper_stand::{MS, Machine, State};
 use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
 
-/// A host with every knob turned.
+/// A host on which every knob is changed.
 fn turned(machine: &Machine) -> LinuxHost {
     let mut host = machine.open();
     let plan = plan(&host, [0x00f, 0x030, 0x0c0, 0x700], 0x7c0, false);
@@ -20,7 +20,7 @@ fn turned(machine: &Machine) -> LinuxHost {
     host
 }
 
-/// One report a reason; each has the first knob that it kept from coming back before it.
+/// One report per reason, each with the first knob that could not be restored because of it.
 fn reasons(failures: impl Iterator<Item = (String, String)>) -> BTreeSet<String> {
     let mut reasons: BTreeMap<String, String> = BTreeMap::new();
     for (knob, why) in failures {
@@ -29,7 +29,7 @@ fn reasons(failures: impl Iterator<Item = (String, String)>) -> BTreeSet<String>
     reasons.into_iter().map(|(why, knob)| format!("{knob}: {why}")).collect()
 }
 
-/// Brings back what is left, by hand or by the next start, in turn.
+/// Restores what is left, by hand and by the next start in turn.
 fn next(machine: &Machine, case: &Case, turn: usize, verdicts: &mut Verdicts) {
     match turn % 2 {
         0 => verdicts.wrong(case, &machine.still_wrong()),
@@ -67,7 +67,7 @@ fn what_cannot_be_given_back_is_told_and_comes_back_later() {
         verdicts.judge(&machine, case, struck, &reports, left(&machine, &before));
         next(&machine, case, turn, &mut verdicts);
         verdicts.same(&machine, case, &before);
-        // Nobody hears of it when a host is just dropped; the journal knows.
+        // A host that is just dropped reports nothing, but the journal has the failures.
         if turn % 3 == 0 {
             let host = turned(&machine);
             Verdicts::strike(&machine, case, || drop(host));
@@ -78,11 +78,11 @@ fn what_cannot_be_given_back_is_told_and_comes_back_later() {
             verdicts.same(&machine, case, &before);
         }
     }
-    // Counters that went back are not read once more, so there are fewer places to strike than below.
+    // Restored counters are not read again, so there are fewer operations to fail than below.
     verdicts.end(25);
 }
 
-/// A manager that is gone without a word: nothing that it does at its end reaches the machine.
+/// A manager that crashes: none of its final writes reach the machine.
 fn crashed(machine: &Machine) {
     let host = turned(machine);
     for operation in [Operation::Write, Operation::RemoveDirectory] {

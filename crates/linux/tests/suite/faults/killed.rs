@@ -1,6 +1,6 @@
-//! A manager that is killed at any point: the journal that it leaves brings all back.
+//! A manager that is killed at any point: its journal restores everything.
 //!
-//! The manager is this test program once more, in a process of its own; the mount is the parent's.
+//! The manager is this test program in a child process; the parent has the mount.
 
 use crate::faults::machine::{machine, tenants};
 use crate::faults::turning::plan;
@@ -12,11 +12,11 @@ use waykeeper_linux::root::Root;
 use waykeeper_stand::{MS, Machine, difference};
 use waykeeper_vhost::faults::Operation;
 
-/// Set for the child: the root and the journal.
+/// Set for the child: root and journal.
 const ROOT: &str = "WAYKEEPER_FAULTS_ROOT";
 const JOURNAL: &str = "WAYKEEPER_FAULTS_JOURNAL";
 
-/// Turns knobs to and fro until it is killed; the bound is for a parent that is gone.
+/// Changes knobs back and forth until it is killed. The bound ends it if the parent is gone.
 fn live(root: &Root) {
     let journal = std::env::var_os(JOURNAL).expect("both are set").into();
     let options = Options::new(root.clone(), tenants(root), journal);
@@ -28,12 +28,12 @@ fn live(root: &Root) {
     }
 }
 
-/// A child that does not outlive its test.
+/// A child that is killed with its test.
 struct Manager(Child);
 
 impl Drop for Manager {
     fn drop(&mut self) {
-        // It is gone already if it failed.
+        // It has already ended if it failed.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,4 +1,5 @@
-//! A control loop over intervals in which single operations fail: what it sees stays true, and it ends as it began.
+//! A control loop over intervals in which single operations fail: its readings stay true, and the end state equals the
+//! start.
 
 use crate::faults::machine::machine;
 use crate::faults::sampling::readings;
@@ -10,7 +11,7 @@ use waykeeper_linux::host::LinuxHost;
 use waykeeper_stand::MS;
 use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
 
-/// Faults that pass, by the interval: which call of all those of the interval, and what.
+/// Transient faults per interval: the number of the call within the interval, and the fault.
 fn faults() -> Vec<Vec<(u64, Fault)>> {
     let refused = |errno| Fault::Refuse(errno);
     vec![
@@ -25,11 +26,11 @@ fn faults() -> Vec<Vec<(u64, Fault)>> {
     ]
 }
 
-/// By how much each counter rose, where both ends have a value. A counter that falls is a wrong number.
+/// The increase of each counter that has a value in both snapshots. A counter that falls is an error.
 fn rises(before: &Snapshot, after: &Snapshot) -> BTreeMap<String, u64> {
     let mut rises = BTreeMap::new();
     for ((name, a), (_, b)) in readings(before).into_iter().zip(readings(after)) {
-        // Occupancy is no count.
+        // Occupancy may fall.
         if let (Reading::Value(a), Reading::Value(b), false) = (a, b, name.starts_with("occupancy")) {
             let rise = b.checked_sub(a).unwrap_or_else(|| panic!("{name} fell from {a} to {b}"));
             rises.insert(name, rise);
@@ -82,7 +83,7 @@ fn a_loop_goes_on_through_passing_faults() {
             Err(_) => gaps += 1,
             Ok(now) => {
                 for (name, rise) in rises(&last, &now) {
-                    // An interval after a gap is as long as two.
+                    // An interval after a gap covers two.
                     let bound = most.get(&name).copied().unwrap_or(0) * 4 * (1 + gaps) + 10_000;
                     assert!(
                         rise <= bound,
@@ -90,7 +91,7 @@ fn a_loop_goes_on_through_passing_faults() {
                     );
                 }
                 let missing = readings(&now).iter().any(|(_, reading)| *reading == Reading::Unavailable);
-                // What is missing now is counted in the next interval.
+                // The next interval includes the missing counts.
                 gaps = u64::from(missing);
                 last = now;
             }

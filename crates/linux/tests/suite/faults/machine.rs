@@ -1,6 +1,6 @@
-//! The machine under test: a scenario on Skylake, mounted with faults, with traces of other tools in its registers.
+//! The machine under test: a scenario on Skylake, mounted with faults, with other tools' values in its registers.
 //!
-//! The clock is held, so what is counted twice is counted the same. It must not know which faults there are.
+//! The clock is held, so two counts of the same interval are equal. It must not know which faults are injected.
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use waykeeper_linux::tenants::Tenant;
 use waykeeper_machine::Scenario;
 use waykeeper_stand::{Machine, SCENARIO, held};
 
-/// One tenant more: another scan on core 4. With two scans that fit the LLC and half the packets, no count differs much from
-/// one interval to the next.
+/// A fourth tenant: another scan, on core 4. With two scans that fit into the LLC and half the packets, no count
+/// differs much from one interval to the next.
 const LATE: &str = r#"
 [[workload]]
 name = "late"
@@ -25,8 +25,8 @@ fn scenario() -> Arc<Scenario> {
     waykeeper_stand::scenario("gold-6140", &format!("{steady}{LATE}"))
 }
 
-/// Mounts it. What others left in registers that are not counting: event numbers without the bit that starts them, a third
-/// way for devices. So bringing back is not writing zeros.
+/// Mounts it. Other tools left values in stopped registers: event numbers without the enable bit, and a third DCA way.
+/// So a restore that writes zeros would be detected.
 pub fn machine() -> Machine {
     let machine = Machine::with(scenario(), held(16));
     for cpu in [0, 1, 2, 3, 4, 17] {

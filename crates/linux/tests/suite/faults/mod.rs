@@ -1,8 +1,8 @@
-//! The whole of LinuxHost on a virtual host whose files fail: one clear report, no wrong state, no lost original.
+//! LinuxHost as a whole on a virtual host whose files fail: one clear report, no wrong state, no lost original.
 //!
-//! Each phase of a manager's life is first lived without faults and what it did to which file is counted; then each of
-//! these operations fails, at one call and at all, while the phase is lived again ([`strike`] says what is thinned). After
-//! each case all that could be turned is compared to the byte. Needs root and /dev/fuse.
+//! Each phase of a manager first runs without faults, and its operations on files are counted. Then the phase is
+//! repeated, and each of these operations fails, at one call and at all calls ([`strike`] says which are left out).
+//! After each case everything that could have changed is compared to the byte. Needs root and /dev/fuse.
 
 mod beside;
 mod conflicts;

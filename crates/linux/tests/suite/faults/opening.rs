@@ -1,4 +1,4 @@
-//! Faults while a host is taken charge of: either nothing is taken, or what is missing is told.
+//! Faults while a host is opened: either nothing is changed, or what is missing is reported.
 
 use crate::faults::machine::machine;
 use crate::faults::strike::{Case, Rotation, Verdicts};
@@ -9,7 +9,7 @@ use waykeeper_linux::host::LinuxHost;
 use waykeeper_stand::{MS, Machine};
 use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
 
-/// What a fault could have spoiled in silence: what the host is said to be, and which readings have values.
+/// What a fault could have changed without a report: the inventory, and which readings have values.
 struct Undisturbed {
     inventory: Inventory,
     notes: BTreeSet<String>,
@@ -25,7 +25,7 @@ impl Undisturbed {
         }
     }
 
-    /// What is different and untold.
+    /// Unreported differences.
     fn differs(&self, host: &mut LinuxHost) -> String {
         if *host.inventory() != self.inventory {
             return "the inventory is another".to_owned();
@@ -108,11 +108,11 @@ fn opened(machine: &Machine, case: &Case, undisturbed: &Undisturbed, verdicts: &
         }
     };
     verdicts.judge(machine, case, struck, &reports, &whole);
-    // What could not be taken back while the fault stood comes back now.
+    // What could not be restored while the fault was active is restored now.
     verdicts.wrong(case, &machine.still_wrong());
 }
 
-/// What every register needs fails for all: each kind of counter is told of once, not each box.
+/// If an operation that every register needs fails, each kind of counter is reported once, not each box.
 #[test]
 fn a_device_that_refuses_everything_is_not_told_of_a_hundred_times() {
     let machine = machine();

@@ -1,4 +1,4 @@
-//! Faults while a host is sampled: a number is the true one or it is missing, and the next sample is whole again.
+//! Faults while a host is sampled: each number is true or missing, and the next sample is complete again.
 
 use crate::faults::machine::machine;
 use crate::faults::strike::{Case, Rotation, Verdicts};
@@ -7,7 +7,6 @@ use waykeeper_host::{Host, Reading, Snapshot};
 use waykeeper_linux::host::LinuxHost;
 use waykeeper_stand::MS;
 
-/// All counters of a snapshot, by name.
 pub fn readings(sample: &Snapshot) -> Vec<(String, Reading<u64>)> {
     let mut readings = Vec::new();
     for (id, group) in &sample.groups {
@@ -35,7 +34,7 @@ pub fn readings(sample: &Snapshot) -> Vec<(String, Reading<u64>)> {
     readings
 }
 
-/// Values that are not the true ones: each must be true or missing.
+/// Values that are neither true nor missing.
 fn untrue(truth: &Snapshot, sample: &Snapshot) -> String {
     let mut wrong = Vec::new();
     for ((name, expected), (_, found)) in readings(truth).iter().zip(readings(sample)) {
@@ -53,7 +52,7 @@ fn untrue(truth: &Snapshot, sample: &Snapshot) -> String {
     wrong.join("; ")
 }
 
-/// What is missing; a sample that lacks nothing need not be reported.
+/// What is missing; a complete sample needs no report.
 fn missing(truth: &Snapshot, sample: &Snapshot) -> String {
     match readings(truth) == readings(sample) && truth.knobs == sample.knobs {
         true => String::new(),
@@ -78,14 +77,14 @@ fn a_number_is_true_or_missing_and_told() {
     assert!(values > 25, "{:#?}", readings(&truth));
     let mut verdicts = Verdicts::default();
     let mut rotation = Rotation::default();
-    // Samples are cheap: eight rounds, so that every operation meets most kinds.
+    // Samples are fast: eight rounds, so that every operation gets most kinds of faults.
     let cases: Vec<Case> = (0..8).flat_map(|_| rotation.cases(&machine, &seen)).collect();
     for case in &cases {
         let (result, struck) = Verdicts::strike(&machine, case, || host.sample());
         let mut reports: BTreeSet<String> = host.complaints().into_iter().collect();
         let mut whole = "nothing could be read".to_owned();
         match result {
-            // All that was complained of is in this one report.
+            // This one error covers all complaints.
             Err(error) => reports = BTreeSet::from([error.to_string()]),
             Ok(found) => {
                 verdicts.wrong(case, &untrue(&truth, &found));

@@ -1,11 +1,11 @@
-//! Which operations are struck with what, and what a good report is.
+//! Which faults are injected into which operations, and what a good report is.
 //!
-//! All operations that a phase did are known by their counts. Thinned: files of one kind (a topology file of each CPU, a
-//! configuration space of each device of one class, a tenant's group) stand for each other, a different one each time; each
-//! kind of operation is struck at one call with one fault and at all calls with another, the faults in rotation; files with
-//! many registers behind them are struck at ten calls. What lies is implausible (no kernel writes it), or a zero: nobody
-//! can tell a plausible lie that is always the same. A write that claims to be done and is not is left out, as counters
-//! are not read back for it. It must not know what the operations are good for.
+//! All operations of a phase are known with their counts. They are thinned: of files of one kind (a topology file of
+//! each CPU, the configuration space of each device of one class, a tenant's group) a different one is used each time.
+//! Each kind of operation fails at one call with one fault and at all calls with another, the faults in rotation; files
+//! with many registers fail at ten calls. False values are implausible (no kernel writes them) or zero: a plausible
+//! false value that is always the same cannot be detected. Writes that report success without effect are left out, as
+//! counters are not read back. It must not know the purpose of the operations.
 
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +34,7 @@ impl std::fmt::Display for Case {
     }
 }
 
-/// The five errors that the issue names.
+/// Errors of refused operations.
 const REFUSALS: [Errno; 5] = [Errno::IO, Errno::BUSY, Errno::NOSPC, Errno::NODEV, Errno::ACCESS];
 
 /// Files that hold registers, not text.
@@ -42,7 +42,7 @@ fn is_binary(path: &str) -> bool {
     ["/msr", "/cpuid", "/config"].iter().any(|end| path.ends_with(end))
 }
 
-/// What can be wrong with a read beyond a refusal. The last MSR is below 0x2000.
+/// False results of a read. The last MSR is below 0x2000.
 fn lies(path: &str) -> Vec<Fault> {
     match is_binary(path) {
         true => vec![
@@ -61,7 +61,7 @@ fn lies(path: &str) -> Vec<Fault> {
     }
 }
 
-/// Takes faults in turn, so that over all places each comes up.
+/// Takes faults in turn, so that each is used.
 #[derive(Default)]
 pub struct Rotation {
     turn: usize,
@@ -73,7 +73,7 @@ impl Rotation {
         all[self.turn % all.len()].clone()
     }
 
-    /// The cases for what was seen.
+    /// The cases for the operations that were seen.
     pub fn cases(&mut self, machine: &Machine, seen: &BTreeMap<(String, Operation), u64>) -> Vec<Case> {
         let mut kinds: BTreeMap<(String, Operation), Vec<(&String, u64)>> = BTreeMap::new();
         for ((path, operation), count) in seen {
@@ -83,7 +83,7 @@ impl Rotation {
         let mut cases = Vec::new();
         for ((_, operation), places) in kinds {
             let calls = places.iter().map(|(_, count)| *count).max().unwrap_or(1);
-            // A file with that many calls has many registers behind it.
+            // A file with that many calls has many registers.
             let strikes = if calls >= 40 { 10 } else { 2 };
             for strike in 0..strikes {
                 let (path, count) = self.of(&places);
@@ -102,12 +102,12 @@ impl Rotation {
     }
 }
 
-/// What a path has in common with those that stand for it.
+/// The kind of a path: files with the same kind replace each other.
 fn kind(machine: &Machine, path: &str) -> String {
     let mut kind = Vec::new();
     for part in path.split('/') {
         if let Some(class) = machine.classes().get(part) {
-            // Only the last device on the way is meant.
+            // Only the last device of the path counts.
             kind.clear();
             kind.push(class.clone());
         } else if part.starts_with(GROUP_PREFIX) {
@@ -121,7 +121,7 @@ fn kind(machine: &Machine, path: &str) -> String {
     kind.join("/")
 }
 
-/// The failures of one phase.
+/// The failed checks of one phase.
 #[derive(Default)]
 pub struct Verdicts {
     wrong: Vec<String>,
@@ -130,7 +130,7 @@ pub struct Verdicts {
 }
 
 impl Verdicts {
-    /// Sets the fault, does the thing, lifts it. The second is how often it struck.
+    /// Injects the fault, runs `act`, lifts the fault. The second value is how often the fault was hit.
     pub fn strike<R>(machine: &Machine, case: &Case, act: impl FnOnce() -> R) -> (R, u64) {
         let Case { path, operation, calls, fault } = case.clone();
         let struck = machine.faults.struck();
@@ -140,7 +140,7 @@ impl Verdicts {
         (result, machine.faults.struck() - struck)
     }
 
-    /// Judges what was said. `whole` is why it would have been wrong to say nothing, empty if it was not.
+    /// Checks the reports. `whole` is why a report was needed, or empty if it was not.
     pub fn judge(
         &mut self,
         machine: &Machine,
@@ -156,7 +156,7 @@ impl Verdicts {
         self.judge_knobs(case, struck, reports, whole);
     }
 
-    /// The same for reports that stand beside the knob that they are about, and so need not name it.
+    /// The same for reports that are listed with their knob, and need not name it.
     pub fn judge_knobs(&mut self, case: &Case, struck: u64, reports: &BTreeSet<String>, whole: &str) {
         self.cases += 1;
         self.reports += reports.len();
@@ -171,21 +171,21 @@ impl Verdicts {
             wrong(format!("{} reports of one failure: {reports:#?}", reports.len()));
         }
         for report in reports {
-            // Prefixes of temporary directories are part of it.
+            // The length includes the path of a temporary directory.
             if report.contains('\n') || report.len() > 600 || report.chars().any(char::is_control) {
                 wrong(format!("not one line: {report:?}"));
             }
         }
     }
 
-    /// Something else that is wrong with a case.
+    /// Adds another error of a case.
     pub fn wrong(&mut self, case: &Case, why: &str) {
         if !why.is_empty() {
             self.wrong.push(format!("{case}: {why}"));
         }
     }
 
-    /// All is as it was before the phase; otherwise no further case would mean anything.
+    /// Checks that the state is as before the phase, and panics if not: later cases would mean nothing.
     pub fn same(&mut self, machine: &Machine, case: &Case, before: &State) {
         let after = machine.state();
         if after != *before {
@@ -201,7 +201,7 @@ impl Verdicts {
         format!("{} of {} cases:\n{}", self.wrong.len(), self.cases, self.wrong.join("\n"))
     }
 
-    /// Ends the phase. At least so many cases there must have been, and some of them reported.
+    /// Ends the phase, which must have had at least `cases` cases, more than half of them with a report.
     pub fn end(self, cases: usize) {
         assert!(self.wrong.is_empty(), "{}", self.text());
         assert!(
@@ -213,7 +213,7 @@ impl Verdicts {
     }
 }
 
-/// Whether a report says where: the file, or the CPU or device or group that it belongs to.
+/// Whether a report names the place: the file, or its CPU, device or group.
 fn names(machine: &Machine, report: &str, path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     if report.contains(&machine.root().path(path).display().to_string()) {

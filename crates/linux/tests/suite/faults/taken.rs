@@ -1,5 +1,5 @@
-//! Other tools take counters while ours run: what they made of registers stays, at the end, after a crash and at the next
-//! start, and what they took is told. What is ours goes back around it.
+//! Other tools take counters while ours are running. Their values stay at the end, after a crash and at the next start,
+//! and what they took is reported. Our other registers are restored.
 
 use crate::faults::machine::machine;
 use rustix::io::Errno;
@@ -18,12 +18,12 @@ const COUNTER_1: u32 = 0xc2;
 const CHA_4_CONTROL_1: u32 = 0xe42;
 const CHA_4_FILTER_1: u32 = 0xe46;
 const CHA_4: u32 = 0xe40;
-/// A part of the state, as the machine names it.
+/// The name of a register in the machine's state.
 fn key(cpu: u16, address: u32) -> String {
     format!("CPU {cpu} MSR {address:#x}")
 }
 
-/// Nothing is allowed to count on CPUs 2 and 3 before we come, as on a kernel whose perf was never used.
+/// Before we start, global control enables no counter on CPUs 2 and 3, as on a kernel whose perf was never used.
 fn idle() -> Machine {
     let machine = machine();
     machine.set_msr(2, GLOBAL_CONTROL, 0);
@@ -32,7 +32,7 @@ fn idle() -> Machine {
     machine
 }
 
-/// What others do meanwhile. Returns the state that must be left of one that was found.
+/// The other tools' changes. Returns the state that must be left, given the state that was found.
 fn others(machine: &Machine, found: &State) -> State {
     let mut expected = found.clone();
     let mut set = |cpu: u16, address: u32, value: u64, left: u64| {
@@ -46,10 +46,10 @@ fn others(machine: &Machine, found: &State) -> State {
     let ours = machine.msr(2, GLOBAL_CONTROL);
     assert_eq!(ours, 0x3_0000_000f);
     set(2, GLOBAL_CONTROL, ours | 1 << 34, 1 << 34);
-    // It takes general counter 1 of CPU 3; its bit of the global control is set already.
+    // It takes general counter 1 of CPU 3; the bit in global control is already set.
     set(3, SELECT_1, 0x53_003c, 0x53_003c);
     set(3, GLOBAL_CONTROL, machine.msr(3, GLOBAL_CONTROL), 0b10);
-    // pqos takes a counter of CHA 4: the filter and the box are its from now on, too, the other counter is not.
+    // pqos takes a counter of CHA 4: the filter and the box are then its own too, the other counter is not.
     set(0, CHA_4_CONTROL_1, 0x40_3435, 0x40_3435);
     for address in [CHA_4_FILTER_1, CHA_4] {
         let now = machine.msr(0, address);
@@ -58,7 +58,7 @@ fn others(machine: &Machine, found: &State) -> State {
     expected
 }
 
-/// What was said to be somebody else's, without the reasons.
+/// The registers that were reported as taken, without the reasons.
 fn registers(left: impl Iterator<Item = String>) -> BTreeSet<String> {
     let place = |line: String| line.split([':', ',']).next().unwrap_or_default().to_owned();
     left.map(place).collect()
@@ -71,7 +71,7 @@ fn taken() -> BTreeSet<String> {
     all.into_iter().map(msr).collect()
 }
 
-/// Nothing of what a manager does at its end reaches the machine.
+/// A crash: none of a manager's final writes reach the machine.
 fn crash(machine: &Machine, host: LinuxHost) {
     let (operation, fault) = (Some(Operation::Write), Fault::Refuse(Errno::IO));
     machine.faults.inject(Rule { path: "*".into(), operation, calls: Calls::All, fault });
@@ -84,7 +84,7 @@ fn same(machine: &Machine, expected: &State) {
     let now = machine.state();
     assert!(now == *expected, "{}", difference(expected, &now));
     assert!(!machine.journal().exists());
-    // What was taken still counts: cycles.
+    // The taken counter is still counting cycles.
     let before = machine.msr(3, COUNTER_1);
     machine.run(MS);
     assert!(machine.msr(3, COUNTER_1) > before, "the other tool's counter was switched off");
@@ -133,7 +133,7 @@ fn the_next_start_tells_what_others_took_and_counts_around_it() {
     same(&machine, &expected);
 }
 
-/// CPU 3 is switched off: its registers cannot be reached.
+/// CPU 3 is offline: its registers cannot be reached.
 fn switch_off(machine: &Machine) {
     let nxio = Fault::Refuse(Errno::NXIO);
     for (path, operation, fault) in [
@@ -152,7 +152,7 @@ fn registers_of_a_cpu_that_is_switched_off_are_in_nobodys_way_and_go_back_with_i
     let host = machine.open();
     switch_off(&machine);
     drop(host);
-    // The others are as they were; those of CPU 3 wait.
+    // The other CPUs' registers are restored; those of CPU 3 stay in the journal.
     assert!(machine.journal().exists());
     let others: Vec<_> = machine.options().tenants.into_iter().filter(|own| own.name != "scan").collect();
     let open = |tenants| LinuxHost::open(Options { tenants, ..machine.options() });
@@ -163,10 +163,10 @@ fn registers_of_a_cpu_that_is_switched_off_are_in_nobodys_way_and_go_back_with_i
         };
         assert_eq!(host.notes().iter().filter(told).count(), 1, "{:?}", host.notes());
     }
-    // `waykeeper restore` has nothing to complain of either.
+    // `waykeeper restore` reports no error either.
     assert_eq!(machine.still_wrong(), "");
     assert!(machine.journal().exists());
-    // It is there again while a manager is at work: its tenant is counted, and all goes back.
+    // CPU 3 is online again while a manager is running: its tenant is counted, and everything is restored.
     let mut host = open(others).unwrap_or_else(|error| panic!("{error}"));
     machine.faults.lift();
     let changes = host.set_tenants(machine.options().tenants);

@@ -1,4 +1,4 @@
-//! Faults while knobs are turned: each knob's outcome says what the machine then has.
+//! Faults while knobs are set: each knob's outcome agrees with the machine's state.
 
 use crate::faults::machine::machine;
 use crate::faults::strike::{Case, Rotation, Verdicts};
@@ -8,7 +8,7 @@ use waykeeper_linux::host::LinuxHost;
 use waykeeper_stand::{MS, Machine, difference};
 use waykeeper_units::{GroupId, WayMask};
 
-/// Masks of the tenants in order, ways of devices, and DCA of all ports.
+/// Masks of the tenants in order, DCA ways, and DCA of all ports.
 pub fn plan(host: &LinuxHost, masks: [u32; 4], ways: u32, dca: bool) -> Plan {
     let masks = (0..).zip(masks).map(|(group, bits)| (GroupId(group), WayMask::from_bits(bits)));
     Plan {
@@ -19,14 +19,14 @@ pub fn plan(host: &LinuxHost, masks: [u32; 4], ways: u32, dca: bool) -> Plan {
     }
 }
 
-/// What the knobs read back without faults.
+/// The values that the knobs read back without faults.
 pub fn knobs(host: &mut LinuxHost) -> KnobValues {
     let sample = host.sample().unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(host.complaints(), [""; 0]);
     sample.knobs
 }
 
-/// The same as a plan.
+/// The values that a plan requests.
 pub fn wanted(plan: &Plan) -> KnobValues {
     KnobValues {
         masks: plan.masks.clone(),
@@ -36,7 +36,7 @@ pub fn wanted(plan: &Plan) -> KnobValues {
     }
 }
 
-/// Each outcome with whether the knob has the wanted value, and whether it has the one it had before.
+/// Each outcome, with whether the knob has the requested value, and whether it has its old one.
 fn outcomes<'a>(
     applied: &'a Applied,
     old: &KnobValues,
@@ -68,10 +68,10 @@ fn text(outcome: &KnobOutcome) -> Option<&str> {
     }
 }
 
-/// What the knobs read back, which must be what the machine has.
+/// The values that the knobs read back, checked against the machine.
 fn now(machine: &Machine, host: &mut LinuxHost, case: &Case, verdicts: &mut Verdicts) -> KnobValues {
     let sample = host.sample().unwrap_or_else(|error| panic!("{error}"));
-    // A tenant that moved and could not be watched any more is told of here.
+    // A tenant that moved and has no monitoring group any more is reported here.
     let told = host.complaints().iter().all(|complaint| complaint.contains("the LLC occupancy of"));
     verdicts.wrong(case, if told { "" } else { "complaints after it" });
     for (group, mask) in (0..).zip(&machine.tenants).map(|(id, tenant)| (GroupId(id), tenant)) {
@@ -101,7 +101,7 @@ fn turned(machine: &Machine, masks: [u32; 4], verdicts: &mut Verdicts) {
     complete(&mut host, &back);
     let steady = complete(&mut host, &there);
     complete(&mut host, &back);
-    // What is done the first time only fails on a host of its own.
+    // Operations of the first time only need a new host each.
     first.retain(|operation, _| !steady.contains_key(operation));
     let mut rotation = Rotation::default();
     let again: Vec<Case> = (0..2).flat_map(|_| rotation.cases(machine, &steady)).collect();
@@ -153,7 +153,7 @@ fn an_outcome_says_what_the_machine_has() {
 #[test]
 fn tenants_that_share_classes_move_or_stay() {
     let machine = machine();
-    // 8 classes with MBA: the default group's, five of another tool, two for four tenants.
+    // 8 classes with MBA: the default group, five of another tool, two for four tenants.
     for group in 0..5 {
         machine.foreign(&format!("theirs{group}"));
     }

@@ -1,8 +1,8 @@
-//! A recorded machine: a TOML file of a few facts, and the tree of kernel files that such a machine has.
+//! A recorded machine: a TOML file with a few facts, and the tree of kernel files of such a machine.
 //!
-//! What repeats for every CPU (topology, caches, cpuinfo blocks) is made from the shape; everything else stands in the
-//! file as the kernel prints it. The cpuid device cannot be a plain file, as its leaves overlap: leaves are handed to the
-//! decoder as they are.
+//! What repeats for every CPU (topology, caches, cpuinfo blocks) is generated from the shape; everything else is in the
+//! file as the kernel prints it. The cpuid device cannot be a plain file, as its leaves overlap: the decoder gets the
+//! leaves directly.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -15,9 +15,9 @@ use waykeeper_linux::root::Root;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fixture {
-    /// What machine it is.
+    /// The machine, in words.
     pub about: String,
-    /// What the file's values rest on.
+    /// The sources of the values.
     pub made_from: String,
     pub generation: Option<String>,
     pub cpu: CpuText,
@@ -28,12 +28,12 @@ pub struct Fixture {
     pub pci: Vec<Pci>,
     #[serde(default)]
     pub unit: Vec<CounterUnit>,
-    /// Files of their own, by path.
+    /// Further files, by path.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
 }
 
-/// `/proc/cpuinfo` of one CPU; lines are made of what is there.
+/// `/proc/cpuinfo` of one CPU, as lines.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CpuText {
@@ -44,7 +44,6 @@ pub struct CpuText {
 #[serde(deny_unknown_fields)]
 pub struct Shape {
     pub sockets: u16,
-    /// Cores of a socket.
     pub cores: u16,
     pub threads: u16,
     #[serde(default)]
@@ -55,7 +54,7 @@ pub struct Shape {
     pub caches_per_socket: u16,
     pub l3_size: Option<String>,
     pub l3_ways: Option<u32>,
-    /// Ids of the L3 caches, in order; none on kernels that do not say.
+    /// Ids of the L3 caches, in order; empty on kernels that do not report them.
     #[serde(default)]
     pub l3_ids: Vec<u32>,
 }
@@ -86,14 +85,14 @@ pub struct Pci {
     /// Words of four bytes, by offset.
     #[serde(default)]
     pub words: BTreeMap<String, u32>,
-    /// Bytes of configuration space that are shown.
+    /// Number of readable bytes of configuration space.
     pub shown: Option<usize>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CounterUnit {
-    /// Names: one unit each.
+    /// Names of the units, one each.
     pub names: Vec<String>,
     #[serde(rename = "type")]
     pub kind: u32,
@@ -107,7 +106,7 @@ pub struct CounterUnit {
     pub die0: Vec<String>,
 }
 
-/// The tree of a recorded machine; it goes when this goes.
+/// The tree of a recorded machine, removed when dropped.
 pub struct Machine {
     pub fixture: Fixture,
     pub root: Root,
@@ -154,7 +153,7 @@ impl Machine {
         }
     }
 
-    /// Runs `look` while a file holds something else.
+    /// Runs `look` while a file has other content.
     pub fn with(&self, path: &str, content: &str, look: impl FnOnce(&Root)) {
         let path = self.place(path);
         let kept = fs::read(&path).unwrap();

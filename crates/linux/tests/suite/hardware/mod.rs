@@ -1,5 +1,5 @@
-//! Recorded machines, read by every module that looks at hardware: what each machine is told to be is a snapshot, and
-//! what two sources say of one thing must agree. The recordings are in `tests/fixtures`.
+//! Recorded machines, read by every module that reads hardware: each result is a snapshot, and two sources of one fact
+//! must agree. The recordings are in `tests/fixtures`.
 
 pub mod machine;
 mod wrong;
@@ -108,7 +108,7 @@ fn pci(out: &mut String, machine: &Machine, generation: Option<&Generation>) {
     }
 }
 
-/// One tree a machine, looked at in every way: making thousands of small files is what takes the time.
+/// All checks use one tree per machine: most of the time is spent on making thousands of small files.
 #[test]
 fn recorded_machines() {
     let names = Machine::names();
@@ -141,13 +141,13 @@ fn cpuid_and_the_kernel_agree(name: &str, machine: &Machine) {
         assert_eq!(cat.mask_bits, l3.ways, "{name}: a bit of a mask is a way");
         let expected = &generation(machine).unwrap().resctrl;
         assert!(expected.ways.contains(&cat.mask_bits), "{name}: {:?}", expected.ways);
-        // The table's shareable ways are those of the parts with the first number of ways.
+        // The table's shareable ways are those of the parts with the first listed number of ways.
         let shareable = expected.shareable.filter(|_| expected.ways[0] == cat.mask_bits);
         assert!(shareable.is_none_or(|ways| ways.bits() == cat.shareable), "{name}");
     }
 }
 
-/// Events go into a counter by the kernel's format files or by the table's fields: the same words either way.
+/// The kernel's format files and the table's fields must encode an event as the same words.
 fn format_files_and_tables_make_the_same_words(name: &str, machine: &Machine) -> usize {
     let Some(generation) = generation(machine) else { return 0 };
     let mut events: Vec<(&Pmu, Terms)> = Vec::new();
@@ -201,7 +201,7 @@ fn a_stack_is_the_bus_that_its_devices_are_on() {
     assert_eq!(stacks.iter().find(on_its_bus).unwrap().name, "uncore_iio_2");
     let iio = generation(&machine).unwrap().iio.as_ref().unwrap();
     assert_eq!(iio.part_map.part(port.device), Some(0));
-    // Both ports of the NIC and its virtual function are switched together.
+    // Both ports of the NIC and its virtual function are behind one switch.
     let behind: Vec<String> =
         tree.behind(&machine.root, port).unwrap().iter().map(|device| device.address.to_string()).collect();
     assert_eq!(behind, ["0000:3b:00.0", "0000:3b:00.1", "0000:3b:02.0"]);

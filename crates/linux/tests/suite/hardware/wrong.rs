@@ -1,4 +1,4 @@
-//! Machines on which something is missing, cut or nonsense: one clear error that names the file, or the right absence.
+//! Machines with missing, truncated or malformed files: one clear error that names the file, or the right absence.
 
 use crate::hardware::machine::Machine;
 use std::fs;
@@ -58,7 +58,7 @@ fn nonsense_in_pci_and_counter_units_names_the_file() {
     for (file, content) in [("vendor", "8086h"), ("device", ""), ("class", "0xffffffff"), ("numa_node", "-2")]
     {
         machine.with(&format!("{nic}/{file}"), content, |root| {
-            // That one is told of and left alone; all others are there.
+            // That device is reported and left out; all others are listed.
             let tree = PciTree::read(root).unwrap();
             let told: Vec<_> = tree.unreadable().collect();
             let address: PciAddress = "0000:3b:00.0".parse().unwrap();
@@ -91,7 +91,7 @@ fn nonsense_in_pci_and_counter_units_names_the_file() {
     assert_eq!(error.to_string(), "0x100 does not fit the term `umask` of uncore_imc_0");
 }
 
-/// Replaces the links of a machine's PCI devices by directories: sysfs paths no longer tell who is above whom.
+/// Replaces the links of a machine's PCI devices by directories: sysfs paths no longer show the bridges above a device.
 fn without_links(machine: &Machine) {
     let links = machine.place("sys/bus/pci/devices");
     for entry in fs::read_dir(&links).unwrap() {
@@ -138,7 +138,7 @@ fn a_bridge_that_cannot_be_read_blinds_only_what_might_be_behind_it() {
     );
     let unread = "0000:3a:00.0".parse().unwrap();
     assert!(matches!(tree.behind(&machine.root, unread), Err(PciError::Blind { .. })));
-    // The SSD's bridges are found without it, and nothing on the unread bridge's side is behind them.
+    // The SSD's bridges are found without it, and nothing below the unread bridge is listed as behind them.
     let ssd = "0000:88:00.0".parse().unwrap();
     let port = tree.root_port(&machine.root, ssd).unwrap();
     assert_eq!(port.to_string(), "0000:85:00.0");

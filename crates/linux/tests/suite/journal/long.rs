@@ -1,8 +1,8 @@
-//! A journal that is written to for months: it stays short, and says what it said, whenever the power fails.
+//! A journal that is written to for months: it stays short and keeps its content, whenever the power fails.
 
 use crate::journal::*;
 
-/// One tenant's life: groups come and go.
+/// One tenant that is added and removed.
 fn come_and_go(journal: &mut Journal, number: u32) {
     let own = msr(100 + (number % 50) as u16, u64::from(number));
     journal.record(std::slice::from_ref(&own)).unwrap();
@@ -21,7 +21,7 @@ fn what_was_forgotten_takes_no_room_for_long() {
         come_and_go(&mut journal, number);
         most = most.max(host.bytes().len());
     }
-    // 32 KiB, and the line or two that then make it short.
+    // 32 KiB, and a line or two until it is compacted.
     assert!(most < (33 << 10), "{most} bytes");
     assert!(most > (31 << 10), "{most} bytes: it was never long");
     assert_eq!((journal.originals(), journal.kept()), (&own[..], &kept[..]));
@@ -56,7 +56,7 @@ fn a_knob_that_was_kept_and_turned_again_has_both_its_values_in_the_short_one() 
 fn where_no_second_file_can_be_written_the_long_one_goes_on() {
     let host = Host::new();
     let mut journal = host.open().unwrap();
-    // A folder is in the way.
+    // A directory blocks the new file's name.
     std::fs::create_dir(host.path.with_file_name("journal.new")).unwrap();
     journal.record(&[msr(1, 0x600)]).unwrap();
     for number in 1000..2000 {

@@ -1,4 +1,4 @@
-//! The journal and what brings it back: power failures at every byte, damage, a full disk, two managers, a reboot.
+//! The journal and the restore: power failures at every byte, damage, a full disk, two managers, a reboot.
 //!
 //! Registers here are a table; resctrl has its own tests on the virtual host.
 
@@ -18,7 +18,7 @@ use waykeeper_units::CoreId;
 const BOOT: &str = "01234567-89ab-cdef-0123-456789abcdef";
 const LATER: &str = "fedcba98-7654-3210-fedc-ba9876543210";
 
-/// A host with nothing but a boot id, and a place for a journal beside it.
+/// A host with only a boot id, and a path for a journal.
 struct Host {
     _folder: tempfile::TempDir,
     root: Root,
@@ -27,7 +27,7 @@ struct Host {
 
 impl Host {
     fn new() -> Host {
-        // In memory where there is such a place: a thousand syncs of a disk take seconds.
+        // In memory if possible: a thousand disk syncs take seconds.
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         let folder = folder.expect("a temporary directory");
         let root = Root::at(folder.path().join("root"));
@@ -77,7 +77,7 @@ fn of_every_kind() -> Vec<Original> {
     ]
 }
 
-/// The bit of a general counter in CPU `cpu`'s global control, clear before, the counter's select with it.
+/// The bit of a general counter in CPU `cpu`'s global control, with the counter's select as claim; originally clear.
 fn counter_bit(cpu: u16, counter: u32) -> Original {
     let claim = Claim { at: 0x186 + counter, mask: u64::MAX, values: vec![0x0003_412e, 0x43_4f2e] };
     let hold = Hold { ours: vec![1 << counter], claims: vec![claim] };
@@ -110,13 +110,13 @@ fn the_first_value_of_a_knob_is_its_original() {
     let mut journal = host.open().unwrap();
     journal.record(&[msr(0, 0x600), msr(0, 0x700), msr(1, 0x600)]).unwrap();
     drop(journal);
-    // The next start after a crash turns the same knob again.
+    // The next start after a crash changes the same knob again.
     let mut journal = host.open().unwrap();
     let before = host.bytes();
     journal.record(&[msr(0, 0x7f0)]).unwrap();
     assert_eq!(host.bytes(), before);
     assert_eq!(journal.originals(), [msr(0, 0x600), msr(1, 0x600)]);
-    // A group that somebody else made just before us is none of ours.
+    // A group that another program made just before us is not ours.
     let group = Original::NoGroup { group: Group::control("wk-x").unwrap() };
     journal.record(std::slice::from_ref(&group)).unwrap();
     journal.forget(&group).unwrap();
@@ -139,7 +139,7 @@ fn a_power_failure_at_any_byte_leaves_the_lines_before_it() {
         let lines = whole[..length].iter().filter(|byte| **byte == b'\n').count();
         let mut journal = host.open().unwrap();
         assert_eq!(journal.originals(), &all[..lines.saturating_sub(1)], "cut to {length} bytes");
-        // What is recorded next does not stick to the torn line.
+        // The next record is not appended to the torn line.
         if length % 97 == 0 {
             journal.record(&[msr(9, 1)]).unwrap();
             drop(journal);
@@ -165,7 +165,7 @@ fn damage_is_told_by_line() {
     };
     assert!(whole.contains("1536"), "0x600 in JSON");
     assert_eq!(damaged(whole.replacen("1536", "1537", 1)).0, 2);
-    // A line that is missing, a line out of place, and a beginning that is missing.
+    // A missing line, lines in the wrong order, and a missing beginning.
     assert_eq!(damaged([lines[0], lines[2], lines[3]].concat()).0, 2);
     assert_eq!(damaged([lines[0], lines[1], lines[3], lines[2]].concat()).0, 3);
     assert_eq!(damaged(lines[1..].concat()).0, 1);
@@ -177,7 +177,7 @@ fn damage_is_told_by_line() {
     assert!(text.starts_with(&host.path.display().to_string()), "{text}");
 }
 
-/// A journal with a right checksum may still have been written by something else than this program.
+/// A journal with a valid checksum may still have been written by another program.
 #[test]
 fn originals_that_would_lead_elsewhere_are_damage() {
     let pci = |address: &str| {
@@ -227,7 +227,7 @@ fn two_managers_exclude_each_other() {
     host.open().unwrap();
 }
 
-/// `doctor` looks whether a manager is at work by trying the lock for a moment; that must keep no manager out.
+/// `doctor` briefly tries the lock to see whether a manager is running; that must not prevent a manager from starting.
 #[test]
 fn whoever_only_looks_keeps_no_manager_out() {
     let host = Host::new();
@@ -253,7 +253,7 @@ fn a_full_disk_is_told_before_a_knob_is_touched_and_leaves_the_journal_whole() {
     let _disk = SmallDisk::mount(state);
     let mut journal = host.open().unwrap();
     journal.record(&[msr(0, 0x600)]).unwrap();
-    // The disk has 16 pages: some go to the directory, the lock file and the first line.
+    // The disk has 16 pages: some hold the directory, the lock file and the first line.
     let many: Vec<Original> = (1..2000).map(|cpu| msr(cpu, 0x600)).collect();
     let error = journal.record(&many).unwrap_err();
     let JournalError::Write { source, .. } = &error else { panic!("{error}") };
@@ -265,7 +265,6 @@ fn a_full_disk_is_told_before_a_knob_is_touched_and_leaves_the_journal_whole() {
     assert_eq!(host.open().unwrap().originals(), [msr(0, 0x600), msr(1, 0x600)]);
 }
 
-/// ENOSPC by the system's own word for it.
 fn libc_enospc() -> i32 {
     rustix::io::Errno::NOSPC.raw_os_error()
 }
@@ -288,7 +287,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// What stands in a journal is written to registers: nobody else may have had a hand in it. Needs root.
+/// Journal entries are written to registers, so only trusted users may have written it. Needs root.
 #[test]
 fn a_journal_that_others_could_have_written_is_not_believed() {
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -321,7 +320,7 @@ fn a_journal_that_others_could_have_written_is_not_believed() {
     fs::rename(&host.path, &aside).unwrap();
     symlink(&aside, &host.path).unwrap();
     assert!(refused().0.contains("/journal is a symbolic link, not a file"));
-    // Nor is a lock file followed, through which another file would be emptied.
+    // A symbolic link as lock file is not followed either: it would truncate another file.
     fs::remove_file(&host.path).unwrap();
     fs::remove_file(host.path.with_extension("lock")).unwrap();
     symlink(&aside, host.path.with_extension("lock")).unwrap();
@@ -351,7 +350,7 @@ proptest! {
         let at = at % bytes.len();
         bytes[at] = with;
         fs::write(&host.path, &bytes).unwrap();
-        // Either it is told, or what is left is a true beginning of it.
+        // Either an error is returned, or the rest is a true beginning of the journal.
         if let Ok(journal) = host.open() {
             prop_assert!(all.starts_with(journal.originals()));
         }

@@ -1,10 +1,10 @@
-//! Bringing back what a journal holds: last first, only our bits, never over what others took, not after a reboot.
+//! Restoring from a journal: last first, only our bits, never over other programs' values, not after a reboot.
 //!
 //! Registers here are a table; resctrl has its own tests on the virtual host.
 
 use crate::journal::*;
 
-/// Registers in a table; one of them cannot be written, one forgets what is written.
+/// Registers in a table; one cannot be written, one ignores writes.
 #[derive(Default)]
 struct Table {
     msrs: BTreeMap<(u16, u32), u64>,
@@ -52,7 +52,7 @@ fn all_that_can_be_brought_back_is_last_first_and_the_rest_is_told() {
     for (cpu, value) in [(0, 5), (1, 1), (LOCKED, 5), (DEAF, 5)] {
         table.msrs.insert((cpu, 0xc8b), value);
     }
-    // Somebody else set bit 3 meanwhile, which is theirs to keep.
+    // Another program set bit 3 meanwhile; it must stay set.
     table.pci.insert(("0000:3a:00.0".into(), 0x180), 0x08);
     let report =
         Restorer { root: &host.root, resctrl: None, registers: &mut table }.restore(&mut journal).unwrap();
@@ -72,10 +72,10 @@ fn all_that_can_be_brought_back_is_last_first_and_the_rest_is_told() {
         ]
     );
     assert_eq!(table.pci[&("0000:3a:00.0".to_owned(), 0x180)], 0x88);
-    // What reads as its original is left alone: somebody else may be at work there by now.
+    // A register that reads its original is not written: another program may be using it now.
     assert_eq!(table.order, [DEAF, LOCKED, 0]);
     assert!(host.path.exists(), "what failed is still to be brought back");
-    // Somebody mends the three, and the next try clears the journal.
+    // The three registers are repaired, and the next try clears the journal.
     for cpu in [LOCKED, DEAF, 9] {
         table.msrs.insert((cpu, 0xc8b), 1);
     }
@@ -87,8 +87,8 @@ fn all_that_can_be_brought_back_is_last_first_and_the_rest_is_told() {
     assert_eq!(host.open().unwrap().originals(), [msr(0, 3)]);
 }
 
-/// Global control of CPU 0 as found: fixed counters 0 and 1 and general counter 7 run for others; ours set 0 and 1 of the
-/// general ones, whose selects held an event that did not count.
+/// Global control of CPU 0 as found: fixed counters 0 and 1 and general counter 7 run for other programs. We set
+/// general counters 0 and 1, whose selects had an event that did not count.
 #[test]
 fn bits_of_others_and_taken_counters_stay_as_they_are() {
     let select = |number: u32| Original::Msr {
@@ -105,7 +105,7 @@ fn bits_of_others_and_taken_counters_stay_as_they_are() {
         let mut journal = host.open().unwrap();
         journal.record(&knobs).unwrap();
         drop(journal);
-        // As after a crash: all that is known is what lies on disk.
+        // As after a crash: only the file on disk is known.
         let mut journal = host.open().unwrap();
         let mut table = Table {
             msrs: [((0, 0x186), select[0]), ((0, 0x187), select[1]), ((0, 0x38f), global)].into(),
@@ -123,7 +123,7 @@ fn bits_of_others_and_taken_counters_stay_as_they_are() {
     // perf started fixed counter 2 and stopped general counter 7 meanwhile.
     let (found, ours) = (0x0003_412e, 0x43_4f2e);
     assert_eq!(restored([ours, ours], 0x7_0000_0003), (found, found, 0x7_0000_0000, vec![]));
-    // Somebody counts cycles on counter 1 now: his event and his bit stay, and it is said of both.
+    // Another program now counts cycles on counter 1: its event and its bit stay, and both are reported.
     let (first, second, global, left) = restored([ours, 0x53_003c], 0x3_0000_0083);
     assert_eq!((first, second, global), (found, 0x53_003c, 0x3_0000_0082));
     assert_eq!(
@@ -134,13 +134,13 @@ fn bits_of_others_and_taken_counters_stay_as_they_are() {
             "MSR 0x187 of CPU 0: 0x3412e: left alone: another program wrote it, it is now 0x53003c",
         ]
     );
-    // He has gone and left zeros: those are nobody's.
+    // That program has ended and left zeros, which no program uses.
     assert_eq!(restored([ours, 0], 0x3_0000_0083), (found, found, 0x3_0000_0080, vec![]));
-    // A restore that ended between the two: the select is as it was, and the bit is still ours.
+    // A restore was interrupted between the two: the select has its original, and the bit is still ours.
     assert_eq!(restored([found, found], 0x3_0000_0083), (found, found, 0x3_0000_0080, vec![]));
 }
 
-/// An MSR that reads ones alone does not answer: nothing is written on the strength of that.
+/// An MSR that reads all ones does not answer, so nothing is written because of it.
 #[test]
 fn ones_alone_are_no_answer() {
     let host = Host::new();
@@ -193,7 +193,7 @@ fn what_was_read_through_a_cpu_that_is_offline_now_is_written_through_another() 
     drop(journal);
     let mut journal = host.open().unwrap();
     assert_eq!(journal.originals(), std::slice::from_ref(&own), "nothing else is left to do");
-    // There is no such CPU any more, and with it its registers.
+    // The CPU is no longer present, so its registers do not exist.
     fs::write(cpus.join("present"), "1-3\n").unwrap();
     let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &mut table };
     let report = restorer.restore(&mut journal).unwrap();
@@ -202,7 +202,7 @@ fn what_was_read_through_a_cpu_that_is_offline_now_is_written_through_another() 
     assert_eq!((table.msrs[&(1, 0xc8b)], table.msrs[&(2, 0xc8b)]), (0x7f0, 0x600));
 }
 
-/// What an earlier waykeeper wrote: every MSR whole, every value ours.
+/// The format of an earlier version: every MSR whole, every value ours.
 #[test]
 fn a_journal_of_version_1_is_read() {
     let host = Host::new();
@@ -224,7 +224,7 @@ fn a_journal_of_version_1_is_read() {
     assert_eq!(host.open().unwrap().originals(), [msr(0, 1), port_switch()]);
 }
 
-/// A group that cannot be seen is not gone: the journal must not go while it may still stand.
+/// A group that cannot be seen may still exist, so the journal must stay.
 #[test]
 fn only_a_resctrl_that_is_not_mounted_has_been_reset() {
     let host = Host::new();
@@ -240,26 +240,26 @@ fn only_a_resctrl_that_is_not_mounted_has_been_reset() {
     journal.record(std::slice::from_ref(&ours)).unwrap();
     let mount = host.root.path("/sys/fs/resctrl");
     fs::create_dir_all(mount.parent().unwrap()).unwrap();
-    // A place that nobody can look into, root neither (ELOOP).
+    // A path that not even root can read (ELOOP).
     std::os::unix::fs::symlink(&mount, &mount).unwrap();
     let report = restored(&mut journal);
     assert!(!report.is_complete() && host.path.exists(), "{report:?}");
     fs::remove_file(&mount).unwrap();
-    // Mounted elsewhere: the group is there, and goes.
+    // Mounted elsewhere: the group exists and is removed.
     fs::create_dir_all(host.root.path("/mnt/rdt/wk-a")).unwrap();
     fs::write(host.root.path("/proc/mounts"), "proc /proc proc rw 0 0\nresctrl /mnt/rdt resctrl rw 0 0\n")
         .unwrap();
     let report = restored(&mut journal);
     assert_eq!(report.knobs, [(ours.clone(), Outcome::Restored)]);
     assert!(!host.root.path("/mnt/rdt/wk-a").exists() && !host.path.exists());
-    // Nowhere: unmounting has reset all.
+    // Not mounted: unmounting has reset everything.
     fs::write(host.root.path("/proc/mounts"), "proc /proc proc rw 0 0\n").unwrap();
     journal.record(std::slice::from_ref(&ours)).unwrap();
     assert_eq!(restored(&mut journal).knobs, [(ours, Outcome::Gone)]);
     assert!(!host.path.exists());
 }
 
-/// What was turned to stay outlives the runs after it, which give back what they found.
+/// A knob value that is kept on purpose outlives later runs, which restore the value that they found.
 #[test]
 fn what_is_kept_comes_back_only_when_all_is_asked_for() {
     let host = Host::new();
@@ -268,7 +268,7 @@ fn what_is_kept_comes_back_only_when_all_is_asked_for() {
     journal.keep_all(&[msr(0, 5)]).unwrap();
     assert_eq!((journal.kept(), journal.originals()), (&[msr(0, 1)][..], &[msr(1, 1)][..]));
     drop(journal);
-    // A later run: CPU 0's register is found at 5 and turned to 9.
+    // A later run: CPU 0's register is found at 5 and changed to 9.
     let mut journal = host.open().unwrap();
     assert_eq!((journal.kept(), journal.originals()), (&[msr(0, 1)][..], &[msr(1, 1)][..]));
     journal.record(&[msr(0, 5)]).unwrap();
@@ -283,7 +283,7 @@ fn what_is_kept_comes_back_only_when_all_is_asked_for() {
     assert_eq!((journal.kept(), journal.originals()), (&[msr(0, 1)][..], &[][..]));
     let look = waykeeper_linux::journal::look(&host.path, &host.root).unwrap().unwrap();
     assert_eq!(look.originals, 1);
-    // Kept once more, the older value stays the original.
+    // Kept once more, the oldest value stays the original.
     journal.record(&[msr(0, 5)]).unwrap();
     journal.keep_all(&[msr(0, 5)]).unwrap();
     assert_eq!(journal.kept(), [msr(0, 1)]);
@@ -326,7 +326,7 @@ fn a_journal_of_another_tree_is_not_for_this_one() {
 
 #[test]
 fn a_task_is_known_by_its_start() {
-    // The name may hold anything, blanks and brackets too.
+    // The name may contain any characters, also spaces and brackets.
     let stat = "4711 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 987654 20";
     assert_eq!(start_in_stat(stat), Some(987_654));
     assert_eq!(start_in_stat("4711 (x) S 1"), None);

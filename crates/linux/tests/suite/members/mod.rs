@@ -1,5 +1,5 @@
-//! Tenants that come, go, fork and change under LinuxHost on the virtual host: nobody else notices, and at the end all is as
-//! it was. The clock is held. Needs root and /dev/fuse.
+//! Tenants that are added, removed, fork and change under LinuxHost on the virtual host: other tenants are not
+//! affected, and the end state equals the start. The clock is held. Needs root and /dev/fuse.
 
 mod processes;
 
@@ -27,7 +27,7 @@ fn tenant(name: &str, cores: &str) -> Tenant {
     }
 }
 
-/// A host in charge of nobody yet.
+/// A host without tenants.
 fn empty(machine: &Machine) -> LinuxHost {
     let options = Options::new(machine.root(), Vec::new(), machine.journal());
     LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"))
@@ -60,7 +60,7 @@ fn a_host_begins_with_nobody_and_a_name_that_returns_gets_another_number() {
     let changes = host.set_tenants(vec![a.clone(), b.clone()]);
     assert_eq!((changes.arrived.len(), changes.refused.len()), (2, 0), "{changes:?}");
     let first = id(&host, "a");
-    // Nothing new costs no write and no look at resctrl.
+    // Without a change nothing is written, and resctrl is not read.
     machine.faults.forget();
     assert!(host.set_tenants(vec![b.clone(), a.clone()]).is_empty());
     assert_eq!(machine.faults.seen(), BTreeMap::new());
@@ -109,7 +109,7 @@ fn cores_that_come_and_go_leave_every_rate_right_or_missing_once() {
     let (forward, other) = (id(&host, "l2fwd"), id(&host, "scan"));
     let mut last = sample(&mut host);
     let mut at = [0, 1, 2, 3].map(cycles);
-    // Who has which cores in each interval: 1 goes from one to the other, 2 comes new, and goes again.
+    // The cores of the two tenants in each interval: core 1 moves between them, core 2 is added and removed.
     let steps = [("0-1", "3"), ("0", "1,3"), ("0", "1-3"), ("0-1", "3"), ("0-1", "3")];
     for (time, (ours, theirs)) in (2..).zip(steps) {
         host.set_tenants(vec![tenant("l2fwd", ours), tenant("scan", theirs)]);
@@ -130,12 +130,12 @@ fn cores_that_come_and_go_leave_every_rate_right_or_missing_once() {
         (last, at) = (next, now);
     }
     assert_eq!(host.complaints(), [""; 0]);
-    // The registers of a core that nobody has any more are as they were.
+    // The registers of a core that no tenant has any more are restored.
     assert_eq!(machine.msr(2, 0x186), 0);
     ends(&machine, host, &found);
 }
 
-/// A tiny generator: the same numbers on every machine (Knuth's constants, MMIX).
+/// A small generator with the same numbers on every machine (Knuth's constants, MMIX).
 struct Dice(u64);
 
 impl Dice {
@@ -145,7 +145,7 @@ impl Dice {
     }
 }
 
-/// The mask that a tenant's CPU really has.
+/// The mask in force on a CPU.
 fn mask_of(machine: &Machine, cpu: usize) -> u32 {
     machine.look(|server| {
         let class = server.class(cpu).0 as usize;
@@ -163,7 +163,7 @@ fn dozens_of_tenants_on_eight_classes_have_what_they_were_given() {
     let mut ids = BTreeSet::new();
     let (mut grouped, mut last) = (0, sample(&mut host));
     for round in 0..40u64 {
-        // Of 16 names with a core each, about half are there.
+        // Of 16 tenants with a core each, about half are present.
         let alive: Vec<Tenant> = (0..16)
             .filter(|_| dice.below(2) == 0)
             .map(|core| Tenant {
@@ -224,7 +224,7 @@ fn dozens_of_tenants_on_eight_classes_have_what_they_were_given() {
     assert!(ids.len() > 100, "{} arrivals", ids.len());
     let complaints = host.complaints();
     assert!(complaints.is_empty(), "{complaints:?}");
-    // Nothing grew: no group of those who have left.
+    // No group of a removed tenant is left.
     let groups = machine.root().list("/sys/fs/resctrl").unwrap();
     assert!(groups.iter().filter(|name| name.starts_with("waykeeper-")).count() <= 7, "{groups:?}");
     ends(&machine, host, &found);
@@ -251,7 +251,7 @@ fn who_waits_for_a_class_gets_the_next_that_is_free() {
         host.groupings()
     );
     assert!(sample(&mut host).groups.values().all(|group| group.occupancy_bytes.value().is_some()));
-    // The high one goes first, although it came later.
+    // The high-priority tenant gets the class first, although it came later.
     let mut rest = all[1..].to_vec();
     rest[7].priority = Priority::High;
     host.set_tenants(rest);
@@ -284,7 +284,7 @@ fn a_refused_tenant_is_told_once_and_the_others_go_on() {
         assert!(host.set_tenants(all()).is_empty());
     }
     assert_eq!(host.refused().len(), 3);
-    // What was in the way goes: b at once, for it is asked for in other words; c when it is tried again.
+    // The obstacle is removed. b is added at once, since its description changed; c when its backoff has passed.
     root.remove_dir("/sys/fs/resctrl/COS1").unwrap();
     let without = || vec![tenant("a", "0"), tenant("b", "1-2,5"), tenant("c", "9"), tenant("d", "4")];
     let mut arrived = Vec::new();
@@ -293,7 +293,7 @@ fn a_refused_tenant_is_told_once_and_the_others_go_on() {
     }
     assert_eq!(arrived, [id(&host, "b"), id(&host, "c")]);
     assert_eq!(host.refused(), []);
-    // A core that is another's is refused to one that is there, too; what it gave up is given up.
+    // A present tenant is refused another tenant's core too; the core that it no longer lists is taken away.
     let changes =
         host.set_tenants(vec![tenant("a", "0"), tenant("b", "2,4"), tenant("c", "9"), tenant("d", "4")]);
     assert_eq!(changes.refused.len(), 1, "{changes:?}");
@@ -312,19 +312,19 @@ fn faults_of_arrivals_and_departures_are_told_and_made_good() {
     let found = machine.state();
     let mut host = empty(&machine);
     let (a, b) = (tenant("a", "0"), tenant("b", "1"));
-    // No class is left although the numbers say so: it lives in the default group.
+    // The kernel has no class left although it reported one: the tenant is in the default group.
     refuse(&machine, "sys/fs/resctrl/waykeeper-?", Operation::MakeDirectory, Errno::NOSPC);
     assert_eq!(host.set_tenants(vec![a.clone()]).arrived.len(), 1);
     assert!(host.groupings()[0].in_default, "{:?}", host.groupings());
     assert!(host.complaints().iter().any(|told| told.contains("making the group: No space left")));
     assert_eq!(host.inventory().llc.clos_count, 1);
     machine.faults.lift();
-    // It is tried again after some changes.
+    // It is retried after some changes.
     for core in 0..20 {
         host.set_tenants(vec![tenant("x", &(core % 10).to_string())]);
     }
     assert_eq!(host.inventory().llc.clos_count, 8);
-    // EIO: refused, nothing of it stays, and the next try takes it.
+    // EIO: the tenant is refused, nothing of it is left, and the next try adds it.
     host.set_tenants(vec![]);
     for (path, operation) in [
         ("sys/fs/resctrl/waykeeper-b", Operation::MakeDirectory),
@@ -342,7 +342,7 @@ fn faults_of_arrivals_and_departures_are_told_and_made_good() {
         assert_eq!(arrived, 1, "{path}");
         host.set_tenants(vec![]);
     }
-    // A group that cannot be removed: told, tried again, and no hindrance for the next one on that core.
+    // A group that cannot be removed is reported and retried, and does not block the next tenant on that core.
     host.set_tenants(vec![a.clone()]);
     host.complaints();
     refuse(&machine, "sys/fs/resctrl/waykeeper-a", Operation::RemoveDirectory, Errno::IO);

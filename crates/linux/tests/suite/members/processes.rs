@@ -1,4 +1,4 @@
-//! Tenants that are processes, and what others do with processes and groups meanwhile.
+//! Tenants that are processes, and other programs' changes to processes and groups meanwhile.
 
 use super::{empty, ends, id, refuse, sample, tenant};
 use rustix::io::Errno;
@@ -19,7 +19,7 @@ struct Family(Child);
 impl Family {
     fn new() -> Family {
         let mut command = Command::new("sh");
-        // The child is started when a line comes.
+        // The child is started when a line is written.
         command.args(["-c", "read line; sleep 600 & read line"]).stdin(Stdio::piped());
         Family(command.spawn().expect("sh"))
     }
@@ -70,7 +70,7 @@ fn a_tenant_without_cores_is_its_processes_and_their_children() {
     };
     let (own, pair) = ("waykeeper-loose", [parent, child]);
     assert!(pair.iter().all(|pid| tasks(own).contains(pid)), "the child was born there: {:?}", tasks(own));
-    // The selector names it, too: there is nothing to do about it but to know it.
+    // The selector lists the child too: no task needs to move.
     host.set_tenants(vec![of(pair.to_vec()), tenant("scan", "3")]);
     assert!(pair.iter().all(|pid| tasks(own).contains(pid)));
     let loose = id(&host, "loose");
@@ -80,7 +80,7 @@ fn a_tenant_without_cores_is_its_processes_and_their_children() {
     assert_eq!(snapshot.knobs.masks[&loose].bits(), 0xf);
     assert_eq!(snapshot.groups[&loose].cycles, Reading::Unsupported);
     assert!(snapshot.groups[&loose].occupancy_bytes.value().is_some());
-    // One that is not named any more goes back.
+    // A process that is no longer listed returns to the default group.
     host.set_tenants(vec![of(vec![parent]), tenant("scan", "3")]);
     assert!(tasks(own).contains(&parent) && !tasks(own).contains(&child));
     ends(&machine, host, &found);
@@ -102,7 +102,7 @@ fn a_process_that_comes_moves_nobody_else() {
     assert_eq!(writes, Some(1), "one thread came");
     let text = machine.root().read_text(format!("/{tasks}")).unwrap();
     assert!(pids.iter().all(|pid| text.lines().any(|line| line == pid.to_string())), "{text}");
-    // What could not be moved is moved the next time.
+    // A failed move is retried at the next call.
     let third = Family::new();
     let all = [pids[0], pids[1], third.0.id()];
     refuse(&machine, tasks, Operation::Write, Errno::IO);
@@ -121,7 +121,7 @@ fn what_another_manager_took_is_not_taken_back_when_a_tenant_goes() {
     let root = machine.root();
     let family = Family::new();
     let pid = family.0.id();
-    // One class for both: b joins a's.
+    // One class for both: b joins a's class.
     let limits = Limits { max_classes: Some(1), ..Limits::default() };
     let options = Options { limits, ..Options::new(root.clone(), Vec::new(), machine.journal()) };
     let mut host = LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"));
@@ -132,7 +132,7 @@ fn what_another_manager_took_is_not_taken_back_when_a_tenant_goes() {
     assert!(host.apply(&Plan { masks, ..Plan::default() }).expect("a report").is_complete());
     let read = |file: &str| root.read_text(format!("/sys/fs/resctrl/{file}")).unwrap();
     assert_eq!(read("waykeeper-a/cpus_list"), "0-2\n");
-    // Another manager takes b's CPU 2 and a's process; then a goes.
+    // Another manager takes b's CPU 2 and a's process; then a is removed.
     let theirs = machine.foreign("theirs");
     std::fs::write(theirs.join("cpus_list"), "2\n").unwrap();
     std::fs::write(theirs.join("tasks"), format!("{pid}\n")).unwrap();
@@ -150,11 +150,11 @@ fn what_another_manager_took_is_not_taken_back_when_a_tenant_goes() {
     same(&machine.state(), &found, "at the end");
 }
 
-/// Where memory traffic is known from resctrl alone (MBM), each group has its own count.
+/// Where only resctrl counts memory traffic (MBM), each group has a count of its own.
 #[test]
 fn memory_traffic_is_whole_while_tenants_move_between_groups() {
     let machine = Machine::new("epyc-9554");
-    // Two classes for three: c is in the default group, watched apart.
+    // Two classes for three tenants: c is in the default group, with a monitoring group.
     let limits = Limits { max_classes: Some(2), ..Limits::default() };
     let options = Options { limits, ..Options::new(machine.root(), Vec::new(), machine.journal()) };
     let mut host = LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"));
@@ -171,7 +171,7 @@ fn memory_traffic_is_whole_while_tenants_move_between_groups() {
         let read = sample(host).socket.memory_read_bytes.value().unwrap_or_else(|| panic!("{what}: unknown"));
         let now = (truth(), read);
         let (moved, told) = (now.0 - before.0, now.1 - before.1);
-        // Each of at most eight counts is whole in units of 64 KiB.
+        // Each of at most eight counts has units of 64 KiB.
         assert!(moved > 8 << 20 && told.abs_diff(moved) < 8 << 16, "{what}: {told} of {moved} bytes");
         before = now;
     };
@@ -194,7 +194,7 @@ fn a_group_of_our_name_that_somebody_else_made_is_his() {
     let found = machine.state();
     let root = machine.root();
     let theirs = "/sys/fs/resctrl/waykeeper-a";
-    // Killed between the journal and the group; then somebody makes one of the name and uses it.
+    // Killed after the journal entry and before the group; then another program makes and uses a group of that name.
     let planned = Original::Planned { group: Group::control("waykeeper-a").expect("a name") };
     let kill = || {
         let mut journal = Journal::open(&machine.journal(), &root).expect("a journal");
@@ -205,19 +205,19 @@ fn a_group_of_our_name_that_somebody_else_made_is_his() {
     root.write_once(format!("{theirs}/cpus_list"), "5\n").unwrap();
     assert_eq!(machine.still_wrong(), "");
     assert!(root.exists(theirs) && !machine.journal().exists());
-    // It is not taken over either.
+    // The next start does not take it over either.
     let mut host = empty(&machine);
     let changes = host.set_tenants(vec![tenant("a", "0")]);
     assert!(changes.refused[0].why.contains("File exists"), "{changes:?}");
     drop(host);
     assert_eq!(root.read_text(format!("{theirs}/cpus_list")).unwrap(), "5\n");
     root.remove_dir(theirs).unwrap();
-    // Killed after it was made and before that was noted: there is nothing in it.
+    // Killed after the group was made and before the journal recorded that: the group is empty.
     kill();
     root.make_dir(theirs).unwrap();
     assert_eq!(machine.still_wrong(), "");
     same(&machine.state(), &found, "after a kill");
-    // While we are at work somebody removes ours and makes another.
+    // While we are running, another program removes our group and makes one of that name.
     let mut host = empty(&machine);
     host.set_tenants(vec![tenant("a", "0")]);
     root.remove_dir(theirs).unwrap();
@@ -228,7 +228,7 @@ fn a_group_of_our_name_that_somebody_else_made_is_his() {
     assert_eq!(root.read_text(format!("{theirs}/cpus_list")).unwrap(), "5\n");
     root.remove_dir(theirs).unwrap();
     drop(host);
-    // The same right before our end.
+    // The same just before we close.
     let mut host = empty(&machine);
     host.set_tenants(vec![tenant("a", "0")]);
     root.remove_dir(theirs).unwrap();

@@ -1,7 +1,7 @@
-//! A Skylake server as plain files: enough of a tree for what reads and turns single files, and no server behind it.
+//! A Skylake server as plain files: enough for code that reads and writes single files, without a server behind it.
 //!
-//! Plain files take any write, also one that a kernel would refuse, so only what is read and what was written is to be
-//! looked at. The msr files are sparse: registers eight and more numbers apart do not touch each other.
+//! Plain files take any write, also one that a kernel would refuse, so tests may only look at what was read and
+//! written. The msr files are sparse: registers whose numbers differ by eight or more do not overlap.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 pub const CPUS: u16 = 8;
 /// The register of the DDIO ways.
 pub const DDIO_WAYS: u64 = 0xc8b;
-/// A root port, and what is behind it: a NIC with two ports.
+/// A root port with a NIC of two ports behind it.
 pub const NIC_PORT: &str = "0000:3a:00.0";
 /// The other root port, with a disk behind it.
 pub const SSD_PORT: &str = "0000:85:00.0";
@@ -23,12 +23,12 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// A Gold 6140 that has all there is.
+    /// A Gold 6140 with all features.
     pub fn skylake() -> Tree {
         Tree::of(85, 4, "Intel(R) Xeon(R) Gold 6140 CPU @ 2.30GHz", 11)
     }
 
-    /// The same files with another CPU's name on them.
+    /// The same files for another CPU model.
     pub fn of(model: u8, stepping: u8, brand: &str, ways: u32) -> Tree {
         let tree = Tree { folder: tempfile::tempdir().unwrap() };
         tree.write("proc/sys/kernel/osrelease", "6.12.117\n");
@@ -106,9 +106,8 @@ impl Tree {
     fn port(&self, port: &str, node: u8, devices: &[(&str, &str, &str)]) {
         let above = format!("sys/devices/pci{}/{port}", &port[..7]);
         self.function(&above, "0x2030", "0x060400", node);
-        // 8086:2030, as its files say: a bridge (header type 1) with a PCI Express capability at 0x40 that says root
-        // port (type 4), an extended capability at 0x100 that is the last one, and perfctrlsts_0 at 0x180 with bit 7
-        // set.
+        // The configuration space of 8086:2030: a bridge (header type 1) with a PCI Express capability at 0x40 of type
+        // root port (4), a last extended capability at 0x100, and perfctrlsts_0 at 0x180 with bit 7 set.
         let config = self.create(&format!("{above}/config"));
         config.set_len(4096).unwrap();
         let bytes: [(u64, u8); 13] = [
@@ -159,17 +158,14 @@ impl Tree {
         bus
     }
 
-    /// Where the tree is.
     pub fn root(&self) -> &Path {
         self.folder.path()
     }
 
-    /// A path in it.
     pub fn path(&self, path: &str) -> PathBuf {
         self.root().join(path)
     }
 
-    /// Puts a file there.
     pub fn write(&self, path: &str, text: &str) {
         let path = self.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -182,13 +178,11 @@ impl Tree {
         File::options().write(true).create(true).truncate(true).open(path).unwrap()
     }
 
-    /// Takes a file or a directory away.
     pub fn remove(&self, path: &str) {
         let path = self.path(path);
         if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.unwrap();
     }
 
-    /// An MSR of a CPU.
     pub fn msr(&self, cpu: u16, register: u64) -> u64 {
         let mut bytes = [0; 8];
         File::open(self.path(&format!("dev/cpu/{cpu}/msr")))
@@ -198,7 +192,6 @@ impl Tree {
         u64::from_le_bytes(bytes)
     }
 
-    /// Sets an MSR of a CPU.
     pub fn set_msr(&self, cpu: u16, register: u64, value: u64) {
         let msr = File::options().write(true).open(self.path(&format!("dev/cpu/{cpu}/msr"))).unwrap();
         msr.write_all_at(&value.to_le_bytes(), register).unwrap();
@@ -212,13 +205,12 @@ impl Tree {
         byte[0]
     }
 
-    /// Sets a byte of a device's config space.
     pub fn set_config(&self, device: &str, offset: u64, byte: u8) {
         let path = self.path(&format!("sys/bus/pci/devices/{device}/config"));
         File::options().write(true).open(path).unwrap().write_all_at(&[byte], offset).unwrap();
     }
 
-    /// Every file below it, as a path in the tree with what stands there.
+    /// Every file of the tree: its path and content.
     pub fn files(&self) -> Vec<(String, Vec<u8>)> {
         let mut found = Vec::new();
         let mut folders = vec![self.root().to_path_buf()];

@@ -19,7 +19,7 @@ pub const CASES: &[Case] = list![
 
 /// No pid reaches this (PID_MAX_LIMIT of 64-bit kernels is 4 * 1024 * 1024).
 const NO_PID: u32 = 4 * 1024 * 1024 + 1;
-/// No machine has this CPU, and every kernel's possible mask is smaller (4096 is our own bound).
+/// No machine has this CPU, and every kernel's mask of possible CPUs is smaller (4096 is our own limit).
 const NO_CPU: CoreId = CoreId(4095);
 
 fn a_cpu_moves(bench: &Bench) -> Result {
@@ -62,7 +62,7 @@ fn cpus_that_are_not_there(bench: &Bench) -> Result {
     let group = bench.group("cpus")?;
     let wrong = CoreList::from(vec![NO_CPU]);
     for _ in 0..2 {
-        // Statuses of cpus pile up (virtual-host.md 3.4); an error holds its own alone.
+        // cpus appends to the status (virtual-host.md 3.4); an error has only its own part.
         let error = refused(bench.resctrl.set_cpus(&group, &wrong), Kind::Refused, "Bad CPU list/mask")?;
         same!(error.status.as_deref(), Some("Bad CPU list/mask"));
         check!(error.to_string().contains("CPUs that are online"), "{error}");
@@ -81,7 +81,7 @@ fn the_default_group_keeps_its_cpus(bench: &Bench) -> Result {
     Ok(())
 }
 
-/// A thread that waits until this is dropped, and its number.
+/// A thread that waits until this is dropped, and its thread id.
 struct Waiting {
     tid: u32,
     _end: mpsc::Sender<()>,
@@ -101,7 +101,7 @@ impl Waiting {
         Ok(Waiting { tid: tid.unsigned_abs(), _end: end, thread: Some(thread) })
     }
 
-    /// Ends it and waits until it is gone.
+    /// Ends the thread and waits for it.
     fn finish(mut self) -> Result<u32> {
         let (thread, tid) = (self.thread.take(), self.tid);
         drop(self);
@@ -138,7 +138,7 @@ fn a_vanished_task(bench: &Bench) -> Result {
     wanted.sort_unstable();
     same!(inside, wanted);
     let (first, second) = (first.finish()?, second.finish()?);
-    // A thread can be joined a moment before the kernel takes it off its lists (mm_release before release_task).
+    // A thread can be joined shortly before the kernel removes it from its lists (mm_release before release_task).
     let patience = Instant::now() + Duration::from_secs(30);
     loop {
         let left = resctrl.tasks(&group)?;

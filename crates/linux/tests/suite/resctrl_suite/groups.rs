@@ -1,4 +1,4 @@
-//! Cases about `info/` and about groups: what is there, making, listing, removing, names.
+//! Cases about `info/` and about groups: content, making, listing, removing, names.
 
 use super::{Bench, Case, PREFIX, Result, check, lacking, list, refused, same};
 use std::fs;
@@ -169,7 +169,7 @@ fn classes_run_out(bench: &Bench) -> Result {
     let error = refused(bench.group_error("more"), Kind::Exhausted, "Out of ")?;
     let status = error.status.unwrap_or_default();
     check!(status == "Out of CLOSIDs" || status == "Out of RMIDs", "{status}");
-    // Statuses of mkdir pile up; an error holds its own alone.
+    // mkdir appends to the status; an error has only its own part.
     let error = refused(bench.group_error("more"), Kind::Exhausted, "Out of ")?;
     same!(error.status.unwrap_or_default(), status);
     Ok(())
@@ -186,7 +186,7 @@ fn a_freed_class_can_be_taken_again(bench: &Bench) -> Result {
 }
 
 impl Bench {
-    /// As `group`, with the error as it is.
+    /// As `group`, with the original error.
     fn group_error(&self, name: &str) -> Result<(), waykeeper_linux::resctrl::ResctrlError> {
         self.resctrl.create(&self.resctrl.own(name)?)
     }

@@ -1,4 +1,4 @@
-//! Cases about manners: the lock, the journal and the way back.
+//! Cases about the lock, the journal and restoring.
 
 use super::{Bench, Case, Result, check, line, list, refused, same};
 use std::time::Duration;
@@ -53,7 +53,6 @@ fn io_alloc(bench: &Bench) -> Result {
     Ok(())
 }
 
-/// There are no other registers here.
 pub struct NoRegisters;
 
 impl Registers for NoRegisters {
@@ -74,7 +73,7 @@ impl Registers for NoRegisters {
     }
 }
 
-/// A journal in a directory of its own, which goes with it.
+/// A journal in a directory of its own, removed with it.
 struct State(std::path::PathBuf);
 
 impl State {
@@ -93,7 +92,7 @@ impl Drop for State {
     }
 }
 
-/// What a manager does: journal first, then a group with a CPU, a share, and a smaller share for the default group.
+/// A manager's steps: journal first, then a group with a CPU, a share, and a smaller share for the default group.
 fn turn_knobs(bench: &Bench, journal: &mut Journal) -> Result<Group> {
     let resctrl = &bench.resctrl;
     let failed = |error: waykeeper_linux::journal::JournalError| error.to_string();
@@ -128,13 +127,13 @@ fn all_comes_back(bench: &Bench) -> Result {
     let mut journal = state.open(bench)?;
     turn_knobs(bench, &mut journal)?;
     check!(look()? != before, "nothing was turned");
-    // The manager dies here; the next start finds the journal.
+    // The manager ends here; the next start finds the journal.
     drop(journal);
     let mut journal = state.open(bench)?;
     let mut restorer = Restorer { root: &bench.root, resctrl: Some(resctrl), registers: NoRegisters };
     let report = restorer.restore(&mut journal).map_err(|error| error.to_string())?;
     let outcomes: Vec<&Outcome> = report.knobs.iter().map(|(_, outcome)| outcome).collect();
-    // Last first: the share, the CPUs (which take the CPU from the group), the group.
+    // Last first: the share, the CPUs (which takes the CPU from the group), the group.
     same!(outcomes, [&Outcome::Restored, &Outcome::Restored, &Outcome::Restored]);
     same!(look()?, before);
     check!(journal.originals().is_empty(), "the journal is not empty");

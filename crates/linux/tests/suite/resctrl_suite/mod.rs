@@ -1,9 +1,9 @@
-//! The suite of `linux::resctrl`: what it must do on any resctrl, a kernel's or the virtual host's.
+//! The suite of `linux::resctrl`: its behaviour on any resctrl, a kernel's or the virtual host's.
 //!
-//! Every case finds out from `info/` what this host has and asks for what follows from it, so that one list of cases
-//! judges Intel and AMD, with and without CDP, MBA and sub-NUMA clustering. `tests/suite_on_vhost.rs` runs it on the
-//! virtual host, `examples/resctrl_suite.rs` anywhere (in a guest under `make test-oracle`). It must not know which.
-//! It needs a resctrl to itself: groups of its prefix are removed before and after each case.
+//! Every case reads the host's features from `info/` and expects what follows from them, so one list of cases covers
+//! Intel and AMD, with and without CDP, MBA and sub-NUMA clustering. `tests/suite/suite_on_vhost.rs` runs it on the
+//! virtual host, `examples/resctrl_suite.rs` anywhere (in a guest under `make test-oracle`). It must not know which. No
+//! other program may use resctrl meanwhile; groups with its prefix are removed before and after each case.
 
 mod cpus_and_tasks;
 mod groups;
@@ -17,15 +17,15 @@ use waykeeper_linux::resctrl::{Group, Info, Kind, Line, Resctrl, ResctrlError, R
 use waykeeper_linux::root::Root;
 use waykeeper_units::WayMask;
 
-/// What the names of the suite's groups begin with.
+/// The prefix of the suite's groups.
 pub const PREFIX: &str = "wk-suite-";
 
 /// Why a case did not pass.
 #[derive(Debug)]
 pub enum Trouble {
-    /// Something is not as it should be.
+    /// A check failed.
     Failed(String),
-    /// This host lacks what the case is about.
+    /// This host lacks the feature under test.
     Lacking(String),
 }
 
@@ -46,12 +46,12 @@ pub type Result<T = (), E = Trouble> = std::result::Result<T, E>;
 
 /// One case.
 pub struct Case {
-    /// What it says about the host.
+    /// The property that it checks.
     pub name: &'static str,
     run: fn(&Bench) -> Result,
 }
 
-/// Fails the case, with place and words, unless a condition holds.
+/// Fails the case, with position and message, unless a condition holds.
 macro_rules! check {
     ($condition:expr, $($words:tt)+) => {
         if !$condition {
@@ -80,16 +80,16 @@ macro_rules! list {
 
 pub(crate) use list;
 
-/// All cases, in an order that tells most when the first one fails.
+/// All cases, basic ones first, so that the first failure is the most informative.
 pub fn cases() -> Vec<&'static Case> {
     let all = [groups::CASES, shares::CASES, cpus_and_tasks::CASES, monitoring::CASES, manners::CASES];
     all.into_iter().flatten().collect()
 }
 
-/// Runs one case on the host under `root`, and leaves no group behind.
+/// Runs one case on the host under `root`, and removes its groups.
 ///
 /// # Errors
-/// What is wrong, or what the host lacks.
+/// The failed check, or the feature that the host lacks.
 pub fn run(case: &Case, root: &Root) -> Result {
     let resctrl = Resctrl::open(root, PREFIX)?;
     sweep(&resctrl)?;
@@ -101,7 +101,6 @@ pub fn run(case: &Case, root: &Root) -> Result {
     result.and(swept)
 }
 
-/// Removes the suite's groups.
 fn sweep(resctrl: &Resctrl) -> Result {
     let parents = resctrl.control_groups()?;
     for group in parents.iter().filter(|group| resctrl.is_ours(group)) {
@@ -113,7 +112,7 @@ fn sweep(resctrl: &Resctrl) -> Result {
     Ok(())
 }
 
-/// What a case works with.
+/// The environment of a case.
 pub struct Bench {
     /// The host.
     pub root: Root,
@@ -121,7 +120,7 @@ pub struct Bench {
     pub resctrl: Resctrl,
     /// Its `info/`.
     pub info: Info,
-    /// The default group as it was found.
+    /// The default group's shares before the case.
     before: Schemata,
 }
 
@@ -133,7 +132,7 @@ impl Bench {
         Ok(group)
     }
 
-    /// The resource that stands for the L3 (its data half with CDP), and its ways.
+    /// The L3's resource (its data half with CDP), and its ways.
     pub fn l3(&self) -> Result<(Resource, WayMask)> {
         let resource = self.info.l3_resources().pop().ok_or_else(|| lacking("L3 CAT"))?;
         Ok((resource.clone(), self.info.caches[&resource].cbm_mask))
@@ -150,13 +149,13 @@ impl Bench {
         Ok(line(self.l3()?.0, domain, Setting::Mask(WayMask::from_bits(bits))))
     }
 
-    /// The smallest legal mask from bit 0 up that has a way at all.
+    /// The smallest legal non-empty mask that starts at bit 0.
     pub fn least_bits(&self) -> Result<u32> {
         let (resource, _) = self.l3()?;
         Ok(WayMask::full(self.info.caches[&resource].min_cbm_bits.max(1)).bits())
     }
 
-    /// How many more control groups there can be: classes of service, or RMIDs.
+    /// How many more control groups classes of service and RMIDs allow.
     pub fn room(&self) -> Result<u32> {
         let limits = self.info.limits();
         let mut monitored = 1;
@@ -169,7 +168,7 @@ impl Bench {
         Ok(limits.rmids.map_or(by_class, |rmids| by_class.min(rmids - monitored - groups)))
     }
 
-    /// Opens the default group's shares again.
+    /// Restores the default group's shares.
     fn open_default(&self) -> Result {
         let now = self.resctrl.schemata(&Group::DEFAULT)?;
         let changed = self.before.lines.iter().filter(|line| !now.differing(line).is_empty());
@@ -181,7 +180,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The case needs that no other tool has groups here.
+    /// Skips the case if another tool has groups here.
     pub fn alone(&self) -> Result {
         match self.resctrl.control_groups()?.is_empty() {
             true => Ok(()),
@@ -190,7 +189,7 @@ impl Bench {
     }
 }
 
-/// A path in the temporary directory that nobody else has: the suite may run on several hosts at a time.
+/// A unique path in the temporary directory: the suite may run on several hosts at a time.
 pub fn place(name: &str) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -202,12 +201,12 @@ pub fn line(resource: Resource, domain: u32, setting: Setting) -> Line {
     Line::new(resource, vec![(domain, setting)])
 }
 
-/// The host lacks something.
+/// The host lacks a feature.
 pub fn lacking(what: &str) -> Trouble {
     Trouble::Lacking(format!("this host has no {what}"))
 }
 
-/// A refusal of this kind, whose reason from the kernel holds these words (none, if they are empty).
+/// Checks for a refusal of this kind, whose kernel message contains these words (no message, if they are empty).
 pub fn refused<T: std::fmt::Debug>(
     result: Result<T, ResctrlError>,
     kind: Kind,

@@ -30,7 +30,7 @@ fn every_event_reads(bench: &Bench) -> Result {
                 let held = held.ok_or_else(|| format!("{group}: {domain} has no {}", event.name()))?;
                 let first = held.read()?;
                 check!(!matches!(first, Count::Gone), "{group} {domain} {}: {first:?}", event.name());
-                // Running totals do not run backwards.
+                // Running totals do not fall.
                 let second = held.read()?;
                 if let (Count::Value(first), Count::Value(second), true) =
                     (first, second, *event != Event::LlcOccupancy)

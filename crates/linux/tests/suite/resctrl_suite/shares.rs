@@ -1,4 +1,4 @@
-//! Cases about schemata, modes and sizes: what is taken, what reads back, what is refused and why.
+//! Cases about schemata, modes and sizes: accepted values, values read back, refusals and their reasons.
 
 use super::{Bench, Case, Result, check, lacking, line, list, refused, same};
 use waykeeper_linux::resctrl::{Group, Kind, Line, Mode, Resource, Setting};
@@ -34,7 +34,7 @@ fn one_domain_is_set(bench: &Bench) -> Result {
         for &other in domains.iter().filter(|other| **other != domain) {
             same!(now.get(&resource, other), before.get(&resource, other));
         }
-        // Twice the same is no error.
+        // Setting the same value twice is no error.
         same!(bench.resctrl.set_schemata(&group, &[wanted])?, now);
     }
     check!(bench.resctrl.last_status().is_empty(), "{:?}", bench.resctrl.last_status());
@@ -136,7 +136,7 @@ fn holes(bench: &Bench) -> Result {
     match cache.sparse_masks {
         Some(true) => check!(result?.differing(&wanted).is_empty(), "{wanted} reads back as something else"),
         Some(false) => drop(refused(result, Kind::Refused, "non-consecutive 1-bits")?),
-        // Kernels before 6.7 do not say; what they do must be one of the two.
+        // Kernels before 6.7 do not report it; they must do one of the two.
         None if result.is_ok() => {
             check!(result?.differing(&wanted).is_empty(), "{wanted} reads back as something else")
         }
@@ -162,7 +162,7 @@ fn unknown_resources_and_domains(bench: &Bench) -> Result {
     let group = bench.group("unknown")?;
     let (_, ways) = bench.l3()?;
     let beyond = bench.domains(&bench.l3()?.0)?.iter().max().map_or(0, |last| last + 1);
-    // Kernels before 7.1 have no words for an unknown domain (hardware.md 7.3); ours name those that are there.
+    // Kernels before 7.1 give no reason for an unknown domain (hardware.md 7.3); our error lists the known ones.
     let result = bench.resctrl.set_schemata(&group, &[bench.l3_line(beyond, ways.bits())?]);
     let Err(error) = result else { return Err("an unknown domain was taken".to_owned().into()) };
     same!(error.kind, Kind::Refused);
@@ -272,7 +272,7 @@ fn exclusive_ways(bench: &Bench) -> Result {
 
 fn a_mode_that_cannot_be(bench: &Bench) -> Result {
     let group = bench.group("mode")?;
-    // Everything overlaps with the default group's everything.
+    // All ways overlap with the default group's ways.
     let error = refused(bench.resctrl.set_mode(&group, Mode::Exclusive), Kind::Refused, "overlap")?;
     check!(error.to_string().contains("shareable, or exclusive with masks"), "{error}");
     same!(bench.resctrl.mode(&group)?, Mode::Shareable);

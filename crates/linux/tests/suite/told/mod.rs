@@ -1,10 +1,10 @@
-//! What `doctor` says of a host, as the lines that snapshots hold. Must not know which host it is.
+//! `doctor`'s report as lines for snapshots. Must not know which host it is.
 
 use std::fmt::Write;
 use std::path::Path;
 use waykeeper_linux::doctor::Report;
 
-/// A line a subject, the tree's own place taken out.
+/// One line per check, without the tree's own path.
 pub fn told(root: &Path, report: &Report) -> String {
     let mut out = String::new();
     for check in &report.checks {
