@@ -1,11 +1,11 @@
-//! What one sample costs, counted: system calls and bytes of the thread that samples (`/proc/thread-self/io`), and which
-//! files they went to (the served tree counts its reads).
+//! Measures the cost of one sample: system calls and bytes of the sampling thread (`/proc/thread-self/io`), and which
+//! files it reads (the served tree counts its reads).
 //!
 //! Through registers both are measured, on the flagship (18 cores, 11 tenants) and on a server of 128 cores with 64
-//! tenants in 15 classes, whose registers are a table: only what is asked of it is of interest. Through perf the reads
-//! are those of the plan that would be opened. The issue allows two reads a core and one an uncore unit.
+//! tenants in 15 classes, whose registers are a table. Through perf, the reads of the plan are counted without
+//! opening it. At most two reads per core and one per uncore unit are allowed. Must not know how a sample is used.
 
-// The figures are what this program is for.
+// This program's purpose is to print the figures.
 #![allow(clippy::print_stdout)]
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use waykeeper_stand::{Large, MS, Machine, held};
 use waykeeper_units::{CoreId, GroupId, WayMask};
 use waykeeper_vhost::faults::{Faults, Operation};
 
-/// Samples that are counted.
+/// Samples per measurement.
 const SAMPLES: u64 = 10;
 
 fn main() {
@@ -40,7 +40,7 @@ fn main() {
     }
 }
 
-/// What this thread has read: calls and bytes.
+/// Reads of this thread so far: calls and bytes.
 fn io() -> (u64, u64) {
     let text = std::fs::read_to_string("/proc/thread-self/io").expect("a kernel with task I/O accounting");
     let number = |key: &str| {
@@ -50,7 +50,7 @@ fn io() -> (u64, u64) {
     (number("syscr:"), number("rchar:"))
 }
 
-/// Samples, and says what it came to.
+/// Samples and prints the cost.
 fn measure(name: &str, host: &mut LinuxHost, faults: &Faults) {
     host.sample().expect("a sample");
     let idle = {
@@ -84,7 +84,7 @@ fn measure(name: &str, host: &mut LinuxHost, faults: &Faults) {
     }
 }
 
-/// 18 cores and 11 tenants, every register a model's.
+/// 18 cores and 11 tenants; all registers are simulated.
 fn flagship() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/a4-hpw-heavy.toml");
     let source = ScenarioSource::open(&path).expect("the flagship");
@@ -105,7 +105,7 @@ fn large() {
     drop(host);
 }
 
-/// A kernel's unit with the table's formats.
+/// A unit as the kernel would list it, with the formats from the table.
 fn unit(pmu: &Pmu, number: u32) -> Unit {
     let format = |(term, field): (&String, &waykeeper_generations::Field)| {
         let format = Format::parse(Path::new("format"), &field.format).expect("a table's format");
@@ -119,7 +119,8 @@ fn unit(pmu: &Pmu, number: u32) -> Unit {
     }
 }
 
-/// Reads of one sample through perf, from the plan: all cores, all slices and channels, two root ports on two stacks.
+/// Prints the reads of one sample through perf, from the plan: all cores, slices and channels, two root ports on two
+/// stacks.
 fn perf(name: &str, id: &str, cores: u16, slices: u32, channels: u32, watchdog: bool) {
     let generation = Generation::by_id(id).expect("a table");
     let events = CoreEvents::of(&generation.core);

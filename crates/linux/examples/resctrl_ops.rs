@@ -1,8 +1,8 @@
-//! Runs a list of operations on a resctrl and prints what came of each: `resctrl_ops MOUNT [OPS_FILE]`.
+//! Runs a list of operations on a resctrl and prints the result of each: `resctrl_ops MOUNT [OPS_FILE]`.
 //!
-//! The list and the transcript are those of the recordings (virtual-host.md 0): `r FILE`, `w FILE TEXT`, `mk`,
-//! `rm`, `un`, `cr`, `mv A B`, `ch FILE MODE`, `ow`, `st`, `ls`, `own GROUP`, `has GROUP`. Only system calls, nothing of
-//! this library: a transcript judges the host, not us. It must not know which host.
+//! List and transcript have the format of the recordings (virtual-host.md 0): `r FILE`, `w FILE TEXT`, `mk`, `rm`,
+//! `un`, `cr`, `mv A B`, `ch FILE MODE`, `ow`, `st`, `ls`, `own GROUP`, `has GROUP`. Uses system calls only and
+//! nothing of this library, so a transcript tests the host and not our code. Must not know which host it runs on.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Longest content shown; the default group's `tasks` is never read whole by the lists.
+/// Longest content shown; the lists never read the default group's `tasks` whole.
 const MOST_BYTES: u64 = 1 << 20;
 
 fn main() -> ExitCode {
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What comes of one operation, as whole lines.
+/// The result of one operation, as whole lines.
 fn answer(mount: &Path, line: &str) -> String {
     let (operation, rest) = line.split_once(' ').unwrap_or((line, ""));
     let (first, second) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -103,7 +103,7 @@ fn read(path: &Path) -> String {
     }
 }
 
-/// One open, one write: how many bytes were taken, or where it failed.
+/// One open, one write: the number of bytes written, or which call failed.
 fn command(path: &PathBuf, text: &[u8]) -> Result<usize, (&'static str, io::Error)> {
     let file = OpenOptions::new().write(true).truncate(true).open(path);
     file.map_err(|error| ("open", error))?.write(text).map_err(|error| ("write", error))

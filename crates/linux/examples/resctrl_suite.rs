@@ -1,9 +1,9 @@
-//! Runs the suite of `linux::resctrl` on a mounted resctrl: `resctrl_suite [ROOT]`. A root's own mount,
-//! `ROOT/sys/fs/resctrl`, will do as well.
+//! Runs the suite of `linux::resctrl` on a mounted resctrl: `resctrl_suite [ROOT]`. The mount itself,
+//! `ROOT/sys/fs/resctrl`, is accepted too.
 //!
-//! One line a case, then `N passed, N failed`; exit code 1 if one failed. A case that the
-//! host lacks something for is told as skipped and counts as neither. Links statically, so that
-//! `make test-oracle` can run it in a guest that has nothing else. It must not know where it runs.
+//! One line per case, then `N passed, N failed`; exit code 1 if one failed. A case that needs something the host
+//! lacks is printed as skipped and not counted. Links statically, so that `make test-oracle` can run it in a guest
+//! without libraries. Must not know which host it runs on.
 
 #![allow(clippy::print_stdout)]
 

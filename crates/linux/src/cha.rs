@@ -1,8 +1,8 @@
-//! What each slice of the LLC (CHA, CBo) is to count of devices, and for how many slices it stands.
+//! Which device events each LLC slice (CHA, CBo) counts, and the factor by which its counts are multiplied.
 //!
-//! Where all events of a box share one filter (Haswell to Cascade Lake), full-line writes and reads cannot be counted in
-//! the same slice. Addresses are hashed evenly over the slices, so every second slice counts writes, the others reads,
-//! and each stands for two: IAT's sampling trick (hardware.md 3.2). Knows no registers and no files.
+//! Where all events of a box share one filter (Haswell to Cascade Lake), full-line writes and reads cannot be counted
+//! in the same slice. Addresses are hashed evenly over the slices, so even slices count writes, odd ones reads, and
+//! each count is scaled up, about twofold: IAT's sampling method (hardware.md 3.2). Must not know registers or files.
 
 use crate::counting::DcaQuantity;
 use waykeeper_generations::{Cache, Request, Role, Terms};
@@ -14,16 +14,16 @@ pub struct SliceEvent {
     pub quantity: DcaQuantity,
     /// The event.
     pub terms: Terms,
-    /// How many slices this one speaks for.
+    /// How many slices this one represents: the factor for its counts.
     pub stands_for: f64,
 }
 
-/// What slice `index` of `slices` counts. Empty if there is nothing left for it to do.
+/// The events of slice `index` of `slices`; empty if there is none for it.
 pub fn slice_events(cache: &Cache, index: usize, slices: usize) -> Vec<SliceEvent> {
     let write = cache.role(Role::FullWrite).next();
     let read = cache.role(Role::Read).next();
     if !cache.one_filter || slices < 2 || write.is_none() || read.is_none() {
-        // With one filter and one slice only writes are counted: they are what every policy decides by.
+        // With one filter and one slice only writes are counted: every policy decides by them.
         let read = read.filter(|_| !cache.one_filter || write.is_none());
         let both = write.map(|write| (WRITE, write)).into_iter().chain(read.map(|read| (READ, read)));
         return both.flat_map(|(names, request)| events(names, request, 1.0)).collect();
@@ -35,14 +35,14 @@ pub fn slice_events(cache: &Cache, index: usize, slices: usize) -> Vec<SliceEven
     request.into_iter().flat_map(|request| events(names, request, stands_for)).collect()
 }
 
-/// What slice `index` of `slices` counts where devices alone are counted, partial writes too.
+/// The events of slice `index` of `slices` where only devices are counted, with partial writes.
 ///
-/// A slice has four counters, and whole writes, reads and partial writes want two each or more. So kinds take turns from
-/// slice to slice as above: one kind a slice where events share a filter, else whole writes and reads in every second slice
-/// and partial writes in the others. Too few slices for that count what policies look at.
+/// A slice has four counters; whole writes, reads and partial writes need at least two each. So the slices take turns
+/// as above: one kind per slice where events share a filter; else whole writes and reads in every second slice and
+/// partial writes in the others. With too few slices, the events of [`slice_events`] are counted.
 pub fn device_events(cache: &Cache, index: usize, slices: usize) -> Vec<SliceEvent> {
     let partial: Vec<&Request> = cache.role(Role::PartialWrite).collect();
-    // Behind one filter a single opcode is counted: where there are two, the first is what devices use.
+    // Behind one filter a single opcode is counted: of two, the first, which devices use.
     let partial = if cache.one_filter { &partial[..partial.len().min(1)] } else { &partial[..] };
     let both: Vec<(Names, &Request)> = [(WRITE, Role::FullWrite), (READ, Role::Read)]
         .into_iter()
@@ -75,7 +75,7 @@ const PARTIAL: Names =
     [DcaQuantity::PartialWrites, DcaQuantity::PartialWriteHits, DcaQuantity::PartialWriteMisses];
 const READ: Names = [DcaQuantity::Reads, DcaQuantity::ReadHits, DcaQuantity::ReadMisses];
 
-/// Misses, and hits if there is such an event, else all.
+/// The events of a request: hits if there is such an event, else all requests if there is one; then misses.
 fn events([all, hits, misses]: Names, request: &Request, stands_for: f64) -> Vec<SliceEvent> {
     let event = |quantity, terms: &Terms| SliceEvent { quantity, terms: terms.clone(), stands_for };
     let other = match (&request.hit, &request.all) {
@@ -107,7 +107,7 @@ mod tests {
         use DcaQuantity as Q;
         assert_eq!(quantities("skx", 0, 18), [(Q::WriteHits, 2.0), (Q::WriteMisses, 2.0)]);
         assert_eq!(quantities("skx", 1, 18), [(Q::ReadHits, 2.0), (Q::ReadMisses, 2.0)]);
-        // Of three slices two count writes: 3/2, and one reads: 3.
+        // Of three slices, two count writes (factor 3/2) and one counts reads (factor 3).
         assert_eq!(quantities("skx", 2, 3), [(Q::WriteHits, 1.5), (Q::WriteMisses, 1.5)]);
         assert_eq!(quantities("skx", 1, 3), [(Q::ReadHits, 3.0), (Q::ReadMisses, 3.0)]);
         assert_eq!(quantities("skx", 0, 1), [(Q::WriteHits, 1.0), (Q::WriteMisses, 1.0)]);
@@ -146,7 +146,7 @@ mod tests {
         let partial = [(Q::PartialWriteHits, 2.0), (Q::PartialWriteMisses, 2.0)];
         assert_eq!(of("spr", 1, 60), [partial, partial].concat());
         assert_eq!(of("spr", 0, 60).len(), 4);
-        // Two slices are no three turns.
+        // Two slices are too few for three kinds.
         assert_eq!(of("hsx", 1, 2), [(Q::Reads, 2.0), (Q::ReadMisses, 2.0)]);
         for id in ["hsx", "bdx", "skx", "icx", "spr", "emr", "gnr"] {
             for slices in 3..30 {
@@ -156,7 +156,7 @@ mod tests {
                     let mut sum = 0.0;
                     for events in of_slices {
                         assert!(events.len() <= most, "{id}: {} events in a slice", events.len());
-                        // Two opcodes of one quantity are its parts, and the slice speaks for both.
+                        // Two opcodes of one quantity are its parts; the slice's factor applies to both.
                         sum += events.iter().find(|e| e.quantity == quantity).map_or(0.0, |e| e.stands_for);
                     }
                     assert!((sum - slices as f64).abs() < 1e-9, "{id} {slices} {quantity:?}: {sum}");

@@ -1,21 +1,21 @@
-//! Content of kernel files that makes sense, and the one error for content that does not.
+//! Parsers for the content of kernel files, and the one error for content that cannot be parsed.
 //!
-//! Every parser here takes the text and the path it came from, so that a refusal names the file, the line, what was
-//! found and what would have been accepted. Nothing here opens a file.
+//! Every parser takes the text and the path of its file, so that an error names the file, the line, what was found
+//! and what would have been accepted. Must not open a file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use waykeeper_units::CoreList;
 
-/// A file holds what no kernel writes there.
+/// The content of a file cannot be parsed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{}{}: found {found:?}; expected {accepted}", path.display(), at_line(*line))]
 pub struct ContentError {
     /// The file, with the root prefix.
     pub path: PathBuf,
-    /// Line, counted from 1; 0 when the whole file is meant.
+    /// Line, counted from 1; 0 for the whole file.
     pub line: usize,
-    /// What stands there, cut to [`FOUND_MOST`] characters.
+    /// The text found, cut to [`FOUND_MOST`] characters.
     pub found: String,
     /// What would have been accepted.
     pub accepted: String,
@@ -40,7 +40,7 @@ impl ContentError {
     }
 }
 
-/// A decimal number and nothing else but white space around it.
+/// A decimal number, with white space around it at most.
 ///
 /// # Errors
 /// Anything else, and numbers beyond 64 bits.
@@ -120,8 +120,7 @@ pub fn cpu_mask(path: &Path, text: &str) -> Result<CoreList, ContentError> {
     Ok(cores.into())
 }
 
-/// Lines `key : value` or `key: value`; the first line of a key counts. Lines without a colon are refused, empty ones
-/// are not lines.
+/// Lines `key : value` or `key: value`. If a key occurs again, the first value is kept. Empty lines are skipped.
 ///
 /// # Errors
 /// A line without a colon.

@@ -1,14 +1,14 @@
-//! From what a counter register or a perf event shows to a count that only rises: wrap of short registers, and
-//! scaling of events that shared a register with others.
+//! Turns the values of a counter register or a perf event into a count that only rises: extends short registers over
+//! their wrap, and scales perf events that shared a register.
 //!
-//! Arithmetic only; must not know where a value comes from.
+//! Arithmetic only; must not know the source of a value.
 
 use waykeeper_host::Reading;
 
-/// Why a raw value cannot be taken in.
+/// Why a raw value cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CounterError {
-    /// More bits than the register has: not this register, or garbage.
+    /// The value has more bits than the register: another register, or an invalid answer.
     #[error("{raw:#x} does not fit a {bits}-bit counter")]
     TooWide {
         /// The value.
@@ -16,7 +16,7 @@ pub enum CounterError {
         /// Width of the register.
         bits: u32,
     },
-    /// It moved by half its range or more: somebody reset or programmed it, or it wrapped more than once.
+    /// It moved by half its range or more: another program reset or programmed it, or it wrapped more than once.
     #[error(
         "the counter moved from {from:#x} to {to:#x}, half the range of a {bits}-bit counter or more: \
          another program set it, or it was read too seldom"
@@ -39,37 +39,38 @@ pub enum CounterError {
         from: u64,
         /// The new one.
         to: u64,
-        /// Most that can have been counted in the meantime.
+        /// Most that can have been counted between the two values.
         most: u64,
     },
 }
 
-/// A counter register of up to 64 bits, extended to 64 by what it moved between two readings.
+/// A counter register of up to 64 bits, extended to 64 bits by adding up the differences between readings.
 ///
-/// Whoever reads it must do so before it moved by half its range: a 36-bit counter of 4-byte units covers 2^37
-/// bytes then, 5.5 s at 25 GB/s (hardware.md 4.2).
+/// It must be read before it has moved by half its range: a 36-bit counter of 4-byte units then covers 2^37 bytes,
+/// 5.5 s at 25 GB/s (hardware.md 4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extended {
     bits: u32,
     last: Option<u64>,
-    /// What was last before a jump, and most that could be counted since: if the next value goes on from there, the jump was
-    /// one bad answer.
+    /// The value before a jump, and the most that can have been counted since. If the next value fits this one, the
+    /// jump was a single bad reading.
     before: Option<(u64, u64)>,
     total: u64,
 }
 
 impl Extended {
-    /// A counter `bits` wide (1 to 64) that was not read yet; its total starts at 0 with the first reading.
+    /// A counter `bits` wide (1 to 64) that was not read yet; its total is 0 at the first reading.
     pub fn new(bits: u32) -> Extended {
         Extended { bits: bits.clamp(1, 64), last: None, before: None, total: 0 }
     }
 
-    /// Takes in a raw value and returns the count since the first one. `most` is what can have been counted since the last
-    /// one, asked only for a counter that moved; without it any step of less than half the range is believed.
+    /// Takes a raw value and returns the count since the first one. `most` gets the difference to the last value and
+    /// returns the most that can have been counted since; if it returns `None`, any difference below half the range
+    /// is accepted.
     ///
     /// # Errors
-    /// A value the register cannot have (then nothing changes), or a jump (then the count goes on from the new value, or
-    /// from the old one if the next value fits that).
+    /// A value wider than the register (nothing changes), or a jump (counting continues from the new value, or from
+    /// the old one if the next value fits that).
     pub fn advance(&mut self, raw: u64, most: impl FnOnce(u64) -> Option<u64>) -> Result<u64, CounterError> {
         let mask = u64::MAX >> (64 - self.bits);
         if raw & !mask != 0 {
@@ -99,32 +100,32 @@ impl Extended {
     }
 }
 
-/// A perf event, scaled up for the time it had to leave its register to others.
+/// A perf event, scaled up for the time in which other events used its register.
 ///
-/// Scaled per interval, not over the whole life: an interval in which it ran half the time counts twice, whatever
-/// came before (perf_event_open(2), `time_enabled` and `time_running`).
+/// Scaled per interval, not over its whole life: the count of an interval in which it ran half the time is doubled,
+/// independent of earlier intervals (perf_event_open(2), `time_enabled` and `time_running`).
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Scaled {
     last: Option<Shown>,
     total: f64,
 }
 
-/// What one read of a perf event shows.
+/// The values of one read of a perf event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Shown {
     /// Events counted while it ran.
     pub value: u64,
-    /// Nanoseconds since it was switched on.
+    /// Nanoseconds since it was enabled.
     pub enabled_ns: u64,
     /// Nanoseconds of those in which it had a register.
     pub running_ns: u64,
 }
 
 impl Scaled {
-    /// Takes in what was read and returns the count since the first reading.
+    /// Takes the values of a read and returns the count since the first read.
     ///
-    /// `Unavailable` if the event had no register in the meantime, or if the three numbers cannot be; the next
-    /// reading that makes sense then covers the gap.
+    /// `Unavailable` if the event had no register since the last read, or if a number decreased; the next valid read
+    /// then covers the gap.
     pub fn advance(&mut self, shown: Shown) -> Reading<u64> {
         let Some(last) = self.last else {
             self.last = Some(shown);
@@ -207,14 +208,14 @@ mod tests {
         let within = |most: u64| move |_: u64| Some(most);
         assert_eq!(counter.advance(1_000, within(0)), Ok(0));
         assert_eq!(counter.advance(1_500, within(500)), Ok(500));
-        // Somebody writes a value that is well within half the range.
+        // Another program writes a value that is well within half the range.
         let error = counter.advance(5_000_000, within(500)).unwrap_err();
         assert_eq!(error, CounterError::TooFast { from: 1_500, to: 5_000_000, most: 500 });
         assert_eq!(counter.advance(5_000_100, within(500)), Ok(600), "it goes on from there");
-        // One bad answer: 900 since the last good one, in two intervals of 500.
+        // One bad reading: 900 since the last good one, in two intervals of 500.
         assert!(counter.advance(7_000_000, within(500)).is_err());
         assert_eq!(counter.advance(5_001_000, within(500)), Ok(1_500));
-        // A wrap is one still.
+        // A wrap within the bound is still accepted.
         let mut short = Extended::new(36);
         short.advance(0xf_ffff_fff0, within(0)).unwrap();
         assert_eq!(short.advance(4, within(20)), Ok(20));
@@ -226,7 +227,7 @@ mod tests {
         let at = |value, enabled_ns, running_ns| Shown { value, enabled_ns, running_ns };
         assert_eq!(event.advance(at(50, 1000, 1000)), Reading::Value(0));
         assert_eq!(event.advance(at(150, 4000, 2000)), Reading::Value(300));
-        // In this interval it ran all the time: what came before does not matter.
+        // In this interval it ran all the time: earlier intervals do not matter.
         assert_eq!(event.advance(at(160, 5000, 3000)), Reading::Value(310));
         assert_eq!(event.advance(at(160, 6000, 3000)), Reading::Unavailable);
         // Half of the last 2000 ns.

@@ -1,36 +1,37 @@
-//! What is counted, whichever way: quantities, sums over the registers that make one up, and the counters of the seam.
+//! The counted quantities, their sums over registers, and the conversion to the seam's counters.
 //!
-//! Two modules fill it: [`crate::perf`] asks the kernel, [`crate::msr_pmu`] programs registers. Must not know either.
+//! Two modules fill it: [`crate::perf`] uses the kernel's perf events, [`crate::msr_pmu`] programs registers. Must
+//! not know which of the two.
 
 use std::collections::BTreeMap;
 use waykeeper_generations::{self as generations, CoreCounters, Quantities};
 use waykeeper_host::{DmaCounters, GroupCounters, Lines, PortCounters, Reading, SocketCounters};
 use waykeeper_units::CoreId;
 
-/// Something the slices of the LLC count about devices (hardware.md 3.1).
+/// An event that LLC slices count for devices (hardware.md 3.1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum DcaQuantity {
     /// Full-line device writes.
     Writes,
-    /// Those that found their line.
+    /// Those that hit.
     WriteHits,
-    /// Those that did not.
+    /// Those that missed.
     WriteMisses,
     /// Device writes of parts of lines.
     PartialWrites,
-    /// Those that found their line.
+    /// Those that hit.
     PartialWriteHits,
-    /// Those that did not.
+    /// Those that missed.
     PartialWriteMisses,
     /// Device reads.
     Reads,
-    /// Those that found their line.
+    /// Those that hit.
     ReadHits,
-    /// Those that did not.
+    /// Those that missed.
     ReadMisses,
 }
 
-/// A direction in which bytes go.
+/// Direction of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Direction {
     /// Memory reads; devices' reads of the host (outbound).
@@ -44,15 +45,15 @@ pub enum Direction {
 pub enum Quantity {
     /// An event of a logical CPU, by its index in a [`CoreEvents`].
     Core(CoreId, u8),
-    /// Of the slices of the managed package.
+    /// A device event, summed over the LLC slices of the managed package.
     Dca(DcaQuantity),
-    /// Bytes of its memory controllers.
+    /// Bytes of the managed package's memory controllers.
     Memory(Direction),
     /// Bytes of one root port, by its index in the inventory.
     Port(u8, Direction),
 }
 
-/// The events of cores that some quantity of the seam is made of, and how it is made.
+/// The core events that the seam's quantities need, and how each quantity is computed from them.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CoreEvents {
     names: Vec<String>,
@@ -60,7 +61,7 @@ pub struct CoreEvents {
 }
 
 impl CoreEvents {
-    /// What a generation's quantities need: instructions and cycles first, then each event once.
+    /// The events of a generation's quantities: instructions and cycles first, each event once.
     pub fn of(counters: &CoreCounters) -> CoreEvents {
         let mut names: Vec<String> = Vec::new();
         for (_, quantity) in counters.quantities.named() {
@@ -73,7 +74,7 @@ impl CoreEvents {
         CoreEvents { names, quantities: counters.quantities.clone() }
     }
 
-    /// The events' names; an event's index is that of [`Quantity::Core`].
+    /// The events' names, in the order of the index in [`Quantity::Core`].
     pub fn names(&self) -> &[String] {
         &self.names
     }
@@ -91,28 +92,28 @@ impl CoreEvents {
                 sum.zip_with(count, u64::saturating_add)
             })
         };
-        // Both sides are not read at the same instant, so a difference may fall below zero by a few: that is none.
+        // Both sides are read at slightly different times: a difference a little below zero counts as zero.
         sum(&quantity.plus).zip_with(sum(&quantity.minus), u64::saturating_sub)
     }
 }
 
-/// A way to count: events that run, and a reading of all of them.
+/// A counting method: the running events, and a reading of all of them.
 pub trait Counting: std::fmt::Debug {
-    /// The way in words: `perf` or `MSR`.
+    /// The method's name: `perf` or `MSR`.
     fn way(&self) -> &'static str;
 
-    /// What cannot be counted here or is counted with reservations, once for people.
+    /// What cannot be counted here or only with reservations; texts for the user.
     fn notes(&self) -> &[String];
 
-    /// Reads everything. A counter that fails is `Unavailable` in the counts and has a line in their problems.
+    /// Reads everything. A counter that fails is `Unavailable` and adds a line to the counts' problems.
     fn count(&mut self) -> Counts;
 
-    /// Ends counting. What was programmed is the journal's to bring back.
+    /// Ends counting. The journal restores the registers that were programmed.
     fn close(&mut self);
 }
 
-/// What keeps boxes from being counted, by their names (`uncore_cha 5`): boxes of one kind that fail for one reason, but
-/// for the numbers in it, are told of once.
+/// Messages about boxes that cannot be counted, from pairs of box name (`uncore_cha 5`) and reason. Boxes of one kind
+/// whose reasons differ only in numbers share one message.
 pub fn once_a_kind(failures: &[(String, String)]) -> Vec<String> {
     let kind = |name: &str| name.trim_end_matches(|letter: char| letter.is_ascii_digit()).to_owned();
     let reason = |why: &str| why.replace(|letter: char| letter.is_ascii_hexdigit(), "");
@@ -139,26 +140,26 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds one register's part of a quantity, times what one count stands for (4 bytes, or twice itself where every
-    /// second slice counts it). A part that is missing makes the whole unknown: half a sum is a wrong number.
+    /// Adds one register's part of a quantity, times what one count stands for (4 bytes, or 2 events where only every
+    /// second slice counts them). If a part is missing, the whole is unavailable: half a sum would be a wrong number.
     pub fn add(&mut self, quantity: Quantity, part: Reading<u64>, stands_for: f64) {
         let part = part.map(|count| count as f64 * stands_for);
         let sum = self.sums.entry(quantity).or_insert(Reading::Value(0.0));
         *sum = sum.zip_with(part, |sum, part| sum + part);
     }
 
-    /// Takes in what was read of other quantities at the same moment.
+    /// Adds the quantities of `other`, read at the same time.
     pub fn merge(&mut self, other: Counts) {
         self.sums.extend(other.sums);
         self.problems.extend(other.problems);
     }
 
-    /// Takes note of a register that could not be read.
+    /// Adds a message about a register that could not be read.
     pub fn complain(&mut self, problem: String) {
         self.problems.push(problem);
     }
 
-    /// What went wrong while reading.
+    /// Messages about registers that could not be read.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
@@ -168,8 +169,8 @@ impl Counts {
         self.sums.get(&quantity).map_or(Reading::Unsupported, |sum| sum.map(|sum| sum as u64))
     }
 
-    /// Hits, from whatever two of all requests, hits and misses are counted. They are not read at the same instant, so a
-    /// difference may fall below zero by a few: that is none (pcm-pcie.h does the same).
+    /// Hits: as counted, else all requests less misses. A difference a little below zero, from the times of reading,
+    /// counts as zero (pcm-pcie.h does the same).
     fn hits(&self, hits: DcaQuantity, all: DcaQuantity, misses: DcaQuantity) -> Reading<u64> {
         match self.get(Quantity::Dca(hits)) {
             Reading::Unsupported => {
@@ -179,7 +180,7 @@ impl Counts {
         }
     }
 
-    /// The counters of a group: the sum over its cores. Occupancy is resctrl's business.
+    /// The counters of a group: the sum over its cores. Occupancy is passed in; it comes from resctrl.
     pub fn group(
         &self,
         events: &CoreEvents,
@@ -215,7 +216,7 @@ impl Counts {
         }
     }
 
-    /// What devices did, partial writes too.
+    /// The counters of device accesses, partial writes included.
     pub fn devices(&self) -> DmaCounters {
         use DcaQuantity as Q;
         let lines = |hits, all, misses| Lines {

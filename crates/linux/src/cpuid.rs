@@ -1,8 +1,9 @@
-//! What the CPU says of itself, read from the cpuid device.
+//! The CPU's features and identity, from the cpuid device.
 //!
-//! Never by the instruction: only the device can be another machine's. Reading ([`Reader`]) and understanding
-//! ([`Facts::decode`]) are apart, so that any bytes can be understood without a device. Sources: Intel SDM vol. 2 CPUID
-//! and vol. 3 ch. 18 (RDT), AMD APM vol. 3 appendix E; hardware.md 8.2 for the I/O bits.
+//! The CPUID instruction is not used: only the device works under another root. Reading ([`Reader`]) and decoding
+//! ([`Facts::decode`]) are separate, so that any bytes can be decoded without a device. Must not know how the facts
+//! are used. Sources: Intel SDM vol. 2 CPUID and vol. 3 ch. 18 (RDT), AMD APM vol. 3 appendix E; hardware.md 8.2 for
+//! the I/O bits.
 
 use crate::root::{FileError, Handle, Root};
 use std::collections::BTreeMap;
@@ -36,7 +37,7 @@ impl Reader {
         Ok(Reader { handle: root.open_read(format!("/dev/cpu/{cpu}/cpuid"))? })
     }
 
-    /// Reads one leaf: 16 bytes at the leaf, the subleaf in the upper half of the offset (linux:arch/x86/kernel/cpuid.c).
+    /// Reads one leaf: 16 bytes at offset `leaf`, `subleaf` in its upper half (linux:arch/x86/kernel/cpuid.c).
     ///
     /// # Errors
     /// The kernel's refusal, or fewer than 16 bytes.
@@ -47,7 +48,7 @@ impl Reader {
         Ok(Leaf { eax: word(0), ebx: word(4), ecx: word(8), edx: word(12) })
     }
 
-    /// Every leaf that [`Facts::decode`] looks at, as far as this CPU has it.
+    /// All leaves that [`Facts::decode`] reads and that this CPU has.
     ///
     /// # Errors
     /// As [`Reader::leaf`].
@@ -55,7 +56,7 @@ impl Reader {
         let mut leaves = Leaves::default();
         let basic = self.leaf(0, 0)?.eax;
         let extended = self.leaf(EXTENDED, 0)?.eax;
-        // Beyond its last leaf an Intel CPU repeats that leaf: those must not be asked for.
+        // Beyond its last leaf an Intel CPU repeats that leaf, so those are not read.
         let there = |leaf: u32| if leaf >= EXTENDED { leaf <= extended } else { leaf <= basic };
         for (leaf, subleaves) in LOOKED_AT {
             for subleaf in (0..subleaves).filter(|_| there(leaf)) {
@@ -68,7 +69,7 @@ impl Reader {
 
 const EXTENDED: u32 = 0x8000_0000;
 
-/// Leaves and how many of their subleaves are looked at.
+/// Leaves that are read, and the number of their subleaves.
 const LOOKED_AT: [(u32, u32); 14] = [
     (0, 1),
     (1, 1),
@@ -114,7 +115,7 @@ pub struct Cache {
 pub struct Allocation {
     /// Bits of a mask.
     pub mask_bits: u32,
-    /// Ways that other agents may fill too.
+    /// Ways that other agents may also fill.
     pub shareable: u32,
     /// Classes of service.
     pub classes: u32,
@@ -142,13 +143,13 @@ pub struct Throttling {
 pub struct Monitoring {
     /// RMIDs.
     pub rmids: u32,
-    /// Bytes that one count stands for.
+    /// Bytes per count.
     pub unit_bytes: u32,
     /// LLC occupancy.
     pub occupancy: bool,
     /// Total memory bandwidth.
     pub total: bool,
-    /// Memory bandwidth to the own node.
+    /// Memory bandwidth to the local node.
     pub local: bool,
 }
 
@@ -165,7 +166,7 @@ pub struct Perfmon {
     pub fixed: u8,
 }
 
-/// What one CPU says of itself. `None`: it has no such leaf or says that it has no such thing.
+/// The facts of one CPU. `None`: it has no such leaf or reports no such feature.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Facts {
     /// The twelve letters of leaf 0; unprintable ones as `?`.
@@ -174,7 +175,7 @@ pub struct Facts {
     pub signature: Option<Signature>,
     /// Marketing name.
     pub brand: Option<String>,
-    /// Whether a hypervisor says it is there.
+    /// Whether a hypervisor reports itself.
     pub hypervisor: bool,
     /// Caches.
     pub caches: Vec<Cache>,
@@ -203,7 +204,7 @@ impl Facts {
         Ok(Facts::decode(&Reader::open(root, cpu)?.leaves()?))
     }
 
-    /// What leaves mean. Any bits mean something; none make it panic.
+    /// Decodes leaves. No input makes it panic.
     pub fn decode(leaves: &Leaves) -> Facts {
         let mut facts = Facts::default();
         if let Some(leaf) = leaves.get(0, 0) {
@@ -278,7 +279,7 @@ fn cache(leaf: Leaf) -> Option<Cache> {
     let partitions = (leaf.ebx >> 12 & 0x3ff) + 1;
     let line = (leaf.ebx & 0xfff) + 1;
     let bytes = u64::from(ways) * u64::from(partitions) * u64::from(line);
-    // At most 2^10 * 2^10 * 2^12 * 2^32: may not fit; a CPU that says so is told as having no end.
+    // At most 2^10 * 2^10 * 2^12 * 2^32, which may not fit 64 bits; it is then reported as `u64::MAX`.
     let bytes = bytes.saturating_mul(u64::from(leaf.ecx) + 1);
     Some(Cache { level: (leaf.eax >> 5 & 7) as u8, data: kind != 2, ways, bytes })
 }
@@ -357,7 +358,7 @@ mod tests {
             let words = words.iter().map(|&[eax, ebx, ecx, edx]| Leaf { eax, ebx, ecx, edx });
             let mut leaves = Leaves(places.zip(words).collect());
             let _ = Facts::decode(&leaves);
-            // Once more as a CPU that is known and offers everything.
+            // Once more as a known CPU that offers everything.
             let id = |text: &str| u32::from_le_bytes(text.as_bytes().try_into().unwrap());
             leaves.0.insert((0, 0), Leaf { eax: 0x20, ebx: id("Auth"), ecx: id("cAMD"), edx: id("enti") });
             leaves.0.insert((7, 0), Leaf { ebx: u32::MAX, ..Leaf::default() });

@@ -1,6 +1,7 @@
-//! `/proc/cpuinfo`: who the CPU is where there is no cpuid device, and which features the kernel left on.
+//! `/proc/cpuinfo`: the CPU's identity where there is no cpuid device, and the features that the kernel enabled.
 //!
-//! The flags are the kernel's view: a feature that CPUID offers and that is missing here was turned off.
+//! The flags are the kernel's view: a feature that CPUID offers and that is missing here was turned off. Must not
+//! know how a feature is used.
 
 use crate::content::{self, ContentError};
 use crate::cpuid;
@@ -9,7 +10,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use waykeeper_generations::{Signature, Vendor};
 
-/// The first CPU's block; others are alike on the machines that are known here.
+/// The first CPU's block; on known machines the others are alike.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Cpuinfo {
     /// `vendor_id`, as printed; `None` where there is no such line (Arm).
@@ -34,10 +35,10 @@ impl Cpuinfo {
         Ok(Cpuinfo::parse(&root.path("/proc/cpuinfo"), &text)?)
     }
 
-    /// Understands its text.
+    /// Parses the text.
     ///
     /// # Errors
-    /// A line that is not `key : value`, or a family, model or stepping that is no number.
+    /// A line without a colon, or a family, model or stepping that is not a number.
     pub fn parse(path: &Path, text: &str) -> Result<Cpuinfo, ContentError> {
         let values = content::key_values(path, text)?;
         let filled = |key: &str| values.get(key).filter(|value| !value.is_empty());
@@ -80,13 +81,13 @@ impl Cpuinfo {
         })
     }
 
-    /// Whether the kernel shows a feature.
+    /// Whether `flags` contains a feature.
     pub fn has(&self, flag: &str) -> bool {
         self.flags.contains(flag)
     }
 }
 
-/// Who the CPU is, signature and brand: its own word (CPUID) first, then the kernel's copy of it.
+/// The CPU's signature, from CPUID if possible, else from the kernel; and its brand, the kernel's copy first.
 pub(crate) fn identity(root: &Root) -> (Option<Signature>, Option<String>) {
     let cpuinfo = Cpuinfo::read(root).unwrap_or_default();
     let cpuid = cpuid::Facts::read(root, 0).unwrap_or_default();

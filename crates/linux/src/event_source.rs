@@ -1,7 +1,7 @@
-//! `/sys/bus/event_source/devices`: which counter units the kernel drives, and how their events are written.
+//! `/sys/bus/event_source/devices`: the counter units that the kernel drives, and how their events are encoded.
 //!
-//! Where a term of an event goes is read from the unit's `format/` files, never assumed (hardware.md 3.5). Nothing here
-//! opens a counter.
+//! The bits of an event's term are read from the unit's `format/` files, never assumed (hardware.md 3.5). Must not
+//! open a counter.
 
 use crate::content::{self, ContentError};
 use crate::root::{FileError, Root};
@@ -12,7 +12,7 @@ use waykeeper_units::CoreList;
 
 const DEVICES: &str = "/sys/bus/event_source/devices";
 
-/// A word of perf_event_attr that a term may lie in.
+/// A word of perf_event_attr that can contain a term.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Word {
     /// `config`.
@@ -23,12 +23,12 @@ pub enum Word {
     Config2,
 }
 
-/// Where a term goes: a word and pieces of it, the value's low bits first.
+/// The bits of a term: a word and ranges of bits in it, the value's low bits first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Format {
     /// The word.
     pub word: Word,
-    /// First and last bit of each piece.
+    /// First and last bit of each range.
     pub bits: Vec<(u8, u8)>,
 }
 
@@ -60,7 +60,7 @@ impl Format {
         if width > 64 { Err(bad()) } else { Ok(Format { word, bits }) }
     }
 
-    /// `value` at its place; `None` if it does not fit.
+    /// `value` moved to the term's bits; `None` if it does not fit.
     pub fn place(&self, value: u64) -> Option<u64> {
         let mut rest = u128::from(value);
         let mut word = 0u64;
@@ -73,7 +73,7 @@ impl Format {
     }
 }
 
-/// The words of perf_event_attr that name an event.
+/// The words of perf_event_attr that select an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Encoded {
     /// `type`.
@@ -86,17 +86,17 @@ pub struct Encoded {
     pub config2: u64,
 }
 
-/// Why an event cannot be written for a unit.
+/// Why an event cannot be encoded for a unit.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EncodeError {
-    /// The kernel's driver knows no such term.
+    /// The unit has no such term.
     #[error("{unit} has no term `{term}`; it has {known}")]
     NoTerm {
         /// The unit.
         unit: String,
         /// The term.
         term: String,
-        /// Those it has.
+        /// The terms that it has.
         known: String,
     },
     /// The value has more bits than the term.
@@ -111,12 +111,12 @@ pub enum EncodeError {
     },
 }
 
-/// An event that the kernel names.
+/// An event that the kernel offers by name.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NamedEvent {
-    /// As perf writes it.
+    /// The terms in perf's notation.
     pub terms: Terms,
-    /// What one count is worth, in [`NamedEvent::unit`].
+    /// The value of one count, in [`NamedEvent::unit`].
     pub scale: Option<f64>,
     /// The unit of the scaled count, for example `MiB`.
     pub unit: Option<String>,
@@ -127,11 +127,11 @@ pub struct NamedEvent {
 pub struct Unit {
     /// Its name, for example `uncore_cha_3`.
     pub name: String,
-    /// Its number for perf_event_open.
+    /// Its number for perf_event_open (`type`).
     pub kind: u32,
-    /// One CPU a domain through which it is opened; `None` where the kernel does not say (core units).
+    /// CPUs through which the unit is opened, one per domain; `None` if the kernel lists none (core units).
     pub cpumask: Option<CoreList>,
-    /// Where its terms go.
+    /// The bits of each term.
     pub formats: BTreeMap<String, Format>,
 }
 
@@ -139,7 +139,7 @@ impl Unit {
     /// Reads one unit; `None` if the kernel has none of this name.
     ///
     /// # Errors
-    /// The kernel's refusal, or content that makes no sense.
+    /// The kernel's refusal, or content that cannot be parsed.
     pub fn read(root: &Root, name: &str) -> Result<Option<Unit>, FileError> {
         let folder = format!("{DEVICES}/{name}");
         let Some(kind) = root.read_optional(format!("{folder}/type"))? else { return Ok(None) };
@@ -159,10 +159,10 @@ impl Unit {
         Ok(Some(Unit { name: name.to_owned(), kind: number, cpumask, formats }))
     }
 
-    /// An event in the words of perf_event_attr.
+    /// Encodes an event into the words of perf_event_attr.
     ///
     /// # Errors
-    /// A term that the unit has not, or a value that does not fit.
+    /// A term that the unit does not have, or a value that does not fit.
     pub fn encode(&self, event: &Terms) -> Result<Encoded, EncodeError> {
         let mut encoded = Encoded { kind: self.kind, ..Encoded::default() };
         for (term, value) in event.iter() {
@@ -186,10 +186,10 @@ impl Unit {
         Ok(encoded)
     }
 
-    /// An event that the kernel names; `None` if it names none so.
+    /// An event by its kernel name; `None` if there is none.
     ///
     /// # Errors
-    /// The kernel's refusal, or content that makes no sense.
+    /// The kernel's refusal, or content that cannot be parsed.
     pub fn event(&self, root: &Root, name: &str) -> Result<Option<NamedEvent>, FileError> {
         let file = format!("{DEVICES}/{}/events/{name}", self.name);
         let Some(text) = root.read_optional(&file)? else { return Ok(None) };
@@ -204,11 +204,11 @@ impl Unit {
         Ok(Some(NamedEvent { terms, scale, unit }))
     }
 
-    /// Root buses of an IIO unit: PCI domain and bus by die, from its `dieN` files (hardware.md 4.4); empty where the
-    /// kernel does not tell.
+    /// Root buses of an IIO unit: PCI domain and bus by die, from its `dieN` files (hardware.md 4.4); empty if the
+    /// kernel has no such files.
     ///
     /// # Errors
-    /// The kernel's refusal, or content that makes no sense.
+    /// The kernel's refusal, or content that cannot be parsed.
     pub fn die_buses(&self, root: &Root) -> Result<BTreeMap<u16, (u32, u8)>, FileError> {
         let folder = format!("{DEVICES}/{}", self.name);
         let mut buses = BTreeMap::new();
@@ -224,7 +224,7 @@ impl Unit {
 /// Names of all units, sorted.
 ///
 /// # Errors
-/// The kernel's refusal; none at all is an empty list.
+/// The kernel's refusal. A missing directory is an empty list.
 pub fn names(root: &Root) -> Result<Vec<String>, FileError> {
     listed(root, DEVICES)
 }

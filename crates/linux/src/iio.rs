@@ -1,7 +1,7 @@
-//! Which PCIe stack and which part of it a root port is, so that its bytes can be counted.
+//! Maps a root port to its PCIe stack and its part of the stack, whose counters count its bytes.
 //!
-//! A stack has a root bus; the part is told by the root port's device number (hardware.md 4.4). Knows texts and numbers;
-//! must not know where they are read.
+//! A stack has a root bus; the root port's device number gives the part (hardware.md 4.4). Must not know how the
+//! values are read.
 
 use waykeeper_generations::PartMap;
 
@@ -16,7 +16,7 @@ pub struct StackBus {
     pub bus: u8,
 }
 
-/// Where a root port's bytes are counted.
+/// The counters of a root port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Place {
     /// Number of the stack.
@@ -25,8 +25,8 @@ pub struct Place {
     pub part: u8,
 }
 
-/// The stacks of a register that holds one root bus a byte (MSR 0x300 of Skylake-SP); `valid` is the bit that says it does.
-/// Stacks beyond `stacks` are not read. Such a machine has one segment.
+/// The stacks in a register that holds one root bus per byte (MSR 0x300 of Skylake-SP); bit `valid` says whether the
+/// content is valid. Only the first `stacks` are returned. Such a machine has one segment.
 pub fn buses_of_register(value: u64, valid: u8, stacks: u16) -> Vec<StackBus> {
     if value >> valid & 1 == 0 {
         return Vec::new();
@@ -37,7 +37,7 @@ pub fn buses_of_register(value: u64, valid: u8, stacks: u16) -> Vec<StackBus> {
         .collect()
 }
 
-/// Where the root port `segment:bus:device` is counted; `None` if its bus is no stack's or its device no part's.
+/// The counters of the root port `segment:bus:device`; `None` if no stack has its bus or no part its device number.
 pub fn place(segment: u32, bus: u8, device: u8, buses: &[StackBus], parts: PartMap) -> Option<Place> {
     let stack = buses.iter().find(|stack| (stack.segment, stack.bus) == (segment, bus))?.stack;
     Some(Place { stack, part: parts.part(device)? })

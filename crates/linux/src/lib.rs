@@ -29,5 +29,5 @@ pub mod text_file;
 pub mod topology;
 pub mod trust;
 
-/// What the names of our groups in resctrl begin with: everything else is somebody's and left alone.
+/// Prefix of the names of Waykeeper's resctrl groups. Groups with other names are never changed.
 pub const GROUP_PREFIX: &str = "waykeeper-";

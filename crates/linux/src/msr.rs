@@ -1,8 +1,8 @@
-//! The msr device: model-specific registers of one CPU, 8 bytes at the register's number.
+//! The msr device: model-specific registers of one CPU, 8 bytes at the register's number as offset.
 //!
-//! Reading is free; writing goes through an [`Allowed`] list made from the generation's table, so that no mistake in
-//! what calls it can reach another register. The device never ends: it is only ever read 8 bytes at a time. Errors of
-//! the kernel are told apart by what can be done about them (hardware.md 10).
+//! Every register may be read. Only registers on an [`Allowed`] list, made from the generation's table, may be
+//! written, whatever a caller asks. The device never ends, so it is read 8 bytes at a time. The kernel's errors are
+//! distinguished by their remedy (hardware.md 10). Must not know why a register is read or written.
 
 use crate::root::{FileError, Handle, Root};
 use rustix::io::Errno;
@@ -13,19 +13,19 @@ use waykeeper_generations::Generation;
 pub struct Allowed(Vec<u32>);
 
 impl Allowed {
-    /// None: the device is opened for reading only.
+    /// No register: the device is opened for reading only.
     pub fn nothing() -> Allowed {
         Allowed::default()
     }
 
-    /// The DDIO way register (IIO_LLC_WAYS), if the generation's is confirmed to act; nothing else.
+    /// Only the DDIO way register (IIO_LLC_WAYS), if it is confirmed to act on this generation.
     pub fn ddio_ways(generation: &Generation) -> Allowed {
         let ways = &generation.dca.ways;
         let register = ways.register.as_ref().filter(|_| ways.standing.may_write());
         Allowed(register.map(|register| register.msr).into_iter().collect())
     }
 
-    /// The registers of the generation's counters; nothing else.
+    /// Only the registers of the generation's counters.
     pub fn counters(generation: &Generation) -> Allowed {
         Allowed(generation.counter_msrs())
     }
@@ -35,7 +35,7 @@ impl Allowed {
         self.0.binary_search(&address).is_ok()
     }
 
-    /// Whether none may.
+    /// Whether no register may be written.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -44,7 +44,7 @@ impl Allowed {
 /// Why a register could not be read or written.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MsrError {
-    /// This CPU has no such register, or refuses the value (`EIO`: the kernel caught the fault).
+    /// This CPU has no such register, or does not accept the value (`EIO`: the kernel caught the fault).
     #[error("CPU {cpu} has no MSR {address:#x} or does not take the value")]
     NotThere {
         /// CPU.
@@ -52,7 +52,7 @@ pub enum MsrError {
         /// Register.
         address: u32,
     },
-    /// A write that the kernel forbids (`EPERM`).
+    /// The kernel forbids the write (`EPERM`).
     #[error("the kernel forbids writing MSR {address:#x} of CPU {cpu}")]
     Forbidden {
         /// CPU.
@@ -60,37 +60,37 @@ pub enum MsrError {
         /// Register.
         address: u32,
     },
-    /// The CPU is offline, or there is none of this number (`ENXIO`, or its file is missing).
+    /// The CPU is offline or does not exist (`ENXIO`, or its file is missing).
     #[error("CPU {cpu} is offline or does not exist")]
     Offline {
         /// CPU.
         cpu: u16,
     },
-    /// The device may not be opened (`EACCES`, or `EPERM` at open).
+    /// No permission to open the device (`EACCES`, or `EPERM` at open).
     #[error("no permission to open {path}")]
     Permission {
         /// The device.
         path: String,
     },
-    /// There is no msr device at all.
+    /// No CPU has an msr device.
     #[error("{path} does not exist: the module msr is not loaded")]
     NoModule {
         /// The device.
         path: String,
     },
-    /// Not a register that this program writes on this generation.
+    /// The register is not on the list of registers that may be written.
     #[error("MSR {address:#x} is not on the list of registers that Waykeeper may write")]
     NotAllowed {
         /// Register.
         address: u32,
     },
-    /// Anything else.
+    /// Any other error.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
 impl MsrError {
-    /// What to do about it; empty where nothing can be done.
+    /// The remedy; empty if there is none.
     pub fn remedy(&self) -> &'static str {
         match self {
             MsrError::NotThere { .. } | MsrError::NotAllowed { .. } | MsrError::File(_) => "",
@@ -115,10 +115,10 @@ pub struct Msr {
 }
 
 impl Msr {
-    /// Opens the device of a CPU; for writing only if `allowed` holds anything.
+    /// Opens the device of a CPU; writable only if `allowed` is not empty.
     ///
     /// # Errors
-    /// [`MsrError`], by what can be done about it.
+    /// [`MsrError`], by its remedy.
     pub fn open(root: &Root, cpu: u16, allowed: Allowed) -> Result<Msr, MsrError> {
         let path = format!("/dev/cpu/{cpu}/msr");
         let opened = if allowed.is_empty() { root.open_read(&path) } else { root.open_write(&path) };
@@ -130,7 +130,7 @@ impl Msr {
                 Some(Errno::ACCESS | Errno::PERM) => MsrError::Permission { path: shown() },
                 Some(Errno::NOENT | Errno::NOTDIR) if any_device(root) => MsrError::Offline { cpu },
                 Some(Errno::NOENT | Errno::NOTDIR) => MsrError::NoModule { path: shown() },
-                // The kernel answers so for a CPU without MSRs.
+                // The kernel returns this for a CPU without MSRs.
                 Some(Errno::IO) => MsrError::NotThere { cpu, address: 0 },
                 _ => MsrError::File(error),
             }),
@@ -145,7 +145,7 @@ impl Msr {
     /// Reads a register: one system call.
     ///
     /// # Errors
-    /// [`MsrError::NotThere`] where the CPU has none of this number.
+    /// [`MsrError::NotThere`] if the CPU has no such register.
     pub fn read(&self, address: u32) -> Result<u64, MsrError> {
         let mut bytes = [0; 8];
         self.handle
@@ -172,7 +172,7 @@ impl Msr {
         match error.errno() {
             Some(Errno::IO) => MsrError::NotThere { cpu, address },
             Some(Errno::PERM) => MsrError::Forbidden { cpu, address },
-            // A CPU that went offline while its device was open.
+            // The CPU was taken offline while its device was open.
             Some(Errno::NXIO) => MsrError::Offline { cpu },
             _ => MsrError::File(error),
         }
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::FileExt;
 
-    /// A sparse file stands for the device as long as no two registers within 8 of each other are looked at.
+    /// A sparse file is the device; registers less than 8 apart would overlap, so the tests use none.
     fn machine() -> (tempfile::TempDir, Root, std::fs::File) {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("dev/cpu/0")).unwrap();
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn the_list_is_the_generations() {
-        // hardware.md 1.2 and 1.4: on these the register is not known to act, so it is never written.
+        // hardware.md 1.2 and 1.4: on these generations the register is not known to act, so it is never written.
         for id in ["bdx", "icx", "spr", "emr", "gnr", "zen4", "zen5"] {
             assert!(Allowed::ddio_ways(generation(id)).is_empty(), "{id}");
         }

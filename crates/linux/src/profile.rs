@@ -1,7 +1,7 @@
-//! The machine profile: what `waykeeper probe` found out about a machine, for the daemon and doctor to go by.
+//! The machine profile: what `waykeeper probe` measured on a machine, read by the daemon and doctor.
 //!
-//! A TOML file with the machine's identity in it: a profile of other hardware is refused in words. Data and files alone;
-//! must not know how anything was found out.
+//! A TOML file that contains the machine's identity; a profile of other hardware is refused with the difference. Data
+//! and files only; must not know how anything was measured.
 
 use crate::cpuinfo::Cpuinfo;
 use crate::root::Root;
@@ -13,60 +13,60 @@ use std::path::{Path, PathBuf};
 use waykeeper_host::{Inventory, Support};
 use waykeeper_units::WayMask;
 
-/// Version of the file's form.
+/// Version of the file format.
 pub const VERSION: u32 = 1;
 
 const DIRECTORY: &str = "/var/lib/waykeeper";
 
-/// Whether a knob does what it says.
+/// Whether writing a knob has an effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Knob {
-    /// It was seen to act.
+    /// It had an effect.
     Acts,
-    /// It takes values, reads them back and does nothing.
+    /// It takes values and reads them back, but has no effect.
     Dead,
-    /// It cannot be turned on this machine.
+    /// It cannot be set on this machine.
     Absent,
-    /// It could not be found out.
+    /// The probe could not determine it.
     CannotTell,
 }
 
-/// Where the writes of the devices behind a port go.
+/// Destination of the writes of the devices behind a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Writes {
     /// Into the LLC that was probed.
     ThisLlc,
-    /// Past it: the devices are on another socket.
+    /// Not into it: the devices are on another socket.
     Past,
-    /// It could not be found out.
+    /// The probe could not determine it.
     CannotTell,
 }
 
-/// Which machine it is.
+/// Identity of the machine.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
     /// The CPU's own name.
     pub cpu: String,
-    /// Its microcode, where the kernel tells.
+    /// Its microcode, if the kernel reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub microcode: Option<String>,
-    /// Ways of its LLC.
+    /// Number of ways of its LLC.
     pub llc_ways: u32,
     /// PCI addresses of the root ports with devices.
     pub ports: Vec<String>,
 }
 
-/// Ways as they were found.
+/// Ways that the probe found.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ways {
-    /// Ways that devices fill; absent if that could not be found out.
+    /// Ways in which device writes allocate; absent if not determined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dca: Option<WayMask>,
-    /// Ways that lines move to when they are read; no way if there are none, absent if it could not be found out.
+    /// Ways to which lines move when a core reads them; empty if there are none, absent if not determined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inclusive: Option<WayMask>,
 }
@@ -75,18 +75,18 @@ pub struct Ways {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Register {
-    /// Whether it acts.
+    /// Whether writing it has an effect.
     pub state: Knob,
-    /// Ways that no value taken is without.
+    /// Ways that every accepted value contains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<WayMask>,
-    /// Fewest ways of a value taken.
+    /// Fewest ways of an accepted value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fewest: Option<u32>,
-    /// Most ways of a value taken.
+    /// Most ways of an accepted value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most: Option<u32>,
-    /// The smallest value taken, as a number.
+    /// The numerically smallest accepted value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub least: Option<WayMask>,
 }
@@ -97,9 +97,9 @@ pub struct Register {
 pub struct Port {
     /// Its PCI address.
     pub address: String,
-    /// Whether its DCA switch acts.
+    /// Whether its DCA switch has an effect.
     pub switch: Knob,
-    /// Where its devices' writes go.
+    /// Destination of its devices' writes.
     pub writes: Writes,
 }
 
@@ -107,13 +107,13 @@ pub struct Port {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// [`VERSION`].
+    /// Format version, [`VERSION`].
     pub version: u32,
     /// When it was made, seconds since 1970 (UTC).
     pub made_unix_s: u64,
     /// The version of Waykeeper that made it.
     pub made_by: String,
-    /// The answers and the numbers behind them, a sentence each.
+    /// The results and the numbers behind them, one sentence each.
     #[serde(default)]
     pub evidence: Vec<String>,
     /// The machine.
@@ -121,15 +121,15 @@ pub struct Profile {
     /// Ways.
     #[serde(default)]
     pub ways: Ways,
-    /// The register of the DCA ways; absent if it was not looked at.
+    /// The register of the DCA ways; absent if it was not probed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub register: Option<Register>,
-    /// Root ports that were looked at.
+    /// Root ports that were probed.
     #[serde(default)]
     pub port: Vec<Port>,
 }
 
-/// A profile is another machine's.
+/// The profile belongs to another machine.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{}: the profile is from another machine: {why}; make one here with `waykeeper probe run all`", file.display())]
 pub struct OtherMachine {
@@ -139,8 +139,8 @@ pub struct OtherMachine {
     pub why: String,
 }
 
-/// The profile of the host under `root` unless somebody names another: `/var/lib/waykeeper/profile.toml` for `/`, a name
-/// made of the path for a tree elsewhere, as journals have.
+/// The default path of the profile of the host under `root`: `/var/lib/waykeeper/profile.toml` for `/`; for another
+/// root the name contains its path, as with journals.
 pub fn usual_path(root: &Root) -> PathBuf {
     let tree = root.prefix().display().to_string();
     let name: String =
@@ -152,7 +152,7 @@ pub fn usual_path(root: &Root) -> PathBuf {
 }
 
 impl Identity {
-    /// The machine behind an inventory.
+    /// The identity in an inventory.
     pub fn of(inventory: &Inventory, microcode: Option<String>) -> Identity {
         let ports = inventory.ports.iter().map(|port| port.address.clone());
         Identity {
@@ -163,8 +163,8 @@ impl Identity {
         }
     }
 
-    /// What tells this machine apart from another; `None` if nothing does. Ports may have come since; new microcode is no
-    /// other machine, but what was found may not hold under it.
+    /// The first difference to `here`, if any. Ports may have been added. Changed microcode is a difference, because
+    /// the results may not hold under it.
     fn differs(&self, here: &Identity) -> Option<String> {
         if self.cpu != here.cpu {
             return Some(format!("its CPU is {}, this CPU is {}", self.cpu, here.cpu));
@@ -183,7 +183,7 @@ impl Identity {
     }
 }
 
-/// The microcode that the kernel tells of the first CPU.
+/// The microcode of the first CPU, as the kernel reports it.
 pub fn microcode(root: &Root) -> Option<String> {
     let text = root.read_optional("/proc/cpuinfo").ok().flatten()?;
     let line = text.lines().find(|line| line.starts_with("microcode"))?;
@@ -238,7 +238,7 @@ impl Profile {
     /// Refuses a profile of another machine; `file` is for the message.
     ///
     /// # Errors
-    /// What differs.
+    /// The first difference.
     pub fn check(&self, file: &Path, here: &Identity) -> Result<(), OtherMachine> {
         match self.host.differs(here) {
             None => Ok(()),
@@ -246,10 +246,10 @@ impl Profile {
         }
     }
 
-    /// Writes it, whole or not at all.
+    /// Writes the file atomically.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn write(&self, file: &Path) -> Result<(), TextFileError> {
         let io = |why| TextFileError::io(file, why);
         let new = file.with_extension("toml.new");
@@ -261,7 +261,8 @@ impl Profile {
         std::fs::rename(&new, file).map_err(io)
     }
 
-    /// Has an inventory say what was found: a dead knob is there to be read only, inclusive ways are those that were seen.
+    /// Puts the results into an inventory: a knob without effect becomes read-only, and the inclusive ways are the
+    /// ones found.
     pub fn apply_to(&self, inventory: &mut Inventory) {
         if let Some(ways) = self.ways.inclusive {
             inventory.llc.inclusive_ways = Some(ways).filter(|ways| !ways.is_empty());
@@ -289,7 +290,7 @@ impl fmt::Display for Profile {
     }
 }
 
-/// The parser's words, with the nearest known key for one that is unknown.
+/// The TOML parser's message; for an unknown key, the nearest known key and all known keys.
 fn explain(message: &str) -> String {
     let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
     let Some((key, rest)) = unknown else { return message.trim_end().replace('\n', "; ") };
@@ -301,8 +302,8 @@ fn explain(message: &str) -> String {
     }
 }
 
-/// The identity of the host under a root, where there is no inventory: CPU and microcode as the kernel tells them, and
-/// these root ports.
+/// The identity of the host under a root without an inventory: CPU and microcode from `/proc/cpuinfo`, and the given
+/// root ports.
 pub fn identity(root: &Root, llc_ways: u32, ports: Vec<String>) -> Option<Identity> {
     let cpu = Cpuinfo::read(root).ok()?.brand?;
     Some(Identity { cpu, microcode: microcode(root), llc_ways, ports })

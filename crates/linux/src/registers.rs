@@ -1,9 +1,9 @@
-//! Registers through the kernel's files: the msr device of any CPU, the configuration space of any PCI device. Files are
-//! opened once and kept.
+//! Reads and writes registers through kernel files: the msr device of any CPU and the configuration space of any PCI
+//! device. Files are opened once and kept open.
 //!
-//! Writing is for what the generation's table lists: counters, the ways of devices, the one bit of a root port (hardware.md
-//! 1.4, 2.1). A refusal for want of permission is remembered, because it has an exit code of its own. Must not know why a
-//! register is turned.
+//! Only registers in the generation's table are written: counters, the DCA ways, the DCA switch bit of a root port
+//! (hardware.md 1.4, 2.1). A lack of permission is remembered, because it has its own exit code. Must not know why a
+//! register is written.
 
 use crate::cpuinfo;
 use crate::msr::{Allowed, Msr, MsrError};
@@ -17,21 +17,21 @@ use std::collections::BTreeMap;
 use waykeeper_generations::{Generation, Space};
 use waykeeper_units::CoreId;
 
-/// Register files of one host, opened as they are needed.
+/// Register files of one host, opened on first use.
 #[derive(Debug)]
 pub struct RegisterFiles {
     root: Root,
     generation: Option<&'static Generation>,
     counters: Allowed,
     ways: Allowed,
-    /// By CPU, and whether it is the one that may write the ways of devices.
+    /// By CPU, and by whether the handle may write the DCA way register (else counters).
     msrs: RefCell<BTreeMap<(u16, bool), Msr>>,
     configs: RefCell<BTreeMap<String, Handle>>,
     denied: Cell<bool>,
 }
 
 impl RegisterFiles {
-    /// The registers under a root; without a generation they can be read only.
+    /// The registers under a root; without a generation they can only be read.
     pub fn new(root: &Root, generation: Option<&'static Generation>) -> RegisterFiles {
         RegisterFiles {
             root: root.clone(),
@@ -44,18 +44,18 @@ impl RegisterFiles {
         }
     }
 
-    /// The registers of the CPU that a root names, for those who know nothing else of it.
+    /// The registers of the CPU under a root, with the generation found from its signature.
     pub fn of(root: &Root) -> RegisterFiles {
         let signature = cpuinfo::identity(root).0;
         RegisterFiles::new(root, signature.and_then(|signature| Generation::find(&signature)))
     }
 
-    /// Whether anything was refused for want of permission or by lockdown.
+    /// Whether any access failed for lack of permission or because of kernel lockdown.
     pub fn was_denied(&self) -> bool {
         self.denied.get()
     }
 
-    /// An error of an MSR with what would help.
+    /// The text of an MSR error with its remedy.
     pub(crate) fn told(&self, error: &MsrError) -> String {
         self.note(matches!(error, MsrError::Permission { .. } | MsrError::Forbidden { .. }));
         match error.remedy() {
@@ -107,7 +107,7 @@ impl RegisterFiles {
         self.with_msr(cpu.0, address, |msr| msr.read(address))
     }
 
-    /// Writes an MSR of the generation's list.
+    /// Writes an MSR that the generation's table lists.
     ///
     /// # Errors
     /// [`MsrError`], by what can be done about it.
@@ -130,10 +130,10 @@ impl RegisterFiles {
         act(handle)
     }
 
-    /// Reads 1 to 8 bytes of a device's configuration space, the lowest first: one system call.
+    /// Reads 1 to 8 bytes of a device's configuration space, little endian, with one system call.
     ///
     /// # Errors
-    /// The kernel's refusal, or a space that ends before.
+    /// The kernel's refusal, or a configuration space that is too short.
     pub fn read_config(&self, device: &str, offset: u16, bytes: u8) -> Result<u64, FileError> {
         let mut value = [0; 8];
         let part = &mut value[..usize::from(bytes.min(8))];
@@ -141,17 +141,17 @@ impl RegisterFiles {
         Ok(u64::from_le_bytes(value))
     }
 
-    /// Writes 1 to 8 bytes of it: one system call. What may be written is the caller's business.
+    /// Writes 1 to 8 bytes of it with one system call. The caller checks that the register may be written.
     fn write_config(&self, device: &str, offset: u16, bytes: u8, value: u64) -> Result<(), FileError> {
         let value = value.to_le_bytes();
         self.with_config(device, |config| config.write_at(&value[..usize::from(bytes.min(8))], offset.into()))
     }
 
-    /// Writes one byte of a root port, in which only the switch of DCA may change, and only where no capability header
-    /// lies (hardware.md 2.1).
+    /// Writes one byte of a root port. Only the DCA switch bit may change, and only if no capability header is at
+    /// this offset (hardware.md 2.1).
     ///
     /// # Errors
-    /// In words: not this generation's switch, no root port, a header there, or the kernel's refusal.
+    /// In words: not this generation's switch, not a root port, a header at the offset, or the kernel's refusal.
     pub fn write_switch(&self, port: &str, offset: u16, found: u8, value: u8) -> Result<(), String> {
         let switch = self.generation.and_then(Writable::dca_switch);
         let Some(switch) = switch.filter(|switch| {
@@ -186,7 +186,7 @@ impl RegisterFiles {
     }
 }
 
-/// A value of `bytes` bytes, unless it is of ones alone: so answers a device that is gone (PCIe base specification, 2.3.2).
+/// A value of `bytes` bytes. All ones are an error: a removed device reads so (PCIe base specification, 2.3.2).
 fn answered(device: &str, value: u64, bytes: u8) -> Result<u64, String> {
     match value == u64::MAX >> (64 - 8 * u32::from(bytes.clamp(1, 8))) {
         true => Err(format!("PCI device {device} reads all ones: it does not answer")),
@@ -234,7 +234,7 @@ impl Registers for &RegisterFiles {
     }
 
     fn pci(&mut self, address: &str, offset: u16, width: u8) -> Result<u32, String> {
-        // A byte may well be of ones alone, or of zeros; the identity of a device is neither.
+        // A byte may be all ones or zero; a device's identity is neither, so it is checked first.
         let identity = self.read_config(address, 0, 4).map_err(|error| self.told_file(&error))?;
         if identity == 0 {
             return Err(format!("PCI device {address} has no identity: it does not answer"));

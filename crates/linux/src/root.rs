@@ -1,7 +1,7 @@
-//! Where the kernel's files are: `/`, or a tree that offers the same files under a prefix.
+//! Access to the kernel's files under a root prefix: `/`, or a tree that offers the same files elsewhere.
 //!
-//! Reads are bounded (some kernel files never end), errors name the path and the operation, and a file that is read
-//! every interval is held open as a [`Handle`]. What the files mean is other modules' business.
+//! Reads are bounded because some kernel files never end. Errors name the path and the operation. A file that is read
+//! every interval is held open as a [`Handle`]. Must not know what the files mean.
 
 use crate::content::ContentError;
 use rustix::fs::{Mode, OFlags};
@@ -10,11 +10,11 @@ use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Most bytes read of one file. The longest that is read as text is a large server's `/proc/cpuinfo`: 1024 CPUs at
-/// 1.5 KiB each.
+/// Most bytes read of one file. The longest text file is `/proc/cpuinfo` of a large server: 1024 CPUs at 1.5 KiB
+/// each.
 pub const MOST_BYTES: usize = 4 << 20;
 
-/// What was being done to a file.
+/// The operation that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Doing {
     /// Opening it.
@@ -50,37 +50,37 @@ impl std::fmt::Display for Doing {
 /// Why a file could not be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FileError {
-    /// The kernel refused.
+    /// The kernel returned an error.
     #[error("cannot {doing} {}: {}", path.display(), described(*errno))]
     Refused {
         /// The file, with the prefix.
         path: PathBuf,
-        /// What was asked.
+        /// The operation.
         doing: Doing,
-        /// The kernel's answer.
+        /// The kernel's error number.
         errno: Errno,
     },
-    /// Fewer bytes than asked for went over.
+    /// The kernel transferred fewer bytes than requested.
     #[error("cannot {doing} {}: only {done} of {wanted} bytes were transferred", path.display())]
     Short {
         /// The file.
         path: PathBuf,
-        /// What was asked.
+        /// The operation.
         doing: Doing,
-        /// Bytes that went over.
+        /// Bytes transferred.
         done: usize,
-        /// Bytes asked for.
+        /// Bytes requested.
         wanted: usize,
     },
-    /// It does not end where such a file ends.
+    /// The file is longer than the limit.
     #[error("{} is longer than {most} bytes; a kernel's file of this kind is shorter", path.display())]
     TooLong {
         /// The file.
         path: PathBuf,
-        /// The bound.
+        /// The limit in bytes.
         most: usize,
     },
-    /// It holds what no kernel writes there.
+    /// The content cannot be parsed.
     #[error(transparent)]
     Content(#[from] ContentError),
 }
@@ -95,11 +95,11 @@ impl FileError {
     }
 
     fn from_io(path: &Path, doing: Doing, error: &std::io::Error) -> FileError {
-        // Errors of the standard library without a number are its own checks of the path's form.
+        // The standard library returns an error without a number only from its own checks of the path's form.
         FileError::refused(path, doing, Errno::from_io_error(error).unwrap_or(Errno::INVAL))
     }
 
-    /// The kernel's answer, where the kernel was asked and refused.
+    /// The kernel's error number, if the kernel returned one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             FileError::Refused { errno, .. } => Some(*errno),
@@ -107,13 +107,13 @@ impl FileError {
         }
     }
 
-    /// True if the file is not there.
+    /// True if the file does not exist.
     pub fn is_absent(&self) -> bool {
         matches!(self.errno(), Some(Errno::NOENT | Errno::NOTDIR))
     }
 }
 
-/// The directory that stands for `/`.
+/// The directory that takes the place of `/`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Root {
     prefix: PathBuf,
@@ -130,13 +130,13 @@ impl Root {
         &self.prefix
     }
 
-    /// Where a path lies: `path` is what the kernel calls it, with or without its leading slash.
+    /// The path under the prefix; `path` is the kernel's path, with or without its leading slash.
     pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
         self.prefix.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// Whether something is there (a dangling link is not).
+    /// Whether the path exists; false for a dangling link.
     pub fn exists(&self, path: impl AsRef<Path>) -> bool {
         self.path(path).exists()
     }
@@ -177,7 +177,7 @@ impl Root {
         if bytes.len() > most { Err(FileError::TooLong { path, most }) } else { Ok(bytes) }
     }
 
-    /// Names in a directory, sorted; names that are not UTF-8 are none of ours.
+    /// Names in a directory, sorted; names that are not UTF-8 are left out.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -192,8 +192,8 @@ impl Root {
         Ok(names)
     }
 
-    /// Names of the directories in a directory, links left out, sorted; and whether there are more than the `most` that
-    /// were looked at. The kernel tells what an entry is along with its name, so nothing else is read.
+    /// Names of the directories in a directory, without links, sorted, at most `most`; and whether there are more
+    /// entries. The kernel returns the type of an entry along with its name, so nothing else is read.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -207,7 +207,7 @@ impl Root {
                 names.sort_unstable();
                 return Ok((names, true));
             }
-            // What is gone before it is known what it was is no directory any more.
+            // An entry that was removed before its type was known is skipped.
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 names.extend(entry.file_name().into_string().ok());
             }
@@ -216,7 +216,7 @@ impl Root {
         Ok((names, false))
     }
 
-    /// Where a symbolic link leads, as written in it.
+    /// Target of a symbolic link, as written in it.
     ///
     /// # Errors
     /// The kernel's refusal; `EINVAL` if it is not a link.
@@ -225,7 +225,7 @@ impl Root {
         std::fs::read_link(&path).map_err(|error| FileError::from_io(&path, Doing::Link, &error))
     }
 
-    /// One command to a file of the kernel: one open, one write(2) of the whole text.
+    /// Sends one command to a kernel file: one open, one write(2) of the whole text.
     ///
     /// # Errors
     /// The kernel's refusal, or a write that took only part of the text.
@@ -243,7 +243,7 @@ impl Root {
             .map_err(|errno| FileError::refused(&path, Doing::Make, errno))
     }
 
-    /// Removes a directory that the kernel lets go.
+    /// Removes a directory.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -252,7 +252,7 @@ impl Root {
         rustix::fs::rmdir(&path).map_err(|errno| FileError::refused(&path, Doing::Remove, errno))
     }
 
-    /// Opens a file to keep, for reading only.
+    /// Opens a file for reading and keeps it open.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -260,7 +260,7 @@ impl Root {
         self.open(path, OFlags::RDONLY)
     }
 
-    /// Opens a file to keep, for reading and writing.
+    /// Opens a file for reading and writing and keeps it open.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -277,7 +277,7 @@ impl Root {
     }
 }
 
-/// A file that is kept open: one system call a read or write.
+/// A file that is kept open: one system call per read or write.
 #[derive(Debug)]
 pub struct Handle {
     fd: OwnedFd,
@@ -296,7 +296,7 @@ impl Handle {
         &self.path
     }
 
-    /// Reads up to `buffer.len()` bytes at `offset`: one system call; how many there were.
+    /// Reads up to `buffer.len()` bytes at `offset` with one system call; returns how many were read.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -317,8 +317,8 @@ impl Handle {
         }
     }
 
-    /// The text from the start of the file that fits `buffer`: one system call for the small files that hold a
-    /// counter. A file that fills the buffer is refused, as its end was not seen.
+    /// Reads the file from its start as text, with one system call; for small files that hold a counter. A file that
+    /// fills the buffer is refused, because its end was not seen.
     ///
     /// # Errors
     /// The kernel's refusal, a longer file, or bytes that are not text.
@@ -344,7 +344,7 @@ impl Handle {
         self.whole(done, bytes.len())
     }
 
-    /// Writes all of `bytes` where the file stands: one system call, one command to the kernel.
+    /// Writes all of `bytes` at the current file position: one system call, one command to the kernel.
     ///
     /// # Errors
     /// The kernel's refusal, or fewer bytes.

@@ -1,7 +1,7 @@
-//! A small text file that a person wrote or may have changed: read within bounds, and refused in one line that names file
-//! and line.
+//! Reads a small text file that a person may have written or changed. The length is limited; an error is one line
+//! that names the file, and the line where one is known.
 //!
-//! Must not know what stands in it.
+//! Must not know what the file contains.
 
 use rustix::fs::OFlags;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Longest file that is read, bytes: declarations of a thousand tenants and profiles with many ports stay far below
+/// Longest file that is read, bytes: declarations of a thousand tenants and profiles with many ports are far below
 /// (assumption).
 pub const LONGEST: u64 = 1 << 20;
 
@@ -21,44 +21,44 @@ pub enum TextFileError {
     Io {
         /// The file.
         file: PathBuf,
-        /// The system's own words.
+        /// The system's error.
         why: io::Error,
     },
-    /// Something in it is wrong.
+    /// The content is wrong.
     #[error("{}:{line}: {why}", file.display())]
     Wrong {
         /// The file.
         file: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What, and what would be accepted.
+        /// What is wrong, and what would be accepted.
         why: String,
     },
 }
 
 impl TextFileError {
-    /// The system's refusal.
+    /// The system's error.
     pub fn io(file: &Path, why: io::Error) -> TextFileError {
         TextFileError::Io { file: file.to_owned(), why }
     }
 
-    /// Something wrong at byte `at` of its text.
+    /// An error at byte `at` of the file's text.
     pub fn wrong(file: &Path, text: &str, at: usize, why: impl Into<String>) -> TextFileError {
         TextFileError::Wrong { file: file.to_owned(), line: line_of(text, at), why: why.into() }
     }
 }
 
-/// The text of a file; `what` says what kind of file it is to be, for who gave too long a one. A pipe or a device is
-/// not waited for.
+/// The text of a file; `what` names the kind of file in the message about one that is too long. Opening a pipe or a
+/// device does not block.
 ///
 /// # Errors
-/// A file that cannot be read, is too long or is no text.
+/// A file that cannot be read, is too long or is not UTF-8 text.
 pub fn read(file: &Path, what: &str) -> Result<String, TextFileError> {
     let failed = |why| TextFileError::io(file, why);
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let opened = File::options().read(true).custom_flags(flags).open(file).map_err(failed)?;
     let mut bytes = Vec::new();
-    // What a file says of its size is no bound: a device or a pipe says 0.
+    // The file's reported size is not a limit: it is 0 for a device or a pipe.
     opened.take(LONGEST + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > LONGEST {
         let why = format!("{what} has at most {LONGEST} bytes, this file has more");
@@ -67,7 +67,7 @@ pub fn read(file: &Path, what: &str) -> Result<String, TextFileError> {
     String::from_utf8(bytes).map_err(|_| failed(io::Error::other("not UTF-8 text")))
 }
 
-/// The line of a place in a text, from 1.
+/// The line, from 1, of byte `at` of a text.
 pub fn line_of(text: &str, at: usize) -> usize {
     text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
 }

@@ -1,7 +1,7 @@
 //! Sockets, cores, hyperthreads, NUMA nodes and L3 caches, from sysfs.
 //!
-//! One read-only value. CPUs that are offline are in it and have no place: the kernel removes their files. Nothing here
-//! knows what a cache is used for.
+//! Read once into one value. Offline CPUs are listed without a place, because the kernel removes their files. Must
+//! not know how a cache is used.
 
 use crate::content;
 use crate::root::{FileError, Root};
@@ -16,11 +16,11 @@ const NODES: &str = "/sys/devices/system/node";
 pub struct Cpu {
     /// The kernel's number.
     pub id: CoreId,
-    /// Where it is; `None` while it is offline.
+    /// Its place; `None` while it is offline.
     pub place: Option<Place>,
 }
 
-/// Where an online CPU is.
+/// Place of an online CPU.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
     /// Socket (`physical_package_id`).
@@ -29,7 +29,7 @@ pub struct Place {
     pub core: u32,
     /// Online threads of the core, this one included.
     pub siblings: CoreList,
-    /// NUMA node, where the kernel knows nodes.
+    /// NUMA node, if the kernel knows nodes.
     pub node: Option<u16>,
     /// Index into [`Topology::l3`]; `None` if it has no L3.
     pub l3: Option<usize>,
@@ -38,7 +38,7 @@ pub struct Place {
 /// One L3 cache.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct L3 {
-    /// The kernel's id, which is the resctrl domain; `None` on kernels that do not say.
+    /// The kernel's id, which is the resctrl domain; `None` if the kernel does not report it.
     pub id: Option<u32>,
     /// Socket it is in.
     pub socket: u16,
@@ -46,7 +46,7 @@ pub struct L3 {
     pub cpus: CoreList,
     /// Capacity in bytes.
     pub bytes: u64,
-    /// Ways; `None` where the kernel does not say (0 for a cache without them).
+    /// Ways; `None` if the kernel reports none, or 0.
     pub ways: Option<u32>,
     /// NUMA nodes that its CPUs belong to. More than one: sub-NUMA clustering.
     pub nodes: BTreeSet<u16>,
@@ -59,33 +59,33 @@ impl L3 {
     }
 }
 
-/// The machine's shape.
+/// CPUs, caches and NUMA nodes of a machine.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Topology {
     /// Present CPUs, ascending.
     pub cpus: Vec<Cpu>,
-    /// L3 caches, by their first CPU.
+    /// L3 caches, in the order of their first CPUs.
     pub l3: Vec<L3>,
     /// NUMA nodes and their online CPUs.
     pub nodes: BTreeMap<u16, CoreList>,
 }
 
-/// Whether a CPU is at work.
+/// Whether a CPU is online.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Presence {
-    /// It is.
+    /// It is online.
     Online,
-    /// It is switched off, and may be switched on again as it was.
+    /// It is present but offline.
     Offline,
-    /// There is none of this number.
+    /// No CPU has this number.
     Absent,
 }
 
 impl Presence {
-    /// Looks at one CPU.
+    /// Reads the state of one CPU.
     ///
     /// # Errors
-    /// Lists of CPUs that cannot be read or make no sense.
+    /// Lists of CPUs that cannot be read or parsed.
     pub fn of(root: &Root, cpu: CoreId) -> Result<Presence, FileError> {
         let has =
             |name: &str| read_list(root, &format!("{CPUS}/{name}")).map(|list| list.cores().contains(&cpu));
@@ -98,10 +98,10 @@ impl Presence {
 }
 
 impl Topology {
-    /// Reads the machine's shape.
+    /// Reads the machine's topology.
     ///
     /// # Errors
-    /// A file that an online CPU must have and has not, or content that makes no sense.
+    /// A file missing for an online CPU, or content that cannot be parsed.
     pub fn read(root: &Root) -> Result<Topology, FileError> {
         let list = |name: &str| read_list(root, &format!("{CPUS}/{name}"));
         let online = list("online")?;
@@ -164,7 +164,7 @@ impl Topology {
         own.map(|(_, place)| place.core).collect::<BTreeSet<_>>().len()
     }
 
-    /// One online CPU of a socket: the one through which its package registers are reached.
+    /// The first online CPU of a socket, through which its package registers are read.
     pub fn reader_of(&self, socket: u16) -> Option<CoreId> {
         self.online().find(|(_, place)| place.socket == socket).map(|(id, _)| id)
     }
@@ -189,7 +189,7 @@ fn read_list(root: &Root, path: &str) -> Result<CoreList, FileError> {
     Ok(content::cpu_list(&root.path(path), &root.read_text(path)?)?)
 }
 
-/// NUMA nodes; none where the kernel was built without them.
+/// NUMA nodes; empty if the kernel was built without them.
 fn nodes(root: &Root) -> Result<BTreeMap<u16, CoreList>, FileError> {
     let names = match root.list(NODES) {
         Err(error) if error.is_absent() => return Ok(BTreeMap::new()),
@@ -204,7 +204,7 @@ fn nodes(root: &Root) -> Result<BTreeMap<u16, CoreList>, FileError> {
     Ok(nodes)
 }
 
-/// The L3 that a CPU uses; `None` if no cache of its has level 3.
+/// The L3 of a CPU; `None` if none of its caches has level 3.
 fn read_l3(root: &Root, cpu: &str, itself: CoreId, socket: u16) -> Result<Option<L3>, FileError> {
     let names = match root.list(format!("{cpu}/cache")) {
         Err(error) if error.is_absent() => return Ok(None),
@@ -242,7 +242,7 @@ fn read_l3(root: &Root, cpu: &str, itself: CoreId, socket: u16) -> Result<Option
     Ok(None)
 }
 
-/// `25344K`, as the kernel prints cache sizes; bytes.
+/// Parses a cache size as the kernel prints it, `25344K`, into bytes.
 fn cache_size(path: &std::path::Path, text: &str) -> Result<u64, content::ContentError> {
     let found = text.trim();
     let (digits, shift) = match found.as_bytes().last() {

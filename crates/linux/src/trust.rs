@@ -1,9 +1,9 @@
-//! Whether a place in the file system is out of other users' hands: what root writes there, and believes when it reads it
-//! again, nobody else can have put there, and nobody can put something else in its place.
+//! Checks that other users cannot change a path: what root writes there and reads back was not written, and cannot be
+//! replaced, by another user.
 //!
-//! A folder is trusted with all that leads to it: each belongs to root or to us, and others may not write in it. On the way
-//! there (not at its end) a folder with the sticky bit will do, as /tmp: nobody can take away or rename what is not theirs.
-//! Must not know what lies there.
+//! A folder is trusted if every folder on the path to it belongs to root or to our user and cannot be written by
+//! others. A folder before the last may be writable if it has the sticky bit, like /tmp: there a user cannot rename
+//! or remove another user's files. Must not know what the files contain.
 
 use rustix::fs::OFlags;
 use std::fs::{File, Metadata, OpenOptions};
@@ -11,18 +11,18 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
-/// Why a place is not trusted: one line, without the path that was asked for.
+/// Why a path is not trusted: one line, without the path that was requested.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    /// It belongs to somebody who is neither root nor us.
+    /// The owner is neither root nor our user.
     #[error("{what} belongs to user {uid}, not to root; give it to root (chown root), or use another path", what = named(path))]
     Owner {
         /// The file or folder.
         path: PathBuf,
-        /// Whose it is.
+        /// The owner's user id.
         uid: u32,
     },
-    /// Others may write to it.
+    /// Other users may write to it.
     #[error("{what} can be written by other users (mode {mode:04o}); remove that permission (chmod go-w), or \
         use another path", what = named(path))]
     Writable {
@@ -31,26 +31,26 @@ pub enum TrustError {
         /// Its mode.
         mode: u32,
     },
-    /// It is no regular file.
+    /// It is not a regular file.
     #[error("{what} is {kind}, not a file; it is left unchanged, use another path", what = named(path))]
     Kind {
-        /// What was looked at.
+        /// The path.
         path: PathBuf,
-        /// What it is.
+        /// Its kind, in words.
         kind: &'static str,
     },
-    /// It cannot be looked at.
+    /// It cannot be read.
     #[error("{what}: {why}", what = named(path))]
     Io {
-        /// What.
+        /// The path.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         why: io::Error,
     },
 }
 
 impl TrustError {
-    /// The system's own error, if it is one.
+    /// The system's error, if it is one.
     pub fn io(&self) -> Option<&io::Error> {
         match self {
             TrustError::Io { why, .. } => Some(why),
@@ -63,13 +63,13 @@ fn named(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Most symbolic links on one way, as the kernel has it (path_resolution(7)).
+/// Most symbolic links followed on one path, as in the kernel (path_resolution(7)).
 const LINKS_MOST: u32 = 40;
 
-/// Checks an existing folder and the way to it.
+/// Checks an existing folder and the path to it.
 ///
 /// # Errors
-/// The first part of the way that others could change.
+/// The first part of the path that other users could change.
 pub fn folder(path: &Path) -> Result<(), TrustError> {
     let path = std::path::absolute(path).map_err(|why| TrustError::Io { path: path.to_owned(), why })?;
     let mut links = 0;
@@ -79,7 +79,7 @@ pub fn folder(path: &Path) -> Result<(), TrustError> {
     writable_by_others(&end, &found)
 }
 
-/// Walks to a path, links followed; where it leads in the end.
+/// Follows a path and its links, checks each part, and returns the path without links.
 fn way(path: &Path, links: &mut u32) -> Result<PathBuf, TrustError> {
     let mut at = PathBuf::from("/");
     for part in path.components() {
@@ -114,11 +114,11 @@ fn way(path: &Path, links: &mut u32) -> Result<PathBuf, TrustError> {
     Ok(at)
 }
 
-/// Opens a file that is there, or makes one with mode 0600 if `options` say so; a link in its place is not followed, and a
-/// pipe is not waited for. Its folder must be looked at with [`folder`] first.
+/// Opens a file, or creates it with mode 0600 if `options` say so. A link is not followed, and opening a pipe does
+/// not block. The caller checks its folder with [`folder`] first.
 ///
 /// # Errors
-/// What is no regular file, belongs to somebody else or can be written by others; the system's own.
+/// A path that is not a regular file, belongs to another user or can be written by others; the system's error.
 pub fn open(path: &Path, options: &mut OpenOptions) -> Result<File, TrustError> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = options.mode(0o600).custom_flags(flags).open(path).map_err(|why| {
@@ -137,7 +137,7 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> Result<File, TrustError> 
     Ok(file)
 }
 
-/// Whether something that was looked at is root's or ours.
+/// Checks that a file belongs to root or to our user.
 ///
 /// # Errors
 /// [`TrustError::Owner`].
@@ -150,7 +150,7 @@ pub fn belongs(path: &Path, found: &Metadata) -> Result<(), TrustError> {
 }
 
 fn writable_by_others(path: &Path, found: &Metadata) -> Result<(), TrustError> {
-    // Root's group is root.
+    // Write permission of root's group is allowed: its members count as root.
     let others = if found.gid() == 0 { 0o002 } else { 0o022 };
     if found.mode() & others == 0 {
         return Ok(());
@@ -174,13 +174,13 @@ mod tests {
 
     #[test]
     fn a_folder_is_trusted_with_all_that_leads_to_it() {
-        // In /tmp, which everybody may write in and which has the sticky bit.
+        // In /tmp, which is writable for all users and has the sticky bit.
         let top = tempfile::tempdir().unwrap();
         let deep = top.path().join("a/b");
         std::fs::create_dir_all(&deep).unwrap();
         folder(&deep).unwrap();
         let mode = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
-        // At its end not even the sticky bit will do.
+        // The last folder must not be writable even with the sticky bit.
         mode(&deep, 0o1777);
         let why = said(folder(&deep));
         assert!(
@@ -192,7 +192,7 @@ mod tests {
         assert!(said(folder(&deep)).contains("/a can be written by other users (mode 0777)"));
         mode(&top.path().join("a"), 0o1777);
         folder(&deep).unwrap();
-        // By way of a link, too, and of what it leads through.
+        // A path through a link is checked too, with every folder behind the link.
         mode(&top.path().join("a"), 0o777);
         symlink(top.path().join("a/b"), top.path().join("l")).unwrap();
         assert!(said(folder(&top.path().join("l"))).contains("/a can be written by other users"));
@@ -225,7 +225,7 @@ mod tests {
         assert!(read().is_err_and(|why| why.io().is_none()));
     }
 
-    /// Needs root, as what it is about.
+    /// Needs root: chown does.
     #[test]
     fn what_belongs_to_another_user_is_not_trusted() {
         let top = tempfile::tempdir().unwrap();

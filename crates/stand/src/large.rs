@@ -1,8 +1,8 @@
-//! A server larger than any chip of the model: 128 cores, 64 tenants, fifteen classes, as files.
+//! A server larger than any chip of the model, as files: 128 cores, 64 tenants, fifteen classes.
 //!
-//! Nobody simulates it: its resctrl is the virtual host's with idle caches, its registers are a table in which the
-//! counters of cores that count grow with a clock that the user moves. What looking at so much costs is of interest, not
-//! what is seen. Must not know who looks.
+//! There is no simulation: its resctrl is the virtual host's with idle caches, and its registers are a table in which
+//! a core's counters grow with a clock that the test advances. For the cost of sampling; the values do not matter.
+//! Must not know what reads it.
 
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -22,11 +22,11 @@ use waykeeper_vhost::resctrl::Resctrl;
 use waykeeper_vhost::resctrl::description::{Cache, Cdp, Description, Domain, IoAlloc, Kernel, Monitoring};
 use waykeeper_vhost::resctrl::hardware::Idle;
 
-/// PerfSpect has Granite Rapids with 128 cores.
+/// PerfSpect lists Granite Rapids with 128 cores.
 const CORES: u16 = 128;
-/// Two cores each.
+/// Each tenant has two cores.
 const TENANTS: u16 = 64;
-/// An L3 of so many KiB, hardware.md 9.
+/// Size of the L3 in KiB, hardware.md 9.
 const L3_KIB: u64 = 516_096;
 /// hardware.md 3.4: bits 8:0 are the number of CHAs.
 const CHA_COUNT: u64 = 0x3fed;
@@ -35,14 +35,14 @@ const GROWING: [(u64, u64); 3] = [(0x10, 0x10), (0xc1, 0xc8), (0x309, 0x30b)];
 /// Bits of a core's counter.
 const COUNTER: u64 = (1 << 48) - 1;
 
-/// The registers of all CPUs: what was written, and the clock.
+/// The registers of all CPUs: the values written, and the clock.
 #[derive(Default)]
 struct Registers {
     written: BTreeMap<(u16, u64), u64>,
     now: u64,
 }
 
-/// The register file of one CPU; a register that nobody wrote and that does not count reads 0.
+/// The register file of one CPU; a register that was never written and does not count reads 0.
 struct Cpu(Arc<Mutex<Registers>>, u16);
 
 impl File for Cpu {
@@ -50,7 +50,7 @@ impl File for Cpu {
         let registers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let written = registers.written.get(&(self.1, offset)).copied().unwrap_or(0);
         let grows = GROWING.iter().any(|(first, last)| (*first..=*last).contains(&offset));
-        // Another pace for every CPU and register, so that no two tenants look the same.
+        // Every CPU and register grows at its own rate, so that tenants differ.
         let pace = 1 + (u64::from(self.1) * 31 + offset * 7) % 97;
         let value = if grows { (written + registers.now * pace / 97) & COUNTER } else { written };
         Ok(value.to_le_bytes().to_vec())
@@ -68,12 +68,12 @@ impl File for Cpu {
     }
 }
 
-/// The mounted server. Unmounts itself when it is dropped.
+/// The mounted server. It is unmounted when it is dropped.
 pub struct Large {
     registers: Arc<Mutex<Registers>>,
     mounted: Mounted,
     folder: TempDir,
-    /// What its files have been asked, and what they are to answer wrongly.
+    /// Counts the operations on its files and injects errors.
     pub faults: Faults,
 }
 
@@ -95,17 +95,17 @@ impl Large {
         Large { registers, mounted, folder, faults }
     }
 
-    /// The tree, as `--root` takes it.
+    /// The tree's root, for `--root`.
     pub fn root(&self) -> PathBuf {
         self.mounted.path().to_owned()
     }
 
-    /// A folder for configuration and the like, gone with the server.
+    /// A temporary folder for configuration and other files, removed with the server.
     pub fn folder(&self) -> PathBuf {
         self.folder.path().to_owned()
     }
 
-    /// How a host of files opens it: every tenant on two cores of its own, without devices.
+    /// Options for a [`waykeeper_linux::host::LinuxHost`]: every tenant has two cores of its own and no devices.
     pub fn options(&self) -> Options {
         let tenant = |index: u16| Tenant {
             name: format!("t{index}"),
@@ -121,7 +121,7 @@ impl Large {
         Options::new(root, (0..TENANTS).map(tenant).collect(), self.folder.path().join("journal"))
     }
 
-    /// Lets every core go on by so many cycles at most; most go slower.
+    /// Advances every core by at most this many cycles; most advance by fewer.
     pub fn pass(&self, cycles: u64) {
         self.registers.lock().unwrap_or_else(PoisonError::into_inner).now += cycles;
     }

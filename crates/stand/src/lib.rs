@@ -1,14 +1,14 @@
-//! What tests stand on, and nothing else may: one small scenario, the virtual server that it makes, and all that a manager
-//! could have turned on it, to the byte. A dev-dependency of any room; what fails here panics with the reason.
+//! Fixtures for tests: a small scenario, the virtual server made from it, and the exact state of everything that a
+//! manager could have changed on it. Only a dev-dependency; a failure here panics with the reason.
 //!
-//! * [`scenario`] makes a scenario of a chip and a text ([`SCENARIO`] or a test's own), [`run_options`] its seeds.
-//! * `held` and `live` (feature `files`) are options of a virtual host: a clock that the test moves, or the wall clock.
-//! * `Machine` (feature `host`) is a mounted host with its tenants and a journal beside it: `open` takes charge of it,
-//!   `run` lets time pass, `faults` makes its files fail, `state` is everything that could have been turned, `restore`
-//!   does what `waykeeper restore` does. `paced` is the same host with the server's clock instead of the kernel's, for a
-//!   control loop that is to wait for nobody.
-//! * `Waves` (feature `waves`) is a host in process of any size whose counters swell and ebb, for what deciding costs.
-//! * `Large` is a server of 128 cores and 64 tenants that nobody simulates, for what looking at it costs.
+//! * [`scenario`] makes a scenario from a chip and a text ([`SCENARIO`] or a test's own), [`run_options`] its seeds.
+//! * `held` and `live` (feature `files`) are options of a virtual host: a clock that the test sets, or the wall clock.
+//! * `Machine` (feature `host`) is a mounted host with its tenants and a journal beside it: `open` starts to manage it,
+//!   `run` advances the clock, `faults` makes its files fail, `state` reads everything that could have been changed,
+//!   `restore` does what `waykeeper restore` does. `paced` is the same host with the server's clock instead of the
+//!   kernel's, for a control loop that must not wait in real time.
+//! * `Waves` (feature `waves`) is an in-process host of any size with varying counters, for the cost of decisions.
+//! * `Large` (feature `host`) is a server of 128 cores and 64 tenants without a model, for the cost of sampling.
 //!
 //! ```text
 //! let machine = Machine::new("gold-6140");          // root and /dev/fuse, or a panic that says so
@@ -59,8 +59,8 @@ use waykeeper_vhost::{engine::Pace, virtual_host::Options};
 /// A millisecond of the server's clock, ns.
 pub const MS: u64 = 1_000_000;
 
-/// A NIC at 80 Gb/s with a forwarder on cores 0 and 1, an array with a reader on core 2, a scan of 24 MiB on core 3. It
-/// names no chip: [`scenario`] puts one before it.
+/// A NIC at 80 Gb/s with a forwarder on cores 0 and 1, an array with a reader on core 2, a scan of 24 MiB on core 3.
+/// It names no chip: [`scenario`] prepends one.
 pub const SCENARIO: &str = r#"
 name = "host"
 duration_s = 1
@@ -99,26 +99,26 @@ working_set = "24M"
 /// A scenario on a chip.
 ///
 /// # Panics
-/// With the reader's words, if it is none.
+/// With the reader's error, if the text is not a scenario.
 pub fn scenario(chip: &str, text: &str) -> Arc<Scenario> {
     let text = format!("chip = \"{chip}\"\n{text}");
     let source = ScenarioSource::parse("host", &text, None).unwrap_or_else(|error| panic!("{error}"));
     Arc::new(source.read().unwrap_or_else(|error| panic!("{error}")))
 }
 
-/// Seed 1, one set in `one_in` simulated, which must be a power of two.
+/// Seed 1; one set in `one_in` is simulated, which must be a power of two.
 pub fn run_options(one_in: u32) -> RunOptions {
     let sampling = Sampling::one_in(one_in).unwrap_or_else(|| panic!("{one_in} is no power of two"));
     RunOptions { seed: 1, sample_seed: 1, sampling }
 }
 
-/// Options of a host whose clock stands until the test moves it.
+/// Options of a host whose clock stops until the test advances it.
 #[cfg(feature = "files")]
 pub fn held(one_in: u32) -> Options {
     Options { pace: Pace::Held, run: run_options(one_in), ..Options::default() }
 }
 
-/// Options of a host whose clock goes with the wall clock.
+/// Options of a host whose clock follows the wall clock.
 #[cfg(feature = "files")]
 pub fn live(one_in: u32) -> Options {
     Options { pace: Pace::Wall(1.0), run: run_options(one_in), ..Options::default() }

@@ -1,4 +1,4 @@
-//! A scenario as a mounted host: files for whoever manages it, the model behind them for the test.
+//! A scenario as a mounted host: files for the manager under test, and the model behind them for the test.
 //!
 //! Needs root and /dev/fuse. Must not know what is tested.
 
@@ -22,12 +22,12 @@ use waykeeper_vhost::faults::Faults;
 use waykeeper_vhost::package::Server;
 use waykeeper_vhost::virtual_host::{self, VirtualHost};
 
-/// A mounted host. The mount goes before its folder does.
+/// A mounted host. It is unmounted before its folder is removed.
 pub struct Machine {
     vhost: VirtualHost,
-    /// What goes wrong with its files.
+    /// Injects faults into its files.
     pub faults: Faults,
-    /// The scenario's workloads, as an operator would write them down.
+    /// The scenario's workloads, as an operator would declare them.
     pub tenants: Vec<Tenant>,
     scenario: Arc<Scenario>,
     watched: Watched,
@@ -67,7 +67,7 @@ impl Machine {
         });
         let (generation, cpus, packages, cores) = places.unwrap_or_else(|why| panic!("the model: {why}"));
         let own = tenants.iter().flat_map(|tenant| tenant.cores.cores()).map(|core| core.0);
-        // Those of the tenants, and one that is nobody's.
+        // The tenants' cores, and one core without a tenant.
         let own: BTreeSet<u16> = own.chain([cpus as u16 - 1]).collect();
         let firsts: Vec<u16> = (0..packages).map(|package| (package * cores) as u16).collect();
         let watched = Watched::new(&root, generation, cpus as u16, &own, &firsts);
@@ -78,17 +78,17 @@ impl Machine {
         Machine { vhost, faults, tenants, scenario, watched, classes, folder }
     }
 
-    /// Where its file tree begins.
+    /// The root of its file tree.
     pub fn root(&self) -> Root {
         Root::at(self.vhost.path())
     }
 
-    /// Where its journal is: beside the tree.
+    /// The path of its journal, beside the tree.
     pub fn journal(&self) -> PathBuf {
         self.folder.path().join("state/journal")
     }
 
-    /// A folder of its own, beside the tree, for whatever a test wants to keep.
+    /// A temporary folder beside the tree, for a test's own files.
     pub fn folder(&self) -> &std::path::Path {
         self.folder.path()
     }
@@ -103,12 +103,12 @@ impl Machine {
         &self.classes
     }
 
-    /// Lets a held clock come to a time, ns.
+    /// Advances a held clock to a time, ns.
     pub fn run_to(&self, clock_ns: u64) {
         self.vhost.engine().run_until(clock_ns).unwrap_or_else(|why| panic!("the model: {why}"));
     }
 
-    /// Lets a held clock go on for a while, ns.
+    /// Advances a held clock by a time, ns.
     pub fn run(&self, ns: u64) {
         self.run_to(self.now_ns() + ns);
     }
@@ -118,33 +118,33 @@ impl Machine {
         self.vhost.engine().now_ns()
     }
 
-    /// Looks at the model.
+    /// Gives access to the model.
     pub fn look<R>(&self, look: impl FnOnce(&mut Server) -> R) -> R {
         self.vhost.engine().with(look).unwrap_or_else(|why| panic!("the model: {why}"))
     }
 
-    /// What taking charge of it takes.
+    /// Options for managing it.
     pub fn options(&self) -> Options {
         Options::new(self.root(), self.tenants.clone(), self.journal())
     }
 
-    /// Takes charge of it.
+    /// Starts to manage it.
     ///
     /// # Errors
-    /// What [`LinuxHost::open`] says.
+    /// The error of [`LinuxHost::open`].
     pub fn try_open(&self) -> Result<LinuxHost, OpenError> {
         LinuxHost::open(self.options())
     }
 
-    /// Takes charge of it.
+    /// Starts to manage it.
     ///
     /// # Panics
-    /// With what [`LinuxHost::open`] says.
+    /// With the error of [`LinuxHost::open`].
     pub fn open(&self) -> LinuxHost {
         self.try_open().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Takes charge of it on its own clock, which must be held.
+    /// Starts to manage it on its own clock, which must be held.
     ///
     /// # Panics
     /// As [`Machine::open`].
@@ -152,10 +152,10 @@ impl Machine {
         crate::Paced::new(self.open(), self)
     }
 
-    /// What `waykeeper restore` does.
+    /// Does what `waykeeper restore` does.
     ///
     /// # Errors
-    /// What could not be brought back: the knob, if it is about one, and why.
+    /// The knobs that could not be restored (empty for a general error), and why.
     pub fn restore(&self) -> Result<(), Vec<(String, String)>> {
         let root = self.root();
         let alone = |error: &dyn std::fmt::Display| vec![(String::new(), error.to_string())];
@@ -169,31 +169,31 @@ impl Machine {
         if failures.is_empty() { Ok(()) } else { Err(failures) }
     }
 
-    /// What does not come back now, in one line; empty if all does.
+    /// Restores, and returns the failures in one line; empty if there are none.
     pub fn still_wrong(&self) -> String {
         let failures = self.restore().err().into_iter().flatten();
         failures.map(|(knob, why)| format!("{knob}: {why}")).collect::<Vec<_>>().join("; ")
     }
 
-    /// Everything that could have been turned. Faults must be lifted.
+    /// Everything that could have been changed. Faults must be removed first.
     pub fn state(&self) -> State {
         self.watched.state(&self.root())
     }
 
-    /// An MSR, if the CPU has it.
+    /// The value of an MSR, if the CPU has it.
     pub fn try_msr(&self, cpu: u16, address: u32) -> Option<u64> {
         self.watched.msr(cpu, address)
     }
 
-    /// An MSR.
+    /// The value of an MSR.
     ///
     /// # Panics
-    /// If the CPU has none of this number.
+    /// If the CPU has no such register.
     pub fn msr(&self, cpu: u16, address: u32) -> u64 {
         self.try_msr(cpu, address).unwrap_or_else(|| panic!("CPU {cpu} has no MSR {address:#x}"))
     }
 
-    /// Another tool writes an MSR.
+    /// Writes an MSR, as another tool would.
     ///
     /// # Panics
     /// If the CPU refuses it.
@@ -209,7 +209,7 @@ impl Machine {
         self.watched.config(device)
     }
 
-    /// Another tool makes a group.
+    /// Makes a resctrl group, as another tool would.
     ///
     /// # Panics
     /// If no class is left.
@@ -219,8 +219,7 @@ impl Machine {
         group
     }
 
-    /// The mask of the first L3 that a CPU really has, as resctrl writes it without leading zeros: that of the group which
-    /// has the CPU.
+    /// The mask of the first L3 in force for a CPU, from the group that has the CPU, without leading zeros.
     ///
     /// # Panics
     /// If no group has it.

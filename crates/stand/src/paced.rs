@@ -1,13 +1,12 @@
-//! A host in our charge with time as the server's clock has it: whoever waits lets the model run, so a busy machine makes
-//! a test slower and nothing else.
+//! A managed host on the server's clock: waiting advances the model, so a busy machine only makes a test slower.
 //!
-//! Must not know who waits, nor what for.
+//! Must not know which code waits, or for what.
 
 use crate::Machine;
 use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Plan, Snapshot};
 use waykeeper_linux::host::LinuxHost;
 
-/// LinuxHost on the clock of the server that it manages, which must be held.
+/// A [`LinuxHost`] on the clock of the server that it manages, which must be held.
 #[derive(Debug)]
 pub struct Paced<'m> {
     /// The host.
@@ -22,7 +21,7 @@ impl<'m> Paced<'m> {
         Paced { host, machine, measured_from_ns: None }
     }
 
-    /// Begins the model's measured stretch when its clock comes to this time.
+    /// Starts the model's measured interval when its clock reaches this time.
     pub fn measured_from(self, clock_ns: u64) -> Paced<'m> {
         Paced { measured_from_ns: Some(clock_ns), ..self }
     }

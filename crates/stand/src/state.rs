@@ -1,8 +1,8 @@
-//! All that a manager could have turned on a mounted host, by name: resctrl's groups with masks, CPUs and modes, the class
-//! and RMID of every CPU, the registers that tell counters what to count, the ways of devices, configuration spaces.
+//! The state of everything that a manager could have changed on a mounted host, by name: resctrl's groups with masks,
+//! CPUs and modes, the class and RMID of every CPU, counter controls, the DCA ways, configuration spaces.
 //!
-//! What counts by itself goes on and is left out. Files are opened once, at the beginning: faults that are set later do not
-//! keep a test from looking. Must not know who turned anything.
+//! Running counters are left out. Files are opened once, at the start, so that faults injected later do not affect
+//! them. Must not know which program changed anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -11,10 +11,10 @@ use waykeeper_generations::{Generation, Pmu};
 use waykeeper_linux::pci::PciTree;
 use waykeeper_linux::root::Root;
 
-/// Everything, by name: `CPU 3 MSR 0x186`, `/sys/fs/resctrl/schemata`, `PCI 0000:16:00.0 0x180`.
+/// All values, by name: `CPU 3 MSR 0x186`, `/sys/fs/resctrl/schemata`, `PCI 0000:16:00.0 0x180`.
 pub type State = BTreeMap<String, String>;
 
-/// What is different, one line a knob; empty if nothing is.
+/// The differences, one line per knob; empty if there are none.
 pub fn difference(before: &State, after: &State) -> String {
     let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let of = |state: &State, key: &str| state.get(key).cloned().unwrap_or_else(|| "not there".to_owned());
@@ -25,7 +25,7 @@ pub fn difference(before: &State, after: &State) -> String {
 /// Asserts that a state is as expected.
 ///
 /// # Panics
-/// With every knob that is not.
+/// With every knob that differs.
 #[track_caller]
 pub fn same(now: &State, expected: &State, what: &str) {
     assert!(now == expected, "{what}:\n{}", difference(expected, now));
@@ -47,7 +47,8 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// Opens them. Registers of cores are read on `cores`, those of a package on the first CPU of each.
+    /// Opens them. Core registers are read on `cores`, package registers on the CPUs in `packages`, the first of each
+    /// package.
     pub fn new(
         root: &Root,
         generation: Option<&Generation>,
@@ -76,7 +77,7 @@ impl Watched {
             configs: names.map(config).collect(),
             registers: all.chain(own).chain(shared).collect(),
         };
-        // The tables have room for more boxes than a chip has, and not every chip has every register.
+        // The tables cover more boxes than a chip has, and not every chip has every register.
         let there: Vec<(u16, u32)> = watched
             .registers
             .iter()
@@ -106,7 +107,7 @@ impl Watched {
         found.map(|(_, file)| file).unwrap_or_else(|| panic!("there is no PCI device {device}"))
     }
 
-    /// Reads everything. Faults must be lifted.
+    /// Reads everything. Faults must be removed first.
     pub fn state(&self, root: &Root) -> State {
         let mut state = groups(root);
         for (cpu, address) in &self.registers {
@@ -119,12 +120,12 @@ impl Watched {
             let mut bytes = vec![0; 4096];
             let read = config.read_at(&mut bytes, 0).unwrap_or_else(|error| panic!("{device}: {error}"));
             bytes.truncate(read);
-            // The counters of memory channels (hardware.md 5) go on.
+            // The running counters of memory channels (hardware.md 5) are left out.
             bytes.drain(0xa0.min(read)..0xd8.min(read));
-            // Two words a line, so that a difference can be read.
+            // Two words per line, so that a difference is readable.
             let lines = bytes.chunks(8).enumerate().filter(|(_, words)| words.iter().any(|byte| *byte > 0));
             for (place, words) in lines {
-                // Places behind the counters that were left out.
+                // Offsets behind the counters that were left out.
                 let at = if 8 * place < 0xa0 { 8 * place } else { 8 * place + 0x38 };
                 state.insert(format!("PCI {device} {at:#x}"), format!("{words:02x?}"));
             }
@@ -133,7 +134,7 @@ impl Watched {
     }
 }
 
-/// What stands in resctrl; nothing where there is none.
+/// The files of all resctrl groups; empty without resctrl.
 pub(crate) fn groups(root: &Root) -> State {
     let mut state = State::new();
     let mut groups = vec!["/sys/fs/resctrl".to_owned()];
@@ -152,7 +153,7 @@ pub(crate) fn groups(root: &Root) -> State {
     state
 }
 
-/// The registers of a generation's counters that do not count themselves: of a core, and of a package.
+/// The registers of a generation's counters without the counters themselves: of a core, and of a package.
 fn controls(generation: &Generation) -> (Vec<u32>, Vec<u32>) {
     let core = &generation.core;
     let registers = &core.registers;

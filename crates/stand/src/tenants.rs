@@ -1,4 +1,4 @@
-//! What an operator would write down about a scenario: its workloads, with the devices that are theirs.
+//! Makes the tenants of a scenario, as an operator would declare them: its workloads with their devices.
 //!
 //! Read from the mounted files, as an operator would. Must not know the model.
 
@@ -11,11 +11,11 @@ use waykeeper_machine::Scenario;
 const STORAGE: u32 = 0x01;
 const NETWORK: u32 = 0x02;
 
-/// The tenants of a scenario that is mounted under `root`. Workloads have the devices behind their root port; ports of a
-/// kind come in the order in which the scenario names its NICs and arrays.
+/// The tenants of a scenario mounted under `root`. A workload gets the devices behind its root port; ports of each
+/// kind are assigned in the order in which the scenario lists its NICs and arrays.
 ///
 /// # Panics
-/// If the tree's PCI devices make no sense, or lack one that the scenario has.
+/// If the tree's PCI devices cannot be read, or one of the scenario is missing.
 pub fn tenants(root: &Root, scenario: &Scenario) -> Vec<Tenant> {
     let tree = PciTree::read(root).unwrap_or_else(|error| panic!("{error}"));
     let ports = |kind: u32| {

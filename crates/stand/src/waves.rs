@@ -1,7 +1,7 @@
-//! A host in process that costs nothing to look at: as many cores and tenants as wanted, whose counters swell and ebb.
+//! An in-process host that is cheap to sample: any number of cores and tenants, with varying counters.
 //!
-//! No chip of the model has more than 64 cores, and a model would take longer than what benches measure. Must not know who
-//! looks.
+//! No chip of the model has more than 64 cores, and simulating one would take longer than the code that benches
+//! measure. Must not know what samples it.
 
 use std::collections::BTreeMap;
 use waykeeper_host::{
@@ -20,13 +20,13 @@ pub struct Waves {
     knobs: KnobValues,
     now_ns: u64,
     looks: u64,
-    /// What all counters are derived from.
+    /// The value from which all counters are computed.
     counted: u64,
 }
 
 impl Waves {
-    /// The cores are dealt out evenly. Every fourth tenant polls a NIC, every fourth uses an array, every third has high
-    /// priority.
+    /// The cores are divided evenly. Every fourth tenant polls a NIC, every fourth uses an array, every third has
+    /// high priority.
     pub fn new(cores: u16, tenants: u16) -> Waves {
         let device = |id, name: &str, kind| Device {
             id: DeviceId(id),
@@ -99,7 +99,7 @@ impl Host for Waves {
 
     fn sample(&mut self) -> Result<Snapshot, HostError> {
         self.looks += 1;
-        // A tide of 30 % about a million hits, so that no policy can rest.
+        // Between 1.0 and 1.3 million per sample, so that no policy settles.
         self.counted += 1_000_000 + self.looks * 2_654_435_761 % 300_000;
         let count = |factor: u64| Reading::Value(self.counted * factor);
         let group = |group: &Group| {

@@ -1,7 +1,7 @@
-//! A change of DDIO ways or of root ports' DCA, step by step: what is wanted, what is journaled for it, and turning it
-//! with a look at what then reads back.
+//! A change of DDIO ways or of root ports' DCA as steps: which registers change, what is journaled, and the write
+//! with its read-back.
 //!
-//! Plans on a [`Survey`]; turns through [`Registers`]. Must not know files, nor how long a change stands.
+//! Plans from a [`Survey`], writes through [`Registers`]. Must not know files, nor how long a change lasts.
 
 use super::survey::{PortDca, SocketWays, Survey};
 use super::{DdioError, Wanted, ways};
@@ -13,7 +13,7 @@ use std::fmt;
 use waykeeper_generations::{RegisterBit, Standing};
 use waykeeper_units::WayMask;
 
-/// One register to turn.
+/// One register to change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "knob", rename_all = "kebab-case")]
 pub enum Step {
@@ -21,32 +21,32 @@ pub enum Step {
     Ways {
         /// The socket.
         socket: u16,
-        /// CPU through which the register is reached.
+        /// CPU through which the register is accessed.
         cpu: u16,
         /// The MSR.
         register: u32,
-        /// What it holds.
+        /// Current value.
         from: WayMask,
-        /// What it is to hold.
+        /// New value.
         to: WayMask,
     },
     /// DCA of a root port.
     Port {
         /// The port.
         address: PciAddress,
-        /// The byte of its config space.
+        /// Offset of the byte in its config space.
         offset: u16,
         /// The bit of that byte.
         bit: u8,
-        /// What it is.
+        /// Current value.
         from: bool,
-        /// What it is to be.
+        /// New value.
         to: bool,
     },
 }
 
 impl Step {
-    /// What the journal keeps of it.
+    /// The journal's entry for it.
     pub fn original(&self) -> Original {
         match self {
             Step::Ways { socket, cpu, register, from, .. } => {
@@ -63,7 +63,7 @@ impl Step {
         }
     }
 
-    /// Whether it changes anything.
+    /// Whether it changes the register.
     pub fn is_needed(&self) -> bool {
         match self {
             Step::Ways { from, to, .. } => from != to,
@@ -71,7 +71,7 @@ impl Step {
         }
     }
 
-    /// Turns it and reads it back.
+    /// Writes the register and reads it back.
     fn turn(&self, registers: &mut impl Registers) -> Result<(), DdioError> {
         let failed = |why| DdioError::Failed { what: self.to_string(), why };
         match self {
@@ -88,7 +88,7 @@ impl Step {
                 let byte = |registers: &mut dyn Registers| -> Result<u8, DdioError> {
                     Ok(registers.pci(&address.to_string(), *offset, 1).map_err(failed)?.to_le_bytes()[0])
                 };
-                // Only this bit is ours: whatever the others are now, they stay.
+                // Only this bit is changed; the others keep their current values.
                 let now = byte(registers)?;
                 registers
                     .set_pci(&address.to_string(), *offset, 1, place.set(now, *to).into())
@@ -117,10 +117,10 @@ impl fmt::Display for Step {
     }
 }
 
-/// The steps that give sockets other DDIO ways: all of them, or one.
+/// The steps that change the DDIO ways of all sockets, or of one.
 ///
 /// # Errors
-/// Whatever forbids it; nothing has been written then.
+/// The first reason against the change; nothing has been written then.
 pub fn plan_ways(survey: &Survey, wanted: Wanted, socket: Option<u16>) -> Result<Vec<Step>, DdioError> {
     let generation = survey.known_generation("setting the DDIO ways")?;
     let chosen: Vec<&SocketWays> =
@@ -131,7 +131,7 @@ pub fn plan_ways(survey: &Survey, wanted: Wanted, socket: Option<u16>) -> Result
     }
     let mut steps = Vec::new();
     for own in chosen {
-        // First the rules, so that a register that must not be written says so and not how it reads.
+        // The rules come first: if a register must not be written, the error says that, not how it reads.
         let unread = ways::may_write(generation).err();
         let (from, llc_ways) = match (own.mask, own.llc_ways, unread) {
             (_, _, Some(error)) => return Err(error),
@@ -155,7 +155,7 @@ pub fn plan_ways(survey: &Survey, wanted: Wanted, socket: Option<u16>) -> Result
 /// The steps that switch DCA of the root ports above these devices; each port once.
 ///
 /// # Errors
-/// Whatever forbids it; nothing has been written then.
+/// The first reason against the change; nothing has been written then.
 pub fn plan_ports(survey: &Survey, devices: &[PciAddress], on: bool) -> Result<Vec<Step>, DdioError> {
     let what = "switching DCA of a root port";
     let generation = survey.known_generation(what)?;
@@ -192,11 +192,10 @@ pub fn plan_ports(survey: &Survey, devices: &[PciAddress], on: bool) -> Result<V
     Ok(steps)
 }
 
-/// Journals what every step is about to change, then turns one after the other.
+/// Journals the originals of all steps, then applies the steps in order.
 ///
 /// # Errors
-/// The first failure. The steps before it have been turned and are in the journal, as the failed one is: whoever
-/// restores the journal gets all of them back.
+/// The first failure. The steps before it have been applied; restoring the journal undoes them and the failed one.
 pub fn turn(steps: &[Step], journal: &mut Journal, registers: &mut impl Registers) -> Result<(), DdioError> {
     let needed: Vec<&Step> = steps.iter().filter(|step| step.is_needed()).collect();
     let originals: Vec<Original> = needed.iter().map(|step| step.original()).collect();
@@ -204,7 +203,7 @@ pub fn turn(steps: &[Step], journal: &mut Journal, registers: &mut impl Register
     needed.into_iter().try_for_each(|step| step.turn(registers))
 }
 
-/// The ports that steps are about.
+/// The ports that the steps change.
 pub fn ports_of<'s>(survey: &'s Survey, steps: &[Step]) -> Vec<&'s PortDca> {
     let is_meant = |port: &&PortDca| {
         steps.iter().any(|step| matches!(step, Step::Port { address, .. } if *address == port.address))

@@ -1,33 +1,34 @@
-//! Whether a knob that reads back as wanted also acts: what the counters of the LLC showed before and after.
+//! Judges whether a knob that reads back as wanted has an effect, from the LLC's counters before and after.
 //!
-//! Two experiments (hardware.md 1.4, 2.2). Other ways for devices change the share of their writes that miss. A port
-//! without DCA causes no DCA writes. Both need traffic: where there is none, nothing can be said, and that is said.
-//! Arithmetic on intervals; must not know who measured them or which register was turned.
+//! Two experiments (hardware.md 1.4, 2.2). Other DCA ways change the share of device writes that miss. A port without
+//! DCA causes no DCA writes. Both need traffic; without it the verdict says that nothing can be judged. Arithmetic on
+//! intervals; must not know how they were measured or which register was written.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use std::fmt;
 use waykeeper_host::Interval;
 use waykeeper_units::{LINE_BYTES, PortId};
 
-/// Fewest device writes a second that are traffic: 6.4 MB/s. Assumption: what idle NICs and disks write stays far below.
+/// Fewest device writes per second that count as traffic: 6.4 MB/s. Assumption: idle NICs and disks write far less.
 pub const LOAD_PER_S: f64 = 100_000.0;
-/// Probability with which chance alone moves the share of misses by less than what counts as an effect: that of three
-/// standard errors of a normal distribution (assumption). A few samples know their own spread badly, hence Student's t.
+/// Probability with which chance moves the share of misses by less than the limit for an effect: that of three
+/// standard errors of a normal distribution (assumption). With few samples their spread is uncertain, so the limit
+/// uses Student's t.
 const CONFIDENCE: f64 = 0.9973;
-/// ... and by at least this much, so that a very steady load does not turn a flicker into an effect. Assumption: half a
-/// point is far below what ways and ports move.
+/// The smallest change that counts as an effect, so that noise of a very steady load does not. Assumption: ways and
+/// ports move the share by far more than half a point.
 const LEAST_MOVE: f64 = 0.005;
-/// How far beyond what the ports with DCA cause the writes may be (as `control::effect`). Assumption: as there.
+/// Factor by which writes may exceed those caused by ports with DCA (as `control::effect`). Assumption: as there.
 const MARGIN: f64 = 1.1;
 
-/// What an experiment came to.
+/// The result of an experiment.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Verdict {
-    /// The counters moved as the knob should move them.
+    /// The counters changed as the knob should change them.
     Seen(String),
-    /// There was traffic, and the counters did not move as they should.
+    /// There was traffic, and the counters did not change as they should.
     NotSeen(String),
-    /// Nothing can be said, and why.
+    /// No judgement is possible, for this reason.
     NotJudged(String),
 }
 
@@ -41,7 +42,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Mean of the slices' values, its standard error, and how many values there were.
+/// Mean of the slices' values, its standard error, and the number of values.
 struct Estimate {
     mean: f64,
     error: f64,
@@ -58,23 +59,23 @@ fn estimate(values: &[f64]) -> Option<Estimate> {
     Some(Estimate { mean, error: (variance / count).sqrt(), count })
 }
 
-/// How far two means differ by chance at most, with the probability `CONFIDENCE`: Student's t test with the spread of both
-/// pooled. It keeps its level where spreads differ as long as there are as many values of one as of the other, as here.
+/// The largest difference of two means by chance, with the probability `CONFIDENCE`: Student's t test with pooled
+/// variance. With equal numbers of values, as here, it also holds for unequal variances.
 fn chance(one: &Estimate, other: &Estimate) -> f64 {
     let freedom = one.count + other.count - 2.0;
     let squares = |estimate: &Estimate| estimate.error.powi(2) * estimate.count * (estimate.count - 1.0);
     let variance = (squares(one) + squares(other)) / freedom;
     let error = (variance * (1.0 / one.count + 1.0 / other.count)).sqrt();
-    // `estimate` gives two values at least, so there is freedom.
+    // `estimate` needs at least two values, so the degrees of freedom are positive.
     StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |t| t.inverse_cdf(0.5 + CONFIDENCE / 2.0) * error)
 }
 
-/// Device writes a second of a slice of time.
+/// Device writes per second in a slice of time.
 fn writes(slice: &Interval) -> Option<f64> {
     Some(slice.socket.dca_write_hits.value()? + slice.socket.dca_write_misses.value()?)
 }
 
-/// Mean device writes a second, or why there is nothing to judge.
+/// Mean device writes per second, or why nothing can be judged.
 fn load(slices: &[Interval], when: &str) -> Result<f64, Verdict> {
     let rates: Option<Vec<f64>> = slices.iter().map(writes).collect();
     let Some(rates) = rates.filter(|rates| !rates.is_empty()) else {
@@ -90,7 +91,7 @@ fn load(slices: &[Interval], when: &str) -> Result<f64, Verdict> {
     Ok(mean)
 }
 
-/// Other ways: did the share of device writes that miss move by more than it does by itself?
+/// Judges a change of DCA ways: did the share of device writes that miss change by more than it varies by itself?
 pub fn of_ways(before: &[Interval], after: &[Interval]) -> Verdict {
     for (slices, when) in [(before, "before the change"), (after, "after the change")] {
         if let Err(verdict) = load(slices, when) {
@@ -119,7 +120,8 @@ pub fn of_ways(before: &[Interval], after: &[Interval]) -> Verdict {
     if moved > needed {
         return Verdict::Seen(what);
     }
-    // Where nothing misses, or nothing hits, more or fewer ways need not change it: the writes fit in either, or in none.
+    // If nothing misses, or nothing hits, other ways need not change the share: the writes fit before and after, or
+    // neither.
     if before.mean <= needed || before.mean >= 1.0 - needed {
         return Verdict::NotJudged(format!(
             "{what}; a share near 0 or 100 % need not move, whatever the ways"
@@ -128,7 +130,7 @@ pub fn of_ways(before: &[Interval], after: &[Interval]) -> Verdict {
     Verdict::NotSeen(what)
 }
 
-/// One verdict of those on several sockets: a knob that is dead on one is not seen to act.
+/// Combines the verdicts of several sockets: no effect on one socket means no effect.
 pub fn together(verdicts: Vec<(u16, Verdict)>) -> Verdict {
     if let [(_, only)] = verdicts.as_slice() {
         return only.clone();
@@ -145,10 +147,10 @@ pub fn together(verdicts: Vec<(u16, Verdict)>) -> Verdict {
     }
 }
 
-/// DCA switched at `ports`: do their writes still, or again, reach the LLC as DCA writes?
+/// Judges a switch of DCA at `ports`: do their writes stop (or start again) reaching the LLC as DCA writes?
 ///
-/// Before or after, whichever had more ports on, gives DCA writes a line that devices write; the other is held
-/// against it.
+/// The side on which these ports have DCA, before or after, gives the DCA writes per line that devices write; the
+/// other side is compared with it.
 pub fn of_ports(before: &[Interval], after: &[Interval], ports: &[PortId], on: bool) -> Verdict {
     let (with, without) = if on { (after, before) } else { (before, after) };
     let (when_on, when_off) = if on { ("after", "before") } else { ("before", "after") };
@@ -171,7 +173,7 @@ pub fn of_ports(before: &[Interval], after: &[Interval], ports: &[PortId], on: b
         return Verdict::NotJudged("hits and misses of device writes cannot be counted here".to_owned());
     };
     let is_turned = |port: PortId| ports.contains(&port);
-    // A port that is off on both sides writes past DCA on both: its lines are nobody's expectation.
+    // A port without DCA on a side causes no DCA writes there, so its lines are not expected.
     let has_dca = |slices: &[Interval], port: PortId| {
         slices.iter().all(|slice| slice.knobs.dca.get(&port) != Some(&false))
     };
@@ -197,7 +199,7 @@ pub fn of_ports(before: &[Interval], after: &[Interval], ports: &[PortId], on: b
         writes_off / 1e6,
         expected / 1e6
     );
-    // Half of what the port writes is a clear sign, if it stands out from the others' traffic.
+    // Losing half of the port's own writes is a clear sign, if it exceeds the other ports' traffic.
     if writes_off <= MARGIN * expected + 0.5 * ratio * own_lines {
         Verdict::Seen(what)
     } else {
@@ -211,7 +213,7 @@ mod tests {
     use std::collections::BTreeMap;
     use waykeeper_host::{KnobValues, PortRates, Reading, SocketRates};
 
-    /// A slice with so many million hits and misses a second, and inbound GB/s of ports 0 and 1.
+    /// A slice with this many million hits and misses per second, and inbound GB/s of ports 0 and 1.
     fn slice(hits: f64, misses: f64, inbound: [f64; 2], dca: [bool; 2]) -> Interval {
         let none = Reading::Unsupported;
         let socket = SocketRates {
@@ -254,7 +256,7 @@ mod tests {
             "30.0 % of device writes missed the LLC before, 31.0 % after (a difference of 2.8 points is \
              needed to judge)"
         );
-        // A load that does not flicker at all still has to move by half a point.
+        // A load without any variation still has to change by half a point.
         let still = shares([0.3; 4]);
         assert!(matches!(of_ways(&still, &shares([0.304; 4])), Verdict::NotSeen(_)));
         assert!(matches!(of_ways(&still, &shares([0.306; 4])), Verdict::Seen(_)));
@@ -267,7 +269,7 @@ mod tests {
             let Verdict::NotJudged(text) = same else { panic!("{end}: {same:?}") };
             assert!(text.contains("a share near 0 or 100 %"), "{text}");
         }
-        // Away from it, or towards the middle, it tells as ever.
+        // Away from 0, or towards the middle, it is judged as usual.
         assert!(matches!(of_ways(&shares([0.0; 4]), &shares([0.01; 4])), Verdict::Seen(_)));
         assert!(matches!(of_ways(&shares([0.01; 4]), &shares([0.01; 4])), Verdict::NotSeen(_)));
     }

@@ -1,6 +1,6 @@
-//! An experiment on a host: counters before a change, counters after it, and what that says.
+//! An experiment on a host: counters before a change, counters after it, and the verdict.
 //!
-//! Must not know how it is counted, nor how the change is made in between.
+//! Must not know how events are counted or how the change is made.
 
 use super::effect::{self, Verdict};
 use super::{Step, Survey};
@@ -15,20 +15,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use waykeeper_host::Interval;
 
-/// Slices that the time before and the time after are cut into: enough to see how much a load flickers by itself.
-/// Assumption: a standard error of eight samples is known within about a quarter.
+/// Number of slices of the time before and of the time after, enough to see how much a load varies by itself.
+/// Assumption: a standard error from eight samples is known within about a quarter.
 const SLICES: u32 = 8;
 
-/// What was seen before the change.
+/// The counters before the change.
 #[derive(Debug)]
 pub struct Experiment {
     sockets: Vec<Socket>,
     span: Duration,
-    /// What the journal holds of the counters, which go back when the watch ends.
+    /// The journal's entries for the programmed counters, which are restored when the watch ends.
     programmed: Vec<Original>,
 }
 
-/// A socket on which something is to change.
+/// A socket on which a step changes something.
 #[derive(Debug)]
 struct Socket {
     number: u16,
@@ -37,14 +37,14 @@ struct Socket {
     before: Vec<Interval>,
 }
 
-/// What is to change on a socket.
+/// What changes on a socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Subject {
     Ways,
     Ports { ports: Vec<PciAddress>, on: bool },
 }
 
-/// The sockets on which steps change something, and what. Where a port is nobody knows counts as the first.
+/// The sockets on which steps change something, and what. A port of unknown socket counts as on socket 0.
 fn subjects(survey: &Survey, steps: &[Step]) -> BTreeMap<u16, Subject> {
     let mut subjects = BTreeMap::new();
     for step in steps.iter().filter(|step| step.is_needed()) {
@@ -64,7 +64,8 @@ fn subjects(survey: &Survey, steps: &[Step]) -> BTreeMap<u16, Subject> {
 }
 
 impl Experiment {
-    /// Watches every socket on which something is to change, for `span` before the steps are taken or until `stop`.
+    /// Counts on every socket on which a step changes something, for `span` or until `stop`. Call it before the steps
+    /// are applied.
     pub fn begin(
         root: &Root,
         survey: &Survey,
@@ -87,8 +88,8 @@ impl Experiment {
         Experiment { sockets, span, programmed }
     }
 
-    /// Watches as long after they were taken, and judges. The second part names counters that somebody else has taken
-    /// meanwhile, a line each.
+    /// Counts for the same time after the steps were applied, and judges. The second result names counters that
+    /// another program has taken over meanwhile, one line each.
     pub fn end(mut self, root: &Root, journal: &mut Journal, stop: &AtomicBool) -> (Verdict, Vec<String>) {
         let mut after = look(&mut self.sockets, self.span, stop).into_iter();
         let mut verdicts = Vec::new();
@@ -101,8 +102,8 @@ impl Experiment {
             };
             verdicts.push((socket.number, verdict));
         }
-        // Counters go back at once: a change that is kept must not bring these registers back under whoever counts there
-        // by then. What cannot be put back stays in the journal, whose restore tells it.
+        // Counters are restored immediately: if the change is kept, a later restore could disturb a program that
+        // counts there by then. What cannot be restored stays in the journal.
         let registers = RegisterFiles::of(root);
         let mut restorer = Restorer { root, resctrl: None, registers: &registers };
         let report = restorer.restore_some(journal, &self.programmed).unwrap_or_default();
@@ -117,7 +118,7 @@ impl Experiment {
     }
 }
 
-/// What the sockets that can be watched show, in their order.
+/// The intervals of the sockets that can be watched, in order.
 fn look(sockets: &mut [Socket], span: Duration, stop: &AtomicBool) -> Vec<Vec<Interval>> {
     let mut watches: Vec<&mut Watch> =
         sockets.iter_mut().filter_map(|socket| socket.watch.as_mut().ok()).collect();

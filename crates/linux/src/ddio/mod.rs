@@ -1,8 +1,8 @@
-//! Direct cache access by hand: how many ways devices may fill, and whether a root port's devices fill any
+//! Direct cache access by hand: in which ways devices may allocate, and whether the devices of a root port may at all
 //! (hardware.md 1 and 2; the successor of FastClick's DDIOTune).
 //!
-//! Looks, plans, turns and judges; what a knob held before is in the journal before it is turned. Must not know who
-//! asks, nor how long a change is to stand.
+//! Reads the state, plans and applies changes, and judges their effect; originals are journaled first. Must not know
+//! which command asked, nor how long a change lasts.
 
 mod change;
 mod effect;
@@ -19,44 +19,44 @@ pub use names::{address_of, names_of};
 pub use survey::{Behind, PortDca, SocketWays, Survey, survey};
 pub use ways::{Wanted, plan, words};
 
-/// Why a knob is not turned, or how turning it failed.
+/// Why a knob was not set, or how setting it failed.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum DdioError {
-    /// No such device, or not one that has a root port.
+    /// No such device, or the device has no root port.
     #[error("no device `{name}`: {why}")]
     NoSuchDevice {
-        /// What was asked for.
+        /// The name given.
         name: String,
-        /// Where it was looked for.
+        /// Why it was not found.
         why: String,
     },
     /// No such socket.
     #[error("no socket {socket}; there are {known}")]
     NoSuchSocket {
-        /// What was asked for.
+        /// The socket given.
         socket: u16,
-        /// Those that exist.
+        /// The existing sockets.
         known: String,
     },
-    /// A value that the register must not get.
+    /// A value that must not be written to the register.
     #[error("DDIO ways cannot be {wanted}: {why}; accepted: {accepted}")]
     BadMask {
-        /// What was asked for.
+        /// The value given.
         wanted: String,
         /// The rule it breaks.
         why: String,
-        /// What would do.
+        /// The accepted values.
         accepted: String,
     },
-    /// The platform does not have it, or it is not known well enough to be written.
+    /// The platform does not have the knob, or too little is known about it to write it.
     #[error("{what} is not supported here: {why}")]
     Unsupported {
-        /// What was asked for.
+        /// The operation.
         what: String,
-        /// Why it cannot be.
+        /// Why it is not supported.
         why: String,
     },
-    /// This user may not.
+    /// This user lacks the permission.
     #[error("{0}")]
     Denied(String),
     /// The kernel refused a read or a write.
@@ -64,24 +64,24 @@ pub enum DdioError {
     Failed {
         /// The step.
         what: String,
-        /// The kernel's words.
+        /// The kernel's error.
         why: String,
     },
-    /// The write went through and something else reads back.
+    /// After a successful write another value reads back.
     #[error("{what}: written, but the register reads back {now}; the hardware does not take the value")]
     ReadsBack {
         /// The step.
         what: String,
-        /// What reads back.
+        /// The value read back.
         now: String,
     },
-    /// The journal does not take the originals; nothing has been turned.
+    /// The originals cannot be journaled; nothing has been set.
     #[error("{0}")]
     Journal(String),
 }
 
 impl DdioError {
-    /// The platform does not have it.
+    /// [`DdioError::Unsupported`] for an operation.
     fn unsupported(what: &str, why: impl Into<String>) -> DdioError {
         DdioError::Unsupported { what: what.to_owned(), why: why.into() }
     }

@@ -1,6 +1,6 @@
-//! From what people call a device to its PCI address and back: interface names, NVMe controllers, disks.
+//! Maps device names to PCI addresses and back: interface names, NVMe controllers, disks.
 //!
-//! Follows links in sysfs. Must not know what is done to the device.
+//! Follows links in sysfs. Must not know why a device is looked up.
 
 use super::DdioError;
 use crate::pci::{PciAddress, PciTree};
@@ -8,12 +8,12 @@ use crate::root::Root;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The PCI address of a device: itself, or found by the name of a network interface, NVMe controller or disk.
+/// The PCI address of a device, from an address or the name of a network interface, NVMe controller or disk.
 ///
 /// Addresses may leave out the domain (`3b:00.0`), as lspci does.
 ///
 /// # Errors
-/// [`DdioError::NoSuchDevice`] with the places that were looked at.
+/// [`DdioError::NoSuchDevice`] with the places that were searched.
 pub fn address_of(root: &Root, name: &str) -> Result<PciAddress, DdioError> {
     if let Ok(address) = name.parse::<PciAddress>() {
         if root.exists(format!("sys/bus/pci/devices/{address}")) {
@@ -30,7 +30,7 @@ pub fn address_of(root: &Root, name: &str) -> Result<PciAddress, DdioError> {
             why: "it is neither a PCI address nor a name".to_owned(),
         });
     }
-    // The names that devices themselves have come first, then the kernel's classes: disks stand only there.
+    // The devices' own names come first, then the kernel's classes, the only place where disks are listed.
     let tree = PciTree::read(root).unwrap_or_default();
     if let Some(device) = tree.named(name) {
         return Ok(device.address);
@@ -72,12 +72,11 @@ pub fn address_of(root: &Root, name: &str) -> Result<PciAddress, DdioError> {
     })
 }
 
-/// The NVMe controllers that a name is about; none for other names.
+/// The NVMe controllers that a name refers to; none for other names.
 ///
-/// `nvme1` is a controller and `nvme0c1n2` a path through controller 1. In `nvme0n2` the first number is that of the
-/// subsystem where the kernel's multipath has it (its disk is below `nvme-subsystem/nvme-subsys0`, beside links to all of
-/// its controllers), else that of the controller (linux:drivers/nvme/host/core.c and multipath.c,
-/// nvme_mpath_alloc_disk).
+/// `nvme1` is a controller and `nvme0c1n2` a path through controller 1. In `nvme0n2` the first number is the
+/// subsystem's if the kernel uses multipath (the disk is below `nvme-subsystem/nvme-subsys0`, beside links to all its
+/// controllers), else the controller's (linux:drivers/nvme/host/core.c and multipath.c, nvme_mpath_alloc_disk).
 fn controllers(root: &Root, name: &str) -> Vec<String> {
     let Some((first, rest)) = name.strip_prefix("nvme").and_then(number) else { return Vec::new() };
     if let Some((path, _)) = rest.strip_prefix('c').and_then(number) {
@@ -97,19 +96,19 @@ fn controllers(root: &Root, name: &str) -> Vec<String> {
     vec![format!("nvme{first}")]
 }
 
-/// A number and what follows it.
+/// Splits text after its leading number.
 fn number(text: &str) -> Option<(&str, &str)> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     (digits > 0).then(|| text.split_at(digits))
 }
 
-/// What the kernel calls a PCI device besides its address: interfaces, NVMe controllers, disks.
+/// The kernel's names for a PCI device: interfaces, NVMe controllers, disks.
 pub fn names_of(root: &Root, address: PciAddress) -> Vec<String> {
     let mut names = Vec::new();
     for kind in ["net", "nvme", "block"] {
         names.extend(root.list(format!("sys/bus/pci/devices/{address}/{kind}")).unwrap_or_default());
     }
-    // virtio has a level of its own between the PCI device and what it offers.
+    // virtio adds a level between the PCI device and its interfaces or disks.
     for child in root.list(format!("sys/bus/pci/devices/{address}")).unwrap_or_default() {
         if child.starts_with("virtio") {
             for kind in ["net", "block"] {
@@ -122,9 +121,9 @@ pub fn names_of(root: &Root, address: PciAddress) -> Vec<String> {
     names
 }
 
-/// The PCI device a path of sysfs lies below.
+/// The last PCI device on a path of sysfs.
 fn last_address(real: &Path) -> Option<PciAddress> {
-    // Names of other things have not two colons: `0000:3a:00.0`, but `pci0000:3a`.
+    // Only PCI addresses have two colons: `0000:3a:00.0`, but `pci0000:3a`.
     let parts = real.iter().filter_map(|part| part.to_str()).filter(|part| part.matches(':').count() == 2);
     parts.rev().find_map(|part| part.parse().ok())
 }
@@ -167,8 +166,8 @@ mod tests {
         assert_eq!(names_of(&root, "0000:3b:00.0".parse().unwrap()), ["ens1"]);
     }
 
-    /// With the kernel's multipath the first number of a disk is its subsystem's. Here subsystem 0 is reached through
-    /// controller 1 at first, then through 0 and 1.
+    /// With the kernel's multipath the first number of a disk is its subsystem's. Here subsystem 0 is reached first
+    /// through controller 1, then through 0 and 1.
     #[test]
     fn a_disk_of_a_subsystem_is_its_controllers() {
         let (_keep, root) = tree();

@@ -1,7 +1,7 @@
 //! Every root port with the state of its DCA switch and the devices behind it.
 //!
-//! Reads only, and only offsets where the generation's table has a register and the port no capability header
-//! (hardware.md 2.1). Must not know what is wanted of a port.
+//! Only reads, and only at offsets where the generation's table has a register and the port has no capability header
+//! (hardware.md 2.1). Must not know why a port is read.
 
 use super::names;
 use super::survey::{Behind, PortDca};
@@ -10,7 +10,7 @@ use crate::root::Root;
 use crate::topology::Topology;
 use waykeeper_generations::{Generation, PortSwitch};
 
-/// All root ports, by address, and what could not be read of this machine's devices.
+/// All root ports by address, and messages about devices that could not be read.
 pub(super) fn all(
     root: &Root,
     generation: Option<&Generation>,
@@ -23,7 +23,7 @@ pub(super) fn all(
     let mut blind: Vec<String> = tree.unreadable().map(|(_, why)| why).chain(tree.strange()).collect();
     let mut ports: Vec<PortDca> = Vec::new();
     for bridge in tree.devices().filter(|device| device.is_bridge()) {
-        // A bridge below another is no root port; a bridge that cannot be read is one with a note.
+        // A bridge below another is not a root port; a bridge that cannot be read is listed with a note.
         if tree.above(root, bridge.address).is_ok_and(|above| !above.is_empty()) {
             continue;
         }
@@ -57,7 +57,7 @@ struct State {
     hints_off: Option<bool>,
 }
 
-/// The switch; else why it cannot be told, and whether that is for want of permission.
+/// State of the switch; else why it cannot be read, and whether permission is missing.
 fn read(root: &Root, port: &PciDevice, generation: Option<&Generation>) -> Result<State, (String, bool)> {
     let Some(switch) = generation.map(|generation| &generation.dca.port) else {
         return Err(("no built-in table describes this CPU".to_owned(), false));

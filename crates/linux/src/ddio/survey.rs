@@ -1,8 +1,8 @@
-//! What there is of direct cache access on a host: the way register of every socket, the switch of every root port, and
-//! the devices behind each.
+//! The state of direct cache access on a host: the way register of every socket, the switch of every root port, and
+//! the devices behind each port.
 //!
-//! Reads only. What cannot be read has a note in its place; the survey itself never fails. Must not know what is
-//! wanted of it.
+//! Only reads. A value that cannot be read has a note instead; the survey itself never fails. Must not know how its
+//! result is used.
 
 use super::{DdioError, ports};
 use crate::cpuinfo::identity;
@@ -23,19 +23,19 @@ pub struct SocketWays {
     pub socket: u16,
     /// CPU through which the register is read.
     pub cpu: u16,
-    /// What it holds; `None` if it cannot be read.
+    /// Its value; `None` if it cannot be read.
     pub mask: Option<WayMask>,
-    /// Its value at power-on, where that is known.
+    /// Its value at power-on, if known.
     pub default: Option<WayMask>,
-    /// Ways that CPUID says are shared with devices; it does not follow the register (hardware.md 1.3).
+    /// Ways that CPUID reports as shared with devices; it does not follow the register (hardware.md 1.3).
     pub shareable: Option<WayMask>,
     /// Ways of the LLC.
     pub llc_ways: Option<u32>,
-    /// How sure it is that the register acts.
+    /// How certain it is that the register has an effect.
     pub standing: Standing,
     /// Why there is no mask.
     pub note: Option<String>,
-    /// There is none because this user may not read it.
+    /// The mask is missing because this user may not read it.
     #[serde(skip)]
     pub denied: bool,
 }
@@ -45,11 +45,11 @@ pub struct SocketWays {
 pub struct Behind {
     /// Its PCI address.
     pub address: PciAddress,
-    /// Vendor and device, as lspci -n prints them.
+    /// Vendor and device id, in the format of lspci -n.
     pub id: String,
     /// Class, subclass and interface.
     pub class: u32,
-    /// What the kernel calls it: interfaces, NVMe controllers, disks.
+    /// The kernel's names for it: interfaces, NVMe controllers, disks.
     pub names: Vec<String>,
 }
 
@@ -80,42 +80,42 @@ fn kind(class: u32) -> Option<&'static str> {
 pub struct PortDca {
     /// Its PCI address.
     pub address: PciAddress,
-    /// Its socket, where sysfs tells.
+    /// Its socket, if sysfs reports it.
     pub socket: Option<u16>,
-    /// Whether devices behind it fill the LLC; `None` if that cannot be read here.
+    /// Whether writes of devices behind it allocate in the LLC; `None` if that cannot be read.
     pub dca: Option<bool>,
-    /// NoSnoopOpWrEn; shown, never turned.
+    /// NoSnoopOpWrEn; shown, never written.
     pub no_snoop: Option<bool>,
-    /// TPHDIS; shown, never turned.
+    /// TPHDIS; shown, never written.
     pub hints_off: Option<bool>,
     /// Why there is no state.
     pub note: Option<String>,
-    /// There is none because this user may not read it.
+    /// The state is missing because this user may not read it.
     #[serde(skip)]
     pub denied: bool,
     /// The devices behind it.
     pub devices: Vec<Behind>,
 }
 
-/// All of it.
+/// The state of the whole host.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Survey {
-    /// The CPU for people: its name and what generation it is.
+    /// The CPU's name and generation, for display.
     pub cpu: String,
-    /// The generation, if it is a known one.
+    /// The generation, if known.
     #[serde(serialize_with = "id_of")]
     pub generation: Option<&'static Generation>,
-    /// How sure it is that root ports can be switched.
+    /// How certain it is that root ports can be switched.
     pub port_standing: Option<Standing>,
-    /// What is known of the way register.
+    /// What is known about the way register.
     pub ways_note: Option<String>,
-    /// What is known of the switches.
+    /// What is known about the switches.
     pub ports_note: Option<String>,
-    /// Sockets in order.
+    /// Sockets by number.
     pub sockets: Vec<SocketWays>,
-    /// Root ports by address, those with nothing behind them too.
+    /// Root ports by address, including those without devices.
     pub ports: Vec<PortDca>,
-    /// What could not be read of this machine's devices, so that a port, or a device behind one, is missing.
+    /// What could not be read, so that a port or a device behind one is missing.
     pub blind: Option<String>,
 }
 
@@ -124,7 +124,7 @@ fn id_of<S: serde::Serializer>(generation: &Option<&Generation>, serializer: S) 
 }
 
 impl Survey {
-    /// The generation, or the refusal to write anything on hardware that nobody described.
+    /// The generation, or the error that nothing is written on an unknown CPU.
     pub(super) fn known_generation(&self, what: &str) -> Result<&'static Generation, DdioError> {
         self.generation.ok_or_else(|| {
             DdioError::unsupported(
@@ -149,7 +149,7 @@ impl Survey {
     }
 }
 
-/// Looks at all of it.
+/// Reads all of it.
 pub fn survey(root: &Root) -> Survey {
     let (signature, brand) = identity(root);
     let generation = signature.and_then(|signature| Generation::find(&signature));
@@ -178,7 +178,7 @@ pub fn survey(root: &Root) -> Survey {
 }
 
 fn sockets(root: &Root, generation: Option<&Generation>, topology: &Topology) -> Vec<SocketWays> {
-    // resctrl's word before the cache's: masks are what the register is compared with (hardware.md 0.1).
+    // resctrl's value before the cache's: the register is compared with masks (hardware.md 0.1).
     let resctrl = Resctrl::open(root, crate::GROUP_PREFIX).and_then(|resctrl| resctrl.info()).ok();
     let l3: Option<&CacheInfo> = resctrl.as_ref().and_then(|info| info.l3());
     let standing = generation.map_or(Standing::Unknown, |generation| generation.dca.ways.standing);
@@ -208,7 +208,7 @@ fn sockets(root: &Root, generation: Option<&Generation>, topology: &Topology) ->
     topology.sockets().into_iter().filter_map(one).collect()
 }
 
-/// The register's mask; else why there is none, and whether that is for want of permission.
+/// The register's mask; else why there is none, and whether permission is missing.
 fn read_mask(root: &Root, cpu: u16, register: u32) -> Result<WayMask, (String, bool)> {
     let msr = Msr::open(root, cpu, Allowed::nothing());
     let value = msr.and_then(|msr| msr.read(register)).map_err(|error| {
@@ -220,7 +220,7 @@ fn read_mask(root: &Root, cpu: u16, register: u32) -> Result<WayMask, (String, b
     })?;
     match u32::try_from(value) {
         Ok(bits) if bits != 0 => Ok(WayMask::from_bits(bits)),
-        // Guests answer 0 for registers that nobody gave them (virtual-host.md 4).
+        // Guests read 0 from registers that the hypervisor does not provide (virtual-host.md 4).
         _ => {
             Err((format!("MSR {register:#x} of CPU {cpu} reads {value:#x}, which is not a way mask"), false))
         }

@@ -1,5 +1,5 @@
-//! Which masks the DDIO register may be given: the rules of its generation applied to what was asked for
-//! (hardware.md 1.2, 1.4).
+//! The masks that the DDIO register accepts: the rules of its generation, applied to a request (hardware.md 1.2,
+//! 1.4).
 //!
 //! Arithmetic on masks. Must not know how the register is read or written.
 
@@ -9,10 +9,10 @@ use std::str::FromStr;
 use waykeeper_generations::{Generation, Standing, WayRegister};
 use waykeeper_units::WayMask;
 
-/// What is asked for: so many ways, or these.
+/// The requested value: a number of ways, or a mask.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wanted {
-    /// A number of ways; which they are follows from the rules.
+    /// A number of ways; the rules determine which.
     Count(u32),
     /// These ways.
     Mask(WayMask),
@@ -43,7 +43,7 @@ impl fmt::Display for Wanted {
     }
 }
 
-/// A standing in words.
+/// The certainty that a register has an effect, in words.
 pub fn words(standing: Standing) -> &'static str {
     match standing {
         Standing::Confirmed => "is known to act",
@@ -56,10 +56,10 @@ pub fn words(standing: Standing) -> &'static str {
 
 const WHAT: &str = "setting the DDIO ways";
 
-/// The register of a generation, if it may be written at all.
+/// The way register of a generation, if it may be written.
 ///
 /// # Errors
-/// [`DdioError::Unsupported`] with what is known of it.
+/// [`DdioError::Unsupported`] with what is known about it.
 pub fn may_write(generation: &Generation) -> Result<&WayRegister, DdioError> {
     let switch = &generation.dca.ways;
     switch.register.as_ref().filter(|_| switch.standing.may_write()).ok_or_else(|| {
@@ -76,12 +76,13 @@ pub fn may_write(generation: &Generation) -> Result<&WayRegister, DdioError> {
     })
 }
 
-/// The mask to write, if the register of this generation may be given it.
+/// The mask to write, if this generation's register accepts it.
 ///
-/// `llc_ways` is the width of the LLC's masks, `now` what the register holds.
+/// `llc_ways` is the width of the LLC's masks, `now` the register's value.
 ///
 /// # Errors
-/// [`DdioError::Unsupported`] where nothing must be written, [`DdioError::BadMask`] where this must not.
+/// [`DdioError::Unsupported`] if the register must not be written, [`DdioError::BadMask`] if it must not get this
+/// value.
 pub fn plan(
     generation: &Generation,
     llc_ways: u32,
@@ -97,7 +98,7 @@ pub fn plan(
         );
         return Err(DdioError::unsupported(WHAT, why));
     }
-    // Where nobody knows the value of power-on, what is there now is kept.
+    // If the power-on value is unknown, the current value is kept.
     let kept = register.default.unwrap_or(now);
     let accepted = accepted(register, llc_ways, kept);
     let bad =

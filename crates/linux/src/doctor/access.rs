@@ -1,6 +1,6 @@
-//! The ways to the hardware: the kernel's msr and cpuid devices, what lockdown forbids, what a hypervisor hides.
+//! Access to the hardware: the kernel's msr and cpuid devices, lockdown, and what a hypervisor hides.
 //!
-//! Looks at devices by reading one value from them. Must not know what the values are good for.
+//! Checks a device by reading one value from it. Must not know what the values mean.
 
 use super::allocation;
 use super::facts::Facts;
@@ -9,7 +9,7 @@ use super::report::{Check, Family, State};
 use crate::msr::MsrError;
 use rustix::io::Errno;
 
-/// All subjects of this family.
+/// All checks of this family.
 pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
     vec![allocation::access(facts), cpuid(facts), msr(facts), msr_writes(facts), lockdown(facts)]
 }
@@ -18,7 +18,8 @@ fn check(name: &'static str, state: State, value: impl std::fmt::Display) -> Che
     Check::new(Family::Access, name, state, value)
 }
 
-/// Lockdown (hardware.md 10): `[none] integrity confidentiality`, the one in brackets is in force.
+/// Lockdown (hardware.md 10): the file has the form `[none] integrity confidentiality`, with the active level in
+/// brackets.
 pub(super) enum Lockdown {
     /// The kernel knows no lockdown, or securityfs is not mounted.
     NotSaid,

@@ -1,5 +1,5 @@
-//! resctrl: whether it is there, what it divides and watches, how many classes are left, and which of the many
-//! reasons it has for not being there (hardware.md 7.1, 7.2, 8.1).
+//! resctrl: whether it is mounted, what it allocates and monitors, how many classes are free, and if it is missing,
+//! why (hardware.md 7.1, 7.2, 8.1).
 //!
 //! Must not know devices or MSRs. Widths and masks are read, never looked up by model.
 
@@ -9,15 +9,15 @@ use super::report::{Check, Family, State};
 use crate::resctrl::{Info, IoAlloc, Kind, Resctrl, ResctrlError, Resource};
 use waykeeper_generations::{ErratumKind, Vendor};
 
-/// What resctrl is to this host.
+/// The state of resctrl on this host.
 pub(super) enum Mount {
-    /// Mounted; its `info` as far as it makes sense.
+    /// Mounted; its `info`, or why that cannot be parsed.
     Mounted(Resctrl, Result<Info, ResctrlError>),
-    /// Not mounted or not there, in the words of the attempt.
+    /// Not mounted or not supported, with the error of the attempt.
     No(ResctrlError),
 }
 
-/// Looks for the mount.
+/// Opens the mount.
 pub(super) fn mount(root: &crate::root::Root) -> Mount {
     match Resctrl::open(root, crate::GROUP_PREFIX) {
         Ok(resctrl) => {
@@ -28,12 +28,12 @@ pub(super) fn mount(root: &crate::root::Root) -> Mount {
     }
 }
 
-/// The subjects that can be steered.
+/// The checks of its knobs.
 pub(super) fn steered(facts: &Facts<'_>) -> Vec<Check> {
     vec![cat(facts), classes(facts), mba(facts), io_alloc(facts)]
 }
 
-/// The filesystem itself.
+/// The check of the file system itself.
 pub(super) fn access(facts: &Facts<'_>) -> Check {
     let check = |state, value: String| Check::new(Family::Access, "resctrl", state, value);
     match &facts.mount {
@@ -49,7 +49,7 @@ pub(super) fn access(facts: &Facts<'_>) -> Check {
         }
         Mount::No(_) => {}
     }
-    // The kernel registers the filesystem only if it found RDT or PQoS to drive (resctrl_init).
+    // The kernel registers the file system only if it found RDT or PQoS (resctrl_init).
     match file::text(facts.root, "proc/filesystems") {
         File::Text(text) if text.lines().any(|line| line.split_whitespace().last() == Some("resctrl")) => {
             check(State::Missing, "the kernel has resctrl, but it is not mounted".to_owned())
@@ -67,7 +67,7 @@ pub(super) fn access(facts: &Facts<'_>) -> Check {
     }
 }
 
-/// `info` if there is one that makes sense; else the check that says why not.
+/// `info` if it could be read; else the check that says why not.
 fn info<'f>(facts: &'f Facts<'_>, name: &'static str, family: Family) -> Result<&'f Info, Check> {
     match &facts.mount {
         Mount::Mounted(_, Ok(info)) => Ok(info),
@@ -81,11 +81,11 @@ fn info<'f>(facts: &'f Facts<'_>, name: &'static str, family: Family) -> Result<
     }
 }
 
-/// The boot option that brings what the kernel leaves off on Skylake servers (hardware.md 7.2).
+/// The boot option that enables what the kernel disables on Skylake servers (hardware.md 7.2).
 const RDT_BOOT_OPTION: &str =
     "boot with rdt=cmt,mbmtotal,mbmlocal,l3cat,l3cdp,mba on the kernel's command line";
 
-/// Why something is missing that the CPU says it has.
+/// Adds the remedy for a feature that the CPU reports and the kernel does not offer.
 fn not_driven(facts: &Facts<'_>, check: Check, kind: ErratumKind) -> Check {
     match facts.erratum(kind) {
         Some(_) => check.remedy(RDT_BOOT_OPTION),
@@ -95,7 +95,7 @@ fn not_driven(facts: &Facts<'_>, check: Check, kind: ErratumKind) -> Check {
     }
 }
 
-/// Without a mount nobody can tell what the kernel drives; what it is known to leave off can be told all the same.
+/// Without a mount it is unknown what the kernel offers, except for features that it is known to disable.
 fn before_mounting(facts: &Facts<'_>, check: Check, kind: ErratumKind) -> Check {
     let cmdline = file::line(facts.root, "proc/cmdline");
     let asked_for =
@@ -155,7 +155,7 @@ fn classes(facts: &Facts<'_>) -> Check {
         Ok(groups) => u32::try_from(groups.len()).unwrap_or(u32::MAX),
         Err(error) => return check(State::Unknown, error.to_string()),
     };
-    // The default group has one of them; so has io_alloc while it is on (hardware.md 8.1).
+    // The default group uses one class; io_alloc uses another while it is enabled (hardware.md 8.1).
     let devices = u32::from(info.l3().is_some_and(|l3| l3.io_alloc == Some(IoAlloc::Enabled)));
     let free = all.saturating_sub(1 + groups + devices);
     let value = format!("{all} classes of service, {free} free");
@@ -210,7 +210,7 @@ fn io_alloc(facts: &Facts<'_>) -> Check {
     }
 }
 
-/// What resctrl watches.
+/// The check of monitoring.
 pub(super) fn monitoring(facts: &Facts<'_>) -> Check {
     let check = |state, value: String| Check::new(Family::Watch, "monitoring", state, value);
     let info = match info(facts, "monitoring", Family::Watch) {
@@ -236,7 +236,7 @@ pub(super) fn monitoring(facts: &Facts<'_>) -> Check {
     check(State::Ok, format!("{}; {} RMIDs{mode}", events.join(", "), monitoring.num_rmids))
 }
 
-/// Groups that are not ours, and who holds the lock that tools share.
+/// Groups that Waykeeper did not make, and the holder of the lock that tools share.
 pub(super) fn others(facts: &Facts<'_>) -> Vec<Check> {
     let check = |name, state, value: String| Check::new(Family::Others, name, state, value);
     let Mount::Mounted(resctrl, _) = &facts.mount else { return Vec::new() };

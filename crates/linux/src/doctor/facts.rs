@@ -1,6 +1,6 @@
-//! What every subject starts from: who the CPU is, its shape, what the kernel offers. Read once.
+//! Facts that all checks need: CPU, topology, and what the kernel offers. Read once.
 //!
-//! Each fact stands for itself: one that cannot be read does not keep the others away. Must not know what is made of them.
+//! Facts are independent: one that cannot be read does not affect the others. Must not know how they are judged.
 
 use super::access::{self, Lockdown};
 use super::allocation::{self, Mount};
@@ -15,12 +15,12 @@ use rustix::thread::CapabilitySet;
 use waykeeper_generations::{Erratum, ErratumKind, Generation, Signature, Vendor};
 use waykeeper_units::CoreId;
 
-/// IA32_TIME_STAMP_COUNTER (SDM vol. 4): every x86 CPU has it and reading it does nothing.
+/// IA32_TIME_STAMP_COUNTER (SDM vol. 4): every x86 CPU has it, and reading it has no effect.
 const TSC: u32 = 0x10;
 
 /// The facts.
 pub(super) struct Facts<'a> {
-    /// Where the files are.
+    /// The root of the host's files.
     pub root: &'a Root,
     /// The kernel's view of the CPU.
     pub cpuinfo: Result<Cpuinfo, FileError>,
@@ -30,22 +30,22 @@ pub(super) struct Facts<'a> {
     pub topology: Result<Topology, FileError>,
     /// The generation, if a table describes it.
     pub generation: Option<&'static Generation>,
-    /// Whether a hypervisor is below; `None` if nobody says.
+    /// Whether the host is a virtual machine; `None` if neither CPUID nor cpuinfo reports it.
     pub is_virtual: Option<bool>,
     /// Whether MSRs can be read.
     pub msr: Result<(), MsrError>,
-    /// resctrl.
+    /// The mount of resctrl.
     pub mount: Mount,
-    /// Lockdown.
+    /// The state of kernel lockdown.
     pub lockdown: Lockdown,
-    /// What perf can count.
+    /// Names of perf's event sources.
     pub event_sources: Result<Vec<String>, String>,
-    /// Whether this process may count whole CPUs whatever perf_event_paranoid says.
+    /// Whether this process may count whole CPUs regardless of perf_event_paranoid.
     pub may_perf: bool,
 }
 
 impl<'a> Facts<'a> {
-    /// Reads all of them.
+    /// Reads all facts.
     pub fn read(root: &'a Root) -> Facts<'a> {
         let cpuinfo = Cpuinfo::read(root);
         let topology = Topology::read(root);
@@ -78,22 +78,22 @@ impl<'a> Facts<'a> {
         signature(&self.cpuinfo, &self.cpuid)
     }
 
-    /// Who made the CPU.
+    /// The CPU's vendor.
     pub fn vendor(&self) -> Option<Vendor> {
         self.signature().map(|signature| signature.vendor)
     }
 
-    /// Whether the kernel shows a feature of the CPU.
+    /// Whether `/proc/cpuinfo` lists a feature.
     pub fn has_flag(&self, flag: &str) -> bool {
         self.cpuinfo.as_ref().is_ok_and(|cpu| cpu.has(flag))
     }
 
-    /// What is not as the manual says, if it holds here.
+    /// A known deviation of this CPU from the manual.
     pub fn erratum(&self, kind: ErratumKind) -> Option<&'static Erratum> {
         self.generation?.erratum(kind, &self.signature()?)
     }
 
-    /// Words to add where a hypervisor may be what hides something.
+    /// Words to add where a hypervisor may hide something.
     pub fn behind_a_hypervisor(&self) -> &'static str {
         if self.is_virtual == Some(true) { " (hidden by the hypervisor, or not there)" } else { "" }
     }
@@ -103,14 +103,14 @@ impl<'a> Facts<'a> {
         self.topology.as_ref().ok()?.online().next().map(|(id, _)| id)
     }
 
-    /// Reads an MSR of a CPU; a reason in words otherwise.
+    /// Reads an MSR of a CPU; the error is a text.
     pub fn read_msr(&self, cpu: CoreId, address: u32) -> Result<u64, String> {
         let msr = Msr::open(self.root, cpu.0, Allowed::nothing());
         msr.and_then(|msr| msr.read(address)).map_err(|error| error.to_string())
     }
 }
 
-/// The CPU's own word first: `/proc/cpuinfo` is the kernel's copy of it.
+/// The signature from CPUID if possible, else from `/proc/cpuinfo`, the kernel's copy.
 fn signature(
     cpuinfo: &Result<Cpuinfo, FileError>,
     cpuid: &Result<cpuid::Facts, FileError>,

@@ -1,18 +1,19 @@
-//! One small file for one subject: its text, or why there is none.
+//! Reads a small file for one check: its text, or why there is none.
 //!
-//! A file that cannot be read or makes no sense is an answer here and never the end of the examination.
+//! A file that cannot be read or parsed is a result here; it does not end the examination. Must not know what the
+//! text means.
 
 use crate::content::ContentError;
 use crate::root::Root;
 
-/// What came of reading a file.
+/// The result of reading a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum File {
     /// Its text.
     Text(String),
-    /// There is no such file.
+    /// The file does not exist.
     Absent,
-    /// There is one, and it cannot be read or is no text; the reason names it.
+    /// The file cannot be read or has the wrong form; the reason names it.
     Wrong(String),
 }
 
@@ -36,7 +37,7 @@ pub(super) fn text(root: &Root, path: &str) -> File {
     }
 }
 
-/// The words for content that makes no sense, cut so that a log is not flooded.
+/// The message about content that cannot be parsed; a long text is cut.
 pub(super) fn odd(root: &Root, path: &str, found: &str, accepted: &str) -> String {
     ContentError::new(&root.path(path), 0, found.trim(), accepted).to_string()
 }

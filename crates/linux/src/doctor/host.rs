@@ -1,6 +1,6 @@
-//! What this host is: CPU, generation, shape, caches, kernel, and whether there is a hypervisor below.
+//! Identity of the host: CPU, generation, topology, caches, kernel, and whether it is a virtual machine.
 //!
-//! Plain facts. Must not know what can be done with such a host.
+//! Plain facts. Must not know what can be managed on such a host.
 
 use super::facts::Facts;
 use super::file::{self, File};
@@ -8,7 +8,7 @@ use super::report::{Check, Family, State};
 use std::collections::BTreeSet;
 use waykeeper_generations::Generation;
 
-/// All subjects of this family.
+/// All checks of this family.
 pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
     vec![
         cpu(facts),

@@ -1,5 +1,5 @@
-//! What can be steered: shares of the LLC and of bandwidth, the ways of devices, DCA of each root port, and which
-//! devices that is about (hardware.md 1 and 2).
+//! Knobs: masks of the LLC and limits of bandwidth, the DCA ways, DCA of each root port, and the devices behind them
+//! (hardware.md 1 and 2).
 //!
 //! Must not know the registers: [`crate::ddio`] does.
 
@@ -10,7 +10,7 @@ use super::report::{Check, Family, State};
 use crate::ddio::{self, PortDca, Survey};
 use waykeeper_generations::Standing;
 
-/// All subjects of this family.
+/// All checks of this family.
 pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
     let survey = ddio::survey(facts.root);
     let mut checks = allocation::steered(facts);
@@ -22,7 +22,7 @@ fn check(name: &'static str, state: State, value: impl std::fmt::Display) -> Che
     Check::new(Family::Steer, name, state, value)
 }
 
-/// A knob that reads well and that the kernel will not let anybody turn.
+/// Degrades a check of a readable knob if kernel lockdown forbids setting it.
 fn unless_locked_down(facts: &Facts<'_>, check: Check) -> Check {
     match &facts.lockdown {
         Lockdown::On(level) if check.state == State::Ok => {

@@ -1,8 +1,8 @@
-//! Examination of a host: what it is, what can be watched and steered on it, who else is at work, and for everything
-//! that is missing what would bring it.
+//! Examines a host: its hardware, the counters and knobs that can be used, other tools at work, and for everything
+//! missing its remedy.
 //!
-//! One family of subjects a file. Nothing is changed and nothing is opened for writing. A file that makes no sense
-//! spoils its own subject and no other. Must not know how the report is shown.
+//! One family of checks per file. Nothing is changed or opened for writing. A file that cannot be parsed affects only
+//! its own check. Must not know how the report is shown.
 
 mod access;
 mod allocation;

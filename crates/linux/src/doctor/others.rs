@@ -1,6 +1,6 @@
-//! Who else is at work on the same knobs, and what an earlier run of ours left behind.
+//! Other programs that use the same knobs or counters, and leftovers of an earlier run of Waykeeper.
 //!
-//! Reads lock files, counter controls and our journal. Must not know what is done about any of it.
+//! Reads lock files, counter controls and our journal. Must not know how a result is used.
 
 use super::allocation;
 use super::facts::Facts;
@@ -10,10 +10,10 @@ use crate::journal;
 use crate::resctrl::holder_in;
 use crate::root::Root;
 
-/// Where libpqos keeps its lock: `/var/lock` is a link to `/run/lock` on most distributions (cmt-cat:lib/api.c).
+/// Paths of libpqos's lock file: `/var/lock` is a link to `/run/lock` on most distributions (cmt-cat:lib/api.c).
 const PQOS_LOCKS: [&str; 2] = ["run/lock/libpqos", "var/lock/libpqos"];
 
-/// All subjects of this family.
+/// All checks of this family.
 pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
     let mut checks = allocation::others(facts);
     checks.extend([pqos(facts), counters_in_use(facts), journal(facts)]);
@@ -36,14 +36,14 @@ fn pqos(facts: &Facts<'_>) -> Check {
     }
 }
 
-/// The process that holds a lock on a file, of whatever kind.
+/// The process that holds a lock of any kind on a file.
 fn held_by(root: &Root, path: &std::path::Path) -> Option<u32> {
     let File::Text(locks) = file::text(root, "proc/locks") else { return None };
     holder_in(&locks, &std::fs::metadata(path).ok()?, &["POSIX", "FLOCK", "OFDLCK"])
 }
 
-/// Counter controls of the first CPU that are switched on. The kernel's own (NMI watchdog, perf) count as well: an MSR
-/// does not say who wrote it.
+/// Whether counter controls of the first CPU are enabled. Those of the kernel itself (NMI watchdog, perf) count too:
+/// an MSR does not show its writer.
 fn counters_in_use(facts: &Facts<'_>) -> Check {
     let name = "counters-in-use";
     let Some(generation) = facts.generation else {

@@ -1,6 +1,6 @@
-//! What a probe of this machine has found out, where somebody kept its profile.
+//! The saved result of a probe of this machine.
 //!
-//! A machine that was never probed has no line here. Must not know how a profile is made.
+//! A machine without a profile has no check here. Must not know how a profile is made.
 
 use super::facts::Facts;
 use super::report::{Check, Family, State};
@@ -11,7 +11,7 @@ use std::path::Path;
 const NAME: &str = "profile";
 const ANEW: &str = "make a profile here: waykeeper probe run all --root / --tenants FILE --save";
 
-/// The subject, if there is a profile.
+/// The check, if there is a profile.
 pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
     checks_at(facts, &profile::usual_path(facts.root))
 }
@@ -39,10 +39,10 @@ fn checks_at(facts: &Facts<'_>, path: &Path) -> Vec<Check> {
     }
 }
 
-/// This machine, as far as files tell.
+/// The identity of this machine, from files.
 fn identity(facts: &Facts<'_>) -> Option<Identity> {
     let ways = facts.topology.as_ref().ok()?.l3.iter().find_map(|l3| l3.ways)?;
-    // A port of the profile has to be there; what else is there is no matter.
+    // Only the ports in the profile have to exist, so all PCI devices are passed.
     let devices = PciTree::read(facts.root)
         .map(|tree| tree.devices().map(|device| device.address.to_string()).collect());
     profile::identity(facts.root, ways, devices.unwrap_or_default())

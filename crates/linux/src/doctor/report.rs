@@ -1,43 +1,43 @@
-//! What an examination finds: one line a subject, its state, and what would make it better.
+//! The result of an examination: per check one line with its state and remedy.
 //!
-//! Plain values. Must not know how anything is found out, nor how it is shown.
+//! Plain values. Must not know how anything is checked or shown.
 
 use serde::Serialize;
 use std::fmt::Display;
 
-/// How it stands with one subject.
+/// The state of one check.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// It is there and can be used.
+    /// It exists and can be used.
     Ok,
-    /// It is not there, or cannot be used as things are; the remedy says what would bring it.
+    /// It does not exist, or cannot be used now; the remedy says how to get it.
     Missing,
-    /// It is there and worse than it could be, or somebody else is at it.
+    /// It works less well than it could, or another program uses it.
     Degraded,
-    /// It could not be found out: a file is unreadable or makes no sense, or nobody knows (hardware.md 13).
+    /// It could not be determined: a file cannot be read or parsed, or no source documents it (hardware.md 13).
     Unknown,
     /// A plain fact, neither good nor bad.
     Info,
 }
 
-/// Which part of the report a subject belongs to.
+/// The part of the report that a check belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Family {
-    /// What this host is.
+    /// Identity of the host.
     Host,
-    /// The ways to it: devices of the kernel, permissions, lockdown.
+    /// Access to the hardware: kernel devices, permissions, lockdown.
     Access,
-    /// What can be watched.
+    /// Counters.
     Watch,
-    /// What can be steered.
+    /// Knobs.
     Steer,
-    /// Who else is at work, and what an earlier run has left.
+    /// Other tools at work, and leftovers of an earlier run.
     Others,
 }
 
 impl Family {
-    /// The heading over its subjects.
+    /// The heading of this family.
     pub fn heading(self) -> &'static str {
         match self {
             Family::Host => "this host",
@@ -49,24 +49,24 @@ impl Family {
     }
 }
 
-/// One subject.
+/// One check.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Check {
     /// Its name; names do not change between versions.
     pub name: &'static str,
-    /// How it stands with it.
+    /// Its state.
     pub state: State,
     /// What was found, for people, with units.
     pub value: String,
     /// What to do about it: a command, a boot option, a setting. None if nothing needs doing or nothing would help.
     pub remedy: Option<String>,
-    /// Where it belongs.
+    /// Its part of the report.
     #[serde(skip)]
     pub family: Family,
 }
 
 impl Check {
-    /// A subject without a remedy.
+    /// A check without a remedy.
     pub fn new(family: Family, name: &'static str, state: State, value: impl Display) -> Check {
         Check { name, state, value: value.to_string(), remedy: None, family }
     }
@@ -77,26 +77,26 @@ impl Check {
     }
 }
 
-/// All subjects, in the order in which they are told.
+/// All checks, in the order of the report.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Report {
-    /// The subjects.
+    /// The checks.
     pub checks: Vec<Check>,
 }
 
 impl Report {
-    /// The subject of that name.
+    /// The check of that name.
     pub fn check(&self, name: &str) -> Option<&Check> {
         self.checks.iter().find(|check| check.name == name)
     }
 
-    /// True if there is a knob that can be turned: CAT masks, DDIO ways, DCA of a port, or the I/O share of AMD.
+    /// True if a knob can be set: CAT masks, DDIO ways, DCA of a port, or the I/O share of AMD.
     pub fn is_manageable(&self) -> bool {
         let knobs = ["cat", "ddio-ways", "dca-ports", "io-alloc"];
         knobs.iter().filter_map(|name| self.check(name)).any(|check| check.state == State::Ok)
     }
 
-    /// How many subjects are in `state`.
+    /// The number of checks in `state`.
     pub fn count(&self, state: State) -> usize {
         self.checks.iter().filter(|check| check.state == state).count()
     }

@@ -1,7 +1,7 @@
-//! Counters: which the kernel offers through perf, which could be programmed through MSRs, and who may use them
-//! (hardware.md 3 to 6).
+//! Counters: which ones the kernel offers through perf, which ones could be programmed through MSRs, and whether this
+//! process may use them (hardware.md 3 to 6).
 //!
-//! Counts directories and reads settings; opens no event. Must not know what the counts are used for.
+//! Counts directories and reads settings; opens no event. Must not know how the counts are used.
 
 use super::allocation;
 use super::facts::Facts;
@@ -11,10 +11,10 @@ use crate::pci::PciTree;
 use crate::perf;
 use waykeeper_generations::{Pmu, Space, Vendor};
 
-/// Where the kernel lists what perf can count.
+/// The kernel's list of perf event sources.
 const EVENT_SOURCES: &str = "sys/bus/event_source/devices";
 
-/// All subjects of this family.
+/// All checks of this family.
 pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
     let cache = facts.generation.and_then(|generation| generation.cache.as_ref()).map(|cache| &cache.pmu);
     let iio = facts.generation.and_then(|generation| generation.iio.as_ref()).map(|iio| &iio.pmu);
@@ -34,7 +34,7 @@ fn check(name: &'static str, state: State, value: impl std::fmt::Display) -> Che
     Check::new(Family::Watch, name, state, value)
 }
 
-/// What perf can count, or why that is not known.
+/// Names of perf's event sources, or why they cannot be read.
 pub(super) fn event_sources(root: &crate::root::Root) -> Result<Vec<String>, String> {
     match root.list(EVENT_SOURCES) {
         Ok(names) => Ok(names),
@@ -45,7 +45,7 @@ pub(super) fn event_sources(root: &crate::root::Root) -> Result<Vec<String>, Str
 
 fn core(facts: &Facts<'_>) -> Check {
     let name = "core-counters";
-    // Hybrid and newer AMD cores have other names for theirs; the tables say which, `cpu` is the rule.
+    // Hybrid and newer AMD cores use other names, which the tables contain; `cpu` is the default.
     let pmu = facts.generation.map_or("cpu", |generation| generation.core.perf.as_str());
     let sources = match &facts.event_sources {
         Ok(sources) => sources,
@@ -120,11 +120,11 @@ fn uncore(facts: &Facts<'_>, name: &'static str, what: &str, pmu: Option<&Pmu>) 
     }
 }
 
-/// PCI devices that hold the counters of memory channels.
+/// The number of PCI devices that contain counters of memory channels.
 fn memory_channels(facts: &Facts<'_>) -> usize {
     let memory = facts.generation.and_then(|generation| generation.memory.as_ref());
     let Some(known) = memory.map(|memory| &memory.pci_devices) else { return 0 };
-    // A tree of PCI devices that makes no sense is told with the root ports.
+    // The check of the root ports reports errors of the PCI tree.
     let tree = PciTree::read(facts.root).unwrap_or_default();
     tree.devices().filter(|device| known.contains(&[device.vendor, device.device])).count()
 }

@@ -1,8 +1,8 @@
-//! Making a long journal short: what was recorded and forgotten again says nothing any more.
+//! Compacts a long journal: entries that were recorded and forgotten again are dropped.
 //!
-//! Tenants that come and go write a few lines each, and a manager runs for months. The short one is written beside the long
-//! one, synced, and takes its name in one step: whenever the power fails, one of them is there whole. It must not know
-//! what an original is of.
+//! Tenants that start and end write a few lines each, and a manager runs for months. The compact journal is written
+//! beside the old one, synced and renamed over it, so after a power failure one of them is complete. Must not know
+//! what an original means.
 
 use super::{Entry, Journal, JournalError, Knobs, Original, VERSION, line, sync_directory};
 use std::ffi::OsString;
@@ -11,15 +11,15 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
-/// Shorter ones are left alone: a page or two of disk, read in no time.
+/// Shorter journals are not compacted: they take a few pages of disk and little time to read.
 const SHORT_BYTES: u64 = 32 << 10;
 
-/// So many lines for each that still says something make it worth the writing: then each line is written again at most
-/// once in a few times (assumption).
+/// Lines per line still needed from which compacting is worthwhile: each line is then rewritten only rarely
+/// (assumption).
 const WORTH: usize = 4;
 
 impl Journal {
-    /// Makes it short if that is worth it. If it cannot be done nothing has changed: the long one is as good.
+    /// Compacts the journal if that is worthwhile. If it fails, the old journal is kept.
     pub(super) fn shorten(&mut self) {
         let Some((_, length, lines)) = &self.file else { return };
         let live = 1 + self.knobs.originals.len() + 2 * self.knobs.kept.len();
@@ -32,7 +32,7 @@ impl Journal {
                 self.file = Some((file, length, lines));
                 self.short_from = SHORT_BYTES.max(2 * length);
             }
-            // Whatever is in the way (a full disk) is not asked about at every line.
+            // The cause (a full disk) may persist, so the next attempt is made at twice the length.
             Err(_) => {
                 self.short_from = 2 * *length;
                 self.forget_beside();
@@ -40,10 +40,10 @@ impl Journal {
         }
     }
 
-    /// Makes it hold these originals and nothing else, in one step; with none of them it is removed.
+    /// Replaces the content by these originals, atomically; without any, the journal is removed.
     ///
     /// # Errors
-    /// If that could not be written; then it holds what it held.
+    /// It could not be written; the journal is then unchanged.
     pub fn keep_only(&mut self, some: &[Original]) -> Result<(), JournalError> {
         if some.is_empty() {
             return self.clear();
@@ -64,14 +64,14 @@ impl Journal {
         }
     }
 
-    /// From how many bytes on a new one is long.
+    /// The length in bytes from which a new journal may be compacted.
     pub(super) const fn short_at_first() -> u64 {
         SHORT_BYTES
     }
 
-    /// What a kill in the midst of it may have left.
+    /// Removes the temporary file, which a killed process may have left.
     pub(super) fn forget_beside(&self) {
-        // There seldom is one, and it means nothing.
+        // Usually there is none; an error does not matter.
         let _ = fs::remove_file(self.beside());
     }
 
@@ -83,7 +83,7 @@ impl Journal {
 
     fn write_short(&self, beside: &PathBuf) -> io::Result<(File, u64, usize)> {
         let head = Entry::Host { version: VERSION, root: self.root.clone(), boot: self.written_in.clone() };
-        // A knob that is kept may have been turned again since: its older value comes first, as it was said.
+        // A kept knob may have been set again since: its older value comes first, as it was recorded.
         let kept = self.knobs.kept.iter().cloned();
         let kept = kept.flat_map(|own| [Entry::Original(own.clone()), Entry::Keep(own)]);
         let own = self.knobs.originals.iter().cloned().map(Entry::Original);
@@ -98,7 +98,7 @@ impl Journal {
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(beside, &self.path)?;
-        // The long one may come back after a power failure if this fails; it says the same.
+        // If this fails, the old file may reappear after a power failure; restoring from it has the same result.
         let _ = sync_directory(&self.path);
         Ok((file, text.len() as u64, number))
     }

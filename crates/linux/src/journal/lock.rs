@@ -1,6 +1,6 @@
-//! Who may turn knobs: one manager a journal, and one a host, whatever its journal is called.
+//! Locks that allow one manager per journal, and one per host regardless of its journal's path.
 //!
-//! flock(2) on files that only their owner can open. It must not know what is journaled.
+//! flock(2) on files that only their owner can open. Must not know what is journaled.
 
 use super::look::usual_path;
 use super::{JournalError, directory_of, untrusted};
@@ -13,38 +13,38 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long somebody who only looks may have the lock, even on a busy machine.
+/// Longest time a reader (`journal::look`) holds the lock, even on a busy machine.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// A lock, given back when dropped.
+/// A lock, released when dropped.
 #[derive(Debug)]
 pub(super) struct Lock {
     file: File,
-    /// Whose name goes with it.
+    /// The path of a lock file that is removed when the lock is dropped.
     passing: Option<PathBuf>,
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // While it is still held: whoever opened the file before sees then that its name is another's.
+        // Removed while locked: a process that opened the file earlier then sees that the path no longer names it.
         if let Some(path) = &self.passing {
             let _ = fs::remove_file(path);
         }
-        // A child that another thread is just starting has the descriptor too: closing ours would not give it back.
+        // A child that another thread is just starting has the descriptor too: closing ours would not unlock.
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }
 
 impl Lock {
-    /// Takes the lock beside a journal. Its file stays for good.
+    /// Takes the lock beside a journal. Its file is never removed.
     pub fn take(path: &Path) -> Result<Lock, JournalError> {
         Ok(Lock { file: take(path)?, passing: None })
     }
 
-    /// Takes the one of a host's usual journal, for a manager with another one; `None` if that is `own`, or if this user has
-    /// no right to the place: who may not write there is not the one who manages the machine.
+    /// Takes the lock of a host's default journal, for a manager with another journal. `None` if that is `own`, or if
+    /// this user may not write there: such a user cannot manage the machine.
     pub fn of_host(root: &Root, own: &Lock) -> Result<Option<Lock>, JournalError> {
-        // One host has one name, however its prefix is written.
+        // Different spellings of a prefix name the same host.
         let prefix = root.prefix().canonicalize().unwrap_or_else(|_| root.prefix().to_path_buf());
         let path = usual_path(&Root::at(prefix)).with_extension("lock");
         let failed = |source| JournalError::Write { path: path.clone(), source };
@@ -78,24 +78,24 @@ fn take(path: &Path) -> Result<File, JournalError> {
         let mut file = open.map_err(|why| untrusted(path, why, &failed))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(rustix::io::Errno::INTR) => continue,
-            // Somebody who only looks whether it is held has it for some microseconds: he is no manager.
+            // A reader that only checks the lock holds it for some microseconds: retry.
             Err(rustix::io::Errno::WOULDBLOCK) if begun.elapsed() < LOOK => {
                 std::thread::sleep(LOOK / 100);
                 continue;
             }
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 let mut text = String::new();
-                // A pid that cannot be read is one that is not told.
+                // If the pid cannot be read, the error does not name it.
                 let _ = (&mut file).take(32).read_to_string(&mut text);
                 let holder = text.trim().parse().ok();
                 return Err(JournalError::Held { path: path.to_path_buf(), holder });
             }
             Err(error) => return Err(failed(error.into())),
-            // A lock on a file that lost its name would be none: another one has it.
+            // If the path now names another file, this lock is void: open the new file.
             Ok(()) if !is_same(&file.metadata().map_err(failed)?, path) => continue,
             Ok(()) => {}
         }
-        // For people only, and the disk may be full: what counts is the lock.
+        // The pid is only information for messages; an error (a full disk) does not matter.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         return Ok(file);
     }
@@ -114,7 +114,7 @@ mod tests {
         fs::create_dir(root.prefix()).unwrap();
         let path = |name: &str| folder.path().join(name);
         let first = Journal::open(&path("one"), &root).unwrap();
-        // The prefix written in another way is the same host.
+        // Another spelling of the prefix is the same host.
         let same = Root::at(folder.path().join("host/../host"));
         for root in [&root, &same] {
             let why = Journal::open(&path("two"), root).unwrap_err().to_string();
@@ -130,7 +130,7 @@ mod tests {
         drop(Journal::open(&path("two"), &other).expect("another host is another matter"));
         drop(first);
         assert!(!common.exists(), "nobody needs it any more");
-        // With the usual journal it is the journal's own lock.
+        // With the default journal the host's lock is the journal's own lock.
         let usual = Journal::open(&usual_path(&root), &root).unwrap();
         assert!(matches!(Journal::open(&path("one"), &root), Err(JournalError::Held { .. })));
         drop(usual);

@@ -1,7 +1,6 @@
-//! Where the journal lies by default, and a look at it that changes nothing: neither the file nor the lock.
+//! The journal's default path, and a summary of a journal that changes neither the file nor the lock.
 //!
-//! For those who only want to know. Must not be used to decide whether a knob may be turned: that is
-//! [`Journal::open`](super::Journal::open)'s word.
+//! For information only. Must not decide whether a knob may be set: [`Journal::open`](super::Journal::open) does.
 
 use super::{Entry, JournalError, Knobs, MOST_BYTES, boot_id, parse_line, untrusted};
 use crate::root::Root;
@@ -11,14 +10,14 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
-/// Where the journal of the machine itself lies. Cleared by a reboot, as the knobs are.
+/// Directory of journals. A reboot clears it and resets the knobs.
 const DIRECTORY: &str = "/run/waykeeper";
 
-/// The journal of the host under `root` unless somebody names another: one a host, `/run/waykeeper/journal` for `/`.
+/// The default path of the journal of the host under `root`, one per host: `/run/waykeeper/journal` for `/`.
 ///
-/// A tree elsewhere has a journal beside it of a name made of its path: the knobs of a virtual host are no business of
-/// the machine it runs on, and no two hosts share a journal. A slash becomes `-`, whatever is no letter or digit `_` and its
-/// hex digits; so no two paths come to one name, and none has a dot, behind which the lock's name would differ.
+/// For another root the name contains the root's path: a virtual host has its own knobs. A slash becomes `-`; any
+/// other character that is not a letter or digit becomes `_` and its hex digits. So different paths give different
+/// names, and no name has a dot, after which the lock file's name would differ.
 pub fn usual_path(root: &Root) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
     let mut name = "journal".to_owned();
@@ -39,21 +38,21 @@ pub fn usual_path(root: &Root) -> PathBuf {
     Path::new(DIRECTORY).join(name)
 }
 
-/// What lies in a journal.
+/// Summary of a journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Look {
-    /// Originals that it holds, those of knobs that are to stay too.
+    /// Number of originals, kept ones included.
     pub originals: usize,
-    /// It is of an earlier boot: its values mean nothing any more.
+    /// It is from an earlier boot: its values no longer apply.
     pub stale: bool,
-    /// A manager is at work with it, of this pid where the lock file tells.
+    /// A manager holds its lock, with its pid if the lock file contains it.
     pub held: Option<Option<u32>>,
 }
 
-/// Looks into the journal at `path`; `None` if there is none and nobody is at work.
+/// Reads the journal at `path`; `None` if there is none and no manager holds the lock.
 ///
 /// # Errors
-/// Whatever is wrong with it, as [`Journal::open`](super::Journal::open) would find it.
+/// It cannot be read, or a line is damaged. Format version and root are not checked.
 pub fn look(path: &Path, root: &Root) -> Result<Option<Look>, JournalError> {
     let unreadable = |source| JournalError::Read { path: path.to_path_buf(), source };
     let held = holder(&path.with_extension("lock"));
@@ -71,7 +70,7 @@ pub fn look(path: &Path, root: &Root) -> Result<Option<Look>, JournalError> {
     }
     let mut knobs = Knobs::default();
     let mut written_in = None;
-    // What has no newline was not finished and counts for nothing.
+    // A line without a newline was not finished and is ignored.
     for (index, text) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
         if text.last() != Some(&b'\n') {
             break;
@@ -88,7 +87,7 @@ pub fn look(path: &Path, root: &Root) -> Result<Option<Look>, JournalError> {
     Ok(Some(Look { originals: knobs.originals.len() + knobs.kept.len(), stale, held }))
 }
 
-/// Who holds the lock beside a journal: nobody, or somebody whose pid may stand in it.
+/// Whether the lock beside a journal is held, and the holder's pid if the file contains it.
 fn holder(path: &Path) -> Option<Option<u32>> {
     let mut file = trust::open(path, File::options().read(true)).ok()?;
     match flock(&file, FlockOperation::NonBlockingLockShared) {
@@ -98,7 +97,7 @@ fn holder(path: &Path) -> Option<Option<u32>> {
         }
         Err(_) => {
             let mut text = String::new();
-            // A pid that cannot be read is one that is not told.
+            // If the pid cannot be read, it is unknown.
             let _ = (&mut file).take(32).read_to_string(&mut text);
             Some(text.trim().parse().ok())
         }

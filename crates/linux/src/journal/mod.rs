@@ -1,9 +1,9 @@
-//! The journal: what every knob was before it was turned, on disk before it is turned.
+//! The journal: the original value of every knob, on disk before the knob is set.
 //!
 //! JSON lines, each with a checksum over its number and its text, appended and synced before [`Journal::record`]
-//! returns; the directory is synced when the file appears and when it goes. So a journal holds at least every knob that
-//! has been turned, whenever the power fails. A line that was being written then has no newline and counts for nothing:
-//! its knob was not touched yet. It must not know how a knob is turned or brought back.
+//! returns. The directory is synced when the file is created and when it is removed. So after a power failure the
+//! journal contains at least every knob that was set. A line that was being written has no newline and is ignored:
+//! its knob was not set yet. Must not know how a knob is set or restored.
 
 mod compact;
 mod lock;
@@ -22,10 +22,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
-/// What goes wrong with a journal. None of it has turned a knob.
+/// An error of a journal. When it is returned, no knob has been set.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// Another manager is at work with it.
+    /// Another manager holds the lock.
     #[error(
         "{}: another waykeeper process{} manages this host; end it first (two managers would undo each \
          other's changes)", .path.display(),
@@ -34,10 +34,10 @@ pub enum JournalError {
     Held {
         /// The lock file.
         path: PathBuf,
-        /// The other one's pid, where the file tells.
+        /// The other manager's pid, if the lock file contains it.
         holder: Option<u32>,
     },
-    /// It has the name of a lock.
+    /// Its name is that of a lock file.
     #[error("{}: a journal's name must not end in .lock, because its lock file has that ending; take another \
         ending", .path.display())]
     Name {
@@ -49,7 +49,7 @@ pub enum JournalError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// It cannot be written: disk full, read-only, no permission.
@@ -57,7 +57,7 @@ pub enum JournalError {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// A line in it is damaged.
@@ -68,12 +68,12 @@ pub enum JournalError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Which line, from 1.
+        /// The line's number, from 1.
         line: usize,
         /// What is wrong with it.
         why: String,
     },
-    /// It is about another tree.
+    /// It belongs to a host under another root.
     #[error("{}: it holds original values of the host under {found}, not of the one under {wanted}", .path.display())]
     OtherRoot {
         /// The file.
@@ -89,20 +89,20 @@ pub enum JournalError {
         /// The file.
         path: PathBuf,
     },
-    /// Somebody else might have a hand in it. What stands in it is written to registers.
+    /// Other users could change it, and its contents are written to registers.
     #[error("{}: a journal must not be here: {why}", .path.display())]
     Untrusted {
         /// The journal.
         path: PathBuf,
-        /// What others could change.
+        /// What other users could change.
         why: TrustError,
     },
-    /// The kernel's boot id makes no sense.
+    /// The kernel's boot id has the wrong form.
     #[error("{}: expected a boot id like 01234567-89ab-cdef-0123-456789abcdef, not `{found}`", .path.display())]
     BootId {
         /// The file.
         path: PathBuf,
-        /// What stands there.
+        /// The text found.
         found: String,
     },
 }
@@ -111,22 +111,22 @@ pub enum JournalError {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Entry {
-    /// The first one: whose originals these are.
+    /// The first line: the host that the originals belong to.
     Host { version: u32, root: String, boot: Option<String> },
-    /// A knob is about to be turned.
+    /// The original value of a knob that is about to be set.
     Original(Original),
-    /// It was not turned after all, or turned back: what was said about it no longer counts.
+    /// The knob was not set after all, or restored: earlier lines about it no longer apply.
     Forget(Original),
-    /// It is to stay turned until somebody asks for its original.
+    /// The knob stays as set until its original is requested explicitly.
     Keep(Original),
 }
 
-/// What the lines come to.
+/// The originals after all lines.
 #[derive(Debug, Default)]
 struct Knobs {
-    /// Turned by this run, or by one that crashed.
+    /// Knobs set by this run, or by one that crashed.
     originals: Vec<Original>,
-    /// To stay as they are for now.
+    /// Knobs that stay as set for now.
     kept: Vec<Original>,
 }
 
@@ -144,15 +144,15 @@ impl Knobs {
     }
 }
 
-/// The format's version: 2 names the bits of an MSR and tells them from others', 3 tells groups that are made from
-/// those that are about to be.
+/// The format's version: 2 added the bits of an MSR and how to recognise a later change by others, 3 the distinction
+/// of groups made and groups about to be made.
 const VERSION: u32 = 3;
-/// The oldest one that is read: in 1 every MSR is a whole one, and any value of it is ours.
+/// The oldest version that is read: version 1 has whole MSRs only, and any value of them counts as ours.
 const OLDEST: u32 = 1;
-/// Most bytes of a journal: 64 groups of a few hundred bytes each, and tasks, stay far below.
+/// Most bytes of a journal: 64 groups of a few hundred bytes each, with tasks, are far below.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// An open journal, and the right to turn knobs: no other manager has it at the same time.
+/// An open journal with its locks: no other manager can set knobs of this host at the same time.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -160,21 +160,22 @@ pub struct Journal {
     boot: Option<String>,
     written_in: Option<String>,
     knobs: Knobs,
-    /// The file, once there is one, with the length and number of its good lines.
+    /// The file, once it exists, with the length and number of its valid lines.
     file: Option<(File, u64, usize)>,
     broken: bool,
-    /// From how many bytes on it may be worth making it short.
+    /// Length in bytes from which compacting is considered.
     short_from: u64,
-    /// Its own, and the one that all managers of this host have in common whatever their journals are called.
+    /// The lock of this journal, and the lock of this host, which is independent of the journal's path.
     _locks: (Lock, Option<Lock>),
 }
 
 impl Journal {
-    /// Opens the journal at `path` for the host under `root`, made on the first record; the directory is made now.
+    /// Opens the journal at `path` for the host under `root`. The directory is created now, the file on the first
+    /// record.
     ///
     /// # Errors
-    /// [`JournalError::Held`] if another manager has it, or manages this host with another one, and whatever is wrong with
-    /// what stands there.
+    /// [`JournalError::Held`] if another manager uses it or manages this host; else what is wrong with its path or
+    /// content.
     pub fn open(path: &Path, root: &Root) -> Result<Journal, JournalError> {
         if path.extension().is_some_and(|extension| extension == "lock") {
             return Err(JournalError::Name { path: path.to_path_buf() });
@@ -202,33 +203,33 @@ impl Journal {
         Ok(journal)
     }
 
-    /// What this run turned and what a crash left, in that order; without what is to stay.
+    /// Originals of knobs set by this run or left by a crash, in that order, without kept ones.
     pub fn originals(&self) -> &[Original] {
         &self.knobs.originals
     }
 
-    /// The originals of knobs that are to stay turned, in the order in which they were turned. A later run may turn the
-    /// same knob: it gives back what it found, and this is what was before that.
+    /// The originals of knobs that stay as set, in the order in which they were set. If a later run sets the same
+    /// knob, it restores the value that it found; this is the value before that.
     pub fn kept(&self) -> &[Original] {
         &self.knobs.kept
     }
 
-    /// True if it is of an earlier boot: every knob is at its power-on value now, and its values are not to be written.
-    /// Where either boot is unknown it counts as this one.
+    /// True if it is from an earlier boot: every knob has its power-on value, and the journal's values must not be
+    /// written. If either boot id is unknown, the journal counts as current.
     pub fn is_stale(&self) -> bool {
         matches!((&self.written_in, &self.boot), (Some(then), Some(now)) if then != now)
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes sure that the originals of these knobs are on disk. Call it before the first of them is turned. A knob
-    /// that it holds already keeps the older value: that is the original. (A kept knob counts as found this way.)
+    /// Writes the originals of these knobs to disk. Call it before the first of them is set. A knob that is already
+    /// recorded keeps the older value, which is the original. (A kept knob is recorded anew.)
     ///
     /// # Errors
-    /// If they could not be written and synced; none of the knobs may be turned then.
+    /// They could not be written and synced; then no knob may be set.
     pub fn record(&mut self, originals: &[Original]) -> Result<(), JournalError> {
         if self.is_stale() {
             return Err(JournalError::Stale { path: self.path.clone() });
@@ -244,16 +245,16 @@ impl Journal {
         Ok(())
     }
 
-    /// Takes back what was recorded about a knob that was not turned after all (a group that somebody else made just
+    /// Removes the record of a knob that was not set after all (for example, a group that another program made just
     /// before us must not be removed).
     ///
     /// # Errors
-    /// If that could not be written and synced.
+    /// The removal could not be written and synced.
     pub fn forget(&mut self, original: &Original) -> Result<(), JournalError> {
         self.forget_all(std::slice::from_ref(original))
     }
 
-    /// The same of many knobs, with one sync.
+    /// The same for many knobs, with one sync.
     ///
     /// # Errors
     /// As [`Journal::forget`].
@@ -265,13 +266,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Puts a new value of a knob in the place of the one it holds, if it holds one, with one write.
+    /// Replaces the recorded value of a knob, or records it if there is none, with one write.
     ///
-    /// Only for a knob of which more is turned by and by (CPUs that leave a group one after the other): what is turned
-    /// next must be in it before, and what came back by itself goes out of it.
+    /// Only for a knob that is set step by step (CPUs that leave a group one by one): what changes next is added
+    /// before, and what was restored meanwhile is removed.
     ///
     /// # Errors
-    /// As [`Journal::record`]; then it holds what it held.
+    /// As [`Journal::record`]; the journal is then unchanged.
     pub fn replace(&mut self, original: &Original) -> Result<(), JournalError> {
         if self.is_stale() {
             return Err(JournalError::Stale { path: self.path.clone() });
@@ -284,11 +285,11 @@ impl Journal {
         Ok(())
     }
 
-    /// Says of knobs that it holds that they are to stay turned: no run brings them back at its end or its start, only
-    /// whoever asks for all (`waykeeper restore`).
+    /// Marks recorded knobs to stay as set: no run restores them at its start or end; only a full restore does
+    /// (`waykeeper restore`).
     ///
     /// # Errors
-    /// If that could not be written and synced.
+    /// The marks could not be written and synced.
     pub fn keep_all(&mut self, originals: &[Original]) -> Result<(), JournalError> {
         let asked = |own: &&Original| originals.iter().any(|original| own.is_same_knob(original));
         let kept: Vec<Original> = self.knobs.originals.iter().filter(asked).cloned().collect();
@@ -297,10 +298,10 @@ impl Journal {
         Ok(())
     }
 
-    /// Removes it: all that it held has been brought back, or means nothing any more.
+    /// Removes it: everything in it has been restored or no longer applies.
     ///
     /// # Errors
-    /// If the file cannot be removed.
+    /// The file cannot be removed.
     pub fn clear(&mut self) -> Result<(), JournalError> {
         let failed = |source| JournalError::Write { path: self.path.clone(), source };
         match fs::remove_file(&self.path) {
@@ -327,7 +328,7 @@ impl Journal {
             return Err(failed(io::Error::other("an earlier write to it failed and could not be undone")));
         }
         if self.file.is_none() {
-            // Only its owner has business with it.
+            // Created with mode 0600: only its owner may read it.
             let file = trust::open(&self.path, File::options().write(true).create(true).truncate(true));
             self.file = Some((file.map_err(|why| untrusted(&path, why, &failed))?, 0, 0));
         }
@@ -344,7 +345,7 @@ impl Journal {
         let written = file.write_all_at(text.as_bytes(), *length).and_then(|()| file.sync_all());
         let written = written.and_then(|()| if is_new { sync_directory(&self.path) } else { Ok(()) });
         if let Err(source) = written {
-            // What lies behind the good lines is cut off again; if even that fails nobody knows what is on disk.
+            // The partial write is cut off. If that fails too, the file's content is unknown: no more writes.
             self.broken = file.set_len(*length).and_then(|()| file.sync_all()).is_err();
             return Err(failed(source));
         }
@@ -366,7 +367,7 @@ impl Journal {
         if bytes.len() as u64 > MOST_BYTES {
             return Err(unreadable(io::Error::other(format!("it is longer than {MOST_BYTES} bytes"))));
         }
-        // Behind the last newline is what a power failure left of a line.
+        // Text after the last newline is a line that a power failure cut off.
         let good = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         let mut count = 0;
         for text in bytes[..good].split_inclusive(|byte| *byte == b'\n') {
@@ -407,13 +408,13 @@ impl Journal {
     }
 }
 
-/// A line on disk: checksum, space, JSON.
+/// A line of the file: checksum, space, JSON.
 fn line(number: usize, entry: &Entry) -> io::Result<String> {
     let json = serde_json::to_string(entry)?;
     Ok(format!("{:08x} {json}\n", checksum(number, &json)))
 }
 
-/// Over the line's number too, so that a line that is missing or out of place is noticed.
+/// Includes the line's number, so that a missing or misplaced line is noticed.
 fn checksum(number: usize, json: &str) -> u32 {
     crc32fast::hash(format!("{number} {json}").as_bytes())
 }
@@ -429,7 +430,7 @@ fn parse_line(number: usize, bytes: &[u8]) -> Result<Entry, String> {
     serde_json::from_str(json).map_err(|error| error.to_string())
 }
 
-/// What is the system's own word stays what it is; what is a matter of trust is told as one.
+/// Passes a system error to `system`; any other error means that others could change the path.
 fn untrusted(path: &Path, why: TrustError, system: &dyn Fn(io::Error) -> JournalError) -> JournalError {
     match why {
         TrustError::Io { why, .. } => system(why),
@@ -445,7 +446,7 @@ fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(directory_of(path))?.sync_all()
 }
 
-/// The kernel's id of this boot; `None` where the tree has none.
+/// The kernel's id of this boot; `None` if the tree has no such file.
 fn boot_id(root: &Root) -> Result<Option<String>, JournalError> {
     let path = root.path("/proc/sys/kernel/random/boot_id");
     let mut text = String::new();

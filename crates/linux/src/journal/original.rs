@@ -1,7 +1,7 @@
-//! What a knob was before it was turned: one value per kind of knob, as a journal keeps it.
+//! The original values of knobs in a journal: one variant per kind of knob.
 //!
-//! Addresses are typed so that a journal can be read without knowing what wrote it. It must not know how a value is
-//! read, written or brought back.
+//! Addresses are typed so that a journal can be read without the code that wrote it. Must not know how a value is
+//! read, written or restored.
 
 use crate::content;
 use crate::pci::PciAddress;
@@ -11,22 +11,22 @@ use std::fmt;
 use std::path::Path;
 use waykeeper_units::CoreList;
 
-/// One knob as it was found.
+/// A knob with its original value.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "knob", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Original {
-    /// There was no such group: it is ours, and goes.
+    /// The group did not exist: Waykeeper made it, and it is removed on restore.
     NoGroup {
         /// The group.
         group: Group,
     },
-    /// There was no such group, and it is about to be made. Whether it was, and by whom, is not known until a
-    /// [`Original::NoGroup`] stands in the place of this: somebody else may have been quicker.
+    /// The group is about to be made. Until a [`Original::NoGroup`] replaces this, it is unknown whether Waykeeper or
+    /// another program made it.
     Planned {
         /// The group.
         group: Group,
     },
-    /// A group's share of one resource.
+    /// A group's masks or limits of one resource.
     Schemata {
         /// The group.
         group: Group,
@@ -41,17 +41,17 @@ pub enum Original {
         #[serde(deserialize_with = "cpus")]
         cpus: CoreList,
     },
-    /// The group that a task was in. The start time (field 22 of /proc/PID/stat) tells it from a later task of its
-    /// number.
+    /// The group that a task was in. The start time (field 22 of /proc/PID/stat) distinguishes it from a later task
+    /// with the same pid.
     Task {
         /// The group.
         group: Group,
-        /// The task's number.
+        /// The task's pid.
         pid: u32,
-        /// When it was started, in clock ticks after boot.
+        /// Its start time, in clock ticks after boot.
         started: u64,
     },
-    /// Whether devices had a class of their own.
+    /// Whether devices had their own class.
     IoAlloc {
         /// The cache.
         resource: Resource,
@@ -67,54 +67,54 @@ pub enum Original {
     Msr {
         /// The CPU.
         cpu: u16,
-        /// The package, if the register is one for all of its CPUs: any of them leads to it.
+        /// The package, if the register is shared by all of its CPUs; any of them accesses it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         package: Option<u16>,
-        /// Its number.
+        /// The register's number.
         register: u32,
-        /// Which bits of it are ours to turn; a journal of version 1 names none and means all.
+        /// The bits that Waykeeper may change; a journal of version 1 has no mask and means all.
         #[serde(default = "every_bit", skip_serializing_if = "is_every_bit")]
         mask: u64,
-        /// Their value.
+        /// Their original value.
         value: u64,
-        /// By what they are told from somebody else's.
+        /// How a later change by another program is recognised.
         #[serde(default, skip_serializing_if = "Hold::is_any")]
         hold: Hold,
     },
-    /// A field in PCI config space, `perfctrlsts_0` of a root port for one.
+    /// A field in PCI config space, for example `perfctrlsts_0` of a root port.
     Pci {
         /// The device, as `0000:3a:00.0`.
         #[serde(deserialize_with = "address")]
         address: String,
-        /// Where in config space.
+        /// Offset in config space.
         offset: u16,
-        /// How many bytes: 1, 2 or 4.
+        /// Width in bytes: 1, 2 or 4.
         width: u8,
-        /// Which bits of it are ours to turn.
+        /// The bits that Waykeeper may change.
         mask: u32,
-        /// Their value.
+        /// Their original value.
         value: u32,
-        /// By what they are told from somebody else's.
+        /// How a later change by another program is recognised.
         #[serde(default, skip_serializing_if = "Hold::is_any")]
         hold: Hold,
     },
 }
 
-/// What tells bits that we turned from bits that somebody else has turned since: those are his, and stay.
+/// Distinguishes bits that Waykeeper set from bits that another program has set since, which are not restored.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Hold {
-    /// What we make of the bits; none if that does not tell whose they are.
+    /// The values that Waykeeper writes to the bits; empty if the value does not identify the writer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ours: Vec<u64>,
-    /// Bits elsewhere, all of which must be as they were found or as we made them: whoever has a counter has its bit of
-    /// the global control and the filter of its box, too, whatever these hold.
+    /// Bits elsewhere that must all have the values found or written by Waykeeper: the user of a counter also owns
+    /// its bit of the global control and the filter of its box, whatever their values are.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<Claim>,
 }
 
 impl Hold {
-    /// True if any value is taken for ours.
+    /// True if any value counts as written by Waykeeper.
     pub fn is_any(&self) -> bool {
         self.ours.is_empty() && self.claims.is_empty()
     }
@@ -126,9 +126,9 @@ impl Hold {
 pub struct Claim {
     /// The register's number, or its offset in config space.
     pub at: u32,
-    /// Which bits.
+    /// The bits.
     pub mask: u64,
-    /// What they may hold: what was found, and what we made of it.
+    /// Accepted values: the one found, and those written by Waykeeper.
     pub values: Vec<u64>,
 }
 
@@ -141,12 +141,12 @@ fn is_every_bit(mask: &u64) -> bool {
 }
 
 impl Original {
-    /// A whole MSR that nobody else has business with, whatever it holds meanwhile.
+    /// A whole MSR that no other program uses; it is restored whatever its value is.
     pub fn whole_msr(cpu: u16, package: Option<u16>, register: u32, value: u64) -> Original {
         Original::Msr { cpu, package, register, mask: u64::MAX, value, hold: Hold::default() }
     }
 
-    /// True if both are about one knob, whatever its value.
+    /// True if both are about the same knob, whatever the values.
     pub fn is_same_knob(&self, other: &Original) -> bool {
         use Original::{Cpus, IoAlloc, IoAllocCbm, Msr, NoGroup, Pci, Planned, Schemata, Task};
         match (self, other) {
@@ -199,19 +199,19 @@ impl fmt::Display for Original {
     }
 }
 
-/// A list of CPUs that may be empty, unlike one that an operator writes.
+/// A list of CPUs; unlike in a configuration it may be empty.
 fn cpus<'de, D: Deserializer<'de>>(deserializer: D) -> Result<CoreList, D::Error> {
     let text = String::deserialize(deserializer)?;
     content::cpu_list(Path::new("cpus"), &text).map_err(serde::de::Error::custom)
 }
 
-/// The address of a PCI function and nothing else: it becomes a part of a path.
+/// The address of a PCI function and nothing else, because it becomes part of a path.
 fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let text = String::deserialize(deserializer)?;
     text.parse::<PciAddress>().map(|address| address.to_string()).map_err(serde::de::Error::custom)
 }
 
-/// A line of `schemata` that is kept as text.
+/// A line of `schemata`, stored as text.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SchemataLine(pub Line);

@@ -1,7 +1,7 @@
-//! What to write to a box of the uncore so that it counts: slices of the LLC, PCIe stacks, memory channels.
+//! Register writes with which a box of the uncore counts: slices of the LLC, PCIe stacks, memory channels.
 //!
-//! A box in which any counter is enabled is somebody else's (perf, PCM, pqos share no box with us) and is left alone as a
-//! whole, since freezing it would stop theirs. Must not know how registers are reached.
+//! A box with an enabled counter is used by another program (perf, PCM, pqos) and is left alone: freezing it would
+//! stop that program's counters. Must not know how registers are accessed.
 
 use super::job::{BYTES_PER_TICK, CLOCKS_PER_TICK, Counter, Guard, Job, Place, Write};
 use crate::cha;
@@ -15,13 +15,13 @@ struct Event {
     terms: Terms,
     quantity: Quantity,
     stands_for: f64,
-    /// Most of it in a tick of the time stamp counter.
+    /// Most counts per tick of the time stamp counter.
     most_per_tick: u64,
-    /// The counter it must sit on.
+    /// The index of its counter.
     counter: u8,
 }
 
-/// A box with its events; `reach` turns an address of its map into a place, by whether it is a counter.
+/// The job of a box with its events; `reach` turns a register address into a place and gets whether it is a counter.
 fn job(
     pmu: &Pmu,
     number: u16,
@@ -34,13 +34,13 @@ fn job(
     let base = registers.address(number).ok_or_else(unknown)?;
     let place = |address: u32| reach(address, false).ok_or_else(unknown);
     let mut job = Job { name: name.clone(), ..Job::default() };
-    // Where there is no enable bit, a counter is idle as long as it has no event.
+    // Without an enable bit, a counter is idle as long as it has no event.
     let idle = registers.enable_bit.map_or(0xff, |bit| 1 << bit);
     for index in 0..pmu.counters {
         let control = registers.control_of(number, index).ok_or_else(unknown)?;
         job.guards.push(Guard { place: place(control)?, mask: idle });
     }
-    // Whoever counts here later needs the box to run, and its filters: they go by its controls.
+    // A later user of the box needs it running, and its filters, so the counters' controls identify their owner.
     let mut claims = job.guards.clone();
     let box_control = registers.box_control.zip(registers.box_control_of(number));
     let (mut filter0, mut filter1) = (None, None);
@@ -94,18 +94,18 @@ fn by_msr(pmu: &Pmu) -> bool {
     pmu.registers.as_ref().is_some_and(|registers| registers.space == Space::Msr)
 }
 
-/// The slices of the LLC of one package, reached through one of its CPUs.
+/// The jobs for the LLC slices of one package, accessed through one of its CPUs.
 ///
 /// # Errors
-/// If the table knows no registers for it.
+/// The table has no registers for them.
 pub fn cache_jobs(cache: &Cache, slices: u16, cpu: CoreId) -> Result<Vec<Job>, String> {
     slice_jobs(cache, slices, cpu, cha::slice_events)
 }
 
-/// The same, partial writes of devices too.
+/// The same with partial writes of devices.
 ///
 /// # Errors
-/// If the table knows no registers for it.
+/// The table has no registers for them.
 pub fn device_jobs(cache: &Cache, slices: u16, cpu: CoreId) -> Result<Vec<Job>, String> {
     slice_jobs(cache, slices, cpu, cha::device_events)
 }
@@ -125,7 +125,7 @@ fn slice_jobs(
             terms: event.terms,
             quantity: Quantity::Dca(event.quantity),
             stands_for: event.stands_for,
-            // A slice takes in one request a clock.
+            // A slice accepts one request per clock.
             most_per_tick: CLOCKS_PER_TICK,
             counter,
         });
@@ -134,8 +134,8 @@ fn slice_jobs(
     (0..slices).map(slice).collect()
 }
 
-/// The PCIe stacks that carry root ports: `places` by the port's index. Bytes come from counters that run anyhow where
-/// there are any, else from programmed ones. The second part names what finds no counter.
+/// The jobs for the PCIe stacks of root ports; `places` by the port's index. Bytes come from free-running counters
+/// where they exist, else from programmed ones. The second result lists what cannot be counted.
 pub fn stack_jobs(iio: &Iio, places: &[(u8, iio::Place)], cpu: CoreId) -> (Vec<Job>, Vec<String>) {
     let mut stacks: Vec<u16> = places.iter().map(|(_, place)| place.stack).collect();
     stacks.sort_unstable();
@@ -188,7 +188,7 @@ pub fn stack_jobs(iio: &Iio, places: &[(u8, iio::Place)], cpu: CoreId) -> (Vec<J
     (jobs, missing)
 }
 
-/// Address, width and bytes a count of the free-running counter of a part.
+/// Address, width and bytes per count of a part's free-running counter.
 fn free_running(iio: &Iio, place: iio::Place, direction: Direction) -> Option<(u32, u32, f64)> {
     let free = iio.free_running.as_ref()?;
     let set: &FreeRunningSet = match direction {
@@ -198,10 +198,10 @@ fn free_running(iio: &Iio, place: iio::Place, direction: Direction) -> Option<(u
     Some((set.address(place.stack, place.part)?, free.width.into(), free.unit_bytes.into()))
 }
 
-/// The memory channels whose registers lie in the configuration space of `devices`, in their order.
+/// The jobs for the memory channels whose registers are in the configuration space of `devices`, in their order.
 ///
 /// # Errors
-/// If the table knows no such registers.
+/// The table has no such registers.
 pub fn memory_jobs(memory: &Memory, devices: &[String]) -> Result<Vec<Job>, String> {
     let pmu = &memory.pmu;
     if pmu.registers.as_ref().is_none_or(|registers| registers.space != Space::PciConfig) {
@@ -271,7 +271,7 @@ mod tests {
         );
         assert_eq!(jobs[1].guards.len(), 4, "all four counters must be idle");
         assert!(jobs[1].guards.iter().all(|guard| guard.mask == 1 << 22));
-        // Box and filter are whose the controls are: ours hold what we wrote, the other two are idle.
+        // The controls identify the owner of box control and filter: ours hold what we wrote, the other two are idle.
         for write in jobs[1].writes.iter().filter(|write| [at(0xe10), at(0xe16)].contains(&write.place)) {
             let parts = write.parts();
             assert!(parts.len() == 1 && !parts[0].tells && write.telling() == 0);

@@ -1,8 +1,8 @@
-//! Which counter of a core counts which event, around what others have taken.
+//! Assigns a core's events to counters that no other program uses.
 //!
-//! A counter is taken if its select register (or its four bits of the fixed control) enables it: the kernel's watchdog and
-//! any perf user do that. Taken counters are left alone, and events go to the next free one. Must not know how registers
-//! are reached.
+//! A counter is in use if its select register (or its four bits of the fixed control) enables it, as the kernel's
+//! watchdog and any perf user do. Such counters are left alone, and each event gets the next free one. Must not know
+//! how registers are accessed.
 
 use super::job::{Bank, CLOCKS_PER_TICK, Counter, EVENTS_PER_CLOCK, Guard, Job, Part, Place, Write};
 use crate::counting::{CoreEvents, Quantity};
@@ -13,12 +13,12 @@ use waykeeper_units::CoreId;
 const FIXED_ALL_RINGS: u64 = 0b11;
 /// Bits of the fixed control that belong to one counter.
 const FIXED_FIELD: u64 = 0b1111;
-/// Counters that take every event; on big cores those of the L2 count on these only (hardware.md 6.1).
+/// Counters that can count every event: on big cores, L2 events count on these only (hardware.md 6.1).
 const FOR_EVERY_EVENT: u8 = 4;
 /// Where the fixed counters begin in the global control (SDM vol. 4, IA32_PERF_GLOBAL_CTRL).
 const GLOBAL_FIXED: u32 = 32;
 
-/// What to do for one core, and the events for which no counter is left.
+/// The job of one core, and the events for which no counter is left.
 ///
 /// # Errors
 /// A register that cannot be read.
@@ -30,7 +30,7 @@ pub fn core_job(
 ) -> Result<(Job, Vec<String>), String> {
     let msr = |address: u32| Place::Msr { cpu, address };
     let registers = &counters.registers;
-    // The event's part of `select_flags` that switches a counter on, bit 22, is among the flags of every generation.
+    // The enable bit, bit 22, is in the `select_flags` of every generation.
     let enable = registers.select_flags & 1 << ENABLE_BIT;
     let mut free = Vec::new();
     for index in 0..counters.counters.min(FOR_EVERY_EVENT) {
@@ -44,7 +44,8 @@ pub fn core_job(
     let mut free = free.into_iter();
     let mut job = Job { name: cpu.to_string(), ..Job::default() };
     let (mut homeless, mut fixed_bits) = (Vec::new(), 0u64);
-    // A counter's bit of the global control is whose the counter is: there all say the same, "on".
+    // In the global control every enabled counter has the same value, so the counter's own control identifies its
+    // owner.
     let (mut fixed_parts, mut global_parts): (Vec<Part>, Vec<Part>) = (Vec::new(), Vec::new());
     let of = |bit: u32, place: Place, mask: u64| Part {
         mask: 1 << bit,
@@ -151,7 +152,7 @@ mod tests {
         assert_eq!(written(&job, 0x186).map(|write| write.value), Some(0x43_4f2e));
         assert_eq!(job.writes.len(), 6, "four selects, two controls: nothing else");
         assert_eq!(job.writes.last().map(|write| &write.place), Some(&at(0x38f)), "running comes last");
-        // Bit by bit, each with the register that tells whose its counter is: fixed 0, then general 0.
+        // Each bit comes with the register that identifies its owner: fixed 0, then general 0.
         let parts = job.writes.last().map(Write::parts).unwrap_or_default();
         assert_eq!(parts.len(), 6);
         let part = |bit: u32| parts.iter().find(|part| part.mask == 1 << bit).map(|part| part.claims.clone());
@@ -161,12 +162,12 @@ mod tests {
 
     #[test]
     fn what_others_count_is_left_alone() {
-        // The watchdog has the fixed cycle counter, a perf user has general counter 1.
+        // The watchdog uses the fixed cycle counter, a perf user general counter 1.
         let (job, homeless) = skylake(&[(0x38d, 0xb0), (0x187, 0x53_003c)]);
         assert!(written(&job, 0x187).is_none());
         assert_eq!(written(&job, 0x38d).map(|write| (write.mask, write.value)), Some((0x0f, 0x03)));
         assert_eq!(written(&job, 0x38f).map(|write| write.value), Some(0x1_0000_000d), "0, 2, 3 and fixed 0");
-        // Cycles need a general counter now: five want one and three are free.
+        // Cycles now need a general counter: five events for three free counters.
         assert_eq!(homeless.len(), 2);
         assert_eq!(job.counters.len(), 4);
         assert_eq!(written(&job, 0x186).map(|write| write.value), Some(0x43_003c), "cycles, on counter 0");

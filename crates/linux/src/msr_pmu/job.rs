@@ -1,12 +1,12 @@
-//! One piece of counting hardware (a core, a box of the uncore) as a list of what to look at, write and read.
+//! A piece of counting hardware (a core, a box of the uncore) as a list of registers to check, write and read.
 //!
-//! Plain data: which registers must be free, which are written to what, which are counters. Must not know how a register
-//! is reached.
+//! Plain data: which registers must be free, which values are written, which registers are counters. Must not know
+//! how a register is accessed.
 
 use crate::counting::Quantity;
 use waykeeper_units::CoreId;
 
-/// Where a register is.
+/// Address of a register.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Place {
     /// An MSR, through one CPU.
@@ -36,7 +36,7 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// Registers, however they are reached.
+/// Access to registers.
 pub trait Bank: std::fmt::Debug {
     /// The value of a register.
     ///
@@ -44,11 +44,11 @@ pub trait Bank: std::fmt::Debug {
     /// In words that name the file.
     fn read(&self, place: &Place) -> Result<u64, String>;
 
-    /// The value of a register that stands still unless somebody writes it, read twice: what is journaled as an original,
-    /// or decides whether a register is free, must not rest on one bad answer.
+    /// Reads a register that only changes by writes, twice: one bad reading must not be journaled as an original or
+    /// decide whether a register is free.
     ///
     /// # Errors
-    /// As [`Bank::read`], and two values.
+    /// As [`Bank::read`], and two different values.
     fn read_still(&self, place: &Place) -> Result<u64, String> {
         match (self.read(place)?, self.read(place)?) {
             (first, second) if first == second => Ok(first),
@@ -66,12 +66,12 @@ pub trait Bank: std::fmt::Debug {
     fn write(&self, place: &Place, value: u64) -> Result<(), String>;
 }
 
-/// Bits that tell of another user.
+/// Bits that show whether another program uses a register.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Guard {
     /// The register.
     pub place: Place,
-    /// Bits that are clear as long as nobody counts here.
+    /// Bits that are clear as long as no other program counts here.
     pub mask: u64,
 }
 
@@ -80,42 +80,42 @@ pub struct Guard {
 pub struct Write {
     /// The register.
     pub place: Place,
-    /// Bits that are ours.
+    /// Bits that this write may change.
     pub mask: u64,
-    /// What they become.
+    /// Their new value.
     pub value: u64,
-    /// Those of them that come back together; without any, all of them, which then tell by their value whose they are.
+    /// Groups of these bits that are restored together. Empty: one group, whose value identifies the owner.
     pub parts: Vec<Part>,
 }
 
-/// Bits of a register that come back together, and what tells whose they are by then.
+/// Bits of a register that are restored together, and what then identifies their owner.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Part {
     /// The bits.
     pub mask: u64,
-    /// Their value tells: another one than ours is somebody else's.
+    /// Their value identifies the owner: any other than ours is another program's.
     pub tells: bool,
-    /// Bits elsewhere that must not have become somebody else's.
+    /// Bits elsewhere that another program must not have changed.
     pub claims: Vec<Guard>,
 }
 
 impl Write {
-    /// A register that is ours as a whole.
+    /// A write of a whole register, whose value identifies the owner.
     pub fn whole(place: Place, value: u64) -> Write {
         Write { place, mask: u64::MAX, value, parts: Vec::new() }
     }
 
-    /// A register that belongs to whoever has others, and holds what is of use to him, too.
+    /// A write of a whole register whose owner is the owner of `claims`, whatever its value.
     pub fn with(place: Place, value: u64, claims: Vec<Guard>) -> Write {
         Write { place, mask: u64::MAX, value, parts: vec![Part { mask: u64::MAX, tells: false, claims }] }
     }
 
-    /// The value to write, given what is there.
+    /// The value to write over `found`.
     pub fn over(&self, found: u64) -> u64 {
         found & !self.mask | self.value & self.mask
     }
 
-    /// What comes back together.
+    /// The groups of bits that are restored together.
     pub fn parts(&self) -> Vec<Part> {
         match self.parts.is_empty() {
             true => vec![Part { mask: self.mask, tells: true, claims: Vec::new() }],
@@ -123,13 +123,13 @@ impl Write {
         }
     }
 
-    /// The bits whose value tells whose they are: the register must hold them as they were written.
+    /// The bits whose value identifies the owner; the register must hold them as written.
     pub fn telling(&self) -> u64 {
         self.parts().iter().filter(|part| part.tells).fold(0, |bits, part| bits | part.mask)
     }
 }
 
-/// Bits that are turned: what they were, and what tells them from somebody else's later.
+/// Bits that are changed: their original value, and how a later change by another program is recognised.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Turned {
     /// The register.
@@ -140,9 +140,9 @@ pub struct Turned {
     pub mask: u64,
     /// Their value before.
     pub before: u64,
-    /// What we make of them; none if that does not tell.
+    /// The values that our writes give them; empty if these do not identify the owner.
     pub ours: Vec<u64>,
-    /// Registers, bits and the values that they have as long as nobody else is there.
+    /// Register, bits, and the values that they have until another program changes them.
     pub claims: Vec<(Place, u64, Vec<u64>)>,
 }
 
@@ -155,22 +155,22 @@ pub struct Counter {
     pub bits: u32,
     /// What it counts.
     pub quantity: Quantity,
-    /// What one count stands for.
+    /// The factor for its count.
     pub stands_for: f64,
-    /// Most that it counts in a tick of the time stamp counter.
+    /// Most counts per tick of the time stamp counter.
     pub most_per_tick: u64,
 }
 
-/// Most clocks of a core, or of the mesh, in a tick of the time stamp counter, which runs at the base frequency (SDM vol. 3,
-/// 18.17): no part turbos to three times that, and the rest is room. Assumption, on the safe side.
+/// Most clocks of a core, or of the mesh, per tick of the time stamp counter, which runs at the base frequency (SDM
+/// vol. 3, 18.17). Assumption, on the safe side: no part turbos to three times that.
 pub const CLOCKS_PER_TICK: u64 = 8;
 
-/// Most of any event of a core in one clock: no core of these generations retires more than eight instructions in one, and
-/// caches answer less (SDM, optimization manual; Zen 5 software optimization guide).
+/// Most events of one kind in one clock of a core: no core of these generations retires more than eight instructions
+/// per clock, and caches answer less often (SDM, optimization manual; Zen 5 software optimization guide).
 pub const EVENTS_PER_CLOCK: u64 = 8;
 
-/// Most bytes through a root port or a memory channel in a tick: 128 GB/s are 16 lanes of PCI Express 6.0, and more than a
-/// channel of MRDIMM-12800 brings; no server's time stamp counter runs below 0.5 GHz (assumption, with room).
+/// Most bytes through a root port or a memory channel per tick: 128 GB/s are 16 lanes of PCI Express 6.0 and more
+/// than a channel of MRDIMM-12800; no server's time stamp counter runs below 0.5 GHz (assumption, with a margin).
 pub const BYTES_PER_TICK: u64 = 256;
 
 /// One core or box.
@@ -180,10 +180,10 @@ pub struct Job {
     pub name: String,
     /// The package whose registers these are; `None` for those of one CPU.
     pub package: Option<u16>,
-    /// Must be clear before anything is written.
+    /// Bits that must be clear before anything is written.
     pub guards: Vec<Guard>,
-    /// Written in this order; put back in the opposite one.
+    /// Writes, in this order; restored in the reverse order.
     pub writes: Vec<Write>,
-    /// Read at every sample.
+    /// Counters, read at every sample.
     pub counters: Vec<Counter>,
 }

@@ -1,9 +1,9 @@
-//! Counting by programming MSRs (and PCI configuration words for memory channels): what perf does, without perf.
+//! Counting by programming MSRs (and PCI configuration words for memory channels) directly, without perf.
 //!
-//! Works on a file tree. A register that shows another user is left alone and reported; what every bit was, and how it is
-//! told from somebody else's, is handed to the caller's journal before the first write: bringing it back is the journal's
-//! business ([`crate::restore`]). One system call reads one register: the msr device repeats the same register for a
-//! longer read (hardware.md 10, msr.c). Must not know which generation this is.
+//! Works on a file tree. A register that another program uses is left alone and reported. Before the first write, the
+//! caller's journal gets the original bits and how to recognise later changes by others; [`crate::restore`] restores
+//! them. One system call reads one register: a longer read of the msr device repeats the same register (hardware.md
+//! 10, msr.c). Must not know which generation this is.
 
 mod boxes;
 mod core;
@@ -23,7 +23,7 @@ use waykeeper_host::Reading;
 pub struct MsrCounting {
     bank: Box<dyn Bank>,
     counters: Vec<(Counter, Extended)>,
-    /// Where time is read, and its last value.
+    /// The register of the time stamp counter, and its last value.
     clock: Option<(Place, Option<u64>)>,
     notes: Vec<String>,
 }
@@ -31,16 +31,16 @@ pub struct MsrCounting {
 /// The time stamp counter, of every CPU (SDM vol. 4, table 2-2; APM vol. 2, appendix A).
 const TSC: u32 = 0x10;
 
-/// Takes what registers were before the first is written, to bring them back at the end and after a crash.
+/// Saves the original values of registers before the first write, for restoring them at the end and after a crash.
 pub type Keep<'a> = dyn FnMut(&[Turned]) -> Result<(), String> + 'a;
 
 impl MsrCounting {
-    /// Programs all jobs that nobody else is in the way of. `keep` gets all that is about to be turned before the first
-    /// write; what it refuses ends the whole, and nothing was written. The second part is what was kept and not turned
-    /// after all: it is not ours to bring back.
+    /// Programs all jobs whose registers no other program uses. `keep` gets all bits that will change before the
+    /// first write; if it fails, nothing is written. The second result are those not changed after all; they must not
+    /// be restored.
     ///
     /// # Errors
-    /// The journal's refusal.
+    /// The error of `keep`.
     pub fn start(
         bank: Box<dyn Bank>,
         jobs: Vec<Job>,
@@ -67,39 +67,40 @@ impl MsrCounting {
                     counters.extend(own.map(|(extended, counter)| (counter, extended)));
                 }
                 Err((why, written)) => {
-                    // Half a program counts the wrong thing. What does not go back now may do so later.
+                    // A partly programmed box counts the wrong events. What cannot be undone now stays in the
+                    // journal.
                     let back = take_back(bank.as_ref(), &found.turned, &written);
                     untouched.extend(back);
                     failures.push((job.name, format!("{why}; it is not counted")));
                 }
             }
         }
-        // The machine's own clock says what can have been counted; any CPU's will do.
+        // The time stamp counter of any CPU bounds what can have been counted.
         let cpu = counters.iter().find_map(|(counter, _): &(Counter, Extended)| match counter.place {
             Place::Msr { cpu, .. } => Some(cpu),
             Place::Pci { .. } => None,
         });
         let clock = cpu.map(|cpu| (Place::Msr { cpu, address: TSC }, None));
         let mut counting = MsrCounting { bank, counters, clock, notes: once_a_kind(&failures) };
-        // The first reading is where totals start.
+        // Totals start at the first reading.
         let first = counting.count();
         counting.notes.extend(first.problems().iter().cloned());
         Ok((counting, untouched))
     }
 
-    /// Registers read at every sample, the clock included: one system call each.
+    /// Registers read at every sample, the time stamp counter included: one system call each.
     pub fn reads_per_sample(&self) -> usize {
         self.counters.len() + usize::from(self.clock.is_some())
     }
 }
 
-/// What stands where a job will write.
+/// The registers' values before a job writes them.
 struct Found {
     values: BTreeMap<Place, u64>,
     turned: Vec<Turned>,
 }
 
-/// What a job will write over, if nobody is in its way.
+/// Reads the registers that a job will write; an error if another program uses the job's registers.
 fn look(bank: &dyn Bank, job: &Job) -> Result<Found, String> {
     let mut values: BTreeMap<Place, u64> = BTreeMap::new();
     let still = |place: &Place| bank.read_still(place).map_err(|why| format!("{why}; it is not counted"));
@@ -131,9 +132,9 @@ fn look(bank: &dyn Bank, job: &Job) -> Result<Found, String> {
     Ok(Found { values, turned })
 }
 
-/// What is to be known of bits before they are turned; `None` if no write changes them.
+/// The record of bits that writes change; `None` if none does.
 fn turn(job: &Job, values: &BTreeMap<Place, u64>, write: &Write, part: &Part) -> Option<Turned> {
-    // What the bits of a register are made by the job's writes; before those, what was found.
+    // The values that the job's writes give to these bits, in order.
     let made = |place: &Place, mask: u64| -> Vec<u64> {
         let writes = job.writes.iter().filter(|write| write.place == *place && write.mask & mask != 0);
         let found = values.get(place).copied().unwrap_or_default();
@@ -161,7 +162,7 @@ fn turn(job: &Job, values: &BTreeMap<Place, u64>, write: &Write, part: &Part) ->
     })
 }
 
-/// Writes a job's registers. What fails comes with the places that may have been written until then.
+/// Writes a job's registers. An error comes with the places that may have been written by then.
 fn program(bank: &dyn Bank, job: &Job, found: &Found) -> Result<(), (String, BTreeSet<Place>)> {
     let mut written: BTreeMap<Place, u64> = BTreeMap::new();
     for write in &job.writes {
@@ -194,10 +195,10 @@ fn put(
     if value == now {
         return Ok(());
     }
-    // A write that failed may have been done all the same.
+    // A failed write may have taken effect.
     written.insert(place.clone(), value);
     bank.write(place, value)?;
-    // What is told by its value later must hold it now.
+    // Bits whose value identifies the owner later must hold it now.
     let telling = write.telling();
     if telling != 0 {
         let now = bank.read(place)?;
@@ -208,7 +209,7 @@ fn put(
     Ok(())
 }
 
-/// Takes back what was just written, last first. Returns what is not turned by that.
+/// Undoes the writes to `written`, last first. Returns the bits that were not written or are restored.
 fn take_back(bank: &dyn Bank, turned: &[Turned], written: &BTreeSet<Place>) -> Vec<Turned> {
     let back = |own: &&Turned| {
         let Turned { place, mask, before, .. } = own;
@@ -230,7 +231,7 @@ impl Counting for MsrCounting {
     fn count(&mut self) -> Counts {
         let mut counts = Counts::default();
         let bank = self.bank.as_ref();
-        // A clock that cannot be read bounds nothing, and what is read is as good as it was without.
+        // If the time stamp counter cannot be read, the counts are used without a bound.
         let time = |place: &Place| bank.read(place).ok();
         let now = self.clock.as_ref().and_then(|(place, _)| time(place));
         let clock = self.clock.as_ref().and_then(|(place, last)| Some((place, (*last)?)));
@@ -238,7 +239,7 @@ impl Counting for MsrCounting {
             let most = |moved: u64| {
                 let (place, last) = clock?;
                 let within = |now: u64| Some(now.checked_sub(last)?.saturating_mul(counter.most_per_tick));
-                // It is read a moment after the clock was: only what seems too much asks for the time once more.
+                // The counter is read after the clock; if the count exceeds the bound, the clock is read again.
                 match within(now?)? {
                     most if moved <= most => Some(most),
                     _ => within(time(place)?),
@@ -328,7 +329,7 @@ mod tests {
         Shared(Rc::new(RefCell::new(map)), Rc::default())
     }
 
-    /// Starts, with what was kept and what of it was not turned.
+    /// Starts; also returns what was kept, and what of it was not changed.
     fn start(bank: impl Bank + 'static) -> (MsrCounting, Vec<Turned>, Vec<Turned>) {
         let mut kept = Vec::new();
         let mut keep = |turned: &[Turned]| {
@@ -341,7 +342,7 @@ mod tests {
 
     #[test]
     fn what_is_turned_is_kept_first_bit_by_bit() {
-        // Bit 1 of the shared control is set already: it is not turned, and not ours.
+        // Bit 1 of the shared control is already set: the job does not change it and does not own it.
         let bank = bank(&[(1, 0x7), (2, 0x12), (3, 1000)]);
         let (mut counting, kept, untouched) = start(bank.clone());
         let whole = Turned {
@@ -381,7 +382,7 @@ mod tests {
         *bank.1.borrow_mut() = Some(at(2));
         let (counting, kept, untouched) = start(bank.clone());
         assert_eq!(bank.0.borrow()[&at(1)], 0x7);
-        // The write to 2 failed, and so did taking it back: whether it was done only a later look tells.
+        // The write to 2 failed, and undoing it failed too: only a later read shows whether it took effect.
         assert_eq!((kept.len(), untouched.as_slice()), (3, &kept[..1]));
         assert!(
             counting.notes()[0].contains("box 0: MSR 0x2 of CPU 0 cannot be written"),
@@ -390,7 +391,7 @@ mod tests {
         );
     }
 
-    /// Registers of which one gives a bad answer once.
+    /// Registers of which one returns one bad value.
     #[derive(Debug)]
     struct Once(Shared, Place, Cell<u32>);
 

@@ -1,13 +1,15 @@
-//! PCI addresses as the kernel and lspci write them: `0000:3a:00.0`.
+//! PCI addresses in the format of the kernel and lspci: `0000:3a:00.0`.
+//!
+//! Must not know whether a device exists.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Where a PCI function is.
+/// The address of a PCI function.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PciAddress {
-    /// Domain (segment). Of 16 bits on hardware; 32 bits behind Intel VMD, whose domains start at 0x10000.
+    /// Domain (segment). 16 bits on hardware; 32 bits behind Intel VMD, whose domains start at 0x10000.
     pub domain: u32,
     /// Bus.
     pub bus: u8,
@@ -17,7 +19,7 @@ pub struct PciAddress {
     pub function: u8,
 }
 
-/// Why a text is no PCI address.
+/// A text that is not a PCI address.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{0}` is not a PCI address; write domain:bus:device.function like 0000:3a:00.0, or 3a:00.0")]
 pub struct AddressError(pub String);

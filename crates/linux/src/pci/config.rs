@@ -1,16 +1,16 @@
 //! Configuration space of one function: `config` in sysfs (linux:drivers/pci/pci-sysfs.c, hardware.md 2.5).
 //!
-//! Reads are checked for having been cut; the only write is one byte, to an offset that the generation's table confirms
-//! and that no capability header occupies.
+//! Short reads are detected. The only write is one byte, at an offset that the generation's table confirms and that
+//! has no capability header. Must not know why a register is read or written.
 
 use super::{PciAddress, PciError};
 use crate::root::{FileError, Handle, Root};
 use rustix::io::Errno;
 use waykeeper_generations::{Generation, RegisterBit};
 
-/// Offsets below this are readable by everybody.
+/// Every user can read offsets below this.
 const PUBLIC: u64 = 64;
-/// Where extended configuration space begins (PCIe base specification, 7.2).
+/// Offset of extended configuration space (PCIe base specification, 7.2).
 const EXTENDED: u16 = 0x100;
 /// Id of the PCI Express capability (PCIe base specification, 7.5.3).
 const PCI_EXPRESS: u8 = 0x10;
@@ -18,18 +18,18 @@ const PCI_EXPRESS: u8 = 0x10;
 /// Device/port type of a root port in the PCI Express capability.
 pub(super) const ROOT_PORT: u8 = 4;
 
-/// The one bit that may be turned.
+/// The only bit that may be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Writable(RegisterBit);
 
 impl Writable {
-    /// The DCA switch of root ports, if the generation's is confirmed to act (hardware.md 2.1).
+    /// The DCA switch of root ports, if it is confirmed to act on this generation (hardware.md 2.1).
     pub fn dca_switch(generation: &Generation) -> Option<Writable> {
         let port = &generation.dca.port;
         port.allocating.filter(|_| port.standing.may_write()).map(Writable)
     }
 
-    /// Which bit it is.
+    /// The bit's offset and number.
     pub fn bit(self) -> RegisterBit {
         self.0
     }
@@ -44,7 +44,7 @@ pub struct Capability {
     pub id: u16,
 }
 
-/// Configuration space of one function, held open.
+/// Configuration space of one function, kept open.
 #[derive(Debug)]
 pub struct Config {
     device: PciAddress,
@@ -53,7 +53,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Opens it for reading.
+    /// Opens it for reading only.
     ///
     /// # Errors
     /// [`PciError::NoDevice`], or the kernel's refusal.
@@ -61,7 +61,7 @@ impl Config {
         Config::opened(device, root.open_read(Config::path(device)))
     }
 
-    /// Opens it for writing too.
+    /// Opens it for reading and writing.
     ///
     /// # Errors
     /// [`PciError::NoDevice`], [`PciError::Forbidden`], or another refusal.
@@ -126,7 +126,7 @@ impl Config {
         self.read(offset).map(u32::from_le_bytes)
     }
 
-    /// Buses behind a bridge: its secondary and its subordinate one. `None` if the function is no bridge.
+    /// First and last bus behind a bridge (secondary and subordinate). `None` if the function is not a bridge.
     ///
     /// # Errors
     /// As [`Config::byte`].
@@ -141,7 +141,7 @@ impl Config {
     /// Device/port type of the PCI Express capability; 4 is a root port. `None` without that capability.
     ///
     /// # Errors
-    /// As [`Config::byte`], or a chain that runs in circles.
+    /// As [`Config::byte`], or a chain with a loop.
     pub fn port_type(&self) -> Result<Option<u8>, PciError> {
         // Status bit 4: there is a capability list.
         if self.word(0x06)? & 0x10 == 0 {
@@ -162,16 +162,16 @@ impl Config {
         Err(PciError::BrokenChain { device: self.device, offset: at.into() })
     }
 
-    /// Capabilities of the extended space, in the order of their chain.
+    /// Capabilities in the extended space, in the order of their chain.
     ///
     /// # Errors
-    /// As [`Config::byte`], or a chain that runs in circles or out of its space.
+    /// As [`Config::byte`], or a chain with a loop or outside the extended space.
     pub fn extended_capabilities(&self) -> Result<Vec<Capability>, PciError> {
         let mut found: Vec<Capability> = Vec::new();
         let mut at = EXTENDED;
         loop {
             let header = self.dword(at)?;
-            // All zeros or all ones at the start: there is none (PCIe base specification, 7.6.1).
+            // All zeros or all ones at the start: there are no capabilities (PCIe base specification, 7.6.1).
             if at == EXTENDED && (header == 0 || header == u32::MAX) {
                 return Ok(found);
             }
@@ -187,7 +187,7 @@ impl Config {
         }
     }
 
-    /// Refuses an offset of the extended space at which a capability header lies (hardware.md 2.1: Ice Lake's 0x180).
+    /// Refuses an offset in the extended space that has a capability header (hardware.md 2.1: Ice Lake's 0x180).
     ///
     /// # Errors
     /// [`PciError::CapabilityThere`], or why the chain cannot be followed.
@@ -207,8 +207,7 @@ impl Config {
         Ok(bit.of(self.byte(bit.offset)?))
     }
 
-    /// Turns the one bit that may be turned: reads its byte, writes it back with the bit changed, reads again. What it
-    /// then is.
+    /// Sets the writable bit: reads its byte, writes it with the bit changed, and returns the bit as read again.
     ///
     /// # Errors
     /// [`PciError::NoRootPort`] and [`PciError::CapabilityThere`] before anything is written; otherwise the kernel's
@@ -220,7 +219,7 @@ impl Config {
             return Err(PciError::NoRootPort { device: self.device, why });
         }
         self.check_register(bit.offset)?;
-        // The other bits of the byte go back as they were read, so that must be right.
+        // The other bits of the byte are written as they were read, so they are read twice.
         let (found, again) = (self.byte(bit.offset)?, self.byte(bit.offset)?);
         if found != again {
             return Err(PciError::Unsteady { device: self.device, offset: bit.offset, found, again });

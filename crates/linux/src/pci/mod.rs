@@ -1,7 +1,7 @@
 //! PCI devices: addresses, the tree from root ports to endpoints, and configuration space.
 //!
-//! Knows the form of configuration space and of sysfs, not which of its registers means what on a chip: that is the
-//! generation's table.
+//! Knows the format of configuration space and of sysfs. Must not know what a chip's registers mean: the generation's
+//! table does.
 
 mod address;
 mod config;
@@ -13,13 +13,13 @@ pub use tree::{PciDevice, PciTree};
 
 use crate::root::FileError;
 
-/// Why a PCI device could not be looked at or switched.
+/// Why a PCI device could not be read or switched.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PciError {
-    /// There is no device of this address.
+    /// No device has this address.
     #[error("there is no PCI device {0}")]
     NoDevice(PciAddress),
-    /// No root port above it: it sits in the root complex itself, or its bus is nobody's.
+    /// The device has no root port above it: it is part of the root complex, or no bridge leads to its bus.
     #[error("{device} has no root port above it: {why}")]
     NoRootPort {
         /// The device.
@@ -27,37 +27,37 @@ pub enum PciError {
         /// What was found instead.
         why: String,
     },
-    /// The configuration space of a bridge that had to be read could not be.
+    /// The configuration space of a bridge above a device could not be read.
     #[error("the bridges above {device} cannot be determined: {cause}")]
     Blind {
         /// The device.
         device: PciAddress,
-        /// What went wrong.
+        /// The error.
         cause: Box<PciError>,
     },
-    /// A read that the kernel cut short: only root reads beyond the first 64 bytes.
+    /// The kernel returned fewer bytes: only root can read beyond the first 64.
     #[error(
         "the kernel shows only {shown} bytes of the configuration space of {device}; offset {offset:#x} needs root"
     )]
     Cut {
         /// The device.
         device: PciAddress,
-        /// Offset that was asked for.
+        /// Requested offset.
         offset: u16,
-        /// Bytes that it shows.
+        /// Bytes readable.
         shown: u64,
     },
-    /// The device or the way to it has no extended configuration space.
+    /// The device, or the path to it, has no extended configuration space.
     #[error("{device} has {size} bytes of configuration space; there is no offset {offset:#x}")]
     NotExtended {
         /// The device.
         device: PciAddress,
-        /// Offset that was asked for.
+        /// Requested offset.
         offset: u16,
-        /// Size of the space.
+        /// Size of its configuration space.
         size: u64,
     },
-    /// A capability header lies where a register was expected: the chip is not the one it was taken for.
+    /// A capability header is at the offset of an expected register: the chip is not the assumed one.
     #[error(
         "offset {offset:#x} of {device} holds the header of capability {id:#06x}, not a register; nothing is written there"
     )]
@@ -69,27 +69,27 @@ pub enum PciError {
         /// Id of the capability.
         id: u16,
     },
-    /// A chain of capabilities that runs in circles or out of its space.
+    /// A chain of capabilities has a loop or leaves its space.
     #[error("the chain of capabilities of {device} is broken at {offset:#x}")]
     BrokenChain {
         /// The device.
         device: PciAddress,
-        /// Where.
+        /// The offset of the error.
         offset: u16,
     },
-    /// One and the same register gave two answers: nothing is written on the strength of either.
+    /// Two reads of a register differ, so nothing is written.
     #[error("offset {offset:#x} of {device} reads {found:#x} and then {again:#x}; nothing is written there")]
     Unsteady {
         /// The device.
         device: PciAddress,
         /// The offset.
         offset: u16,
-        /// The first answer.
+        /// The first value.
         found: u8,
-        /// The second.
+        /// The second value.
         again: u8,
     },
-    /// A bridge by its class, and none by its configuration space.
+    /// The device has the class of a bridge, but not a bridge's configuration space.
     #[error("{device} has the class of a bridge, but its configuration space is not that of a bridge")]
     NoBridge {
         /// The device.
@@ -103,7 +103,7 @@ pub enum PciError {
         /// The device.
         device: PciAddress,
     },
-    /// Anything else.
+    /// Any other error.
     #[error(transparent)]
     File(#[from] FileError),
 }

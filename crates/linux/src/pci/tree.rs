@@ -1,8 +1,8 @@
 //! The PCI devices of a machine and what is above and below them.
 //!
-//! Which bridges are above a device is read from the path that its entry in `/sys/bus/pci/devices` links to
-//! (hardware.md 2.3). Where the entries are no links, the bridges' bus numbers tell; a bridge that cannot be read is then
-//! an error for the devices it might hold, and for no others.
+//! The bridges above a device are in the path that its entry in `/sys/bus/pci/devices` links to (hardware.md 2.3). If
+//! the entries are not links, the bridges' bus numbers are used; a bridge that cannot be read is then an error only
+//! for the devices that could be behind it. Must not know what a device is used for.
 
 use super::config::ROOT_PORT;
 use super::{Config, PciAddress, PciError};
@@ -16,7 +16,7 @@ const DEVICES: &str = "/sys/bus/pci/devices";
 /// One PCI function.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PciDevice {
-    /// Where it is.
+    /// Its address.
     pub address: PciAddress,
     /// Vendor id.
     pub vendor: u16,
@@ -24,15 +24,15 @@ pub struct PciDevice {
     pub device: u16,
     /// Class, subclass and interface: 0x020000 is Ethernet, 0x010802 NVMe, 0x060400 a bridge.
     pub class: u32,
-    /// NUMA node; `None` where the firmware does not say.
+    /// NUMA node; `None` if the firmware does not report it.
     pub node: Option<u16>,
-    /// Driver at work.
+    /// Its driver.
     pub driver: Option<String>,
     /// Names of its interfaces: `eth0`, `nvme0`.
     pub names: Vec<String>,
     /// The physical function, if this is a virtual one (SR-IOV).
     pub physical: Option<PciAddress>,
-    /// Functions above it from the root bus down; `None` where sysfs does not tell.
+    /// Functions above it from the root bus down; `None` if sysfs has no links.
     above: Option<Vec<PciAddress>>,
 }
 
@@ -57,18 +57,18 @@ impl PciDevice {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PciTree {
     devices: BTreeMap<PciAddress, PciDevice>,
-    /// Those of which something makes no sense or cannot be read.
+    /// Devices whose files cannot be read or parsed.
     unreadable: BTreeMap<PciAddress, FileError>,
-    /// Entries that are no addresses of devices.
+    /// Entries whose names are not PCI addresses.
     strange: Vec<ContentError>,
 }
 
 impl PciTree {
-    /// Reads every device; a machine without PCI is an empty tree. One that cannot be read is left out, and told of by
-    /// [`PciTree::unreadable`]: it is no reason to do without all others.
+    /// Reads every device; a machine without PCI has an empty tree. A device that cannot be read is left out and
+    /// listed by [`PciTree::unreadable`]; the others are unaffected.
     ///
     /// # Errors
-    /// The kernel's refusal to list them.
+    /// The directory cannot be listed.
     pub fn read(root: &Root) -> Result<PciTree, FileError> {
         let names = match root.list(DEVICES) {
             Err(error) if error.is_absent() => return Ok(PciTree::default()),
@@ -86,7 +86,7 @@ impl PciTree {
             };
             match read_device(root, &name, address) {
                 Ok(device) => drop(tree.devices.insert(address, device)),
-                // A device may be unplugged between the listing and now.
+                // The device may have been unplugged since the listing.
                 Err(error) if error.is_absent() && !root.exists(format!("{DEVICES}/{name}")) => {}
                 Err(error) => drop(tree.unreadable.insert(address, error)),
             }
@@ -99,7 +99,7 @@ impl PciTree {
         self.devices.values()
     }
 
-    /// Devices that could not be read, each with a line about it.
+    /// Devices that could not be read, each with a message.
     pub fn unreadable(&self) -> impl Iterator<Item = (PciAddress, String)> {
         let line = |(address, why): (&PciAddress, &FileError)| {
             (*address, format!("PCI device {address} cannot be read and is left alone: {why}"))
@@ -107,7 +107,7 @@ impl PciTree {
         self.unreadable.iter().map(line)
     }
 
-    /// Entries that are no devices, a line each.
+    /// A message for each entry that is not a device.
     pub fn strange(&self) -> impl Iterator<Item = String> {
         self.strange.iter().map(ToString::to_string)
     }
@@ -124,7 +124,7 @@ impl PciTree {
         self.devices.get(&address).ok_or_else(missing)
     }
 
-    /// The device that a person means: an address, or the name of an interface.
+    /// A device by its address or the name of an interface.
     pub fn named(&self, name: &str) -> Option<&PciDevice> {
         let address = name.parse().ok().and_then(|address: PciAddress| self.devices.get(&address));
         address.or_else(|| self.devices().find(|device| device.names.iter().any(|own| own == name)))
@@ -133,7 +133,7 @@ impl PciTree {
     /// Bridges above a device, from the root bus down.
     ///
     /// # Errors
-    /// [`PciError::NoDevice`], or [`PciError::Blind`] where a bridge that might be above it cannot be read.
+    /// [`PciError::NoDevice`], or [`PciError::Blind`] if a bridge that could be above it cannot be read.
     pub fn above(&self, root: &Root, address: PciAddress) -> Result<Vec<PciAddress>, PciError> {
         if let Some(above) = &self.device(address)?.above {
             return Ok(above.clone());
@@ -141,7 +141,7 @@ impl PciTree {
         let blind = |cause: PciError| PciError::Blind { device: address, cause: Box::new(cause) };
         let mut chain: Vec<PciAddress> = Vec::new();
         let mut bus = address.bus;
-        // Each step up goes to another bus, of which a domain has 256.
+        // Each step leads to another bus, of which a domain has 256.
         while chain.len() < 256 {
             let mut bridge = None;
             let mut unread = None;
@@ -150,18 +150,18 @@ impl PciTree {
                 match Config::open(root, other.address).and_then(|config| config.bridge_buses()) {
                     Ok(Some((secondary, _))) if secondary == bus => bridge = Some(other.address),
                     Ok(Some(_)) => {}
-                    // Not a bridge without devices: one that cannot be read.
+                    // Without bus numbers its configuration space was not read properly.
                     Ok(None) => unread = Some(PciError::NoBridge { device: other.address }),
                     Err(error) => unread = Some(error),
                 }
             }
-            // One of which nothing is known may be a bridge.
+            // A device that could not be read may be a bridge.
             let unread = unread.or_else(|| self.unread_beside(address.domain, bus));
             match (bridge, unread) {
                 (Some(found), _) if chain.contains(&found) => break,
                 (Some(found), _) => {
                     chain.push(found);
-                    // A root port has nothing above it, whatever other bridges could not be read.
+                    // A root port is the topmost bridge, so bridges that could not be read do not matter.
                     if matches!(
                         Config::open(root, found).and_then(|config| config.port_type()),
                         Ok(Some(ROOT_PORT))
@@ -184,15 +184,15 @@ impl PciTree {
         })
     }
 
-    /// Why a device could not be read that is on another bus of the domain.
+    /// The error of an unreadable device on another bus of the domain.
     fn unread_beside(&self, domain: u32, bus: u8) -> Option<PciError> {
         let mut all = self.unreadable.iter();
         let other = all.find(|(address, _)| address.domain == domain && address.bus != bus);
         other.map(|(_, why)| PciError::File(why.clone()))
     }
 
-    /// The root port that a device is behind: the topmost function above it, checked by class and port type. A root port
-    /// is behind itself.
+    /// The root port above a device: the topmost function above it, checked by class and port type. A root port's own
+    /// root port is itself.
     ///
     /// # Errors
     /// [`PciError::NoRootPort`], [`PciError::Blind`], or why the port's configuration space cannot be read.
@@ -222,9 +222,9 @@ impl PciTree {
     /// Devices behind a bridge, those behind further bridges included, bridges excluded; by address.
     ///
     /// # Errors
-    /// As [`PciTree::above`] for any of them: a device that cannot be placed might be behind it.
+    /// As [`PciTree::above`] for any device that could be behind it.
     pub fn behind(&self, root: &Root, bridge: PciAddress) -> Result<Vec<&PciDevice>, PciError> {
-        // What cannot be placed is not behind a bridge whose buses do not include its bus.
+        // A device of unknown position cannot be behind a bridge whose bus range excludes its bus.
         let buses = Config::open(root, bridge).and_then(|config| config.bridge_buses());
         let elsewhere = |bus: u8| matches!(buses, Ok(Some((first, last))) if !(first..=last).contains(&bus));
         let mut found = Vec::new();
@@ -250,7 +250,7 @@ fn read_device(root: &Root, name: &str, address: PciAddress) -> Result<PciDevice
             || ContentError::new(&root.path(&path), 0, text.trim(), &format!("a number up to {most:#x}"));
         if number <= most { Ok(number) } else { Err(bad().into()) }
     };
-    // -1 stands for a node that the firmware does not tell.
+    // -1 means that the firmware does not report the node.
     let node = match root.read_optional(format!("{folder}/numa_node"))? {
         Some(text) if text.trim() != "-1" => {
             let path = root.path(format!("{folder}/numa_node"));
@@ -261,7 +261,7 @@ fn read_device(root: &Root, name: &str, address: PciAddress) -> Result<PciDevice
     };
     let last = |file: &str| -> Result<Option<String>, FileError> {
         let target = match root.read_link(format!("{folder}/{file}")) {
-            // Not there, or not a link as in a tree of plain files.
+            // Missing, or not a link, as in a tree of plain files.
             Err(error) if error.is_absent() || error.errno() == Some(Errno::INVAL) => return Ok(None),
             target => target?,
         };
@@ -287,7 +287,7 @@ fn read_device(root: &Root, name: &str, address: PciAddress) -> Result<PciDevice
     })
 }
 
-/// The functions on the path that an entry links to, the device itself left out; `None` if it is no link.
+/// The functions on the path that an entry links to, without the device itself; `None` if the entry is not a link.
 fn above(root: &Root, folder: &str) -> Result<Option<Vec<PciAddress>>, FileError> {
     let target = match root.read_link(folder) {
         Ok(target) => target,
@@ -295,7 +295,8 @@ fn above(root: &Root, folder: &str) -> Result<Option<Vec<PciAddress>>, FileError
         Err(error) => return Err(error),
     };
     let parts = target.components().filter_map(|part| part.as_os_str().to_str());
-    // Behind VMD a domain's root bus lies below an endpoint of another domain: the last root bus is the device's own.
+    // Behind VMD, a domain's root bus is below an endpoint of another domain: only the part after the last root bus
+    // counts.
     let mut functions: Vec<PciAddress> = Vec::new();
     for part in parts {
         match part.strip_prefix("pci") {
@@ -311,7 +312,7 @@ fn above(root: &Root, folder: &str) -> Result<Option<Vec<PciAddress>>, FileError
 mod tests {
     use super::*;
 
-    /// A bridge to bus 1 and a NIC on it, in a tree of plain files; `header` is what the bridge's space begins with.
+    /// A bridge to bus 1 and a NIC on it, as plain files; `header` is the start of the bridge's configuration space.
     fn machine(header: &[u8]) -> (tempfile::TempDir, Result<Vec<PciAddress>, PciError>) {
         let folder = tempfile::tempdir().unwrap();
         for (name, class, config) in

@@ -1,23 +1,23 @@
-//! The system call perf_event_open and the one read that brings a whole group.
+//! The system call perf_event_open, and the read that returns a whole group.
 //!
-//! Knows numbers as the kernel takes them; must not know what they count.
+//! Passes the kernel's numbers; must not know what they count.
 
 use crate::counters::Shown;
 use perf_event_open_sys::bindings as sys;
 use rustix::io::Errno;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// An event as the kernel takes it: the PMU's number and three words of configuration.
+/// An event in the kernel's form: the PMU's number and three words of configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Event {
-    /// `type` of the PMU (sysfs), or one of the kernel's own.
+    /// `type` of the PMU (sysfs), or one of the kernel's own types.
     pub pmu: u32,
     /// `config`, `config1`, `config2`.
     pub config: [u64; 3],
 }
 
 impl Event {
-    /// An event of the core's own numbering: event select and umask.
+    /// A raw event of a core's PMU: event select and umask.
     pub const fn raw(config: u64) -> Event {
         Event { pmu: sys::PERF_TYPE_RAW, config: [config, 0, 0] }
     }
@@ -27,15 +27,15 @@ impl Event {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("perf event {name} on CPU {cpu}: {why}{}", remedy(*.why))]
 pub struct OpenError {
-    /// The event, for people.
+    /// The event, for messages.
     pub name: String,
     /// The CPU.
     pub cpu: u16,
-    /// The system's own words.
+    /// The system's error.
     pub why: Errno,
 }
 
-/// What would help (hardware.md 6.2; perf_event_open(2)).
+/// The remedy (hardware.md 6.2; perf_event_open(2)).
 fn remedy(why: Errno) -> &'static str {
     match why {
         Errno::ACCESS | Errno::PERM => {
@@ -50,19 +50,19 @@ fn remedy(why: Errno) -> &'static str {
     }
 }
 
-/// Events that run together or not at all, on one CPU, read by one call.
+/// Events on one CPU that are scheduled together and read by one call.
 #[derive(Debug)]
 pub struct Group {
-    /// The first leads.
+    /// The first is the group leader.
     files: Vec<OwnedFd>,
     buffer: Vec<u8>,
 }
 
-/// Words before the values: how many, time enabled, time running.
+/// Words before the values: number of events, time enabled, time running.
 const HEAD: usize = 3;
 
 impl Group {
-    /// Opens events as one group; `names` are for messages. They count at once, for every task on that CPU.
+    /// Opens events as one group; `names` are for messages. They count immediately, for all tasks on that CPU.
     ///
     /// # Errors
     /// The first event that the kernel refuses.
@@ -76,11 +76,11 @@ impl Group {
         Ok(Group { buffer: vec![0; (HEAD + files.len()) * 8], files })
     }
 
-    /// What all of them show now, in order.
+    /// The current values of all events, in order.
     ///
     /// # Errors
-    /// The system's own, or `EIO` for an answer of another shape than was asked for (0 bytes: the group could not be
-    /// put on the CPU, perf_event_open(2)).
+    /// The system's error, or `EIO` for an answer of unexpected length (0 bytes: the group could not be scheduled on
+    /// the CPU, perf_event_open(2)).
     pub fn read(&mut self) -> Result<impl Iterator<Item = Shown> + '_, Errno> {
         let Some(leader) = self.files.first() else {
             return Err(Errno::BADF);
@@ -124,6 +124,6 @@ fn open(event: Event, cpu: u16, leader: i32) -> Result<OwnedFd, Errno> {
     if fd < 0 {
         return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO));
     }
-    // SAFETY: the kernel just gave us this descriptor, and nobody else has it.
+    // SAFETY: the kernel just gave us this descriptor, and no other code has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

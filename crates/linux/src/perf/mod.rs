@@ -1,8 +1,9 @@
-//! Counting through perf_event_open(2): the kernel programs the registers, shares them with other users, and extends them.
+//! Counting through perf_event_open(2): the kernel programs the registers, shares them between users and extends
+//! them.
 //!
-//! A [`PlannedGroup`] says which events go where, as plain data; this module opens a plan and reads it. The kernel
-//! counts the machine it runs on: whoever looks at another root than `/` must count otherwise. Must not know which
-//! generation this is.
+//! A [`PlannedGroup`] states as plain data which events are opened on which CPU; this module opens a plan and reads
+//! it. perf counts the machine that the program runs on, so it is not used for a root other than `/`. Must not know
+//! which generation this is.
 
 mod call;
 mod plan;
@@ -21,7 +22,7 @@ use rustix::io::Errno;
 use std::path::Path;
 use waykeeper_host::Reading;
 
-/// Why perf cannot count here at all.
+/// Why perf cannot count here.
 #[derive(Debug, thiserror::Error)]
 pub enum PerfError {
     /// Events of the cores cannot be opened.
@@ -32,10 +33,10 @@ pub enum PerfError {
     Thread(std::io::Error),
 }
 
-/// Events that run, and what they came to.
+/// Open events and their counts.
 #[derive(Debug)]
 pub struct PerfCounting {
-    /// Of the cores: read from here, at the price of an interrupt there.
+    /// Events of the cores; reading one from another core interrupts that core.
     cores: Vec<(Group, Vec<Member>)>,
     uncore: Option<(PinnedReader, Vec<Vec<Member>>)>,
     notes: Vec<String>,
@@ -48,8 +49,8 @@ struct Member {
 }
 
 impl PerfCounting {
-    /// Opens everything planned. Events of the uncore that the kernel refuses are noted and left out; those of cores
-    /// are what all policies live on.
+    /// Opens all planned events. A refused uncore event is noted and left out. A refused core event is an error,
+    /// because every policy needs core events.
     ///
     /// # Errors
     /// The first event of a core that is refused.
@@ -91,12 +92,12 @@ impl PerfCounting {
             }
         };
         let mut counting = PerfCounting { cores, uncore, notes };
-        // The first reading is where totals start.
+        // Totals start at the first reading.
         counting.count();
         Ok(counting)
     }
 
-    /// System calls of one reading that go to the kernel's PMU code: one a group.
+    /// System calls of one reading that reach the kernel's PMU code: one per group.
     pub fn reads_per_sample(&self) -> usize {
         self.cores.len() + self.uncore.as_ref().map_or(0, |(_, members)| members.len())
     }
@@ -126,20 +127,20 @@ impl Counting for PerfCounting {
     }
 
     fn close(&mut self) {
-        // Closing the files gives the registers back; the kernel clears them.
+        // Closing the files releases the registers; the kernel clears them.
         self.cores.clear();
         self.uncore = None;
     }
 }
 
-/// Whether perf is asked at all for the host under a root: it counts the machine that runs it, and under any other prefix
-/// than `/` that is another one. A rule about the prefix and about nothing else. Where it is asked and has the cores, it
-/// counts everything: registers beside it would be taken from under its scheduling.
+/// Whether perf is used for the host under a root: only for `/`, because perf counts the machine that the program
+/// runs on. If it can count core events, it counts everything: registers programmed beside it would conflict with its
+/// scheduling.
 pub fn is_asked(root: &Root) -> bool {
     root.prefix() == Path::new("/")
 }
 
-/// Takes what a group shows into the sums.
+/// Adds what a group shows to the sums.
 fn take(counts: &mut Counts, members: &mut [Member], shown: Result<Vec<crate::counters::Shown>, Errno>) {
     if let (Err(why), Some(first)) = (&shown, members.first()) {
         counts.complain(format!("perf event {} cannot be read: {why}", first.planned.name));
@@ -151,17 +152,17 @@ fn take(counts: &mut Counts, members: &mut [Member], shown: Result<Vec<crate::co
     }
 }
 
-/// Lets this program have so many files more than it needs otherwise.
+/// Raises this program's limit of open files to `needed` and some spare.
 ///
-/// 128 cores of six events are more files than the usual soft limit of 1024; the hard limit is the administrator's word.
+/// 128 cores of six events are more files than the usual soft limit of 1024; the hard limit is not raised.
 pub fn raise_file_limit(needed: u64) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    /// For whatever else this program has open.
+    /// Files that this program has open for other purposes.
     const SPARE: u64 = 256;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < needed + SPARE) {
         let wanted = limit.maximum.map_or(needed + SPARE, |maximum| maximum.min(needed + SPARE));
-        // If it cannot be raised, opening an event fails and says so.
+        // If it cannot be raised, opening an event fails with an error.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum });
     }
 }

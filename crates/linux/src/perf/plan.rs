@@ -1,39 +1,39 @@
-//! Which events run together: what a plan is, and the plan of a core.
+//! Groups of perf events: the types of a plan, and the plan of a core.
 //!
-//! A group is read by one call and runs as a whole or not at all, so it must fit the counters that are free: one too large
-//! would never run. Plain data; must not open anything.
+//! A group is read by one call and scheduled as a whole, so it must fit the free counters: a larger group would never
+//! run. Plain data; must not open anything.
 
 use super::call::Event;
 use crate::counting::{CoreEvents, Quantity};
 use waykeeper_generations::CoreCounters;
 use waykeeper_units::CoreId;
 
-/// Whose counters.
+/// The part of the package that counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Where {
-    /// Of one logical CPU.
+    /// A logical CPU.
     Core,
-    /// Of the package.
+    /// The uncore of the package.
     Uncore,
 }
 
 /// One event.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Planned {
-    /// For messages.
+    /// Its name, for messages.
     pub name: String,
-    /// As the kernel takes it.
+    /// In the kernel's form.
     pub event: Event,
     /// What it counts.
     pub quantity: Quantity,
-    /// What one count stands for.
+    /// The factor for its count.
     pub stands_for: f64,
 }
 
-/// Events that run together and are read by one call.
+/// Events that are scheduled together and read by one call.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PlannedGroup {
-    /// Whose.
+    /// Core or uncore.
     pub place: Where,
     /// The CPU to open them on.
     pub cpu: u16,
@@ -41,9 +41,9 @@ pub struct PlannedGroup {
     pub members: Vec<Planned>,
 }
 
-/// The groups of one core: one if its events fit together, else two that take turns, which the kernel's times then scale.
-/// `watchdog` is whether the NMI watchdog runs: it holds the fixed counter of cycles, so that cycles need a general one.
-/// Events that the table has no encoding for are left out.
+/// The groups of one core: one if its events fit, else two that take turns and are scaled by the kernel's times.
+/// `watchdog` says whether the NMI watchdog runs: it occupies the fixed cycle counter, so cycles need a general
+/// counter. Events without an encoding in the table are left out.
 pub fn core_groups(
     counters: &CoreCounters,
     events: &CoreEvents,
@@ -67,7 +67,7 @@ pub fn core_groups(
     if general <= usize::from(counters.counters) {
         return vec![group(members)];
     }
-    // References and misses of one cache stand side by side, so the later half keeps its pairs together.
+    // References and misses of one cache are adjacent in the list, so the second half keeps its pairs together.
     let second = members.split_off(members.len() - general / 2);
     vec![group(members), group(second)]
 }
@@ -108,7 +108,7 @@ mod tests {
         let groups = shape("skx", true);
         assert_eq!(groups.iter().map(Vec::len).collect::<Vec<_>>(), [4, 2]);
         assert_eq!(groups[1][0].0, "L2_RQSTS.REFERENCES");
-        // Eight counters hold them all.
+        // Eight counters hold all events.
         assert_eq!(shape("spr", true).len(), 1);
     }
 

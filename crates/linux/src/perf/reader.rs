@@ -1,5 +1,5 @@
-//! One thread per package that reads uncore events: reading them from another package interrupts a CPU there, from a CPU
-//! of the same package it does not (hardware.md 3.5, 6.3).
+//! One thread per package that reads uncore events: a read from another package interrupts a CPU there, a read from a
+//! CPU of the same package does not (hardware.md 3.5, 6.3).
 //!
 //! Must not know what the events count.
 
@@ -10,10 +10,10 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-/// What each group shows, or why it does not.
+/// The values of each group, or the error.
 pub(super) type Answers = Vec<Result<Vec<Shown>, Errno>>;
 
-/// A thread pinned to one CPU that reads groups when asked.
+/// A thread pinned to one CPU that reads the groups on request.
 #[derive(Debug)]
 pub(super) struct PinnedReader {
     ask: Option<Sender<()>>,
@@ -23,8 +23,8 @@ pub(super) struct PinnedReader {
 }
 
 impl PinnedReader {
-    /// Starts it. The second part of the answer says why it could not be pinned; it then reads from wherever it runs,
-    /// which costs an interrupt a read.
+    /// Starts the thread. The second result says why it could not be pinned; it then runs on any CPU, and each read
+    /// costs an interrupt.
     pub fn start(mut groups: Vec<Group>, cpu: u16) -> std::io::Result<(PinnedReader, Option<Errno>)> {
         let (ask, asked) = channel::<()>();
         let (answer, answers) = channel();
@@ -38,7 +38,7 @@ impl PinnedReader {
             } else {
                 Err(Errno::INVAL)
             };
-            // Nobody listens any more if the starter is gone: then there is nothing to do either.
+            // If the starter is gone, there is no receiver and the loop below ends.
             let _ = ready.send(result.err());
             while asked.recv().is_ok() {
                 let read = groups.iter_mut().map(|group| group.read().map(Iterator::collect)).collect();
@@ -55,7 +55,7 @@ impl PinnedReader {
     pub fn read(&self) -> Answers {
         let asked = self.ask.as_ref().is_some_and(|ask| ask.send(()).is_ok());
         let answers = asked.then(|| self.answers.recv().ok()).flatten();
-        // A reader that is gone has no numbers for any of them.
+        // A reader thread that ended has no values.
         answers.unwrap_or_else(|| vec![Err(Errno::SRCH); self.count])
     }
 }
@@ -64,7 +64,7 @@ impl Drop for PinnedReader {
     fn drop(&mut self) {
         self.ask = None;
         if let Some(thread) = self.thread.take() {
-            // It ends by itself now that nobody can ask; a panic in it was already printed.
+            // The closed channel ends the thread; a panic in it was already printed.
             let _ = thread.join();
         }
     }

@@ -1,7 +1,7 @@
-//! The plan of the uncore: which events of which units of the kernel's, one group a unit, so one read a unit.
+//! The plan of the uncore: the events of each of the kernel's units, as one group and so one read per unit.
 //!
-//! Where a term goes is the kernel's word (`format/`), which term is the generation's. A unit is opened on the CPU of the
-//! managed package that its `cpumask` names and on no other (hardware.md 3.5). Must not open anything.
+//! The kernel's `format/` files give the bits of a term, the generation's table gives the terms. A unit is opened
+//! only on the CPU of the managed package that its `cpumask` names (hardware.md 3.5). Must not open anything.
 
 use super::call::Event;
 use super::plan::{Planned, PlannedGroup, Where};
@@ -16,17 +16,17 @@ use waykeeper_units::CoreList;
 /// Groups, and what cannot be counted.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct UncorePlan {
-    /// One a unit.
+    /// One per unit.
     pub groups: Vec<PlannedGroup>,
-    /// What is missing, for people.
+    /// What cannot be counted, for the user.
     pub notes: Vec<String>,
 }
 
-/// What a slice of so many counts.
+/// The events of a slice, by its index and the number of slices.
 type SliceEvents = fn(&Cache, usize, usize) -> Vec<cha::SliceEvent>;
 
 impl UncorePlan {
-    /// Adds a unit with its events, as far as the kernel's driver can be told them.
+    /// Adds a unit with its events, as far as the kernel's driver can encode them.
     fn add(&mut self, unit: &Unit, package: &CoreList, events: Vec<(Terms, Quantity, f64)>) {
         let masks = unit.cpumask.as_ref().map(CoreList::cores).unwrap_or_default();
         let Some(cpu) = masks.iter().find(|cpu| package.cores().contains(cpu)) else {
@@ -43,7 +43,7 @@ impl UncorePlan {
                     stands_for,
                 }),
                 Err(why) => {
-                    // Half of a sum is a wrong number, so nothing of this unit is counted.
+                    // A sum with a missing part is a wrong number, so nothing of this unit is counted.
                     self.notes.push(why.to_string());
                     return;
                 }
@@ -54,12 +54,12 @@ impl UncorePlan {
         }
     }
 
-    /// Requests of devices at the slices of the LLC, as policies want them.
+    /// Adds the device requests that policies use, at the LLC slices.
     pub fn add_cache(&mut self, cache: &Cache, units: &[Unit], package: &CoreList) {
         self.add_slices(cache, units, package, cha::slice_events);
     }
 
-    /// The same, partial writes too.
+    /// The same with partial writes.
     pub fn add_devices(&mut self, cache: &Cache, units: &[Unit], package: &CoreList) {
         self.add_slices(cache, units, package, cha::device_events);
     }
@@ -72,7 +72,7 @@ impl UncorePlan {
         }
     }
 
-    /// Bytes at the memory controllers.
+    /// Adds bytes at the memory controllers.
     pub fn add_memory(&mut self, memory: &Memory, units: &[Unit], package: &CoreList) {
         for unit in units {
             let both = [(Direction::Read, &memory.reads), (Direction::Write, &memory.writes)];
@@ -86,8 +86,8 @@ impl UncorePlan {
         }
     }
 
-    /// Bytes at the root ports in `places`, by the port's index: from counters that run anyhow, where the kernel names
-    /// them, else from programmed ones as long as there are any.
+    /// Adds bytes at the root ports in `places`, by the port's index: from free-running counters where the kernel
+    /// names them, else from programmed ones while any are left.
     pub fn add_ports(
         &mut self,
         root: &Root,
@@ -135,19 +135,19 @@ impl UncorePlan {
 /// The units of the PCIe stacks.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct IioUnits {
-    /// Those whose counters have to be programmed.
+    /// Units whose counters must be programmed.
     pub programmed: Vec<Unit>,
-    /// Those whose counters run anyhow.
+    /// Units with free-running counters.
     pub running: Vec<Unit>,
 }
 
-/// N of `uncore_iio_N`.
+/// The N of `uncore_iio_N`.
 pub fn number(unit: &Unit) -> Option<u16> {
     unit.name.rsplit_once('_')?.1.parse().ok()
 }
 
-/// The event of a part that runs anyhow, as the kernel names it. Its `.scale` is not used: kernels differ in it by a
-/// factor of 8, the register does not (hardware.md 4.2).
+/// The free-running event of a part, as the kernel names it. Its `.scale` is not used: it differs between kernels by
+/// a factor of 8, the register does not (hardware.md 4.2).
 fn free_running(root: &Root, iio: &Iio, unit: &Unit, part: u8, direction: Direction) -> Option<(Terms, f64)> {
     let free = iio.free_running.as_ref()?;
     let set = match direction {
@@ -155,7 +155,7 @@ fn free_running(root: &Root, iio: &Iio, unit: &Unit, part: u8, direction: Direct
         Direction::Read => free.outbound.as_ref()?,
     };
     let name = format!("{}{part}", set.event.as_ref()?);
-    // A name that cannot be read is one the kernel does not give; the port is then counted otherwise or told missing.
+    // An event that cannot be read counts as not offered; the port is then counted otherwise or noted as missing.
     let event = unit.event(root, &name).ok().flatten()?;
     Some((event.terms, free.unit_bytes.into()))
 }

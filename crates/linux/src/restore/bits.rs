@@ -1,23 +1,23 @@
-//! Bits of a register that go back to what they were: only ours, and only as long as nobody else has taken them.
+//! Restores bits of a register: only those that Waykeeper set and that no other program has changed since.
 //!
-//! A tool may have taken a counter over while we counted, or somebody may use other bits of the same register. What is
-//! his stays as he made it. Must not know what a register is good for.
+//! Another program may have taken over a counter while we counted, or may use other bits of the same register. Its
+//! bits are not changed. Must not know what a register does.
 
 use super::{Outcome, Registers, reads_back};
 use crate::journal::{Claim, Hold};
 
-/// How a register is reached.
+/// How a register is accessed.
 pub(super) enum Door<'a> {
     /// An MSR, through a CPU.
     Msr(u16),
-    /// So many bytes of a device's config space.
+    /// A device's config space, with the width in bytes.
     Pci(&'a str, u8),
 }
 
 impl Door<'_> {
     fn read(&self, registers: &mut impl Registers, at: u32) -> Result<u64, String> {
         match self {
-            // No register has all bits set: it does not answer.
+            // All bits set means that the register does not answer: no register has that value.
             Door::Msr(cpu) => match registers.msr(*cpu, at)? {
                 u64::MAX => Err(format!("MSR {at:#x} of CPU {cpu} reads all ones: it does not answer")),
                 value => Ok(value),
@@ -26,8 +26,8 @@ impl Door<'_> {
         }
     }
 
-    /// What it reads twice: one bad answer must neither pass for the original, which would end the journal, nor be written
-    /// back.
+    /// Reads twice. One bad reading must not pass for the original value, which would end the journal, and must not
+    /// be written back.
     pub fn read_still(&self, registers: &mut impl Registers, at: u32) -> Result<u64, String> {
         match (self.read(registers, at)?, self.read(registers, at)?) {
             (first, second) if first == second => Ok(first),
@@ -63,7 +63,7 @@ pub(super) struct Bits<'a> {
 }
 
 impl Bits<'_> {
-    /// Puts them back, given what the register holds.
+    /// Restores them, given the register's value.
     pub fn put_back(
         &self,
         found: u64,
@@ -71,21 +71,22 @@ impl Bits<'_> {
         registers: &mut impl Registers,
     ) -> Result<Outcome, String> {
         let Bits { at, mask, value, .. } = *self;
-        // Not written then: whoever counts there by now (perf, for one) would be disturbed, and the kernel tainted.
+        // Not written then: a write would disturb a program that counts there now (perf, for one) and taint the
+        // kernel.
         if found & mask == value & mask {
             return Ok(Outcome::AsItWas);
         }
         if let Some(taken) = self.taken(found, door, registers)? {
             return Ok(Outcome::Left(taken));
         }
-        // The bits that are not ours stay as they are now, whoever has changed them.
+        // Bits outside the mask keep their current value.
         door.write(registers, at, found & !mask | value & mask)?;
         let now = door.read(registers, at)?;
         Ok(if now & mask == value & mask { Outcome::Restored } else { reads_back(&format_args!("{now:#x}")) })
     }
 
-    /// Who shows that they are somebody else's by now: the bits themselves, or what claims them. Zeros are nobody's: whoever
-    /// was there has gone.
+    /// Evidence that another program has changed them: in the bits themselves or in a claim. Bits that are all zero
+    /// count as free: the other program has finished.
     fn taken(
         &self,
         found: u64,

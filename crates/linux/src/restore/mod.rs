@@ -1,8 +1,8 @@
-//! Bringing back what a journal holds: last turned first, each read back, each told; the journal goes only when all is
-//! as it was.
+//! Restores what a journal contains: last set first, each knob read back and reported. The journal is removed only if
+//! nothing failed.
 //!
-//! One knob that cannot be brought back does not keep the others from it; what somebody else has taken since is left to
-//! him, and told. It must not know who turned the knobs.
+//! A knob that cannot be restored does not prevent the others. A knob that another program has changed since is left
+//! alone and reported. Must not know which part of Waykeeper set the knobs.
 
 mod bits;
 
@@ -19,50 +19,50 @@ use std::path::Path;
 use std::time::Duration;
 use waykeeper_units::{CoreId, CoreList};
 
-/// How long to wait for another tool's lock on resctrl. Tools hold it for single changes.
+/// Longest wait for another tool's lock on resctrl. Tools hold it for single changes.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 
-/// Registers outside resctrl, as far as a host lets them be read and written.
+/// Access to registers outside resctrl.
 pub trait Registers {
     /// Reads an MSR on a CPU.
     ///
     /// # Errors
-    /// What a person can act on.
+    /// A text for the user.
     fn msr(&mut self, cpu: u16, register: u32) -> Result<u64, String>;
 
     /// Writes an MSR on a CPU.
     ///
     /// # Errors
-    /// What a person can act on.
+    /// A text for the user.
     fn set_msr(&mut self, cpu: u16, register: u32, value: u64) -> Result<(), String>;
 
     /// Reads `width` bytes of a device's config space.
     ///
     /// # Errors
-    /// What a person can act on.
+    /// A text for the user.
     fn pci(&mut self, address: &str, offset: u16, width: u8) -> Result<u32, String>;
 
     /// Writes `width` bytes of a device's config space.
     ///
     /// # Errors
-    /// What a person can act on.
+    /// A text for the user.
     fn set_pci(&mut self, address: &str, offset: u16, width: u8, value: u32) -> Result<(), String>;
 }
 
-/// What became of one knob.
+/// The outcome for one knob.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It is as it was; it has been turned back.
+    /// It was restored.
     Restored,
-    /// It was as it was.
+    /// It already had its original value.
     AsItWas,
-    /// What it belonged to is no longer there.
+    /// The object it belonged to no longer exists.
     Gone,
-    /// It is out of reach for now, by what is told, and comes back with it: it stays in the journal, and is no failure.
+    /// It cannot be reached now, for this reason. It stays in the journal for later and is not a failure.
     Away(String),
-    /// Somebody else has turned it meanwhile, by what is told: it is his, and was not touched.
+    /// Another program changed it since, by this evidence. It was left alone.
     Left(String),
-    /// It is not as it was, and why.
+    /// It does not have its original value, for this reason.
     Failed(String),
 }
 
@@ -82,14 +82,14 @@ impl fmt::Display for Outcome {
 /// What a restore did.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
-    /// One outcome per knob, in the order in which they were brought back.
+    /// One outcome per knob, in the order of restoring.
     pub knobs: Vec<(Original, Outcome)>,
-    /// The journal was of an earlier boot: nothing was written, and it has been removed.
+    /// The journal was from an earlier boot: nothing was written, and it has been removed.
     pub stale: bool,
 }
 
 impl Report {
-    /// The knobs that are not as they were.
+    /// The knobs that were not restored.
     pub fn failures(&self) -> impl Iterator<Item = (&Original, &str)> {
         self.knobs.iter().filter_map(|(original, outcome)| match outcome {
             Outcome::Failed(why) => Some((original, why.as_str())),
@@ -97,13 +97,13 @@ impl Report {
         })
     }
 
-    /// The knobs that somebody else has taken meanwhile: a line each.
+    /// The knobs that another program has changed since, one line each.
     pub fn left(&self) -> impl Iterator<Item = String> {
         let left = self.knobs.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Left(_)));
         left.map(|(original, outcome)| format!("{original}: {outcome}"))
     }
 
-    /// Those that are out of reach for now: a line for each reason.
+    /// The knobs that cannot be reached now: one line for each reason.
     pub fn away(&self) -> impl Iterator<Item = String> {
         let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
         for (_, outcome) in &self.knobs {
@@ -115,22 +115,23 @@ impl Report {
         reasons.into_iter().map(line).collect::<Vec<_>>().into_iter()
     }
 
-    /// The knobs that stay in the journal although nothing failed.
+    /// Knobs that stay in the journal although nothing failed.
     fn to_stay(&self) -> Vec<Original> {
         let away = self.knobs.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Away(_)));
         away.map(|(original, _)| original.clone()).collect()
     }
 
-    /// True if every knob is as it was, or somebody else's, or comes back by and by.
+    /// True if no knob failed.
     pub fn is_complete(&self) -> bool {
         self.failures().next().is_none()
     }
 }
 
-/// The resctrl that knobs are brought back to; `None` only where none is mounted, for then the kernel has reset all.
+/// The mounted resctrl in which knobs are restored; `None` only if none is mounted, because the kernel has then reset
+/// everything.
 ///
-/// One that cannot be looked into is still there: its knobs then fail with the kernel's reason and stay in the journal.
-/// One that is mounted elsewhere (its groups stand) is taken where it is.
+/// If resctrl cannot be read, it still counts as mounted: its knobs then fail with the kernel's error and stay in the
+/// journal. If it is mounted at another place, that place is used, because its groups still exist.
 pub fn mounted(root: &Root, prefix: &str) -> Option<Resctrl> {
     let at = |place: &str| Resctrl::at(&root.path(place), Path::new(LOCKS), prefix);
     match Resctrl::open(root, prefix) {
@@ -148,27 +149,28 @@ pub fn mounted(root: &Root, prefix: &str) -> Option<Resctrl> {
     }
 }
 
-/// Where knobs are brought back to.
+/// Restores knobs of a host.
 pub struct Restorer<'a, R> {
     /// The root prefix, for `/proc`.
     pub root: &'a Root,
-    /// The mounted resctrl; `None` if it is not mounted (the kernel has reset all then).
+    /// The mounted resctrl; `None` if it is not mounted (the kernel has then reset everything).
     pub resctrl: Option<&'a Resctrl>,
-    /// The other registers.
+    /// Access to MSRs and PCI config space.
     pub registers: R,
 }
 
 impl<R: Registers> Restorer<'_, R> {
-    /// Brings back all that a journal holds, what was to stay too, and removes it if nothing failed.
+    /// Restores everything in a journal, kept knobs included. If nothing failed, the journal is removed; knobs that
+    /// cannot be reached now stay in it.
     ///
     /// # Errors
-    /// If the journal cannot be removed. Failures of knobs are in the report, not here.
+    /// The journal cannot be changed. Failures of knobs are in the report.
     pub fn restore(&mut self, journal: &mut Journal) -> Result<Report, JournalError> {
-        // What was to stay was turned first wherever both are about one knob.
+        // If a knob is recorded twice, its kept value is the older one and is restored last.
         let all = journal.kept().iter().chain(journal.originals()).cloned().collect::<Vec<_>>();
         let report = self.put_all_back(journal, &all);
         if report.is_complete() {
-            // In the order in which they were turned.
+            // In the order in which they were set.
             let stay = report.to_stay();
             let stay: Vec<Original> = all.into_iter().filter(|own| stay.contains(own)).collect();
             journal.keep_only(&stay)?;
@@ -176,7 +178,7 @@ impl<R: Registers> Restorer<'_, R> {
         Ok(report)
     }
 
-    /// The same but for what is to stay turned: that stays, and stays in the journal.
+    /// The same without kept knobs, which stay as set and in the journal.
     ///
     /// # Errors
     /// As [`Restorer::restore`].
@@ -188,10 +190,10 @@ impl<R: Registers> Restorer<'_, R> {
         self.restore_some(journal, &passing)
     }
 
-    /// Brings back some of what it holds, before the rest: they are forgotten, unless one of them failed.
+    /// Restores some of the recorded knobs. They are removed from the journal, unless one of them failed.
     ///
     /// # Errors
-    /// If that could not be noted. Failures of knobs are in the report, not here.
+    /// The removal cannot be written. Failures of knobs are in the report.
     pub fn restore_some(&mut self, journal: &mut Journal, some: &[Original]) -> Result<Report, JournalError> {
         let report = self.put_all_back(journal, some);
         if report.is_complete() {
@@ -205,12 +207,12 @@ impl<R: Registers> Restorer<'_, R> {
     fn put_all_back(&mut self, journal: &mut Journal, originals: &[Original]) -> Report {
         let mut report = Report { stale: journal.is_stale(), ..Report::default() };
         if !report.stale {
-            // Whoever has nothing to bring back there need not wait for another tool.
+            // If no knob of resctrl is restored, its lock is not needed.
             let resctrl = self.resctrl.filter(|_| originals.iter().any(of_resctrl));
-            // The lock is advice, and anybody who can open a directory can hold it for ever: what was turned goes back all
-            // the same. Each single write is whole by itself.
+            // The lock is advisory, and any user who can open the directory can hold it forever. Knobs are restored
+            // without it after the wait; each single write is atomic.
             let _lock = resctrl.and_then(|resctrl| resctrl.lock_or_go_on(LOCK_WAIT));
-            // A monitoring group can have its CPUs back when they are in its control group again, whatever was turned first.
+            // A monitoring group can get its CPUs only once its control group has them again, so it comes last.
             let (late, first): (Vec<_>, Vec<_>) = originals
                 .iter()
                 .rev()
@@ -248,10 +250,10 @@ impl<R: Registers> Restorer<'_, R> {
                 bits.put_back(found, &door, &mut self.registers)
             }
             _ => match self.resctrl {
-                // Unmounting takes all groups away and opens all masks (resctrl_kill_sb).
+                // Unmounting removes all groups and opens all masks (resctrl_kill_sb).
                 None => Ok(Outcome::Gone),
                 Some(resctrl) => match self.put_back_resctrl(resctrl, original, journal) {
-                    // An error alone does not prove it; a journal must not go while its group stays.
+                    // The error alone is no proof: an entry must not be dropped while its group exists.
                     Err(error) if error.is_gone() && !is_there(resctrl, original) => Ok(Outcome::Gone),
                     other => other.map_err(|error| error.to_string()),
                 },
@@ -266,7 +268,7 @@ impl<R: Registers> Restorer<'_, R> {
         journal: &mut Journal,
     ) -> Result<Outcome, ResctrlError> {
         match original {
-            // A kill between making it and noting that leaves one with nothing in it; nobody misses it, whoever made it.
+            // A kill between making the group and noting that leaves an unused group, which can be removed.
             Original::Planned { group } if resctrl.has(group) && !is_unused(resctrl, group)? => {
                 Ok(Outcome::Left(
                     "the journal does not prove that Waykeeper made it, and it is in use".to_owned(),
@@ -308,7 +310,7 @@ impl<R: Registers> Restorer<'_, R> {
         }
     }
 
-    /// Another way to a package's register, if the CPU that was used is not at work.
+    /// Another CPU for a package's register, if the recorded CPU is offline.
     fn other_cpu(&self, cpu: u16, package: Option<u16>) -> Option<u16> {
         let package = package?;
         let topology = Topology::read(self.root).ok()?;
@@ -316,8 +318,8 @@ impl<R: Registers> Restorer<'_, R> {
         topology.reader_of(package).filter(|_| !online).map(|reader| reader.0)
     }
 
-    /// What becomes of a register whose CPU is not at work. It keeps what it holds while the CPU is switched off: switching
-    /// it on is an INIT, which leaves counters and their controls as they are (SDM vol. 3, table 9-1).
+    /// The outcome for a register whose CPU is not online. It keeps its value while the CPU is offline: switching the
+    /// CPU on is an INIT, which leaves counters and their controls as they are (SDM vol. 3, table 9-1).
     fn out_of_reach(&self, cpu: u16) -> Option<Outcome> {
         match Presence::of(self.root, CoreId(cpu)).ok()? {
             Presence::Online => None,
@@ -326,7 +328,8 @@ impl<R: Registers> Restorer<'_, R> {
         }
     }
 
-    /// When a task was started (field 22 of its stat; the name in field 2 may hold anything, so count from its end).
+    /// Start time of a task (field 22 of its stat; the name in field 2 may contain anything, so fields are counted
+    /// after it).
     fn start_of(&self, pid: u32) -> Option<u64> {
         let mut text = Vec::new();
         // A stat line has 52 fields of at most 20 digits.
@@ -339,12 +342,12 @@ impl<R: Registers> Restorer<'_, R> {
     }
 }
 
-/// Field 22 of a stat line, for the journal and for the comparison with it.
+/// Field 22 of a stat line, for recording and for comparison.
 pub fn start_in_stat(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// True while the group that a knob belongs to is there; what belongs to no group belongs to the mount.
+/// True while the group of a knob exists, or resctrl's default group for a knob without a group.
 fn is_there(resctrl: &Resctrl, original: &Original) -> bool {
     match original {
         Original::NoGroup { group }
@@ -360,14 +363,14 @@ fn of_resctrl(original: &Original) -> bool {
     !matches!(original, Original::Msr { .. } | Original::Pci { .. })
 }
 
-/// True if no CPU, no task and no other group is in it.
+/// True if it has no CPU, no task and no monitoring group.
 fn is_unused(resctrl: &Resctrl, group: &Group) -> Result<bool, ResctrlError> {
     let alone = group.is_monitor() || resctrl.monitor_groups(group)?.is_empty();
     Ok(alone && resctrl.cpus(group)?.is_empty() && resctrl.tasks(group)?.is_empty())
 }
 
-/// Removes a group of ours. CPUs that monitoring groups of others in it watch are in the journal until they watch them
-/// again.
+/// Removes one of our groups. CPUs of other programs' monitoring groups in it are recorded in the journal until these
+/// monitor them again.
 pub(crate) fn remove_group(
     resctrl: &Resctrl,
     group: &Group,
@@ -381,7 +384,7 @@ pub(crate) fn remove_group(
         Ok(())
     };
     let removed = resctrl.remove_kindly(group, &mut remember);
-    // It is in one of two places, or its owner has removed it.
+    // The monitoring group is at one of two paths, or its owner has removed it.
     let watches = |original: &Original| match original {
         Original::Cpus { group, cpus } => match resctrl.cpus(group) {
             Ok(now) => Some(cpus.cores().iter().all(|cpu| now.cores().contains(cpu))),
@@ -395,13 +398,13 @@ pub(crate) fn remove_group(
     };
     let all = std::mem::take(&mut kept);
     kept.extend(all.chunks(2).filter(|pair| removed.is_ok() || done(pair)).flatten().cloned());
-    // What cannot be forgotten is put back once more later, where it is already.
+    // An entry that could not be removed is restored again later, without effect.
     let _ = journal.forget_all(&kept);
     removed
 }
 
-/// Gives a group the CPUs that it lacks; those that its owner added since stay. A monitoring group can have only CPUs of
-/// its control group, and one that went to another monitoring group there is that one's.
+/// Gives a group the CPUs that it lacks; CPUs that its owner added since stay. A monitoring group can have only CPUs
+/// of its control group. A CPU that another monitoring group there has by now stays in that one.
 pub(crate) fn put_back_cpus(
     resctrl: &Resctrl,
     group: &Group,
@@ -435,7 +438,7 @@ fn put_back_line(resctrl: &Resctrl, group: &Group, line: &Line) -> Result<Outcom
     if now.differing(line).is_empty() {
         return Ok(Outcome::AsItWas);
     }
-    // A domain whose CPUs have all gone offline is not there to be set (and the kernel would refuse the whole line).
+    // A domain whose CPUs are all offline cannot be set (the kernel would refuse the whole line), so it is left out.
     let present =
         |(id, _): &&(u32, _)| now.line(&line.resource).is_some_and(|line| line.domain(*id).is_some());
     let there = Line::new(line.resource.clone(), line.domains.iter().filter(present).cloned().collect());
