@@ -1,13 +1,13 @@
-//! From a wish to knobs: what of a plan is worth turning, and what is remembered of what was refused.
+//! Compares the wanted values with the values read back and decides which knobs to set; remembers refused values.
 //!
-//! Knows neither policy nor time.
+//! Must not know policy or time.
 
 use crate::record::{Knob, Problem};
 use std::collections::BTreeMap;
 use waykeeper_host::{Applied, KnobOutcome, KnobValues, Plan};
 use waykeeper_units::{GroupId, PortId};
 
-/// Which knob, whatever its value.
+/// A knob without a value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Place {
     Mask(GroupId),
@@ -48,7 +48,7 @@ impl Knob {
         }
     }
 
-    /// True if it reads back so already.
+    /// True if it reads back this value already.
     fn stands(self, knobs: &KnobValues) -> bool {
         self.place().standing(knobs) == Some(self)
     }
@@ -81,7 +81,7 @@ impl Knob {
         }
     }
 
-    /// The value alone, as people read it.
+    /// The value alone, as text.
     pub(crate) fn value(self) -> String {
         match self {
             Knob::Mask(_, mask) | Knob::DcaWays(mask) => mask.to_string(),
@@ -100,24 +100,23 @@ pub(crate) fn knobs_of(plan: &Plan) -> Vec<Knob> {
     masks.chain(plan.dca_ways.map(Knob::DcaWays)).chain(dca).chain(rings).chain(bursts).collect()
 }
 
-/// Most steps between two tries with a machine that is busy: whatever holds it (another tool's lock, a full disk) may end,
-/// and a quarter of a minute of seconds later the knob stands (assumption).
+/// The longest backoff of a busy knob, in steps. Assumption: another tool's lock or a full disk lasts longer than a few
+/// seconds; with steps of 1 s a knob is set at most 16 s after it is free.
 const MOST_STEPS: u64 = 16;
 
-/// What the machine would not take: the last value per knob, so that it is neither tried nor told again
-/// until another value is wanted there.
+/// The last refused value per knob, which is neither tried nor reported again until another value is wanted.
 #[derive(Default, Debug)]
 pub(crate) struct Refusals(BTreeMap<Place, Refusal>);
 
 #[derive(Clone, Copy, Debug)]
 struct Refusal {
     knob: Knob,
-    /// For a machine that was busy: the steps since it was last asked, and the step from which on it is asked again.
+    /// For a busy host: the last backoff, in steps, and the step of the next try.
     again: Option<(u64, u64)>,
 }
 
 impl Refusals {
-    /// The part of `desired` worth turning in this step: not standing already, and not known to be refused.
+    /// The part of `desired` to set in this step: knobs without the wanted value whose value was not refused.
     pub fn worth_turning(&mut self, desired: &Plan, knobs: &KnobValues, step: u64) -> Plan {
         let mut plan = Plan::default();
         for knob in knobs_of(desired) {
@@ -132,16 +131,16 @@ impl Refusals {
         plan
     }
 
-    /// The knob is somebody else's until another value is wanted there.
+    /// Another program owns the knob until another value is wanted for it.
     pub fn leave(&mut self, knob: Knob) {
         self.0.insert(knob.place(), Refusal { knob, again: None });
     }
 
-    /// Takes in the report on `plan` and what then read back, and says what went wrong. `knobs` is `None`
-    /// if nothing could be read: then the report is all there is.
+    /// Takes in the outcomes of `plan` and the values then read back, and returns the problems. `knobs` is `None` if
+    /// nothing could be read: then only the outcomes count.
     ///
-    /// A host that calls a knob applied is not believed when another value reads back: otherwise the knob
-    /// would be turned again at every step, and nobody would hear of it.
+    /// If the host reports `Applied` and another value reads back, the value read back counts: otherwise the knob would
+    /// be set again in every step without a report.
     pub fn note(
         &mut self,
         plan: &Plan,
@@ -169,8 +168,8 @@ impl Refusals {
                 Some(KnobOutcome::Busy(why)) => {
                     let before = self.0.get(&place).filter(|refusal| refusal.knob == knob);
                     let last = before.and_then(|refusal| refusal.again).map(|(gap, _)| gap);
-                    // The next step, then two, four, eight later: a lock that is held for long is not hammered. It is
-                    // never given up, for then whoever holds one for a minute would have stopped us for good.
+                    // Backoff of 1, 2, 4, 8 and then 16 steps, so that a lock held for long is not tried at every step.
+                    // There is no last try: a lock that is held for a minute would otherwise disable the knob for good.
                     let gap = last.map_or(1, |gap| (2 * gap).min(MOST_STEPS));
                     self.0.insert(place, Refusal { knob, again: Some((gap, step + gap)) });
                     problems.extend(last.is_none().then(|| Problem::Busy { knob, why: why.clone() }));
@@ -225,7 +224,8 @@ mod tests {
         assert_eq!(refusals.note(&wish, &answer, None, 1).len(), 1);
         assert!(refusals.worth_turning(&wish, &knobs, 1).masks.is_empty());
         assert_eq!(refusals.worth_turning(&plan(0x01c, false), &knobs, 1).masks.len(), 1);
-        // It stands after all (somebody else did it): forgotten, so a later loss is repaired.
+        // The value is in force after all (another program set it): the loop forgets the refusal and corrects later
+        // changes.
         let mut standing = KnobValues::default();
         standing.masks.insert(GroupId(0), WayMask::from_bits(0x00c));
         refusals.worth_turning(&wish, &standing, 1);
@@ -257,7 +257,7 @@ mod tests {
         // 1, then 1, 2, 4, 8 and from then on 16 steps later.
         assert_eq!(tried, [1, 2, 4, 8, 16, 32, 48, 64, 80]);
         assert_eq!(told, ["mask 0x00c of group 0 is retried later: locked"]);
-        // The lock is free: it stands, and the next time it is told again and asked at once.
+        // The lock is free: the value is in force, and the next failure is reported and retried at once again.
         answer.masks.insert(GroupId(0), KnobOutcome::Applied);
         let one = Plan { masks: wish.masks.clone(), ..Plan::default() };
         assert_eq!(refusals.note(&one, &answer, None, 80), []);

@@ -1,13 +1,13 @@
-//! Mapping groups' masks onto classes of service (CLOS): groups with equal masks share one.
+//! Maps groups' masks to classes of service (CLOS): groups with equal masks share one.
 //!
-//! Real hardware has few classes (16 on the Gold 6140, 4 on some); a plan that needs more cannot be turned
-//! into masks at all. Pure arithmetic; knows no host.
+//! Real hardware has few classes (16 on the Gold 6140, 4 on some); a plan that needs more cannot be applied. Must not
+//! know a host.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use waykeeper_units::{ClosId, GroupId, WayMask};
 
-/// One class of service and who is in it.
+/// One class of service and its groups.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Class {
     /// Its id; 0 is the root class.
@@ -18,7 +18,7 @@ pub struct Class {
     pub groups: Vec<GroupId>,
 }
 
-/// Why masks cannot be mapped onto the classes there are.
+/// Why masks cannot be mapped to the classes of a chip.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClassesError {
     /// More distinct masks than classes.
@@ -36,10 +36,10 @@ pub enum ClassesError {
     },
 }
 
-/// Maps `masks` onto at most `clos_count` classes of a chip with `ways` ways.
+/// Maps `masks` to at most `clos_count` classes of a chip with `ways` ways.
 ///
-/// The root class keeps all ways, since idle cores and the kernel's own work live in it; groups whose mask
-/// is all ways live there too. The other classes are numbered in order of their first group.
+/// The root class keeps all ways, since idle cores and the kernel's own work use it; groups whose mask is all ways are
+/// in it too. The other classes are numbered in order of their first group.
 ///
 /// # Errors
 /// [`ClassesError::TooMany`] when there are more distinct masks than classes.
@@ -53,7 +53,7 @@ pub fn classes(
         match all.iter_mut().find(|class| class.mask == *mask) {
             Some(class) => class.groups.push(*group),
             None => {
-                // Beyond 256 the id wraps, but then the count is refused below: no chip has that many.
+                // Above 256 classes the id wraps, but the check below then refuses the count: no chip has that many.
                 let clos = ClosId(all.len() as u8);
                 all.push(Class { clos, mask: *mask, groups: vec![*group] });
             }

@@ -1,9 +1,9 @@
-//! Verify by effect: whether a knob that reads back as wanted also acts, as far as counters can show it.
+//! Checks with counters, as far as they can show it, whether a knob that reads back the wanted value has an effect.
 //!
-//! Some registers take a value and change nothing (IIO_LLC_WAYS on an Ice Lake, hardware.md 1.2; a root port whose
-//! bit a BIOS locks). Two knobs leave a trace that cannot be mistaken: a port without DCA causes no DCA writes, and a
-//! workload cannot fill more of the LLC than its ways hold. DCA ways leave none (a hit ratio that does not move proves
-//! nothing); finding that out takes an experiment. Knows counters and knobs; must not know policy or host.
+//! Some registers take a value and change nothing (IIO_LLC_WAYS on an Ice Lake, hardware.md 1.2; a root port whose bit
+//! a BIOS locks). Two knobs can be checked: a port without DCA causes no DCA writes, and a workload cannot fill more of
+//! the LLC than its ways hold. DCA ways cannot be checked (an unchanged hit ratio proves nothing); that takes an
+//! experiment. Knows counters and knobs; must not know policy or host.
 
 use crate::apply::Place;
 use crate::record::{Knob, Problem};
@@ -11,21 +11,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_host::{Interval, KnobValues, LlcGeometry};
 use waykeeper_units::{GroupId, LINE_BYTES, PortId, WayMask};
 
-/// Intervals in a row that must show it: one may hold the change itself, and traffic may change in another.
-/// Assumption: two may be such intervals in a row, three hardly.
+/// Consecutive intervals that must show it: one may contain the change itself, and in another the traffic may change.
+/// Assumption: two such intervals in a row occur, three hardly.
 const STRIKES: u32 = 3;
-/// How far beyond the most it could be a counter must be: CMT and the kind of packets vary by less. Assumption: no
-/// source bounds either.
+/// A counter must exceed its highest possible value by this factor: CMT and the kind of packets vary by less.
+/// Assumption: no source bounds either.
 const MARGIN: f64 = 1.1;
 
-/// What is known so far.
+/// What was observed so far.
 #[derive(Default, Debug)]
 pub(crate) struct Effects {
     /// DCA writes per line that devices write, seen while every port had DCA.
     writes_per_line: Option<f64>,
-    /// Intervals in a row with more DCA writes than ports with DCA can cause.
+    /// Consecutive intervals with more DCA writes than the ports with DCA can cause.
     too_many: u32,
-    /// Ports off whose switch was seen to act.
+    /// Ports with DCA off whose switch was observed to have an effect.
     confirmed: BTreeSet<PortId>,
     masks: BTreeMap<GroupId, MaskWatch>,
     dead: BTreeSet<Place>,
@@ -34,13 +34,13 @@ pub(crate) struct Effects {
 #[derive(Clone, Copy, Debug)]
 struct MaskWatch {
     mask: WayMask,
-    /// Bytes when the mask came into force: lines stay where they are until somebody needs the room.
+    /// Occupied bytes when the mask came into force: lines stay in ways outside a new mask until they are evicted.
     at_first: u64,
     beyond: u32,
 }
 
 impl Effects {
-    /// Looks at an interval through which `knobs` stood; says which of them do not act.
+    /// Checks an interval during which `knobs` were in force, and returns a problem for each knob that has no effect.
     pub fn look(
         &mut self,
         seen: &Interval,
@@ -52,14 +52,14 @@ impl Effects {
         problems
     }
 
-    /// The knobs as they act: a port whose switch is dead has DCA on, whatever reads back.
+    /// Corrects the values read back: a port whose switch has no effect has DCA on.
     pub fn correct(&self, knobs: &mut KnobValues) {
         for (port, on) in &mut knobs.dca {
             *on |= self.dead.contains(&Place::Dca(*port));
         }
     }
 
-    /// DCA writes beyond what the ports with DCA can cause come from a port without.
+    /// If there are more DCA writes than the ports with DCA can cause, they come from a port with DCA off.
     fn look_at_ports(&mut self, seen: &Interval, turned: &impl Fn(Place) -> bool) -> Vec<Problem> {
         let socket = &seen.socket;
         let (Some(hits), Some(misses)) = (socket.dca_write_hits.value(), socket.dca_write_misses.value())
@@ -70,7 +70,7 @@ impl Effects {
         for (port, rates) in &seen.ports {
             let Some(bytes) = rates.inbound_bytes.value() else { return Vec::new() };
             let lines = bytes / LINE_BYTES as f64;
-            // A switch known to be dead leaves DCA on.
+            // A switch without an effect leaves DCA on.
             if seen.knobs.dca.get(port) != Some(&false) || self.dead.contains(&Place::Dca(*port)) {
                 on_lines += lines;
                 continue;
@@ -88,7 +88,7 @@ impl Effects {
             return Vec::new();
         }
         let Some(ratio) = self.writes_per_line else { return Vec::new() };
-        // Half of what the ports without DCA write is a clear sign, if it stands out from the others' traffic.
+        // Enough evidence: half of the lines written by ports without DCA, plus a margin on the other ports' traffic.
         let (expected, doubtful) = (ratio * on_lines, 0.5 * ratio * off_lines);
         if off_lines == 0.0 || writes <= MARGIN * expected + doubtful {
             self.too_many = 0;
@@ -116,7 +116,7 @@ impl Effects {
         suspects.into_iter().map(problem).collect()
     }
 
-    /// A workload whose lines grow beyond what its ways hold allocates elsewhere.
+    /// A workload whose lines grow beyond what its ways hold allocates in other ways too.
     fn look_at_masks(
         &mut self,
         seen: &Interval,
@@ -137,7 +137,7 @@ impl Effects {
                 *watch = MaskWatch { mask: *mask, at_first: bytes, beyond: 0 };
                 self.dead.remove(&Place::Mask(*group));
             }
-            // Lines read from the MLCs of others move to the inclusive ways, whatever the mask (A4 s3.1).
+            // Lines read from the MLCs of other cores move to the inclusive ways, whatever the mask (A4 s3.1).
             let ways = mask.or(llc.inclusive_ways.unwrap_or(WayMask::EMPTY)).count();
             let most = llc.bytes as f64 * f64::from(ways) / f64::from(llc.ways);
             let grew = bytes as f64 > watch.at_first as f64 + (MARGIN - 1.0) * most;
@@ -170,8 +170,8 @@ mod tests {
         inclusive_ways: Some(WayMask::from_bits(0x003)),
     };
 
-    /// Ports 0 and 1 write a and b million lines per second, w million DCA writes are counted; group 0 has `bytes` in
-    /// the ways `mask`.
+    /// Ports 0 and 1 write a and b million lines per second, and w million DCA writes per second are counted; group 0
+    /// occupies `bytes` with the mask `mask`.
     fn interval(lines: [f64; 2], on: [bool; 2], writes: f64, mask: u32, bytes: u64) -> Interval {
         let gone = Reading::Unsupported;
         let ports = lines
@@ -214,10 +214,10 @@ mod tests {
     #[test]
     fn a_port_whose_switch_acts_takes_its_writes_along_and_nothing_is_said() {
         let mut effects = Effects::default();
-        // 30 million lines and 33 million writes: a tenth more for completions.
+        // 30 million lines and 33 million writes: a tenth more, for completions.
         assert!(said(&mut effects, &interval([10.0, 20.0], [true, true], 33.0, 0x7ff, 0), 1).is_empty());
         assert!(said(&mut effects, &interval([10.0, 20.0], [true, false], 11.0, 0x7ff, 0), 9).is_empty());
-        // Smaller packets bring more completions: 1.5 writes a line are not the other port's.
+        // Smaller packets cause more completions: 1.5 writes per line do not come from the other port.
         assert!(said(&mut effects, &interval([10.0, 20.0], [true, false], 15.0, 0x7ff, 0), 9).is_empty());
     }
 
@@ -247,11 +247,11 @@ mod tests {
     #[test]
     fn a_workload_that_grows_beyond_its_ways_shows_a_dead_mask_and_old_lines_do_not() {
         let mut effects = Effects::default();
-        // Six ways full, then two ways: the lines stay, nobody needs the room. 0x030 and the inclusive ways hold 4 MB.
+        // Six full ways, then two ways: nothing evicts the lines. 0x030 and the inclusive ways hold 4 MB.
         assert!(said(&mut effects, &interval([0.0; 2], [true; 2], 0.0, 0x7e0, 6_000_000), 1).is_empty());
         assert!(said(&mut effects, &interval([0.0; 2], [true; 2], 0.0, 0x030, 6_000_000), 5).is_empty());
         assert!(said(&mut effects, &interval([0.0; 2], [true; 2], 0.0, 0x030, 4_300_000), 5).is_empty());
-        // A new workload that fills 7 MB from nothing.
+        // A new workload that starts empty and fills 7 MB.
         let mut effects = Effects::default();
         said(&mut effects, &interval([0.0; 2], [true; 2], 0.0, 0x030, 0), 1);
         let told = said(&mut effects, &interval([0.0; 2], [true; 2], 0.0, 0x030, 7_000_000), 5);

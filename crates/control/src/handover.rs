@@ -1,4 +1,4 @@
-//! Who turned what: the values knobs had before the loop turned them, for when one policy follows another.
+//! Original values of the knobs that the loop set, to restore them at its end or when another policy takes over.
 //!
 //! Knows knobs as values; must not know any policy.
 
@@ -8,19 +8,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_host::{KnobValues, Plan};
 use waykeeper_units::GroupId;
 
-/// What stood before, what was turned since, and what nobody wants any more.
+/// The original values, the knobs that the current policy set, and the knobs that are to be restored.
 #[derive(Default, Debug)]
 pub(crate) struct Ledger {
-    /// Values as found, before anything was turned there.
+    /// Values read before the loop first set the knob.
     found: BTreeMap<Place, Knob>,
-    /// Turned at least once by the policy in charge.
+    /// Knobs that the current policy set at least once.
     turned: BTreeSet<Place>,
-    /// Values that predecessors' knobs go back to, as long as the policy in charge does not name them.
+    /// Original values of knobs that earlier policies set. Plans restore them unless the current policy names the knob.
     given_back: BTreeMap<Place, Knob>,
 }
 
 impl Ledger {
-    /// Takes in a reading: what was never turned reads as it was found.
+    /// Takes in the values read back: a knob that was never set still has its original value.
     pub fn saw(&mut self, knobs: &KnobValues) {
         let all = Plan {
             masks: knobs.masks.clone(),
@@ -37,25 +37,25 @@ impl Ledger {
         }
     }
 
-    /// Takes in a plan that is handed to the machine.
+    /// Takes in a plan that is about to be applied.
     pub fn turns(&mut self, plan: &Plan) {
         let ours = knobs_of(plan).into_iter().map(Knob::place);
         self.turned.extend(ours.filter(|place| !self.given_back.contains_key(place)));
     }
 
-    /// True if the policy in charge turned it.
+    /// True if the current policy set the knob.
     pub fn is_turned(&self, place: Place) -> bool {
         self.turned.contains(&place)
     }
 
-    /// A knob is left to somebody else: it is not ours to put back.
+    /// Another program owns the knob from now on: the loop will not restore it.
     pub fn disown(&mut self, knob: Knob) {
         self.turned.remove(&knob.place());
         self.found.remove(&knob.place());
     }
 
-    /// Another policy takes over: what the last one turned goes back to what was found, as far as the new
-    /// one does not name it. Returns how many knobs were its predecessor's.
+    /// Another policy takes over: the knobs that the last one set are restored, except those that the new one names.
+    /// Returns how many knobs the last policy set.
     pub fn hand_over(&mut self) -> usize {
         let left = std::mem::take(&mut self.turned);
         let found = &self.found;
@@ -63,11 +63,11 @@ impl Ledger {
         left.len()
     }
 
-    /// Puts what goes back under a plan; what the plan names is the policy's from now on.
+    /// Adds the original values to be restored to a plan. Knobs that the plan names now belong to the current policy.
     pub fn complete(&mut self, plan: &mut Plan) {
         for knob in knobs_of(plan) {
             if self.given_back.remove(&knob.place()).is_some() {
-                // It was turned before, by a predecessor: what reads back is not what was found.
+                // An earlier policy set it, so the value that it reads back is not the original one.
                 self.turned.insert(knob.place());
             }
         }
@@ -76,10 +76,10 @@ impl Ledger {
         }
     }
 
-    /// Everything was to go back, and this is how it reads now: what reads as it was found is done with. The rest, as it was
-    /// found, stays remembered: it goes back with whatever plan comes next.
+    /// Called after the plan that restores everything, with the values read back then. A knob that has its original
+    /// value again is done; the others stay remembered, and the next plan restores them. Returns those.
     pub fn settle(&mut self, knobs: &KnobValues) -> Vec<Knob> {
-        // What was put into a plan to go back counts as turned.
+        // Knobs that a plan restored count as set.
         self.hand_over();
         self.given_back.retain(|place, knob| place.standing(knobs) != Some(*knob));
         self.found.retain(|place, _| self.given_back.contains_key(place));

@@ -1,12 +1,12 @@
 //! The loop between a host and a policy: sample, decide, plan, apply, read back, record.
 //!
-//! It knows neither what the host is (a real server or a virtual one) nor what the policy thinks. It keeps
-//! time by absolute deadlines on the host's clock, turns only knobs that do not stand as wanted already,
-//! does not repeat what the machine refused, takes knobs back that somebody else turned (a few times), says which
-//! do not act, and hands every step to an [`Observer`]. When it ends, the knobs go back to what was found.
+//! It must not know what the host is (a real server or a virtual one) or how the policy decides. Its deadlines are
+//! absolute times on the host's clock. It sets only knobs that do not have the wanted value yet, does not retry a
+//! refused value, corrects external changes (a few times per knob), reports knobs without an effect, and passes every
+//! step to an [`Observer`]. When it ends, it restores the original values.
 //!
-//! * [`run()`] and [`Loop`]: the loop itself. [`Record`]: what it reports. [`classes()`]: how many classes of
-//!   service a set of masks needs.
+//! * [`run()`] and [`Loop`]: the loop itself. [`Record`]: what it reports. [`classes()`]: how many classes of service a
+//!   set of masks needs.
 
 mod apply;
 mod classes;

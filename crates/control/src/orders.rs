@@ -1,6 +1,6 @@
-//! Standing orders: what the policy last wanted of every knob it named, and who else turns these knobs.
+//! The values that the policy wants for all knobs it has named so far, and how often other programs changed them.
 //!
-//! A plan names what is to change; what it does not name stays wanted as it was. Knows knobs as values; must not
+//! A plan names only changes; a knob that it does not name keeps its last wanted value. Knows knobs as values; must not
 //! know the policy, the host or time.
 
 use crate::apply::{Place, knobs_of};
@@ -9,25 +9,25 @@ use std::collections::BTreeMap;
 use waykeeper_host::{KnobValues, Plan};
 use waykeeper_units::GroupId;
 
-/// What is wanted, and what of it was seen in force.
+/// The wanted values, and which of them were in force.
 #[derive(Debug)]
 pub(crate) struct Orders {
-    /// Times a knob is taken back from somebody else before it is left to them.
+    /// How many external changes of a knob are corrected before one is accepted.
     take_back: u32,
     wanted: BTreeMap<Place, Knob>,
-    /// Knobs that read back as wanted at the end of the last step.
+    /// Knobs that read back the wanted value at the end of the last step.
     in_force: BTreeMap<Place, Knob>,
-    /// How often somebody else turned one.
+    /// External changes so far, per knob.
     disputes: BTreeMap<Place, u32>,
 }
 
 impl Orders {
-    /// Nothing ordered yet; a knob is taken back so often.
+    /// No wanted values yet; `take_back` corrections per knob.
     pub fn new(take_back: u32) -> Orders {
         Orders { take_back, wanted: BTreeMap::new(), in_force: BTreeMap::new(), disputes: BTreeMap::new() }
     }
 
-    /// Takes in what a policy names, and returns all that is wanted now.
+    /// Adds the knobs that a policy names, and returns all wanted values.
     pub fn add(&mut self, plan: &Plan) -> Plan {
         self.wanted.extend(knobs_of(plan).into_iter().map(|knob| (knob.place(), knob)));
         let mut all = Plan::default();
@@ -37,19 +37,19 @@ impl Orders {
         all
     }
 
-    /// Another policy takes over: it has ordered nothing yet.
+    /// Another policy takes over: it has named no knobs yet.
     pub fn forget(&mut self) {
         self.wanted.clear();
         self.in_force.clear();
     }
 
-    /// The end of a step: what now stands as wanted is ours.
+    /// Called at the end of a step: remembers which knobs have the wanted value.
     pub fn stood(&mut self, knobs: &KnobValues) {
         let standing = |knob: &&Knob| knob.place().standing(knobs) == Some(**knob);
         self.in_force = self.wanted.values().filter(standing).map(|knob| (knob.place(), *knob)).collect();
     }
 
-    /// Compares a reading with what stood at the end of the last step; says who was overruled.
+    /// Compares a reading with the values at the end of the last step, and returns a problem per external change.
     pub fn disturbed(&mut self, knobs: &KnobValues) -> Vec<Problem> {
         let mut problems = Vec::new();
         for (place, knob) in std::mem::take(&mut self.in_force) {

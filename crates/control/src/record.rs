@@ -1,6 +1,6 @@
-//! What the loop reports: one record a step, in a form that can be written down and read again.
+//! What the loop reports: one record per step, in a form that can be written and read again.
 //!
-//! Wish (`desired`), receipt (`applied`) and fact (`knobs`) are three separate things here.
+//! Wanted values (`desired`), outcomes (`applied`) and values read back (`knobs`) are separate. Must not know a host.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -9,7 +9,7 @@ use waykeeper_host::{Applied, Interval, KnobValues, Plan};
 use waykeeper_policy::{Cause, Event};
 use waykeeper_units::{GroupId, PortId, WayMask};
 
-/// One knob and the value it was to have.
+/// One knob and the value wanted for it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Knob {
@@ -26,7 +26,7 @@ pub enum Knob {
 }
 
 impl Knob {
-    /// Its value as a number, with what that number is.
+    /// Its value as a number, and what the number counts.
     fn number(self) -> (&'static str, f64) {
         match self {
             Knob::Mask(_, mask) => ("ways of the mask", f64::from(mask.count())),
@@ -50,7 +50,7 @@ impl fmt::Display for Knob {
     }
 }
 
-/// Something that went wrong in a step; the loop goes on.
+/// Something that went wrong in a step; the run continues.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 pub enum Problem {
@@ -60,20 +60,20 @@ pub enum Problem {
     /// No time passed since the last sample; nothing was decided in this step.
     #[error("the host's clock did not move since the last sample")]
     NoTime,
-    /// The plan could not be handed to the machine.
+    /// The host could not apply the plan.
     #[error("knobs could not be turned: {0}")]
     Apply(String),
-    /// The machine refused a knob. Said once for each value; it is not tried again until another is wanted.
+    /// The host refused a knob. Reported once per value; the loop does not try it again until another value is wanted.
     #[error("{knob} was refused: {why}")]
     Refused {
         /// The knob and the value wanted.
         knob: Knob,
-        /// The machine's own words.
+        /// The host's message.
         why: String,
-        /// What is in force in its stead, if it can be read.
+        /// The value in force instead, if it can be read.
         standing: Option<Knob>,
     },
-    /// The write went through and something else reads back. Said once for each value, like a refusal.
+    /// The write succeeded but another value reads back. Reported once per value, like a refusal.
     #[error("{knob} did not take effect: {found} reads back")]
     ReadsBack {
         /// The knob and the value wanted.
@@ -83,26 +83,25 @@ pub enum Problem {
         /// The same as a value, if it can be read.
         standing: Option<Knob>,
     },
-    /// The machine could not take a value just now. Said once; it is tried again at growing distances, a few
-    /// times, and then counts as refused.
+    /// The host could not take any value now. Reported once; the loop retries with backoff, without a last try.
     #[error("{knob} is retried later: {why}")]
     Busy {
         /// The knob and the value wanted.
         knob: Knob,
-        /// The machine's own words.
+        /// The host's message.
         why: String,
     },
-    /// A knob that stood as wanted was turned by somebody else.
+    /// External change: a knob that had the wanted value was changed by another program.
     #[error("{knob} was changed to {} by another program; {}", found.value(), if *left { "the other value stays" } else { "the policy's value is restored" })]
     Outsider {
         /// The knob and the value wanted.
         knob: Knob,
         /// What reads back now.
         found: Knob,
-        /// It happened too often: the knob is theirs until the policy wants another value.
+        /// It happened too often: the other program's value stays until the policy wants another value.
         left: bool,
     },
-    /// A knob reads back as wanted, and counters show that it does not act. Said once.
+    /// A knob reads back the wanted value but has no effect, as counters show. Reported once.
     #[error(
         "{knob} reads back but has no effect: {what} is {measured}; with an effect it would be at most {expected}"
     )]
@@ -111,21 +110,21 @@ pub enum Problem {
         knob: Knob,
         /// The counter that shows it, with its unit.
         what: String,
-        /// The most it could show if the knob acted.
+        /// The highest value that the counter could have if the knob had an effect.
         expected: u64,
-        /// What it shows.
+        /// The counter's value.
         measured: u64,
     },
-    /// The host's clock ran backwards; deadlines are counted anew from where it is now.
+    /// The host's clock went backwards; the deadlines are counted from its present time.
     #[error("the host's clock went back by {by_ns} ns")]
     ClockBack {
         /// How far.
         by_ns: u64,
     },
-    /// The masks need more classes of service than there are; no mask was touched. Said once in a row.
+    /// The masks need more classes of service than there are, so no mask was set. Reported once per distinct text.
     #[error("{0}")]
     Classes(String),
-    /// The step came so late that deadlines were skipped.
+    /// The step was so late that deadlines were skipped.
     #[error("{missed} deadlines were missed")]
     Late {
         /// How many.
@@ -134,7 +133,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// The numbers behind it: what was wanted of a knob, and what is in force in its stead.
+    /// The numbers behind it: the wanted value of a knob and the value in force instead.
     pub fn causes(&self) -> Vec<Cause> {
         let (knob, standing) = match self {
             Problem::Refused { knob, standing, .. } | Problem::ReadsBack { knob, standing, .. } => {
@@ -165,9 +164,9 @@ pub struct Record {
     pub state: String,
     /// What the policy did and why.
     pub events: Vec<Event>,
-    /// What the policy wants: all it named, whether it stands already or not.
+    /// What the policy wants: every knob that it named, also those that have the wanted value already.
     pub desired: Plan,
-    /// What was turned, and what came of it. Knobs that stood as wanted are not in it.
+    /// The knobs that were set, with their outcomes. Knobs that already had the wanted value are not in it.
     pub applied: Applied,
     /// All knobs as they read back at the end of the step; empty if they could not be read.
     pub knobs: KnobValues,
@@ -175,10 +174,10 @@ pub struct Record {
     pub problems: Vec<Problem>,
 }
 
-/// What a whole run came to.
+/// Totals of a whole run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
-    /// Steps taken, the start not counted.
+    /// Steps taken, without the start.
     pub steps: u64,
     /// Steps in which no counter could be read.
     pub blind_steps: u64,
@@ -186,13 +185,13 @@ pub struct Summary {
     pub missed_deadlines: u64,
 }
 
-/// Whoever wants to know what the loop does.
+/// Receives the loop's records.
 pub trait Observer {
-    /// Called after the start and after every step. `seen` is what the policy saw; `None` at the start and
-    /// when nothing could be read. Answer `Break` to end the run.
+    /// Called after the start and after every step. `seen` is what the policy saw; `None` at the start and when nothing
+    /// could be read. `Break` ends the run.
     fn observe(&mut self, record: &Record, seen: Option<&Interval>) -> ControlFlow<()>;
 
-    /// Called once after the last step, when the knobs have gone back.
+    /// Called once after the last step, when the knobs are restored.
     fn ended(&mut self, _record: &Record) {}
 }
 

@@ -1,11 +1,11 @@
-//! The loop. Knows the host and the policy only by their traits, and writes nothing anywhere.
+//! The loop. Must not know the host and the policy except by their traits, and writes no files.
 //!
-//! One step: wait for the deadline, read all counters, see whether somebody else turned a knob and whether ours act,
-//! form the interval since the last reading, let the policy decide, check that the masks fit into the classes of
-//! service, turn what is not as wanted, read back, report. Intervals join without a gap: each starts where the last
-//! one ended, also across a step in which nothing could be read.
+//! One step: wait for the deadline, read all counters, detect external changes and knobs without an effect, compute the
+//! interval since the last reading, let the policy decide, check that the masks fit into the classes of service, set
+//! the knobs that differ from the wanted values, read back, report. Intervals have no gaps: each starts where the last
+//! one ended, also after a step in which nothing could be read.
 //!
-//! When a loop ends, by whatever way, every knob it turned goes back to what was found.
+//! When a loop ends for any reason, it restores the original value of every knob that it set.
 
 use crate::apply::Refusals;
 use crate::classes::classes;
@@ -22,35 +22,35 @@ use waykeeper_policy::{Cause, Decision, Event, Policy};
 pub struct ControlConfig {
     /// Time between two samples, nanoseconds of the host's clock (A4 and IAT: 1 s).
     pub period_ns: u64,
-    /// Length of the run, nanoseconds; `None` runs until the observer breaks it off.
+    /// Length of the run, nanoseconds; with `None` it lasts until the observer ends it.
     pub duration_ns: Option<u64>,
-    /// How often a knob is taken back from somebody else who turned it, before it is left to them; 0 leaves it at once.
+    /// After how many corrections an external change of a knob is accepted; 0 accepts the first one.
     pub take_back: u32,
-    /// Whether counters are to show that knobs act. Not where they are turned on paper only.
+    /// Whether to check with counters that knobs have an effect. False in a dry run, which sets no knobs.
     pub verify: bool,
 }
 
 impl ControlConfig {
-    /// Times a knob is taken back unless the operator says otherwise: enough for a hand that slipped, too few for a fight
-    /// with another manager (assumption).
+    /// Default number of corrections of an external change (assumption): enough for a mistake by hand, too few for a
+    /// lasting conflict with another manager.
     pub const TAKE_BACK: u32 = 3;
 
-    /// A step every `period_ns`, until the observer breaks the run off.
+    /// A step every `period_ns`, until the observer ends the run.
     pub const fn every(period_ns: u64) -> ControlConfig {
         ControlConfig { period_ns, duration_ns: None, take_back: ControlConfig::TAKE_BACK, verify: true }
     }
 
-    /// The same for so long, nanoseconds.
+    /// The same, for `duration_ns` nanoseconds.
     #[must_use]
     pub const fn lasting(self, duration_ns: u64) -> ControlConfig {
         ControlConfig { duration_ns: Some(duration_ns), ..self }
     }
 }
 
-/// Why a run could not go on.
+/// Why a run could not continue.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// A period of nothing.
+    /// The period is 0.
     #[error("the period must be longer than 0 ns")]
     NoPeriod,
     /// The host is gone.
@@ -58,15 +58,14 @@ pub enum ControlError {
     Host(#[from] HostError),
 }
 
-/// Runs `policy` on `host` until the time is over or `observer` breaks it off.
+/// Runs `policy` on `host` until the time is over or `observer` ends the run.
 ///
-/// The observer is called once for the start and once for every step. The last step is the last whole
-/// period; the host is then brought to the end of the run without another one. Then the knobs go back, and the
-/// observer hears of it if it asks for that ([`Observer::ended`]).
+/// The observer is called once for the start and once for every step. The last step is at the end of the last whole
+/// period; the loop then waits for the end of the run, restores the knobs and calls [`Observer::ended`].
 ///
 /// # Errors
-/// A period of 0, or a host that can no longer wait. Counters that cannot be read and knobs that are
-/// refused are problems in the records, and the run goes on.
+/// A period of 0, or a host that can no longer wait. Counters that cannot be read and knobs that are refused are
+/// problems in the records, and the run continues.
 pub fn run(
     host: &mut dyn Host,
     policy: &mut dyn Policy,
@@ -83,8 +82,7 @@ pub fn run(
     Ok(looping.summary)
 }
 
-/// How often the end of a run tries to put the knobs back. Assumption: a tool that holds a lock for a moment lets go
-/// before the third.
+/// Tries to restore the knobs at the end of a run. Assumption: a lock held briefly is free before the third try.
 const ENDING_TRIES: u32 = 3;
 
 /// A run in progress, one step at a time; [`run()`] is this in a loop.
@@ -95,15 +93,15 @@ pub struct Loop<'a, H: Host + ?Sized = dyn Host + 'a> {
     started_ns: u64,
     /// Number of the next deadline; deadline n is n periods after the start.
     next: u64,
-    /// What was found when the next deadline was fixed: a clock that ran back, and deadlines missed.
+    /// Found when the next deadline was determined: a clock that went backwards, and the number of missed deadlines.
     due: Option<(Option<Problem>, u64)>,
-    /// The last reading of the counters, if there ever was one.
+    /// The last successful reading of the counters.
     before: Option<Snapshot>,
     refusals: Refusals,
     ledger: Ledger,
     orders: Orders,
     effects: Effects,
-    /// The last complaint about classes, so that it is made once.
+    /// The last error about classes of service, so that it is reported once.
     classes_said: Option<String>,
     record: Record,
     seen: Option<Interval>,
@@ -111,7 +109,7 @@ pub struct Loop<'a, H: Host + ?Sized = dyn Host + 'a> {
 }
 
 impl<'a, H: Host + ?Sized> Loop<'a, H> {
-    /// Starts the policy, turns its initial knobs and takes the first reading.
+    /// Starts the policy, sets its initial knobs and takes the first reading.
     ///
     /// # Errors
     /// A period of 0.
@@ -145,12 +143,12 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         Ok(looping)
     }
 
-    /// Lets `policy` follow the one in charge, between two steps: its initial knobs are turned at once, and the
-    /// next step's interval begins afterwards. [`Loop::record`] then tells of the change.
+    /// Replaces the policy between two steps: the initial knobs of the new one are set at once, and the next step's
+    /// interval begins afterwards. [`Loop::record`] then describes the change.
     ///
-    /// Knobs of the predecessor that the new policy names too are taken over as they stand; the others go
-    /// back to what was found before the loop first turned them. Both in one plan, so that no workload
-    /// passes through a state neither policy wanted. What the machine refused before is not tried again.
+    /// Knobs that both policies name keep their present value until the new policy's value is set; the others get back
+    /// the value that they had before the loop first set them. Both happen in one plan, so that no workload runs with a
+    /// mixture that neither policy wanted. Values that the host refused before are not tried again.
     pub fn replace(&mut self, policy: Box<dyn Policy + 'a>) {
         let before = std::mem::replace(&mut self.policy, policy);
         let knobs = self.ledger.hand_over();
@@ -167,19 +165,20 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         self.begin(vec![event]);
     }
 
-    /// Starts the policy in charge and turns its initial knobs; `said` comes before its own events.
+    /// Starts the current policy and sets its initial knobs; the events in `said` come before the policy's own.
     fn begin(&mut self, said: Vec<Event>) {
         let groups = self.host.groups();
         let mut decision = self.policy.start(self.host.inventory(), &groups);
         decision.events.splice(0..0, said);
-        // What stands before the first write: without it every knob would be written, wanted or not.
+        // Read the knobs before the first write: otherwise every knob would be written, also those that have the wanted
+        // value.
         self.sample();
         self.carry_out(decision, &groups);
-        // The first interval starts after the initial knobs were turned.
+        // The first interval starts after the initial knobs are set.
         self.sample();
     }
 
-    /// What the last step (or the start) came to.
+    /// The record of the last step, or of the start.
     pub fn record(&self) -> &Record {
         &self.record
     }
@@ -189,28 +188,28 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         self.seen.as_ref()
     }
 
-    /// All counters as last read, cumulative; `None` until they could be read for the first time.
+    /// All counters as last read, cumulative; `None` before the first successful reading.
     pub fn snapshot(&self) -> Option<&Snapshot> {
         self.before.as_ref()
     }
 
-    /// The host, for what is to be done to it between two steps (tenants that come and go). Its knobs are the loop's.
+    /// The host, for changes between two steps (tenants that start or end). Only the loop sets its knobs.
     pub fn host(&mut self) -> &mut H {
         self.host
     }
 
-    /// The policy in charge.
+    /// The current policy.
     pub fn policy(&self) -> &dyn Policy {
         self.policy.as_ref()
     }
 
-    /// How the run goes so far.
+    /// The totals so far.
     pub fn summary(&self) -> Summary {
         self.summary
     }
 
-    /// When the next step is due, on the host's clock; deadlines that passed already are skipped. Whoever has other things
-    /// to do until then asks here first: a step that is taken at this time, or soon after, is not late.
+    /// When the next step is due, on the host's clock; missed deadlines are skipped. A caller with other work to do in
+    /// between calls this first: a step that is taken at this time or soon after is not late.
     pub fn due_ns(&mut self) -> u64 {
         if self.due.is_none() {
             let went_back = self.follow_clock();
@@ -219,7 +218,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         self.deadline(self.next)
     }
 
-    /// Another period from now on: the next step is due one of it after the last deadline.
+    /// Changes the period: the next step is due one new period after the last deadline.
     ///
     /// # Errors
     /// A period of 0.
@@ -242,7 +241,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         self.advance(true)
     }
 
-    /// The same without asking the policy: counters are read, and who else turns knobs is told; no knob is turned.
+    /// The same without the policy: reads the counters and reports external changes, but sets no knob.
     ///
     /// # Errors
     /// If the host can no longer wait.
@@ -277,7 +276,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
             return Ok(true);
         }
         let Some(before) = before else {
-            // The first reading of all: nothing to compare with yet.
+            // The first reading: there is no earlier one to compare with.
             self.summary.blind_steps += 1;
             return Ok(true);
         };
@@ -310,14 +309,14 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         Ok(true)
     }
 
-    /// A clock that ran back takes the deadlines with it: the next is one period from now, and the run ends after
-    /// as many periods as it was to have.
+    /// If the clock went backwards, moves the deadlines with it: the next one is one period from now, and the run keeps
+    /// its number of periods.
     fn follow_clock(&mut self) -> Option<Problem> {
         let last_ns = self.deadline(self.next - 1);
         let by_ns = last_ns.checked_sub(self.host.now_ns()).filter(|by_ns| *by_ns > 0)?;
         match self.started_ns.checked_sub(by_ns) {
             Some(started_ns) => self.started_ns = started_ns,
-            // The clock begins anew, and so does the run, with what is left of it.
+            // The clock restarted near 0: the run restarts too, with its remaining length.
             None => {
                 let done_ns = (self.next - 1).saturating_mul(self.config.period_ns);
                 self.config.duration_ns = self.config.duration_ns.map(|ns| ns.saturating_sub(done_ns));
@@ -327,7 +326,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         Some(Problem::ClockBack { by_ns })
     }
 
-    /// Knobs that stood as wanted and do not any more were turned by somebody else.
+    /// Reports external changes: knobs that had the wanted value after the last step and have another one now.
     fn look_for_outsiders(&mut self) {
         for problem in self.orders.disturbed(&self.record.knobs) {
             if let Problem::Outsider { knob, left: true, .. } = &problem {
@@ -338,12 +337,12 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         }
     }
 
-    /// Ends the run: every knob the loop turned goes back to what was found, but for those that were left to
-    /// somebody else and those of workloads that are gone. [`Loop::record`] then tells of it. Also done when a
-    /// loop is dropped, so that a panic leaves nothing turned either.
+    /// Ends the run: restores the original value of every knob that the loop set, except knobs that were left to
+    /// another program and masks of groups that ended. [`Loop::record`] then describes it. Dropping the loop does this
+    /// too, so that a panic also restores the knobs.
     ///
-    /// Returns the knobs that do not read as they were found afterwards, with the values they should have. They are tried
-    /// again at the next call, and by the next policy unless it wants something else of them.
+    /// Returns the knobs that do not read back their original values afterwards, with those values. The next call tries
+    /// them again, and so does the next policy unless it names them.
     pub fn restore(&mut self) -> Vec<Knob> {
         let knobs = self.ledger.hand_over();
         self.orders.forget();
@@ -362,7 +361,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
             text: "every knob is restored to its original value".to_owned(),
             causes: vec![cause],
         });
-        // Once more for a machine that is busy or loses a write: there is no later step to do it in.
+        // Several tries, for a host that is busy or loses a write: no later step can retry.
         for _ in 0..ENDING_TRIES {
             self.sample();
             let groups = self.host.groups();
@@ -375,7 +374,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         self.ledger.settle(&self.record.knobs)
     }
 
-    /// Deadlines that are not in the future are not made up for: the next one is the first that is.
+    /// Skips deadlines that have passed: the next deadline is the first one in the future. Returns the number skipped.
     fn skip_missed_deadlines(&mut self) -> u64 {
         let passed = self.host.now_ns().saturating_sub(self.started_ns) / self.config.period_ns;
         let missed = (passed + 1).saturating_sub(self.next);
@@ -387,7 +386,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         self.started_ns.saturating_add(number.saturating_mul(self.config.period_ns))
     }
 
-    /// Reads everything; false if it could not be done.
+    /// Reads all counters and knobs; false if that failed.
     fn sample(&mut self) -> bool {
         match self.host.sample() {
             Ok(snapshot) => {
@@ -403,7 +402,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         }
     }
 
-    /// Groups come and go for as long as a host runs, and none comes back under its number.
+    /// Forgets the knobs of groups that ended; their ids are never reused.
     fn forget_the_gone(&mut self, alive: &[Group]) {
         let is_alive = |id| alive.iter().any(|group| group.id == id);
         self.refusals.keep_groups(is_alive);
@@ -411,7 +410,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         self.orders.keep_groups(is_alive);
     }
 
-    /// Turns what a decision asks for and does not stand already, and reads back.
+    /// Sets the knobs of a decision that do not have the wanted value yet, and reads back.
     fn carry_out(&mut self, decision: Decision, alive: &[Group]) {
         let Decision { plan: mut desired, state, events } = decision;
         (self.record.state, self.record.events) = (state, events);
@@ -444,7 +443,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         self.orders.stood(&self.record.knobs);
     }
 
-    /// Masks that need more classes than there are cannot all be in force: then none is touched.
+    /// Masks that need more classes than there are cannot all be in force: then no mask is set.
     fn check_classes(&mut self, wanted: &mut Plan, alive: &[Group]) {
         if wanted.masks.is_empty() {
             return;
@@ -467,9 +466,8 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         }
     }
 
-    /// The knobs after they were turned; false if they could not be read. Only the knob values of this reading
-    /// are used: the next interval still starts at the sample before, so that no counts fall between two
-    /// intervals.
+    /// Reads the knobs after they were set; false if that failed. Only the knob values of this reading are used: the
+    /// next interval still starts at the sample before, so that no counts are lost between two intervals.
     fn read_back(&mut self) -> bool {
         match self.host.sample() {
             Ok(snapshot) => {

@@ -1,6 +1,6 @@
-//! What devices did at the cache, event by event: for whoever holds a known load against its counters.
+//! Cache events that devices cause, per kind of request, for comparing a known DMA load with the host's counters.
 //!
-//! Knows counts of lines; must not know what caused them.
+//! Counts lines; must not know which load caused them.
 
 use crate::{Host, HostError, Reading};
 use serde::Serialize;
@@ -8,19 +8,19 @@ use serde::Serialize;
 /// Lines of one kind of request, cumulative or over a time.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Lines {
-    /// Those that were found in the caches.
+    /// Lines that were found in the caches.
     pub hits: Reading<u64>,
-    /// Those that were not.
+    /// Lines that were not.
     pub misses: Reading<u64>,
 }
 
 impl Lines {
-    /// All of them.
+    /// Hits and misses together.
     pub fn all(self) -> Reading<u64> {
         self.hits.zip_with(self.misses, u64::saturating_add)
     }
 
-    /// What came since `before`. A counter that runs backwards is `Unavailable`.
+    /// The increase since `before`. A counter that runs backwards is `Unavailable`.
     fn since(self, before: Lines) -> Lines {
         let since = |now: Reading<u64>, before: Reading<u64>| match now.zip_with(before, u64::checked_sub) {
             Reading::Value(Some(count)) => Reading::Value(count),
@@ -43,7 +43,7 @@ pub struct DmaCounters {
 }
 
 impl DmaCounters {
-    /// Reads them now, cumulative.
+    /// Reads the counters now, cumulative.
     ///
     /// # Errors
     /// As [`Host::sample`].
@@ -56,7 +56,7 @@ impl DmaCounters {
         })
     }
 
-    /// What came since `before`.
+    /// The increase since `before`.
     pub fn since(self, before: &DmaCounters) -> DmaCounters {
         DmaCounters {
             reads: self.reads.since(before.reads),

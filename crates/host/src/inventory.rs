@@ -1,4 +1,4 @@
-//! What a server has, before anything is measured.
+//! The inventory of a server: what is known about it before anything is measured. It must not hold counter values.
 
 use serde::{Deserialize, Serialize};
 use waykeeper_units::{CoreId, DeviceId, PortId, WayMask};
@@ -57,9 +57,9 @@ pub struct Device {
 /// A knob that takes a number.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Dial {
-    /// Whether it can be turned.
+    /// Whether it can be set.
     pub switch: Support,
-    /// Smallest value it takes; 0 where there is no such knob.
+    /// Smallest value it takes; 0 without such a knob.
     pub low: u32,
     /// Largest value it takes.
     pub high: u32,

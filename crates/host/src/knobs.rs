@@ -1,10 +1,10 @@
-//! What can be turned, and what came of turning it.
+//! The knobs that can be set, and the outcome of setting them. It must not know how a host sets them.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use waykeeper_units::{GroupId, PortId, WayMask};
 
-/// Knobs to turn. Only what is named is touched.
+/// Knobs to set. Knobs that a plan does not name stay as they are.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Plan {
     /// Allocation mask per group (CAT).
@@ -45,17 +45,17 @@ pub struct KnobValues {
     pub rx_burst: BTreeMap<PortId, u32>,
 }
 
-/// What became of one knob.
+/// The outcome of one knob.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KnobOutcome {
-    /// It reads back as wanted.
+    /// It reads back the wanted value.
     Applied,
-    /// The machine refused the value, in its own words.
+    /// The host refused the value; with the host's message.
     Refused(String),
-    /// The machine could not take any value just now, in its own words (EBUSY, a lock held by another tool).
+    /// The host could not take any value now; with the host's message (EBUSY, a lock held by another tool).
     Busy(String),
-    /// The write went through and something else reads back.
+    /// The write succeeded but another value reads back.
     ReadsBack(String),
 }
 
@@ -75,7 +75,7 @@ pub struct Applied {
 }
 
 impl Applied {
-    /// True if every knob reads back as wanted.
+    /// True if every knob reads back the wanted value.
     pub fn is_complete(&self) -> bool {
         let good = |outcome: &KnobOutcome| *outcome == KnobOutcome::Applied;
         let ports = [&self.dca, &self.rx_ring, &self.rx_burst];

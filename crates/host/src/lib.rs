@@ -1,11 +1,11 @@
-//! The seam between what decides (policy, control) and what is decided upon (a server, real or virtual).
+//! The interface between what decides (policy, control) and what is managed (a server, real or virtual).
 //!
-//! This room knows what can be *seen* (counters, the values knobs read back) and what can be *turned*
-//! (way masks, DCA ways, DCA per port), and nothing about how either is done. The virtual server and the
-//! real Linux host implement the same trait, and nobody above can tell them apart.
+//! This room defines which counters can be *read*, which values knobs read back, and which knobs can be *set* (way
+//! masks, DCA ways, DCA per port). It must not depend on how either is done. The virtual server and the real Linux host
+//! implement the same trait, so the rooms above cannot distinguish them.
 //!
-//! A policy sees only what real counters show. Whatever only a model could know (leaked lines, true p99,
-//! the content of a way) has no field here on purpose.
+//! A policy sees only what real counters show. Values that only a model has (leaked lines, true p99, the content of a
+//! way) have no field here on purpose.
 
 mod dma;
 mod inventory;
@@ -34,7 +34,7 @@ pub enum Priority {
     Low,
 }
 
-/// What a workload does for a living, as its owner declares it (A4 s5.1).
+/// What kind of work a workload does, as its owner declares it (A4 s5.1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkloadKind {
@@ -49,7 +49,7 @@ pub enum WorkloadKind {
 /// One monitored workload: the record A4 s5.1 asks an operator or cluster manager for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
-    /// Its id, also its index in [`Host::groups`] as long as it lives.
+    /// Its id, never reused while the host lives.
     pub id: GroupId,
     /// The name people use.
     pub name: String,
@@ -62,12 +62,12 @@ pub struct Group {
     pub cores: CoreList,
     /// Devices it uses.
     pub devices: Vec<DeviceId>,
-    /// It is the software stack of the aggregation model: a virtual switch or its kin, which owns the
-    /// buffers of all tenants behind it (IAT s2.C, s4.A).
+    /// It is the software stack of the aggregation model, for example a virtual switch: it owns the buffers of all
+    /// tenants behind it (IAT s2.C, s4.A).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stack: bool,
-    /// Ways its owner was granted at first (IAT s4.A keeps them in the tenant's record); `None` leaves them
-    /// to the policy.
+    /// Ways that its owner was granted at first (IAT s4.A keeps them in the tenant's record); with `None` the policy
+    /// chooses them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<WayMask>,
 }
@@ -83,7 +83,7 @@ pub enum HostError {
         /// Why it cannot be, and what would help.
         why: String,
     },
-    /// A knob or counter failed while it was used.
+    /// A knob or counter failed in use.
     #[error("{what}: {why}")]
     Failed {
         /// What was asked for.
@@ -93,9 +93,9 @@ pub enum HostError {
     },
 }
 
-/// A server whose counters can be read and whose knobs can be turned.
+/// A server whose counters can be read and whose knobs can be set.
 ///
-/// Time is the host's own: on the virtual server waiting *is* running the machine.
+/// Times are on the host's clock: on the virtual server, waiting advances the simulation.
 pub trait Host {
     /// What there is: cores, LLC geometry, devices and their root ports, and what is supported.
     fn inventory(&self) -> &Inventory;
@@ -109,14 +109,14 @@ pub trait Host {
     /// Only when nothing at all could be read; a single unreadable counter is a [`Reading`] in the snapshot.
     fn sample(&mut self) -> Result<Snapshot, HostError>;
 
-    /// Lines that devices wrote in part, cumulative: completions, for example. Beside the snapshot because no policy
-    /// asks for them, and where counters are few counting them would cost others. `Unsupported` where a host does not
-    /// count them.
+    /// Lines that devices wrote in part, cumulative (completions, for example). Not part of the snapshot: no policy
+    /// uses them, and on a CPU with few hardware counters they would take counters from other events. `Unsupported`
+    /// where a host does not count them.
     fn partial_writes(&mut self) -> Lines {
         Lines { hits: Reading::Unsupported, misses: Reading::Unsupported }
     }
 
-    /// Turns knobs and reports, per knob, what the machine then says. Knobs not in the plan stay as they are.
+    /// Sets knobs and reports per knob what it then reads back. Knobs not in the plan stay as they are.
     ///
     /// # Errors
     /// Only when the host is gone; a refused knob is a [`KnobOutcome`] in the report.

@@ -1,4 +1,5 @@
-//! Four kinds of "no number", kept apart by type: unknown now, absent, unsupported, and zero.
+//! A counter value or the reason for its absence: unavailable, absent, unsupported and zero differ. Must not know
+//! counters.
 
 use serde::{Deserialize, Serialize};
 

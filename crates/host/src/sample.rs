@@ -1,4 +1,5 @@
-//! Counters as a host reports them (cumulative) and as a policy reads them (per second, over an interval).
+//! Counters as a host reports them (cumulative) and as a policy reads them (per second, over an interval). It must not
+//! know how they are read.
 
 use crate::{KnobValues, Reading};
 use serde::{Deserialize, Serialize};
@@ -12,32 +13,32 @@ pub struct GroupCounters {
     pub instructions: Reading<u64>,
     /// Unhalted core cycles.
     pub cycles: Reading<u64>,
-    /// Demand loads and stores that hit the MLC (MEM_LOAD_RETIRED.L2_HIT and its kin).
+    /// Demand loads and stores that hit the MLC (MEM_LOAD_RETIRED.L2_HIT and similar events).
     pub mlc_hits: Reading<u64>,
-    /// ... that missed it.
+    /// Demand loads and stores that missed the MLC.
     pub mlc_misses: Reading<u64>,
     /// MLC misses served by the LLC or by another core's MLC.
     pub llc_hits: Reading<u64>,
     /// MLC misses served by memory.
     pub llc_misses: Reading<u64>,
-    /// LLC bytes the group's lines occupy now (a level, not a count; CMT).
+    /// LLC bytes that the group's lines occupy now (CMT); not cumulative.
     pub occupancy_bytes: Reading<u64>,
 }
 
 /// Cumulative counters of one socket.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SocketCounters {
-    /// Full-line device writes that found their line cached (ItoM hit, write update).
+    /// Full-line device writes that found the line in the LLC or an MLC (ItoM hit, write update).
     pub dca_write_hits: Reading<u64>,
-    /// ... that did not (ItoM miss, write allocate).
+    /// Full-line device writes that did not (ItoM miss, write allocate).
     pub dca_write_misses: Reading<u64>,
     /// Device reads served from the caches (PCIeRdCur hit).
     pub dca_read_hits: Reading<u64>,
-    /// ... served from memory.
+    /// Device reads served from memory.
     pub dca_read_misses: Reading<u64>,
-    /// Bytes read from memory by anybody.
+    /// Bytes read from memory by all cores and devices.
     pub memory_read_bytes: Reading<u64>,
-    /// Bytes written to memory by anybody.
+    /// Bytes written to memory by all cores and devices.
     pub memory_write_bytes: Reading<u64>,
 }
 
@@ -50,7 +51,7 @@ pub struct PortCounters {
     pub outbound_bytes: Reading<u64>,
 }
 
-/// Everything read at one moment.
+/// All counters and knob values at one time.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Snapshot {
     /// When, on the host's clock.
@@ -61,11 +62,11 @@ pub struct Snapshot {
     pub socket: SocketCounters,
     /// Per root port.
     pub ports: BTreeMap<PortId, PortCounters>,
-    /// What every knob reads back.
+    /// The value that every knob reads back.
     pub knobs: KnobValues,
 }
 
-/// What one group did per second of an interval.
+/// The counters of one group, per second of an interval.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct GroupRates {
     /// Instructions per second.
@@ -112,7 +113,7 @@ impl GroupRates {
     }
 }
 
-/// What the socket did per second of an interval.
+/// The counters of the socket, per second of an interval.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SocketRates {
     /// Device writes that hit, per second.
@@ -146,7 +147,7 @@ impl SocketRates {
     }
 }
 
-/// What one root port did per second of an interval.
+/// The counters of one root port, per second of an interval.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PortRates {
     /// Inbound bytes per second.
@@ -175,8 +176,8 @@ pub struct Interval {
 impl Interval {
     /// Rates between two snapshots of the same host.
     ///
-    /// A counter that runs backwards (reset, wrap of a short counter that the host did not extend) is
-    /// `Unavailable` for this interval rather than a huge number. `None` if no time passed.
+    /// A counter that runs backwards (reset, wrap of a short counter that the host did not extend) is `Unavailable` for
+    /// this interval instead of a huge number. `None` if no time passed.
     pub fn between(before: &Snapshot, after: &Snapshot) -> Option<Interval> {
         let span_ns = after.at_ns.checked_sub(before.at_ns).filter(|&ns| ns > 0)?;
         let seconds = span_ns as f64 * 1e-9;
@@ -226,7 +227,7 @@ impl Interval {
     }
 }
 
-/// `part / (part + rest)`, or nothing when both are zero.
+/// `part / (part + rest)`, `None` when both are zero.
 fn share(part: f64, rest: f64) -> Option<f64> {
     let sum = part + rest;
     (sum > 0.0).then(|| part / sum)

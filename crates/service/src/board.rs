@@ -1,6 +1,7 @@
-//! What the control thread shows: one value, replaced whole after each step, that anybody reads without waiting.
+//! The published state of the control thread: one value, replaced after each step, that any thread reads without
+//! waiting.
 //!
-//! Knows what is shown, not who looks at it, nor over which wire.
+//! Must not know its readers or how they send it.
 
 use arc_swap::ArcSwap;
 use serde::{Deserialize, Serialize};
@@ -12,15 +13,15 @@ use waykeeper_host::{Group, Interval, Inventory, Snapshot};
 use waykeeper_linux::host::Grouping;
 use waykeeper_units::GroupId;
 
-/// What the daemon may do to the host.
+/// How much the daemon may change on the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Turns knobs.
+    /// Sets knobs.
     Manage,
-    /// Decides and says what it would turn; writes nothing.
+    /// Decides and logs which knobs it would set; sets none.
     DryRun,
-    /// Watches; no policy is asked and nothing is written.
+    /// Samples counters; runs no policy and sets no knob.
     Observe,
 }
 
@@ -28,16 +29,16 @@ pub enum Mode {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pause {
-    /// They stay as the policy left them.
+    /// They keep their values.
     Hold,
-    /// They went back to what was found.
+    /// They are restored to their original values.
     Release,
 }
 
-/// Something that is not as it should be and lasts: told when it begins, shown as long as it stands.
+/// A problem that lasts: logged when it begins, shown until it ends.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Standing {
-    /// A stable machine name of its kind, for example `counter`, `tenant`, `config`, `outsider`.
+    /// A stable name of its kind, for example `counter`, `tenant`, `config`, `outsider`.
     pub kind: String,
     /// One readable line.
     pub text: String,
@@ -48,44 +49,44 @@ pub struct Standing {
 pub struct Class {
     /// Name of its group in resctrl, `default` for the default one.
     pub name: String,
-    /// Who is in it.
+    /// The tenants in it.
     pub tenants: Vec<GroupId>,
 }
 
 /// Counts since the daemon started; they only grow.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Totals {
-    /// Steps, blind ones, missed deadlines.
+    /// Steps, steps without readable counters, missed deadlines.
     pub summary: Summary,
-    /// What policies did, by policy and action.
+    /// Actions of policies, by policy and action.
     pub actions: BTreeMap<String, BTreeMap<String, u64>>,
-    /// Samples of which something could not be used, by reason.
+    /// Samples with an unusable value, by reason.
     pub dropped: BTreeMap<String, u64>,
-    /// Steps that the recorder had no room for.
+    /// Steps that the recorder dropped because its queue was full.
     pub unrecorded: u64,
-    /// Lines of the log that were lost because whoever reads it is too slow.
+    /// Log lines that were lost because the log's reader is too slow.
     #[serde(default)]
     pub unlogged: u64,
-    /// Configurations that were taken, and those that were refused.
+    /// Configurations that were accepted, and those that were refused.
     pub reloads: [u64; 2],
 }
 
-/// Everything that is shown.
+/// The published state.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Published {
     /// Number of the step, from 0 for the start.
     pub step: u64,
-    /// When, on everybody's clock.
+    /// When, as wall-clock time.
     pub at: SystemTime,
     /// When the daemon started.
     pub started: SystemTime,
-    /// What it may do.
+    /// The mode.
     pub mode: Mode,
-    /// Whether the policy is held back at present.
+    /// Whether and how the policy is paused.
     pub paused: Option<Pause>,
-    /// The policy in charge.
+    /// The current policy.
     pub policy: String,
-    /// The settings it was built with, as the configuration or an order gave them; what is not there has its default.
+    /// The settings it was built with, from the configuration or an order; others have their defaults.
     pub settings: Arc<toml::Table>,
     /// Time between two steps, nanoseconds.
     pub period_ns: u64,
@@ -96,37 +97,37 @@ pub struct Published {
     /// Those of them without a class of service of their own.
     #[serde(default)]
     pub groupings: Vec<Grouping>,
-    /// The classes of service that tenants are in; none where nobody is given one.
+    /// The classes of service with tenants in them; empty where tenants get no class.
     #[serde(default)]
     pub classes: Vec<Class>,
     /// All counters, cumulative, as last read.
     pub snapshot: Option<Snapshot>,
     /// Rates over the last interval; `None` if nothing could be read in it.
     pub seen: Option<Interval>,
-    /// What was decided and done.
+    /// The loop's record of the step.
     pub record: Record,
-    /// What is not as it should be at present.
+    /// Problems that last.
     pub standing: Vec<Standing>,
     /// Counts.
     pub totals: Totals,
 }
 
-/// Where the latest [`Published`] hangs.
+/// Holds the latest [`Published`].
 #[derive(Debug)]
 pub struct Board(ArcSwap<Published>);
 
 impl Board {
-    /// A board that shows this first.
+    /// A board with this content.
     pub fn new(first: Published) -> Board {
         Board(ArcSwap::from_pointee(first))
     }
 
-    /// What it shows now. Never waits.
+    /// The present content. Never waits.
     pub fn read(&self) -> Arc<Published> {
         self.0.load_full()
     }
 
-    /// Shows something else, and hands it back as it is shown. Never waits.
+    /// Replaces the content and returns it. Never waits.
     pub fn show(&self, next: Published) -> Arc<Published> {
         let next = Arc::new(next);
         self.0.store(next.clone());
@@ -140,7 +141,7 @@ pub(crate) mod tests {
     use waykeeper_host::{LlcGeometry, Platform, Support};
     use waykeeper_units::WayMask;
 
-    /// A daemon that has just started on a host with nobody on it.
+    /// A daemon that has just started on a host without tenants.
     pub(crate) fn published() -> Published {
         let inventory = Inventory {
             platform: Platform { chip: "gold-6140".to_owned(), host: "Linux 6.12".to_owned() },
@@ -184,7 +185,7 @@ pub(crate) mod tests {
         let before = board.read();
         board.show(Published { step: 1, ..published() });
         assert_eq!((before.step, board.read().step), (0, 1));
-        // What is shown can be written down and read again: socket and recorder do.
+        // The value survives serialisation, which socket and recorder use.
         let text = serde_json::to_string(&*before).unwrap();
         assert_eq!(serde_json::from_str::<Published>(&text).unwrap(), *before);
     }

@@ -1,7 +1,7 @@
-//! The other end of the control socket, for command lines and other programs of ours.
+//! The client of the control socket, for the command line and other programs.
 //!
-//! Whoever listens there is not believed to be a daemon: an answer has a longest length and a latest time, and what cannot
-//! be read is an error and no more. Must not know what answers are for.
+//! It does not trust the server: an answer has a maximum length and a deadline, and an invalid one is only an error.
+//! Must not know the meaning of answers.
 
 use crate::protocol::{Answer, Ask, Fault, LONGEST_ANSWER, Outcome, Request};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -15,29 +15,29 @@ use std::time::{Duration, Instant};
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody listens.
+    /// No program listens on the socket.
     #[error("no daemon at {path}: {why}; start one with `waykeeper daemon`, or name its socket with --socket", path = .path.display())]
     NoDaemon {
         /// The socket.
         path: PathBuf,
-        /// The system's words.
+        /// The system's message.
         why: io::Error,
     },
-    /// The socket lets this user not in.
+    /// This user may not connect.
     #[error("{path}: only root and members of the daemon's group may connect", path = .0.display())]
     NotPermitted(PathBuf),
-    /// The daemon says no.
+    /// The daemon answered with an error.
     #[error("{}", printable(&.0.text))]
     Fault(Fault),
-    /// Not in time.
+    /// No answer in time.
     #[error("{path}: no answer within {} s", .patience.as_secs(), path = .path.display())]
     Silent {
         /// The socket.
         path: PathBuf,
-        /// How long was waited.
+        /// How long the client waited.
         patience: Duration,
     },
-    /// The answer is none.
+    /// The answer is invalid.
     #[error("{path}: the program that listens there is not a waykeeper daemon: {why}", path = .path.display())]
     Foreign {
         /// The socket.
@@ -50,7 +50,7 @@ pub enum ClientError {
     Io {
         /// The socket.
         path: PathBuf,
-        /// The system's words.
+        /// The system's message.
         why: io::Error,
     },
 }
@@ -64,19 +64,19 @@ pub struct Client {
 }
 
 impl Client {
-    /// For what only has to be looked up. Assumption: a busy daemon answers within milliseconds.
+    /// Time limit for a query. Assumption: a busy daemon answers within milliseconds.
     pub const PATIENCE: Duration = Duration::from_secs(15);
 
-    /// For an order: longer than the daemon itself waits for its control thread.
+    /// Time limit for an order: longer than the daemon waits for its control thread.
     pub const ORDERS_PATIENCE: Duration = Duration::from_secs(120);
 
     /// Connects to the socket at `path`, and waits at most `patience` for this and for each answer.
     ///
     /// # Errors
-    /// If nobody listens there, or this user may not connect.
+    /// If no program listens there, or this user may not connect.
     pub fn connect(path: &Path, patience: Duration) -> Result<Client, ClientError> {
         let path = path.to_owned();
-        // By hand, since the standard library's waits for ever if the daemon lets nobody in.
+        // The standard library's connect has no timeout: it would block while the server's queue is full.
         let connected = (|| {
             let address = SocketAddrUnix::new(&path)?;
             let socket = rustix::net::socket_with(
@@ -105,29 +105,29 @@ impl Client {
         }
     }
 
-    /// How long each answer may take from here on.
+    /// Sets the time limit for each further answer.
     pub fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
     }
 
-    /// Asks, and takes the answer.
+    /// Sends a request and waits for the answer.
     ///
     /// # Errors
-    /// The daemon's no, or why there is no answer.
+    /// The daemon's error, or why there is no answer.
     pub fn ask<T: DeserializeOwned>(&mut self, ask: Ask) -> Result<T, ClientError> {
         self.say(ask)?;
         let hung_up = "it closed the connection without an answer";
         self.hear()?.ok_or_else(|| self.foreign(hung_up))
     }
 
-    /// Asks only.
+    /// Sends a request.
     ///
     /// # Errors
     /// If the connection breaks.
     pub fn say(&mut self, ask: Ask) -> Result<(), ClientError> {
         let text = serde_json::to_string(&Request::new(ask)).map_err(|why| self.foreign(&why.to_string()))?;
         match self.stream.get_mut().write_all(format!("{text}\n").as_bytes()) {
-            // It may have said why before it hung up.
+            // The daemon may have sent an error before it closed the connection.
             Err(why) if matches!(why.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
                 Ok(())
             }
@@ -136,10 +136,10 @@ impl Client {
         }
     }
 
-    /// The next answer; `None` once the daemon has hung up.
+    /// The next answer; `None` after the daemon closed the connection.
     ///
     /// # Errors
-    /// The daemon's no, or why there is no answer.
+    /// The daemon's error, or why there is no answer.
     pub fn hear<T: DeserializeOwned>(&mut self) -> Result<Option<T>, ClientError> {
         let line = self.line()?;
         if line.is_empty() {
@@ -153,7 +153,7 @@ impl Client {
         }
     }
 
-    /// A line, or nothing when it is over. Its time is that of the whole line.
+    /// A line, empty at the end of the stream. The time limit is for the whole line.
     fn line(&mut self) -> Result<Vec<u8>, ClientError> {
         let deadline = Instant::now() + self.patience;
         let mut line = Vec::new();
@@ -177,7 +177,7 @@ impl Client {
                 Err(why) => match why.kind() {
                     io::ErrorKind::Interrupted => continue,
                     io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => return Err(silent()),
-                    // It hung up on what was said to it.
+                    // The server closed the connection with a request unread.
                     io::ErrorKind::ConnectionReset if line.is_empty() => return Ok(line),
                     io::ErrorKind::ConnectionReset => {
                         return Err(self.foreign("it closed the connection in the middle of an answer"));
@@ -209,15 +209,15 @@ impl Client {
     }
 }
 
-/// Somebody's words as they may go to a terminal: one line, nothing that steers it, and an end.
+/// A text of the server, made safe for a terminal: one line, no control characters, limited length.
 pub fn printable(text: &str) -> String {
-    // Of what stands in an answer, a list of all policies is the longest that we say ourselves.
+    // The longest text of our own is the list of all policies.
     const LONGEST: usize = 2_000;
     let safe = |c: char| if c.is_control() || is_format(c) { '?' } else { c };
     text.chars().take(LONGEST).map(safe).collect()
 }
 
-/// Characters that turn the direction of text: what follows would read as something else.
+/// Characters that change the direction of text or break lines: the text would look different.
 fn is_format(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -228,14 +228,14 @@ mod tests {
     use crate::protocol::{Done, FaultKind};
     use std::os::unix::net::UnixListener;
 
-    /// What a client makes of a server that says this and hangs up.
+    /// The client's result with a server that sends this and closes the connection.
     fn heard(says: &'static [u8]) -> Result<Done, ClientError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         let listener = UnixListener::bind(&path).unwrap();
         let server = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            // The client may have had enough before all is said.
+            // The client may close the connection before all is sent.
             let _ = stream.write_all(says);
         });
         let mut client = Client::connect(&path, Duration::from_secs(60)).unwrap();
@@ -273,7 +273,7 @@ mod tests {
         let (_listener, _place) = crate::socket::listen(&path, None).unwrap();
         let mut client = Client::connect(&path, Duration::from_millis(20)).unwrap();
         assert!(matches!(client.ask::<Done>(Ask::Resume), Err(ClientError::Silent { .. })));
-        // Nor is there an end of connecting to one whose queue is full.
+        // Connecting to a socket with a full queue also times out.
         let mut waiting = Vec::new();
         let full = loop {
             match Client::connect(&path, Duration::from_millis(20)) {

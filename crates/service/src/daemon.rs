@@ -1,8 +1,7 @@
-//! The daemon put together: the control thread with the host, and this thread, which hears signals, around it.
+//! Starts and ends the daemon: a control thread that owns the host, and the calling thread, which receives signals.
 //!
-//! The host is opened on the control thread and never leaves it. What serves others is started between the two moments
-//! when the host is there and when the first knob may be turned, so that a daemon that cannot serve turns nothing. Must not
-//! know the command line.
+//! The host is opened on the control thread and stays there. Socket and metrics are opened after the host and before
+//! the first knob is set, so that a daemon that cannot serve them changes nothing. Must not know the command line.
 
 use crate::Notifier;
 use crate::board::{Board, Mode};
@@ -24,31 +23,33 @@ use std::sync::Arc;
 use std::time::Duration;
 use waykeeper_linux::host::OpenError;
 
-/// Signals that may wait; a second one of a kind says nothing new. Assumption: one of each kind that is handled.
+/// Capacity of the channel for signals; a second one of a kind adds nothing. Assumption: one of each kind that is
+/// handled.
 const SIGNALS: usize = 4;
 
-/// Why a daemon could not start, or ended otherwise than asked. Every knob is as it was found, unless it says so.
+/// Why a daemon could not start, or ended with an error. Every knob has its original value, unless the error says
+/// otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
-    /// The host cannot be taken charge of.
+    /// The host cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The configuration does not fit it.
+    /// The configuration does not fit the host.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The host is gone, or cannot be read any more.
+    /// The host is gone, or can no longer be read.
     #[error(transparent)]
     Engine(EngineError),
-    /// What serves others could not be opened; nothing was turned.
+    /// Socket or metrics could not be opened; no knob was set.
     #[error(transparent)]
     Edge(#[from] EdgeError),
-    /// A mistake of ours, or of a policy's.
+    /// A bug in waykeeper or in a policy.
     #[error("bug in waykeeper: {0}; the knobs are restored")]
     Panic(String),
-    /// Knobs that are not as they were found.
+    /// Knobs that do not have their original values.
     #[error("some knobs could not be restored and stay in the journal for `waykeeper restore`: {}", .0.join("; "))]
     Left(Vec<String>),
-    /// No thread, or no way to hear signals.
+    /// No thread could be started, or signals cannot be received.
     #[error("{what}: {why}")]
     System {
         /// What was being done.
@@ -67,16 +68,16 @@ impl From<EngineError> for DaemonError {
     }
 }
 
-/// Lines of the log that were lost so far, because whoever reads it is too slow.
+/// Returns the number of log lines lost so far because the log's reader is too slow.
 pub type Unlogged = Box<dyn Fn() -> u64 + Send>;
 
 /// Runs a daemon in this process until a signal ends it.
 ///
 /// # Errors
-/// Why it could not start or go on.
+/// Why it could not start or continue.
 pub fn run(config: Config, inputs: Inputs, unlogged: Unlogged) -> Result<(), DaemonError> {
     let system = |what| move |why| DaemonError::System { what, why };
-    // Before the host is touched, so that no signal ends us without bringing back.
+    // Before the host is opened, so that no signal ends the process without restoring the knobs.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(system("listening to signals"))?;
     let hearing = signals.handle();
     let (sender, taken) = orders();
@@ -112,10 +113,10 @@ pub fn run(config: Config, inputs: Inputs, unlogged: Unlogged) -> Result<(), Dae
         .map_err(system("starting the control thread"))?;
     let mut refused = None;
     if let Ok(board) = is_ready.recv() {
-        // Open until the control thread has ended: what it shows at the last can still be seen.
+        // Stays open until the control thread has ended, so that clients can still read its last step.
         let _open = match open_edge(&config, board.clone(), sender) {
             Ok(edge) => {
-                // A control thread that is gone has its reason in what it returns.
+                // If the control thread has ended, its return value has the reason.
                 let _ = go.send(());
                 let told = Notifier::start(board, heard);
                 let notifier = told.inspect_err(|why| tracing::warn!("cannot notify systemd: {why}")).ok();
@@ -134,17 +135,17 @@ pub fn run(config: Config, inputs: Inputs, unlogged: Unlogged) -> Result<(), Dae
                 if signal == SIGHUP { "reading the configuration again" } else { "ending" }
             );
             if signal == SIGHUP {
-                // One that waits already says the same.
+                // A waiting signal requests the same already.
                 let _ = nudge.try_send(Nudge::Reload);
             } else {
-                // An end is not lost behind what else waits; and a control thread that is gone has ended.
+                // Blocks, so that a stop is never dropped; fails only if the control thread has ended.
                 let _ = nudge.send(Nudge::Stop);
             }
         }
     }
     hearing.close();
     let ended = control.join();
-    // Its feed went with the control thread: what it has is written when it ends.
+    // The control thread's end closes the feed; the recorder then writes its buffered steps.
     if let Some(recorder) = recorder.and_then(|own| Arc::try_unwrap(own).ok()) {
         let lost = recorder.join().lost;
         if lost > 0 {
@@ -157,11 +158,11 @@ pub fn run(config: Config, inputs: Inputs, unlogged: Unlogged) -> Result<(), Dae
     }
 }
 
-/// Steps that may wait for the recorder: a minute of seconds, in which any disk comes round. Assumption: no disk that
-/// works takes so long.
+/// Steps that may wait for the recorder: a minute at one step per second. Assumption: no working disk blocks for
+/// longer.
 const STEPS: usize = 64;
 
-/// The recorder at work and the feed to it, if there is to be one.
+/// The recorder and its feed, if the configuration names a directory.
 fn recorder_of(config: &Config) -> io::Result<Option<(Recorder, Feed)>> {
     let Some(directory) = &config.recorder.dir else { return Ok(None) };
     let (feed, steps) = feed(STEPS);
@@ -173,7 +174,7 @@ fn recorder_of(config: &Config) -> io::Result<Option<(Recorder, Feed)>> {
     Ok(Some((Recorder::start(recorder, steps)?, feed)))
 }
 
-/// Opens what serves others.
+/// Opens socket and metrics.
 fn open_edge(config: &Config, board: Arc<Board>, orders: Sender) -> Result<Edge, EdgeError> {
     let edge = EdgeConfig {
         socket: config.socket_path(),
@@ -184,7 +185,7 @@ fn open_edge(config: &Config, board: Arc<Board>, orders: Sender) -> Result<Edge,
     Edge::open(&edge, board, orders)
 }
 
-/// What the control thread is started with.
+/// Arguments of the control thread.
 struct Control {
     config: Config,
     inputs: Inputs,
@@ -211,7 +212,7 @@ impl Control {
         let Control { config, inputs, orders, nudges, ready, may_go, recorder, feeds, moments, unlogged } =
             self;
         let board = Arc::new(Board::new(engine::first(&config, host.inventory())));
-        // Nobody there to serve, or they could not: nothing is turned.
+        // Socket or metrics could not be opened: set no knob.
         if ready.send(board.clone()).is_err() {
             return Ok(());
         }
@@ -226,15 +227,15 @@ impl Control {
     }
 }
 
-/// Works with a host and gives it back, whatever comes of the work: an end, an error, a panic of a policy.
+/// Runs `work` on a host and restores the host's knobs afterwards, also after an error or a panic of a policy.
 ///
 /// # Errors
-/// Why the work ended otherwise than asked, or else what could not be brought back.
+/// The error of `work`, or else the knobs that could not be restored.
 pub fn in_charge<H: ManagedHost>(
     mut host: H,
     work: impl FnOnce(&mut H) -> Result<(), DaemonError>,
 ) -> Result<(), DaemonError> {
-    // Sound: after a panic nothing is done with the host but to give it back, which goes by the journal.
+    // Sound: after a panic the host is only used to restore it, from the journal.
     let done = catch_unwind(AssertUnwindSafe(|| work(&mut host)));
     let back = catch_unwind(AssertUnwindSafe(|| host.give_back()));
     let back = back.unwrap_or_else(|panic| Err(vec![words(&*panic)])).map_err(DaemonError::Left);
@@ -245,7 +246,7 @@ pub fn in_charge<H: ManagedHost>(
     done.and(back)
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or(panic.downcast_ref::<String>().map(String::as_str));

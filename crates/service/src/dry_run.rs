@@ -1,7 +1,7 @@
-//! A dry run: whatever is turned stands on paper only, and reads back as if it stood.
+//! A dry run: wraps a host, keeps the values that would be set, and reads them back as if they were in force.
 //!
-//! So a policy goes through its states as it would, as far as counters let it; nothing reaches the host. Must not know
-//! policies, nor what kind of host lies below.
+//! So a policy goes through its states as far as counters allow; no knob of the host is set. Must not know policies or
+//! the kind of host.
 
 use crate::engine::ManagedHost;
 use crate::{Class, Standing};
@@ -13,7 +13,7 @@ use waykeeper_linux::host::Grouping;
 use waykeeper_linux::tenants::TenantSpec;
 use waykeeper_units::WayMask;
 
-/// A host with a plan laid over it.
+/// A host with the values that would be set.
 #[derive(Debug)]
 pub struct DryRun<H> {
     host: H,
@@ -21,7 +21,7 @@ pub struct DryRun<H> {
 }
 
 impl<H> DryRun<H> {
-    /// Nothing is turned yet.
+    /// Wraps a host; no value differs yet.
     pub fn over(host: H) -> DryRun<H> {
         DryRun { host, paper: Plan::default() }
     }
@@ -29,7 +29,7 @@ impl<H> DryRun<H> {
 
 impl<H: Host> DryRun<H> {
     fn lay_over(&self, knobs: &mut KnobValues) {
-        // What does not read cannot be turned either.
+        // A knob that cannot be read is not overlaid.
         for (group, mask) in &mut knobs.masks {
             *mask = self.paper.masks.get(group).copied().unwrap_or(*mask);
         }
@@ -39,10 +39,10 @@ impl<H: Host> DryRun<H> {
         }
     }
 
-    /// What the host would most likely say to a mask; it is not asked.
+    /// The outcome that the host would most likely report for a mask; the host is not asked.
     fn mask_outcome(&self, mask: WayMask) -> KnobOutcome {
         let llc = self.host.inventory().llc;
-        // The default group's is the only one, and its mask is not turned.
+        // The only class is the default group's, whose mask is never set.
         if llc.clos_count < 2 {
             return KnobOutcome::Refused("the chip has no class of service for a mask".to_owned());
         }

@@ -1,7 +1,7 @@
-//! The edge: the one thread on which everything happens that others begin, the control socket and the metrics.
+//! The thread that serves the control socket and the metrics.
 //!
-//! tokio, because hundreds of connections that do nothing must cost nothing, and each needs its own deadlines; a single
-//! thread of lower priority, because nothing here may take time from the control thread. Must not know what is spoken.
+//! Uses tokio because hundreds of idle connections must cost nothing and each needs its own deadlines; one thread of
+//! lower priority, so that it takes no time from the control thread. Must not know the protocols.
 
 use crate::metrics::{Listen, ScrapeLimits, http};
 use crate::socket::{self, Access, Limits, OVERFLOW_ID, Place, PlaceError, listen};
@@ -15,21 +15,21 @@ use std::time::Duration;
 use tokio::runtime;
 use tokio::sync::oneshot;
 
-/// How much less the edge matters than others (nice value). Assumption: enough to let the control thread go first.
+/// Nice value of the thread. Assumption: enough that the control thread runs first.
 const NICE: i32 = 5;
 
-/// What is open to others.
+/// What is served, and where.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct EdgeConfig {
-    /// Path of the control socket, if there is to be one.
+    /// Path of the control socket, if one is wanted.
     pub socket: Option<PathBuf>,
-    /// Whose members may read status and metrics sockets; none but root, if none.
+    /// Group whose members may connect to both sockets; with `None` only root.
     pub group: Option<String>,
-    /// Where metrics are served, if they are.
+    /// Where metrics are served; with `None` nowhere.
     pub metrics: Option<Listen>,
-    /// What anybody may have of the control socket.
+    /// Limits for clients of the control socket.
     pub limits: Limits,
-    /// What anybody may have of the metrics.
+    /// Limits for clients of the metrics.
     pub scrapes: ScrapeLimits,
 }
 
@@ -38,34 +38,34 @@ impl EdgeConfig {
     pub const SOCKET: &'static str = "/run/waykeeper/waykeeper.sock";
 }
 
-/// Why the edge could not be opened.
+/// Why socket or metrics could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum EdgeError {
-    /// A socket in the file system.
+    /// A socket in the file system failed.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// There is no such group.
+    /// The group does not exist.
     #[error("group `{0}` does not exist; create it (groupadd --system {0}), or name another one")]
     NoGroup(String),
-    /// That group has everybody in it.
+    /// Its id is the kernel's overflow id, which any group without a name maps to.
     #[error(
         "group `{0}` cannot be trusted: the kernel shows {OVERFLOW_ID} for all groups it has no name for"
     )]
     Nobodys(String),
-    /// An address.
+    /// An address could not be bound.
     #[error("cannot serve metrics on {address}: {why}")]
     Address {
         /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// Why.
         why: io::Error,
     },
-    /// A thread, or what it needs.
+    /// The thread, or a resource it needs, failed.
     #[error("cannot serve the control socket: {0}")]
     Thread(#[from] io::Error),
 }
 
-/// The open edge; closed when dropped.
+/// The running thread; dropping it closes everything.
 #[derive(Debug)]
 pub struct Edge {
     stop: Option<oneshot::Sender<()>>,
@@ -76,10 +76,10 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// Opens what `config` names. When it returns, all of that can be connected to.
+    /// Opens what `config` names. When it returns, clients can connect.
     ///
     /// # Errors
-    /// If something cannot be opened; then nothing is open.
+    /// If one of them cannot be opened; then none is.
     pub fn open(config: &EdgeConfig, board: Arc<Board>, sender: Sender) -> Result<Edge, EdgeError> {
         let group = config.group.as_deref().map(group_id).transpose()?;
         let access = Access { own_uid: rustix::process::geteuid().as_raw(), readers_gid: group };
@@ -103,7 +103,7 @@ impl Edge {
             _ => None,
         };
         let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-        // Listeners belong to the runtime's poll from here on; that can fail, so it is done before anybody is told.
+        // The runtime registers the listeners; that can fail, so it is done before the thread starts.
         let (control, metrics) = {
             let _inside = runtime.enter();
             let control = control.map(tokio::net::UnixListener::from_std).transpose()?;
@@ -112,7 +112,7 @@ impl Edge {
         let (limits, scrapes) = (config.limits, config.scrapes);
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new().name("waykeeper-edge".to_owned()).spawn(move || {
-            // Without the right to it, or where there is no such thing, it goes on as it is.
+            // Without permission the priority stays as it is.
             let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
             runtime.block_on(async {
                 let socket = async {
@@ -130,13 +130,13 @@ impl Edge {
                     _ = async { tokio::join!(socket, pages) } => {}
                 }
             });
-            // Threads that wait for the answer to an order: the control thread answers or ends.
+            // Threads may still wait for the answer to an order: the control thread answers or ends.
             runtime.shutdown_timeout(Duration::from_secs(1));
         })?;
         Ok(Edge { stop: Some(stop), thread: Some(thread), places, address })
     }
 
-    /// The address that metrics are served on, with the port that was found free if port 0 was asked for.
+    /// The address that serves metrics, with the port chosen by the kernel if port 0 was configured.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.address
     }
@@ -148,14 +148,14 @@ impl Drop for Edge {
             let _ = stop.send(());
         }
         if let Some(thread) = self.thread.take() {
-            // A panic in it has been told when it happened.
+            // A panic has been reported already.
             let _ = thread.join();
         }
         self.places.clear();
     }
 }
 
-/// A listener that no runtime has yet.
+/// A listener before the runtime registers it.
 enum Bound {
     Tcp(std::net::TcpListener),
     Unix(std::os::unix::net::UnixListener),

@@ -1,13 +1,13 @@
-//! Steps on their way to whoever writes them down. The control thread never waits for a disk: when there is no room, a
-//! step is dropped and counted.
+//! A bounded queue of steps from the control thread to a writer. The control thread never waits for a disk: without
+//! room, a step is dropped and counted.
 //!
-//! Must not know what becomes of them.
+//! Must not know what the writer does.
 
 use crate::Published;
 use crossbeam_channel::{Receiver, TrySendError, bounded};
 use std::sync::Arc;
 
-/// One step, as it was put on the board.
+/// One published step.
 pub type Step = Arc<Published>;
 
 /// The control thread's end.
@@ -15,13 +15,13 @@ pub type Step = Arc<Published>;
 pub struct Feed(crossbeam_channel::Sender<Step>);
 
 impl Feed {
-    /// Hands a step on; false if there is no room for it, or nobody takes any more.
+    /// Sends a step; false if there is no room, or the receiver is gone.
     pub fn offer(&self, step: Step) -> bool {
         !matches!(self.0.try_send(step), Err(TrySendError::Full(_) | TrySendError::Disconnected(_)))
     }
 }
 
-/// A feed with room for so many steps, and the end where they come out.
+/// Creates a queue with room for `room` steps.
 pub fn feed(room: usize) -> (Feed, Receiver<Step>) {
     let (sender, receiver) = bounded(room);
     (Feed(sender), receiver)

@@ -1,9 +1,9 @@
-//! The daemon: charge of a host for as long as it runs, and what others may see and ask of it.
+//! The daemon: manages a host while it runs, and answers queries and orders.
 //!
-//! One thread has the host and the loop, and never waits for anybody: it puts what it sees on the [`Board`], hands each
-//! step to the [`Feed`] (which drops rather than blocks) and looks for [`Order`]s between two steps. Everything else
-//! (socket, metrics, recorder) reads the board, takes from the feed or sends orders, on threads of its own. Must not know
-//! who serves the host's files, nor the command line.
+//! One thread has the host and the loop, and never waits for clients: it publishes on the [`Board`], sends each step to
+//! the [`Feed`] (which drops instead of blocking) and takes [`Order`]s between two steps. Socket, metrics and recorder
+//! run on other threads, read the board or the feed, and send orders. Must not know what serves the host's files, nor
+//! the command line.
 
 mod board;
 mod client;

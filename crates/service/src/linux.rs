@@ -1,6 +1,6 @@
-//! The kernel's host in the engine's charge: who is declared, who of them is here, and what the host complains of.
+//! The Linux host as the engine manages it: its declared tenants, the census, and the host's problems.
 //!
-//! Must not know policies, nor who serves the host's files.
+//! Must not know policies, or whether a kernel serves the host's files.
 
 use crate::config::{Config, Outsiders, Place, Ports};
 use crate::engine::ManagedHost;
@@ -14,26 +14,26 @@ use waykeeper_linux::root::Root;
 use waykeeper_linux::tenants::{About, Census, Note, TenantSpec};
 use waykeeper_linux::text_file::TextFileError;
 
-/// A host of the kernel's files, with those who are declared on it.
+/// A Linux host with its declared tenants.
 #[derive(Debug)]
 pub struct Keeper {
     host: LinuxHost,
     root: Root,
     census: Census,
     told: Vec<String>,
-    /// What the census has to say that lasts.
+    /// The census's lasting problems.
     notes: Vec<Note>,
     postponed: Option<String>,
 }
 
 impl Keeper {
-    /// Takes charge of the host that a configuration names.
+    /// Opens the host that a configuration names.
     ///
     /// # Errors
-    /// Whatever is missing or in the way; nothing is turned then.
+    /// If something is missing or another program holds the host; nothing is set then.
     pub fn open(config: &Config) -> Result<Keeper, OpenError> {
         let root = config.host_root();
-        // A look of its own, which tells nobody: at the first step the census begins anew.
+        // A separate census, whose notes are not reported: the first step reports them.
         let here = Census::new(config.tenants.clone()).take(&root).tenants;
         let first = here.iter().flat_map(|tenant| tenant.cores.cores()).next().copied();
         let options = Options {
@@ -51,7 +51,7 @@ impl Keeper {
     }
 }
 
-/// The machine profile that a configuration asks for, with its file. The usual one need not be there.
+/// The machine profile that a configuration names, with its file. The usual one may be absent.
 fn profile(config: &Config, root: &Root) -> Result<Option<(PathBuf, Profile)>, TextFileError> {
     let (file, must_be) = match &config.profile {
         Place::Off => return Ok(None),
@@ -65,7 +65,7 @@ fn profile(config: &Config, root: &Root) -> Result<Option<(PathBuf, Profile)>, T
     }
 }
 
-/// The limits in the host's own words.
+/// The limits in the host's types.
 fn limits(config: &Config) -> Limits {
     let limits = &config.limits;
     Limits {
@@ -77,7 +77,7 @@ fn limits(config: &Config) -> Limits {
             Ports::Only(ports) => DcaLimit::Only(ports.clone()),
         },
         max_classes: limits.classes,
-        // Who is only watched is not moved.
+        // In mode `observe` no tenant is moved, so all CPUs count.
         cpus: limits.cpus.clone().filter(|_| config.mode != Mode::Observe),
     }
 }
@@ -121,7 +121,7 @@ impl ManagedHost for Keeper {
             let name = groups.iter().find(|group| group.id == id).map(|group| group.name.as_str());
             self.told.extend(name.map(|name| format!("tenant {name} appeared")));
         }
-        // Why somebody is not here any more stands there, and says that it went.
+        // An absent tenant has a note with the reason, which replaces this line.
         let is_absent = |name: &str| {
             let about = |note: &Note| note.about == About::Absent && note.tenant.as_deref() == Some(name);
             self.notes.iter().any(about)

@@ -1,8 +1,8 @@
-//! The log: every decision as one structured line with its reasons, what was turned, what went wrong.
+//! The log: each decision as one structured line with its reasons, the knobs that were set, and problems.
 //!
-//! A line is told when something happens and not again as long as it lasts, and no fact is told twice. There are never more
-//! of these lines than [`BURST`] at once and [`PER_SECOND`] for long; orders, signals and configurations, which people give,
-//! are beside them. Must not know where lines go, but that writing one waits for nobody.
+//! A lasting fact is logged when it begins, not at every step. A token bucket limits these lines to [`BURST`] at once
+//! and [`PER_SECOND`] on average; lines about orders, signals and configurations are not limited. Must not know where
+//! lines are written, only that writing does not block.
 
 use crate::engine::News;
 use crate::{Published, Step};
@@ -16,21 +16,21 @@ use waykeeper_host::{Applied, Group, KnobOutcome};
 use waykeeper_policy::{Cause, Event};
 use waykeeper_units::GroupId;
 
-/// Most lines at once: a start with 64 tenants has about that many (assumption).
+/// Most lines at once. Assumption: a start with 64 tenants has about that many.
 const BURST: f64 = 200.0;
-/// Most lines a second for long (assumption: more than anybody reads).
+/// Most lines per second on average (assumption: more than a person reads).
 const PER_SECOND: f64 = 5.0;
-/// Most knobs that one line names. Assumption: as many as a start with 16 tenants turns.
+/// Most knobs that one line names. Assumption: as many as a start with 16 tenants sets.
 const KNOBS_NAMED: usize = 32;
 
-/// What was told, so that it is not told again.
+/// What was logged last, so that it is not repeated.
 #[derive(Debug, Default)]
 pub struct Log {
     before: Option<Arc<Published>>,
     budget: Option<Budget>,
 }
 
-/// Lines that may still be written: a bucket that fills with time, on the steps' own clock.
+/// Token bucket for log lines, on the steps' clock.
 #[derive(Debug)]
 struct Budget {
     lines: f64,
@@ -39,7 +39,7 @@ struct Budget {
 }
 
 impl Budget {
-    /// The budget as it is by now.
+    /// The bucket, refilled for the time `now`.
     fn at(budget: &mut Option<Budget>, now: SystemTime) -> &mut Budget {
         let budget = budget.get_or_insert(Budget { lines: BURST, at: now, left_out: 0 });
         budget.pass(now);
@@ -69,7 +69,7 @@ impl Budget {
 }
 
 impl Log {
-    /// Tells what began, what ended and what happened beside the steps.
+    /// Logs lasting problems that began or ended, and events between the steps.
     pub(crate) fn news(&mut self, at: SystemTime, news: &News, happened: &[String]) {
         let budget = Budget::at(&mut self.budget, at);
         for one in news.begun.iter().filter(|_| budget.spend()) {
@@ -83,7 +83,7 @@ impl Log {
         }
     }
 
-    /// Tells what is new in a step.
+    /// Logs what is new in a step.
     pub fn tell(&mut self, step: Step) {
         let budget = Budget::at(&mut self.budget, step.at);
         let before = self.before.as_deref();
@@ -93,7 +93,7 @@ impl Log {
         }
         let policy = step.policy.as_str();
         let known = before.map_or(&[][..], |before| &before.record.events);
-        // Who put another policy in charge, an order or a configuration, has a line for it.
+        // The order or configuration that replaced the policy has its own line.
         let is_news = |event: &&Event| !known.contains(event) && event.action != crate::replay::FOLLOWS;
         for event in step.record.events.iter().filter(is_news) {
             if budget.spend() {
@@ -149,7 +149,7 @@ pub fn causes(causes: &[Cause]) -> String {
     out
 }
 
-/// What kind of problem it is, and of which knob: the same one in the next step is the same problem.
+/// Kind and knob of a problem: the same pair in the next step is the same problem.
 fn kind(problem: &Problem) -> (&'static str, Option<Knob>) {
     match problem {
         Problem::Sample(_) => ("sample", None),
@@ -166,12 +166,12 @@ fn kind(problem: &Problem) -> (&'static str, Option<Knob>) {
     }
 }
 
-/// Every knob that was turned and what came of it.
+/// Every knob that was set, with its outcome.
 pub fn turned(step: &Published) -> Vec<String> {
     turned_of(&step.record.desired, &step.record.applied, &step.groups)
 }
 
-/// The same of a wish and its receipt.
+/// The same, from wanted values and outcomes.
 pub fn turned_of(wish: &waykeeper_host::Plan, applied: &Applied, groups: &[Group]) -> Vec<String> {
     let came = |outcome: &KnobOutcome| match outcome {
         KnobOutcome::Applied => "applied".to_owned(),
@@ -202,13 +202,13 @@ pub fn turned_of(wish: &waykeeper_host::Plan, applied: &Applied, groups: &[Group
     masks.chain(ways).chain(dca).chain(ring).chain(burst).collect()
 }
 
-/// A group's name, or its number once it is gone.
+/// A group's name, or its id after it ended.
 pub(crate) fn name_of(id: GroupId, groups: &[Group]) -> String {
     let group = groups.iter().find(|group| group.id == id);
     group.map_or_else(|| id.to_string(), |group| group.name.clone())
 }
 
-/// A problem's text with the tenant's name where the loop, which knows numbers only, says `group 3`.
+/// A problem's text with the tenant's name added to `group 3`, since the loop knows only ids.
 pub(crate) fn named(text: &str, groups: &[Group]) -> String {
     let called = groups.iter().find_map(|group| {
         let (before, after) = text.split_once(&group.id.to_string())?;

@@ -1,9 +1,7 @@
-//! What systemd is told: ready, what goes on, that the configuration is read again, that it stops, and that the loop
-//! still moves.
+//! Notifies systemd: ready, status, reloading, stopping, and watchdog pings.
 //!
-//! The watchdog's pings come from the control thread's progress: a thread of its own looks at the board and pings only
-//! as long as steps arrive when they should. So a stuck loop is seen, whatever else still runs, and the control thread
-//! itself never waits for systemd. Without `NOTIFY_SOCKET` nothing is sent. Must not know the loop.
+//! A separate thread polls the board and pings only while steps arrive in time, so systemd detects a hanging loop. The
+//! control thread never waits for systemd. Without `NOTIFY_SOCKET` nothing is sent. Must not know the loop.
 
 use crate::{Board, Mode, Moment, Published};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
@@ -13,21 +11,19 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{env, io};
 
-/// How often the status line is brought up to date where systemd has no watchdog. Assumption: a reader of `systemctl
-/// status` is content with it.
+/// Interval of the status line if systemd has no watchdog. Assumption: short enough for a reader of `systemctl status`.
 const STATUS_EVERY: Duration = Duration::from_secs(10);
 
-/// The daemon's word to systemd. It ends with the engine, when it says that the daemon is stopping; dropped, it waits for
-/// that.
+/// The notifying thread. It sends "stopping" and ends when the engine ends; dropping it waits for that.
 #[derive(Debug)]
 pub struct Notifier(Option<JoinHandle<()>>);
 
 impl Notifier {
-    /// Passes on the engine's moments, and from the first of them ([`Moment::Stands`], which is systemd's "ready") what
-    /// goes on and that it moves.
+    /// Forwards the engine's events; from the first one ([`Moment::Stands`], systemd's "ready") it also sends status
+    /// and pings.
     ///
     /// # Errors
-    /// If there is no thread to be had.
+    /// If no thread can be started.
     pub fn start(board: Arc<Board>, moments: Receiver<Moment>) -> io::Result<Notifier> {
         if env::var_os("NOTIFY_SOCKET").is_none() {
             return Ok(Notifier(None));
@@ -45,10 +41,10 @@ impl Drop for Notifier {
     }
 }
 
-/// Until the engine is gone.
+/// Runs until the engine ends.
 fn pass_on(board: &Board, moments: &Receiver<Moment>) {
     let watchdog = sd_notify::watchdog_enabled();
-    // Four looks in the time systemd allows: one that comes late does no harm.
+    // Four polls per watchdog timeout, so that a late one does no harm.
     let every = watchdog.map_or(STATUS_EVERY, |patience| (patience / 4).max(Duration::from_millis(10)));
     let mut progress: Option<Progress> = None;
     let mut look = Instant::now() + every;
@@ -62,13 +58,13 @@ fn pass_on(board: &Board, moments: &Receiver<Moment>) {
             }
             Ok(Moment::Loading) => match NotifyState::monotonic_usec_now() {
                 Ok(since) => say(&[NotifyState::Reloading, since]),
-                // systemd takes no "reloading" without the time.
+                // systemd requires the time with "reloading".
                 Err(why) => tracing::warn!("cannot notify systemd of the reload: {why}"),
             },
             Err(RecvTimeoutError::Disconnected) => return say(&[NotifyState::Stopping]),
             Err(RecvTimeoutError::Timeout) => {
                 look = Instant::now() + every;
-                // Before the first step the time for a start runs, not the watchdog's.
+                // Before the first step systemd's start timeout applies, not the watchdog.
                 let Some(progress) = &mut progress else { continue };
                 let now = board.read();
                 let text = status(&now);
@@ -82,13 +78,13 @@ fn pass_on(board: &Board, moments: &Receiver<Moment>) {
 }
 
 fn say(words: &[NotifyState<'_>]) {
-    // Nobody there to hear it: the next word tries again, and systemd's patience decides.
+    // If systemd does not receive it, the next message tries again until systemd's timeout.
     if let Err(why) = sd_notify::notify(words) {
         tracing::debug!("cannot notify systemd: {why}");
     }
 }
 
-/// Whether the loop moves: steps come no later than a period and half of systemd's patience after one another.
+/// Whether the loop makes progress: at most a period and half the watchdog timeout between two steps.
 #[derive(Debug)]
 struct Progress {
     patience: Duration,
@@ -122,7 +118,7 @@ fn status(now: &Published) -> String {
         [one] => format!("; {}", one.text),
         [one, more @ ..] => format!("; {} (and {} more)", one.text, more.len()),
     };
-    // A line break would end the word; whatever stands in a name, it stays one line.
+    // A line break would end the field, and a name may contain one.
     format!("step {}: {doing}, {} tenants{wrong}", now.step, now.groups.len()).replace(char::is_control, " ")
 }
 

@@ -1,29 +1,28 @@
-//! What others ask of the control thread: a few orders, each answered once, between two steps.
+//! Orders to the control thread, which carries them out between two steps and answers each once.
 //!
-//! The queue is short and sending never waits for room; the answer comes within about one period. Must not know who may
-//! ask: whoever has a [`Sender`] may.
+//! The queue is short, and sending never waits for room; an answer takes about one period. Must not check permissions:
+//! any owner of a [`Sender`] may send.
 
 use crate::Pause;
 use crossbeam_channel::{Receiver, RecvTimeoutError, TrySendError, bounded};
 use std::time::Duration;
 
-/// Orders that may wait. They come from people's hands; more than this is a flood. Assumption: people give one at a
-/// time.
+/// Orders that may wait. Assumption: people give one at a time; more than this is a flood.
 const ROOM: usize = 16;
 
-/// Something to be done.
+/// An order.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Order {
-    /// Another policy, with its settings.
+    /// Replace the policy.
     SetPolicy {
         /// Its name.
         name: String,
         /// Its settings; an empty table means all defaults.
         settings: toml::Table,
     },
-    /// Hold the policy back.
+    /// Pause the policy.
     Pause(Pause),
-    /// Go on.
+    /// Resume the policy.
     Resume,
     /// Read the configuration again.
     Reload,
@@ -42,16 +41,16 @@ impl Order {
     }
 }
 
-/// What came of an order: a line for people.
+/// The outcome of an order, as a readable line.
 pub type Reply = Result<String, OrderError>;
 
-/// Why an order was not carried out, or not wholly. Unless it says otherwise nothing changed.
+/// Why an order was not carried out, or only in part. Unless the variant says otherwise, nothing changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OrderError {
-    /// What was asked for makes no sense.
+    /// The order is invalid.
     #[error("{0}")]
     Refused(String),
-    /// It was carried out, and not everything came about.
+    /// It was carried out in part.
     #[error("{0}")]
     Incomplete(String),
     /// Too many orders are waiting.
@@ -65,27 +64,27 @@ pub enum OrderError {
     Late(Duration),
 }
 
-/// An order with the way back for its answer.
+/// An order with the channel for its answer.
 #[derive(Debug)]
 pub struct Asked {
-    /// What is asked for.
+    /// The order.
     pub order: Order,
     answer: crossbeam_channel::Sender<Reply>,
 }
 
 impl Asked {
-    /// Answers. Whoever asked may have gone away; that is no trouble.
+    /// Sends the answer; ignores that the sender of the order may no longer wait.
     pub fn answer(self, reply: Reply) {
         let _ = self.answer.try_send(reply);
     }
 }
 
-/// Where orders are given. Clones go to everybody who may.
+/// The sending end of the queue of orders; may be cloned.
 #[derive(Clone, Debug)]
 pub struct Sender(crossbeam_channel::Sender<Asked>);
 
 impl Sender {
-    /// Gives an order and waits for the answer at most so long. (Blocking: not for the control thread.)
+    /// Sends an order and waits at most `patience` for the answer. Blocks: not for the control thread.
     ///
     /// # Errors
     /// Why it was not carried out.
@@ -104,10 +103,10 @@ impl Sender {
     }
 }
 
-/// Where orders arrive: the control thread's end.
+/// The control thread's end of the queue.
 pub type Orders = Receiver<Asked>;
 
-/// A way for orders.
+/// Creates a queue for orders.
 pub fn orders() -> (Sender, Orders) {
     let (sender, receiver) = bounded(ROOM);
     (Sender(sender), receiver)

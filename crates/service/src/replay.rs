@@ -1,10 +1,9 @@
-//! Another policy over a recording: what it would have decided on the counters that were recorded.
+//! Replays a recording with another policy: what it would have decided on the recorded counters.
 //!
-//! Open loop: the counters are as they were under the recorded policy, whatever the replayed one wants. Only the knobs
-//! follow it: where it wants what the recorded policy wanted, they read back as recorded; where it wants something else,
-//! as if its wish stood; and what it does not name although the recorded policy did, as it was found, or else as the
-//! chip has it at power-on. So the same policy with the same settings decides the same, step for step. Must not know where
-//! the recording lies, nor how it is shown.
+//! Open loop: the counters stay as recorded, whatever the replayed policy wants. Knobs read as recorded where both
+//! policies want the same; with the replayed policy's value where it wants another; and with the original value (or the
+//! power-on value) where only the recorded policy named them. So the same policy with the same settings decides the
+//! same at every step. Must not know where the recording is or how results are shown.
 
 use crate::recorder::{Entry, Header, writable};
 use crate::{Mode, Pause};
@@ -16,54 +15,54 @@ use waykeeper_host::{Group, KnobValues, Plan};
 use waykeeper_policy::{Event, Policy, PolicyError, build};
 use waykeeper_units::WayMask;
 
-/// What one of the two decided.
+/// The decision of one of the two policies.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Side {
     /// Its state afterwards.
     pub state: String,
     /// What it did and why.
     pub events: Vec<Event>,
-    /// All that it wants.
+    /// All values that it wants.
     pub wish: Plan,
 }
 
-/// A step, and what both decided in it.
+/// A step with both decisions.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Compared {
     /// The step's number.
     pub step: u64,
-    /// What was recorded.
+    /// The recorded decision.
     pub recorded: Side,
-    /// What the replayed policy decides.
+    /// The replayed policy's decision.
     pub replayed: Side,
 }
 
 impl Compared {
-    /// True if both did the same.
+    /// True if both are equal.
     pub fn agrees(&self) -> bool {
         self.recorded == self.replayed
     }
 }
 
-/// A policy that is led through a recording.
+/// A policy that runs on a recording.
 pub struct Replay {
     name: String,
     settings: toml::Table,
     policy: Option<Box<dyn Policy>>,
     life: Option<Header>,
     last_step: u64,
-    /// What each wanted at the end of the step before.
+    /// What each policy wanted at the end of the step before.
     recorded: Plan,
     replayed: Plan,
-    /// Knobs as they read while the recorded policy did not name them.
+    /// Knob values read while the recorded policy did not name them.
     found: Plan,
 }
 
 impl Replay {
-    /// Leads `name` with `settings`.
+    /// Replays policy `name` with `settings`.
     ///
     /// # Errors
-    /// A policy or settings that are not there.
+    /// If the policy or a setting does not exist.
     pub fn new(name: &str, settings: toml::Table) -> Result<Replay, PolicyError> {
         build(name, &settings)?;
         let (recorded, replayed, found) = <(Plan, Plan, Plan)>::default();
@@ -71,7 +70,7 @@ impl Replay {
         Ok(Replay { name, settings, policy: None, life: None, last_step: 0, recorded, replayed, found })
     }
 
-    /// A segment begins. The policy begins anew with each life of the daemon, and whenever the host is another.
+    /// A segment begins. The policy restarts if the daemon restarted or the inventory changed.
     pub fn segment(&mut self, header: &Header) {
         let same = |life: &Header| life.started == header.started && life.inventory == header.inventory;
         if !self.life.as_ref().is_some_and(same) {
@@ -81,7 +80,7 @@ impl Replay {
         self.life = Some(header.clone());
     }
 
-    /// A step. `None` if nothing was decided in it: nothing could be read, or the policy was held back.
+    /// A step. `None` if nothing was decided in it: nothing could be read, or the policy was paused.
     ///
     /// # Errors
     /// Settings that do not fit the recorded server and its tenants.
@@ -90,12 +89,12 @@ impl Replay {
             return Ok(None);
         };
         let begins = begins(entry);
-        // Another life of the daemon in what claims to be the same one, or numbers that run backwards.
+        // Step numbers that go backwards: the daemon restarted although the header is the same.
         if entry.step < self.last_step {
             self.policy = None;
         }
         self.last_step = entry.step;
-        // Whoever gave its knobs back begins anew when the pause ends, as in the daemon.
+        // After a pause that restored the knobs the policy restarts, as in the daemon.
         if entry.paused == Some(Pause::Release) {
             self.policy = None;
         }
@@ -138,7 +137,7 @@ impl Replay {
         Ok(Some(Compared { step: entry.step, recorded, replayed }))
     }
 
-    /// The knobs as the replayed policy reads them.
+    /// The knob values that the replayed policy reads.
     fn overlay(&mut self, read: &KnobValues, header: &Header) -> KnobValues {
         let llc = &header.inventory.llc;
         let mut out = read.clone();
@@ -148,7 +147,7 @@ impl Replay {
         overlay(&mut out.masks, sides, &mut found.masks, |_, _| full);
         let sides = (&recorded.dca, &replayed.dca);
         overlay(&mut out.dca, sides, &mut found.dca, |_, _| true);
-        // A ring has no value at power-on that a chip's description would tell.
+        // A chip's description has no power-on value of a ring.
         let sides = (&recorded.rx_ring, &replayed.rx_ring);
         overlay(&mut out.rx_ring, sides, &mut found.rx_ring, |_, read| *read);
         let sides = (&recorded.rx_burst, &replayed.rx_burst);
@@ -163,16 +162,16 @@ impl Replay {
     }
 }
 
-/// What the loop says when one policy follows another: its own event, not the policy's.
+/// The loop's own event when a policy is replaced.
 pub(crate) const FOLLOWS: &str = "policy-replaced";
 
-/// True for the step in which a policy begins: the daemon's first, or one policy following another.
+/// True for the step in which a policy starts: the daemon's first, or a replacement.
 pub fn begins(entry: &Entry<'_>) -> bool {
     let follows = entry.record.events.first().is_some_and(|event| event.action == FOLLOWS);
     entry.seen.is_none() && (entry.step == 0 || follows)
 }
 
-/// An event as the policy said it: a dry run is recorded as what it would do, and the loop's own word is not the policy's.
+/// An event as the policy reported it, without a dry run's prefix; `None` for the loop's own event.
 fn said(event: &Event, mode: Mode) -> Option<Event> {
     let mut event = (event.action != FOLLOWS).then(|| event.clone())?;
     if mode == Mode::DryRun
@@ -183,10 +182,10 @@ fn said(event: &Event, mode: Mode) -> Option<Event> {
     Some(event)
 }
 
-/// What a dry run puts before an event's text.
+/// Prefix of an event's text in a dry run.
 pub(crate) const WOULD: &str = "would: ";
 
-/// One kind of knob, place by place; only places that read back at all.
+/// Overlays one kind of knob, only where it can be read.
 fn overlay<K: Ord + Copy, V: PartialEq + Copy>(
     out: &mut BTreeMap<K, V>,
     (recorded, replayed): (&BTreeMap<K, V>, &BTreeMap<K, V>),
@@ -204,7 +203,7 @@ fn overlay<K: Ord + Copy, V: PartialEq + Copy>(
     }
 }
 
-/// Adds what a plan names to what is wanted; tenants that are gone want nothing. As the loop does it.
+/// Adds a plan to the wanted values and removes tenants that ended, as the loop does.
 fn want(wish: &mut Plan, plan: Plan, groups: &[Group]) {
     wish.masks.retain(|id, _| groups.iter().any(|group| group.id == *id));
     wish.masks.extend(plan.masks);
@@ -214,7 +213,7 @@ fn want(wish: &mut Plan, plan: Plan, groups: &[Group]) {
     wish.rx_burst.extend(plan.rx_burst);
 }
 
-/// How two wishes differ, knob by knob: the place, what the first wants, what the second wants.
+/// The differences of two sets of wanted values: knob, first value, second value.
 pub fn differences(recorded: &Plan, replayed: &Plan, groups: &[Group]) -> Vec<[String; 3]> {
     let mut all = Vec::new();
     let mut push = |place: String, first: Option<String>, second: Option<String>| {
@@ -245,7 +244,7 @@ pub fn differences(recorded: &Plan, replayed: &Plan, groups: &[Group]) -> Vec<[S
     all
 }
 
-/// True if a moment is within a stretch.
+/// True if a time is in a range.
 pub fn within(at: SystemTime, from: Option<SystemTime>, to: Option<SystemTime>) -> bool {
     from.is_none_or(|from| at >= from) && to.is_none_or(|to| at <= to)
 }

@@ -1,4 +1,5 @@
-//! What arrives at systemd's end of the notification socket. One test alone in its program: it sets the environment.
+//! The messages at systemd's end of the notification socket. The only test of its program, since it sets the
+//! environment.
 
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
@@ -44,7 +45,7 @@ fn systemd_hears_that_it_is_ready_moves_and_stops_and_nothing_from_a_loop_that_i
     let folder = tempfile::TempDir::new().unwrap();
     let path = folder.path().join("notify");
     let systemd = UnixDatagram::bind(&path).unwrap();
-    // Far longer than anything here takes: a word that does not come fails the test rather than holding it up.
+    // Longer than anything here takes, so that a missing message fails the test.
     systemd.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     // SAFETY: this program has one test, and no thread but its own has been started yet.
     unsafe {
@@ -62,9 +63,9 @@ fn systemd_hears_that_it_is_ready_moves_and_stops_and_nothing_from_a_loop_that_i
     let notifier = Notifier::start(board.clone(), moments).unwrap();
     std::thread::sleep(Duration::from_millis(200));
     tell.send(Moment::Stands).unwrap();
-    // The first word: until the first knobs stood nothing was said, however often it looked.
+    // The first message: nothing was sent before the first knobs were set.
     assert_eq!(hear().trim_end(), "READY=1\nSTATUS=step 0: policy a4, state Stable, 0 tenants");
-    // A reload, as systemd wants it told: when it began, and that it is done.
+    // A reload as systemd expects it: its start with the time, and its end.
     tell.send(Moment::Loading).unwrap();
     let word = std::iter::repeat_with(hear).take(100).find(|word| word.contains("RELOADING=1")).unwrap();
     let since = word.lines().find_map(|line| line.strip_prefix("MONOTONIC_USEC=")).unwrap();
@@ -72,20 +73,20 @@ fn systemd_hears_that_it_is_ready_moves_and_stops_and_nothing_from_a_loop_that_i
     assert!(since.parse::<i64>().unwrap() / 1_000_000 <= now.tv_sec && !word.contains("READY"), "{word}");
     tell.send(Moment::Loaded).unwrap();
     assert!(std::iter::repeat_with(hear).take(20).any(|word| word.contains("READY=1")));
-    // As long as steps come there are pings.
+    // While steps come, there are pings.
     for step in 1..=5 {
         board.show(shown(step));
         let wanted = format!("step {step}: policy a4");
         let word = std::iter::repeat_with(hear).take(100).find(|word| word.contains(&wanted)).unwrap();
         assert!(word.contains("WATCHDOG=1"), "{word}");
     }
-    // Then none come any more: at some time a word is without a ping, and so are all after it.
+    // When no steps come, the pings end.
     let first = std::iter::repeat_with(hear).take(100).position(|word| !word.contains("WATCHDOG")).unwrap();
     assert!(first < 20, "the loop is stuck, and still there were {first} pings");
     assert!((0..3).all(|_| !hear().contains("WATCHDOG")));
     board.show(shown(6));
     assert!(std::iter::repeat_with(hear).take(20).any(|word| word.contains("WATCHDOG=1")), "it moves again");
-    // The engine is gone.
+    // The engine ends.
     drop(tell);
     assert!(std::iter::repeat_with(hear).take(20).any(|word| word.trim_end() == "STOPPING=1"));
     drop(notifier);

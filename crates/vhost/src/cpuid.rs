@@ -1,8 +1,8 @@
-//! `dev/cpu/N/cpuid`: what the instruction would answer on the chip, and the manners of the cpuid device.
+//! `dev/cpu/N/cpuid`: the answers of the chip's CPUID instruction, with the behaviour of the kernel's cpuid device.
 //!
-//! Source: Intel SDM vol. 2 (CPUID), AMD APM vol. 3 appendix E, linux arch/x86/kernel/cpuid.c (offset = leaf and subleaf,
-//! a length that is no multiple of 16 is EINVAL, each further 16 bytes are the next leaf). Caches are those of the chip
-//! file, so a tool that multiplies them out finds the model's sizes. It must not know the machine in motion.
+//! Source: Intel SDM vol. 2 (CPUID), AMD APM vol. 3 appendix E, linux arch/x86/kernel/cpuid.c (offset = leaf and
+//! subleaf, a length that is no multiple of 16 is EINVAL, each further 16 bytes are the next leaf). Caches are those of
+//! the chip file, so a tool that multiplies their values gets the model's sizes. It must not know the running machine.
 
 use crate::node::{Caller, File};
 use crate::package::MONITORING_UNIT;
@@ -15,7 +15,7 @@ use waykeeper_silicon::{ChipSpec, LlcKind};
 /// EAX, EBX, ECX, EDX.
 type Leaf = [u32; 4];
 
-/// A cache as leaf 4 (Intel) and leaf 0x8000001D (AMD) tell it.
+/// A cache as leaf 4 (Intel) and leaf 0x8000001D (AMD) describe it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheLevel {
     /// Level.
@@ -28,7 +28,7 @@ pub struct CacheLevel {
     pub sets: u32,
     /// Whether all cores of the package share it.
     pub shared: bool,
-    /// Whether it holds what lower levels hold.
+    /// Whether it includes the lines of lower levels.
     pub inclusive: bool,
 }
 
@@ -39,7 +39,8 @@ impl CacheLevel {
     }
 }
 
-/// The caches of a chip: 32 KiB of 8 ways twice at level 1, which the model has not; then those of the chip file.
+/// The caches of a chip: two of 32 KiB and 8 ways at level 1, which the model does not have; then those of the chip
+/// file.
 pub fn caches(spec: &ChipSpec) -> [CacheLevel; 4] {
     let inner =
         |level, kind, ways, sets| CacheLevel { level, kind, ways, sets, shared: false, inclusive: false };
@@ -74,7 +75,7 @@ pub fn highest(places: &Places) -> u32 {
     }
 }
 
-/// What CPUID says on every CPU of a server.
+/// The CPUID answers of all CPUs of a server.
 #[derive(Clone, Debug)]
 pub struct Cpuid {
     places: Places,
@@ -84,7 +85,7 @@ pub struct Cpuid {
 }
 
 impl Cpuid {
-    /// That of a server.
+    /// The answers of a server.
     pub fn new(places: &Places, spec: &ChipSpec, features: Features, rmids: u32) -> Cpuid {
         Cpuid { places: places.clone(), spec: spec.clone(), features, rmids }
     }
@@ -94,7 +95,7 @@ impl Cpuid {
         (package << core_bits(self.places.cores)) as u32 | (cpu % self.places.cores) as u32
     }
 
-    /// What a leaf says on a CPU; zeros for what is not there.
+    /// The answer of a leaf on a CPU; zeros for an absent leaf.
     pub fn leaf(&self, cpu: usize, leaf: u32, subleaf: u32) -> Leaf {
         let cores = self.places.cores as u32;
         let features = self.features;
@@ -102,7 +103,7 @@ impl Cpuid {
             0 => self.vendor(highest(&self.places)),
             1 => self.signature(cpu),
             4 if !self.places.is_amd() => self.cache(subleaf),
-            // ARAT; IA32_MPERF and IA32_APERF are there.
+            // ARAT; IA32_MPERF and IA32_APERF exist.
             6 => [1 << 2, 0, 1, 0],
             7 if subleaf == 0 && self.places.generation.is_some() => {
                 // FSGSBASE, BMI1, AVX2, SMEP, BMI2, ERMS; PQM 12, PQE 15.
@@ -115,7 +116,7 @@ impl Cpuid {
                 1 => [core_bits(self.places.cores), cores, 0x201, self.apic_id(cpu)],
                 _ => [0, 0, subleaf & 0xff, self.apic_id(cpu)],
             },
-            // Saved by XSAVE: x87, SSE and AVX, 832 bytes; AVX's part is 256 bytes at 576 (SDM vol. 1, 13.2).
+            // Saved by XSAVE: x87, SSE and AVX, 832 bytes; the AVX part has 256 bytes at 576 (SDM vol. 1, 13.2).
             0xd => match subleaf {
                 0 => [0x7, 832, 832, 0],
                 1 => [0x1, 832, 0, 0],
@@ -203,7 +204,7 @@ impl Cpuid {
                 let ecx = u32::from(features.apart) << 2 | u32::from(features.sparse) << 3;
                 [self.spec.llc.ways - 1, features.shareable, ecx, features.classes - 1]
             }
-            // At most 90 percent are taken away, in a straight line.
+            // The highest delay is 90 percent, and delays are linear.
             3 if bandwidth && !self.places.is_amd() => [90 - 1, 0, 1 << 2, features.bandwidth_classes - 1],
             _ => [0; 4],
         }
@@ -216,7 +217,7 @@ impl Cpuid {
         match leaf {
             0x8000_0000 if amd => self.vendor(0x8000_0022),
             0x8000_0000 => [0x8000_0008, 0, 0, 0],
-            // AMD: topology extensions and its core, northbridge and L3 counters; both: 64 bits, no-execute, 1 GiB pages.
+            // AMD: topology extensions and core, northbridge and L3 counters; both: 64 bits, no-execute, 1 GiB pages.
             0x8000_0001 if amd => {
                 [self.signature(cpu)[0], 0, 1 << 22 | 1 << 23 | 1 << 24 | 1 << 28 | 0x1, 0x2c10_0800]
             }

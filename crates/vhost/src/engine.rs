@@ -1,8 +1,9 @@
-//! The machine in time: a thread that lets it run with the wall clock, and the one lock through which files reach it.
+//! Runs the machine in time: a thread that follows the wall clock, and the one lock through which files reach the
+//! machine.
 //!
-//! A read shows everything up to now as far as the model has come, and waits for one slice of it at most. A model that
-//! cannot keep up falls behind and says by how much: its clock then goes slower, its counts stay true to it. It must not
-//! know files or registers.
+//! A read shows the state up to now as far as the model has come, and waits for one slice at most. A model that is too
+//! slow falls behind and reports its lag: its clock then runs slower, and its counts match that clock. It must not know
+//! files or registers.
 
 use crate::package::Server;
 use rustix::io::Errno;
@@ -11,18 +12,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long the model is computed at a stretch before others get their turn.
+/// How long the model is computed before the lock is released.
 const SLICE: Duration = Duration::from_millis(2);
 
 /// How long the thread sleeps when the model is up to date: reads bring it up to date themselves.
 const REST: Duration = Duration::from_millis(5);
 
-/// How the server's clock goes.
+/// The speed of the server's clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// So many seconds of it per second of wall-clock time.
+    /// Seconds of the server's clock per second of wall-clock time.
     Wall(f64),
-    /// It stands; [`Engine::run_until`] moves it.
+    /// Stopped; [`Engine::run_until`] advances it.
     Held,
 }
 
@@ -32,7 +33,7 @@ pub struct Engine(Arc<Inner>);
 
 struct Inner {
     driven: Mutex<Driven>,
-    /// Readers that want the lock: the thread lets them go first.
+    /// Readers that wait for the lock: the thread lets them have it first.
     waiting: AtomicUsize,
     pace: Pace,
     started: Instant,
@@ -42,7 +43,7 @@ struct Inner {
 
 struct Driven {
     server: Server,
-    /// Steps that are computed between two looks at the wall clock.
+    /// Steps that are computed between two checks of the wall clock.
     stride: u64,
 }
 
@@ -57,7 +58,7 @@ impl Drop for Running {
         self.inner.stopping.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // A panic in it has been told by the hook; there is nothing to add here.
+            // The panic hook has reported a panic.
             let _ = thread.join();
         }
     }
@@ -81,10 +82,10 @@ impl Engine {
         (Engine(inner.clone()), Running { inner, thread })
     }
 
-    /// Does something with the machine, up to date as far as one slice brings it.
+    /// Calls `act` with the machine, up to date as far as one slice brings it.
     ///
     /// # Errors
-    /// EIO once the model has stopped for good ([`Engine::failure`]).
+    /// EIO if the model has stopped ([`Engine::failure`]).
     pub fn with<R>(&self, act: impl FnOnce(&mut Server) -> R) -> Result<R, Errno> {
         let inner = &self.0;
         inner.waiting.fetch_add(1, Ordering::AcqRel);
@@ -97,10 +98,10 @@ impl Engine {
         }
     }
 
-    /// Lets the server's clock come to a time; for a clock that is held. EIO as in [`Engine::with`].
+    /// Advances the server's clock to a time; for a stopped clock. EIO as in [`Engine::with`].
     ///
     /// # Errors
-    /// EIO once the model has stopped for good.
+    /// EIO if the model has stopped.
     pub fn run_until(&self, clock_ns: u64) -> Result<(), Errno> {
         self.0.advance(&mut self.0.lock().server, clock_ns);
         self.0.failed.get().map_or(Ok(()), |_| Err(Errno::IO))
@@ -111,7 +112,7 @@ impl Engine {
         self.0.lock().server.now_ns()
     }
 
-    /// How far the server's clock is behind where it should be, ns of that clock.
+    /// How far the server's clock is behind its target, ns of that clock.
     pub fn lag_ns(&self) -> u64 {
         let now = self.now_ns();
         self.0.target_ns().saturating_sub(now)
@@ -125,11 +126,11 @@ impl Engine {
 
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, Driven> {
-        // A reader that panicked left registers behind that are as legal as any others.
+        // A reader that panicked left valid registers behind.
         self.driven.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the server's clock should be.
+    /// The target of the server's clock.
     fn target_ns(&self) -> u64 {
         match self.pace {
             Pace::Wall(speed) => (self.started.elapsed().as_nanos() as f64 * speed) as u64,
@@ -154,13 +155,13 @@ impl Inner {
         }
     }
 
-    /// Computes until the clock is where it should be, or for one slice.
+    /// Computes until the clock reaches its target, or for one slice.
     fn catch_up(&self, driven: &mut Driven) {
         let begun = Instant::now();
         let step = driven.server.step_ns();
         loop {
             let now = driven.server.now_ns();
-            // Whole steps only: the model's course must not depend on who reads when.
+            // Only whole steps: the model's course must not depend on the times of reads.
             let due = self.target_ns().saturating_sub(now) / step;
             if due == 0 || begun.elapsed() >= SLICE || self.failed.get().is_some() {
                 return;
@@ -177,7 +178,7 @@ impl Inner {
 
     fn advance(&self, server: &mut Server, clock_ns: u64) {
         if let Err(why) = server.run_until(clock_ns) {
-            // The first reason is the one that counts.
+            // Only the first reason is kept.
             let _ = self.failed.set(why.to_string());
         }
     }

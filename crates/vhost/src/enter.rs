@@ -1,8 +1,8 @@
-//! Runs a command where a mounted tree stands at its usual places: `/sys`, `/dev/cpu` and the files of `/proc` it has.
+//! Runs a command that sees a mounted tree at the usual paths: `/sys`, `/dev/cpu` and the files of `/proc` that it has.
 //!
-//! The command gets a mount namespace of its own; nothing that is mounted there is seen outside, and all of it goes
-//! with the command. Who may not have one as himself gets it as root of a user namespace. Only what the tree has is
-//! seen below `/sys` and `/dev/cpu`. This file must not know what is in the tree beyond that.
+//! The command gets its own mount namespace; its mounts are not visible outside and end with the command. A user
+//! without permission for that gets it as root of a user namespace. Below `/sys` and `/dev/cpu` only the tree's files
+//! are visible. This file must not know what else is in the tree.
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
@@ -24,14 +24,14 @@ pub enum EnterError {
     /// No tree is mounted there.
     #[error("{0} is missing: {1} is not the tree of a running virtual server")]
     NoTree(PathBuf, PathBuf),
-    /// The system gives no namespace.
+    /// The system refuses a namespace.
     #[error(
         "cannot make a mount namespace for the command: {0}; run as root, or allow user namespaces for all \
          users (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces above 0, \
          kernel.apparmor_restrict_unprivileged_userns=0, where these settings exist)"
     )]
     NoNamespace(#[source] io::Error),
-    /// A part of the tree cannot be put where it belongs.
+    /// A part of the tree cannot be mounted at its path.
     #[error("cannot {0}: {1}")]
     NotMounted(String, #[source] io::Error),
     /// The command cannot be started.
@@ -42,14 +42,14 @@ pub enum EnterError {
     Lost(String, #[source] io::Error),
 }
 
-/// What has to be done in the new namespace. All memory is taken before the fork.
+/// An action in the new namespace. All memory is allocated before the fork.
 #[derive(Debug)]
 enum Step {
     Bind {
         from: CString,
         to: CString,
     },
-    /// On a symbolic link itself, which mount(2) would follow.
+    /// Mounts on a symbolic link itself, which mount(2) would follow.
     BindOnLink {
         from: CString,
         to: CString,
@@ -115,24 +115,24 @@ impl Step {
     }
 }
 
-/// What the child tells when it fails before the command: the place of the step, or one of these.
+/// What the child writes when it fails before the command: the index of the step, or one of these.
 const NAMESPACE: u8 = 255;
 const PROPAGATION: u8 = 254;
 
 fn c_path(path: impl AsRef<Path>) -> CString {
-    // Paths of the system hold no NUL; one that does is as missing as an empty one.
+    // Paths of the system contain no NUL; one that does becomes an empty path, which does not exist.
     CString::new(path.as_ref().as_os_str().as_bytes()).unwrap_or_default()
 }
 
 /// Runs `command` with `arguments` on the tree mounted at `tree` and waits for it.
 ///
-/// SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on to the command; SIGINT and SIGQUIT come to it from the terminal
-/// by themselves and do not end the waiting.
+/// SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are forwarded to the command; SIGINT and SIGQUIT reach it from the terminal
+/// directly and do not end the waiting.
 pub fn run(tree: &Path, command: &OsStr, arguments: &[impl AsRef<OsStr>]) -> Result<ExitStatus, EnterError> {
     run_beside(tree, Path::new("/dev"), command, arguments)
 }
 
-/// The same with the place of the devices, for tests.
+/// The same with the path of the devices, for tests.
 fn run_beside(
     tree: &Path,
     dev: &Path,
@@ -144,7 +144,7 @@ fn run_beside(
     let steps = steps(tree, dev, &mut stage)?;
     let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
         .map_err(|errno| EnterError::NotRun(name.clone(), errno.into()))?;
-    // Before the child is there, so that no signal ends us without it.
+    // Before the child exists, so that no signal ends this process without it.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2])
         .map_err(|error| EnterError::NotRun(name.clone(), error))?;
     let told_steps: Vec<String> = steps.iter().map(Step::told).collect();
@@ -166,13 +166,13 @@ fn run_beside(
     })
 }
 
-/// The exit code that a shell would have for a status: the command's own, or 128 and its signal.
+/// The exit code that a shell would report: the command's own, or 128 plus its signal.
 pub fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     u8::try_from(code & 0xff).unwrap_or(1)
 }
 
-/// A directory that is removed again.
+/// A temporary directory, removed on drop.
 struct Stage(PathBuf);
 
 impl Stage {
@@ -195,8 +195,8 @@ impl Drop for Stage {
     }
 }
 
-/// What has to be mounted where: `/sys`, and of `/dev/cpu` and `/proc` what the tree has (a server without resctrl has
-/// no `proc/mounts`). The stage, if one is needed, must outlive the command.
+/// The mounts: `/sys`, and the files of `/dev/cpu` and `/proc` that the tree has (a server without resctrl has no
+/// `proc/mounts`). The stage, if one is needed, must outlive the command.
 fn steps(tree: &Path, dev: &Path, stage: &mut Option<Stage>) -> Result<Vec<Step>, EnterError> {
     let source = |path: &str| Some(tree.join(path)).filter(|source| source.exists()).map(c_path);
     let sys = source("sys").ok_or_else(|| EnterError::NoTree(tree.join("sys"), tree.to_owned()))?;
@@ -217,8 +217,8 @@ fn steps(tree: &Path, dev: &Path, stage: &mut Option<Stage>) -> Result<Vec<Step>
     Ok(steps)
 }
 
-/// Every file that the tree has below `folder` goes over the host's. What the host has not cannot be mounted on, and
-/// is left out.
+/// Mounts every file below `folder` over the host's. A file that the host does not have cannot be mounted on and is
+/// left out.
 fn bind_files(tree: &Path, folder: &Path, steps: &mut Vec<Step>) -> io::Result<()> {
     if !tree.join(folder).is_dir() {
         return Ok(());
@@ -227,7 +227,7 @@ fn bind_files(tree: &Path, folder: &Path, steps: &mut Vec<Step>) -> io::Result<(
         let path = folder.join(entry?.file_name());
         let (from, to) = (tree.join(&path), Path::new("/").join(&path));
         if from.is_dir() {
-            // The tree's processes have no counterpart, and may be gone before they could be listed.
+            // The tree's processes do not exist on the host, and may end before they are listed.
             if to.is_dir() {
                 bind_files(tree, &path, steps)?;
             }
@@ -240,7 +240,7 @@ fn bind_files(tree: &Path, folder: &Path, steps: &mut Vec<Step>) -> io::Result<(
     Ok(())
 }
 
-/// Without the drivers there is no /dev/cpu to mount on: a /dev of our own, with all that the old one has and it.
+/// Without the drivers there is no /dev/cpu to mount on: builds a new /dev with the old entries and `cpu`.
 fn new_dev(dev: &Path, stage: &Path, cpus: CString) -> Result<Vec<Step>, EnterError> {
     let unreadable = |error| EnterError::NotMounted(format!("read {}", dev.display()), error);
     let mut steps = vec![Step::Tmpfs { at: c_path(stage) }];
@@ -267,7 +267,7 @@ fn new_dev(dev: &Path, stage: &Path, cpus: CString) -> Result<Vec<Step>, EnterEr
     Ok(steps)
 }
 
-/// Forks, enters a namespace, mounts, runs.
+/// Forks, enters a namespace, mounts, runs the command.
 fn start(
     command: &OsStr,
     arguments: &[impl AsRef<OsStr>],
@@ -281,7 +281,7 @@ fn start(
         (c"/proc/self/uid_map", format!("0 {user} 1")),
         (c"/proc/self/gid_map", format!("0 {group} 1")),
     ];
-    // pqos locks a file there, which only root may.
+    // pqos locks a file there, which only root may do.
     let locks = Path::new("/run/lock").is_dir().then(|| Step::Tmpfs { at: c_path("/run/lock") });
     let mut child = Command::new(command);
     child.args(arguments);
@@ -296,7 +296,7 @@ fn start(
                 write(path, text.as_bytes()).map_err(|errno| failed(NAMESPACE, errno))?;
             }
             if let Some(locks) = &locks {
-                // Without it only pqos is at a loss, and says so.
+                // If this fails, only pqos fails, with a message.
                 let _ = locks.take();
             }
         }
@@ -323,7 +323,7 @@ fn write(path: &std::ffi::CStr, text: &[u8]) -> Result<(), Errno> {
     rustix::io::write(file.as_fd() as BorrowedFd<'_>, text).map(|_| ())
 }
 
-/// Why the child did not come to run the command.
+/// Why the child could not run the command.
 fn failure(name: &str, steps: &[String], told: OwnedFd, error: io::Error) -> EnterError {
     let mut place = [0];
     match std::fs::File::from(told).read(&mut place) {

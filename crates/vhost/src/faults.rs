@@ -1,14 +1,14 @@
-//! Faults for the tree's clients: any operation on any file can be made to fail, and all that is seen is counted.
+//! Injected faults: any operation on any file can be made to fail, and all operations are counted.
 //!
-//! A test first lets a client run and asks what it did ([`Faults::seen`]), then fails each operation in turn. Rules
-//! can be set and lifted while the tree is mounted. This file must not know what the files mean.
+//! A test first runs a client and reads its operations ([`Faults::seen`]), then fails each one in turn. Rules can be
+//! added and removed while the tree is mounted. This file must not know the meaning of files.
 
 use crate::inodes::locked;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// What a client does to a file or directory.
+/// An operation of a client on a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
     /// open(2) of a file.
@@ -31,39 +31,39 @@ pub enum Operation {
     Change,
 }
 
-/// What happens instead.
+/// The effect of a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The operation does nothing and fails: EIO, EBUSY, ENOSPC, ENODEV, EACCES.
     Refuse(Errno),
-    /// A read brings at most so many bytes. Nothing happens to other operations.
+    /// A read returns at most this many bytes. Other operations are not affected.
     ShortRead(usize),
-    /// A read brings this content instead of the file's. Nothing happens to other operations.
+    /// A read returns this content instead of the file's. Other operations are not affected.
     Garbage(Vec<u8>),
-    /// A write takes nothing and says that it took at most so many bytes. Nothing happens to other operations.
+    /// A write changes nothing and reports at most this many bytes as written. Other operations are not affected.
     ShortWrite(usize),
 }
 
-/// Which of the operations that fit are struck.
+/// Which of the matching operations get the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Calls {
     /// All.
     All,
-    /// Only the nth after the rule was set, counted from 1.
+    /// Only the nth matching one since the rule was added, counted from 1.
     Nth(u64),
 }
 
-/// A fault and where it strikes.
+/// A fault and where it applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Path in the tree, without a slash in front: `sys/fs/resctrl/*/schemata`. `*` is any text, slashes too, `?` any
+    /// Path in the tree, without a leading slash: `sys/fs/resctrl/*/schemata`. `*` is any text, slashes too, `?` any
     /// one character.
     pub path: String,
-    /// The operation; `None` is any.
+    /// The operation; `None` for any.
     pub operation: Option<Operation>,
     /// Which calls.
     pub calls: Calls,
-    /// What happens.
+    /// The fault.
     pub fault: Fault,
 }
 
@@ -74,7 +74,7 @@ struct State {
     struck: u64,
 }
 
-/// The faults of one tree; copies share them.
+/// The faults of one tree; clones share them.
 #[derive(Clone, Default)]
 pub struct Faults(Arc<Mutex<State>>);
 
@@ -84,34 +84,34 @@ impl Faults {
         Faults::default()
     }
 
-    /// Sets a rule. The first rule that fits an operation decides.
+    /// Adds a rule. The first rule that matches path, operation and call number applies.
     pub fn inject(&self, rule: Rule) {
         locked(&self.0).rules.push((rule, 0));
     }
 
-    /// Lifts all rules. What was counted stays.
+    /// Removes all rules. Counts stay.
     pub fn lift(&self) {
         locked(&self.0).rules.clear();
     }
 
-    /// How often each operation was seen, struck or not, since the start or the last [`Faults::forget`].
+    /// How often each operation occurred, with or without a fault, since the start or the last [`Faults::forget`].
     pub fn seen(&self) -> BTreeMap<(String, Operation), u64> {
         locked(&self.0).seen.clone()
     }
 
-    /// How many operations were struck.
+    /// Number of operations that got a fault.
     pub fn struck(&self) -> u64 {
         locked(&self.0).struck
     }
 
-    /// Forgets what was counted. Rules stay.
+    /// Resets the counts. Rules stay.
     pub fn forget(&self) {
         let mut state = locked(&self.0);
         state.seen.clear();
         state.struck = 0;
     }
 
-    /// Counts an operation and says what happens to it.
+    /// Counts an operation and returns its fault, if any.
     pub(crate) fn strike(&self, path: &str, operation: Operation) -> Option<Fault> {
         let mut state = locked(&self.0);
         *state.seen.entry((path.to_owned(), operation)).or_default() += 1;
@@ -129,7 +129,7 @@ impl Faults {
         fault
     }
 
-    /// Counts an operation that can only succeed or fail.
+    /// Counts an operation and returns an error if its fault refuses it.
     pub(crate) fn refuse(&self, path: &str, operation: Operation) -> Result<(), Errno> {
         match self.strike(path, operation) {
             Some(Fault::Refuse(errno)) => Err(errno),
@@ -138,7 +138,7 @@ impl Faults {
     }
 }
 
-/// Whether a pattern with `*` and `?` fits all of a text.
+/// Whether a pattern with `*` and `?` matches a whole text.
 fn fits(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut from) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -153,7 +153,7 @@ fn fits(pattern: &[u8], text: &[u8]) -> bool {
                 from += 1;
             }
             _ => {
-                // The last star takes one more.
+                // The last star matches one more character.
                 let Some((place, start)) = star else { return false };
                 star = Some((place, start + 1));
                 (at, from) = (place + 1, start + 1);

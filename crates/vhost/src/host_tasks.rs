@@ -1,7 +1,6 @@
-//! The tasks of the host that the tree is mounted on, read from its procfs.
+//! The tasks of the host on which the tree is mounted, read from its procfs.
 //!
-//! Real processes move between the groups of a virtual server as they would on a real one. This file must not know
-//! groups.
+//! Real processes can be moved between the groups of a virtual server as on a real one. This file must not know groups.
 
 use crate::resctrl::tasks::{Task, Tasks};
 use std::fs;
@@ -28,8 +27,8 @@ impl HostTasks {
     }
 }
 
-/// Parent, number of threads and start time out of `/proc/N/stat` (proc(5): fields 4, 20 and 22; the name in
-/// parentheses may hold anything).
+/// Parent, number of threads and start time in `/proc/N/stat` (proc(5): fields 4, 20 and 22; the name in parentheses
+/// may contain anything).
 fn parse(stat: &[u8]) -> Option<(u32, u32, u64)> {
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     let rest = std::str::from_utf8(&stat[end + 1..]).ok()?;

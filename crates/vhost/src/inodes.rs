@@ -1,7 +1,7 @@
 //! Inode numbers: a stable number for every node of the tree and every place of resctrl.
 //!
-//! Numbers are never used twice while the tree is mounted. Nothing is kept for what comes and goes: the number of a
-//! process, a control group or a place of resctrl says what it is. This file must not know FUSE.
+//! Numbers are not reused while the tree is mounted. The number of a process, a control group or a place of resctrl
+//! encodes what it is, so no table is kept for them. This file must not know FUSE.
 
 use crate::live::{self, Live};
 use crate::node::{File, Node, Tree};
@@ -13,24 +13,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The root's number (linux fs/fuse: FUSE_ROOT_ID).
 pub(crate) const ROOT: u64 = 1;
 
-/// Places are numbered from here on; no tree has as many fixed nodes.
+/// Numbers of resctrl's places start here; no tree has as many fixed nodes.
 const FIRST_PLACE: u64 = 1 << 40;
 
 /// A fixed node.
 pub(crate) enum Fixed {
-    /// With the place of its [`Live`] entries, if it has any.
+    /// With the index of its [`Live`] entries, if it has any.
     Directory(BTreeMap<String, u64>, Option<usize>),
     File(Box<dyn File>),
     Link(String),
     Resctrl(usize),
 }
 
-/// What a number stands for.
+/// What a number refers to.
 pub(crate) enum Target<'a> {
     Fixed(&'a Fixed),
-    /// In one of the resctrls.
+    /// A place in one of the resctrls.
     Place(&'a Shared, Place),
-    /// In one of the live subtrees, which has it under this number.
+    /// An entry of one of the live subtrees, with its number there.
     Live(&'a dyn Live, u64),
 }
 
@@ -39,12 +39,11 @@ pub(crate) struct Inodes {
     fixed: Vec<Fixed>,
     paths: Vec<String>,
     resctrls: Vec<(u64, Shared)>,
-    /// With the numbers of their directories.
+    /// Live subtrees, with the numbers of their directories.
     lives: Vec<(u64, Arc<dyn Live>)>,
 }
 
-/// What is behind a lock also after a panic elsewhere: resctrl's state is whole between two calls or the panic's
-/// own message is the one to read.
+/// Locks also after a panic elsewhere: resctrl's state is consistent between two calls, and the panic was reported.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -86,7 +85,7 @@ impl Inodes {
         number
     }
 
-    /// What a number stands for; `None` for numbers that were never given.
+    /// What a number refers to; `None` for numbers that were never assigned.
     pub fn target(&self, number: u64) -> Option<Target<'_>> {
         if let Some((live, inner)) = self.live_of(number) {
             return Some(Target::Live(self.lives[live].1.as_ref(), inner));
@@ -101,12 +100,12 @@ impl Inodes {
         }
     }
 
-    /// The live subtree at this place.
+    /// The live subtree with this index.
     pub fn live(&self, place: usize) -> &dyn Live {
         self.lives[place].1.as_ref()
     }
 
-    /// The number of an entry of a live subtree, next to that of another one of the same, or its directory.
+    /// The number of an entry of a live subtree; `neighbour` is an entry of the same one, or its directory.
     pub fn live_number(&self, neighbour: u64, inner: u64) -> u64 {
         let of_directory = || match self.target(neighbour) {
             Some(Target::Fixed(Fixed::Directory(_, live))) => *live,
@@ -116,14 +115,13 @@ impl Inodes {
         (place as u64 + 1) * live::END + inner
     }
 
-    /// The live subtree that a number is in, and the number that it has there. The whole number says it: nothing is kept
-    /// for entries that come and go.
+    /// The live subtree of a number, and the number there. Computed from the number, without a table.
     fn live_of(&self, number: u64) -> Option<(usize, u64)> {
         let place = usize::try_from((number / live::END).checked_sub(1)?).ok()?;
         (place < self.lives.len()).then_some((place, number % live::END))
     }
 
-    /// The number of a place, next to that of another place of the same resctrl.
+    /// The number of a place; `neighbour` is a place of the same resctrl.
     pub fn place(&self, neighbour: u64, place: Place) -> u64 {
         let of_directory = || self.resctrls.iter().position(|(root, _)| *root == neighbour);
         let resctrl = self.place_of(neighbour).map(|(resctrl, _)| resctrl).or_else(of_directory).unwrap_or(0);
@@ -133,7 +131,7 @@ impl Inodes {
         FIRST_PLACE + resctrl as u64 * Place::END + place.number()
     }
 
-    /// The resctrl that a number is in, and the place.
+    /// The resctrl of a number, and the place.
     fn place_of(&self, number: u64) -> Option<(usize, Place)> {
         let inner = number.checked_sub(FIRST_PLACE)?;
         let resctrl = usize::try_from(inner / Place::END).ok()?;
@@ -141,7 +139,7 @@ impl Inodes {
         (resctrl < self.resctrls.len()).then_some((resctrl, place))
     }
 
-    /// Whether this is a directory, for the kinds of entries.
+    /// Whether this is a directory.
     pub fn is_directory(&self, number: u64) -> bool {
         match self.target(number) {
             Some(Target::Fixed(fixed)) => matches!(fixed, Fixed::Directory(..)),
@@ -151,7 +149,7 @@ impl Inodes {
         }
     }
 
-    /// The path of a node below the root; of a place that was removed, that of its resctrl.
+    /// The path of a node below the root; for a removed place, that of its resctrl.
     pub fn path(&self, number: u64) -> String {
         if let Some((place, inner)) = self.live_of(number) {
             let (directory, live) = &self.lives[place];
@@ -220,7 +218,8 @@ mod tests {
             locked(&shared).rmdir(Place::ROOT, "g").expect("it is there");
             assert!(matches!(old.target(number), Some(Target::Place(_, place)) if place == group));
         }
-        // No number is used twice. They come from no table: one that has seen no group of all these has the same.
+        // No number is used twice. They come from no table: an `Inodes` that has not seen these groups has the same
+        // numbers.
         assert_eq!(numbers.len(), 10_000 * last.len());
         let group = locked(&shared).mkdir(Place::ROOT, "g", maker).expect("a class is free");
         let new = inodes(&shared);

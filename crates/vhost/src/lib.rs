@@ -1,7 +1,7 @@
-//! The virtual server as a file tree: the files a Linux kernel would offer, with the kernel's manners.
+//! The virtual server as a file tree: the files of a Linux kernel, with the kernel's behaviour.
 //!
-//! This room knows the kernel's side of the file interfaces and the machine behind them. It must not know who reads:
-//! no tool, and not our own `linux` room, is treated in its own way.
+//! This room knows the kernel's side of the file interfaces and the machine behind them. It must not know the reader:
+//! every tool, our own `linux` room included, is served alike.
 
 pub mod cpuid;
 pub mod engine;

@@ -1,11 +1,11 @@
-//! Parts of the tree whose entries come and go by themselves: processes and control groups.
+//! Parts of the tree whose entries change by themselves: processes and control groups.
 //!
-//! Whoever implements one gives every entry a number that never means anything else, so nothing has to be kept here for
-//! entries that are gone. This file must not know what the entries are.
+//! An implementation gives every entry a number that is never reused, so no table is kept for entries that are gone.
+//! This file must not know what the entries are.
 
 use rustix::io::Errno;
 
-/// Numbers of entries end here.
+/// All numbers of entries are below this.
 pub const END: u64 = 1 << 56;
 
 /// An entry of a directory.
@@ -31,38 +31,38 @@ impl Entry {
     }
 }
 
-/// A subtree, named by numbers below [`END`]. Its own directory is 0. Files are 0444, directories 0555: nothing can be
-/// written or made (EACCES at open, EPERM for mkdir, as for all fixed files of the tree).
+/// A subtree whose entries have numbers below [`END`]. Its own directory is 0. Files are 0444, directories 0555:
+/// nothing can be written or created (EACCES at open, EPERM for mkdir, as for all fixed files of the tree).
 pub trait Live: Send + Sync {
-    /// The entries of a directory now.
+    /// The present entries of a directory.
     ///
     /// # Errors
-    /// ENOENT for one that is gone, ENOTDIR for a file.
+    /// ENOENT if it is gone, ENOTDIR for a file.
     fn list(&self, directory: u64) -> Result<Vec<Entry>, Errno>;
 
-    /// What is called `name` in a directory now.
+    /// The present entry `name` of a directory.
     ///
     /// # Errors
-    /// ENOENT.
+    /// ENOENT if there is none.
     fn lookup(&self, directory: u64, name: &str) -> Result<Entry, Errno> {
         self.list(directory)?.into_iter().find(|entry| entry.name == name).ok_or(Errno::NOENT)
     }
 
-    /// Whether a number is that of a directory, also when it is gone.
+    /// Whether a number is that of a directory, even if it is gone.
     fn is_directory(&self, number: u64) -> bool;
 
-    /// Whether it is still there.
+    /// Checks that an entry still exists.
     ///
     /// # Errors
     /// ENOENT if not.
     fn present(&self, number: u64) -> Result<(), Errno>;
 
-    /// The whole content of a file now.
+    /// The present content of a file.
     ///
     /// # Errors
-    /// What the kernel says when what the file was about is gone; EISDIR.
+    /// The kernel's error if what the file describes is gone; EISDIR for a directory.
     fn read(&self, number: u64) -> Result<Vec<u8>, Errno>;
 
-    /// The path of an entry below the subtree's directory; empty for the directory itself and for what is gone.
+    /// The path of an entry below the subtree's directory; empty for the directory itself and for a removed entry.
     fn path(&self, number: u64) -> String;
 }

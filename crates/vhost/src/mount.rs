@@ -1,8 +1,8 @@
-//! The tree as a mounted file system: FUSE requests in, answers of nodes out.
+//! The tree as a mounted file system: translates FUSE requests to calls of nodes.
 //!
 //! Mounted with mount(2), so root needs neither libfuse nor fusermount. All files are read and written directly, never
-//! through the page cache: each system call reaches the file. One thread serves. This file must not know what any
-//! file means.
+//! through the page cache: each system call reaches the file. One thread serves. This file must not know the meaning of
+//! any file.
 
 use crate::faults::{Fault, Faults, Operation};
 use crate::inodes::{Fixed, Inodes, Target, locked};
@@ -22,25 +22,25 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// How long the kernel may believe what it was told of fixed nodes.
+/// How long the kernel may cache attributes of fixed nodes.
 const FIXED: Duration = Duration::from_secs(3600);
 
-/// How long it may believe what it was told of resctrl. Changes come through the kernel, which then forgets what they
-/// touch; a second bounds what it gets wrong if someone drives the state machine beside the mount.
+/// How long it may cache attributes of resctrl. Changes through the mount invalidate what they affect; a second bounds
+/// the error if a caller changes the state machine directly.
 const MOVING: Duration = Duration::from_secs(1);
 
-/// Of what comes and goes by itself the kernel may believe nothing: it asks again, and forgets what nobody holds.
+/// The kernel must not cache live entries: it asks again each time and forgets unused ones.
 const LIVE: Duration = Duration::ZERO;
 
-/// What an open file or directory keeps.
+/// State of an open file or directory.
 enum Handle {
-    /// resctrl's files are made anew at offset 0 and then read on from there (linux fs/seq_file.c).
+    /// resctrl's files are generated at offset 0 and then read from that copy (linux fs/seq_file.c).
     Content { made: Vec<u8>, next: u64 },
     /// Entries as they were at opendir.
     Entries(Vec<(String, u64)>),
 }
 
-/// What chmod and chown changed on a fixed node.
+/// Changes by chmod and chown on a fixed node.
 #[derive(Clone, Copy, Default)]
 struct Change {
     mode: Option<u32>,
@@ -48,7 +48,7 @@ struct Change {
     gid: Option<u32>,
 }
 
-/// A tree as FUSE sees it.
+/// A tree served through FUSE.
 pub(crate) struct Served {
     inodes: Inodes,
     faults: Faults,
@@ -74,7 +74,7 @@ impl Served {
         }
     }
 
-    /// Whoever runs the server is the virtual server's root.
+    /// The user that runs the server is root on the virtual server.
     fn caller(&self, request: &Request) -> Caller {
         let uid = if request.uid() == self.uid { 0 } else { request.uid() };
         Caller { pid: request.pid(), uid }
@@ -185,7 +185,7 @@ impl Served {
         name: &OsStr,
         maker: Maker,
     ) -> Result<(Duration, FileAttr), Errno> {
-        // The kernel takes any bytes; names that are no UTF-8 are not for this tree.
+        // The kernel accepts any bytes; this tree has only UTF-8 names.
         let name = name.to_str().ok_or(Errno::INVAL)?;
         self.faults.refuse(&self.child_path(parent, name), Operation::MakeDirectory)?;
         match self.target(parent)? {
@@ -218,7 +218,7 @@ impl Served {
         let new_name = new_name.to_str().ok_or(Errno::INVAL)?;
         self.faults.refuse(&self.child_path(from, name), Operation::Rename)?;
         match (self.target(from)?, self.target(to)?) {
-            // kernfs knows no RENAME_EXCHANGE and the like.
+            // kernfs does not support RENAME_EXCHANGE and similar flags.
             (Target::Place(..), Target::Place(..)) if flags => Err(Errno::INVAL),
             (Target::Place(shared, place), Target::Place(_, target)) => {
                 locked(shared).rename(place, name, target, new_name)
@@ -281,7 +281,7 @@ impl Served {
         }
     }
 
-    /// A part of a file that is made anew at offset 0 and then read on from there.
+    /// A part of a file that is generated at offset 0 and then read from that copy.
     fn sequence(
         &self,
         handle: FileHandle,
@@ -335,7 +335,7 @@ impl Served {
         Ok(entries)
     }
 
-    /// The entries of a directory in a live subtree, under the numbers of the whole tree.
+    /// The entries of a directory in a live subtree, with the inode numbers of the whole tree.
     fn moving(&self, live: &dyn Live, number: INodeNo, inner: u64) -> Result<Vec<(String, u64)>, Errno> {
         let entry = |entry: crate::live::Entry| (entry.name, self.inodes.live_number(number.0, entry.number));
         Ok(live.list(inner)?.into_iter().map(entry).collect())
@@ -347,7 +347,7 @@ impl Served {
             Target::Place(shared, place) => {
                 locked(shared).change(place, change.mode, change.uid, change.gid)?
             }
-            // Nothing is kept for what comes and goes.
+            // Attributes of live entries cannot be changed.
             Target::Live(..) => return Err(Errno::PERM),
             Target::Fixed(_) => {
                 let mut changes = locked(&self.changes);
@@ -360,7 +360,7 @@ impl Served {
         self.attributes(number.0)
     }
 
-    /// What unlink, link, symlink and mknod get.
+    /// The error of unlink, link, symlink and mknod.
     fn refused(&self, parent: INodeNo, name: &OsStr) -> Errno {
         match (self.target(parent), name.to_str()) {
             (Ok(Target::Place(shared, place)), Some(name)) => locked(shared).unlink(place, name),
@@ -369,7 +369,7 @@ impl Served {
     }
 }
 
-/// How many directories there are in a directory.
+/// Number of directories in a directory.
 fn directories(live: &dyn Live, directory: u64) -> Result<u32, Errno> {
     Ok(live.list(directory)?.iter().filter(|entry| entry.directory).count() as u32)
 }
@@ -390,7 +390,7 @@ macro_rules! answer {
 
 impl Filesystem for Served {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // O_TRUNC means nothing here; as a part of open it saves a request. An old kernel sends it apart.
+        // O_TRUNC has no effect here; as a part of open it saves a request. An old kernel sends it separately.
         let _ = config.add_capabilities(InitFlags::FUSE_ATOMIC_O_TRUNC);
         Ok(())
     }

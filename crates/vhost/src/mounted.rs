@@ -1,6 +1,6 @@
-//! A mounted tree: where it is, how it got there, and that it goes away again.
+//! A mounted tree: mounts it and unmounts it.
 //!
-//! This file must not know what is in the tree nor how requests are answered.
+//! This file must not know the tree's content or how requests are answered.
 
 use crate::faults::Faults;
 use crate::mount::Served;
@@ -13,25 +13,25 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How often a waiting server looks whether someone unmounted it.
+/// How often a waiting server checks whether the tree was unmounted.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Why a tree cannot be mounted.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// There is no FUSE here.
+    /// FUSE is missing.
     #[error("/dev/fuse is missing: load the module (modprobe fuse) or give the container the device")]
     NoFuse,
-    /// A server that was killed left its mount behind.
+    /// A killed server left its mount behind.
     #[error("{0} is still mounted by a virtual server that has ended: run `umount -l {0}` first")]
     Dead(PathBuf),
-    /// There is something under the name already.
+    /// The mount point is not empty.
     #[error("{0} is not an empty directory; give an empty one")]
     NotEmpty(PathBuf),
-    /// The directory cannot be looked at.
+    /// The directory cannot be read.
     #[error("cannot use {0} as a mount point: {1}")]
     Unusable(PathBuf, #[source] io::Error),
-    /// The system refuses.
+    /// The system refused the mount.
     #[error("cannot mount on {0}: {1}; mounting needs root, or fusermount3 (package fuse3) for other users")]
     Refused(PathBuf, #[source] io::Error),
     /// Signals cannot be caught.
@@ -39,14 +39,14 @@ pub enum MountError {
     Signals(#[source] io::Error),
 }
 
-/// A tree that is mounted until this is dropped.
+/// A mounted tree; dropping this unmounts it.
 pub struct Mounted {
     path: PathBuf,
     session: Option<BackgroundSession>,
 }
 
 impl Mounted {
-    /// Mounts a tree on an empty directory and serves it from a thread of its own.
+    /// Mounts a tree on an empty directory and serves it from a separate thread.
     pub fn new(tree: Tree, path: impl AsRef<Path>, faults: Faults) -> Result<Self, MountError> {
         let path = path.as_ref().to_owned();
         let mut entries = path.read_dir().map_err(|error| match error.raw_os_error() {
@@ -67,7 +67,7 @@ impl Mounted {
             MountOption::NoSuid,
             MountOption::NoDev,
         ];
-        // Other users may look where only root may let them.
+        // Only root may give other users access.
         config.acl = if rustix::process::geteuid().is_root() { SessionACL::All } else { SessionACL::Owner };
         let session = fuser::spawn_mount(Served::new(tree, faults), &path, &config)
             .map_err(|error| MountError::Refused(path.clone(), error))?;
@@ -79,7 +79,7 @@ impl Mounted {
         &self.path
     }
 
-    /// Serves until SIGINT, SIGTERM or SIGHUP comes or someone unmounts the tree; then it is unmounted.
+    /// Serves until SIGINT, SIGTERM or SIGHUP or until the tree is unmounted; then it is unmounted.
     pub fn serve(self) -> Result<(), MountError> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(MountError::Signals)?;
         let served = || self.session.as_ref().is_some_and(|session| !session.guard.is_finished());
@@ -93,7 +93,7 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         let Some(session) = self.session.take() else { return };
-        // Someone still in there (a shell, an open file) must not keep the mount: it goes as soon as they do.
+        // A user of the mount (a shell, an open file) must not block the unmount: it completes when they leave.
         if session.umount_and_join().is_err() {
             let _ = rustix::mount::unmount(&self.path, UnmountFlags::DETACH);
         }

@@ -1,8 +1,8 @@
-//! `dev/cpu/N/msr`: which register stands at which address, and the manners of the msr device.
+//! `dev/cpu/N/msr`: the registers by address, with the behaviour of the kernel's msr device.
 //!
 //! Source: linux arch/x86/kernel/msr.c (offset = address; a length that is no multiple of 8 is EINVAL; a longer read
-//! repeats the same register; what the CPU faults on is EIO), hardware.md 3.3, 4, 6, 7.5 and the generation's tables. It
-//! must not know what a register does.
+//! repeats the same register; what the CPU faults on is EIO), hardware.md 3.3, 4, 6, 7.5 and the generation's tables.
+//! It must not know a register's effect.
 
 use crate::engine::Engine;
 use crate::node::{Access, Caller, File};
@@ -17,12 +17,12 @@ use std::sync::Arc;
 use waykeeper_generations::{BoxCount, FreeRunningSet, Generation, Pmu, Space};
 use waykeeper_silicon::ChipSpec;
 
-/// What stands at an address.
+/// The register at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Register {
-    /// A number that never changes. Writes fault.
+    /// A constant. Writes fault.
     Constant(u64),
-    /// Commands that the model has nothing to do for: reads 0, takes anything.
+    /// A command without effect in the model: reads 0, accepts any value.
     Ignored,
     /// Time stamp counter.
     Tsc,
@@ -44,11 +44,11 @@ enum Register {
     Monitored,
     /// IA32_QM_CTR.
     Monitor,
-    /// Of the core's counters.
+    /// A register of the core's counters.
     Core(CoreRegister),
-    /// Of an uncore box.
+    /// A register of an uncore box.
     Box(Uncore, usize, BoxRegister),
-    /// A free-running counter of a stack's part: stack, part, whether it counts what comes in, bytes a count, bits.
+    /// A free-running counter of a stack's part: stack, part, whether it counts inbound traffic, bytes per count, bits.
     FreeRunning(u16, u8, bool, u32, u8),
     /// The root bus of each IIO stack.
     Buses,
@@ -58,7 +58,7 @@ enum Register {
 pub struct MsrMap(HashMap<u32, Register>);
 
 impl MsrMap {
-    /// Those of a server.
+    /// The registers of a server.
     pub fn new(server: &Server) -> MsrMap {
         let mut map = MsrMap(HashMap::new());
         let (places, spec) = (server.places(), server.bare().spec());
@@ -75,14 +75,14 @@ impl MsrMap {
         self.0.insert(address, register);
     }
 
-    /// What any kernel and tool expects (SDM vol. 4, table 2-2; APM vol. 2, appendix A).
+    /// Registers that kernels and tools expect (SDM vol. 4, table 2-2; APM vol. 2, appendix A).
     fn architectural(&mut self, places: &Places, spec: &ChipSpec) {
         self.add(0x10, Register::Tsc);
         self.add(0xe7, Register::Cycles);
         self.add(0xe8, Register::Cycles);
         // EFER: SCE, LME, LMA, NXE, as any 64-bit kernel sets it.
         self.add(0xc000_0080, Register::Constant(0xd01));
-        // A microcode revision: in the upper half on Intel, the lower on AMD. Any number will do.
+        // A microcode revision: in the upper half on Intel, the lower on AMD. The value has no meaning here.
         self.add(0x8b, Register::Constant(if places.is_amd() { 0x0a10_1148 } else { 0x0200_6e05 << 32 }));
         if places.is_amd() {
             return;
@@ -107,7 +107,7 @@ impl MsrMap {
         for number in count(|server, number| server.mask(0, number)) {
             self.add(0xc90 + number as u32, Register::Mask(number));
         }
-        // AMD has bandwidth limits elsewhere (APM vol. 2, 19.4: L3QOS_BW_CONTROL).
+        // AMD has bandwidth limits at other addresses (APM vol. 2, 19.4: L3QOS_BW_CONTROL).
         let delays = if server.places().is_amd() { 0xc000_0200 } else { 0xd50 };
         for number in count(|server, number| server.delay(0, number)) {
             self.add(delays + number as u32, Register::Delay(number));
@@ -138,7 +138,7 @@ impl MsrMap {
             for index in 0..fixed.counters {
                 self.add(fixed.counter + u32::from(index), Register::Core(CoreRegister::Fixed(index)));
             }
-            // IA32_PERF_GLOBAL_STATUS and IA32_PERF_GLOBAL_OVF_CTRL: no counter interrupts anybody here.
+            // IA32_PERF_GLOBAL_STATUS and IA32_PERF_GLOBAL_OVF_CTRL: counters cause no interrupts here.
             self.add(0x38e, Register::Constant(0));
             self.add(0x390, Register::Ignored);
         }
@@ -152,7 +152,7 @@ impl MsrMap {
                 self.add(address, Register::Constant((server.boxes(0, kind) as u64) << low));
             }
         }
-        // Freezes the whole uncore (hardware.md 3.3). Which bit does it is in no source we have, so none does.
+        // Freezes the whole uncore (hardware.md 3.3). None of our sources says which bit does it, so no bit does.
         match generation.id.as_str() {
             "hsx" | "bdx" | "skx" | "icx" => self.add(0x700, Register::Ignored),
             "spr" | "emr" => self.add(0x2ff0, Register::Ignored),
@@ -205,7 +205,7 @@ impl MsrMap {
         }
     }
 
-    /// What a register reads on a CPU; `None`: it faults.
+    /// The value of a register on a CPU; `None` if the read faults.
     pub fn read(&self, server: &Server, cpu: usize, address: u32) -> Option<u64> {
         let package = server.places().package_of(cpu);
         Some(match *self.0.get(&address)? {
@@ -235,7 +235,7 @@ impl MsrMap {
         })
     }
 
-    /// Writes a register on a CPU; `None`: it faults.
+    /// Writes a register on a CPU; `None` if the write faults.
     pub fn write(&self, server: &mut Server, cpu: usize, address: u32, value: u64) -> Option<()> {
         let package = server.places().package_of(cpu);
         match *self.0.get(&address)? {
@@ -270,7 +270,7 @@ impl MsrMap {
     }
 }
 
-/// Skylake's MSR 0x300: one byte a stack, bit 63 says that they are valid (hardware.md 4.4).
+/// Skylake's MSR 0x300: one byte per stack, bit 63 marks them valid (hardware.md 4.4).
 fn buses(stacks: &[(u16, u8)]) -> u64 {
     let bytes = stacks.iter().filter(|(stack, _)| *stack < 7);
     bytes.fold(1 << 63, |word, (stack, bus)| word | u64::from(*bus) << (8 * stack))
@@ -295,7 +295,7 @@ impl File for Msr {
         if !len.is_multiple_of(8) {
             return Err(Errno::INVAL);
         }
-        // The kernel takes the lower 32 bits of the offset.
+        // The kernel uses the lower 32 bits of the offset.
         let address = offset as u32;
         let value = self.engine.with(|server| self.map.read(server, self.cpu, address))?;
         let value = value.ok_or(Errno::IO)?;
@@ -317,7 +317,7 @@ impl File for Msr {
         Ok(data.len())
     }
 
-    /// CAP_SYS_RAWIO, as the kernel asks for.
+    /// Requires CAP_SYS_RAWIO, as the kernel does.
     fn open(&self, _: Access, caller: Caller) -> Result<(), Errno> {
         if caller.is_privileged() { Ok(()) } else { Err(Errno::PERM) }
     }

@@ -1,7 +1,7 @@
-//! The seam inside this room: what a file of the virtual server is, and the tree that holds them all.
+//! What a file of the virtual server is, and the tree of all files.
 //!
-//! Files answer like the kernel's: one call, one answer or one error number. This file must not know how the tree
-//! is mounted (`mount`), nor what any single file means.
+//! Files answer like the kernel's: one call, one answer or one error number. This file must not know how the tree is
+//! mounted (`mount`), nor the meaning of any file.
 
 use crate::live::Live;
 use crate::resctrl::Shared;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Who asks: the task behind a system call, as the kernel names it.
+/// The task that makes a system call, as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// Thread that made the call, in the namespace of the server.
@@ -19,13 +19,13 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Root, or whoever runs the server: the machine is theirs.
+    /// Root, or the user that runs the server.
     pub fn is_privileged(self) -> bool {
         self.uid == 0 || self.uid == rustix::process::geteuid().as_raw()
     }
 }
 
-/// What a file is opened for.
+/// The access that an open requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// `O_RDONLY` or `O_RDWR`.
@@ -34,35 +34,35 @@ pub struct Access {
     pub write: bool,
 }
 
-/// A file of the tree. Every call stands alone; the file keeps its own locks.
+/// A file of the tree. Calls are independent; the file has its own locks.
 pub trait File: Send + Sync {
     /// At most `len` bytes from `offset` on; empty at the end.
     fn read(&self, offset: u64, len: usize, caller: Caller) -> Result<Vec<u8>, Errno>;
 
-    /// Bytes taken from `data`. A file that no one may write needs no method of its own.
+    /// Number of bytes accepted from `data`. Read-only files use this default.
     fn write(&self, offset: u64, data: &[u8], caller: Caller) -> Result<usize, Errno> {
         let _ = (offset, data, caller);
         Err(Errno::ACCESS)
     }
 
-    /// Whether the file can be opened this way, beyond what its mode says (an offline CPU's msr: ENXIO).
+    /// Refuses an open beyond the file's mode (an offline CPU's msr: ENXIO).
     fn open(&self, access: Access, caller: Caller) -> Result<(), Errno> {
         let _ = (access, caller);
         Ok(())
     }
 
-    /// `st_size` in bytes: 0 where the kernel says 0 (resctrl, msr, cpuid).
+    /// `st_size` in bytes: 0 where the kernel reports 0 (resctrl, msr, cpuid).
     fn size(&self) -> u64 {
         0
     }
 
-    /// Permission bits. A file without a write bit cannot be opened for writing, by root neither (EACCES).
+    /// Permission bits. A file without a write bit cannot be opened for writing, not even by root (EACCES).
     fn mode(&self) -> u32 {
         0o444
     }
 }
 
-/// Files share what they show.
+/// Several paths can share a file.
 impl<F: File + ?Sized> File for Arc<F> {
     fn read(&self, offset: u64, len: usize, caller: Caller) -> Result<Vec<u8>, Errno> {
         (**self).read(offset, len, caller)
@@ -85,7 +85,7 @@ impl<F: File + ?Sized> File for Arc<F> {
     }
 }
 
-/// The part of `content` that a read of `len` bytes at `offset` gets: short at the end, empty past it.
+/// The part of `content` that a read of `len` bytes at `offset` returns: short at the end, empty past it.
 pub fn slice(content: &[u8], offset: u64, len: usize) -> Vec<u8> {
     let start = usize::try_from(offset).map_or(content.len(), |offset| offset.min(content.len()));
     content[start..start.saturating_add(len).min(content.len())].to_vec()
@@ -112,8 +112,8 @@ impl File for Text {
         Ok(slice(&self.0, offset, len))
     }
 
-    /// sysfs says 4096 for every attribute (fs/sysfs/file.c: PAGE_SIZE), procfs 0; readers must not trust either.
-    /// The true length serves `cp` and `less`.
+    /// sysfs reports 4096 for every attribute (fs/sysfs/file.c: PAGE_SIZE), procfs 0; readers must not rely on either.
+    /// `cp` and `less` need the true length.
     fn size(&self) -> u64 {
         self.0.len() as u64
     }
@@ -125,14 +125,14 @@ pub enum Node {
     Directory(BTreeMap<String, Node>),
     /// A file.
     File(Box<dyn File>),
-    /// A symbolic link and where it leads, as readlink(2) tells it.
+    /// A symbolic link and its target.
     Link(String),
     /// The root of the resctrl file system.
     Resctrl(Shared),
 }
 
-/// The files of one virtual server by path. What is in it is fixed once mounted; only resctrl's directories and those of
-/// [`Live`] subtrees come and go.
+/// The files of one virtual server by path. The tree is fixed once mounted, except for resctrl's directories and
+/// [`Live`] subtrees.
 #[derive(Default)]
 pub struct Tree {
     root: BTreeMap<String, Node>,
@@ -145,11 +145,10 @@ impl Tree {
         Tree::default()
     }
 
-    /// Puts `node` at `path` (`sys/devices/system/cpu/online`, no slash in front); directories on the way are made.
+    /// Puts `node` at `path` (`sys/devices/system/cpu/online`, no leading slash) and creates missing directories.
     ///
     /// # Panics
-    /// When the path is empty, taken, or leads through something that is no directory: the tree is put together by
-    /// code, never from input.
+    /// When the path is empty, taken, or leads through a file: the tree is built by code, never from input.
     pub fn add(&mut self, path: &str, node: Node) {
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
         assert!(!name.is_empty(), "{path:?} names nothing");
@@ -173,18 +172,18 @@ impl Tree {
         self.add(path, Node::Link(target.into()));
     }
 
-    /// A directory at `path`, made if it is not there. See [`Tree::add`].
+    /// Creates a directory at `path` if it is missing. See [`Tree::add`].
     pub fn directory(&mut self, path: &str) {
         self.folder(path);
     }
 
-    /// Entries that come and go in the directory at `path`, beside those that are there all the time.
+    /// Adds live entries to the directory at `path`, beside its fixed ones.
     pub fn live(&mut self, path: &str, live: impl Live + 'static) {
         self.folder(path);
         self.lives.insert(path.to_owned(), Arc::new(live));
     }
 
-    /// What is at `path`; the root of resctrl ends the walk, links are not followed.
+    /// The node at `path`; does not go into resctrl or follow links.
     pub fn get(&self, path: &str) -> Option<&Node> {
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
         let mut entries = &self.root;
@@ -195,12 +194,12 @@ impl Tree {
         entries.get(name)
     }
 
-    /// The subtrees that come and go, by the paths of their directories.
+    /// The live subtrees, by the paths of their directories.
     pub fn lives(&self) -> &BTreeMap<String, Arc<dyn Live>> {
         &self.lives
     }
 
-    /// The entries at the top and [`Tree::lives`], for whoever serves the tree.
+    /// The top entries and [`Tree::lives`].
     pub fn into_parts(self) -> (BTreeMap<String, Node>, BTreeMap<String, Arc<dyn Live>>) {
         (self.root, self.lives)
     }

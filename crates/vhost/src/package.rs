@@ -1,8 +1,8 @@
 //! The virtual server's packages: classes of service, monitoring and the registers of DDIO, over the bare machine.
 //!
-//! Both resctrl (as a kernel's driver) and whoever writes MSRs come here, so that both see the same masks. The machine
-//! has one package; a second one is there only for devices that hang on it, and nothing runs on its CPUs. It must not
-//! know files nor the addresses of registers. Marks: docs/reference/README.md#marks.
+//! Both resctrl (as a kernel's driver) and MSR writes use this, so that both see the same masks. The machine has one
+//! package; a second one exists only for remote devices, and nothing runs on its CPUs. It must not know files nor the
+//! addresses of registers. Marks: docs/reference/README.md#marks.
 
 use crate::places::Places;
 use crate::pmu::boxes::{BoxRegister, CounterBox, Words};
@@ -28,15 +28,15 @@ pub enum Uncore {
     Iio,
     /// Memory channels.
     Memory,
-    /// The whole LLC, for requests of everybody (AMD's L3 counters).
+    /// The whole LLC, for requests of all cores (AMD's L3 counters).
     Shared,
 }
 
-/// All of them.
+/// All kinds.
 pub const UNCORE: [Uncore; 4] = [Uncore::Cache, Uncore::Iio, Uncore::Memory, Uncore::Shared];
 
 impl Uncore {
-    /// What a generation's tables say of this kind.
+    /// The tables of a generation for this kind.
     pub fn pmu(self, tables: &Generation) -> Option<&Pmu> {
         match self {
             Uncore::Cache => tables.cache.as_ref().map(|cache| &cache.pmu),
@@ -52,13 +52,13 @@ impl Uncore {
 struct Package {
     /// L3 masks: by class, or with CDP data (2n) and code (2n + 1).
     masks: Vec<u64>,
-    /// Delays of memory bandwidth allocation, by class. Held and read back; the model throttles nobody.
+    /// Delays of memory bandwidth allocation, by class. They read back; the model does not throttle.
     delays: Vec<u64>,
-    /// IA32_L3_QOS_CFG: bit 0, code and data apart.
+    /// IA32_L3_QOS_CFG: bit 0, code and data have separate masks.
     apart: bool,
     /// Boxes by kind, in the order of [`Uncore`].
     boxes: [Vec<CounterBox>; 4],
-    /// IIO_LLC_WAYS of a package that the machine has no counterpart of.
+    /// IIO_LLC_WAYS of a package that the machine does not have.
     ways: Option<u64>,
 }
 
@@ -98,7 +98,7 @@ impl Server {
             pmu.map_or_else(Vec::new, |pmu| vec![CounterBox::new(pmu); boxes_of(pmu, &bare)])
         };
         let package = |number: usize| Package {
-            // One class is no choice: such a chip has no CAT and no registers for it.
+            // With one class there is no choice: such a chip has no CAT and no registers for it.
             masks: vec![full; if spec.llc.clos > 1 { spec.llc.clos as usize } else { 0 }],
             delays: vec![0; bandwidth_classes as usize],
             apart: false,
@@ -116,22 +116,22 @@ impl Server {
         let cpus = (0..places.cpus()).map(cpu).collect();
         let events = tables.map(Events::new);
         let mut scheduler = Scheduler::new(places.cpus());
-        // Nobody has a class yet, so nothing comes of it.
+        // No thread has a class yet, so this changes none.
         scheduler.switch(threads(&bare).into_iter());
         Server { bare, places, events, packages, cpus, scheduler, bandwidth_classes }
     }
 
-    /// Where things stand.
+    /// The server's layout.
     pub fn places(&self) -> &Places {
         &self.places
     }
 
-    /// The machine, to be looked at.
+    /// The machine, read-only.
     pub fn bare(&self) -> &BareMachine {
         &self.bare
     }
 
-    /// Starts the stretch that [`BareMachine::measured`] is about.
+    /// Starts the interval that [`BareMachine::measured`] covers.
     pub fn begin_stretch(&mut self) {
         self.bare.begin_stretch();
     }
@@ -141,22 +141,22 @@ impl Server {
         self.bare.now_ns()
     }
 
-    /// The shortest stretch that the model runs: one of its quanta, ns of the server's clock.
+    /// The shortest time that the model can run: one of its quanta, ns of the server's clock.
     pub fn step_ns(&self) -> u64 {
         let scenario = self.bare.scenario();
         ((scenario.quantum_ns * scenario.time_factor).round() as u64).max(1)
     }
 
-    /// Runs the machine.
+    /// Runs the machine until its clock shows `clock_ns`.
     ///
     /// # Errors
-    /// If a program that starts on the way does not fit simulated memory.
+    /// If a program that starts meanwhile does not fit simulated memory.
     pub fn run_until(&mut self, clock_ns: u64) -> Result<(), Box<ScenarioError>> {
         let Server { bare, cpus, scheduler, .. } = self;
         let switched = |bare: &mut BareMachine| {
             for cpu in scheduler.switch(threads(bare).into_iter()) {
                 let (class, rmid) = scheduler.class(cpu);
-                // What the scheduler was given was legal then, and is now.
+                // The scheduler's classes were checked when they were set.
                 if bare.assign(cpu, class, rmid) {
                     (cpus[cpu].class, cpus[cpu].rmid) = (class, rmid);
                 }
@@ -165,12 +165,12 @@ impl Server {
         bare.run_with(clock_ns, switched).map_err(Box::new)
     }
 
-    /// Boxes of a kind in a package.
+    /// Number of boxes of a kind in a package.
     pub fn boxes(&self, package: usize, kind: Uncore) -> usize {
         self.packages[package].boxes[kind as usize].len()
     }
 
-    /// What the core under a CPU counted; nothing in the second package.
+    /// Counts of the core of a CPU; zeros in the second package.
     fn core_counts(&self, cpu: usize) -> CoreCounts {
         if self.places.package_of(cpu) > 0 {
             return CoreCounts::default();
@@ -190,7 +190,7 @@ impl Server {
         self.cpus[cpu].pmu.as_ref()?.read(register, |words| events.core.count(words, &counts))
     }
 
-    /// Writes one.
+    /// Writes a register of a core's counters.
     pub fn write_core(&mut self, cpu: usize, register: CoreRegister, value: u64) -> Option<()> {
         let counts = self.core_counts(cpu);
         let events = self.events.as_ref()?;
@@ -204,7 +204,7 @@ impl Server {
         boxes.get(index)?.read(register, |words| counts.of(self.events.as_ref(), words))
     }
 
-    /// Writes one.
+    /// Writes a register of a box.
     pub fn write_box(
         &mut self,
         package: usize,
@@ -219,7 +219,7 @@ impl Server {
         boxes.get_mut(index)?.write(register, value, |words| counts.of(events, words))
     }
 
-    /// How far everything is that a box may be told to count.
+    /// The present counts of everything that a box can count.
     fn counts_of(&self, package: usize, kind: Uncore, index: usize) -> BoxCounts {
         let first = package == 0;
         let of = self.boxes(package, kind);
@@ -240,7 +240,7 @@ impl Server {
         }
     }
 
-    /// Parts of a stack that have a port, with the bytes that went in and out.
+    /// Parts of a stack that have a port, with their inbound and outbound bytes.
     pub fn parts(&self, package: usize, stack: u16) -> Vec<(u8, u64, u64)> {
         let ports = self.places.ports.iter().enumerate();
         let here = ports.filter(|(_, port)| port.package == package);
@@ -257,7 +257,7 @@ impl Server {
         self.packages[package].masks.get(number).copied()
     }
 
-    /// Writes it; `None` if the chip faults on the value.
+    /// Writes the mask register; `None` if the chip faults on the value.
     pub fn set_mask(&mut self, package: usize, number: usize, value: u64) -> Option<()> {
         let llc = &self.bare.spec().llc;
         let mask = WayMask::from_bits(u32::try_from(value).ok()?);
@@ -272,12 +272,12 @@ impl Server {
         Some(())
     }
 
-    /// Whether code and data have masks of their own.
+    /// Whether code and data have separate masks.
     pub fn apart(&self, package: usize) -> bool {
         self.packages[package].apart
     }
 
-    /// Switches that.
+    /// Sets that.
     pub fn set_apart(&mut self, package: usize, apart: bool) {
         if self.packages[package].apart != apart {
             self.packages[package].apart = apart;
@@ -285,7 +285,7 @@ impl Server {
         }
     }
 
-    /// Has the machine obey the masks. Programs of the model touch data only, so with CDP the data masks act.
+    /// Applies the masks to the machine. Programs of the model touch data only, so with CDP the data masks count.
     fn enforce(&mut self, package: usize) {
         if package > 0 {
             return;
@@ -293,17 +293,17 @@ impl Server {
         let Package { masks, apart, .. } = &self.packages[package];
         let step = 1 + usize::from(*apart);
         for (class, value) in masks.iter().step_by(step).enumerate() {
-            // Every value was legal when it was written.
+            // Every value was checked when it was written.
             let _ = self.bare.set_class_mask(class as u32, WayMask::from_bits(*value as u32));
         }
     }
 
-    /// The bandwidth register `number` (0xD50 + number): held without effect.
+    /// The bandwidth register `number` (0xD50 + number); it has no effect.
     pub fn delay(&self, package: usize, number: usize) -> Option<u64> {
         self.packages[package].delays.get(number).copied()
     }
 
-    /// Writes it.
+    /// Writes the bandwidth register.
     pub fn set_delay(&mut self, package: usize, number: usize, value: u64) -> Option<()> {
         *self.packages[package].delays.get_mut(number)? = value;
         Some(())
@@ -314,15 +314,15 @@ impl Server {
         (self.cpus[cpu].class, self.cpus[cpu].rmid)
     }
 
-    /// Gives a CPU the class and RMID that tasks without their own have on it; `None` as for [`Server::set_class`].
+    /// Sets the class and RMID of tasks without their own on a CPU; `None` as for [`Server::set_class`].
     pub fn set_cpu(&mut self, cpu: usize, class: u32, rmid: u32) -> Option<()> {
         self.legal(class, rmid).then(|| self.scheduler.set_cpu(cpu, (class, rmid)))?;
         let (class, rmid) = self.scheduler.class(cpu);
         self.set_class(cpu, class, rmid)
     }
 
-    /// Gives a thread of a program, by its number on the machine, a class and RMID of its own; 0 is none. `None` as for
-    /// [`Server::set_class`], and if it has gone.
+    /// Sets the class and RMID of a program's thread, by its number on the machine; 0 means none. `None` as for
+    /// [`Server::set_class`], and if the thread has exited.
     pub fn set_thread(&mut self, thread: u64, class: u32, rmid: u32) -> Option<()> {
         let cpu = self.legal(class, rmid).then(|| self.scheduler.set_thread(thread, (class, rmid)))??;
         let (class, rmid) = self.scheduler.class(cpu);
@@ -333,8 +333,8 @@ impl Server {
         class < self.bare.spec().llc.clos.max(self.bandwidth_classes) && rmid < self.rmids()
     }
 
-    /// Writes a CPU's register, which stands until something else runs there or resctrl sets it; `None` for a class or
-    /// RMID that the chip has not.
+    /// Writes a CPU's register, which keeps the value until another thread runs there or resctrl sets it; `None` for a
+    /// class or RMID that the chip does not have.
     pub fn set_class(&mut self, cpu: usize, class: u32, rmid: u32) -> Option<()> {
         if !self.legal(class, rmid) {
             return None;
@@ -352,7 +352,7 @@ impl Server {
         self.cpus[cpu].prefetchers_off
     }
 
-    /// Switches them. The model has one prefetcher a core, which acts as long as the L2 streamer, bit 0, is on (X).
+    /// Switches them. The model has one prefetcher per core, which is on as long as the L2 streamer, bit 0, is on (X).
     pub fn set_prefetchers_off(&mut self, cpu: usize, bits: u64) {
         self.cpus[cpu].prefetchers_off = bits;
         if self.places.package_of(cpu) == 0 {
@@ -360,7 +360,7 @@ impl Server {
         }
     }
 
-    /// RMIDs: eight a core, as an 18-core Skylake has 144 (X), but no more than the machine can tell apart.
+    /// RMIDs: eight per core, as an 18-core Skylake has 144 (X), but at most the model's `MAX_RMIDS`.
     pub fn rmids(&self) -> u32 {
         (8 * self.places.cores as u32).min(MAX_RMIDS)
     }
@@ -380,13 +380,13 @@ impl Server {
         self.cpus[cpu].monitored
     }
 
-    /// Writes it.
+    /// Writes IA32_QM_EVTSEL of a CPU.
     pub fn set_monitored(&mut self, cpu: usize, value: u64) {
         self.cpus[cpu].monitored = value;
     }
 
-    /// IA32_QM_CTR of a CPU: the event (bits 7:0) of the RMID (bits 41:32) that its EVTSEL names, in units; bit 63 for
-    /// one that does not exist (SDM vol. 3, 17.18.5).
+    /// IA32_QM_CTR of a CPU: the event (bits 7:0) of the RMID (bits 41:32) in its EVTSEL, in units; bit 63 if one of
+    /// them does not exist (SDM vol. 3, 17.18.5).
     pub fn monitor(&self, cpu: usize) -> u64 {
         let (event, rmid) = (self.monitored(cpu) & 0xff, (self.monitored(cpu) >> 32 & 0x3ff) as u32);
         let package = self.places.package_of(cpu);
@@ -401,12 +401,12 @@ impl Server {
         }
     }
 
-    /// IIO_LLC_WAYS of a package; `None` where there is no such register.
+    /// IIO_LLC_WAYS of a package; `None` if it has no such register.
     pub fn ways(&self, package: usize) -> Option<u64> {
         if package == 0 { self.bare.dca_register() } else { self.packages[package].ways }
     }
 
-    /// Writes it; `None` if it faults.
+    /// Writes IIO_LLC_WAYS; `None` if the write faults.
     pub fn set_ways(&mut self, package: usize, value: u64) -> Option<()> {
         if package == 0 {
             return self.bare.write_dca_register(value).ok().map(drop);
@@ -429,13 +429,13 @@ impl Server {
         self.bare.port_register(port)
     }
 
-    /// Writes it.
+    /// Writes a root port's perfctrlsts_0.
     pub fn write_port_register(&mut self, port: usize, value: u32) {
         self.bare.write_port_register(port, value);
     }
 }
 
-/// The threads that run, each on its CPU. The programs are all in the first package.
+/// The running threads, each with its CPU. All programs are in the first package.
 fn threads(bare: &BareMachine) -> Vec<(usize, u64)> {
     let cores = |workload: usize| bare.scenario().workloads[workload].cores.cores().iter();
     let of = |process: &Process| -> Vec<(usize, u64)> {
@@ -445,8 +445,8 @@ fn threads(bare: &BareMachine) -> Vec<(usize, u64)> {
     bare.processes().iter().flat_map(of).collect()
 }
 
-/// How many boxes of a kind a package has. Tables that leave it to PCI or an MSR get as many as there are slices,
-/// because these registers of ours say so; those that leave it to sysfs have as many as their map.
+/// Number of boxes of a kind in a package. If the table reads it from PCI or an MSR, as many as slices, which these
+/// registers here then report; if it reads it from sysfs, as many as its map has.
 fn boxes_of(pmu: &Pmu, bare: &BareMachine) -> usize {
     let Some(registers) = &pmu.registers else { return 0 };
     let spec = bare.spec();
@@ -460,7 +460,7 @@ fn boxes_of(pmu: &Pmu, bare: &BareMachine) -> usize {
     count.min(u32::from(registers.boxes())) as usize
 }
 
-/// What a box may be told to count.
+/// What a box can count.
 enum BoxCounts {
     Cache { dca: DcaCounts, index: usize, of: usize },
     Iio(Vec<(u8, u64, u64)>),

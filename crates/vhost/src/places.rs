@@ -1,7 +1,6 @@
-//! Where things stand on the virtual server: packages, their CPUs, the root buses and stacks that its devices' ports
-//! are on.
+//! The layout of the virtual server: packages, their CPUs, and the root buses and stacks of its devices' ports.
 //!
-//! Worked out once from the scenario and the generation's tables; everything else looks here. It must not know files or
+//! Computed once from the scenario and the generation's tables and used by all other files. It must not know files or
 //! counters.
 
 use waykeeper_generations::{Generation, Signature, Vendor};
@@ -12,7 +11,7 @@ use waykeeper_silicon::Identity;
 /// Why a scenario cannot be shown as a host.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
-    /// The chip has no name that CPUID could say.
+    /// The chip file does not say which CPU it is.
     #[error(
         "the chip `{chip}` has no table [identity], so no file can say which CPU this is; add one to the chip's file \
          (`waykeeper chip show gold-6140` has it), or take another chip"
@@ -21,17 +20,17 @@ pub enum PlaceError {
         /// The chip.
         chip: String,
     },
-    /// A table that the chip names is not there.
+    /// The chip names a generation without a table.
     #[error("identity.generation of the chip `{chip}` is `{generation}`; known are {known}")]
     Generation {
         /// The chip.
         chip: String,
-        /// What it says.
+        /// The generation that it names.
         generation: String,
-        /// What there is.
+        /// The generations that exist.
         known: String,
     },
-    /// A port whose address is no PCI address.
+    /// A port's address is not a PCI address.
     #[error("the port of `{device}` is at `{address}`; it must be a PCI address like 0000:16:00.0")]
     Address {
         /// The device.
@@ -39,7 +38,7 @@ pub enum PlaceError {
         /// Its port.
         address: String,
     },
-    /// Two devices behind one port: the machine counts and switches them apart, a root port could not.
+    /// Two devices behind one port: the machine counts and switches them separately, which one root port could not.
     #[error(
         "the ports of `{device}` and `{other}` are both at {address}; each device needs a root port of its own"
     )]
@@ -100,29 +99,29 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// A root port and what is behind it; its index is that of the machine's port.
+/// A root port and its device; its index is that of the machine's port.
 #[derive(Clone, Debug)]
 pub struct Port {
     /// Name of the device behind it.
     pub device: String,
     /// NIC or storage.
     pub kind: DeviceKind,
-    /// Where the scenario says it is.
+    /// Its address in the scenario.
     pub address: Address,
     /// Package it belongs to.
     pub package: usize,
-    /// IIO stack and part that count its bytes, where the generation has them and one was free.
+    /// IIO stack and part that count its bytes, if the generation has them and one was free.
     pub counted: Option<(u16, u8)>,
 }
 
-/// The server's plan.
+/// The server's layout.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// Who the CPU says it is.
+    /// The CPU's identity.
     pub identity: Identity,
-    /// Its tables; none for a CPU that nobody described.
+    /// Tables of its generation, if there are any.
     pub generation: Option<&'static Generation>,
-    /// Packages: the second one is there only for devices that hang on it. It has no program to run.
+    /// Number of packages: a second one exists only for remote devices, and no program runs on it.
     pub packages: usize,
     /// Cores of a package.
     pub cores: usize,
@@ -133,7 +132,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// The plan of a scenario.
+    /// The layout of a scenario.
     ///
     /// # Errors
     /// If the scenario's chip or ports cannot be shown.
@@ -186,7 +185,7 @@ impl Places {
         Ok(Places { identity, generation, packages, cores: chip.cores as usize, ports, stacks })
     }
 
-    /// How many CPUs there are: one a core.
+    /// Number of CPUs: one per core.
     pub fn cpus(&self) -> usize {
         self.packages * self.cores
     }
@@ -201,17 +200,17 @@ impl Places {
         package * self.cores..(package + 1) * self.cores
     }
 
-    /// Whether AMD made it.
+    /// Whether it is an AMD CPU.
     pub fn is_amd(&self) -> bool {
         Vendor::from_id(&self.identity.vendor) == Some(Vendor::Amd)
     }
 
-    /// Whether memory traffic is monitored by RMID: not before Broadwell (SDM vol. 3, 17.18).
+    /// Whether memory traffic is monitored by RMID: from Broadwell on (SDM vol. 3, 17.18).
     pub fn counts_traffic(&self) -> bool {
         self.generation.is_none_or(|generation| generation.id != "hsx")
     }
 
-    /// The signature that CPUID leaf 1 gives; `None` for a vendor that no table knows.
+    /// The signature in CPUID leaf 1; `None` for a vendor without tables.
     pub fn signature(&self) -> Option<Signature> {
         let identity = &self.identity;
         Some(Signature {
@@ -222,7 +221,7 @@ impl Places {
         })
     }
 
-    /// The bus of a package on which its own devices sit (memory controllers, registers): one no port needs.
+    /// The bus of a package's own devices (memory controllers, registers): one that no port uses.
     pub fn uncore_bus(&self, package: usize) -> u8 {
         // Skylake's first package has them on 0x3a or 0x3b, the second on 0xae.
         let first = [0x3a, 0xae][package.min(1)];
@@ -231,8 +230,8 @@ impl Places {
     }
 }
 
-/// Root ports have fixed device numbers, by which their bytes are counted (hardware.md 4.4). A scenario's port at a
-/// number that the generation has no port at is shown at the first one it has.
+/// Root ports have fixed device numbers, by which their bytes are counted (hardware.md 4.4). A scenario's port with a
+/// number that the generation does not use is shown at the first one that it uses.
 fn legal(address: Address, generation: Option<&Generation>) -> Address {
     match generation.and_then(|generation| generation.iio.as_ref()).map(|iio| iio.part_map) {
         Some(map) if map.part(address.device).is_none() => Address { device: map.first, ..address },
@@ -240,7 +239,7 @@ fn legal(address: Address, generation: Option<&Generation>) -> Address {
     }
 }
 
-/// Stack numbers and root buses of a package: its own bus first, then the ports' buses, rising.
+/// Stack numbers and root buses of a package: its own bus first, then the ports' buses in rising order.
 fn stacks(package: usize, ports: &[Port], generation: Option<&Generation>) -> Vec<(u16, u8)> {
     let Some(generation) = generation.filter(|generation| generation.iio.is_some()) else {
         return Vec::new();
@@ -256,7 +255,7 @@ fn stacks(package: usize, ports: &[Port], generation: Option<&Generation>) -> Ve
     std::iter::once((dmi, own)).chain(rest).collect()
 }
 
-/// Numbers of the IIO stacks: the one of the package's own bus, then those of PCIe in the order of their buses
+/// Numbers of the IIO stacks: first the one of the package's own bus, then those of PCIe in the order of their buses
 /// (hardware.md 4.4: pcm-iio-topology.cpp; Skylake's go by bus, Sapphire Rapids' are those of its MCC die).
 fn numbers(generation: &str) -> (u16, &'static [u16]) {
     match generation {

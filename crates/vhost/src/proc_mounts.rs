@@ -1,4 +1,4 @@
-//! `proc/mounts` of the tree: the reader's own mounts, and those of the tree: control groups and resctrl.
+//! `proc/mounts` of the tree: the reader's own mounts, then those of the tree (control groups and resctrl).
 //!
 //! Tools look there for a file system before they look for its files. This file must not know the rest of the tree.
 
@@ -13,8 +13,7 @@ const RESCTRL: &str = "resctrl /sys/fs/resctrl resctrl rw,relatime 0 0\n";
 /// How systemd mounts cgroup v2.
 const CGROUP: &str = "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid,nodev,noexec,relatime,nsdelegate 0 0\n";
 
-/// The file. Each read looks at the mounts of the task that reads; a task that cannot be looked at gets those of the
-/// server.
+/// The file. Each read returns the mounts of the reading task, or the server's where those cannot be read.
 #[derive(Clone, Debug)]
 pub struct ProcMounts {
     proc: PathBuf,
@@ -22,12 +21,12 @@ pub struct ProcMounts {
 }
 
 impl ProcMounts {
-    /// On the mounts that the procfs at `proc` knows, usually `/proc`.
+    /// With the mounts of the procfs at `proc`, usually `/proc`.
     pub fn new(proc: impl Into<PathBuf>) -> Self {
         ProcMounts { proc: proc.into(), resctrl: RESCTRL }
     }
 
-    /// The same for a chip without anything that resctrl could manage.
+    /// The same for a chip without resctrl.
     pub fn without_resctrl(proc: impl Into<PathBuf>) -> Self {
         ProcMounts { proc: proc.into(), resctrl: "" }
     }

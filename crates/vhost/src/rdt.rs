@@ -1,5 +1,5 @@
-//! What the chip offers for resource control (as CPUID announces it and a kernel finds it), and resctrl's hands on the
-//! registers.
+//! The chip's resource control, as CPUID announces it and a kernel finds it, and the driver that writes resctrl's
+//! decisions to the registers.
 //!
 //! It must not know resctrl's groups, nor files. Marks: docs/reference/README.md#marks.
 
@@ -14,11 +14,11 @@ use waykeeper_silicon::ChipSpec;
 /// Resource control of a chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// CPUID announces L3 CAT (leaf 0x10). Haswell has it on a few parts and announces nothing (hardware.md 7.2).
+    /// CPUID announces L3 CAT (leaf 0x10). Some Haswell parts have it without announcing it (hardware.md 7.2).
     pub announces_cat: bool,
-    /// Classes of L3 CAT; 0: none.
+    /// Classes of L3 CAT; 0 without it.
     pub classes: u32,
-    /// Classes of bandwidth allocation; 0: none.
+    /// Classes of bandwidth allocation; 0 without it.
     pub bandwidth_classes: u32,
     /// Fewest bits of a mask as resctrl shows it.
     pub min_bits: u32,
@@ -26,22 +26,22 @@ pub struct Features {
     pub sparse: bool,
     /// Ways that hardware also fills (`shareable_bits`).
     pub shareable: u32,
-    /// Code and data can be told apart.
+    /// Whether code and data can have separate masks.
     pub apart: bool,
-    /// Occupancy is monitored.
+    /// Whether occupancy is monitored.
     pub occupancy: bool,
-    /// Memory traffic is.
+    /// Whether memory traffic is monitored.
     pub traffic: bool,
 }
 
 impl Features {
-    /// Those of a server's chip; `bandwidth` as the kernel was booted (`rdt=!mba` leaves it out).
+    /// The features of a server's chip; `bandwidth` as the kernel was booted (false for `rdt=!mba`).
     pub fn new(places: &Places, spec: &ChipSpec, bandwidth: bool) -> Features {
         let haswell = places.generation.is_some_and(|generation| generation.id == "hsx");
         let none = spec.llc.clos <= 1 || places.generation.is_none();
         let facts = places.generation.map(|generation| &generation.resctrl);
         let classes = if none { 0 } else { spec.llc.clos };
-        // Where no source gives the number of bandwidth classes, 8 as on Skylake; AMD has as many as for the L3 (X).
+        // If no source gives the number of bandwidth classes, 8 as on Skylake; AMD has as many as for the L3 (X).
         let known = facts.and_then(|facts| facts.mba_classes);
         let bandwidth_classes = match known {
             _ if none || haswell || !bandwidth || !has_bandwidth(places) => 0,
@@ -56,7 +56,7 @@ impl Features {
             bandwidth_classes,
             min_bits: if places.is_amd() { 0 } else { spec.llc.min_ways },
             sparse: spec.llc.sparse_masks,
-            // Haswell's driver has 0xc0000 in its text, which is what the chip file calls the ways of devices.
+            // Haswell's driver has 0xc0000 as a constant, which the chip file has as the DCA ways.
             shareable: facts.and_then(|facts| facts.shareable).map_or(dca, |mask| mask.bits()),
             apart: !none && !haswell,
             occupancy: !none,
@@ -64,12 +64,12 @@ impl Features {
         }
     }
 
-    /// Whether there is anything for resctrl.
+    /// Whether resctrl has anything to manage.
     pub fn any(&self) -> bool {
         self.classes > 0 || self.occupancy
     }
 
-    /// What a kernel's resctrl says of it.
+    /// The description that a kernel's resctrl would have.
     pub fn description(&self, server: &Server, kernel: Kernel) -> Description {
         let (places, spec) = (server.places(), server.bare().spec());
         let domain = |package| Domain {
@@ -111,12 +111,12 @@ impl Features {
     }
 }
 
-/// Bandwidth allocation came with Skylake on Intel and with Zen 2 on AMD (SDM vol. 3, 17.19; hardware.md 8.1, 9).
+/// Bandwidth allocation exists from Skylake on (Intel) and from Zen 2 on (AMD) (SDM vol. 3, 17.19; hardware.md 8.1, 9).
 fn has_bandwidth(places: &Places) -> bool {
     places.generation.is_some_and(|generation| !matches!(generation.id.as_str(), "hsx" | "bdx"))
 }
 
-/// The driver: what resctrl decides goes into the registers.
+/// The driver: writes resctrl's decisions to the registers.
 pub struct Driver(Engine);
 
 impl Driver {
@@ -125,8 +125,7 @@ impl Driver {
         Driver(engine)
     }
 
-    /// A machine that stopped keeps its registers: resctrl has no way to report that here, the next read of a
-    /// counter does.
+    /// A stopped machine keeps its registers: resctrl cannot report that here, but the next read of a counter fails.
     fn act(&self, act: impl FnOnce(&mut Server)) {
         let _ = self.0.with(act);
     }
@@ -143,7 +142,7 @@ impl Hardware for Driver {
                 Lines::Data => 2 * class,
                 Lines::Code => 2 * class + 1,
             };
-            // resctrl checked it by the rules it read from the same chip.
+            // resctrl checked the mask with the same chip's rules.
             let _ = server.set_mask(package, number, mask);
         });
     }
@@ -151,7 +150,7 @@ impl Hardware for Driver {
     fn set_bandwidth(&mut self, domain: u32, closid: u32, traffic: Traffic, value: u32) {
         self.act(|server| {
             if traffic == Traffic::Memory {
-                // Intel's register holds what is taken away, in percent (linux core.c: mba_wrmsr_intel).
+                // Intel's register holds the reduction in percent (linux core.c: mba_wrmsr_intel).
                 let amd = server.places().is_amd();
                 let delay = if amd { u64::from(value) } else { 100 - u64::from(value.min(100)) };
                 let _ = server.set_delay(domain as usize, closid as usize, delay);
@@ -165,8 +164,8 @@ impl Hardware for Driver {
         });
     }
 
-    /// The tasks of the host that the tree is mounted on do not run on the machine's cores: only those of the scenario's
-    /// programs have an effect.
+    /// Tasks of the host on which the tree is mounted do not run on the machine's cores: only the scenario's programs
+    /// have an effect.
     fn set_task(&mut self, task: u32, closid: u32, rmid: u32) {
         if task < FIRST_PID {
             return;
@@ -176,12 +175,12 @@ impl Hardware for Driver {
                 let place = task.checked_sub(pid_of(process.first_thread))?;
                 (place < process.busy_ns.len() as u32).then_some(process.first_thread + u64::from(place))
             });
-            // A thread that has exited meanwhile has no class any more.
+            // A thread that has exited meanwhile has no class.
             let _ = thread.and_then(|thread| server.set_thread(thread, closid, rmid));
         });
     }
 
-    /// No chip of ours has it, and resctrl does not ask where it is absent.
+    /// No chip has it, and resctrl does not call this where it is absent.
     fn set_io_alloc(&mut self, _: Option<u32>) {}
 
     fn set_event_kinds(&mut self, _: u32, _: Event, _: u32) {}

@@ -1,43 +1,43 @@
-//! What a kernel's scheduler does for resctrl: a CPU has the class and RMID of the task that runs on it.
+//! The part of a kernel's scheduler that resctrl needs: a CPU has the class and RMID of its running task.
 //!
-//! Source: linux resctrl.rst ("Resource allocation rules") and arch/x86/include/asm/resctrl.h (`__resctrl_sched_in`): a task
-//! with a class of its own has it wherever it runs, any other has its CPU's; RMIDs likewise. It must not know groups nor
+//! Source: linux resctrl.rst ("Resource allocation rules") and arch/x86/include/asm/resctrl.h (`__resctrl_sched_in`): a
+//! task with its own class has it on every CPU, any other has its CPU's; RMIDs likewise. It must not know groups nor
 //! registers.
 
 use std::collections::BTreeMap;
 
-/// Class and RMID; 0 is none of one's own.
+/// Class and RMID; 0 means none.
 pub type Class = (u32, u32);
 
-/// What each CPU and thread was given, and which thread runs where.
+/// Classes of CPUs and threads, and the running threads.
 #[derive(Debug)]
 pub struct Scheduler {
     cpus: Vec<Class>,
-    /// Of threads that have one.
+    /// Classes of threads that have one.
     threads: BTreeMap<u64, Class>,
     /// The thread on each CPU.
     running: Vec<Option<u64>>,
 }
 
 impl Scheduler {
-    /// So many idle CPUs without a class.
+    /// Idle CPUs without a class.
     pub fn new(cpus: usize) -> Scheduler {
         Scheduler { cpus: vec![(0, 0); cpus], threads: BTreeMap::new(), running: vec![None; cpus] }
     }
 
-    /// The class and RMID that a CPU has with what runs on it now.
+    /// The class and RMID of a CPU with its running thread.
     pub fn class(&self, cpu: usize) -> Class {
         let own = self.running[cpu].and_then(|thread| self.threads.get(&thread)).copied().unwrap_or((0, 0));
         let or = |own: u32, cpu: u32| if own == 0 { cpu } else { own };
         (or(own.0, self.cpus[cpu].0), or(own.1, self.cpus[cpu].1))
     }
 
-    /// Gives a CPU a class for tasks that have none.
+    /// Sets the class of a CPU for tasks without their own.
     pub fn set_cpu(&mut self, cpu: usize, class: Class) {
         self.cpus[cpu] = class;
     }
 
-    /// Gives a thread a class of its own. Returns the CPU that it runs on; one that runs nowhere has gone.
+    /// Sets a thread's own class. Returns its CPU; `None` if the thread does not run, which means it has exited.
     pub fn set_thread(&mut self, thread: u64, class: Class) -> Option<usize> {
         let cpu = self.running.iter().position(|running| *running == Some(thread))?;
         match class {
@@ -47,7 +47,7 @@ impl Scheduler {
         Some(cpu)
     }
 
-    /// Threads have come and gone: these run now, each on its CPU. Returns the CPUs whose class has changed by that.
+    /// Sets the running threads, each with its CPU. Returns the CPUs whose class changed.
     pub fn switch(&mut self, threads: impl Iterator<Item = (usize, u64)>) -> Vec<usize> {
         let before: Vec<Class> = (0..self.cpus.len()).map(|cpu| self.class(cpu)).collect();
         self.running.fill(None);
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(scheduler.set_thread(11, (0, 9)), Some(1));
         assert_eq!(scheduler.class(1), (2, 9));
         assert_eq!(scheduler.set_thread(12, (1, 1)), None, "nobody");
-        // It exits: the CPU is itself again, and nothing is kept of the thread.
+        // The thread exits: the CPU gets its own class back, and the thread's class is forgotten.
         assert_eq!(scheduler.switch([(0, 10)].into_iter()), [1]);
         assert_eq!((scheduler.class(1), scheduler.threads.len()), ((2, 7), 0));
         assert_eq!(scheduler.switch([(0, 10), (1, 13)].into_iter()), []);

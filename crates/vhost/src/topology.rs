@@ -1,7 +1,7 @@
-//! CPUs, caches and nodes as sysfs and procfs tell them, and what a kernel says of itself.
+//! CPUs, caches and nodes in sysfs and procfs, and the kernel's version and command line.
 //!
-//! Source: linux Documentation/ABI/stable/sysfs-devices-system-cpu, arch/x86/kernel/cpu/proc.c. Everything here is fixed
-//! at start. It must not know the machine in motion.
+//! Source: linux Documentation/ABI/stable/sysfs-devices-system-cpu, arch/x86/kernel/cpu/proc.c. Everything here is
+//! fixed at start. It must not know the running machine.
 
 use crate::cpuid::{CacheLevel, caches, core_bits, highest};
 use crate::node::Tree;
@@ -28,7 +28,7 @@ pub fn list(cpus: impl IntoIterator<Item = usize>) -> String {
     runs.iter().map(run).collect::<Vec<_>>().join(",")
 }
 
-/// CPUs as the kernel's masks of `possible` CPUs: words of 32 bits, the highest first and only as wide as it must be.
+/// CPUs as the kernel's masks of `possible` CPUs: words of 32 bits, the highest first, with as few digits as needed.
 pub fn map(cpus: impl IntoIterator<Item = usize>, possible: usize) -> String {
     let mut words = vec![0u32; possible.div_ceil(32).max(1)];
     for cpu in cpus.into_iter().filter(|cpu| *cpu < possible) {
@@ -40,18 +40,18 @@ pub fn map(cpus: impl IntoIterator<Item = usize>, possible: usize) -> String {
     text.collect::<Vec<_>>().join(",")
 }
 
-/// What the kernel of a virtual server says of itself.
+/// What the virtual server's kernel reports about itself.
 #[derive(Clone, Debug)]
 pub struct Boot {
     /// Its release.
     pub kernel: Kernel,
     /// Its command line.
     pub command_line: String,
-    /// The id of this start, as `proc/sys/kernel/random/boot_id` prints it.
+    /// The id of this boot, as `proc/sys/kernel/random/boot_id` prints it.
     pub id: String,
 }
 
-/// All files of CPUs, caches and nodes.
+/// Adds all files of CPUs, caches and nodes.
 pub fn add(tree: &mut Tree, places: &Places, spec: &ChipSpec, features: Features, boot: &Boot) {
     let cpus = places.cpus();
     let all = format!("{}\n", list(0..cpus));
@@ -138,7 +138,7 @@ fn nodes(tree: &mut Tree, places: &Places) {
         let cpus = places.cpus_of(node);
         tree.text(&format!("{here}/cpulist"), format!("{}\n", list(cpus.clone())));
         tree.text(&format!("{here}/cpumap"), format!("{}\n", map(cpus.clone(), places.cpus())));
-        // Local 10, remote 21: what two-socket Xeons report (ACPI SLIT).
+        // Local 10, remote 21, as two-socket Xeons report (ACPI SLIT).
         let distance = |other| if other == node { "10" } else { "21" };
         let distances: Vec<&str> = (0..places.packages).map(distance).collect();
         tree.text(&format!("{here}/distance"), format!("{}\n", distances.join(" ")));

@@ -1,6 +1,6 @@
-//! A scenario as a mounted host: the machine, its registers and files, put together.
+//! A scenario as a mounted host: puts machine, registers and files together.
 //!
-//! It must not know what any file means; it only says where each one stands.
+//! It must not know the meaning of a file, only its path.
 
 use crate::cpuid::{Cpuid, CpuidFile};
 use crate::engine::{Engine, Pace, Running};
@@ -26,26 +26,26 @@ use std::sync::Arc;
 use waykeeper_machine::{BareMachine, RunOptions, Scenario, ScenarioError};
 use waykeeper_silicon::Sampling;
 
-/// What may differ between hosts of the same scenario.
+/// Options that may differ between hosts of the same scenario.
 #[derive(Clone)]
 pub struct Options {
-    /// How the server's clock goes.
+    /// The speed of the server's clock.
     pub pace: Pace,
     /// Seeds and sampling of the model.
     pub run: RunOptions,
-    /// Whose manners resctrl has.
+    /// The kernel whose resctrl behaviour is imitated.
     pub kernel: Kernel,
     /// Whether resctrl is mounted with `-o cdp`.
     pub cdp: bool,
-    /// Whether the kernel was booted so that it uses memory bandwidth allocation, if the chip has it. The model throttles
-    /// nobody; what it brings is fewer classes (8 on Skylake instead of 16).
+    /// Whether the kernel was booted with memory bandwidth allocation, if the chip has it. The model does not throttle;
+    /// the only effect is fewer classes (8 on Skylake instead of 16).
     pub bandwidth: bool,
-    /// What goes wrong on purpose.
+    /// Injected faults.
     pub faults: Faults,
 }
 
 impl Default for Options {
-    /// Wall-clock time, seed 1, Linux 6.12, everything the chip has.
+    /// Wall-clock time, seed 1, Linux 6.12, all features of the chip.
     fn default() -> Options {
         Options {
             pace: Pace::Wall(1.0),
@@ -58,7 +58,7 @@ impl Default for Options {
     }
 }
 
-/// Why a scenario is not to be had as a host.
+/// Why a scenario cannot be a host.
 #[derive(Debug, thiserror::Error)]
 pub enum VirtualHostError {
     /// The scenario does not fit simulated memory.
@@ -80,7 +80,7 @@ impl From<ScenarioError> for VirtualHostError {
 
 /// A mounted host; unmounted and stopped when dropped.
 pub struct VirtualHost {
-    // Fields go in this order: nobody asks the machine any more when it stops.
+    // Fields are dropped in this order: no client can reach the machine when it stops.
     mounted: Mounted,
     running: Running,
     engine: Engine,
@@ -112,7 +112,7 @@ impl VirtualHost {
         &self.engine
     }
 
-    /// Serves until a signal comes or somebody unmounts it.
+    /// Serves until a signal arrives or the tree is unmounted.
     ///
     /// # Errors
     /// If signals cannot be caught.
@@ -123,7 +123,7 @@ impl VirtualHost {
     }
 }
 
-/// The files of a scenario's host and the machine behind them, not mounted anywhere.
+/// The files of a scenario's host and the machine behind them, not mounted.
 ///
 /// # Errors
 /// If the scenario cannot be a host.
@@ -163,7 +163,7 @@ pub fn tree(scenario: Arc<Scenario>, options: &Options) -> Result<(Tree, Engine,
     Ok((tree, engine, running))
 }
 
-/// The kernel leaves CAT and monitoring off on Skylake unless its command line asks for them (hardware.md 7.2).
+/// The kernel disables CAT and monitoring on Skylake unless its command line enables them (hardware.md 7.2).
 fn command_line(places: &Places, features: Features) -> String {
     let base = "BOOT_IMAGE=/boot/vmlinuz root=/dev/sda1 ro quiet";
     let asks = places.generation.is_some_and(|generation| generation.id == "skx");
@@ -174,19 +174,19 @@ fn command_line(places: &Places, features: Features) -> String {
     }
 }
 
-/// A random id of this start (version 4 UUID), from the kernel that we run on.
+/// A random boot id (version 4 UUID), from the kernel of this machine.
 fn boot_id() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
     let id = id.trim();
     if id.len() == 36 {
         return id.to_owned();
     }
-    // Without procfs: the time will do, for it only has to differ from start to start.
+    // Without procfs: the time, since the id only has to differ between starts.
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     format!("00000000-0000-4000-8000-{:012x}", now.as_nanos() & 0xffff_ffff_ffff)
 }
 
-/// `waykeeper/clock`: the server's clock and how far the model is behind, both in ns. No kernel has this file.
+/// `waykeeper/clock`: the server's clock and the model's lag, both in ns. No kernel has this file.
 struct Clock(Engine);
 
 impl File for Clock {

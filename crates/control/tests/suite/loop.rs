@@ -1,4 +1,5 @@
-//! The loop against a fake host that can be slow, blind and stubborn. Times in seconds for reading's sake.
+//! The loop against a fake host that can be slow, fail to read counters and refuse values. Times are in seconds for
+//! readability.
 
 use crate::common;
 
@@ -24,11 +25,11 @@ fn one_step_a_period_at_absolute_times_and_intervals_that_join() {
     let times: Vec<u64> = all.iter().map(|(record, _)| record.at_ns).collect();
     assert_eq!(times, [7 * SECOND / 2, 9 * SECOND / 2, 11 * SECOND / 2, 13 * SECOND / 2]);
     assert_eq!(summary, Summary { steps: 3, blind_steps: 0, missed_deadlines: 0 });
-    // The first interval starts after the initial knobs (0.25 s to turn), the others join.
+    // The first interval starts after the initial knobs (setting takes 0.25 s); the others join without a gap.
     let spans: Vec<_> = all.iter().filter_map(|(_, seen)| *seen).collect();
     assert_eq!(spans[0], (15 * SECOND / 4, 9 * SECOND / 2));
     assert!(spans.windows(2).all(|pair| pair[0].1 == pair[1].0));
-    // It steps once more to turn, and once to put back.
+    // One plan at the last step, and one that restores.
     assert_eq!(host.now_ns, 13 * SECOND / 2 + 2 * SECOND / 4);
 }
 
@@ -129,18 +130,18 @@ fn a_policy_is_replaced_while_running_and_what_it_leaves_goes_back() {
     assert_eq!((record.at_ns, record.state.as_str()), (2 * SECOND, "Started"));
     assert_eq!(record.events[0].text, "policy wants replaces wants");
     assert_eq!(record.events[0].causes[0].value, 5.0);
-    // Group 1 keeps its mask without a write; everything else is as found.
+    // Group 1 keeps its mask without a write; everything else has its original value.
     assert_eq!(record.applied.masks.keys().collect::<Vec<_>>(), [&GroupId(0)]);
     let knobs = &record.knobs;
     assert_eq!([knobs.masks[&GroupId(0)].bits(), knobs.masks[&GroupId(1)].bits()], [0x7ff, 0x00c]);
     assert_eq!((knobs.dca_ways.unwrap().bits(), knobs.rx_ring[&PortId(0)]), (0x600, 2048));
     assert!(knobs.dca[&PortId(0)]);
-    // The next interval begins where the new policy's knobs stood.
+    // The next interval begins when the new policy's knobs were in force.
     looping.step().unwrap();
     assert!(looping.record().applied.masks.is_empty() && looping.record().problems.is_empty());
     let seen = looping.seen().unwrap();
     assert_eq!((seen.from_ns, seen.to_ns), (2 * SECOND, 3 * SECOND));
-    // What was found is remembered over two changes.
+    // The original values are remembered over two changes.
     looping.replace(Box::new(&mut third));
     assert_eq!(looping.record().knobs.masks[&GroupId(1)].bits(), 0x7ff);
     drop(looping);
@@ -250,7 +251,7 @@ fn launch_and_exit_reach_the_policy_and_nobody_gone_is_planned_for() {
     let mut host = fake();
     host.lives.insert(2, vec![group(0), group(1), group(2)]);
     host.lives.insert(4, vec![group(2)]);
-    // A policy that plans for everybody it ever saw.
+    // A policy that plans for every group that it ever saw.
     let mut known = BTreeSet::new();
     let mut policy = Wants(move |groups: &[Group]| {
         known.extend(groups.iter().map(|group| group.id.0));

@@ -1,4 +1,4 @@
-//! The loop in trouble: others turn its knobs, the machine is busy, the clock jumps, a policy panics.
+//! The loop under faults: other programs change its knobs, the host is busy, the clock jumps, a policy panics.
 
 use crate::common;
 
@@ -55,7 +55,7 @@ fn a_busy_machine_is_waited_for_and_the_wait_is_told_once() {
     let mut policy = Wants(|_: &[Group]| masks(&[(1, 0x00c)]));
     let (all, _) = records(&mut host, &mut policy, seconds(6));
     assert_eq!(told(&all), ["mask 0x00c of group 1 is retried later: device or resource busy"]);
-    // At the start, at 1 s, at 3 s; and back at the end.
+    // At the start, at 1 s, at 3 s; and the restoring plan at the end.
     let times: Vec<u64> = host.plans.iter().map(|(at, _)| at / SECOND).collect();
     assert_eq!(times, [0, 1, 3, 6]);
     assert_eq!(all[3].0.knobs.masks[&GroupId(1)].bits(), 0x00c);
@@ -84,16 +84,16 @@ fn what_does_not_come_back_is_named_and_comes_back_at_the_next_try() {
     let mut policy = Wants(|_: &[Group]| masks(&[(0, 0x600), (1, 0x00c)]));
     let mut looping = Loop::start(&mut host, Box::new(&mut policy), seconds(50)).unwrap();
     looping.step().unwrap();
-    // Three tries of two masks each, and none gets through.
+    // Three tries of two masks each; all fail.
     looping.host().busy = 6;
     let full = WayMask::full(11);
     let left = [Knob::Mask(GroupId(0), full), Knob::Mask(GroupId(1), full)];
     assert_eq!(looping.restore(), left);
     assert!(!looping.record().problems.is_empty());
-    // Watching turns nothing, and does not take what still stands for what was found.
+    // `watch` sets nothing, and does not mistake the value still in force for the original one.
     looping.watch().unwrap();
     assert_eq!(looping.record().knobs.masks[&GroupId(1)].bits(), 0x00c);
-    // A policy that wants one of them has it; the other goes back, and in the end both.
+    // The new policy wants one of them and gets it; the other is restored, and in the end both are.
     looping.replace(Box::new(Wants(|_: &[Group]| masks(&[(1, 0x030)]))));
     let standing =
         |looping: &Loop<'_, FakeHost>| [0, 1].map(|id| looping.record().knobs.masks[&GroupId(id)].bits());
@@ -139,7 +139,7 @@ fn a_clock_that_jumps_ahead_misses_deadlines_and_goes_on() {
     assert_eq!(summary.missed_deadlines, 5, "those of 3 s to 7 s");
 }
 
-/// Turns three knobs and then has a bug.
+/// Sets three knobs and then panics.
 struct Panics(u32);
 
 impl Policy for Panics {
@@ -180,7 +180,7 @@ fn a_host_that_dies_is_given_its_knobs_back_as_far_as_it_takes_them() {
     let mut policy = Wants(|_: &[Group]| masks(&[(1, 0x00c)]));
     let (all, _) = records(&mut host, &mut policy, seconds(4));
     assert!(all[1..].iter().all(|(record, _)| record.problems.len() == 1));
-    // Nothing could be read at the end; what was found at the start is known.
+    // Nothing could be read at the end, but the original values are known from the start.
     assert_eq!(host.knobs.masks[&GroupId(1)].bits(), 0x7ff);
 }
 

@@ -1,4 +1,4 @@
-//! Why a configuration was refused: one line that names the place and what would be taken.
+//! Why a configuration was refused: one line with the source and what would be valid. Must not read files.
 
 use super::layers::Source;
 use std::io;
@@ -13,15 +13,15 @@ pub enum ConfigError {
     Read {
         /// The file or folder.
         path: PathBuf,
-        /// The system's own words.
+        /// The system's message.
         why: io::Error,
     },
-    /// Something said in it is wrong.
+    /// A value is wrong.
     #[error("{source_of}: {why}")]
     Wrong {
-        /// Where it was said.
+        /// Its source.
         source_of: Source,
-        /// What is wrong, and what would be taken.
+        /// What is wrong, and what would be valid.
         why: String,
     },
 }
@@ -31,14 +31,14 @@ impl ConfigError {
         ConfigError::Wrong { source_of: source.clone(), why: why.into() }
     }
 
-    /// The user may not read it.
+    /// True if this user may not read the file.
     pub fn is_denied(&self) -> bool {
         matches!(self, ConfigError::Read { why, .. } if why.kind() == io::ErrorKind::PermissionDenied)
     }
 }
 
 impl super::Config {
-    /// A policy's refusal, at the place where what it refuses was said.
+    /// The error of a policy that refused a setting, with the source of that setting.
     pub fn policy_refused(&self, error: &PolicyError) -> ConfigError {
         let setting = match error {
             PolicyError::UnknownPolicy { .. } => None,
@@ -47,7 +47,7 @@ impl super::Config {
             | PolicyError::OutOfRange { key, .. }
             | PolicyError::UnknownChoice { key, .. }
             | PolicyError::NoKnob { key, .. } => self.stated.setting(key),
-            // These name a value; the settings of such policies are few.
+            // These errors name a value, not a key: use the first setting that has a source.
             PolicyError::UnknownTarget { .. } | PolicyError::BadMask { .. } => {
                 self.policy.settings.keys().find_map(|key| self.stated.setting(key))
             }

@@ -1,7 +1,7 @@
-//! Configuration files: found, read within bounds, and taken apart into keys with their lines.
+//! Finds configuration files, reads them with a size limit, and splits them into keys with line numbers.
 //!
-//! A FIFO, a device or a file without end is refused rather than waited for: a reload happens beside a running loop. Must
-//! not know what keys mean.
+//! A FIFO, a device or an endless file is refused without waiting: a reload happens beside a running loop. Must not
+//! know what keys mean.
 
 use super::error::ConfigError;
 use super::keys::is_section;
@@ -19,12 +19,12 @@ use toml::{Spanned, Table, Value};
 use waykeeper_linux::tenants::{Entry, declared, explain_key};
 use waykeeper_linux::text_file::line_of;
 
-/// More than this is no configuration. Assumption: the example with every key has a few KiB.
+/// Largest file. Assumption: the example with every key has a few KiB.
 const FILE_LIMIT: u64 = 1 << 20;
-/// More files than this in a folder are a mistake. Assumption: one for each tenant stays below.
+/// Most files in a folder. Assumption: one per tenant stays below.
 const FILES_LIMIT: usize = 1000;
 
-/// The file itself, if it is there or was asked for, and those of `conf.d` beside it, in the order of their names.
+/// The file itself, if it exists or was named, and the files of `conf.d` beside it, in the order of their names.
 pub(super) fn find(asked: Option<&Path>, usual: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     let file = asked.unwrap_or(usual);
     let mut files = Vec::new();
@@ -40,7 +40,7 @@ pub(super) fn find(asked: Option<&Path>, usual: &Path) -> Result<Vec<PathBuf>, C
     let mut more = Vec::new();
     for entry in entries {
         let name = entry.map_err(failed)?.file_name();
-        // What begins with a dot is an editor's.
+        // Names that begin with a dot are editors' files.
         let is_ours = name.to_str().is_some_and(|name| name.ends_with(".toml") && !name.starts_with('.'));
         more.extend(is_ours.then(|| folder.join(name)));
         if more.len() > FILES_LIMIT {
@@ -52,7 +52,7 @@ pub(super) fn find(asked: Option<&Path>, usual: &Path) -> Result<Vec<PathBuf>, C
     Ok(files)
 }
 
-/// Reads a file and takes it apart.
+/// Reads and parses a file.
 pub(super) fn read(path: &Path) -> Result<Layer, ConfigError> {
     let failed = |why| ConfigError::Read { path: path.to_owned(), why };
     let mut options = File::options();
@@ -70,7 +70,7 @@ pub(super) fn read(path: &Path) -> Result<Layer, ConfigError> {
     take_apart(path, &text)
 }
 
-/// The tenants alone; what stands beside them is looked at elsewhere.
+/// Only the tenants; `take_apart` reads the other keys separately.
 #[derive(Deserialize)]
 struct Tenants {
     #[serde(default)]

@@ -1,7 +1,7 @@
-//! Every key of the configuration, once: its name, what it means, how it is read and how it is shown.
+//! The table of all configuration keys: name, meaning, how a value is read and shown.
 //!
-//! Reading, environment, flags, `--check` and the reload's list of changes all go by this table. Must not know where a
-//! value was said.
+//! Files, environment, flags, `--check` and the list of changes of a reload use this table. Must not know where a value
+//! comes from.
 
 use super::{Config, Outsiders, Place, Ports, SECOND_NS};
 use crate::{Listen, Mode};
@@ -15,34 +15,34 @@ pub struct Key {
     pub path: &'static str,
     /// What it means, for people.
     pub what: &'static str,
-    /// It can change while the daemon runs.
+    /// Whether it can change while the daemon runs.
     pub live: bool,
-    /// Takes a value, or says what would be taken.
+    /// Sets a value, or returns what would be valid.
     pub(super) set: fn(&mut Config, &Value) -> Result<(), String>,
-    /// The value in force, as it would be written.
+    /// The value in force, as it is written in a file.
     pub(super) get: fn(&Config) -> Value,
 }
 
 impl Key {
-    /// The section it stands in.
+    /// Its section.
     pub fn section(&self) -> &'static str {
         self.path.split('.').next().unwrap_or(self.path)
     }
 }
 
-/// Whether there is such a section.
+/// Whether a section has this name.
 pub(super) fn is_section(name: &str) -> bool {
     KEYS.iter().any(|key| key.section() == name)
 }
 
-/// Shortest and longest period, seconds. Below, a sample of a real host costs more than the time between two (docs of
-/// `make bench`); above, counters of root ports wrap unseen. Assumption: use ends at both.
+/// Shortest and longest period, seconds. Below, a sample of a real host takes longer than the period (docs of `make
+/// bench`); above, counters of root ports wrap unnoticed. Assumption: both limits.
 const PERIOD_S: (f64, f64) = (0.005, 3600.0);
 
-/// Ports that every exporter list has given away (ecosystem.md 3: 9100-9999 is fully allocated).
+/// Ports that the list of Prometheus exporters assigns (ecosystem.md 3: 9100-9999 is fully allocated).
 const TAKEN_PORTS: std::ops::RangeInclusive<u16> = 9100..=9999;
 
-/// All of them, in the order in which they are shown. `policy.settings` and `tenant` are lists of their own.
+/// All keys, in the order in which they are shown. `policy.settings` and `tenant` are separate lists.
 pub const KEYS: &[Key] = &[
     Key {
         path: "daemon.period_s",
@@ -78,7 +78,7 @@ pub const KEYS: &[Key] = &[
         set: |config, value| {
             config.journal = match value.as_str() {
                 Some("usual") => None,
-                // That is what its lock would be called.
+                // The journal's lock file has this suffix.
                 Some(name) if name.ends_with(".lock") => {
                     return Err("`usual`, or a path that does not end in .lock".to_owned());
                 }

@@ -1,4 +1,5 @@
-//! One layer over the other: what is said later wins, tenants add up, and everything remembers where it was said.
+//! Merges layers of configuration: a later value replaces an earlier one, tenants are appended, each value keeps its
+//! source.
 //!
 //! Must not know what a key means.
 
@@ -12,12 +13,12 @@ use std::sync::Arc;
 use toml::Value;
 use waykeeper_linux::tenants::{TenantSpec, clash};
 
-/// What a configuration is made of, besides its defaults.
+/// The sources of a configuration, besides its defaults.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Inputs {
-    /// The file; `None`: the usual one, if it is there.
+    /// The file; with `None` the usual one, if it exists.
     pub file: Option<PathBuf>,
-    /// The environment; names that do not begin with `WAYKEEPER_` are nobody's business.
+    /// The environment; names without the prefix `WAYKEEPER_` are ignored.
     pub environment: Vec<(String, String)>,
     /// The command line.
     pub flags: Vec<Flag>,
@@ -30,14 +31,14 @@ pub struct Flag {
     pub flag: String,
     /// The key.
     pub key: String,
-    /// The value, as TOML or, where a text is wanted, as it is.
+    /// The value, as TOML, or as plain text where a string is wanted.
     pub value: String,
 }
 
-/// Where something was said.
+/// Where a value comes from.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Source {
-    /// Nowhere.
+    /// No source gave it.
     #[default]
     Default,
     /// In a file.
@@ -64,7 +65,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// Where each value in force was said.
+/// The source of each value in force.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Stated {
     keys: BTreeMap<&'static str, Source>,
@@ -73,24 +74,24 @@ pub struct Stated {
 }
 
 impl Stated {
-    /// Of a key of the table.
+    /// Source of a key of `KEYS`.
     pub fn of(&self, path: &str) -> &Source {
         const NOWHERE: &Source = &Source::Default;
         self.keys.get(path).unwrap_or(NOWHERE)
     }
 
-    /// Of a setting of the policy, if it was said at all.
+    /// Source of a setting of the policy, if one gave it.
     pub fn setting(&self, name: &str) -> Option<&Source> {
         self.settings.get(name)
     }
 
-    /// Of each tenant, in their order.
+    /// Source of each tenant, in their order.
     pub fn tenants(&self) -> &[Source] {
         &self.tenants
     }
 }
 
-/// What one file, the environment or the command line says.
+/// The values of one file, of the environment or of the command line.
 #[derive(Debug, Default)]
 pub(super) struct Layer {
     said: Vec<(String, Value, Source)>,
@@ -103,9 +104,9 @@ impl Layer {
     }
 }
 
-/// What names of the environment begin with.
+/// Prefix of our environment variables.
 const PREFIX: &str = "WAYKEEPER_";
-/// Where settings of the policy stand.
+/// The key under which the policy's settings are.
 const SETTINGS: &str = "policy.settings";
 
 pub(super) fn load(inputs: &Inputs) -> Result<Config, ConfigError> {
@@ -124,14 +125,14 @@ pub(super) fn load(inputs: &Inputs) -> Result<Config, ConfigError> {
     }
 }
 
-/// Puts a layer over what is there.
+/// Merges a layer into the configuration.
 pub(super) fn put(config: &mut Config, layer: Layer) -> Result<(), ConfigError> {
     let (names, others): (Vec<_>, Vec<_>) =
         layer.said.into_iter().partition(|(key, _, _)| key == "policy.name");
     for (key, value, source) in names {
         let before = config.policy.name.clone();
         say(config, &key, &value, source)?;
-        // Settings are those of a policy: another one has none of them.
+        // Settings belong to one policy: another policy starts without them.
         if config.policy.name != before {
             config.policy.settings.clear();
             config.stated.settings.clear();
@@ -175,7 +176,7 @@ fn say(config: &mut Config, name: &str, value: &Value, source: Source) -> Result
     Ok(())
 }
 
-/// What to say of a key that there is not.
+/// The message for an unknown key.
 fn unknown(name: &str, value: &Value) -> String {
     if is_section(name) {
         return format!("`{name}` is a section; write it as [{name}]");
@@ -189,7 +190,7 @@ fn unknown(name: &str, value: &Value) -> String {
             hint(name, KEYS.iter().map(Key::section).chain(["tenant"]))
         );
     }
-    // Somebody may have forgotten the section.
+    // The section may be missing.
     match KEYS.iter().find(|key| key.path.rsplit('.').next() == Some(name)) {
         Some(key) => format!("unknown key `{name}`; did you mean `{}`?", key.path),
         None => {
@@ -198,7 +199,8 @@ fn unknown(name: &str, value: &Value) -> String {
     }
 }
 
-/// The nearest of what is known, or all of it. 0.4 is where a hint would mislead more than help, as for policies.
+/// A hint with the nearest known name, or with all of them. Below a similarity of 0.4 a hint would mislead, as for
+/// policies.
 fn hint<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     let likeness = |known: &str| strsim::normalized_damerau_levenshtein(word, known);
     let near = known.clone().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
@@ -216,8 +218,8 @@ fn variable(path: &str) -> String {
     format!("{PREFIX}{}", path.to_ascii_uppercase().replace('.', "_"))
 }
 
-/// How alike a variable's name and a known one must be for it to count as mistyped: other programs may have variables that
-/// begin as ours do. Assumption: one letter of five may be wrong.
+/// How similar a variable's name must be to a known one to count as mistyped: other programs may use the same prefix.
+/// Assumption: one letter of five may be wrong.
 const MISTYPED: f64 = 0.8;
 
 fn environment(variables: &[(String, String)]) -> Result<Layer, ConfigError> {
@@ -252,7 +254,7 @@ fn flags(flags: &[Flag]) -> Layer {
     layer
 }
 
-/// A text from outside a file: TOML if it is and the key takes it so, else the text itself.
+/// A value from outside a file: parsed as TOML if the key accepts that, else the text itself.
 fn typed(path: &str, text: &str) -> Value {
     let plain = Value::String(text.to_owned());
     let Ok(value) = text.parse::<Value>() else { return plain };

@@ -1,7 +1,7 @@
-//! What the operator wants of the daemon: defaults, files, environment and flags, one over the other.
+//! The daemon's configuration: defaults, files, environment and flags, merged in this order.
 //!
-//! Every value knows where it came from, and every mistake names that place, the key, the value and what would be taken.
-//! Reads files and nothing else: whether a policy or a tenant fits the host is found out where the host is known.
+//! Every value keeps its source, and every error names the source, the key, the value and what would be valid. Must not
+//! know the host: the engine checks whether a policy or a tenant fits it.
 
 mod error;
 mod files;
@@ -23,13 +23,13 @@ use waykeeper_linux::root::Root;
 use waykeeper_linux::tenants::TenantSpec;
 use waykeeper_units::CoreList;
 
-/// Where the configuration lies unless somebody names another file; `conf.d/*.toml` beside it are read after it.
+/// The usual configuration file; `conf.d/*.toml` beside it are read after it.
 pub const USUAL_FILE: &str = "/etc/waykeeper/waykeeper.toml";
 
-/// Nanoseconds of a second.
+/// Nanoseconds per second.
 const SECOND_NS: f64 = 1e9;
 
-/// Everything that can be said.
+/// All values of a configuration.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
     /// Time between two steps, nanoseconds (A4 and IAT: 1 s).
@@ -38,29 +38,29 @@ pub struct Config {
     pub mode: Mode,
     /// The root prefix of the host.
     pub root: PathBuf,
-    /// The journal's file, if not the usual one of that host.
+    /// The journal's file; with `None` the usual one of that host.
     pub journal: Option<PathBuf>,
-    /// The machine profile to go by.
+    /// The machine profile to use.
     pub profile: Place,
-    /// The id of the L3 to manage; `None`: that of the first tenant that has cores.
+    /// The id of the L3 to manage; with `None` that of the first tenant that has cores.
     pub domain: Option<u32>,
-    /// Steps in a row in which neither counters nor masks could be read before the daemon gives up.
+    /// The daemon ends after this many consecutive steps in which neither counters nor masks could be read.
     pub blind_steps: u64,
     /// The policy.
     pub policy: PolicyChoice,
-    /// What may be touched.
+    /// Which knobs may be set.
     pub limits: Limits,
     /// The control socket.
     pub socket: SocketChoice,
-    /// Where metrics are served; `None`: nowhere.
+    /// Where metrics are served; with `None` nowhere.
     pub metrics: Option<Listen>,
     /// The flight recorder.
     pub recorder: RecorderChoice,
     /// The log.
     pub log: LogChoice,
-    /// Who is looked after, in the order of the files.
+    /// The declared tenants, in the order of the files.
     pub tenants: Vec<TenantSpec>,
-    /// Where each of these was said.
+    /// The source of each value.
     pub stated: Stated,
 }
 
@@ -69,24 +69,24 @@ pub struct Config {
 pub struct PolicyChoice {
     /// Its name.
     pub name: String,
-    /// Its settings; what is not named has the policy's default.
+    /// Its settings; a setting that is not named has the policy's default.
     pub settings: Table,
 }
 
-/// What may be touched.
+/// Which knobs may be set, and how many resources used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Way masks of tenants.
     pub masks: bool,
-    /// The ways devices may fill.
+    /// The ways that devices may fill.
     pub dca_ways: bool,
     /// The root ports whose DCA may be switched.
     pub dca_ports: Ports,
-    /// CPUs whose tenants may be managed; `None`: all.
+    /// CPUs whose tenants may be managed; with `None` all.
     pub cpus: Option<CoreList>,
-    /// Most classes of service to take, besides the default group's; `None`: as many as are free.
+    /// Most classes of service to use, besides the default group's; with `None` all that are free.
     pub classes: Option<u32>,
-    /// What becomes of a knob of ours that somebody else turns.
+    /// Reaction to an external change of a managed knob.
     pub outsiders: Outsiders,
 }
 
@@ -95,57 +95,57 @@ pub struct Limits {
 pub enum Ports {
     /// All of them.
     All,
-    /// These; none if empty.
+    /// Only these.
     Only(Vec<PciAddress>),
 }
 
-/// What becomes of a knob or a place of ours that somebody else turns.
+/// Reaction to an external change of a managed knob or of a tenant's resctrl group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outsiders {
-    /// It is told, and theirs.
+    /// Report it and accept the other value.
     Leave,
-    /// It is told and put back; a knob at most [`ControlConfig::TAKE_BACK`](waykeeper_control::ControlConfig::TAKE_BACK)
-    /// times.
+    /// Report it and correct it; a knob at most
+    /// [`ControlConfig::TAKE_BACK`](waykeeper_control::ControlConfig::TAKE_BACK) times.
     Correct,
 }
 
 /// The control socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SocketChoice {
-    /// Where it lies.
+    /// Its path.
     pub path: Place,
-    /// The group that may read through it; `None`: root alone.
+    /// The group whose members may read through it; with `None` only root.
     pub group: Option<String>,
 }
 
-/// A file or folder that may be left out.
+/// A file or folder that may be absent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// There is none.
+    /// None.
     Off,
-    /// The usual one of that host.
+    /// The usual path of that host.
     Usual,
-    /// This one.
+    /// This path.
     At(PathBuf),
 }
 
 /// The flight recorder.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecorderChoice {
-    /// Where it keeps its files; `None`: nothing is recorded.
+    /// Directory of its files; with `None` nothing is recorded.
     pub dir: Option<PathBuf>,
-    /// Hours that are kept.
+    /// Hours for which a step is kept.
     pub keep_hours: u32,
-    /// Most MiB of disk that it fills.
+    /// Most MiB of disk that it uses.
     pub keep_mib: u32,
 }
 
 /// The log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogChoice {
-    /// What is told: a level, or directives as `tracing-subscriber` takes them.
+    /// A level, or directives of `tracing-subscriber`.
     pub level: String,
-    /// One JSON object a line.
+    /// Whether to write JSON, one object per line.
     pub json: bool,
 }
 
@@ -179,15 +179,15 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads everything there is to read.
+    /// Reads all sources.
     ///
     /// # Errors
-    /// The first thing wrong.
+    /// The first error found.
     pub fn load(inputs: &Inputs) -> Result<Config, ConfigError> {
         layers::load(inputs)
     }
 
-    /// The host.
+    /// The root of the host's file tree.
     pub fn host_root(&self) -> Root {
         Root::at(&self.root)
     }
@@ -197,7 +197,7 @@ impl Config {
         self.journal.clone().unwrap_or_else(|| usual_path(&self.host_root()))
     }
 
-    /// The control socket of that host, if there is to be one.
+    /// The control socket of that host, if one is wanted.
     pub fn socket_path(&self) -> Option<PathBuf> {
         match &self.socket.path {
             Place::Off => None,
@@ -206,7 +206,7 @@ impl Config {
         }
     }
 
-    /// How often a knob is taken back from somebody else.
+    /// How many external changes of a knob are corrected.
     pub fn take_back(&self) -> u32 {
         match self.limits.outsiders {
             Outsiders::Leave => 0,
@@ -220,8 +220,8 @@ impl Config {
     }
 }
 
-/// The control socket of the host under `root` unless somebody names another: [`EdgeConfig::SOCKET`], and for a tree
-/// elsewhere one beside it of the same name as that host's usual journal.
+/// The control socket of the host under `root` unless the configuration names another: [`EdgeConfig::SOCKET`], and for
+/// another root one beside it with the name of that host's usual journal.
 pub fn usual_socket(root: &Root) -> PathBuf {
     let journal = usual_path(root);
     let tree =

@@ -1,4 +1,4 @@
-//! The configuration in force as people read it, and what is different between two.
+//! Shows the configuration in force, and the differences between two configurations.
 //!
 //! Must not know how a value is read.
 
@@ -7,10 +7,10 @@ use super::{Config, Source};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Where the comment begins, so that lines can be compared.
+/// Column of the comments.
 const COLUMN: usize = 44;
 
-/// All of it as TOML, each line with where it was said.
+/// All keys as TOML, each line with its source.
 pub fn show(config: &Config) -> String {
     let mut text = String::new();
     let mut section = "";
@@ -57,15 +57,15 @@ fn quoted(key: &str) -> String {
 pub struct Difference {
     /// The key, `policy.settings` or `tenant`.
     pub key: &'static str,
-    /// It can change while the daemon runs.
+    /// Whether it can change while the daemon runs.
     pub live: bool,
     /// What changed, in words.
     pub text: String,
-    /// Where the new one was said.
+    /// The source of the new value.
     pub source: Source,
 }
 
-/// What is different in `new`.
+/// What differs in `new`.
 pub fn differences(old: &Config, new: &Config) -> Vec<Difference> {
     let mut found = Vec::new();
     for key in KEYS {

@@ -1,4 +1,4 @@
-//! Configurations as people write them, and every mistake that they make with them.
+//! Configurations as users write them, and every mistake they can contain.
 
 use super::*;
 use proptest::prelude::*;
@@ -30,7 +30,7 @@ priority = "high"
 cores = "0-3"
 "#;
 
-/// A configuration of these files, the first one the main one.
+/// Loads a configuration from these files; the first is the main one.
 fn load_with(
     files: &[(&str, &str)],
     environment: &[(&str, &str)],
@@ -96,7 +96,7 @@ fn layers_lie_one_over_the_other_and_tenants_add_up() {
     let names: Vec<&str> = config.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
     assert_eq!(names, ["redis", "a", "b"]);
     assert_eq!((config.period_ns, config.mode), (3_000_000_000, Mode::Manage));
-    // A bare number in the environment is a text where a text is wanted.
+    // A bare number in the environment becomes a string where a string is wanted.
     assert_eq!(config.limits.cpus, Some("7".parse().unwrap()));
     let settings: Vec<&str> = config.policy.settings.keys().map(String::as_str).collect();
     assert_eq!(settings, ["hpw_llc_hit_thr", "min_llc_refs", "revert"]);
@@ -170,7 +170,7 @@ fn every_mistake_names_its_place_and_what_would_do() {
         "environment WAYKEEPER_DEAMON_PERIOD_S: unknown variable; did you mean `WAYKEEPER_DAEMON_PERIOD_S`?"
     );
     assert!(wrong("WAYKEEPER_LIMITS_X").contains("unknown variable"));
-    // Not ours, and like nothing of ours.
+    // Not one of our variables, and not similar to one.
     assert!(load_with(&[("w.toml", GOOD)], &[("WAYKEEPER_FAULTS_ROOT", "1")], &[]).is_ok());
     let flag = load_with(&[("w.toml", GOOD)], &[], &[("daemon.period_s", "0")]).unwrap_err();
     assert_eq!(
@@ -260,7 +260,7 @@ fn the_example_names_every_key_with_its_default() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/waykeeper.toml");
     let text = fs::read_to_string(&path).unwrap();
     assert_eq!(load(&text).unwrap().tenants.len(), 1);
-    // What is commented out is said, and changes nothing.
+    // Uncommenting every key changes nothing.
     let is_key = |line: &str| {
         line.strip_prefix('#').is_some_and(|rest| !rest.starts_with([' ', '[']) && !rest.is_empty())
     };

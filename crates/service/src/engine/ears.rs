@@ -1,13 +1,13 @@
-//! Everything the control thread listens to between two steps: orders, signals, and a configuration that was loaded.
+//! The channels that the control thread waits on between two steps: orders, signals, and loaded configurations.
 //!
-//! Files are read on a thread of their own, as a disk may take its time. Must not know what becomes of what is heard.
+//! Files are read on a separate thread, as a disk may be slow. Must not know what the messages cause.
 
 use crate::config::{Config, ConfigError, Inputs};
 use crate::order::{Asked, Orders};
 use crossbeam_channel::{Receiver, Sender, bounded, never, select};
 use std::time::Duration;
 
-/// What a signal asks for.
+/// A request from a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Nudge {
     /// Read the configuration again.
@@ -16,12 +16,12 @@ pub enum Nudge {
     Stop,
 }
 
-/// Something heard.
+/// A received message.
 #[derive(Debug)]
 pub(super) enum Heard {
     Order(Asked),
     Nudge(Nudge),
-    /// A configuration was read, for whoever asked for it.
+    /// A configuration was read, with the order that requested it.
     Loaded(Box<Result<Config, ConfigError>>, Option<Asked>),
 }
 
@@ -41,10 +41,10 @@ impl Ears {
         Ears { orders, nudges, inputs, loading: None }
     }
 
-    /// Listens for so long at most.
+    /// Waits for a message, at most `at_most`.
     pub fn listen(&mut self, at_most: Duration) -> Option<Heard> {
         let loading = self.loading.clone().unwrap_or_else(never);
-        // Nobody left to say anything: one ear less.
+        // Channel closed: stop selecting on it.
         select! {
             recv(self.nudges) -> nudge => match nudge {
                 Ok(nudge) => return Some(Heard::Nudge(nudge)),
@@ -63,7 +63,7 @@ impl Ears {
         None
     }
 
-    /// Begins to read the configuration again; gives the order back if that is under way already or cannot be.
+    /// Starts to read the configuration; returns the order if a reload is running or no thread can start.
     pub fn load(&mut self, asked: Option<Asked>) -> Result<(), (Option<Asked>, String)> {
         if self.loading.is_some() {
             return Err((asked, "a reload is running already; try again when it is done".to_owned()));
@@ -79,7 +79,7 @@ impl Ears {
         match spawned {
             Err(why) => Err((asked, format!("cannot start a thread to read the configuration: {why}"))),
             Ok(_) => {
-                // There is room for one, and this is it.
+                // The channel has room for one message.
                 let _ = give.try_send(asked);
                 self.loading = Some(receiver);
                 Ok(())

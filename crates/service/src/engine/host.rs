@@ -1,7 +1,7 @@
-//! What the engine needs of a host beyond the seam: tenants that come and go, what it has to say, and an end.
+//! What the engine needs of a host beyond the trait `Host`: changing tenants, lasting problems, and restoring at the
+//! end.
 //!
-//! A trait, so that the engine is tried on hosts of any kind and a dry run can lay itself over one. Must not know policies,
-//! nor who asks.
+//! A trait, so that tests can use other hosts and a dry run can wrap one. Must not know policies or clients.
 
 use crate::{Class, Standing};
 use std::time::Duration;
@@ -9,35 +9,35 @@ use waykeeper_host::Host;
 use waykeeper_linux::host::Grouping;
 use waykeeper_linux::tenants::TenantSpec;
 
-/// A host that the engine has in its charge.
+/// A host that the engine manages.
 pub trait ManagedHost: Host {
-    /// Looks who is there now and gives everybody a place. Trouble with a tenant is told by [`ManagedHost::standing`].
+    /// Takes the census of tenants and assigns classes of service. Problems are listed by [`ManagedHost::standing`].
     fn refresh(&mut self);
 
-    /// Other declarations from the next look on.
+    /// Replaces the declared tenants from the next census on.
     fn declare(&mut self, tenants: Vec<TenantSpec>);
 
-    /// What is not as it should be, as long as it lasts.
+    /// Problems, as long as they last.
     fn standing(&self) -> Vec<Standing>;
 
-    /// Who has no class of service of its own, and with whom it is.
+    /// Tenants without a class of service of their own, and with which ones they share.
     fn groupings(&self) -> Vec<Grouping>;
 
-    /// The classes of service that tenants are in, by the names of their groups.
+    /// The classes of service with tenants in them, by the names of their groups.
     fn classes(&self) -> Vec<Class>;
 
-    /// What happened since this was last asked and is over; a line each.
+    /// Events since the last call, one line each.
     fn told(&mut self) -> Vec<String>;
 
-    /// How long the thread may listen to others before it has to wait for this deadline. Nothing at all on a host whose
-    /// time passes only while it is waited for.
+    /// How long the thread may wait for orders before it must wait for this deadline. Zero on a host whose clock
+    /// advances only in `wait_until`.
     fn spare(&self, deadline_ns: u64) -> Duration {
         Duration::from_nanos(deadline_ns.saturating_sub(self.now_ns()))
     }
 
-    /// Gives the host back: everything as it was found.
+    /// Restores everything on the host to its original state.
     ///
     /// # Errors
-    /// What could not be brought back, a line each; it stays in the journal.
+    /// What could not be restored, a line each; it stays in the journal.
     fn give_back(&mut self) -> Result<(), Vec<String>>;
 }

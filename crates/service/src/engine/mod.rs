@@ -1,8 +1,8 @@
-//! The control thread's work: step, show, listen, until somebody ends it.
+//! The control thread's work: step, publish, carry out orders, until it is stopped.
 //!
-//! Between two steps it looks who is there, puts what it saw on the board, hands it to the feeds and carries out orders; it
-//! waits for nobody but the clock. Deadlines are absolute: what an order costs is not added to the period. Must not know
-//! who serves the host, nor who listens to the board.
+//! After each step it takes the census of tenants and publishes the step on the board and to the feeds; until the next
+//! one it carries out orders. It waits only for the clock and its channels. Deadlines are absolute, so orders do not
+//! delay the period. Must not know what serves the host, or who reads the board.
 
 mod ears;
 mod host;
@@ -29,43 +29,43 @@ use waykeeper_control::{ControlConfig, ControlError, Loop, Record};
 use waykeeper_host::{Inventory, Snapshot};
 use waykeeper_policy::Policy;
 
-/// Somebody beside the engine who may have trouble that lasts.
+/// Returns a lasting problem of a part outside the engine, for example the recorder.
 pub type Watched = Box<dyn Fn() -> Option<Standing> + Send>;
 
-/// What whoever started the engine may want to pass on. The end is told by the channel's: it is closed.
+/// Events that the engine reports to its starter. The channel closes when the engine ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Moment {
-    /// The policy has started, its first knobs stand, and the board shows it.
+    /// The policy has started, its first knobs are set, and the board shows them.
     Stands,
-    /// The configuration is being read again.
+    /// A reload of the configuration has begun.
     Loading,
-    /// That is done, well or not.
+    /// The reload is done, successfully or not.
     Loaded,
 }
 
-/// What an engine is started with.
+/// The engine's inputs and outputs.
 pub struct Setup {
     /// The configuration in force.
     pub config: Config,
-    /// Where it is read again.
+    /// The sources for a reload.
     pub inputs: Inputs,
-    /// Where every step is shown.
+    /// Where every step is published.
     pub board: Arc<Board>,
-    /// Where every step goes.
+    /// Receivers of every step.
     pub feeds: Vec<Feed>,
-    /// Where orders come from.
+    /// The queue of orders.
     pub orders: Orders,
-    /// Where signals come from.
+    /// Requests from signals.
     pub nudges: Receiver<Nudge>,
-    /// Whose trouble is shown with the rest.
+    /// Problems of other parts, to be shown with the engine's.
     pub watched: Vec<Watched>,
-    /// Where moments are told; should have no bound, as the engine does not wait for room.
+    /// Receives events; should be unbounded, as the engine does not wait for room.
     pub moments: Sender<Moment>,
-    /// How many lines of the log were lost.
+    /// Number of lost log lines.
     pub unlogged: Unlogged,
 }
 
-/// Why an engine could not start or go on. The knobs are as they were found.
+/// Why an engine could not start or continue. The knobs are restored.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The policy does not fit this host.
@@ -74,7 +74,7 @@ pub enum EngineError {
     /// The host is gone.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// Nothing could be read for too long.
+    /// Neither counters nor masks could be read for too long.
     #[error(
         "neither counters nor masks could be read in {steps} steps in a row ({why}); check that resctrl is \
          mounted (`daemon.blind_steps` sets the limit)"
@@ -87,7 +87,7 @@ pub enum EngineError {
     },
 }
 
-/// Runs until somebody ends it, and puts every knob back.
+/// Runs until it is stopped, and restores every knob.
 ///
 /// # Errors
 /// A policy that does not fit the host, or a host that is gone.
@@ -98,7 +98,7 @@ pub fn run<H: ManagedHost>(host: &mut H, setup: Setup) -> Result<(), EngineError
     done
 }
 
-/// What a board shows before the first step.
+/// The content of a board before the first step.
 pub fn first(config: &Config, inventory: &Inventory) -> Published {
     let now = SystemTime::now();
     Published {
@@ -122,22 +122,22 @@ pub fn first(config: &Config, inventory: &Inventory) -> Published {
     }
 }
 
-/// What comes after listening.
+/// Why listening ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Heeded {
     /// The next step is due.
     Step,
-    /// Somebody ended it.
+    /// The engine was stopped.
     Stop,
 }
 
-/// A policy that is built, with the words it was asked for in.
+/// A policy with the settings it was built with.
 struct Built {
     policy: Box<dyn Policy>,
     settings: Arc<Table>,
 }
 
-/// An engine at work.
+/// A running engine.
 struct Engine<'a, H: ManagedHost> {
     looping: Loop<'a, H>,
     config: Config,
@@ -148,24 +148,24 @@ struct Engine<'a, H: ManagedHost> {
     unlogged: Unlogged,
     ears: Ears,
     paused: Option<Pause>,
-    /// Settings of the policy in charge.
+    /// Settings of the current policy.
     settings: Arc<Table>,
-    /// Who takes over when the pause ends.
+    /// The policy that starts when the pause ends.
     pending: Option<Built>,
     standings: Standings,
     log: crate::log::Log,
     totals: Totals,
     started: SystemTime,
     step: u64,
-    /// Whether the loop's record tells of something that was not shown yet.
+    /// Whether the loop has a record that was not published yet.
     unshown: bool,
     inventory: Arc<Inventory>,
     before: Option<Snapshot>,
-    /// Steps in a row in which nothing could be read.
+    /// Consecutive steps in which nothing could be read.
     blind: u64,
 }
 
-/// The policy that a configuration puts in charge: none where none is asked.
+/// The policy that a configuration selects; `none` in mode `observe`.
 fn policy_of(config: &Config) -> crate::config::PolicyChoice {
     match config.mode {
         Mode::Observe => crate::config::PolicyChoice { name: "none".to_owned(), settings: Table::new() },
@@ -182,7 +182,7 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             .map_err(|error| config.policy_refused(&error))?;
         let control = ControlConfig {
             take_back: config.take_back(),
-            // In a dry run nothing acts, and that is no wonder.
+            // In a dry run no knob is set, so none can have an effect.
             verify: config.mode == Mode::Manage,
             ..ControlConfig::every(config.period_ns)
         };
@@ -216,12 +216,12 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
         Ok(engine)
     }
 
-    /// Nobody may be there to hear it.
+    /// The receiver may be gone.
     fn tell(&self, moment: Moment) {
         let _ = self.moments.try_send(moment);
     }
 
-    /// Steps and listens until somebody ends it.
+    /// Steps and carries out orders until the engine is stopped.
     fn go_on(&mut self) -> Result<(), EngineError> {
         loop {
             if self.listen() == Heeded::Stop {
@@ -239,9 +239,9 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
         }
     }
 
-    /// Carries out what is asked until the next step is due. A flood of orders cannot keep the step off: what is due is due.
+    /// Carries out orders until the next step is due. A flood of orders cannot delay the step.
     fn listen(&mut self) -> Heeded {
-        // At least one is heard before each step, however short the period is.
+        // At least one is taken before each step, however short the period is.
         loop {
             let due_ns = self.looping.due_ns();
             let spare = self.looping.host().spare(due_ns);
@@ -256,20 +256,22 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
         }
     }
 
-    /// Every knob goes back, and the board tells of it.
+    /// Restores every knob and publishes that.
     fn end(&mut self) {
         self.looping.restore();
         self.step += 1;
         self.show();
     }
 
-    /// Neither counters nor masks: a host that is not there any more will not come back under our open files.
+    /// Ends the engine when neither counters nor masks could be read for too long: the open files of a host that is
+    /// gone stay unreadable.
     fn look_for_blindness(&mut self) -> Result<(), EngineError> {
         let record = self.looping.record();
         let counts = |seen: &waykeeper_host::Interval| {
             seen.groups.is_empty() || seen.groups.values().any(|group| group.cycles.value().is_some())
         };
-        // Who only looks has no mask of a tenant that shares its group with others, and unpinned ones have no cycles.
+        // In other modes tenants that share a group have no mask of their own, and tenants without cores have no
+        // cycles.
         let has_masks = !record.knobs.masks.is_empty() || self.config.mode != Mode::Manage;
         let sees = self.looping.seen().is_some_and(|seen| has_masks || counts(seen));
         if sees {
@@ -284,7 +286,7 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
         Err(EngineError::Blind { steps: self.blind, why })
     }
 
-    /// What lasts and is not as it should be.
+    /// All problems that last.
     fn trouble(&mut self) -> Vec<Standing> {
         let mut all = self.looping.host().standing();
         all.extend(self.watched.iter().filter_map(|own| own()));

@@ -1,6 +1,6 @@
-//! What is not as it should be and lasts: who begins and who ends, so that each is told once at both ends.
+//! The list of problems that last; reports each once when it begins and once when it ends.
 //!
-//! Must not know how a problem comes about.
+//! Must not know causes of problems.
 
 use crate::Standing;
 use crate::log::named;
@@ -8,36 +8,35 @@ use std::collections::BTreeSet;
 use waykeeper_control::{Knob, Problem, Record};
 use waykeeper_host::{Group, KnobValues, Plan};
 
-/// Most of them that are shown; a host in such trouble needs no longer list. Assumption: some three for each of 64 tenants.
+/// Most problems that are shown. Assumption: three for each of 64 tenants.
 const MOST: usize = 200;
 
-/// What began and what ended since the list was last made. What the log tells by other words is not in it: how a knob's
-/// trouble began stands there as the step's problem.
+/// Problems that began or ended since the list was last made. Problems of knobs do not appear in `begun`: the log has
+/// them as problems of the step.
 #[derive(Debug, Default)]
 pub(crate) struct News {
-    /// New.
+    /// New problems.
     pub begun: Vec<Standing>,
-    /// No longer so.
+    /// Ended problems.
     pub ended: Vec<Standing>,
 }
 
-/// Kinds whose beginning and end the log tells in words of its own: a refused configuration at each refusal, blindness with
-/// the reason.
+/// Kinds that the log reports elsewhere: a refused configuration at each refusal, unreadable counters with the reason.
 pub(super) const TOLD_ELSEWHERE: [&str; 2] = ["config", "blind"];
 
-/// All of them.
+/// All lasting problems.
 #[derive(Debug, Default)]
 pub(super) struct Standings {
-    /// As last shown.
+    /// The list as last shown.
     now: BTreeSet<Standing>,
-    /// What became of knobs that do not stand as wanted.
+    /// Knobs that do not have the wanted value, with the problem.
     knobs: Vec<(Knob, Standing)>,
-    /// Why the last configuration was refused, and what else was said that lasts.
+    /// Why the last configuration was refused.
     pub config: Option<Standing>,
 }
 
 impl Standing {
-    /// A tenant that is declared and not here: no trouble unless somebody misses it.
+    /// A declared tenant that does not run; its start is reported as an event, not as a problem's end.
     pub(crate) const ABSENT: &'static str = "absent";
 
     pub(crate) fn new(kind: &str, text: impl Into<String>) -> Standing {
@@ -46,14 +45,14 @@ impl Standing {
 }
 
 impl Standings {
-    /// Takes in a step.
+    /// Updates the list from a step.
     pub fn note(&mut self, record: &Record, groups: &[Group]) {
         let alive = |knob: Knob| match knob {
             Knob::Mask(group, _) => groups.iter().any(|own| own.id == group),
             _ => true,
         };
         let is_over = |kind: &str, knob: Knob| {
-            // A dead knob stays dead; one that stands as wanted, or that nobody wants any more, is no trouble.
+            // A knob without effect stays in the list; others end when the value is in force or no longer wanted.
             !alive(knob)
                 || kind != "no-effect"
                     && (reads(knob, &record.knobs)
@@ -73,12 +72,12 @@ impl Standings {
         }
     }
 
-    /// Another policy is in charge: what was refused to the last one counts no more.
+    /// The policy changed: problems with the last one's values end.
     pub fn forget_knobs(&mut self) {
         self.knobs.retain(|(_, standing)| standing.kind == "no-effect");
     }
 
-    /// The list to show, and what is new in it and what is no longer.
+    /// The list to show, and its changes.
     pub fn list(&mut self, others: Vec<Standing>) -> (Vec<Standing>, News) {
         let knobs = self.knobs.iter().map(|(_, standing)| standing.clone());
         let mut next: BTreeSet<Standing> = knobs.chain(self.config.clone()).chain(others).collect();
@@ -90,7 +89,7 @@ impl Standings {
         let is_knob = |one: &&Standing| self.knobs.iter().any(|(_, own)| own == *one);
         let begun =
             next.difference(&self.now).filter(elsewhere).filter(|one| !is_knob(one)).cloned().collect();
-        // Who comes is told as that.
+        // The start of a tenant is reported as an event.
         let ended = self.now.difference(&next).filter(elsewhere).filter(|one| one.kind != Standing::ABSENT);
         let ended = ended.cloned().collect();
         self.now.clone_from(&next);

@@ -1,6 +1,6 @@
-//! What the engine shows of a step: on the board, to the feeds, and in the log what begins and ends.
+//! Publishes each step: on the board, to the feeds and in the log.
 //!
-//! Must not know who looks.
+//! Must not know the readers.
 
 use super::{Engine, ManagedHost};
 use crate::board::{Mode, Published};
@@ -12,7 +12,7 @@ use waykeeper_host::{Group, Interval, Reading, Snapshot};
 use waykeeper_policy::Event;
 
 impl<H: ManagedHost> Engine<'_, H> {
-    /// Shows what the loop did: a step, or one policy following another.
+    /// Publishes what the loop did: a step, or a change of the policy.
     pub(super) fn show(&mut self) {
         self.unshown = false;
         let record = self.looping.record().clone();
@@ -38,8 +38,8 @@ impl<H: ManagedHost> Engine<'_, H> {
         }
     }
 
-    /// Shows what changed between two steps. What the loop did is shown, logged and fed whole; where it did nothing, its
-    /// last record was told already and is not told again.
+    /// Publishes a change between two steps. A new record of the loop goes to board, log and feeds; without one, only
+    /// the board is updated, because the last record was published already.
     pub(super) fn show_change(&mut self) {
         if self.unshown {
             return self.show();
@@ -94,7 +94,7 @@ impl<H: ManagedHost> Engine<'_, H> {
     }
 }
 
-/// What a dry run did not turn, one event a knob: a policy that has nothing to say of itself is heard, too.
+/// The knobs that a dry run would have set, one event each, since not every policy reports its own.
 fn would_turn(record: &Record, groups: &[Group]) -> Vec<Event> {
     let event = |group: Option<&Group>, text: String| Event {
         action: "would-turn".to_owned(),
@@ -117,7 +117,7 @@ fn would_turn(record: &Record, groups: &[Group]) -> Vec<Event> {
     events
 }
 
-/// Why something of a step could not be used; each reason once.
+/// Reasons why values of a step could not be used, each once.
 fn dropped(
     record: &Record,
     seen: Option<&Interval>,
@@ -166,7 +166,7 @@ fn dropped(
     reasons.into_iter().collect()
 }
 
-/// Whether a counter of the same group or port is lower than before: a reset, or a wrap that was not seen.
+/// Whether a counter of the same group or port is lower than before: a reset, or an unnoticed wrap.
 fn ran_back(before: &Snapshot, after: &Snapshot) -> bool {
     let fell = |before: Reading<u64>, after: Reading<u64>| match (before, after) {
         (Reading::Value(before), Reading::Value(after)) => after < before,

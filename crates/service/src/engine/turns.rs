@@ -1,6 +1,6 @@
-//! What orders and new configurations do: each is carried out whole, or refused with nothing changed.
+//! Carries out orders and puts new configurations in force: each completely, or not at all.
 //!
-//! Must not know who asked.
+//! Must not know the sender.
 
 use super::{Built, Engine, ManagedHost, Moment};
 use crate::board::{Mode, Pause, Standing};
@@ -13,7 +13,7 @@ use waykeeper_control::ControlError;
 use waykeeper_host::Host;
 use waykeeper_policy::{Policy, PolicyError};
 
-/// Builds a policy and checks it against the host and everybody declared there, dead or alive.
+/// Builds a policy and checks it against the host and all declared tenants, running or not.
 pub(super) fn build<H: Host + ?Sized>(
     host: &H,
     config: &Config,
@@ -35,12 +35,12 @@ fn refused(why: impl std::fmt::Display) -> OrderError {
 }
 
 impl<H: ManagedHost> Engine<'_, H> {
-    /// Carries out what was heard and answers.
+    /// Carries out a message and answers it.
     pub(super) fn carry_out(&mut self, heard: Heard) {
         match heard {
             Heard::Order(asked) if asked.order == Order::Reload => self.load(Some(asked)),
             Heard::Nudge(Nudge::Reload) => self.load(None),
-            // Whoever hears of an end deals with it first.
+            // `listen` handles a stop.
             Heard::Nudge(Nudge::Stop) => {}
             Heard::Order(asked) => {
                 let reply = self.obey(&asked.order);
@@ -127,7 +127,7 @@ impl<H: ManagedHost> Engine<'_, H> {
                 return Err(refused("the knobs are restored already; resume first"));
             }
             (Some(Pause::Hold), Pause::Hold) => return Ok("the policy is paused already".to_owned()),
-            // Once more: what did not come back at first is tried again.
+            // A second release retries the knobs that could not be restored.
             _ => {}
         }
         let again = self.paused == Some(pause);
@@ -161,7 +161,7 @@ impl<H: ManagedHost> Engine<'_, H> {
         let next = match (self.pending.take(), pause) {
             (Some(next), _) => Some(next),
             (None, Pause::Hold) => None,
-            // It begins anew: what it remembers is of knobs that stand no more.
+            // Builds the policy anew: its state refers to knob values that are no longer in force.
             (None, Pause::Release) => {
                 let (name, settings) = (self.looping.policy().name().to_owned(), self.settings.clone());
                 let host = self.looping.host();

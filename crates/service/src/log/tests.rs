@@ -1,4 +1,4 @@
-//! What stands in the log, as people and as programs read it.
+//! The text of the log, in both formats.
 
 use super::*;
 use crate::board::tests::published;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tracing::subscriber::with_default;
 use waykeeper_units::WayMask;
 
-/// How lines look.
+/// Format of the lines.
 #[derive(Clone, Copy)]
 enum LogFormat {
     Human,
@@ -29,7 +29,7 @@ impl io::Write for Page {
     }
 }
 
-/// The lines that these steps, a second apart, leave.
+/// The log lines of these steps, one second apart.
 fn lines(format: LogFormat, steps: impl IntoIterator<Item = Published>) -> Vec<String> {
     let page = Page::default();
     let writer = {
@@ -146,14 +146,14 @@ fn a_flood_is_cut_off_and_counted() {
         noisy
     };
     let all = lines(LogFormat::Json, (0..100).map(noisy));
-    // 200 at once and 5 a second for 99 s.
+    // 200 in a burst and 5 a second for 99 s.
     assert_eq!(all.len(), 200 + 5 * 99);
     let left_out: u64 = all
         .iter()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["lines"].as_u64())
         .sum();
     let told = all.iter().filter(|line| line.contains("\"decision\"")).count() as u64;
-    // What the last step left out is told by the next.
+    // The next step reports the number of lines that the last one left out.
     assert!(left_out > 9000 && left_out + told <= 10_000 && left_out + told >= 9900, "{left_out} {told}");
 }
 

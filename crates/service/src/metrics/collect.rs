@@ -1,8 +1,8 @@
-//! The board as metrics: names, labels and units (ecosystem.md 3).
+//! Converts the board to metrics: names, labels and units (ecosystem.md 3).
 //!
-//! Made anew from the latest step at each scrape, so that a tenant that is gone is gone here too. What has no value has no
-//! series. Counters of a tenant begin at 0 with each group of that name; Prometheus takes that for a restart. Must not
-//! know how metrics travel.
+//! Metrics are made from the latest step at each scrape, so a tenant that ended has none. A missing value has no
+//! series. A tenant's counters begin at 0 with each new group of that name, which Prometheus takes for a restart. Must
+//! not know HTTP.
 
 use crate::{Board, Mode, Published};
 use prometheus_client::collector::Collector;
@@ -38,7 +38,7 @@ impl Collector for Metrics {
     }
 }
 
-/// Metrics as they are written down. The names are given without prefix, unit and `_total`.
+/// Writes metrics. Names are given without prefix, unit and `_total`.
 struct Page<'a>(DescriptorEncoder<'a>);
 
 impl Page<'_> {
@@ -132,14 +132,14 @@ impl Page<'_> {
             (labels(group.id), mask.map(|mask| f64::from(mask.count())))
         });
         self.gauge("tenant_ways", "LLC ways that a tenant may allocate in.", None, ways)?;
-        // Tenants of a class have its mask, and one of them is always there.
+        // All tenants of a class have its mask, and a listed class has at least one tenant.
         let classes = published.classes.iter().map(|class| {
             let mask = class.tenants.iter().find_map(|tenant| knobs.masks.get(tenant));
             (vec![("class", class.name.clone())], mask.map(|mask| f64::from(mask.count())))
         });
         let help = "LLC ways of a class of service with tenants in it, by the name of its group.";
         self.gauge("class_ways", help, None, classes)?;
-        // Who only looks gives nobody a class.
+        // In other modes no tenant has a class of its own.
         let managed = published.groups.iter().filter(|_| published.mode == Mode::Manage);
         let grouped = managed.map(|group| {
             let is_grouped = published.groupings.iter().any(|own| own.tenant == group.name);
@@ -280,11 +280,11 @@ impl Page<'_> {
         if series.peek().is_none() {
             return Ok(());
         }
-        // The labels of an info are within its value.
+        // The labels of an info are part of its value.
         let kind_is_plain = !matches!(kind, MetricType::Info);
         let mut encoder = self.0.encode_descriptor(name, help, unit.as_ref(), kind)?;
         for (labels, value) in series {
-            // Without labels there is one series, and no braces.
+            // A single series without labels has no braces.
             if labels.is_empty() && kind_is_plain {
                 return value.encode(encoder);
             }
@@ -299,8 +299,8 @@ fn alone<T>(value: Option<T>) -> [(Labels, Option<T>); 1] {
     [(Labels::new(), value)]
 }
 
-/// The tenants' names as label values. Two series with the same labels would spoil the whole page: should names meet,
-/// those that share one carry their numbers.
+/// The tenants' names as label values. Duplicate labels would make the whole page invalid: tenants with the same name
+/// get their id appended.
 fn tenant_names(published: &Published) -> BTreeMap<GroupId, String> {
     let mut met: BTreeMap<&str, usize> = BTreeMap::new();
     for group in &published.groups {
@@ -317,7 +317,7 @@ fn name_of(names: &BTreeMap<GroupId, String>, id: GroupId) -> String {
     names.get(&id).cloned().unwrap_or_else(|| id.to_string())
 }
 
-/// A moment as Prometheus counts: seconds since 1970.
+/// A time in seconds since 1970.
 fn seconds_at(at: SystemTime) -> Option<f64> {
     at.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs_f64())
 }

@@ -1,11 +1,11 @@
-//! The two ways metrics are written: OpenMetrics, and the older text format of Prometheus, whichever is asked for.
+//! The two text formats of metrics: OpenMetrics and the older Prometheus text format; the client selects one.
 //!
-//! prometheus-client writes OpenMetrics only (client_rust#51). The older format differs in what stands in the comments: a
-//! counter is called by the name of its sample, there is no type `info`, no unit and no end. Must not know metrics.
+//! prometheus-client writes OpenMetrics only (client_rust#51). The older format differs in its comments: a counter has
+//! the name of its sample, and there is no type `info`, no unit and no end. Must not know metrics.
 
 use std::fmt::Write;
 
-/// A way of writing.
+/// A text format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     /// OpenMetrics 1.0.
@@ -15,7 +15,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What an `Accept` header asks for. Whoever does not name OpenMetrics gets text, which everybody reads.
+    /// The format that an `Accept` header selects: text unless it names OpenMetrics, since every client reads text.
     pub fn accepted(header: &str) -> Format {
         let mut best = [0.0_f64; 2];
         for range in header.split(',') {
@@ -48,7 +48,7 @@ impl Format {
         }
     }
 
-    /// A page of OpenMetrics written this way.
+    /// Converts a page of OpenMetrics to this format.
     pub fn write(self, page: String) -> String {
         match self {
             Format::OpenMetrics => page,
@@ -63,7 +63,7 @@ fn text(page: &str) -> String {
     for line in page.lines() {
         let mut words = line.splitn(4, ' ');
         match (words.next(), words.next(), words.next(), words.next()) {
-            // The type is told after it, and with it the name.
+            // The type line comes next; it has the name that the help line needs.
             (Some("#"), Some("HELP"), Some(_), text) => help = text,
             (Some("#"), Some("TYPE"), Some(name), Some(kind)) => {
                 let (end, kind) = match kind {
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_served_and_text_to_all_others() {
-        // What Debian's Prometheus 2.42 sends.
+        // The header that Debian's Prometheus 2.42 sends.
         let prometheus = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;\
                           q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         assert_eq!(Format::accepted(prometheus), Format::OpenMetrics);

@@ -1,8 +1,8 @@
 //! `GET /metrics` over HTTP/1.1.
 //!
-//! hyper, without a framework above it: there is one page, and what a framework hides is what is needed here, that a
-//! connection has an end. Each has one request, a few seconds for its head and a few more for all, and gives way to those
-//! that come after it; the page is written once a step, however many ask. Must not know what is on it.
+//! Uses hyper without a framework: there is one page, and frameworks hide the deadlines that are needed here. Each
+//! connection has one request and time limits for its head and for all of it; a new connection replaces the oldest. The
+//! page is written once per step. Must not know its content.
 
 use super::format::Format;
 use crate::socket::{BREATH, SETBACK};
@@ -26,31 +26,31 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-/// How much of the daemon those may have who ask for metrics.
+/// Limits for clients of the metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScrapeLimits {
-    /// Connections at a time. There is no telling who is who on an address: one more than these takes the place of the
-    /// oldest, so nobody can keep others out by holding on. Who floods pushes others out only if they need longer than
-    /// it takes to let so many in, a millisecond each.
+    /// Connections at a time. Clients of an address cannot be distinguished, so one connection more replaces the
+    /// oldest: idle connections cannot block others. A flood displaces only clients that need longer than it takes to
+    /// accept as many connections (a millisecond each).
     pub connections: usize,
-    /// For the head of a request.
+    /// Time for the head of a request.
     pub head: Duration,
-    /// For the whole of a connection.
+    /// Time for the whole connection.
     pub whole: Duration,
 }
 
 impl Default for ScrapeLimits {
-    /// An eighth of a second in a flood, where a scrape over loopback takes milliseconds (assumption); Prometheus gives up
-    /// after 10 s itself.
+    /// 128 connections are replaced in an eighth of a second, while a scrape over loopback takes milliseconds
+    /// (assumption); Prometheus itself gives up after 10 s.
     fn default() -> ScrapeLimits {
         ScrapeLimits { connections: 128, head: Duration::from_secs(3), whole: Duration::from_secs(10) }
     }
 }
 
-/// Bytes of a request's head that are taken; the smallest that hyper allows.
+/// Longest head of a request, bytes; the smallest value that hyper allows.
 const LONGEST_HEAD: usize = 8 * 1024;
 
-/// The page, and the step it was written for.
+/// The page and the step for which it was written.
 #[derive(Debug)]
 pub struct Pages {
     board: Arc<Board>,
@@ -59,7 +59,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Pages of what hangs on `board`.
+    /// The page about `board`.
     pub fn new(board: Arc<Board>) -> Pages {
         let mut registry = Registry::with_prefix("waykeeper");
         registry.register_collector(Box::new(super::collect::Metrics(board.clone())));
@@ -87,12 +87,12 @@ impl Pages {
     }
 }
 
-/// Where connections come from.
+/// Where connections are accepted.
 #[derive(Debug)]
 pub enum Listener {
     /// An address.
     Tcp(TcpListener),
-    /// A socket in the file system, whose mode says who may connect.
+    /// A socket in the file system; its mode controls access.
     Unix(UnixListener),
 }
 
@@ -134,7 +134,7 @@ where
             .header_read_timeout(limits.head)
             .keep_alive(false)
             .max_buf_size(LONGEST_HEAD);
-        // What goes wrong with a connection is over with it.
+        // An error affects only this connection.
         let _ = timeout(limits.whole, http.serve_connection(TokioIo::new(stream), service)).await;
     });
     task.abort_handle()
@@ -162,10 +162,10 @@ fn answer(request: &Request<Incoming>, pages: &Pages) -> Response<Full<Bytes>> {
     response
 }
 
-/// A listener on an address, for a runtime to take.
+/// Binds a non-blocking listener.
 ///
 /// # Errors
-/// If the address is taken or is not this machine's.
+/// If the address is in use or not this machine's.
 pub fn bind(address: std::net::SocketAddr) -> io::Result<std::net::TcpListener> {
     let listener = std::net::TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;

@@ -1,4 +1,4 @@
-//! Where metrics are served: an address, or a socket in the file system.
+//! The address on which metrics are served: an address, or a socket in the file system.
 //!
 //! Must not know what is served.
 
@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where to listen. The default is loopback: whoever wants more has to write it down.
+/// Where to listen. The default is loopback; another address must be configured.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Listen {
@@ -19,11 +19,11 @@ pub enum Listen {
 }
 
 impl Listen {
-    /// A port of our own: outside of 9100-9999, which other exporters have divided among themselves. ecosystem.md 3.
-    /// Assumption: the number itself; no registry was asked for it.
+    /// A port outside of 9100-9999, which other exporters use. ecosystem.md 3. Assumption: the number itself; no
+    /// registry assigns it.
     pub const PORT: u16 = 19190;
 
-    /// True if others than this machine's users can get there.
+    /// True if other machines can connect.
     pub fn is_public(&self) -> bool {
         matches!(self, Listen::Tcp(address) if !address.ip().is_loopback())
     }
@@ -35,7 +35,7 @@ impl Default for Listen {
     }
 }
 
-/// It is neither.
+/// The text is neither.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "`{0}` is not a listen address; give an address with a port, for example `127.0.0.1:19190` or \

@@ -1,6 +1,6 @@
-//! Metrics for Prometheus: `collect` says what, `format` how it is written, `http` serves it, `listen` says where.
+//! Metrics for Prometheus: `collect` makes them, `format` writes them, `http` serves them, `listen` is the address.
 //!
-//! Reads the board like everybody else. Must not know policies or hosts.
+//! Reads the board. Must not know policies or hosts.
 
 mod collect;
 mod format;

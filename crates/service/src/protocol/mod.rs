@@ -1,7 +1,7 @@
-//! The words of the control socket: JSON, one line a request and one line an answer (docs/daemon-protocol.md).
+//! The protocol of the control socket: JSON, one line per request and one per answer (docs/daemon-protocol.md).
 //!
-//! Both sides use these types: the daemon reads requests strictly (an unknown word is refused with the nearest known
-//! one), a client reads answers leniently (a later daemon may say more). Must not know sockets, nor who may ask what.
+//! Both sides use these types: the daemon parses requests strictly (an unknown key is refused with the nearest known
+//! one); a client ignores unknown keys of answers, which a later daemon may add. Must not know sockets or permissions.
 
 mod request;
 mod status;
@@ -11,97 +11,97 @@ pub use status::{Decided, Facts, Io, PolicyState, Port, Status, Tenant, Tenants,
 
 use serde::{Deserialize, Serialize};
 
-/// The version that is spoken here.
+/// The protocol's version.
 pub const VERSION: u64 = 1;
 
-/// Versions that are understood.
+/// Versions that the daemon accepts.
 pub const SUPPORTED: [u64; 1] = [VERSION];
 
-/// The longest request, bytes with its newline: a policy with all its settings takes a few hundred (assumption, with room).
+/// The longest request, bytes with its newline: a policy with all its settings takes a few hundred (assumption).
 pub const LONGEST_REQUEST: usize = 16 * 1024;
 
-/// The longest answer that a client takes. A status with 256 tenants is a tenth of this.
+/// The longest answer that a client accepts. A status with 256 tenants is a tenth of this.
 pub const LONGEST_ANSWER: usize = 4 * 1024 * 1024;
 
-/// What kind of no it is.
+/// Kind of an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultKind {
-    /// The line is no request.
+    /// The line is not a request.
     BadRequest,
-    /// A version that is not spoken here.
+    /// The version is not supported.
     Version,
     /// The line is longer than [`LONGEST_REQUEST`].
     TooLong,
-    /// Nothing, or not a whole line, came in time.
+    /// No request, or only part of one, came in time.
     TooSlow,
-    /// Whoever asks may not ask this.
+    /// This user may not send this request.
     NotPermitted,
     /// There are too many connections, or too many orders waiting.
     Busy,
-    /// The order makes no sense to the daemon; nothing changed.
+    /// The order is invalid; nothing changed.
     Refused,
-    /// The order was carried out, and not everything came about; the text says what did not.
+    /// The order was carried out in part; the text lists what failed.
     Incomplete,
     /// The daemon is ending.
     Ending,
-    /// The order was handed over and not answered in time.
+    /// The order was queued but not answered in time.
     Late,
     /// A kind that this client does not know.
     #[serde(other)]
     Unknown,
 }
 
-/// A no.
+/// An error.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Fault {
-    /// What kind.
+    /// Its kind.
     pub kind: FaultKind,
-    /// One line for people.
+    /// One readable line.
     pub text: String,
-    /// The versions that are spoken, if that is the trouble.
+    /// The supported versions, if the version is wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub supported: Vec<u64>,
 }
 
 impl Fault {
-    /// A no of this kind.
+    /// An error of this kind.
     pub fn new(kind: FaultKind, text: impl Into<String>) -> Fault {
         Fault { kind, text: text.into(), supported: Vec::new() }
     }
 }
 
-/// An answer, whatever was asked.
+/// The answer to any request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Answer<T> {
-    /// The version of the answer.
+    /// The version of the protocol.
     pub version: u64,
     /// The request's own id, if it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<Id>,
-    /// What was asked for, or why not.
+    /// The result or the error.
     #[serde(flatten)]
     pub outcome: Outcome<T>,
 }
 
-/// Either of the two.
+/// A result or an error.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome<T> {
-    /// What was asked for.
+    /// The result.
     Ok(T),
-    /// Why not.
+    /// The error.
     Error(Fault),
 }
 
-/// What an order says when it was carried out.
+/// The result of an order.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Done {
-    /// A line for people.
+    /// A readable line.
     pub text: String,
 }
 
-/// An answer as a line, newline included.
+/// An answer as a line with its newline.
 pub fn line<T: Serialize>(id: Option<&Id>, outcome: Result<&T, &Fault>) -> String {
     #[derive(Serialize)]
     struct Line<'a, T> {
@@ -114,7 +114,7 @@ pub fn line<T: Serialize>(id: Option<&Id>, outcome: Result<&T, &Fault>) -> Strin
         error: Option<&'a Fault>,
     }
     let line = Line { version: VERSION, id, ok: outcome.ok(), error: outcome.err() };
-    // Maps with keys that are no strings are all that JSON cannot hold, and no answer has one.
+    // JSON fails only for maps with keys that are not strings, and no answer has one.
     serde_json::to_string(&line).map_or_else(
         |why| {
             let text = format!("the answer cannot be written as JSON: {why}");

@@ -1,12 +1,12 @@
-//! Requests: read strictly, since what is not understood must not be half carried out.
+//! Parses requests strictly, so that no request is carried out in part.
 //!
-//! Every refusal names the word, and what would have been accepted. Must not know who asks.
+//! Every error names the wrong key or value and what would be valid. Must not know the client.
 
 use super::{Fault, FaultKind, SUPPORTED, VERSION};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What a client calls its request; it comes back with the answer.
+/// A client's name for its request; the answer repeats it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Id {
@@ -16,10 +16,10 @@ pub enum Id {
     Text(String),
 }
 
-/// The longest id that is text: it is repeated in the answer.
+/// The longest id that is text.
 pub const LONGEST_ID: usize = 64;
 
-/// The commands and the words that each takes.
+/// The commands and the keys that each takes.
 pub const COMMANDS: [(&str, &[&str]); 8] = [
     ("status", &[]),
     ("tenants", &[]),
@@ -31,19 +31,19 @@ pub const COMMANDS: [(&str, &[&str]); 8] = [
     ("reload", &[]),
 ];
 
-/// What is asked for.
+/// A command.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Ask {
-    /// Everything there is to see.
+    /// The whole status.
     Status,
-    /// The tenants alone.
+    /// Only the tenants.
     Tenants,
-    /// The policy in charge, and which there are.
+    /// The current policy, and the names of all policies.
     Policy,
-    /// A status after every step, until the client hangs up.
+    /// A status after every step, until the client disconnects.
     Watch,
-    /// Another policy.
+    /// Replace the policy.
     SetPolicy {
         /// Its name.
         name: String,
@@ -51,20 +51,20 @@ pub enum Ask {
         #[serde(default)]
         settings: toml::Table,
     },
-    /// Hold the policy back.
+    /// Pause the policy.
     Pause {
-        /// Put every knob back to what was found meanwhile.
+        /// Restore every knob during the pause.
         #[serde(default)]
         release: bool,
     },
-    /// Go on.
+    /// Resume the policy.
     Resume,
     /// Read the configuration again.
     Reload,
 }
 
 impl Ask {
-    /// True if it changes something: only root may ask that.
+    /// True if it changes the daemon's state: only root and the daemon's own user may send it.
     pub fn is_order(&self) -> bool {
         matches!(self, Ask::SetPolicy { .. } | Ask::Pause { .. } | Ask::Resume | Ask::Reload)
     }
@@ -73,27 +73,27 @@ impl Ask {
 /// A request.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Request {
-    /// The version that is spoken.
+    /// The protocol's version.
     pub version: u64,
-    /// What it is called.
+    /// Its id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<Id>,
-    /// What is asked for.
+    /// The command.
     #[serde(flatten)]
     pub ask: Ask,
 }
 
 impl Request {
-    /// A request in the version of today.
+    /// A request in the current version.
     pub fn new(ask: Ask) -> Request {
         Request { version: VERSION, id: None, ask }
     }
 }
 
-/// Reads a request. A refusal comes with the request's id as far as that could be read.
+/// Parses a request. An error comes with the request's id if that could be read.
 ///
 /// # Errors
-/// What is wrong with it, and what would be accepted.
+/// What is wrong with it, and what would be valid.
 pub fn parse(line: &[u8]) -> Result<Request, (Option<Id>, Fault)> {
     let bad = |text: String| Fault::new(FaultKind::BadRequest, text);
     let example = r#"a request is one JSON object a line, for example {"version":1,"do":"status"}"#;
@@ -120,7 +120,7 @@ fn id_of(words: &mut Map<String, Value>) -> Result<Option<Id>, String> {
     }
 }
 
-/// Looked at before all else: another version may have other words.
+/// Checked first: another version may have other keys.
 fn version_of(words: &mut Map<String, Value>) -> Result<(), Fault> {
     let found = match words.remove("version") {
         Some(version) if version.as_u64().is_some_and(|version| SUPPORTED.contains(&version)) => {
@@ -158,9 +158,9 @@ fn ask_of(words: Map<String, Value>) -> Result<Ask, String> {
     serde_json::from_value(Value::Object(words)).map_err(|why| format!("{name}: {why}"))
 }
 
-/// `; did you mean ...?` or nothing.
+/// A hint `; did you mean ...?`, or nothing.
 fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
-    // What is much longer than any word is none, and comparing it would take the square of its length.
+    // A text much longer than any key is not compared: that would take the square of its length.
     if word.len() > LONGEST_ID {
         return String::new();
     }
@@ -170,7 +170,7 @@ fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
     best.map_or_else(String::new, |(_, known)| format!("; did you mean `{known}`?"))
 }
 
-/// Somebody's word as it may stand in an answer: not longer than an id.
+/// A text of the client, shortened to the length of an id for the answer.
 fn shortened(word: &str) -> String {
     match word.char_indices().nth(LONGEST_ID) {
         Some((end, _)) => format!("{}...", &word[..end]),
@@ -235,7 +235,7 @@ mod tests {
         assert!(said(r#"{"version":1,"id":-1,"do":"status"}"#).starts_with("`id` must be"));
         assert!(said("[1]").starts_with("this is not an object"));
         assert!(said("GET / HTTP/1.1").starts_with("this is not JSON"));
-        // Nesting has an end, and a word that is not one does not come back in full.
+        // Nesting is limited, and an unknown command is shortened.
         assert!(said(&"[".repeat(10_000)).starts_with("this is not JSON: recursion limit"));
         let long = format!(r#"{{"version":1,"do":"{}"}}"#, "x".repeat(10_000));
         assert!(said(&long).len() < 300);
@@ -264,7 +264,7 @@ mod tests {
             let (name, key) = (Value::String(name), Value::String(key));
             let text = format!(r#"{{"version":{version},"do":{name},{key}:{value}}}"#);
             match parse(text.as_bytes()) {
-                // What was understood can be said again and means the same.
+                // A parsed request can be written and parsed again.
                 Ok(request) => {
                     prop_assert_eq!(version, 1);
                     let again = serde_json::to_string(&request).unwrap();

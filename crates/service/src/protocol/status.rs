@@ -1,6 +1,6 @@
-//! What the control socket shows: the board in words that stay the same when the daemon inside is built anew.
+//! The answers of the control socket: stable types, independent of the daemon's internal ones.
 //!
-//! Units stand in the names; an absent key is "not available", never 0. Must not know sockets.
+//! Units are part of the names; an absent key means "not available", never 0. Must not know sockets.
 
 use crate::{Mode, Pause, Published, Standing};
 use serde::{Deserialize, Serialize};
@@ -11,47 +11,47 @@ use waykeeper_host::{DeviceKind, Group, GroupRates, Inventory, Priority, RootPor
 use waykeeper_policy::{Cause, registry};
 use waykeeper_units::{CoreList, DeviceId, WayMask};
 
-/// Everything there is to see.
+/// The whole status.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Status {
     /// Version of the daemon.
     pub waykeeper: String,
-    /// What it may do.
+    /// Its mode.
     pub mode: Mode,
-    /// The policy in charge.
+    /// The current policy.
     pub policy: String,
-    /// The state it is in, by the paper's name.
+    /// Its state, with the paper's name.
     pub state: String,
-    /// Whether the policy is held back.
+    /// Whether and how the policy is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
     /// Number of the last step.
     pub step: u64,
-    /// When that was (RFC 3339, UTC).
+    /// Time of that step (RFC 3339, UTC).
     pub at: String,
-    /// How long ago that is. More than a few periods: the control thread hangs.
+    /// Seconds since that step. More than a few periods: the control thread hangs.
     pub age_s: f64,
     /// Time since the daemon started.
     pub uptime_s: f64,
     /// Time between two steps.
     pub period_s: f64,
-    /// The machine.
+    /// The host.
     pub host: Facts,
-    /// What devices and memory do.
+    /// Traffic of devices and memory.
     pub io: Io,
     /// The tenants alive now.
     pub tenants: Vec<Tenant>,
     /// The root ports.
     pub ports: Vec<Port>,
-    /// What was done last and why, oldest first.
+    /// The last decisions and problems, oldest first.
     pub recent: Vec<Told>,
-    /// What is not as it should be at present.
+    /// Problems that last.
     pub standing: Vec<Standing>,
     /// Counts since the daemon started.
     pub totals: Totals,
 }
 
-/// The machine.
+/// The host.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Facts {
     /// Its chip.
@@ -61,7 +61,7 @@ pub struct Facts {
     /// Cores of the managed socket.
     #[serde(default, skip_serializing_if = "CoreList::is_empty")]
     pub cores: CoreList,
-    /// Its LLC.
+    /// Bytes of its LLC.
     pub llc_bytes: u64,
     /// Ways of the LLC.
     pub llc_ways: u32,
@@ -69,7 +69,7 @@ pub struct Facts {
     pub classes: u32,
 }
 
-/// What devices and memory do.
+/// Traffic of devices and memory.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Io {
     /// Ways that devices may allocate in.
@@ -78,16 +78,16 @@ pub struct Io {
     /// The same at power-on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dca_ways_default: Option<WayMask>,
-    /// Share of device writes that found their line in no cache.
+    /// Share of device writes whose line was in no cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dca_write_miss_ratio: Option<f64>,
     /// Share of device reads that came from memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dca_read_miss_ratio: Option<f64>,
-    /// Read from memory, by anybody.
+    /// Bytes read from memory by all cores and devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_read_bytes_per_s: Option<f64>,
-    /// Written to memory, by anybody.
+    /// Bytes written to memory by all cores and devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_write_bytes_per_s: Option<f64>,
 }
@@ -97,13 +97,13 @@ pub struct Io {
 pub struct Tenant {
     /// Its name.
     pub name: String,
-    /// Its number; never given to another while the daemon runs.
+    /// Its id, never reused while the daemon runs.
     pub id: u32,
     /// Declared priority.
     pub priority: Priority,
     /// Declared kind.
     pub kind: WorkloadKind,
-    /// Cores it is pinned to; none for one that has processes only.
+    /// Cores it is pinned to; empty for a tenant with processes only.
     #[serde(default, skip_serializing_if = "CoreList::is_empty")]
     pub cores: CoreList,
     /// Devices it uses.
@@ -112,7 +112,7 @@ pub struct Tenant {
     /// Ways it may allocate in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<WayMask>,
-    /// How many those are.
+    /// Number of those ways.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ways: Option<u32>,
     /// Instructions per cycle.
@@ -127,10 +127,10 @@ pub struct Tenant {
     /// LLC bytes its lines occupy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub llc_occupancy_bytes: Option<u64>,
-    /// Other tenants with the very same mask: they share those ways.
+    /// Other tenants with the same mask, which share these ways.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares_mask_with: Vec<String>,
-    /// Other tenants in its class of service, for want of one of its own: their masks cannot differ.
+    /// Other tenants in its class of service, because classes are too few: they have the same mask.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grouped_with: Vec<String>,
     /// Why it has no class of service of its own; absent if it has one.
@@ -145,31 +145,31 @@ pub struct Port {
     pub address: String,
     /// Devices behind it.
     pub devices: Vec<String>,
-    /// What kinds of traffic they bring.
+    /// Kinds of traffic.
     pub kinds: Vec<DeviceKind>,
-    /// Whether its writes allocate in the LLC.
+    /// Whether its devices' writes allocate in the LLC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dca: Option<bool>,
-    /// Devices' writes.
+    /// Bytes that devices write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inbound_bytes_per_s: Option<f64>,
-    /// Devices' reads.
+    /// Bytes that devices read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outbound_bytes_per_s: Option<f64>,
 }
 
-/// One thing that was done, or went wrong.
+/// A decision or a problem.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Told {
-    /// In which step.
+    /// Its step.
     pub step: u64,
-    /// When (RFC 3339, UTC).
+    /// Its time (RFC 3339, UTC).
     pub at: String,
-    /// The policy in charge.
+    /// The policy at that time.
     pub policy: String,
-    /// A stable machine name of what was done; `problem` if something went wrong.
+    /// A stable name of the action; `problem` for a problem.
     pub action: String,
-    /// The tenant it concerns, if one.
+    /// The tenant, if it concerns one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// One readable line.
@@ -184,12 +184,12 @@ pub struct Told {
 pub struct Decided {
     /// What was measured.
     pub what: String,
-    /// Its value; absent if it was no number.
+    /// Its value; `null` if it is not finite.
     pub value: Option<f64>,
-    /// The threshold it was held against.
+    /// The threshold it was compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
-    /// That threshold's value.
+    /// The value of that threshold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_value: Option<f64>,
 }
@@ -203,46 +203,46 @@ pub struct Totals {
     pub blind_steps: u64,
     /// Deadlines that were missed.
     pub missed_deadlines: u64,
-    /// What policies did, by policy and action.
+    /// Actions of policies, by policy and action.
     pub actions: BTreeMap<String, BTreeMap<String, u64>>,
-    /// Samples of which something could not be used, by reason.
+    /// Samples with an unusable value, by reason.
     pub samples_dropped: BTreeMap<String, u64>,
-    /// Steps that the recorder had no room for.
+    /// Steps that the recorder dropped because its queue was full.
     pub unrecorded_steps: u64,
-    /// Lines of the log that were lost because whoever reads it is too slow.
+    /// Log lines that were lost because the log's reader is too slow.
     #[serde(default)]
     pub unlogged_lines: u64,
-    /// Configurations that were taken.
+    /// Configurations that were accepted.
     pub reloads: u64,
     /// Configurations that were refused.
     pub reloads_refused: u64,
 }
 
-/// The tenants alone.
+/// Only the tenants.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Tenants {
     /// The tenants alive now.
     pub tenants: Vec<Tenant>,
 }
 
-/// The policy in charge, and which there are.
+/// The current policy, and the names of all policies.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PolicyState {
     /// Its name.
     pub policy: String,
-    /// The state it is in.
+    /// Its state.
     pub state: String,
-    /// Whether it is held back.
+    /// Whether and how it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
-    /// The settings it was built with; what is not there has its default.
+    /// The settings it was built with; others have their defaults.
     pub settings: toml::Table,
-    /// All that can be set.
+    /// Names of all policies.
     pub known: Vec<String>,
 }
 
 impl Status {
-    /// What `published` and what was done `recent`ly look like at `now`.
+    /// The status of `published` at the time `now`, with these `recent` decisions.
     pub fn of(published: &Published, recent: impl IntoIterator<Item = Told>, now: SystemTime) -> Status {
         let inventory = &published.inventory;
         let since = |then: SystemTime| now.duration_since(then).unwrap_or_default().as_secs_f64();
@@ -333,7 +333,7 @@ impl PolicyState {
 }
 
 impl Told {
-    /// What one step did, and what went wrong in it.
+    /// The decisions and problems of one step.
     pub fn all(published: &Published) -> Vec<Told> {
         let Record { events, problems, .. } = &published.record;
         let told = |action: &str, tenant: Option<String>, text: String, causes: &[Cause]| Told {
@@ -366,7 +366,7 @@ impl Decided {
     }
 }
 
-/// A moment as everybody writes it, to the millisecond (RFC 3339, UTC).
+/// A time in RFC 3339 (UTC), to the millisecond.
 pub fn plain_time(at: SystemTime) -> String {
     humantime::format_rfc3339_millis(at).to_string()
 }

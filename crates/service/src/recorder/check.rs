@@ -1,16 +1,16 @@
-//! Whether what a segment says can be so. A recording may come from anybody, and what is read from it is handed to
-//! policies, which rely on what a host promises: ids that are indices, masks that fit, names that are there.
+//! Checks the content of a segment. A recording may come from any source, and policies rely on a host's guarantees: ids
+//! are indices, masks fit, names exist. Must not read files.
 
 use super::format::{Entry, FORMAT, Header, OLDEST, VERSION};
 use std::collections::BTreeSet;
 use waykeeper_host::{Group, Inventory, KnobValues, Plan};
 use waykeeper_units::{PortId, WayMask};
 
-/// Most tenants of a step: ten times what any processor has RMIDs for.
+/// Most tenants of a step: ten times the RMIDs of any processor.
 const GROUPS_MOST: usize = 4096;
-/// Most ways of an LLC: a mask has so many bits.
+/// Most ways of an LLC: the bits of a mask.
 const WAYS_MOST: u32 = 32;
-/// Longest name or text, bytes: a line of a log, not a book.
+/// Longest name or text, bytes.
 const TEXT_MOST: usize = 4096;
 
 /// Checks a header.

@@ -1,8 +1,8 @@
-//! What stands in a segment of a recording: a header, then one entry a step.
+//! The format of a segment: a header, then one entry per step.
 //!
 //! A segment is a file of JSON lines in zstd frames (`zstdcat SEGMENT | jq` reads it). Each frame holds whole lines and
-//! has a checksum, so that it counts wholly or not at all. The first line is the [`Header`], every other one an
-//! [`Entry`]. Knows the form, not the disk.
+//! has a checksum, so it is valid completely or not at all. The first line is the [`Header`], each other one an
+//! [`Entry`]. Must not know the disk.
 
 use crate::{Mode, Pause, Published, Standing};
 use serde::{Deserialize, Serialize};
@@ -15,28 +15,28 @@ use waykeeper_host::{Group, Interval, Inventory};
 use waykeeper_linux::host::Grouping;
 use zstd::zstd_safe::CParameter;
 
-/// What a header calls itself.
+/// The value of [`Header::format`].
 pub const FORMAT: &str = "waykeeper-recording";
 
 /// The version that is written.
 pub const VERSION: u32 = 2;
 
-/// The oldest one that is read. In version 1 entries do not tell which tenants share a class of service.
+/// The oldest version that can be read. In version 1 entries do not list the tenants that share a class of service.
 pub const OLDEST: u32 = 1;
 
-/// How the name of a segment ends.
+/// Suffix of a segment's name.
 pub const SUFFIX: &str = ".jsonl.zst";
 
 /// Longest line, bytes: a hundred times the longest of a server with 64 tenants on 64 cores (33 KB, measured).
 pub(crate) const LINE_MOST: usize = 4 << 20;
 
-/// Most bytes that one frame unpacks to. Writers end a frame well before it, so anything above is a bomb.
+/// Most bytes that one frame unpacks to. Writers end a frame well before it; a larger one is a decompression bomb.
 pub(crate) const FRAME_MOST: usize = 4 * LINE_MOST;
 
-/// Effort of zstd: its own default. A step costs microseconds on the recorder's thread.
+/// Compression level: zstd's default. A step costs microseconds on the recorder's thread.
 const LEVEL: i32 = 3;
 
-/// What all steps of a segment share.
+/// The data that all steps of a segment share.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Header {
     /// [`FORMAT`].
@@ -45,18 +45,18 @@ pub struct Header {
     pub version: u32,
     /// The program that wrote it, with its version.
     pub build: String,
-    /// When the daemon started: steps of one life are counted from here.
+    /// When the daemon started; steps are counted from here.
     #[serde(with = "moment")]
     pub started: SystemTime,
-    /// What the daemon might do.
+    /// The daemon's mode.
     pub mode: Mode,
-    /// The policy in charge.
+    /// The current policy.
     pub policy: String,
     /// Its settings, as they were given.
     pub settings: Arc<toml::Table>,
     /// Time between two steps, nanoseconds.
     pub period_ns: u64,
-    /// What the host had.
+    /// The host's inventory.
     pub inventory: Arc<Inventory>,
 }
 
@@ -76,7 +76,7 @@ impl Header {
         }
     }
 
-    /// True if a step can go under it.
+    /// True if a step fits under this header.
     pub fn covers(&self, step: &Published) -> bool {
         (self.started, self.mode, self.period_ns) == (step.started, step.mode, step.period_ns)
             && self.policy == step.policy
@@ -90,31 +90,31 @@ impl Header {
 pub struct Entry<'a> {
     /// Its number, from 0 for the start.
     pub step: u64,
-    /// When, on everybody's clock.
+    /// When, as wall-clock time.
     #[serde(with = "moment")]
     pub at: SystemTime,
-    /// Whether the policy was held back.
+    /// Whether and how the policy was paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
-    /// The tenants; absent if they are those of the entry before. The first entry of a segment has them.
+    /// The tenants; absent if equal to those of the entry before. The first entry of a segment has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<Cow<'a, [Group]>>,
-    /// The tenants without a class of service of their own; absent if they are those of the entry before. The first
-    /// entry of a segment has them; in version 1 none does, and then it is not known.
+    /// The tenants without a class of service of their own; absent if equal to those of the entry before. The first
+    /// entry of a segment has them, except in version 1, where they are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groupings: Option<Cow<'a, [Grouping]>>,
     /// What the policy saw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<Cow<'a, Interval>>,
-    /// What was decided and done.
+    /// The loop's record.
     pub record: Cow<'a, Record>,
-    /// What was not as it should be.
+    /// Problems that lasted.
     #[serde(default, skip_serializing_if = "<[Standing]>::is_empty")]
     pub standing: Cow<'a, [Standing]>,
 }
 
 impl Entry<'_> {
-    /// The entry of a step; `before` is what the segment told last.
+    /// The entry of a step; `before` is what the segment has last.
     pub(crate) fn of<'a>(step: &'a Published, before: Option<&Told>) -> Entry<'a> {
         let groups = before.is_none_or(|before| before.groups != step.groups);
         let groupings = before.is_none_or(|before| before.groupings != step.groupings);
@@ -131,14 +131,14 @@ impl Entry<'_> {
     }
 }
 
-/// What entries tell only when it changes.
+/// Values that entries contain only when they change.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Told {
     pub groups: Vec<Group>,
     pub groupings: Vec<Grouping>,
 }
 
-/// The record without numbers that JSON cannot write (infinities, not-a-number): causes with one are left out.
+/// The record without causes that have numbers that JSON cannot write (infinities, not-a-number).
 pub fn writable(record: &Record) -> Cow<'_, Record> {
     let finite = |cause: &waykeeper_policy::Cause| {
         cause.value.is_finite() && cause.limit.as_ref().is_none_or(|(_, limit)| limit.is_finite())
@@ -161,8 +161,8 @@ pub(crate) fn frame(lines: &[u8]) -> io::Result<Vec<u8>> {
     packer.compress(lines)
 }
 
-/// Number and name of a segment: `0000000042-20261122T085500Z.jsonl.zst`. They sort as they were written, whatever the
-/// clock did in between; the time is for people.
+/// Name of a segment: `0000000042-20261122T085500Z.jsonl.zst`. Names sort in the order of writing, whatever the clock
+/// does; the time is for people.
 pub(crate) fn name(number: u64, at: SystemTime) -> String {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let whole = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(since.as_secs().min(LAST_SECOND));
@@ -182,7 +182,7 @@ pub(crate) fn number(name: &str) -> Option<u64> {
 /// The last second that RFC 3339 can write, 9999-12-31T23:59:59Z.
 pub(crate) const LAST_SECOND: u64 = 253_402_300_799;
 
-/// Moments as RFC 3339 in UTC, to the nanosecond.
+/// Times as RFC 3339 in UTC, to the nanosecond.
 pub(crate) mod moment {
     use serde::{Deserialize, Deserializer, Serializer, de::Error as _, ser::Error as _};
     use std::time::SystemTime;
@@ -216,7 +216,7 @@ mod tests {
         {
             assert_eq!(number(other), None, "{other}");
         }
-        // Beyond what RFC 3339 can write the name says the last second there is.
+        // Later times are written as the last second of RFC 3339.
         let far = SystemTime::UNIX_EPOCH + Duration::from_secs(LAST_SECOND + 1);
         assert_eq!(name(1, far), "0000000001-99991231T235959Z.jsonl.zst");
     }

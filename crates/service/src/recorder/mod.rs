@@ -1,7 +1,7 @@
 //! The flight recorder: the steps of the last hours in a ring of files on disk.
 //!
-//! It takes steps from the feed on a thread of its own. Whatever happens to the disk, the daemon goes on, and what is
-//! wrong is told by [`Recorder::standing`]. Must not know the loop, nor what anybody does with a recording.
+//! It takes steps from the feed on its own thread. Disk failures do not affect the daemon; [`Recorder::standing`]
+//! reports them. Must not know the loop or the use of a recording.
 
 mod check;
 mod format;
@@ -22,37 +22,37 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// What is recorded, and how much of it stays.
+/// What is recorded, and how much of it is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecorderConfig {
-    /// Where the segments are.
+    /// Directory of the segments.
     pub directory: PathBuf,
     /// How long a step is kept.
     pub keep: Duration,
-    /// Bytes the segments may take on disk.
+    /// Bytes that the segments may take on disk.
     pub most_bytes: u64,
-    /// Steps that are written at once: as many are lost by a kill -9 at most.
+    /// Steps per write: a kill -9 loses at most this many.
     pub flush_steps: u32,
 }
 
 impl RecorderConfig {
-    /// Fewest bytes that make a ring: sixteen segments of a few frames.
+    /// Smallest limit: sixteen segments of a few frames.
     pub const LEAST_BYTES: u64 = 1 << 20;
-    /// Longest time that a step is kept, a year: more is a mistake in the unit.
+    /// Longest time that a step is kept, a year: more is probably a mistake in the unit.
     pub const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
-    /// The last day, at most 256 MiB, half a minute at risk (at a step a second). Measured on the virtual server under
-    /// `a4`, `waykeeper` and `iat`: a step of 11 tenants on 18 cores takes 0.5 KB on disk, so a day of them 43 MB; one of
-    /// 64 tenants on 64 cores 1.9 KB, a day 166 MB.
+    /// One day, at most 256 MiB, 30 unwritten steps. Measured on the virtual server under `a4`, `waykeeper` and `iat`:
+    /// a step of 11 tenants on 18 cores takes 0.5 KB on disk, so a day (1 s per step) 43 MB; one of 64 tenants on 64
+    /// cores 1.9 KB, a day 166 MB.
     pub fn in_directory(directory: impl Into<PathBuf>) -> RecorderConfig {
         let keep = Duration::from_secs(24 * 3600);
         RecorderConfig { directory: directory.into(), keep, most_bytes: 256 << 20, flush_steps: 30 }
     }
 
-    /// What is wrong with it, if anything: the field, its value, what would do.
+    /// Checks the values.
     ///
     /// # Errors
-    /// The first such line.
+    /// The first invalid field, its value and what would be valid.
     pub fn check(&self) -> Result<(), String> {
         if self.keep < Duration::from_secs(60) || self.keep > RecorderConfig::LONGEST {
             return Err(format!("`keep` is {:?}; give a minute to 366 days", self.keep));
@@ -67,20 +67,20 @@ impl RecorderConfig {
     }
 }
 
-/// How the recording goes.
+/// State of the recording.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RecorderStatus {
     /// Files on disk.
     pub files: u64,
     /// Bytes they take, in whole blocks.
     pub bytes: u64,
-    /// Steps lost because they could not be written; those that the feed had no room for are not in it.
+    /// Steps lost because they could not be written, without those that the feed dropped.
     pub lost: u64,
-    /// Why nothing is recorded at present.
+    /// Why nothing is recorded now.
     pub standing: Option<Standing>,
 }
 
-/// A recorder at work. It ends when the feed's other end is dropped.
+/// A running recorder. It ends when the feed's sender is dropped.
 #[derive(Debug)]
 pub struct Recorder {
     status: Arc<Mutex<RecorderStatus>>,
@@ -88,10 +88,10 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts one.
+    /// Starts a recorder.
     ///
     /// # Errors
-    /// If there is no thread to be had. What goes wrong on the disk is no error: see [`Recorder::standing`].
+    /// If no thread can be started. Disk failures are not errors here: see [`Recorder::standing`].
     pub fn start(config: RecorderConfig, steps: Receiver<Step>) -> io::Result<Recorder> {
         let status = Arc::new(Mutex::new(RecorderStatus::default()));
         let shown = status.clone();
@@ -113,14 +113,14 @@ impl Recorder {
         Ok(Recorder { status, thread })
     }
 
-    /// How it goes.
+    /// State of the recording.
     pub fn status(&self) -> RecorderStatus {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Why nothing is recorded at present; goes on the board with the rest that stands.
+    /// Why nothing is recorded now; the board shows it.
     pub fn standing(&self) -> Option<Standing> {
-        // As long as there is a feed the thread ends by a panic only: a mistake of ours, which is told like the rest.
+        // While the feed is open the thread ends only by a panic.
         if self.thread.is_finished() {
             let text = "the recorder stopped: its thread has ended".to_owned();
             return Some(Standing { kind: "recorder".to_owned(), text });
@@ -128,10 +128,10 @@ impl Recorder {
         self.status().standing
     }
 
-    /// Waits until everything is on disk. The feed's other end must have been dropped.
+    /// Waits until everything is on disk. The feed's sender must have been dropped.
     pub fn join(self) -> RecorderStatus {
         let status = self.status.clone();
-        // A panic has been told by the hook.
+        // The panic hook has reported a panic.
         let _ = self.thread.join();
         status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,8 +1,8 @@
-//! Reading a recording back: a segment, or a directory of them in their order.
+//! Reads a recording: a segment, or a directory of them in order.
 //!
-//! A recording is not trusted: frames and lines have a greatest size whatever they claim, and what stands in them is
-//! checked before anybody sees it. A tail that a kill -9 tore off, or a damaged stretch, costs what is in it and is
-//! told; what follows in other segments is still read.
+//! A recording is not trusted: frames and lines have a maximum size, and entries are checked before they are returned.
+//! A torn tail (kill -9) or a damaged part loses its content and is reported; later segments are still read. Must not
+//! know policies.
 
 use super::check;
 use super::format::{Entry, FRAME_MOST, Header, LINE_MOST, number};
@@ -14,55 +14,56 @@ use std::path::{Path, PathBuf};
 use waykeeper_host::Group;
 use waykeeper_linux::host::Grouping;
 
-/// Most segments of a directory: four times what a recorder leaves.
+/// Most segments of a directory: four times the recorder's limit.
 const FILES_MOST: usize = 4096;
-/// Longest match distance a frame may ask memory for, as a power of two: 8 MiB, what zstd's format asks of every reader.
+/// Largest window that a frame may request, as a power of two: 8 MiB, which zstd's format expects every decoder to
+/// support.
 const WINDOW_LOG_MOST: u32 = 23;
 
-/// Why there is nothing to read at all.
+/// Why nothing can be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// It cannot be opened.
     #[error("{}: {source}", .path.display())]
     Open {
-        /// What.
+        /// Its path.
         path: PathBuf,
-        /// Why not.
+        /// Why.
         source: io::Error,
     },
     /// A directory without a segment.
     #[error("{}: the directory has no recording; segments are named like 0000000001-20261122T085500Z.jsonl.zst", .path.display())]
     Empty {
-        /// Which.
+        /// Its path.
         path: PathBuf,
     },
-    /// More files than any recorder leaves.
+    /// More files than any recorder keeps.
     #[error("{}: the directory has more than {FILES_MOST} segments; give one of them", .path.display())]
     TooMany {
-        /// Where.
+        /// Its path.
         path: PathBuf,
     },
     /// Neither a file nor a directory.
     #[error("{}: neither a file nor a directory", .path.display())]
     Neither {
-        /// What.
+        /// Its path.
         path: PathBuf,
     },
 }
 
-/// What comes out, in the order it was written.
+/// An item of a recording, in the order of writing.
 #[derive(Debug)]
 pub enum Item {
     /// A segment begins.
     Segment {
         /// Its file.
         path: PathBuf,
-        /// What its entries share.
+        /// The data that its entries share.
         header: Box<Header>,
     },
-    /// A step. Its tenants are always there.
+    /// A step, always with its tenants.
     Entry(Box<Entry<'static>>),
-    /// Something could not be read: what, and what that costs.
+    /// Something could not be read: what, and what is lost.
     Lost(String),
 }
 
@@ -74,7 +75,7 @@ pub struct Reader {
     ready: VecDeque<Item>,
 }
 
-/// A segment in the middle of being read.
+/// A segment that is being read.
 #[derive(Debug)]
 struct Open {
     path: PathBuf,
@@ -84,7 +85,7 @@ struct Open {
     groupings: Option<Vec<Grouping>>,
 }
 
-/// How a frame came out.
+/// Result of reading a frame.
 enum Frame {
     Whole(Vec<u8>),
     End,
@@ -95,7 +96,7 @@ impl Reader {
     /// Opens a segment, or a directory of them.
     ///
     /// # Errors
-    /// Nothing there, or not to be opened.
+    /// If it is missing, empty or cannot be opened.
     pub fn open(path: &Path) -> Result<Reader, ReadError> {
         let cannot = |source| ReadError::Open { path: path.to_owned(), source };
         let about = fs::metadata(path).map_err(cannot)?;
@@ -122,7 +123,7 @@ impl Reader {
         Ok(Reader { files, open: None, ready: VecDeque::new() })
     }
 
-    /// Reads on: the next frame of the segment at hand, or the next segment.
+    /// Reads the next frame of the open segment, or opens the next segment.
     fn advance(&mut self) -> bool {
         let Some(open) = &mut self.open else {
             let Some(path) = self.files.pop_front() else { return false };
@@ -166,7 +167,7 @@ impl Iterator for Reader {
     }
 }
 
-/// Opens a segment; a pipe or a device under its name is not waited for.
+/// Opens a segment without blocking on a pipe or device of that name.
 fn begin(path: &Path) -> io::Result<Open> {
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
     let file = fs::OpenOptions::new().read(true).custom_flags(nonblocking).open(path)?;
@@ -183,7 +184,7 @@ fn begin(path: &Path) -> io::Result<Open> {
 }
 
 impl Open {
-    /// The next frame, unpacked and its checksum compared.
+    /// The next frame, decompressed, with its checksum verified.
     fn frame(&mut self) -> Frame {
         match self.input.fill_buf() {
             Ok([]) => return Frame::End,
@@ -209,7 +210,7 @@ impl Open {
         }
     }
 
-    /// Takes the lines of a frame apart. What is good before a bad line is kept.
+    /// Parses the lines of a frame. Entries before a bad line are kept.
     fn take(&mut self, lines: &[u8], ready: &mut VecDeque<Item>) -> Result<(), String> {
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
             if line.len() > LINE_MOST || line.last() != Some(&b'\n') {
@@ -252,7 +253,7 @@ impl Open {
     }
 }
 
-/// Where JSON is wrong, without repeating what stands there: the file may be anything.
+/// The kind and column of a JSON error, without the file's text, which may be anything.
 fn place(why: &serde_json::Error) -> String {
     format!("{:?} error in column {}", why.classify(), why.column()).to_lowercase()
 }

@@ -1,7 +1,7 @@
-//! The ring on disk: segments are filled one after another, and the oldest goes before the newest would take too much.
+//! The ring on disk: fills segments one after another and deletes the oldest when space or age exceed the limits.
 //!
-//! Whatever fails (disk full, read-only, no permission) stops the recording with a line that says why, and a minute
-//! later, by the steps' own clock, it is tried again with a new segment. Knows no thread and asks no clock.
+//! Any failure (disk full, read-only, no permission) stops the recording with a message; a minute later, on the steps'
+//! clock, it retries with a new segment. Must not know threads or read the clock.
 
 use super::RecorderConfig;
 use super::format::{Entry, Header, LINE_MOST, Told, frame, name, number};
@@ -13,14 +13,14 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-/// A recording is cut into so many segments: what goes at once when the oldest goes (assumption: a sixteenth is little).
+/// Segments per recording: the part deleted at once (assumption: a sixteenth is little).
 const SEGMENTS: u32 = 16;
-/// Most files, whatever their size: a daemon that is restarted over and over leaves small ones. Assumption: a
-/// directory of so many is listed in milliseconds.
+/// Most files, whatever their size: a daemon that restarts often leaves small ones. Assumption: a directory of so many
+/// is listed in milliseconds.
 const MOST_FILES: usize = 1024;
-/// How long after a failure it is tried again. Assumption: a disk that was full or away is seldom back sooner.
+/// Pause after a failure. Assumption: a full or absent disk is seldom back sooner.
 const AGAIN_AFTER: Duration = Duration::from_secs(60);
-/// Bytes a file takes on disk are counted in blocks of so many (ext4 and XFS by default).
+/// Block size for the space that a file takes on disk (ext4 and XFS by default).
 const BLOCK: u64 = 4096;
 
 /// Why recording stopped.
@@ -29,7 +29,7 @@ pub enum RecorderError {
     /// The directory cannot be used.
     #[error("{}: {why}", .path.display())]
     Directory {
-        /// Which one.
+        /// Its path.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
@@ -37,28 +37,28 @@ pub enum RecorderError {
     /// A file cannot be created, written or deleted.
     #[error("{}: cannot {what}: {source}", .path.display())]
     File {
-        /// Which one.
+        /// Its path.
         path: PathBuf,
         /// What was tried.
         what: &'static str,
         /// Why it failed.
         source: io::Error,
     },
-    /// A step that cannot be written down.
+    /// A step that cannot be written as JSON.
     #[error("step {step} cannot be written as JSON: {why}")]
     Step {
         /// Its number.
         step: u64,
-        /// Why not.
+        /// Why.
         why: String,
     },
 }
 
-/// A segment that is complete.
+/// A complete segment.
 #[derive(Debug)]
 struct Old {
     path: PathBuf,
-    /// When it began: the one before it ended then at the latest.
+    /// When it began, which is when the one before it ended at the latest.
     began: SystemTime,
     bytes: u64,
 }
@@ -72,7 +72,7 @@ struct Segment {
     began: SystemTime,
     /// Length up to the last whole frame.
     bytes: u64,
-    /// What was told last.
+    /// The last tenants and groupings that were written.
     told: Option<Told>,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Ring {
     old: VecDeque<Old>,
     next_number: u64,
     segment: Option<Segment>,
-    /// Lines on their way into a frame, and how many.
+    /// Buffered lines of the next frame, and their number.
     lines: Vec<u8>,
     waiting: u32,
     failed: Option<(SystemTime, RecorderError)>,
@@ -107,10 +107,10 @@ impl Ring {
         }
     }
 
-    /// Takes a step. It is on disk after the next [`RecorderConfig::flush_steps`] steps at the latest.
+    /// Takes a step. It is on disk at the latest after [`RecorderConfig::flush_steps`] further steps.
     pub fn take(&mut self, step: &Published) {
         if let Some((since, _)) = &self.failed {
-            // A clock that ran back must not put it off for long.
+            // If the clock went backwards, retry at once.
             if step.at >= *since && step.at < *since + AGAIN_AFTER {
                 self.lost += 1;
                 return;
@@ -125,17 +125,17 @@ impl Ring {
         }
     }
 
-    /// Writes what waits and ends the segment.
+    /// Writes the buffered lines and closes the segment.
     pub fn finish(&mut self) {
         let at = self.segment.as_ref().map_or(SystemTime::UNIX_EPOCH, |segment| segment.began);
         let done = self.close();
         self.mind(done, at, 0);
     }
 
-    /// Why nothing is recorded at present.
+    /// Why nothing is recorded now.
     pub fn standing(&self) -> Option<Standing> {
         let (_, why) = self.failed.as_ref()?;
-        // How many steps are lost changes with each; that is a number of the status, not another trouble.
+        // Without the number of lost steps, which changes every time and would look like a new problem.
         let text = format!("cannot record: {why}; the recorder retries every {} s", AGAIN_AFTER.as_secs());
         Some(Standing { kind: "recorder".to_owned(), text })
     }
@@ -156,15 +156,15 @@ impl Ring {
         self.old.len() + usize::from(self.segment.is_some())
     }
 
-    /// A failure loses what waits and the step at hand; the file ends after its last whole frame.
-    /// `step` is 1 if that one does not wait yet.
+    /// Handles a failure: drops the buffered steps and cuts the file after its last whole frame. `step` is 1 if the
+    /// current step is not buffered yet.
     fn mind(&mut self, done: Result<(), RecorderError>, at: SystemTime, step: u64) {
         let Err(why) = done else { return };
         self.lost += u64::from(self.waiting) + step;
         self.lines.clear();
         self.waiting = 0;
         if let Some(segment) = self.segment.take() {
-            // If not even this works, the reader finds a torn tail and says so.
+            // If this fails too, the reader finds a torn tail and reports it.
             let _ = segment.file.set_len(segment.bytes);
             let bytes = blocks(segment.bytes);
             self.old.push_back(Old { path: segment.path, began: segment.began, bytes });
@@ -201,7 +201,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Begins a segment: the directory, the lock, what is there already, the header.
+    /// Starts a segment: directory, lock, existing files, header.
     fn open(&mut self, step: &Published) -> Result<(), RecorderError> {
         let header = Header::of(step);
         let mut line = Vec::new();
@@ -223,14 +223,14 @@ impl Ring {
         self.segment =
             Some(Segment { path: path.clone(), file, header, began: step.at, bytes: 0, told: None });
         let Some(segment) = self.segment.as_mut() else { return Ok(()) };
-        // Whatever the umask: the group may read what was recorded.
+        // Independent of the umask: the group may read recordings.
         segment.file.set_permissions(fs::Permissions::from_mode(0o640)).map_err(cannot("set its mode"))?;
         segment.file.write_all(&packed).map_err(cannot("write it"))?;
         segment.bytes = packed.len() as u64;
         Ok(())
     }
 
-    /// Finds the directory, or makes it, and takes stock.
+    /// Opens or creates the directory, locks it and lists its segments.
     fn enter(&mut self) -> Result<(), RecorderError> {
         let path = self.config.directory.clone();
         let refuse = |why: String| RecorderError::Directory { path: path.clone(), why };
@@ -257,7 +257,7 @@ impl Ring {
             let Some(number) = entry.file_name().to_str().and_then(number) else { continue };
             let about = entry.metadata().map_err(|why| refuse(why.to_string()))?;
             if about.is_file() {
-                // Its last write is later than its beginning; for what has been there before us that is near enough.
+                // The time of the last write is later than the beginning, but close enough.
                 let began = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
                 found.push((number, Old { path: entry.path(), began, bytes: blocks(about.len()) }));
             }
@@ -272,7 +272,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Deletes the oldest until `more` bytes fit and nothing is older than it may be.
+    /// Deletes the oldest segments until `more` bytes fit and none is older than `keep`.
     fn make_room(&mut self, more: u64, now: SystemTime) -> Result<(), RecorderError> {
         loop {
             let follower = self.old.get(1).map(|old| old.began);
@@ -303,7 +303,7 @@ impl Ring {
         }
     }
 
-    /// Writes what waits as one frame.
+    /// Writes the buffered lines as one frame.
     fn flush(&mut self, now: SystemTime) -> Result<(), RecorderError> {
         if self.lines.is_empty() || self.segment.is_none() {
             return Ok(());
@@ -322,7 +322,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Ends the segment at hand, if there is one.
+    /// Closes the current segment, if there is one.
     fn close(&mut self) -> Result<(), RecorderError> {
         let Some(now) = self.segment.as_ref().map(|segment| segment.began) else { return Ok(()) };
         self.flush(now)?;
@@ -338,7 +338,7 @@ impl Ring {
     }
 }
 
-/// Bytes in whole blocks.
+/// Rounds up to whole blocks.
 fn blocks(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK) * BLOCK
 }

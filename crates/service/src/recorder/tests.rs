@@ -1,4 +1,4 @@
-//! The ring and its reader together, on real directories. Disks that are full need root (a small tmpfs).
+//! The ring and its reader on real directories. Tests with full disks need root (a small tmpfs).
 
 use super::ring::Ring;
 use super::*;
@@ -33,7 +33,7 @@ fn grouping(tenant: &str) -> Grouping {
     Grouping { tenant: tenant.to_owned(), with: vec!["tenant-1".to_owned()], in_default: false, why }
 }
 
-/// Step `number`, a second after the one before; every tenth a tenant comes. What the problem says does not compress.
+/// Step `number`, a second after the one before; every tenth step adds a tenant. The problem's text does not compress.
 fn step(number: u64, noise: usize) -> Published {
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut random = || {
@@ -47,7 +47,7 @@ fn step(number: u64, noise: usize) -> Published {
     step.step = number;
     step.at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_337_700 + number);
     step.groups = (0..=number / 10 % 7).map(|id| group(id as u32)).collect();
-    // Every twentieth the first tenant begins or ends to share a class.
+    // Every twentieth step the first tenant starts or stops sharing a class.
     let shares = number / 20 % 2 == 1;
     step.groupings = shares.then(|| grouping("tenant-0")).into_iter().collect();
     step.record.at_ns = number * 1_000_000_000;
@@ -67,7 +67,7 @@ fn record(config: &RecorderConfig, steps: impl IntoIterator<Item = u64>, noise: 
     assert_eq!(ring.standing(), None);
 }
 
-/// The steps' numbers, how many segments there were, and what was lost.
+/// The steps' numbers, the number of segments, and what was lost.
 fn read(path: &Path) -> (Vec<u64>, usize, Vec<String>) {
     let (mut steps, mut segments, mut lost) = (Vec::new(), 0, Vec::new());
     for item in Reader::open(path).unwrap() {
@@ -117,7 +117,7 @@ fn what_was_recorded_reads_back_to_the_last_number() {
     assert_eq!(seen, 95);
 }
 
-/// A segment of such lines.
+/// A segment of these lines.
 fn segment(path: &Path, lines: &[serde_json::Value]) {
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     fs::write(path, format::frame(text.as_bytes()).unwrap()).unwrap();
@@ -168,7 +168,7 @@ fn a_recorder_that_is_killed_loses_what_waits_and_no_more() {
     let directory = TempDir::new().unwrap();
     let mut ring = Ring::new(config(directory.path(), 1 << 20));
     (0..95).for_each(|number| ring.take(&step(number, 50)));
-    // Not ended: as after a kill -9, the last five are in memory only.
+    // Dropped without `finish`, as after a kill -9: the last five steps are only in memory.
     drop(ring);
     assert_eq!(read(directory.path()), ((0..90).collect(), 1, Vec::new()));
 }
@@ -184,7 +184,7 @@ fn a_torn_tail_costs_its_frame_and_is_told() {
         let (steps, segments, lost) = read(&file);
         assert!(steps.len() % 10 == 0 && steps.iter().copied().eq(0..steps.len() as u64), "{length}");
         assert!(steps.len() < 30 && segments <= 1);
-        // Between two frames nothing shows that more was there; anywhere else it is said.
+        // A cut between two frames cannot be noticed; any other is reported.
         let said = lost.iter().all(|why| why.contains("cut off") || why.contains("the file is empty"));
         assert!(said && lost.len() <= 1, "{length}: {lost:?}");
         let told_or_between = lost.len() == 1 || (segments == 1 && length > 0);
@@ -226,7 +226,7 @@ fn the_ring_never_takes_more_than_it_may_also_across_restarts_and_the_oldest_goe
             ring.take(&step(number, 2000));
             assert!(on_disk(&path) <= 1 << 20, "life {life}, step {number}: {} bytes", on_disk(&path));
         }
-        // Every third one is killed.
+        // Every third ring is dropped without `finish`.
         if life % 3 != 0 {
             ring.finish();
         }
@@ -236,7 +236,7 @@ fn the_ring_never_takes_more_than_it_may_also_across_restarts_and_the_oldest_goe
     }
     let (steps, _, lost) = read(&path);
     assert_eq!(lost, Vec::<String>::new());
-    // 2 KB of noise a step: a MiB holds some 500 of the 1800, the last ones.
+    // 2 KB of noise per step: a MiB holds some 500 of the 1800, the last ones.
     assert!((300..700).contains(&steps.len()), "{}", steps.len());
     assert_eq!(steps.last(), Some(&(next - 1)));
     assert!(steps.windows(2).all(|pair| pair[0] < pair[1]));
@@ -249,7 +249,7 @@ fn what_is_older_than_it_may_be_goes() {
     let config = RecorderConfig { keep, ..config(directory.path(), 1 << 20) };
     record(&config, 0..4000, 10);
     let (steps, _, _) = read(directory.path());
-    // Segments last 100 s. The oldest stays until all of it is older than 1600 s.
+    // Segments last 100 s. The oldest is deleted when all of it is older than 1600 s.
     assert_eq!(steps.last(), Some(&3999));
     assert!((1600..=1800).contains(&steps.len()), "{}", steps.len());
 }
@@ -279,7 +279,7 @@ fn only_owner_and_group_get_at_it_and_other_files_are_left_alone() {
     assert!(segments[..2].iter().all(|file| mode(file) == 0o640));
     assert_eq!(fs::read_to_string(path.join("notes.txt")).unwrap(), "mine");
     assert_eq!(read(&path).0, (0..9).collect::<Vec<_>>());
-    // Where everybody may write, anybody could put a segment, or a link.
+    // In a directory that all users may write, any user could put a segment or a link.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
     let mut ring = Ring::new(config(&path, 1 << 20));
     ring.take(&step(9, 10));
@@ -330,7 +330,7 @@ fn a_full_disk_stops_the_recording_with_a_word_and_it_goes_on_when_there_is_room
     let mut ring = Ring::new(config.clone());
     for number in 0..60 {
         ring.take(&step(number, 2000));
-        // A failure within the last frame would still have steps waiting.
+        // A failure within the last frame would leave steps waiting.
         assert!(number < 59 || ring.standing().is_some());
     }
     let standing = ring.standing().expect("64 KiB hold about 30 steps of 2 KB");
@@ -339,7 +339,7 @@ fn a_full_disk_stops_the_recording_with_a_word_and_it_goes_on_when_there_is_room
     assert_eq!(lost, Vec::<String>::new(), "what was torn is cut off");
     assert!(before.len() >= 10 && before.iter().copied().eq(0..before.len() as u64));
     assert_eq!(ring.lost(), 60 - before.len() as u64, "nothing is lost without being counted");
-    // Somebody makes room.
+    // Free some space.
     files(&config.directory).iter().for_each(|file| fs::remove_file(file).unwrap());
     for number in 200..215 {
         ring.take(&step(number, 100));
@@ -385,11 +385,11 @@ fn bombs_and_liars_are_turned_away() {
         assert_eq!((steps.len(), segments, lost.len()), (0, 0, 1), "{lost:?}");
         lost[0].rsplit_once(".zst: ").unwrap().1.to_owned()
     };
-    // A GiB of blanks in some 30 KB.
+    // A GiB of blanks, packed into some 30 KB.
     let bomb = zstd::encode_all(std::io::repeat(b' ').take(1 << 30), 3).unwrap();
     assert!(bomb.len() < 100_000);
     assert!(lost(&bomb).contains("unpacks to more than"));
-    // A frame that asks for a window of 1 GiB.
+    // A frame that needs a window of 1 GiB.
     let mut wide = zstd::Encoder::new(Vec::new(), 1).unwrap();
     wide.window_log(30).unwrap();
     std::io::Write::write_all(&mut wide, &[b'x'; 100]).unwrap();

@@ -1,49 +1,49 @@
-//! Who is at the other end, and what they may.
+//! Identifies a client and its right.
 //!
-//! The kernel tells who connected (SO_PEERCRED) and which other groups they were in (SO_PEERGROUPS); neither can be
-//! forged, and both are of the moment of the connection. Must not know what is asked.
+//! The kernel reports the user that connected (SO_PEERCRED) and its other groups (SO_PEERGROUPS), both as of the
+//! connection; neither can be forged. Must not know the requests.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// The id the kernel shows in place of one that our user namespace has no name for (overflowuid, overflowgid).
+/// The id that the kernel shows for ids without a mapping in our user namespace (overflowuid, overflowgid).
 pub const OVERFLOW_ID: u32 = 65534;
 
-/// What somebody may.
+/// A client's right.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Right {
     /// Nothing.
     Nothing,
-    /// See.
+    /// May read.
     Read,
-    /// See, and give orders.
+    /// May read and give orders.
     Order,
 }
 
-/// Who has which right.
+/// Which clients have which right.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access {
     /// The daemon's own user.
     pub own_uid: u32,
-    /// Members of this group may see.
+    /// Members of this group may read.
     pub readers_gid: Option<u32>,
 }
 
-/// Somebody at the other end.
+/// A client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// Their user.
+    /// Its user.
     pub uid: u32,
-    /// Their first group.
+    /// Its primary group.
     pub gid: u32,
-    /// Their other groups.
+    /// Its other groups.
     pub groups: Vec<u32>,
 }
 
 impl Access {
-    /// What `peer` may: root and the daemon's own user order, members of the group see, others nothing.
+    /// The right of `peer`: root and the daemon's own user may give orders, members of the group may read.
     pub fn right_of(&self, peer: &Peer) -> Right {
-        // Who shows up as nobody may be anybody of another user namespace, even if the daemon itself runs as nobody.
+        // The overflow id may be any user of another user namespace, even if the daemon itself runs as it.
         let is_own = peer.uid == self.own_uid && peer.uid != OVERFLOW_ID;
         let is_in = |gid: u32| peer.gid == gid || peer.groups.contains(&gid);
         match self.readers_gid {
@@ -55,10 +55,10 @@ impl Access {
 }
 
 impl Peer {
-    /// Who connected.
+    /// Identifies the peer of a socket.
     ///
     /// # Errors
-    /// If the kernel does not say; such a connection is nobody's.
+    /// If the kernel does not report it; such a connection has no right.
     pub fn of(socket: impl AsFd) -> io::Result<Peer> {
         let who = rustix::net::sockopt::socket_peercred(&socket)?;
         let (uid, gid) = (who.uid.as_raw(), who.gid.as_raw());
@@ -66,15 +66,16 @@ impl Peer {
     }
 }
 
-/// Supplementary groups of who connected. rustix has no call for it.
+/// The peer's supplementary groups. rustix has no call for it.
 fn groups_of(socket: impl AsFd) -> io::Result<Vec<u32>> {
-    // NGROUPS_MAX is 65536; most have a handful. The kernel says how much room it wants when there is too little.
+    // NGROUPS_MAX is 65536; most users have a few groups. If the buffer is too small, the kernel reports the size
+    // needed.
     let mut groups = vec![0_u32; 64];
     loop {
         let room = size_of_val(groups.as_slice());
         let mut bytes = room as libc::socklen_t;
-        // SAFETY: the pointer is that of `groups` and `bytes` is its size in bytes, which the kernel respects; it writes
-        // plain 32-bit ids there, for which any bits are valid, and the size it wrote or wants into `bytes`.
+        // SAFETY: the pointer is that of `groups` and `bytes` is its size in bytes, which the kernel respects; it
+        // writes plain 32-bit ids there, for which any bits are valid, and the size it wrote or wants into `bytes`.
         let code = unsafe {
             libc::getsockopt(
                 socket.as_fd().as_raw_fd(),
@@ -114,7 +115,7 @@ mod tests {
         assert_eq!(right(200, 5, &[]), Right::Order);
         assert_eq!(right(1000, 30, &[]), Right::Read);
         assert_eq!(right(1000, 5, &[7, 30]), Right::Read);
-        // Root's group is not root, and a group that is not the readers' is nothing.
+        // Root's group gives no right, nor does a group other than the readers'.
         assert_eq!(right(1000, 0, &[0, 200]), Right::Nothing);
         assert_eq!(right(1000, 1000, &[]), Right::Nothing);
         let closed = Access { own_uid: 0, readers_gid: None };

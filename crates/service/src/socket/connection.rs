@@ -1,7 +1,7 @@
-//! One connection: a line in, a line out, one after the other, each within its time.
+//! One connection: reads a request, answers it, and so on, each with a time limit.
 //!
-//! A client that asks and does not read stops being read from, and is hung up on; what it may have in here at a time is
-//! one request and one answer. Must not know how it got in.
+//! If a client does not read its answers, the daemon stops reading its requests and closes the connection. A connection
+//! holds at most one request and one answer in memory. Must not know how connections are accepted.
 
 use super::access::Right;
 use super::limits::{Limits, Pace};
@@ -18,17 +18,17 @@ use tokio::net::UnixStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
-/// The longest that an order is waited for, however long the period. Assumption: below the patience of our client.
+/// The longest time to wait for an order, however long the period. Assumption: below our client's time limit.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(100);
 
 /// What all connections share.
 #[derive(Debug)]
 pub struct Shared {
-    /// What there is to see.
+    /// The board with the last decisions.
     pub view: View,
-    /// Where orders go.
+    /// The queue of orders.
     pub sender: Sender,
-    /// Orders that may be under way.
+    /// Permits for orders in progress.
     pub orders: Arc<Semaphore>,
     /// The limits.
     pub limits: Limits,
@@ -36,18 +36,18 @@ pub struct Shared {
     pub steps: watch::Receiver<Arc<Published>>,
 }
 
-/// A connection that was let in.
+/// An accepted connection.
 #[derive(Debug)]
 pub struct Connection {
     stream: UnixStream,
     right: Right,
-    /// What came and was not asked yet; never more than a request and a read.
+    /// Received bytes that were not parsed yet; at most a request and a read.
     buffer: Vec<u8>,
-    /// Nothing more will come; who has shut down only that half may still listen.
+    /// The client sends no more; it may still read.
     ended: bool,
 }
 
-/// What comes next from a client.
+/// The next input of a client.
 enum Incoming {
     Line(Vec<u8>),
     Fault(Fault),
@@ -60,12 +60,12 @@ fn too_long() -> Incoming {
 }
 
 impl Connection {
-    /// Somebody with this right.
+    /// A connection with this right.
     pub fn new(stream: UnixStream, right: Right) -> Connection {
         Connection { stream, right, buffer: Vec::new(), ended: false }
     }
 
-    /// Answers until the client hangs up or is too slow. Any error is the client's loss alone.
+    /// Answers until the client disconnects or is too slow. An error affects only this client.
     pub async fn serve(mut self, shared: &Shared) -> io::Result<()> {
         let mut pace = Pace::new(&shared.limits, Instant::now());
         loop {
@@ -102,7 +102,7 @@ impl Connection {
             if self.ended {
                 return Ok(Incoming::End);
             }
-            // From the first byte on the whole line has its time, however its bytes trickle in.
+            // The time limit starts with the first byte and is for the whole line.
             let now = Instant::now();
             let (left, what) = match deadline {
                 _ if self.buffer.is_empty() => (limits.idle, "no request was sent"),
@@ -132,14 +132,14 @@ impl Connection {
         }
     }
 
-    /// A status now and after every step. A client that reads slowly gets the latest when it is ready for one.
+    /// Sends a status now and after every step. A slow client skips to the latest step.
     async fn watch(&mut self, request: &Request, shared: &Shared) -> io::Result<()> {
         let mut steps = shared.steps.clone();
         let mut scrap = [0; 64];
         let mut told: Option<Arc<Published>> = None;
         loop {
             steps.mark_unchanged();
-            // The board may be ahead of what was heard of it; then that step has been told already.
+            // The board may be ahead of `steps`; then this step was sent already.
             let now = shared.view.look();
             if told.as_ref().is_none_or(|told| !Arc::ptr_eq(told, &now)) {
                 let text = line(request.id.as_ref(), Ok(&shared.view.status(&now)));
@@ -150,7 +150,7 @@ impl Connection {
                 tokio::select! {
                     changed = steps.changed() => match changed {
                         Ok(()) => break,
-                        // The edge is ending.
+                        // The edge thread is ending.
                         Err(_) => return Ok(()),
                     },
                     read = self.stream.read(&mut scrap), if !self.ended => match read? {
@@ -167,7 +167,7 @@ impl Connection {
     }
 }
 
-/// The answer to all but a watch.
+/// The answer to all commands except `watch`.
 async fn answer(request: Request, right: Right, shared: &Shared) -> String {
     let id = request.id.as_ref();
     if request.ask.is_order() && right < Right::Order {
@@ -189,14 +189,14 @@ async fn answer(request: Request, right: Right, shared: &Shared) -> String {
     }
 }
 
-/// Hands an order to the control thread, and waits on a thread of its own.
+/// Sends an order to the control thread, and waits on a separate thread.
 async fn carry_out(order: Order, shared: &Shared) -> Result<String, Fault> {
     let Ok(permit) = shared.orders.clone().try_acquire_owned() else {
         let text = format!("{} orders are waiting already; ask again later", shared.limits.orders);
         return Err(Fault::new(FaultKind::Busy, text));
     };
     let period = Duration::from_nanos(shared.view.look().period_ns);
-    // Assumption: an order takes at most two steps, and a sample of a busy host some seconds.
+    // Assumption: an order takes at most two steps, and a sample of a busy host a few seconds.
     let patience = (period.saturating_mul(2)).saturating_add(Duration::from_secs(10)).min(LONGEST_PATIENCE);
     let sender = shared.sender.clone();
     let waiting = tokio::task::spawn_blocking(move || {
@@ -215,7 +215,7 @@ async fn carry_out(order: Order, shared: &Shared) -> Result<String, Fault> {
             };
             return Err(Fault::new(kind, why.to_string()));
         }
-        // The thread was taken away: that happens at the end only.
+        // The waiting thread is cancelled only when the daemon ends.
         Err(_) => FaultKind::Ending,
     };
     Err(Fault::new(kind, OrderError::Ending.to_string()))

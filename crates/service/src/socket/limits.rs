@@ -1,6 +1,6 @@
-//! How much of the daemon anybody may have: connections, time, requests.
+//! Limits for clients: connections, time, requests.
 //!
-//! Must not know what is asked for.
+//! Must not know the requests.
 
 use super::access::Right;
 use std::collections::HashMap;
@@ -12,19 +12,19 @@ use std::time::{Duration, Instant};
 pub struct Limits {
     /// Connections at a time.
     pub connections: usize,
-    /// How many of these are kept for those who may give orders.
+    /// How many of these are reserved for users who may give orders.
     pub reserved: usize,
     /// Connections of one user at a time.
     pub per_uid: usize,
-    /// How long somebody may say nothing between two requests.
+    /// How long a client may be idle between two requests.
     pub idle: Duration,
     /// From the first byte of a request to its newline.
     pub line: Duration,
-    /// How long an answer may wait to be read.
+    /// How long a client may take to read an answer.
     pub write: Duration,
-    /// Requests per second on one connection; who is faster waits.
+    /// Requests per second on one connection; faster ones are delayed.
     pub requests_per_s: f64,
-    /// Requests that may come at once.
+    /// Requests that may come in a burst.
     pub burst: f64,
     /// Orders of all connections together that may wait for the control thread.
     pub orders: usize,
@@ -46,11 +46,11 @@ impl Default for Limits {
     }
 }
 
-/// Who is in, by user.
+/// Open connections per user.
 #[derive(Clone, Debug, Default)]
 pub struct Door(Arc<Mutex<HashMap<u32, usize>>>);
 
-/// A place inside; free again when dropped.
+/// An open connection; dropping it frees its slot.
 #[derive(Debug)]
 pub struct Inside {
     door: Door,
@@ -58,10 +58,10 @@ pub struct Inside {
 }
 
 impl Door {
-    /// Lets somebody in.
+    /// Admits a connection.
     ///
     /// # Errors
-    /// What there are too many of.
+    /// Which limit is reached.
     pub fn enter(&self, uid: u32, right: Right, limits: &Limits) -> Result<Inside, String> {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let all: usize = inside.values().sum();
@@ -90,7 +90,7 @@ impl Drop for Inside {
     }
 }
 
-/// How fast one connection may ask: what it does not use adds up, but only to a burst.
+/// Token bucket for the requests of one connection: unused requests accumulate up to a burst.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     saved: f64,
@@ -98,12 +98,12 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// A full burst.
+    /// A full bucket.
     pub fn new(limits: &Limits, now: Instant) -> Pace {
         Pace { saved: limits.burst, at: now }
     }
 
-    /// One more request: how long it has to wait.
+    /// Takes a token; returns the delay of this request.
     pub fn next(&mut self, limits: &Limits, now: Instant) -> Duration {
         let earned = now.saturating_duration_since(self.at).as_secs_f64() * limits.requests_per_s;
         self.saved = (self.saved + earned).min(limits.burst) - 1.0;
@@ -150,10 +150,10 @@ mod tests {
         let mut pace = Pace::new(&limits, start);
         let waits: Vec<u128> = (0..4).map(|_| pace.next(&limits, start).as_millis()).collect();
         assert_eq!(waits, [0, 0, 100, 200]);
-        // 300 ms later the two that waited are paid for, and one more.
+        // After 300 ms the two delayed requests are paid for, and one more.
         let later = start + Duration::from_millis(300);
         assert_eq!(pace.next(&limits, later).as_millis(), 0);
-        // However long the rest was, no more than a burst was saved.
+        // However long the pause, at most a burst has accumulated.
         let much_later = later + Duration::from_secs(3600);
         let waits: Vec<u128> = (0..3).map(|_| pace.next(&limits, much_later).as_millis()).collect();
         assert_eq!(waits, [0, 0, 100]);

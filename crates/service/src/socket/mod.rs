@@ -1,8 +1,7 @@
-//! The control socket: who may see and steer the daemon, and how much of it they may have.
+//! The control socket: who may read and who may give orders, with limits per client.
 //!
-//! `place` makes the file, `access` knows who is there, `limits` how much anybody may have, `connection` answers. Nothing
-//! that happens here reaches the control thread, except orders of those who may give them, through a short queue. Must not
-//! know policies or hosts.
+//! `place` creates the file, `access` identifies clients, `limits` has the limits, `connection` answers. Only orders of
+//! permitted users reach the control thread, through a short queue. Must not know policies or hosts.
 
 mod access;
 mod connection;
@@ -24,11 +23,10 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use view::View;
 
-/// Between two connections that are let in: who connects in a loop takes a few percent of one CPU, not all of it.
+/// Pause after each accepted connection: a client that connects in a loop takes a few percent of one CPU.
 pub(crate) const BREATH: Duration = Duration::from_millis(1);
 
-/// After the system refused a connection (it is out of files or memory). Assumption: files or memory may be free
-/// again by then.
+/// Pause after the system refused a connection (out of files or memory). Assumption: some may be free by then.
 pub(crate) const SETBACK: Duration = Duration::from_millis(100);
 
 /// Serves the socket until it is dropped.
@@ -46,7 +44,7 @@ pub async fn serve(
     tokio::join!(follow(&shared, &steps), let_in(&listener, access, &door, &shared));
 }
 
-/// Looks at the board a few times a period.
+/// Polls the board a few times per period.
 async fn follow(shared: &Shared, steps: &watch::Sender<Arc<crate::Published>>) {
     loop {
         let now = shared.view.look();
@@ -84,12 +82,12 @@ fn welcome(stream: UnixStream, access: Access, door: &Door, shared: &Arc<Shared>
             let shared = shared.clone();
             tokio::spawn(async move {
                 let _inside = inside;
-                // What goes wrong with a connection is over with it.
+                // An error affects only this connection.
                 let _ = Connection::new(stream, right).serve(&shared).await;
             });
         }
         Err(fault) => {
-            // The buffer of a new connection is empty: the line fits, or the client has gone.
+            // The buffer of a new connection is empty: the line fits, or the client has disconnected.
             let _ = stream.try_write(line::<()>(None, Err(&fault)).as_bytes());
         }
     }

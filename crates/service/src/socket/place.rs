@@ -1,6 +1,6 @@
-//! A listening socket in the file system: made whole, with the right owner from its first moment, removed at the end.
+//! A listening socket in the file system: created with the right owner and mode, removed at the end.
 //!
-//! What a crash has left there is replaced; what is alive, or is no socket, is not. Must not know what is spoken.
+//! A socket that a crash left is replaced; a live one, or a file of another type, is not. Must not know the protocol.
 
 use rustix::fs::{Gid, Mode};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -11,29 +11,29 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use waykeeper_linux::trust::{self, TrustError};
 
-/// Connections that may wait to be let in. Assumption: the usual listen(2) backlog of servers.
+/// Connections that may wait for `accept`. Assumption: the usual listen(2) backlog of servers.
 const BACKLOG: i32 = 128;
 
-/// Why there is no socket.
+/// Why the socket could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
-    /// Somebody listens there.
+    /// Another program listens there.
     #[error("{path}: another program listens on this socket; end it, or set another path", path = .0.display())]
     InUse(PathBuf),
-    /// It is something else.
+    /// It is another type of file.
     #[error("{path}: this is {what}, not a socket; it is not replaced, set another path", path = .path.display())]
     Other {
         /// The path.
         path: PathBuf,
-        /// What stands there.
+        /// Type of the file there.
         what: &'static str,
     },
-    /// Others could put something else in its place.
+    /// Other users could replace it.
     #[error("{path}: not a safe place for a socket: {why}", path = .path.display())]
     Untrusted {
         /// The path.
         path: PathBuf,
-        /// What others could change.
+        /// What other users could change.
         why: TrustError,
     },
     /// It cannot be given to the readers' group.
@@ -46,10 +46,10 @@ pub enum PlaceError {
         path: PathBuf,
         /// The group's id.
         gid: u32,
-        /// The system's words.
+        /// The system's message.
         why: io::Error,
     },
-    /// No path for a socket.
+    /// The path is not valid for a socket.
     #[error("{path}: a socket's path must be absolute and at most 90 bytes long", path = .0.display())]
     Path(PathBuf),
     /// The system refused.
@@ -59,23 +59,23 @@ pub enum PlaceError {
         path: PathBuf,
         /// What was tried.
         what: &'static str,
-        /// Why it did not work.
+        /// Why it failed.
         why: io::Error,
     },
 }
 
-/// A socket's file. It goes away with this value, unless somebody has put another one there meanwhile.
+/// A socket's file. Dropping this removes it, unless another file has replaced it.
 #[derive(Debug)]
 pub struct Place {
     path: PathBuf,
-    /// Device and inode of ours.
+    /// Device and inode of our socket.
     ours: (u64, u64),
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         if identity(&self.path).is_ok_and(|there| there == self.ours) {
-            // If it cannot be removed, nobody listens any more: the next start replaces it.
+            // If it cannot be removed, no program listens on it any more: the next start replaces it.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -83,17 +83,17 @@ impl Drop for Place {
 
 /// Listens at `path`; members of `group` may connect besides the owner. The listener does not block.
 ///
-/// The file appears under its name when it already has its owner, its mode and a listener: it is made under another name
-/// beside it, with a mode that lets nobody in, and renamed.
+/// The socket is created under a temporary name beside it, with a mode that only its owner can use, and renamed when it
+/// has its owner, mode and listener.
 ///
 /// # Errors
-/// If somebody listens there, if it is something else, or if the system refuses.
+/// If another program listens there, if it is another type of file, or if the system refuses.
 pub fn listen(path: &Path, group: Option<u32>) -> Result<(UnixListener, Place), PlaceError> {
     let failed =
         |what: &'static str| move |why: io::Error| PlaceError::Io { path: path.to_owned(), what, why };
     let bad_path = || PlaceError::Path(path.to_owned());
     let (folder, name) = path.parent().zip(path.file_name()).ok_or_else(bad_path)?;
-    // sun_path takes 107 bytes; the name it is made under is longer by a dot and a process id.
+    // sun_path takes 107 bytes; the temporary name adds a dot and a process id.
     if !path.is_absolute() || path.as_os_str().len() > 90 {
         return Err(bad_path());
     }
@@ -109,7 +109,7 @@ pub fn listen(path: &Path, group: Option<u32>) -> Result<(UnixListener, Place), 
     hidden.push(name);
     hidden.push(format!(".{}", std::process::id()));
     let hidden = folder.join(hidden);
-    // Only an earlier process of our number can have left it.
+    // Only an earlier process with our id can have left it.
     match std::fs::remove_file(&hidden) {
         Err(why) if why.kind() != io::ErrorKind::NotFound => {
             return Err(failed("cannot remove the file that an earlier start left beside it")(why));
@@ -146,15 +146,15 @@ fn untrusted(path: &Path, why: TrustError) -> PlaceError {
 fn make(hidden: &Path) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    // Linux gives the file the mode of the unbound socket, less the umask (unix_bind_bsd); the umask itself belongs to the
-    // whole process and is left alone.
+    // Linux gives the file the mode of the unbound socket, less the umask (unix_bind_bsd); the umask itself belongs to
+    // the whole process and is left alone.
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(hidden)?)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket)
 }
 
-/// A socket of ours or root's that nobody listens on may be replaced; all else may not.
+/// A socket of ours or of root on which no program listens may be replaced; other files may not.
 fn refuse_what_is_alive(path: &Path) -> Result<(), PlaceError> {
     let failed = |what, why: io::Error| PlaceError::Io { path: path.to_owned(), what, why };
     let found = match std::fs::symlink_metadata(path) {
@@ -179,7 +179,7 @@ fn refuse_what_is_alive(path: &Path) -> Result<(), PlaceError> {
         .and_then(|socket| rustix::net::connect(&socket, &SocketAddrUnix::new(path)?));
     match tried {
         Err(rustix::io::Errno::CONNREFUSED | rustix::io::Errno::NOENT) => Ok(()),
-        // A full queue of somebody who does not take them: alive all the same.
+        // The queue of a program that does not accept is full: it is alive.
         Ok(()) | Err(rustix::io::Errno::AGAIN) => Err(PlaceError::InUse(path.to_owned())),
         Err(why) => Err(failed("cannot find out whether a program listens on it", why.into())),
     }
@@ -231,7 +231,7 @@ mod tests {
                 .to_string()
                 .ends_with("another program listens on this socket; end it, or set another path")
         );
-        // A program that lets nobody in any more is alive as well.
+        // A program that accepts no more connections is alive too.
         let waiting: Vec<UnixStream> = std::iter::from_fn(|| {
             let socket = rustix::net::socket_with(
                 AddressFamily::UNIX,
@@ -246,7 +246,7 @@ mod tests {
         .collect();
         assert!(waiting.len() >= BACKLOG as usize);
         assert!(matches!(listen(&path, None), Err(PlaceError::InUse(_))));
-        // Whoever comes second does not take the second's file along when it goes.
+        // The first listener's drop does not remove the second's file.
         drop(first);
         let (_second, _place) = listen(&path, None).unwrap();
         drop(first_place);
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(names(folder.path()).len(), 3);
     }
 
-    /// Needs root, as what it is about.
+    /// Needs root, since it changes the owner.
     #[test]
     fn what_others_could_have_a_hand_in_is_refused() {
         let folder = tempfile::tempdir().unwrap();

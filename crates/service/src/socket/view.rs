@@ -1,7 +1,7 @@
-//! The board as the socket sees it: what it shows, and what it showed last that was worth telling.
+//! The board as the socket shows it, with the last decisions.
 //!
-//! The board has one step only; here the last few decisions are kept. It is looked at several times a period, so that
-//! none is missed unless the edge itself does not get to run. Must not know who asks.
+//! The board has only the latest step; this keeps the last few decisions. It reads the board several times per period,
+//! so it misses a step only if its thread does not run. Must not know clients.
 
 use crate::protocol::{Status, Told};
 use crate::{Board, Published};
@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// Decisions and problems that are kept: a policy that moves at each step shows a minute.
+/// Decisions and problems that are kept: a minute of a policy that decides at every step (1 s).
 const KEPT: usize = 64;
 
-/// What is seen.
+/// The board and the last decisions.
 #[derive(Debug)]
 pub struct View {
     board: Arc<Board>,
@@ -26,7 +26,7 @@ struct Seen {
 }
 
 impl View {
-    /// Begins with what the board shows now.
+    /// Starts with the board's present content.
     pub fn new(board: Arc<Board>) -> View {
         let last = board.read();
         let mut seen = Seen { recent: VecDeque::new(), last: last.clone() };
@@ -34,12 +34,12 @@ impl View {
         View { board, seen: Mutex::new(seen) }
     }
 
-    /// What the board shows now, taken note of.
+    /// Reads the board and keeps new decisions.
     pub fn look(&self) -> Arc<Published> {
         let now = self.board.read();
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if !Arc::ptr_eq(&seen.last, &now) {
-            // A step may be shown again with something else changed; its decisions are told once.
+            // A step may be published again with other changes; its decisions are kept once.
             if (seen.last.step, seen.last.record.at_ns) != (now.step, now.record.at_ns) {
                 seen.keep(&now);
             }
@@ -48,13 +48,13 @@ impl View {
         now
     }
 
-    /// All there is to see of what was looked at.
+    /// The status of a step that was read.
     pub fn status(&self, looked_at: &Published) -> Status {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         Status::of(looked_at, seen.recent.iter().cloned(), SystemTime::now())
     }
 
-    /// When to look again.
+    /// Time until the next look.
     pub fn pause(&self) -> Duration {
         let period = Duration::from_nanos(self.board.read().period_ns);
         (period / 4).clamp(Duration::from_millis(10), Duration::from_millis(250))

@@ -1,4 +1,4 @@
-//! docs/daemon-protocol.md says what is so: its examples parse, and it leaves nothing out.
+//! Checks docs/daemon-protocol.md: its examples parse, and it is complete.
 
 use super::stage::{Client, Stage};
 use serde_json::Value;
@@ -12,7 +12,7 @@ fn page() -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// The lines of all blocks of JSON that begin so.
+/// The lines of all JSON blocks that begin with `begins`.
 fn examples(page: &str, begins: &str) -> Vec<String> {
     let mut inside = false;
     let mut lines = Vec::new();
@@ -80,7 +80,7 @@ fn every_key_of_a_status_is_explained() {
                     if !page.contains(&format!("`{key}`")) {
                         missing.push(key.clone());
                     }
-                    // Their keys are names of policies, actions and reasons.
+                    // The keys of these maps are names of policies, actions and reasons.
                     if !["actions", "samples_dropped"].contains(&key.as_str()) {
                         all.push(value);
                     }

@@ -1,4 +1,4 @@
-//! Clients that mean no good: what they get is little, and the daemon does not notice.
+//! Hostile clients: they get little, and the daemon is not affected.
 
 use super::stage::{Client, PATIENCE, READERS, Stage, eventually};
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use waykeeper_service::Limits;
 use waykeeper_service::protocol::LONGEST_REQUEST;
 
-/// A client of somebody else's: becomes user and group, and does what is asked.
+/// A client of another user: takes on user and groups, and sends what is given.
 const OTHER: &str = r#"
 import os, socket, sys, time
 path, uid, gid, groups, what = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5:]
@@ -67,7 +67,7 @@ const ORDERS: [&str; 4] = [
 fn another_user_in_the_group_reads_and_orders_nothing() {
     let stage = Stage::new(Limits::default(), Some(READERS.0));
     let what = [&["ask", STATUS][..], &ORDERS].concat();
-    // As first group, and as one of several others.
+    // As primary group, and as one of several others.
     for (gid, groups) in [(READERS.1, ""), (12345, "12346,60")] {
         let answers = answers(&mut as_other(&stage, gid, groups, &what));
         assert!(answers[0].contains(r#""ok":{"waykeeper""#), "{answers:?}");
@@ -88,7 +88,7 @@ fn another_user_is_kept_out_by_the_mode_and_by_what_the_kernel_says_of_it() {
     let what = [&["ask", STATUS][..], &ORDERS].concat();
     let others = |stage: &Stage| answers(&mut as_other(stage, 12345, "12346", &what));
     assert_eq!(others(&stage), ["PermissionError"; 5]);
-    // Even if somebody opens the file to all.
+    // Even if the file's mode lets every user connect.
     std::fs::set_permissions(stage.socket(), std::fs::Permissions::from_mode(0o777)).unwrap();
     for answer in others(&stage) {
         assert!(
@@ -96,7 +96,7 @@ fn another_user_is_kept_out_by_the_mode_and_by_what_the_kernel_says_of_it() {
             "{answer}"
         );
     }
-    // Nobody is in no group, where there is none.
+    // Without a readers' group, no group gives a right.
     let closed = Stage::new(Limits::default(), None);
     std::fs::set_permissions(closed.socket(), std::fs::Permissions::from_mode(0o777)).unwrap();
     for answer in answers(&mut as_other(&closed, READERS.1, "0,60", &what)) {
@@ -105,7 +105,7 @@ fn another_user_is_kept_out_by_the_mode_and_by_what_the_kernel_says_of_it() {
     assert!(stage.end().is_empty() && closed.end().is_empty());
 }
 
-/// Ends with the test.
+/// Killed at the end of the test.
 struct Attacker(Child);
 
 impl Drop for Attacker {
@@ -137,7 +137,7 @@ fn a_flood_of_readers_leaves_root_its_answers_and_the_board_its_pace() {
         assert!(done["ok"].is_object(), "{done}");
     }
     drop(attackers);
-    // A connection holds one request and one answer, the process has few connections: megabytes, not more with time.
+    // A connection holds one request and one answer, and connections are limited: megabytes, constant over time.
     let grown = resident_bytes().saturating_sub(before);
     assert!(grown < 64 << 20, "{grown} bytes more than before the flood");
     assert_eq!(stage.end().len(), 20);
@@ -165,7 +165,7 @@ fn who_connects_and_says_nothing_or_half_a_line_is_hung_up_on() {
         "{slow}"
     );
     assert_eq!(half.hear(), "");
-    // A byte now and then does not help: the line as a whole has its time.
+    // Single bytes do not extend the limit, which is for the whole line.
     let mut trickle = UnixStream::connect(stage.socket()).unwrap();
     eventually("a trickle ends", || {
         std::thread::sleep(Duration::from_millis(20));
@@ -178,7 +178,7 @@ fn a_line_without_end_is_cut_off() {
     let stage = Stage::new(Limits::default(), None);
     let mut client = Client::at(&stage.socket());
     let line = vec![b'x'; 4 * LONGEST_REQUEST];
-    // The daemon may hang up before all is said.
+    // The daemon may close the connection before all is sent.
     let _ = client.stream().write_all(&line);
     assert!(client.hear().contains(r#""kind":"too-long","text":"a request is at most 16384 bytes long"#));
     let mut client = Client::at(&stage.socket());
@@ -220,7 +220,7 @@ fn who_asks_and_never_reads_is_hung_up_on() {
     eventually("the daemon hangs up", || deaf.write_all(format!("{STATUS}\n").as_bytes()).is_err());
     let mut watcher = UnixStream::connect(stage.socket()).unwrap();
     watcher.write_all(b"{\"version\":1,\"do\":\"watch\"}\n").unwrap();
-    // The kernel keeps what fits into the buffer; after that there is an end, and it was not the client that made it.
+    // The kernel buffers what fits; then the daemon closes the connection, not the client.
     stage.moves_on(100);
     assert_eq!(Client::at(&stage.socket()).ask(STATUS)["ok"]["policy"], "a4");
     drop(watcher);
@@ -238,7 +238,7 @@ fn two_hundred_half_open_connections_are_a_few_and_give_way() {
             client
         })
         .collect();
-    // All are root's own here, so root itself is told to wait.
+    // All connections are root's, so root itself must wait.
     eventually("there is room again", || {
         let mut client = connect();
         let _ = client.stream().write_all(format!("{STATUS}\n").as_bytes());

@@ -1,6 +1,6 @@
-//! What is open to others, from outside: the control socket and the metrics, spoken to as anybody can, and badly.
+//! Tests of the control socket and the metrics from outside, with valid and invalid clients.
 //!
-//! There is no host here: the board and the orders are in the test's own hands.
+//! There is no host: the tests write the board and answer the orders.
 
 mod docs;
 mod hostile;

@@ -1,4 +1,4 @@
-//! Metrics as Prometheus gets them: fetched over HTTP, judged by Debian's promtool and by a Prometheus that scrapes.
+//! Metrics over HTTP: checked by Debian's promtool and scraped by a Prometheus.
 
 use super::stage::{PATIENCE, Stage, eventually, published};
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use waykeeper_units::GroupId;
 
 const OPEN_METRICS: &str = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
 
-/// Head and body of an answer; HTTP/1.0, so that neither side cuts it into chunks.
+/// Head and body of an answer; HTTP/1.0, so that neither side uses chunks.
 fn exchange(mut stream: impl Read + Write, request: &str) -> (String, String) {
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -31,7 +31,7 @@ fn get(address: SocketAddr, path: &str, accept: &str) -> (String, String) {
     exchange(connect(address), &format!("GET {path} HTTP/1.0\r\nAccept: {accept}\r\n\r\n"))
 }
 
-/// A board that stands still, with its metrics.
+/// A board that does not change, with its metrics.
 fn still(first: Published) -> (Arc<Board>, Edge) {
     let board = Arc::new(Board::new(first));
     let metrics = Some(Listen::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
@@ -39,7 +39,7 @@ fn still(first: Published) -> (Arc<Board>, Edge) {
     (board, edge.unwrap())
 }
 
-/// Whether `promtool check metrics` is content, and what it says.
+/// Whether `promtool check metrics` succeeds, and its output.
 fn promtool(page: &str) -> (bool, String) {
     let promtool = Command::new("promtool")
         .args(["check", "metrics"])
@@ -59,7 +59,7 @@ fn promtool_finds_nothing_to_say() {
     let (head, body) = get(stage.metrics(), "/metrics", "*/*");
     assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
     assert_eq!(promtool(&body), (true, String::new()), "{body}");
-    // It reads what it is given, and there is something to read.
+    // promtool checks non-empty input, and fails for the other format.
     assert!(body.lines().filter(|line| !line.starts_with('#')).count() > 40, "{body}");
     assert!(!promtool(&get(stage.metrics(), "/metrics", OPEN_METRICS).1).0);
 }
@@ -107,7 +107,7 @@ fn what_is_shown_has_its_names_labels_and_raw_values() {
     ] {
         assert!(body.lines().any(|there| there == line), "`{line}` is not in:\n{body}");
     }
-    // What has no value has no series, and is not 0.
+    // A missing value has no series; it is not 0.
     for absent in [
         "waykeeper_llc_occupancy_bytes{tenant=\"fio\"}",
         "waykeeper_io_bytes_total{device=\"0000:4a:00.0\",op=\"read\"}",
@@ -128,7 +128,7 @@ fn tenants_that_are_gone_are_gone_and_namesakes_are_told_apart() {
     next.classes.retain(|class| !class.tenants.contains(&GroupId(1)));
     board.show(next);
     assert!(!page().contains("fio"), "{}", page());
-    // It comes back as another process: its counters begin anew, under another number.
+    // The tenant restarts as another process: its counters begin at 0, under a new id.
     let mut next = published(12);
     next.groups[1].id = GroupId(2);
     let counters = published(1).snapshot.unwrap().groups[&GroupId(1)];
@@ -166,7 +166,7 @@ fn the_format_is_the_one_that_is_asked_for_and_all_else_is_refused() {
     assert!(head.starts_with("http/1.0 200") && body.is_empty(), "{head}\n{body}");
 }
 
-/// A board that stands still, with limits of its own.
+/// A board that does not change, with these limits.
 fn limited(scrapes: ScrapeLimits) -> (Edge, SocketAddr) {
     let metrics = Some(Listen::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
     let config = EdgeConfig { metrics, scrapes, ..EdgeConfig::default() };
@@ -185,7 +185,7 @@ fn who_does_not_speak_http_does_not_stay() {
     let mut long = connect(address);
     eventually("a head without end is cut off", || long.write_all(&[b'x'; 4096]).is_err());
     assert_eq!(mute.read(&mut [0; 64]).unwrap_or(0), 0, "hung up on without an answer");
-    // Nor does who asks and does not read to the end.
+    // Nor can a client that does not finish its request.
     let (_edge, address) =
         limited(ScrapeLimits { head: LONG, whole: Duration::from_millis(50), ..ScrapeLimits::default() });
     let mut slow = connect(address);
@@ -195,12 +195,12 @@ fn who_does_not_speak_http_does_not_stay() {
 
 #[test]
 fn who_holds_on_to_connections_keeps_nobody_out() {
-    // Time does not come to anybody's help.
+    // With time limits that do not expire during the test.
     let (_edge, address) = limited(ScrapeLimits { connections: 4, head: LONG, whole: LONG });
     let mut mute: Vec<TcpStream> = (0..50).map(|_| connect(address)).collect();
     let (head, _) = get(address, "/metrics", "*/*");
     assert!(head.starts_with("http/1.0 200"), "{head}");
-    // The oldest had to go, one after the other.
+    // The oldest connections were closed, one after the other.
     for gone in &mut mute[..40] {
         assert_eq!(gone.read(&mut [0; 64]).unwrap_or(0), 0);
     }
@@ -242,7 +242,7 @@ fn nothing_but_loopback_is_listened_on() {
     assert!(listening.iter().all(|address| address.starts_with("0100007F:")), "{listening:?}");
 }
 
-/// Ends with the test.
+/// Killed at the end of the test.
 struct Server(Child);
 
 impl Drop for Server {
@@ -263,7 +263,7 @@ fn a_prometheus_that_scrapes_knows_the_values() {
         stage.metrics()
     );
     std::fs::write(&config, text).unwrap();
-    // A port that was free a moment ago.
+    // A port that was free just before.
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
     let log = std::fs::File::create(folder.path().join("log")).unwrap();
     let server = Command::new("prometheus")

@@ -1,4 +1,4 @@
-//! A daemon without a host: a board that moves, orders that are answered, an open edge.
+//! A daemon without a host: a board that changes, answered orders, open socket and metrics.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -23,10 +23,10 @@ use waykeeper_service::{
 };
 use waykeeper_units::{CoreId, DeviceId, GroupId, PortId, WayMask};
 
-/// For whatever has to happen some time: nothing here is about how fast it does.
+/// Time limit for anything that must happen eventually; the tests do not measure speed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Debian's group of those who have none of their own; in every image, and not the kernel's overflow id.
+/// A standard group of Debian, in every image, and not the kernel's overflow id.
 pub const READERS: (&str, u32) = ("games", 60);
 
 /// Two tenants, a NIC behind a port with DCA, an SSD behind one without; `step` steps of traffic.
@@ -126,7 +126,7 @@ fn inventory() -> Inventory {
     }
 }
 
-/// Counters after `step` seconds. The SSD's port counts no reads, and fio's occupancy is not to be had.
+/// Counters after `step` seconds. The SSD's port counts no reads, and fio's occupancy is unavailable.
 fn snapshot(step: u64) -> Snapshot {
     let value = |per_s: u64| Reading::Value(step * per_s);
     let counters = |id: u32| GroupCounters {
@@ -166,9 +166,9 @@ fn snapshot(step: u64) -> Snapshot {
     }
 }
 
-/// The daemon. Its control thread moves the board on and answers orders, as the real one does.
+/// The daemon. Its control thread updates the board and answers orders, as the real one does.
 pub struct Stage {
-    /// Where it has its socket.
+    /// Folder of its socket.
     pub folder: tempfile::TempDir,
     pub board: Arc<Board>,
     edge: Option<Edge>,
@@ -179,10 +179,10 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// A daemon with these limits, and readers or none. Its board moves on 50 times a second.
+    /// A daemon with these limits and an optional readers' group. Its board changes 50 times a second.
     pub fn new(limits: Limits, group: Option<&str>) -> Stage {
         let folder = tempfile::tempdir().unwrap();
-        // Others shall be kept out by the socket, not by the folder.
+        // The socket, not the folder, must refuse other users.
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let board = Arc::new(Board::new(published(1)));
         let (sender, waiting) = orders();
@@ -224,23 +224,23 @@ impl Stage {
         self.folder.path().join("s")
     }
 
-    /// Where metrics are.
+    /// Address of the metrics.
     pub fn metrics(&self) -> SocketAddr {
         self.edge.as_ref().and_then(Edge::metrics_address).unwrap()
     }
 
-    /// Waits until the control thread has taken so many steps more.
+    /// Waits until the control thread has taken `more` steps.
     pub fn moves_on(&self, more: u64) {
         let goal = self.steps.load(Ordering::Relaxed) + more;
         eventually("the board moves on", || self.steps.load(Ordering::Relaxed) >= goal);
     }
 
-    /// Closes the edge.
+    /// Closes socket and metrics.
     pub fn close(&mut self) {
         self.edge.take();
     }
 
-    /// Ends it; the orders that were carried out.
+    /// Ends it; returns the orders that were carried out.
     pub fn end(mut self) -> Vec<Order> {
         self.close();
         self.ending.store(true, Ordering::Relaxed);
@@ -248,7 +248,7 @@ impl Stage {
     }
 }
 
-/// Waits until something is so; says what if it never is.
+/// Waits until a condition holds; fails with `what` after [`PATIENCE`].
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = std::time::Instant::now() + PATIENCE;
     while !is_so() {
@@ -257,11 +257,11 @@ pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A client that speaks plainly.
+/// A client that sends raw lines.
 pub struct Client(BufReader<UnixStream>);
 
 impl Client {
-    /// Connects; patient, but not for ever.
+    /// Connects, with a time limit.
     pub fn at(path: &Path) -> Client {
         let stream = UnixStream::connect(path).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -274,19 +274,19 @@ impl Client {
         self.0.get_mut()
     }
 
-    /// Says a line.
+    /// Sends a line.
     pub fn say(&mut self, line: &str) {
         self.stream().write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
-    /// The next line; empty when the daemon has hung up.
+    /// The next line; empty after the daemon closed the connection.
     pub fn hear(&mut self) -> String {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
         line
     }
 
-    /// Says a line and parses the answer.
+    /// Sends a line and parses the answer.
     pub fn ask(&mut self, line: &str) -> serde_json::Value {
         self.say(line);
         let answer = self.hear();

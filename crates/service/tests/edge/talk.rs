@@ -1,4 +1,4 @@
-//! Plain conversations with the control socket.
+//! Ordinary requests to the control socket.
 
 use super::stage::{Client, READERS, Stage, eventually};
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ fn a_status_has_everything_there_is_to_see() {
     let ports: Vec<_> = status.ports.iter().map(|port| (port.dca, port.outbound_bytes_per_s)).collect();
     assert_eq!(ports, [(Some(true), Some(5e8)), (Some(false), None)]);
     assert_eq!((status.totals.reloads, status.totals.reloads_refused), (5, 6));
-    // What there is no value for has no key.
+    // A missing value has no key.
     let plain: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(plain["id"], "first");
     assert!(plain["ok"]["tenants"][1].get("llc_occupancy_bytes").is_none());
@@ -49,14 +49,14 @@ fn one_connection_serves_many_requests_and_a_bad_one_spoils_none() {
     let policy = client.ask(r#"{"version":1,"id":5,"do":"policy"}"#);
     assert_eq!((&policy["id"], &policy["ok"]["policy"]), (&json!(5), &json!("a4")));
     assert_eq!(policy["ok"]["settings"], json!({ "stable_interval_s": 5 }));
-    // Several at once, in two pieces, are answered in order.
+    // Two requests at once, in two pieces, are answered in order.
     client
         .stream()
         .write_all(b"{\"version\":1,\"id\":1,\"do\":\"policy\"}\n{\"version\":1,\"id\":2,")
         .unwrap();
     assert_eq!(serde_json::from_str::<Value>(&client.hear()).unwrap()["id"], 1);
     assert_eq!(client.ask(r#""do":"policy"}"#)["id"], 2);
-    // Who has nothing more to say still hears the answer.
+    // A client that has shut down its sending half still gets the answer.
     client.say(r#"{"version":1,"id":3,"do":"policy"}"#);
     client.stream().shutdown(Shutdown::Write).unwrap();
     assert!(client.hear().contains("\"id\":3"));
@@ -75,7 +75,7 @@ fn orders_arrive_and_their_answers_come_back() {
         assert!(client.ask(&format!(r#"{{"version":1,"do":"{order}"}}"#))["ok"].is_object());
     }
     assert!(client.ask(r#"{"version":1,"do":"pause","release":true}"#)["ok"].is_object());
-    // There is no order that ends the daemon.
+    // No order ends the daemon.
     assert_eq!(client.ask(r#"{"version":1,"do":"stop"}"#)["error"]["kind"], "bad-request");
     let settings = "period = 2\nname = \"x\"".parse().unwrap();
     let orders = stage.end();

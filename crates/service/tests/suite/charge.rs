@@ -1,4 +1,4 @@
-//! What a configuration lets the daemon have of a mounted virtual server: limits, a machine profile, classes of service.
+//! How a configuration limits the daemon on a mounted virtual server: limits, machine profile, classes of service.
 //! Needs root and /dev/fuse.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use waykeeper_stand::faults::{Calls, Fault, Operation, Rule};
 use waykeeper_stand::{Machine, same};
 use waykeeper_units::{GroupId, WayMask};
 
-/// The configuration of a machine's tenants; `daemon` stands in its first section.
+/// The configuration of a machine's tenants; `daemon` is added to its first section.
 fn config(machine: &Machine, daemon: &str, more: &str) -> Config {
     let file = machine.folder().join("waykeeper.toml");
     let (root, journal) = (machine.root().prefix().to_owned(), machine.journal());
@@ -41,7 +41,7 @@ fn plan() -> Plan {
     }
 }
 
-/// A file that says of this machine that the register of the DCA ways is dead.
+/// Writes a profile that says that this machine's register of the DCA ways has no effect.
 fn write_profile(machine: &Machine, file: &Path) {
     let host = machine.open();
     Profile {
@@ -82,12 +82,12 @@ fn a_policy_does_not_turn_what_the_profile_says_is_dead() {
     let outcome = keeper.apply(&plan()).unwrap().dca_ways;
     assert!(matches!(outcome, Some(KnobOutcome::Refused(why)) if why.contains("machine profile")));
     drop(keeper);
-    // Without it, and with the usual one, which this machine has not, the register is as good as it says.
+    // Without a profile, and with the usual one, which this machine does not have, the register counts as working.
     for value in ["off", "usual"] {
         let keeper = open(&with(value));
         assert_eq!((keeper.inventory().dca_ways_switch.clone(), check(&keeper)), (Support::Yes, Ok(())));
     }
-    // What is named must be there and be one.
+    // A file that is named must exist and be a profile.
     let refused =
         |file: &Path| Keeper::open(&with(file.to_str().unwrap())).map(|_| ()).unwrap_err().to_string();
     assert!(refused(&machine.folder().join("none.toml")).ends_with("none.toml: entity not found"));
@@ -111,14 +111,14 @@ fn a_cpu_that_goes_offline_and_comes_back_is_told_and_followed() {
     let before: Vec<_> = ["l2fwd", "fio"].map(|name| cores(&keeper, name)).into();
     assert_eq!(before, [Some("0-1".to_owned()), Some("2".to_owned())]);
     keeper.sample().unwrap();
-    // CPU 1, one of two of l2fwd's, and CPU 2, the only one of fio's.
+    // Takes offline CPU 1, one of l2fwd's two, and CPU 2, fio's only one.
     let online = Fault::Garbage(b"0,3-35\n".to_vec());
     let path = "sys/devices/system/cpu/online".to_owned();
     machine.faults.inject(Rule { path, operation: Some(Operation::Read), calls: Calls::All, fault: online });
     keeper.refresh();
     assert_eq!(cores(&keeper, "l2fwd").as_deref(), Some("0"));
     assert!(told(&keeper).contains("not all of its cores 0-1 are online; it has 0"), "{}", told(&keeper));
-    // fio has nothing left, which is told once: with the reason.
+    // fio has no CPU left, which is reported once, with the reason.
     assert!(keeper.standing().iter().any(|own| own.kind == "absent" && own.text.contains("fio")));
     assert!(!keeper.told().iter().any(|line| line.contains("fio went")));
     let snapshot = keeper.sample().unwrap();

@@ -1,4 +1,4 @@
-//! The engine on a mounted virtual server: whatever ends it, every knob is as it was found.
+//! The engine on a mounted virtual server: however it ends, every knob has its original value.
 
 use crossbeam_channel::{bounded, unbounded};
 use std::cell::Cell;
@@ -21,12 +21,12 @@ use waykeeper_stand::{Machine, same};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A host under which the ground opens at some reading of its counters.
+/// A host that panics at a given reading of its counters.
 struct Trapdoor {
     keeper: Keeper,
     readings: Cell<u32>,
     at: u32,
-    /// How many plans from now on it does not take.
+    /// How many plans, from now on, it refuses.
     deaf: Arc<AtomicU32>,
 }
 
@@ -47,7 +47,7 @@ impl Host for Trapdoor {
 
     fn sample(&mut self) -> Result<Snapshot, HostError> {
         self.readings.set(self.readings.get() + 1);
-        // Once: bringing back reads too.
+        // Only once, since restoring reads too.
         assert!(self.readings.get() != self.at, "a trapdoor");
         self.keeper.sample()
     }
@@ -115,7 +115,7 @@ fn config(machine: &Machine, more: &str) -> (Config, Inputs) {
 
 const FIXED: &str = "[policy]\nname = \"fixed\"\nsettings.masks = { l2fwd = \"0x600\", scan = \"0x003\" }";
 
-/// An engine's setup, with its board and the ways to nudge it and to give it orders.
+/// An engine's setup, with its board and the senders of signals and orders.
 fn setup(
     config: Config,
     inputs: Inputs,
@@ -142,7 +142,7 @@ fn setup(
 fn a_panic_in_any_of_the_first_readings_leaves_everything_as_it_was() {
     let machine = Machine::new("gold-6140");
     let found = machine.state();
-    // Before the first knob is turned, when it is read back, and in the steps after.
+    // Before the first knob is set, when it is read back, and in the steps after.
     for at in 1..=6 {
         let (config, inputs) = config(&machine, FIXED);
         let keeper = Keeper::open(&config).unwrap_or_else(|error| panic!("{error}"));
@@ -160,7 +160,7 @@ fn orders_are_answered_within_a_long_period_and_every_step_is_fed() {
     let machine = Machine::new("gold-6140");
     let found = machine.state();
     let (mut config, inputs) = config(&machine, FIXED);
-    // An answer at the end of a step would come after an hour.
+    // If the engine answered only at the end of a step, that would take an hour.
     config.period_ns = 3_600_000_000_000;
     let (feed, steps) = feed(4096);
     let (tell, moments) = unbounded();
@@ -203,17 +203,18 @@ fn orders_are_answered_within_a_long_period_and_every_step_is_fed() {
     assert_eq!(told[2], "policy fixed replaces fixed");
     assert_eq!(told[3], "the policy is paused; the knobs are restored to their original values");
     assert_eq!(told[4], "policy fixed replaces fixed");
-    // The period of the test is not the file's.
+    // The test's period differs from the file's.
     assert_eq!(told[5], "daemon.period_s is 0.02, was 3600.0");
     same(&machine.state(), &found, "after a stop");
-    // The start, one policy following another, a release and its end: each once. What turned nothing is not fed.
+    // The start, a replaced policy, a release and its end: each once. Changes that set no knob are not sent to the
+    // feed.
     let fed: Vec<_> = steps.iter().map(|step| (step.step, step.paused, first_event(&step))).collect();
     let (follows, restored) = ("policy-replaced".to_owned(), "restored".to_owned());
     let release = (0, Some(Pause::Release), restored.clone());
     let wanted = [(0, None, String::new()), (0, None, follows.clone()), release, (0, None, follows)];
     let between = fed.iter().take_while(|(step, ..)| *step == 0).cloned().collect::<Vec<_>>();
     assert_eq!(between, wanted, "{fed:?}");
-    // Then the steps of the shorter period, and the last restore.
+    // Then the steps of the shorter period, and the final restore.
     assert_eq!(fed.last().map(|(_, _, event)| event), Some(&restored), "{fed:?}");
     let moments: Vec<Moment> = moments.iter().collect();
     assert_eq!(moments, [Moment::Stands, Moment::Loading, Moment::Loaded]);
@@ -232,11 +233,11 @@ fn a_release_says_which_knobs_did_not_come_back_and_tries_them_again() {
         in_charge(host, |host| Ok(engine::run(host, setup)?))
     });
     let (deaf, nudge, sender): (_, crossbeam_channel::Sender<Nudge>, Sender) = hear.recv().unwrap();
-    // An answer comes between two steps, so the knobs stand.
+    // Answers come between two steps, so the knobs are set by now.
     assert!(sender.ask(Order::Resume, PATIENCE).is_ok());
     let turned = machine.state();
     assert_ne!(turned, found);
-    // The end of a run tries three times.
+    // The loop tries three times to restore.
     deaf.store(3, Ordering::SeqCst);
     let why = sender.ask(Order::Pause(Pause::Release), PATIENCE).unwrap_err();
     let wanted =
@@ -256,7 +257,7 @@ fn a_release_says_which_knobs_did_not_come_back_and_tries_them_again() {
     same(&machine.state(), &found, "after a stop");
 }
 
-/// What happened first in a step.
+/// The first event of a step.
 fn first_event(step: &Published) -> String {
     step.record.events.first().map(|event| event.action.clone()).unwrap_or_default()
 }

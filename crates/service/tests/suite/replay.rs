@@ -1,4 +1,4 @@
-//! A recording made by a real loop on the virtual server, in process, and what a replay makes of it.
+//! A recording of a real loop on the virtual server, in process, and its replay.
 
 use std::ops::Range;
 use std::path::Path;
@@ -15,7 +15,7 @@ use waykeeper_service::{Mode, Pause, Published, Totals, feed};
 
 const STEPS: u64 = 30;
 
-/// A4's mix (s6, Fig. 11) as the scenario has it, seen through few sets: what is decided matters here, not how well.
+/// A4's mix (s6, Fig. 11) as the scenario has it, with few sets: only the decisions matter, not the performance.
 fn server() -> VirtualServer {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/a4-hpw-heavy.toml");
     let scenario = ScenarioSource::open(&file).unwrap().read().unwrap();
@@ -23,12 +23,12 @@ fn server() -> VirtualServer {
     VirtualServer::new(Arc::new(scenario), options).unwrap()
 }
 
-/// Records a policy from its start, as the daemon does; `skip` are steps that the feed had no room for.
+/// Records a policy from its start, as the daemon does; `skip` are steps that the feed dropped.
 fn record(directory: &Path, name: &str, settings: &toml::Table, skip: &[u64]) {
     record_released(directory, name, settings, skip, 0..0);
 }
 
-/// The same with a pause that gives the knobs back before the first of these steps and ends before the last.
+/// The same with a pause that restores the knobs before the first of these steps and ends before the last.
 fn record_released(directory: &Path, name: &str, settings: &toml::Table, skip: &[u64], pause: Range<u64>) {
     let mut server = server();
     let inventory = Arc::new(server.inventory().clone());
@@ -108,7 +108,7 @@ fn the_same_policy_over_an_unbroken_recording_decides_the_same() {
         for compared in &all {
             assert_eq!(compared.recorded, compared.replayed, "{name}, step {}", compared.step);
         }
-        // It is not the agreement of two that do nothing.
+        // The policies agree on values, not on doing nothing.
         assert!(all.iter().any(|compared| !compared.recorded.wish.is_empty()), "{name}");
     }
 }
@@ -120,7 +120,7 @@ fn a_policy_that_begins_anew_after_its_knobs_went_back_does_so_in_the_replay() {
         let directory = TempDir::new().unwrap();
         record_released(directory.path(), name, &none, &[], 12..15);
         let all = replay(directory.path(), name, &none);
-        // The steps of the pause decide nothing; the new beginning does.
+        // The steps of the pause have no decision; the restart has one.
         assert_eq!(all.len() as u64, STEPS + 1 - 3 + 1, "{name}");
         for compared in &all {
             assert_eq!(compared.recorded, compared.replayed, "{name}, step {}", compared.step);
@@ -140,7 +140,7 @@ fn another_policy_is_shown_where_it_differs_and_twice_the_same() {
     let differ = differences(&last.recorded.wish, &last.replayed.wish, &[]);
     assert!(!differ.is_empty() && differ.iter().all(|[_, ours, theirs]| ours != theirs));
     assert!(differences(&last.recorded.wish, &last.recorded.wish, &[]).is_empty());
-    // `default` names nothing: what a4 turned reads as found.
+    // The policy names nothing: knobs that a4 set read their original values.
     let nothing = replay(directory.path(), "none", &none);
     assert!(nothing.iter().all(|compared| compared.replayed.wish.is_empty()));
 }
@@ -149,7 +149,7 @@ fn another_policy_is_shown_where_it_differs_and_twice_the_same() {
 fn a_recording_with_gaps_is_replayed_over_what_is_there() {
     let none = toml::Table::new();
     let directory = TempDir::new().unwrap();
-    // The start is among what is missing.
+    // The start is among the missing steps.
     record(directory.path(), "a4", &none, &[0, 1, 9]);
     let all = replay(directory.path(), "a4", &none);
     let steps: Vec<u64> = all.iter().map(|compared| compared.step).collect();

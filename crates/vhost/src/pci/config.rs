@@ -1,8 +1,8 @@
-//! A device's configuration space and the manners of its `config` file.
+//! A device's configuration space, with the behaviour of its `config` file.
 //!
-//! Source: linux drivers/pci/pci-sysfs.c (hardware.md 2.5, virtual-host.md 4): 64 bytes for the unprivileged, reads short at
-//! the end, writes past it EFBIG, a write across it short; read-only fields swallow writes. A field may be a register
-//! of the machine. It must not know which devices there are.
+//! Source: linux drivers/pci/pci-sysfs.c (hardware.md 2.5, virtual-host.md 4): 64 bytes for unprivileged users, short
+//! reads at the end, EFBIG for writes past it, short writes across it; writes to read-only fields are ignored. A field
+//! may be a register of the machine. It must not know which devices exist.
 
 use crate::engine::Engine;
 use crate::node::{Caller, File};
@@ -14,10 +14,10 @@ use std::sync::{Mutex, PoisonError};
 /// Bytes of an extended configuration space.
 pub const SIZE: usize = 4096;
 
-/// Bytes that everybody may read.
+/// Bytes that every user may read.
 const HEADER: usize = 64;
 
-/// A field whose value is the machine's.
+/// A field that is a register of the machine.
 #[derive(Clone, Copy, Debug)]
 pub enum Live {
     /// perfctrlsts_0 of a root port, by the port's index.
@@ -27,7 +27,7 @@ pub enum Live {
 }
 
 impl Live {
-    /// Bytes it takes: counters have eight, of which 48 bits count; everything else has four.
+    /// Its bytes: counters have eight, of which 48 bits count; others have four.
     fn len(self) -> usize {
         if matches!(self, Live::Channel(_, _, BoxRegister::Count(_))) { 8 } else { 4 }
     }
@@ -45,14 +45,14 @@ impl Live {
         match self {
             Live::Port(port) => server.write_port_register(port, value as u32),
             Live::Channel(package, channel, register) => {
-                // A register that the box has not swallows the write, as any read-only field.
+                // A write to a register that the box does not have is ignored, as for any read-only field.
                 let _ = server.write_box(package, Uncore::Memory, channel, register, value);
             }
         }
     }
 }
 
-/// What a configuration space holds at power-on.
+/// The content of a configuration space at power-on.
 #[derive(Clone, Debug)]
 pub struct Space {
     bytes: Vec<u8>,
@@ -61,7 +61,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// A device: vendor, device, class (24 bits), revision, header type 0. Command and interrupt line take writes.
+    /// A device: vendor, device, class (24 bits), revision, header type 0. Command and interrupt line are writable.
     pub fn new(vendor: u16, device: u16, class: u32, revision: u8) -> Space {
         let mut space = Space { bytes: vec![0; SIZE], writable: vec![0; SIZE], live: Vec::new() };
         space.put(0x00, &vendor.to_le_bytes());
@@ -76,7 +76,7 @@ impl Space {
         space
     }
 
-    /// Makes a bridge of it, with its buses.
+    /// Makes it a bridge with these buses.
     pub fn bridge(mut self, primary: u8, secondary: u8, subordinate: u8) -> Space {
         self.put(0x0e, &[1]);
         self.put(0x18, &[primary, secondary, subordinate]);
@@ -95,7 +95,7 @@ impl Space {
         self
     }
 
-    /// Gives it the PCI Express capability at `at`: kind of port, link of 8 GT/s times 16.
+    /// Adds the PCI Express capability at `at`: kind of port, link of 8 GT/s times 16.
     pub fn express(mut self, at: u8, kind: u8) -> Space {
         self.put(0x06, &0x0010_u16.to_le_bytes());
         self.put(0x34, &[at]);
@@ -118,7 +118,7 @@ impl Space {
         self
     }
 
-    /// A field that is a register of the machine.
+    /// Adds a field that is a register of the machine.
     pub fn live(mut self, at: usize, field: Live) -> Space {
         self.live.push((at, field));
         self
@@ -128,18 +128,18 @@ impl Space {
         self.writable[at..at + mask.len()].copy_from_slice(mask);
     }
 
-    /// Two bytes as they stand at power-on.
+    /// Two bytes at power-on.
     pub fn word(&self, at: usize) -> u16 {
         u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]])
     }
 
-    /// A dword as it stands at power-on.
+    /// A dword at power-on.
     pub fn dword_at(&self, at: usize) -> u32 {
         u32::from(self.word(at)) | u32::from(self.word(at + 2)) << 16
     }
 }
 
-/// The file of a device.
+/// The `config` file of a device.
 pub struct ConfigFile {
     engine: Engine,
     space: Mutex<Space>,
@@ -157,7 +157,7 @@ impl ConfigFile {
     }
 }
 
-/// Copies the part of `bytes`, which stand at `at`, that lies in `to`, which stands at `start`.
+/// Copies into `to`, which begins at `start`, the overlapping part of `bytes`, which begin at `at`.
 fn overlay(to: &mut [u8], start: usize, at: usize, bytes: &[u8]) {
     for (index, byte) in bytes.iter().enumerate() {
         if let Some(place) = (at + index).checked_sub(start).and_then(|place| to.get_mut(place)) {

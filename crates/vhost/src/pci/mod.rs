@@ -1,7 +1,7 @@
-//! The PCI devices of the server and their directories in sysfs: root ports, what is behind them, and the package's own
-//! devices that hold registers.
+//! The PCI devices of the server and their directories in sysfs: root ports, the devices behind them, and the package's
+//! own devices with registers.
 //!
-//! It must not know what a register does ([`config`] reaches the machine), nor how addresses were chosen for ports.
+//! It must not know a register's effect ([`config`] reaches the machine), nor how ports' addresses were chosen.
 
 pub mod config;
 mod plan;
@@ -13,16 +13,16 @@ use crate::topology::{list, map};
 use config::{ConfigFile, Space};
 pub use plan::devices;
 
-/// A device and what is behind it.
+/// A device and the devices behind it.
 #[derive(Clone, Debug)]
 pub struct Device {
-    /// Where it is.
+    /// Its address.
     pub address: Address,
     /// Package it belongs to.
     pub package: usize,
     /// Its configuration space at power-on.
     pub space: Space,
-    /// The driver that has it; none for devices without one.
+    /// Its driver, if it has one.
     pub driver: Option<&'static str>,
     /// Files that its driver adds below its directory, with their content.
     pub extra: Vec<(String, String)>,
@@ -30,7 +30,7 @@ pub struct Device {
     pub behind: Vec<Device>,
 }
 
-/// Puts all devices into the tree.
+/// Adds all devices to the tree.
 pub fn add(tree: &mut Tree, devices: Vec<Device>, places: &Places, engine: &Engine) {
     tree.directory("sys/bus/pci/devices");
     tree.directory("sys/bus/pci/drivers");
@@ -40,7 +40,7 @@ pub fn add(tree: &mut Tree, devices: Vec<Device>, places: &Places, engine: &Engi
     }
 }
 
-/// A device's directory, `depth` directories below `sys/devices`, and those behind it.
+/// Adds a device's directory, `depth` directories below `sys/devices`, and those of the devices behind it.
 fn add_device(tree: &mut Tree, device: Device, folder: &str, depth: usize, places: &Places, engine: &Engine) {
     let Device { address, package, space, driver, extra, behind } = device;
     let path = format!("{folder}/{address}");
@@ -72,7 +72,7 @@ fn add_device(tree: &mut Tree, device: Device, folder: &str, depth: usize, place
                 class & 0xff
             ),
         ),
-        // No address windows: nobody maps a register of these devices. Six, a ROM, and four of a bridge.
+        // No address windows, since these devices' registers are never mapped. Six, a ROM, and four of a bridge.
         ("resource", vec![["0x0000000000000000"; 3].join(" "); if bridge { 11 } else { 7 }].join("\n")),
     ];
     if bridge {

@@ -1,8 +1,8 @@
-//! Which PCI devices the server has: what each generation calls its root ports and register devices, and which buses
-//! are left for the rest.
+//! The PCI devices of the server: ids of root ports and register devices per generation, and the buses for the other
+//! devices.
 //!
-//! Ids are those of linux include/linux/pci_ids.h, arch/x86/events/intel/uncore_snbep.c and the PCI id list; where a chip
-//! has many, one stands for all. It must not know files.
+//! Ids are those of linux include/linux/pci_ids.h, arch/x86/events/intel/uncore_snbep.c and the PCI id list; if a chip
+//! has many, one is used for all. It must not know files.
 
 use super::Device;
 use super::config::{Live, Space};
@@ -15,7 +15,7 @@ use waykeeper_host::DeviceKind;
 
 const INTEL: u16 = 0x8086;
 
-/// Where perfctrlsts_0 is on chips that have it (hardware.md 2.1).
+/// Offset of perfctrlsts_0 on chips that have it (hardware.md 2.1).
 const PERFCTRLSTS: usize = 0x180;
 
 /// Kinds of ports in the PCI Express capability (PCIe base specification, 7.5.3.2).
@@ -30,7 +30,7 @@ const ETHERNET: u32 = 0x02_0000;
 const NVME: u32 = 0x01_0802;
 const SYSTEM: u32 = 0x08_8000;
 
-/// All devices of a server, root ports and register devices at the top.
+/// All devices of a server; the top level has root ports and register devices.
 pub fn devices(server: &Server) -> Vec<Device> {
     let places = server.places();
     let mut buses = Buses(places.ports.iter().map(|port| port.address.bus).collect());
@@ -53,11 +53,11 @@ pub fn devices(server: &Server) -> Vec<Device> {
     all
 }
 
-/// Bus numbers that are taken.
+/// Bus numbers in use.
 struct Buses(BTreeSet<u8>);
 
 impl Buses {
-    /// The next free one after `bus`; the last one of all when none is left, which no server of 16 devices sees.
+    /// The next free one after `bus`; the last one if none is free, which no server of 16 devices reaches.
     fn next(&mut self, bus: u8) -> u8 {
         let free = (bus..=u8::MAX).chain(1..bus).find(|bus| !self.0.contains(bus)).unwrap_or(u8::MAX);
         self.0.insert(free);
@@ -120,7 +120,7 @@ fn last_bus(devices: &[Device]) -> u8 {
     devices.iter().map(own).max().unwrap_or(0)
 }
 
-/// A ConnectX-5.
+/// A ConnectX-5 NIC.
 fn nic(port: &Port, bus: u8) -> Device {
     let space = Space::new(0x15b3, 0x1017, ETHERNET, 0).subsystem(0x15b3, 0x0008).express(0x60, ENDPOINT);
     let address = Address { bus, device: 0, function: 0, ..port.address };
@@ -129,13 +129,13 @@ fn nic(port: &Port, bus: u8) -> Device {
     Device { driver: Some("mlx5_core"), extra, ..plain(address, port.package, space) }
 }
 
-/// NVMe drives: one alone is behind the root port, several are behind a switch.
+/// NVMe drives: a single one directly behind the root port, several behind a switch.
 fn array(server: &Server, index: usize, port: &Port, bus: u8, buses: &mut Buses) -> Vec<Device> {
     let scenario = server.bare().scenario();
     let first = scenario.nics.len();
     let drives =
         index.checked_sub(first).map_or(1, |array| scenario.storage[array].array.drives).clamp(1, 32);
-    // Drives are numbered over all arrays, as the kernel does.
+    // Drives are numbered over all arrays, as in the kernel.
     let before: u32 =
         scenario.storage.iter().take(index.saturating_sub(first)).map(|array| array.array.drives).sum();
     let at = |bus, device| Address { bus, device, function: 0, ..port.address };
@@ -159,14 +159,14 @@ fn array(server: &Server, index: usize, port: &Port, bus: u8, buses: &mut Buses)
     vec![Device { driver: Some("pcieport"), behind, ..plain(at(bus, 0), port.package, space) }]
 }
 
-/// A Samsung 980 PRO.
+/// A Samsung 980 PRO drive.
 fn drive(port: &Port, address: Address, number: u32) -> Device {
     let space = Space::new(0x144d, 0xa80a, NVME, 0).subsystem(0x144d, 0xa801).express(0x70, ENDPOINT);
     let extra = vec![(format!("nvme/nvme{number}/model"), "Samsung SSD 980 PRO 1TB\n".to_owned())];
     Device { driver: Some("nvme"), extra, ..plain(address, port.package, space) }
 }
 
-/// The devices that hold the memory channels' counters, on chips that have these in configuration space.
+/// The devices with the memory channels' counters, on chips that have these in configuration space.
 fn channels(server: &Server, package: usize, generation: &Generation) -> Vec<Device> {
     let Some(memory) = &generation.memory else { return Vec::new() };
     let Some(registers) = memory.pmu.registers.as_ref().filter(|map| map.space == Where::PciConfig) else {
@@ -186,8 +186,8 @@ fn channels(server: &Server, package: usize, generation: &Generation) -> Vec<Dev
         .collect()
 }
 
-/// Device and function of each channel's device on Skylake (linux uncore_snbep.c: skx_uncore_pci_ids); elsewhere the
-/// places differ, and tools go by the id.
+/// Device and function of each channel's device on Skylake (linux uncore_snbep.c: skx_uncore_pci_ids); other chips use
+/// other addresses, and tools search by id.
 const CHANNELS: [(u8, u8); 8] =
     [(0x0a, 2), (0x0a, 6), (0x0b, 2), (0x0c, 2), (0x0c, 6), (0x0d, 2), (0x0e, 2), (0x0e, 6)];
 
@@ -207,7 +207,7 @@ fn counters(mut space: Space, package: usize, channel: usize, pmu: &Pmu, map: &R
     space
 }
 
-/// Devices that say how many slices there are and which stack a root bus belongs to (hardware.md 3.4, 4.4).
+/// Devices that report the number of slices and the stack of a root bus (hardware.md 3.4, 4.4).
 fn registers(server: &Server, package: usize, generation: &Generation) -> Vec<Device> {
     let places = server.places();
     let bus = places.uncore_bus(package);
@@ -234,7 +234,7 @@ fn registers(server: &Server, package: usize, generation: &Generation) -> Vec<De
     }
     if generation.id == "icx" {
         for (stack, root) in &places.stacks[package] {
-            // SAD_CONTROL: the stack's own number in bits 6:4, which PMUs count otherwise (linux uncore_snbep.c:
+            // SAD_CONTROL: the stack's own number in bits 6:4, which differs from the PMU's (linux uncore_snbep.c:
             // SAD_CONTROL_STACK_ID; pcm-iio-topology.cpp: 1 to 5 are PMUs 0 to 4, 0 is PMU 5).
             let own = if *stack == 5 { 0 } else { u32::from(*stack) + 1 };
             let space = Space::new(INTEL, 0x09a2, SYSTEM, 0x04).dword(0x3f4, own << 4);

@@ -1,7 +1,7 @@
-//! A box of uncore counters (CHA, IIO, memory channel): box control, filters, controls, counters.
+//! A box of uncore counters (CHA, IIO, memory channel): box control, filters, event selects, counters.
 //!
 //! The register map and the values of the box control come from the generation's table, so one state machine serves
-//! those before Sapphire Rapids and those after it (hardware.md 3.3). It must not know what the events mean.
+//! generations before Sapphire Rapids and after it (hardware.md 3.3). It must not know the events.
 
 use super::Counter;
 use waykeeper_generations::{BoxControl, Pmu};
@@ -13,24 +13,24 @@ pub enum BoxRegister {
     Control,
     /// A filter: 0 or 1.
     Filter(u8),
-    /// The control of a counter.
+    /// The event select of a counter.
     Select(u8),
     /// A counter.
     Count(u8),
 }
 
-/// What one counter is told to count.
+/// What one counter counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Words {
     /// Number of the counter in its box.
     pub index: u8,
-    /// Its control.
+    /// Its event select.
     pub select: u64,
     /// The filters of the box.
     pub filters: [u64; 2],
 }
 
-/// The bits of control registers that a kind of box obeys.
+/// The control bits of a kind of box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BoxRules {
     freeze: u64,
@@ -41,7 +41,7 @@ pub struct BoxRules {
 }
 
 impl BoxRules {
-    /// Those of a generation's table. The table gives whole words; a bit is what one word has and another has not.
+    /// The control bits of a generation. Its table gives whole words; a bit is the difference of two words.
     pub fn of(pmu: &Pmu) -> BoxRules {
         let registers = pmu.registers.as_ref();
         let control = registers.and_then(|registers| registers.box_control);
@@ -79,7 +79,8 @@ impl CounterBox {
         }
     }
 
-    /// What a register reads; `count` says how far an event is. `None` for a register the box has not.
+    /// The value of a register; `count` returns the present count of an event. `None` for a register that the box does
+    /// not have.
     pub fn read(&self, register: BoxRegister, count: impl Fn(Words) -> u64) -> Option<u64> {
         match register {
             BoxRegister::Control => Some(self.control),
@@ -92,14 +93,14 @@ impl CounterBox {
         }
     }
 
-    /// Writes a register. `None` for a register the box has not.
+    /// Writes a register. `None` for a register that the box does not have.
     pub fn write(&mut self, register: BoxRegister, value: u64, count: impl Fn(Words) -> u64) -> Option<()> {
         if let BoxRegister::Count(index) = register {
             let words = (usize::from(index) < self.counters.len()).then(|| self.words(index))?;
             self.counters[usize::from(index)].write(value & self.rules.most, || count(words));
             return Some(());
         }
-        // Everything stands still while a control changes, and goes on under the new ones.
+        // All counters stop while a control changes, and continue with the new controls.
         for index in 0..self.counters.len() {
             let words = self.words(index as u8);
             self.counters[index].stop(|| count(words));
@@ -153,7 +154,7 @@ mod tests {
         CounterBox::new(&Generation::by_id("skx").unwrap().cache.as_ref().unwrap().pmu)
     }
 
-    /// An event that is at 10 times its event number.
+    /// The count of an event is `now` times its event number.
     fn at(now: u64) -> impl Fn(Words) -> u64 {
         move |words| (words.select & 0xff) * now
     }

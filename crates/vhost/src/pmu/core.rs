@@ -22,11 +22,11 @@ pub enum CoreRegister {
     Fixed(u8),
     /// Control of the fixed counters.
     FixedControl,
-    /// Control of all.
+    /// Global control.
     GlobalControl,
 }
 
-/// What a counter is told to count.
+/// What a counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CoreWords {
     /// An event select.
@@ -48,7 +48,7 @@ pub struct CorePmu {
 }
 
 impl CorePmu {
-    /// After power-on, with every counter allowed by the global control, as a kernel's perf leaves it.
+    /// After power-on, with every counter enabled in the global control, as a kernel's perf leaves it.
     pub fn new(core: &CoreCounters) -> CorePmu {
         let counters = usize::from(core.counters_alone);
         let (fixed, width) = core.fixed.map_or((0, 0), |fixed| (usize::from(fixed.counters), fixed.width));
@@ -63,7 +63,7 @@ impl CorePmu {
         }
     }
 
-    /// What a register reads; `count` says how far an event is.
+    /// The value of a register; `count` returns the present count of an event.
     pub fn read(&self, register: CoreRegister, count: impl Fn(CoreWords) -> u64) -> Option<u64> {
         match register {
             CoreRegister::Select(index) => self.selects.get(usize::from(index)).copied(),
@@ -117,7 +117,7 @@ impl CorePmu {
             act(counter, CoreWords::Select(select), runs);
         }
         for (index, counter) in self.fixed.iter_mut().enumerate() {
-            // Four bits a counter: kernel, user, any thread, interrupt (SDM vol. 3, 20.2.2).
+            // Four bits per counter: kernel, user, any thread, interrupt (SDM vol. 3, 20.2.2).
             let told = self.fixed_control >> (4 * index) & 0b11 != 0;
             let runs = told && self.global_control >> (32 + index) & 1 == 1;
             act(counter, CoreWords::Fixed(index as u8), runs);
@@ -134,7 +134,7 @@ mod tests {
     fn a_counter_runs_if_everything_says_so() {
         use CoreRegister::{Count, Fixed, FixedControl, GlobalControl, Select};
         let mut pmu = CorePmu::new(&Generation::by_id("skx").unwrap().core);
-        // Programmable events are at the time times their number, fixed ones at 1000 times.
+        // Programmable events count the time times their number, fixed ones 1000 × (index + 1) × the time.
         let at = |now: u64| {
             move |words| match words {
                 CoreWords::Select(select) => (select & 0xff) * now,

@@ -1,6 +1,6 @@
-//! Which event counts what the machine counts: the generation's tables against the machine's counters.
+//! Maps events to the machine's counters with the generation's tables.
 //!
-//! An event that no table names counts 0, as one that never happens does. It must not know registers' addresses.
+//! An event in no table counts 0, like an event that never happens. It must not know registers' addresses.
 
 use super::boxes::Words;
 use super::core::CoreWords;
@@ -11,7 +11,7 @@ use waykeeper_machine::{CoreCounts, DcaCounts, MemoryBytes};
 
 type OfCore = fn(&CoreCounts) -> u64;
 
-/// What a core's event counts, by the vendor's name; 0 for what the model has no counterpart of.
+/// The machine's count for a core's event, by the vendor's name; `None` for an event that the model does not have.
 fn of_core(name: &str) -> Option<OfCore> {
     Some(match name {
         "INST_RETIRED.ANY" | "ex_ret_instr" => |c| c.instructions,
@@ -21,13 +21,13 @@ fn of_core(name: &str) -> Option<OfCore> {
         "L2_RQSTS.REFERENCES" | "L2_REQUEST.ALL" | "L2_RQSTS.ALL_DEMAND_REFERENCES" => {
             |c| c.mlc_hits + c.mlc_misses
         }
-        // Demand accesses are all that programs of the model make, and each miss brings one line.
+        // Programs of the model make only demand accesses, and each miss fills one line.
         "L2_RQSTS.MISS" | "L2_REQUEST.MISS" | "L2_RQSTS.ALL_DEMAND_MISS" | "L2_LINES_IN.ALL" => {
             |c| c.mlc_misses
         }
         "l2_cache_req_stat.ic_dc_hit_in_l2" => |c| c.mlc_hits,
         "l2_cache_req_stat.ic_dc_miss_in_l2" => |c| c.mlc_misses,
-        // The model's only fills are those of demand accesses, so a fill's source is where the access was served.
+        // The model fills lines only for demand accesses, so a fill's source is where the access was served.
         "ls_any_fills_from_sys.local_ccx" => |c| c.llc_hits,
         "ls_any_fills_from_sys.beyond_ccx" => |c| c.llc_misses,
         _ if name.ends_with(".L3_HIT") => |c| c.llc_hits,
@@ -41,14 +41,14 @@ fn of_core(name: &str) -> Option<OfCore> {
 /// The events of a core.
 #[derive(Clone, Debug)]
 pub struct CoreEvents {
-    /// Bits of a select register that tell events apart.
+    /// Bits of a select register that distinguish events.
     compared: u64,
     known: Vec<(u64, OfCore)>,
     fixed: Vec<(u8, OfCore)>,
 }
 
 impl CoreEvents {
-    /// Those of a table.
+    /// The events of a table.
     pub fn new(core: &CoreCounters) -> CoreEvents {
         let all_ones = |width: u32| if width >= 64 { u64::MAX } else { (1 << width) - 1 };
         let fields = core.fields.values();
@@ -66,7 +66,7 @@ impl CoreEvents {
         events
     }
 
-    /// How far an event is on a core that counted this much.
+    /// The present count of an event on a core with these counts.
     pub fn count(&self, words: CoreWords, counts: &CoreCounts) -> u64 {
         let of = match words {
             CoreWords::Select(select) => {
@@ -78,7 +78,7 @@ impl CoreEvents {
     }
 }
 
-/// Whether a counter is told to count an event. Filters that take two opcodes count either (Skylake's OPC0 and OPC1).
+/// Whether a counter counts this event. Filters with two opcodes count both (Skylake's OPC0 and OPC1).
 fn told(pmu: &Pmu, words: Words, terms: &Terms) -> bool {
     let holds = |name: &str| {
         let field = pmu.fields.get(name)?;
@@ -92,7 +92,7 @@ fn told(pmu: &Pmu, words: Words, terms: &Terms) -> bool {
     let wanted = |(name, value): (&str, u64)| {
         holds(name) == Some(value) || (name == "filter_opc0" && holds("filter_opc1") == Some(value))
     };
-    // An event behind an edge, inversion or threshold is another event.
+    // With edge detection, inversion or a threshold it is another event.
     let plain = ["edge", "inv", "thresh"]
         .iter()
         .all(|name| terms.get(name).is_some() || holds(name).is_none_or(|value| value == 0));
@@ -104,12 +104,12 @@ fn told(pmu: &Pmu, words: Words, terms: &Terms) -> bool {
 pub struct CacheEvents<'a>(pub &'a Cache);
 
 impl CacheEvents<'_> {
-    /// How far an event is, all slices together.
+    /// The present count of an event, all slices together.
     pub fn count(self, words: Words, dca: &DcaCounts) -> u64 {
         let mut seen = Vec::new();
         let mut sum = 0;
         for request in &self.0.requests {
-            // Where two opcodes stand for the same kind of request, devices of the model send the first.
+            // Where two opcodes mean the same kind of request, the model's devices send the first.
             let first = !seen.contains(&request.role);
             seen.push(request.role);
             let (hits, misses) = match request.role {
@@ -137,7 +137,7 @@ impl CacheEvents<'_> {
 pub struct IioEvents<'a>(pub &'a Iio);
 
 impl IioEvents<'_> {
-    /// How far an event is on a stack whose parts moved these bytes, inbound and outbound.
+    /// The present count of an event on a stack whose parts moved these bytes, inbound and outbound.
     pub fn count(self, words: Words, parts: impl Iterator<Item = (u8, u64, u64)>) -> u64 {
         let iio = self.0;
         if !iio.counters.contains(&words.index) {
@@ -160,11 +160,11 @@ impl IioEvents<'_> {
 pub struct MemoryEvents<'a>(pub &'a Memory);
 
 impl MemoryEvents<'_> {
-    /// How far an event is, all channels together.
+    /// The present count of an event, all channels together.
     pub fn count(self, words: Words, bytes: &MemoryBytes) -> u64 {
         let memory = self.0;
         let is = |event: &Terms| told(&memory.pmu, words, event);
-        // Where several events share the traffic (two half-channels), each counts its part.
+        // If several events share the traffic (two half-channels), each counts its part.
         let part = |events: &[waykeeper_generations::MemoryEvent], bytes: u64| {
             let index = events.iter().position(|event| is(&event.terms));
             let lines = bytes / u64::from(memory.unit_bytes);
@@ -174,12 +174,12 @@ impl MemoryEvents<'_> {
     }
 }
 
-/// The events of a shared LLC that count requests of everybody.
+/// The events of a shared LLC that count requests of all cores.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedEvents<'a>(pub &'a SharedCache);
 
 impl SharedEvents<'_> {
-    /// How far an event is on an LLC whose cores counted this much together.
+    /// The present count of an event on an LLC whose cores have these counts together.
     pub fn count(self, words: Words, cores: &CoreCounts) -> u64 {
         let is = |event: &Terms| told(&self.0.pmu, words, event);
         match (is(&self.0.hits), is(&self.0.misses)) {
@@ -190,8 +190,8 @@ impl SharedEvents<'_> {
     }
 }
 
-/// The part of a count that falls to box `index` of `count`: addresses are hashed evenly over boxes (hardware.md 3.2).
-/// The parts add up to the whole, and none ever goes back.
+/// The share of a count in box `index` of `count`: addresses are hashed evenly over boxes (hardware.md 3.2). The shares
+/// add up to the total, and none ever decreases.
 pub fn share(total: u64, index: usize, count: usize) -> u64 {
     let (index, count) = (index as u64, count as u64);
     if index >= count { 0 } else { (total + count - 1 - index) / count }
@@ -200,33 +200,33 @@ pub fn share(total: u64, index: usize, count: usize) -> u64 {
 /// The generation's events, where its tables have them.
 #[derive(Clone, Debug)]
 pub struct Events {
-    /// Of its cores.
+    /// Events of its cores.
     pub core: CoreEvents,
     generation: &'static Generation,
 }
 
 impl Events {
-    /// Those of a generation.
+    /// The events of a generation.
     pub fn new(generation: &'static Generation) -> Events {
         Events { core: CoreEvents::new(&generation.core), generation }
     }
 
-    /// Of the LLC's slices.
+    /// Events of the LLC's slices.
     pub fn cache(&self) -> Option<CacheEvents<'static>> {
         self.generation.cache.as_ref().map(CacheEvents)
     }
 
-    /// Of the PCIe stacks.
+    /// Events of the PCIe stacks.
     pub fn iio(&self) -> Option<IioEvents<'static>> {
         self.generation.iio.as_ref().map(IioEvents)
     }
 
-    /// Of the LLC as a whole.
+    /// Events of the whole LLC.
     pub fn shared(&self) -> Option<SharedEvents<'static>> {
         self.generation.shared_cache.as_ref().map(SharedEvents)
     }
 
-    /// Of the memory channels.
+    /// Events of the memory channels.
     pub fn memory(&self) -> Option<MemoryEvents<'static>> {
         self.generation.memory.as_ref().map(MemoryEvents)
     }
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!([count(0x40_1435, 0x49033), count(0x40_2435, 0x49033)], [100, 20]);
         assert_eq!(count(0x40_3435, 0x49033), 120);
         assert_eq!([count(0x40_1435, 0x40033), count(0x40_2435, 0x43c33)], [7, 5]);
-        // cmt-cat's two opcodes at once.
+        // Both opcodes at once, as intel-cmt-cat sets them.
         assert_eq!([count(0x40_1435, 0x1004_9033), count(0x40_2435, 0x1004_9033)], [107, 23]);
         assert_eq!([count(0x40_1436, 0x49033), count(0x40_1435, 0)], [0, 0]);
         assert_eq!(count(0x44_1435, 0x49033), 0, "edges of it are another event");

@@ -1,41 +1,41 @@
-//! Performance counters as registers: what counts, what stands still, what a write to a register does to both.
+//! Performance counters as registers: which counters run, and what a write to a register changes.
 //!
-//! Knows control bits and widths. It must not know where the counts come from: whoever calls hands in a function that
-//! says how far an event has come.
+//! Knows control bits and widths. It must not know the source of counts: callers pass a function that returns the
+//! present count of an event.
 
 pub mod boxes;
 pub mod core;
 pub mod events;
 
-/// One counter: it takes a value when it is written and then follows its event.
+/// One counter: it holds a written value and then follows its event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counter {
-    /// What it held when it was last started, stopped or written.
+    /// Its value when it was last started, stopped or written.
     held: u64,
-    /// How far its event was at that time; none while it stands still.
+    /// The event's count at that time; `None` while it is stopped.
     since: Option<u64>,
 }
 
 impl Counter {
-    /// What it reads now that its event is at `now`, on a counter that holds `most` at most and then wraps.
+    /// Its value when the event's count is `now`; wraps above `most`.
     fn value(self, now: impl FnOnce() -> u64, most: u64) -> u64 {
-        // An event never goes back; a wrapped difference is as good as any other modulo the counter's width.
+        // An event's count never decreases; a wrapped difference is correct modulo the counter's width.
         let passed = self.since.map_or(0, |since| now().wrapping_sub(since));
         self.held.wrapping_add(passed) & most
     }
 
-    /// It stands still from here on.
+    /// Stops it.
     fn stop(&mut self, now: impl FnOnce() -> u64) {
         self.held = self.value(now, u64::MAX);
         self.since = None;
     }
 
-    /// It follows an event that is at `now`, or stands still.
+    /// Starts it if `now`, the event's count, is given.
     fn start(&mut self, now: Option<u64>) {
         self.since = now;
     }
 
-    /// It takes a value and goes on from there.
+    /// Sets its value; it continues from there.
     fn write(&mut self, value: u64, now: impl FnOnce() -> u64) {
         self.held = value;
         self.since = self.since.map(|_| now());

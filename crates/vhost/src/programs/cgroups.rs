@@ -1,7 +1,7 @@
 //! `/sys/fs/cgroup`: the control groups of the scenario's programs, as cgroup v2 shows them.
 //!
-//! A control group is there as long as a program is in it or below it, as systemd keeps the units of its services. Source
-//! of names and formats: linux Documentation/admin-guide/cgroup-v2.rst. It must not know how the tree is mounted.
+//! A control group exists as long as a program is in it or below it, as with systemd's services. Source of names and
+//! formats: linux Documentation/admin-guide/cgroup-v2.rst. It must not know how the tree is mounted.
 
 use super::{Program, Programs};
 use crate::live::{Entry, Live};
@@ -10,10 +10,10 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-/// Controllers that systemd finds and passes on.
+/// Controllers that systemd finds and enables.
 const CONTROLLERS: &str = "cpuset cpu io memory pids\n";
 
-/// Files of a control group, by name; whether the root has them, too.
+/// Files of a control group, by name; `true` if the root has the file too.
 const FILES: [(&str, What, bool); 10] = [
     ("cgroup.controllers", What::Controllers, true),
     ("cgroup.subtree_control", What::SubtreeControl, true),
@@ -41,16 +41,16 @@ enum What {
     MemsEffective,
 }
 
-/// A control group that a scenario names, or one above it; the root is the first.
+/// A control group that a scenario names, or one above it; index 0 is the root.
 #[derive(Debug)]
 struct Group {
     /// Path below the root, empty for the root.
     path: String,
-    /// Place of the one above.
+    /// Index of the group above.
     parent: usize,
-    /// Serial numbers of the programs in it and below at the last look.
+    /// Serial numbers of the programs in it and below, when last read.
     members: BTreeSet<u64>,
-    /// How often it was made: one that is made again is another one.
+    /// How often it was created: a recreated group is another group.
     made: u64,
 }
 
@@ -62,7 +62,7 @@ pub struct Cgroups {
     nodes: usize,
 }
 
-/// What a number stands for: bits 55 to 20 how often the group was made, 19 to 4 its place, 3 to 0 the file from 1 on.
+/// An inode number: bits 55 to 20 how often the group was created, 19 to 4 its index, 3 to 0 the file's index plus 1.
 fn number(made: u64, group: usize, file: usize) -> u64 {
     (made & 0xf_ffff_ffff) << 20 | (group as u64 & 0xffff) << 4 | file as u64
 }
@@ -72,7 +72,7 @@ fn parts(number: u64) -> (u64, usize, usize) {
 }
 
 impl Cgroups {
-    /// Those of a server with so many CPUs and NUMA nodes.
+    /// The control groups of a server with `cpus` CPUs and `nodes` NUMA nodes.
     pub fn new(programs: Programs, cpus: usize, nodes: usize) -> Cgroups {
         let mut groups = vec![Group { path: String::new(), parent: 0, members: BTreeSet::new(), made: 0 }];
         for workload in &programs.scenario().workloads {
@@ -89,9 +89,9 @@ impl Cgroups {
         Cgroups { programs, groups: Mutex::new(groups), cpus, nodes }
     }
 
-    /// Looks who is there now. What `act` gets: the groups and all programs.
+    /// Updates the members, then calls `act` with the groups and all programs.
     fn look<R>(&self, act: impl FnOnce(&[Group], &[Program]) -> Result<R, Errno>) -> Result<R, Errno> {
-        // A panic elsewhere leaves at worst a look that the next one makes again.
+        // After a panic elsewhere the members may be stale; they are computed again here.
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         let programs = self.programs.look()?;
         for group in groups.iter_mut().skip(1) {
@@ -105,7 +105,7 @@ impl Cgroups {
         act(&groups, &programs)
     }
 
-    /// The place of the group that a number is about, if it is there.
+    /// The index of a number's group, if that group exists.
     fn place(groups: &[Group], number: u64) -> Option<usize> {
         let (made, place, _) = parts(number);
         let group = groups.get(place)?;
@@ -131,7 +131,7 @@ impl Cgroups {
             }
             What::CpusEffective => format!("{}\n", list(0..self.cpus)),
             What::MemsEffective => format!("{}\n", list(0..self.nodes)),
-            // Nothing of its own: what the one above has.
+            // Not set here: inherited from the group above.
             What::Cpus | What::Mems => "\n".to_owned(),
         }
     }
@@ -143,7 +143,7 @@ fn is_in(program: &Program, path: &str) -> bool {
     own.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Files that a group has, with their places from 1 on.
+/// Files of a group, with their indices from 1 on.
 fn files(place: usize) -> impl Iterator<Item = (usize, &'static str, What)> {
     let all = (1..).zip(FILES).filter(move |(_, (.., root))| place > 0 || *root);
     all.map(|(file, (name, what, _))| (file, name, what))
@@ -181,7 +181,7 @@ impl Live for Cgroups {
             return Err(Errno::ISDIR);
         }
         self.look(|groups, programs| {
-            // kernfs knows no more what an open file was about.
+            // kernfs returns ENODEV for an open file whose group was removed.
             let place = Self::place(groups, number).ok_or(Errno::NODEV)?;
             let found = files(place).find(|(file, ..)| *file == parts(number).2);
             let (.., what) = found.ok_or(Errno::NOENT)?;

@@ -1,7 +1,7 @@
-//! The scenario's programs as a kernel lists them: one process for each workload that runs, with a thread per core.
+//! The scenario's programs as a kernel lists them: one process for each running workload, with a thread per core.
 //!
-//! Pids begin above all that Linux gives, so that they never meet those of the machine that the tree is mounted on. It must
-//! not know files.
+//! Pids begin above all that Linux assigns, so that they differ from those of the machine on which the tree is mounted.
+//! It must not know files.
 
 pub mod cgroups;
 pub mod processes;
@@ -12,11 +12,11 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use waykeeper_machine::{Process, Scenario, WorkloadSpec};
 
-/// The first pid. Linux gives none from 4194304 on (include/linux/threads.h: PID_MAX_LIMIT), and resctrl and procfs take
-/// any positive int.
+/// The first pid. Linux assigns none from 4194304 on (include/linux/threads.h: PID_MAX_LIMIT), and resctrl and procfs
+/// accept any positive int.
 pub const FIRST_PID: u32 = 5_000_000;
 
-/// How many there are until they begin anew, as they do on Linux; the last processes' threads end below 2³¹.
+/// Number of pids before they wrap, as on Linux; the last processes' threads end below 2³¹.
 const PIDS: u64 = (1 << 31) - FIRST_PID as u64 - (1 << 16);
 
 /// The pid of a process by the number of its first thread.
@@ -24,10 +24,10 @@ pub fn pid_of(first_thread: u64) -> u32 {
     FIRST_PID + (first_thread % PIDS) as u32
 }
 
-/// A process and what it runs.
+/// A process and its workload.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Its pid, also the id of its first thread; the others' follow.
+    /// Its pid, also the id of its first thread; the other threads have the next ids.
     pub pid: u32,
     process: Process,
     scenario: Arc<Scenario>,
@@ -39,7 +39,7 @@ impl Program {
         &self.scenario.workloads[self.process.workload]
     }
 
-    /// How many processes there were before it on this server.
+    /// Number of processes that ran before it on this server.
     pub fn serial(&self) -> u64 {
         self.process.serial
     }
@@ -83,7 +83,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Those of a server.
+    /// The programs of a server.
     pub fn new(engine: Engine, scenario: Arc<Scenario>) -> Programs {
         Programs { engine, scenario }
     }
@@ -93,10 +93,10 @@ impl Programs {
         &self.scenario
     }
 
-    /// Those that run now, the oldest first.
+    /// The running programs, the oldest first.
     ///
     /// # Errors
-    /// EIO once the model has stopped for good.
+    /// EIO if the model has stopped.
     pub fn look(&self) -> Result<Vec<Program>, Errno> {
         let processes = self.engine.with(|server| server.bare().processes())?;
         let program = |process: Process| Program {
@@ -107,10 +107,10 @@ impl Programs {
         Ok(processes.into_iter().map(program).collect())
     }
 
-    /// The one with a pid.
+    /// The program with this pid.
     ///
     /// # Errors
-    /// ESRCH for none; EIO once the model has stopped for good.
+    /// ESRCH if there is none; EIO if the model has stopped.
     pub fn find(&self, pid: u32) -> Result<Program, Errno> {
         self.look()?.into_iter().find(|program| program.pid == pid).ok_or(Errno::SRCH)
     }

@@ -1,7 +1,7 @@
 //! `/proc/PID` of the scenario's programs, in the formats of proc(5) and linux fs/proc/array.c.
 //!
-//! Only what tools read to find a process and its place: stat, status, comm, cmdline, cgroup and its threads. It must not
-//! know how the tree is mounted.
+//! Only the files that tools read to find a process and its cores and control group: stat, status, comm, cmdline,
+//! cgroup and its threads. It must not know how the tree is mounted.
 
 use super::{Program, Programs};
 use crate::live::{Entry, Live};
@@ -18,7 +18,7 @@ const PAGE: u64 = 4096;
 /// Longest `comm` (include/linux/sched.h: TASK_COMM_LEN, with its NUL).
 const COMM: usize = 15;
 
-/// A file of a process or thread; its place in [`FILES`] is part of its number.
+/// A file of a process or thread; its index in [`FILES`] is part of its inode number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Stat,
@@ -29,7 +29,7 @@ enum What {
     Children,
 }
 
-/// All of them, by name.
+/// All files, by name.
 const FILES: [(&str, What); 6] = [
     ("stat", What::Stat),
     ("status", What::Status),
@@ -40,14 +40,15 @@ const FILES: [(&str, What); 6] = [
     ("children", What::Children),
 ];
 
-/// What a number stands for: bits 47 to 16 the pid, 15 to 5 the thread's place from 1 on, 4 to 0 what.
+/// The meaning of an inode number: bits 47 to 16 the pid, 15 to 5 the thread's index plus 1 (0: the process), 4 to 0
+/// the file's index plus 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Node {
     /// `/proc` itself.
     Root,
     /// A process' directory.
     Process(u32),
-    /// Its `task`.
+    /// The `task` directory of a process.
     Task(u32),
     /// A thread's directory.
     Thread(u32, u32),
@@ -55,7 +56,7 @@ enum Node {
     File(u32, Option<u32>, What),
 }
 
-/// The number's part that says `task`.
+/// The lowest bits of a `task` directory's number.
 const TASK: u64 = 31;
 
 impl Node {
@@ -89,18 +90,18 @@ impl Node {
 /// The processes of a server.
 pub struct Processes {
     programs: Programs,
-    /// CPUs and nodes that there are.
+    /// Number of CPUs and of nodes.
     cpus: usize,
     nodes: usize,
 }
 
 impl Processes {
-    /// Those of a server with so many CPUs and NUMA nodes.
+    /// The processes of a server with `cpus` CPUs and `nodes` NUMA nodes.
     pub fn new(programs: Programs, cpus: usize, nodes: usize) -> Processes {
         Processes { programs, cpus, nodes }
     }
 
-    /// A process with a thread of that place, or ENOENT.
+    /// The process, if it runs and has this thread; ENOENT if not.
     fn there(&self, pid: u32, thread: Option<u32>) -> Result<Program, Errno> {
         let program = self.programs.find(pid).map_err(|error| match error {
             Errno::SRCH => Errno::NOENT,
@@ -127,7 +128,7 @@ impl Processes {
         }
     }
 
-    /// fs/proc/array.c: proc_pid_status of 6.12, without what no program of the model has.
+    /// fs/proc/array.c: proc_pid_status of 6.12, without the lines that do not apply to programs of the model.
     fn status(&self, program: &Program, thread: Option<u32>) -> String {
         let tid = program.pid + thread.unwrap_or(0);
         let kib = program.memory_bytes() / 1024;
@@ -169,8 +170,8 @@ fn comm(program: &Program) -> &str {
     name.get(..COMM).unwrap_or(name)
 }
 
-/// fs/proc/array.c: do_task_stat, 52 fields. A program has no parent here (0, as for a process from outside of a pid
-/// namespace), runs all the time, and took all its memory at once.
+/// fs/proc/array.c: do_task_stat, 52 fields. A program has parent 0 (as a process from outside of a pid namespace),
+/// always runs, and took all its memory at its start.
 fn stat(program: &Program, thread: Option<u32>) -> String {
     let (pid, tid) = (program.pid, program.pid + thread.unwrap_or(0));
     let busy = match thread {
@@ -180,7 +181,7 @@ fn stat(program: &Program, thread: Option<u32>) -> String {
     let (ticks, started) = (busy / TICK_NS, program.started_ns() / TICK_NS);
     let (bytes, pages) = (program.memory_bytes(), program.memory_bytes() / PAGE);
     let cpu = program.cpus().nth(thread.unwrap_or(0) as usize).unwrap_or(0);
-    // PF_RANDOMIZE, as every program has it.
+    // PF_RANDOMIZE, which every program has.
     let flags = 0x40_0000;
     // exit_signal is SIGCHLD for a process, -1 for its other threads.
     let signal = if tid == pid { 17 } else { -1 };
@@ -240,7 +241,7 @@ impl Live for Processes {
 
     fn read(&self, number: u64) -> Result<Vec<u8>, Errno> {
         match Node::of(number).ok_or(Errno::NOENT)? {
-            // Whoever holds the file of a process that is gone gets ESRCH (fs/proc/base.c: proc_single_show).
+            // A file of a process that ended, if still open, returns ESRCH (fs/proc/base.c: proc_single_show).
             Node::File(pid, thread, what) => {
                 Ok(self.content(&self.programs.find(pid)?, thread, what).into_bytes())
             }

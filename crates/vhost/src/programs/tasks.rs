@@ -1,4 +1,4 @@
-//! All tasks that resctrl moves: those of the host that the tree is mounted on, and the scenario's programs.
+//! All tasks that resctrl can move: those of the host on which the tree is mounted, and the scenario's programs.
 //!
 //! It must not know groups.
 
@@ -13,14 +13,14 @@ pub struct AllTasks {
 }
 
 impl AllTasks {
-    /// Those of a host and of a server.
+    /// The tasks of a host and of a server.
     pub fn new(host: HostTasks, programs: Programs) -> AllTasks {
         AllTasks { host, programs }
     }
 }
 
 impl Tasks for AllTasks {
-    /// The programs' come last: their pids are above all others. Of a model that has stopped there are none.
+    /// The host's tasks, then the programs', whose pids are higher. A stopped model has no programs.
     fn list(&mut self) -> Vec<Task> {
         let mut tasks = self.host.list();
         let mut programs = self.programs.look().unwrap_or_default();
@@ -32,7 +32,7 @@ impl Tasks for AllTasks {
         tasks
     }
 
-    /// Programs are root's.
+    /// Programs belong to root.
     fn owner(&mut self, task: u32) -> Option<u32> {
         if task < FIRST_PID {
             return self.host.owner(task);

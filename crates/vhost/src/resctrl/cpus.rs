@@ -1,7 +1,7 @@
-//! `cpus` and `cpus_list`: sets of CPUs as text, and which group a CPU belongs to.
+//! `cpus` and `cpus_list`: sets of CPUs as text, and the group of each CPU.
 //!
-//! Like linux lib/bitmap.c (`bitmap_parse`, `bitmap_parselist`) and rdtgroup.c (`cpus_ctrl_write`,
-//! `cpus_mon_write`). It must not know tasks and masks of ways.
+//! Like linux lib/bitmap.c (`bitmap_parse`, `bitmap_parselist`) and rdtgroup.c (`cpus_ctrl_write`, `cpus_mon_write`).
+//! It must not know tasks and masks of ways.
 
 use super::Resctrl;
 use super::groups::GroupId;
@@ -27,7 +27,7 @@ pub(super) fn mask_text(cpus: &Cpus, possible: u32) -> String {
     text
 }
 
-/// `%*pbl`: ranges, rising.
+/// `%*pbl`: ranges, in rising order.
 pub(super) fn list_text(cpus: &Cpus) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for &cpu in cpus {
@@ -70,8 +70,8 @@ pub(super) fn parse_mask(text: &str, possible: u32) -> Result<Cpus, Errno> {
     if cpus.iter().any(|cpu| *cpu >= possible) { Err(Errno::RANGE) } else { Ok(cpus) }
 }
 
-/// `bitmap_parselist`: regions `a`, `a-b`, `a-b:used/group`, `all`, with `N` for the last CPU.
-/// EINVAL for what is no region, ERANGE for CPUs past `possible`.
+/// `bitmap_parselist`: regions `a`, `a-b`, `a-b:used/group`, `all`, with `N` for the last CPU. EINVAL for an invalid
+/// region, ERANGE for CPUs past `possible`.
 pub(super) fn parse_list(text: &str, possible: u32) -> Result<Cpus, Errno> {
     let mut cpus = Cpus::new();
     let mut rest = text;
@@ -96,7 +96,7 @@ pub(super) fn parse_list(text: &str, possible: u32) -> Result<Cpus, Errno> {
             cpus.extend(start..start + used.min(last - start + 1));
             start = start.saturating_add(group);
         }
-        // A region without a pattern that ends the line ends the list.
+        // A region without a pattern at the end of the line ends the list.
         if ends_line && !region.contains(':') {
             return Ok(cpus);
         }
@@ -180,7 +180,7 @@ impl Resctrl {
         }
         self.assign_cpus(&added, group);
         self.group_mut(group).cpus = wanted.clone();
-        // A new mask takes the CPUs of all monitoring groups below.
+        // A new mask takes the CPUs from all monitoring groups below.
         for child in self.children(group) {
             let taken: Cpus = std::mem::take(&mut self.group_mut(child).cpus);
             self.assign_cpus(&taken.intersection(&wanted).copied().collect(), group);
@@ -211,7 +211,7 @@ impl Resctrl {
         Ok(())
     }
 
-    /// Tells the hardware that these CPUs have the class and RMID of `group`.
+    /// Sets the class and RMID of `group` on these CPUs in the hardware.
     pub(super) fn assign_cpus(&mut self, cpus: &Cpus, group: GroupId) {
         let (closid, rmid) = (self.groups[&group].closid, self.groups[&group].rmid);
         for &cpu in cpus {

@@ -1,12 +1,12 @@
 //! What the kernel found on the machine: everything by which one host's resctrl differs from another's.
 //!
-//! Plain data. It must not know where the values come from (a generation's table, CPUID) nor what is done with them.
+//! Plain data. It must not know the source of the values (a generation's table, CPUID) or their use.
 
-/// A kernel release: resctrl's manners differ by it.
+/// A kernel release: resctrl's behaviour depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kernel(pub u32, pub u32);
 
-/// Recorded are 6.1, which has none of these, and 6.12, which has all; the releases between are those of the kernel's
+/// Recorded are 6.1, which has none of these, and 6.12, which has all; the releases between are from the kernel's
 /// change logs.
 impl Kernel {
     /// First with SMBA and with `mbm_*_bytes_config`.
@@ -17,7 +17,7 @@ impl Kernel {
     pub const TASK_LISTS: Kernel = Kernel(6, 7);
     /// First with `sparse_masks` (hardware.md 7.1).
     pub const SPARSE_MASKS: Kernel = Kernel(6, 7);
-    /// First that takes the CLOSID before the RMID at mkdir (`mkdir_rdt_prepare_rmid_alloc`).
+    /// First that allocates the CLOSID before the RMID at mkdir (`mkdir_rdt_prepare_rmid_alloc`).
     pub const CLOSID_FIRST: Kernel = Kernel(6, 9);
 }
 
@@ -32,14 +32,14 @@ pub enum Cdp {
     On,
 }
 
-/// Ways for devices by a class of their own (AMD SDCIAE).
+/// Ways for devices through a separate class (AMD SDCIAE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoAlloc {
     /// The kernel is too old for the files.
     Absent,
     /// The kernel has the files, the chip lacks the feature: `not supported`.
     Unsupported,
-    /// Both.
+    /// Kernel and chip have it.
     Supported,
 }
 
@@ -58,7 +58,7 @@ pub struct Cache {
     pub closids: u32,
     /// Size of one domain's cache in bytes.
     pub size_bytes: u64,
-    /// Code and data apart.
+    /// Whether code and data have separate masks.
     pub cdp: Cdp,
     /// Ways for devices.
     pub io_alloc: IoAlloc,
@@ -78,15 +78,15 @@ pub struct Bandwidth {
     pub closids: u32,
     /// `min_bandwidth`.
     pub min: u32,
-    /// Highest value and the value of a new group.
+    /// The highest value, which is also that of a new group.
     pub max: u32,
-    /// `bandwidth_gran`: what is written is rounded up to it.
+    /// `bandwidth_gran`: written values are rounded up to a multiple.
     pub gran: u32,
     /// `delay_linear`.
     pub linear: bool,
-    /// Digits that the kernel keeps free in schemata (linux core.c: `data_width`).
+    /// Width of values in schemata (linux core.c: `data_width`).
     pub width: usize,
-    /// `thread_throttle_mode`, where there is such a file.
+    /// `thread_throttle_mode`, if the file exists.
     pub throttle: Option<ThrottleMode>,
 }
 
@@ -119,19 +119,20 @@ pub struct Monitoring {
     pub rmids: u32,
     /// Bytes per count of the occupancy register (CPUID 0xF.1 EBX).
     pub unit_bytes: u32,
-    /// Highest `max_threshold_occupancy`: the cache size that the kernel knows of its boot CPU (on AMD its L2's).
+    /// Highest `max_threshold_occupancy`: the size of the boot CPU's cache as the kernel knows it (on AMD that of the
+    /// L2).
     pub largest_threshold: u32,
-    /// Whether there is `llc_occupancy`.
+    /// Whether `llc_occupancy` exists.
     pub llc_occupancy: bool,
-    /// Whether there is `mbm_total_bytes`.
+    /// Whether `mbm_total_bytes` exists.
     pub mbm_total: bool,
-    /// Whether there is `mbm_local_bytes`.
+    /// Whether `mbm_local_bytes` exists.
     pub mbm_local: bool,
     /// Whether MBM events can be configured (AMD BMEC): `mbm_*_bytes_config`.
     pub configurable: bool,
 }
 
-/// An L3 cache and the CPUs on it.
+/// An L3 cache and its CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Domain {
     /// Id of the cache; ids may have gaps.
@@ -140,14 +141,14 @@ pub struct Domain {
     pub cpus: Vec<u32>,
 }
 
-/// A host, as its resctrl shows it.
+/// A host as its resctrl shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// Whose manners.
+    /// The kernel release.
     pub kernel: Kernel,
-    /// Possible CPUs: 0 to this, without it. At least 1.
+    /// Number of possible CPUs, which are numbered from 0. At least 1.
     pub possible_cpus: u32,
-    /// Domains by rising id. CPUs in none are offline.
+    /// Domains in rising order of ids. CPUs in none are offline.
     pub domains: Vec<Domain>,
     /// L3 allocation, if any.
     pub l3: Option<Cache>,

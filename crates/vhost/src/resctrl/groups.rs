@@ -1,4 +1,4 @@
-//! Groups: made, removed, renamed, and the classes (CLOSIDs) and RMIDs they hold.
+//! Groups: created, removed, renamed, and their classes (CLOSIDs) and RMIDs.
 //!
 //! Like linux rdtgroup.c (`rdtgroup_mkdir`, `rdtgroup_rmdir`, `rdtgroup_rename`). It must not know the files of a
 //! group.
@@ -12,16 +12,16 @@ use rustix::io::Errno;
 /// Longest name of a directory (NAME_MAX).
 const LONGEST_NAME: usize = 255;
 
-/// A group's number, never given twice.
+/// A group's id, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub(super) u64);
 
 impl GroupId {
-    /// The default group, which is always there.
+    /// The default group, which always exists.
     pub const DEFAULT: GroupId = GroupId(0);
 }
 
-/// Whose a new directory is, and what its mode is.
+/// Owner and mode of a new directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Maker {
     /// Permission bits after the umask.
@@ -51,7 +51,7 @@ pub(super) struct Group {
 }
 
 impl Resctrl {
-    /// A group that is known to be there.
+    /// A group that must exist.
     pub(super) fn group_mut(&mut self, group: GroupId) -> &mut Group {
         self.groups.get_mut(&group).expect("ids of groups are only kept while the groups are there")
     }
@@ -142,7 +142,7 @@ impl Resctrl {
         let heir = parent.unwrap_or(GroupId::DEFAULT);
         let to = (self.groups[&heir].closid, self.groups[&heir].rmid);
         let leaves = |task: (u32, u32)| task.0 == closid && (parent.is_none() || task.1 == rmid);
-        // Where no task was, none can have inherited.
+        // If no task had the class, none can have inherited it.
         if self.tasks.any(leaves) {
             self.tasks.look(self.hardware.as_mut());
             self.tasks.reassign(self.hardware.as_mut(), leaves, to);
@@ -159,7 +159,7 @@ impl Resctrl {
         }
     }
 
-    /// rename(2): monitoring groups may get another name or another parent, from [`Kernel::RENAMES`] on.
+    /// rename(2): monitoring groups can get another name or another parent, from [`Kernel::RENAMES`] on.
     pub fn rename(&mut self, from: Place, name: &str, to: Place, new_name: &str) -> Result<(), Errno> {
         self.present(from)?;
         self.present(to)?;
@@ -169,7 +169,7 @@ impl Resctrl {
             return Err(Errno::NAMETOOLONG);
         }
         match target {
-            // The VFS ends these before the file system is asked (linux fs/namei.c: vfs_rename, may_delete).
+            // The VFS decides these before it calls the file system (linux fs/namei.c: vfs_rename, may_delete).
             Some(target) if target == source => return Ok(()),
             Some(target) if source.is_directory() && !target.is_directory() => return Err(Errno::NOTDIR),
             Some(target) if !source.is_directory() && target.is_directory() => return Err(Errno::ISDIR),
@@ -178,7 +178,7 @@ impl Resctrl {
         if self.host.kernel < Kernel::RENAMES {
             return Err(Errno::PERM);
         }
-        // Neither `info` nor what is in it belongs to a group.
+        // Neither `info` nor its entries belong to a group.
         if source.group().is_none() || to.group().is_none() {
             return Err(Errno::NOENT);
         }
@@ -221,7 +221,7 @@ impl Resctrl {
         Ok(())
     }
 
-    /// A free class and RMID, in the order in which the kernel takes them.
+    /// A free class and RMID, in the order in which the kernel allocates them.
     fn take_class_and_rmid(&mut self) -> Result<(u32, u32), Errno> {
         if self.host.kernel >= Kernel::CLOSID_FIRST {
             let closid = self.take_class()?;

@@ -1,9 +1,9 @@
-//! What resctrl drives: registers for masks and bandwidth, the class of each CPU and task, counters by RMID.
+//! The interface between resctrl and the machine: registers for masks and bandwidth, the class of each CPU and task,
+//! counters by RMID.
 //!
-//! Whoever implements it has a machine behind it; the state machine of resctrl is the only caller. It must not know
-//! groups, files or texts.
+//! Only the state machine of resctrl calls it. It must not know groups, files or texts.
 
-/// Which lines a mask governs (Intel's Code and Data Prioritization splits a class in two).
+/// Which lines a mask applies to (Intel's Code and Data Prioritization splits a class in two).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Lines {
     /// CDP is off: one mask for all lines, register 0xC90 + class.
@@ -14,7 +14,7 @@ pub enum Lines {
     Code,
 }
 
-/// Which traffic a bandwidth value governs.
+/// Which traffic a bandwidth value limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Traffic {
     /// `MB`: to memory; percent on Intel, eighths of GB/s on AMD.
@@ -34,7 +34,7 @@ pub enum Event {
     MbmLocalBytes,
 }
 
-/// What a monitoring register says (IA32_QM_CTR, 0xC8E).
+/// The value of a monitoring register (IA32_QM_CTR, 0xC8E).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Monitored {
     /// Bytes.
@@ -48,8 +48,8 @@ pub enum Monitored {
 /// The machine under resctrl. Domains have resctrl's ids (the ids of the L3 caches), CPUs the kernel's numbers.
 ///
 /// At the start resctrl sets every class to the full mask and the most bandwidth and every CPU to class 0 and RMID 0.
-/// Later it calls only for what changes: a mask that it believes is set is not written again (hardware.md 7.3), so a
-/// mask that someone else wrote to the registers stays.
+/// Later it calls only for changes: a mask that it believes is set is not written again (hardware.md 7.3), so a mask
+/// that another program wrote to the registers stays.
 pub trait Hardware: Send {
     /// A class's mask in one domain. `closid` counts halves of the registers with CDP.
     fn set_mask(&mut self, domain: u32, closid: u32, lines: Lines, mask: u64);
@@ -63,18 +63,18 @@ pub trait Hardware: Send {
     /// Class and RMID of a task; class 0 means the CPU's class, RMID 0 the CPU's RMID.
     fn set_task(&mut self, task: u32, closid: u32, rmid: u32);
 
-    /// From now on devices write into the ways of this class (AMD SDCIAE, hardware.md 8.1); `None`: of no class.
+    /// Devices write into the ways of this class from now on (AMD SDCIAE, hardware.md 8.1); `None`: of no class.
     fn set_io_alloc(&mut self, closid: Option<u32>);
 
     /// Which kinds of traffic an MBM event counts in one domain (AMD BMEC; MSR 0xC0000400 + event).
     fn set_event_kinds(&mut self, domain: u32, event: Event, kinds: u32);
 
-    /// What the register says for one RMID in one domain. Never reset by resctrl: it subtracts what was counted
-    /// before a group got its RMID.
+    /// The register's value for one RMID in one domain. resctrl never resets it: it subtracts the count from before a
+    /// group got its RMID.
     fn monitor(&mut self, domain: u32, rmid: u32, event: Event) -> Monitored;
 }
 
-/// A machine on which nothing runs: all counters are 0, nothing that is set has an effect. As in the recordings.
+/// A machine on which nothing runs: all counters are 0 and settings have no effect, as in the recordings.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Idle;
 

@@ -1,4 +1,4 @@
-//! `info`: what the host has to give, who uses which ways, and ways for devices (`io_alloc`).
+//! `info`: the host's resources, the use of its ways, and ways for devices (`io_alloc`).
 //!
 //! Like linux rdtgroup.c and, from 6.19, ctrlmondata.c (`resctrl_io_alloc_*`; hardware.md 8.1). It must not know how
 //! masks are checked.
@@ -73,7 +73,7 @@ impl Resctrl {
         })
     }
 
-    /// `0=XXSS0E;…`: of each way, the highest first, who may use it.
+    /// `0=XXSS0E;…`: the use of each way, the highest first.
     fn bit_usage(&self, schema: usize) -> String {
         let cache = self.cache();
         let domain_text = |place: usize| {
@@ -83,7 +83,7 @@ impl Resctrl {
                 match self.control_group_of(closid as u32).map(|group| group.mode) {
                     Some(Mode::Shareable) => shared |= mask,
                     Some(Mode::Exclusive) => exclusive |= mask,
-                    // The class that devices write with has no group.
+                    // The class of devices' writes has no group.
                     None => hardware |= mask,
                 }
             }
@@ -103,13 +103,13 @@ impl Resctrl {
         (0..self.host.domains.len()).map(domain_text).collect::<Vec<_>>().join(";") + "\n"
     }
 
-    /// The class that devices write with: the highest that the hardware has.
+    /// The class of devices' writes: the highest that the hardware has.
     fn io_alloc_closid(&self) -> u32 {
         let lines = if self.cdp() { Lines::Data } else { Lines::All };
         self.schemas[self.schema_of(Folder::Cache(lines))].closids - 1
     }
 
-    /// All resources that devices' writes obey: with CDP both, which hold the same.
+    /// All resources that apply to devices' writes: with CDP both, which have the same masks.
     fn io_alloc_schemas(&self) -> Vec<usize> {
         (0..self.schemas.len()).filter(|it| matches!(self.schemas[*it].folder, Folder::Cache(_))).collect()
     }

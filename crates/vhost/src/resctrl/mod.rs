@@ -1,7 +1,7 @@
 //! The kernel's resctrl as a state machine: every answer, text and refusal of Linux 6.1 and 6.12 on Intel and AMD.
 //!
-//! Sources: the recordings in `tests/transcripts`, linux arch/x86/kernel/cpu/resctrl at 6.1 and 6.12, hardware.md 7.
-//! It must not know files, mounts or FUSE: it is asked for places and answers with bytes or an error number.
+//! Sources: the recordings in `tests/transcripts`, linux arch/x86/kernel/cpu/resctrl at 6.1 and 6.12, hardware.md 7. It
+//! must not know files, mounts or FUSE: calls name places, and it answers with bytes or an error number.
 
 pub mod description;
 pub mod groups;
@@ -36,7 +36,7 @@ const PAGE: usize = 4096;
 /// Most classes of any host (linux rdtgroup.c: `closid_free_map` is 32 bits wide).
 const MOST_CLASSES: u32 = 32;
 
-/// A resctrl as the mount, the machine and the tests share it.
+/// A resctrl shared by the mount, the machine and the tests.
 pub type Shared = Arc<Mutex<Resctrl>>;
 
 /// One host's resctrl, mounted.
@@ -47,10 +47,10 @@ pub struct Resctrl {
     status: Status,
     online: Cpus,
     groups: BTreeMap<GroupId, Group>,
-    /// The last number given to a group.
+    /// The last id given to a group.
     next_group: u64,
     schemas: Vec<Schema>,
-    /// Which classes are taken; as many as all resources have.
+    /// Which classes are taken; as many as the smallest resource has.
     classes: Vec<bool>,
     rmids: Rmids,
     /// `max_threshold_occupancy` in bytes.
@@ -62,7 +62,7 @@ pub struct Resctrl {
 }
 
 impl Resctrl {
-    /// Mounts resctrl on a host: one group, all ways, all bandwidth, and no trace of an earlier mount.
+    /// Mounts resctrl on a host: one group with all ways and all bandwidth, nothing of an earlier mount.
     pub fn new(host: Description, hardware: Box<dyn Hardware>, tasks: Box<dyn Tasks>) -> Self {
         let schemas = schemata::schemas(&host);
         let classes = schemas.iter().map(|schema| schema.closids).fold(MOST_CLASSES, u32::min);
@@ -96,14 +96,14 @@ impl Resctrl {
             online,
             host,
         };
-        // As much as each RMID has when all share the cache alike (linux monitor.c: rdt_get_mon_l3_config).
+        // Each RMID's share of the cache (linux monitor.c: rdt_get_mon_l3_config).
         let share = resctrl.host.monitoring.map_or(0, |it| it.largest_threshold / it.rmids.max(1));
         resctrl.threshold = resctrl.round_threshold(share);
         resctrl.reset_hardware();
         resctrl
     }
 
-    /// For the mount and the machine together.
+    /// Makes it shareable by the mount and the machine.
     pub fn shared(self) -> Shared {
         Arc::new(Mutex::new(self))
     }
@@ -129,7 +129,7 @@ impl Resctrl {
         self.count_from_here(0);
     }
 
-    /// The whole content of a file. ENODEV for what was removed, EISDIR for directories.
+    /// The whole content of a file. ENODEV for a removed group, EISDIR for directories.
     pub fn read(&mut self, place: Place) -> Result<Vec<u8>, Errno> {
         self.present(place)?;
         let text = match place {
@@ -149,7 +149,7 @@ impl Resctrl {
         Ok(text.into_bytes())
     }
 
-    /// One write(2), which is one command; the offset has no meaning. All of it is taken or nothing.
+    /// One write(2), which is one command; the offset is ignored. Accepts all bytes or none.
     pub fn write(&mut self, place: Place, data: &[u8], caller: Caller) -> Result<usize, Errno> {
         if data.len() > PAGE {
             return Err(Errno::TOOBIG);

@@ -1,8 +1,7 @@
-//! Monitoring: counters of groups, RMIDs and where they rest before they are used again, and
-//! `max_threshold_occupancy`.
+//! Monitoring: counters of groups, RMIDs and their quarantine before reuse, and `max_threshold_occupancy`.
 //!
-//! Like linux monitor.c. The kernel looks once a second which resting RMIDs have little enough left in the cache;
-//! here it is looked up when one is wanted. It must not know what makes the counters move.
+//! Like linux monitor.c. The kernel checks once a second which quarantined RMIDs have few enough lines left in the
+//! cache; here this is checked when one is needed. It must not know what makes the counters change.
 
 use super::Resctrl;
 use super::description::Kernel;
@@ -16,27 +15,27 @@ use std::collections::VecDeque;
 /// Kinds of traffic that AMD's events can count (linux resctrl.rst: bits 0 to 6).
 const EVENT_KINDS: u32 = 0x7f;
 
-/// What `mbm_local_bytes` counts at first: local reads, local writes, local slow memory (recorded).
+/// The initial kinds of `mbm_local_bytes`: local reads, local writes, local slow memory (recorded).
 const LOCAL_KINDS: u32 = 0x15;
 
 /// RMIDs that no group holds.
 #[derive(Debug, Default)]
 pub(super) struct Rmids {
-    /// The longest unused first.
+    /// In order of release, the earliest first.
     free: VecDeque<u32>,
-    /// Given back, but with more in the cache than the threshold.
+    /// Released, but with more bytes in the cache than the threshold.
     resting: VecDeque<u32>,
 }
 
 impl Rmids {
     pub fn new(count: u32) -> Self {
-        // RMID 0 is the default group's for good.
+        // RMID 0 always belongs to the default group.
         Rmids { free: (1..count).collect(), resting: VecDeque::new() }
     }
 }
 
 impl Resctrl {
-    /// The events that there are files for.
+    /// The events that have files.
     pub(super) fn events(&self) -> Vec<Event> {
         let Some(monitoring) = self.host.monitoring else { return Vec::new() };
         [
@@ -71,7 +70,7 @@ impl Resctrl {
         }
     }
 
-    /// Resting RMIDs with no more than the threshold in every domain are free again (`add_rmid_to_limbo`).
+    /// Quarantined RMIDs with at most the threshold in every domain become free (`add_rmid_to_limbo`).
     fn wake_rmids(&mut self) {
         let counts_occupancy = self.host.monitoring.is_some_and(|it| it.llc_occupancy);
         for rmid in std::mem::take(&mut self.rmids.resting) {
@@ -86,7 +85,7 @@ impl Resctrl {
         }
     }
 
-    /// A new group's traffic is counted from now on (`resctrl_arch_reset_rmid`).
+    /// Counts a new group's traffic from now on (`resctrl_arch_reset_rmid`).
     pub(super) fn count_from_here(&mut self, rmid: u32) {
         for event in self.events().into_iter().filter(|event| *event != Event::LlcOccupancy) {
             for domain in &self.host.domains {
@@ -99,7 +98,7 @@ impl Resctrl {
         }
     }
 
-    /// A counter's file: a control group's includes its monitoring groups'; any of them that counts is enough.
+    /// A counter's file: a control group includes its monitoring groups; one value that can be read is enough.
     pub(super) fn counter_show(&mut self, group: GroupId, domain: u32, event: Event) -> String {
         let members = [group].into_iter().chain(self.children(group));
         let rmids: Vec<u32> = members.map(|member| self.groups[&member].rmid).collect();
@@ -166,7 +165,7 @@ impl Resctrl {
         self.host.domains.iter().map(|it| domain(it.id)).collect::<Vec<_>>().join(";") + "\n"
     }
 
-    /// `mbm_*_bytes_config`: `0=0x33;1=0x15`. Each domain takes effect as it is read; changed events count from 0.
+    /// `mbm_*_bytes_config`: `0=0x33;1=0x15`. Each domain takes effect when it is parsed; changed events restart at 0.
     pub(super) fn event_kinds_write(&mut self, event: Event, data: &[u8]) -> Result<(), Errno> {
         let line = super::schemata::line(data)?;
         self.status.clear();

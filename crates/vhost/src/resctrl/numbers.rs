@@ -1,10 +1,11 @@
-//! How the kernel reads numbers: `kstrtoul` and its kin (linux lib/kstrtox.c), spaces and all.
+//! Number parsing as in the kernel: `kstrtoul` and similar functions (linux lib/kstrtox.c), with their rules for
+//! spaces.
 //!
 //! It must not know what the numbers mean.
 
 use rustix::io::Errno;
 
-/// White space as the kernel's `isspace` has it within ASCII.
+/// White space as the kernel's `isspace` defines it within ASCII.
 fn is_space(letter: char) -> bool {
     letter.is_ascii_whitespace() || letter == '\x0b'
 }
@@ -56,7 +57,7 @@ pub(super) fn kstrtoint(text: &str, base: u32) -> Result<i32, Errno> {
     i32::try_from(value).map_err(|_| Errno::RANGE)
 }
 
-/// `kstrtobool`: looks at the first letter, and at the second after an `o`.
+/// `kstrtobool`: checks the first letter, and after an `o` the second.
 pub(super) fn kstrtobool(text: &str) -> Result<bool, Errno> {
     let mut letters = text.bytes().map(|letter| letter.to_ascii_lowercase());
     match letters.next() {

@@ -1,7 +1,7 @@
-//! Places: the address of each directory and file of resctrl, what is where, and its attributes.
+//! Places: the address of each directory and file of resctrl, and its attributes.
 //!
-//! A place never means something else later: ids of groups are not used twice. So its number says what it is, and nothing is
-//! kept for groups that are gone. It must not know contents.
+//! Group ids are not reused, so a place never means something else later. Its number encodes it, so no table is kept
+//! for removed groups. It must not know contents.
 
 use super::Resctrl;
 use super::description::{Cdp, IoAlloc, Kernel};
@@ -23,7 +23,7 @@ pub enum Place {
     MonData(GroupId),
     /// `mon_data/mon_L3_NN`.
     MonDomain(GroupId, u32),
-    /// A counter in it.
+    /// A counter file in that directory.
     Counter(GroupId, u32, Event),
     /// `info`.
     Info,
@@ -31,7 +31,7 @@ pub enum Place {
     LastCmdStatus,
     /// A directory in `info`.
     InfoFolder(Folder),
-    /// A file in it.
+    /// A file in such a directory.
     InfoFile(Folder, InfoFile),
 }
 
@@ -58,7 +58,7 @@ pub enum GroupFile {
     Tasks,
 }
 
-/// A file in one of info's directories.
+/// A file in one of the directories in `info`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs, reason = "named as the files are")]
 pub enum InfoFile {
@@ -166,7 +166,7 @@ impl Folder {
         Folder::Monitoring,
     ];
 
-    /// The directory's name, and that of the resource in schemata (for L3_MON there is none).
+    /// The directory's name, which is also the resource's name in schemata (except L3_MON).
     pub fn name(self) -> &'static str {
         match self {
             Folder::Cache(Lines::All) => "L3",
@@ -192,14 +192,14 @@ impl Event {
     }
 }
 
-/// Bits of a place's number that say which group. A thousand of them made a second last twelve days.
+/// Bits of a place's number for the group. At a thousand new groups per second they last twelve days.
 const GROUP_BITS: u32 = 30;
-/// Bits of an index into one of three lists: what has a name of its own, the domains in `mon_data`, the counters in them. An
-/// L3's id is a few bits of an APIC id; [`EVENT_BITS`] leave 19 for it.
+/// Bits of an index into one of three lists: named files and directories, the domains in `mon_data`, the counters in
+/// them. An L3's id is a few bits of an APIC id; [`EVENT_BITS`] leave 19 for it.
 const INDEX_BITS: u32 = 21;
-/// Bits that say which list.
+/// Bits for the list.
 const LIST_BITS: u32 = 2;
-/// Bits of a counter's index that say which event.
+/// Bits of a counter's index for the event.
 const EVENT_BITS: u32 = 2;
 
 /// The lists.
@@ -207,13 +207,13 @@ const NAMED: u64 = 0;
 const DOMAINS: u64 = 1;
 const COUNTERS: u64 = 2;
 
-/// Where in the first list the files of a group, the directories of `info` and the files in those begin; before them are
-/// five places that are alone.
+/// Where in the first list the files of a group, the directories of `info` and the files in those begin; before them
+/// are five single places.
 const GROUP_FILES: u64 = 5;
 const FOLDERS: u64 = GROUP_FILES + GroupFile::ALL.len() as u64;
 const INFO_FILES: u64 = FOLDERS + Folder::ALL.len() as u64;
 
-/// An element of a list by an index that may be too large.
+/// An element of a list, or `None` if the index is too large.
 fn nth<T: Copy>(all: &[T], index: u64) -> Option<T> {
     all.get(usize::try_from(index).ok()?).copied()
 }
@@ -222,10 +222,10 @@ impl Place {
     /// The root.
     pub const ROOT: Place = Place::Group(GroupId::DEFAULT);
 
-    /// Numbers of places end here.
+    /// All numbers of places are below this.
     pub const END: u64 = 1 << (GROUP_BITS + LIST_BITS + INDEX_BITS);
 
-    /// Its number, which says what it is: no other place has it, now or later.
+    /// Its number, which encodes it: no other place has it, now or later.
     pub fn number(self) -> u64 {
         let folder = |folder: Folder| Folder::ALL.iter().position(|own| *own == folder).unwrap_or(0) as u64;
         let (list, index) = match self {
@@ -246,7 +246,7 @@ impl Place {
         (group << LIST_BITS | list) << INDEX_BITS | index & ((1 << INDEX_BITS) - 1)
     }
 
-    /// The place of a number, whether its group is still there or not; `None` for numbers that no place has.
+    /// The place of a number, whether its group still exists or not; `None` for numbers that no place has.
     pub fn of_number(number: u64) -> Option<Place> {
         if number >= Place::END {
             return None;
@@ -300,7 +300,7 @@ impl Place {
     }
 }
 
-/// What stat(2) says beyond the size, which is always 0.
+/// The fields of stat(2) except the size, which is always 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
     /// Whether it is a directory.
@@ -311,11 +311,11 @@ pub struct Attributes {
     pub uid: u32,
     /// Group id.
     pub gid: u32,
-    /// 1 for files, 2 and one for each directory in it for directories.
+    /// 1 for files; for directories 2 plus one for each directory in it.
     pub links: u32,
 }
 
-/// What chmod(2) and chown(2) changed.
+/// Changes by chmod(2) and chown(2).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Change {
     mode: Option<u32>,
@@ -324,7 +324,7 @@ pub(super) struct Change {
 }
 
 impl Resctrl {
-    /// ENODEV for what belongs to a group that was removed (linux fs/kernfs: no active reference).
+    /// ENODEV for a file of a removed group (linux fs/kernfs: no active reference).
     pub fn present(&self, place: Place) -> Result<(), Errno> {
         match place.group() {
             Some(group) if !self.groups.contains_key(&group) => Err(Errno::NODEV),
@@ -332,7 +332,7 @@ impl Resctrl {
         }
     }
 
-    /// The entries of a directory, by rising name. Empty for files and for what was removed.
+    /// The entries of a directory, sorted by name. Empty for files and removed groups.
     pub fn list(&self, folder: Place) -> Vec<(String, Place)> {
         if self.present(folder).is_err() {
             return Vec::new();
@@ -371,7 +371,7 @@ impl Resctrl {
         entries
     }
 
-    /// What is called `name` in a directory.
+    /// The entry `name` of a directory.
     pub fn lookup(&self, folder: Place, name: &str) -> Option<Place> {
         self.list(folder).into_iter().find(|(entry, _)| entry == name).map(|(_, place)| place)
     }
@@ -435,11 +435,11 @@ impl Resctrl {
         }
     }
 
-    /// What stat(2) says; ENODEV for what was removed.
+    /// The fields of stat(2); ENODEV for a removed group.
     pub fn attributes(&self, place: Place) -> Result<Attributes, Errno> {
         self.present(place)?;
         let group = place.group().unwrap_or(GroupId::DEFAULT);
-        // A monitoring group's directories have the mode of the group; so have those of a control group.
+        // Directories have the mode of their group.
         let maker = self.groups[&group].maker;
         let mode = match place {
             _ if place.is_directory() => maker.mode,
@@ -463,7 +463,7 @@ impl Resctrl {
         })
     }
 
-    /// chmod(2) and chown(2); `None` leaves a value as it is.
+    /// chmod(2) and chown(2); `None` keeps a value.
     pub fn change(
         &mut self,
         place: Place,
@@ -479,7 +479,7 @@ impl Resctrl {
         Ok(())
     }
 
-    /// The path of a place below the root, for messages and patterns; `None` for what was removed.
+    /// The path of a place below the root, for messages and patterns; `None` for a removed group.
     pub fn path(&self, place: Place) -> Option<String> {
         self.present(place).ok()?;
         let group_path = |id: GroupId| {
@@ -505,12 +505,12 @@ impl Resctrl {
         Some([base, rest].join("/").trim_matches('/').to_owned())
     }
 
-    /// Whether there is something to allocate at all.
+    /// Whether resctrl can allocate anything.
     pub(super) fn can_allocate(&self) -> bool {
         !self.schemas.is_empty()
     }
 
-    /// Whether the L3 has code and data apart.
+    /// Whether code and data of the L3 have separate masks.
     pub(super) fn cdp(&self) -> bool {
         self.host.l3.is_some_and(|cache| cache.cdp == Cdp::On)
     }
@@ -522,7 +522,7 @@ impl Resctrl {
 }
 
 impl Resctrl {
-    /// open(2): a file without a read or write bit cannot be opened that way, by root neither (linux
+    /// open(2): a file without a read or write bit cannot be opened that way, not even by root (linux
     /// fs/kernfs/file.c).
     pub fn open(&self, place: Place, access: Access) -> Result<(), Errno> {
         let mode = self.attributes(place)?.mode;
@@ -530,7 +530,7 @@ impl Resctrl {
         if refused { Err(Errno::ACCESS) } else { Ok(()) }
     }
 
-    /// unlink(2), link(2) and symlink(2): kernfs has none of them. Always an error.
+    /// unlink(2), link(2) and symlink(2): kernfs does not support them. Always an error.
     pub fn unlink(&self, folder: Place, name: &str) -> Errno {
         self.present(folder).err().unwrap_or(match self.lookup(folder, name) {
             Some(_) => Errno::PERM,
@@ -538,7 +538,7 @@ impl Resctrl {
         })
     }
 
-    /// open(2) with O_CREAT of a name that is not there: kernfs makes no files. Always an error.
+    /// open(2) with O_CREAT of a new name: kernfs creates no files. Always an error.
     pub fn create(&self, folder: Place) -> Errno {
         self.present(folder).err().unwrap_or(Errno::ACCESS)
     }
@@ -570,7 +570,7 @@ mod tests {
         for place in all {
             assert_eq!(Place::of_number(place.number()), Some(place));
         }
-        // Lists are in the order of their declarations, which the numbers go by.
+        // The lists have the order of the declarations, on which the numbers depend.
         assert!(InfoFile::ALL.iter().zip(0..).all(|(file, index)| *file as u64 == index));
         assert!(GroupFile::ALL.iter().zip(0..).all(|(file, index)| *file as u64 == index));
         for none in [(1 << INDEX_BITS) - 1, 3 << INDEX_BITS, COUNTERS << INDEX_BITS | 3, Place::END, u64::MAX]

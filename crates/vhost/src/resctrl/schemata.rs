@@ -17,14 +17,14 @@ pub(super) struct Schema {
     pub folder: Folder,
     /// `num_closids`.
     pub closids: u32,
-    /// By place of the domain in the description, then by class.
+    /// By index of the domain in the description, then by class.
     pub values: Vec<Vec<u64>>,
 }
 
-/// Checked values that wait until all lines are: by place of the schema and place of the domain.
+/// Checked values, which are set when all lines are checked: by index of the schema and of the domain.
 pub(super) type Staged = BTreeMap<(usize, usize), u64>;
 
-/// A written line without its newline; EINVAL without one. What follows a NUL is not seen.
+/// A written line without its newline; EINVAL without one. Text after a NUL is ignored.
 pub(super) fn line(data: &[u8]) -> Result<String, Errno> {
     match data.split_last() {
         Some((b'\n', line)) => Ok(c_string(line)),
@@ -32,7 +32,7 @@ pub(super) fn line(data: &[u8]) -> Result<String, Errno> {
     }
 }
 
-/// The resources of a host in the order in which schemata names them.
+/// The resources of a host in the order of schemata.
 pub(super) fn schemas(host: &Description) -> Vec<Schema> {
     let smba = host.smba.filter(|_| host.kernel >= Kernel::SLOW_MEMORY);
     let bandwidth = |traffic, bandwidth: Bandwidth| Schema {
@@ -57,7 +57,7 @@ pub(super) fn schemas(host: &Description) -> Vec<Schema> {
     schemas
 }
 
-/// The lowest run of ones.
+/// The lowest run of ones in a mask.
 fn lowest_run(mask: u64) -> u64 {
     let first = mask.trailing_zeros().min(63);
     let length = (mask >> first).trailing_ones().min(63);
@@ -76,7 +76,7 @@ impl Resctrl {
         }
     }
 
-    /// The other one of code and data.
+    /// The schema of data for that of code, and the reverse.
     fn peer(&self, schema: usize) -> Option<usize> {
         let other = match self.schemas[schema].folder {
             Folder::Cache(Lines::Code) => Folder::Cache(Lines::Data),
@@ -90,7 +90,7 @@ impl Resctrl {
         matches!(self.schemas[schema].folder, Folder::Cache(_))
     }
 
-    /// Columns of names: `L3` has room for `L3CODE` wherever the chip could have both.
+    /// Width of names: `L3` is as wide as `L3CODE` if the chip supports CDP.
     fn name_width(&self) -> usize {
         let width = |schema: &Schema| match schema.folder {
             Folder::Cache(_) if self.cache().cdp != Cdp::Absent => Folder::Cache(Lines::Code).name().len(),
@@ -99,7 +99,7 @@ impl Resctrl {
         self.schemas.iter().map(width).max().unwrap_or(0)
     }
 
-    /// Columns of values: the widest resource sets it for all (linux core.c: `max_data_width`).
+    /// Width of values: that of the widest resource (linux core.c: `max_data_width`).
     pub(super) fn value_width(&self) -> usize {
         let width = |schema: &Schema| match schema.folder {
             Folder::Bandwidth(traffic) => self.bandwidth(traffic).map_or(0, |bandwidth| bandwidth.width),
@@ -108,7 +108,7 @@ impl Resctrl {
         self.schemas.iter().map(width).max().unwrap_or(0)
     }
 
-    /// One resource's domains with a class's values.
+    /// One resource's domains with the values of a class.
     pub(super) fn values_text(&self, schema: usize, closid: u32) -> String {
         let width = self.value_width();
         let cache = self.is_cache(schema);
@@ -271,7 +271,7 @@ impl Resctrl {
         Ok(mask)
     }
 
-    /// Whether a mask shares a way with another class: with an exclusive one's, or with any and the devices' ways.
+    /// Whether a mask shares a way with another class: with an exclusive one, or with any class or the devices' ways.
     fn overlaps(&self, schema: usize, domain: usize, mask: u64, closid: u32, with_exclusive: bool) -> bool {
         let one = |schema: usize| {
             if !with_exclusive && mask & self.cache().shareable != 0 {
@@ -288,7 +288,7 @@ impl Resctrl {
         one(schema) || self.peer(schema).is_some_and(one)
     }
 
-    /// Sets what was checked; what is set already touches no register.
+    /// Sets checked values; a value that is set already writes no register.
     pub(super) fn apply(&mut self, closid: u32, staged: &Staged) {
         for (&(schema, domain), &value) in staged {
             let held = &mut self.schemas[schema].values[domain][closid as usize];
@@ -305,7 +305,7 @@ impl Resctrl {
         }
     }
 
-    /// What a new group may use: all bandwidth, and of the ways those that no exclusive group has.
+    /// The values of a new group: all bandwidth, and the ways that no exclusive group has.
     pub(super) fn new_class(&mut self, closid: u32) -> Result<(), Errno> {
         let mut staged = Staged::new();
         for schema in 0..self.schemas.len() {
@@ -370,7 +370,7 @@ impl Resctrl {
                 self.may_be_exclusive(group)?;
                 self.group_mut(group).mode = Mode::Exclusive;
             }
-            // Pseudo-locking is for a few chips of 2016; no host here is one (linux pseudo_lock.c).
+            // Pseudo-locking exists on a few chips of 2016, none of which is a host here (linux pseudo_lock.c).
             "pseudo-locksetup" => {
                 self.status.puts(match group {
                     GroupId::DEFAULT => "Cannot pseudo-lock default group\n",

@@ -1,7 +1,7 @@
-//! `info/last_cmd_status`: the text of the last refusals, in the kernel's small buffer.
+//! `info/last_cmd_status`: the messages of the last refusals, in the kernel's small buffer.
 //!
-//! Like linux lib/seq_buf.c: texts pile up until someone clears them; what does not fit any more is lost. It must
-//! not know who writes or clears.
+//! Like linux lib/seq_buf.c: messages are appended until they are cleared; what does not fit is lost. It must not know
+//! its writers.
 
 /// Bytes of the kernel's buffer (linux rdtgroup.c: `last_cmd_status_buf[512]`).
 const BUFFER: usize = 512;
@@ -14,13 +14,13 @@ pub(super) struct Status {
 }
 
 impl Status {
-    /// Forgets all texts.
+    /// Removes all messages.
     pub fn clear(&mut self) {
         self.text.clear();
         self.full = false;
     }
 
-    /// A fixed text (`rdt_last_cmd_puts`): whole or not at all.
+    /// Appends a fixed text (`rdt_last_cmd_puts`): completely or not at all.
     pub fn puts(&mut self, text: &str) {
         self.full |= self.text.len() + text.len() + 1 > BUFFER;
         if !self.full {
@@ -28,7 +28,7 @@ impl Status {
         }
     }
 
-    /// A text with values (`rdt_last_cmd_printf`): cut where the buffer ends.
+    /// Appends a formatted text (`rdt_last_cmd_printf`): cut at the end of the buffer.
     pub fn printf(&mut self, text: &str) {
         if self.full {
             return;
@@ -39,7 +39,7 @@ impl Status {
         self.text.push_str(&text[..end]);
     }
 
-    /// The file's content: the texts, or `ok`.
+    /// The file's content: the messages, or `ok`.
     pub fn show(&self) -> String {
         if self.text.is_empty() { "ok\n".to_owned() } else { self.text.clone() }
     }

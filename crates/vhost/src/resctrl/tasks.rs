@@ -1,9 +1,9 @@
-//! Tasks and their classes: who belongs to which group, and what a new task inherits.
+//! Tasks and their classes: which group a task belongs to, and what a new task inherits.
 //!
-//! The kernel keeps class and RMID in each task and copies both at fork. Seen from outside a fork is found afterwards:
-//! a task that was not there at the last look has what its parent (a thread: its process) has now. A child whose
-//! parent is gone before anyone looked counts as a child of whoever adopted it, and so falls into the default group.
-//! This file must not know where the list of tasks comes from.
+//! The kernel keeps class and RMID in each task and copies both at fork. From outside a fork is only detected later: a
+//! task that is new since the last check gets what its parent (a thread: its process) has now. If the parent ended
+//! before the check, the child counts as that of the process that adopted it, and so gets the default group. This file
+//! must not know the source of the list of tasks.
 
 use super::Resctrl;
 use super::description::Kernel;
@@ -23,7 +23,7 @@ pub struct Task {
     pub process: u32,
     /// The process that started the process; 0 if none.
     pub parent: u32,
-    /// When it started, in any unit: with the id it tells a task from a later one with the same id.
+    /// When it started, in any unit: distinguishes a task from a later one with the same id.
     pub started: u64,
 }
 
@@ -36,7 +36,7 @@ pub trait Tasks: Send {
     fn owner(&mut self, task: u32) -> Option<u32>;
 }
 
-/// A task as far as resctrl knows it: class and RMID.
+/// A task's class and RMID as resctrl knows them.
 #[derive(Clone, Copy)]
 struct Known {
     started: u64,
@@ -54,7 +54,7 @@ impl TaskTable {
         TaskTable { source, known: HashMap::new() }
     }
 
-    /// Looks who is there now; newcomers inherit. The list is in the kernel's order.
+    /// Updates the tasks; new ones inherit. The list is in the kernel's order.
     pub fn look(&mut self, hardware: &mut dyn Hardware) -> Vec<Task> {
         let listed = self.source.list();
         let mut oldest_first = listed.clone();
@@ -79,17 +79,17 @@ impl TaskTable {
         listed
     }
 
-    /// Class and RMID of a task at the last look.
+    /// Class and RMID of a task at the last update.
     pub fn belongs(&self, task: u32) -> Option<(u32, u32)> {
         self.known.get(&task).map(|known| known.belongs)
     }
 
-    /// Whether any task that `which` holds for was there at the last look.
+    /// Whether `which` holds for any task of the last update.
     pub fn any(&self, which: impl Fn((u32, u32)) -> bool) -> bool {
         self.known.values().any(|known| which(known.belongs))
     }
 
-    /// Gives one task another class and RMID.
+    /// Sets class and RMID of a task.
     pub fn assign(&mut self, hardware: &mut dyn Hardware, task: u32, to: (u32, u32)) {
         if let Some(known) = self.known.get_mut(&task)
             && known.belongs != to
@@ -99,7 +99,7 @@ impl TaskTable {
         }
     }
 
-    /// Gives all tasks that `which` holds for another class and RMID.
+    /// Sets class and RMID of all tasks for which `which` holds.
     pub fn reassign(
         &mut self,
         hardware: &mut dyn Hardware,

@@ -1,6 +1,6 @@
-//! Commands in a namespace where the tree stands at its usual places, as root and as an ordinary user.
+//! Commands in a namespace with the tree at the usual paths, as root and as an ordinary user.
 //!
-//! It takes root, /dev/fuse and namespaces; without them it fails.
+//! It needs root, /dev/fuse and namespaces; without them it fails.
 
 use crate::transcript;
 
@@ -22,7 +22,7 @@ use waykeeper_vhost::resctrl::Resctrl;
 use waykeeper_vhost::resctrl::description::Kernel;
 use waykeeper_vhost::resctrl::hardware::Idle;
 
-/// A signal to this process reaches the commands of all tests that run.
+/// A signal to this process reaches the commands of all running tests.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 struct Server {
@@ -51,7 +51,7 @@ fn server() -> Server {
     Server { _turn: turn, _mounted: mounted, folder }
 }
 
-/// Runs a shell script on the tree; its output goes to a file, as the command's own output is ours.
+/// Runs a shell script on the tree; its output is written to a file, as the command's own output is ours.
 fn shell(tree: &Path, script: &str) -> Result<(u8, String), EnterError> {
     let output = tempfile::NamedTempFile::new().unwrap();
     fs::set_permissions(output.path(), fs::Permissions::from_mode(0o666)).unwrap();
@@ -94,13 +94,13 @@ fn an_ordinary_user_enters_as_root_of_a_user_namespace() {
     let made = std::process::Command::new("setpriv").args(words).status();
     assert!(made.is_ok_and(|status| status.success()), "not run: needs user namespaces and setpriv");
     let outcome = std::thread::scope(|scope| {
-        // Ids belong to threads, and the command is a child of this one.
+        // Ids are per thread, and the command is a child of this thread.
         let thread = scope.spawn(|| {
             let (uid, gid) = (Uid::from_raw(65534), Gid::from_raw(65534));
             rustix::thread::set_thread_groups(&[]).unwrap();
             rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
             rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
-            // Whoever changes his ids loses his own /proc/self; a user who logged in has it.
+            // After a change of ids a process cannot read its own /proc/self, unlike that of a user who logged in.
             rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable).unwrap();
             shell(server.folder.path(), &format!("{LOOK}; id -u; touch /run/lock/x && echo locked"))
         });
@@ -133,6 +133,6 @@ fn exit_statuses_are_passed_on_and_errors_say_what_is_missing() {
 fn signals_reach_the_command() {
     let server = server();
     let script = "trap 'echo term; exit 3' TERM; kill -TERM $PPID; i=0; while [ $i -lt 300 ]; do i=$((i+1)); sleep 0.1; done";
-    // The parent of the command is this process, which passes the signal on and lives.
+    // The parent of the command is this process, which forwards the signal and does not end.
     assert_eq!(shell(server.folder.path(), script).unwrap(), (3, "term\n".to_owned()));
 }

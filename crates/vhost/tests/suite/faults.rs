@@ -1,6 +1,6 @@
 //! Faults in a mounted tree: each kind on each operation, and each operation of a client in turn.
 //!
-//! It takes root and /dev/fuse; without them it fails.
+//! It needs root and /dev/fuse; without them it fails.
 
 use crate::transcript;
 
@@ -105,7 +105,7 @@ fn every_operation_fails_as_it_is_told_to_and_changes_nothing() {
     server.faults.lift();
     assert_eq!(fs::read_to_string(&schemata).unwrap(), "    MB:0=100;1=100\n    L3:0=7ff;1=7ff\n");
     assert!(!server.at("resctrl/new").exists() && server.at("resctrl/mon_groups/m").exists());
-    // Nothing can be done with what was removed.
+    // Removals come last, since removed directories allow no further operation.
     acts.sort_by_key(|(_, operation, _)| *operation == Operation::RemoveDirectory);
     for (path, operation, act) in acts {
         assert_eq!(act(), None, "{path} {operation:?} works again");
@@ -135,7 +135,7 @@ fn reads_are_short_or_garbage_and_writes_are_short() {
     assert_eq!(fs::read_to_string(&schemata).unwrap(), "    MB:0=100;1=100\n    L3:0=7ff;1=7ff\n");
 }
 
-/// A client that makes a group, turns a knob and reads it back.
+/// A client that creates a group, writes its schemata and reads them back.
 fn client(server: &Server) -> io::Result<()> {
     let group = server.at("resctrl/c");
     fs::create_dir(&group)?;
@@ -156,7 +156,7 @@ fn a_test_can_enumerate_what_a_client_does_and_fail_each_in_turn() {
     assert_eq!(of("resctrl/c/schemata", Operation::Open), Some(2));
     assert_eq!(of("resctrl/c/schemata", Operation::Write), Some(1));
     assert_eq!(of("resctrl/c", Operation::RemoveDirectory), Some(1));
-    // Content and end of file.
+    // One read for the content and one for the end of file.
     assert!(of("resctrl/c/schemata", Operation::Read).unwrap() >= 2);
     let mut failed = 0;
     for ((path, operation), times) in seen {

@@ -1,4 +1,4 @@
-//! Hosts of every generation: who they say they are, what a kernel would find on them, and that they mount.
+//! Hosts of every generation: their identity, what a kernel would find on them, and that they mount.
 
 use crate::common;
 
@@ -23,7 +23,7 @@ const CHIPS: [(&str, &str); 8] = [
     ("e3-1230", ""),
 ];
 
-/// The letters in words of CPUID.
+/// The characters in words of CPUID.
 fn letters(words: &[u32]) -> String {
     let bytes = words.iter().flat_map(|word| word.to_le_bytes()).filter(|byte| *byte != 0);
     String::from_utf8(bytes.collect()).unwrap()
@@ -85,7 +85,7 @@ fn resource_control_is_announced_as_each_generation_does() {
     let skylake = Host::new("gold-6140");
     assert_eq!(skylake.cpuid(0, 7, 0)[1] & (1 << 12 | 1 << 15), 1 << 12 | 1 << 15);
     assert_eq!(skylake.cpuid(0, 0x10, 0)[1], 0b1010, "L3 and bandwidth");
-    // 11 ways, ways 9 and 10 shared with devices, code and data apart, 16 classes; 8 classes of bandwidth.
+    // 11 ways, ways 9 and 10 shared with devices, separate masks for code and data, 16 classes; 8 classes of bandwidth.
     assert_eq!(skylake.cpuid(0, 0x10, 1), [10, 0x600, 1 << 2, 15]);
     assert_eq!(skylake.cpuid(0, 0x10, 3)[3], 7);
     assert_eq!(skylake.cpuid(0, 0xf, 0), [0, 127, 0, 2]);
@@ -101,7 +101,7 @@ fn resource_control_is_announced_as_each_generation_does() {
     let without = Host::with("gold-6140", SCENARIO, &Options { bandwidth: false, ..held(16) });
     assert_eq!(without.cpuid(0, 0x10, 0)[1], 0b10);
     assert_eq!(without.read_msr(0, 0xd50), Err(Errno::IO));
-    // hardware.md 7.2: Haswell has four classes of two ways at least, and CPUID does not say so.
+    // hardware.md 7.2: Haswell has four classes of at least two ways, and CPUID does not announce them.
     let haswell = Host::new("e5-2667v3");
     assert_eq!(haswell.cpuid(0, 7, 0)[1] & (1 << 12 | 1 << 15), 1 << 12);
     assert_eq!(haswell.cpuid(0, 0x10, 0), [0; 4]);
@@ -130,7 +130,7 @@ fn a_root_port_switches_its_device_where_the_register_is_and_shows_a_capability_
     let after = skylake.machine(|server| server.bare().dca());
     assert_eq!((before.write_hits, before.write_misses), (after.write_hits, after.write_misses));
 
-    // Ice Lake: root ports begin at device 2; the dword at 0x180 is 0x1901000b and writes do not stick.
+    // Ice Lake: root ports begin at device 2; the dword at 0x180 is 0x1901000b and ignores writes.
     let ice_lake = Host::new("gold-5320");
     let port = "0000:16:02.0";
     let dword = |at| u32::from_le_bytes(ice_lake.read_config(port, at, 4).unwrap().try_into().unwrap());
@@ -180,7 +180,7 @@ fn devices_stand_behind_their_ports() {
     assert!(host.has("sys/bus/pci/drivers/nvme/0000:63:00.0"));
     // The PCI Express capability of the port says that it is a root port.
     assert_eq!(bus(port, u64::from(bus(port, 0x34)) + 2) >> 4, 4);
-    // Sapphire Rapids: 32 slices are told by the set bits of two words.
+    // Sapphire Rapids: the set bits of two words count 32 slices.
     let host = Host::new("gold-6430");
     assert_eq!(host.read_config("0000:3a:1e.3", 0x9c, 8).unwrap(), [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
 }
@@ -191,7 +191,7 @@ fn a_scenario_that_cannot_be_shown_says_what_would_do() {
         Err(error) => error.to_string(),
         Ok(_) => panic!("it can be shown"),
     };
-    // Two cores are all it has.
+    // The chip `idio` has only two cores.
     let (small, _) = SCENARIO.split_once("[[workload]]\nname = \"fio\"").unwrap();
     assert!(why("idio", small).contains("the chip `idio` has no table [identity]"));
     let port = |text: &str| SCENARIO.replace("ring = 2048", &format!("ring = 2048\nport = \"{text}\""));
@@ -240,7 +240,7 @@ fn every_host_mounts_and_a_mask_written_through_resctrl_is_seen_in_occupancy() {
 #[test]
 fn the_wall_clock_drives_the_machine_and_a_lag_is_told() {
     let options = |speed| Options { pace: Pace::Wall(speed), ..held(16) };
-    // Before the host is there: its clock begins while it is put together.
+    // Taken before the host is created, since its clock begins during creation.
     let begun = Instant::now();
     let host = Host::with("gold-6140", SCENARIO, &options(0.5));
     while host.engine.now_ns() < 50_000_000 {
@@ -249,7 +249,7 @@ fn the_wall_clock_drives_the_machine_and_a_lag_is_told() {
     }
     assert!(2 * host.engine.now_ns() <= begun.elapsed().as_nanos() as u64, "half as fast as the wall clock");
     assert!(host.read_msr(0, 0x10).unwrap() > 0);
-    // A thousand times as fast as the wall clock is more than any machine computes.
+    // No machine computes a thousand times as fast as the wall clock.
     let late = Host::with("gold-6140", SCENARIO, &options(1000.0));
     std::thread::sleep(Duration::from_millis(100));
     assert!(late.engine.lag_ns() > 0);

@@ -1,6 +1,6 @@
-//! The mounted tree against recordings of real kernels, with the system calls that a tool makes.
+//! The mounted tree against recordings of real kernels, with the system calls of tools.
 //!
-//! It takes root and /dev/fuse; without them it fails.
+//! It needs root and /dev/fuse; without them it fails.
 
 use crate::transcript;
 
@@ -30,7 +30,7 @@ const EXPLAINED_EDGES: &[(&str, &str)] = &[(
     "Linux never asks a FUSE server for a write of 0 bytes (fs/fuse/file.c: generic_write_checks); it answers 0 itself",
 )];
 
-/// A virtual server with resctrl alone.
+/// A virtual server with only resctrl.
 struct Server {
     folder: TempDir,
     mounted: Option<Mounted>,
@@ -65,7 +65,7 @@ impl Server {
     }
 }
 
-/// A register file as unlike a plain file as they come.
+/// Registers by offset, unlike the bytes of a plain file.
 struct Register;
 
 impl waykeeper_vhost::node::File for Register {
@@ -99,7 +99,7 @@ fn at<T>(step: &'static str, outcome: std::io::Result<T>) -> Answer<T> {
 
 impl Subject for Server {
     fn own_task(&self) -> u32 {
-        // Tests run in threads: the task that writes.
+        // Tests run in threads: this is the id of the task that writes.
         rustix::thread::gettid().as_raw_nonzero().get() as u32
     }
 
@@ -175,7 +175,7 @@ fn io<T>(outcome: std::io::Result<T>) -> Result<T, Errno> {
     outcome.map_err(|error| errno(&error))
 }
 
-/// The recorded edge cases of resctrl, done again.
+/// Repeats the recorded edge cases of resctrl.
 fn edges(server: &Server) -> Vec<String> {
     let mut lines = Vec::new();
     io(fs::create_dir(server.resctrl("e"))).unwrap();
@@ -242,7 +242,7 @@ fn shared_mapping(file: &File) -> Errno {
     errno(&std::io::Error::last_os_error())
 }
 
-/// Does something as an ordinary user, on a thread of its own: ids belong to threads.
+/// Runs `work` as an ordinary user on a separate thread, since ids are per thread.
 fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -315,7 +315,7 @@ fn fixed_files_answer_call_by_call() {
     assert_eq!(msr.read_at(&mut value, 0x10).unwrap(), 16);
     assert_eq!(value, [0x10, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(errno(&msr.read_at(&mut value[..4], 0x10).unwrap_err()), Errno::INVAL);
-    // Neighbours overlap: no page cache comes between.
+    // Overlapping offsets are different registers: no page cache is involved.
     assert_eq!(msr.read_at(&mut value[..8], 0x11).unwrap(), 8);
     assert_eq!(value[0], 0x11);
     assert_eq!(msr.write_at(&[1; 8], 0x10).unwrap(), 8);
@@ -327,7 +327,7 @@ fn fixed_files_answer_call_by_call() {
         assert_eq!(errno(&refused.unwrap_err()), Errno::PERM);
     }
     assert_eq!(errno(&File::create(server.at("sys/x")).unwrap_err()), Errno::ACCESS);
-    // Numbers stay while the tree does.
+    // Inode numbers stay the same while the tree is mounted.
     let number = |path: &str| fs::metadata(server.resctrl(path)).unwrap().ino();
     let before = number("schemata");
     fs::create_dir(server.resctrl("g1")).unwrap();
@@ -346,7 +346,7 @@ fn a_real_process_and_its_children_belong_to_the_group_it_was_put_into() {
     let script = format!("echo $$ > {0}; cat {0}; true", tasks.display());
     let child = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
     let text = String::from_utf8(child.stdout).unwrap();
-    // The shell moved itself; the cat that it started then reads: both are in the group, and nobody else.
+    // The shell moved itself, and the cat that it started then reads: exactly these two are in the group.
     assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
     assert_eq!(text.lines().count(), 2, "{text:?}");
     let own = std::process::id().to_string();
@@ -366,7 +366,7 @@ fn a_mount_goes_away_with_its_server_and_bad_places_are_named() {
     let missing = folder.join("no");
     let error = Mounted::new(Tree::new(), &missing, Faults::new()).err().expect("there is no such directory");
     assert!(error.to_string().contains(missing.to_str().unwrap()), "{error}");
-    // Also while someone still has a file open.
+    // Also while a file is open.
     let held = File::open(server.resctrl("schemata")).unwrap();
     server.mounted = None;
     assert!(fs::read_dir(&folder).unwrap().next().is_none());

@@ -1,6 +1,6 @@
 //! The scenario's programs as processes and control groups of the mounted tree.
 //!
-//! It takes root and /dev/fuse; without them it fails.
+//! It needs root and /dev/fuse; without them it fails.
 
 use crate::common;
 
@@ -14,7 +14,7 @@ use waykeeper_vhost::virtual_host::{Options, VirtualHost};
 
 const MS: u64 = 1_000_000;
 
-/// A forwarder from the start, a scan from 20 to 60 ms, another one of 30 ms on.
+/// A forwarder from the start, a scan from 20 to 60 ms, another scan from 30 ms on.
 const COMING_AND_GOING: &str = r#"
 name = "programs"
 duration_s = 1
@@ -148,10 +148,10 @@ fn a_process_says_what_it_is_where_it_runs_and_for_how_long() {
     let thread = server.text("proc/5000000/task/5000002/stat");
     assert_eq!((field(&thread, 1), field(&thread, 20), field(&thread, 39)), ("5000002", "3", "4"));
     assert_eq!(value(&server.text("proc/5000000/task/5000002/status"), "Pid"), "5000002");
-    // A poller never rests: 100 ms are ten ticks a thread, thirty for the process.
+    // A poller never sleeps: 100 ms are ten ticks per thread, thirty for the process.
     assert_eq!(field(&thread, 14), "10");
     assert_eq!(field(&server.text("proc/5000000/stat"), 14), "30");
-    // x-mem took 4 MiB when it started 30 ms ago.
+    // x-mem took 4 MiB when it started, at 30 ms.
     let scan = server.text("proc/5000004/stat");
     assert_eq!((field(&scan, 23), field(&scan, 24)), ("4194304", "1024"));
     assert_eq!(value(&server.text("proc/5000004/status"), "VmRSS"), "    4096 kB");
@@ -215,7 +215,7 @@ fn nothing_of_it_can_be_written_and_numbers_of_entries_are_their_own() {
     let count = numbers.len();
     numbers.sort_unstable();
     numbers.dedup();
-    // The three directories that are listed themselves and in the one above.
+    // Two directories are listed twice: by themselves and in the one above.
     assert_eq!(numbers.len(), count - 2);
 }
 
@@ -258,17 +258,17 @@ fn a_task_takes_its_group_with_it_and_any_other_has_its_cpus() {
     assert_eq!(server.tasks("a"), [5_000_001, 5_000_003]);
     assert_eq!(server.tasks(""), [5_000_000, 5_000_002, 5_000_004]);
     assert_eq!([0, 1, 2, 3, 4].map(|cpu| server.class(cpu).0), [0, 1, 1, 0, 0]);
-    // CPUs 0 to 2 are b's now: who has a group keeps it.
+    // CPUs 0 to 2 are b's now: tasks with their own group keep its class.
     server.write("b/cpus_list", "0-2").unwrap();
     assert_eq!([0, 1, 2, 3, 4].map(|cpu| server.class(cpu).0), [2, 1, 1, 0, 0]);
-    // The scan on CPU 2 exits: it leaves the list, the CPU is b's, and its id is nobody's.
+    // The scan on CPU 2 exits: it leaves the list, the CPU has b's class, and the id is free.
     server.run_to(60 * MS);
     assert_eq!(server.tasks("a"), [5_000_001]);
     assert_eq!(server.class(2).0, 2);
     assert_eq!(server.write("a/tasks", "5000003"), Err(libc::ESRCH));
     assert_eq!(server.text("sys/fs/resctrl/info/last_cmd_status").lines().next(), Some("No task 5000003"));
     assert_eq!(server.write("a/tasks", "5000099"), Err(libc::ESRCH));
-    // Without the group the thread is one without a class, on a CPU of b.
+    // Without the group the thread has no class of its own, on a CPU of b.
     server.remove("a");
     assert_eq!(server.tasks(""), [5_000_000, 5_000_001, 5_000_002, 5_000_004]);
     assert_eq!(server.class(1).0, 2);
@@ -318,7 +318,7 @@ fn a_monitoring_group_has_the_rmid_and_the_class_of_its_parent() {
     assert_eq!((server.tasks("a"), server.tasks("a/mon_groups/m")), (vec![5_000_004], vec![5_000_004]));
     server.remove("a/mon_groups/m");
     assert_eq!((server.class(3), server.tasks("a")), ((class, rmid), vec![5_000_004]));
-    // Below the default group the class stays that of the CPU.
+    // In a monitoring group below the default group the class stays that of the CPU.
     server.write("mon_groups/n/tasks", "5000000").unwrap();
     server.write("a/cpus_list", "0").unwrap();
     assert_eq!(server.class(0).0, 1);

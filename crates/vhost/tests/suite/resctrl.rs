@@ -1,4 +1,4 @@
-//! The state machine of resctrl against recordings of real kernels, and the rules that the recordings do not touch.
+//! The state machine of resctrl against recordings of real kernels, and rules that the recordings do not cover.
 
 use crate::transcript;
 
@@ -49,7 +49,7 @@ impl Tasks for Processes {
     }
 }
 
-/// Asks the state machine as the mount does.
+/// Calls the state machine as the mount does.
 struct Nodes {
     resctrl: Resctrl,
     task: u32,
@@ -76,7 +76,7 @@ impl Nodes {
         Ok((self.place(folder)?, name))
     }
 
-    /// Writes, and says what the status is afterwards.
+    /// Writes, and returns the status afterwards.
     fn put(&mut self, path: &str, data: &str) -> (Result<usize, Errno>, String) {
         let outcome = self.write(path, data).map_err(|(_, errno)| errno);
         (outcome, self.get("info/last_cmd_status"))
@@ -167,7 +167,7 @@ fn all_recorded_operations_get_the_recorded_answers() {
     }
 }
 
-/// What the hardware was told, and counters that a test sets.
+/// Records the calls to the hardware; a test sets its counters.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<ToldState>>);
 
@@ -259,7 +259,7 @@ fn tasks_take_their_class_along_and_their_children_inherit() {
     nodes.write("g1/tasks", "40\n").unwrap();
     assert_eq!(told.take(), ["task 40 1 1"]);
     assert_eq!(nodes.get("g1/tasks"), "40\n", "the thread that was there stays");
-    // Later ones: a thread, a child process, and a stranger.
+    // Later tasks: a thread, a child process, and an unrelated process.
     tasks.add(42, 40, 1, 7, 0);
     tasks.add(50, 50, 40, 8, 0);
     tasks.add(51, 51, 50, 9, 0);
@@ -267,7 +267,7 @@ fn tasks_take_their_class_along_and_their_children_inherit() {
     assert_eq!(nodes.get("g1/tasks"), "40\n42\n50\n51\n");
     assert_eq!(nodes.get("tasks"), "1\n41\n60\n");
     assert_eq!(told.take(), ["task 42 1 1", "task 50 1 1", "task 51 1 1"]);
-    // The number comes back for another process.
+    // The id is reused by another process.
     tasks.end(50);
     tasks.add(50, 50, 1, 99, 0);
     assert_eq!(nodes.get("g1/tasks"), "40\n42\n51\n");
@@ -275,7 +275,7 @@ fn tasks_take_their_class_along_and_their_children_inherit() {
     nodes.write("g1/mon_groups/m/tasks", "40,42\n").unwrap();
     assert_eq!(nodes.get("g1/mon_groups/m/tasks"), "40\n42\n");
     assert_eq!(nodes.get("g1/tasks"), "40\n42\n51\n");
-    // Moved with its monitoring group, from 6.5 on.
+    // Moved with their monitoring group, from 6.5 on.
     nodes.mkdir("g2").unwrap();
     nodes.rename("g1/mon_groups/m", "g2/mon_groups/n").unwrap();
     assert_eq!(nodes.get("g2/tasks"), "40\n42\n");
@@ -321,7 +321,7 @@ fn counters_are_a_groups_own_and_refusals_are_texts() {
     assert_eq!(nodes.get("g1/mon_data/mon_L3_00/mbm_total_bytes"), "180224\n");
     nodes.mkdir("g1/mon_groups/m").unwrap();
     told.0.lock().unwrap().traffic += 90112;
-    // Of the second domain twice as much: 2 × (2 + 1) counts of its own and 2 of its monitoring group.
+    // The second domain has twice as much: 2 × (2 + 1) counts of its own and 2 of its monitoring group.
     assert_eq!(nodes.get("g1/mon_data/mon_L3_01/mbm_local_bytes"), format!("{}\n", 8 * 90112));
     told.0.lock().unwrap().occupancy = 90112 * 3 + 90111;
     assert_eq!(nodes.get("g1/mon_groups/m/mon_data/mon_L3_00/llc_occupancy"), "270336\n");
@@ -371,7 +371,7 @@ fn code_and_data_apart_halve_the_classes() {
     told.take();
     nodes.write("g1/schemata", "L3CODE:0=3\nL3DATA:0=c\n").unwrap();
     assert_eq!(told.take(), ["mask 0 1 Data c", "mask 0 1 Code 3"]);
-    // An exclusive group keeps others' code out of its data.
+    // An exclusive group keeps other groups' code away from its data.
     for group in ["", "g2/", "g3/", "g4/", "g5/", "g6/", "g7/"] {
         nodes.write(&format!("{group}schemata"), "L3CODE:0=f0;1=f0\nL3DATA:0=f0;1=f0\n").unwrap();
     }
@@ -455,7 +455,7 @@ fn masks_are_refused_with_the_kernels_words() {
     let mut host = intel(Kernel(6, 12));
     (host.l3.as_mut().unwrap().min_bits, host.l3.as_mut().unwrap().cdp) = (2, Cdp::Absent);
     let mut nodes = Nodes::of(host);
-    // Without CDP on the chip names are as wide as the longest there is.
+    // Without CDP on the chip, names are as wide as the longest one.
     assert_eq!(nodes.get("schemata"), "MB:0=100;1=100\nL3:0=7ff;1=7ff\n");
     nodes.mkdir("g1").unwrap();
     for (text, status) in [
@@ -471,7 +471,7 @@ fn masks_are_refused_with_the_kernels_words() {
     assert_eq!(nodes.put("g1/mode", "pseudo-locksetup\n").1, "Pseudo-locking not supported\n");
     assert_eq!(nodes.put("g1/schemata", &"x".repeat(4097)).0, Err(Errno::TOOBIG));
     assert_eq!(nodes.put("g1/schemata", "").0, Err(Errno::INVAL));
-    // Nothing is left for a second group once one has all but a bit for itself.
+    // No ways are left for a second group when an exclusive one has all but a bit.
     nodes.write("schemata", "L3:0=3;1=3\n").unwrap();
     nodes.write("g1/schemata", "L3:0=1fc;1=1fc\n").unwrap();
     nodes.write("g1/mode", "exclusive\n").unwrap();
@@ -485,7 +485,7 @@ fn masks_are_refused_with_the_kernels_words() {
 
 #[test]
 fn the_widest_value_sets_the_columns_of_all() {
-    // Linux core.c, rdt_init_padding: 15 ways take four digits, and so does the bandwidth then.
+    // Linux core.c, rdt_init_padding: 15 ways need four digits, so bandwidth has four too.
     let mut host = intel(Kernel(6, 12));
     (host.l3.as_mut().unwrap().cbm_bits, host.l3.as_mut().unwrap().shareable) = (15, 0x6000);
     assert_eq!(Nodes::of(host).get("schemata"), "    MB:0= 100;1= 100\n    L3:0=7fff;1=7fff\n");

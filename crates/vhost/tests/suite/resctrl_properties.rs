@@ -1,5 +1,5 @@
-//! What holds in resctrl after any operations whatever: nothing is shared that is exclusive, nothing is lost, and the
-//! hardware has what the files say.
+//! Properties of resctrl after any sequence of operations: exclusive ways are not shared, nothing is lost, and the
+//! hardware has the values in the files.
 
 use crate::transcript;
 
@@ -17,7 +17,7 @@ use waykeeper_vhost::resctrl::tasks::{Task, Tasks};
 
 const CALLER: Caller = Caller { pid: 11, uid: 0 };
 
-/// Registers that remember, and the tasks 10 to 13.
+/// Registers that keep their values, and the tasks 10 to 13.
 #[derive(Clone, Default)]
 struct Machine(Arc<Mutex<Registers>>);
 
@@ -94,7 +94,7 @@ enum Act {
     Mask(String, u64),
 }
 
-/// Ways that a few groups can share or keep apart.
+/// Ways that a few groups can share or have exclusively.
 fn ways() -> impl Strategy<Value = u64> {
     prop_oneof![
         Just(0x1),
@@ -178,7 +178,7 @@ fn perform(resctrl: &mut Resctrl, act: &Act) {
             let Some(place) = find(resctrl, path) else { return };
             let before = resctrl.read(place);
             let refused = resctrl.write(place, text.as_bytes(), CALLER).is_err();
-            // A list of tasks stops where it fails, and what was before stays.
+            // A list of tasks stops at the failing one, and the earlier ones stay moved.
             if refused && !path.ends_with("tasks") {
                 assert_eq!(resctrl.read(place), before, "{path} {text:?}");
             }
@@ -236,7 +236,7 @@ fn check(resctrl: &mut Resctrl, machine: &Machine, shareable: u64) {
             }
         }
     }
-    // Each group's masks are those of one class in the registers.
+    // Each group's masks equal those of one class in the registers.
     let registers = machine.0.lock().unwrap();
     let classes: BTreeSet<u32> = registers.masks.keys().map(|(_, closid, _)| *closid).collect();
     for (_, own) in &held {

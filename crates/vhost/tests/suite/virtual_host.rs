@@ -1,6 +1,6 @@
-//! The virtual host as a tree of files: what a register does to the machine, and what files then say.
+//! The virtual host as a tree of files: the effect of registers on the machine, and the files' content.
 //!
-//! The clock is held, so every test sees the same numbers each time.
+//! The clock is stopped, so every test sees the same numbers each time.
 
 use crate::common;
 
@@ -42,7 +42,7 @@ fn core_counters_through_msrs_equal_what_the_machine_counts() {
 #[test]
 fn uncore_counters_through_msrs_add_up_to_what_devices_did() {
     let host = Host::new("gold-6140");
-    // pqos' sequence on all 18 CHAs: ItoM hits and misses (hardware.md 3.2, 3.3).
+    // The sequence of pqos on all 18 CHAs: ItoM hits and misses (hardware.md 3.2, 3.3).
     for cha in 0..18 {
         let base = 0xe00 + 0x10 * cha;
         for (offset, value) in [
@@ -208,7 +208,7 @@ fn the_msr_device_has_the_kernels_manners() {
 #[test]
 fn amd_counts_by_its_own_registers() {
     let host = Host::new("epyc-9554");
-    // PERF_CTL0 to 2: instructions, fills from beyond the CCX; L3 PMU: misses of everybody.
+    // PERF_CTL0 to 2: instructions, fills from beyond the CCX; L3 PMU: misses of all cores.
     host.write_msr(3, 0xc001_0200, 0x43_00c0).unwrap();
     host.write_msr(3, 0xc001_0202, 0x43_dc44).unwrap();
     host.write_msr(0, 0xc001_0230, 0x0300_c000_0040_0104).unwrap();

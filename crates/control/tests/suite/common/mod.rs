@@ -1,5 +1,5 @@
-//! A host in memory that can be slow, blind, stubborn, locked, turned by others and on a clock that jumps; and a
-//! policy that wants what a function says. Times in seconds for reading's sake.
+//! A host in memory that can be slow, fail to read, refuse, be busy, have its knobs changed by others and have a clock
+//! that jumps; and a policy that wants what a function returns. Times are in seconds for readability.
 #![allow(dead_code, reason = "every test file uses its own part of this")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,23 +19,23 @@ pub const SECOND: u64 = 1_000_000_000;
 pub struct FakeHost {
     pub inventory: Inventory,
     pub now_ns: u64,
-    /// Who lives when: from the given second on.
+    /// The groups alive from the given second on.
     pub lives: BTreeMap<u64, Vec<Group>>,
     pub knobs: KnobValues,
-    /// Masks it refuses, and ports whose switch does nothing.
+    /// Masks that it refuses, and ports whose switch does nothing.
     pub refused_masks: BTreeSet<WayMask>,
     pub dead_ports: BTreeSet<PortId>,
     /// Seconds in which no counter can be read.
     pub blind: BTreeSet<u64>,
     /// How long an `apply` takes.
     pub apply_ns: u64,
-    /// Writes that find it locked, from now on.
+    /// The number of mask writes, from now on, that fail as busy.
     pub busy: u32,
-    /// Per second: what somebody else sets a mask to.
+    /// Per second: the mask that another program sets.
     pub outsiders: BTreeMap<u64, (GroupId, WayMask)>,
-    /// Once the clock has reached a time: where it goes on instead.
+    /// When the clock reaches the first time, it jumps to the second.
     pub jump: Option<(u64, u64)>,
-    /// Every plan it was handed.
+    /// Every plan that it received, with the time.
     pub plans: Vec<(u64, Plan)>,
 }
 
@@ -164,7 +164,7 @@ impl Host for FakeHost {
             applied.masks.insert(*id, outcome);
         }
         if let Some(mask) = plan.dca_ways {
-            // As on a Skylake: the bits of power-on stay. And this host calls everything applied.
+            // As on a Skylake: the power-on bits stay set. And this host reports every write as applied.
             if WayMask::from_bits(0x600).minus(mask).is_empty() {
                 self.knobs.dca_ways = Some(mask);
             }
@@ -205,7 +205,7 @@ impl Host for FakeHost {
     }
 }
 
-/// A policy that always wants the same, from a function of the workloads alive.
+/// A policy whose wanted values are a function of the groups alive.
 pub struct Wants<F>(pub F);
 
 impl<F: FnMut(&[Group]) -> Plan + Send> Policy for Wants<F> {
@@ -231,7 +231,7 @@ pub fn seconds(count: u64) -> ControlConfig {
     ControlConfig::every(SECOND).lasting(count * SECOND)
 }
 
-/// A record and the span of what was seen with it.
+/// A record and the interval that the policy saw.
 pub type Seen = (Record, Option<(u64, u64)>);
 
 /// Runs to the end and returns all records.

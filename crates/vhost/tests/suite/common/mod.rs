@@ -1,6 +1,6 @@
-//! A virtual host whose clock is held, and its files without a mount.
+//! A virtual host with a stopped clock, and its files without a mount.
 
-// Each test program uses a part of this.
+// Each test file uses a part of this.
 #![allow(dead_code)]
 
 use rustix::io::Errno;
@@ -13,7 +13,7 @@ use waykeeper_vhost::virtual_host::{Options, tree};
 /// A privileged reader.
 pub const ROOT: Caller = Caller { pid: 1, uid: 0 };
 
-/// Somebody else, whoever runs the test.
+/// An unprivileged user, also if that user runs the test.
 pub const NOBODY: Caller = Caller { pid: 1, uid: 65534 };
 
 /// A host and its files.
@@ -42,17 +42,17 @@ impl Host {
         Host { engine, tree, _running: running }
     }
 
-    /// Lets the server's clock come to a time, ns.
+    /// Advances the server's clock to a time, ns.
     pub fn run_to(&self, clock_ns: u64) {
         self.engine.run_until(clock_ns).expect("the model runs");
     }
 
-    /// Looks at the machine.
+    /// Calls `look` with the machine.
     pub fn machine<R>(&self, look: impl FnOnce(&mut Server) -> R) -> R {
         self.engine.with(look).expect("the model runs")
     }
 
-    /// A file; links on the way are followed as far as `sys/bus/pci/devices` has them.
+    /// A file; follows the links in `sys/bus/pci/devices`.
     pub fn file(&self, path: &str) -> &dyn File {
         match self.tree.get(&self.resolved(path)) {
             Some(Node::File(file)) => file.as_ref(),
@@ -81,7 +81,7 @@ impl Host {
         done
     }
 
-    /// Whether there is anything at a path.
+    /// Whether a path exists.
     pub fn has(&self, path: &str) -> bool {
         self.tree.get(&self.resolved(path)).is_some()
     }
@@ -104,7 +104,7 @@ impl Host {
         file.write(u64::from(address), &value.to_le_bytes(), ROOT).map(|taken| assert_eq!(taken, 8))
     }
 
-    /// What CPUID says.
+    /// The answer of CPUID.
     pub fn cpuid(&self, cpu: usize, leaf: u32, subleaf: u32) -> [u32; 4] {
         let offset = u64::from(subleaf) << 32 | u64::from(leaf);
         let bytes = self.file(&format!("dev/cpu/{cpu}/cpuid")).read(offset, 16, ROOT).expect("CPUID");
@@ -116,7 +116,7 @@ impl Host {
         self.file(&format!("sys/bus/pci/devices/{device}/config")).read(at, len, ROOT)
     }
 
-    /// Writes it.
+    /// Writes configuration space.
     pub fn write_config(&self, device: &str, at: u64, bytes: &[u8]) -> Result<usize, Errno> {
         self.file(&format!("sys/bus/pci/devices/{device}/config")).write(at, bytes, ROOT)
     }

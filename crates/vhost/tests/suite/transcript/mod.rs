@@ -1,7 +1,7 @@
-//! Replays recorded sessions with a real kernel's resctrl and compares answer by answer.
+//! Replays recorded sessions with a real kernel's resctrl and compares each answer.
 //!
-//! The recordings are test vectors (`tests/transcripts`, made in QEMU guests with unmodified Debian kernels). Whoever
-//! is under test implements [`Subject`]. This file must not know how the subject is reached.
+//! The recordings are test vectors (`tests/transcripts`, made in QEMU guests with unmodified Debian kernels). Each
+//! implementation under test implements [`Subject`]. This file must not know how the subject is reached.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
@@ -11,10 +11,10 @@ use waykeeper_vhost::resctrl::description::{
     Bandwidth, Cache, Cdp, Description, Domain, IoAlloc, Kernel, Monitoring,
 };
 
-/// What a call answers: the outcome, or the step that failed (`open`, `write`, nothing) and why.
+/// The answer of a call: the outcome, or the step that failed (`open`, `write`, nothing) and why.
 pub type Answer<T> = Result<T, (&'static str, Errno)>;
 
-/// A resctrl under test, asked by paths below its root.
+/// A resctrl under test, called with paths below its root.
 pub trait Subject {
     /// The task that `own` moves.
     fn own_task(&self) -> u32;
@@ -44,11 +44,11 @@ pub struct Recorded {
     pub host: Description,
 }
 
-/// A difference that is known and why it is none of our making.
+/// A known difference, and why it is not our error.
 pub struct Explained {
     /// The recording.
     pub recording: &'static str,
-    /// The operation as the recording has it.
+    /// The operation as in the recording.
     pub operation: &'static str,
     /// Why.
     #[allow(dead_code, reason = "for the reader")]
@@ -119,8 +119,8 @@ pub fn intel(kernel: Kernel) -> Description {
     }
 }
 
-/// The recorded AMD host: four caches of 32 MiB and 16 ways, 256 RMIDs; the kernel takes the L2's 512 KiB for the
-/// size of its cache (2048 bytes for each RMID).
+/// The recorded AMD host: four caches of 32 MiB and 16 ways, 256 RMIDs; the kernel uses the L2's 512 KiB as the size of
+/// its cache (2048 bytes per RMID).
 pub fn amd(kernel: Kernel) -> Description {
     Description {
         kernel,
@@ -164,7 +164,7 @@ pub fn steps(text: &str) -> Vec<(String, String)> {
     steps
 }
 
-/// Replays a recording and fails on differences that are not explained, and on explained ones that are none.
+/// Replays a recording; fails on unexplained differences and on explained ones that do not occur.
 pub fn replay(recording: &Recorded, subject: &mut dyn Subject, explained: &[Explained]) {
     let steps = steps(recording.text);
     let operations: Vec<&str> = OPERATIONS.lines().filter(|line| !line.starts_with("# ")).collect();
@@ -196,7 +196,7 @@ pub fn replay(recording: &Recorded, subject: &mut dyn Subject, explained: &[Expl
     }
 }
 
-/// An error number by name, as the recordings have it.
+/// The name of an error number, as in the recordings.
 pub fn name(errno: Errno) -> String {
     let names = [
         (Errno::PERM, "EPERM"),
@@ -228,7 +228,7 @@ fn done(answer: Answer<()>) -> String {
     answer.map_or_else(failure, |()| "ok\n".to_owned())
 }
 
-/// Performs one operation and says what the recorder would have written.
+/// Performs one operation and returns what the recorder would have written.
 fn perform(subject: &mut dyn Subject, operation: &str, recorded_task: u32) -> String {
     let (verb, rest) = operation.split_once(' ').expect("an operation has a verb and a path");
     let (path, text) = rest.split_once(' ').map_or((rest, ""), |(path, text)| (path, text));
@@ -290,7 +290,7 @@ fn tasks(group: &str) -> String {
     if group == "." { "tasks".to_owned() } else { format!("{group}/tasks") }
 }
 
-/// Our own task in place of the recorder's.
+/// Replaces our own task by the recorder's.
 fn as_recorded(subject: &dyn Subject, text: &str, recorded_task: u32) -> String {
     text.replace(&format!("task {}\n", subject.own_task()), &format!("task {recorded_task}\n"))
 }
