@@ -1,4 +1,4 @@
-//! What comes with the program: scenarios, chips, policies.
+//! Built-in scenarios, chips and policies. Must not know how they are run.
 
 use crate::errors::OrRaise;
 use pyo3::prelude::*;

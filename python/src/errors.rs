@@ -1,4 +1,4 @@
-//! Errors as Python's exceptions: what the caller got wrong, and what went wrong.
+//! Errors as Python's exceptions: `BadInput` for wrong input, `RunFailed` for all others.
 
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyValueError};

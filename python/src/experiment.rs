@@ -1,7 +1,7 @@
 //! Running a scenario, and the search for the load it sustains.
 //!
-//! The simulation runs on threads of its own without Python's lock; the caller's thread looks for Ctrl-C and tells a
-//! progress function how far it is.
+//! The simulation runs on its own threads without Python's lock; the caller's thread checks for Ctrl-C and calls a
+//! progress function.
 
 use crate::errors::{BadInput, OrRaise};
 use crate::policy::{Raised, own};
@@ -16,10 +16,10 @@ use waykeeper_lab::msl::{self, Criterion};
 use waykeeper_lab::runner::{Experiment, Outcome, Progress, RunPlan};
 use waykeeper_silicon::Sampling;
 
-/// How often the caller's thread wakes up.
+/// Time between two checks for Ctrl-C by the caller's thread.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// How a scenario is to be run, as keyword arguments.
+/// Options of a run, from keyword arguments.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Options {
@@ -54,7 +54,7 @@ impl Options {
     }
 }
 
-/// How far it is, shared with the threads that simulate.
+/// Progress in nanoseconds, shared with the simulating threads.
 #[derive(Default)]
 struct Meter {
     done_ns: AtomicU64,
@@ -73,7 +73,7 @@ impl Meter {
     }
 }
 
-/// Runs `work` on another thread; meanwhile tells `progress` and looks for Ctrl-C, on which `stop` is called.
+/// Runs `work` on another thread; meanwhile calls `progress` and checks for Ctrl-C, on which it calls `stop`.
 fn watch<T: Send>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,
@@ -167,7 +167,7 @@ pub fn find_load(
 ) -> PyResult<String> {
     let plan = options.plan()?;
     let criterion = if zero_loss { Criterion::ZeroLoss } else { Criterion::Knee };
-    // A search cannot be stopped in the middle of a simulation; each is short.
+    // A search cannot be stopped inside a simulation; each one is short.
     let found = watch(py, progress, &|| (), |meter| {
         msl::find(&source.0, &plan, nic, criterion, &|progress| meter.set(progress))
     })?;

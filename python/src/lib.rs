@@ -1,7 +1,7 @@
-//! What Python sees of Waykeeper: scenarios run in process, results come back as text, policies are called.
+//! The native module of Waykeeper for Python: it runs scenarios in process, returns results as text and calls policies.
 //!
-//! A thin layer: each function takes plain values, calls the lab, and hands back JSON or a table. Objects that are
-//! pleasant to use are made of it in `python/waykeeper`. Must not know figures, papers or plots.
+//! A thin layer: each function takes plain values, calls the lab, and returns JSON or a table. `python/waykeeper`
+//! builds objects from it. Must not know figures, papers or plots.
 
 // PyO3's macros make items that carry no documentation of their own.
 #![allow(missing_docs)]

@@ -1,7 +1,7 @@
 //! A policy written in Python, run by the control loop like any other.
 //!
-//! The object has `start(inventory, groups)` and `step(groups, seen)`; what goes in and comes out are dictionaries,
-//! which `waykeeper.Policy` makes pleasant. Must not know what the policy does with them.
+//! The object has `start(inventory, groups)` and `step(groups, seen)`; arguments and results are dictionaries, which
+//! `waykeeper.Policy` wraps in objects. Must not know what the policy does with them.
 
 use pyo3::prelude::*;
 use pythonize::{depythonize, pythonize};
@@ -22,7 +22,7 @@ struct PythonPolicy {
 }
 
 impl PythonPolicy {
-    /// Calls a method; after an exception the policy is called no more and leaves everything as it is.
+    /// Calls a method. After an exception the policy is not called again and every decision is empty.
     fn call<A: Serialize, B: Serialize>(&self, method: &str, first: &A, second: &B) -> Decision {
         if self.raised.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
             return Decision::default();
@@ -38,7 +38,7 @@ impl PythonPolicy {
     }
 }
 
-/// Keeps an exception, unless there is one.
+/// Stores an exception, unless one is stored already.
 fn note(raised: &Raised, why: PyErr) {
     raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
 }
@@ -57,7 +57,7 @@ impl Policy for PythonPolicy {
     }
 }
 
-/// A policy that is made by calling `make(settings)` once per simulation.
+/// A policy that `make(settings)` builds once per simulation.
 pub fn own(name: String, make: Py<PyAny>, raised: &Raised) -> OwnPolicy {
     let raised = raised.clone();
     let own_name = name.clone();
@@ -66,7 +66,8 @@ pub fn own(name: String, make: Py<PyAny>, raised: &Raised) -> OwnPolicy {
             let settings = pythonize(py, settings)?;
             make.bind(py).call1((settings,)).map(Bound::unbind)
         });
-        // Whoever asked for the run raises it; a policy that was never called is built in its place.
+        // The caller of the run raises the exception; until then a policy without an object takes its place and is
+        // never called.
         let object = object.unwrap_or_else(|why| {
             note(&raised, why);
             Python::attach(|py| py.None())

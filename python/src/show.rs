@@ -1,4 +1,4 @@
-//! Results as people look at them: the way map as a picture, and the page.
+//! Results as pictures and pages: the way map and the report.
 
 use crate::errors::{BadInput, OrRaise, RunFailed};
 use pyo3::prelude::*;

@@ -1,4 +1,4 @@
-//! A scenario: its text, and the keys that were changed.
+//! A scenario: its text and the changed keys.
 
 use crate::errors::{BadInput, OrRaise};
 use pyo3::prelude::*;

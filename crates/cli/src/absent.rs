@@ -6,10 +6,10 @@ use clap::error::Error;
 use clap::{Arg, ArgMatches, Command, FromArgMatches, Subcommand, value_parser};
 use std::ffi::OsString;
 
-/// What the help says of a command that is not there.
+/// The help text of a command that is not in this build.
 const ABOUT: &str = "(not in this build; `make build` builds the full program)";
 
-/// A set of commands that this build lacks; a value is the name of the one that was asked for.
+/// A set of commands that this build lacks; the value is the name that the user gave.
 macro_rules! absent {
     ($(#[$about:meta])* $set:ident: $($name:literal)+) => {
         $(#[$about])*
@@ -54,7 +54,7 @@ absent! {
     PolicyOrder: "set"
 }
 
-/// A command that takes any words, `--help` too: the error is about the command, not about them.
+/// A command that accepts any arguments, `--help` too: the error is about the command, not about its arguments.
 fn listed(name: &'static str) -> Command {
     let words = Arg::new("words").num_args(0..).trailing_var_arg(true).allow_hyphen_values(true).hide(true);
     Command::new(name).about(ABOUT).disable_help_flag(true).arg(words.value_parser(value_parser!(OsString)))
@@ -64,12 +64,12 @@ fn not_here(name: &str) -> Failure {
     Failure::bad_input(format!("this build has no `{name}`; `make build` builds the full program"))
 }
 
-/// Answers a command of the full program.
+/// Refuses a command of the full program.
 pub fn full(command: FullCommand) -> Result<(), Failure> {
     Err(not_here(&command.0))
 }
 
-/// Answers an order to the daemon.
+/// Refuses an order to the daemon.
 pub fn order(order: PolicyOrder) -> Result<(), Failure> {
     Err(not_here(&format!("policy {}", order.0)))
 }

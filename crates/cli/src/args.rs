@@ -1,4 +1,4 @@
-//! The words of the command line. Each subcommand's own words are in its own file.
+//! The types of the command line. The arguments of each subcommand are in its own file.
 
 use crate::{capture, chip, full, policy, run, scenario, trace};
 use clap::{Parser, Subcommand};

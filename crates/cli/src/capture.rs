@@ -1,4 +1,4 @@
-//! `waykeeper capture`: what a packet capture holds, before a scenario's NIC plays it.
+//! `waykeeper capture`: shows the content of a packet capture. Must not know how a NIC replays it.
 
 use crate::exit::Failure;
 use crate::{listing, out};
@@ -32,7 +32,7 @@ pub enum CaptureCommand {
     },
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub fn capture(command: CaptureCommand) -> Result<(), Failure> {
     let CaptureCommand::Info { file, json } = command;
     let info = Capture::read(&file)?.info();

@@ -1,4 +1,4 @@
-//! `waykeeper chip`: the chips that the virtual server can be, as files to copy and change.
+//! `waykeeper chip`: the chips that the virtual server can model, as files to copy and change.
 
 use crate::exit::Failure;
 use crate::{listing, out};
@@ -44,7 +44,7 @@ pub enum ChipCommand {
     },
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub fn chip(command: ChipCommand) -> Result<(), Failure> {
     match command {
         ChipCommand::List { json } => list(json),

@@ -1,4 +1,4 @@
-//! `waykeeper completions`: completion scripts of shells, from the definitions that make the help.
+//! `waykeeper completions`: completion scripts of shells, from the definitions of the help.
 //!
 //! Must not know any subcommand.
 

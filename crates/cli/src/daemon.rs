@@ -1,6 +1,6 @@
 //! `waykeeper daemon`: the service in the foreground, its configuration, its log.
 //!
-//! Must not hold what a daemon does: that is `waykeeper_service`'s.
+//! Must not contain the daemon's logic, which is in `waykeeper_service`.
 
 use crate::exit::{self, Failure};
 use crate::{out, restore};
@@ -71,7 +71,7 @@ impl DaemonArgs {
             flags.push(Flag { flag: flag.to_owned(), key: key.to_owned(), value });
         };
         if let Some(root) = &self.root {
-            // The same tree has the same journal however it is written.
+            // The canonical path gives one tree one journal.
             let root = restore::root_at(root)?;
             flag("--root", "daemon.root", root.prefix().display().to_string());
         }
@@ -95,7 +95,7 @@ impl DaemonArgs {
     }
 }
 
-/// The environment as the configuration takes it.
+/// The environment variables for the configuration; names that are not UTF-8 are left out.
 pub fn environment() -> Vec<(String, String)> {
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
@@ -103,7 +103,7 @@ pub fn environment() -> Vec<(String, String)> {
     std::env::vars_os().filter_map(text).collect()
 }
 
-/// Does it.
+/// Runs the daemon.
 pub fn daemon(args: DaemonArgs) -> Result<(), Failure> {
     let inputs = args.inputs()?;
     let config = Config::load(&inputs)?;
@@ -122,22 +122,22 @@ pub fn daemon(args: DaemonArgs) -> Result<(), Failure> {
     let (log, lost) = start_log(&config)?;
     let unlogged = Box::new(move || lost.dropped_lines() as u64);
     let done = daemon::run(config, inputs, unlogged);
-    // The last line is the reason, behind all others.
+    // The error is the last line, after all lines of the log.
     drop(log);
     done.map_err(|error| Failure::from(error).said_aside())
 }
 
-/// Whether there is such a policy with such settings; whether it fits the host is seen there.
+/// Checks that the policy exists and accepts its settings; the host checks later whether they fit it.
 fn check_policy(config: &Config) -> Result<(), ConfigError> {
     let built = waykeeper_policy::build(&config.policy.name, &config.policy.settings);
     built.map(|_| ()).map_err(|error| config.policy_refused(&error))
 }
 
-/// Lines that may wait for whoever reads standard error; when there are more, they are dropped. A terminal that is held
-/// must not hold the control thread.
+/// Log lines that may wait for standard error; further lines are dropped. A blocked terminal must not block the control
+/// thread.
 const LINES: usize = 8192;
 
-/// The log goes to standard error until the first of what comes back is dropped; the other counts lines that were lost.
+/// Starts the log on standard error. It runs until the guard is dropped; the counter counts dropped lines.
 fn start_log(config: &Config) -> Result<(WorkerGuard, ErrorCounter), Failure> {
     let filter = EnvFilter::builder().parse(&config.log.level).map_err(|why| {
         let source = config.stated.of("log.level");
@@ -205,7 +205,7 @@ fn open_code(error: &OpenError) -> u8 {
         OpenError::Profile(_) => exit::BAD_INPUT,
         OpenError::Groups(GroupsError::Foreign { .. }) => exit::CONFLICT,
         OpenError::File(error) => match error.errno().map(|errno| errno.raw_os_error()) {
-            // EPERM and EACCES.
+            // 1 is EPERM, 13 is EACCES.
             Some(1 | 13) => exit::NOT_PERMITTED,
             _ => exit::FAILED,
         },

@@ -1,6 +1,6 @@
-//! Talking to the daemon: which socket, and what a no means for the exit code.
+//! The connection to the daemon: its socket, and the exit code for each error.
 //!
-//! Must not know what is asked.
+//! Must not know the requests.
 
 use crate::exit::{self, Failure};
 use crate::restore;
@@ -23,7 +23,7 @@ pub struct SocketArgs {
 }
 
 impl SocketArgs {
-    /// Connects, with so long for each answer.
+    /// Connects; `patience` is the timeout of each answer.
     pub fn connect(&self, patience: Duration) -> Result<Client, Failure> {
         let socket = match &self.root {
             Some(root) => usual_socket(&restore::root_at(root)?),

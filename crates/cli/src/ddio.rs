@@ -1,4 +1,5 @@
-//! `waykeeper ddio`: how many LLC ways devices may fill, and DCA on or off for a device's root port.
+//! `waykeeper ddio`: the LLC ways that devices may fill, and DCA on or off for a device's root port. Must not know
+//! registers (`linux`).
 
 mod hold;
 mod show;
@@ -96,7 +97,7 @@ pub struct SwitchArgs {
     hold: HoldArgs,
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub fn ddio(command: DdioCommand) -> Result<(), Failure> {
     match command {
         DdioCommand::Show(args) => show::show(&ddio::survey(&root_at(&args.root)?), args.json),

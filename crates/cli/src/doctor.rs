@@ -1,4 +1,5 @@
-//! `waykeeper doctor`: what this host is, what can be watched and steered on it, and what would bring the rest.
+//! `waykeeper doctor`: the host's platform, its counters and knobs, and how to get those that are missing. Must not
+//! know how they are checked.
 
 use crate::exit::{self, Failure};
 use crate::out;
@@ -31,7 +32,7 @@ pub struct DoctorArgs {
     json: bool,
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub fn doctor(args: DoctorArgs) -> Result<(), Failure> {
     let root = root_at(&args.root)?;
     let report = doctor::examine(&root);
@@ -49,7 +50,7 @@ pub fn doctor(args: DoctorArgs) -> Result<(), Failure> {
     ))
 }
 
-/// The report for people: a heading a family, a line a subject, what to do below it.
+/// The report as text: a heading per family, a line per subject, and what to do below it.
 fn table(report: &Report) -> String {
     let mut out = String::new();
     let mut last: Option<Family> = None;

@@ -1,4 +1,4 @@
-//! How the program ends: exit codes, and the one line that says why.
+//! The end of the program: exit codes, and the one line with the reason. Must not know any subcommand.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -15,51 +15,51 @@ use waykeeper_machine::ScenarioError;
 use waykeeper_policy::PolicyError;
 use waykeeper_silicon::SpecError;
 
-/// It was tried and did not work.
+/// It failed.
 pub const FAILED: u8 = 1;
-/// The command line or an input file is at fault.
+/// The command line or an input file is wrong.
 pub const BAD_INPUT: u8 = 2;
 /// The platform lacks what is needed.
 pub const UNSUPPORTED: u8 = 3;
-/// The user may not do that.
+/// The user lacks a permission.
 pub const NOT_PERMITTED: u8 = 4;
-/// Somebody else has it, or there is none left.
+/// Another program manages it, or none is left.
 pub const CONFLICT: u8 = 5;
-/// The knob was turned and does not do what it should.
+/// The knob was set and has no effect.
 pub const NO_EFFECT: u8 = 6;
-/// The user broke it off.
+/// The user interrupted it.
 pub const INTERRUPTED: u8 = 130;
 
-/// Why the program ends otherwise than well.
+/// The failure with which the program ends.
 #[derive(Debug)]
 pub struct Failure {
     code: u8,
-    /// One line; none if everything has been said.
+    /// One line; none if everything is printed already.
     line: Option<String>,
 }
 
 impl Failure {
-    /// Ends with `code` and says why.
+    /// Ends with `code` and prints `why`.
     pub fn new(code: u8, why: impl Display) -> Failure {
         Failure { code, line: Some(why.to_string()) }
     }
 
-    /// The command line or an input is at fault.
+    /// The command line or an input file is wrong.
     pub fn bad_input(why: impl Display) -> Failure {
         Failure::new(BAD_INPUT, why)
     }
 
-    /// Something failed that has been told already.
+    /// A failure that is printed already.
     pub fn told() -> Failure {
         Failure { code: FAILED, line: None }
     }
 
-    /// Ends with `code` and says nothing, for a command that ran under us has said what there is.
+    /// Ends with `code` and prints nothing: the command that ran under us has printed its error.
     pub fn silent(code: u8) -> Failure {
         Failure { code, line: None }
     }
 
-    /// Inputs were at fault and each has been told.
+    /// Wrong inputs, each of which is printed already.
     pub fn told_bad_input() -> Failure {
         Failure { code: BAD_INPUT, line: None }
     }
@@ -69,7 +69,7 @@ impl Failure {
         Failure::new(io_code(why), format!("{what}: {why}"))
     }
 
-    /// The same, with what it was about before it.
+    /// The same with a prefix that names its subject.
     #[must_use]
     pub fn of(self, what: impl Display) -> Failure {
         Failure { line: self.line.map(|line| format!("{what}: {line}")), ..self }
@@ -80,14 +80,14 @@ impl Failure {
         self.line.as_deref().unwrap_or_default()
     }
 
-    /// Says why and does not wait until somebody has read it: for a service, which must end.
+    /// Prints the line without waiting for a reader: for a service, which must end.
     #[must_use]
     pub fn said_aside(self) -> Failure {
         self.line.into_iter().for_each(|line| say_aside(format!("error: {line}")));
         Failure::silent(self.code)
     }
 
-    /// Says why and hands out the exit code.
+    /// Prints the line and returns the exit code.
     pub fn leave(self) -> ExitCode {
         if let Some(line) = self.line {
             say(&format!("error: {line}"));
@@ -96,37 +96,37 @@ impl Failure {
     }
 }
 
-/// A line on standard error. If nobody can read it, nothing can be done about that.
+/// A line on standard error. A failure to write it cannot be reported.
 pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Words that are being said aside.
+/// One receiver per line that a thread is still writing.
 static SAYING: Mutex<Vec<Receiver<()>>> = Mutex::new(Vec::new());
 
-/// How long the end of the program waits for those who read its last words.
+/// How long the end of the program waits for these threads.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// A line on standard error that nobody waits for: a pipe that is full, or a terminal that is held, must not keep whoever
-/// speaks from bringing knobs back. [`last_words`] gives it a moment at the end.
+/// Writes a line on standard error without waiting: a full pipe or a blocked terminal must not keep the caller from
+/// restoring knobs. [`last_words`] waits for it briefly at the end.
 fn say_aside(line: String) {
     let told = aside(io::stderr(), line);
     SAYING.lock().unwrap_or_else(PoisonError::into_inner).extend(told);
 }
 
-/// Says a line on a thread of its own; the answer is told when it is said. Without a thread it is not said.
+/// Writes a line on its own thread; the receiver gets a message when it is written. Without a thread the line is lost.
 fn aside(mut out: impl Write + Send + 'static, line: String) -> Option<Receiver<()>> {
     let (told, hear) = channel();
     let thread = std::thread::Builder::new().name("waykeeper-words".to_owned());
     let speaks = thread.spawn(move || {
         let _ = writeln!(out, "{line}");
-        // Nobody may wait for it any more.
+        // The receiver may be dropped.
         let _ = told.send(());
     });
     speaks.ok().map(|_| hear)
 }
 
-/// Waits until all that was said aside is written, and no longer than a moment.
+/// Waits until all these lines are written, at most [`LAST_WORDS`].
 pub fn last_words() {
     let until = Instant::now() + LAST_WORDS;
     let all = std::mem::take(&mut *SAYING.lock().unwrap_or_else(PoisonError::into_inner));
@@ -135,8 +135,8 @@ pub fn last_words() {
     }
 }
 
-/// A panic is a mistake of ours: one line for the user, the rest for who asks for it. What unwinds brings knobs back, so it
-/// does not wait for these words.
+/// A panic is a bug of ours: one line for the user, the backtrace on request. Unwinding restores knobs, so it must not
+/// wait for these lines.
 pub fn say_panic(panic: &PanicHookInfo<'_>) {
     let payload = panic.payload();
     let what = payload.downcast_ref::<&str>().copied();
@@ -245,7 +245,7 @@ mod tests {
             filled += count;
         }
         rustix::fs::fcntl_setfl(&writes, flags).unwrap();
-        // It comes back although the pipe is full, and the words are there as soon as somebody reads.
+        // The call returns although the pipe is full; the line is written when the pipe is read.
         let told = aside(writes, "a word".to_owned()).unwrap();
         assert!(told.try_recv().is_err());
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! The commands that only the full program has: for real hosts, for the daemon, and for the virtual host as files.
+//! The commands that only the full program has: for real hosts, the daemon and the virtual host as files.
 //!
 //! `absent.rs` takes the place of this file in a build without the feature `full`.
 

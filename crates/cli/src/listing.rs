@@ -1,8 +1,8 @@
-//! Plain lists for people: aligned columns without borders, and `key  value` pages.
+//! Plain lists: aligned columns without borders, and `key  value` pages. Must not know their content.
 
 use std::fmt::Write;
 
-/// Rows of cells, columns aligned, the last one running free. The first row is the heading.
+/// Rows of cells with aligned columns; the last column is not padded. The first row is the heading.
 pub fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width =
@@ -20,19 +20,19 @@ pub fn columns(rows: &[Vec<String>]) -> String {
     out
 }
 
-/// Names and values below each other.
+/// Names and values, one pair per line.
 pub fn facts(facts: &[(&str, String)]) -> String {
     let rows: Vec<Vec<String>> =
         facts.iter().map(|(name, value)| vec![(*name).to_owned(), value.clone()]).collect();
     columns(&rows)
 }
 
-/// `a` or, for nothing, a dash.
+/// The text, or a dash for an empty one.
 pub fn or_dash(text: &str) -> String {
     if text.is_empty() { "-".to_owned() } else { text.to_owned() }
 }
 
-/// A count with thin groups of three: 12 345 678.
+/// A count in groups of three digits: 12 345 678.
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let first = digits.len() % 3;
@@ -46,7 +46,7 @@ pub fn grouped(count: u64) -> String {
     out
 }
 
-/// A number of bytes in the unit that fits.
+/// A number of bytes in a suitable unit.
 pub fn bytes(count: u64) -> String {
     match count {
         0..=9_999 => format!("{count} B"),

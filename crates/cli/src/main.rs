@@ -1,8 +1,7 @@
-//! The one binary: parses, wires, exits. One file a subcommand; what they do is done by the rooms below.
+//! The one binary: parses arguments, connects the crates, exits. One file per subcommand; the crates below do the work.
 //!
-//! Must not hold logic that a library's user would miss: what a run means is `lab`'s, what a scenario
-//! means is `machine`'s. The feature `full`, a default, is everything except simulation; `make run` builds
-//! without it.
+//! Must not contain logic that users of the libraries need: `lab` makes runs, `machine` reads scenarios. The feature
+//! `full`, a default, is everything except simulation; `make run` builds without it.
 
 // A build without `full` does not call every function of the shared files.
 #![cfg_attr(not(feature = "full"), allow(dead_code))]
@@ -23,7 +22,7 @@ mod trace;
 #[allow(dead_code)]
 mod absent;
 
-// What a build without the feature `full` leaves out. `absent.rs` answers the commands in its place.
+// Modules of the feature `full`. Without it, `absent.rs` refuses their commands.
 #[cfg(feature = "full")]
 mod completions;
 #[cfg(feature = "full")]
@@ -62,7 +61,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     panic::set_hook(Box::new(exit::say_panic));
     let cli = args::Cli::parse();
-    // A panic has been told by the hook when it arrives here.
+    // The hook has already printed the panic.
     let done = panic::catch_unwind(|| dispatch(cli.command)).unwrap_or_else(|_| Err(exit::Failure::told()));
     let code = match done {
         Ok(()) => ExitCode::SUCCESS,

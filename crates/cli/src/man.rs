@@ -1,4 +1,4 @@
-//! `waykeeper man`: a manual page per subcommand, from the definitions that make the help.
+//! `waykeeper man`: a manual page per subcommand, from the definitions of the help.
 //!
 //! Must not know any subcommand.
 
@@ -63,7 +63,7 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// What follows the options in the help: the examples line by line, then the notes as paragraphs.
+/// The part of the help after the options: the examples line by line, then the notes as paragraphs.
 fn closing(after: &str) -> String {
     let mut out = String::new();
     let mut notes = after;
@@ -81,7 +81,7 @@ fn closing(after: &str) -> String {
     out
 }
 
-/// A line of text as roff takes it: no request, no escape, and a hyphen that can be copied into a shell.
+/// A line of text escaped for roff: no request, no escape, and hyphens that can be copied into a shell.
 fn roff(line: &str) -> String {
     let line = line.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq").replace('`', "\\(ga");
     if line.starts_with('.') { format!("\\&{line}") } else { line }

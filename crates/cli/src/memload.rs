@@ -1,6 +1,6 @@
 //! `waykeeper memload`: DMA load on an NVMe device, a block device, a file or the virtual server.
 //!
-//! Holds the words of the command line and who does what with them; must not know how load is made.
+//! Parses the command line and calls the parts that run it; must not know how load is made.
 
 mod beside;
 mod breaks;
@@ -91,10 +91,10 @@ pub enum MemloadCommand {
     Interfere(Box<interfere::InterfereArgs>),
 }
 
-/// What a run came to, and whether it went well.
+/// The summary of a run, and whether it succeeded.
 type Told = (Summary, Result<(), Failure>);
 
-/// Does it.
+/// Runs the subcommand.
 pub fn memload(args: MemloadArgs) -> Result<(), Failure> {
     if let Some(MemloadCommand::Interfere(args)) = args.command {
         return interfere::interfere(&args);
@@ -121,7 +121,7 @@ pub fn memload(args: MemloadArgs) -> Result<(), Failure> {
     end
 }
 
-/// Wherever the target is.
+/// Runs the load on a real or a virtual target.
 fn run(
     target: &str,
     plan: Plan,
@@ -132,7 +132,7 @@ fn run(
 ) -> Result<Told, Failure> {
     match target.strip_prefix(simulated::PREFIX) {
         Some(scenario) => {
-            // It hears of it by itself.
+            // `simulated::run` handles the signal itself.
             breaks.tells();
             simulated::run(scenario, &plan, consent, live)
         }
@@ -140,7 +140,7 @@ fn run(
     }
 }
 
-/// A job's summary, as programs read it.
+/// A job's summary as JSON.
 #[derive(Serialize)]
 struct OfJob {
     job: String,
@@ -148,7 +148,7 @@ struct OfJob {
     summary: Summary,
 }
 
-/// Jobs one after the other; the first that does not end well is the last.
+/// Runs the jobs one after the other, up to the first that fails.
 fn in_turn(
     mut jobs: Vec<jobs::Planned>,
     target: Option<&str>,
@@ -161,11 +161,11 @@ fn in_turn(
         let wanted = "name a target on the command line, or write `filename` into the job";
         return Err(Failure::bad_input(format!("job `{}` has no target; {wanted}", lost.name)));
     }
-    // Simulated time stores nothing, and says so itself.
+    // A virtual server stores nothing, and `simulated` refuses consent itself.
     if jobs.iter().filter_map(|job| goes(&job.target)).any(|at| !at.starts_with(simulated::PREFIX)) {
         meant(&consent, jobs.iter().any(|job| job.plan.writes()))?;
     }
-    // What is wrong with a late one is told before an early one has run for hours.
+    // Faults of a late job are reported before an early one has run for hours.
     for jobs::Planned { name, target: own, plan } in &mut jobs {
         let of = |refused: Failure| refused.of(format!("job `{name}`"));
         let target = goes(own).unwrap_or_default();
@@ -191,7 +191,7 @@ fn in_turn(
         let told = run(&target, plan, &mut consent, None, breaks, &live);
         let (summary, ended) = match told.map_err(|refused| refused.of(format!("job `{name}`"))) {
             Ok(told) => told,
-            // What the jobs before it came to is told all the same.
+            // The results of the earlier jobs are printed all the same.
             Err(refused) if !all.is_empty() => {
                 end = Err(refused);
                 break;

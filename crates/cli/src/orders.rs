@@ -1,6 +1,6 @@
-//! `waykeeper pause`, `resume`, `reload` and `policy set`: orders to the daemon, each a line and an answer.
+//! `waykeeper pause`, `resume`, `reload` and `policy set`: orders to the daemon, each one request and one answer.
 //!
-//! Must not know what the daemon makes of them: it alone knows its machine, and checks.
+//! Must not check them: only the daemon knows its machine.
 
 use crate::daemon_client::SocketArgs;
 use crate::exit::Failure;
@@ -101,14 +101,14 @@ fn order(socket: &SocketArgs, ask: Ask) -> Result<(), Failure> {
     out::text(&format!("{}\n", printable(&done.text)))
 }
 
-/// `key=value`; what is no TOML value is text.
+/// `key=value`; text that is not a TOML value is a string.
 fn setting(text: &str) -> Result<(String, Value), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => {
             let value = value.trim();
             let read = format!("v = {value}").parse::<Table>().ok().filter(|table| table.len() == 1);
             let read = read.and_then(|mut table| table.remove("v"));
-            // JSON, which carries it, has no dates and no numbers that are none.
+            // The request is JSON, which has no dates and no NaN or infinity.
             match read.unwrap_or_else(|| Value::String(value.to_owned())) {
                 Value::Datetime(_) => Err(format!(
                     "{value} is a date, which no policy setting accepts; write a number, true, false or a \

@@ -1,4 +1,4 @@
-//! Standard output. A reader that has seen enough (`| head`) is no error.
+//! Standard output. A closed pipe (`| head`) is no error. Must not know what is printed.
 
 use crate::exit::Failure;
 use serde::Serialize;
@@ -9,7 +9,7 @@ pub fn text(text: &str) -> Result<(), Failure> {
     goes_on(text).map(|_| ())
 }
 
-/// Prints text as it is; false if the reader has seen enough.
+/// Prints text as it is; false if the pipe is closed.
 pub fn goes_on(text: &str) -> Result<bool, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -19,7 +19,7 @@ pub fn goes_on(text: &str) -> Result<bool, Failure> {
     }
 }
 
-/// Prints a value as JSON for programs.
+/// Prints a value as JSON.
 pub fn json(value: &impl Serialize) -> Result<(), Failure> {
     let json = serde_json::to_string_pretty(value);
     let json = json.map_err(|why| {

@@ -1,7 +1,7 @@
-//! A command of the user's on CPUs of its own: started there with all its children, waited for without looking again
-//! and again, ended as a whole.
+//! A command of the user on its own CPUs: started there with all its children, waited for without polling, ended as a
+//! whole.
 //!
-//! Must not know what it is for, nor what is measured meanwhile.
+//! Must not know its purpose or what is measured meanwhile.
 
 use crate::exit::Failure;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -21,21 +21,21 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use waykeeper_units::{CoreId, CoreList};
 
-/// How long a command has to end when it is asked to; then it is killed. A guess: long enough to write a result file.
+/// How long a command has to end after SIGTERM; then it is killed. A guess: long enough to write a result file.
 pub const GRACE: Duration = Duration::from_secs(10);
-/// Most of its output that is looked through, bytes, from the end: a result stands there, and so does what went wrong.
+/// Most of its output that is searched, bytes, from the end, where a result or an error is.
 const MOST_OUTPUT: u64 = 1 << 20;
-/// Most of a line that is told, letters.
+/// Most characters of a line in a message.
 const MOST_LINE: usize = 200;
 
-/// Where what it prints goes.
+/// What happens to its output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// All of it is kept.
+    /// Standard output and standard error are kept.
     Kept,
-    /// What it says on standard error is kept, and the rest is nobody's.
+    /// Standard error is kept, standard output is discarded.
     ErrorsKept,
-    /// What it says on standard error stands between our lines, and the rest is nobody's.
+    /// Standard error is printed between our lines, standard output is discarded.
     ErrorsShown,
 }
 
@@ -51,7 +51,7 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    /// Starts it on these CPUs; its children inherit them. `place` is what named them, for messages.
+    /// Starts it on these CPUs; its children inherit them. `place` is the option that named them, for messages.
     pub fn start<W: AsRef<OsStr> + Sync>(
         command: &[W],
         cpus: &CoreList,
@@ -63,7 +63,7 @@ impl Pinned {
         };
         let program = program.as_ref();
         let failed = |why: io::Error| Failure::io(format!("cannot run {}", program.display()), &why);
-        // Into memory: nobody has to empty a pipe, and what it leaves behind holds up nothing.
+        // Output goes into memory: no pipe can fill up, and processes that it leaves behind block nothing.
         let kept = match output {
             Output::ErrorsShown => None,
             Output::Kept | Output::ErrorsKept => {
@@ -72,7 +72,7 @@ impl Pinned {
             }
         };
         let mut start = Command::new(program);
-        // A group of its own, so that all of it can be ended.
+        // A process group of its own, so that all its processes can be ended.
         start.args(words).stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
         if let Some(kept) = &kept {
             start.stderr(kept.try_clone().map_err(failed)?);
@@ -80,13 +80,14 @@ impl Pinned {
                 start.stdout(kept.try_clone().map_err(failed)?);
             }
         }
-        // A thread's CPUs are those of the processes that it starts, so it is a thread of its own that does.
+        // Processes inherit the CPUs of the thread that starts them, so a separate thread is pinned and starts the
+        // command.
         let begin = || {
             settle(cpus, place)?;
             let begun = Instant::now();
             match start.spawn() {
                 Ok(child) => Ok((begun, child)),
-                // Of these there may be more another time; all else is the command's.
+                // These are temporary shortages of the system; every other error is the command's.
                 Err(why)
                     if matches!(
                         Errno::from_io_error(&why),
@@ -101,7 +102,7 @@ impl Pinned {
             }
         };
         let started = std::thread::scope(|scope| scope.spawn(begin).join());
-        // A panic has been told by its hook.
+        // The hook has already printed the panic.
         let (begun, mut child) = started.map_err(|_| Failure::told())??;
         let group = Pid::from_child(&child);
         match pidfd_open(group, PidfdFlags::empty()) {
@@ -119,12 +120,12 @@ impl Pinned {
         self.begun
     }
 
-    /// Its process.
+    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits until it has ended; false if `other` could be read, or the patience was over, before.
+    /// Waits until it has ended; false if `other` becomes readable or `patience` elapses first.
     pub fn wait(&self, other: Option<BorrowedFd<'_>>, patience: Option<Duration>) -> io::Result<bool> {
         let until = patience.map(|patience| Instant::now() + patience);
         loop {
@@ -142,38 +143,37 @@ impl Pinned {
         }
     }
 
-    /// Ends it with its children: they are asked to, and have [`GRACE`] until they are killed, or until `again` can be
-    /// read. If it has ended by itself, what it has left behind in its group is ended; a daemon has a session of its
-    /// own and goes on. `None` if it cannot be told how it ended: what hangs in the kernel comes when it comes, and is
-    /// nobody to wait for.
+    /// Ends it with its children: SIGTERM, and SIGKILL after [`GRACE`] or when `again` becomes readable. If it has
+    /// ended by itself, the processes left in its group are ended; a daemon has its own session and continues. `None`
+    /// if its status is unknown: a process that hangs in the kernel is not waited for.
     pub fn end(&mut self, again: Option<BorrowedFd<'_>>) -> Option<ExitStatus> {
-        // Once it has been waited for, the number may be somebody else's.
+        // Once it was waited for, the process id may belong to another process.
         if self.over {
             return self.child.try_wait().ok().flatten();
         }
         self.over = true;
         self.signal(Signal::TERM);
         let ended = self.wait(again, Some(GRACE)).unwrap_or(false);
-        // Children may outlive the first of them, which keeps the group's number until it is waited for.
+        // Children may outlive the first process, which keeps the group's id until it is waited for.
         self.signal(Signal::KILL);
         let ended = ended || self.wait(None, Some(GRACE)).unwrap_or(false);
         if ended { self.child.wait().ok() } else { None }
     }
 
     fn signal(&self, signal: Signal) {
-        // It may have left its group; that all of it has ended is no error.
+        // It may have left its group; if all of it has ended, that is no error.
         if kill_process_group(self.group, signal).is_err() {
             let _ = pidfd_send_signal(&self.watch, signal);
         }
     }
 
-    /// The end of what was kept of it.
+    /// The end of the kept output.
     pub fn said(&mut self) -> io::Result<String> {
         let Some(kept) = &mut self.kept else { return Ok(String::new()) };
         let from = kept.metadata()?.len().saturating_sub(MOST_OUTPUT);
         kept.seek(SeekFrom::Start(from))?;
         let mut bytes = Vec::new();
-        // What it has left behind may print on.
+        // Processes that it left behind may still print.
         kept.take(MOST_OUTPUT).read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
@@ -185,7 +185,7 @@ impl Drop for Pinned {
     }
 }
 
-/// Ctrl-C and its kin from now on, as something that can be waited for.
+/// SIGINT, SIGTERM and SIGHUP from now on, as a descriptor that can be polled.
 pub fn hurry() -> io::Result<UnixStream> {
     let (heard, told) = UnixStream::pair()?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -195,7 +195,7 @@ pub fn hurry() -> io::Result<UnixStream> {
     Ok(heard)
 }
 
-/// `: ` and the last line of a text that says something; nothing if there is none.
+/// `: ` and the last non-empty line of a text; empty if there is none.
 pub fn last_line(text: &str) -> String {
     let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
     let last =
@@ -203,20 +203,21 @@ pub fn last_line(text: &str) -> String {
     last.map(|line| format!(": {line}")).unwrap_or_default()
 }
 
-/// Whether all these CPUs can be had; `place` is what named them, for messages.
+/// Checks that all these CPUs are available; `place` is the option that named them, for messages.
 pub fn can_be_had(cpus: &CoreList, place: &str) -> Result<(), Failure> {
-    // On a thread of its own: this one stays where it is.
+    // On a separate thread, because the check pins it.
     std::thread::scope(|scope| scope.spawn(|| settle(cpus, place)).join()).map_err(|_| Failure::told())?
 }
 
-/// Puts this thread on these CPUs, and on no fewer: the kernel is content if one of them can be had.
+/// Pins this thread to these CPUs, and refuses if one is missing: the kernel accepts a list of which one CPU is
+/// available.
 fn settle(cpus: &CoreList, place: &str) -> Result<(), Failure> {
     let failed = |why: Errno| {
         Failure::io(format!("{place} {cpus}: the system refuses to pin a process to CPUs"), &why.into())
     };
     let mut all = CpuSet::new();
     (0..CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
-    // Those that may be had are those that are left of all.
+    // Setting all CPUs and reading back gives those that are allowed.
     sched_setaffinity(None, &all).map_err(failed)?;
     let had = sched_getaffinity(None).map_err(failed)?;
     let mut wanted = CpuSet::new();
@@ -264,7 +265,7 @@ mod tests {
         assert_eq!(last_line(" \n"), "");
     }
 
-    /// A MiB from the end is enough for any last line, and for us.
+    /// A MiB from the end is enough for any last line.
     #[test]
     fn much_output_is_read_from_its_end() {
         let mut command = shell("head -c 3000000 /dev/zero; echo; echo the last", Output::Kept);
@@ -295,8 +296,7 @@ mod tests {
         assert_eq!(told(&[], first()), "there is no command to run");
     }
 
-    /// The first of them has ended, and one that does not want to is left; or the first does not want to, and somebody
-    /// is in a hurry.
+    /// The first process has ended and a child ignores SIGTERM; or the first one ignores it, and a second signal comes.
     #[test]
     fn all_of_it_is_ended() {
         let folder = tempfile::tempdir().unwrap();
@@ -322,14 +322,14 @@ mod tests {
         }
     }
 
-    /// True as soon as nobody of the group is left: who has been killed is somebody else's to reap, a moment later.
+    /// True once no process of the group is left; another process reaps killed ones a moment later.
     fn alone(group: Pid) -> bool {
         let until = Instant::now() + GRACE;
         while Instant::now() < until {
             let processes = std::fs::read_dir("/proc").unwrap().flatten();
             let mut stats =
                 processes.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
-            // `pid (name) state parent group ...`; what nobody has reaped does not run.
+            // `pid (name) state parent group ...`; a zombie does not run.
             let runs = |stat: String| {
                 let mut words = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
                 words.next() != Some("Z") && words.nth(1) == Some(&group.to_string())

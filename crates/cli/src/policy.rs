@@ -1,4 +1,4 @@
-//! `waykeeper policy`: which policies there are, what each looks at, turns and can be told, and which one the daemon has.
+//! `waykeeper policy`: lists and describes policies, and switches the daemon's policy. Must not know any policy.
 
 use crate::exit::Failure;
 use crate::{full, listing, out};
@@ -52,14 +52,14 @@ pub enum PolicyCommand {
     Order(full::PolicyOrder),
 }
 
-/// A policy as a list shows it.
+/// An entry of the list of policies, as JSON.
 #[derive(Serialize)]
 struct Listed {
     name: &'static str,
     idea: &'static str,
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub fn policy(command: PolicyCommand) -> Result<(), Failure> {
     match command {
         PolicyCommand::List { json: true } => {
@@ -79,7 +79,7 @@ pub fn policy(command: PolicyCommand) -> Result<(), Failure> {
     }
 }
 
-/// A policy's idea; that of an alias is that it is one.
+/// A policy's idea; for an alias the name of its policy.
 fn idea(entry: &Entry) -> String {
     let same = |other: &&Entry| other.idea == entry.idea;
     let first = registry().iter().take_while(|other| other.name != entry.name).find(same);

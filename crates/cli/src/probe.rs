@@ -1,4 +1,5 @@
-//! `waykeeper probe`: finds out what a machine does, and writes it down for people, for the daemon and for doctor.
+//! `waykeeper probe`: measures what a machine's registers and ways do, and writes a report and a machine profile for
+//! the daemon and doctor. Must not know the procedures (`probe`).
 
 mod companion;
 mod files;
@@ -130,7 +131,7 @@ pub struct RunArgs {
     command: Vec<String>,
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub fn probe(command: ProbeCommand) -> Result<(), Failure> {
     match command {
         ProbeCommand::List(args) => list(&args),
@@ -174,7 +175,7 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     let done = {
         let load = load.as_mut().map(|load| load as &mut dyn Load);
         procedures::run(source.host_mut(), load, &order, &stop, &|progress| {
-            // What is measured without the load it was asked for is worth nothing.
+            // Measurements without the requested load are worthless.
             if let Some(how) = companion.borrow_mut().as_mut().and_then(Companion::ended) {
                 stop.store(true, Ordering::Relaxed);
                 *ended.borrow_mut() = Some(how);
@@ -183,7 +184,7 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
         })
     };
     bar.clear();
-    // Everything goes back before anything is said about it.
+    // All knobs are restored before the result is printed.
     let microcode = source.microcode();
     let identity = waykeeper_linux::profile::Identity::of(source.host().inventory(), microcode);
     let place = source.profile_path();
@@ -221,7 +222,7 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     ))
 }
 
-/// The answers, what each rests on, and the sweeps.
+/// The answers, the evidence for each, and the sweeps.
 fn tables(findings: &Findings) -> String {
     let mut text = format!("{} ({})\n\n", findings.platform.chip, findings.platform.host);
     let rows = findings.rows();

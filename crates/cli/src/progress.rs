@@ -1,4 +1,5 @@
-//! How far it is, on standard error: a bar or a spinner on a terminal, a plain line now and then elsewhere.
+//! Progress on standard error: a bar or a spinner on a terminal, else a plain line at intervals. Must not know what is
+//! done.
 
 use crate::{exit, listing};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -7,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use waykeeper_lab::runner::Progress;
 
-/// So much time lies between two plain lines: often enough to see that something happens, seldom enough for a log.
+/// Time between two plain lines: short enough to show progress, long enough for a log.
 const EVERY: Duration = Duration::from_secs(10);
 
 /// A bar for simulations.
@@ -27,7 +28,7 @@ impl Bar {
         Bar { bar, lines }
     }
 
-    /// Shows how far the simulations are.
+    /// Shows the progress of the simulations.
     pub fn show(&self, progress: Progress) {
         self.bar.set_length(progress.total_ns);
         self.bar.set_position(progress.done_ns);
@@ -43,7 +44,7 @@ impl Bar {
         self.bar.set_message(message);
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn clear(&self) {
         self.bar.finish_and_clear();
     }
@@ -66,7 +67,7 @@ impl Stride {
         Stride { bar, lines }
     }
 
-    /// Shows how far the probe is and the procedure that it is in.
+    /// Shows the progress of the probe and its present procedure.
     pub fn show(&self, done_ns: u64, total_ns: u64, name: &'static str) {
         self.bar.set_length(total_ns);
         self.bar.set_position(done_ns);
@@ -77,7 +78,7 @@ impl Stride {
         self.bar.set_message(name);
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn clear(&self) {
         self.bar.finish_and_clear();
     }
@@ -87,7 +88,7 @@ impl Stride {
 pub struct Spinner {
     spinner: ProgressBar,
     lines: Option<Pace>,
-    /// Instructions after which it ends, if it does.
+    /// Instructions after which it ends, if limited.
     until: Option<u64>,
 }
 
@@ -99,7 +100,7 @@ impl Spinner {
         Spinner { spinner, lines, until }
     }
 
-    /// Shows how far the recording is.
+    /// Shows the progress of the recording.
     pub fn show(&self, progress: waykeeper_inputs::Progress) {
         let millions = progress.instructions / 1_000_000;
         let until = self.until.map_or_else(String::new, |until| format!(" of {}", until.div_ceil(1_000_000)));
@@ -112,13 +113,13 @@ impl Spinner {
         self.spinner.tick();
     }
 
-    /// Takes it away.
+    /// Removes the spinner.
     pub fn clear(&self) {
         self.spinner.finish_and_clear();
     }
 }
 
-/// A line a second for load: what the second brought. Where standard error is no terminal each stays.
+/// A line per second for load, with the work of that second. If standard error is no terminal, each line stays.
 pub struct Live {
     spinner: ProgressBar,
     plain: bool,
@@ -127,19 +128,19 @@ pub struct Live {
 }
 
 impl Live {
-    /// Nothing shown yet; this stands before each line.
+    /// An empty line; `before` is the prefix of each line.
     pub fn new(before: String) -> Live {
         let spinner = ProgressBar::new_spinner();
         let plain = plain_lines(&spinner).is_some();
         Live { spinner, plain, before, last: Mutex::default() }
     }
 
-    /// Shows how far it is: so many commands and bytes after so long.
+    /// Shows the progress: commands and bytes after a time.
     pub fn show(&self, elapsed: Duration, commands: u64, bytes: u64) {
         self.line(&format!("{:.0} s", elapsed.as_secs_f64()), elapsed, commands, bytes);
     }
 
-    /// The same in simulated time, of which little goes by in a second of ours.
+    /// The same in simulated time, which is much slower than wall-clock time.
     pub fn show_simulated(&self, elapsed: Duration, commands: u64, bytes: u64) {
         self.line(&format!("{:.3} simulated s", elapsed.as_secs_f64()), elapsed, commands, bytes);
     }
@@ -159,13 +160,13 @@ impl Live {
         self.spinner.tick();
     }
 
-    /// Takes it away.
+    /// Removes the line.
     pub fn clear(&self) {
         self.spinner.finish_and_clear();
     }
 }
 
-/// Where standard error is no terminal the bar draws nothing and lines are written in its stead.
+/// If standard error is no terminal, hides the bar; plain lines are written instead.
 fn plain_lines(bar: &ProgressBar) -> Option<Pace> {
     if std::io::stderr().is_terminal() {
         return None;
@@ -174,14 +175,14 @@ fn plain_lines(bar: &ProgressBar) -> Option<Pace> {
     Some(Pace::default())
 }
 
-/// When the next plain line is due.
+/// Decides when the next plain line is due.
 #[derive(Default)]
 struct Pace {
     told: Mutex<Duration>,
 }
 
 impl Pace {
-    /// True once in every [`EVERY`], the first time when it is over.
+    /// True once per [`EVERY`], the first time after the first [`EVERY`].
     fn due(&self, elapsed: Duration) -> bool {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let due = elapsed >= *told + EVERY;

@@ -1,4 +1,5 @@
-//! `waykeeper replay`: shows what the flight recorder kept, and what another policy would have decided on it.
+//! `waykeeper replay`: shows the flight recorder's steps, and the decisions of another policy on the same counters.
+//! Must not know the format of a recording (`service`).
 
 use crate::exit::{self, Failure};
 use crate::run::assignment;
@@ -50,20 +51,20 @@ pub struct ReplayArgs {
     json: bool,
 }
 
-/// A moment in UTC, as the log writes it.
+/// A time in UTC, as in the log.
 fn moment(text: &str) -> Result<SystemTime, String> {
     humantime::parse_rfc3339_weak(text)
         .map_err(|_| "not a time; write it in UTC, for example 2026-11-22T08:00:00Z".to_owned())
 }
 
-/// What has been read so far, and what is to be printed.
+/// What was read so far, and the output.
 #[derive(Default)]
 struct Telling {
     header: Option<Box<Header>>,
     /// The last step's number, the state and the policy shown last.
     last_step: Option<u64>,
     shown: (String, String),
-    /// Who shared a class in the last step.
+    /// The tenants that shared a class in the last step.
     shared: Vec<Grouping>,
     rows: Vec<Vec<String>>,
     notes: Vec<String>,
@@ -72,7 +73,7 @@ struct Telling {
     differ: u64,
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub fn replay(args: ReplayArgs) -> Result<(), Failure> {
     let mut other = match &args.policy {
         Some(name) => Some(Replay::new(name, args.set.iter().cloned().collect())?),
@@ -121,7 +122,7 @@ impl Telling {
         self.header = Some(Box::new(header));
     }
 
-    /// Steps that are missing are told once a gap.
+    /// Counts a step; missing steps are reported once per gap.
     fn count(&mut self, entry: &Entry<'_>) {
         let missing = self.last_step.map_or(0, |last| entry.step.saturating_sub(last.saturating_add(1)));
         if missing > 0 {
@@ -209,7 +210,7 @@ impl Telling {
             rows.push(["state".to_owned(), ours.state.clone(), theirs.state.clone()]);
         }
         rows.extend(differ);
-        // The same difference as in the row before is no news.
+        // A difference equal to that of the row before is not repeated.
         let now = (format!("{rows:?}"), String::new());
         let said = |side: &waykeeper_service::replay::Side| {
             side.events.iter().map(|event| event.action.as_str()).collect::<Vec<_>>().join(", ")
@@ -271,7 +272,7 @@ fn line(value: &serde_json::Value) -> Result<(), Failure> {
     out::text(&format!("{value}\n"))
 }
 
-/// Text of a recording as a terminal may see it: a recording may come from anybody.
+/// Text of a recording with control characters escaped: a recording may come from any source.
 fn shown(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {

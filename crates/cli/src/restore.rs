@@ -1,4 +1,5 @@
-//! `waykeeper restore`: brings back what a journal holds, last turned first.
+//! `waykeeper restore`: restores the values of a journal, the last changed first. Must not know how a knob is written
+//! (`linux`).
 
 use crate::daemon::environment;
 use crate::exit::{self, Failure};
@@ -49,7 +50,7 @@ pub struct RestoreArgs {
     json: bool,
 }
 
-/// The host under a prefix, which must be a directory. The same prefix has the same journal however it is written.
+/// The host under a prefix, which must be a directory. The canonical path gives each host one journal.
 pub fn root_at(prefix: &Path) -> Result<Root, Failure> {
     let real = prefix
         .canonicalize()
@@ -65,16 +66,16 @@ pub fn journal_at(root: &Root, named: Option<&PathBuf>) -> PathBuf {
     named.cloned().unwrap_or_else(|| usual_path(root))
 }
 
-/// Which of what a journal holds.
+/// Which entries of a journal are restored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
     /// Everything.
     All,
-    /// Not what somebody turned to stay.
+    /// Not those that a user set to stay (`ddio --keep`).
     Passing,
 }
 
-/// Brings back what a journal holds.
+/// Restores the values of a journal.
 pub fn bring_back(root: &Root, journal: &mut Journal, what: What) -> Result<Report, Failure> {
     let resctrl = mounted(root, GROUP_PREFIX);
     let registers = RegisterFiles::of(root);
@@ -85,7 +86,7 @@ pub fn bring_back(root: &Root, journal: &mut Journal, what: What) -> Result<Repo
     })
 }
 
-/// The host, the journals in which something may stand, and why the configuration has no say.
+/// The host, the journals that may have entries, and why the configuration could not be read.
 struct Scope {
     root: Root,
     journals: Vec<PathBuf>,
@@ -104,13 +105,14 @@ impl RestoreArgs {
                 let root = config.host_root();
                 let mut journals = vec![usual_path(&root), config.journal_path()];
                 journals.dedup();
-                // One restores what the other found: the one that was turned last goes first.
+                // A journal may hold a value that the program of the other journal had set, so the journal written last
+                // is restored first.
                 let turned = |path: &PathBuf| path.metadata().and_then(|file| file.modified()).ok();
                 journals
                     .sort_by_key(|path| std::cmp::Reverse(turned(path).unwrap_or(SystemTime::UNIX_EPOCH)));
                 Ok(Scope { root, journals, unread: None })
             }
-            // A configuration that was spoiled since must not keep knobs turned that a daemon died with.
+            // A configuration that became invalid must not prevent the restore after a killed daemon.
             Err(why) => {
                 let root = asked.unwrap_or_else(|| Root::at("/"));
                 Ok(Scope { journals: vec![usual_path(&root)], root, unread: Some(why) })
@@ -118,7 +120,7 @@ impl RestoreArgs {
         }
     }
 
-    /// What the daemon of this configuration goes by. The usual configuration is that of its own host alone.
+    /// The daemon's configuration. The default file applies only to its own host.
     fn configured(&self, asked: Option<&Root>) -> Result<Config, ConfigError> {
         let plain = Inputs { file: self.config.clone(), environment: environment(), flags: Vec::new() };
         let Some(asked) = asked else { return Config::load(&plain) };
@@ -135,7 +137,7 @@ impl RestoreArgs {
     }
 }
 
-/// Does it. What goes wrong with one journal does not keep the other from being brought back.
+/// Runs the subcommand. A failure with one journal does not prevent the restore of the other.
 pub fn restore(args: RestoreArgs) -> Result<(), Failure> {
     let what = if args.passing { What::Passing } else { What::All };
     let Scope { root, journals, unread } = args.scope()?;
@@ -162,7 +164,7 @@ pub fn restore(args: RestoreArgs) -> Result<(), Failure> {
     } else {
         told.iter().try_for_each(|(path, report)| out::text(&lines(path, report)))?;
     }
-    // What is last is the exit code's reason: knobs that are still turned outweigh a file that cannot be read.
+    // The last failure sets the exit code: knobs that are still changed matter more than an unreadable file.
     let last = wrong.pop();
     wrong.iter().for_each(|before| exit::say(&format!("error: {}", before.line())));
     last.map_or(Ok(()), Err)
@@ -183,7 +185,7 @@ fn as_json(path: &Path, report: &Report) -> Value {
     json!({ "journal": path, "stale": report.stale, "knobs": knobs })
 }
 
-/// A line a knob, for people.
+/// A line per knob.
 pub fn lines(path: &Path, report: &Report) -> String {
     if report.stale {
         return format!(

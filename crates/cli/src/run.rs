@@ -1,4 +1,4 @@
-//! `waykeeper run`: a scenario under policies, and a table of what they were worth.
+//! `waykeeper run`: runs a scenario under policies and compares them. Must not know how a run is made (`lab`).
 
 use crate::exit::{self, Failure};
 use crate::out;
@@ -82,7 +82,7 @@ pub struct RunArgs {
     set: Vec<(String, toml::Value)>,
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(args: RunArgs) -> Result<(), Failure> {
     leave_on_interrupt()?;
     let mut source = registry::open(&args.scenario)?;
@@ -138,9 +138,9 @@ fn find_msl(
     if json { out::json(&found) } else { out::text(&msl::table(&found)) }
 }
 
-/// Writes the files asked for and prints so much of the run, or its JSON.
+/// Writes the requested files and prints `extent` of the run, or its JSON.
 fn show_run(summary: &RunSummary, directory: Option<&Path>, extent: Option<Extent>) -> Result<(), Failure> {
-    // Files first: a reader of the table who leaves early must not cost them.
+    // Files first: they must be complete even if the reader of the table closes the pipe.
     let written = directory.map(|directory| files::write_run(directory, summary)).transpose()?;
     match extent {
         None => out::json(summary)?,
@@ -176,7 +176,7 @@ pub fn change(source: &mut ScenarioSource, key: &str, value: &toml::Value) -> Re
     })
 }
 
-/// `KEY=VALUE`; the value is TOML, or a text that needs no quotes.
+/// `KEY=VALUE`; the value is TOML, or text without quotes.
 pub fn assignment(text: &str) -> Result<(String, toml::Value), String> {
     let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, like workload.fio.block=64k")?;
     let (key, value) = (key.trim(), value.trim());
@@ -190,7 +190,7 @@ pub fn assignment(text: &str) -> Result<(String, toml::Value), String> {
     Ok((key.to_owned(), parsed.unwrap_or_else(|| toml::Value::String(value.to_owned()))))
 }
 
-/// Ctrl-C ends the program at once: files appear whole or not at all, so nothing needs tidying.
+/// Ctrl-C ends the program at once: files are written atomically, so no cleanup is needed.
 fn leave_on_interrupt() -> Result<(), Failure> {
     let always = Arc::new(AtomicBool::new(true));
     let code = i32::from(exit::INTERRUPTED);
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(value("workload.fio.cores=0-3"), Value::String("0-3".into()));
         assert_eq!(value("workload.fio.mask=\"0x3\""), Value::String("0x3".into()));
         assert_eq!(value("knobs.dca_off=[\"raid0\"]"), Value::Array(vec![Value::String("raid0".into())]));
-        // A value that would smuggle in a second key is a text.
+        // A value that would add a second key is text.
         assert_eq!(value("a=1\nb=2"), Value::String("1\nb=2".into()));
         assert!(assignment("no equals sign").is_err() && assignment("=1").is_err());
     }

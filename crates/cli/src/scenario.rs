@@ -1,4 +1,4 @@
-//! `waykeeper scenario`: which scenarios there are, what is in them, whether a file is one.
+//! `waykeeper scenario`: lists, shows and checks scenarios. Must not know how one is run.
 
 use crate::exit::{self, Failure};
 use crate::{listing, out};
@@ -57,7 +57,7 @@ pub enum ScenarioCommand {
     },
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub fn scenario(command: ScenarioCommand) -> Result<(), Failure> {
     match command {
         ScenarioCommand::List { json } => list(json),
@@ -66,7 +66,7 @@ pub fn scenario(command: ScenarioCommand) -> Result<(), Failure> {
     }
 }
 
-/// A scenario as a list shows it.
+/// An entry of the list of scenarios, as JSON.
 #[derive(Serialize)]
 struct Listed {
     name: String,
@@ -88,8 +88,8 @@ fn list(json: bool) -> Result<(), Failure> {
     out::text(&listing::columns(&rows))
 }
 
-/// What a list needs of a scenario's text. Only the head is looked at: listing must work where a
-/// scenario's captures and traces are not.
+/// The list entry of a scenario's text. Only its head is read: listing must work without the scenario's captures and
+/// traces.
 fn listed(text: &str) -> Listed {
     let table: toml::Table = text.parse().unwrap_or_default();
     let word = |key: &str| table.get(key).and_then(toml::Value::as_str).unwrap_or_default().to_owned();
@@ -108,7 +108,7 @@ fn listed(text: &str) -> Listed {
     }
 }
 
-/// What was found out about one file.
+/// The result of checking one file.
 #[derive(Serialize)]
 struct Checked<'a> {
     file: &'a str,

@@ -1,7 +1,7 @@
-//! `waykeeper status` and `waykeeper tenants`: what the daemon sees and does, for people and for programs.
+//! `waykeeper status` and `waykeeper tenants`: the daemon's state as tables or JSON.
 //!
-//! What stands on a terminal was written by others (tenants are named by whoever starts them, and who listens on a socket
-//! may be anybody): it is made printable first. Must not know how the daemon came to it.
+//! Text from the daemon is made printable before it reaches a terminal: users name tenants, and any program may listen
+//! on the socket. Must not know how the daemon works.
 
 mod page;
 
@@ -28,7 +28,7 @@ Examples:
   waykeeper tenants           a table of tenants
   waykeeper tenants --json | jq '.tenants[] | select(.llc_hit_ratio < 0.5) | .name'    low hit ratio";
 
-/// How long the next step may take that is watched for: a few periods, and what a busy machine needs.
+/// Longest wait for the next step in --watch: a few periods, and a busy machine's delay.
 const STEPS: f64 = 3.0;
 
 /// Arguments of `waykeeper status`.
@@ -89,7 +89,7 @@ fn watch(client: &mut Client, json: bool) -> Result<(), Failure> {
             true => serde_json::to_string(&status).map_err(|why| {
                 Failure::new(crate::exit::FAILED, format!("cannot write the result as JSON: {why}"))
             })?,
-            // Home, the page, and away with what is left of the last one (ECMA-48).
+            // Cursor home, clear the screen, then the page (ECMA-48).
             false if is_terminal => format!("\x1b[H\x1b[2J{}", page::status(&status)),
             false => page::status(&status),
         };

@@ -1,4 +1,4 @@
-//! `waykeeper trace`: memory traces of real programs, recorded, looked into, converted.
+//! `waykeeper trace`: records, shows and converts memory traces of real programs. Must not know the formats (`inputs`).
 
 use crate::exit::{self, Failure};
 use crate::progress::Spinner;
@@ -124,7 +124,7 @@ impl WindowArgs {
         Window { skip_instructions: self.skip, max_instructions: self.limit, max_records: None }
     }
 
-    /// A trace may have taken hours to record: it is not overwritten unasked.
+    /// A trace may have taken hours to record: it is overwritten only with --force.
     fn check_output(&self, output: &Path) -> Result<(), Failure> {
         if output.exists() && !self.force {
             let output = output.display();
@@ -136,7 +136,7 @@ impl WindowArgs {
     }
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub fn trace(command: TraceCommand) -> Result<(), Failure> {
     match command {
         TraceCommand::Record(args) => record_program(&args),
@@ -152,7 +152,7 @@ pub fn trace(command: TraceCommand) -> Result<(), Failure> {
 
 fn record_program(args: &RecordArgs) -> Result<(), Failure> {
     args.window.check_output(&args.output)?;
-    // Ctrl-C ends the recording, not the program: what has been recorded is kept.
+    // Ctrl-C ends the recording, not the program: the recorded part is kept.
     let asked = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGINT, asked.clone())
         .map_err(|why| Failure::io("cannot listen for Ctrl-C", &why))?;
@@ -177,7 +177,7 @@ fn record_program(args: &RecordArgs) -> Result<(), Failure> {
     if args.window.json {
         show(&recording.info, Some(&ended), true)?;
     }
-    // Standard output is the program's.
+    // Standard output belongs to the recorded program.
     exit::say(&format!("\nrecorded {}", args.output.display()));
     if !args.window.json {
         exit::say(page(&recording.info, Some(&ended)).trim_end());
@@ -188,7 +188,7 @@ fn record_program(args: &RecordArgs) -> Result<(), Failure> {
     }
 }
 
-/// A trace and how its recording ended, for programs.
+/// A trace and how its recording ended, as JSON.
 #[derive(Serialize)]
 struct Shown<'a> {
     #[serde(flatten)]

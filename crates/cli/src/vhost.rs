@@ -1,4 +1,5 @@
-//! `waykeeper vhost`: the virtual server as a file tree in wall-clock time, and commands run inside it.
+//! `waykeeper vhost`: the virtual server as a file tree in wall-clock time, and commands run inside it. Must not know
+//! how a file is served (`vhost`).
 
 use crate::exit::{self, Failure};
 use crate::out;
@@ -34,7 +35,7 @@ Each program of the scenario appears as processes (DIR/proc) and a control group
 (DIR/sys/fs/cgroup) while it runs; resctrl groups steer it by CPU or by task. docs/vhost.md lists
 what is modelled and what is not.";
 
-/// Lag from which on it is told, ns of the server's clock.
+/// Lag above which a note is printed, ns of the server's clock.
 const LATE_NS: u64 = 1_000_000_000;
 
 /// The words of `vhost`.
@@ -95,7 +96,7 @@ enum VhostCommand {
     },
 }
 
-/// A kernel release: `6.12`.
+/// Parses a kernel release: `6.12`.
 fn release(text: &str) -> Result<Kernel, String> {
     let number = |part: &str| {
         part.parse().map_err(|_| format!("`{text}` is not a Linux release; write for example 6.1 or 6.12"))
@@ -104,7 +105,7 @@ fn release(text: &str) -> Result<Kernel, String> {
     Ok(Kernel(number(major)?, number(minor)?))
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub fn vhost(mut args: VhostArgs) -> Result<(), Failure> {
     if let Some(VhostCommand::Enter { dir, command }) = args.command.take() {
         return enter(dir, &command);
@@ -144,12 +145,11 @@ fn mount(dir: &Path, args: VhostArgs) -> Result<(), Failure> {
         1000.0 / factor
     ))?;
     let engine = host.engine().clone();
-    // It ends with the program.
     std::thread::spawn(move || watch(&engine));
     Ok(host.serve()?)
 }
 
-/// Says when the model falls behind, and when it stopped for good.
+/// Prints a note when the model falls behind, and an error when it stopped.
 fn watch(engine: &Engine) {
     let mut told = LATE_NS;
     loop {
@@ -179,7 +179,7 @@ fn enter(dir: Option<PathBuf>, command: &[OsString]) -> Result<(), Failure> {
     }
 }
 
-/// Where the only tree is mounted.
+/// The mount point of the only tree.
 fn only_tree() -> Result<PathBuf, Failure> {
     let mounts =
         std::fs::read_to_string("/proc/self/mounts").map_err(|why| Failure::io("/proc/self/mounts", &why))?;
@@ -194,11 +194,11 @@ fn only_tree() -> Result<PathBuf, Failure> {
     }
 }
 
-/// The directory of a line of mounts that is a tree of ours.
+/// The directory of a line of mounts if it is one of our trees.
 fn tree_of(line: &str) -> Option<&str> {
     let mut fields = line.split(' ');
     let (source, directory, kind) = (fields.next()?, fields.next()?, fields.next()?);
-    // The kernel shows the subtype where fusermount3 did the mounting.
+    // The kernel shows the subtype if fusermount3 mounted the tree.
     (source == "waykeeper" && ["fuse", "fuse.vhost"].contains(&kind)).then_some(directory)
 }
 

@@ -1,4 +1,4 @@
-//! What a core counts and under which numbers (hardware.md 6).
+//! The counters and event encodings of a core (hardware.md 6). Must not know how they are read.
 
 use crate::{Field, Terms};
 use serde::{Deserialize, Serialize};
@@ -10,24 +10,24 @@ use std::collections::BTreeMap;
 pub struct CoreCounters {
     /// Name under `/sys/bus/event_source/devices`.
     pub perf: String,
-    /// Programmable counters of a thread while its sibling runs too.
+    /// Programmable counters of a thread while its sibling runs as well.
     pub counters: u8,
-    /// Programmable counters of a thread that has the core for itself.
+    /// Programmable counters of a thread whose sibling is idle.
     pub counters_alone: u8,
     /// Bits of a programmable counter.
     pub width: u8,
     /// Fixed-function counters, where there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fixed: Option<FixedCounters>,
-    /// Where the registers are.
+    /// Register addresses.
     pub registers: CoreRegisters,
-    /// Where the terms of an event go in the event select register.
+    /// Position of each term in the event select register.
     pub fields: BTreeMap<String, Field>,
     /// The events, by the vendor's name.
     pub events: BTreeMap<String, CoreEvent>,
-    /// What is made of the events.
+    /// How quantities are computed from the events.
     pub quantities: Quantities,
-    /// Where this is written.
+    /// Source of the values.
     pub source: String,
 }
 
@@ -35,7 +35,7 @@ pub struct CoreCounters {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FixedCounters {
-    /// How many.
+    /// Number of counters.
     pub counters: u8,
     /// Bits of each.
     pub width: u8,
@@ -45,7 +45,7 @@ pub struct FixedCounters {
     pub control: u32,
 }
 
-/// Where a core's counters are.
+/// MSR addresses of a core's counters.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CoreRegisters {
@@ -53,13 +53,13 @@ pub struct CoreRegisters {
     pub select: u32,
     /// MSR of counter 0.
     pub counter: u32,
-    /// From one counter's registers to the next, for both.
+    /// Step from one counter's registers to the next, for both.
     pub step: u32,
     /// MSR with one enable bit a counter; fixed counters from bit 32.
     pub global_control: u32,
     /// Bits of the select register to set besides the event: user, kernel, enable.
     pub select_flags: u64,
-    /// Where this is written.
+    /// Source of the addresses.
     pub source: String,
 }
 
@@ -67,25 +67,25 @@ pub struct CoreRegisters {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CoreEvent {
-    /// As perf writes it.
+    /// In perf's notation.
     pub terms: Terms,
     /// The fixed counter that counts it, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fixed: Option<u8>,
-    /// What it counts, where that is not what its name says.
+    /// What it counts, where the name is misleading.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Where this is written.
+    /// Source of the encoding.
     pub source: String,
 }
 
-/// A number made of events: the sum of some less the sum of others, never below 0.
+/// A number computed from events: the sum of `plus` less the sum of `minus`, never below 0.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantity {
     /// Events that are added.
     pub plus: Vec<String>,
-    /// Events that are taken off.
+    /// Events that are subtracted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub minus: Vec<String>,
     /// What it leaves out, where that matters.
@@ -103,7 +103,7 @@ impl Quantity {
     }
 }
 
-/// What a snapshot wants of a core.
+/// The quantities of a core in a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantities {
@@ -120,13 +120,13 @@ pub struct Quantities {
     /// Requests that the core's MLC (L2) answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mlc_hits: Option<Quantity>,
-    /// Requests that it could not answer.
+    /// Requests that the MLC could not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mlc_misses: Option<Quantity>,
 }
 
 impl Quantities {
-    /// Those there are, with their names.
+    /// The available quantities, with their names.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, &Quantity)> {
         [
             ("instructions", Some(&self.instructions)),
@@ -149,7 +149,7 @@ impl CoreCounters {
         })
     }
 
-    /// Every MSR that has to be written to count.
+    /// Every MSR that must be written to count events.
     pub fn written(&self) -> Vec<u32> {
         let registers = &self.registers;
         let mut addresses = vec![registers.global_control];

@@ -1,21 +1,22 @@
-//! The knobs of direct cache access, and how sure it is that they act (hardware.md 1 and 2).
+//! The knobs of direct cache access, and the evidence that they have an effect (hardware.md 1 and 2). Must not know how
+//! registers are accessed.
 
 use serde::{Deserialize, Serialize};
 use waykeeper_units::WayMask;
 
-/// How sure it is that a knob does something on this generation.
+/// The evidence that a knob has an effect on this generation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
-    /// Shown to act: it may be turned.
+    /// An effect was shown: the knob may be written.
     Confirmed,
-    /// Somebody wrote that it is there; nobody showed it: it is read and never written.
+    /// A source says that it exists, without evidence of an effect: it is read and never written.
     Claimed,
-    /// It answers, and turning it was seen to do nothing: it is read and never written.
+    /// It can be read and written, and was seen to have no effect: it is read and never written.
     AnswersWithoutEffect,
-    /// Nothing trustworthy is known: it is read where reading is harmless and never written.
+    /// No reliable information: it is read where that is harmless, and never written.
     Unknown,
-    /// It is not there: neither read nor written.
+    /// It does not exist: neither read nor written.
     Absent,
 }
 
@@ -35,9 +36,9 @@ impl Standing {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dca {
-    /// Ways that devices allocate in.
+    /// Ways in which devices allocate.
     pub ways: WaysSwitch,
-    /// On or off for a root port.
+    /// On or off per root port.
     pub port: PortSwitch,
 }
 
@@ -45,37 +46,37 @@ pub struct Dca {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WaysSwitch {
-    /// How sure it is.
+    /// The evidence for an effect.
     pub standing: Standing,
     /// The register, unless it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub register: Option<WayRegister>,
-    /// What is known besides, for people.
+    /// Further facts, as text.
     pub note: String,
-    /// Where this is written.
+    /// Source of the values.
     pub source: String,
 }
 
-/// The register and the rules by which it takes a value.
+/// The register and the values that it accepts.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WayRegister {
-    /// MSR, one a package.
+    /// MSR number; one register per package.
     pub msr: u32,
     /// Value at power-on, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<WayMask>,
-    /// Smallest value it takes, as a number, where it is known.
+    /// Smallest accepted value, as a number, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lowest: Option<WayMask>,
     /// Whether the ways must be next to each other.
     pub contiguous: bool,
-    /// Whether the bits of power-on cannot be cleared.
+    /// Whether the bits set at power-on cannot be cleared.
     pub keeps_default: bool,
 }
 
 impl WayRegister {
-    /// Whether the register of a chip with `ways` ways takes a value, as far as its rules are known.
+    /// Whether the register of a chip with `ways` ways accepts a value, as far as its rules are known.
     pub fn takes(&self, mask: WayMask, ways: u32) -> bool {
         let kept = if self.keeps_default { self.default.unwrap_or_default() } else { WayMask::EMPTY };
         ways <= 32
@@ -117,7 +118,7 @@ impl RegisterBit {
         byte >> self.bit & 1 == 1
     }
 
-    /// The byte with the bit so.
+    /// The byte with the bit set to `on`.
     pub fn set(self, byte: u8, on: bool) -> u8 {
         if on { byte | 1 << self.bit } else { byte & !(1 << self.bit) }
     }
@@ -127,19 +128,19 @@ impl RegisterBit {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PortSwitch {
-    /// How sure it is.
+    /// The evidence for an effect.
     pub standing: Standing,
-    /// Use_Allocating_Flow_Wr: 1 is on. The one bit that is ever turned.
+    /// Use_Allocating_Flow_Wr: 1 is on. The only bit that is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocating: Option<RegisterBit>,
-    /// NoSnoopOpWrEn: shown, never turned.
+    /// NoSnoopOpWrEn: shown, never written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_snoop: Option<RegisterBit>,
-    /// TPHDIS: shown, never turned.
+    /// TPHDIS: shown, never written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hints_off: Option<RegisterBit>,
-    /// What is known besides, for people.
+    /// Further facts, as text.
     pub note: String,
-    /// Where this is written.
+    /// Source of the values.
     pub source: String,
 }

@@ -1,22 +1,22 @@
-//! What resctrl is expected to say on a generation, and what is wrong with the generation. Never used in the place of
-//! what resctrl itself says: masks and widths are read, not looked up (hardware.md 0.1).
+//! Values that resctrl should report on a generation, and its errata. They never replace what resctrl reports: masks
+//! and widths are read, not looked up (hardware.md 0.1).
 
 use serde::{Deserialize, Serialize};
 use waykeeper_units::WayMask;
 
-/// What is known about CAT and its company; `None` where nobody wrote it down.
+/// Known facts about CAT, MBA and the LLC; `None` where no source gives a value.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResctrlFacts {
-    /// LLC ways that parts of this generation were seen with, those of most parts first.
+    /// LLC ways of parts of this generation; the number of most parts first.
     pub ways: Vec<u32>,
-    /// Ways that CPUID says hardware shares, on the parts with the first number of ways.
+    /// Ways that CPUID reports as shared with hardware, on parts with the first number of ways.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shareable: Option<WayMask>,
     /// Fewest bits of a mask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_bits: Option<u32>,
-    /// Whether masks may have holes; `None`: CPUID.10H.1:ECX bit 3 tells.
+    /// Whether masks may have holes; `None`: CPUID.10H.1:ECX bit 3 says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sparse_masks: Option<bool>,
     /// Classes of L3 CAT.
@@ -31,14 +31,14 @@ pub struct ResctrlFacts {
     /// Bytes of a slice of the LLC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slice_bytes: Option<u64>,
-    /// Whether the LLC holds what the MLCs hold.
+    /// Whether the LLC contains every line of the MLCs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inclusive: Option<bool>,
-    /// Where this is written.
+    /// Source of the values.
     pub source: String,
 }
 
-/// What a quirk is, for programs.
+/// The kind of an erratum.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ErratumKind {
@@ -62,16 +62,16 @@ pub enum ErratumKind {
     BoxCountZero,
 }
 
-/// Something that is not as the manual says.
+/// A deviation from the manual.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Erratum {
-    /// What it is.
+    /// The kind.
     pub kind: ErratumKind,
-    /// Code names it holds for.
+    /// Code names of the affected product lines.
     pub codes: Vec<String>,
-    /// What it means, for people.
+    /// Its effect, as text.
     pub text: String,
-    /// Where this is written.
+    /// Source of the erratum.
     pub source: String,
 }

@@ -1,4 +1,4 @@
-//! Counters that nobody has to program: they run from power-on and cannot be taken away (hardware.md 4.2).
+//! Counters that need no programming: they run from power-on, and no program can occupy them (hardware.md 4.2).
 
 use crate::Block;
 use serde::{Deserialize, Serialize};
@@ -11,14 +11,14 @@ pub struct FreeRunning {
     pub perf: String,
     /// Bits of a counter.
     pub width: u8,
-    /// Bytes that one count stands for.
+    /// Bytes per count.
     pub unit_bytes: u32,
-    /// Device to memory, one counter a part.
+    /// Device to memory, one counter per part.
     pub inbound: FreeRunningSet,
     /// CPU to device, where the kernel or the chip has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outbound: Option<FreeRunningSet>,
-    /// Where this is written.
+    /// Source of the values.
     pub source: String,
 }
 
@@ -29,10 +29,10 @@ pub struct FreeRunningSet {
     /// MSR of part 0, by box; empty where the registers are not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<Block>,
-    /// From one part to the next.
+    /// Step from one part to the next.
     #[serde(default = "one")]
     pub part_step: u32,
-    /// How many parts.
+    /// Number of parts.
     pub parts: u8,
     /// Name of the event under the PMU's `events/`, without the part's number: `bw_in_port`; `None` where the
     /// kernel names no such event.

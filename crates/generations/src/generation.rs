@@ -1,4 +1,5 @@
-//! The list of generations and how one is found. A new generation is a file in `/generations` and a line here.
+//! The list of generations, and the search by signature. A new generation is a file in `/generations` and a line here.
+//! Must not know how counters are read.
 
 use crate::{
     Cache, CoreCounters, Dca, Erratum, ErratumKind, Iio, Memory, ResctrlFacts, SharedCache, Signature,
@@ -7,37 +8,37 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
 
-/// Everything that is known about one CPU generation.
+/// All known data of one CPU generation.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Generation {
     /// Short name and file name, for example `skx`.
     pub id: String,
-    /// Name for people.
+    /// Full name.
     pub name: String,
-    /// Who made it.
+    /// The manufacturer.
     pub vendor: Vendor,
-    /// Which signatures it is.
+    /// The signatures of its product lines.
     pub signatures: Vec<SignatureRule>,
-    /// What its cores count.
+    /// Counters of its cores.
     pub core: CoreCounters,
-    /// What its LLC slices count of devices.
+    /// Counters of its LLC slices for device requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<Cache>,
-    /// What its LLC counts of everybody, where that is a counter of its own.
+    /// Counters of its LLC for all requests, where they are a PMU of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_cache: Option<SharedCache>,
-    /// What its PCIe stacks count.
+    /// Counters of its PCIe stacks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iio: Option<Iio>,
-    /// What its memory controllers count.
+    /// Counters of its memory controllers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
     /// Knobs of direct cache access.
     pub dca: Dca,
-    /// What resctrl is expected to say.
+    /// Values that resctrl should report.
     pub resctrl: ResctrlFacts,
-    /// What is not as the manual says.
+    /// Deviations from the manual.
     #[serde(default)]
     pub errata: Vec<Erratum>,
 }
@@ -55,17 +56,17 @@ const FILES: [&str; 9] = [
 ];
 
 static ALL: LazyLock<Vec<Generation>> = LazyLock::new(|| {
-    // The files are part of the program, and a test reads each of them.
+    // The files are embedded in the program, and a test reads each of them.
     FILES.iter().map(|text| toml::from_str(text).expect("an embedded generation table")).collect()
 });
 
 impl Generation {
-    /// Every generation that is known, oldest first.
+    /// All known generations, oldest first.
     pub fn all() -> &'static [Generation] {
         &ALL
     }
 
-    /// The generation of a CPU; `None` for hardware that nobody described: read it, turn nothing.
+    /// The generation of a CPU; `None` for unknown hardware, whose knobs must not be written.
     pub fn find(signature: &Signature) -> Option<&'static Generation> {
         ALL.iter().find(|generation| generation.code(signature).is_some())
     }
@@ -75,7 +76,7 @@ impl Generation {
         ALL.iter().find(|generation| generation.id == id)
     }
 
-    /// The code name of the product line that a signature is of this generation; `None` if it is of another.
+    /// The code name of the product line with this signature; `None` if the signature belongs to another generation.
     pub fn code(&self, signature: &Signature) -> Option<&str> {
         if self.vendor != signature.vendor {
             return None;
@@ -83,13 +84,13 @@ impl Generation {
         self.signatures.iter().find(|rule| rule.takes(signature)).map(|rule| rule.code.as_str())
     }
 
-    /// The erratum of a kind that holds for a signature.
+    /// The erratum of a kind that applies to a signature.
     pub fn erratum(&self, kind: ErratumKind, signature: &Signature) -> Option<&Erratum> {
         let code = self.code(signature)?;
         self.errata.iter().find(|erratum| erratum.kind == kind && erratum.codes.iter().any(|own| own == code))
     }
 
-    /// Every MSR that has to be written to count through MSRs: the core's and the uncore boxes', and no other.
+    /// Every MSR that must be written to count events through MSRs: those of the core and of the uncore boxes.
     /// Ascending, each once.
     pub fn counter_msrs(&self) -> Vec<u32> {
         let mut addresses = self.core.written();

@@ -1,13 +1,13 @@
 //! One kind of counter box: its name in perf, its counters, and how an event's terms become register values.
 //!
-//! Through perf the kernel's own `format/` files say where a term goes; the fields here serve those who program
-//! the registers themselves, and those who serve such files.
+//! With perf, the kernel's `format/` files give the position of a term. The fields here are for programs that write the
+//! registers themselves or that serve such files. Must not know how registers are accessed.
 
 use crate::{Registers, Terms};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The register a term of an event lies in.
+/// The register that contains a term of an event.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FieldRegister {
@@ -19,11 +19,11 @@ pub enum FieldRegister {
     Filter1,
 }
 
-/// Where one term of an event goes.
+/// The position of one term of an event.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Field {
-    /// Which register.
+    /// The register.
     #[serde(default = "control")]
     pub register: FieldRegister,
     /// First and last bit of each piece, the value's low bits first.
@@ -37,12 +37,12 @@ fn control() -> FieldRegister {
 }
 
 impl Field {
-    /// How many bits it has.
+    /// Number of its bits.
     pub fn width(&self) -> u32 {
         self.bits.iter().map(|[low, high]| u32::from(high - low) + 1).sum()
     }
 
-    /// `value` at its place; `None` if it does not fit.
+    /// `value` shifted to its bits; `None` if it does not fit.
     pub fn place(&self, value: u64) -> Option<u64> {
         if self.width() < 64 && value >> self.width() != 0 {
             return None;
@@ -58,7 +58,7 @@ impl Field {
         Some(word)
     }
 
-    /// The value that lies at its place in `word`.
+    /// The value of these bits in `word`.
     pub fn take(&self, word: u64) -> u64 {
         let mut value = 0;
         let mut at = 0;
@@ -72,17 +72,17 @@ impl Field {
     }
 }
 
-/// How many boxes of a kind a package has (hardware.md 3.4). Counting the PMU's directories in sysfs is the first
-/// choice where there are any; this is for those who program registers.
+/// How many boxes of a kind a package has (hardware.md 3.4). Where the PMU has directories in sysfs, these are counted
+/// instead; this is for programs that write registers.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum BoxCount {
-    /// Always so many.
+    /// A fixed number.
     Fixed {
-        /// How many.
+        /// The number.
         count: u16,
     },
-    /// One a physical core of the package.
+    /// One per physical core of the package.
     Cores,
     /// A number in an MSR of the package.
     Msr {
@@ -100,7 +100,7 @@ pub enum BoxCount {
         /// Offsets of the 32-bit words.
         offsets: Vec<u16>,
     },
-    /// Only sysfs tells.
+    /// Only sysfs contains the number.
     Sysfs,
 }
 
@@ -114,14 +114,14 @@ pub struct Pmu {
     pub counters: u8,
     /// Bits of a counter.
     pub width: u8,
-    /// How many boxes there are.
+    /// Number of boxes.
     pub boxes: BoxCount,
-    /// Where the terms of an event go.
+    /// Position of each term of an event.
     pub fields: BTreeMap<String, Field>,
-    /// Where its registers are, where that is known.
+    /// Register addresses, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registers: Option<Registers>,
-    /// Where this is written.
+    /// Source of the values.
     pub source: String,
 }
 
@@ -137,7 +137,7 @@ pub struct Programmed {
 }
 
 impl Pmu {
-    /// The register values of an event; `None` if a term is not one of this PMU's or does not fit.
+    /// The register values of an event; `None` if this PMU has no such term or the value does not fit.
     pub fn program(&self, event: &Terms) -> Option<Programmed> {
         let mut words = Programmed::default();
         for (name, value) in event.iter() {
@@ -155,7 +155,7 @@ impl Pmu {
         Some(words)
     }
 
-    /// What a counter can hold at most; it goes on from 0 after it.
+    /// The largest value of a counter; the next count makes it 0.
     pub fn most(&self) -> u64 {
         if self.width >= 64 { u64::MAX } else { (1 << self.width) - 1 }
     }

@@ -1,33 +1,33 @@
-//! Where the registers of a kind of counter box are. Knows addresses, not events.
+//! Register addresses of a kind of counter box. Must not know events.
 
 use serde::{Deserialize, Serialize};
 
-/// What an address is an address in.
+/// The address space of an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Space {
     /// Model-specific registers of one CPU of the package.
     Msr,
-    /// PCI configuration space of one device a box.
+    /// PCI configuration space of one device per box.
     PciConfig,
 }
 
-/// Boxes whose addresses follow one step. Some generations need several (hardware.md 3.3, Ice Lake).
+/// Boxes at equal distances. Some generations need several blocks (hardware.md 3.3, Ice Lake).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Block {
     /// Number of the first box in it.
     pub first: u16,
-    /// How many boxes.
+    /// Number of boxes.
     pub count: u16,
     /// Address of the first box.
     pub base: u32,
-    /// From one box to the next.
+    /// Distance from one box to the next.
     pub step: u32,
 }
 
 impl Block {
-    /// Address of box `number`, if it is one of these.
+    /// Address of box `number`, if it is in this block.
     pub fn address(&self, number: u16) -> Option<u32> {
         let place = number.checked_sub(self.first)?;
         (place < self.count).then(|| self.base + u32::from(place) * self.step)
@@ -38,15 +38,15 @@ impl Block {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BoxControl {
-    /// Its place from the address of the box.
+    /// Its offset from the address of the box.
     pub offset: u32,
-    /// Counters stand still.
+    /// Value that stops the counters.
     pub freeze: u64,
-    /// Clears the counter controls, box frozen.
+    /// Value that clears the counter controls of a stopped box.
     pub reset_controls: u64,
-    /// Clears the counters, box frozen.
+    /// Value that clears the counters of a stopped box.
     pub reset_counters: u64,
-    /// Counters run.
+    /// Value that starts the counters.
     pub run: u64,
 }
 
@@ -54,9 +54,9 @@ pub struct BoxControl {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Registers {
-    /// What the addresses are addresses in.
+    /// The address space.
     pub space: Space,
-    /// Where the boxes are.
+    /// Addresses of the boxes.
     pub blocks: Vec<Block>,
     /// Control of the whole box, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,10 +65,10 @@ pub struct Registers {
     pub control: u32,
     /// Counter 0.
     pub counter: u32,
-    /// From the control of one counter to the next.
+    /// Step from the control of one counter to the next.
     #[serde(default = "one")]
     pub control_step: u32,
-    /// From one counter to the next.
+    /// Step from one counter to the next.
     #[serde(default = "one")]
     pub counter_step: u32,
     /// First filter register.
@@ -80,7 +80,7 @@ pub struct Registers {
     /// Bit of a counter's control that must be set for it to count; `None` where that bit is reserved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable_bit: Option<u8>,
-    /// Where this is written.
+    /// Source of the addresses.
     pub source: String,
 }
 
@@ -89,12 +89,12 @@ fn one() -> u32 {
 }
 
 impl Registers {
-    /// Address of box `number`; `None` if the map does not go that far.
+    /// Address of box `number`; `None` beyond the map.
     pub fn address(&self, number: u16) -> Option<u32> {
         self.blocks.iter().find_map(|block| block.address(number))
     }
 
-    /// How many boxes the map has room for.
+    /// Number of boxes in the map.
     pub fn boxes(&self) -> u16 {
         self.blocks.iter().map(|block| block.count).sum()
     }
@@ -114,7 +114,7 @@ impl Registers {
         Some(self.address(number)? + self.box_control?.offset)
     }
 
-    /// Every address of box `number` that has to be written to count, with `counters` counters.
+    /// Every address of box `number` that must be written to count with `counters` counters.
     pub fn written(&self, number: u16, counters: u8) -> Vec<u32> {
         let Some(base) = self.address(number) else { return Vec::new() };
         let mut addresses = Vec::new();

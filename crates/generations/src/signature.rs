@@ -1,9 +1,9 @@
-//! How a CPU is recognised: vendor, family, model, stepping. Knows no table.
+//! How a CPU is recognised: vendor, family, model, stepping. Must not know the tables.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Who made a CPU, as CPUID leaf 0 spells it.
+/// The manufacturer of a CPU, as in CPUID leaf 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Vendor {
@@ -14,7 +14,7 @@ pub enum Vendor {
 }
 
 impl Vendor {
-    /// The vendor that CPUID leaf 0 or `/proc/cpuinfo` names with these twelve letters.
+    /// The vendor with these twelve letters in CPUID leaf 0 or `/proc/cpuinfo`.
     pub fn from_id(id: &str) -> Option<Vendor> {
         match id {
             "GenuineIntel" => Some(Vendor::Intel),
@@ -24,10 +24,10 @@ impl Vendor {
     }
 }
 
-/// What CPUID leaf 1 says a CPU is, with the extended fields already added (Intel SDM vol. 2, CPUID).
+/// A CPU's identity from CPUID leaf 1, with the extended fields added (Intel SDM vol. 2, CPUID).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Signature {
-    /// Who made it.
+    /// The manufacturer.
     pub vendor: Vendor,
     /// Display family, decimal as `/proc/cpuinfo` prints it.
     pub family: u16,
@@ -47,7 +47,7 @@ impl fmt::Display for Signature {
     }
 }
 
-/// Which signatures are one product line of a generation (hardware.md 0.2).
+/// The signatures of one product line of a generation (hardware.md 0.2).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SignatureRule {
@@ -60,12 +60,12 @@ pub struct SignatureRule {
     /// First and last stepping, both included; every stepping when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steppings: Option<[u8; 2]>,
-    /// Where this is written.
+    /// Source of the values.
     pub source: String,
 }
 
 impl SignatureRule {
-    /// Whether a CPU of the right vendor with this signature is of this line.
+    /// Whether a signature belongs to this line; the caller has checked the vendor.
     pub fn takes(&self, signature: &Signature) -> bool {
         let within = |[low, high]: [u16; 2], value: u16| (low..=high).contains(&value);
         self.family == signature.family

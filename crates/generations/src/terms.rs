@@ -1,4 +1,4 @@
-//! An event as perf writes it: `event=0x35,umask=0x14,filter_opc0=0x248`. Knows no registers.
+//! An event in perf's notation: `event=0x35,umask=0x14,filter_opc0=0x248`. Must not know registers.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -40,7 +40,7 @@ impl Terms {
         self.iter().find_map(|(known, value)| (known == name).then_some(value))
     }
 
-    /// The same event with one term set: replaced if it is there, put last if not.
+    /// The same event with one term set: replaced if present, else appended.
     pub fn with(&self, name: &str, value: u64) -> Terms {
         let mut terms = self.clone();
         match terms.0.iter_mut().find(|(known, _)| known == name) {

@@ -1,10 +1,10 @@
-//! What the uncore counts: requests of devices at the LLC's slices, bytes at the PCIe stacks, lines at the memory
-//! controllers (hardware.md 3 to 5).
+//! Counters of the uncore: requests of devices at the LLC slices, bytes at the PCIe stacks, lines at the memory
+//! controllers (hardware.md 3 to 5). Must not know how they are read.
 
 use crate::{FreeRunning, Pmu, Terms};
 use serde::{Deserialize, Serialize};
 
-/// What a kind of request is to a device.
+/// The access of a device that causes a kind of request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
@@ -22,9 +22,9 @@ pub enum Role {
 pub struct Request {
     /// Opcode, for example `ItoM`.
     pub opcode: String,
-    /// What it is to a device.
+    /// The access of a device that causes it.
     pub role: Role,
-    /// Hits and misses, where there is such an event.
+    /// Hits and misses together, where there is such an event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub all: Option<Terms>,
     /// Hits; where there is no such event they are `all` less `miss`, floored at 0.
@@ -32,7 +32,7 @@ pub struct Request {
     pub hit: Option<Terms>,
     /// Misses.
     pub miss: Terms,
-    /// Where this is written.
+    /// Source of the encodings.
     pub source: String,
 }
 
@@ -44,7 +44,7 @@ pub struct Cache {
     pub pmu: Pmu,
     /// Requests of devices.
     pub requests: Vec<Request>,
-    /// Whether every event that uses a filter must share one set of filter values with the others of its box.
+    /// Whether all events of a box that use a filter must use the same filter values.
     pub one_filter: bool,
 }
 
@@ -59,31 +59,31 @@ impl Cache {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Iio {
-    /// The boxes: one a stack.
+    /// The boxes: one per stack.
     pub pmu: Pmu,
     /// Parts (groups of lanes with a root port of their own) of a stack.
     pub parts: u8,
-    /// Term that picks the part: its value is 1 shifted by the part.
+    /// Term that selects the part: its value is 1 shifted by the part.
     pub part_term: String,
     /// Device to memory.
     pub inbound: Terms,
-    /// Memory to device, on the device's request.
+    /// Memory to device, requested by the device.
     pub outbound: Terms,
-    /// Counters of a box that can hold these two.
+    /// Counters of a box that can count these two.
     pub counters: Vec<u8>,
-    /// Bytes that one count stands for.
+    /// Bytes per count.
     pub unit_bytes: u32,
     /// Counters that need no programming.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free_running: Option<FreeRunning>,
-    /// From a root port's PCI device number to its part.
+    /// Mapping from a root port's PCI device number to its part.
     pub part_map: PartMap,
     /// Whether the PMU has `dieN` files that name each stack's root bus.
     pub die_files: bool,
     /// The register that holds each stack's root bus, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bus_register: Option<BusRegister>,
-    /// Where this is written.
+    /// Source of the values.
     pub source: String,
 }
 
@@ -94,13 +94,13 @@ impl Iio {
     }
 }
 
-/// A register of a package with the root bus of every stack, one byte a stack from the lowest up.
+/// A register of a package with the root bus of every stack, one byte per stack, the lowest byte first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BusRegister {
     /// The MSR.
     pub msr: u32,
-    /// The bit that says that the register holds anything.
+    /// The bit that is set if the register contains valid data.
     pub valid: u8,
 }
 
@@ -128,7 +128,7 @@ pub struct MemoryEvent {
     /// Name under the PMU's `events/`, where the kernel publishes one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alias: Option<String>,
-    /// As perf writes it.
+    /// In perf's notation.
     pub terms: Terms,
 }
 
@@ -136,31 +136,31 @@ pub struct MemoryEvent {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {
-    /// The boxes: one a channel.
+    /// The boxes: one per channel.
     pub pmu: Pmu,
     /// Lines read; the sum of all of them.
     pub reads: Vec<MemoryEvent>,
     /// Lines written; the sum of all of them.
     pub writes: Vec<MemoryEvent>,
-    /// Bytes that one count stands for.
+    /// Bytes per count.
     pub unit_bytes: u32,
     /// PCI devices that hold the boxes' registers, as vendor and device, where they are in configuration space.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pci_devices: Vec<[u16; 2]>,
-    /// Where this is written.
+    /// Source of the values.
     pub source: String,
 }
 
-/// Counters of a shared LLC that cover every request to it, whoever made it (AMD's L3 PMU, hardware.md 8.1).
+/// Counters of a shared LLC that cover requests of all cores (AMD's L3 PMU, hardware.md 8.1).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SharedCache {
-    /// The boxes: one a domain of CPUs that share the cache.
+    /// The boxes: one per domain of CPUs that share the cache.
     pub pmu: Pmu,
-    /// Requests that it answered.
+    /// Requests that the LLC answered.
     pub hits: Terms,
-    /// Requests that it could not answer.
+    /// Requests that the LLC could not answer.
     pub misses: Terms,
-    /// Where this is written.
+    /// Source of the encodings.
     pub source: String,
 }

@@ -1,6 +1,6 @@
-//! The crate's traces by hand: records a program, tells what a trace or a capture holds.
+//! A command line for this crate: records a program, prints the contents of a trace or a capture.
 //!
-//! The same words as the `waykeeper` command line, so that `scripts/make-inputs.sh` can use either:
+//! It has the same commands as `waykeeper`, so that `scripts/make-inputs.sh` can use either:
 //!
 //! ```text
 //! trace trace record -o FILE [--skip N] [--limit N] -- COMMAND...

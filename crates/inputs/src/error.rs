@@ -1,7 +1,7 @@
 //! What can be wrong with an input file, in one type for all readers.
 //!
-//! Every message names the file, the place in it, what stands there and what would do. Offsets count
-//! from the start of the *unpacked* data, which for a plain file is the file itself.
+//! Every message names the file, the offset, the value found and the accepted values. Offsets count from the start of
+//! the *unpacked* data, which for a plain file is the file itself. Must not know the formats.
 
 use crate::source::Packing;
 use std::io;
@@ -15,10 +15,10 @@ pub enum InputError {
     Open {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The kernel or the decompressor failed in mid file.
+    /// Reading or decompressing failed inside the file.
     #[error(
         "cannot read {path} ({packing}) beyond byte {offset}: {source}; the file may be damaged or cut short, copy it again"
     )]
@@ -29,7 +29,7 @@ pub enum InputError {
         packing: Packing,
         /// Unpacked bytes that were read before it failed.
         offset: u64,
-        /// What the kernel or the decompressor said.
+        /// The error of the kernel or the decompressor.
         source: io::Error,
     },
     /// The file cannot be written.
@@ -37,10 +37,10 @@ pub enum InputError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// There is nothing in it.
+    /// The file is empty.
     #[error("{path} is empty; wanted {wanted}")]
     Empty {
         /// The file.
@@ -48,7 +48,7 @@ pub enum InputError {
         /// What the file should be.
         wanted: &'static str,
     },
-    /// The file is sound so far as it goes, and holds not one record.
+    /// The file is valid but has no records.
     #[error("{path} holds no {what}; {remedy}")]
     NoRecords {
         /// The file.
@@ -58,17 +58,17 @@ pub enum InputError {
         /// What to do.
         remedy: &'static str,
     },
-    /// It is a file of some other kind.
+    /// The file has another format.
     #[error("{path} is not {wanted}: it starts with {found}")]
     WrongFormat {
         /// The file.
         path: PathBuf,
         /// What the file starts with: a known format's name, or its first bytes in hex.
         found: String,
-        /// What would do.
+        /// The accepted formats.
         wanted: &'static str,
     },
-    /// The file ends inside something.
+    /// The file ends inside a record.
     #[error(
         "{path} is cut short: the {what} at byte {offset} needs {needed} bytes and {present} are left; \
          copy the file again or record it anew"
@@ -76,30 +76,30 @@ pub enum InputError {
     Cut {
         /// The file.
         path: PathBuf,
-        /// Where the cut thing starts.
+        /// Start of the incomplete record.
         offset: u64,
-        /// What is cut: "packet", "block", "record".
+        /// What is incomplete: "packet", "block", "record".
         what: &'static str,
-        /// Bytes it needs.
+        /// Bytes of the complete record.
         needed: u64,
-        /// Bytes that are there.
+        /// Bytes in the file.
         present: u64,
     },
-    /// A field holds what it cannot hold.
+    /// A field has an impossible value.
     #[error("{path}, byte {offset}: {field} is {found}, must be {wanted}")]
     Value {
         /// The file.
         path: PathBuf,
-        /// Where the field, or the record that holds it, starts.
+        /// Start of the field, or of the record that contains it.
         offset: u64,
         /// The field.
         field: &'static str,
-        /// What stands there.
+        /// The value found.
         found: String,
-        /// What may stand there, or what to do about it.
+        /// The accepted values, or what to do.
         wanted: String,
     },
-    /// A line of a text trace is none that lackey writes.
+    /// A line of a text trace that lackey does not write.
     #[error(
         "{path}, line {line}: `{text}` is no lackey line; wanted `I  addr,size`, ` L addr,size`, \
          ` S addr,size` or ` M addr,size` as `valgrind --tool=lackey --trace-mem=yes` writes them"
@@ -120,13 +120,13 @@ pub enum InputError {
     Checksum {
         /// The file.
         path: PathBuf,
-        /// Where the checked thing starts.
+        /// Start of the checked data.
         offset: u64,
         /// What is damaged.
         what: &'static str,
         /// The checksum in the file.
         found: u32,
-        /// The checksum of what is there.
+        /// The checksum of the data.
         computed: u32,
     },
 }

@@ -5,9 +5,9 @@
 //! traces are our own `.wkt`, valgrind lackey text and ChampSim binaries; all of them plain or packed
 //! with gzip, xz or zstd. [`record()`] makes a trace of a real program with valgrind.
 //!
-//! This room must not know chips, machines or simulated time: it does not say what a record costs or
-//! where it hits. It reads hostile files: every length is checked before memory is asked for, and what
-//! is wrong with a file comes back as one [`InputError`] that names the file, the place and the cure.
+//! This room must not know chips, machines or simulated time: neither the cost of a record nor where it hits. It reads
+//! untrusted files: every length is checked before memory is allocated, and each fault is one [`InputError`] that names
+//! the file, the offset and a remedy.
 
 mod capture;
 mod error;

@@ -1,9 +1,8 @@
-//! Receive-side scaling: which queue of a NIC a flow lands in.
+//! Receive-side scaling: the NIC's queue for each flow.
 //!
-//! The hash is the Toeplitz hash of Microsoft's RSS specification ("RSS hashing types", "Verifying the
-//! RSS hash calculation"), which every server NIC implements; with the default key, its verification
-//! vectors come out. The queue is the hash's low bits looked up in an indirection table.
-//! Must not know packets' formats or NICs: it sees keys, bytes and table entries.
+//! The hash is the Toeplitz hash of Microsoft's RSS specification ("RSS hashing types", "Verifying the RSS hash
+//! calculation"), which every server NIC implements; a test checks the specification's verification vectors. The low
+//! bits of the hash index an indirection table, whose entry is the queue. Must not know packet formats or NICs.
 
 /// The 40-byte key that Microsoft's specification gives for verification, many drivers' default.
 pub const MICROSOFT_KEY: [u8; 40] = [
@@ -35,12 +34,12 @@ pub fn toeplitz(key: &[u8; 40], data: &[u8]) -> u32 {
     hash
 }
 
-/// A NIC's indirection table: the hash's low seven bits pick an entry, the entry names a queue.
+/// A NIC's indirection table: the hash's low seven bits select an entry, which contains the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndirectionTable([u16; RSS_TABLE_ENTRIES]);
 
 impl IndirectionTable {
-    /// The table as `ethtool -X ethN equal N` sets it: queues 0..N in turn. No queue counts as one.
+    /// The table as `ethtool -X ethN equal N` sets it: queues 0..N in turn. `queues` = 0 counts as 1.
     pub fn equal(queues: u16) -> IndirectionTable {
         let queues = usize::from(queues.max(1));
         // The remainder is below `queues`, which came from a u16.
@@ -52,7 +51,7 @@ impl IndirectionTable {
         IndirectionTable(entries)
     }
 
-    /// The queue that packets with this hash land in. Packets that are not IP have hash 0.
+    /// The queue of packets with this hash. Packets that are not IP have hash 0.
     pub fn queue(&self, hash: u32) -> u16 {
         self.0[hash as usize % RSS_TABLE_ENTRIES]
     }

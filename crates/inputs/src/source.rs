@@ -1,11 +1,10 @@
-//! A file as a run of bytes: opened, unpacked, looked at ahead, counted.
+//! A file as a stream of unpacked bytes, with look-ahead and offsets.
 //!
-//! Every reader of this crate reads through [`Source`], so that "the file is gzip, xz or zstd" and "at
-//! which byte" are solved once. It must not know what the bytes mean, apart from naming a few formats
-//! that people hand us by mistake.
+//! Every reader of this crate uses [`Source`] for unpacking (gzip, xz, zstd) and for offsets in errors. It must not
+//! know what the bytes mean, except for the names of a few formats that users pass by mistake.
 //!
-//! Memory stays bounded: the look-ahead buffer grows only to what a caller asks for, callers check
-//! lengths before they ask, and the decompressors run with a cap on their window.
+//! Memory is bounded: the look-ahead buffer grows only to what a caller requests, callers check lengths first, and the
+//! decompressors have a limit on their window.
 
 use crate::error::InputError;
 use serde::Serialize;
@@ -14,18 +13,18 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// The least that one read asks of the decompressor. 64 KiB: well beyond the cost of a call.
+/// Smallest read from the decompressor. At 64 KiB the cost of the call is negligible.
 const CHUNK_BYTES: usize = 64 * 1024;
 /// Memory that an xz stream may ask for. `xz -9` needs 65 MiB to unpack; a hostile header may say 4 GiB.
 const XZ_MEMORY_BYTES: u64 = 256 << 20;
 /// Largest zstd window, as a power of two: 128 MiB, what `zstd --ultra -22` uses.
 const ZSTD_WINDOW_LOG: u32 = 27;
 
-/// How a file is packed, found by its first bytes and never by its name.
+/// The compression of a file, found by its first bytes and never by its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Packing {
-    /// As it is.
+    /// Not compressed.
     Plain,
     /// gzip (RFC 1952).
     Gzip,
@@ -58,7 +57,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Opens a file, and unpacks it on the way if it is packed.
+    /// Opens a file, with decompression if it is packed.
     pub(crate) fn open(path: &Path) -> Result<Source, InputError> {
         let cannot = |source| InputError::Open { path: path.to_owned(), source };
         let mut file = File::open(path).map_err(cannot)?;
@@ -104,7 +103,7 @@ impl Source {
         self.consumed
     }
 
-    /// The next bytes: at least `wanted`, fewer only where the file ends. Callers bound `wanted`.
+    /// The next bytes: at least `wanted`, fewer only where the file ends. Callers limit `wanted`.
     pub(crate) fn peek(&mut self, wanted: usize) -> Result<&[u8], InputError> {
         while self.end - self.start < wanted {
             if self.start > 0 {
@@ -138,7 +137,7 @@ impl Source {
         Ok(&self.buffer[self.start..self.start + needed])
     }
 
-    /// Steps over bytes that were peeked at.
+    /// Skips bytes that were peeked at.
     pub(crate) fn consume(&mut self, bytes: usize) {
         assert!(bytes <= self.end - self.start, "stepped over bytes that were never looked at");
         self.start += bytes;
@@ -157,7 +156,7 @@ impl Source {
         InputError::Value { path, offset, field, found, wanted }
     }
 
-    /// The error that this is a file of another kind.
+    /// The error for a file of another format.
     pub(crate) fn wrong_format(&mut self, wanted: &'static str) -> InputError {
         match self.peek(16) {
             Err(error) => error,
@@ -202,7 +201,7 @@ fn packing_of(magic: &[u8]) -> Packing {
     }
 }
 
-/// Formats that are handed to the wrong reader often enough to be called by name.
+/// Formats that are often passed to the wrong reader, by name.
 pub(crate) fn name_of(first: &[u8]) -> Option<&'static str> {
     const NAMES: &[(&[u8], &str)] = &[
         (crate::trace::WKT_MAGIC, "the magic of a .wkt memory trace"),

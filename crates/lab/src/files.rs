@@ -1,9 +1,9 @@
-//! `--out DIR`: a result as files.
+//! `--out DIR`: writes a result as files.
 //!
 //! A run becomes `summary.json`, `timeseries.csv`, `decisions.jsonl`, `report.html` and `headline.svg`; a sweep
-//! `summary.json`, `curve.csv` and `report.html`. Each file is written beside its place and renamed into it,
-//! so a reader never sees half of one, and a run that is stopped leaves the previous files whole. Must not
-//! know how results are made or what they mean.
+//! `summary.json`, `curve.csv` and `report.html`. Each file is written under a temporary name and then renamed, so a
+//! reader never sees an incomplete one, and an interrupted run leaves the previous files complete. Must not know how
+//! results are made or what they mean.
 
 use crate::report::{self, ReportError};
 use crate::results::{DecisionRecord, RunSummary, SweepSummary, SystemMetrics, TimeSample, WorkloadMetrics};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Why a result could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum OutError {
-    /// The directory is not there and cannot be made.
+    /// The directory does not exist and cannot be made.
     #[error("cannot make the directory {path}: {source}; name one in a place you may write to")]
     Directory {
         /// The directory.
@@ -31,10 +31,10 @@ pub enum OutError {
         /// The system's reason.
         source: io::Error,
     },
-    /// The result cannot be put into JSON.
+    /// The result cannot be converted to JSON.
     #[error("cannot write the result as JSON: {0}")]
     Json(#[from] serde_json::Error),
-    /// The result cannot be put into CSV.
+    /// The result cannot be converted to CSV.
     #[error("cannot write the result as CSV: {0}")]
     Csv(#[from] csv::Error),
     /// The report cannot be rendered.
@@ -42,12 +42,12 @@ pub enum OutError {
     Report(#[from] ReportError),
 }
 
-/// Writes a run into `directory`, making it if need be; answers with the files' paths.
+/// Writes a run into `directory`, which it makes if needed; returns the files' paths.
 ///
 /// # Errors
 /// [`OutError`]; files already renamed into place stay.
 pub fn write_run(directory: &Path, summary: &RunSummary) -> Result<Vec<PathBuf>, OutError> {
-    // Everything is rendered before anything is written: a result that cannot be told leaves no half.
+    // All files are rendered before the first is written: a result that cannot be rendered leaves no file.
     let files = [
         ("summary.json", summary.to_json()? + "\n"),
         ("timeseries.csv", timeseries_csv(summary)?),
@@ -58,7 +58,7 @@ pub fn write_run(directory: &Path, summary: &RunSummary) -> Result<Vec<PathBuf>,
     write_all(directory, &files)
 }
 
-/// Writes a sweep into `directory`, making it if need be; answers with the files' paths.
+/// Writes a sweep into `directory`, which it makes if needed; returns the files' paths.
 ///
 /// # Errors
 /// As [`write_run`].
@@ -71,7 +71,7 @@ pub fn write_sweep(directory: &Path, sweep: &SweepSummary) -> Result<Vec<PathBuf
     write_all(directory, &files)
 }
 
-/// Writes what a probe found out: `report.html`, `findings.json`, and the machine profile as it is given.
+/// Writes the findings of a probe: `report.html`, `findings.json`, and the given machine profile.
 ///
 /// # Errors
 /// As [`write_run`].
@@ -94,7 +94,7 @@ fn write_all(directory: &Path, files: &[(&str, String)]) -> Result<Vec<PathBuf>,
     files.iter().map(|(name, text)| write_whole(&directory.join(name), text.as_bytes())).collect()
 }
 
-/// Writes a file so that it is there whole or not at all.
+/// Writes a file atomically: complete or not at all.
 fn write_whole(path: &Path, bytes: &[u8]) -> Result<PathBuf, OutError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let draft = path.with_file_name(format!(".{name}.{}", std::process::id()));
@@ -106,7 +106,7 @@ fn write_whole(path: &Path, bytes: &[u8]) -> Result<PathBuf, OutError> {
         fs::rename(&draft, path)
     };
     write().map_err(|source| {
-        // The draft is ours and of no use; that it cannot be removed would only hide the first error.
+        // A failure to remove the draft would only hide the first error.
         let _ = fs::remove_file(&draft);
         OutError::Write { path: path.into(), source }
     })?;
@@ -134,8 +134,8 @@ pub fn decisions_jsonl(summary: &RunSummary) -> Result<String, serde_json::Error
     Ok(out)
 }
 
-/// What was seen interval by interval: a row per policy, interval and workload, and one for the whole
-/// socket. An empty cell is "not available".
+/// The time series: a row per policy, interval and workload, and one for the whole socket. An empty cell is "not
+/// available".
 ///
 /// # Errors
 /// When the CSV writer refuses, which writing to memory rules out.
@@ -188,7 +188,7 @@ pub fn curve_csv(sweep: &SweepSummary) -> Result<String, csv::Error> {
     finish(writer)
 }
 
-/// Every metric of a workload or the system, each once: what they share by name shares a column.
+/// Every metric of a workload or the system, each once; a name in both has one column.
 fn metric_columns() -> Vec<&'static str> {
     let more = SystemMetrics::KEYS.iter().filter(|key| !WorkloadMetrics::KEYS.contains(key));
     WorkloadMetrics::KEYS.iter().chain(more).copied().collect()

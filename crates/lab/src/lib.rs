@@ -1,8 +1,8 @@
-//! Scenario x policies x seeds: runs them and says what came out.
+//! Scenario x policies x seeds: runs them and presents the results.
 //!
-//! The running half: [`registry`] finds a scenario, [`runner`] runs it. The output half: [`results`] holds what came
-//! out and nothing else; [`mod@table`] and [`timeline`] tell it on a terminal, [`report`] on a page, [`files`] puts all
-//! of it into a directory. These read results only: they must not know how a run is made.
+//! The running half: [`registry`] finds a scenario, [`runner`] runs it. The output half: [`results`] is the data;
+//! [`mod@table`] and [`timeline`] print it on a terminal, [`report`] as a page, [`files`] writes it into a directory.
+//! The output half reads results only: it must not know how a run is made.
 
 mod show;
 mod ways;

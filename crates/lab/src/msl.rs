@@ -1,9 +1,9 @@
-//! The maximum sustainable load of a scenario: the highest load of a NIC before the tail latency turns up.
+//! The maximum sustainable load of a scenario: the highest load of a NIC before the tail latency rises sharply.
 //!
-//! Two criteria. The knee is the definition of algorithms.md 4.5: the highest load with a p99 of at most five times that at
-//! a tenth of the line rate, and no loss. The other is RFC 2544's: the highest load without loss. Both are found by
-//! bisection, which takes p99 and loss to grow with the load. Knows runs and their results; must not know how one is
-//! made, nor who asks.
+//! Two criteria. The knee is the definition of algorithms.md 4.5: the highest load with a p99 of at most five times
+//! that at a tenth of the line rate, and no loss. The other is RFC 2544's: the highest load without loss. Both are
+//! found by bisection, which assumes that p99 and loss grow with the load. Must not know how a run is made or who
+//! called.
 
 use crate::results::{RunSummary, SweepValue};
 use crate::runner::{At, Experiment, Outcome, Progress, RunError, RunPlan, at_points};
@@ -18,25 +18,25 @@ use waykeeper_machine::ScenarioSource;
 /// Schema of [`MslSummary`].
 pub const MSL_SCHEMA: &str = "waykeeper.msl/1";
 
-/// The load that latencies are compared with, as part of the line rate. algorithms.md 4.5 says "10 % load" and leaves
-/// open of what (ours).
+/// The reference load for latencies, as part of the line rate. algorithms.md 4.5 says "10 % load" without naming of
+/// what (ours).
 const REFERENCE_PART: f64 = 0.1;
-/// p99 may grow to so many times that of the reference (algorithms.md 4.5).
+/// Largest p99 as a multiple of that at the reference load (algorithms.md 4.5).
 const KNEE_FACTOR: f64 = 5.0;
-/// The search ends when the knee is known to this part of the line rate (ours).
+/// The search ends when the knee is known to within this part of the line rate (ours).
 const RESOLUTION: f64 = 0.005;
 /// Simulations of one search: reference, line rate, and halvings of the nine tenths between them down to the
 /// resolution.
 const MOST_PROBES: u64 = 10;
 
-/// When a load is sustained.
+/// When a load counts as sustained.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Criterion {
-    /// p99 has not turned up and nothing is lost.
+    /// p99 is at most five times that of the reference load, and no packet is lost.
     #[default]
     Knee,
-    /// Nothing is lost (RFC 2544, 26.1).
+    /// No packet is lost (RFC 2544, 26.1).
     ZeroLoss,
 }
 
@@ -49,21 +49,21 @@ pub struct Probe {
     pub p99_us: Option<f64>,
     /// Packets lost, per second.
     pub drops_per_s: f64,
-    /// It is on the near side of the knee.
+    /// The criterion holds at this load.
     pub sustained: bool,
 }
 
-/// What one search found.
+/// Result of one search.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Knee {
     /// Swept keys and their values, if the scenario sweeps any.
     pub at: IndexMap<String, SweepValue>,
     /// The policy.
     pub policy: String,
-    /// Maximum sustainable load, Gb/s; absent if not even the reference load (the lowest load tried) is without loss.
+    /// Maximum sustainable load, Gb/s; absent if even the reference load, the lowest one tried, has losses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub msl_gbps: Option<f64>,
-    /// The line rate was sustained: the knee lies beyond what the NIC can bring.
+    /// The line rate was sustained: the knee is above the NIC's line rate.
     pub at_line_rate: bool,
     /// Every load tried, in order.
     pub probes: Vec<Probe>,
@@ -82,7 +82,7 @@ pub struct MslSummary {
     pub nic: String,
     /// Its line rate, Gb/s.
     pub line_gbps: f64,
-    /// What counts as sustained.
+    /// When a load counts as sustained.
     pub criterion: Criterion,
     /// First seed.
     pub seed: u64,
@@ -92,7 +92,7 @@ pub struct MslSummary {
     pub knees: Vec<Knee>,
 }
 
-/// What is loaded and who has to bear it.
+/// The loaded NIC and the workloads whose latency counts.
 #[derive(Clone, Debug)]
 struct Target {
     nic: String,
@@ -108,7 +108,7 @@ struct Search {
 }
 
 /// Finds the maximum sustainable load at every point of the scenario's sweep under every policy. `nic` names the NIC to
-/// load; it may be left out if there is one only.
+/// load; it may be absent if there is only one.
 ///
 /// # Errors
 /// [`RunError`]: no such NIC, or whatever a run may fail with.
@@ -120,7 +120,7 @@ pub fn find(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<MslSummary, RunError> {
     let target = target(source, nic)?;
-    // Everything that can be wrong is out of the way before the first simulation.
+    // All input errors are found before the first simulation.
     let whole = Experiment::prepare(source, plan.clone())?;
     let mut searches = Vec::new();
     for (at, source) in at_points(source)? {
@@ -191,7 +191,7 @@ fn target(source: &ScenarioSource, nic: Option<&str>) -> Result<Target, RunError
     Ok(Target { nic: spec.name.clone(), line_gbps: spec.gbps, workloads })
 }
 
-/// One search: `probed` hears of every simulation that is done.
+/// One search; it calls `probed` after every simulation.
 fn knee_of(
     search: &Search,
     target: &Target,
@@ -252,7 +252,7 @@ fn probe(
 ) -> Result<(Option<f64>, f64), RunError> {
     let mut source = search.source.clone();
     source.set(&format!("nic.{}.offered_gbps", target.nic), &Value::Float(gbps))?;
-    // Searches run beside one another already.
+    // Searches already run in parallel.
     let plan = RunPlan { policies: vec![search.policy.clone()], threads: 1, ..plan.clone() };
     match Experiment::prepare(&source, plan)?.run(&|_| ())? {
         Outcome::Run(run) => Ok(of_run(&run, &search.policy, target)),

@@ -1,15 +1,14 @@
-//! The scenarios that come with the program, and how a name or a path becomes a scenario's source.
+//! The built-in scenarios, and the search of a scenario by name or path.
 //!
-//! The files of `scenarios/` are part of the binary, so that `waykeeper run a4-fig5` works from anywhere.
-//! Adding one is adding a file and a line in [`BUILT_IN`]. Must not know what is in a scenario, except
-//! whether it names files of its own.
+//! The files of `scenarios/` are part of the binary, so that `waykeeper run a4-fig5` works from anywhere. Adding one is
+//! adding a file and a line in [`BUILT_IN`]. Must not know the contents of a scenario, except the files that it names.
 
 use std::path::{Path, PathBuf};
 use waykeeper_machine::{ScenarioError, ScenarioSource};
 
 macro_rules! built_in {
     ($($name:literal,)*) => {
-        /// Name and text of every scenario that comes with the program, the flagship first.
+        /// Name and text of every built-in scenario, the flagship first.
         pub const BUILT_IN: &[BuiltIn] = &[
             $(BuiltIn {
                 name: $name,
@@ -59,29 +58,29 @@ built_in! {
     "thesis-victim-sandy-bridge",
 }
 
-/// What runs when nothing is named.
+/// The scenario that runs by default.
 pub const FLAGSHIP: &str = "a4-hpw-heavy";
 
-/// A scenario that comes with the program.
+/// A built-in scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct BuiltIn {
-    /// The name people select it by, also its file's.
+    /// The name by which users select it, also its file's.
     pub name: &'static str,
     /// Its file.
     pub text: &'static str,
 }
 
-/// Why a name leads to no scenario.
+/// Why a name does not lead to a scenario.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// Neither a built-in scenario nor a file.
     #[error("unknown scenario `{name}`{nearest}; built in are {known}; or give the path of a scenario file")]
     Unknown {
-        /// What was asked for.
+        /// The name that the user gave.
         name: String,
         /// `, did you mean ...` or empty.
         nearest: String,
-        /// What there is.
+        /// The known names.
         known: String,
     },
     /// A built-in scenario whose captures and traces are not on this machine.
@@ -121,8 +120,7 @@ pub fn open(name: &str) -> Result<ScenarioSource, RegistryError> {
     Err(unknown(name))
 }
 
-/// The text of the scenario that `name` means, to be kept as a file anywhere: paths in it are absolute as far as
-/// they lead to something.
+/// The text of the scenario that `name` means, for a file in any folder: paths to existing files are made absolute.
 ///
 /// # Errors
 /// As [`open`].
@@ -130,7 +128,7 @@ pub fn text(name: &str) -> Result<String, RegistryError> {
     if let Some(scenario) = BUILT_IN.iter().find(|scenario| scenario.name == name) {
         return Ok(rooted(scenario.text, repository().as_deref()));
     }
-    // Opened first for its messages: a file that is no scenario is not shown as one.
+    // Opened first for its error messages: only a valid scenario is returned.
     open(name)?;
     let why = |why| ScenarioError::Unreadable { path: name.into(), why };
     let text = std::fs::read_to_string(name).map_err(why)?;
@@ -145,7 +143,7 @@ fn rooted(text: &str, folder: Option<&Path>) -> String {
     text.split_inclusive('\n').map(|line| rooted_line(line, folder).unwrap_or(line.to_owned())).collect()
 }
 
-/// A line of it; none if there is no such path in it.
+/// One line of it; none if it has no such path.
 fn rooted_line(line: &str, folder: Option<&Path>) -> Option<String> {
     let (key, _) = line.split_once('=')?;
     PATH_KEYS.contains(&key.trim()).then_some(())?;
@@ -159,7 +157,7 @@ fn rooted_line(line: &str, folder: Option<&Path>) -> Option<String> {
 }
 
 impl BuiltIn {
-    /// Its source; the files it names are looked for in `folder`.
+    /// Its source; files that it names are searched in `folder`.
     fn source(&self, folder: Option<&Path>) -> Result<ScenarioSource, RegistryError> {
         let source = ScenarioSource::parse(self.name, self.text, folder.map(Path::to_owned))?;
         let here = |file: &String| folder.is_some_and(|folder| folder.join(file).is_file());
@@ -180,7 +178,7 @@ impl BuiltIn {
     }
 }
 
-/// The scenarios' folder in the repository this binary was built in, if it is still there.
+/// The scenarios' folder of the repository in which this binary was built, if it still exists.
 fn repository() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
     folder.canonicalize().ok()

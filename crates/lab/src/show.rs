@@ -1,24 +1,23 @@
-//! Numbers and names as people read them: three digits and a unit, nothing that could upset a terminal.
+//! Numbers and names for output: three digits and a unit, without control characters.
 //!
-//! Network bandwidth is shown in Gb/s, all other bandwidth in GB/s (10^9), sizes in KiB and MiB, ratios in
-//! percent. Must not know tables or charts: it makes words, others arrange them.
+//! Network bandwidth is shown in Gb/s, all other bandwidth in GB/s (10^9), sizes in KiB and MiB, ratios in percent.
+//! Must not know tables or charts.
 
 use crate::results::{RunSummary, ThroughputUnit, WorkloadResult};
 use std::cmp::Ordering;
 use std::fmt::Write;
 use waykeeper_host::WorkloadKind;
 
-/// Columns of the terminal that every line of ours fits; lines of decisions are as long as their policy makes them.
+/// Width of the terminal for every line but those of decisions, whose length is the policy's.
 pub(crate) const PAGE_COLUMNS: usize = 110;
 
-/// What stands where a number is not available.
+/// Text for a number that is not available.
 pub(crate) const NOTHING: &str = "-";
 
-/// A performance ratio this far from 1 is worth pointing out; below that it is noise on most scenarios (a
-/// choice of ours).
+/// A performance ratio this far from 1 is marked; a smaller difference is noise in most scenarios (a choice of ours).
 const WORTH_SAYING: f64 = 0.03;
 
-/// Whether a performance ratio is better than the baseline's, worse, or the same for all that matters.
+/// Whether a performance ratio is better than the baseline's, worse, or equal within [`WORTH_SAYING`].
 pub(crate) fn verdict(ratio: f64) -> Ordering {
     match ratio {
         _ if ratio >= 1.0 + WORTH_SAYING => Ordering::Greater,
@@ -61,7 +60,7 @@ pub(crate) fn bandwidth(bytes_per_s: f64) -> String {
     format!("{} GB/s", digits(bytes_per_s / 1e9))
 }
 
-/// A time; milliseconds from ten of them on.
+/// A time; milliseconds from ten on.
 pub(crate) fn micros(us: f64) -> String {
     if us < 9_995.0 { format!("{} us", digits(us)) } else { format!("{} ms", digits(us / 1e3)) }
 }
@@ -81,7 +80,7 @@ pub(crate) fn seconds(s: f64) -> String {
     if s.fract() == 0.0 { format!("{s:.0} s") } else { format!("{s:.2} s") }
 }
 
-/// How much traffic a run is, and how much of it was simulated where steady intervals were extrapolated.
+/// Length of a run's traffic, and the simulated part of it if steady intervals were extrapolated.
 pub(crate) fn simulated(summary: &RunSummary) -> String {
     let whole = seconds(summary.simulated_s);
     let parts = || summary.policies.values().map(|policy| policy.simulated_s);
@@ -94,7 +93,7 @@ pub(crate) fn simulated(summary: &RunSummary) -> String {
     format!("a run is {whole} of traffic, {parts} of it simulated")
 }
 
-/// A workload's throughput in its own unit; bytes on a network are bits there.
+/// A workload's throughput in its own unit; network programs in bits.
 pub(crate) fn throughput(workload: &WorkloadResult, value: f64) -> String {
     match workload.throughput_unit {
         Some(ThroughputUnit::Packets) => scaled(value, "pps"),
@@ -108,7 +107,7 @@ pub(crate) fn throughput(workload: &WorkloadResult, value: f64) -> String {
     }
 }
 
-/// Any metric by its key; the suffix is the unit, as the house's names have it.
+/// Any metric by its key; the suffix of the key is the unit.
 pub(crate) fn metric(key: &str, value: f64) -> String {
     match key {
         "performance_ratio" | "ipc" => format!("{value:.2}"),

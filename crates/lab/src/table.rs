@@ -1,9 +1,9 @@
 //! Results as tables for a terminal of 110 columns: policies side by side, workloads in detail, the system,
 //! and the curve of a sweep.
 //!
-//! Returns text; must not know where it is printed, except for [`Ink`], which says whether colour is welcome
-//! there. Borders, padding and alignment are comfy-table's; a table too wide for the page is split into
-//! several that repeat its leading columns.
+//! Returns text; must not know where it is printed, except for [`Ink`], which says whether colour is allowed.
+//! comfy-table does borders, padding and alignment; a table too wide for the page is split into several that repeat its
+//! leading columns.
 
 mod causes;
 mod evictions;
@@ -47,16 +47,16 @@ impl Ink {
     }
 }
 
-/// How much of a run is printed.
+/// Which part of a run is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extent {
-    /// What fits a screen: the comparison and the verdict; of a single policy, its workloads and the system.
+    /// At most a screen: the comparison and the verdict; of a single policy, its workloads and the system.
     Screen,
     /// Also every policy's workloads, the system, who evicts whose lines, the timelines.
     Details,
 }
 
-/// A run as text: the comparison, what else was asked for, and last the verdict.
+/// A run as text: the comparison, other requested tables, and last the verdict.
 pub fn run(summary: &RunSummary, ink: Ink, extent: Extent) -> String {
     let details = extent == Extent::Details;
     let alone = summary.policies.len() == 1;
@@ -99,7 +99,7 @@ pub fn run(summary: &RunSummary, ink: Ink, extent: Extent) -> String {
     out
 }
 
-/// What was run, in a line or two: scenario, chip, seeds, sets, time.
+/// The heading of a run, in a line or two: scenario, chip, seeds, sets, time.
 pub fn heading(summary: &RunSummary) -> String {
     let mut out = show::plain(&summary.scenario);
     if let Some(about) = &summary.about {
@@ -130,8 +130,8 @@ pub fn heading(summary: &RunSummary) -> String {
     out
 }
 
-/// What to know about the comparison: that one seed is one draw (unless the verdict says it), when policies settled,
-/// which of them changed knobs while they were measured, and which knobs did not hold what was written.
+/// Notes on the comparison: that it is one seed (unless the verdict says so), when policies settled, which of them
+/// changed knobs in the measured interval, and which knobs did not read back as written.
 pub fn footer(summary: &RunSummary) -> String {
     let mut out = String::new();
     if summary.seeds <= 1 && summary.verdict.is_none() {
@@ -187,7 +187,7 @@ fn warnings(runs: &[&RunSummary]) -> String {
     out
 }
 
-/// Said under every comparison of a single seed: people took the first number for the truth.
+/// Printed under every comparison of a single seed, because users took the first number for exact.
 const ONE_SEED: &str = "one seed: another gives other numbers; `--seeds 3` shows mean and spread";
 
 /// Performance ratios: a row per workload and per group mean, a column per policy.
@@ -285,8 +285,8 @@ pub fn system(summary: &RunSummary, ink: Ink) -> String {
     grid.render(ink)
 }
 
-/// A sweep: per policy a row per point and a column per number that moves; with several policies, first
-/// their group means side by side.
+/// A sweep: per policy a row per point and a column per metric; with several policies, first their group means side by
+/// side.
 pub fn curve(sweep: &SweepSummary, ink: Ink) -> String {
     let mut out = show::plain(&sweep.scenario);
     if let Some(about) = &sweep.about {
@@ -327,7 +327,7 @@ fn group_curve(sweep: &SweepSummary, policies: &[&str], ink: Ink) -> String {
     grid.without_empty_columns(leading).render(ink)
 }
 
-/// What a curve shows of every workload and of the system.
+/// The metrics of a curve, of every workload and of the system.
 const CURVE_KEYS: [&str; 4] = ["throughput", "latency_mean_us", "latency_p99_us", "llc_hit_ratio"];
 const CURVE_SYSTEM_KEYS: [&str; 5] = [
     "memory_read_bytes_per_s",
@@ -385,7 +385,7 @@ fn priority(priority: Priority) -> &'static str {
     }
 }
 
-/// A column: its heading (may have two lines) and the side its items stand on.
+/// A column: its heading (may have two lines) and the alignment of its items.
 struct Column {
     title: String,
     alignment: CellAlignment,
@@ -406,7 +406,7 @@ impl Column {
     }
 }
 
-/// What stands in a cell, and its colour if it has one.
+/// The text of a cell, and its colour if it has one.
 #[derive(Clone)]
 struct Item {
     text: String,
@@ -443,7 +443,7 @@ struct Grid {
 }
 
 impl Grid {
-    /// `leading` columns say what a row is about and are repeated when the table is split.
+    /// The `leading` columns identify a row and are repeated when the table is split.
     fn new(columns: Vec<Column>, leading: usize) -> Grid {
         Grid { columns, leading, rows: Vec::new() }
     }
@@ -454,7 +454,7 @@ impl Grid {
         self.rows.push(row);
     }
 
-    /// Drops columns after the first `keep` that have a value in no row.
+    /// Drops columns without any value, except the first `keep`.
     fn without_empty_columns(mut self, keep: usize) -> Grid {
         let used: Vec<bool> = (0..self.columns.len())
             .map(|i| i < keep || self.rows.iter().any(|row| row[i].text != show::NOTHING))
@@ -474,7 +474,7 @@ impl Grid {
         tables.join("\n")
     }
 
-    /// Which columns stand together so that none of the tables is wider than the page.
+    /// The columns of each table, so that none is wider than the page.
     fn pages(&self) -> Vec<Vec<usize>> {
         let width = |i: usize| {
             let widest = self.rows.iter().map(|row| row[i].text.chars().count()).max().unwrap_or(0);

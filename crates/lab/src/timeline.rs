@@ -1,22 +1,22 @@
-//! A policy's decisions as lines to read from top to bottom: when, in which state, what, and whose the ways
-//! were from then on, with the numbers behind it underneath.
+//! A policy's decisions as lines in order of time: time, state, action and the way map from then on, with the causes
+//! below.
 //!
-//! A policy that goes round in circles would bury everything else, so a block of lines that comes again and
-//! again, the numbers in it apart, is told once, and so is what happens to many workloads at one moment. Must not
-//! know any policy, nor where the text goes.
+//! A block of lines that repeats, except for its numbers, is printed once, so that a policy that alternates does not
+//! hide everything else. Equal events of many workloads at one time are printed once, too. Must not know any policy or
+//! where the text is printed.
 
 use crate::results::{CauseRecord, DecisionRecord, Knob, KnobRecord, PolicyResult, RunSummary, group_name};
 use crate::{show, ways};
 use std::fmt::Write;
 use waykeeper_host::Priority;
 
-/// The longest circle that is recognised: A4's longest (revert, restore, measure, expand) has four steps.
+/// The longest cycle that is recognised: A4's longest (revert, restore, measure, expand) has four steps.
 const LONGEST_CIRCLE: usize = 4;
 
-/// How often a block must come in a row before it is folded.
+/// How often a block must repeat in a row to be folded.
 const FOLD_FROM: usize = 3;
 
-/// Texts up to this length are padded so that the way maps behind them line up.
+/// Texts up to this length are padded so that the way maps after them are aligned.
 const TEXT_CHARS: usize = 64;
 
 /// The timeline of one policy of a run; empty when the policy was not run.
@@ -54,7 +54,7 @@ pub fn timeline(summary: &RunSummary, policy: &str) -> String {
     out
 }
 
-/// What the letters of the way maps mean, and whose timelines follow.
+/// The meaning of the letters in way maps, and the seed of the timelines.
 pub fn legend(summary: &RunSummary) -> String {
     let letters = ways::WayClass::ALL.map(|class| format!("{} {}", class.letter(), class.meaning()));
     let mut out = show::listed("ways, highest first: ", letters.to_vec());
@@ -68,12 +68,12 @@ pub fn legend(summary: &RunSummary) -> String {
     out
 }
 
-/// What a line of the timeline tells: a decision, or several of one moment.
+/// An entry of the timeline: a decision, or several of one time.
 struct Entry {
     at_s: f64,
     state: String,
     text: String,
-    /// What stands below it.
+    /// Lines below it.
     notes: Vec<String>,
     /// Equal for entries that differ in numbers only.
     sameness: String,
@@ -90,7 +90,7 @@ impl Entry {
         }
     }
 
-    /// Several decisions of one moment that say the same of one workload each.
+    /// Several decisions of one time with the same text, of one workload each.
     fn of_many(decisions: &[DecisionRecord], what: &str, result: &PolicyResult) -> Entry {
         let mut entry = Entry::of(&decisions[0]);
         entry.text = show::plain(&format!("{} workloads {what}", decisions.len()));
@@ -106,7 +106,7 @@ impl Entry {
     }
 }
 
-/// The decisions as they are told: what befalls many workloads at one moment in one entry.
+/// The entries: equal events of many workloads at one time become one.
 fn entries(result: &PolicyResult) -> Vec<Entry> {
     let mut entries = Vec::new();
     let mut rest = result.decisions.as_slice();
@@ -126,14 +126,14 @@ fn entries(result: &PolicyResult) -> Vec<Entry> {
     entries
 }
 
-/// `launched` of `fio launched (LPW, storage I/O)`: what one workload did, when there are no numbers to it.
+/// `launched` of `fio launched (LPW, storage I/O)`: the event of one workload without causes.
 fn what_befell(decision: &DecisionRecord) -> Option<&str> {
     let behind = decision.text.strip_prefix(decision.group.as_deref()?)?.strip_prefix(' ')?;
     let what = behind.split(" (").next()?;
     (decision.causes.is_empty() && !what.contains(|c: char| c.is_ascii_digit())).then_some(what)
 }
 
-/// A block of `period` decisions that comes `times` in a row.
+/// A block of `period` decisions that repeats `times` in a row.
 #[derive(PartialEq, Eq, Debug)]
 struct Fold {
     start: usize,
@@ -141,7 +141,7 @@ struct Fold {
     times: usize,
 }
 
-/// Splits decisions into blocks, folding what repeats; the shortest circle that folds wins.
+/// Splits decisions into blocks, folding what repeats; the shortest cycle that folds is used.
 fn folds(entries: &[Entry]) -> Vec<Fold> {
     let keys: Vec<&str> = entries.iter().map(|entry| entry.sameness.as_str()).collect();
     let mut folds = Vec::new();
@@ -157,13 +157,13 @@ fn folds(entries: &[Entry]) -> Vec<Fold> {
     folds
 }
 
-/// How often the first `period` keys stand in a row at the beginning.
+/// How often the first `period` keys repeat at the beginning.
 fn repeats(keys: &[&str], period: usize) -> usize {
     let Some(block) = keys.get(..period) else { return 0 };
     keys.chunks(period).take_while(|chunk| *chunk == block).count()
 }
 
-/// Two decisions that differ only in numbers are the same decision.
+/// A key that is equal for decisions that differ only in numbers.
 fn sameness(decision: &DecisionRecord) -> String {
     let mut text = String::new();
     for c in decision.text.chars() {
@@ -212,9 +212,9 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// What happened and to whom, in one line.
+/// The text of a decision with its workload, in one line.
 pub(crate) fn text_of(decision: &DecisionRecord) -> String {
-    // The numbers stand below or beside; a policy that says them in its text as well would have them told twice.
+    // The causes are printed below or beside; numbers that the policy's text repeats are removed.
     let text = match decision.text.split_once(": ") {
         Some((head, numbers))
             if !decision.causes.is_empty()
@@ -224,7 +224,7 @@ pub(crate) fn text_of(decision: &DecisionRecord) -> String {
         }
         _ => &decision.text,
     };
-    // Policies write a count and its noun.
+    // Policies do not adapt the noun to a count of 1.
     let text = text.replace("(1 ways)", "(1 way)");
     match &decision.group {
         Some(group) if !text.contains(group.as_str()) => show::plain(&format!("{group}: {text}")),
@@ -249,7 +249,7 @@ pub(crate) fn cause(cause: &CauseRecord) -> String {
     show::plain(&text)
 }
 
-/// Knobs that were refused or read back another value: the one thing a reader must not miss.
+/// Knobs that were refused or read back another value; they are always shown.
 pub(crate) fn complaints(decision: &DecisionRecord) -> impl Iterator<Item = String> {
     decision.knobs.iter().filter_map(|knob| {
         let outcome = knob.outcome.as_deref().filter(|outcome| *outcome != "applied")?;
@@ -258,7 +258,7 @@ pub(crate) fn complaints(decision: &DecisionRecord) -> impl Iterator<Item = Stri
     })
 }
 
-/// A knob in words, and whose it is: `mask` and ` of fio`.
+/// A knob in words, and its target: `mask` and ` of fio`.
 pub(crate) fn knob_words(knob: &KnobRecord) -> (&'static str, String) {
     let what = match knob.knob {
         Knob::Mask => "mask",

@@ -1,27 +1,27 @@
-//! Whose is a way? One class per way of a way map, as the timeline's letters and the report's colours show it.
+//! The class of each way in a way map: which devices and workloads may allocate in it. Shown as letters and colours.
 //!
-//! A class names what an operator looks for: ways devices fill, ways where low-priority workloads may too
-//! (latent contention), ways kept for the others. Must not know how a class is drawn.
+//! The classes show ways that devices fill, ways where low-priority workloads may allocate too (latent contention), and
+//! ways for the other workloads only. Must not know how a class is drawn.
 
 use crate::results::{PolicyResult, WayMapSlice};
 use waykeeper_host::Priority;
 
-/// Who may allocate in a way.
+/// Which devices and workloads may allocate in a way.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum WayClass {
-    /// Devices, and no workload at all.
+    /// Devices only.
     Dca,
     /// Devices and high-priority workloads.
     DcaHigh,
-    /// Devices and low-priority workloads: latent contention may strike here.
+    /// Devices and low-priority workloads: latent contention is possible.
     DcaShared,
     /// High-priority workloads only.
     High,
-    /// Every low-priority workload (and high-priority ones where their masks say so).
+    /// Every low-priority workload (and high-priority ones whose masks contain the way).
     Low,
     /// Some low-priority workloads and not all: a zone of their own, such as A4's trash ways.
     SomeLow,
-    /// Nobody.
+    /// No device and no workload.
     Nobody,
 }
 
@@ -68,7 +68,7 @@ impl WayClass {
 pub(crate) fn class_of(slice: &WayMapSlice, way: u32, policy: &PolicyResult) -> WayClass {
     let (mut high, mut low, mut low_total) = (false, 0, 0);
     for (name, mask) in &slice.masks {
-        // A group nobody described in the results (it left early) counts as low: it is not to be protected.
+        // A group without a result (it ended early) counts as low priority.
         let priority = policy.workloads.get(name).map_or(Priority::Low, |workload| workload.priority);
         match priority {
             Priority::High => high |= mask.contains(way),
@@ -90,7 +90,7 @@ pub(crate) fn class_of(slice: &WayMapSlice, way: u32, policy: &PolicyResult) -> 
     }
 }
 
-/// The ways as one letter each, the highest way leftmost, as masks are written.
+/// The ways as one letter each, the highest way leftmost, as in masks.
 pub(crate) fn letters(slice: &WayMapSlice, ways: u32, policy: &PolicyResult) -> String {
     let letters: String = (0..ways.min(32)).rev().map(|way| class_of(slice, way, policy).letter()).collect();
     format!("[{letters}]")

@@ -1,4 +1,4 @@
-//! What one decision costs, without reading counters or turning knobs: a server of today and a large one.
+//! The cost of one decision, without reading counters or setting knobs: on a typical server and a large one.
 //!
 //! The papers' daemons take up to 800 us an interval for everything (IAT s6.D); counters are the larger part of that.
 
@@ -8,7 +8,7 @@ use toml::Table;
 use waykeeper_host::{Host, Interval};
 use waykeeper_stand::Waves;
 
-/// What is seen of a host in 64 intervals: nothing stands still, so that no policy can rest.
+/// The counters of a host over 64 intervals: all of them change, so that every policy has work to do.
 fn seen(host: &mut Waves) -> Vec<Interval> {
     let mut before = host.sample().expect("it always can");
     let mut next = |second: u64| {
@@ -51,7 +51,7 @@ fn decisions(criterion: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    // 64 decisions an iteration: criterion's figure divided by 64 is one.
+    // One iteration makes 64 decisions: divide criterion's time by 64.
     config = Criterion::default().sample_size(20).measurement_time(std::time::Duration::from_secs(2));
     targets = decisions
 }

@@ -1,6 +1,6 @@
-//! Baseline of the IAT paper: fixed masks as first granted, DDIO as the machine has it (IAT s6.B).
+//! Baseline of the IAT paper: each tenant keeps its first mask, DDIO stays as found (IAT s6.B).
 //!
-//! "Basic static CAT": it looks at no counter, and masks change only when a tenant starts or ends.
+//! "Basic static CAT": it reads no counter; masks change only when a tenant starts or ends.
 
 use crate::describe::{StateDescription, lines};
 use crate::iat::tenants::Tenants;

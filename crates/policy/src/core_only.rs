@@ -1,7 +1,8 @@
-//! Core-only, IAT's first rival: tenants gain ways as their LLC misses ask, and nobody looks at I/O (IAT s6.B).
+//! Core-only, a baseline of the IAT paper: tenants gain ways while their LLC misses rise, without regard to I/O (IAT
+//! s6.B).
 //!
-//! Ways that no core has are free to it, DDIO's among them: that ignorance is the point. The loop here also
-//! drives `io_iso`, which differs in where tenants may lie and in who lends.
+//! A tenant may gain any way that no tenant has, DDIO's included: as a baseline it must not know I/O. The allocator
+//! here also drives `io_iso`, which differs in the ways that tenants may have and in the tenants that may lose ways.
 
 use crate::describe::{StateDescription, lines};
 use crate::iat::config::Config;
@@ -25,11 +26,11 @@ pub(crate) fn build(settings: &Table) -> Result<Box<dyn Policy>, PolicyError> {
     Ok(Box::new(CoreOnly { driver: Driver::new(config) }))
 }
 
-/// Tenants in slots that grow on demand, in a run of ways that is theirs.
+/// Tenants in slots that grow on demand inside one run of ways.
 pub(crate) struct Driver {
     pub(crate) config: Config,
     pub(crate) llc: Option<LlcGeometry>,
-    /// Ways tenants may lie in.
+    /// Ways that tenants may have.
     pub(crate) run: WayMask,
     pub(crate) groups: Vec<Group>,
     pub(crate) tenants: Tenants,
@@ -38,7 +39,7 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// Knows no chip yet.
+    /// A driver without a chip or tenants.
     pub(crate) fn new(config: Config) -> Driver {
         Driver {
             config,
@@ -51,7 +52,7 @@ impl Driver {
         }
     }
 
-    /// First masks for `groups`; those without a declared one keep out of `avoid` if they can.
+    /// First masks for `groups`; those without a declared one avoid `avoid` where possible.
     pub(crate) fn form(&mut self, groups: &[Group], avoid: WayMask, log: &mut Vec<Event>) {
         self.groups = groups.to_vec();
         if let Some(llc) = &self.llc {
@@ -61,7 +62,8 @@ impl Driver {
         self.core_side.reset();
     }
 
-    /// One interval: one way for whom the core-side allocator names, if somebody has one to give.
+    /// One interval: the slot that the core-side allocator chooses gains one way, from the idle pool or from a
+    /// best-effort slot with more than `least` ways. Without a free way nothing changes.
     pub(crate) fn feed(&mut self, seen: &Interval, least: impl Fn(&Slot) -> u32, log: &mut Vec<Event>) {
         let now = Sample::of(seen, &self.tenants.slots);
         let Some(before) = self.before.replace(now.clone()) else { return };
@@ -100,7 +102,7 @@ impl Driver {
         }
     }
 
-    /// What stands now.
+    /// The present masks as a decision.
     pub(crate) fn decision(&self, state: &str, events: Vec<Event>) -> Decision {
         let ways = self.llc.map_or(0, |llc| llc.ways);
         let plan = Plan { masks: self.tenants.masks(ways), ..Plan::default() };
@@ -108,7 +110,7 @@ impl Driver {
     }
 }
 
-/// A slot lies elsewhere now.
+/// Event: a slot has other ways now.
 pub(crate) fn moved(slot: &Slot, before: WayMask) -> Event {
     let text = format!("{} moves from {before} to {}", slot.name, slot.mask);
     let causes = vec![Cause { what: "its ways".to_owned(), value: f64::from(slot.ways()), limit: None }];

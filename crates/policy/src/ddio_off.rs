@@ -1,6 +1,6 @@
-//! ddio-off: DCA off for all devices or for some, all else as the server boots (ddio-bench s4.4, s7, s8.1).
+//! ddio-off: DCA off for all devices or for the named ones; all other knobs as at boot (ddio-bench s4.4, s7, s8.1).
 //!
-//! Looks at no counter; must not know how a port is switched.
+//! Reads no counter; must not know how a port is switched.
 
 use crate::default::dca_on_everywhere;
 use crate::describe::{SettingDescription, StateDescription, lines};
@@ -32,7 +32,7 @@ pub(crate) fn build(settings: &Table) -> Result<Box<dyn Policy>, PolicyError> {
 
 #[derive(Default)]
 struct DdioOff {
-    /// Whose DCA goes off; nobody named is everybody.
+    /// Devices whose DCA is switched off; empty means all.
     devices: Vec<String>,
     plan: Plan,
     all_ways: WayMask,
@@ -40,7 +40,7 @@ struct DdioOff {
 }
 
 impl DdioOff {
-    /// The ports to be switched off.
+    /// The ports to switch off.
     fn ports(&self, inventory: &Inventory) -> Result<Vec<PortId>, PolicyError> {
         if self.devices.is_empty() {
             let all = dca_on_everywhere(inventory);

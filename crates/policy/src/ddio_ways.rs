@@ -1,7 +1,6 @@
-//! ddio-ways: a fixed number of DCA ways, all else as the server boots (DDIOTune, ddio-bench s4.4).
+//! ddio-ways: a fixed number of DCA ways, all other knobs as at boot (DDIOTune, ddio-bench s4.4).
 //!
-//! Looks at no counter; must not know which values the register of a chip takes: what does not hold is seen
-//! when it reads back.
+//! Reads no counter; must not know which values a chip's register accepts: a refused value shows when it reads back.
 
 use crate::default::dca_on_everywhere;
 use crate::describe::{SettingDescription, StateDescription, lines};
@@ -33,7 +32,7 @@ pub(crate) fn build(settings: &Table) -> Result<Box<dyn Policy>, PolicyError> {
 
 struct DdioWays {
     ways: u32,
-    /// The knobs that do not depend on who is alive.
+    /// The knobs that do not depend on the workloads.
     plan: Plan,
     all_ways: WayMask,
     overruled: Overruled,

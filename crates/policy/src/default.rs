@@ -1,7 +1,7 @@
-//! The default policy: what a server does when nobody manages its cache.
+//! The default policy: a server without cache management.
 //!
-//! Every workload may allocate in all ways and DCA is on wherever it can be switched (A4 s7, "Default").
-//! It looks at no counter.
+//! Every workload may allocate in all ways and DCA is on wherever it can be switched (A4 s7, "Default"). It reads no
+//! counter.
 
 use crate::describe::{StateDescription, lines};
 use crate::{Decision, Description, Policy, PolicyError, settings};
@@ -25,7 +25,7 @@ pub(crate) fn dca_on_everywhere(inventory: &Inventory) -> BTreeMap<PortId, bool>
     switchable.map(|port| (port.id, true)).collect()
 }
 
-/// State: only what it was told about the chip.
+/// State: facts from the inventory.
 #[derive(Default)]
 struct DefaultPolicy {
     all_ways: WayMask,

@@ -1,25 +1,25 @@
-//! What a policy says about itself: the content of `waykeeper policy describe` and of its page in the docs.
+//! The description of a policy: the content of `waykeeper policy describe` and of its page in the docs.
 //!
-//! Data only. How it is laid out on a terminal or a page is for those who print it.
+//! Data only; it must not know how a terminal or a page shows it.
 
 use serde::{Deserialize, Serialize};
 
 /// One policy, in words and numbers.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Description {
-    /// The name people select it by.
+    /// The name by which users select it.
     pub name: String,
     /// Its idea, one or two sentences.
     pub idea: String,
-    /// Where it comes from.
+    /// The paper or text that it implements.
     pub source: String,
-    /// What it looks at.
+    /// The counters that it reads.
     pub inputs: Vec<String>,
-    /// What it turns.
+    /// The knobs that it sets.
     pub knobs: Vec<String>,
     /// Its settings, with the values it was built with.
     pub settings: Vec<SettingDescription>,
-    /// The states it can be in, in the order a run usually meets them.
+    /// The states it can be in, in their usual order.
     pub states: Vec<StateDescription>,
     /// Where it differs from its source, and why.
     pub deviations: Vec<String>,
@@ -32,13 +32,13 @@ pub struct SettingDescription {
     pub name: String,
     /// The value in force, as TOML would write it.
     pub value: String,
-    /// The value it has when nothing is set.
+    /// The default.
     pub default: String,
     /// Unit of both.
     pub unit: String,
     /// What it does.
     pub meaning: String,
-    /// Where the default comes from: paper section, artifact or ours.
+    /// Origin of the default: paper section, artifact or ours.
     pub source: String,
 }
 
@@ -47,12 +47,12 @@ pub struct SettingDescription {
 pub struct StateDescription {
     /// Its name, as in [`Decision::state`](crate::Decision::state).
     pub name: String,
-    /// What goes on in it and how it is left.
+    /// What happens in it and when it ends.
     pub meaning: String,
 }
 
 impl SettingDescription {
-    /// A setting whose value and default are written alike.
+    /// A setting whose value and default have one type.
     pub(crate) fn new(
         name: &str,
         value: impl ToString,
@@ -71,7 +71,7 @@ impl SettingDescription {
 }
 
 impl StateDescription {
-    /// A state and what goes on in it.
+    /// A state, from its name and meaning.
     pub(crate) fn new(name: &str, meaning: &str) -> StateDescription {
         StateDescription { name: name.to_owned(), meaning: meaning.to_owned() }
     }

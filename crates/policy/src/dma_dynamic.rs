@@ -1,6 +1,6 @@
-//! DMAdynamic: fewer packets per poll when device writes evict more (ddio-bench s3.1, which found no gain).
+//! DMAdynamic: fewer packets per poll when DCA write misses rise (ddio-bench s3.1, which found no gain).
 //!
-//! Looks at DCA write misses alone; must not know what a worker does with a packet.
+//! Reads only DCA write misses; must not know what a worker does with a packet.
 
 use crate::default::dca_on_everywhere;
 use crate::describe::{SettingDescription, StateDescription, lines};
@@ -15,7 +15,7 @@ use waykeeper_units::{PortId, WayMask};
 pub(crate) const IDEA: &str = "fewer packets per poll for one interval when DCA write misses rise";
 
 const NAME: &str = "dmadynamic";
-/// Packets per poll that the programs take by themselves (algorithms.md 6.4).
+/// Packets per poll that the programs take by default (algorithms.md 6.4).
 const BURST: u32 = 32;
 /// Relative rise of DCA write misses that counts. Assumption: the paper names no number.
 const MISS_RISE: f64 = 0.10;
@@ -51,16 +51,16 @@ struct DmaDynamic {
 }
 
 impl DmaDynamic {
-    /// The burst for the next interval: cut by the factor by which misses rose, for this once.
+    /// The burst for the next interval: divided by the factor by which misses rose, for one interval only.
     fn next_burst(&self, before: f64, misses: f64) -> u32 {
         if misses <= self.miss_floor_per_s || misses <= before * (1.0 + self.miss_rise) {
             return self.burst;
         }
-        // An empty poll would last a whole interval here: one packet is the least.
+        // A burst of 0 would stop reception for a whole interval, so the least is one packet.
         ((f64::from(self.burst) * before / misses) as u32).max(1)
     }
 
-    /// Gives up ports whose burst reads back as something else than was set.
+    /// Stops setting ports whose burst reads back as another value than was set.
     fn yield_to(&mut self, knobs: &KnobValues) -> Vec<Event> {
         let mut events = Vec::new();
         let now = self.now;
@@ -179,7 +179,7 @@ impl Policy for DmaDynamic {
 
     fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
         let mut events = self.yield_to(&seen.knobs);
-        // A reading that is missing makes no decision, and the next one has nothing to be compared with.
+        // A missing reading causes no decision, and the next reading has no reference.
         let misses = seen.socket.dca_write_misses.value();
         let next = match (self.misses_before, misses) {
             (Some(before), Some(misses)) => self.next_burst(before, misses),

@@ -1,6 +1,6 @@
-//! Why a policy could not be built: bad names, bad settings. Knows no policy.
+//! Why a policy could not be built: bad names, bad settings.
 //!
-//! Every message says what was written, what is nearest to it and what would have been accepted.
+//! Every message contains the value, the nearest accepted word and what is accepted. It must not know any policy.
 
 use waykeeper_units::MaskError;
 
@@ -10,9 +10,9 @@ pub enum PolicyError {
     /// No policy of that name.
     #[error("unknown policy `{name}`{}; known are {}", hint(.nearest), .known.join(", "))]
     UnknownPolicy {
-        /// What was asked for.
+        /// The name that the user gave.
         name: String,
-        /// The known name most like it, if one is like it at all.
+        /// The known name most like it, if one is similar.
         nearest: Option<String>,
         /// All known names.
         known: Vec<String>,
@@ -22,9 +22,9 @@ pub enum PolicyError {
     UnknownSetting {
         /// The policy.
         policy: String,
-        /// What was asked for.
+        /// The key that the user gave.
         key: String,
-        /// The setting most like it, if one is like it at all.
+        /// The setting most like it, if one is similar.
         nearest: Option<String>,
         /// All its settings.
         accepted: Vec<String>,
@@ -36,12 +36,12 @@ pub enum PolicyError {
         policy: String,
         /// The setting.
         key: String,
-        /// What it takes.
+        /// What it accepts.
         wanted: String,
         /// The kind that was given.
         found: String,
     },
-    /// A number outside what makes sense.
+    /// A number outside the accepted range.
     #[error("{policy}: `{key}` = {value} is out of range; give {unit} from {low} to {high}")]
     OutOfRange {
         /// The policy.
@@ -50,9 +50,9 @@ pub enum PolicyError {
         key: String,
         /// The value that was given.
         value: f64,
-        /// Smallest value taken.
+        /// Smallest accepted value.
         low: f64,
-        /// Largest value taken.
+        /// Largest accepted value.
         high: f64,
         /// Unit of all three.
         unit: String,
@@ -66,23 +66,23 @@ pub enum PolicyError {
         key: String,
         /// The value that was given.
         value: String,
-        /// The choice most like it, if one is like it at all.
+        /// The choice most like it, if one is similar.
         nearest: Option<String>,
         /// All choices.
         accepted: Vec<String>,
     },
-    /// A setting for something the server does not have.
+    /// A name of a workload or device that the server does not have.
     #[error("{policy}: unknown {kind} `{name}`{}; known are {}", hint(.nearest), .known.join(", "))]
     UnknownTarget {
         /// The policy.
         policy: String,
-        /// What it should be: `workload` or `device`.
+        /// The expected kind: `workload` or `device`.
         kind: String,
         /// The name that was given.
         name: String,
-        /// The name most like it, if one is like it at all.
+        /// The name most like it, if one is similar.
         nearest: Option<String>,
-        /// All there are.
+        /// All names of that kind.
         known: Vec<String>,
     },
     /// A knob that this server does not have.
@@ -92,7 +92,7 @@ pub enum PolicyError {
         policy: String,
         /// The setting.
         key: String,
-        /// Why it cannot.
+        /// Why it cannot be set.
         why: String,
     },
     /// A way mask that cannot be read.
@@ -100,7 +100,7 @@ pub enum PolicyError {
     BadMask {
         /// The policy.
         policy: String,
-        /// The workload it was meant for.
+        /// The workload whose mask it is.
         workload: String,
         /// What is wrong with it.
         source: MaskError,

@@ -1,6 +1,6 @@
 //! fixed: masks and DCA as an operator sets them by hand with pqos and setpci, and nothing else.
 //!
-//! Knows names and values from its settings; looks at no counter, and turns only what it was told to.
+//! Reads no counter and sets only the knobs that its settings name.
 
 use crate::describe::{SettingDescription, StateDescription, lines};
 use crate::knobs::{Overruled, no_switch, switchable_ports};
@@ -16,7 +16,7 @@ pub(crate) const IDEA: &str =
     "way masks and DCA set by hand, per workload and device; all else stays unchanged";
 
 const NAME: &str = "fixed";
-/// The widest mask any chip here could take; only used to read a mask before the chip is known.
+/// The widest mask that any chip here accepts; used only to parse a mask before the chip is known.
 const WIDEST: u32 = 32;
 
 /// Builds it. Settings `masks` (workload to way mask), `dca` (device to true or false) and `dca_ways`.
@@ -43,7 +43,7 @@ pub(crate) fn build(settings: &Table) -> Result<Box<dyn Policy>, PolicyError> {
     Ok(Box::new(fixed))
 }
 
-/// The entries of a table in the settings; none if it is not there.
+/// The entries of a table in the settings; none if the key is absent.
 fn table<'a>(
     settings: &'a Table,
     key: &str,
@@ -68,7 +68,7 @@ struct Fixed {
     dca: BTreeMap<String, bool>,
     dca_ways: Option<String>,
     llc: Option<LlcGeometry>,
-    /// The knobs that do not depend on who is alive.
+    /// The knobs that do not depend on the workloads.
     plan: Plan,
     overruled: Overruled,
 }
@@ -80,7 +80,7 @@ impl Fixed {
         Some(mask.map_err(|source| bad_mask(workload, source)))
     }
 
-    /// The devices' knobs, or the first that cannot be.
+    /// The knobs of the devices, or an error for the first that cannot be set.
     fn devices(&self, inventory: &Inventory) -> Result<Plan, PolicyError> {
         let mut plan = Plan::default();
         if let Some(text) = &self.dca_ways {
@@ -88,7 +88,7 @@ impl Fixed {
                 let (policy, key) = (NAME.to_owned(), "dca_ways".to_owned());
                 return Err(PolicyError::NoKnob { policy, key, why });
             }
-            // Holes and kept bits are the register's business: it differs from chip to chip.
+            // Which bits are fixed and whether holes are allowed depends on the chip's register.
             let ways = inventory.llc.ways;
             let mask = WayMask::parse(text, ways).map_err(bad_ways)?;
             if !mask.minus(WayMask::full(ways)).is_empty() || mask.is_empty() {

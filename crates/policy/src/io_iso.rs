@@ -1,7 +1,7 @@
-//! I/O-iso, IAT's second rival: core-only, and no core may have a DDIO way (IAT s6.B).
+//! I/O-iso, a baseline of the IAT paper: core-only, but no core may have a DDIO way (IAT s6.B).
 //!
-//! What is left beside DDIO's ways is little, so growth takes ways from best-effort tenants, down to the
-//! fewest a mask may have. It follows the DDIO ways that the machine has and never sets them.
+//! Few ways are left outside DDIO's, so a tenant grows at the cost of best-effort tenants, down to the minimum of a
+//! mask. It follows the DDIO ways that the machine has and must not set them.
 
 use crate::core_only::{Driver, moved};
 use crate::describe::{StateDescription, lines};
@@ -30,20 +30,20 @@ struct IoIso {
 }
 
 impl IoIso {
-    /// Fewest ways of a mask.
+    /// Minimum of ways of a mask.
     fn least(&self) -> u32 {
         self.driver.llc.map_or(1, |llc| llc.min_ways.max(1))
     }
 
-    /// Moves everybody out of DDIO's ways and takes ways from tenants until they fit beside them:
-    /// best effort first, then the largest.
+    /// Moves all tenants out of DDIO's ways and removes ways until they fit: from best-effort tenants first, then from
+    /// the largest.
     fn keep_out(&mut self, log: &mut Vec<Event>) {
         let Some(llc) = self.driver.llc else { return };
         let beside = widest_run(WayMask::full(llc.ways).minus(self.ddio));
         let least = self.least();
         let slots = &mut self.driver.tenants.slots;
         let fits = slots.len() as u32 * least <= beside.count();
-        // Too many tenants for what is left: then the whole LLC is theirs, as for any operator.
+        // Too many tenants for the ways that are left: then they may have the whole LLC.
         self.driver.run = if fits { beside } else { WayMask::full(llc.ways) };
         let run = self.driver.run;
         if slots.iter().all(|slot| slot.mask.minus(run).is_empty()) {

@@ -1,8 +1,7 @@
 //! Isolate: fixed, disjoint, contiguous way masks in proportion to pinned cores; DCA on for all (A4 s6).
 //!
-//! The strongest thing an operator can do with CAT alone. It knows nothing of DCA or inclusive ways, and
-//! that ignorance is the point: it is the baseline that shows what way isolation misses. It looks at no
-//! counter; masks change only when a workload starts or ends.
+//! The strongest isolation with CAT alone. As the baseline for it, it must not know DCA ways or inclusive ways. It
+//! reads no counter; masks change only when a workload starts or ends.
 
 pub(crate) mod shares;
 
@@ -20,7 +19,7 @@ use waykeeper_units::{GroupId, PortId, WayMask};
 /// One line for the list of policies.
 pub(crate) const IDEA: &str = "fixed disjoint way masks in proportion to pinned cores, DCA on for all";
 
-/// The widest mask any chip here could take; only used to read a mask before the chip is known.
+/// The widest mask that any chip here accepts; used only to parse a mask before the chip is known.
 const WIDEST: u32 = 32;
 
 /// Builds it. Setting `masks`: a table, workload name to way mask.
@@ -37,7 +36,7 @@ pub(crate) fn build(settings: &Table) -> Result<Box<dyn Policy>, PolicyError> {
     Ok(Box::new(Isolate { fixed, ..Isolate::default() }))
 }
 
-/// The text of a mask, readable; whether the chip takes it is known only at start.
+/// The text of a mask that can be parsed; whether the chip accepts it is checked at start.
 fn mask_text(workload: &str, value: &Value) -> Result<String, PolicyError> {
     let key = format!("masks.{workload}");
     let text = value.as_str().ok_or_else(|| wrong_type("isolate", &key, "a mask like \"0x180\"", value))?;
@@ -55,7 +54,7 @@ struct Isolate {
     fixed: BTreeMap<String, String>,
     ways: u32,
     min_ways: u32,
-    /// Partitions that fit beside the root class, which keeps all ways for cores nobody manages.
+    /// Most partitions: one class belongs to the root group, which keeps all ways for unmanaged cores.
     partitions_max: u32,
     dca: BTreeMap<PortId, bool>,
     groups: Vec<Group>,
@@ -63,7 +62,7 @@ struct Isolate {
 }
 
 impl Isolate {
-    /// Lays out all masks anew for `groups` and says so.
+    /// Computes all masks for `groups` and logs them.
     fn lay_out(&mut self, groups: &[Group]) -> Vec<Event> {
         self.groups = groups.to_vec();
         let mut events = Vec::new();
@@ -82,14 +81,14 @@ impl Isolate {
             events.push(Event { action: "isolate".to_owned(), group, text, causes });
             self.masks.extend(members.iter().map(|group| (group.id, mask)));
         }
-        // Nothing left beside the masks set by hand: the others stay where CAT puts the unmanaged, everywhere.
+        // No ways are left beside the masks set by hand: the other workloads get all ways, like unmanaged cores.
         for group in rest {
             self.masks.entry(group.id).or_insert_with(|| WayMask::full(self.ways));
         }
         events
     }
 
-    /// The masks set by hand that belong to a living workload and that the chip takes.
+    /// The masks set by hand whose workload is alive and that the chip accepts.
     fn fixed_masks(&self, groups: &[Group], events: &mut Vec<Event>) -> BTreeMap<GroupId, WayMask> {
         let mut masks = BTreeMap::new();
         for (name, text) in &self.fixed {

@@ -1,7 +1,6 @@
-//! What several baselines share about knobs: finding a device's ports, and noticing that a knob reads back as
-//! something else than was wanted.
+//! Shared by several baselines: finding a device's ports, and knobs that read back as another value than was wanted.
 //!
-//! Knows knobs and names; must not know any policy's reasons.
+//! It must not know any policy's reasons.
 
 use crate::settings::nearest;
 use crate::{Cause, Event, PolicyError};
@@ -22,7 +21,7 @@ pub(crate) fn ports_of<'a>(inventory: &'a Inventory, name: &str) -> Vec<&'a Root
 /// The ports of a device whose DCA is to be switched.
 ///
 /// # Errors
-/// A name of nothing, or a port that cannot be switched; `key` is the setting it stands in.
+/// An unknown name, or a port that cannot be switched; `key` is the setting that contains the name.
 pub(crate) fn switchable_ports(
     policy: &str,
     key: &str,
@@ -55,7 +54,7 @@ pub(crate) fn no_switch(switch: &Support) -> Option<String> {
     }
 }
 
-/// Knobs that read back as something else, so that each is told once and not wished for again.
+/// Knobs that read back as another value: each is logged once and left out of later plans.
 #[derive(Default)]
 pub(crate) struct Overruled {
     dca_ways: bool,
@@ -64,7 +63,8 @@ pub(crate) struct Overruled {
 }
 
 impl Overruled {
-    /// Compares what was wanted with what reads back, takes what differs out of the plan, and says so.
+    /// Compares the plan with the read-back values, removes differing knobs from the plan, and returns an event for
+    /// each.
     pub fn yield_to(&mut self, plan: &mut Plan, knobs: &KnobValues) -> Vec<Event> {
         let mut events = Vec::new();
         if let (Some(wanted), Some(found)) = (plan.dca_ways, knobs.dca_ways) {
@@ -100,7 +100,7 @@ impl Overruled {
         events
     }
 
-    /// Takes what was overruled before out of a plan.
+    /// Removes knobs that were overruled before from a plan.
     pub fn leave_out(&self, plan: &mut Plan) {
         plan.dca_ways = plan.dca_ways.filter(|_| !self.dca_ways);
         plan.dca.retain(|port, _| !self.dca.contains(port));

@@ -1,7 +1,7 @@
 //! Policies: what to do about what was seen. Pure: no I/O, no clock, no random numbers.
 //!
-//! A policy is handed the inventory, the workloads and one [`Interval`] after another, and answers with a
-//! [`Decision`]: knobs to turn and the numbers that caused it. It never learns whether the server is real.
+//! A policy receives the inventory, the workloads and one [`Interval`] after another, and returns a [`Decision`]:
+//! wanted knob values and the numbers that caused them. It must not know whether the server is real.
 
 mod a4;
 mod baseline;
@@ -31,23 +31,23 @@ pub use registry::{Entry, build, registry};
 use serde::{Deserialize, Serialize};
 use waykeeper_host::{Group, Interval, Inventory, Plan};
 
-/// One number that caused a decision, beside the threshold it was held against.
+/// One number that caused a decision, and the threshold it was compared with.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Cause {
     /// What was measured, for example `DCA write miss ratio`.
     pub what: String,
     /// Its value; ratios are 0..1.
     pub value: f64,
-    /// The limit it was compared with, by the threshold's own name, if there is one.
+    /// The limit it was compared with, by the name of the threshold, if there is one.
     pub limit: Option<(String, f64)>,
 }
 
-/// One thing a policy did, in words an operator can follow.
+/// One action of a policy, in words for an operator.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Event {
     /// A stable machine name, for example `lp-zone-grow` or `storage-antagonist`.
     pub action: String,
-    /// The workload it concerns, if one.
+    /// The workload it concerns, if any.
     pub group: Option<String>,
     /// One readable line.
     pub text: String,
@@ -55,30 +55,29 @@ pub struct Event {
     pub causes: Vec<Cause>,
 }
 
-/// What a policy answers to one interval.
+/// The answer of a policy to one interval.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Decision {
-    /// Knobs to turn; empty means leave everything as it is.
+    /// Knobs to set; empty leaves everything as it is.
     pub plan: Plan,
     /// The state the policy is in afterwards, by the paper's name.
     pub state: String,
-    /// What happened, in order; empty when nothing did.
+    /// Events in order; empty if nothing happened.
     pub events: Vec<Event>,
 }
 
 /// A policy. One file each; listed in [`registry`].
 pub trait Policy: Send {
-    /// The name people select it by.
+    /// The name by which users select it.
     fn name(&self) -> &str;
 
-    /// What it is, what it looks at, what it turns, and its settings with the values it was built with.
-    /// A policy that says nothing about itself is described by its name alone.
+    /// Its idea, inputs, knobs, and settings with their values. The default contains only the name.
     fn describe(&self) -> Description {
         Description { name: self.name().to_owned(), ..Description::default() }
     }
 
-    /// Whether its settings fit a server with these workloads, dead or alive. Whoever runs the policy asks
-    /// before it starts, so that a wrong name is an error of the user's and not a line in a log.
+    /// Whether its settings fit a server with these workloads, running or not. The caller checks this before the start,
+    /// so that a wrong name is an input error and not a line in a log.
     ///
     /// # Errors
     /// The first setting that does not fit.
@@ -86,15 +85,15 @@ pub trait Policy: Send {
         Ok(())
     }
 
-    /// Called once before the first interval: the initial knobs.
+    /// Called once before the first interval; returns the initial knobs.
     fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision;
 
-    /// Called after every monitoring interval with what the counters showed. `groups` are those alive now;
-    /// a launch or an exit shows as a change in it.
+    /// Called after every interval with its counters. `groups` are the workloads alive now; a launch or an exit shows
+    /// as a change in it.
     fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision;
 }
 
-/// A policy that is lent is a policy.
+/// A mutable reference to a policy is a policy.
 impl<P: Policy + ?Sized> Policy for &mut P {
     fn name(&self) -> &str {
         (**self).name()

@@ -1,6 +1,6 @@
-//! No policy: every knob stays as it was found. What a scenario sets by hand is measured as it stands.
+//! No policy: every knob stays as found, and values that a scenario sets by hand are measured.
 //!
-//! Unlike `default`, which puts the server back to what it boots with.
+//! In contrast, `default` sets the knobs to their values at boot. It must not know any counter or knob.
 
 use crate::describe::{StateDescription, lines};
 use crate::{Decision, Description, Policy, PolicyError, settings};

@@ -1,4 +1,5 @@
-//! The list of policies. Adding one is one file beside this one and one line in [`registry`].
+//! The list of policies. A new policy is one file beside this one and one line in [`registry`]. It must not know how a
+//! policy decides.
 
 use crate::settings::nearest;
 use crate::{
@@ -7,10 +8,10 @@ use crate::{
 };
 use toml::Table;
 
-/// One policy people can select.
+/// A policy that users can select.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// The name people select it by.
+    /// The name by which users select it.
     pub name: &'static str,
     /// Its idea in one line.
     pub idea: &'static str,
@@ -18,7 +19,7 @@ pub struct Entry {
     pub build: fn(&Table) -> Result<Box<dyn Policy>, PolicyError>,
 }
 
-/// All policies, in the order they are shown.
+/// All policies, in the order of the listing.
 pub fn registry() -> &'static [Entry] {
     use a4::Variant;
     const {

@@ -1,7 +1,7 @@
-//! ResQ as a baseline: RX rings no larger than the DCA ways hold, and cores that never allocate there.
+//! ResQ as a baseline: RX rings whose buffers fit into the DCA ways, and cores that never allocate there.
 //!
-//! Its admission and scheduling from profiles are outside our scope (algorithms.md 6.3). Looks at no counter;
-//! must not know how a ring is made smaller.
+//! Its admission and scheduling from profiles are outside our scope (algorithms.md 6.3). Reads no counter; must not
+//! know how a ring is resized.
 
 use crate::default::dca_on_everywhere;
 use crate::describe::{SettingDescription, StateDescription, lines};
@@ -18,7 +18,7 @@ use waykeeper_units::{LINE_BYTES, WayMask};
 pub(crate) const IDEA: &str = "RX rings that fit the DCA ways, a slice of the other ways per workload (ResQ)";
 
 const NAME: &str = "resq";
-/// ResQ counts buffers of the largest packet, whatever the size of those that come. algorithms.md 6.3.
+/// ResQ counts buffers of the largest packet, whatever the size of the received ones. algorithms.md 6.3.
 const MTU_BYTES: u32 = 1500;
 /// Fewest descriptors a queue keeps (algorithms.md 6.3).
 const MIN_DESCRIPTORS: u32 = 64;
@@ -37,7 +37,7 @@ struct Resq {
     mtu_bytes: u32,
     min_descriptors: u32,
     inventory: Option<Inventory>,
-    /// The DCA ways everything is laid out for.
+    /// The DCA ways that the plan is computed for.
     dca_ways: WayMask,
     groups: Vec<Group>,
     plan: Plan,
@@ -45,13 +45,13 @@ struct Resq {
 }
 
 impl Resq {
-    /// Lays everything out anew for the workloads alive and the DCA ways in force.
+    /// Computes the plan for the workloads alive and the DCA ways in force.
     fn lay_out(&mut self) -> Vec<Event> {
         let Some(inventory) = &self.inventory else { return Vec::new() };
         let mut plan = Plan { dca: dca_on_everywhere(inventory), ..Plan::default() };
         let mut events = self.size_rings(inventory, &mut plan);
         let llc = inventory.llc;
-        // One class is the root's, which keeps all ways for cores nobody manages.
+        // One class belongs to the root group, which keeps all ways for unmanaged cores.
         let most = llc.clos_count.saturating_sub(1).max(1);
         let outside = widest_run(WayMask::full(llc.ways).minus(self.dca_ways));
         let all: Vec<&Group> = self.groups.iter().collect();
@@ -63,7 +63,7 @@ impl Resq {
             events.push(event("slice", text, causes));
             plan.masks.extend(members.iter().map(|group| (group.id, mask)));
         }
-        // Rings go with who is alive; what the machine did not take before it will not take now.
+        // Knobs that the machine refused before are left out: it will refuse them again.
         self.overruled.leave_out(&mut plan);
         self.plan = plan;
         events
@@ -89,7 +89,7 @@ impl Resq {
                 events.push(event("ring-unavailable", text, Vec::new()));
                 continue;
             }
-            // Never more than the port takes: a ring that is small enough already is left so.
+            // At most what the port accepts; a range that is already small enough is kept.
             let ring = ring.min(power_of_two_up_to(port.rx_ring.high)).max(port.rx_ring.low);
             plan.rx_ring.insert(port.id, ring);
             let text =
@@ -104,8 +104,8 @@ impl Resq {
         events
     }
 
-    /// A NIC's port with its queues: one per core of the workloads that use it. Not the port of a device on
-    /// another socket, which never writes into this LLC.
+    /// A NIC's port with its queues: one per core of the workloads that use it. `None` for a device on another socket,
+    /// which never writes into this LLC.
     fn queues<'a>(&self, port: &'a RootPort) -> Option<(&'a RootPort, u32)> {
         let inventory = self.inventory.as_ref()?;
         let behind = |device: &waykeeper_host::Device| {

@@ -1,14 +1,13 @@
 //! Reading a policy's settings out of a TOML table: unknown keys and values out of range are refused.
 //!
-//! Knows no policy; each hands in the keys it takes.
+//! It must not know any policy; each passes the keys that it accepts.
 
 use crate::PolicyError;
 use toml::{Table, Value};
 
-/// The known word most like `word`, if one is like it at all.
+/// The known word most similar to `word`, if one is similar.
 ///
-/// Likeness is 1 minus the edit distance over the longer length; below 0.4 a hint would mislead more than
-/// it helps (our choice).
+/// Similarity is 1 minus the edit distance over the longer length; below 0.4 no word is suggested (our choice).
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let mut best: Option<(f64, &str)> = None;
     for candidate in known {
@@ -46,18 +45,18 @@ pub(crate) fn wrong_type(policy: &str, key: &str, wanted: &str, found: &Value) -
     }
 }
 
-/// How a value is written.
+/// The accepted form of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     /// Any number.
     Number,
     /// A whole number.
     Whole,
-    /// true or false; 1 or 0 where it is kept.
+    /// true or false; stored as 1 or 0.
     Switch,
 }
 
-/// A value in a range.
+/// Any other form, or a value outside the range.
 ///
 /// # Errors
 /// Anything of another form, or out of the range.
@@ -114,7 +113,7 @@ pub(crate) fn whole(
     })
 }
 
-/// One of some words, or the usual one; `wanted` says what they are.
+/// One of some words, or the default; `wanted` describes them in the error.
 ///
 /// # Errors
 /// Anything that is not a text, and any other word.

@@ -1,8 +1,8 @@
-//! Runs of neighbouring ways, which every policy here needs. Knows no zone and no workload.
+//! Runs of neighbouring ways, for all policies. It must not know zones or workloads.
 
 use waykeeper_units::WayMask;
 
-/// The widest run of neighbouring ways in `mask`, the rightmost of equals; empty if there is none.
+/// The widest run of neighbouring ways in `mask`, of equals the rightmost; empty if there is none.
 pub(crate) fn widest_run(mask: WayMask) -> WayMask {
     let mut best = WayMask::EMPTY;
     let mut way = 0;

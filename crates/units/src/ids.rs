@@ -1,4 +1,4 @@
-//! Ids. Each is an index into a table of its own kind, so each has a type of its own.
+//! Ids. Each kind is an index into its own table, so each kind has its own type.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,8 +1,7 @@
-//! The words every room shares: way masks, ids, core lists, sizes.
+//! Types that every room uses: way masks, ids, core lists, sizes.
 //!
-//! Knows nothing of chips, hosts or policies. Everything here is a small value type whose only job is
-//! that two numbers which mean different things cannot be mixed up, and that a bad one is refused with a
-//! message that says what would have been accepted.
+//! It must not know chips, hosts or policies. Each type prevents mixing numbers of different meaning, and refuses bad
+//! input with a message that names what is accepted.
 
 mod cores;
 mod ids;

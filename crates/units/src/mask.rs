@@ -1,15 +1,13 @@
 //! Capacity bit masks (CBM) over LLC ways.
 //!
-//! Bit 0 is the rightmost way, as CAT and resctrl number them. The papers count from the left (A4's
-//! way\[i\] on an 11-way chip is bit 10-i); convert with [`WayMask::from_left`] at the place that quotes
-//! a paper and nowhere else.
+//! Bit 0 is the rightmost way, as CAT and resctrl number them. The papers count from the left (A4's way\[i\] on an
+//! 11-way chip is bit 10-i); use [`WayMask::from_left`] where a paper is quoted, and nowhere else.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A set of LLC ways. May be empty or have holes as a value; [`WayMask::check`] says whether a chip
-/// would take it.
+/// A set of LLC ways. May be empty or have holes as a value; [`WayMask::check`] tests whether a chip accepts it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct WayMask(u32);
 
@@ -102,7 +100,7 @@ impl WayMask {
         WayMask(self.0 | other.0)
     }
 
-    /// Ways here and not there.
+    /// Ways in this mask but not in `other`.
     pub const fn minus(self, other: WayMask) -> WayMask {
         WayMask(self.0 & !other.0)
     }
@@ -118,8 +116,8 @@ impl WayMask {
             && (self.0 >> self.0.trailing_zeros()).wrapping_add(1) & (self.0 >> self.0.trailing_zeros()) == 0
     }
 
-    /// Would a chip with `ways` ways that asks for at least `min_ways` and for contiguity (Intel CAT,
-    /// hardware.md 7.3) take this mask?
+    /// Checks that a chip with `ways` ways, which needs at least `min_ways` and contiguity (Intel CAT, hardware.md
+    /// 7.3), accepts this mask.
     ///
     /// # Errors
     /// The first rule it breaks.
@@ -143,7 +141,7 @@ impl WayMask {
     /// as goresctrl does. A bare number without `0x` is refused: `10` could mean either.
     ///
     /// # Errors
-    /// [`MaskError::Syntax`] for anything else. Legality on a chip is [`WayMask::check`]'s business.
+    /// [`MaskError::Syntax`] for anything else. [`WayMask::check`] tests what a chip accepts.
     pub fn parse(text: &str, ways: u32) -> Result<WayMask, MaskError> {
         let bad = || MaskError::Syntax(text.to_owned());
         let t = text.trim();

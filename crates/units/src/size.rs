@@ -1,4 +1,4 @@
-//! Sizes people write: `64`, `32k`, `4M`, `2 MiB`, `1.5 GiB`. All binary, as cache and block sizes are.
+//! Sizes as users write them: `64`, `32k`, `4M`, `2 MiB`, `1.5 GiB`. All binary, as cache and block sizes are.
 
 /// Why a size was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

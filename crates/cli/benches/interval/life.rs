@@ -1,4 +1,5 @@
-//! A daemon of the real program for a while on a mounted host: its CPU time and its memory, by the kernel's account.
+//! Runs a daemon of the real program for some time on a mounted host: its CPU time and its memory, as the kernel
+//! reports them.
 //!
 //! Must not know what the host is.
 
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use waykeeper_host::Priority;
 use waykeeper_linux::host::Options;
 
-/// What the daemon is given to settle, and how long it is then looked at.
+/// Settling time of a daemon, and the measured time after it.
 const SETTLING: Duration = Duration::from_secs(5);
 const LOOKED_AT: Duration = Duration::from_secs(30);
 
@@ -32,7 +33,7 @@ pub fn config(folder: &Path, options: &Options, policy: &str) -> PathBuf {
     file
 }
 
-/// What was seen of a daemon.
+/// Measurements of a daemon.
 pub struct Life {
     /// CPU time an hour, s.
     pub cpu_s: f64,
@@ -49,7 +50,7 @@ impl Drop for Running {
     }
 }
 
-/// Starts a daemon; `pass` is called ten times a second, to let the host's time go on.
+/// Starts a daemon; `pass` is called ten times a second, to advance the host's clock.
 pub fn live(config: &Path, mut pass: impl FnMut()) -> Life {
     let child = Command::new(env!("CARGO_BIN_EXE_waykeeper"))
         .args(["daemon", "--config"])
@@ -77,7 +78,7 @@ pub fn live(config: &Path, mut pass: impl FnMut()) -> Life {
     Life { cpu_s: spent / begun.elapsed().as_secs_f64() * 3600.0, resident_kib: resident_kib(id) }
 }
 
-/// User and system time of all threads, s; proc_pid_schedstat would not have those that ended.
+/// User and system time of all threads, s; proc_pid_schedstat lacks threads that ended.
 fn cpu_s(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
     // Fields 14 and 15; the second may hold spaces, and ends with the last parenthesis (proc_pid_stat(5)).

@@ -1,12 +1,12 @@
-//! What an interval costs: looking who is there, reading, deciding, turning; then the CPU time of an hour and the
+//! The cost of an interval: census, reading counters, policy, writing knobs; then the CPU time of an hour and the
 //! memory of a daemon. With 18 cores and 11 tenants, and with 128 and 64; through files as the daemon does it, and in
 //! process.
 //!
-//! Through files nobody simulates while it is measured: the clock of the virtual server is held, that of the large one is a
-//! table. CPU time is the daemon's own: serving the files is the kernel's part on a real host. One of the four is the
-//! time of the policy alone; another thing that matters, reads of a sample, is counted by the bench of `waykeeper-linux`.
+//! Through files no simulation runs during the measurement: the clock of the virtual server is stopped, that of the
+//! large one is a table. CPU time is the daemon's own, because on a real host the kernel serves the files. One of the
+//! four parts is the policy's time alone; the bench of `waykeeper-linux` counts the reads of a sample.
 
-// The figures are what this program is for.
+// The figures are the output of this program.
 #![allow(clippy::print_stdout)]
 
 mod life;
@@ -29,9 +29,9 @@ use waykeeper_stand::{Large, MS, Machine, Waves, held};
 
 /// Steps that are measured, after a tenth as many to warm up.
 const STEPS: u64 = 500;
-/// Those that look at nothing, do.
+/// `none` is the cost without a policy.
 const POLICIES: [&str; 4] = ["none", "a4", "iat", "waykeeper"];
-/// One set in so many is simulated where the model runs: it is not what is measured.
+/// Share of the sets that the model simulates; its time is not measured.
 const ONE_IN: u32 = 256;
 
 fn main() {
@@ -44,7 +44,7 @@ fn main() {
     let machine = Machine::with(scenario.clone(), held(ONE_IN));
     machine.run_to(MS);
     for policy in POLICIES {
-        // Counters are to move, or nothing is decided.
+        // Without changing counters no policy would decide anything.
         through_files(
             &format!("files, 18/11, {policy}"),
             machine.folder(),
@@ -82,7 +82,7 @@ fn tell(name: &str, life: &life::Life) {
     println!("{name:<28}{:.1} s of CPU an hour, {} KiB resident", life.cpu_s, life.resident_kib);
 }
 
-/// The parts of all steps, ns.
+/// The times of each part over all steps, ns.
 struct Steps([Histogram<u64>; 4]);
 
 impl Steps {
@@ -110,7 +110,7 @@ impl Steps {
     }
 }
 
-/// Steps of a keeper, as the daemon's control thread takes them. `pass` lets the host's time go on.
+/// Steps of a keeper, as the daemon's control thread takes them. `pass` advances the host's clock.
 fn through_files(name: &str, folder: &Path, options: &Options, policy: &str, pass: impl Fn()) {
     let file = life::config(folder, options, policy);
     let config = Config::load(&Inputs { file: Some(file), ..Inputs::default() })
@@ -118,7 +118,7 @@ fn through_files(name: &str, folder: &Path, options: &Options, policy: &str, pas
     let mut keeper = Keeper::open(&config).unwrap_or_else(|error| panic!("{error}"));
     keeper.refresh();
     let mut host = MeteredHost { host: keeper, spent: Arc::default() };
-    // A period of 1 ns: the steps follow each other at once, as what is measured is not the waiting.
+    // A period of 1 ns: the steps follow each other without waiting.
     steps(name, &mut host, 1, policy, |host| {
         pass();
         let begun = Instant::now();
@@ -128,7 +128,7 @@ fn through_files(name: &str, folder: &Path, options: &Options, policy: &str, pas
     host.host.give_back().unwrap_or_else(|left| panic!("{left:?}"));
 }
 
-/// Steps on a host in process, whose time passes while it is waited for.
+/// Steps on a host in process, whose clock advances while the loop waits.
 fn in_process(name: &str, host: impl Host, period_ns: u64, policy: &str) {
     let mut host = MeteredHost { host, spent: Arc::default() };
     steps(name, &mut host, period_ns, policy, |_| 0);

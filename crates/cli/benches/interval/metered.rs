@@ -1,6 +1,6 @@
-//! Where the time of a step goes: a host and a policy that pass everything on and keep the time it took.
+//! The time of each part of a step: a host and a policy that forward each call and measure its time.
 //!
-//! Must not know what host it is, nor what is decided.
+//! Must not know the host or the decisions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,7 +8,7 @@ use std::time::Instant;
 use waykeeper_host::{Applied, Group, Host, HostError, Interval, Inventory, Plan, Snapshot};
 use waykeeper_policy::{Decision, Description, Policy, PolicyError};
 
-/// Time since it was last taken, ns: all that the parts of a step took.
+/// Time of each part since the last call of `take`, ns.
 #[derive(Default)]
 pub struct Spent {
     sampling: AtomicU64,
@@ -22,12 +22,12 @@ pub struct Parts {
     pub sampling: u64,
     /// In the policy.
     pub deciding: u64,
-    /// Turning knobs and reading them back.
+    /// Setting knobs and reading them back.
     pub turning: u64,
 }
 
 impl Spent {
-    /// What was spent since the last call.
+    /// The times since the last call.
     pub fn take(&self) -> Parts {
         Parts {
             sampling: self.sampling.swap(0, Relaxed),
@@ -48,7 +48,7 @@ fn timed<T>(sum: &AtomicU64, work: impl FnOnce() -> T) -> T {
 pub struct MeteredHost<H> {
     /// The host itself.
     pub host: H,
-    /// Where the times go.
+    /// Where the times are added up.
     pub spent: Arc<Spent>,
 }
 
@@ -82,7 +82,7 @@ impl<H: Host> Host for MeteredHost<H> {
 pub struct MeteredPolicy {
     /// The policy itself.
     pub policy: Box<dyn Policy>,
-    /// Where the times go.
+    /// Where the times are added up.
     pub spent: Arc<Spent>,
 }
 

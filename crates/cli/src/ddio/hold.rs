@@ -1,6 +1,7 @@
-//! How long a change stands: turned, looked at, held until somebody has had enough, and brought back.
+//! Makes a change, checks its effect, holds it until a signal, a time or the end of a command, and restores the old
+//! value.
 //!
-//! Must not know which knob it is.
+//! Must not know the knob.
 
 use crate::exit::{self, Failure};
 use crate::pinned::GRACE;
@@ -19,7 +20,7 @@ use waykeeper_linux::registers::RegisterFiles;
 use waykeeper_linux::restore::Outcome;
 use waykeeper_linux::root::Root;
 
-/// How often signals and the command's end are looked for.
+/// Interval of checks for signals and for the command's end.
 const TICK: Duration = Duration::from_millis(50);
 
 /// How a change is made and how long it stands.
@@ -51,14 +52,14 @@ pub struct HoldArgs {
     command: Vec<String>,
 }
 
-/// Seconds from 0 to a day.
+/// Parses seconds from 0 to a day.
 fn seconds(text: &str) -> Result<f64, String> {
     const MOST: f64 = 86_400.0;
     let value = text.parse::<f64>().ok().filter(|value| (0.0..=MOST).contains(value));
     value.ok_or_else(|| format!("`{text}` is not a time; write seconds from 0 to {MOST}"))
 }
 
-/// Lines for people on the way; with --json they are kept for the end.
+/// Prints lines during the run; with --json nothing until the end.
 struct Teller {
     json: bool,
 }
@@ -69,11 +70,11 @@ impl Teller {
     }
 }
 
-/// Makes the change, holds it, brings it back.
+/// Makes the change, holds it, restores the old values.
 pub fn hold(root: &Root, survey: &Survey, steps: &[Step], args: &HoldArgs) -> Result<(), Failure> {
     let teller = Teller { json: args.json };
     let path = restore::journal_at(root, args.journal.as_ref());
-    // Whoever else manages this host is found out before anything is said to be done.
+    // The lock of the journal finds another manager of this host before anything is printed.
     let journal = if args.dry_run { None } else { Some(Journal::open(&path, root)?) };
     for port in ddio::ports_of(survey, steps) {
         teller.say(&format!("behind root port {}:", port.address))?;
@@ -93,7 +94,7 @@ pub fn hold(root: &Root, survey: &Survey, steps: &[Step], args: &HoldArgs) -> Re
     let asked = listen()?;
     let mut held = Held { root, journal: &mut journal, owed: false };
     let done = stand(&mut held, survey, steps, args, &asked, &teller);
-    // Whatever happened, what was turned goes back, unless it is to stay.
+    // Changed knobs are restored in any case, unless the change succeeded and --keep was given.
     let keep = args.keep && done.as_ref().is_ok_and(|done| done.good());
     let back = if keep { Ok(Value::Null) } else { held.bring_back(&teller) };
     let (done, back) = (done?, back?);
@@ -134,11 +135,11 @@ fn told(args: &HoldArgs, value: &Value) -> Result<(), Failure> {
     if args.json { out::json(value) } else { Ok(()) }
 }
 
-/// What came of the time that a change stood.
+/// Result of the time in which a change was in force.
 struct Done {
     verdict: Option<Verdict>,
     status: Option<ExitStatus>,
-    /// False if it was to end before the knob was turned.
+    /// False if a signal came before the knob was set.
     turned: bool,
 }
 
@@ -148,7 +149,7 @@ impl Done {
     }
 }
 
-/// What has been turned and must go back; also on the way out of an error.
+/// Changed knobs that must be restored, also after an error.
 struct Held<'h> {
     root: &'h Root,
     journal: &'h mut Journal,
@@ -163,7 +164,7 @@ impl Held<'_> {
         let path = self.journal.path().to_owned();
         let mut report = restore::bring_back(self.root, self.journal, restore::What::Passing)?;
         self.owed = false;
-        // Counters that were programmed for a look are as they were already: nobody asked for them.
+        // Counters that were programmed for the check and are unchanged are left out of the report.
         report.knobs.retain(|(_, outcome)| *outcome != Outcome::AsItWas);
         teller.say(restore::lines(&path, &report).trim_end())?;
         match report.failures().next() {
@@ -235,7 +236,7 @@ fn stand(
     Ok(Done { verdict, status, turned: true })
 }
 
-/// SIGINT and SIGTERM end the holding, not the program: something has to go back first.
+/// SIGINT, SIGTERM and SIGHUP end the holding, not the program: the knobs must be restored first.
 pub fn listen() -> Result<Arc<AtomicBool>, Failure> {
     let asked = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
@@ -253,8 +254,8 @@ fn wait(asked: &AtomicBool, time: Option<Duration>) {
     }
 }
 
-/// Runs a command; a signal to us ends it too. What does not end at that in [`GRACE`], or at a second signal, is killed:
-/// the knob has to go back.
+/// Runs a command; a signal to this process ends it too. If it still runs after [`GRACE`], or at a second signal, it is
+/// killed, because the knob must be restored.
 fn run(command: &[String], asked: &AtomicBool) -> Result<ExitStatus, Failure> {
     let start = Command::new(&command[0]).args(&command[1..]).spawn();
     let mut child = start.map_err(|why| Failure::bad_input(format!("cannot run {}: {why}", command[0])))?;
@@ -280,14 +281,14 @@ fn run(command: &[String], asked: &AtomicBool) -> Result<ExitStatus, Failure> {
     }
 }
 
-/// Asks the command to end, as we were asked. It may have done so already: that is no error.
+/// Sends SIGTERM to the command. It may have ended already; that is no error.
 fn terminate(child: &Child) {
     if let Ok(Some(pid)) = i32::try_from(child.id()).map(rustix::process::Pid::from_raw) {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
     }
 }
 
-/// The command's own code, as shells hand it on; 128 + signal if one ended it.
+/// The exit code of the command, as a shell reports it; 128 + signal if a signal ended it.
 fn ended_badly(status: ExitStatus) -> Failure {
     let code = status
         .code()

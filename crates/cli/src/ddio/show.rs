@@ -6,7 +6,7 @@ use std::fmt::Write;
 use waykeeper_linux::ddio::{Behind, PortDca, SocketWays, Survey, words};
 use waykeeper_units::WayMask;
 
-/// Shows all of it.
+/// Prints all tables, or JSON.
 pub fn show(survey: &Survey, json: bool) -> Result<(), Failure> {
     if json { out::json(survey) } else { out::text(&tables(survey)) }
 }

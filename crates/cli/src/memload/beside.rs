@@ -1,6 +1,6 @@
-//! A command that is measured while load runs beside it, and ended when the user breaks off or the load does.
+//! A command that is measured while load runs beside it; it is ended when the user interrupts or the load ends.
 //!
-//! Must not know what it is held against.
+//! Must not know what it is compared with.
 
 use crate::exit::Failure;
 use crate::pinned::{Output, Pinned, hurry, last_line};
@@ -13,11 +13,11 @@ use std::process::ExitStatus;
 use std::time::Duration;
 use waykeeper_units::CoreList;
 
-/// How often it is looked whether the load still goes. A guess: nobody waits longer for a command that runs for nothing, and
-/// it is felt no more than the clock's own ticks.
+/// Interval of checks whether the load still runs. A guess: short enough for a user who waits, and as cheap as the
+/// clock's own ticks.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Ctrl-C and its kin, as something that can be waited for.
+/// SIGINT, SIGTERM and SIGHUP as a descriptor that can be polled.
 #[derive(Debug)]
 pub struct Breaks {
     told: UnixStream,
@@ -25,40 +25,40 @@ pub struct Breaks {
 }
 
 impl Breaks {
-    /// Listens from now on.
+    /// Handles these signals from now on.
     pub fn listen() -> Result<Breaks, Failure> {
         let told = hurry().map_err(|why| Failure::io("cannot wait for signals", &why))?;
         Ok(Breaks { told, heard: Cell::new(false) })
     }
 
-    /// True if somebody has broken off. It stays true.
+    /// True once the user has interrupted. It stays true.
     pub fn came(&self) -> bool {
         let mut fds = [PollFd::new(&self.told, PollFlags::IN)];
         self.heard.get() || poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
-    /// Takes note of it, so that the next can be waited for.
+    /// Records the signal and empties the pipe, so that the next one can be polled.
     fn hear(&self) {
         self.heard.set(true);
-        // A byte for each signal; a terminal and a supervisor may have sent one each.
+        // One byte per signal; a terminal and a supervisor may each have sent one.
         let _ = (&self.told).read(&mut [0; 64]);
     }
 }
 
-/// How a run of it ended.
+/// How a run of the command ended.
 #[derive(Debug)]
 pub enum Ran {
-    /// Well: how long it took, and what it printed.
+    /// Success: its duration and its output.
     Well(Duration, String),
-    /// Badly: how, and `: ` with the last line of what it printed, if it did.
+    /// Failure: its status, and `: ` with the last line of its output, if any.
     Badly(ExitStatus, String),
-    /// The user broke off, and it has been ended.
+    /// The user interrupted, and the command was ended.
     Broken,
-    /// The load went no more, and it has been ended.
+    /// The load ended, and the command was ended.
     Alone,
 }
 
-/// Runs it once on these CPUs, its children too, as long as the load beside it goes.
+/// Runs the command once on these CPUs, with its children, as long as the load beside it runs.
 pub fn run(
     command: &[String],
     cpus: &CoreList,
@@ -75,12 +75,12 @@ pub fn run(
         if came {
             breaks.hear();
         }
-        // Whoever breaks off again, or now, does not want to wait.
+        // A second interrupt now ends the command without [`crate::pinned::GRACE`].
         command.end(Some(breaks.told.as_fd()));
         return Ok(if came { Ran::Broken } else { Ran::Alone });
     }
     let took = command.begun().elapsed();
-    // What it has left in the background would run beside the next.
+    // Processes left in the background would disturb the next run.
     let status =
         command.end(None).ok_or_else(|| failed(io::Error::other("its processes cannot be ended")))?;
     let text = command.said().map_err(failed)?;

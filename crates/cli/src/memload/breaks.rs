@@ -1,7 +1,7 @@
-//! Ctrl-C and its kin, from the first to the last moment of loads on this machine: what the first of them means depends
-//! on how far it is, the second always ends the program.
+//! SIGINT, SIGTERM and SIGHUP during load on this machine: the effect of the first depends on the stage of the run, the
+//! second always ends the program.
 //!
-//! Must not know how load is made, nor what is told of it.
+//! Must not know how load is made or how its result is shown.
 
 use crate::exit::{self, Failure};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -9,23 +9,23 @@ use signal_hook::iterator::Signals;
 use std::sync::{Arc, Mutex, PoisonError};
 use waykeeper_memload::Stopper;
 
-/// How far it is.
+/// The stage of a run.
 #[derive(Debug)]
 enum Stage {
-    /// Nothing is lost if it ends here.
+    /// An end now loses nothing.
     Before,
-    /// Commands go.
+    /// Commands are being sent.
     Runs(Stopper),
-    /// There is something to tell, or somebody else ends it.
+    /// There is a result to print, or another part of the program handles the signal.
     Tells,
 }
 
-/// What a signal comes to.
+/// The effect of a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Act {
-    /// The program ends now, with this line.
+    /// The program prints this line and ends now.
     Leave(&'static str),
-    /// Nothing more is sent, and nothing more begun.
+    /// No more commands are sent, and no further job is started.
     Wait,
 }
 
@@ -53,12 +53,13 @@ impl State {
     }
 }
 
-/// Who listens.
+/// The signal handler's state, shared with its thread.
 #[derive(Debug)]
 pub struct Breaks(Arc<Mutex<State>>);
 
 impl Breaks {
-    /// Listens from now until the program ends: who has once listened and stops would leave signals without any effect.
+    /// Handles the signals from now until the program ends: removing the handlers again would leave signals without
+    /// effect.
     pub fn listen() -> Result<Breaks, Failure> {
         let failed = |why: std::io::Error| Failure::io("cannot wait for signals", &why);
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
@@ -78,17 +79,17 @@ impl Breaks {
         Ok(Breaks(state))
     }
 
-    /// True if somebody has broken off and it is not the program that ends of it.
+    /// True if a signal came that does not end the program at once.
     pub fn came(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).came()
     }
 
-    /// From now on nothing is lost if it ends.
+    /// Enters the stage in which an end loses nothing.
     pub fn before(&self) {
         self.set(Stage::Before);
     }
 
-    /// From now on commands go. If somebody has broken off already they stop at once.
+    /// Enters the stage in which commands are sent; they stop at once if a signal has come already.
     pub fn runs(&self, stopper: Stopper) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if state.came {
@@ -97,7 +98,7 @@ impl Breaks {
         state.stage = Stage::Runs(stopper);
     }
 
-    /// From now on there is something to tell.
+    /// Enters the stage in which there is a result to print.
     pub fn tells(&self) {
         self.set(Stage::Tells);
     }

@@ -1,6 +1,7 @@
 //! What the LLC counted of a load, beside what the formulas say.
 //!
-//! Through the seam alone: it is the same for a real host and a virtual one. Must not know how commands were sent.
+//! The LLC counters of a load, compared with the formulas' values. It uses only the trait `Host`, so it is the same for
+//! a real and a virtual host. Must not know how commands were sent.
 
 use waykeeper_host::{DmaCounters, Lines, Reading};
 use waykeeper_linux::host::{DeviceWatch, Near};
@@ -9,25 +10,25 @@ use waykeeper_load::{Counter, Counters, Package};
 use waykeeper_memload::Plan;
 use waykeeper_units::CoreId;
 
-/// Counters of a machine that run while a load does.
+/// Counters of a machine during a load.
 pub enum Watch {
-    /// They run.
+    /// The counters run.
     Runs {
-        /// What counts.
+        /// The reader of the counters.
         watch: DeviceWatch,
-        /// What it showed before.
+        /// Their values at the start.
         before: DmaCounters,
-        /// Where.
+        /// The package that is counted.
         package: Package,
     },
-    /// Nobody counts, and why.
+    /// Nothing is counted, with the reason.
     Not(String),
 }
 
 impl Watch {
-    /// Starts counting on the package that a device is attached to, for it allocates in the LLC of that one alone
-    /// (DDIO); where nobody knows, on that of the buffer's node, or of the first CPU that sends. It is only looked at:
-    /// the kernel counts, no register is written, and a daemon in charge goes on.
+    /// Starts counting on the package to which the device is attached, because it allocates only in that LLC (DDIO); if
+    /// that is unknown, on the package of the buffer's node, or of the first CPU that sends. It only reads: the kernel
+    /// counts, no register is written, and a daemon that manages the host is not disturbed.
     pub fn start(device_node: Option<u32>, plan: &Plan) -> Watch {
         let cpu = plan.cpus.first().and_then(|cpu| u16::try_from(*cpu).ok());
         let (near, because): (Vec<Near>, Vec<String>) = [
@@ -50,7 +51,7 @@ impl Watch {
         }
     }
 
-    /// Counts no further.
+    /// Stops counting.
     pub fn stop(self) -> Counted {
         match self {
             Watch::Not(why) => Counted(Err(why)),
@@ -63,11 +64,11 @@ impl Watch {
     }
 }
 
-/// What was counted while a load went, with what the host says of counters that it lacks; or why nobody counted.
+/// The counts of a load, with the host's notes on missing counters; or the reason why nothing was counted.
 pub struct Counted(Result<(DmaCounters, String, Package), String>);
 
 impl Counted {
-    /// Puts it beside what was expected.
+    /// Adds the counts to the expected values.
     pub fn put(&self, counters: &mut Counters) {
         match &self.0 {
             Err(why) => put_none(counters, why),
@@ -79,7 +80,7 @@ impl Counted {
     }
 }
 
-/// Puts what was counted beside what was expected; `notes` is what a host says of counters that it lacks.
+/// Adds the counts to the expected values; `notes` are the host's notes on missing counters.
 pub fn put(counters: &mut Counters, seen: &DmaCounters, notes: &str) {
     let one = |counter: &mut Counter, lines: Lines| {
         let expected = counter.clone();
@@ -99,7 +100,7 @@ fn put_none(counters: &mut Counters, why: &str) {
     }
 }
 
-/// Why there is no number.
+/// The reason for a missing number.
 fn reason(reading: Reading<u64>, notes: &str) -> String {
     let what = match reading {
         Reading::Value(_) => "the hits or the misses are missing",
@@ -110,7 +111,7 @@ fn reason(reading: Reading<u64>, notes: &str) -> String {
     if notes.is_empty() { what.to_owned() } else { format!("{what} ({notes})") }
 }
 
-/// The counters for people: a line each.
+/// The counters as text, a line each.
 pub fn table(counters: &Counters) -> String {
     let mut rows =
         vec![["counter", "measured", "expected", "ratio", "hits", "misses"].map(str::to_owned).to_vec()];

@@ -1,6 +1,6 @@
-//! Which CPUs a load has, and which the command that is measured beside it.
+//! The CPUs of a load, and those of the command that is measured beside it.
 //!
-//! Knows who shares a core with whom; must not know what runs there.
+//! It knows which CPUs share a core; must not know what runs on them.
 
 use crate::exit::{self, Failure};
 use crate::pinned;
@@ -10,23 +10,23 @@ use waykeeper_linux::root::Root;
 use waykeeper_linux::topology::Topology;
 use waykeeper_units::{CoreId, CoreList};
 
-/// Who has which.
+/// The CPUs of both.
 #[derive(Debug, Serialize)]
 pub struct Cpus {
-    /// Those of the load.
+    /// CPUs of the load.
     pub load: Vec<u32>,
-    /// Those of the command.
+    /// CPUs of the command.
     pub command: Vec<u32>,
 }
 
 impl Cpus {
-    /// Those of the command as a list; all of them are below [`CpuSet::MAX_CPU`].
+    /// CPUs of the command as a list; all of them are below [`CpuSet::MAX_CPU`].
     pub fn command_list(&self) -> CoreList {
         self.command.iter().map(|cpu| CoreId(*cpu as u16)).collect::<Vec<_>>().into()
     }
 }
 
-/// Whether those that are asked for can be had.
+/// Checks that the requested CPUs are available.
 pub fn there(asked: &[u32]) -> Result<(), Failure> {
     if asked.is_empty() {
         return Ok(());
@@ -35,8 +35,8 @@ pub fn there(asked: &[u32]) -> Result<(), Failure> {
     pinned::can_be_had(&list.into(), "--cpus")
 }
 
-/// The load's CPUs: those asked for, else the last one; the command has the others, save those that share a core with the
-/// load, which would take of its time also where no line of cache is in question.
+/// The load gets the requested CPUs, else the last one. The command gets the others, except those that share a core
+/// with the load: sharing a core slows the command without any cache effect.
 pub fn share(asked: &[u32]) -> Result<Cpus, Failure> {
     there(asked)?;
     let mine = sched_getaffinity(None)
@@ -67,7 +67,7 @@ pub fn share(asked: &[u32]) -> Result<Cpus, Failure> {
     }
 }
 
-/// Parts them; true if they must share a core. `None` if nothing is left for the command.
+/// Divides the CPUs; true if the two must share a core. `None` if no CPU is left for the command.
 fn parted(mine: &[u32], asked: &[u32], cores: &[Vec<u32>]) -> Option<(Cpus, bool)> {
     let load = if asked.is_empty() { mine.last().copied().into_iter().collect() } else { asked.to_vec() };
     let others: Vec<u32> = mine.iter().copied().filter(|cpu| !load.contains(cpu)).collect();
@@ -92,7 +92,7 @@ mod tests {
         let mine: Vec<u32> = (0..8).collect();
         assert_eq!(told(&mine, &[], &cores), Some((vec![7], vec![0, 1, 2, 4, 5, 6], false)));
         assert_eq!(told(&mine, &[0, 5], &cores), Some((vec![0, 5], vec![2, 3, 6, 7], false)));
-        // One core for both, and nothing known of cores.
+        // One core for both, and no known topology.
         assert_eq!(told(&[0, 1], &[], &[vec![0, 1]]), Some((vec![1], vec![0], true)));
         assert_eq!(told(&[0, 1], &[], &[]), Some((vec![1], vec![0], false)));
         assert_eq!(told(&[3], &[], &[]), None);

@@ -1,11 +1,12 @@
 //! fio's words on our command line: each is refused, with what is meant here.
 //!
-//! Must not know what our words do. Job files, where these words hold, are `jobs`.
+//! fio's options on our command line: each is refused, and the error names our option. Must not know what our options
+//! do. In job files (`jobs`) fio's options are valid.
 
 use clap::builder::UnknownArgumentValueParser;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 
-/// What fio says, and what we do: a word of ours, or more to say.
+/// fio's option, our option, and further text for the error.
 const WORDS: [(&[&str], Option<&str>, Option<&str>); 12] = [
     (
         &["rw", "readwrite"],
@@ -29,7 +30,7 @@ const WORDS: [(&[&str], Option<&str>, Option<&str>); 12] = [
     (&["direct"], None, Some("all I/O is direct; the page cache is never used")),
 ];
 
-/// Takes none of them.
+/// Refuses all of them.
 #[derive(Debug)]
 pub struct FioWords;
 
@@ -44,7 +45,7 @@ impl Args for FioWords {
                     }
                     (None, more) => UnknownArgumentValueParser::suggest(more.unwrap_or_default()),
                 };
-                // Some may stand alone.
+                // Some have no value.
                 Arg::new(*name)
                     .long(*name)
                     .hide(true)

@@ -1,6 +1,7 @@
-//! `waykeeper memload interfere`: what DMA load costs a command that runs beside it.
+//! `waykeeper memload interfere`: the slowdown of a command by DMA load beside it.
 //!
-//! Wires a command, a load and a count of cycles; what the numbers say is `probe::interfere`'s, what load is `memload`'s.
+//! It runs a command and a load for a number of cycles; `probe::interfere` evaluates the numbers, `memload` makes the
+//! load. Must not know either.
 
 use super::beside::{self, Breaks, Ran};
 use super::cpus::{self, Cpus};
@@ -34,7 +35,7 @@ in a random order (--seed). The load uses the last CPU (or --cpus), the command 
 cores. Each run beside a load is compared with the plain run of the same cycle; the 95 % interval is
 Student's t of the logarithms of these ratios.";
 
-/// Words that say nothing beside a command: they are refused, with why, and not shown.
+/// Options without meaning beside a command: they are hidden and refused with a reason.
 const NOT_BESIDE: [&str; 7] = ["pattern", "stride", "time", "blocks", "commands", "verify", "log"];
 
 /// The words of `interfere`.
@@ -72,7 +73,7 @@ pub struct InterfereArgs {
     json: bool,
 }
 
-/// What the load did beside all runs of a pattern.
+/// The work of the load over all runs of a pattern.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Loaded {
     commands: u64,
@@ -99,7 +100,7 @@ struct Run {
     single: f64,
 }
 
-/// What is told at the end.
+/// The result.
 #[derive(Debug, Serialize)]
 struct Report {
     command: Vec<String>,
@@ -119,7 +120,7 @@ struct Report {
     cycles: Vec<Run>,
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub fn interfere(args: &InterfereArgs) -> Result<(), Failure> {
     let plan = usable(args)?;
     let metric = args.metric.as_deref().map(expression).transpose()?;
@@ -186,7 +187,7 @@ pub fn interfere(args: &InterfereArgs) -> Result<(), Failure> {
     }
 }
 
-/// The plan of the load; what has no meaning beside a command is refused.
+/// The plan of the load; options without meaning beside a command are refused.
 fn usable(args: &InterfereArgs) -> Result<Plan, Failure> {
     if args.target.starts_with(simulated::PREFIX) {
         let why = format!(
@@ -222,7 +223,7 @@ fn expression(text: &str) -> Result<Regex, Failure> {
     Regex::new(text).map_err(|why| Failure::bad_input(format!("--metric `{text}`: {why}")))
 }
 
-/// One run of the command; `None` if the user broke off.
+/// One run of the command; `None` if the user interrupted.
 fn measure(
     args: &InterfereArgs,
     metric: Option<&Regex>,
@@ -254,7 +255,7 @@ fn measure(
     Err(Failure::new(exit::FAILED, why))
 }
 
-/// The load, ready to be started again and again.
+/// The load, which can be started repeatedly.
 struct Stand {
     plan: Plan,
     consent: Consent,
@@ -266,7 +267,7 @@ struct Stand {
 }
 
 impl Stand {
-    /// Looks everything through with both patterns before anything is measured; `None` if the user broke off.
+    /// Checks the target with both patterns before the first measurement; `None` if the user interrupted.
     fn new(args: &InterfereArgs, plan: Plan, breaks: &Breaks) -> Result<Option<Stand>, Failure> {
         let consent = consent(&args.place);
         let mut stand = Stand {
@@ -287,16 +288,16 @@ impl Stand {
         (stand.engine, stand.block_bytes) = (ready.engine().name(), ready.block_bytes().into());
         stand.consent.made.extend(ready.made().cloned());
         drop(ready);
-        // It is made once: where it is gone, somebody wanted it gone.
+        // The file is created once: if it is missing later, another program removed it on purpose.
         stand.consent.create = None;
         Ok(stand.ready(Pattern::Single, breaks)?.map(|_| stand))
     }
 
-    /// `None` if the user broke off.
+    /// Prepares the load with a pattern; `None` if the user interrupted.
     fn ready(&self, pattern: Pattern, breaks: &Breaks) -> Result<Option<Arc<Ready>>, Failure> {
         let target = Target::inspect(Path::new(&self.target), &self.system)?;
         let plan = match pattern {
-            // What deals out commands or touches what they move means nothing without commands.
+            // Limits and touches have no meaning without commands.
             Pattern::Noop => Plan {
                 pattern,
                 touch: Touch::Never,
@@ -307,20 +308,21 @@ impl Stand {
                 max_blocks: None,
                 ..self.plan.clone()
             },
-            // It has commands of a block, however long those of the other are.
+            // `single` has commands of one block, however large those of the other pattern are.
             Pattern::Single => Plan { pattern, max_blocks: None, ..self.plan.clone() },
             _ => Plan { pattern, ..self.plan.clone() },
         };
         let stop = || breaks.came();
         match Ready::new(target, plan, &self.consent, &self.system, &stop) {
-            // It may have come when nobody asked any more.
+            // The signal may have come after the last check.
             Ok(ready) => Ok((!stop()).then(|| Arc::new(ready))),
             Err(PrepareError::Stopped) => Ok(None),
             Err(why) => Err(why.into()),
         }
     }
 
-    /// Does something beside the load of an arm, and can ask whether that still goes; `None` if the user broke off.
+    /// Runs `deed` beside the load of an arm; `deed` can check whether the load still runs. `None` if the user
+    /// interrupted.
     fn beside<T>(
         &mut self,
         arm: Arm,
@@ -328,7 +330,7 @@ impl Stand {
         deed: impl FnOnce(&dyn Fn() -> bool) -> Result<Option<T>, Failure>,
     ) -> Result<Option<T>, Failure> {
         let pattern = match arm {
-            // Taking and filling a buffer puts pages and lines out of the way too: what is plain has that as well, just
+            // Allocating and filling a buffer evicts pages and lines too, so a plain run also gets a buffer just
             // before.
             Arm::Plain => Pattern::Noop,
             Arm::Random => Pattern::Random,
@@ -336,7 +338,7 @@ impl Stand {
         };
         let Some(ready) = self.ready(pattern, breaks)? else { return Ok(None) };
         let running = Running::start(&ready)?;
-        // Nothing but a failure ends a load that has no end.
+        // A load without limits ends only by a failure.
         let done = deed(&|| !running.wait(Duration::ZERO));
         running.stopper().stop();
         let outcome = running.finish(|_| {});
@@ -399,11 +401,11 @@ impl Stand {
     }
 }
 
-/// A command that is over sooner than this is mostly started, and on a processor that has just been woken. A guess: ten
-/// times what a scheduler and a clock governor take to settle.
+/// A command shorter than this mostly consists of its start, on a processor that was just idle. A guess: ten times what
+/// a scheduler and a clock governor take to settle.
 const SHORT_S: f64 = 0.1;
 
-/// What may make the numbers mean something else than they seem to; of times also that they are short.
+/// Reasons to doubt the numbers; for times also that they are short.
 fn doubts(report: &Report, are_times: bool) -> Vec<String> {
     let mut doubts = Vec::new();
     if are_times && report.plain_median < SHORT_S {

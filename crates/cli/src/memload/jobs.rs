@@ -1,7 +1,7 @@
 //! `memload --jobs FILE`: jobs of a fio job file as plans, one after the other.
 //!
-//! What a key means is `load::jobs`'; here a job becomes what the words of the command line would have said. Must not
-//! know how load is made.
+//! `load::jobs` reads the keys; this file converts a job to the plan of equal command line options. Must not know how
+//! load is made.
 
 use crate::exit::Failure;
 use std::path::Path;
@@ -10,7 +10,7 @@ use waykeeper_load::jobs::{Engine, Job, JobError, JobFile};
 use waykeeper_load::{Pattern, Toward};
 use waykeeper_memload::{EngineKind, Plan};
 
-/// The words that a job says itself, and one that is about a single run.
+/// Options that a job sets itself, and one for a single run only.
 pub const NOT_BESIDE_JOBS: [&str; 18] = [
     "log",
     "pattern",
@@ -31,21 +31,21 @@ pub const NOT_BESIDE_JOBS: [&str; 18] = [
     "commands",
     "engine",
 ];
-/// Slots of a rate per second: fio spreads its commands, so a slot is short. As on the virtual server.
+/// Slots of a rate per second, many because fio spreads its commands. As on the virtual server.
 const SLOTS: u32 = 1000;
 
-/// A job ready to be planned for a target.
+/// A job as a plan, without its target.
 #[derive(Debug)]
 pub struct Planned {
     /// Its name.
     pub name: String,
-    /// Where it goes, if it says so.
+    /// Its target, if it names one.
     pub target: Option<String>,
-    /// What it does.
+    /// The plan.
     pub plan: Plan,
 }
 
-/// The jobs of a file, or the one of that name. What a job does not say is as in `base`.
+/// The jobs of a file, or the one of that name. What a job does not set is as in `base`.
 pub fn read(path: &Path, only: Option<&str>, base: &Plan) -> Result<Vec<Planned>, Failure> {
     let file = path.display().to_string();
     let text = std::fs::read_to_string(path)
@@ -62,8 +62,7 @@ pub fn read(path: &Path, only: Option<&str>, base: &Plan) -> Result<Vec<Planned>
     planned.collect()
 }
 
-/// A copy of a job is a worker; each of its commands in flight has a part of the buffer, one behind the other, as fio's
-/// have.
+/// A copy of a job is a worker; each command in flight has its own part of the buffer, in order, as in fio.
 fn plan(file: &str, job: &Job, base: &Plan) -> Result<Plan, JobError> {
     let refuse = |key: &str, value: &str, wanted: &str| JobError::Value {
         file: file.to_owned(),
@@ -79,7 +78,7 @@ fn plan(file: &str, job: &Job, base: &Plan) -> Result<Plan, JobError> {
     let time = job.runtime_us.map(Duration::from_micros);
     let commands = job.ends_after().map(of_all);
     if time.is_none() && commands.is_none() {
-        // Nobody would be there to end it by hand, and those after it would never come.
+        // Without an end the job would never stop, and the jobs after it would never start.
         let wanted = "given, or `runtime` or `number_ios`, because a job needs an end";
         return Err(refuse("size", "absent", wanted));
     }
@@ -97,7 +96,7 @@ fn plan(file: &str, job: &Job, base: &Plan) -> Result<Plan, JobError> {
         buffer_bytes: Some(job.block_bytes.saturating_mul(slots)),
         limit_bytes: job.bytes_per_s.map(|rate| of_all(rate) as f64),
         limit_commands: job.commands_per_s.map(|rate| of_all(rate) as f64),
-        // Slots deal out a rate, and mean nothing without one. Fio makes up for what it has missed of its own.
+        // Slots divide a rate and have no meaning without one. Fio sends missed commands later by default.
         slots: if has_rate { SLOTS } else { 1 },
         catch_up: has_rate,
         time,
@@ -135,7 +134,7 @@ mod tests {
         )
         .unwrap();
         let [a, b, c, d] = jobs.as_slice() else { panic!("{jobs:?}") };
-        // 1 MiB in blocks of 64 KiB, twice: 32. Sixteen commands in flight have 1 MiB of buffer.
+        // 1 MiB in blocks of 64 KiB, twice: 32. Sixteen commands in flight need 1 MiB of buffer.
         let wanted = Plan {
             pattern: Pattern::Single,
             op: Toward::Read,

@@ -1,4 +1,4 @@
-//! `--log FILE`: when each command went, as CSV.
+//! `--log FILE`: the send time and latency of each command, as CSV.
 //!
 //! Must not know how load is made.
 
@@ -9,14 +9,14 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use waykeeper_memload::{Logged, give_name};
 
-/// A file that may be written when the run is over. Asked for before it, so that no run is made for nothing.
+/// A log file that can be written after the run. It is checked before the run, so that no run is lost.
 #[derive(Debug)]
 pub struct Log {
     path: PathBuf,
 }
 
 impl Log {
-    /// At this path, which is not the target's.
+    /// At this path, which must not be the target's.
     pub fn new(path: &Path, target: &Path) -> Result<Log, Failure> {
         let refuse = |why: &str| Err(Failure::bad_input(format!("--log {}: {why}", path.display())));
         let Ok(real) = place(path) else {
@@ -29,7 +29,7 @@ impl Log {
         if target.is_ok_and(|target| target == partial) {
             return refuse("the name of its partial file is the target; name another file");
         }
-        // A log may be of a run that took hours: it is not replaced.
+        // The existing log may be of a run of hours: it is not replaced.
         if fs::symlink_metadata(&real).is_ok() {
             return refuse("the file exists already; name another file");
         }
@@ -37,25 +37,25 @@ impl Log {
             let why = format!("the partial file {} exists already; move it", partial.display());
             return refuse(&why);
         }
-        // A run is not made for nothing: a file system that is read-only says so to root too.
+        // The directory is checked before the run: the check fails for root too on a read-only file system.
         let folder = real.parent().unwrap_or(Path::new("/"));
         accessat(CWD, folder, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
             .map_err(|why| Failure::io(format!("--log {}: its directory", path.display()), &why.into()))?;
         Ok(Log { path: real })
     }
 
-    /// Writes it, whole or not at all.
+    /// Writes the log, complete or not at all.
     pub fn write(&self, log: &[Logged]) -> Result<(), Failure> {
         let partial = partial(&self.path);
         let failed = |why: io::Error| Failure::io(format!("--log {}", self.path.display()), &why);
-        // Only what is made here is written and, where that fails, removed: a file that has come meanwhile is somebody's.
+        // Only a file that is created here is written and, on failure, removed: another file of that name belongs to
+        // another program.
         let file = File::create_new(&partial).map_err(failed)?;
         rows(file, log).map_err(|why| {
-            // What is half written is nobody's.
             let _ = fs::remove_file(&partial);
             failed(why)
         })?;
-        // What has that name by now is somebody's, and what is whole is not thrown away.
+        // A file that has the name by now belongs to another program; the complete log is kept under its partial name.
         give_name(&partial, &self.path).map_err(|why| {
             let what = format!(
                 "--log {}: the log is complete but is still named {}",
@@ -67,7 +67,7 @@ impl Log {
     }
 }
 
-/// Where a path leads, also if nothing is there yet.
+/// The real path, also of a file that does not exist yet.
 fn place(path: &Path) -> io::Result<PathBuf> {
     fs::canonicalize(path).or_else(|why| {
         let name = path.file_name().ok_or(why)?;
@@ -76,7 +76,7 @@ fn place(path: &Path) -> io::Result<PathBuf> {
     })
 }
 
-/// The name under which it is written until it is whole.
+/// The name of the log until it is complete.
 fn partial(path: &Path) -> PathBuf {
     let mut partial = path.to_owned().into_os_string();
     partial.push(".partial");
@@ -100,7 +100,7 @@ fn rows(file: File, log: &[Logged]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// What was not there when the run began is as little replaced as what was.
+    /// A file that appeared during the run is not replaced either.
     #[test]
     fn what_has_come_meanwhile_stays_and_so_does_what_is_whole() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! Load on this machine: notes before it, a line a second, the summary, and how it ended.
+//! Load on this machine: notes before it, a line per second, the summary, and the exit code.
 //!
-//! Must not know how load is made: that is `waykeeper_memload`'s.
+//! Must not know how load is made, which is in `waykeeper_memload`.
 
 use super::Told;
 use super::breaks::Breaks;
@@ -18,10 +18,10 @@ use waykeeper_memload::{
     Running, System, Target, TargetError, Unverified, Verified,
 };
 
-/// Bytes that take seconds to write, so that a word is due before.
+/// A size that takes seconds to write, so that a note is printed first.
 const MUCH: u64 = 1 << 30;
 
-/// Runs it. A file that is made for it is in the consent from then on.
+/// Runs the load. A file that it creates is then part of the consent.
 pub fn run(
     target: &str,
     plan: Plan,
@@ -53,7 +53,7 @@ pub fn run(
     let show = |progress: Progress| {
         live.show(progress.elapsed, progress.commands, progress.blocks * u64::from(block_bytes));
     };
-    // What --verify reads afterwards is not the load's.
+    // The reads of --verify are not counted as load.
     let mut counted = None;
     let outcome = running.finish_and(show, || counted = Some(watch.stop()));
     live.clear();
@@ -75,7 +75,7 @@ pub fn run(
     let end = match (ended(&ready, &outcome), logged) {
         (Ok(()), logged) => logged,
         (end, Ok(())) => end,
-        // What became of the run is the end of the program too.
+        // The exit code is that of the run.
         (end, Err(unwritten)) => {
             exit::say(&format!("the log was not written: {}", unwritten.line()));
             end
@@ -84,7 +84,7 @@ pub fn run(
     Ok((summary, end))
 }
 
-/// Says what will take seconds before the first command, if anything does.
+/// Prints a note if a step before the first command will take seconds.
 pub fn ask_patience(target: &Target, plan: &Plan, consent: &Consent) {
     let made = consent.create.filter(|_| target.kind == Kind::Absent);
     for (what, bytes) in [("creating the file", made), ("filling the buffer", plan.buffer_bytes)] {
@@ -94,7 +94,7 @@ pub fn ask_patience(target: &Target, plan: &Plan, consent: &Consent) {
     }
 }
 
-/// What can be said of a plan on a target before its turn.
+/// Checks a plan on a target before its turn.
 pub fn look(target: &str, plan: &Plan, consent: &Consent) -> Result<(), Failure> {
     fits(plan)?;
     let system = System::default();
@@ -102,7 +102,7 @@ pub fn look(target: &str, plan: &Plan, consent: &Consent) -> Result<(), Failure>
     Ok(waykeeper_memload::look(target, plan, consent, &system)?)
 }
 
-/// What can be said of a plan without its target.
+/// Checks a plan without its target.
 fn fits(plan: &Plan) -> Result<(), Failure> {
     waykeeper_memload::check(plan)?;
     cpus::there(&plan.cpus)
@@ -112,17 +112,17 @@ fn endless(plan: &Plan) -> bool {
     plan.time.is_none() && plan.blocks.is_none() && plan.commands.is_none()
 }
 
-/// Part of a limit that a load may lack before that is said: limits are to hold within 1 %.
+/// Part of a limit by which a load may stay below it without a note: limits hold within 1 %.
 const LACK: f64 = 0.01;
 
-/// What is said of a limit that was not reached: by the table alone a load looks as if it had been held back as wanted.
+/// A note on a limit that was not reached; the table alone does not show that.
 fn missed(plan: &Plan, summary: &Summary) -> Option<String> {
-    // Of a run of less than a second the slots say little.
+    // In a run below one second the slots are too few to judge.
     if summary.runtime_s < 1.0 {
         return None;
     }
     let sent_s = plan.time.map_or(summary.runtime_s, |time| time.as_secs_f64().min(summary.runtime_s));
-    // Slots that are over have had their part, which is whole commands or blocks; the last may have begun just now.
+    // Each finished slot had its part, in whole commands or blocks; the last slot may have just begun.
     let slots = (sent_s * f64::from(plan.slots)).floor() / f64::from(plan.slots);
     let limits = [
         ("--limit-commands", plan.limit_commands, 1, summary.commands),
@@ -132,14 +132,14 @@ fn missed(plan: &Plan, summary: &Summary) -> Option<String> {
     for (word, limit, unit, sent) in limits {
         let Some(limit) = limit else { continue };
         let due = (limit / unit as f64 * slots).floor();
-        // If one of two limits was reached, that is what held the load back.
+        // If one of two limits was reached, it limited the load.
         if sent as f64 >= due * (1.0 - LACK) {
             return None;
         }
         said.get_or_insert((word, limit, (sent * unit) as f64 / summary.runtime_s));
     }
     let (word, limit, rate) = said?;
-    // Nobody reads 300 digits.
+    // A limit of 300 digits is not readable.
     let limit = if limit < 1e16 { format!("{limit}") } else { format!("{limit:e}") };
     let why = if plan.catch_up {
         "the target is not faster, or the load ended before it caught up"
@@ -149,7 +149,7 @@ fn missed(plan: &Plan, summary: &Summary) -> Option<String> {
     Some(format!("{word} {limit} was not reached, the rate was {rate:.1}: {why}"))
 }
 
-/// What the end means for whoever called.
+/// The exit code and message of a run's end.
 fn ended(ready: &Ready, outcome: &Outcome) -> Result<(), Failure> {
     let path = ready.target().path.display();
     match outcome.end {
@@ -249,7 +249,7 @@ impl From<PrepareError> for Failure {
     }
 }
 
-/// A path that leads nowhere is the user's mistake; one that may not be looked at is not.
+/// A path that does not exist is wrong input; one without permission is not.
 fn target_code(why: &io::Error) -> u8 {
     if why.kind() == io::ErrorKind::NotFound { exit::BAD_INPUT } else { exit::io_code(why) }
 }
@@ -277,14 +277,14 @@ mod tests {
         assert!(said.contains("--catch-up"), "{said}");
         let said = told(Plan { catch_up: true, ..of(Some(1000.0), None) }, 2256, 3000).unwrap();
         assert!(said.ends_with("the load ended before it caught up"), "{said}");
-        // Within a per cent, too short to say, no limit, or held back by the other one.
+        // Within one per cent, too short to judge, no limit, or limited by the other one.
         assert_eq!(told(of(Some(1000.0), None), 2971, 3000), None);
         assert_eq!(told(of(Some(1000.0), None), 1, 999), None);
         assert_eq!(told(of(None, None), 1, 3000), None);
         assert_eq!(told(of(Some(1e6), Some(4096.0 * 100.0)), 300, 3000), None);
         assert!(told(of(Some(1e6), Some(4096.0 * 200.0)), 300, 3000).is_some());
-        // A slot has whole commands: 105 slots have 10 of 10.5, whatever came of that in a second; and none falls to a
-        // slot after the last command was to be sent, nor to one that has just begun.
+        // A slot has whole commands: of 10.5 commands 105 slots have 10. Slots after the end of the run, or that have
+        // just begun, have none.
         let in_slots = |commands, slots, time| Plan { slots, time, ..of(Some(commands), None) };
         let ms = |ms| Some(Duration::from_millis(ms));
         assert_eq!(told(in_slots(10.0, 100, ms(1050)), 10, 1050), None);

@@ -1,6 +1,7 @@
 //! `memload virtual:SCENARIO`: the load in simulated time, on the virtual server of a scenario.
 //!
-//! Turns the words of the command into keys of the scenario's `memload` workload; what these mean is `machine`'s.
+//! It converts the options to keys of the scenario's `memload` workload. Must not know what the keys do, which is in
+//! `machine`.
 
 use super::{Told, counters};
 use crate::ddio::listen;
@@ -16,20 +17,20 @@ use waykeeper_machine::{LoadServer, RunOptions, ScenarioError};
 use waykeeper_memload::{Consent, Pages, Plan, Touch, check};
 use waykeeper_silicon::Sampling;
 
-/// What a target begins with that is no path.
+/// Prefix of a target that is a scenario.
 pub const PREFIX: &str = "virtual:";
-/// Bytes of a page, of which the virtual drives' blocks are made.
+/// Bytes of a page: the block size of virtual drives.
 const PAGE: u64 = 4096;
 /// Least blocks of a virtual server's buffer.
 const LEAST_BLOCKS: u64 = 2;
-/// Simulated time where nobody says when it ends: some seconds of ours.
+/// Simulated time of a load without an end; it takes some seconds of wall-clock time.
 const USUAL: Duration = Duration::from_secs(1);
-/// Simulated time between two looks at whether it is over: commands take 20 us and more.
+/// Simulated time between two checks for the end: commands take 20 us and more.
 const STEP: Duration = Duration::from_micros(200);
-/// How often people are told how far it is, of our time.
+/// Interval of progress lines, in wall-clock time.
 const TOLD: Duration = Duration::from_secs(1);
 
-/// A word that only a real machine knows: what it is called, whether it is said, and why it means nothing here.
+/// An option for real machines only: its name, whether it was given, and why it has no meaning here.
 type Absent = (&'static str, fn(&Plan, &Consent) -> bool, &'static str);
 
 const ABSENT: [Absent; 8] = [
@@ -43,8 +44,7 @@ const ABSENT: [Absent; 8] = [
     ("--shared", |_, consent| consent.shared, "its drives have no other users"),
 ];
 
-/// A word of the command, the key of the workload that says the same, and what it then says; where that is nothing, the
-/// scenario's own holds.
+/// An option, the workload's key for it, and the key's value; without a value the scenario's own is kept.
 type Word = (&'static str, &'static str, fn(&Plan) -> Option<Value>);
 
 const WORDS: [Word; 19] = [
@@ -91,17 +91,17 @@ fn block(plan: &Plan) -> u64 {
     plan.block_bytes.map_or(PAGE, u64::from).max(1)
 }
 
-/// The time after which it ends. Commands without data, or none at all, never come to an end of blocks.
+/// The time limit. A load without data or without commands never reaches a limit of blocks.
 fn end(plan: &Plan) -> Option<Duration> {
     let endless = plan.commands.is_none() && (plan.blocks.is_none() || !plan.pattern.moves());
     plan.time.or((endless || plan.pattern == Pattern::Noop).then_some(USUAL))
 }
 
-/// Runs it until its end or Ctrl-C.
+/// Runs the load until its end or Ctrl-C.
 pub fn run(scenario: &str, plan: &Plan, consent: &Consent, live: &Live) -> Result<Told, Failure> {
     let settings = settings(plan, consent)?;
     let source = registry::open(scenario)?;
-    // What is wrong with it by itself is told in its own words.
+    // Faults of the scenario itself are reported with its own messages.
     source.read()?;
     let asked = listen()?;
     let options = RunOptions { seed: plan.seed, sample_seed: plan.seed, sampling: Sampling::EXACT };
@@ -142,20 +142,20 @@ pub fn run(scenario: &str, plan: &Plan, consent: &Consent, live: &Live) -> Resul
     Ok((summary, end))
 }
 
-/// What can be said of a plan without its scenario.
+/// Checks a plan without its scenario.
 pub fn fits(plan: &Plan, consent: &Consent) -> Result<(), Failure> {
     settings(plan, consent).map(drop)
 }
 
-/// A job's plan here. Simulated time carries commands in its own way, whatever a job wants of a kernel, and its buffers have
-/// [`LEAST_BLOCKS`], where a job that keeps one command in flight asks for one.
+/// A job's plan on a virtual server. It ignores the job's engine, and its buffers have at least [`LEAST_BLOCKS`], where
+/// a job with one command in flight needs only one.
 pub fn of_job(plan: &Plan) -> Plan {
     let least = LEAST_BLOCKS * block(plan);
     Plan { engine: None, buffer_bytes: plan.buffer_bytes.map(|bytes| bytes.max(least)), ..plan.clone() }
 }
 
-/// The plan as keys of the workload. What holds of plans on real targets holds here, and what is a matter of real devices is
-/// refused, not left out.
+/// The plan as keys of the workload. It is checked like plans for real targets; options for real devices are refused,
+/// not ignored.
 fn settings(plan: &Plan, consent: &Consent) -> Result<Table, Failure> {
     let refuse =
         |option: &str, why: &str| Err(Failure::bad_input(format!("{option} on a virtual server: {why}")));
@@ -189,12 +189,12 @@ fn settings(plan: &Plan, consent: &Consent) -> Result<Table, Failure> {
     for (_, key, value) in &WORDS {
         keys.extend(value(plan).map(|value| ((*key).to_owned(), value)));
     }
-    // As a real buffer: its pages are there, and as much of it is cached as fits.
+    // Like a real buffer: its pages are allocated, and as much of it is cached as fits.
     keys.insert("filled".to_owned(), Value::Boolean(true));
     Ok(keys)
 }
 
-/// What the scenario's reader says of a key that a word has set, in the word's name: nobody has written that key.
+/// The reader's error about a key, with the option's name instead, because the user gave the option.
 fn in_words(error: ScenarioError, settings: &Table) -> Failure {
     if let ScenarioError::Value { key, value, wanted, .. } = &error {
         let key = key.rsplit('.').next().unwrap_or_default();
@@ -212,7 +212,7 @@ fn in_words(error: ScenarioError, settings: &Table) -> Failure {
 mod tests {
     use super::*;
 
-    /// Every word is in one of the tables, and none in both: a new one has to say what it means here.
+    /// Every option is in exactly one of the tables, so a new one needs a meaning here.
     #[test]
     fn every_word_has_a_meaning_or_is_refused() {
         use clap::{Args, Command};
@@ -224,7 +224,7 @@ mod tests {
             .chain(ABSENT.iter().map(|word| word.0))
             .map(str::to_owned)
             .collect();
-        // A server's own, and no key of a workload.
+        // It is an option of the server, not a key of a workload.
         known.push("--seed".to_owned());
         known.sort();
         let mut all: Vec<String> =

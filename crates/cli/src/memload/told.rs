@@ -1,6 +1,6 @@
-//! A summary as people read it.
+//! The summary of a run as a table.
 //!
-//! Must not know where it comes from.
+//! Must not know how the run was made.
 
 use super::counters;
 use crate::listing;
@@ -10,7 +10,7 @@ use waykeeper_load::{Op, Summary};
 pub fn table(summary: &Summary) -> String {
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut row = |name: &str, value: String| rows.push(vec![name.to_owned(), value]);
-    // From memory's side, as the thesis has it; who thinks of drives reads the other word.
+    // `op` is seen from memory, as in the thesis; the text in parentheses names the drive's side.
     let op = match summary.op {
         _ if !summary.pattern.moves() => "",
         Op::Write => " write (the drive is read)",

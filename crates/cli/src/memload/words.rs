@@ -1,4 +1,4 @@
-//! The words that say what load to make, and those that say where; and the plan that comes of them.
+//! The options for load, for its place and for consent, and the plan made from them.
 //!
 //! Must not know how load is made.
 
@@ -12,9 +12,9 @@ use waykeeper_load::{Pattern, Toward};
 use waykeeper_memload::{Consent, EngineKind, Pages, Plan, Touch};
 use waykeeper_units::{CoreList, parse_size};
 
-/// Where the words stand on the help page that say what is told of a run.
+/// Help heading of the options about the result.
 pub const RESULT: &str = "Result";
-/// And those that say what may be lost.
+/// Help heading of the options that allow data loss.
 const CONSENT: &str = "Consent";
 
 /// What load to make.
@@ -176,7 +176,7 @@ enum PagesWord {
     G1,
 }
 
-/// A whole number; what of these can be is looked at when all words are known.
+/// A whole number; its range is checked when all options are known.
 pub fn whole<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<N, String> {
     text.parse::<N>().map_err(|why| match why.kind() {
         IntErrorKind::PosOverflow => format!("`{text}` is too large a number"),
@@ -193,7 +193,7 @@ fn size(text: &str) -> Result<u64, String> {
     parse_size(text).map_err(|why| why.to_string())
 }
 
-/// Seconds without a unit, as nvme-memload and fio take them.
+/// A time; a number without a unit is in seconds, as in nvme-memload and fio.
 fn time(text: &str) -> Result<Duration, String> {
     let wanted = || format!("`{text}` is not a time above 0; write seconds (10) or a unit (500ms, 2m)");
     let plain = text.parse::<f64>().ok().map(|s| Duration::try_from_secs_f64(s).map_err(|_| wanted()));
@@ -201,7 +201,7 @@ fn time(text: &str) -> Result<Duration, String> {
     if time.is_zero() { Err(wanted()) } else { Ok(time) }
 }
 
-/// The plan of a run here.
+/// The plan of a run on this machine.
 pub fn plan(load: &LoadArgs, place: &PlaceArgs) -> Result<Plan, String> {
     let block_bytes = match load.block_size.map(u32::try_from) {
         None => None,
@@ -264,7 +264,7 @@ pub fn plan(load: &LoadArgs, place: &PlaceArgs) -> Result<Plan, String> {
     })
 }
 
-/// Whoever agrees to a loss has a load in mind that writes; one that only reads is not meant.
+/// Refuses consent to a loss for a load that only reads, and --shared for a load that writes.
 pub fn meant(consent: &Consent, writes: bool) -> Result<(), Failure> {
     if consent.shared && writes {
         let why = "this load writes the target, but a shared device may only be read; leave --shared out, or \
@@ -282,7 +282,7 @@ pub fn meant(consent: &Consent, writes: bool) -> Result<(), Failure> {
     }
 }
 
-/// What the user agrees to.
+/// The consent that the options give.
 pub fn consent(place: &PlaceArgs) -> Consent {
     Consent {
         destroy_data_on: place.destroy_data_on.clone(),

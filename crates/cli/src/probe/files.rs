@@ -1,4 +1,4 @@
-//! What a probe leaves on disk: the page, the numbers, and the machine profile.
+//! The files of a probe: the page, the numbers, and the machine profile. Must not know how they were measured.
 
 use crate::exit::Failure;
 use std::path::Path;
@@ -10,7 +10,7 @@ use waykeeper_probe::findings::Findings;
 use waykeeper_probe::ports::{PortVerdict, Reach, Switch};
 use waykeeper_probe::register::{Register, RegisterVerdict};
 
-/// Writes what was asked for; returns the names of what was written.
+/// Writes the requested files; returns their names.
 pub fn write(
     findings: &Findings,
     identity: Identity,
@@ -30,7 +30,7 @@ pub fn write(
     Ok(written)
 }
 
-/// The machine profile that findings come to.
+/// The machine profile made from findings.
 fn profile(findings: &Findings, host: Identity) -> Profile {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let evidence = findings.rows().into_iter().map(|row| {

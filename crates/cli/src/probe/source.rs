@@ -1,4 +1,4 @@
-//! What is probed: a scenario's virtual server in this process, or the host under a root prefix. Only this file knows
+//! The probed host: a scenario's virtual server in this process, or the host under a root prefix. Only this file knows
 //! which.
 
 use super::RunArgs;
@@ -22,7 +22,7 @@ use waykeeper_probe::stand::ProbeError;
 use waykeeper_probe::sweep::{Dial, Load};
 use waykeeper_units::CoreList;
 
-/// What is probed.
+/// The probed host, with its load.
 pub struct Source {
     host: Opened,
     load: Option<ScenarioLoad>,
@@ -35,7 +35,7 @@ enum Opened {
 }
 
 impl Source {
-    /// Opens what the arguments name.
+    /// Opens the host that the arguments name.
     pub fn open(args: &RunArgs) -> Result<Source, Failure> {
         match &args.root {
             None => scenario(args),
@@ -51,7 +51,7 @@ impl Source {
         }
     }
 
-    /// The host, to be turned.
+    /// The host, to set its knobs.
     pub fn host_mut(&mut self) -> &mut dyn Host {
         match &mut self.host {
             Opened::Virtual(server) => &mut **server,
@@ -59,12 +59,12 @@ impl Source {
         }
     }
 
-    /// The load, where it can be set.
+    /// The load, if it can be set.
     pub fn take_load(&mut self) -> Option<ScenarioLoad> {
         self.load.take()
     }
 
-    /// The microcode, where the kernel tells.
+    /// The microcode version, if the kernel reports it.
     pub fn microcode(&self) -> Option<String> {
         match &self.host {
             Opened::Virtual(_) => None,
@@ -72,7 +72,7 @@ impl Source {
         }
     }
 
-    /// Where the daemon and doctor look for this host's profile.
+    /// The file in which the daemon and doctor look for this host's profile.
     pub fn profile_path(&self) -> Option<PathBuf> {
         match &self.host {
             Opened::Virtual(_) => None,
@@ -80,12 +80,12 @@ impl Source {
         }
     }
 
-    /// The command, which ends when it is dropped: after the host has been given back.
+    /// The command. Drop it after the host was released, which ends it.
     pub fn take_companion(&mut self) -> Option<Companion> {
         self.companion.take()
     }
 
-    /// Gives the host back.
+    /// Releases the host and restores its knobs.
     pub fn close(mut self) -> Result<(), Failure> {
         let failed = match &mut self.host {
             Opened::Virtual(_) => None,
@@ -120,7 +120,7 @@ fn server(source: &ScenarioSource, options: RunOptions) -> Result<FaultyServer, 
     Ok(FaultyServer::new(VirtualServer::new(Arc::new(source.read()?), options)?))
 }
 
-/// A scenario whose keys can be set, and a server of it made anew each time.
+/// A scenario whose keys can be set; each setting builds a new server.
 pub struct ScenarioLoad {
     source: ScenarioSource,
     nics: Vec<String>,
@@ -184,7 +184,7 @@ fn linux(prefix: &Path, args: &RunArgs) -> Result<Source, Failure> {
     Ok(Source { host: Opened::Linux(Box::new(host), root), load: None, companion })
 }
 
-/// The tenants of a file that are here now.
+/// The tenants of a file that are present now.
 fn declared(root: &Root, file: &Path) -> Result<Vec<Tenant>, Failure> {
     let specs = tenants::read(file).map_err(Failure::bad_input)?;
     let roster = Census::new(specs).take(root);
@@ -194,7 +194,7 @@ fn declared(root: &Root, file: &Path) -> Result<Vec<Tenant>, Failure> {
     Ok(roster.tenants)
 }
 
-/// What is started to bring load.
+/// The command that is started to make load.
 struct Beside {
     name: &'static str,
     command: Vec<OsString>,
@@ -207,7 +207,7 @@ fn beside(args: &RunArgs) -> Result<Option<Beside>, Failure> {
         let program = std::env::current_exe().map_err(|why| {
             Failure::new(exit::FAILED, format!("cannot find the path of this program: {why}"))
         })?;
-        // Device writes, as many as the target makes: what a probe looks for are lines that devices write.
+        // Device writes at the target's full rate: the probe looks for lines that devices write.
         let words = ["memload", "--op", "write", "--pattern", "random", "--depth", "32"].map(OsString::from);
         let command =
             [program.into_os_string()].into_iter().chain(words).chain([target.clone().into()]).collect();
@@ -221,14 +221,14 @@ fn beside(args: &RunArgs) -> Result<Option<Beside>, Failure> {
     Ok(Some(Beside { name: "command", command, does_io: args.as_io, devices: args.device.clone() }))
 }
 
-/// The namespace as sysfs calls it, whose controller's port the load goes through; a file has none.
+/// The namespace's name in sysfs, to find the root port of its controller; a file has none.
 fn namespace(target: &Path) -> Option<DeviceName> {
     let name = target.strip_prefix("/dev").ok()?.to_str()?;
     let name = name.strip_prefix("ng").map_or_else(|| name.to_owned(), |rest| format!("nvme{rest}"));
     name.parse().ok()
 }
 
-/// Where these devices are on that host.
+/// PCI addresses of these devices on the host.
 fn addresses(root: &Root, cores: &CoreList, devices: &[DeviceName]) -> Result<Vec<PciAddress>, Failure> {
     let spec = |device: &DeviceName| TenantSpec {
         name: "device".to_owned(),

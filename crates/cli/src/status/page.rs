@@ -1,6 +1,6 @@
-//! A status as people read it: what is, in a few lines; tables; what was done last and why.
+//! A status as text: a few lines, tables, and the last decisions with their causes.
 //!
-//! Returns text. A dash is "not available"; nothing here is 0 that is not.
+//! Returns text. A dash is "not available", never 0. Must not know how the status was obtained.
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use std::fmt::Write;
@@ -12,13 +12,13 @@ const STYLE: TableStyle = TableStyle::new()
     .header_separator(LineStyle::none().fill('─').junction('─'))
     .bottom_border(LineStyle::none().fill('─').junction('─'));
 
-/// Decisions that are shown; JSON has them all.
+/// Decisions that are shown; JSON has all of them.
 const RECENT: usize = 10;
 
 /// A step is late when it is this many periods old.
 const LATE: f64 = 3.0;
 
-/// Everything.
+/// The whole page.
 pub fn status(status: &Status) -> String {
     let mut out = heading(status);
     if !status.tenants.is_empty() {
@@ -211,7 +211,7 @@ fn bytes(bytes: u64) -> String {
     crate::listing::bytes(bytes)
 }
 
-/// A length of time as people say it.
+/// A duration in a suitable unit.
 fn seconds(s: f64) -> String {
     match s {
         s if s < 0.1 => format!("{:.0} ms", s * 1e3),

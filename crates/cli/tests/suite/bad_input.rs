@@ -1,5 +1,5 @@
-//! Every kind of bad input: one line that names the file, the key or offset, the value and what would do;
-//! exit code 2.
+//! Every kind of bad input: one line that names the file, the key or offset, the value and what is accepted; exit code
+//! 2.
 
 use crate::common;
 
@@ -180,7 +180,7 @@ fn captures_and_traces_name_the_offset() {
         2,
         &["is not a memory trace"],
     );
-    // The same from within a scenario: the input's own message arrives.
+    // The same from within a scenario: the message of the input's reader is shown.
     scenario_beside(
         "name = \"nic0\"",
         &format!("name = \"nic0\"\ncapture = {:?}", cut),
@@ -198,7 +198,7 @@ fn captures_and_traces_name_the_offset() {
             "(`gone.pcap` is relative to /",
         ],
     );
-    // Named from within its own folder, where the path has none.
+    // Run in the scenario's own folder, so that its path has no folder part.
     let (folder, _) = folder_with("name = \"nic0\"", "name = \"nic0\"\ncapture = \"gone.pcap\"");
     let check = ["scenario", "check", "tiny.toml"];
     let done = common::waykeeper().args(check).current_dir(folder.path()).assert().code(2);
@@ -215,7 +215,7 @@ fn scenario_beside(from: &str, to: &str, parts: &[&str]) {
 #[test]
 fn a_directory_that_cannot_be_made_is_not_bad_input() {
     let (_folder, path) = tiny();
-    // A file stands where the directory should be.
+    // A file has the name of the directory.
     let out = path.join("results");
     refused(
         &["run", path.to_str().unwrap(), "--policy", "none", "--out", out.to_str().unwrap()],

@@ -1,7 +1,8 @@
-//! Sources: every citation of `docs/reference` names a file and a section that exist, every link of a page leads somewhere,
-//! files with marks of provenance link their legend, and no file names a folder of one machine.
+//! Sources: every citation of `docs/reference` names a file and a section that exist, every link of a page has a
+//! target, files with marks of provenance link their legend, and no file names a folder of one machine.
 //!
-//! A citation is `hardware.md 2.1`, also `hardware.md 2.1, 2.2 and 4 to 6`. It may be broken over two lines of a comment.
+//! A citation is `hardware.md 2.1`, also `hardware.md 2.1, 2.2 and 4 to 6`. It may continue on the next line of a
+//! comment.
 #![allow(clippy::print_stdout, reason = "counts, shown with --nocapture")]
 
 use crate::common::repository;
@@ -10,10 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-/// Folders that hold what was built or run, for a copy of the repository without git. So do those that begin with a dot.
+/// Folders of build or run output, which are skipped in a copy of the repository without git. So are those that begin
+/// with a dot.
 const NOT_OURS: [&str; 5] = ["target", "out", "repro-out", "results", "__pycache__"];
 
-/// What a file that uses marks has to name.
+/// The link that a file with marks must contain.
 const LEGEND: &str = "README.md#marks";
 
 /// A text file of the repository: its path from the root, and its text.
@@ -25,7 +27,7 @@ struct Text {
 /// Headings with a number, by file of `docs/reference`.
 type Sections = BTreeMap<String, BTreeSet<String>>;
 
-/// Paths of the files that git keeps, from the root.
+/// Paths of the files in git, from the root.
 fn kept() -> Option<Vec<String>> {
     let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(repository()).output().ok()?;
     let paths = String::from_utf8(listed.stdout).ok()?;
@@ -45,7 +47,7 @@ fn walked(folder: &Path, into: &mut Vec<String>) {
     }
 }
 
-/// Every file of the repository that is text. Symbolic links are left out, since what they lead to is in the list.
+/// Every file of the repository that is text. Symbolic links are left out, since their targets are in the list.
 fn texts() -> Vec<Text> {
     let paths = kept().unwrap_or_else(|| {
         let mut paths = Vec::new();
@@ -86,7 +88,7 @@ fn bare(line: &str) -> &str {
     signs.iter().find_map(|sign| line.strip_prefix(sign)).unwrap_or(line.trim_start_matches('#')).trim()
 }
 
-/// A text as one line, without the signs that begin a comment, and where each of its lines begins in it.
+/// A text as one line, without the signs that begin a comment, and the offset of each of its lines.
 fn joined(text: &str) -> (String, Vec<usize>) {
     let (mut line, mut starts) = (String::new(), Vec::new());
     for part in text.lines() {
@@ -133,7 +135,7 @@ fn within_word(before: &str) -> bool {
     before.ends_with(|sign: char| sign.is_alphanumeric() || sign == '-' || sign == '_')
 }
 
-/// Citations of a text, and those that are wrong as `path:line: what`.
+/// The number of citations of a text, and the wrong ones as `path:line: what`.
 fn citations(file: &Text, sections: &Sections) -> (usize, Vec<String>) {
     let (line, starts) = joined(&file.text);
     let (mut count, mut wrong) = (0, BTreeMap::new());
@@ -141,7 +143,7 @@ fn citations(file: &Text, sections: &Sections) -> (usize, Vec<String>) {
         for (at, _) in line.match_indices(name.as_str()) {
             let (before, after) = (&line[..at], &line[at + name.len()..]);
             if within_word(before) {
-                continue; // another file, whose name ends so
+                continue; // another file, whose name ends alike
             }
             let found = cited(after);
             if found.is_empty() && !only_named(&file.path, before, after) {
@@ -163,7 +165,7 @@ fn citations(file: &Text, sections: &Sections) -> (usize, Vec<String>) {
             }
         }
     }
-    // A reference text names its own sections by the sign alone.
+    // A reference text names its own sections with § and no file name.
     if let Some(own) = file.path.strip_prefix("docs/reference/").and_then(|name| sections.get(name)) {
         for (at, sign) in line.match_indices('§') {
             if number(&line[at + sign.len()..]).is_none_or(|section| !own.contains(section)) {
@@ -197,7 +199,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
     all
 }
 
-/// Relative links of a page, and those that lead nowhere.
+/// Relative links of a page, and those without a target.
 fn links(page: &Text) -> (usize, Vec<String>) {
     let code = Regex::new(r"`[^`]*`").unwrap();
     let link = Regex::new(r"\]\(([^)\s]+)\)").unwrap();
@@ -233,7 +235,7 @@ fn links(page: &Text) -> (usize, Vec<String>) {
     (count, wrong)
 }
 
-/// The comment of a line of code or data; a page is all comment.
+/// The comment of a line of code or data; a page counts as comment as a whole.
 fn comment<'t>(path: &str, line: &'t str) -> &'t str {
     let sign = match path.rsplit_once('.').map(|(_, kind)| kind) {
         Some("rs") => "//",
@@ -267,7 +269,7 @@ fn mark(file: &Text) -> Option<usize> {
     file.text.lines().position(|line| marks(comment(&file.path, line))).map(|line| line + 1)
 }
 
-/// Where a text names a folder of one machine: its home folders, or where it was written.
+/// Lines of a text that name a folder of one machine, such as a home folder.
 fn machine_folders(file: &Text) -> Vec<String> {
     // Put together, so that this file does not name what it looks for.
     let folders = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];

@@ -1,4 +1,4 @@
-//! `waykeeper daemon` as an operator has it: signals, files, orders, and a host that is as it was found in the end.
+//! `waykeeper daemon` as an operator runs it: signals, files, orders, and a host whose knobs are restored at the end.
 
 use crate::common::daemon;
 
@@ -28,7 +28,7 @@ fn a_daemon_lives_through_reloads_orders_and_pauses_and_leaves_everything_as_it_
     let fixed = masks(&machine);
     assert_ne!(fixed[0], fixed[2]);
 
-    // A bad file changes nothing, and says why.
+    // A bad file changes nothing, and the log names the fault.
     setup.write(&machine, "[polcy]\nname = \"a4\"");
     daemon.signal(Signal::HUP);
     daemon.tells("unknown section [polcy]; did you mean `policy`?");
@@ -38,7 +38,6 @@ fn a_daemon_lives_through_reloads_orders_and_pauses_and_leaves_everything_as_it_
     daemon.signal(Signal::HUP);
     daemon.tells("daemon.mode is \"observe\", was \"manage\": this key cannot change while the daemon runs");
 
-    // A good one is taken.
     setup.write(&machine, &FIXED.replace("0x600", "0x700"));
     daemon.signal(Signal::HUP);
     daemon.comes("other masks", |_| masks(&machine)[0] != fixed[0]);
@@ -83,7 +82,7 @@ fn status_finds_the_daemon_of_a_root_and_says_who_shares_a_class() {
     });
     let status = status().unwrap();
     let tenants = status["tenants"].as_array().unwrap();
-    // Two classes for three: who has none of its own is with another, or alone in the default group.
+    // Two classes for three tenants: a tenant without its own class shares one, or is alone in the default group.
     let grouped: Vec<&Value> = tenants.iter().filter(|tenant| tenant["grouped_why"].is_string()).collect();
     assert!(!grouped.is_empty() && grouped.len() < 3, "{status}");
     for tenant in &grouped {
@@ -147,7 +146,8 @@ fn a_killed_daemon_is_cleaned_up_after_by_the_next() {
     assert_ne!(masks(&machine), before);
     setup.write(&machine, "[policy]\nname = \"none\"");
     let mut next = setup.start();
-    // What the first one left is brought back before that is said; groups that go must not be looked at.
+    // The second daemon restores the first one's changes before it logs its start; the test must not read groups that
+    // are being removed.
     next.tells("daemon started");
     assert_eq!(masks(&machine), before);
     next.ends_by(Signal::TERM);
@@ -177,7 +177,7 @@ fn what_cannot_be_is_told_in_one_line_and_nothing_is_touched() {
         (code, &*line),
         (Some(2), "error: --set: unknown key `daemon.perid_s`; did you mean `daemon.period_s`?")
     );
-    // Only the host knows who is there.
+    // Only the host knows the workloads.
     let (code, line) = told("[policy]\nname = \"fixed\"\nsettings.masks = { lfwd = \"0x3\" }", &[]);
     let wanted = "FILE:9: fixed: unknown workload `lfwd`; did you mean `l2fwd`?";
     assert_eq!((code, line.contains(wanted)), (Some(2), true), "{line}");
@@ -211,7 +211,7 @@ fn check_prints_what_is_in_force_and_where_it_was_said() {
     assert!(!setup.journal.exists());
 }
 
-/// Knobs that a daemon died with come back by its configuration alone, wherever its journal is.
+/// A daemon's configuration suffices to restore the knobs that a killed daemon left, wherever its journal is.
 #[test]
 fn what_a_killed_daemon_left_is_found_by_its_configuration() {
     let machine = Machine::new("gold-6140");
@@ -235,7 +235,7 @@ fn what_a_killed_daemon_left_is_found_by_its_configuration() {
     let root = machine.root().prefix().display().to_string();
     die(&setup);
     let config = setup.config.display().to_string();
-    // The usual journal of that host holds nothing, and no configuration names another.
+    // The usual journal of that host has no entries, and no configuration names another.
     let none = machine.folder().join("none.toml").display().to_string();
     std::fs::write(&none, "").unwrap();
     let (code, told) = restore(&["--root", &root], &none);
@@ -249,7 +249,7 @@ fn what_a_killed_daemon_left_is_found_by_its_configuration() {
     same(&machine.state(), &found, "after restore by the environment");
     assert!(!setup.journal.exists());
 
-    // A configuration that is spoiled since does not keep the usual journal from being found.
+    // With a configuration that became invalid, the default journal is still found.
     setup.journal = waykeeper_linux::journal::usual_path(&machine.root());
     setup.write(&machine, FIXED);
     die(&setup);
@@ -260,7 +260,7 @@ fn what_a_killed_daemon_left_is_found_by_its_configuration() {
     let _ = std::fs::remove_file(setup.journal.with_extension("lock"));
 }
 
-/// A pipe that is full and that nobody reads: what a line goes to when a service manager hangs.
+/// A full pipe without a reader: standard error when a service manager hangs.
 fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
     let (reads, mut writes) = std::io::pipe().unwrap();
     let flags = rustix::fs::fcntl_getfl(&writes).unwrap();
@@ -288,7 +288,7 @@ fn a_log_that_nobody_reads_holds_neither_the_loop_nor_the_end() {
     });
     daemon.ends_by(Signal::TERM);
     same(&machine.state(), &found, "after SIGTERM");
-    // Nor does an end with a reason wait until somebody takes the reason.
+    // A daemon that ends with an error does not wait for a reader either.
     let mut command = setup.command();
     command.args(["--set", "daemon.blind_steps=5"]).stderr(writes);
     let mut daemon = Daemon::of(command, &setup);

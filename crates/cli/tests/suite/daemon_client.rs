@@ -1,5 +1,5 @@
-//! What talks to the daemon, against an open edge without a host (the stage of `service`'s own tests): pages, JSON, exit
-//! codes, and what becomes of it when something else listens.
+//! The commands that talk to the daemon, against its socket server without a host (the stage of `service`'s own tests):
+//! pages, JSON, exit codes, and the errors when another program listens.
 
 use crate::common;
 #[path = "../../../service/tests/edge/stage.rs"]
@@ -45,7 +45,7 @@ fn a_status_is_a_page_for_people_and_json_for_programs() {
     }
     assert!(page.contains("manages, policy a4 in state steady"), "{page}");
     assert!(page.contains(": fio takes a way (DCA write miss ratio 0.2500, dmaleak 0.2000)"), "{page}");
-    // Columns stand below each other.
+    // Columns are aligned.
     let starts: Vec<Option<usize>> = page
         .lines()
         .filter(|line| line.contains("-io") || line.contains("IPC"))
@@ -101,10 +101,10 @@ fn orders_say_what_came_of_them_and_end_as_they_should() {
 #[test]
 fn another_user_may_read_if_in_the_group_and_is_told_what_is_not_permitted() {
     let stage = Stage::new(Limits::default(), Some(READERS.0));
-    // Where it was built others may not be able to go.
+    // Other users may lack access to the build folder.
     let program = stage.folder.path().join("waykeeper");
-    // Another process copies it: a file that this one has open for writing cannot be run as long as a child of another test
-    // has the descriptor, too.
+    // Another process copies it: a file that this process opened for writing cannot be run while a child of another
+    // test has inherited the descriptor.
     assert!(Command::new("cp").arg(binary()).arg(&program).status().unwrap().success());
     let run = |gid: u32, arguments: &[&str]| {
         let mut command = Command::new(&program);

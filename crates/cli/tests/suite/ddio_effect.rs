@@ -1,5 +1,5 @@
-//! `waykeeper ddio` on a running virtual host: the effect of a switch is seen in the counters, and an effect that is
-//! missing is told.
+//! `waykeeper ddio` on a running virtual host: the counters show the effect of a switch, and a missing effect is
+//! reported.
 
 use crate::common;
 
@@ -45,8 +45,8 @@ fn the_counters_show_that_dca_is_off() {
     assert_eq!(switch(&host.path(PORT)), 0x80);
 }
 
-/// The counters that were programmed for the look went back with it: a later restore must not write them over whoever
-/// counts there by then.
+/// Counters programmed for the check are restored with it: a later restore must not overwrite the counters of another
+/// program.
 #[test]
 fn a_kept_change_keeps_no_counters() {
     let host = Host::start(&[]);
@@ -68,7 +68,7 @@ fn a_kept_change_keeps_no_counters() {
     assert_eq!(switch(&host.path(PORT)), 0x80);
 }
 
-/// Something puts the switch back behind our back, as firmware may: it read as wanted, and the counters tell.
+/// Another program sets the switch back, as firmware may: it read back as wanted, but the counters show no effect.
 #[test]
 fn a_switch_that_does_nothing_is_told_and_left_as_it_was() {
     let host = Host::start(&[]);

@@ -1,4 +1,4 @@
-//! Help is part of the interface: what it says is kept and reviewed when it changes.
+//! Help is part of the interface: a snapshot shows every change for review.
 
 use crate::common;
 

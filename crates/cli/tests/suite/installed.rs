@@ -1,10 +1,10 @@
-//! What `make install` installs beside the program: completions and manual pages, made by the program itself.
+//! Files that `make install` adds to the program: completions and manual pages, which the program itself makes.
 
 use crate::common::{output, repository, waykeeper};
 use std::path::Path;
 use std::process::Command;
 
-/// A script handed to a shell's own syntax check; a shell that is not installed is left out.
+/// Checks a script with a shell's own syntax check; a shell other than bash that is not installed is left out.
 fn accepted(shell: &str, arguments: &[&str], script: &Path) {
     match Command::new(shell).args(arguments).arg(script).output() {
         Err(why) if why.kind() == std::io::ErrorKind::NotFound && shell != "bash" => {}
@@ -37,7 +37,7 @@ fn bash_completes_subcommands_and_options() {
     let ask = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
         let last = words.len() - 1;
-        // As bash calls it: the command, the word under the cursor, the word before.
+        // The arguments that bash passes: the command, the word under the cursor, the word before.
         let asked = format!(
             "{script}\nCOMP_WORDS=({line}); COMP_CWORD={last}; _waykeeper {} {} {}; echo \"${{COMPREPLY[*]}}\"",
             words[0],
@@ -53,7 +53,7 @@ fn bash_completes_subcommands_and_options() {
     assert_eq!(ask("waykeeper memload --huge-pages 2"), "2M");
 }
 
-/// The words of every subcommand, read from the help pages.
+/// The names of all subcommands, read from the help pages.
 fn subcommands(above: &[&str], into: &mut Vec<String>) {
     let help = output(&[above, &["--help"]].concat());
     into.push(above.join("-"));

@@ -1,4 +1,4 @@
-//! Lists, pages and looks into files: for people, and as JSON for programs.
+//! Lists, pages and summaries of files: as text and as JSON.
 
 use crate::common;
 

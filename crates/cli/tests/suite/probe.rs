@@ -115,7 +115,7 @@ fn mistakes_are_named_and_nothing_begins() {
 fn ctrl_c_ends_it_with_130() {
     let binary = assert_cmd::cargo::cargo_bin!("waykeeper");
     let mut command = Command::new(binary);
-    // Every set, so that it takes long enough to be broken off.
+    // Every set, so that it takes long enough to be interrupted.
     command
         .args(["probe", "run", "all", "--sets", "exact", "--out", "/nowhere-at-all"])
         .stderr(Stdio::piped());
@@ -129,7 +129,7 @@ fn ctrl_c_ends_it_with_130() {
     assert!(error.contains("interrupted; all knobs are restored"), "{error}");
 }
 
-/// The bench of probes as a mounted host whose clock goes with the wall clock, and its first forwarder.
+/// The scenario `probe` as a mounted host in wall-clock time, and a file that declares its first forwarder as a tenant.
 fn bench() -> (Machine, PathBuf) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/probe.toml");
     let scenario = ScenarioSource::open(&path).unwrap().read().unwrap_or_else(|error| panic!("{error}"));

@@ -1,4 +1,4 @@
-//! `doctor`, `ddio` and `restore` as a user calls them: on a tree of plain files, and doctor on whatever this is.
+//! `doctor`, `ddio` and `restore` as a user calls them: on a tree of plain files, and doctor on this machine.
 
 use crate::common;
 #[path = "../../../linux/tests/suite/plain_tree/mod.rs"]
@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Where a test's journal is: beside its tree, never in /run.
+/// The path of a test's journal: beside its tree, never in /run.
 fn journal(tree: &Tree) -> String {
     tree.path("journal").display().to_string()
 }
@@ -19,7 +19,7 @@ fn root(tree: &Tree) -> String {
     tree.root().display().to_string()
 }
 
-/// `waykeeper ddio ...` on a tree, with its journal and without an experiment.
+/// `waykeeper ddio ...` on a tree, with its journal and without the check of the counters.
 fn ddio(tree: &Tree, arguments: &[&str]) -> assert_cmd::Command {
     let mut command = waykeeper();
     let (root, journal) = (root(tree), journal(tree));
@@ -32,7 +32,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Runs it; standard output with the tree's place taken out.
+/// Runs it; returns standard output with the tree's path replaced.
 fn told(tree: &Tree, mut command: assert_cmd::Command, code: i32) -> String {
     let done = command.assert().code(code);
     text(&done.get_output().stdout).replace(&root(tree), "ROOT")
@@ -67,7 +67,7 @@ fn doctor_tells_a_table_and_json() {
     assert_eq!((&cat["state"], &cat["remedy"]), (&"ok".into(), &Value::Null));
 }
 
-/// What must hold on any machine: it answers, names every subject once, and says 3 exactly if nothing can be turned.
+/// On any machine it answers, names every subject once, and exits with 3 exactly if no knob can be set.
 #[test]
 fn doctor_answers_on_this_machine() {
     let done = waykeeper().args(["doctor", "--json"]).output().unwrap();
@@ -119,7 +119,7 @@ fn ways_stand_while_a_command_runs_and_go_back() {
     assert!(out.contains(" 00000780\n"), "{out}");
     assert_eq!((tree.msr(0, DDIO_WAYS), tree.msr(2, DDIO_WAYS)), (0x600, 0x600));
     assert!(!tree.path("journal").exists(), "nothing is left to restore");
-    // The command's own failure is handed on, and the mask goes back all the same.
+    // The command's exit code is passed on, and the mask is restored all the same.
     let failed = ddio(&tree, &["set", "0x7c0", "--socket", "1", "--", "sh", "-c", "exit 7"]).assert().code(7);
     assert!(text(&failed.get_output().stderr).contains("the command ended with"));
     assert_eq!(tree.msr(2, DDIO_WAYS), 0x600);
@@ -143,9 +143,9 @@ fn a_port_goes_off_with_all_behind_it_and_only_its_bit_changes() {
     let tree = Tree::skylake();
     let out = told(&tree, ddio(&tree, &["off", "ens1f1", "3b:00.0", "--keep"]), 0);
     insta::assert_snapshot!("ddio-off", out);
-    // Bit 7 is gone, bit 2 is whose it was.
+    // Bit 7 is cleared, bit 2 is unchanged.
     assert_eq!((tree.config(NIC_PORT, 0x180), tree.config(SSD_PORT, 0x180)), (0x04, 0x84));
-    // Somebody changes another bit meanwhile: it stays as he left it.
+    // An external change of another bit meanwhile is kept.
     tree.set_config(NIC_PORT, 0x180, 0x0c);
     let (root, journal) = (root(&tree), journal(&tree));
     let done = waykeeper().args(["restore", "--root", &root, "--journal", &journal]).assert().success();
@@ -162,7 +162,7 @@ fn what_is_kept_outlives_the_changes_after_it() {
     told(&tree, ddio(&tree, &["set", "4", "--keep"]), 0);
     let out = told(&tree, ddio(&tree, &["set", "6", "--for", "0"]), 0);
     assert!(out.contains(": restored") && !out.contains("PCI"), "{out}");
-    // Four ways were found, so four there are; and the port is still off.
+    // Four ways were found, so four ways are restored; the port is still off.
     assert_eq!((tree.msr(0, DDIO_WAYS), tree.config(NIC_PORT, 0x180)), (0x780, 0x04));
     let out = common::output(&["restore", "--root", &root(&tree), "--journal", &journal(&tree)]);
     assert_eq!(out.lines().count(), 3, "{out}");
@@ -199,13 +199,13 @@ fn what_must_not_be_written_is_refused_with_the_reason() {
 #[test]
 fn a_header_where_the_switch_should_be_is_not_written() {
     let tree = Tree::skylake();
-    // The chain of capabilities leads to 0x180: what is there is no perfctrlsts (hardware.md 2.1).
+    // The chain of capabilities leads to 0x180: the register there is not perfctrlsts (hardware.md 2.1).
     tree.set_config(NIC_PORT, 0x103, 0x18);
     refused_by(&tree, &["off", "ens1f0"], 3, &["header of capability"]);
     assert_eq!(tree.config(NIC_PORT, 0x180), 0x84);
 }
 
-/// A `waykeeper ddio set 6` that stands until it is told to end, and that does not outlive a test that fails.
+/// A `waykeeper ddio set 6` that holds until a signal, and that is killed if a test fails.
 struct Holder(Child);
 
 impl Holder {
@@ -226,7 +226,6 @@ impl Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // It has ended already where all went well.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -236,7 +235,7 @@ impl Drop for Holder {
 fn a_signal_ends_the_holding_and_brings_the_mask_back() {
     let tree = Tree::skylake();
     let mut holder = Holder::start(&tree);
-    // A second manager keeps out meanwhile.
+    // Another manager is refused meanwhile.
     refused_by(&tree, &["set", "4"], 5, &["another waykeeper", &holder.0.id().to_string()]);
     let pid = rustix::process::Pid::from_raw(holder.0.id() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -244,7 +243,7 @@ fn a_signal_ends_the_holding_and_brings_the_mask_back() {
     assert_eq!((tree.msr(0, DDIO_WAYS), tree.msr(2, DDIO_WAYS)), (0x600, 0x600));
 }
 
-/// A command that does not listen cannot keep the mask from going back.
+/// The mask is restored even if the command ignores SIGTERM.
 #[test]
 fn a_second_signal_ends_a_command_that_ignores_the_first() {
     let tree = Tree::skylake();
@@ -264,11 +263,11 @@ fn a_second_signal_ends_a_command_that_ignores_the_first() {
         if let Some(status) = holder.0.try_wait().unwrap() {
             break status.code();
         }
-        // Two at least; it may take several as one if they come at once.
+        // At least two signals; several at once may count as one.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         std::thread::sleep(Duration::from_millis(200));
     };
-    // 128 and SIGKILL, as shells tell it.
+    // 128 + SIGKILL, as in a shell.
     assert_eq!(code, Some(137));
     assert_eq!((tree.msr(0, DDIO_WAYS), tree.msr(2, DDIO_WAYS)), (0x600, 0x600));
 }

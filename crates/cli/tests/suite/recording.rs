@@ -66,7 +66,7 @@ fn what_cannot_be_recorded_says_why() {
     waykeeper().args(["trace", "record", "-o", out]).assert().code(2);
 }
 
-/// Valgrind itself complains on standard error as well; ours is the last line.
+/// Valgrind prints errors on standard error as well; ours is the last line.
 #[test]
 fn a_program_that_valgrind_cannot_start_is_named() {
     needs_valgrind();

@@ -28,7 +28,7 @@ fn a_run_prints_a_table_with_the_decisions() {
         assert!(text.contains(part), "`{part}` is not in:\n{text}");
     }
     assert!(!text.contains('\x1b'), "no colour where no terminal is");
-    // What a newcomer must not miss: which stretch was measured, and that one seed is one draw.
+    // Every user must see the measured interval, and that the result is of one seed.
     assert!(
         text.contains("measured 1-2 s of 2 s of the server's clock; a run is 0.02 s simulated"),
         "{text}"
@@ -65,7 +65,7 @@ fn a_run_fits_a_screen_and_ends_with_the_verdict() {
     let told: Vec<&str> =
         json["verdict"]["lines"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
     assert!(text.ends_with(&(told.join("\n  ") + "\n")), "{text}");
-    // One policy alone is compared with nothing: its numbers, and no verdict.
+    // One policy alone has no comparison: its numbers, and no verdict.
     let alone = output(&["run", path, "--policy", "a4"]);
     assert!(alone.contains("throughput") && !alone.contains("verdict"), "{alone}");
 }
@@ -127,7 +127,7 @@ fn json_has_the_keys_of_the_issue_and_seeds_bring_spread_and_sampling_error() {
     assert!(!json["policies"]["a4-d"]["decisions"].as_array().unwrap().is_empty());
     assert!(json["sampling_error"]["llc_hit_ratio"].as_f64().unwrap() > 0.0);
     assert!(dpdk["sampling_error"]["llc_hit_ratio"].is_number() && json["sample_seed"].is_null());
-    // 2 s of the server's clock at 100 of them per simulated second.
+    // 2 s of the server's clock with a time factor of 100.
     assert_eq!(json["simulated_s"], 0.02);
     let exact = output(&[
         "run",
@@ -174,13 +174,13 @@ fn a_run_shorter_than_the_policys_interval_works() {
     assert!(said.starts_with("note: a run of 0.2 s is too short for"), "{said}");
     let json: Value = serde_json::from_slice(&done.get_output().stdout).unwrap();
     assert!(json["policies"]["a4"]["workloads"]["xmem"]["ipc"].as_f64().unwrap() > 0.0);
-    // And a warm-up of the user's choice: results count from then on.
+    // The same with a warm-up that the user chose.
     output(&["run", path, "--duration", "0.2", "--warmup", "0.1", "--policy", "default"]);
 }
 
 #[test]
 fn masks_of_the_scenario_stand_unless_a_policy_moves_them() {
-    // Two ways for X-Mem, which loops over 4 MiB: without a policy they hold, under default they do not.
+    // Two ways for X-Mem, which loops over 4 MiB: with `none` they stay, with `default` they do not.
     let (_folder, path) = common::folder_with("cores = \"4\"", "cores = \"4\"\nmask = \"0x003\"");
     let text = output(&["run", path.to_str().unwrap(), "--json", "--policy", "default", "--policy", "none"]);
     let json: Value = serde_json::from_str(&text).unwrap();
@@ -248,7 +248,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Closed before anything can have been written, most times; either way nothing may be complained of.
+    // The pipe is mostly closed before the first write; in either case there must be no error.
     drop(child.stdout.take());
     let mut said = String::new();
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
@@ -265,8 +265,8 @@ fn an_interrupt_ends_a_run_with_130() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // The handler is in place long before the simulations are through; a signal before it would kill
-    // the child without a code, so try until it is gone.
+    // The handler is installed long before the simulations end; a signal before it would kill the child without an exit
+    // code.
     std::thread::sleep(Duration::from_millis(500));
     let killed = Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status().unwrap();
     assert!(killed.success());

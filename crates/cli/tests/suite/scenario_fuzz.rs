@@ -1,11 +1,11 @@
-//! The scenario reader against damaged scenarios, within a fixed budget: whatever comes, no panic, and an
-//! error is one line that names the file.
+//! The scenario reader against damaged scenarios, within a fixed budget: no input causes a panic, and an error is one
+//! line that names the file.
 
 use proptest::prelude::*;
 use waykeeper_lab::registry::BUILT_IN;
 use waykeeper_machine::{ScenarioError, ScenarioSource};
 
-/// Words that a mutation puts where another stood.
+/// Words by which a mutation replaces another one.
 const WORDS: [&str; 20] = [
     "0",
     "-1",
@@ -32,17 +32,17 @@ const WORDS: [&str; 20] = [
 /// One change of a text.
 #[derive(Clone, Debug)]
 enum Change {
-    /// The byte at this place, as a share of the text.
+    /// Changes the byte at this position, given as a share of the text.
     Byte(f64, u8),
-    /// The line is gone.
+    /// Removes the line.
     Drop(f64),
-    /// The line stands twice.
+    /// Repeats the line.
     Twice(f64),
-    /// Two lines change places.
+    /// Swaps two lines.
     Swap(f64, f64),
-    /// The value of the line is another word.
+    /// Replaces the value of the line by another word.
     Value(f64, usize),
-    /// The text ends here.
+    /// Cuts the text here.
     Cut(f64),
 }
 
@@ -92,7 +92,7 @@ fn changed(text: &str, change: &Change) -> String {
     lines.join("\n")
 }
 
-/// Reads a scenario as `run` does: as it stands, and at the first value of each sweep.
+/// Reads a scenario as `run` does: unchanged, and at the first value of each sweep.
 fn read(text: &str) -> Result<(), Box<ScenarioError>> {
     // No folder: captures and traces are not found, which keeps the budget for the reader itself.
     let source = ScenarioSource::parse("fuzzed.toml", text, None)?;

@@ -1,5 +1,5 @@
-//! docs/scenarios.md names every key that the reader takes. The reader is asked itself: a table with a key
-//! that nobody knows is refused with the list of those it knows.
+//! docs/scenarios.md names every key that the reader accepts. The test gets the keys from the reader: it refuses a
+//! table with an unknown key and lists the known ones.
 
 use crate::common;
 
@@ -7,7 +7,7 @@ use common::repository;
 use waykeeper_machine::{KINDS, ScenarioError, ScenarioSource};
 use waykeeper_silicon::Rules;
 
-/// Keys that the reader names when `text` holds the key `zzz`.
+/// Keys that the reader lists when `text` contains the key `zzz`.
 fn known(text: &str) -> Vec<String> {
     let folder = repository().join("scenarios");
     let source = ScenarioSource::parse("keys.toml", text, Some(folder)).unwrap();
@@ -19,7 +19,7 @@ fn known(text: &str) -> Vec<String> {
     }
 }
 
-/// The part of the page under the heading that holds `title`.
+/// The part of the page under the heading that contains `title`.
 fn section(page: &str, title: &str) -> String {
     let mut inside = false;
     let mut text = String::new();
@@ -46,7 +46,7 @@ fn documented(page: &str, title: &str, keys: &[String]) {
     }
 }
 
-/// A scenario with one workload of this program, and what else it needs.
+/// A scenario with one workload of this program and the devices and keys that it needs.
 fn with_program(name: &str) -> String {
     let needs = match name {
         "x-mem" => "working_set = \"1 MiB\"\n",

@@ -1,18 +1,18 @@
-//! Tidy rules: every source file says what it is for, none grows past reading, and crates depend inwards
-//! only, as ARCHITECTURE.md draws it.
+//! Tidy rules: every source file opens with its purpose, none is too long, and crates depend inwards only, as in
+//! ARCHITECTURE.md.
 
 use crate::common;
 
 use common::repository;
 use std::path::{Path, PathBuf};
 
-/// Most lines of a source file before it is time to look for the seam.
+/// Most lines of a source file; a longer one is to be split.
 const MOST_LINES: usize = 600;
 
-/// Widest line of a comment, which rustfmt leaves as it is: what two files side by side on a screen show.
+/// Widest line of a comment, which rustfmt does not change: two files fit side by side on a screen.
 const WIDEST_COMMENT: usize = 125;
 
-/// The rooms, innermost first. A crate may depend on those before it, and only on these.
+/// The rooms, innermost first. A crate may depend only on the listed ones.
 const ROOMS: [(&str, &[&str]); 18] = [
     ("units", &[]),
     ("host", &["units"]),
@@ -49,7 +49,7 @@ const ROOMS: [(&str, &[&str]); 18] = [
             "memload",
         ],
     ),
-    // What tests stand on; no room depends on it but for its tests.
+    // The fixture of tests; a room depends on it only for its tests.
     ("stand", &["units", "host", "silicon", "machine", "generations", "vhost", "linux"]),
     ("bench", &["units", "host", "silicon", "machine", "policy", "control", "lab"]),
 ];
@@ -57,7 +57,7 @@ const ROOMS: [(&str, &[&str]); 18] = [
 fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        // Examples are allowed to be somebody's toys.
+        // Examples need not follow the rules.
         if path.is_dir() && !path.ends_with("target") && !path.ends_with("examples") {
             sources(&path, into);
         } else if path.extension().is_some_and(|extension| extension == "rs" || extension == "py") {

@@ -1,11 +1,11 @@
-//! `waykeeper vhost`: it mounts, takes commands in, goes away without a trace, and says what is wrong.
+//! `waykeeper vhost`: it mounts, runs commands inside, unmounts without leftovers, and reports faults.
 
 use assert_cmd::cargo::cargo_bin;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
-/// A running `waykeeper vhost`, ended by SIGTERM at the latest when dropped.
+/// A running `waykeeper vhost`, ended by SIGTERM when dropped.
 struct Server {
     child: Child,
     folder: tempfile::TempDir,

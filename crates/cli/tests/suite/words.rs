@@ -1,18 +1,18 @@
 //! Plain words: no text that a user sees hides who acts: pages, reports, help, messages, log lines, shipped files.
 //!
-//! Comments of the code are not looked at, and neither are its tests.
+//! Comments and tests are not checked.
 
 use crate::common::repository;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::path::{Path, PathBuf};
 
-/// Words that hide who acts, or that stand for a more exact verb.
+/// Words that hide who acts, or that replace a more exact verb.
 const HIDING: &str = r"(?i)\b(nobody|somebody|anybody|everybody|whoever|whomever|whom|told|stands|stood|goes|gets on|gets along|gone by)\b";
 
-/// Attributes whose strings only a reader of the code sees.
+/// Attributes whose strings only readers of the code see.
 const SILENT: [&str; 6] = ["doc", "expect", "allow", "ignore", "cfg_attr", "should_panic"];
 
-/// All lines of `text` that hold a word of the list, as `name:line: text`.
+/// All lines of `text` with a word of the list, as `name:line: text`.
 fn hits(name: &str, text: &str) -> Vec<String> {
     let hiding = regex_lite::Regex::new(HIDING).unwrap();
     let lines = text.lines().enumerate().filter(|(_, line)| hiding.is_match(line));
@@ -37,7 +37,7 @@ fn literals(stream: TokenStream, into: &mut Vec<String>) {
                     tokens.next();
                 }
             }
-            // What `#[cfg(test)]` is written before ends with its braces, or without any.
+            // An item under `#[cfg(test)]` ends with its braces, or with a semicolon.
             TokenTree::Group(group) if test_item && group.delimiter() == Delimiter::Brace => {
                 test_item = false
             }

@@ -1,5 +1,5 @@
-//! Every encoding of every generation as register words and as perf writes it, held as a snapshot: a change of a table
-//! shows as the words it changes. Numbers worked out by hand are in `tables.rs`.
+//! Every encoding of every generation as register words and as perf writes it, stored as a snapshot: a changed table
+//! shows as changed words. Numbers worked out by hand are in `tables.rs`.
 
 use std::fmt::Write;
 use waykeeper_generations::{Generation, Pmu, Terms};

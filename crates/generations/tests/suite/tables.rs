@@ -1,4 +1,5 @@
-//! The tables as a whole: they parse, no CPU is two generations, and numbers worked out by hand from hardware.md 1 to 6.
+//! The tables as a whole: they parse, no CPU belongs to two generations, and numbers worked out by hand from
+//! hardware.md 1 to 6.
 
 use waykeeper_generations::*;
 
@@ -265,7 +266,7 @@ fn code(terms: &Terms) -> (u64, u64) {
 
 #[test]
 fn core_events_are_those_of_the_reference() {
-    // hardware.md 6.1, event and unit mask; what differs between generations is told apart below.
+    // hardware.md 6.1, event and unit mask; differences between generations are checked below.
     for id in ["hsx", "bdx", "skx", "icx", "spr", "emr", "gnr"] {
         let core = &generation(id).core;
         let event = |name: &str| core.events.get(name).map(|event| (code(&event.terms), event.fixed));

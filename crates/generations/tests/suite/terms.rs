@@ -1,4 +1,4 @@
-//! Events and fields as values: what is read back is what was written, and nothing makes the parser panic.
+//! Events and fields as values: written values are read back, and no input makes the parser panic.
 
 use proptest::prelude::*;
 use waykeeper_generations::{Field, FieldRegister, Terms};

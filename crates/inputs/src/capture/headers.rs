@@ -1,8 +1,8 @@
-//! From a packet's first bytes to what a NIC's parser takes from them: addresses, ports, DSCP.
+//! Parses the fields of a packet's headers that a NIC uses: addresses, ports, DSCP.
 //!
-//! One pass over the bytes that a snap length left, never beyond them: what is cut off is absent. Must
-//! not know files or time. Tunnels (GRE, VXLAN), MPLS and PPPoE are not opened; such packets hash as
-//! their outer addresses say, or not at all, as they do on a NIC without tunnel offload.
+//! It makes one pass over the captured bytes; fields beyond the snap length are absent. Must not know files or time.
+//! Tunnels (GRE, VXLAN), MPLS and PPPoE are not opened: such packets are hashed by their outer addresses or not at all,
+//! as on a NIC without tunnel offload.
 
 use super::FlowKey;
 use serde::Serialize;
@@ -12,13 +12,13 @@ const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
 /// 802.1Q, 802.1ad, and the tag type that switches used for stacked tags before 802.1ad.
 const ETHERTYPE_TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
-/// Tags and IPv6 extension headers followed before giving up; NIC parsers stop far earlier.
+/// Tags and IPv6 extension headers that are followed at most; NIC parsers stop far earlier.
 const MAX_NESTING: usize = 8;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// What comes before the IP header (<https://www.tcpdump.org/linktypes.html>).
+/// The header before the IP header (<https://www.tcpdump.org/linktypes.html>).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LinkType {
@@ -26,7 +26,7 @@ pub enum LinkType {
     Ethernet,
     /// BSD loopback: four bytes of address family.
     Loopback,
-    /// The IP header at once.
+    /// No header before the IP header.
     RawIp,
     /// Linux cooked, version 1 (`tcpdump -i any` of old).
     LinuxSll,
@@ -35,7 +35,7 @@ pub enum LinkType {
 }
 
 impl LinkType {
-    /// The link type with this LINKTYPE_ number, if it is one of ours.
+    /// The link type with this LINKTYPE_ number, if it is supported.
     pub(super) fn from_number(number: u16) -> Option<LinkType> {
         Some(match number {
             1 => LinkType::Ethernet,
@@ -48,7 +48,7 @@ impl LinkType {
     }
 }
 
-/// What the headers say.
+/// The fields read from a packet's headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Headers {
     pub(super) flow: Option<FlowKey>,
@@ -61,8 +61,8 @@ pub(super) fn parse(link: LinkType, data: &[u8]) -> Headers {
         LinkType::Ethernet => ether_payload(word(data, 12), data.get(14..)),
         LinkType::LinuxSll => ether_payload(word(data, 14), data.get(16..)),
         LinkType::LinuxSll2 => ether_payload(word(data, 0), data.get(20..)),
-        // The family is in the capturing host's byte order and its IPv6 number differs among systems
-        // (10, 24, 28, 30); the version in the IP header says the same without that doubt.
+        // The family is in the capturing host's byte order and its IPv6 number differs among systems (10, 24, 28, 30);
+        // the version in the IP header is unambiguous.
         LinkType::Loopback => ip(data.get(4..)),
         LinkType::RawIp => ip(Some(data)),
     }
@@ -139,7 +139,7 @@ fn ipv6(data: &[u8]) -> Option<Headers> {
         };
         protocol = next[0];
         rest = next.get(bytes..);
-        // Behind a fragment header lies a header only in the first fragment; NICs do not look.
+        // Only the first fragment has another header after the fragment header, and NICs do not read it.
         if fragment {
             break;
         }

@@ -1,7 +1,7 @@
-//! Packet captures as a NIC sees them: when a packet arrives, how long it is, which flow it belongs to.
+//! Packet captures as input of a NIC: arrival time, length and flow of each packet.
 //!
-//! Must not know NICs or queues: it gives the RSS hash, [`crate::IndirectionTable`] gives the queue.
-//! Payloads are dropped on reading; a packet costs 32 bytes of memory, a flow is kept once.
+//! Must not know NICs or queues: it computes the RSS hash, [`crate::IndirectionTable`] the queue. Payloads are not
+//! kept; a packet takes 32 bytes of memory, a flow is stored once.
 
 mod headers;
 mod pcap;
@@ -17,14 +17,14 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::Path;
 
-/// Packets that one capture may hold: 2^26, 2 GiB of records. A guess at what a run can use; the bound
-/// keeps a packed file of zeros from filling memory.
+/// Packets that one capture may hold: 2^26, 2 GiB of records. A guess at what a run can use. Without the bound a
+/// compressed file of zeros could fill memory.
 pub const MAX_PACKETS: usize = 1 << 26;
-/// The longest packet believed. Linux's BIG TCP builds 512 KiB on loopback; 16 MiB leaves room.
+/// The longest accepted packet. Linux's BIG TCP builds 512 KiB on loopback; 16 MiB leaves room.
 const MAX_PACKET_BYTES: u32 = 16 << 20;
-/// Time between first and last packet that is believed: 2^62 ns, 146 years. Beyond it sums overflow.
+/// Longest accepted time between first and last packet: 2^62 ns, 146 years. Beyond it sums overflow.
 const MAX_SPAN_NS: i128 = 1 << 62;
-/// What the reader takes, for messages.
+/// What the reader accepts, for messages.
 const WANTED: &str =
     "a pcap or pcapng capture (plain, gzip, xz or zstd), as tcpdump -w or Wireshark write it";
 
@@ -35,8 +35,8 @@ pub struct Packet {
     /// stamped before its predecessor gets the predecessor's time (and is counted in
     /// [`Capture::reordered`]).
     pub at_ns: u64,
-    /// Length before any snap length cut it: what the capture calls the original length. Counts the
-    /// capture's link header, and the frame check sequence only where the capture has it.
+    /// The original length of the capture file, before the snap length. It includes the link header, and the frame
+    /// check sequence only where the capture has it.
     pub bytes: u32,
     /// RSS hash under [`MICROSOFT_KEY`]; 0 for a packet that is not IP, as NICs report it.
     pub hash: u32,
@@ -46,7 +46,7 @@ pub struct Packet {
     pub dscp: Option<u8>,
 }
 
-/// What an RSS NIC tells flows apart by.
+/// The fields by which an RSS NIC distinguishes flows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 pub struct FlowKey {
     /// Source address.
@@ -83,7 +83,7 @@ impl FlowKey {
     }
 }
 
-/// Which file format a capture came in.
+/// The file format of a capture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CaptureFormat {
@@ -93,7 +93,7 @@ pub enum CaptureFormat {
     Pcapng,
 }
 
-/// A capture, read.
+/// A capture in memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Capture {
     /// The packets in file order.
@@ -104,11 +104,11 @@ pub struct Capture {
     pub format: CaptureFormat,
     /// Link types of the interfaces that packets came from, each once.
     pub links: Vec<LinkType>,
-    /// Packets whose time stamp lay before their predecessor's and was raised to it.
+    /// Packets whose time stamp was before that of their predecessor and was raised to it.
     pub reordered: u64,
 }
 
-/// A capture in a few numbers.
+/// A summary of a capture.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct CaptureInfo {
     /// The file format.
@@ -143,8 +143,8 @@ impl Capture {
     /// Reads a capture.
     ///
     /// # Errors
-    /// One [`InputError`] if the file cannot be read, is of another kind, is cut short, holds no packet,
-    /// or holds a length, time or link type that cannot be.
+    /// One [`InputError`] if the file cannot be read, is of another kind, is cut short, holds no packet, or holds an
+    /// impossible length, time or link type.
     pub fn read(path: &Path) -> Result<Capture, InputError> {
         let mut source = Source::open(path)?;
         let first = source.peek(4)?;
@@ -166,13 +166,13 @@ impl Capture {
         Ok(capture)
     }
 
-    /// The capture in a few numbers.
+    /// The summary.
     pub fn info(&self) -> CaptureInfo {
         let packets = self.packets.len() as u64;
         let bytes: u64 = self.packets.iter().map(|packet| u64::from(packet.bytes)).sum();
         let duration_ns = self.packets.last().map_or(0, |packet| packet.at_ns);
         let seconds = duration_ns as f64 / 1e9;
-        // N packets span N-1 gaps; the last packet's bytes fall outside of them as well.
+        // N packets span N-1 gaps; the last packet's bytes are not part of them either.
         let last_bytes = self.packets.last().map_or(0, |packet| u64::from(packet.bytes));
         let rate = |count: u64| (duration_ns > 0).then(|| count as f64 / seconds);
         CaptureInfo {
@@ -193,7 +193,7 @@ impl Capture {
     }
 }
 
-/// Where the two readers put what they find.
+/// Collects what the two readers find.
 struct Collector {
     capture: Capture,
     /// Flow to its index and hash, so that a flow is hashed once.
@@ -208,7 +208,7 @@ impl Collector {
         Collector { capture, known: HashMap::new(), first_ns: None }
     }
 
-    /// Takes a packet in; `source` stands at its start and is asked to make the error if it is refused.
+    /// Adds a packet; `source` is positioned at its start and builds the error if it is refused.
     fn packet(
         &mut self,
         source: &Source,
@@ -248,7 +248,7 @@ impl Collector {
                 let flows = &mut self.capture.flows;
                 let (index, hash) = *self.known.entry(key).or_insert_with(|| {
                     flows.push(key);
-                    // No more flows than packets, and those are bounded by MAX_PACKETS.
+                    // Flows are at most as many as packets, which are bounded by MAX_PACKETS.
                     ((flows.len() - 1) as u32, key.rss_hash(&MICROSOFT_KEY))
                 });
                 (Some(index), hash)
@@ -259,7 +259,7 @@ impl Collector {
     }
 }
 
-/// Checks a packet's two lengths, which both formats carry.
+/// Checks a packet's two lengths, which both formats contain.
 fn check_lengths(source: &Source, captured: u32, original: u32) -> Result<(), InputError> {
     let offset = source.offset();
     if original > MAX_PACKET_BYTES {

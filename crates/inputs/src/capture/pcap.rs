@@ -1,6 +1,6 @@
 //! The classic pcap file: a 24-byte header, then 16 bytes and data per packet (pcap-savefile(5)).
 //!
-//! The fields are decoded by `pcap-parser`; what they may be is checked here, before a length is believed.
+//! `pcap-parser` decodes the fields; this file checks their values before it uses a length. Must not know flows.
 
 use super::{Collector, check_lengths, headers, link_type};
 use crate::error::InputError;
@@ -31,7 +31,7 @@ pub(super) fn read(source: &mut Source, into: &mut Collector) -> Result<(), Inpu
         let wanted = "2; rewrite the file with a current tcpdump (-r old -w new)";
         return Err(source.value(4, "pcap version", header.version_major, wanted));
     }
-    // The low 16 bits are the link type, the others say whether a frame check sequence is there.
+    // The low 16 bits are the link type, the others state whether there is a frame check sequence.
     let link = link_type(source, 20, (header.network.0 as u32 & 0xffff) as u16)?;
     let big_endian = header.is_bigendian();
     let fractions_per_s = if header.is_nanosecond_precision() { 1_000_000_000 } else { 1_000_000 };

@@ -1,9 +1,9 @@
 //! The pcapng file: sections of blocks, interfaces described in blocks of their own
 //! (draft-ietf-opsawg-pcapng).
 //!
-//! Blocks are decoded by `pcap-parser`; block lengths are checked here before a block is read, and time
-//! stamps are scaled here: the library (0.17) takes no power-of-two resolution and reads if_tsoffset as
-//! little-endian in big-endian files. Blocks without packets are stepped over.
+//! `pcap-parser` decodes blocks; this file checks their lengths before it reads them, and scales time stamps: the
+//! library (0.17) has no power-of-two resolution and reads if_tsoffset as little-endian in big-endian files. Blocks
+//! without packets are skipped.
 
 use super::{Collector, MAX_PACKET_BYTES, check_lengths, headers, link_type};
 use crate::capture::LinkType;
@@ -24,9 +24,9 @@ const ENHANCED_PACKET: u32 = 6;
 
 /// The shortest block: type, length, length.
 const MIN_BLOCK_BYTES: u32 = 12;
-/// The longest block believed: the longest packet and room for its options.
+/// The longest accepted block: the longest packet and room for its options.
 const MAX_BLOCK_BYTES: u32 = MAX_PACKET_BYTES + (1 << 20);
-/// Interfaces of one section. Real files have a handful; the bound keeps a hostile one small.
+/// Interfaces of one section. Real files have a handful; the bound limits the memory for a hostile one.
 const MAX_INTERFACES: usize = 4096;
 
 /// One interface of the current section.

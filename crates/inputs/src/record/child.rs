@@ -1,8 +1,7 @@
-//! A program under valgrind's lackey: started, listened to, stopped.
+//! Starts a program under valgrind's lackey, reads its output and stops it.
 //!
-//! Must not know what the text means. The text comes through a pipe that the child gets as one more
-//! descriptor, so that the program keeps its own stdin, stdout and stderr. The child leads a process
-//! group of its own, so that stopping it stops what it started as well.
+//! Must not know the meaning of the text. The text comes through a pipe on an extra descriptor, so that the program
+//! keeps its stdin, stdout and stderr. The child leads its own process group, so that its children are stopped with it.
 
 use super::RecordError;
 use command_fds::{CommandFdExt, FdMapping};
@@ -16,33 +15,33 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// The descriptor that the child writes its trace to. Any small one but 0 to 2 will do: valgrind moves it
-/// out of the program's way at once.
+/// The descriptor that the child writes its trace to. Any small one but 0 to 2 will do: valgrind moves it out of the
+/// program's range at once.
 const TRACE_FD: i32 = 3;
-/// How long one look at the pipe waits. Short enough for a progress bar, long enough to cost nothing.
+/// Longest wait for the pipe in one call. Short enough for a progress bar, long enough to cost no CPU time.
 const POLL: Duration = Duration::from_millis(100);
-/// Size asked for the pipe: the most that an unprivileged process may have. Fewer switches between
-/// valgrind, which is the bottleneck, and us.
+/// Requested size of the pipe: the maximum of an unprivileged process. It reduces context switches with valgrind, which
+/// is the bottleneck.
 const PIPE_BYTES: usize = 1 << 20;
 /// How long a program may take to end after SIGTERM before SIGKILL. Under lackey it runs over a
 /// thousand times slower than otherwise (some 0.7 million instructions/s measured on a 2-core VM).
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What a look at the pipe found.
+/// Result of one wait for the pipe.
 pub(super) enum Heard {
-    /// So many bytes.
+    /// This many bytes were read.
     Bytes(usize),
-    /// Nothing for a while; the program waits or thinks.
+    /// No output within the wait.
     Nothing,
-    /// The program has ended, and all it wrote was read.
+    /// The program has ended, and its output was read completely.
     End,
 }
 
 pub(super) struct Traced {
     child: Child,
     pipe: PipeReader,
-    /// The program was seen to have ended. It is collected by [`Traced::wait`] or on drop, and not before:
-    /// until then nobody else can get its process id, and its group can be signalled safely.
+    /// The program was seen to have ended. [`Traced::wait`] or drop collects it, and not earlier: until then its
+    /// process id cannot be reused, and its group can be signalled safely.
     ended: bool,
 }
 
@@ -51,7 +50,7 @@ impl Traced {
     pub(super) fn start(valgrind: &Path, command: &[OsString]) -> Result<Traced, RecordError> {
         let cannot = |source| RecordError::Start { valgrind: valgrind.to_owned(), source };
         let (pipe, writer) = io::pipe().map_err(cannot)?;
-        // Larger is faster, no more than that.
+        // A larger pipe is only faster; failure does not matter.
         let _ = rustix::pipe::fcntl_setpipe_size(&pipe, PIPE_BYTES);
         let mut valgrind_command = Command::new(valgrind);
         valgrind_command
@@ -70,7 +69,7 @@ impl Traced {
             io::ErrorKind::NotFound => RecordError::NoValgrind { valgrind: valgrind.to_owned() },
             _ => cannot(source),
         })?;
-        // The command holds our copy of the writing end; with it open the pipe would never end.
+        // The command holds our copy of the writing end, which would keep the pipe open.
         drop(valgrind_command);
         Ok(Traced { child, pipe, ended: false })
     }
@@ -90,8 +89,8 @@ impl Traced {
                 bytes => Heard::Bytes(bytes),
             });
         }
-        // Something that the program left behind, a daemon, may hold the pipe open for ever: what counts
-        // is that the program itself is gone and the pipe was seen empty after that.
+        // A daemon that the program started may hold the pipe open for ever. The recording ends when the program itself
+        // has ended and the pipe was empty after that.
         if self.ended {
             return Ok(Heard::End);
         }
@@ -99,7 +98,7 @@ impl Traced {
         Ok(Heard::Nothing)
     }
 
-    /// Asks the program to end, then makes it; gives its exit status.
+    /// Sends SIGTERM, after [`GRACE`] SIGKILL; returns the exit status.
     pub(super) fn stop(&mut self) -> io::Result<ExitStatus> {
         self.signal(Signal::TERM);
         let deadline = Instant::now() + GRACE;
@@ -109,7 +108,7 @@ impl Traced {
                 self.signal(Signal::KILL);
                 break;
             }
-            // A program blocked on a full pipe would not see the signal.
+            // A program blocked on a full pipe would not handle the signal.
             if let Heard::End = self.listen(&mut rest)? {
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -134,7 +133,7 @@ impl Traced {
 
     fn signal(&self, signal: Signal) {
         if let Some(group) = self.id() {
-            // It fails if the group is gone, which is what was wanted.
+            // It fails if the group no longer exists, which is the goal.
             let _ = kill_process_group(group, signal);
         }
     }
@@ -142,7 +141,7 @@ impl Traced {
 
 impl Drop for Traced {
     fn drop(&mut self) {
-        // After `wait` the child is collected and this is `Ok(Some(_))`: the id is no longer ours to signal.
+        // After `wait` the child is collected and this is `Ok(Some(_))`: the id may belong to another process.
         if let Ok(None) = self.child.try_wait() {
             self.signal(Signal::KILL);
             let _ = self.child.wait();
@@ -150,12 +149,12 @@ impl Drop for Traced {
     }
 }
 
-/// A command as people type it.
+/// A command as the user typed it.
 pub(super) fn shown(command: &[OsString]) -> String {
     command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// A command without the folder its program lies in: what was traced, for people elsewhere.
+/// A command without the folder of its program, for the trace's header.
 pub(super) fn source_text(command: &[OsString]) -> String {
     let mut words = command.to_vec();
     if let Some(program) = words.first_mut() {

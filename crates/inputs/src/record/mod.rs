@@ -1,14 +1,13 @@
 //! Makes a memory trace of a real program: runs it under valgrind's lackey and converts as it runs.
 //!
-//! Nothing is stored but the result: text flows through a pipe, a line becomes a touch, touches become
-//! records, records leave through the L1 filter and the window into a `.wkt` file. Must not know what
-//! programs do; a server that never ends is ended when the window is full.
+//! Only the result is stored: each line of text from the pipe becomes a touch, touches become records, and records pass
+//! the L1 filter and the window into a `.wkt` file. Must not know what programs do; a server that does not end is
+//! stopped when the window is full.
 //!
-//! *What is followed.* The one process that valgrind starts, with all its threads as valgrind interleaves
-//! them (it runs one at a time and lackey does not say which). Children that it forks run on but are
-//! silent; programs that it executes in children run without valgrind. The kernel's own accesses are not
-//! seen, system calls take no instructions. A repeated string instruction (`rep movs`, `rep stos`) counts
-//! one instruction and one access a repeat, as valgrind runs it.
+//! *What is followed.* The one process that valgrind starts, with all its threads as valgrind interleaves them (it runs
+//! one at a time and lackey does not say which). Children that it forks are not traced; programs that it executes in
+//! children run without valgrind. The kernel's own accesses are not seen, system calls take no instructions. A repeated
+//! string instruction (`rep movs`, `rep stos`) counts one instruction and one access a repeat, as valgrind runs it.
 
 mod child;
 
@@ -24,14 +23,14 @@ use std::process::ExitStatus;
 /// Text read at once. Lackey writes some 14 bytes an access.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// What [`record()`] records, and with what.
+/// Options of [`record()`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecordOptions {
-    /// The stretch to keep: skips a program's start-up, ends a server.
+    /// The part to keep: skips a program's start-up, ends a server.
     pub window: Window,
-    /// Keep only what misses L1 ([`L1Filter`]). The skipped stretch warms it.
+    /// Keep only what misses L1 ([`L1Filter`]). The skipped part warms it up.
     pub l1_filter: bool,
-    /// What was traced, for people; by default the command without its folder.
+    /// Description of the program; by default the command without its folder.
     pub source: Option<String>,
     /// The valgrind to run.
     pub valgrind: PathBuf,
@@ -44,10 +43,10 @@ impl Default for RecordOptions {
     }
 }
 
-/// How far a recording is.
+/// Progress of a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// Instructions executed, those of the skipped stretch included.
+    /// Instructions executed, those of the skipped part included.
     pub instructions: u64,
     /// Records written.
     pub records: u64,
@@ -58,7 +57,7 @@ pub struct Progress {
 pub enum Ended {
     /// The window was full; the program was stopped.
     Full,
-    /// The progress callback asked for it; the program was stopped.
+    /// The progress callback stopped it; the program was stopped.
     Asked,
     /// The program ended by itself, with this status.
     Exited(ExitStatus),
@@ -85,15 +84,15 @@ pub enum RecordError {
         /// The program that was tried.
         valgrind: PathBuf,
     },
-    /// Valgrind is there and could not be started.
+    /// Valgrind exists and could not be started.
     #[error("cannot run {valgrind}: {source}; check that it may be executed")]
     Start {
         /// The program that was tried.
         valgrind: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// Valgrind ran and the program did not: it executed not one instruction.
+    /// Valgrind ran but the program did not start: it executed no instruction.
     #[error("`{command}` did not start under {valgrind} ({status}); run it without waykeeper to see why")]
     NotStarted {
         /// The command.
@@ -108,10 +107,10 @@ pub enum RecordError {
     Lost {
         /// The command.
         command: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// Valgrind wrote what is not lackey's.
+    /// Valgrind wrote a line that is not lackey's.
     #[error(
         "line {line} of lackey's output for `{command}` is `{text}`; use a current valgrind, 3.19 is known \
          to work"
@@ -134,7 +133,7 @@ pub enum RecordError {
         command: String,
         /// Instructions that it executed.
         instructions: u64,
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
     },
     /// The trace cannot be written.
@@ -144,10 +143,10 @@ pub enum RecordError {
 
 /// Records a program's memory accesses into a `.wkt` file.
 ///
-/// Runs `command` under `valgrind --tool=lackey` until the window is full, `progress` says break, or the
-/// program ends. `progress` is called at least ten times a second. The program keeps its stdin (unless
-/// that is a terminal), stdout and stderr; it is stopped with SIGTERM to its process group, and with SIGKILL if
-/// it is still there after five seconds. The output appears under its name only when it is whole.
+/// Runs `command` under `valgrind --tool=lackey` until the window is full, `progress` returns break, or the program
+/// ends. `progress` is called at least ten times a second. The program keeps its stdin (unless that is a terminal),
+/// stdout and stderr; it is stopped with SIGTERM to its process group, and with SIGKILL if it still runs after five
+/// seconds. The output gets its name only when it is complete.
 ///
 /// # Errors
 /// [`RecordError`]; in particular [`RecordError::NoValgrind`] where valgrind is missing.
@@ -197,18 +196,18 @@ pub fn record(
     Ok(Recording { info, ended: stopped.unwrap_or(Ended::Exited(status)) })
 }
 
-/// Text in, records out.
+/// Converts text to records.
 struct Tape {
     builder: RecordBuilder,
     pipeline: Pipeline,
     text: Vec<u8>,
-    /// Bytes at the start of `text` that are a line's beginning.
+    /// Bytes of an incomplete line at the start of `text`.
     held: usize,
     line: u64,
 }
 
 impl Tape {
-    /// Takes in the bytes that were read behind those held.
+    /// Processes the bytes that were read after the held ones.
     fn take(&mut self, bytes: usize, command: &[OsString]) -> Result<(), RecordError> {
         let end = self.held + bytes;
         let mut start = 0;
@@ -235,7 +234,7 @@ impl Tape {
         Ok(())
     }
 
-    /// True if nothing further will be kept, be it that a program loops without touching memory.
+    /// True if no further record will be kept, even while a program runs without touching memory.
     fn is_full(&self) -> bool {
         self.pipeline.is_full() || self.pipeline.is_past(self.builder.instructions())
     }

@@ -1,12 +1,12 @@
-//! From single accesses to records: counts instructions, splits what crosses a line, merges repeats.
+//! Makes records of single accesses: counts instructions, splits accesses that cross a line, merges repeats.
 //!
-//! The readers of foreign formats share it, so that merging means the same thing whatever the source.
+//! The readers of all foreign formats use it, so that they merge alike. Must not know any format.
 
 use super::{Kind, LINE_BYTES, Record};
 use std::collections::VecDeque;
 
-/// Touches merged into one record at most, so that a program that spins on one line still makes records
-/// and a limit on a live recording is noticed.
+/// Most touches in one record, so that a program that spins on one line still produces records and reaches the limit of
+/// a live recording.
 const MAX_TOUCHES: u32 = 65_535;
 
 #[derive(Default)]
@@ -19,7 +19,7 @@ pub(crate) struct RecordBuilder {
 }
 
 impl RecordBuilder {
-    /// One instruction begins; accesses that follow are its.
+    /// An instruction begins; the accesses that follow belong to it.
     pub(crate) fn instruction(&mut self) {
         self.instructions += 1;
     }
@@ -51,7 +51,7 @@ impl RecordBuilder {
         self.ready.pop_front()
     }
 
-    /// The trace ends: what was pending is finished.
+    /// Ends the trace: finishes the pending record.
     pub(crate) fn finish(&mut self) {
         self.ready.extend(self.pending.take());
     }

@@ -5,10 +5,10 @@
 //! destination memory u64[2] | source memory u64[4]                        0 = unused slot
 //! ```
 //!
-//! The format has no magic and no sizes. What can be checked is: flags are 0 or 1, addresses are
-//! canonical, the file is a whole number of records. An address stands for the one line it lies in; an
-//! instruction reads its sources before it writes its destinations; a line that is both is one store,
-//! as lackey's modify is. CloudSuite's wider records (four destinations) are not read.
+//! The format has no magic and no sizes. Checked are: flags are 0 or 1, addresses are canonical, the file is a whole
+//! number of records. An address means the one line that contains it; an instruction reads its sources before it writes
+//! its destinations; a line that is both is one store, as lackey's modify is. CloudSuite's wider records (four
+//! destinations) are not read.
 
 use super::{Kind, LINE_BYTES, Record, RecordBuilder};
 use crate::error::InputError;
@@ -39,7 +39,7 @@ impl ChampSimReader {
         first.get(..RECORD_BYTES).is_some_and(|record| fault(record).is_none())
     }
 
-    /// The next record; none behind the last.
+    /// The next record; none after the last.
     pub(super) fn next(&mut self) -> Result<Option<Record>, InputError> {
         loop {
             if let Some(record) = self.builder.pop() {
@@ -63,13 +63,13 @@ impl ChampSimReader {
         }
     }
 
-    /// Instructions behind the last record, once the records have run out.
+    /// Instructions after the last record, once the records have run out.
     pub(super) fn tail_instructions(&self) -> u64 {
         self.builder.tail_instructions()
     }
 }
 
-/// The first field that cannot be: its offset, name and value.
+/// The first field with an impossible value: its offset, name and value.
 fn fault(record: &[u8]) -> Option<(usize, &'static str, u64)> {
     let flags = [(IS_BRANCH, "is_branch"), (BRANCH_TAKEN, "branch_taken")];
     let flag =
@@ -80,7 +80,7 @@ fn fault(record: &[u8]) -> Option<(usize, &'static str, u64)> {
     flag.or_else(|| std::iter::once(ip).chain(memory).find(|(_, _, address)| !is_canonical(*address)))
 }
 
-/// True for what a 57-bit virtual address can be: the bits above are copies of bit 56.
+/// True for a possible 57-bit virtual address: the bits above are copies of bit 56.
 fn is_canonical(address: u64) -> bool {
     matches!(address >> 56, 0 | 0xff)
 }

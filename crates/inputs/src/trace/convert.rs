@@ -1,4 +1,4 @@
-//! From any trace format to `.wkt`: filter, cut, write, and put in place only what is whole.
+//! Converts any trace format to `.wkt`: filters, cuts, writes, and renames the file when it is complete.
 
 use super::info::Footprint;
 use super::window::Cut;
@@ -9,18 +9,18 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
-/// What [`convert`] does on the way.
+/// Options of [`convert`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ConvertOptions {
-    /// The stretch to keep.
+    /// The part to keep.
     pub window: Window,
     /// Keep only what misses L1 ([`L1Filter`]); a trace that was filtered before stays as it is.
     pub l1_filter: bool,
-    /// What was traced, for people; by default what the input says, or else its file name.
+    /// Description of the program; by default that of the input, or else its file name.
     pub source: Option<String>,
 }
 
-/// Converts a trace to `.wkt`. The output appears under its name only when it is whole.
+/// Converts a trace to `.wkt`. The output gets its name only when it is complete.
 ///
 /// # Errors
 /// Those of [`TraceReader`] about the input, [`InputError::Write`] about the output, and
@@ -51,7 +51,7 @@ pub fn convert(input: &Path, output: &Path, options: &ConvertOptions) -> Result<
     pipeline.finish(reader.summary().instructions)
 }
 
-/// Records on their way into a file: through the filter, through the window, into the writer.
+/// Passes records through the filter and the window into the writer.
 pub(crate) struct Pipeline {
     filter: Option<L1Filter>,
     cut: Cut,
@@ -78,7 +78,7 @@ impl Pipeline {
         Ok(Pipeline { filter, cut, file, writer, footprint, source, l1_filtered, records: 0 })
     }
 
-    /// Takes a record in.
+    /// Adds a record.
     pub(crate) fn push(&mut self, record: Record) -> Result<(), InputError> {
         let record = match &mut self.filter {
             Some(filter) => filter.push(record),
@@ -97,17 +97,17 @@ impl Pipeline {
         self.records
     }
 
-    /// True if nothing further will be written.
+    /// True if no further record will be written.
     pub(crate) fn is_full(&self) -> bool {
         self.cut.is_full()
     }
 
-    /// True if an instruction count lies behind the window.
+    /// True if an instruction count is after the end of the window.
     pub(crate) fn is_past(&self, instructions: u64) -> bool {
         self.cut.is_past(instructions)
     }
 
-    /// Ends the file and puts it in place; the input had this many instructions.
+    /// Ends the file and renames it; the input had this many instructions.
     pub(crate) fn finish(self, instructions: u64) -> Result<TraceInfo, InputError> {
         let Pipeline { cut, file, writer, footprint, source, l1_filtered, .. } = self;
         let (summary, _) =
@@ -117,7 +117,7 @@ impl Pipeline {
     }
 }
 
-/// An output under a name of its own until it is whole; removed if it never is.
+/// An output file under a temporary name until it is complete; removed if it never is.
 struct PartFile {
     output: PathBuf,
     part: PathBuf,
@@ -148,7 +148,7 @@ impl PartFile {
 impl Drop for PartFile {
     fn drop(&mut self) {
         if !self.kept {
-            // It is ours and half written; if it cannot be removed there is nobody left to tell.
+            // The file is ours and incomplete; a failure to remove it cannot be reported here.
             let _ = fs::remove_file(&self.part);
         }
     }

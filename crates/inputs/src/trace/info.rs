@@ -1,4 +1,4 @@
-//! A trace in a few numbers.
+//! A summary of a trace.
 
 use super::{Kind, LINE_BYTES, Record, TraceFormat, TraceReader};
 use crate::error::InputError;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::HashSet;
 use std::path::Path;
 
-/// Counts that cost nothing to keep while records pass.
+/// Counts that are updated with every record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct TraceSummary {
     /// Records.
@@ -33,12 +33,12 @@ impl TraceSummary {
     }
 }
 
-/// What a trace holds.
+/// The summary of a trace.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct TraceInfo {
     /// The file format it came in.
     pub format: TraceFormat,
-    /// What was traced, as the file says; empty if it says nothing.
+    /// The file's description of the program; empty if it has none.
     pub source: String,
     /// True if the records are misses of the L1 filter.
     pub l1_filtered: bool,
@@ -58,7 +58,7 @@ pub struct TraceInfo {
 }
 
 impl TraceInfo {
-    /// Reads a whole trace and sums it up. Memory: some 40 bytes per distinct line.
+    /// Reads a whole trace for its summary. Memory: some 40 bytes per distinct line.
     ///
     /// # Errors
     /// Those of [`TraceReader`].
@@ -77,7 +77,7 @@ impl TraceInfo {
     }
 }
 
-/// Distinct lines, counted while records pass.
+/// Distinct lines of the records so far.
 #[derive(Default)]
 pub(super) struct Footprint {
     read: HashSet<u64>,
@@ -85,7 +85,7 @@ pub(super) struct Footprint {
 }
 
 impl Footprint {
-    /// Takes a record in.
+    /// Adds a record.
     pub(super) fn count(&mut self, record: &Record) {
         match record.kind {
             Kind::Load => self.read.insert(record.line),
@@ -93,7 +93,7 @@ impl Footprint {
         };
     }
 
-    /// The trace has ended.
+    /// The summary at the end of the trace.
     pub(super) fn info(
         &self,
         format: TraceFormat,

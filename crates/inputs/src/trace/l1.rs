@@ -1,22 +1,21 @@
-//! The L1 data cache as a filter: from what a program touches to what reaches the MLC.
+//! The L1 data cache as a filter: turns a program's touches into the accesses that reach the MLC.
 //!
 //! The virtual server models the MLC and beyond (microarchitecture.md 2: the L1 is not modelled).
 //! Raw traces touch L1-resident lines nine times out of ten; fed raw, they would all count as MLC accesses.
 //!
-//! *Rule.* 32 KiB, 8 ways, 64-byte lines, true LRU: the L1D of Haswell to Cascade Lake (Intel
-//! optimization manual; Ice Lake's 48 KiB 12-way is not told apart). A touch that misses fetches the
-//! line and makes a record of its own kind: a store miss is a store. A store that hits a line which was
-//! fetched by a load and not stored to since makes a store record as well, at that moment: this stands
-//! for the dirty write-back, which would reach the MLC later, at eviction. Other hits make nothing,
-//! evictions make nothing. So each stay of a line in L1 makes one record, or two if it turns dirty
-//! after being read.
+//! *Rule.* 32 KiB, 8 ways, 64-byte lines, true LRU: the L1D of Haswell to Cascade Lake (Intel optimization manual; Ice
+//! Lake's 48 KiB 12-way L1D is not modelled). A touch that misses fetches the line and makes a record of its own kind:
+//! a store miss is a store. A store that hits a line which was fetched by a load and not stored to since makes a store
+//! record as well, at that moment: it replaces the dirty write-back, which would reach the MLC later, at eviction.
+//! Other hits make nothing, evictions make nothing. So each stay of a line in L1 makes one record, or two if it turns
+//! dirty after being read.
 //!
-//! *Why at the first store and not at eviction.* The MLC must learn that the line is dirty while it
-//! still holds it; a write-back long after would find the line gone as often as not and put it back,
-//! and it would need a flush at the trace's end. The price: the line is dirty in the MLC a little early.
+//! *Why at the first store and not at eviction.* The MLC must learn that the line is dirty while it still holds it; a
+//! late write-back would often find the line evicted and allocate it again, and it would need a flush at the trace's
+//! end. The cost: the line is dirty in the MLC a little early.
 //!
-//! *Promised.* The instructions of the output and what [`L1Filter::carried_instructions`] says sum to
-//! those of the input. Same input, same output. No allocation after construction.
+//! *Guaranteed.* The instructions of the output plus [`L1Filter::carried_instructions`] equal those of the input. Same
+//! input, same output. No allocation after construction.
 
 use super::{Kind, Record};
 
@@ -25,7 +24,7 @@ pub const L1_SETS: usize = 64;
 /// Ways.
 pub const L1_WAYS: usize = 8;
 
-/// No line: lines lie below 2^58, so `line << 1 | dirty` never reaches this.
+/// Marks an empty way: lines lie below 2^58, so `line << 1 | dirty` never reaches this.
 const EMPTY: u64 = u64::MAX;
 
 /// The filter's state.
@@ -48,8 +47,8 @@ impl L1Filter {
         L1Filter::default()
     }
 
-    /// Takes a touch (or merged touches) in; gives the record that reaches the MLC, if one does. Its
-    /// instructions are those since the previous record given.
+    /// Processes a touch (or merged touches); returns the record that reaches the MLC, if any. Its instructions are
+    /// those since the previous returned record.
     pub fn push(&mut self, record: Record) -> Option<Record> {
         self.carried = self.carried.saturating_add(record.instructions);
         let ways = &mut self.sets[record.line as usize % L1_SETS];
@@ -58,7 +57,7 @@ impl L1Filter {
             Some(way) => (way, ways[way]),
             None => (L1_WAYS - 1, EMPTY),
         };
-        // Move to the front; on a miss the last, least recently used, falls out.
+        // Move to the front; on a miss the last, least recently used, is evicted.
         ways.copy_within(..way, 1);
         let hit = entry != EMPTY;
         let was_dirty = if hit { entry & 1 } else { 0 };
@@ -70,7 +69,7 @@ impl L1Filter {
         Some(Record { instructions, touches: 1, ..record })
     }
 
-    /// Instructions since the last record given: the tail of the filtered trace.
+    /// Instructions since the last returned record: the tail of the filtered trace.
     pub fn carried_instructions(&self) -> u64 {
         self.carried
     }
@@ -83,8 +82,8 @@ pub struct L1Filtered<I> {
 }
 
 impl<I> L1Filtered<I> {
-    /// Instructions since the last record given: the tail, once the records have run out (add the raw
-    /// trace's own tail to it).
+    /// Instructions since the last returned record: the tail, once the records have run out (add the raw trace's own
+    /// tail).
     pub fn carried_instructions(&self) -> u64 {
         self.filter.carried_instructions()
     }
@@ -144,7 +143,7 @@ mod tests {
         assert_eq!(lines, [0, 64, 128, 192, 256, 320, 384, 448, 512, 64, 128, 1]);
     }
 
-    /// A line that left dirty comes back clean: its next store is told again.
+    /// A line that was evicted dirty comes back clean: its next store makes a record again.
     #[test]
     fn an_evicted_line_forgets_that_it_was_dirty() {
         let mut touches = vec![(0, Store)];
@@ -157,8 +156,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
-        /// Instructions are kept; at most two records a touch's line stay; a footprint of 512 lines that
-        /// fits the sets evenly misses each line once.
+        /// Instructions are kept, and each record has the line and kind of its touch.
         #[test]
         fn keeps_instructions(touches in prop::collection::vec((0..2000u64, any::<bool>(), 0..50u64), 0..3000)) {
             let mut filter = L1Filter::new();
@@ -174,7 +172,7 @@ mod tests {
             prop_assert_eq!(given, taken + filter.carried_instructions());
         }
 
-        /// What fits is fetched once: any order over 512 consecutive lines misses once a line.
+        /// Lines that fit are fetched once: any order over 512 consecutive lines misses once a line.
         #[test]
         fn what_fits_misses_once(touches in prop::collection::vec(0..512u64, 0..3000)) {
             let mut filter = L1Filter::new();

@@ -1,11 +1,11 @@
 //! Valgrind lackey's text: `valgrind --tool=lackey --trace-mem=yes` (lackey/lk_main.c, "--trace-mem").
 //!
-//! One line per instruction (`I  addr,size`) and per data access (` L`, ` S`, ` M` for a
-//! read-modify-write, which is one store here); addresses in hex, sizes in decimal. Lines of valgrind's
-//! own (`==`, `--`, `**`) and superblock lines (`SB`) are stepped over; anything else is refused.
-//! Instruction fetches are counted and not recorded: the virtual server models data.
+//! One line per instruction (`I  addr,size`) and per data access (` L`, ` S`, ` M` for a read-modify-write, which is
+//! one store here); addresses in hex, sizes in decimal. Lines of valgrind's own (`==`, `--`, `**`) and superblock lines
+//! (`SB`) are skipped; any other line is refused. Instruction fetches are counted and not recorded: the virtual server
+//! models data.
 //!
-//! Lackey says nothing of threads: what valgrind interleaves, it interleaves.
+//! Lackey does not name threads: their accesses are interleaved as valgrind runs them. Must not know caches.
 
 use super::{Kind, Record, RecordBuilder};
 use crate::error::InputError;
@@ -13,10 +13,10 @@ use crate::source::Source;
 
 /// Longest line. Lackey's own are under 30 bytes; the first lines quote the command.
 const MAX_LINE_BYTES: usize = 64 * 1024;
-/// Longest access believed. A guess: the longest that x86 has, xsave's, is under 3 KiB.
+/// Longest accepted access. A guess: the longest that x86 has, xsave's, is under 3 KiB.
 const MAX_ACCESS_BYTES: u64 = 4096;
 
-/// Takes one line in, without its newline. False if lackey does not write such lines.
+/// Processes one line, without its newline; false if lackey does not write such lines.
 pub(crate) fn decode(line: &[u8], into: &mut RecordBuilder) -> bool {
     let (kind, place) = match line {
         [b'I', b' ', b' ', ..] => (None, &line[3..]),
@@ -33,7 +33,7 @@ pub(crate) fn decode(line: &[u8], into: &mut RecordBuilder) -> bool {
     true
 }
 
-/// `addr,size` as numbers, if it is that and lies within the address space.
+/// `addr,size` as numbers, if the text is of that form and within the address space.
 fn place_of(text: &[u8]) -> Option<(u64, u64)> {
     let comma = text.iter().position(|byte| *byte == b',')?;
     let (address, size) = (&text[..comma], &text[comma + 1..]);
@@ -63,15 +63,15 @@ impl LackeyReader {
         LackeyReader { input, line: 0, builder: RecordBuilder::default(), ended: false }
     }
 
-    /// True if a file starts as lackey's do. The rest of the line is judged when it is read, so that what
-    /// is wrong with it is said with its number.
+    /// True if a file starts as lackey's do. The rest of the line is checked when it is read, so that an error contains
+    /// its number.
     pub(super) fn is_it(first: &[u8]) -> bool {
         [b"I  ".as_slice(), b" L ", b" S ", b" M ", b"==", b"SB "]
             .iter()
             .any(|prefix| first.starts_with(prefix))
     }
 
-    /// The next record; none behind the last.
+    /// The next record; none after the last.
     pub(super) fn next(&mut self) -> Result<Option<Record>, InputError> {
         loop {
             if let Some(record) = self.builder.pop() {
@@ -84,13 +84,13 @@ impl LackeyReader {
         }
     }
 
-    /// Instructions behind the last record, once the records have run out.
+    /// Instructions after the last record, once the records have run out.
     pub(super) fn tail_instructions(&self) -> u64 {
         self.builder.tail_instructions()
     }
 
     fn read_line(&mut self) -> Result<(), InputError> {
-        // Most lines lie whole in what was read ahead; the second look asks for the longest line.
+        // The look-ahead buffer mostly contains the whole line; otherwise the longest possible line is requested.
         let mut bytes = self.input.peek(1)?;
         let mut end = bytes.iter().position(|byte| *byte == b'\n');
         if end.is_none() {
@@ -118,7 +118,7 @@ impl LackeyReader {
             self.builder.finish();
             Ok(())
         } else if present < MAX_LINE_BYTES as u64 {
-            // Lackey ends every line; a size cut from `16` to `1` would go unnoticed otherwise.
+            // Lackey ends every line; otherwise a size cut from `16` to `1` would not be noticed.
             Err(InputError::Cut { path, offset, what: "last line", needed: present + 1, present })
         } else {
             Err(InputError::Line { path, line: self.line + 1, text })
@@ -126,7 +126,7 @@ impl LackeyReader {
     }
 }
 
-/// The start of a line, fit for a message.
+/// The start of a line, escaped for a message.
 pub(crate) fn printable(line: &[u8]) -> String {
     line[..line.len().min(32)].escape_ascii().to_string()
 }

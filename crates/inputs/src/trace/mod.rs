@@ -1,8 +1,7 @@
-//! Memory traces: which cache line a program touches, how, and how many instructions lie between.
+//! Memory traces: the cache lines that a program touches, load or store, and the instructions between touches.
 //!
-//! Three formats are read ([`TraceReader`] finds out which), one is written (`.wkt`, [`TraceWriter`]).
-//! All become the same [`Record`]s. Must not know caches other than the one filter in `l1`, nor what
-//! an access costs.
+//! Three formats are read ([`TraceReader`] detects which), one is written (`.wkt`, [`TraceWriter`]). All become the
+//! same [`Record`]s. Must not know caches, except for the filter in `l1`, or the cost of an access.
 
 mod builder;
 mod champsim;

@@ -1,7 +1,7 @@
-//! Any memory trace: finds out the format, then gives records.
+//! Reads a memory trace of any format: detects the format, then returns records.
 //!
-//! `.wkt` has a magic, lackey's text is recognised by its first line, ChampSim has neither and is what
-//! remains if the first record can be one. A file's name is not looked at.
+//! `.wkt` has a magic, lackey's text is recognised by its first line, ChampSim has neither and is assumed if the first
+//! record is possible. The file's name is ignored.
 
 use super::champsim::ChampSimReader;
 use super::lackey::LackeyReader;
@@ -74,7 +74,7 @@ impl TraceReader {
         }
     }
 
-    /// What was traced, as the file says; empty if the format has no place for it.
+    /// The file's description of the program; empty if the format has none.
     pub fn source(&self) -> &str {
         match &self.reader {
             Reader::Wkt(reader) => &reader.source,
@@ -92,7 +92,7 @@ impl TraceReader {
         self.summary
     }
 
-    /// Instructions behind the last record; 0 until the records have run out.
+    /// Instructions after the last record; 0 until the records have run out.
     pub fn tail_instructions(&self) -> u64 {
         self.tail_instructions
     }
@@ -133,21 +133,21 @@ impl Iterator for TraceReader {
     }
 }
 
-/// A trace, or a stretch of one, in memory: 24 bytes a record.
+/// A trace, or a part of one, in memory: 24 bytes a record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trace {
-    /// What was traced, as the file says.
+    /// The file's description of the program.
     pub source: String,
     /// The records.
     pub records: Vec<Record>,
-    /// Instructions behind the last record.
+    /// Instructions after the last record.
     pub tail_instructions: u64,
-    /// True if the records are what misses L1, be it that the file says so or [`Trace::through_l1`] did it.
+    /// True if the records are L1 misses, filtered when the file was made or by [`Trace::through_l1`].
     pub l1_filtered: bool,
 }
 
 impl Trace {
-    /// Reads a trace, or a stretch of one.
+    /// Reads a trace, or a part of one.
     ///
     /// # Errors
     /// Those of [`TraceReader`]; also if the window holds no record, or more than 2^27.
@@ -178,7 +178,7 @@ impl Trace {
         Ok(Trace { source, records, tail_instructions, l1_filtered })
     }
 
-    /// The trace as it leaves an L1 that starts empty; itself if it already did.
+    /// The trace filtered by an L1 that starts empty; unchanged if it was filtered before.
     pub fn through_l1(mut self) -> Trace {
         if !self.l1_filtered {
             let mut filter = L1Filter::new();

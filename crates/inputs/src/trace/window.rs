@@ -1,11 +1,11 @@
-//! Which part of a trace is wanted: skip the start-up, stop after so much.
+//! The part of a trace to keep: skips a start, stops after a number of instructions or records.
 
 use super::Record;
 
-/// A stretch of a trace. The default is all of it.
+/// A part of a trace. The default is all of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Window {
-    /// Instructions dropped from the start. They still warm the L1 filter, where there is one.
+    /// Instructions dropped from the start. They still warm the L1 filter, if there is one.
     pub skip_instructions: u64,
     /// Instructions kept after those; all if none.
     pub max_instructions: Option<u64>,
@@ -13,7 +13,7 @@ pub struct Window {
     pub max_records: Option<u64>,
 }
 
-/// A window on its way along a trace.
+/// Applies a window to the records of a trace.
 pub(super) struct Cut {
     window: Window,
     /// Number of the instruction that the newest record belongs to, from 1.
@@ -34,7 +34,7 @@ impl Cut {
     pub(super) fn push(&mut self, record: Record) -> Option<Record> {
         self.position = self.position.saturating_add(record.instructions);
         let skip = self.window.skip_instructions;
-        // What is touched before the first instruction (position 0) is skipped only where something is.
+        // Touches before the first instruction (position 0) are skipped only if the window skips instructions.
         if self.full || (skip > 0 && self.position <= skip) {
             return None;
         }
@@ -49,19 +49,19 @@ impl Cut {
         Some(Record { instructions, ..record })
     }
 
-    /// True if nothing further will be kept.
+    /// True if no further record will be kept.
     pub(super) fn is_full(&self) -> bool {
         self.full
     }
 
-    /// True if an instruction count lies behind the window, records or not.
+    /// True if an instruction count is after the end of the window, with or without records.
     pub(super) fn is_past(&self, instructions: u64) -> bool {
         let end = self.window.max_instructions.map(|most| self.window.skip_instructions.saturating_add(most));
         self.full || end.is_some_and(|end| instructions > end)
     }
 
-    /// Instructions within the window behind the last record kept, where the whole trace has (so far)
-    /// this many. A window that its records filled ends with the last of them.
+    /// Instructions in the window after the last kept record; `instructions` is the count of the trace so far. A window
+    /// limited by records ends with the last of them.
     pub(super) fn tail_instructions(&self, instructions: u64) -> u64 {
         if self.window.max_records == Some(self.records) {
             return 0;

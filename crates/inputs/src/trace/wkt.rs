@@ -1,4 +1,4 @@
-//! The `.wkt` file: numbers and layout that its reader and writer share.
+//! The `.wkt` file: constants and layout for its reader and writer.
 //!
 //! Byte order is little-endian throughout. `varint` is LEB128; `zigzag` maps a signed to an unsigned
 //! number (0, -1, 1, -2 become 0, 1, 2, 3). CRC-32 is IEEE's. `inputs/FORMAT.md` says the same in prose.
@@ -17,9 +17,9 @@
 //! end     tag u8 'E', records u64, instructions u64, loads u64, stores u64, crc u32 of the bytes before it
 //! ```
 //!
-//! Heads and lines lie apart because zstd packs them better so. Blocks know nothing of each other, a
-//! damaged one is found by its checksum, and a file without its end block is known to be cut.
-//! `instructions` in the end block counts those after the last record as well.
+//! Heads and lines are separate because zstd then compresses them better. Blocks are independent, a damaged one is
+//! found by its checksum, and a file without its end block is incomplete. `instructions` in the end block includes
+//! those after the last record. Must not know where records come from.
 
 /// The first bytes of a file.
 pub(crate) const MAGIC: &[u8; 8] = b"\x89WKT\r\n\x1a\n";
@@ -55,12 +55,12 @@ pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// A u16, likewise.
+/// A u16 at an offset, likewise.
 pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// A u64, likewise.
+/// A u64 at an offset, likewise.
 pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }

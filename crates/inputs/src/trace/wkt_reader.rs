@@ -1,7 +1,7 @@
 //! Reads `.wkt` files, block by block. The layout is in `wkt`.
 //!
-//! A block's lengths are bounded before memory is asked for, and its checksum is compared before a byte
-//! of it is believed; what a hostile file can cost is one block, 13 MiB.
+//! A block's lengths are checked before memory is allocated, and its checksum before its content is used; a hostile
+//! file costs at most one block, 13 MiB.
 
 use super::wkt::{
     BLOCK_BYTES, END_BYTES, FLAG_L1_FILTERED, HEADER_BYTES, MAGIC, MAX_BLOCK_RECORDS, MAX_PACKED_BYTES,
@@ -77,7 +77,7 @@ impl WktReader {
         })
     }
 
-    /// The next record; none behind the last.
+    /// The next record; none after the last.
     pub(super) fn next(&mut self) -> Result<Option<Record>, InputError> {
         while self.next == self.block.len() {
             if self.ended {
@@ -97,7 +97,7 @@ impl WktReader {
         Ok(Some(self.block[self.next - 1]))
     }
 
-    /// Instructions behind the last record; known once the records have run out.
+    /// Instructions after the last record; known once the records have run out.
     pub(super) fn tail_instructions(&self) -> u64 {
         self.tail_instructions
     }
@@ -187,7 +187,7 @@ impl WktReader {
     }
 }
 
-/// Decodes a block; none if it holds anything but exactly `records` sound records.
+/// Decodes a block; none unless it holds exactly `records` valid records.
 fn decode(mut heads: &[u8], mut lines: &[u8], records: u32, into: &mut Vec<Record>) -> Option<()> {
     into.clear();
     let mut line = 0u64;

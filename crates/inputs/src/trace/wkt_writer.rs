@@ -1,7 +1,6 @@
-//! Writes `.wkt` files, record by record, to anything that takes bytes.
+//! Writes `.wkt` files, record by record, to any byte stream.
 //!
-//! Must not know where records come from. One block is held in memory; nothing is written twice, so a
-//! pipe will do.
+//! Must not know where records come from. It holds one block in memory and never seeks, so the output may be a pipe.
 
 use super::wkt::{
     FLAG_L1_FILTERED, INSTRUCTIONS_LIMIT, MAGIC, MAX_BLOCK_RECORDS, MAX_SOURCE_BYTES, TAG_BLOCK, TAG_END,
@@ -25,7 +24,7 @@ pub struct TraceWriter<W: Write> {
 }
 
 impl<W: Write> TraceWriter<W> {
-    /// Starts a file. `source` says what was traced, for people; beyond 4096 bytes it is cut.
+    /// Starts a file. `source` describes the traced program; it is cut at 4096 bytes.
     ///
     /// # Errors
     /// Those of the writer.
@@ -78,7 +77,7 @@ impl<W: Write> TraceWriter<W> {
         if self.records == MAX_BLOCK_RECORDS { self.end_block() } else { Ok(()) }
     }
 
-    /// Ends the file, with the instructions after the last record, and gives the totals and the writer back.
+    /// Ends the file, with the instructions after the last record, and returns the totals and the writer.
     ///
     /// # Errors
     /// Those of the writer.

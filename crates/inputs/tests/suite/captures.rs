@@ -1,4 +1,4 @@
-//! Captures: what each kind of file gives, and what is said of one that is none.
+//! Captures: the content read from each kind of file, and the errors for bad files.
 
 use crate::common;
 
@@ -63,7 +63,7 @@ fn a_packed_capture_reads_as_the_plain_one() {
 fn time_never_runs_backwards() {
     let stamped = [5_000, 9_000, 4_000, 7_000, 10_000].map(|ns| (ns, 60, frame(1, 0)));
     let capture = Capture::read(file(&pcap(false, true, 1, &stamped)).path()).unwrap();
-    // From the first at 5000: 0, 4000, then two that lie before and are raised, then 5000.
+    // From the first at 5000: 0, 4000, then two earlier ones that are raised, then 5000.
     assert_eq!(capture.packets.iter().map(|p| p.at_ns).collect::<Vec<_>>(), [0, 4000, 4000, 4000, 5000]);
     assert_eq!(capture.reordered, 2);
 }

@@ -7,7 +7,7 @@ use common::{champsim, file, lackey, packets, pcap, pcapng, records, wkt};
 use proptest::prelude::*;
 use waykeeper_inputs::{Capture, InputError, TraceReader};
 
-/// Reads a file as both kinds and to its end; errors must be good ones.
+/// Reads a file as a capture and as a trace to its end; errors must name the file.
 fn read_as_anything(bytes: &[u8]) {
     let file = file(bytes);
     let check = |error: &InputError| {

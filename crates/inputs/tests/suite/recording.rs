@@ -64,7 +64,7 @@ fn a_program_that_ends_passes_its_status_on() {
     assert_eq!(trace.tail_instructions, 1);
 }
 
-/// A server: writes for ever, ignores SIGTERM for a second, and must be gone in the end.
+/// A server that writes without end: it must be stopped.
 #[test]
 fn a_server_is_stopped_when_the_window_is_full() {
     let place = Place::new();
@@ -95,7 +95,7 @@ fn a_program_that_only_waits_can_be_left() {
     assert!(start.elapsed() < Duration::from_secs(20));
 }
 
-/// A daemon: the program ends, what it left behind holds the pipe.
+/// The program ends, but a daemon that it started holds the pipe.
 #[test]
 fn a_daemon_left_behind_does_not_hold_the_recording() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! The shipped inputs are what `inputs/README.md` says.
+//! The shipped inputs have the contents that `inputs/README.md` states.
 
 use std::path::PathBuf;
 use waykeeper_inputs::{Capture, IndirectionTable, Kind, LinkType, Trace, TraceInfo, Window};

@@ -1,4 +1,4 @@
-//! Traces: what each format gives, that writing and reading agree, and what is said of a bad file.
+//! Traces: the records of each format, agreement of writing and reading, and the errors for bad files.
 
 use crate::common;
 
@@ -34,7 +34,7 @@ fn wkt_comes_back_across_blocks() {
     assert_eq!((trace.tail_instructions, trace.source.as_str(), trace.l1_filtered), (17, "a test", false));
 }
 
-/// Byte for byte: a change of this is a change of the format and needs a new version.
+/// Checked byte for byte: a change here changes the format and needs a new version.
 #[test]
 fn the_smallest_wkt_file_is_as_documented() {
     let record = Record { line: 3, instructions: 5, touches: 2, kind: Kind::Store };
@@ -212,7 +212,7 @@ proptest! {
         prop_assert_eq!(trace.tail_instructions, tail);
     }
 
-    /// Two windows side by side hold what one over both holds.
+    /// Two adjacent windows hold the same records as one window over both.
     #[test]
     fn windows_split_a_trace(records in prop::collection::vec(record(), 1..50), at in 0..10_000u64) {
         let small: Vec<_> = records.iter().map(|r| Record { instructions: r.instructions % 1000, ..*r }).collect();

@@ -1,9 +1,8 @@
-//! Charts as SVG text: grouped bars and lines. The drawing is kuva's; this file gives it our data, colours
-//! that follow the page, and identities that make the same data the same bytes.
+//! Charts as SVG text: grouped bars and lines. The library kuva draws; this file passes it our data, colours that
+//! follow the page, and ids that make equal data produce equal bytes.
 //!
-//! kuva was chosen because it draws on the server side (nothing in the report needs a script to be read),
-//! is one small dependency, lets colours be CSS variables, and is maintained. Must not know what the
-//! numbers mean.
+//! kuva was chosen because it draws without scripts in the page, is one small dependency, accepts CSS variables as
+//! colours, and is maintained. Must not know what the numbers mean.
 
 use crate::show;
 use kuva::backend::svg::SvgBackend;
@@ -16,8 +15,8 @@ use kuva::render::render::{Primitive, render_multiple};
 use kuva::render::theme::Theme;
 use std::sync::Arc;
 
-/// Colours of a series, by index: Okabe and Ito's set, which colour-blind readers can tell apart, ordered so
-/// that neighbours differ in lightness and so survive a grey printer. The page has its own for dark mode.
+/// Colours of a series, by index: Okabe and Ito's set, which colour-blind readers can tell apart, ordered so that
+/// neighbours differ in lightness and are distinct in a grey print. The page has its own colours for dark mode.
 const PAPER_COLOURS: [&str; 8] =
     ["#9a9a9a", "#0072b2", "#e69f00", "#009e73", "#56b4e9", "#d55e00", "#cc79a7", "#403f3d"];
 
@@ -38,14 +37,14 @@ const DARK: [(&str, &str); 12] = [
     ("#403f3d", "#d5d2cd"),
 ];
 
-/// Colour in which kuva draws a subtitle on white: the ink, blended towards the ground.
+/// Colour in which kuva draws a subtitle on white: the text colour, blended with the background.
 const FAINT: &str = "#7a7a7a";
 
-/// Dash patterns of lines, so that lines can be told apart without colour. As many as there are colours
-/// minus one: the pairs repeat late.
+/// Dash patterns of lines, so that lines can be told apart without colour. One fewer than colours, so that pairs of
+/// colour and dash repeat late.
 const DASHES: [&str; 7] = ["", "7 3", "2 3", "10 3 2 3", "14 4", "5 2 1 2 1 2", "1 5"];
 
-/// Where a chart will be looked at.
+/// Where a chart is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Surface {
     /// Inside the report: colours are the page's CSS variables, light or dark.
@@ -88,11 +87,11 @@ impl Surface {
     }
 }
 
-/// What every chart has.
+/// Fields of every chart.
 pub(crate) struct Frame<'a> {
     /// Unique within the page; becomes part of ids.
     pub id: &'a str,
-    /// What it shows, for readers who cannot see it.
+    /// A description for readers who cannot see it.
     pub alt: &'a str,
     pub surface: Surface,
     pub width: f64,
@@ -111,7 +110,7 @@ pub(crate) struct Bars<'a> {
     pub first_colour: usize,
     /// Title and subtitle; none on the page, which has headings.
     pub title: Option<(String, String)>,
-    /// A dashed line across, where "no difference" lies.
+    /// A dashed horizontal line at "no difference".
     pub reference: Option<f64>,
 }
 
@@ -121,7 +120,7 @@ pub(crate) struct BarGroup<'a> {
     pub bars: Vec<Option<(f64, f64)>>,
 }
 
-/// Lines over a common axis.
+/// Lines over one x axis.
 pub(crate) struct Lines<'a> {
     pub frame: Frame<'a>,
     pub lines: Vec<Line>,
@@ -129,7 +128,7 @@ pub(crate) struct Lines<'a> {
     pub y_max: Option<f64>,
     /// Names of the positions 0, 1, 2, ... when x is not a number.
     pub x_names: Option<Vec<String>>,
-    /// Where the legend goes: below, when its labels are long.
+    /// Whether the legend is below the drawing, for long labels.
     pub legend_below: bool,
 }
 
@@ -154,7 +153,7 @@ impl Bars<'_> {
         let (mut errors, mut tips) = (Vec::new(), Vec::new());
         for group in &self.groups {
             let bars = group.bars.iter().enumerate();
-            // A missing bar keeps its place with no height, so that a series keeps its colour everywhere.
+            // A missing bar has height 0, so that each series keeps its colour in all groups.
             plot = plot.with_group(
                 literal(&show::name(group.label)),
                 bars.map(|(i, bar)| {
@@ -264,8 +263,7 @@ impl Line {
 }
 
 impl Lines<'_> {
-    /// The legend's entries. kuva makes the same from the lines, but then counts them as one when it keeps
-    /// room below the drawing.
+    /// The legend's entries. kuva can build them from the lines, but then reserves room for only one below the drawing.
     fn legend(&self) -> Vec<LegendEntry> {
         let drawn = self.lines.iter().filter(|line| !line.points.is_empty());
         drawn
@@ -278,8 +276,8 @@ impl Lines<'_> {
             .collect()
     }
 
-    /// About what a legend below takes, so that the drawing keeps its size. kuva sets the entries in columns
-    /// as wide as the longest label; the widths here are those of its fonts, rounded up (measured on its
+    /// Approximate height of a legend below the drawing, so that the drawing keeps its size. kuva sets the entries in
+    /// columns as wide as the longest label; the widths here are those of its fonts, rounded up (measured on its
     /// output).
     fn legend_height(&self) -> f64 {
         let drawn = || self.lines.iter().filter(|line| !line.points.is_empty());
@@ -292,7 +290,7 @@ impl Lines<'_> {
 impl Frame<'_> {
     fn layout(&self, plots: &[Plot]) -> Layout {
         let layout = Layout::auto_from_plots(plots);
-        // An empty label would still take its room.
+        // An empty label would still take room.
         let layout =
             if self.x_label.is_empty() { layout } else { layout.with_x_label(literal(self.x_label)) };
         layout
@@ -306,8 +304,8 @@ impl Frame<'_> {
             .with_body_size(12)
     }
 
-    /// Draws, and gives clip paths names of our own: kuva numbers them through the life of the process, and
-    /// two charts of one page must not share them.
+    /// Draws, and renames clip paths: kuva numbers them over the whole process, and two charts of one page must not
+    /// share names.
     fn render(&self, plots: Vec<Plot>, layout: Layout) -> String {
         let mut scene = render_multiple(plots, layout);
         let mut count = 0;

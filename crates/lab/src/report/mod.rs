@@ -1,10 +1,10 @@
 //! One self-contained HTML page per result, and the picture for a README.
 //!
-//! The page holds everything: style, charts as SVG, way maps, and the result itself as JSON for tools. It
-//! fetches nothing and needs no script, so it opens from a disk, a mail or a locked-down browser alike.
-//! Must not know how a result came about or where the page is saved. Everything from a scenario (names,
-//! texts) is escaped by the template engine or the chart library; what is marked `safe` in the templates
-//! was made by them. The wall-clock time is left out, so the same result gives the same page.
+//! The page contains everything: style, charts as SVG, way maps, and the result as JSON for tools. It loads nothing and
+//! needs no script, so it opens from a disk, a mail or a restricted browser. Must not know how a result was made or
+//! where the page is saved. Everything from a scenario (names, texts) is escaped by the template engine or the chart
+//! library; text marked `safe` in the templates was made by them. The wall-clock time is left out, so equal results
+//! give equal pages.
 
 mod charts;
 #[cfg(feature = "probe")]
@@ -21,7 +21,7 @@ use std::cmp::Ordering;
 /// Why a page could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// The template engine gave up.
+    /// The template engine failed.
     #[error("cannot render the report: {0}")]
     Template(#[from] askama::Error),
 }
@@ -29,7 +29,7 @@ pub enum ReportError {
 /// The report of a run.
 ///
 /// # Errors
-/// When the template engine gives up, which no input should bring about.
+/// If the template engine fails, which no input should cause.
 pub fn run_html(summary: &RunSummary) -> Result<String, ReportError> {
     Ok(run::page(summary)?)
 }
@@ -51,14 +51,14 @@ pub fn probe_html(findings: &waykeeper_probe::findings::Findings) -> Result<Stri
     Ok(probe::page(findings)?)
 }
 
-/// The group means per policy as a picture of its own (SVG, for light and dark screens): what a README shows. Empty when
-/// there is no mean to show.
+/// The group means per policy as a picture of its own (SVG, for light and dark screens), for a README. Empty without
+/// means.
 pub fn headline_svg(summary: &RunSummary) -> String {
     run::means_chart(summary, charts::Surface::Paper)
 }
 
-/// Whose the ways were over time under a policy, as a picture of its own (SVG, on white): what a notebook shows. Empty
-/// if the result has no such policy or no way map.
+/// The way map of a policy over time as a picture of its own (SVG, on white), for a notebook. Empty if the result has
+/// no such policy or no way map.
 ///
 /// # Errors
 /// As [`run_html`].
@@ -68,12 +68,12 @@ pub fn way_map_svg(summary: &RunSummary, policy: &str) -> Result<String, ReportE
     Ok(waymap::alone(result, summary.llc_ways, alt)?)
 }
 
-/// Text for an attribute or an element.
+/// Text escaped for an attribute or an element.
 fn escape(text: &str) -> String {
     askama_escape(text, Html).map(|escaped| escaped.to_string()).unwrap_or_default()
 }
 
-/// A cell of a table: its text and a CSS class that says how to take it.
+/// A cell of a table: its text and its CSS class.
 struct Cell {
     text: String,
     class: &'static str,
@@ -92,7 +92,7 @@ impl Cell {
         Cell { text: "–".into(), class: "num none" }
     }
 
-    /// A performance ratio; the arrow in the style sheet says without colour which way it went.
+    /// A performance ratio; the arrow from the style sheet shows the direction without colour.
     fn ratio(ratio: Option<f64>, deviation: Option<f64>) -> Cell {
         let Some(ratio) = ratio else { return Cell::nothing() };
         let class = match show::verdict(ratio) {

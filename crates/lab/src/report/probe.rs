@@ -1,6 +1,6 @@
-//! The page of a probe: the answers with what they rest on, and charts of slides and sweeps.
+//! The page of a probe: the answers with their evidence, and charts of slides and sweeps.
 //!
-//! Must not know HTML, nor how anything was found out.
+//! Must not know HTML or how the findings were made.
 
 use super::charts::{Frame, Line, Lines, Surface};
 use super::{Cell, Figure, Grid};
@@ -67,7 +67,7 @@ fn curve(curve: &Curve) -> Option<Figure> {
     figure(&curve.title, chart.svg())
 }
 
-/// A chart of hit rates over a dial.
+/// A chart of hit rates over the swept value.
 fn sweep(sweep: &Sweep) -> Option<Figure> {
     let line = |label: &str, colour: usize, of: fn(&Point) -> Option<f64>| Line {
         label: label.to_owned(),

@@ -1,6 +1,6 @@
-//! The page of a run: what `report.html` shows, arranged for the template.
+//! The page of a run: the content of `report.html`, arranged for the template.
 //!
-//! Must not know HTML: the template does. Must not compute results: they are read.
+//! Must not know HTML, which is in the template. Must not compute results, only read them.
 
 use super::charts::{BarGroup, Bars, Frame, Line, Lines, Surface};
 use super::{Cell, Figure, Grid, waymap};
@@ -13,7 +13,7 @@ use crate::{show, timeline};
 use askama::Template;
 use indexmap::IndexSet;
 
-/// The charts' common width; the page scales them down where it has to.
+/// The charts' common width; the page scales them down where needed.
 const WIDTH: f64 = 1080.0;
 
 #[derive(Template)]
@@ -30,7 +30,7 @@ struct Page<'a> {
     panels: Vec<Panel>,
 }
 
-/// One policy's part of the page.
+/// The part of the page for one policy.
 struct Panel {
     name: String,
     summary: String,
@@ -70,7 +70,7 @@ pub(super) fn page(summary: &RunSummary) -> Result<String, askama::Error> {
     page.render()
 }
 
-/// Where the numbers come from.
+/// How the numbers were made: seeds, sets, times.
 pub(super) fn facts(summary: &RunSummary) -> Vec<(&'static str, String)> {
     let seeds = match summary.seeds {
         0 | 1 => summary.seed.to_string(),
@@ -97,7 +97,7 @@ pub(super) fn facts(summary: &RunSummary) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// How far sampling may have moved the hit ratios of all runs.
+/// The sampling error of the hit ratios over all runs.
 pub(super) fn sampling_error(runs: &[&RunSummary]) -> Option<(&'static str, String)> {
     let errors = sampling_error::overall(runs);
     let errors: Vec<String> = errors
@@ -290,7 +290,7 @@ fn dca_off(result: &PolicyResult, port: &str) -> String {
     format!("{port} from {}", spans.join(", "))
 }
 
-/// What happened over time, as far as it was sampled.
+/// The charts over time; none without samples.
 fn figures(summary: &RunSummary, index: usize, result: &PolicyResult) -> Vec<Figure> {
     let over_time = |value: &dyn Fn(&TimeSample) -> Option<f64>| -> Vec<(f64, f64)> {
         result.samples.iter().filter_map(|sample| Some((sample.at_s, value(sample)?))).collect()

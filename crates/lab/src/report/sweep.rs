@@ -1,7 +1,7 @@
 //! The page of a sweep: a chart per metric over the swept key, and the numbers as tables.
 //!
-//! One line per workload and policy; with two swept keys the second splits the lines. Colour says which
-//! workload, the dash pattern which policy and second value. Must not know HTML, nor compute results.
+//! One line per workload and policy; with two swept keys the second splits the lines. The colour identifies the
+//! workload, the dash pattern the policy and the second value. Must not know HTML or compute results.
 
 use super::charts::{Frame, Line, Lines, Surface};
 use super::{Cell, Figure, Grid, run};
@@ -116,7 +116,7 @@ fn policies(sweep: &SweepSummary) -> impl Iterator<Item = &PolicyResult> {
     sweep.points.iter().flat_map(|point| point.run.policies.values())
 }
 
-/// The lines of one chart, as they are collected.
+/// The lines of one chart during their collection.
 struct Lineup<'a> {
     sweep: &'a SweepSummary,
     /// Names of the positions on the x axis, when the first key's values are not all numbers.
@@ -134,7 +134,7 @@ impl<'a> Lineup<'a> {
         Lineup { sweep, x_names: (!numeric).then(|| names.into_iter().collect()), lines: Vec::new() }
     }
 
-    /// Adds what `value` finds, a line per policy and second key's value.
+    /// Adds the values of `value`: a line per policy and value of the second key.
     fn add(&mut self, label: &str, colour: usize, value: &dyn Fn(&PolicyResult) -> Option<f64>) {
         let several = self.sweep.policy_names().len() > 1;
         let mut lines: IndexMap<String, Vec<(f64, f64)>> = IndexMap::new();

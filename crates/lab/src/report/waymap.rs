@@ -1,8 +1,8 @@
 //! The way map over time as a picture: time to the right, ways upwards, a colour and a hatch per class.
 //!
-//! Ours, because no chart library draws it: cells of uneven width, hatched so that they can be told apart
-//! in grey, with the members of each in its tooltip. This file computes the geometry, `waymap.svg` writes
-//! it down, the page's style gives the colours. Must not know what a policy meant by its masks.
+//! No chart library draws it: cells of different width, hatched so that they differ in grey too, with the workloads of
+//! each in its tooltip. This file computes the geometry, the template `waymap.svg` writes it, the page's style has the
+//! colours. Must not know the purpose of a policy's masks.
 
 use crate::results::{PolicyResult, WayMapSlice};
 use crate::show;
@@ -16,7 +16,7 @@ const TOP: f64 = 18.0;
 const LANE: f64 = 17.0;
 const BOTTOM: f64 = 42.0;
 
-/// The narrowest cell that carries its letter.
+/// The narrowest cell that shows its letter.
 const LETTER_FROM: f64 = 14.0;
 
 /// One rectangle: a way, for as long as the same workloads may allocate in it.
@@ -68,8 +68,7 @@ struct Alone {
 /// The page's style, whose first rule holds the colours.
 const STYLE: &str = include_str!("style.css");
 
-/// The picture for a place without the page's style, a notebook or a file. Always on white; its rules are scoped so
-/// that they do not touch what is around it.
+/// The picture with its own style, for a notebook or a file. Always on white; its CSS rules apply only to the picture.
 pub(super) fn alone(result: &PolicyResult, ways: u32, alt: String) -> Result<String, askama::Error> {
     let palette =
         STYLE.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map_or("", |(rule, _)| rule);
@@ -140,7 +139,7 @@ pub(super) fn svg(result: &PolicyResult, ways: u32, alt: String) -> Result<Strin
     picture.render()
 }
 
-/// Neighbouring slices in which the way belongs to the same workloads, as one.
+/// Joins neighbouring slices in which the way belongs to the same workloads.
 fn runs<'a>(
     slices: &'a [WayMapSlice],
     way: u32,
@@ -164,14 +163,14 @@ fn title(way: u32, class: WayClass, from: &WayMapSlice, to: &WayMapSlice) -> Str
     format!("way {way}, {span}: {} - {who}", class.meaning())
 }
 
-/// Round moments for the axis, a dozen at most.
+/// Round times for the axis, a dozen at most.
 fn times(start: f64, end: f64) -> impl Iterator<Item = f64> {
     let rough = ((end - start) / 12.0).max(1e-9);
     let decade = 10f64.powf(rough.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|nice| nice * decade).find(|step| *step >= rough);
     let step = step.unwrap_or(rough);
     let first = (start / step).ceil();
-    // Multiples of the step rather than a running sum, which would show as 0.30000000000000004.
+    // Multiples of the step rather than a running sum, which would print as 0.30000000000000004.
     (0..=12)
         .map(move |i| ((first + f64::from(i)) * step * 1e9).round() / 1e9)
         .take_while(move |at| *at <= end)

@@ -1,27 +1,27 @@
 //! Why a workload's performance changed against the baseline: way room, DMA leak, memory bandwidth, or DCA off.
 //!
-//! A unit of work (packet, byte, request, instruction) misses the LLC m times, and each miss takes memory's loaded latency
-//! L. The change of m x L has two exact parts: fewer misses at the mean latency, and a shorter latency at the mean misses,
-//! which is bandwidth. Of the misses, device data that was evicted unread is the leak; the rest is what its ways could not
-//! hold. Model only: no server counts unread lines. Must not know how policies work.
+//! A unit of work (packet, byte, request, instruction) misses the LLC m times, and each miss takes memory's loaded
+//! latency L. The change of m x L has two exact parts: fewer misses at the mean latency, and a shorter latency at the
+//! mean misses, which is bandwidth. Of the misses, those of device data that was evicted unread are the leak; the rest
+//! did not fit into its ways. Model only: no server counts unread lines. Must not know how policies work.
 
 use super::{PolicyResult, RunSummary, WorkloadResult};
 use serde::{Deserialize, Serialize};
 
-/// A performance ratio this near to 1 needs no cause. Assumption: what people would call unchanged.
+/// A performance ratio this near to 1 needs no cause. Assumption: users would call this unchanged.
 const UNCHANGED: f64 = 0.02;
 
-/// What changed a workload's performance.
+/// The main cause of a performance change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MainCause {
-    /// Its ways hold more or fewer of its lines.
+    /// Its ways contain more or fewer of its lines.
     WayRoom,
     /// More or fewer lines of its devices are evicted before a core reads them.
     Leak,
-    /// Memory is less or more loaded.
+    /// Memory has less or more load.
     Bandwidth,
-    /// Its device writes past the LLC, and did not under the baseline.
+    /// DCA is off for its device, and was on under the baseline: its device writes bypass the LLC.
     DcaOff,
 }
 
@@ -37,19 +37,19 @@ impl MainCause {
     }
 }
 
-/// Where a workload's memory time went, as parts of its memory time per unit of work under the baseline: above zero is
-/// time saved.
+/// Change of a workload's memory time by cause, as parts of its memory time per unit of work under the baseline; above
+/// zero is time saved.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Cause {
     /// The largest part that explains the direction of the change; absent if performance is within 2 % of the baseline's,
     /// or no part explains it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub main: Option<MainCause>,
-    /// By misses of its own lines. With DCA off for its device, by misses of the device's data.
+    /// Part by misses of its own lines. With DCA off for its device, by misses of the device's data.
     pub way_room: f64,
-    /// By misses of device data that was evicted unread.
+    /// Part by misses of device data that was evicted unread.
     pub leak: f64,
-    /// By the load on memory.
+    /// Part by the load on memory.
     pub bandwidth: f64,
 }
 
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn the_main_cause_has_the_direction_of_the_change() {
-        // Less leak, yet slower: the room that it lost.
+        // Less leak but slower: it lost ways.
         let lost = cause(used(10.0, 6.0, 100.0), used(14.0, 1.0, 100.0), 0.8, false);
         assert_eq!(lost.main, Some(MainCause::WayRoom));
         let off = cause(used(1.0, 0.5, 100.0), used(10.0, 0.0, 100.0), 0.5, true);

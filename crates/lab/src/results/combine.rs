@@ -1,7 +1,7 @@
-//! Several seeds of the same scenario as one result: means, and how far the seeds lie apart.
+//! Several seeds of the same scenario as one result: means and spread.
 //!
-//! A performance ratio is taken within each seed and averaged afterwards: a seed's baseline saw the same
-//! traffic, so the pairing removes what the seeds differ in. Must not know what any metric means.
+//! A performance ratio is computed within each seed and then averaged: the baseline of a seed has the same traffic, so
+//! the pairing removes the differences between seeds. Must not know what any metric means.
 
 use super::{PolicyResult, RunSummary, cause, evictions, sampling_error, verdict};
 use indexmap::IndexMap;
@@ -28,13 +28,13 @@ pub enum CombineError {
     },
 }
 
-/// One result out of one per seed: every number becomes the mean, and `spread` the sample standard
-/// deviation. Decisions, way map and time series are those of the first seed: a mean of decisions is none.
-/// A metric that any seed lacks is not available. Scores every seed first and fills `verdict`; a single seed comes back
-/// scored, with its verdict. Errors of sampling become those of the mean.
+/// One result out of one per seed: every number becomes the mean, and `spread` the sample standard deviation.
+/// Decisions, way map and time series are those of the first seed, since they have no mean. A metric that any seed
+/// lacks is not available. Scores every seed first and fills `verdict`; a single seed is returned scored, with its
+/// verdict. Sampling errors become those of the mean.
 ///
 /// # Errors
-/// [`CombineError`] when there is nothing, or the seeds did not run the same thing.
+/// [`CombineError`] when there is nothing, or the seeds ran different scenarios.
 pub fn combine(mut runs: Vec<RunSummary>) -> Result<RunSummary, CombineError> {
     runs.iter_mut().for_each(RunSummary::score);
     let (first, rest) = runs.split_first().ok_or(CombineError::Empty)?;
@@ -97,7 +97,7 @@ fn combine_policy(into: &mut PolicyResult, seeds: &[&PolicyResult], same_sets: b
     into.evictions = evictions::mean(&seeds);
 }
 
-/// The mean, and the standard deviation noted under `key`. `None`, and no note, if a value is missing.
+/// The mean; stores the standard deviation under `key`. `None`, without deviation, if a value is missing.
 fn summarise(
     key: &str,
     values: impl Iterator<Item = Option<f64>>,

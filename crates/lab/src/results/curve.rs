@@ -1,4 +1,4 @@
-//! What came out of a sweep: a curve, each point a full result of its own.
+//! The result of a sweep: a curve, each point a full result.
 //!
 //! Must not know how a point is run. A point's performance ratios are relative to the same point's
 //! baseline, so a curve of ratios compares policies, not points.
@@ -8,10 +8,10 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The schema of [`SweepSummary`]; its points carry the run's own.
+/// The schema of [`SweepSummary`]; its points have the schema of a run.
 pub const SWEEP_SCHEMA: &str = "waykeeper.sweep/1";
 
-/// Everything that came out of a scenario that sweeps one or two keys.
+/// The result of a scenario that sweeps one or two keys.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SweepSummary {
     /// [`SWEEP_SCHEMA`].
@@ -23,12 +23,12 @@ pub struct SweepSummary {
     /// What the scenario shows, in its own words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
-    /// Wall-clock seconds the whole took.
+    /// Wall-clock seconds of the whole sweep.
     #[serde(default, skip_serializing_if = "super::metrics::not_available")]
     pub wall_s: Option<f64>,
     /// The keys swept, outermost first.
     pub keys: Vec<SweepKey>,
-    /// One point per combination, the last key running fastest.
+    /// One point per combination, the last key changes fastest.
     pub points: Vec<SweepPoint>,
 }
 
@@ -37,7 +37,7 @@ pub struct SweepSummary {
 pub struct SweepKey {
     /// Its name in the scenario, for example `workload.xmem.mask`.
     pub key: String,
-    /// What to call it on an axis, with its unit.
+    /// Its label on an axis, with its unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
 }
@@ -47,7 +47,7 @@ pub struct SweepKey {
 pub struct SweepPoint {
     /// The swept keys' values here, in the order of `keys`.
     pub at: IndexMap<String, SweepValue>,
-    /// What came out.
+    /// The result.
     pub run: RunSummary,
 }
 
@@ -66,7 +66,7 @@ pub enum SweepValue {
 }
 
 impl SweepValue {
-    /// Where it lies on a numeric axis, if it does.
+    /// The value on a numeric axis, if it is a number.
     pub fn number(&self) -> Option<f64> {
         match self {
             SweepValue::Integer(number) => Some(*number as f64),
@@ -88,14 +88,14 @@ impl fmt::Display for SweepValue {
 }
 
 impl SweepKey {
-    /// What to call it in a heading.
+    /// Its label, or its name.
     pub fn title(&self) -> &str {
         self.label.as_deref().unwrap_or(&self.key)
     }
 }
 
 impl SweepSummary {
-    /// The curve as `summary.json` holds it.
+    /// The curve as in `summary.json`.
     ///
     /// # Errors
     /// When serde_json refuses, which the types rule out.

@@ -1,7 +1,7 @@
-//! What a policy did during a run, as it is written down: decisions, and which ways belonged to whom when.
+//! Records of a policy's actions during a run: decisions, and the way map over time.
 //!
-//! Names instead of ids, because a result is read long after the host that numbered them is gone. Knows
-//! the policies' and the host's vocabulary; must not know any particular policy.
+//! It uses names instead of ids, because a result is read without the host that numbered them. Must not know any
+//! particular policy.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use waykeeper_host::{Applied, Group, KnobOutcome, KnobValues, Plan, RootPort};
 use waykeeper_policy::{Cause, Decision};
 use waykeeper_units::{GroupId, PortId, WayMask};
 
-/// One thing a policy did.
+/// One action of a policy.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DecisionRecord {
     /// When, in controller seconds since the start of the run.
@@ -27,7 +27,7 @@ pub struct DecisionRecord {
     /// The numbers behind it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<CauseRecord>,
-    /// The knobs turned at that moment. When one moment brought several records, they stand in the first.
+    /// The knobs set at that time. If several records have the same time, they are in the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub knobs: Vec<KnobRecord>,
 }
@@ -40,7 +40,7 @@ pub struct CauseRecord {
     /// Its value; ratios are 0..1.
     #[serde(default, skip_serializing_if = "super::metrics::not_available")]
     pub value: Option<f64>,
-    /// The threshold it was held against, by its own name.
+    /// The threshold it was compared with, by its own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_name: Option<String>,
     /// That threshold's value.
@@ -49,7 +49,7 @@ pub struct CauseRecord {
 }
 
 impl CauseRecord {
-    /// The numbers behind one thing, as they are written down.
+    /// The records of a decision's causes.
     pub(crate) fn all(causes: &[Cause]) -> Vec<CauseRecord> {
         let record = |cause: &Cause| CauseRecord {
             what: cause.what.clone(),
@@ -61,7 +61,7 @@ impl CauseRecord {
     }
 }
 
-/// Which kind of knob was turned.
+/// The kind of a knob.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Knob {
@@ -77,7 +77,7 @@ pub enum Knob {
     RxBurst,
 }
 
-/// One knob, what it was set to, and what became of that.
+/// A knob, its requested value and the outcome.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct KnobRecord {
     /// Which kind.
@@ -85,17 +85,17 @@ pub struct KnobRecord {
     /// The group or the port's PCI address; absent for the DCA ways.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// The value wanted: a mask in hex, `on` or `off`, or a number.
+    /// The requested value: a mask in hex, `on` or `off`, or a number.
     pub value: String,
-    /// `applied`, `refused: ...` or `reads back ...`; absent when the host did not say.
+    /// `applied`, `refused: ...` or `reads back ...`; absent without an answer of the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
 }
 
-/// The names behind a host's ids, for writing things down.
+/// The names of a host's ids.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a> {
-    /// The workloads, dead ones too.
+    /// All workloads of the scenario, running or not.
     pub groups: &'a [Group],
     /// The root ports.
     pub ports: &'a [RootPort],
@@ -118,8 +118,8 @@ impl Names<'_> {
 }
 
 impl DecisionRecord {
-    /// Writes down what a policy answered and what the host made of it: one record per event, and one of
-    /// action `knobs` when knobs were turned without a word.
+    /// Records of a decision and the host's answers: one per event, and one with action `knobs` if knobs were set
+    /// without an event.
     pub fn of(at_s: f64, decision: &Decision, applied: &Applied, names: Names<'_>) -> Vec<DecisionRecord> {
         let record =
             |action: &str, group: Option<String>, text: &str, causes: Vec<CauseRecord>| DecisionRecord {
@@ -191,7 +191,7 @@ fn outcome(outcome: &KnobOutcome) -> String {
     }
 }
 
-/// Which ways belonged to whom from one moment to another.
+/// The masks between two times.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct WayMapSlice {
     /// Start, in controller seconds since the start of the run.
@@ -208,15 +208,15 @@ pub struct WayMapSlice {
     pub dca_off_ports: Vec<String>,
 }
 
-/// Collects the way map of a run from the knobs' values read back at every interval; equal neighbours
-/// become one slice.
+/// Collects the way map of a run from the knobs' values read back at every interval; equal successive values become one
+/// slice.
 #[derive(Clone, Debug, Default)]
 pub struct WayMapBuilder {
     slices: Vec<WayMapSlice>,
 }
 
 impl WayMapBuilder {
-    /// From `at_s` on the knobs read like this. Moments must not run backwards.
+    /// Adds the knobs' values from `at_s` on. Times must not decrease.
     pub fn push(&mut self, at_s: f64, knobs: &KnobValues, names: Names<'_>) {
         let off = knobs.dca.iter().filter(|(_, on)| !**on).map(|(id, _)| names.port(*id));
         let slice = WayMapSlice {
@@ -273,7 +273,7 @@ mod tests {
         let records = DecisionRecord::of(3.0, &decision, &applied, Names { groups: &[], ports: &[] });
         assert_eq!(records.len(), 2);
         assert_eq!(records[0].causes[0].limit_name.as_deref(), Some("T3"));
-        // An id nobody has a name for is written as the id, and only what the host said is an outcome.
+        // An id without a name is written as the id, and an outcome exists only with an answer of the host.
         assert_eq!(records[0].knobs[0].target.as_deref(), Some("group 7"));
         assert_eq!(records[0].knobs[0].outcome.as_deref(), Some("reads back 0x01f"));
         assert_eq!((records[0].knobs[1].value.as_str(), &records[0].knobs[1].outcome), ("off", &None));

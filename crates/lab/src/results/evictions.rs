@@ -1,6 +1,6 @@
 //! Who evicts whose lines, by name, and its mean over several seeds.
 //!
-//! Must not know how evictions are counted, nor how they look on paper.
+//! Must not know how evictions are counted or shown.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -12,9 +12,10 @@ use waykeeper_silicon::EvictionReason;
 pub struct Evictions {
     /// The workload or device whose access evicted the lines.
     pub by: String,
-    /// The workload or device that had them. A line that a device wrote is the device's until a core has read it.
+    /// The workload or device that owned the lines. A line that a device wrote is the device's until a core has read
+    /// it.
     pub of: String,
-    /// Why.
+    /// The reason.
     pub reason: EvictionReason,
     /// Lines.
     pub lines_per_s: f64,

@@ -1,13 +1,12 @@
 //! The numbers that are measured of a workload and of the whole server, one list each.
 //!
-//! The lists stand in one place because seven others walk them: means over seeds, spread, the CSV columns,
-//! the tables, the charts, the schema's documentation and its test. This file must not know where the
-//! numbers come from, nor how they are shown.
+//! The lists are in one place because seven others iterate over them: means over seeds, spread, the CSV columns, the
+//! tables, the charts, the schema's documentation and its test. Must not know how the numbers are measured or shown.
 
 use serde::{Deserialize, Serialize};
 
-/// True for a value that has no place in a file: nobody measured it, or it is not a number. JSON has no
-/// word for the second, and an absent key is what the schema promises for both.
+/// True for a value that is not written to a file: it was not measured, or it is NaN or infinite. JSON cannot express
+/// the latter, and the schema says that an absent key means "not available".
 pub(crate) fn not_available(value: &Option<f64>) -> bool {
     value.is_none_or(|number| !number.is_finite())
 }
@@ -26,12 +25,12 @@ macro_rules! metrics {
             /// The keys, in the order they are written.
             pub const KEYS: &[&str] = &[$(stringify!($field)),*];
 
-            /// Every key and its value; what is not a number counts as not available.
+            /// Every key and its value; NaN and infinity count as not available.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, Option<f64>)> {
                 [$((stringify!($field), self.$field.filter(|number| number.is_finite()))),*].into_iter()
             }
 
-            /// Every key and the place of its value.
+            /// Every key with a mutable reference to its value.
             pub fn iter_mut(&mut self) -> impl Iterator<Item = (&'static str, &mut Option<f64>)> {
                 [$((stringify!($field), &mut self.$field)),*].into_iter()
             }
@@ -91,9 +90,9 @@ metrics! {
 metrics! {
     /// What the whole socket did. Rates are per second of simulated time, ratios are 0..1.
     SystemMetrics {
-        /// Bytes read from memory by anybody.
+        /// Bytes read from memory, by cores and devices.
         memory_read_bytes_per_s,
-        /// Bytes written to memory by anybody.
+        /// Bytes written to memory, by cores and devices.
         memory_write_bytes_per_s,
         /// Mean time of a dependent load that memory serves.
         memory_latency_ns,
@@ -105,9 +104,9 @@ metrics! {
         dma_leak_lines_per_s,
         /// Consumed device lines that left an MLC into ordinary LLC ways (DMA bloat).
         dma_bloat_lines_per_s,
-        /// Dirty lines that MLCs gave up for want of room.
+        /// Dirty lines that MLCs evicted to make room.
         mlc_writebacks_per_s,
-        /// Dirty lines that the LLC gave up for want of room.
+        /// Dirty lines that the LLC evicted to make room.
         llc_writebacks_per_s,
         /// Packets dropped by any device.
         drops_per_s,

@@ -1,9 +1,8 @@
-//! What came out of a run: plain data with a versioned schema (docs/results-schema.md).
+//! The result of a run: plain data with a versioned schema (docs/results-schema.md).
 //!
-//! The running half fills these types and everything that prints, draws or writes reads them and nothing
-//! else. So this module must not know how a run is made, nor how a result looks on paper. Two promises:
-//! an absent key means "not available" (never zero), and two runs of the same seed, scenario and version
-//! serialise to the same bytes, the wall-clock time apart.
+//! The running half of the crate fills these types; the output half reads only them. So this module must not know how a
+//! run is made or how a result is shown. Two guarantees: an absent key means "not available" (never zero), and two runs
+//! of the same seed, scenario and version serialise to the same bytes, except for the wall-clock time.
 
 mod cause;
 mod combine;
@@ -32,11 +31,10 @@ use serde::{Deserialize, Serialize};
 use waykeeper_host::{Priority, WorkloadKind};
 use waykeeper_units::CoreList;
 
-/// The schema of [`RunSummary`]. The number grows when a key changes its meaning or goes away; a new key
-/// leaves it as it is.
+/// The schema of [`RunSummary`]. The number grows when a key changes its meaning or is removed, not for a new key.
 pub const RUN_SCHEMA: &str = "waykeeper.run/1";
 
-/// Everything that came out of one scenario under one or more policies.
+/// The result of one scenario under one or more policies.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RunSummary {
     /// [`RUN_SCHEMA`].
@@ -50,49 +48,49 @@ pub struct RunSummary {
     pub about: Option<String>,
     /// Name of the chip.
     pub chip: String,
-    /// Ways of its LLC: what a way map is drawn on.
+    /// Ways of its LLC, for the way map.
     pub llc_ways: u32,
     /// The seed; the first one when there are several.
     pub seed: u64,
-    /// How many seeds the numbers are means of.
+    /// Number of seeds whose mean the numbers are.
     pub seeds: u32,
     /// Share of LLC sets simulated: `1/32`, or `exact`.
     pub sets: String,
     /// Seed of the choice of simulated sets, if it is the same for all seeds; else each seed simulates sets of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample_seed: Option<u64>,
-    /// Controller seconds per simulated second; 1 is no shortcut.
+    /// Controller seconds per simulated second; 1 means no time scaling.
     pub time_factor: f64,
     /// Length of the run, in controller seconds.
     #[serde(default)]
     pub duration_s: f64,
-    /// From when results counted, to the end of the run, in controller seconds since its start.
+    /// Start of the measured interval, which lasts to the end of the run, in controller seconds since its start.
     #[serde(default)]
     pub measured_from_s: f64,
     /// Simulated seconds per policy and seed.
     pub simulated_s: f64,
-    /// Wall-clock seconds the whole took: the only number that differs from run to run.
+    /// Wall-clock seconds of the whole: the only number that differs from run to run.
     #[serde(default, skip_serializing_if = "metrics::not_available")]
     pub wall_s: Option<f64>,
     /// The policy that performance ratios are relative to; filled by [`RunSummary::score`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
-    /// Standard error that set sampling brings, per metric, in percentage points: the median of those of all workloads
-    /// under all policies, and of the system. Empty where all sets are simulated; filled by [`combine`].
+    /// Standard error of set sampling, per metric, in percentage points: the median of those of all workloads under all
+    /// policies, and of the system. Empty where all sets are simulated; filled by [`combine`].
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub sampling_error: IndexMap<String, f64>,
-    /// What the reader should know of the numbers: a sentence each, for people.
+    /// Warnings about the numbers, one sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// The policies compared seed by seed, and the outcome in a few lines; filled by [`combine`]. Absent for a single
     /// policy, and at a point of a sweep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// Per policy, in the order asked for.
+    /// Per policy, in the requested order.
     pub policies: IndexMap<String, PolicyResult>,
 }
 
-/// What came out under one policy.
+/// The result under one policy.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct PolicyResult {
     /// Per workload, in the scenario's order.
@@ -108,21 +106,21 @@ pub struct PolicyResult {
     /// Traffic that was simulated, s; less than the run's `simulated_s` where steady intervals were extrapolated.
     #[serde(default)]
     pub simulated_s: f64,
-    /// When the policy last turned a knob and then let all of them stand for five intervals. Of the first seed.
+    /// Time of the last knob change after which all knobs stayed as they were for five intervals. Of the first seed.
     #[serde(default, skip_serializing_if = "metrics::not_available")]
     pub settled_s: Option<f64>,
-    /// What the policy did, in order of time. Of the first seed.
+    /// The policy's decisions, in order of time. Of the first seed.
     #[serde(default)]
     pub decisions: Vec<DecisionRecord>,
-    /// Which ways belonged to whom. Of the first seed.
+    /// The way map over time. Of the first seed.
     #[serde(default)]
     pub way_map: Vec<WayMapSlice>,
-    /// What was seen interval by interval, of the first seed. Written to `timeseries.csv`, not to JSON.
+    /// The values of each interval, of the first seed. Written to `timeseries.csv`, not to JSON.
     #[serde(skip)]
     pub samples: Vec<TimeSample>,
 }
 
-/// What came out for one workload.
+/// The result of one workload.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct WorkloadResult {
     /// The program it runs.
@@ -136,7 +134,7 @@ pub struct WorkloadResult {
     /// Names of its devices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
-    /// What its performance is judged by.
+    /// How its performance is scored.
     pub score: Score,
     /// Unit of `throughput`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -144,10 +142,10 @@ pub struct WorkloadResult {
     /// The numbers.
     #[serde(flatten)]
     pub metrics: WorkloadMetrics,
-    /// Why its performance changed; filled by [`combine`]. Absent for the baseline, and where it is not known.
+    /// Why its performance changed; filled by [`combine`]. Absent for the baseline, and where the cause is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
-    /// Standard error that set sampling brings, per metric, in percentage points.
+    /// Standard error of set sampling, per metric, in percentage points.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub sampling_error: IndexMap<String, f64>,
     /// Sample standard deviation over the seeds, per metric; empty for a single seed.
@@ -161,20 +159,20 @@ pub struct GroupResult {
     /// Mean performance ratio, weighted by cores.
     #[serde(default, skip_serializing_if = "metrics::not_available")]
     pub performance_ratio: Option<f64>,
-    /// Cores behind that mean.
+    /// Cores over which the mean is taken.
     pub cores: u32,
     /// Sample standard deviation over the seeds, per metric; empty for a single seed.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub spread: IndexMap<String, f64>,
 }
 
-/// What came out for the whole socket.
+/// The result of the whole socket.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct SystemResult {
     /// The numbers.
     #[serde(flatten)]
     pub metrics: SystemMetrics,
-    /// Standard error that set sampling brings, per metric, in percentage points.
+    /// Standard error of set sampling, per metric, in percentage points.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub sampling_error: IndexMap<String, f64>,
     /// Sample standard deviation over the seeds, per metric; empty for a single seed.
@@ -196,7 +194,7 @@ pub struct TimeSample {
 }
 
 impl RunSummary {
-    /// The summary as `summary.json` holds it.
+    /// The summary as in `summary.json`.
     ///
     /// # Errors
     /// When serde_json refuses, which the types rule out.
@@ -212,7 +210,7 @@ impl RunSummary {
         RunSummary { wall_s: None, ..self.clone() }.to_json()
     }
 
-    /// Every workload any policy ran, high priority first, otherwise in the scenario's order.
+    /// Every workload that any policy ran, high priority first, otherwise in the scenario's order.
     pub fn workload_names(&self) -> Vec<(&str, &WorkloadResult)> {
         let mut seen: IndexMap<&str, &WorkloadResult> = IndexMap::new();
         for (name, workload) in self.policies.values().flat_map(|policy| &policy.workloads) {
@@ -225,8 +223,8 @@ impl RunSummary {
 }
 
 impl TimeSample {
-    /// The metrics that can be seen interval by interval, as a policy sees them; the others are taken of the
-    /// machine, over the whole measured stretch.
+    /// The metrics available per interval, as a policy reads them; the others are read from the machine, over the whole
+    /// measured interval.
     pub const KEYS: &[&str] = &[
         "ipc",
         "llc_hit_ratio",
@@ -243,7 +241,7 @@ impl TimeSample {
 }
 
 impl PolicyResult {
-    /// The moments from `from_s` until before `to_s` at which knobs were turned.
+    /// The times from `from_s` until before `to_s` at which knobs were set.
     pub fn turned(&self, from_s: f64, to_s: f64) -> Vec<f64> {
         let turned = self.decisions.iter().filter(|decision| !decision.knobs.is_empty());
         let moments = turned.map(|decision| decision.at_s).filter(|at_s| (from_s..to_s).contains(at_s));
@@ -252,7 +250,7 @@ impl PolicyResult {
         moments
     }
 
-    /// The way map in force at a moment: what holds from `at_s` on.
+    /// The way map in force at `at_s`.
     pub fn ways_at(&self, at_s: f64) -> Option<&WayMapSlice> {
         self.way_map.iter().rev().find(|slice| slice.from_s <= at_s)
     }

@@ -1,4 +1,4 @@
-//! How far set sampling may have moved the hit ratios: from each run's own estimate to that of a whole result.
+//! The error of hit ratios by set sampling: from each run's own estimate to that of a whole result.
 //!
 //! A run estimates the errors of its hit ratios from groups of its simulated sets. Here the errors of several seeds become
 //! those of their mean, and those of all workloads and policies one number per metric. Must not know how a run estimates.
@@ -6,8 +6,8 @@
 use super::RunSummary;
 use indexmap::IndexMap;
 
-/// The errors of the mean over the seeds, per metric. Seeds that simulate sets of their own have independent errors; with
-/// the same sets they all err alike. A metric whose error one seed lacks is left out.
+/// The errors of the mean over the seeds, per metric. Seeds that simulate different sets have independent errors; with
+/// the same sets they have the same error. A metric whose error one seed lacks is left out.
 pub(super) fn of_mean(seeds: &[&IndexMap<String, f64>], same_sets: bool) -> IndexMap<String, f64> {
     let count = if same_sets { 1.0 } else { seeds.len() as f64 };
     let keys = seeds.first().into_iter().flat_map(|first| first.keys());
@@ -18,8 +18,8 @@ pub(super) fn of_mean(seeds: &[&IndexMap<String, f64>], same_sets: bool) -> Inde
     all.collect()
 }
 
-/// The errors of all workloads and of the system under all policies: per metric the median. One workload that hardly
-/// leaves its MLC can have an error a hundred times that of the others, and a mean would be its error alone.
+/// The errors of all workloads and of the system under all policies: per metric the median. A workload with few MLC
+/// misses can have an error a hundred times that of the others, which would dominate a mean.
 pub(crate) fn overall(runs: &[&RunSummary]) -> IndexMap<String, f64> {
     let mut all: IndexMap<&str, Vec<f64>> = IndexMap::new();
     let maps = runs.iter().flat_map(|run| run.policies.values()).flat_map(|policy| {
@@ -43,7 +43,7 @@ fn root_mean_square(values: &[f64]) -> f64 {
     (values.iter().map(|value| value * value).sum::<f64>() / values.len() as f64).sqrt()
 }
 
-/// The middle value; of an even number of them the mean of the two in the middle. There is at least one.
+/// The middle value; for an even number the mean of the two middle ones. `values` must not be empty.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

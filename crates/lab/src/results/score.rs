@@ -1,8 +1,8 @@
-//! Performance ratios: how a workload fares under a policy against how it fares under the baseline.
+//! Performance ratios: a workload's score under a policy divided by its score under the baseline.
 //!
-//! A4 s6: a multi-threaded I/O program is judged by its inverse latency per request, everything else by its
-//! IPC, both divided by the same under the Default policy; a group's mean is weighted by cores (A4's
-//! artifact; the text does not say). This file must not know where the numbers come from.
+//! A4 s6: the score of a multi-threaded I/O program is its inverse latency per request, that of every other its IPC,
+//! both relative to the Default policy; a group's mean is weighted by cores (A4's artifact; the text does not say).
+//! This file must not know how the numbers are measured.
 
 use super::{GroupResult, PolicyResult, RunSummary, Score, WorkloadMetrics, group_name};
 use indexmap::IndexMap;
@@ -11,8 +11,7 @@ use waykeeper_host::Priority;
 /// The policy that ratios are relative to when it was run.
 const BASELINE: &str = "default";
 
-/// `run`'s score divided by `base`'s. `None` when either lacks the number or is not above zero: a ratio to
-/// nothing says nothing.
+/// `run`'s score divided by `base`'s. `None` if either number is missing or not above zero.
 pub fn performance_ratio(score: Score, run: &WorkloadMetrics, base: &WorkloadMetrics) -> Option<f64> {
     let positive = |value: Option<f64>| value.filter(|number| number.is_finite() && *number > 0.0);
     match score {
@@ -22,9 +21,9 @@ pub fn performance_ratio(score: Score, run: &WorkloadMetrics, base: &WorkloadMet
 }
 
 impl RunSummary {
-    /// Fills `baseline`, every `performance_ratio` and the group means. The baseline is the policy called
-    /// `default`; without it, the first policy. May be called again after the numbers changed; a verdict on the former
-    /// numbers is taken away.
+    /// Fills `baseline`, every `performance_ratio` and the group means. The baseline is the policy called `default`;
+    /// without it, the first policy. May be called again after the numbers changed; it removes a verdict on the former
+    /// numbers.
     pub fn score(&mut self) {
         self.verdict = None;
         let Some(baseline) = self.policies.get_key_value(BASELINE).or_else(|| self.policies.first()) else {
@@ -46,8 +45,8 @@ impl RunSummary {
     }
 }
 
-/// Mean performance ratio per priority, weighted by cores. A workload without a ratio has no vote, and
-/// `cores` says how many had.
+/// Mean performance ratio per priority, weighted by cores. Workloads without a ratio are left out; `cores` counts those
+/// of the others.
 fn group_means(policy: &PolicyResult) -> IndexMap<String, GroupResult> {
     let mut groups = IndexMap::new();
     for priority in [Priority::High, Priority::Low] {

@@ -1,30 +1,30 @@
-//! When a policy came to rest: the last moment it turned a knob and then let all of them stand.
+//! When a policy settled: its last knob change, after which all knobs stayed as they were.
 //!
-//! Policies look away for a moment now and then (A4's Revert goes back to the first masks for one interval): such an
-//! excursion, which ends where it began, does not count. Must not know what a knob is, only whether two states of
-//! all of them are the same.
+//! A policy may change knobs briefly and undo that (A4's Revert sets the first masks for one interval): such an
+//! excursion, which ends in the state in which it began, does not count. Must not know what a knob is, only whether two
+//! states of all knobs are equal.
 
-/// For so many intervals the knobs must stand (a choice of ours: A4 waits ten between two looks).
+/// Number of intervals for which the knobs must not change (a choice of ours: A4 waits ten between two reverts).
 const STANDS_FROM: f64 = 5.0;
 
-/// An excursion that takes no longer than so many intervals is momentary (ours: A4's take one).
+/// An excursion of at most so many intervals is momentary (ours: A4's take one).
 const MOMENTARY: f64 = 3.0;
 
-/// Intervals are counted with so much slack: their ends are sums of decimal fractions.
+/// Tolerance in counting intervals: their ends are sums of decimal fractions.
 const SLACK: f64 = 1e-6;
 
-/// The knobs' states over a run, each with the moment it began.
+/// The knobs' states over a run, each with the time at which it began.
 #[derive(Clone, Debug)]
 pub struct Standing<K> {
     spans: Vec<Span<K>>,
 }
 
-/// From when the knobs stood so.
+/// A state of the knobs and the time at which it began.
 #[derive(Clone, Debug)]
 struct Span<K> {
     from_s: f64,
     knobs: K,
-    /// The policy brought it about, not somebody else.
+    /// The policy caused it, not an external change.
     turned: bool,
 }
 
@@ -35,7 +35,7 @@ impl<K> Default for Standing<K> {
 }
 
 impl<K: PartialEq + Clone> Standing<K> {
-    /// From `at_s` on the knobs read like this; `turned` says whether the policy turned one then.
+    /// Adds the knobs' state from `at_s` on; `turned` says whether the policy set one then.
     pub fn push(&mut self, at_s: f64, knobs: &K, turned: bool) {
         match self.spans.last() {
             Some(last) if last.knobs == *knobs => {}
@@ -43,14 +43,14 @@ impl<K: PartialEq + Clone> Standing<K> {
         }
     }
 
-    /// When the last of the knobs was turned that then stood for five intervals. None if that never happened.
+    /// Time of the policy's last knob change after which the state lasted five intervals. None if there is none.
     pub fn settled_s(&self, end_s: f64, interval_s: f64) -> Option<f64> {
         let from = |index: usize| self.spans.get(index).map_or(end_s, |span| span.from_s);
         let intervals = |from_s: f64, to_s: f64| (to_s - from_s) / interval_s;
         let mut settled = None;
         let mut at = 0;
         while let Some(span) = self.spans.get(at) {
-            // The state stands on through every excursion that comes back to it.
+            // The state includes every excursion that ends in it.
             let mut last = at;
             while let Some(back) = (last + 2..self.spans.len())
                 .take_while(|back| intervals(from(last + 1), from(*back)) <= MOMENTARY + SLACK)
@@ -71,7 +71,7 @@ impl<K: PartialEq + Clone> Standing<K> {
 mod tests {
     use super::*;
 
-    /// Knobs are letters; capitals are turned by the policy. Ten intervals of 1 s each are ten letters.
+    /// Knobs are letters; capitals are set by the policy. Ten intervals of 1 s each are ten letters.
     fn settled(states: &str) -> Option<f64> {
         let mut standing = Standing::default();
         for (at, state) in states.chars().enumerate() {
@@ -92,9 +92,9 @@ mod tests {
 
     #[test]
     fn momentary_excursions_do_not_count_and_longer_ones_do() {
-        // B from 1 on; away for one interval at 4 and for three at 7, and back each time.
+        // B from 1 on; excursions of one interval at 4 and of three at 7.
         assert_eq!(settled("ABbbCBbCDEBbbb"), Some(1.0));
-        // Away for four intervals: the state before stood for three, the one after for five.
+        // An excursion of four intervals counts: the state before it lasts three, the one after it five.
         assert_eq!(settled("ABbbCcccBbbbb"), Some(8.0));
         assert_eq!(settled("ABbbCcccBbb"), None);
     }

@@ -1,36 +1,37 @@
-//! Who gained and who lost: policies compared seed by seed.
+//! Workloads that gain or lose: policies compared seed by seed.
 //!
-//! Under every policy a seed brings the same traffic, so differences are taken within a seed, and Student's paired t test
-//! says whether their mean is more than chance (docs/results-schema.md, "The verdict"). A workload or a policy that lacks
-//! a performance ratio in any seed is not compared. Must not know what any number means beyond "higher is better".
+//! Under every policy a seed has the same traffic, so differences are taken within a seed, and Student's paired t test
+//! says whether their mean is more than chance (docs/results-schema.md, "The verdict"). A workload or a policy that
+//! lacks a performance ratio in any seed is not compared. Must not know what any number means beyond "higher is
+//! better".
 
 use super::{PolicyResult, RunSummary, metrics, words};
 use indexmap::IndexSet;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// Probability that a test calls chance a difference: the customary 5 %, two-sided.
+/// Significance level: the usual 5 %, two-sided.
 const LEVEL: f64 = 0.05;
 
-/// A smaller difference of performance ratios is none, however sure it is (a choice of ours).
+/// A smaller difference of performance ratios does not count, even if it is significant (a choice of ours).
 const LEAST: f64 = 0.01;
 
-/// The policy that is set beside the best other one, if it was run: ours.
+/// The policy that is compared with the best other one, if it was run: ours.
 const OURS: &str = "waykeeper";
 
-/// Policies compared, and what that means in a few lines.
+/// Comparisons of policies, and their summary in a few lines.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Verdict {
-    /// At most five lines for people; not stable.
+    /// At most five lines of text; not stable.
     pub lines: Vec<String>,
-    /// What the lines are made of.
+    /// The comparisons that the lines summarise.
     pub comparisons: Vec<Comparison>,
 }
 
 /// The performance ratios of a group or a workload under one policy, less those under another.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Comparison {
-    /// Whose performance.
+    /// Whether it is a group or a workload.
     pub scope: Scope,
     /// `HPW` or `LPW`, or the workload's name.
     pub name: String,
@@ -49,7 +50,7 @@ pub struct Comparison {
     /// The difference has to exceed this to count; absent for a single seed.
     #[serde(default, skip_serializing_if = "metrics::not_available")]
     pub limit: Option<f64>,
-    /// What follows.
+    /// The result.
     pub finding: Finding,
 }
 
@@ -63,7 +64,7 @@ pub enum Scope {
     Workload,
 }
 
-/// What a comparison says.
+/// The result of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Finding {
@@ -71,9 +72,9 @@ pub enum Finding {
     Better,
     /// Lower by more than chance.
     Worse,
-    /// The seeds do not tell the two apart.
+    /// The difference is within chance.
     NotDistinguishable,
-    /// One seed has no spread to hold a difference against.
+    /// One seed has no spread, so there is no test.
     Unknown,
 }
 
@@ -102,12 +103,12 @@ pub(super) fn of(runs: &[RunSummary]) -> Option<Verdict> {
     Some(Verdict { lines, comparisons })
 }
 
-/// The two policies beside the baseline that are compared with each other: ours and the best other one, or the best two.
-/// The best is best for the first group, which is the high-priority one where there is one.
+/// The two policies beside the baseline that are compared with each other: ours and the best other one, or the best
+/// two. The best is the best for the first group: the high-priority one, if there is one.
 fn pair(comparisons: &[Comparison]) -> Option<(String, String)> {
     let group = &comparisons.first()?.name;
     let mut ranked: Vec<&Comparison> = comparisons.iter().filter(|other| other.name == *group).collect();
-    // Stable: of equals the one named first comes first.
+    // The sort is stable: of equals the one named first comes first.
     ranked.sort_by(|a, b| b.difference.total_cmp(&a.difference));
     if let Some(ours) = ranked.iter().position(|other| other.policy == OURS) {
         ranked[..=ours].rotate_right(1);
@@ -116,7 +117,7 @@ fn pair(comparisons: &[Comparison]) -> Option<(String, String)> {
     Some((first.policy.clone(), second.policy.clone()))
 }
 
-/// The workload that gains most against the baseline and the one that loses most, each if more than chance.
+/// The workload that gains most against the baseline and the one that loses most, each only if by more than chance.
 fn extremes(runs: &[RunSummary], policies: &[&str], baseline: &str) -> Vec<Comparison> {
     let names = runs[0].workload_names();
     let all = names.iter().flat_map(|(name, _)| {

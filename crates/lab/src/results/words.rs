@@ -6,11 +6,10 @@ use super::verdict::{Comparison, Finding, Scope};
 use crate::show;
 use indexmap::IndexSet;
 
-/// A line may have so many columns: the page's, less the indent that a terminal gives all but the first.
+/// Width of a line: the page's, less the indent of all lines but the first on a terminal.
 const COLUMNS: usize = show::PAGE_COLUMNS - 2;
 
-/// The verdict on the comparisons of so many seeds: a heading, a line per group, one for the two best policies and one
-/// for the single workloads.
+/// The lines of a verdict: a heading, a line per group, one for the two best policies and one for single workloads.
 pub(super) fn lines(comparisons: &[Comparison], seeds: usize, baseline: &str) -> Vec<String> {
     let scope = |scope: Scope| comparisons.iter().filter(move |comparison| comparison.scope == scope);
     let base = show::name(baseline);
@@ -35,8 +34,8 @@ pub(super) fn lines(comparisons: &[Comparison], seeds: usize, baseline: &str) ->
     lines
 }
 
-/// `HPWs: gain under a4 x1.35 ±0.10; no clear change under isolate x0.97 ±0.02`, the best policy first. What does not fit
-/// the page is left out from the end: first numbers of no clear change, then policies.
+/// `HPWs: gain under a4 x1.35 ±0.10; no clear change under isolate x0.97 ±0.02`, the best policy first. If it is too
+/// long, numbers without a clear change are left out first, then policies from the end.
 fn group_line(group: &str, mut members: Vec<&Comparison>) -> String {
     members.sort_by(|a, b| b.difference.total_cmp(&a.difference));
     let count = members.len();
@@ -117,7 +116,7 @@ fn ratio(comparison: &Comparison) -> String {
 }
 
 fn difference(comparison: &Comparison) -> String {
-    // Without it what rounds to nothing may read -0.00.
+    // The `+ 0.0` avoids `-0.00`.
     let rounded = (comparison.difference * 100.0).round() / 100.0 + 0.0;
     format!("{rounded:+.2}{}", deviation(comparison))
 }
@@ -126,7 +125,7 @@ fn deviation(comparison: &Comparison) -> String {
     comparison.deviation.map(|deviation| format!(" ±{deviation:.2}")).unwrap_or_default()
 }
 
-/// The line, as much of it as fits the page.
+/// The line, cut to the page's width.
 fn cut(line: &str) -> String {
     if line.chars().count() <= COLUMNS {
         return line.to_owned();

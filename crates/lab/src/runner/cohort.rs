@@ -1,9 +1,9 @@
-//! Simulations that are alike until a policy turns a knob: one server for all of them until then.
+//! Simulations that are equal until policies set different knobs: until then they share one server.
 //!
-//! The simulations of one server and seed form a cohort. All its control loops step together: in each interval the first
-//! has the server run and the others read what it read (`seat`). Where policies turn different knobs the group parts, and
-//! each part continues with a server of its own, on any thread. So the same history is simulated once, and no simulation
-//! takes longer than it would alone. Knows jobs and loops; must not know how results are combined.
+//! The simulations of one server and seed form a cohort. All its control loops step together: in each interval the
+//! first advances the server and the others read its recorded answers (`seat`). When policies set different knobs the
+//! group splits, and each part continues with its own copy of the server, on any thread. So the same history is
+//! simulated once, and no simulation takes longer than alone. Must not know how results are combined.
 
 use super::RunError;
 use super::job::Done;
@@ -19,8 +19,9 @@ use waykeeper_host::Host;
 use waykeeper_machine::FaultyServer;
 use waykeeper_silicon::Sampling;
 
-/// Most simulations of a cohort. Each has at most one server, and a step of a group keeps two more; lines of shared working
-/// sets are in memory once. A thread begins a cohort only when none of its own waits: so this bounds its memory.
+/// Most simulations of a cohort. Each has at most one server, and a step of a group keeps two more; lines of shared
+/// working sets are in memory once. A thread starts a cohort only if none of its own is waiting, so this limits its
+/// memory.
 const MOST: usize = 16;
 /// The same where more than one cache set in [`SPARSE`] is simulated, which makes servers large.
 const MOST_LARGE: usize = 4;
@@ -31,18 +32,18 @@ pub(super) fn most(sampling: Sampling) -> usize {
     if sampling.factor() < SPARSE { MOST_LARGE } else { MOST }
 }
 
-/// A job with its place in the plan and the seat of its loop.
+/// A job with its index in the plan and the host of its loop.
 pub(super) struct Entrant<'s> {
     pub index: usize,
     pub job: &'s Job<'s>,
     pub seat: &'s mut Seat,
 }
 
-/// Where simulations report.
+/// Callbacks for progress and results.
 pub(super) struct Desk<'a> {
-    /// Hears of the time passed, in ns of simulated time.
+    /// Called with the time passed, in ns of simulated time.
     pub passed: &'a (dyn Fn(Passed) + Sync),
-    /// Gets each job's result, with its place in the plan.
+    /// Called with each job's result and its index in the plan.
     pub done: &'a (dyn Fn(usize, Result<Done, RunError>) + Sync),
 }
 
@@ -54,13 +55,13 @@ struct Run<'s> {
     journal: Journal<'s>,
 }
 
-/// Simulations that have been alike so far.
+/// Simulations that were equal so far and share a server.
 struct Group<'s> {
     server: FaultyServer,
     runs: Vec<Run<'s>>,
 }
 
-/// Starts the simulations of a cohort, which are alike but for their policies, and runs them to their ends.
+/// Starts the simulations of a cohort, which differ only in their policies, and runs them to the end.
 pub(super) fn run<'s>(scope: &Scope<'s>, cohort: Vec<Entrant<'s>>, desk: &'s Desk<'s>) {
     let (mut ready, mut server) = (Vec::new(), None);
     for Entrant { index, job, seat } in cohort {
@@ -93,7 +94,7 @@ pub(super) fn run<'s>(scope: &Scope<'s>, cohort: Vec<Entrant<'s>>, desk: &'s Des
     }
 }
 
-/// What a loop's turn came to.
+/// Result of one turn of a loop.
 enum Turn {
     Continues,
     /// The time of the run is over.
@@ -102,7 +103,7 @@ enum Turn {
 }
 
 impl Turn {
-    /// After an observer's answer: only an interrupt breaks a run off.
+    /// The turn after an observer's answer; only an interrupt ends a run early.
     fn after(answer: ControlFlow<()>) -> Turn {
         if answer.is_continue() { Turn::Continues } else { Turn::Failed(RunError::Interrupted) }
     }
@@ -114,7 +115,7 @@ impl Run<'_> {
             Err(why) => Turn::Failed(self.job.stopped(why)),
             Ok(true) => Turn::after(self.journal.observe(self.looping.record(), self.looping.seen())),
             Ok(false) => {
-                // A loop that is dropped tries the same again; here it still has a server to do it on.
+                // A dropped loop restores the knobs again; here the loop still has a server for it.
                 self.looping.restore();
                 self.looping.restore();
                 if self.job.stop.load(Ordering::Relaxed) {
@@ -127,7 +128,7 @@ impl Run<'_> {
 }
 
 impl<'s> Group<'s> {
-    /// Runs the loops, a step of each after another, until all have ended or continue as tasks of their own.
+    /// Steps the loops one after another, until all have ended or continue as tasks of their own.
     fn run(mut self, scope: &Scope<'s>, desk: &'s Desk<'s>) {
         loop {
             let mut stretch = Stretch::new(self.server, self.runs.len());
@@ -145,7 +146,7 @@ impl<'s> Group<'s> {
     }
 }
 
-/// Loops of a group that continue after their turn, by the moment that they have reached.
+/// Loops of a group that continue, by the moment of the server's history that they have reached.
 #[derive(Default)]
 struct Parting<'s> {
     runs: BTreeMap<usize, Vec<Run<'s>>>,

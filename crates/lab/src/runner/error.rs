@@ -1,4 +1,4 @@
-//! Why a scenario could not be run. Each message names what stands there and what would do.
+//! Why a scenario could not be run. Each message names the value and what is accepted. Must not know exit codes.
 
 use crate::results::CombineError;
 use waykeeper_control::ControlError;
@@ -12,22 +12,22 @@ pub enum RunError {
     /// The scenario cannot be read, or does not fit the machine.
     #[error(transparent)]
     Scenario(Box<ScenarioError>),
-    /// A policy or its settings.
+    /// A policy or its settings are wrong.
     #[error("{file}: {why}")]
     Policy {
         /// Where it was named: a scenario's file, line and key, or `the policies asked for`.
         file: String,
-        /// What is wrong with it.
+        /// The error.
         why: Box<PolicyError>,
     },
-    /// A value of the plan that will not do.
+    /// An invalid value of the plan.
     #[error("{what} is {value}; it must be {wanted}")]
     Plan {
         /// Which value.
         what: &'static str,
-        /// What it is.
+        /// Its value.
         value: String,
-        /// What would do.
+        /// The accepted values.
         wanted: String,
     },
     /// A simulation stopped.
@@ -37,21 +37,21 @@ pub enum RunError {
         policy: String,
         /// Its seed.
         seed: u64,
-        /// Why it could not go on.
+        /// Why it could not continue.
         why: ControlError,
     },
-    /// Somebody set the stop flag.
+    /// The stop flag was set.
     #[error("interrupted")]
     Interrupted,
-    /// Results that do not go together; a mistake of ours.
+    /// Results that cannot be combined; a bug of ours.
     #[error(transparent)]
     Combine(#[from] CombineError),
-    /// The threads could not be made.
+    /// The threads could not be started.
     #[error("cannot start {threads} threads: {why}; ask for fewer")]
     Threads {
-        /// How many were asked for; 0 is one for each core.
+        /// The requested number; 0 is one for each core.
         threads: usize,
-        /// The system's words.
+        /// The system's error.
         why: String,
     },
 }
@@ -68,18 +68,18 @@ impl RunError {
         RunError::Policy { file: file.to_owned(), why }
     }
 
-    /// True if what was asked for is at fault, not the run.
+    /// True if the input is wrong, not the run.
     pub fn is_bad_input(&self) -> bool {
         matches!(self, RunError::Scenario(_) | RunError::Policy { .. } | RunError::Plan { .. })
     }
 
-    /// True if the platform lacks something that was asked for.
+    /// True if the platform lacks something that is needed.
     pub fn is_unsupported(&self) -> bool {
         matches!(self, RunError::Stopped { why: ControlError::Host(HostError::Unsupported { .. }), .. })
     }
 }
 
-/// An error and all that caused it, on one line.
+/// An error and its chain of causes, on one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

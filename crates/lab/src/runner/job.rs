@@ -1,4 +1,4 @@
-//! One simulation: a scenario under one policy with one seed, through the real control loop.
+//! One simulation: a scenario under one policy with one seed, through the real control loop. Must not know other jobs.
 
 use super::RunError;
 use super::journal::Journal;
@@ -20,31 +20,31 @@ use waykeeper_machine::{
 use waykeeper_policy::Policy;
 use waykeeper_silicon::Sampling;
 
-/// What to simulate.
+/// Parameters of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job<'a> {
     pub scenario: &'a Arc<Scenario>,
-    /// Where the scenario came from, for messages.
+    /// Origin of the scenario, for messages.
     pub file: &'a str,
     pub policy: &'a str,
     /// Policies of the caller's own.
     pub own: &'a [OwnPolicy],
-    /// Set by somebody who wants it to end.
+    /// Set by another thread to end the simulation.
     pub stop: &'a AtomicBool,
     pub seed: u64,
     pub sample_seed: u64,
     pub sampling: Sampling,
-    /// Simulate steady intervals in part only.
+    /// Simulate only a part of each steady interval.
     pub extrapolate: bool,
-    /// Keep what was seen interval by interval.
+    /// Keep the values of each interval.
     pub with_samples: bool,
 }
 
-/// What came out of it.
+/// Result of a simulation.
 #[derive(Debug)]
 pub(super) struct Done {
     pub result: PolicyResult,
-    /// Memory that the sample of sets covers badly.
+    /// Memory regions that the sampled sets cover badly.
     pub gaps: Vec<Gap>,
 }
 
@@ -77,7 +77,7 @@ impl Job<'_> {
             .map_err(|why| RunError::policy(self.file, why))
     }
 
-    /// Whether the policy fits the server, and the loop the scenario.
+    /// Checks that the policy fits the server, and that the period is not 0.
     pub fn check(&self, policy: &dyn Policy, inventory: &Inventory) -> Result<(), RunError> {
         let names: Vec<&str> =
             self.scenario.workloads.iter().map(|workload| workload.name.as_str()).collect();
@@ -95,7 +95,7 @@ impl Job<'_> {
         Journal::new(self.scenario, inventory.ports.clone(), self.with_samples, self.stop)
     }
 
-    /// When results begin to count, ns of the server's clock.
+    /// Start of the measured interval, ns of the server's clock.
     pub fn measure_from_ns(&self) -> u64 {
         self.duration_ns().saturating_sub(nanoseconds(self.scenario.measure_s))
     }
@@ -104,12 +104,12 @@ impl Job<'_> {
         nanoseconds(self.scenario.duration_s)
     }
 
-    /// The error of a loop that cannot go on.
+    /// The error of a loop that cannot continue.
     pub fn stopped(&self, why: ControlError) -> RunError {
         RunError::Stopped { policy: self.policy.to_owned(), seed: self.seed, why }
     }
 
-    /// The result: what the loop reported, and what the server measured until its end.
+    /// The result: the loop's records, and the server's measurements until its end.
     pub fn result(&self, journal: Journal<'_>, server: &VirtualServer) -> Done {
         let scenario = self.scenario;
         let mut result = journal.finish(scenario.duration_s, scenario.interval_s);
@@ -135,7 +135,7 @@ fn nanoseconds(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
 }
 
-/// Pairs of workloads and devices by their names.
+/// Eviction rates with the names of workloads and devices.
 fn evictions(scenario: &Scenario, rates: &[EvictionRate]) -> Vec<Evictions> {
     let nics = scenario.nics.iter().map(|nic| &nic.name);
     let devices: Vec<&String> = nics.chain(scenario.storage.iter().map(|array| &array.name)).collect();
@@ -228,7 +228,7 @@ fn estimate_errors(result: &mut PolicyResult, errors: &SamplingErrors) {
     result.system.sampling_error = points(devices);
 }
 
-/// What programs of block commands count, beside what all programs have.
+/// Counters of block commands, for programs that have them.
 fn count_commands(metrics: &mut WorkloadMetrics, commands: Option<Commands>) {
     metrics.commands_per_s = commands.map(|commands| commands.commands_per_s);
     metrics.blocks_per_s = commands.map(|commands| commands.blocks_per_s);

@@ -1,4 +1,5 @@
-//! The journal of a simulation: what its control loop reports. Must not know how the loop is run.
+//! The records of a simulation's control loop, kept as decisions, way map and samples. Must not know how the loop is
+//! run.
 
 use crate::results::{
     CauseRecord, DecisionRecord, Names, PolicyResult, Standing, SystemMetrics, TimeSample, WayMapBuilder,
@@ -12,9 +13,9 @@ use waykeeper_machine::Scenario;
 use waykeeper_policy::Decision;
 use waykeeper_units::GroupId;
 
-/// Writes down what the loop reports.
+/// Records the observations of the loop.
 pub(super) struct Journal<'a> {
-    /// Every workload of the scenario, alive or not: an id names the same one throughout.
+    /// Every workload of the scenario, running or not: an id always means the same one.
     groups: Vec<Group>,
     ports: Vec<RootPort>,
     with_samples: bool,
@@ -101,7 +102,7 @@ impl Observer for Journal<'_> {
             let sample = self.sample(record, seen);
             self.samples.push(sample);
         }
-        // Relaxed: it orders nothing, and an interval more or less does not matter.
+        // Relaxed: no other data depends on it, and one interval more does not matter.
         if self.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
@@ -111,7 +112,7 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// The part of a policy's wish that was turned: knobs that stood as wanted are no news.
+/// The part of the plan that changed a knob; knobs that already had the wanted value are left out.
 fn turned(record: &Record) -> Plan {
     let mut plan = record.desired.clone();
     plan.masks.retain(|id, _| record.applied.masks.contains_key(id));

@@ -1,8 +1,8 @@
-//! Runs a scenario: every sweep point under every policy with every seed, each a simulation with a result of its own.
+//! Runs a scenario: every sweep point under every policy with every seed, each as one simulation with its own result.
 //!
-//! Simulations with the same server and seed share the work until their policies turn different knobs, which changes no
-//! result. Results are combined in the order of the plan, so the number of threads cannot be seen in one. This room knows
-//! scenarios, policies and the loop; it must not know how a result is shown, nor whether a terminal watches.
+//! Simulations with the same server and seed share the work until their policies set different knobs, which changes no
+//! result. Results are combined in the order of the plan, so they do not depend on the number of threads. This module
+//! must not know how a result is shown or whether there is a terminal.
 
 mod cohort;
 mod error;
@@ -32,7 +32,7 @@ use waykeeper_silicon::Sampling;
 #[cfg(test)]
 mod tests;
 
-/// What came out: of a scenario that sweeps keys a curve, of any other a run.
+/// The result: a curve for a scenario that sweeps keys, else a run.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Outcome {
     /// One set of numbers.
@@ -41,32 +41,32 @@ pub enum Outcome {
     Sweep(SweepSummary),
 }
 
-/// How far all simulations together are.
+/// Progress of all simulations together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
     /// Simulated nanoseconds done, summed over all simulations.
     pub done_ns: u64,
-    /// The part of these that a simulation took from another one, which was the same until then.
+    /// The part that a simulation took over from an equal one.
     pub shared_ns: u64,
-    /// Simulated nanoseconds there are to do.
+    /// Simulated nanoseconds in total.
     pub total_ns: u64,
-    /// Simulations that are through.
+    /// Finished simulations.
     pub jobs_done: u64,
-    /// Simulations there are.
+    /// Simulations in total.
     pub jobs: u64,
 }
 
-/// One combination of swept values; a scenario without a sweep has one of nothing.
+/// One combination of swept values; without a sweep there is one empty combination.
 #[derive(Debug)]
 struct Point {
     at: IndexMap<String, SweepValue>,
     scenario: Arc<Scenario>,
 }
 
-/// A scenario and a plan, read and checked: all that can be wrong with them is out of the way.
+/// A scenario and a plan, read and checked, so that running it finds no input error.
 #[derive(Debug)]
 pub struct Experiment {
-    /// Where the scenario came from, for messages.
+    /// Origin of the scenario, for messages.
     file: String,
     plan: RunPlan,
     own: Vec<OwnPolicy>,
@@ -78,15 +78,15 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// Reads the scenario at every point of its sweep, and builds every policy once to see that it can be.
+    /// Reads the scenario at every point of its sweep, and builds every policy once as a check.
     ///
     /// # Errors
-    /// [`RunError`], the first thing that is wrong.
+    /// [`RunError`] of the first fault.
     pub fn prepare(source: &ScenarioSource, plan: RunPlan) -> Result<Experiment, RunError> {
         Experiment::prepare_with(source, plan, Vec::new())
     }
 
-    /// The same with policies of the caller's own, which are asked for by name like those of the registry.
+    /// The same with the caller's own policies, which are selected by name like those of the registry.
     ///
     /// # Errors
     /// As [`Experiment::prepare`].
@@ -120,13 +120,13 @@ impl Experiment {
         Ok(Experiment { file, plan, own, policies, keys, points, notes, stop: Arc::default() })
     }
 
-    /// A flag that ends [`Experiment::run`] early when somebody sets it, with [`RunError::Interrupted`], at the next
-    /// control interval of each simulation.
+    /// A flag: when set, [`Experiment::run`] ends with [`RunError::Interrupted`] at the next control interval of each
+    /// simulation.
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         self.stop.clone()
     }
 
-    /// What the reader of the result should know about how the plan was understood, a line each.
+    /// Notes for the reader about how the plan was interpreted, a line each.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -141,13 +141,13 @@ impl Experiment {
         self.job_list().iter().map(Job::simulated_ns).sum()
     }
 
-    /// How many simulations it takes.
+    /// Number of simulations.
     pub fn jobs(&self) -> usize {
         self.points.len() * self.policies.len() * self.plan.seeds as usize
     }
 
-    /// Switches the server on once at every sweep point, without running it: what does not fit simulated
-    /// memory shows only then.
+    /// Builds the server once at every sweep point, without running it: only this finds what does not fit simulated
+    /// memory.
     ///
     /// # Errors
     /// [`RunError`] of the first point that cannot be built.
@@ -164,14 +164,14 @@ impl Experiment {
         self.run_together(progress, cohort::most(self.plan.sampling))
     }
 
-    /// The same with at most so many simulations sharing a server; results do not depend on it.
+    /// The same with at most `most` simulations per server; results do not depend on it.
     fn run_together(&self, progress: &(dyn Fn(Progress) + Sync), most: usize) -> Result<Outcome, RunError> {
         let started = Instant::now();
         let jobs = self.job_list();
         let total_ns = jobs.iter().map(Job::simulated_ns).sum();
         let (done_ns, shared_ns, jobs_done) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let tell = |passed: Passed, finished: u64| {
-            // Relaxed: the counts are for people and order nothing.
+            // Relaxed: the counts are only shown and order nothing.
             let add = |count: &AtomicU64, more: u64| count.fetch_add(more, Ordering::Relaxed) + more;
             progress(Progress {
                 done_ns: add(&done_ns, passed.ns),
@@ -252,10 +252,10 @@ impl Experiment {
         jobs
     }
 
-    /// Jobs whose servers are the same at the start, at most so many together, by their places in [`Experiment::job_list`].
+    /// Jobs with equal servers at the start, at most `most` together, by their index in [`Experiment::job_list`].
     fn cohorts(&self, most: usize) -> Vec<Vec<usize>> {
         let (policies, seeds) = (self.policies.len(), self.plan.seeds as usize);
-        // The settings of policies are no part of a server.
+        // The settings of policies are not part of a server.
         let server_at = |point: &Point| -> Vec<SweepValue> {
             let values = point.at.iter().filter(|(key, _)| !key.starts_with("policy."));
             values.map(|(_, value)| value.clone()).collect()
@@ -279,7 +279,7 @@ impl Experiment {
         self.plan.seed.wrapping_add(index as u64)
     }
 
-    /// The summary of one point and seed, before any policy's result is in it.
+    /// The summary of one point and seed, without policies' results.
     fn blank(&self, point: &Point, seed: usize) -> RunSummary {
         let scenario = &point.scenario;
         RunSummary {
@@ -313,7 +313,7 @@ impl Experiment {
             return Outcome::Run(Box::new(run));
         }
         let scenario = &self.points[0].scenario;
-        // A sweep's answer is the curve; a verdict on each of its points would bury it.
+        // The result of a sweep is the curve; verdicts on each point would be too much text.
         let points = self.points.iter().zip(runs).map(|(point, run)| SweepPoint {
             at: point.at.clone(),
             run: RunSummary { verdict: None, ..run },
@@ -330,7 +330,7 @@ impl Experiment {
     }
 }
 
-/// What a scenario shows and where that was published.
+/// The purpose of a scenario and its publication.
 fn about(scenario: &Scenario) -> Option<String> {
     match (scenario.about.as_str(), scenario.paper.as_str()) {
         ("", "") => None,
@@ -340,8 +340,7 @@ fn about(scenario: &Scenario) -> Option<String> {
     }
 }
 
-/// All combinations of swept values, the last key running fastest.
-/// Swept keys and the values they have.
+/// Swept keys and their values.
 pub(crate) type At = IndexMap<String, SweepValue>;
 
 /// The scenario at every point of its sweep, without the sweep: values of the swept keys and the source.

@@ -1,4 +1,4 @@
-//! What may differ between runs of one scenario: policies, seeds, sampling, length, threads.
+//! The options of a run: policies, seeds, sampling, length, threads. Must not know how they are carried out.
 
 use super::RunError;
 use std::fmt;
@@ -8,20 +8,20 @@ use waykeeper_machine::{Scenario, ScenarioSource};
 use waykeeper_policy::{Policy, PolicyError};
 use waykeeper_silicon::Sampling;
 
-/// Most seeds of one run: beyond it a mistyped number is likelier than a wish (ours).
+/// Most seeds of one run: a larger number is probably a typing error (ours).
 const MOST_SEEDS: u32 = 10_000;
 
-/// Most threads: beyond it a mistyped number is likelier than a wish (ours).
+/// Most threads: a larger number is probably a typing error (ours).
 const MOST_THREADS: usize = 4096;
 
-/// What makes a policy from its settings.
+/// A function that builds a policy from its settings.
 type Build = dyn Fn(&Table) -> Result<Box<dyn Policy>, Box<PolicyError>> + Send + Sync;
 
-/// A policy that is not in the registry: the caller's own. It is run by its name like the others, one instance per
-/// simulation, on the simulation's thread.
+/// A policy of the caller that is not in the registry. It is selected by name like the others; each simulation has its
+/// own instance, on the simulation's thread.
 #[derive(Clone)]
 pub struct OwnPolicy {
-    /// The name it is asked for by.
+    /// The name by which it is selected.
     pub name: String,
     /// Builds it from the settings that the scenario has for this name.
     pub build: Arc<Build>,
@@ -33,25 +33,25 @@ impl fmt::Debug for OwnPolicy {
     }
 }
 
-/// How a scenario is to be run. The default is what the scenario says, with one seed.
+/// How to run a scenario. The default is the scenario's own values with one seed.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunPlan {
     /// Policies to compare, in order; empty means the scenario's.
     pub policies: Vec<String>,
     /// The first seed.
     pub seed: u64,
-    /// How many seeds, counting up from the first.
+    /// Number of seeds, counting up from the first.
     pub seeds: u32,
     /// Seed of the choice of sampled sets; `None` is the run's own seed.
     pub sample_seed: Option<u64>,
-    /// Which part of the sets is simulated.
+    /// The part of the sets that is simulated.
     pub sampling: Sampling,
-    /// Whether intervals that are steady are simulated in part only, before the measured stretch. Not where every set is
-    /// simulated, nor where the server's clock runs as fast as its traffic.
+    /// Whether intervals that are steady are simulated in part only, before the measured interval. Has no effect if
+    /// every set is simulated, or with a time factor of 1.
     pub extrapolate: bool,
     /// Length of a run on the server's clock, s, instead of the scenario's.
     pub duration_s: Option<f64>,
-    /// When results begin to count, s, instead of the scenario's; they count to the end.
+    /// Start of the measured interval, s, instead of the scenario's; it lasts to the end.
     pub warmup_s: Option<f64>,
     /// Seconds of the server's clock per second of simulated traffic, instead of the scenario's.
     pub time_factor: Option<f64>,
@@ -76,7 +76,7 @@ impl Default for RunPlan {
     }
 }
 
-/// Keys of a scenario that a plan changes, and what is to be said about it.
+/// Keys of a scenario that a plan changes, with notes for the reader.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     pub values: Vec<(&'static str, f64)>,
@@ -97,7 +97,7 @@ impl RunPlan {
         Ok(())
     }
 
-    /// What the plan changes of `scenario`. The scenario's reader checks the values' ranges.
+    /// The changes of the plan to `scenario`. The scenario's reader checks the values' ranges.
     pub(super) fn changes(&self, scenario: &Scenario) -> Result<Changes, RunError> {
         let mut changes = Changes::default();
         let duration_s = self.duration_s.unwrap_or(scenario.duration_s);
@@ -105,7 +105,7 @@ impl RunPlan {
         changes.values.extend(self.time_factor.map(|value| ("time_factor", value)));
         let counted_s = scenario.warmup_s + scenario.measure_s;
         if let Some(warmup_s) = self.warmup_s {
-            // Also refuses what is not a number.
+            // Also refuses NaN.
             if !(0.0..duration_s).contains(&warmup_s) {
                 let wanted = format!("at least 0 and less than the duration of {duration_s} s");
                 return Err(RunError::Plan { what: "the warm-up", value: format!("{warmup_s} s"), wanted });
@@ -125,7 +125,7 @@ impl RunPlan {
     }
 }
 
-/// The policies to run, each once, all known to build; a note for each that was named again.
+/// The policies to run, each once, all built once as a check; a note for each that was named again.
 pub(super) fn policies(
     plan: &RunPlan,
     own: &[OwnPolicy],
@@ -136,7 +136,7 @@ pub(super) fn policies(
         [] => (&scenario.policies, source.place("policies")),
         _ => (&plan.policies, "the policies asked for".to_owned()),
     };
-    // Settings of a policy that is not run are checked as well: a mistyped name would go unnoticed.
+    // Settings of a policy that is not run are checked as well: otherwise a mistyped name would not be noticed.
     let place = |name: &str| source.place(&format!("policy.{name}"));
     for name in scenario.policy_settings.keys() {
         check(name, own, settings(scenario, name, &place(name))?, &place(name))?;
@@ -172,7 +172,7 @@ fn check(name: &str, own: &[OwnPolicy], settings: Option<&Table>, origin: &str) 
     built.map(drop).map_err(|why| RunError::policy(origin, why))
 }
 
-/// Builds the policy `name`: a caller's own one goes before one of the registry.
+/// Builds the policy `name`; a policy of the caller has precedence over one of the registry.
 pub(super) fn build(
     name: &str,
     own: &[OwnPolicy],

@@ -1,16 +1,16 @@
-//! One virtual server for several control loops, for as long as they ask the same of it.
+//! One virtual server for several control loops, as long as their requests are the same.
 //!
-//! The loops take turns. The first has the server run; the next get the recorded answers as long as their requests are
-//! the same. At the first other request a loop gets a copy of the server as it was before that request. So each loop
-//! reads exactly what it would read alone. Knows the seam and how to copy a server; must not know policies or results.
+//! The loops take turns. The first advances the server; the next get the recorded answers as long as their requests are
+//! the same. At its first different request a loop gets a copy of the server as it was before that request. So each
+//! loop reads exactly what it would read alone. Must not know policies or results.
 
 use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Plan, Snapshot};
 use waykeeper_machine::{FaultyServer, VirtualServer};
 
-/// A moment in the history of a server: after the same requests in the same order.
+/// A state in the history of a server: after the same requests in the same order.
 #[derive(Debug)]
 struct Moment {
-    /// The server; none after it has moved to a later moment and no loop can need it here.
+    /// The server; none once it has advanced to a later moment and no other loop can need it here.
     server: Option<FaultyServer>,
     now_ns: u64,
     groups: Vec<Group>,
@@ -20,20 +20,20 @@ struct Moment {
     applied: Vec<(Plan, Result<Applied, HostError>, usize)>,
     /// Deadlines that were waited for: the answer, the time it took on the server's clock, ns, and the moment after it.
     waited: Vec<(u64, Result<(), HostError>, u64, usize)>,
-    /// A loop ended its turn here and continues from here.
+    /// A loop ended its turn at this moment and will continue from it.
     rests: bool,
 }
 
-/// What the loops of a group do between two meetings: a tree of moments, of which the first is the root.
+/// The history during one step of a group of loops: a tree of moments, the first is the root.
 #[derive(Debug)]
 pub(super) struct Stretch {
     moments: Vec<Moment>,
-    /// Loops whose turn is yet to come.
+    /// Loops whose turn has not begun.
     to_come: usize,
 }
 
 impl Stretch {
-    /// A stretch that begins with `server`, for so many loops.
+    /// A step that begins with `server`, for so many loops.
     pub fn new(server: FaultyServer, loops: usize) -> Stretch {
         let mut stretch = Stretch { moments: Vec::new(), to_come: loops };
         stretch.add(server);
@@ -58,7 +58,7 @@ impl Stretch {
         self.moments.len() - 1
     }
 
-    /// The server of a moment, to be changed: a copy if another loop may need the server as it is.
+    /// Takes the server of a moment to change it; a copy if another loop may need it unchanged.
     fn leave(&mut self, moment: usize) -> FaultyServer {
         let moment = &mut self.moments[moment];
         let server =
@@ -67,19 +67,19 @@ impl Stretch {
     }
 }
 
-/// Time that a loop has passed since it was last asked, in ns of the server's clock.
+/// Time that a loop has advanced since the last query, in ns of the server's clock.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Passed {
-    /// All of it.
+    /// All of that time.
     pub ns: u64,
-    /// The part that was not simulated for this loop, but had been for another.
+    /// The part that had already been simulated for another loop.
     pub shared_ns: u64,
 }
 
 /// The host of one loop. It has a server only during the loop's turn; at other times every request fails.
 #[derive(Default, Debug)]
 pub(super) struct Seat {
-    /// What the server is made of, from the first turn on.
+    /// The server's inventory, from the first turn on.
     inventory: Option<Inventory>,
     stretch: Option<Stretch>,
     at: usize,
@@ -87,7 +87,7 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// The loop's turn begins, at the root of `stretch`.
+    /// Begins the loop's turn at the root of `stretch`.
     pub fn enter(&mut self, mut stretch: Stretch) {
         stretch.to_come -= 1;
         let root = stretch.moments[0].server.as_ref();
@@ -95,22 +95,22 @@ impl Seat {
         (self.stretch, self.at) = (Some(stretch), 0);
     }
 
-    /// The loop's turn ends. Returns the stretch and the moment that the loop has reached; `rests` is whether it continues
-    /// from there.
+    /// Ends the loop's turn. Returns the stretch and the moment that the loop has reached; `rests` says whether it
+    /// continues from there.
     pub fn leave(&mut self, rests: bool) -> (Stretch, usize) {
         let mut stretch = self.stretch.take().expect("the loop's turn has begun");
         stretch.moments[self.at].rests |= rests;
         (stretch, self.at)
     }
 
-    /// The server as the loop has it now, to ask it for what was measured. Only during the loop's turn.
+    /// The loop's server, to read its measurements. Only during the loop's turn.
     pub fn server(&self) -> &VirtualServer {
         let moment = self.stretch.as_ref().map(|stretch| &stretch.moments[self.at]);
         let server = moment.and_then(|moment| moment.server.as_ref());
         server.expect("a loop has a server during its turn").server()
     }
 
-    /// The time passed since the last call.
+    /// The time advanced since the last call.
     pub fn passed(&mut self) -> Passed {
         std::mem::take(&mut self.passed)
     }

@@ -1,4 +1,5 @@
-//! Simulations that share a server have the results of simulations that do not, and nothing is simulated twice.
+//! Simulations that share a server have the same results as simulations that do not, and no interval is simulated
+//! twice.
 
 use super::*;
 use rand_core::{Rng, SeedableRng};
@@ -12,7 +13,7 @@ use waykeeper_units::{GroupId, WayMask};
 const STEPS: usize = 12;
 /// Simulated time of an interval, ns.
 const STEP_NS: u64 = 1_000_000;
-/// Enough for every cohort here to be one.
+/// Large enough for every cohort here to be whole.
 const ALL: usize = 100;
 
 /// A packet program, storage, and a scan that the packets disturb; an interval of 1 s is a simulated millisecond.
@@ -145,7 +146,7 @@ fn experiment(text: &str, scripts: Vec<Script>, plan: RunPlan) -> Experiment {
     Experiment::prepare_with(&source, RunPlan { policies, ..plan }, own).unwrap()
 }
 
-/// Scripts that are alike at first: each follows an earlier one up to a random interval.
+/// Scripts with equal starts: each is equal to an earlier one up to a random interval.
 fn scripts(dice: &mut Xoshiro256PlusPlus) -> Vec<Script> {
     let mut below = |limit: usize| (dice.next_u64() % limit as u64) as usize;
     let mut scripts: Vec<Script> = Vec::new();
@@ -163,7 +164,7 @@ fn scripts(dice: &mut Xoshiro256PlusPlus) -> Vec<Script> {
     scripts
 }
 
-/// Intervals of different histories of knobs: what has to be simulated.
+/// Number of intervals with different histories of knobs: these must be simulated.
 fn intervals(scripts: &[Script]) -> u64 {
     let histories = |length: usize| {
         let mut histories: Vec<&[u32]> = scripts.iter().map(|script| &script[..length]).collect();
@@ -205,7 +206,7 @@ fn policies_of_the_registry_have_the_results_they_have_alone() {
         let experiment = Experiment::prepare(&source, RunPlan { policies, ..plan(2, 2) }).unwrap();
         let ((alone, _), (together, shared_ns)) = (outcome(&experiment, 1), outcome(&experiment, ALL));
         assert!(together == alone);
-        // `default` and `none` turn nothing: one of them costs nothing with either seed.
+        // `default` and `none` set no knob, so one of them is shared with either seed.
         assert!(shared_ns >= 2 * STEPS as u64 * STEP_NS, "{shared_ns} ns");
     }
 }
@@ -221,9 +222,9 @@ fn points_of_a_sweep_that_differ_in_settings_of_policies_share_a_server_and_othe
         assert!(together == alone, "{key}");
         shared_ns / STEP_NS
     };
-    // `default` is the same at three points, and so is `fixed` where it sets what is in force already.
+    // `default` is the same at three points, and so is `fixed` where it sets the values already in force.
     assert_eq!(sweep("policy.fixed.dca_ways", "[\"0x600\", \"0x7ff\", \"0x003\"]"), 3 * STEPS as u64);
-    // Here `fixed` has no settings and is like `default`, at each point on its own.
+    // Here `fixed` has no settings and equals `default`, at each point separately.
     assert_eq!(sweep("workload.scan.working_set", "[\"4M\", \"2M\"]"), 2 * STEPS as u64);
 }
 

@@ -1,13 +1,14 @@
-//! What the reader of a result should know of its numbers: memory that the sample of sets covers badly.
+//! Warnings about a result: memory that the sampled sets cover badly.
 //!
-//! One sentence for the regions of one owner and size, over all seeds and policies of a result. Must not know how a gap is
-//! found, nor how a report shows a warning.
+//! One sentence for the regions of one owner and size, over all seeds and policies of a result. Must not know how a gap
+//! is found or how a report shows a warning.
 
 use indexmap::IndexMap;
 use waykeeper_machine::Gap;
 use waykeeper_silicon::Sampling;
 
-/// The sentences for the gaps of several simulations with the same sampling; of several seeds, of the one that is off most.
+/// The sentences for the gaps of several simulations with the same sampling; of several seeds, of the one with the
+/// largest deviation.
 pub(super) fn of_gaps(gaps: impl IntoIterator<Item = Gap>, sampling: Sampling) -> Vec<String> {
     let nominal = |gap: &Gap| gap.regions as f64 * f64::from(gap.region_lines) / f64::from(sampling.factor());
     let off = |gap: &Gap| (gap.sampled as f64 / nominal(gap) - 1.0).abs();

@@ -1,4 +1,4 @@
-//! How far set sampling may have moved hit ratios, in a line below a table.
+//! The error of hit ratios by set sampling, in a line below a table.
 //!
 //! Must not compute an error: every number comes from a result.
 

@@ -1,8 +1,11 @@
-//! Hundreds of seeded servers with random tenants, phases and faults, each under a policy through the real loop.
+//! Hundreds of seeded servers with random tenants, phases and faults, each under a policy through the real control
+//! loop.
 //!
-//! What must hold whatever happens: masks that read back are legal runs of ways, nobody alive is without ways, the knobs
-//! stand at the end as they stood at the start, and once nothing changes any more the policy comes to rest.
-//! `CHAOS_SEEDS=5000 cargo test -p waykeeper-lab --test suite chaos` looks further; `CHAOS_SEED=17` runs one and prints it.
+//! Checked properties: masks that read back are legal runs of ways, every running workload has ways, at the end the
+//! knobs have their values of the start, and after the last change the policy settles.
+//!
+//! `CHAOS_SEEDS=5000 cargo test -p waykeeper-lab --test suite chaos` tries more seeds; `CHAOS_SEED=17` runs one and
+//! prints it.
 
 #![allow(clippy::print_stdout, reason = "one seed is asked for to be looked at")]
 
@@ -19,7 +22,7 @@ use waykeeper_silicon::Sampling;
 use waykeeper_units::GroupId;
 
 const SEEDS: u64 = 240;
-/// Everything that changes has changed by 14 s; the last stretch, in which a policy at rest turns little, is far from it.
+/// All changes happen before 14 s; the last part, in which a settled policy sets few knobs, is long after.
 const END_S: u64 = 300;
 const REST_FROM_S: u64 = 180;
 
@@ -35,7 +38,7 @@ impl Dice {
     }
 }
 
-/// A random server: programs on cores of their own, some that come, go, change what they do or whose they are.
+/// A random server: programs on cores of their own, some that start, end, change their behaviour or their priority.
 fn scenario(seed: u64) -> String {
     let mut dice = Dice(Xoshiro256PlusPlus::seed_from_u64(seed));
     let chip = dice.one_of(&["gold-6140", "gold-6140", "gold-6134", "e5-2630v3"]);
@@ -47,7 +50,7 @@ fn scenario(seed: u64) -> String {
         dice.one_of(&["4", "10", "25"]),
     );
     let mut core = 0;
-    // Two cores each at most, and the smallest of these chips has eight.
+    // At most two cores each; the smallest of these chips has eight.
     let tenants = 2 + dice.below(3);
     for tenant in 0..tenants {
         let program = match tenant {
@@ -108,7 +111,7 @@ fn scenario(seed: u64) -> String {
     text
 }
 
-/// Policies that promise to come to rest. IAT as published may play ping-pong (algorithms.md 2.4); its guard is on here.
+/// Policies that must settle. IAT as published may alternate (algorithms.md 2.4); its guard is on here.
 const POLICIES: [(&str, &str); 10] = [
     ("waykeeper", ""),
     ("a4", ""),
@@ -122,13 +125,13 @@ const POLICIES: [(&str, &str); 10] = [
     ("dmadynamic", ""),
 ];
 
-/// Somebody else set this workload's mask, perhaps when the policy had not turned it: then it stays as they left it.
+/// True if a fault sets this workload's mask externally; if the policy had not set it, the external value stays.
 fn by_others(text: &str, group: GroupId) -> bool {
     text.split("[[fault]]")
         .any(|fault| fault.contains("\"outsider\"") && fault.contains(&format!("\"t{}\"", group.0)))
 }
 
-/// Masks without those of workloads that are gone.
+/// Masks without those of ended workloads.
 type Masks = BTreeMap<GroupId, u32>;
 
 fn masks(knobs: &KnobValues) -> Masks {
@@ -205,9 +208,9 @@ fn run(seed: u64) -> Result<(), String> {
     if (&after.rx_ring, &after.rx_burst) != (&before.rx_ring, &before.rx_burst) {
         wrong.push(format!("rings were {:?} and are {:?}", before.rx_ring, after.rx_ring));
     }
-    // A4 goes back to its initial partitions for a second every ten, by design, and may search once more if that shows
-    // something. Ours looks again at doubling distances, and guarded IAT tries a reclaim again likewise: a change in ten
-    // intervals is neither's rest disturbed, and a tenth of what ping-pong would be.
+    // A4 reverts to its initial partitions for a second every ten by design, and may search again after that. Policy
+    // `waykeeper` rechecks at doubling intervals, and guarded IAT retries a reclaim likewise: one change in ten
+    // intervals still counts as settled, and is a tenth of alternation.
     let late: Vec<&(u64, String)> = changes.iter().filter(|(at, _)| *at > REST_FROM_S).collect();
     let allowed = match name {
         "a4" | "a4-b" => 2 * (END_S - REST_FROM_S) / 11 + 20,

@@ -1,4 +1,4 @@
-//! What is written to disk: complete, whole, the same bytes every time, and safe against hostile names.
+//! Files on disk: complete, atomic, the same bytes every time, and safe against hostile names.
 
 use crate::common;
 
@@ -29,7 +29,6 @@ fn a_run_becomes_files_that_agree() {
         let value: serde_json::Value = serde_json::from_str(line).unwrap();
         assert!(value["policy"].is_string() && value["at_s"].is_number(), "{line}");
     }
-    // Overwriting is the same as writing.
     files::write_run(&target, &summary).unwrap();
 }
 
@@ -55,7 +54,7 @@ fn a_place_that_cannot_be_written_is_named() {
     let error = files::write_run(&file.join("out"), &common::flagship(1)).unwrap_err();
     assert!(matches!(error, files::OutError::Directory { .. }));
     assert!(error.to_string().contains("file/out"), "{error}");
-    // A directory in the place of a file: the rename fails, and the draft is cleaned away.
+    // A directory with the name of a file: the rename fails, and the draft is removed.
     let out = directory.path().join("out");
     fs::create_dir_all(out.join("summary.json/x")).unwrap();
     let error = files::write_run(&out, &common::flagship(1)).unwrap_err();

@@ -1,5 +1,5 @@
-//! IAT's Figs. 10 and 11 as the shipped scenario plays them: container 4 outgrows its ways at 5 s, the DDIO ways are
-//! doubled by hand at 15 s, and IAT answers both within one interval.
+//! IAT's Figs. 10 and 11 with the shipped scenario: container 4 needs more ways at 5 s, the DDIO ways are doubled by
+//! hand at 15 s, and IAT reacts to both within one interval.
 
 use waykeeper_lab::registry;
 use waykeeper_lab::results::{PolicyResult, WayMapSlice};
@@ -28,7 +28,7 @@ fn container_4_and_the_shuffles_react_within_one_interval() {
     for seed in [1, 2] {
         let result = iat(seed);
         let ways = |at_s: f64| at(&result, at_s).masks["container4"].count();
-        // The step at 6 s is the first that sees what began at 5 s.
+        // The step at 6 s is the first that sees the change at 5 s.
         assert_eq!(ways(5.5), 2, "seed {seed}");
         assert!(ways(6.5) > 2, "seed {seed}: out of the idle pool, as the paper's container 4");
         let grown =

@@ -1,5 +1,5 @@
-//! The pages: self-contained, safe, and complete. They are left in the target's temporary folder
-//! (`lab-report*.html`, `lab-headline.svg`), because whether they look right takes eyes.
+//! The pages: self-contained, safe, and complete. They are left in the target's temporary folder (`lab-report*.html`,
+//! `lab-headline.svg`), because their appearance needs a human check.
 
 use crate::common;
 
@@ -22,7 +22,7 @@ fn assert_self_contained(page: &str) {
     }
 }
 
-/// Every id that is referred to is there, and once.
+/// Every referenced id exists exactly once.
 fn assert_ids(page: &str) {
     let mut ids: Vec<&str> = page.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     for url in page.split("url(#").skip(1) {
@@ -130,7 +130,7 @@ fn the_headline_is_a_picture_of_its_own() {
     for policy in common::POLICIES {
         assert!(picture.contains(&format!(">{policy}</text>")), "{policy} has no label");
     }
-    // On a dark screen every colour that is drawn has another, so that ink never meets a ground of its own colour.
+    // Every colour has a replacement on dark screens, so that text never has the colour of its background.
     let (drawn, dark) = picture.split_once("@media (prefers-color-scheme:dark)").unwrap();
     for attribute in ["fill", "stroke"] {
         for colour in drawn.split(&format!("{attribute}=\"#")).skip(1) {

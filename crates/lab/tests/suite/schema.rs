@@ -24,7 +24,7 @@ fn keys(value: &Value, parent: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// A result in which every key there is has a value.
+/// A result in which every key has a value.
 fn complete() -> RunSummary {
     let mut summary = common::five_seeds();
     summary.sample_seed = Some(1);
@@ -105,7 +105,7 @@ fn ratios_and_means_by_hand() {
     assert_eq!(summary.baseline.as_deref(), Some("a4-d"));
     assert_eq!(summary.policies["a4-d"].groups["HPW"].performance_ratio, Some(1.0));
 
-    // A workload without a score has no vote.
+    // A workload without a score is left out of the mean.
     let mut summary = small(1, [1.0, 2.0], [2.0, 1.0]);
     summary.policies["a4-d"].workloads["parest"].metrics.ipc = None;
     summary.score();
@@ -115,8 +115,8 @@ fn ratios_and_means_by_hand() {
 
 #[test]
 fn seeds_by_hand() {
-    // Seed 1: x264 goes from 1 to 2 (ratio 2); seed 2: from 2 to 2 (ratio 1). The mean of the ratios is 1.5;
-    // the ratio of the mean IPCs would be 4/3.
+    // Seed 1: the IPC of x264 rises from 1 to 2 (ratio 2); seed 2: from 2 to 2 (ratio 1). The mean of the ratios is
+    // 1.5; the ratio of the mean IPCs would be 4/3.
     let mut runs = vec![small(1, [1.0, 1.0], [2.0, 1.0]), small(2, [2.0, 1.0], [2.0, 1.0])];
     runs[1].policies["a4-d"].workloads["x264"].metrics.mlc_hit_ratio = None;
     let combined = combine(runs).unwrap();
@@ -146,7 +146,7 @@ fn sampling_errors_of_seeds_by_hand() {
     // Of eleven workloads ten have 0.2, under each policy; of the system there is one.
     assert_eq!(combined.sampling_error["llc_hit_ratio"], 0.2);
     assert_eq!(combined.sampling_error["dca_write_hit_ratio"], 0.15);
-    // With the same sets for all seeds the mean over the seeds is as wrong as each of them.
+    // With the same sets for all seeds the mean has the same error as each seed.
     let mut same = runs();
     same.iter_mut().for_each(|run| run.sample_seed = Some(7));
     let same = combine(same).unwrap();

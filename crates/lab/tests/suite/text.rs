@@ -1,4 +1,4 @@
-//! What people see on a terminal, as golden text. Update with `INSTA_UPDATE=always` and read the diff.
+//! The output on a terminal, as golden text. Update with `INSTA_UPDATE=always` and read the diff.
 
 use crate::common;
 
@@ -42,7 +42,7 @@ fn the_footer_says_who_settled_when_and_who_was_not_at_rest() {
     let mut summary = common::five_seeds();
     summary.policies.retain(|name, _| name == "default" || name == "a4-b" || name == "a4-d");
     summary.policies["a4-b"].settled_s = None;
-    // Measured from 12 s on. a4-d turned DCA at 12 s; what is turned when the run ends moves no number.
+    // Measured from 12 s on. a4-d switched DCA at 12 s; a change at the end of the run affects no number.
     let mut late = summary.policies["a4-d"].decisions[4].clone();
     late.at_s = 30.0;
     summary.policies["a4-d"].decisions.push(late.clone());
@@ -66,7 +66,7 @@ fn sampling_errors_and_warnings_are_below_the_table() {
     assert_fits(&text);
     assert!(text.contains("\nwarning: 4 word") && !text.contains("warning: 5"), "{text}");
     assert!(text.contains("\n2 more warnings are in the JSON, under `warnings`\n"), "{text}");
-    // With all sets there is no error, and nothing is said of one.
+    // With all sets there is no sampling error, and no line about it.
     summary.sampling_error.clear();
     for result in summary.policies.values_mut() {
         result.system.sampling_error.clear();

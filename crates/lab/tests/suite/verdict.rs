@@ -1,4 +1,4 @@
-//! The verdict: which policies are compared, what is said of them, and that it fits its five lines.
+//! The verdict: which policies are compared, the text, and its limit of five lines.
 
 use crate::common;
 
@@ -56,7 +56,7 @@ fn a_gain_within_the_spread_is_not_called_one() {
     let high = [1.1, 1.5, 1.3];
     let runs = (1..=3).zip(high).map(|(at, high)| seed(at, &[("default", 1.0, 1.0), ("a4", high, 1.0)]));
     let lines = lines(runs.collect());
-    // One policy beside the baseline has no rival, and no workload moves clearly.
+    // There is only one policy beside the baseline, and no workload changes clearly.
     assert_eq!(
         lines[1..],
         ["HPWs: no clear change under a4 x1.30 ±0.20", "LPWs: no clear change under a4 x1.00 ±0.00"]
@@ -105,7 +105,7 @@ fn without_any_ratio_there_is_no_verdict() {
     let mut run = seed(1, &[]);
     run.policies.clear();
     assert_eq!(combine(vec![run]).unwrap().verdict, None);
-    // What is asked of changed numbers is not answered with a verdict on the former ones.
+    // Scoring changed numbers removes the verdict on the former ones.
     let mut summary = common::five_seeds();
     summary.score();
     assert_eq!(summary.verdict, None);

@@ -1,15 +1,15 @@
 //! A4's thresholds and intervals, by the paper's own names, in the two profiles `paper` and `artifact`.
 //!
-//! One table makes the struct, the reader, the range checks and the description. Knows nothing of counters
-//! or masks. All values are `f64`; counts are whole numbers, switches are 0 or 1. A threshold marked
-//! "0 = not tested" is off at 0.
+//! One table generates the struct, the reader, the range checks and the description. It must not know counters or
+//! masks. All values are `f64`; counts are whole numbers, switches are 0 or 1. A threshold marked "0 = not tested" is
+//! off at 0.
 
 use crate::describe::SettingDescription;
 use crate::settings::{self, Form, refuse_unknown};
 use crate::{Cause, PolicyError};
 use toml::{Table, Value};
 
-/// Where defaults come from when paper and artifact differ (algorithms.md 3.2-3.9).
+/// The source of the defaults where paper and artifact differ (algorithms.md 3.2-3.9).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Profile {
     /// The ISCA 2025 paper, with our resolutions where it is silent.
@@ -61,7 +61,7 @@ impl Unit {
         }
     }
 
-    /// The value as TOML writes it.
+    /// The value in TOML syntax.
     fn show(self, value: f64) -> String {
         match self {
             Unit::Switch => (value != 0.0).to_string(),
@@ -232,7 +232,7 @@ impl Config {
         std::iter::once(profile).chain(rest).collect()
     }
 
-    /// A cause held against one of the thresholds.
+    /// A cause: `value`, compared with one of the thresholds.
     ///
     /// # Panics
     /// If there is no setting called `threshold`.

@@ -1,4 +1,4 @@
-//! A4's page: idea, inputs, knobs, states and deviations, in words. Decides nothing.
+//! A4's text for `waykeeper policy describe`. Decides nothing.
 
 use super::Variant;
 use super::config::Config;
@@ -63,7 +63,7 @@ fn states(variant: Variant) -> Vec<StateDescription> {
     states
 }
 
-/// What differs from the paper, or settles what it leaves open.
+/// Where this A4 differs from the paper or fills a gap in it.
 const DEVIATIONS: &[&str] = &[
     "any launch or exit restarts the search, also that of an LPW (ours)",
     "a hit ratio is judged only at min_llc_refs references or more; an HPW that was idle at the initial record \

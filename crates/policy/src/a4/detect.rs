@@ -1,7 +1,6 @@
 //! A4's tests, one function each: numbers and thresholds in, a verdict with its causes out.
 //!
-//! Knows no state, no mask and no time. A test that lacks a number gives `None`: no verdict, as if it had
-//! not been made.
+//! It must not know states, masks or time. A test with a missing counter returns `None`, which changes nothing.
 
 use super::config::Config;
 use super::measure::Window;
@@ -10,7 +9,7 @@ use crate::Cause;
 use std::collections::BTreeSet;
 use waykeeper_units::{GroupId, PortId};
 
-/// A ratio as people read it.
+/// A ratio as a rounded percentage, for messages.
 pub(super) fn percent(ratio: f64) -> String {
     format!("{:.0} %", ratio * 100.0)
 }
@@ -52,9 +51,9 @@ pub(super) fn moved_hits(config: &Config, name: &str, before: f64, now: f64) -> 
 
 /// Phase change (algorithms.md 3.8 case 2): below the initial record, or away from the settled value.
 ///
-/// Deviation: "below the initial record" counts only if the ratio also left its settled value by more than
-/// the point guard downwards. A zone that settled at a loss of 19 % would otherwise be searched anew for
-/// every 2 % of noise, which the resolution in 3.8 set out to avoid.
+/// Deviation: "below the initial record" counts only if the ratio is also below its settled value by more than the
+/// point guard. Otherwise a zone that settled at a loss of 19 % would be searched again for every 2 % of noise, which
+/// the resolution in 3.8 is meant to avoid.
 pub(super) fn phase_changed(
     config: &Config,
     name: &str,
@@ -104,22 +103,22 @@ pub(super) fn misses_everything(config: &Config, window: &Window, id: GroupId) -
     })
 }
 
-/// Did `now` rise over `base` by more than the named threshold? 0 means the test is off.
+/// Cause if `now` exceeds `base` by more than the named threshold. A threshold of 0 turns the test off.
 pub(super) fn rose(config: &Config, what: String, base: f64, now: f64, thr: (&str, f64)) -> Option<Cause> {
     (thr.1 > 0.0 && now - base > thr.1 * base).then(|| config.cause(what, relative(base, now), thr.0))
 }
 
-/// Did `now` fall below `base` by more than the named threshold? 0 means the test is off.
+/// Cause if `now` is below `base` by more than the named threshold. A threshold of 0 turns the test off.
 pub(super) fn fell(config: &Config, what: String, base: f64, now: f64, thr: (&str, f64)) -> Option<Cause> {
     (thr.1 > 0.0 && base - now > thr.1 * base).then(|| config.cause(what, relative(base, now), thr.0))
 }
 
-/// Did `now` leave `base`, either way, by more than the named threshold (algorithms.md 3.9)?
+/// Cause if `now` differs from `base`, either way, by more than the named threshold (algorithms.md 3.9).
 pub(super) fn moved(config: &Config, what: String, base: f64, now: f64, thr: (&str, f64)) -> Option<Cause> {
     rose(config, what.clone(), base, now, thr).or_else(|| fell(config, what, base, now, thr))
 }
 
-/// Size of a relative change; a rise from nothing counts as one whole.
+/// Relative change, without sign; 1 where `base` is 0.
 fn relative(base: f64, now: f64) -> f64 {
     if base > 0.0 { (now - base).abs() / base } else { 1.0 }
 }

@@ -1,4 +1,5 @@
-//! A4's state machine (algorithms.md 3.10): which state, since when, and the masks that follow from it.
+//! A4's state machine (algorithms.md 3.10): the state, the time of the last change, and the masks that follow from
+//! them.
 //!
 //! ```text
 //! Idle -> InitMeasure -> Expand* -> [antagonists?] -> Trash* -> Stable
@@ -7,8 +8,8 @@
 //! any    -> InitMeasure   on launch or exit of a workload (Idle if none is left)
 //! ```
 //!
-//! What is done inside the states lies in `search` (InitMeasure, Expand, Trash) and `watch` (Stable,
-//! Revert). Time is read off the intervals only: a step may be any number of seconds long.
+//! The actions of the states are in `search` (InitMeasure, Expand, Trash) and `watch` (Stable, Revert). Time comes from
+//! the intervals only: a step may last any number of seconds.
 
 use super::Variant;
 use super::config::Config;
@@ -27,20 +28,20 @@ const DIRTY_SHARE_MAX: f64 = 0.25;
 /// whole sample (ours).
 const TIMER_SLACK: f64 = 0.05;
 
-/// Where in 3.10 it is.
+/// A state of algorithms.md 3.10.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum State {
-    /// Nobody to manage, or a chip with too few ways.
+    /// No workload to manage, or a chip with too few ways.
     Idle,
     /// Initial partitions are in force and being measured.
     InitMeasure,
     /// The LP zone has grown and the effect is being measured.
     Expand,
-    /// The trash ways are being shrunk; the base is unknown until the first measurement.
+    /// The trash ways shrink; the base is `None` until the first measurement.
     Trash(Option<TrashBase>),
     /// Settled.
     Stable,
-    /// Initial partitions are tried for a moment.
+    /// Initial partitions are in force for `revert_interval_s`, to measure what HPWs could have.
     Revert,
 }
 
@@ -66,26 +67,26 @@ pub(super) struct Machine {
     dca_ways: Option<WayMask>,
     pub(super) roster: Roster,
     pub(super) state: State,
-    /// `None` when the chip has too few ways for the zones that the workloads ask for.
+    /// `None` when the chip has too few ways for the zones that these workloads need.
     pub(super) zones: Option<Zones>,
-    /// Ways of the LP zone (outside Revert, which shows the initial ones).
+    /// Ways of the LP zone (in Revert the initial ones are in force).
     pub(super) lp_ways: u32,
     /// Ways of the trash; equal to `lp_ways` until Trash shrinks them.
     pub(super) trash_ways: u32,
-    /// When the state was entered or its zone last changed; `None` until the first interval gives a time.
+    /// When the state was entered or its zone last changed; `None` until the first interval.
     pub(super) since_ns: Option<u64>,
-    /// When any mask or switch last changed: samples right after it are discarded.
+    /// When any mask or switch last changed: samples within `settle_s` of it are discarded.
     pub(super) changed_ns: Option<u64>,
-    /// What was seen since.
+    /// Counters of the samples since then that were not discarded.
     pub(super) window: Window,
     /// DCA write miss ratio under the initial partitions, for the deprecated stop of the artifact.
     pub(super) dca_initial: Option<f64>,
-    /// Whether it was said that a number is waited for.
+    /// Whether the event for a missing counter was already logged in this measurement.
     pub(super) waiting_said: bool,
 }
 
 impl Machine {
-    /// A machine for one server; nobody runs yet.
+    /// A machine for one server, without workloads.
     pub fn new(inventory: &Inventory, variant: Variant, config: Config) -> Machine {
         Machine {
             config,
@@ -106,7 +107,7 @@ impl Machine {
         }
     }
 
-    /// The initial knobs for those who run at the start.
+    /// The initial knobs for the workloads alive at the start.
     pub fn start(&mut self, groups: &[Group]) -> Decision {
         let mut log = Vec::new();
         if self.roster.update(&self.wiring, groups, &mut log) {
@@ -135,7 +136,7 @@ impl Machine {
         self.decision(log)
     }
 
-    /// Back to the initial partitions: the search begins anew (or there is nobody to search for).
+    /// Back to the initial partitions and a new search, or to Idle without workloads.
     pub(super) fn reset(&mut self, now_ns: Option<u64>, log: &mut Vec<Event>) {
         self.roster.forget_measurements();
         let io_hpw = self.roster.has_io_high();
@@ -163,7 +164,7 @@ impl Machine {
         }
     }
 
-    /// Enters a state whose masks may differ: time starts anew and nothing has been seen yet.
+    /// Enters a state whose masks may differ: restarts the timers and empties the window.
     pub(super) fn enter(&mut self, state: State, now_ns: Option<u64>) {
         self.state = state;
         self.since_ns = now_ns;
@@ -199,12 +200,12 @@ impl Machine {
         passed + TIMER_SLACK * self.config.monitor_interval_s >= seconds
     }
 
-    /// True if a measurement of the present zone is complete: long enough, and with something in it.
+    /// True if a measurement of the present zone is complete: `expand_interval_s` long, with at least one sample.
     pub(super) fn is_measured(&self, seen: &Interval) -> bool {
         self.is_due(seen, self.config.expand_interval_s) && !self.window.is_empty()
     }
 
-    /// Says once per measurement that a number is missing; the state stays as it is.
+    /// Logs once per measurement that a counter is missing; the state stays.
     pub(super) fn wait_for(&mut self, who: &[GroupId], log: &mut Vec<Event>) {
         if !self.waiting_said {
             self.waiting_said = true;
@@ -230,7 +231,7 @@ impl Machine {
         if kind == WorkloadKind::NonIo { zones.hp } else { zones.all }
     }
 
-    /// Every knob A4 owns, as it should be now.
+    /// The wanted values of all knobs that A4 sets.
     fn decision(&self, events: Vec<Event>) -> Decision {
         let masks = match &self.zones {
             None => Default::default(),

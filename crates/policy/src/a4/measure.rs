@@ -1,13 +1,13 @@
-//! Counters gathered over one or several samples, as A4's tests read them. Knows no threshold.
+//! Counters summed over one or several samples, for A4's tests. It must not know thresholds.
 //!
-//! A missing reading adds nothing and no time, so a ratio is formed only from samples in which both of its
-//! parts were read. "Never read" and "read, and there was nothing" stay apart.
+//! A missing reading adds nothing and no time, so a ratio is formed only from samples in which both of its parts were
+//! read. "Never read" and "read as zero" are different values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_host::{GroupRates, Interval, Reading};
 use waykeeper_units::{GroupId, PortId};
 
-/// Hits and misses, or any two counts whose share matters.
+/// Two counts whose ratio matters, such as hits and misses.
 #[derive(Clone, Copy, Default, Debug)]
 struct Pair {
     hits: f64,
@@ -24,7 +24,7 @@ impl Pair {
         }
     }
 
-    /// Events per second, if ever read.
+    /// Events per second; `None` if never read.
     fn per_second(&self) -> Option<f64> {
         (self.seconds > 0.0).then(|| (self.hits + self.misses) / self.seconds)
     }
@@ -35,7 +35,7 @@ impl Pair {
     }
 }
 
-/// A rate.
+/// An amount and the time in which it was counted.
 #[derive(Clone, Copy, Default, Debug)]
 struct Sum {
     amount: f64,
@@ -55,12 +55,12 @@ impl Sum {
     }
 }
 
-/// A count that can be one: a host may hand up anything, and not-a-number must not pass a threshold.
+/// A count that is finite and not negative. A host may return any number, and NaN must not pass a threshold.
 fn sane(reading: Reading<f64>) -> Option<f64> {
     reading.value().filter(|value| value.is_finite() && *value >= 0.0)
 }
 
-/// What was seen over some time.
+/// Counters of one or more samples.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Window {
     seconds: f64,
@@ -93,7 +93,7 @@ impl Window {
         let read = sane(socket.memory_read_bytes);
         self.memory.add(read.zip(sane(socket.memory_write_bytes)).map(|(read, write)| read + write), seconds);
         for (port, rates) in &seen.ports {
-            // A port that no longer exists brings nothing; one that cannot be read brings no number.
+            // A port that no longer exists counts as 0 bytes; a port that cannot be read adds nothing.
             let bytes = match rates.inbound_bytes {
                 Reading::Absent => Some(0.0),
                 reading => sane(reading),

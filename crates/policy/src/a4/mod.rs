@@ -1,13 +1,12 @@
 //! A4: I/O-aware LLC management (ISCA 2025), variants a to d (algorithms.md 3).
 //!
-//! The idea: let high-priority workloads (HPWs) use almost everything, let low-priority ones (LPWs) grow
-//! from the right end of the cache as far as no HPW suffers, keep them off the ways devices write to and
-//! off the inclusive ways, take DCA away from storage that leaks, and squeeze whoever misses anyway into
-//! trash ways. Pure: it sees intervals and answers plans.
+//! High-priority workloads (HPWs) may use almost all ways. The zone of low-priority ones (LPWs) grows from the right
+//! end of the LLC until an HPW loses hits; it excludes the DCA ways and the inclusive ways. DCA is off for storage
+//! whose DMA leaks. Antagonists are confined to trash ways. Pure: intervals in, plans out; it must not know the host or
+//! its clock.
 //!
-//! * `config`: thresholds, two profiles. `zones`: where the zones lie. `roster`: who runs and as what.
-//! * `measure`: counters over samples. `detect`: the tests. `machine`: the states. `search` and `watch`:
-//!   what is done in them.
+//! * `config`: thresholds, two profiles. `zones`: masks of the zones. `roster`: the workloads and their classes.
+//! * `measure`: counters over samples. `detect`: the tests. `machine`: the states. `search` and `watch`: their actions.
 
 mod config;
 mod describe;
@@ -25,16 +24,16 @@ use machine::Machine;
 use toml::Table;
 use waykeeper_host::{Group, Interval, Inventory};
 
-/// How much of A4 is on (A4 s7.2, algorithms.md 3.11).
+/// Which parts of A4 are active (A4 s7.2, algorithms.md 3.11). Each variant includes those before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Variant {
     /// The LP zone search alone, as if no I/O workload existed.
     A,
-    /// ... and zones for I/O: a DCA zone, no inclusive ways for LPWs.
+    /// A plus zones for I/O: a DCA zone, no inclusive ways for LPWs.
     B,
-    /// ... and DCA off for storage that leaks.
+    /// B plus selective DCA off: no DCA for storage that leaks.
     C,
-    /// ... and pseudo LLC bypassing for antagonists: all of A4.
+    /// C plus pseudo LLC bypassing for antagonists: all of A4.
     D,
 }
 
@@ -84,7 +83,7 @@ pub(crate) fn build(
     Ok(Box::new(A4 { name, variant, config, machine: None }))
 }
 
-/// The policy: its settings, and from the start on a machine for the server it runs on.
+/// The policy: its settings, and after `start` the state machine for one server.
 struct A4 {
     name: &'static str,
     variant: Variant,
@@ -109,7 +108,7 @@ impl Policy for A4 {
     }
 
     fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
-        // Before it was started it knows no chip and touches nothing.
+        // Without `start` there is no chip to plan for: the plan is empty.
         self.machine.as_mut().map_or_else(Decision::default, |machine| machine.step(groups, seen))
     }
 }

@@ -1,30 +1,30 @@
-//! Who runs, what they were declared to be and what A4 takes them for now (algorithms.md 3.1, 3.5, 3.6, 3.9).
+//! The workloads: as declared, and how A4 classifies them now (algorithms.md 3.1, 3.5, 3.6, 3.9).
 //!
-//! Storage workloads are held together in units: those that share a root port share the fate of its DCA
-//! switch, so they are tested and flagged together (algorithms.md 3.5). Knows no mask and no threshold.
+//! Storage workloads that share a root port form a unit: the port has one DCA switch, so they are tested and flagged
+//! together (algorithms.md 3.5). It must not know masks or thresholds.
 
 use crate::Event;
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_host::{DeviceKind, Group, Inventory, Priority, Support, WorkloadKind};
 use waykeeper_units::{DeviceId, GroupId, PortId};
 
-/// The devices and ports of a server, as far as A4 cares.
+/// The devices and ports of a server that A4 uses.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Wiring {
     /// PCI address per port, for messages.
     addresses: BTreeMap<PortId, String>,
-    /// Ports with a device behind them: where inbound bytes must be known.
+    /// Ports with a device behind them; their inbound bytes are needed.
     pub known_ports: BTreeSet<PortId>,
     /// Ports with a NIC behind them.
     pub network_ports: BTreeSet<PortId>,
-    /// Storage ports whose DCA can be switched. A port that also carries a NIC is not among them.
+    /// Storage ports whose DCA can be switched. Ports that also carry a NIC are excluded.
     pub switchable: BTreeSet<PortId>,
-    /// Ports per storage device, those of NICs left out.
+    /// Ports per storage device, without those shared with a NIC.
     storage: BTreeMap<DeviceId, BTreeSet<PortId>>,
 }
 
 impl Wiring {
-    /// What the inventory says.
+    /// Reads the ports from the inventory.
     pub fn of(inventory: &Inventory) -> Wiring {
         let ports_of = |kind: DeviceKind| {
             let devices = inventory.devices.iter().filter(move |device| device.kind == kind);
@@ -53,7 +53,7 @@ impl Wiring {
     }
 }
 
-/// What a workload misses, as far as it is known.
+/// Miss ratios of a workload, where known.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Misses {
     /// Its LLC miss ratio.
@@ -67,21 +67,21 @@ pub(super) struct Misses {
 pub(super) struct Member {
     /// As declared.
     pub group: Group,
-    /// Set while it is a non-I/O antagonist: what it missed when it was found to be one.
+    /// Set while it is a non-I/O antagonist: its miss ratios when it was flagged.
     pub antagonist: Option<Misses>,
     /// True until its first measurement after launch.
     pub fresh: bool,
     /// LLC hit ratio under the initial partitions: the initial record.
     pub hit_initial: Option<f64>,
-    /// LLC hit ratio after settling.
+    /// LLC hit ratio after the policy settled.
     pub hit_settled: Option<f64>,
-    /// LLC hit ratio in the last sample of Stable that was used.
+    /// LLC hit ratio in the last usable sample of Stable.
     pub hit_last: Option<f64>,
     /// Samples in a row that showed an antagonist.
     pub antagonist_streak: u32,
     /// Samples in a row that showed a phase change.
     pub phase_streak: u32,
-    /// Samples in a row that showed the antagonist gone.
+    /// Samples in a row in which its miss ratios differ from those of `antagonist`.
     pub restore_streak: u32,
 }
 
@@ -106,7 +106,7 @@ impl Member {
 pub(super) struct Unit {
     /// Its workloads, in order.
     pub members: Vec<GroupId>,
-    /// Its ports; DCA is off on those of them that can be switched while it is flagged.
+    /// Its ports; while it is flagged, DCA is off on those that can be switched.
     pub ports: BTreeSet<PortId>,
     /// Set while it is a storage antagonist.
     pub flagged: bool,
@@ -114,7 +114,7 @@ pub(super) struct Unit {
     pub throughput: Option<f64>,
     /// Samples in a row that showed a leak.
     pub leak_streak: u32,
-    /// Samples in a row that showed its throughput elsewhere.
+    /// Samples in a row in which its throughput differs from `throughput`.
     pub restore_streak: u32,
     /// Not tested again before this time.
     pub holdoff_until_ns: u64,
@@ -130,7 +130,7 @@ pub(super) struct Roster {
 }
 
 impl Roster {
-    /// Takes in who is alive now; true if somebody came, went or was declared anew.
+    /// Updates the workloads; true if one started, ended or changed its declaration.
     pub fn update(&mut self, wiring: &Wiring, groups: &[Group], log: &mut Vec<Event>) -> bool {
         let same = self.members.len() == groups.len()
             && groups
@@ -148,7 +148,7 @@ impl Roster {
             }
             stays
         });
-        // Whoever was declared anew starts without the past of its unit.
+        // A workload with a changed declaration loses the history of its unit.
         for unit in &mut self.units {
             unit.members.retain(|id| self.members.contains_key(id));
         }
@@ -166,7 +166,7 @@ impl Roster {
         true
     }
 
-    /// Joins storage workloads that share a port, and carries over what was known of the units before.
+    /// Joins storage workloads that share a port; keeps the state of earlier units.
     fn form_units(&mut self, wiring: &Wiring, log: &mut Vec<Event>) {
         let before = std::mem::take(&mut self.units);
         let storage = self.members.values().filter(|member| member.group.kind == WorkloadKind::StorageIo);
@@ -207,7 +207,7 @@ impl Roster {
         }
     }
 
-    /// Forgets records and streaks, as a new search begins; flags stay.
+    /// Clears hit ratios and streaks for a new search; antagonist flags stay.
     pub fn forget_measurements(&mut self) {
         for member in self.members.values_mut() {
             (member.hit_initial, member.hit_settled, member.hit_last) = (None, None, None);
@@ -245,7 +245,7 @@ impl Roster {
         self.members.keys().copied().filter(|id| self.is_high(*id)).collect()
     }
 
-    /// True if an HPW with I/O is active, which brings the DCA zone about (algorithms.md 3.3).
+    /// True if an HPW with I/O is active, which requires the DCA zone (algorithms.md 3.3).
     pub fn has_io_high(&self) -> bool {
         self.high().iter().any(|id| self.members[id].group.kind != WorkloadKind::NonIo)
     }
@@ -272,7 +272,7 @@ pub(super) fn event(action: &str, group: Option<&str>, text: String) -> Event {
     Event { action: action.to_owned(), group: group.map(str::to_owned), text, causes: Vec::new() }
 }
 
-/// `HPW, storage I/O` and its kin.
+/// Class for messages, for example `HPW, storage I/O`.
 fn class(group: &Group) -> String {
     let priority = if group.priority == Priority::High { "HPW" } else { "LPW" };
     let kind = match group.kind {

@@ -1,7 +1,7 @@
 //! The search: InitMeasure, Expand and Trash (algorithms.md 3.4, 3.6, 3.7).
 //!
-//! Each step of it changes one zone, waits, measures, and goes on or one way back. A step whose
-//! measurement lacks a number it must be judged by waits for it.
+//! Each step changes one zone, waits, measures, and then continues or takes one way back. If a counter that the step
+//! needs is missing, the step waits for it. It must not know how counters are read.
 
 use super::detect::{self, fell, hit_ratio, lost_hits, percent, rose};
 use super::machine::{Machine, State};
@@ -12,12 +12,13 @@ use std::collections::BTreeMap;
 use waykeeper_host::{Interval, WorkloadKind};
 use waykeeper_units::GroupId;
 
-/// What instability of the trash ways is judged against (algorithms.md 3.7): taken with trash = LP zone.
+/// Reference values for the stability test of the trash ways (algorithms.md 3.7), measured while they equal the LP
+/// zone.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct TrashBase {
     /// LLC and MLC miss ratio of each non-I/O antagonist, as far as known.
     misses: BTreeMap<GroupId, Misses>,
-    /// Inbound bytes per second of each flagged storage unit, by its place in the roster.
+    /// Inbound bytes per second of each flagged storage unit, by its index in the roster.
     storage: BTreeMap<usize, f64>,
     /// Inbound bytes per second of all NICs.
     network: Option<f64>,
@@ -26,7 +27,7 @@ pub(super) struct TrashBase {
 }
 
 impl Machine {
-    /// Initial partitions are in force: put the HPWs on record, then let the LP zone grow.
+    /// Initial partitions are in force: record the HPWs' hit ratios, then let the LP zone grow.
     pub(super) fn init_measure(&mut self, seen: &Interval, log: &mut Vec<Event>) {
         self.gather(seen);
         if !self.is_measured(seen) || !self.high_are_read(log) {
@@ -53,12 +54,12 @@ impl Machine {
         let record = record.collect::<Vec<_>>().join(", ");
         let record = if record.is_empty() { "no busy HPW".to_owned() } else { record };
         log.push(Event { causes, ..event("initial-record", None, format!("initial record: {record}")) });
-        // Without anybody in the LP zone there is nothing to search for.
+        // With no workload in the LP zone there is nothing to search for.
         let has_low = self.roster.members.keys().any(|id| !self.roster.is_high(*id));
         if has_low { self.grow(seen.to_ns, log) } else { self.settle(seen.to_ns, log) }
     }
 
-    /// The LP zone has grown: one step back if an HPW lost too much, otherwise on (algorithms.md 3.4).
+    /// The LP zone has grown: takes one way back if an HPW lost too many hits, else grows it again (algorithms.md 3.4).
     pub(super) fn expand(&mut self, seen: &Interval, log: &mut Vec<Event>) {
         self.gather(seen);
         if !self.is_measured(seen) || !self.high_are_read(log) {
@@ -72,7 +73,7 @@ impl Machine {
         self.settle(seen.to_ns, log);
     }
 
-    /// One way more for the LP zone, or settled if it has all it may have.
+    /// Adds one way to the LP zone, or settles if it has its maximum.
     fn grow(&mut self, now_ns: u64, log: &mut Vec<Event>) {
         if self.zones.is_none_or(|zones| self.lp_ways >= zones.lp_max) {
             return self.settle(now_ns, log);
@@ -108,7 +109,7 @@ impl Machine {
         })
     }
 
-    /// The LP zone is found: look for antagonists, then squeeze them or be stable (algorithms.md 3.10).
+    /// The LP zone is found: flags antagonists, then enters Trash or Stable (algorithms.md 3.10).
     fn settle(&mut self, now_ns: u64, log: &mut Vec<Event>) {
         log.push(event("lp-zone-settled", None, format!("LP zone settles at {}", self.lp_text())));
         if self.flag_missers(false, log) {
@@ -119,7 +120,7 @@ impl Machine {
         self.enter(if squeeze { State::Trash(None) } else { State::Stable }, Some(now_ns));
     }
 
-    /// The trash ways: measure, shrink by one, stop and go one way back when something suffers.
+    /// Trash: measures and removes one trash way at a time; on instability gives the last way back and stops.
     pub(super) fn trash(&mut self, seen: &Interval, log: &mut Vec<Event>) {
         self.gather(seen);
         if !self.is_measured(seen) || !self.antagonists_are_read(log) {
@@ -143,7 +144,7 @@ impl Machine {
         self.shrink(base, seen.to_ns, log);
     }
 
-    /// One trash way less, or stable if none can go.
+    /// Removes one trash way, or enters Stable at the minimum.
     fn shrink(&mut self, base: TrashBase, now_ns: u64, log: &mut Vec<Event>) {
         if self.trash_ways <= self.trash_floor() {
             log.push(event("trash-settled", None, format!("trash ways settle at {}", self.trash_text())));
@@ -154,7 +155,7 @@ impl Machine {
         self.enter(State::Trash(Some(base)), Some(now_ns));
     }
 
-    /// What the window says about antagonists, NICs and memory.
+    /// The present values of what a [`TrashBase`] holds.
     fn trash_base(&self) -> TrashBase {
         let window = &self.window;
         let missers = self.roster.members.iter().filter(|(_, member)| member.antagonist.is_some());
@@ -167,13 +168,13 @@ impl Machine {
         }
     }
 
-    /// LLC and MLC miss ratio of a workload, as far as they were read and it is not idle.
+    /// LLC and MLC miss ratio of a workload; `None` where unread or idle.
     pub(super) fn misses(&self, window: &Window, id: GroupId) -> Misses {
         let hit = hit_ratio(&self.config, window, id);
         Misses { llc: hit.map(|hit| 1.0 - hit), mlc: hit.and(window.mlc_miss(id)) }
     }
 
-    /// The reasons why the present trash ways are too few; one-sided (algorithms.md 3.7, ours).
+    /// Causes why the trash ways are too few; one-sided (algorithms.md 3.7, ours).
     fn is_unstable(&self, base: &TrashBase) -> Option<Vec<Cause>> {
         let now = self.trash_base();
         let config = &self.config;
@@ -235,7 +236,7 @@ impl Machine {
         if candidate { detect::misses_everything(&self.config, window, id) } else { None }
     }
 
-    /// Makes a workload a non-I/O antagonist, for the causes [`Self::misser`] found in the same window.
+    /// Makes a workload a non-I/O antagonist, with the causes that [`Self::misser`] found in the same window.
     pub(super) fn flag_misser(
         &mut self,
         window: &Window,
@@ -257,13 +258,13 @@ impl Machine {
         log.push(Event { causes, ..event("non-io-antagonist", Some(&name), text) });
     }
 
-    /// Fewest ways the trash may have.
+    /// Minimum of the trash ways.
     fn trash_floor(&self) -> u32 {
         let floor = (self.config.trash_min_ways as u32).max(self.min_ways());
         floor.min(self.lp_ways)
     }
 
-    /// True if the LLC counters of every HPW were read; says so otherwise.
+    /// True if the LLC counters of every HPW were read; otherwise logs which are missing.
     fn high_are_read(&mut self, log: &mut Vec<Event>) -> bool {
         let unread: Vec<GroupId> =
             self.roster.high().into_iter().filter(|id| !self.window.has_llc(*id)).collect();
@@ -273,7 +274,7 @@ impl Machine {
         unread.is_empty()
     }
 
-    /// True if every antagonist's own number was read; says so otherwise.
+    /// True if the counter of every antagonist was read (LLC or inbound bytes); otherwise logs which are missing.
     fn antagonists_are_read(&mut self, log: &mut Vec<Event>) -> bool {
         let missers = self.roster.members.iter().filter(|(_, member)| member.antagonist.is_some());
         let mut unread: Vec<GroupId> =

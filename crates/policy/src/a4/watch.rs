@@ -1,7 +1,8 @@
-//! Watching over what was found: Stable and Revert (algorithms.md 3.5, 3.6, 3.8, 3.9).
+//! The states after the search: Stable and Revert (algorithms.md 3.5, 3.6, 3.8, 3.9).
 //!
-//! In Stable every sample is tested; what is found must be found in several samples in a row. A sample that
-//! lacks the numbers for a test breaks the row, so that no missing number ever helps a decision.
+//! In Stable every sample is tested, and a finding counts after several samples in a row. A sample without the needed
+//! counters restarts the count, so that missing counters never cause a decision. It must not know how counters are
+//! read.
 
 use super::detect::{self, hit_ratio, lost_hits, moved, percent, phase_changed};
 use super::machine::{Machine, State};
@@ -12,13 +13,13 @@ use waykeeper_host::{Interval, Priority};
 use waykeeper_units::GroupId;
 
 impl Machine {
-    /// Nothing moves; watch for what ends that.
+    /// Stable: no knob changes; tests each sample for a reason to search again or to revert.
     pub(super) fn stable(&mut self, seen: &Interval, log: &mut Vec<Event>) {
         if self.gather(seen) {
             let sample = Window::of(seen);
             self.keep_hits(&sample, seen);
-            // Antagonists come first: when storage starts to leak, HPWs lose hits in the same samples, and the
-            // search that follows should find the culprit flagged already.
+            // Antagonists come first: when storage starts to leak, HPWs lose hits in the same samples. The antagonist
+            // must be flagged before the new search starts.
             let storage = self.find_leaks(&sample, seen.to_ns, log);
             let missers = self.find_missers(&sample, log);
             let restored =
@@ -34,9 +35,9 @@ impl Machine {
         }
     }
 
-    /// The initial partitions are in force for a moment: what could the HPWs have (algorithms.md 3.8 case 3)?
+    /// Revert: measures the hit ratios that HPWs could have under the initial partitions (algorithms.md 3.8 case 3).
     pub(super) fn revert(&mut self, seen: &Interval, log: &mut Vec<Event>) {
-        // No time to settle in so short a try: every sample of it counts.
+        // The try is too short for a settling time: every sample counts.
         self.window.add(seen);
         if !self.is_due(seen, self.config.revert_interval_s) {
             return;
@@ -59,7 +60,7 @@ impl Machine {
         self.enter(State::Stable, Some(seen.to_ns));
     }
 
-    /// Does what an HPW could have differ from what it has, or from its record?
+    /// Reason and causes if the hit ratio that an HPW could have differs from its present one or from its record.
     fn attainable_differs(&self, id: GroupId) -> Option<(String, Vec<Cause>)> {
         let member = self.roster.members.get(&id)?;
         let name = &member.group.name;
@@ -76,7 +77,7 @@ impl Machine {
         Some((format!("{name} could hit {could}, its initial record says {record}"), causes))
     }
 
-    /// Keeps the hit ratios that later tests compare with.
+    /// Stores the hit ratios that later tests compare with.
     fn keep_hits(&mut self, sample: &Window, seen: &Interval) {
         let settled = self.is_measured(seen);
         for id in self.roster.high() {
@@ -90,7 +91,7 @@ impl Machine {
         }
     }
 
-    /// Storage antagonists (algorithms.md 3.5): DCA off for their ports, LP zone for them. True if any was found.
+    /// Storage antagonists (algorithms.md 3.5): their ports lose DCA, they move to the LP zone. True if any was found.
     fn find_leaks(&mut self, sample: &Window, now_ns: u64, log: &mut Vec<Event>) -> bool {
         if !self.variant.has_selective_dca() {
             return false;
@@ -159,8 +160,8 @@ impl Machine {
         found
     }
 
-    /// Storage antagonists whose throughput went elsewhere get their class and DCA back (algorithms.md 3.9).
-    /// True if any did: its DCA changes what everybody sees, so the search begins anew.
+    /// Storage antagonists whose throughput changed get their class and DCA back (algorithms.md 3.9). True if any did:
+    /// DCA affects all workloads, so the search starts again.
     fn restore_storage(&mut self, sample: &Window, now_ns: u64, log: &mut Vec<Event>) -> bool {
         let mut restored = false;
         let thr = ("restore_storage_thr", self.config.restore_storage_thr);
@@ -177,7 +178,7 @@ impl Machine {
             let cause = compared.and_then(|(base, now)| moved(&self.config, what, base, now, thr));
             let alone = (unit.members.len() == 1).then(|| names.clone());
             let unit = &mut self.roster.units[at];
-            // A unit whose workloads changed has no value to compare with until now.
+            // A unit whose workloads changed has no reference value until now.
             unit.throughput = unit.throughput.or(now);
             unit.restore_streak = if cause.is_some() { unit.restore_streak + 1 } else { 0 };
             if let Some(cause) = cause
@@ -198,8 +199,8 @@ impl Machine {
         restored
     }
 
-    /// Non-I/O antagonists whose misses went elsewhere are none any more (algorithms.md 3.9). True if one of
-    /// them is an HPW again; an LPW just goes back into the LP zone.
+    /// Non-I/O antagonists whose miss ratios changed lose the flag (algorithms.md 3.9). True if one of them is an HPW
+    /// again; an LPW only moves back to the LP zone.
     fn restore_missers(&mut self, sample: &Window, seen: &Interval, log: &mut Vec<Event>) -> bool {
         let ids: Vec<GroupId> = self.roster.members.keys().copied().collect();
         let mut high_restored = false;
@@ -262,7 +263,7 @@ impl Machine {
         false
     }
 
-    /// An HPW that was idle at the initial record has no say in where the zones lie until it is measured.
+    /// Event for an HPW that was idle at the initial record: no hit ratio of it was considered in the search.
     fn woke_up(&self, sample: &Window, id: GroupId, name: &str) -> (String, Vec<Cause>) {
         let references = sample.llc_references(id).unwrap_or(0.0);
         let cause = self.config.cause(format!("LLC references of {name}"), references, "min_llc_refs");
@@ -270,7 +271,7 @@ impl Machine {
     }
 }
 
-/// The values a phase was compared with.
+/// The reference values of a phase change, for messages.
 fn record_text(initial: Option<f64>, settled: Option<f64>) -> String {
     let text = |value: Option<f64>| value.map_or("unknown".to_owned(), percent);
     format!("after {} in the initial record and {} when it settled", text(initial), text(settled))

@@ -1,7 +1,7 @@
-//! Where A4's zones lie on a chip (algorithms.md 3.3). Masks only; knows no workload and no counter.
+//! Masks of A4's zones on a chip (algorithms.md 3.3). It must not know workloads or counters.
 //!
-//! On the paper's 11 ways: DCA zone way[0:1] = 0x600, inclusive ways way[9:10] = 0x003, and between them the
-//! seven standard ways way[2:8] = 0x1fc that the LP zone may take.
+//! On the paper's 11 ways: DCA zone way[0:1] = 0x600, inclusive ways way[9:10] = 0x003, and between them the seven
+//! standard ways way[2:8] = 0x1fc, the largest LP zone.
 
 use super::Variant;
 use crate::ways::widest_run;
@@ -11,17 +11,17 @@ use waykeeper_units::WayMask;
 /// The zones in force for one set of workloads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Zones {
-    /// All ways: what I/O HPWs get ("not explicitly assigned", A4 s5.3).
+    /// All ways: mask of I/O HPWs ("not explicitly assigned", A4 s5.3).
     pub all: WayMask,
-    /// What HPWs without I/O get.
+    /// Mask of HPWs without I/O.
     pub hp: WayMask,
-    /// Ways left to devices and I/O HPWs; empty when there is no such zone.
+    /// Ways for devices and I/O HPWs only; empty without a DCA zone.
     pub dca: WayMask,
     /// Rightmost way of the LP zone and of the trash ways.
     right: u32,
     /// Ways of the LP zone at the start of a search.
     pub lp_start: u32,
-    /// Most ways the LP zone may have.
+    /// Most ways of the LP zone.
     pub lp_max: u32,
 }
 
@@ -43,7 +43,7 @@ impl Zones {
         let standard = widest_run(outside_dca.minus(inclusive));
         let io_zones = variant.has_io_zones() && io_hpw;
         let (lp_run, lp_max) = if !variant.has_io_zones() {
-            // A4-a knows no I/O; the paper gives no cap, ours leaves the DCA ways' number and one more.
+            // A4-a ignores I/O. The paper gives no maximum; ours is all ways less the number of DCA ways and one more.
             (all, llc.ways.saturating_sub(dca.count() + 1))
         } else if io_zones || keep_inclusive {
             // All standard ways; where nothing else is reserved, HPWs still keep one way of their own.
@@ -53,7 +53,7 @@ impl Zones {
         };
         let min_ways = llc.min_ways.max(1);
         let hp = if io_zones { outside_dca } else { all };
-        // A start of two ways (way[7:8] or way[9:10]), fewer only where two are already too many.
+        // The start is two ways (way[7:8] or way[9:10]), fewer only if two exceed the maximum.
         let lp_start = 2.max(min_ways).min(lp_max);
         let right = lp_run.lowest()?;
         (lp_max >= min_ways && hp.count() >= min_ways).then_some(Zones {
@@ -106,7 +106,7 @@ mod tests {
             assert_eq!(zones.lp(zones.lp_max).bits(), 0x1fc);
             assert_eq!(zones.lp(1).bits(), 0x004); // way[8], the smallest trash
         }
-        // A4-a is blind to it.
+        // A4-a ignores it.
         assert_eq!(zones(Variant::A, true), zones(Variant::A, false));
     }
 
@@ -124,13 +124,13 @@ mod tests {
         let zones =
             Zones::new(&llc(20, None), Some(WayMask::from_bits(0xc0000)), Variant::D, true, false).unwrap();
         assert_eq!((zones.hp.bits(), zones.lp(zones.lp_max).bits()), (0x3ffff, 0x1ffff));
-        // No DCA and no inclusive ways: nothing is reserved but one way.
+        // No DCA and no inclusive ways: only one way is reserved.
         let zones = Zones::new(&llc(12, None), None, Variant::D, true, false).unwrap();
         assert_eq!((zones.hp.bits(), zones.dca.bits(), zones.lp(zones.lp_max).bits()), (0xfff, 0, 0x7ff));
         // Four ways, all of them reserved: no room.
         let none = Zones::new(&llc(4, Some(3)), Some(WayMask::from_bits(0xc)), Variant::D, true, false);
         assert_eq!(none, None);
-        // DCA ways at the right end: the zones move to the left.
+        // DCA ways at the right end: the zones lie left of them.
         let zones =
             Zones::new(&llc(11, None), Some(WayMask::from_bits(0x003)), Variant::D, true, false).unwrap();
         assert_eq!((zones.hp.bits(), zones.lp(zones.lp_start).bits()), (0x7fc, 0x00c));

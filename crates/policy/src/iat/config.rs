@@ -1,7 +1,7 @@
-//! IAT's thresholds by the paper's own names (Table II, lower case), and those the paper leaves open.
+//! IAT's thresholds by the paper's own names (Table II, lower case), and those that the paper leaves open.
 //!
-//! One table makes the struct, the reader, the range checks and the description. Knows nothing of counters
-//! or masks. All values are `f64`; counts are whole numbers, switches are 0 or 1.
+//! One table generates the struct, the reader, the range checks and the description. It must not know counters or
+//! masks. All values are `f64`; counts are whole numbers, switches are 0 or 1.
 
 use crate::describe::SettingDescription;
 use crate::settings::{self, Form, refuse_unknown};
@@ -58,7 +58,7 @@ impl Unit {
     }
 }
 
-/// Who takes a setting: IAT alone, or also the baselines that look at cores only.
+/// Which policies accept a setting: IAT alone, or also the baselines that read only core counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Scope {
     Iat,
@@ -157,7 +157,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads the settings of a baseline that looks at cores only.
+    /// Reads the settings of a baseline that reads only core counters.
     ///
     /// # Errors
     /// As [`Config::read`].
@@ -204,7 +204,7 @@ impl Config {
         taken.map(|setting| setting.describe(self)).collect()
     }
 
-    /// A number held against one of the thresholds.
+    /// A cause: `value`, compared with one of the thresholds.
     ///
     /// # Panics
     /// If there is no setting called `threshold`.
@@ -213,7 +213,7 @@ impl Config {
         Cause { what: what.into(), value, limit: Some((threshold.to_owned(), (setting.get)(self))) }
     }
 
-    /// DDIO counts below this are compared as if they were this.
+    /// Lower bound of DDIO counts in comparisons: smaller counts count as this one.
     pub fn ddio_floor(&self) -> f64 {
         self.ddio_floor_share * self.threshold_miss_low
     }

@@ -1,35 +1,35 @@
-//! The ordinary core-side allocator: a tenant whose LLC misses rise gets ways as long as they help
-//! (algorithms.md 2.3, skip case 2). It knows no device; IAT hands pure core demand to it, and the
-//! baselines core-only and io-iso are made of it.
+//! The core-side allocator: a tenant whose LLC misses rise gains ways as long as they help (algorithms.md 2.3, skip
+//! case 2). It must not know devices. IAT calls it when only cores need ways; the baselines core-only and io-iso are
+//! built on it.
 
 use super::config::Config;
 use super::poll::{Sample, Trend, Trends};
 use crate::Cause;
 
-/// A tenant that is being fed.
+/// The tenant that gains ways at present.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Pursuit {
     slot: usize,
-    /// Its misses before they rose: back there, it has enough.
+    /// Its misses before they rose; at this value it has enough ways.
     served: f64,
-    /// Its misses when it was last given a way.
+    /// Its misses when it last gained a way.
     misses: f64,
 }
 
-/// Its memory: whom it fed last.
+/// The state of the allocator: the slot that gained the last way.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct CoreSide {
     pursuit: Option<Pursuit>,
 }
 
 impl CoreSide {
-    /// Forgets whom it fed.
+    /// Forgets that slot.
     pub fn reset(&mut self) {
         self.pursuit = None;
     }
 
-    /// The slot that should have one way more, and why: the one fed last if that helped and did not yet
-    /// suffice, else the one of `eligible` whose LLC miss ratio rose most.
+    /// The slot that should gain one way, with causes: the last one if its way helped and it needs more, else the one
+    /// of `eligible` whose LLC miss ratio rose most.
     pub fn choose(
         &mut self,
         eligible: &[usize],
@@ -58,7 +58,7 @@ impl CoreSide {
             now.slots[index].miss_ratio().unwrap_or(0.0) - earlier
         };
         let rising = eligible.iter().copied().filter(|index| trends.slots[*index].misses == Trend::Up);
-        // The first of equals: `max_by` keeps the last.
+        // Of equals the first: `max_by` returns the last of the reversed order.
         let chosen = rising.rev().max_by(|a, b| rise(*a).total_cmp(&rise(*b)))?;
         let (served, present) = (before.slots[chosen].misses?, misses(chosen)?);
         self.pursuit = Some(Pursuit { slot: chosen, served, misses: present });

@@ -1,4 +1,4 @@
-//! IAT's page: idea, inputs, knobs, states and deviations, in words. Decides nothing.
+//! IAT's text for `waykeeper policy describe`. Decides nothing.
 
 use super::config::Config;
 use crate::Description;
@@ -53,7 +53,7 @@ const STATES: &[(&str, &str)] = &[
     ),
 ];
 
-/// What differs from the paper, or settles what it leaves open.
+/// Where this IAT differs from the paper or fills a gap in it.
 const DEVIATIONS: &[&str] = &[
     "changes count in either direction, against the larger of the last value and a floor; s4.B speaks of an \
      increment, but Reclaim needs falls",

@@ -1,19 +1,19 @@
 //! The five states and twelve numbered transitions of Fig. 6 (IAT s4.C, algorithms.md 2.4).
 //!
-//! A function of what was seen and nothing else: it knows no mask and takes no action.
+//! A pure function of the counters' changes: it must not know masks and takes no action.
 
 use super::poll::Trend;
 
 /// The states of Fig. 6.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// I/O does not press the LLC.
+    /// I/O does not need more of the LLC.
     LowKeep,
-    /// I/O outgrows its ways.
+    /// I/O needs more ways than DDIO has.
     IoDemand,
     /// Cores evict the receive buffers.
     CoreDemand,
-    /// DDIO has all the ways it may have.
+    /// DDIO has its maximum of ways.
     HighKeep,
     /// I/O is not intensive and ways are probably wasted.
     Reclaim,
@@ -32,16 +32,16 @@ impl State {
     }
 }
 
-/// What the transitions look at.
+/// Inputs of the transitions.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Signals {
     /// DDIO misses per second.
     pub misses: f64,
-    /// Where they went.
+    /// Their trend.
     pub misses_trend: Trend,
-    /// Where DDIO hits went.
+    /// Trend of DDIO hits.
     pub hits_trend: Trend,
-    /// Where the LLC references of all tenants went.
+    /// Trend of the LLC references of all tenants.
     pub refs_trend: Trend,
     /// THRESHOLD_MISS_LOW.
     pub miss_low: f64,
@@ -57,14 +57,14 @@ pub(super) struct Signals {
     pub tenant_above_grant: bool,
 }
 
-/// A transition that is taken: its number in Fig. 6, where it leads, and why.
+/// A transition: its number in Fig. 6, its target and its reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Edge {
     /// 1 to 12.
     pub number: u8,
     /// The state it leads to.
     pub to: State,
-    /// For people.
+    /// The reason, for messages.
     pub why: &'static str,
 }
 

@@ -1,8 +1,9 @@
-//! The ping-pong guard of the guarded mode (algorithms.md 2.4): what a reclaim broke is not reclaimed again soon.
+//! The ping-pong guard of the guarded mode (algorithms.md 2.4): a reclaim that had to be undone is not repeated for
+//! some intervals.
 //!
-//! Counts intervals in which IAT was asked; knows no counter and no mask.
+//! Counts intervals; must not know counters or masks.
 
-/// Who lost a way.
+/// The owner that lost a way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Owner {
     /// The DDIO ways.
@@ -11,7 +12,7 @@ pub(super) enum Owner {
     Slot(usize),
 }
 
-/// A count below which nothing is reclaimed for a while.
+/// While it lasts, an owner with `count` ways or fewer loses none.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Hold {
     owner: Owner,
@@ -20,46 +21,47 @@ struct Hold {
     length: u32,
 }
 
-/// All holds, and the last reclaim, which a transition may show to have been wrong.
+/// All holds, and the last reclaim, which a later transition may undo.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Guard {
     holds: Vec<Hold>,
     last: Option<(Owner, u32)>,
 }
 
-/// Longest time of a hold, so that no number overflows (about eleven days of one-second intervals). Assumption:
-/// longer than any run.
+/// Longest time of a hold, so that no number overflows: about eleven days of one-second intervals. Assumption: longer
+/// than any run.
 const LONGEST: u32 = 1_000_000;
 
 impl Guard {
-    /// Another interval has passed.
+    /// Counts one interval down.
     pub fn tick(&mut self) {
         for hold in &mut self.holds {
             hold.intervals_left = hold.intervals_left.saturating_sub(1);
         }
     }
 
-    /// Forgets slots, since they were formed anew.
+    /// Forgets the slots, because they were formed again.
     pub fn forget_slots(&mut self) {
         self.holds.retain(|hold| hold.owner == Owner::Ddio);
         self.last = self.last.filter(|(owner, _)| *owner == Owner::Ddio);
     }
 
-    /// True if one way may be taken from `owner`, who has `count`.
+    /// True if one way may be taken from `owner`, which has `count`.
     pub fn allows(&self, owner: Owner, count: u32) -> bool {
         let held = |hold: &Hold| hold.owner == owner && hold.intervals_left > 0 && count <= hold.count;
         !self.holds.iter().any(held)
     }
 
-    /// A way was taken from `owner`, who had `count`.
+    /// Records that `owner`, which had `count` ways, lost one.
     pub fn reclaimed(&mut self, owner: Owner, count: u32) {
         self.last = Some((owner, count));
     }
 
     /// The last reclaim has to be undone: it is not repeated for `intervals`, or `backoff` times as long as the longest
-    /// hold so far. Returns who, the count and how long, if there was one.
+    /// hold so far. Returns owner, count and length of the hold, if there was a reclaim.
     ///
-    /// Whoever's it was: where counters are noisy, ways go round among owners, each of them wrong for the first time.
+    /// The backoff counts over all owners: with noisy counters each owner in turn loses a way by mistake, each for the
+    /// first time.
     pub fn undone(&mut self, intervals: u32, backoff: f64) -> Option<(Owner, u32, u32)> {
         let (owner, count) = self.last.take()?;
         let longest = self.holds.iter().map(|hold| hold.length).max();
@@ -81,7 +83,7 @@ mod tests {
         assert_eq!(guard.undone(10, 2.0), None);
         guard.reclaimed(Owner::Ddio, 4);
         assert_eq!(guard.undone(10, 2.0), Some((Owner::Ddio, 4, 10)));
-        // Four ways stay; the fifth is no matter, nor is anybody else's.
+        // The hold covers four ways, not five, and not other owners.
         assert!(!guard.allows(Owner::Ddio, 4) && !guard.allows(Owner::Ddio, 3));
         assert!(guard.allows(Owner::Ddio, 5) && guard.allows(Owner::Slot(0), 4));
         (0..9).for_each(|_| guard.tick());
@@ -90,7 +92,7 @@ mod tests {
         assert!(guard.allows(Owner::Ddio, 4));
         guard.reclaimed(Owner::Ddio, 4);
         assert_eq!(guard.undone(10, 2.0), Some((Owner::Ddio, 4, 20)));
-        // Another's is held longer at once.
+        // The hold of another owner is longer at once.
         guard.reclaimed(Owner::Slot(1), 3);
         assert_eq!(guard.undone(10, 2.0), Some((Owner::Slot(1), 3, 40)));
     }

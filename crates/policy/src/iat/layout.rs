@@ -1,35 +1,35 @@
-//! Where the slots lie: runs of ways side by side, and who overlaps the DDIO ways (IAT s4.D, algorithms.md 2.6).
+//! Masks of the slots: runs of ways side by side, and which slots overlap the DDIO ways (IAT s4.D, algorithms.md 2.6).
 //!
-//! Knows masks, classes and LLC references, no state and no time. DDIO's ways are taken to lie at the left end,
-//! as on every chip with DCA; the inclusive ways at the right end are unknown here, as they are to the paper.
+//! Knows masks, classes and LLC references; must not know states or time. It assumes the DDIO ways at the left end, as
+//! on every chip with DCA. Like the paper, it ignores the inclusive ways at the right end.
 
 use super::tenants::{Class, Slot};
 use std::cmp::Reverse;
 use waykeeper_units::WayMask;
 
-/// What placing goes by.
+/// Inputs of the placement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
-    /// Ways that slots may lie in: one run.
+    /// The run of ways that slots may have.
     pub run: WayMask,
-    /// Ways of it that are better left to devices; empty if nobody cares.
+    /// Ways of it to leave to devices where possible; empty if the policy ignores I/O.
     pub ddio: WayMask,
     /// LLC references per second of each slot.
     pub refs: &'a [Option<f64>],
-    /// A slot that overlaps gives its place to another only if that one has fewer references by this ratio.
+    /// A slot that overlaps DDIO is replaced by another only if that one has fewer references by this ratio.
     pub threshold: f64,
-    /// References below this are all alike.
+    /// Lower bound of references in comparisons.
     pub floor: f64,
 }
 
 /// Why masks moved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shuffle {
-    /// Performance-critical tenants overlapped DDIO on so many ways too many.
+    /// Performance-critical tenants overlapped this many DDIO ways too many.
     Protects(u32),
-    /// Idle ways suffice to leave so many more DDIO ways to devices alone.
+    /// Idle ways allow so many more DDIO ways without a tenant.
     Frees(u32),
-    /// This slot overlaps now, since it has the fewest references.
+    /// This slot overlaps DDIO now, since it has the fewest references.
     Exchanges(usize),
 }
 
@@ -51,8 +51,8 @@ fn pack(order: &[usize], counts: &[u32], run: WayMask) -> Vec<WayMask> {
     masks
 }
 
-/// The order in which as few DDIO ways as possible are overlapped, and those by best-effort slots with the
-/// fewest references. Slots that need not move keep their order.
+/// The order in which slots overlap as few DDIO ways as possible, and best-effort slots with the fewest references
+/// overlap them. Slots that need not move keep their order.
 fn wanted_order(slots: &[Slot], counts: &[u32], view: &View<'_>) -> Vec<usize> {
     let now = order_now(slots);
     let clear = view.run.minus(view.ddio).count();
@@ -60,14 +60,15 @@ fn wanted_order(slots: &[Slot], counts: &[u32], view: &View<'_>) -> Vec<usize> {
     if needed == 0 {
         return now;
     }
-    // Whoever overlaps already counts as lighter by the threshold: equals do not change places for noise.
+    // A slot that overlaps already counts with fewer references, by the threshold, so that noise does not swap equal
+    // slots.
     let weight = |index: usize| {
         let refs = view.refs.get(index).copied().flatten().unwrap_or(f64::INFINITY).max(view.floor);
         if slots[index].mask.overlaps(view.ddio) { refs * (1.0 - view.threshold) } else { refs }
     };
     let (mut lenders, mut others): (Vec<usize>, Vec<usize>) =
         now.into_iter().partition(|index| slots[*index].class == Class::Be);
-    // Stable: among equals the one nearest to the DDIO side.
+    // The sort is stable: among equals the one nearest to the DDIO side comes first.
     lenders.sort_by(|a, b| weight(*a).total_cmp(&weight(*b)));
     let mut covered = 0;
     let enough = lenders.iter().position(|index| {
@@ -80,14 +81,14 @@ fn wanted_order(slots: &[Slot], counts: &[u32], view: &View<'_>) -> Vec<usize> {
             others.extend(kept);
             others.sort_by_key(|index| (Reverse(slots[*index].mask.highest()), *index));
         }
-        // Not even all of them suffice: performance-critical I/O comes next, the stack last.
+        // All best-effort slots together are too few: performance-critical I/O slots come next, the stack last.
         None => others.sort_by_key(|index| (slots[*index].class, Reverse(slots[*index].is_io))),
     }
     lenders.extend(others);
     lenders
 }
 
-/// Ways of `masks` in `ddio`: those of slots above best effort, and all.
+/// Ways of `masks` that overlap `ddio`: those of slots above best effort, and all.
 fn overlap(slots: &[Slot], masks: &[WayMask], ddio: WayMask) -> (u32, u32) {
     let ways = |(slot, mask): (&Slot, &WayMask)| {
         let ways = mask.and(ddio).count();
@@ -96,8 +97,8 @@ fn overlap(slots: &[Slot], masks: &[WayMask], ddio: WayMask) -> (u32, u32) {
     slots.iter().zip(masks).map(ways).fold((0, 0), |sum, ways| (sum.0 + ways.0, sum.1 + ways.1))
 }
 
-/// Moves slots if that takes a performance-critical slot or idle overlap off the DDIO ways, or if another
-/// best-effort slot should overlap. Says why, if anything moved.
+/// Moves slots if that reduces the overlap of performance-critical slots with DDIO, or overlap without need, or if
+/// another best-effort slot should overlap. Returns why, if anything moved.
 pub(crate) fn shuffle(slots: &mut [Slot], view: &View<'_>) -> Option<Shuffle> {
     let counts: Vec<u32> = slots.iter().map(Slot::ways).collect();
     let now: Vec<WayMask> = slots.iter().map(|slot| slot.mask).collect();
@@ -119,9 +120,9 @@ pub(crate) fn shuffle(slots: &mut [Slot], view: &View<'_>) -> Option<Shuffle> {
     Some(why)
 }
 
-/// Gives slot `index` one way more, of the ways nobody has; false if there is none.
+/// Adds one free way to slot `index`; false if none is free.
 ///
-/// A way next to its own outside DDIO's is taken where it lies; otherwise everybody moves up.
+/// It takes a neighbouring way outside DDIO's if one is free; otherwise all slots are packed again.
 pub(crate) fn extend(slots: &mut [Slot], index: usize, view: &View<'_>) -> bool {
     let mut counts: Vec<u32> = slots.iter().map(Slot::ways).collect();
     if counts.iter().sum::<u32>() >= view.run.count() {
@@ -143,7 +144,7 @@ pub(crate) fn extend(slots: &mut [Slot], index: usize, view: &View<'_>) -> bool 
     true
 }
 
-/// Takes the leftmost way of a slot: what is free gathers on the DDIO side.
+/// Removes the leftmost way of a slot, so that free ways lie on the DDIO side.
 pub(crate) fn shrink(slot: &mut Slot) {
     if let Some(way) = slot.mask.highest() {
         slot.mask = slot.mask.minus(WayMask::span(way, 1));
@@ -202,7 +203,7 @@ mod tests {
 
     #[test]
     fn container_4_grows_into_ddio_and_container_3_takes_its_place_there() {
-        // Nine ways are taken, the tenth must lie in DDIO's: the BE slot with the fewest references does.
+        // Nine ways are taken, so a tenth overlaps DDIO: the BE slot with the fewest references moves there.
         let mut slots = containers();
         let refs = [Some(9e7), Some(1e6), Some(1e6), Some(5e6)];
         assert!(extend(&mut slots, 0, &view(&refs, 0x600)));
@@ -210,7 +211,7 @@ mod tests {
         assert!(extend(&mut slots, 0, &view(&refs, 0x600)));
         assert_eq!(bits(&slots), [0x1e0, 0x600, 0x018, 0x007]);
         assert!(!extend(&mut slots, 0, &view(&refs, 0x600)), "all eleven ways are taken");
-        // Two more DDIO ways by hand cover half of container 4: container 2 has to come over (s6.B, 15 s).
+        // Two more DDIO ways by hand cover half of container 4: container 2 has to move there (s6.B, 15 s).
         assert_eq!(shuffle(&mut slots, &view(&refs, 0x780)), Some(Shuffle::Protects(2)));
         assert_eq!(bits(&slots), [0x078, 0x600, 0x180, 0x007]);
     }
@@ -222,7 +223,7 @@ mod tests {
             slot(1, Class::Pc, false, 0x038),
             slot(2, Class::Pc, true, 0x007),
         ];
-        // Eleven ways are taken, two of them DDIO's: of the performance-critical the one with I/O gives way.
+        // Eleven ways are taken, two of them DDIO's: of the performance-critical slots the one with I/O overlaps them.
         assert_eq!(shuffle(&mut slots, &view(&[None, None, None], 0x600)), Some(Shuffle::Exchanges(2)));
         assert_eq!(bits(&slots), [0x01f, 0x0e0, 0x700]);
         assert_eq!(shuffle(&mut slots, &view(&[None, None, None], 0x600)), None, "and stays there");

@@ -1,10 +1,11 @@
-//! IAT on one server: the loop of Fig. 5 (algorithms.md 2.3). Which case an interval is, and what follows.
+//! IAT on one server: the loop of Fig. 5 (algorithms.md 2.3). It classifies each interval and acts on it.
 //!
 //! ```text
 //! Get Tenant Info -> LLC Alloc -> Poll Prof Data -> [changed?] -> State Transition -> LLC Re-alloc -> Sleep
 //! ```
 //!
-//! Sleeping is the control loop's; one call is one interval. What is done in the states is in `realloc`.
+//! The control loop sleeps; one call is one interval. The actions of the states are in `realloc`. It must not know how
+//! counters are read.
 
 use super::config::{Config, Mode};
 use super::core_side::CoreSide;
@@ -17,14 +18,14 @@ use crate::{Cause, Decision, Event};
 use waykeeper_host::{Group, Interval, Inventory, LlcGeometry, Plan, Support};
 use waykeeper_units::WayMask;
 
-/// What an interval is, before the states are asked (IAT s4.B).
+/// The case of an interval, determined before the state machine (IAT s4.B).
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Case {
     /// Nothing changed by more than THRESHOLD_STABLE.
     Stable,
     /// Skip case 1: only IPC changed.
     IpcOnly,
-    /// Skip case 2: these tenants without I/O and without DDIO overlap want LLC, and DDIO did not change.
+    /// Skip case 2: these tenants without I/O and without DDIO overlap need LLC, and DDIO did not change.
     CoreOnly(Vec<usize>),
     /// Skip case 3: this tenant without I/O that overlaps DDIO changed along with DDIO.
     Overlap(usize),
@@ -40,7 +41,7 @@ pub(super) struct Machine {
     /// Ways devices may allocate in now; empty if the chip has none.
     pub(super) ddio: WayMask,
     can_size_ddio: bool,
-    /// Whether IAT itself ever set them; until then the knob is not named.
+    /// Whether IAT has set the DDIO ways; until then its plan does not contain them.
     pub(super) ddio_is_ours: bool,
     groups: Vec<Group>,
     pub(super) tenants: Tenants,
@@ -50,14 +51,14 @@ pub(super) struct Machine {
     before: Option<Sample>,
     pub(super) core_side: CoreSide,
     pub(super) guard: Guard,
-    /// The last interval was left to a shuffle: this one goes to the states whatever it looks like.
+    /// The last interval only shuffled (skip case 3): this one runs the state machine in any case.
     deferred: bool,
-    /// The last thing said about an interval without a decision, so that it is said once.
+    /// The last event about an interval without a decision; it is logged once.
     said: Option<&'static str>,
 }
 
 impl Machine {
-    /// A machine for one server; nobody runs yet.
+    /// A machine for one server, without tenants.
     pub fn new(inventory: &Inventory, config: Config) -> Machine {
         let ddio = inventory.dca_ways_default.unwrap_or(WayMask::EMPTY);
         Machine {
@@ -79,7 +80,7 @@ impl Machine {
         }
     }
 
-    /// Get Tenant Info and LLC Alloc for those who run at the start.
+    /// Get Tenant Info and LLC Alloc for the tenants at the start.
     pub fn start(&mut self, groups: &[Group]) -> Decision {
         let mut log = Vec::new();
         self.form(groups, &mut log);
@@ -92,13 +93,13 @@ impl Machine {
         self.follow_ddio(seen.knobs.dca_ways, &mut log);
         self.guard.tick();
         if self.groups != groups {
-            // Counters before and after are of different tenants: nothing to compare yet.
+            // The counters before and after belong to different tenants and cannot be compared.
             self.form(groups, &mut log);
             return self.decision(log);
         }
         let now = Sample::of(seen, &self.tenants.slots);
         match self.before.replace(now.clone()) {
-            // The first reading: who references how much is known now, as LLC Alloc could not.
+            // The first reading: LLC references are known now, which LLC Alloc did not have.
             None => {
                 self.shuffle(&now, &mut log);
             }
@@ -107,7 +108,7 @@ impl Machine {
         self.decision(log)
     }
 
-    /// Tenants anew. The state and the DDIO ways stay: the traffic is what it was.
+    /// Forms the tenants again. The state and the DDIO ways stay: the traffic did not change.
     fn form(&mut self, groups: &[Group], log: &mut Vec<Event>) {
         self.groups = groups.to_vec();
         self.tenants = Tenants::of(groups, &self.llc, self.ddio, log);
@@ -117,7 +118,7 @@ impl Machine {
         self.deferred = false;
     }
 
-    /// Takes over a number of DDIO ways that somebody else set, or that the machine kept against our will.
+    /// Adopts a contiguous DDIO mask that another program set, or that the machine holds instead of ours.
     fn follow_ddio(&mut self, read_back: Option<WayMask>, log: &mut Vec<Event>) {
         let Some(found) = read_back.filter(|found| *found != self.ddio && found.is_contiguous()) else {
             return;
@@ -130,7 +131,7 @@ impl Machine {
         self.ddio = found;
     }
 
-    /// What changed since the last interval, and what to do about it.
+    /// Compares with the last interval and acts on the change.
     fn react(&mut self, before: &Sample, now: &Sample, log: &mut Vec<Event>) {
         let trends = Trends::between(before, now, &self.config);
         let deferred = std::mem::take(&mut self.deferred);
@@ -177,9 +178,9 @@ impl Machine {
         }
     }
 
-    /// The stack's slot if it wants LLC while devices press nobody: its own tables grow, as with the flows of s6.B
-    /// (Fig. 9), where fewer packets bring fewer DDIO hits and hardly a miss. The states, which wait for DDIO misses,
-    /// would let it starve.
+    /// The stack's slot if it needs LLC while DDIO misses are few: its own tables grow, as with the flows of s6.B (Fig.
+    /// 9), where fewer packets cause fewer DDIO hits and hardly a miss. The state machine waits for DDIO misses and
+    /// would never give it a way.
     fn stack_in_need(&self, now: &Sample, trends: &Trends) -> Option<usize> {
         let quiet = now.ddio_misses.is_some_and(|misses| misses <= self.config.threshold_miss_low);
         if self.state != State::LowKeep || !quiet || self.config.tenant_sizing == 0.0 {
@@ -204,8 +205,8 @@ impl Machine {
             })
         };
         let eligible: Vec<usize> = wants(false).collect();
-        // Where the DDIO ways are set by hand the states have nothing for devices, and what devices do is no reason
-        // to leave a tenant without.
+        // With DDIO ways set by hand the state machine has no action for devices, and a change of DDIO must not keep a
+        // tenant from gaining a way.
         let devices_act = ddio && self.config.ddio_sizing != 0.0;
         if !devices_act && !eligible.is_empty() {
             return Case::CoreOnly(eligible);
@@ -216,7 +217,7 @@ impl Machine {
         }
     }
 
-    /// State transition, then LLC re-alloc: numbers of ways, then the shuffle.
+    /// State transition, then LLC re-alloc: number of ways first, then the shuffle.
     fn transition(
         &mut self,
         before: &Sample,
@@ -236,7 +237,7 @@ impl Machine {
             let mut moved = event("transition", None, text);
             moved.causes = self.transition_causes(misses, before, now);
             log.push(moved);
-            // Not 5 and 9 alone: a reclaim that ended in LowKeep and brought the demand back was as wrong.
+            // Not only edges 5 and 9: a reclaim that ended in LowKeep and then caused the demand again was wrong too.
             if matches!(edge.to, State::IoDemand | State::CoreDemand) {
                 self.guard_undone(log);
             }
@@ -267,7 +268,7 @@ impl Machine {
         }
     }
 
-    /// Guarded mode: the way that was reclaimed last is needed after all.
+    /// Guarded mode: the last reclaim had to be undone; starts or extends its hold.
     fn guard_undone(&mut self, log: &mut Vec<Event>) {
         if self.config.mode != Mode::Guarded {
             return;
@@ -292,7 +293,7 @@ impl Machine {
         self.can_size_ddio && self.config.ddio_sizing != 0.0
     }
 
-    /// Says once in a row why nothing is decided.
+    /// Logs why nothing is decided, once for a row of equal reasons.
     fn say(
         &mut self,
         said: Option<&'static str>,
@@ -349,7 +350,7 @@ impl Machine {
         events.into_iter().filter_map(cause).collect()
     }
 
-    /// Every knob IAT owns, as it should be now.
+    /// The wanted values of all knobs that IAT sets.
     fn decision(&self, events: Vec<Event>) -> Decision {
         let plan = Plan {
             masks: self.tenants.masks(self.llc.ways),

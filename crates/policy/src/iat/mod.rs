@@ -1,13 +1,13 @@
 //! IAT: I/O-aware LLC allocation (ISCA 2021; algorithms.md 2).
 //!
-//! The idea: watch DDIO's hits and misses beside those of the cores, find out who presses whom, and give ways
-//! to devices or to tenants accordingly; and let the best-effort tenants with the fewest LLC references be
-//! those that share ways with devices. Pure: it sees intervals and answers plans.
+//! It compares DDIO hits and misses with the LLC counters of the cores, finds out whether devices or tenants need ways,
+//! and gives them one way at a time. The best-effort tenants with the fewest LLC references share ways with devices.
+//! Pure: intervals in, plans out; it must not know the host or its clock.
 //!
-//! * `config`: thresholds. `tenants`: who owns ways. `poll`: counters and what changed in them.
-//! * `fsm`: states and transitions. `machine`: the loop. `realloc`: what is done in the states.
-//! * `sizing`, `layout`, `guard`: who gains or loses a way, where ways lie, what is not tried again.
-//! * `core_side`: the allocator that knows no I/O, which the baselines are made of too.
+//! * `config`: thresholds. `tenants`: tenants and their ways. `poll`: counters and their changes.
+//! * `fsm`: states and transitions. `machine`: the loop. `realloc`: the actions of the states.
+//! * `sizing`, `layout`, `guard`: which tenant gains or loses a way, masks, reclaims that are not repeated.
+//! * `core_side`: the allocator without I/O, which two baselines also use.
 
 pub(crate) mod config;
 pub(crate) mod core_side;
@@ -39,7 +39,7 @@ pub(crate) fn build(settings: &Table) -> Result<Box<dyn Policy>, PolicyError> {
     Ok(Box::new(Iat { config: Config::read("iat", settings)?, machine: None }))
 }
 
-/// The policy: its settings, and from the start on a machine for the server it runs on.
+/// The policy: its settings, and after `start` the state machine for one server.
 struct Iat {
     config: Config,
     machine: Option<Machine>,
@@ -62,7 +62,7 @@ impl Policy for Iat {
     }
 
     fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
-        // Before it was started it knows no chip and touches nothing.
+        // Without `start` there is no chip to plan for: the plan is empty.
         self.machine.as_mut().map_or_else(Decision::default, |machine| machine.step(groups, seen))
     }
 }

@@ -1,11 +1,11 @@
-//! Poll Prof Data: one interval's counters per slot and chip-wide, and what changed since the last
-//! (IAT s4.B, algorithms.md 2.3). Counters only; knows no mask and no state.
+//! Poll Prof Data: one interval's counters per slot and chip-wide, and what changed since the last (IAT s4.B,
+//! algorithms.md 2.3). Counters only; it must not know masks or states.
 
 use super::config::Config;
 use super::tenants::Slot;
 use waykeeper_host::{Interval, Reading};
 
-/// What one slot did.
+/// Counters of one slot.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Prof {
     /// Instructions per cycle over all cores of the slot.
@@ -24,7 +24,7 @@ impl Prof {
     }
 }
 
-/// One interval.
+/// Counters of one interval.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Sample {
     /// DDIO hits (write updates) per second, chip-wide.
@@ -35,14 +35,14 @@ pub(crate) struct Sample {
     pub slots: Vec<Prof>,
 }
 
-/// A count that can be one: a host may hand up anything, and not-a-number must not pass a threshold.
+/// A count that is finite and not negative. A host may return any number, and NaN must not pass a threshold.
 fn sane(reading: Reading<f64>) -> Option<f64> {
     reading.value().filter(|value| value.is_finite() && *value >= 0.0)
 }
 
 impl Sample {
-    /// What `seen` shows of `slots`. A slot with one unreadable tenant has no number: a sum that loses a
-    /// term would look like a change.
+    /// Reads the counters of `slots` from `seen`. A slot with one unreadable tenant has no value: a sum without one of
+    /// its terms would look like a change.
     pub fn of(seen: &Interval, slots: &[Slot]) -> Sample {
         let prof = |slot: &Slot| {
             let rates = || slot.members.iter().map(|id| seen.groups.get(id));
@@ -71,20 +71,20 @@ impl Sample {
     }
 }
 
-/// Where an event went from one interval to the next.
+/// The change of a counter from one interval to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Trend {
-    /// Not known, or changed by no more than the threshold.
+    /// Unknown, or changed by no more than the threshold.
     #[default]
     Steady,
-    /// Rose by more.
+    /// Rose by more than the threshold.
     Up,
-    /// Fell by more.
+    /// Fell by more than the threshold.
     Down,
 }
 
 impl Trend {
-    /// From `before` to `now`, against `threshold` of the larger of `before` and `floor`.
+    /// The change from `before` to `now`, compared with `threshold` times the larger of `before` and `floor`.
     pub fn of(before: Option<f64>, now: Option<f64>, threshold: f64, floor: f64) -> Trend {
         match relative(before, now, floor) {
             Some(change) if change > threshold => Trend::Up,
@@ -99,19 +99,19 @@ impl Trend {
     }
 }
 
-/// Relative change; below `floor` as if the earlier value were the floor.
+/// Relative change of `now` against the larger of `before` and `floor`.
 pub(crate) fn relative(before: Option<f64>, now: Option<f64>, floor: f64) -> Option<f64> {
     let (before, now) = (before?, now?);
     let base = before.max(floor);
     if base > 0.0 {
         Some((now - before) / base)
     } else {
-        // Without a floor nothing can grow out of zero by a ratio: any growth is beyond every threshold.
+        // Without a floor any growth from zero exceeds every threshold.
         Some(if now > before { f64::INFINITY } else { 0.0 })
     }
 }
 
-/// What changed in one slot.
+/// Trends of one slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct SlotTrend {
     /// Its IPC.
@@ -129,7 +129,7 @@ impl SlotTrend {
     }
 }
 
-/// What changed from one interval to the next.
+/// Trends from one interval to the next.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Trends {
     /// DDIO hits.
@@ -143,7 +143,7 @@ pub(crate) struct Trends {
 }
 
 impl Trends {
-    /// From `before` to `now`, which are of the same slots.
+    /// Compares two samples of the same slots.
     pub fn between(before: &Sample, now: &Sample, config: &Config) -> Trends {
         let threshold = config.threshold_stable;
         let llc = |a, b| Trend::of(a, b, threshold, config.llc_floor);

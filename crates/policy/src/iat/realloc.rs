@@ -1,6 +1,6 @@
 //! LLC Re-alloc: what IAT does in its states (IAT s4.D, algorithms.md 2.4 to 2.6), each step with its causes.
 //!
-//! Decides nothing about states; moves one way an interval at most, and then shuffles.
+//! Moves at most one way per interval and then shuffles. It must not decide about states.
 
 use super::guard::Owner;
 use super::layout::{self, Shuffle, View};
@@ -12,7 +12,7 @@ use crate::{Cause, Event};
 use waykeeper_units::WayMask;
 
 impl Machine {
-    /// IODemand: one DDIO way more.
+    /// IODemand: adds one DDIO way.
     pub(super) fn widen_ddio(&mut self, misses: f64, log: &mut Vec<Event>) {
         let ways = self.ddio.count();
         if !self.sizes_ddio() || ways >= self.limits.max {
@@ -29,14 +29,14 @@ impl Machine {
         self.ddio_is_ours = true;
     }
 
-    /// CoreDemand: one way more for the stack or the neediest I/O tenant that can be given one.
+    /// CoreDemand: adds one way to the stack, or to the I/O tenant with the largest need that can gain one.
     pub(super) fn feed_neediest(&mut self, before: &Sample, now: &Sample, log: &mut Vec<Event>) {
         if self.config.tenant_sizing == 0.0 {
             return;
         }
         for (slot, cause) in neediest(&self.tenants.slots, before, now, &self.config) {
-            // Two tenants at rest must not take the last way from each other for ever: whoever takes one
-            // from another tenant needs a rise for it.
+            // Two idle tenants must not take the last way from each other for ever: a slot takes a way from another
+            // tenant only if its misses rose.
             let may_borrow = cause.value > self.config.threshold_stable;
             if self.feed(slot, may_borrow, vec![cause], now, log) {
                 return;
@@ -44,7 +44,7 @@ impl Machine {
         }
     }
 
-    /// Pure core demand: one way more for whom the core-side allocator names.
+    /// Only cores need ways: adds one way to the slot that the core-side allocator chooses.
     pub(super) fn feed_cores(
         &mut self,
         eligible: &[usize],
@@ -61,7 +61,7 @@ impl Machine {
         }
     }
 
-    /// Gives a slot one way, of the idle pool or, if it may, of another tenant; false if there was none.
+    /// Gives a slot one way, from the idle pool or, if `may_borrow`, from another tenant; false if there was none.
     fn feed(
         &mut self,
         slot: usize,
@@ -73,7 +73,7 @@ impl Machine {
         let masks = self.slot_masks();
         let refs = now.refs();
         let view = view(&self.config, self.llc.ways, self.ddio, &refs);
-        // Nobody is left with fewer ways than it was granted (algorithms.md 2.5).
+        // No lender keeps fewer ways than its grant (algorithms.md 2.5).
         let least = |slot: &Slot| if may_borrow { slot.grant } else { u32::MAX };
         let Some(source) = give(&mut self.tenants.slots, slot, &view, least) else {
             return false;
@@ -91,7 +91,7 @@ impl Machine {
         true
     }
 
-    /// Reclaim: one way back, from a tenant that no longer needs it or from DDIO.
+    /// Reclaim: takes one way back, from a tenant that no longer needs it or from DDIO.
     pub(super) fn reclaim(&mut self, now: &Sample, log: &mut Vec<Event>) {
         if self.config.tenant_sizing != 0.0 {
             for (index, cause) in overfed(&self.tenants.slots, now, &self.config) {
@@ -124,7 +124,7 @@ impl Machine {
         }
     }
 
-    /// Chooses who overlaps DDIO; true if a mask moved.
+    /// Chooses the slots that overlap DDIO; true if a mask moved.
     pub(super) fn shuffle(&mut self, now: &Sample, log: &mut Vec<Event>) -> bool {
         let masks = self.slot_masks();
         let refs = now.refs();
@@ -165,7 +165,7 @@ impl Machine {
         true
     }
 
-    /// One line for every slot that moved, except the one whose growth was told already.
+    /// Logs every slot that moved, except the one whose growth is already logged.
     fn tell_moves(&self, before: &[WayMask], grown: Option<usize>, log: &mut Vec<Event>) {
         for (index, (slot, before)) in self.tenants.slots.iter().zip(before).enumerate() {
             if slot.mask != *before && grown != Some(index) {
@@ -183,7 +183,7 @@ impl Machine {
     }
 }
 
-/// All ways, those of DDIO better left alone.
+/// A view of all ways, with DDIO's to be left to devices.
 fn view<'a>(config: &super::config::Config, ways: u32, ddio: WayMask, refs: &'a [Option<f64>]) -> View<'a> {
     View { run: WayMask::full(ways), ddio, refs, threshold: config.threshold_stable, floor: config.llc_floor }
 }

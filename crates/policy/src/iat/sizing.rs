@@ -1,5 +1,5 @@
-//! Who gains and who loses a way (IAT s4.D, algorithms.md 2.5): tenants in CoreDemand and Reclaim, the idle
-//! pool, and the DDIO ways themselves. Knows no state; where ways lie is `layout`'s business.
+//! Which tenant gains or loses a way in CoreDemand and Reclaim, the idle pool, and the number of DDIO ways (IAT s4.D,
+//! algorithms.md 2.5). It must not know states; `layout` computes the masks.
 
 use super::config::Config;
 use super::layout::{View, extend, shrink};
@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use waykeeper_host::LlcGeometry;
 use waykeeper_units::WayMask;
 
-/// Where a way came from.
+/// The former owner of a way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
     /// The idle pool.
@@ -19,8 +19,8 @@ pub(crate) enum Source {
     Lender(usize),
 }
 
-/// Gives slot `index` one way: from the idle pool, else from the best-effort slot with the fewest LLC
-/// references among those with more than `least` ways. `None` if nobody has one to give.
+/// Gives slot `index` one way: from the idle pool, else from the best-effort slot with the fewest LLC references among
+/// those with more than `least` ways. `None` if there is none.
 pub(crate) fn give(
     slots: &mut [Slot],
     index: usize,
@@ -40,10 +40,10 @@ pub(crate) fn give(
     extend(slots, index, view).then_some(Source::Lender(lender))
 }
 
-/// Slots that CoreDemand would feed, the neediest first, each with the number that put it there.
+/// Slots that may gain a way in CoreDemand, largest need first, each with the number that ranks it.
 ///
-/// Aggregation: the software stack. Then, and in slicing alone, I/O tenants by the relative increase of their
-/// LLC misses, ties by miss ratio, then performance-critical first.
+/// Aggregation: the software stack first. Then, and in slicing alone, I/O tenants by the relative increase of their LLC
+/// misses, ties by miss ratio, then performance-critical first.
 pub(super) fn neediest(
     slots: &[Slot],
     before: &Sample,
@@ -100,7 +100,7 @@ pub(super) fn overfed(slots: &[Slot], now: &Sample, config: &Config) -> Vec<(usi
     order.into_iter().map(|index| (index, cause(index))).collect()
 }
 
-/// How many ways DDIO may have.
+/// Limits of the number of DDIO ways.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Limits {
     /// Fewest.
@@ -110,14 +110,14 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// What the settings say and the chip allows.
+    /// Limits from the settings, within what the chip allows.
     pub fn of(config: &Config, llc: &LlcGeometry) -> Limits {
         let max = (config.ddio_ways_max as u32).min(llc.ways);
         Limits { min: (config.ddio_ways_min.max(config.ddio_ways_floor) as u32).min(max), max }
     }
 }
 
-/// `ddio` with one way more: to the right of it, or to the left where the chip ends.
+/// `ddio` with one more way: on its right, or on its left where the chip ends.
 pub(super) fn widened(ddio: WayMask, ways: u32) -> WayMask {
     match (ddio.lowest(), ddio.highest()) {
         (Some(low), _) if low > 0 => ddio.or(WayMask::span(low - 1, 1)),
@@ -140,7 +140,7 @@ mod tests {
         let ways = WayMask::from_bits;
         assert_eq!(widened(ways(0x600), 11), ways(0x700));
         assert_eq!(narrowed(ways(0x700)), ways(0x600));
-        // DDIO's ways at the right end of a chip can only grow to the left.
+        // DDIO ways at the right end of a chip can only grow to the left.
         assert_eq!(widened(ways(0x003), 11), ways(0x007));
         assert_eq!(widened(ways(0x7ff), 11), ways(0x7ff));
     }

@@ -1,7 +1,7 @@
-//! Who owns ways: tenants in slots, with class, first grant and present mask (IAT s4.A, algorithms.md 2.1).
+//! Owners of ways: tenants in slots, with class, first grant and present mask (IAT s4.A, algorithms.md 2.1).
 //!
-//! A slot is one run of ways and everybody in it: one tenant, or several that were declared to share ways as
-//! the containers of s6.B do. Knows no counter and no threshold.
+//! A slot is one run of ways and the tenants in it: one tenant, or several that were declared to share ways, as the
+//! containers of s6.B do. It must not know counters or thresholds.
 
 use crate::Event;
 use crate::isolate::shares::{Partition, partition};
@@ -9,7 +9,7 @@ use crate::ways::widest_run;
 use waykeeper_host::{Group, LlcGeometry, Priority, WorkloadKind};
 use waykeeper_units::{GroupId, WayMask};
 
-/// What a slot may expect, lowest first: `Be` shares with DDIO before `Pc`, and the stack last.
+/// Class of a slot, lowest first: `Be` shares with DDIO before `Pc`, and the stack last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Class {
     /// Best effort.
@@ -20,7 +20,7 @@ pub(crate) enum Class {
     Stack,
 }
 
-/// One run of ways and who lives in it.
+/// One run of ways and its tenants.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Slot {
     /// Its tenants, in order.
@@ -31,7 +31,7 @@ pub(crate) struct Slot {
     pub class: Class,
     /// Whether any of them does I/O.
     pub is_io: bool,
-    /// Ways it was given first; it is never left with fewer by IAT.
+    /// Number of its first ways; IAT never leaves it with fewer.
     pub grant: u32,
     /// Its ways now.
     pub mask: WayMask,
@@ -71,20 +71,20 @@ fn class(group: &Group) -> Class {
     }
 }
 
-/// All slots, the leftmost (DDIO side) first, and tenants for whom no way was left.
+/// All slots, the leftmost (DDIO side) first, and tenants that got no way of their own.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Tenants {
     /// Their runs do not overlap.
     pub slots: Vec<Slot>,
-    /// They stay where CAT puts the unmanaged: everywhere.
+    /// Their mask is all ways, as for unmanaged cores.
     pub unplaced: Vec<GroupId>,
 }
 
 impl Tenants {
     /// First masks of `groups` on a chip whose devices write into `ddio` (LLC Alloc of Fig. 5).
     ///
-    /// Declared masks stay as they are; those that overlap were meant to be shared and make one slot.
-    /// Tenants without one divide what is left beside them and `ddio`, by cores.
+    /// Declared masks are kept; overlapping ones are joined into one slot. Tenants without one divide the rest, outside
+    /// `ddio` where possible, by cores.
     pub fn of(groups: &[Group], llc: &LlcGeometry, ddio: WayMask, log: &mut Vec<Event>) -> Tenants {
         let mut runs: Vec<(WayMask, Vec<&Group>)> = Vec::new();
         let mut rest: Vec<&Group> = Vec::new();

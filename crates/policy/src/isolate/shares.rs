@@ -1,11 +1,11 @@
 //! Dividing a run of ways among workloads by cores: largest remainder with a floor, fully deterministic.
 //!
-//! Knows workloads only as ids with a number of cores.
+//! It must not know more of a workload than its id and number of cores.
 
 use waykeeper_host::Group;
 use waykeeper_units::WayMask;
 
-/// One contiguous run of ways and who lives in it.
+/// One contiguous run of ways and its workloads.
 pub(crate) struct Partition<'a> {
     /// The ways.
     pub mask: WayMask,
@@ -15,9 +15,8 @@ pub(crate) struct Partition<'a> {
 
 /// Divides `free` (contiguous or empty) among `groups`, at least `min_ways` each, into at most `limit` parts.
 ///
-/// Ways go from the left in order of the smallest group id in a part. When there are more groups than
-/// parts can be made, the two lightest parts are put together until it fits: the smallest workloads share
-/// neighbouring ways. Empty if not even one part fits.
+/// Parts get ways from the left, in order of their smallest group id. If there are more groups than possible parts, the
+/// two parts with the fewest cores are merged until they fit. Empty if not even one part fits.
 pub(crate) fn partition<'a>(
     groups: &[&'a Group],
     free: WayMask,
@@ -51,7 +50,7 @@ fn cores(part: &[&Group]) -> u64 {
     part.iter().map(|group| group.cores.len() as u64).sum()
 }
 
-/// Puts the lightest part into the second lightest; among equals the later one counts as lighter.
+/// Merges the part with the fewest cores into the one with the second fewest; of equals the later one is merged.
 fn merge_lightest(parts: &mut Vec<Vec<&Group>>) {
     let lightest = |parts: &[Vec<&Group>]| {
         let by_weight = parts.iter().enumerate().rev().min_by_key(|(_, part)| cores(part));
@@ -64,8 +63,8 @@ fn merge_lightest(parts: &mut Vec<Vec<&Group>>) {
 
 /// Splits `total` ways by `weights`, at least `floor` to each; `total >= floor * weights.len()`.
 ///
-/// Whoever's exact share lies below the floor gets the floor and leaves the division; the rest is divided
-/// by largest remainder, ties to the earlier. If nobody has weight, all weigh the same.
+/// A part whose exact share is below the floor gets the floor and leaves the division. The rest is divided by largest
+/// remainder, ties to the earlier. If all weights are 0, all count the same.
 fn apportion(weights: &[u64], total: u32, floor: u32) -> Vec<u32> {
     debug_assert!(u64::from(total) >= u64::from(floor) * weights.len() as u64);
     let all_weightless = weights.iter().all(|weight| *weight == 0);

@@ -1,6 +1,6 @@
-//! Settings of the policy `waykeeper`, each with its unit, its range and where its default comes from.
+//! Settings of the policy `waykeeper`, each with unit, range and origin of its default.
 //!
-//! Knows numbers; must not know what is done with them.
+//! It must not know how the policy uses them.
 
 use crate::PolicyError;
 use crate::describe::SettingDescription;
@@ -88,7 +88,7 @@ settings! {
 }
 
 impl Config {
-    /// What `waykeeper policy describe` says of them.
+    /// The settings for `waykeeper policy describe`.
     pub fn describe(&self) -> Vec<SettingDescription> {
         let all = SETTINGS.iter().map(|setting| {
             let about = (setting.unit, setting.meaning, setting.source);

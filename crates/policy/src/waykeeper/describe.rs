@@ -1,4 +1,4 @@
-//! What the policy says about itself.
+//! The policy's text for `waykeeper policy describe`. Decides nothing.
 
 use super::config::Config;
 use crate::Description;

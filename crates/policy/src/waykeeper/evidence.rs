@@ -1,7 +1,5 @@
-//! What an interval says about workloads and devices: the reasons for trying a layout, and the traffic that tells one
-//! phase from another.
-//!
-//! Knows counters and thresholds; must not know layouts.
+//! What the counters of an interval show: reasons for trying a layout, and the traffic signature of a phase. It must
+//! not know layouts.
 
 use super::config::Config;
 use super::progress::lines;
@@ -10,13 +8,13 @@ use std::collections::BTreeMap;
 use waykeeper_host::{DeviceKind, Group, Interval, Inventory, WorkloadKind};
 use waykeeper_units::{GroupId, PortId};
 
-/// Fewest LLC references per second that say anything about a workload. algorithms.md 3.6.
+/// Fewest LLC references per second at which a workload's ratios are used. algorithms.md 3.6.
 const REFERENCES_LEAST: f64 = 1e5;
 /// Fewest inbound bytes per second that count as traffic. Assumption: the I/O workloads of the papers cause a hundred
 /// times as much.
 const TRAFFIC_LEAST: f64 = 1e6;
 
-/// Why something may help: what it is about and the numbers.
+/// A reason to try something: the port or workload, and the numbers.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Reason<T> {
     pub of: T,
@@ -27,12 +25,12 @@ fn cause(what: String, value: f64, limit: Option<(&str, f64)>) -> Cause {
     Cause { what, value, limit: limit.map(|(name, value)| (name.to_owned(), value)) }
 }
 
-/// Share of DCA writes that miss, where devices write at all.
+/// DCA write miss ratio; `None` without device writes.
 pub(super) fn dca_miss(seen: &Interval) -> Option<f64> {
     seen.socket.dca_write_miss_ratio()
 }
 
-/// Limits beyond which storage is held to leak, by the names of their settings.
+/// Limits above which storage counts as leaking, with the names of their settings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leak {
     dca_miss: (&'static str, f64),
@@ -41,7 +39,7 @@ pub(super) struct Leak {
 }
 
 impl Leak {
-    /// A4's: sure enough to act on.
+    /// A4's limits: enough to act at once.
     pub fn sure(config: &Config) -> Leak {
         Leak {
             dca_miss: ("leak_dca_miss", config.leak_dca_miss),
@@ -50,7 +48,7 @@ impl Leak {
         }
     }
 
-    /// Enough to try it.
+    /// Lower limits: enough to try DCA off and measure.
     pub fn suspected(config: &Config) -> Leak {
         Leak {
             dca_miss: ("ddio_miss", config.ddio_miss),
@@ -60,7 +58,7 @@ impl Leak {
     }
 }
 
-/// Storage ports whose blocks leak: A4's three conditions (s5.4), each port with the workloads behind it.
+/// Storage ports whose blocks leak: A4's three conditions (s5.4), each with its causes.
 pub(super) fn leaking_ports(
     groups: &[Group],
     seen: &Interval,
@@ -113,14 +111,14 @@ pub(super) fn antagonists(groups: &[Group], seen: &Interval, config: &Config) ->
     of.collect()
 }
 
-/// LLC miss ratio of a workload that uses the LLC enough to say.
+/// LLC miss ratio of a workload with enough LLC references.
 pub(super) fn llc_miss(group: GroupId, seen: &Interval) -> Option<f64> {
     let rates = seen.groups.get(&group)?;
     (rates.llc_references()? >= REFERENCES_LEAST).then(|| rates.llc_miss_ratio()).flatten()
 }
 
-/// What workloads and devices do of their own, as far as no layout changes it: bytes per port, MLC accesses per
-/// instruction of programs that compute.
+/// Traffic that no layout changes, to recognise a phase: bytes per second of each NIC, stored under each of its ports,
+/// and MLC accesses and misses per instruction of workloads without I/O.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Signature {
     ports: BTreeMap<PortId, f64>,
@@ -129,7 +127,7 @@ pub(super) struct Signature {
 
 impl Signature {
     pub fn of(groups: &[Group], seen: &Interval, inventory: &Inventory) -> Signature {
-        // A storage array delivers what its program asks for, and that a layout may change.
+        // Storage is left out: its throughput depends on its program, which a layout may slow down.
         let network = inventory.devices.iter().filter(|device| device.kind == DeviceKind::Network);
         let ports = network.flat_map(|device| {
             let sum = lines(&[device.id], seen, inventory).unwrap_or(0.0) * 64.0;
@@ -145,7 +143,7 @@ impl Signature {
         Signature { ports: ports.collect(), programs: programs.collect() }
     }
 
-    /// The largest relative change, and of whom; of what both know.
+    /// The largest relative change among entries that both have, and a name for it.
     pub fn distance(&self, other: &Signature, groups: &[Group]) -> (f64, String) {
         let change = |a: f64, b: f64, least: f64| {
             let larger = a.max(b);
@@ -160,7 +158,7 @@ impl Signature {
         }
         for (id, a) in &self.programs {
             let Some(b) = other.programs.get(id) else { continue };
-            // Less than one access in a thousand instructions is nothing the LLC could matter for.
+            // Below one access per thousand instructions the LLC has no influence.
             let by = change(a[0], b[0], 1e-3).max(change(a[1], b[1], 1e-3));
             if by > worst.0 {
                 let name =

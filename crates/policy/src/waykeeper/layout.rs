@@ -1,40 +1,39 @@
-//! A layout of the LLC: who may allocate where, and what devices may do. Data and masks.
-//!
-//! Knows ways and workloads' classes; must not know counters or why a layout is chosen.
+//! A layout of the LLC: ways of each workload class and of devices, DCA per port. It must not know counters or why a
+//! layout is chosen.
 
 use crate::ways::widest_run;
 use std::collections::BTreeSet;
 use waykeeper_host::{Group, Inventory, Plan, Priority, Support, WorkloadKind};
 use waykeeper_units::{GroupId, PortId, WayMask};
 
-/// What can be chosen.
+/// One set of values for all knobs that the policy may set.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Layout {
-    /// Everybody everywhere; the LP zone and the trash ways do not exist.
+    /// All workloads have all ways; there is no LP zone and no trash way.
     pub open: bool,
     /// Ways of the LP zone (A4 s5.2).
     pub lp_ways: u32,
-    /// HPWs that use no device keep out of the DCA ways (A4 s5.3).
+    /// HPWs without a device have no DCA ways (A4 s5.3).
     pub hp_clear: bool,
-    /// Ways devices may allocate in, counted from the left (IAT s4.D).
+    /// Number of ways in which devices may allocate, from the left (IAT s4.D).
     pub dca_ways: u32,
-    /// Workloads that gain nothing from the LLC and get the trash way (A4 s5.5).
+    /// Workloads that gain nothing from the LLC; their mask is the trash way (A4 s5.5).
     pub trash: BTreeSet<GroupId>,
     /// Ports without DCA (A4 s5.4).
     pub dca_off: BTreeSet<PortId>,
 }
 
-/// What a chip and its devices allow.
+/// The limits of a chip and its devices.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     ways: u32,
     min_ways: u32,
     inclusive: WayMask,
-    /// Ways devices have at power-on; `None` where there is no DCA.
+    /// DCA ways at power-on, or as set by hand; `None` without DCA.
     dca_default: Option<WayMask>,
-    /// Whether more can be had.
+    /// Whether the policy can change the number of DCA ways.
     pub dca_dial: bool,
-    /// The DCA ways were turned from here: what reads back is ours to keep.
+    /// The policy has set the DCA ways; from then on they are part of its plan.
     pub dca_turned: bool,
     /// Ports whose DCA can be switched.
     pub switches: BTreeSet<PortId>,
@@ -45,7 +44,7 @@ impl Shape {
         let llc = &inventory.llc;
         let full = WayMask::full(llc.ways);
         let default = inventory.dca_ways_default.map(|mask| mask.and(full)).filter(|mask| !mask.is_empty());
-        // Growing leftmost ways to the right is all that is understood here.
+        // Only DCA ways at the left end, growing to the right, are supported.
         let leftmost =
             default.is_some_and(|mask| mask == WayMask::span(llc.ways - mask.count(), mask.count()));
         let switches = inventory.ports.iter().filter(|port| port.dca_switch == Support::Yes);
@@ -60,7 +59,7 @@ impl Shape {
         }
     }
 
-    /// Somebody set the DCA ways by hand: that is what there is to go on from.
+    /// Adopts DCA ways that another program set, if the policy has not set them itself; true if so.
     pub fn adopt_dca(&mut self, found: WayMask) -> bool {
         let new = !self.dca_turned && self.dca_default.is_some_and(|mask| mask != found);
         if new {
@@ -74,7 +73,7 @@ impl Shape {
         self.dca_default.map_or(0, WayMask::count)
     }
 
-    /// Most ways devices may get: half of the LLC, as IAT's limit of 6 of 11 (algorithms.md 2.2).
+    /// Most DCA ways: half of the LLC, as IAT's limit of 6 of 11 (algorithms.md 2.2).
     pub fn dca_most(&self) -> u32 {
         if self.dca_dial { self.dca_least().max(self.ways.div_ceil(2)) } else { self.dca_least() }
     }
@@ -87,14 +86,14 @@ impl Shape {
         }
     }
 
-    /// The ways that LPWs may have: neither devices' nor inclusive.
+    /// The ways that LPWs may have: neither DCA nor inclusive ways.
     fn standard(&self, dca_ways: u32) -> WayMask {
         let outside = widest_run(WayMask::full(self.ways).minus(self.dca_mask(dca_ways)));
         let standard = widest_run(outside.minus(self.inclusive));
         if standard.count() >= self.min_ways { standard } else { outside }
     }
 
-    /// Most ways the LP zone may have beside so many DCA ways; where HPWs have no inclusive ways they keep one.
+    /// Most ways of the LP zone beside so many DCA ways. On a chip without inclusive ways one way stays for HPWs.
     pub fn lp_most(&self, dca_ways: u32) -> u32 {
         let standard = self.standard(dca_ways).count();
         let own = u32::from(self.inclusive.is_empty());
@@ -117,9 +116,9 @@ impl Shape {
         }
     }
 
-    /// Where to begin, before anything was seen: zones where both classes live, with half of the ways LPWs may ever have.
+    /// The first layout, before any counter was read: zones if both classes exist, with half of the largest LP zone.
     ///
-    /// Not the open LLC: rings that fill there stay full, since their buffers no longer fit the DCA ways (A4 Fig. 6).
+    /// Not the open LLC: rings that fill in it stay full, since their buffers no longer fit the DCA ways (A4 Fig. 6).
     pub fn first(&self, groups: &[Group]) -> Layout {
         let any = |priority: Priority| groups.iter().any(|group| group.priority == priority);
         let open = self.open();
@@ -130,13 +129,13 @@ impl Shape {
         self.fitted(Layout { open: false, lp_ways, hp_clear: has_io_hpw(groups), ..open })
     }
 
-    /// The layout as far as this chip has it: never more ways than there are.
+    /// The layout within the limits of this chip.
     pub fn fitted(&self, mut layout: Layout) -> Layout {
         layout.dca_ways = layout.dca_ways.clamp(self.dca_least(), self.dca_most());
         layout.lp_ways = layout.lp_ways.clamp(self.lp_least(), self.lp_most(layout.dca_ways));
         layout.dca_off.retain(|port| self.switches.contains(port));
         if layout.open {
-            // What does not matter is the same, so that equal layouts are equal.
+            // Fields without effect get fixed values, so that equal layouts compare as equal.
             layout.lp_ways = self.lp_most(layout.dca_ways);
             layout.hp_clear = false;
             layout.trash.clear();
@@ -150,7 +149,7 @@ impl Shape {
         let dca = self.switches.iter().map(|port| (*port, !layout.dca_off.contains(port)));
         Plan {
             masks: masks.collect(),
-            // Not named as long as they are as found: somebody else may set them by hand.
+            // Not in the plan until the policy has set them: another program may set them by hand.
             dca_ways: (self.dca_turned && self.dca_dial).then(|| self.dca_mask(layout.dca_ways)),
             dca: dca.collect(),
             ..Plan::default()
@@ -181,7 +180,7 @@ pub(super) fn has_io_hpw(groups: &[Group]) -> bool {
 }
 
 impl Layout {
-    /// What differs from `before`, in words.
+    /// The differences from `before`, in words.
     pub fn changes(&self, before: &Layout, groups: &[Group], inventory: &Inventory) -> String {
         let mut said = Vec::new();
         let name = |id: &GroupId| {

@@ -1,4 +1,4 @@
-//! The state machine: look, try, keep or go back, settle; and what makes it look again.
+//! The state machine: measure, try a layout, keep or drop it, settle; and the conditions that start a new search.
 //!
 //! ```text
 //! Look --settled--> Try --nothing left--> Stable --recheck--> Try
@@ -6,7 +6,7 @@
 //!   +------- workloads or phase change -----+
 //! ```
 //!
-//! Knows progress, layouts and moves; must not know the papers' thresholds (they are in [`super::config`]) or masks.
+//! It must not know masks, or the papers' thresholds, which are in [`super::config`].
 
 use super::config::Config;
 use super::evidence::Signature;
@@ -18,80 +18,83 @@ use std::collections::{BTreeSet, VecDeque};
 use waykeeper_host::{Group, Interval, Inventory};
 use waykeeper_units::PortId;
 
-/// Phases whose layouts are remembered. Assumption: more than one host alternates between; the oldest is forgotten.
+/// Phases whose layouts are remembered. Assumption: no host alternates between more; the oldest is forgotten.
 const PHASES_REMEMBERED: usize = 16;
 /// Weight of the newest interval in the running noise. Assumption: the mean of about the last five intervals.
 const NOISE_WEIGHT: f64 = 0.2;
-/// So many times the usual change from interval to interval is an unusual one. Assumption: chance alone seldom reaches it.
+/// A signature change above this multiple of its running mean counts as unusual. Assumption: chance alone seldom
+/// reaches it.
 const JITTER_MARGIN: f64 = 4.0;
-/// Intervals in a row that must show another phase; one does if it is twice the limit. Doubled, up to the most, by every
-/// phase that follows the last one soon: traffic that never rests is no reason to search for ever. Assumption: two
-/// rule out a single jump; 64 are about a minute.
+/// Intervals in a row that must show another phase. Each phase change soon after the last one doubles the number, up to
+/// the maximum, so that restless traffic does not cause a search without end. One interval suffices if the change is
+/// twice the limit and the last phase change is at least twice this number ago. Assumption: two rule out a single jump;
+/// 64 are about a minute.
 const PATIENCE_LEAST: u32 = 2;
 const PATIENCE_MOST: u32 = 64;
-/// So many times the patience is soon. Assumption: a phase that lasts longer repays a search.
+/// A phase change within this multiple of the patience counts as soon. Assumption: a phase that lasts longer repays a
+/// search.
 const SOON: u32 = 4;
-/// Steps in a row in which a knob must read back as something else before it is given up. Assumption: a single one
-/// may be read while the knob is written.
+/// Steps in a row in which a knob must read back as another value before the policy gives it up. Assumption: a single
+/// reading may happen while the knob is written.
 const ODD_READINGS: u32 = 2;
 
 #[derive(Clone, PartialEq, Debug)]
 enum State {
-    /// Measuring the layout in force.
+    /// Measures the layout in force.
     Look,
-    /// Measuring another one.
+    /// Measures another layout.
     Try(Move),
-    /// Nothing left to try.
+    /// No layout is left to try.
     Stable,
 }
 
-/// A layout found for a phase met before.
+/// The layout found for an earlier phase.
 #[derive(Clone, Debug)]
 struct Remembered {
     signature: Signature,
     layout: Layout,
 }
 
-/// Everything it knows.
+/// The whole state of the policy on one server.
 pub(super) struct Machine {
     pub config: Config,
     inventory: Inventory,
     shape: Shape,
     groups: Vec<Group>,
     state: State,
-    /// The best layout so far and how everybody got on under it.
+    /// The best layout so far and the progress under it.
     best: Layout,
     best_progress: Progress,
-    /// What was seen under it: the reasons for the next steps.
+    /// The interval measured under it, from which the next steps are derived.
     best_seen: Option<Interval>,
-    /// Its steps are in the queue, or were.
+    /// Whether the steps from `best` have been put into the queue.
     expanded: bool,
-    /// How everybody got on when the phase began: what an HPW's loss is held against.
+    /// Progress at the start of the phase: the reference for an HPW's loss.
     first_progress: Progress,
-    /// What is in force.
+    /// The layout in force.
     in_force: Layout,
     /// Layouts tried in this phase.
     tried: BTreeSet<Layout>,
     queue: VecDeque<Move>,
-    /// Ways in which a step from the best changed nothing.
+    /// Directions in which a step from `best` changed nothing.
     fruitless: BTreeSet<Way>,
-    /// The last interval under the layout in force, and how many there were.
+    /// The progress of the last interval under the layout in force, and the number of intervals under it.
     last: Option<Progress>,
     waited: u32,
     noise: f64,
     signature: Signature,
     last_signature: Option<Signature>,
-    /// How far the signature moves from one interval to the next, a running mean.
+    /// Running mean of the signature's change from one interval to the next.
     jitter: f64,
     strange: u32,
     patience: u32,
-    /// Intervals since the last change of phase.
+    /// Intervals since the last phase change.
     since_phase: u32,
-    /// Zones were kept against the open LLC in this phase: it need not be tried again.
+    /// Zones were kept against the open LLC in this phase, so the open LLC is not tried again.
     zones_paid: bool,
     /// Layouts tried in this search.
     trials: u32,
-    /// Steps in a row in which a counter asked for something new.
+    /// Steps in a row in which a counter asked for a layout that was not tried.
     asked: u32,
     odd: u32,
     memory: VecDeque<Remembered>,
@@ -147,7 +150,7 @@ impl Machine {
         Decision { plan: self.shape.plan(&self.in_force, &self.groups), state: state.to_owned(), events }
     }
 
-    /// One interval.
+    /// Processes one interval.
     pub fn step(&mut self, groups: &[Group], seen: &Interval) -> Vec<Event> {
         let mut events = Vec::new();
         self.give_up_dead_knobs(seen, &mut events);
@@ -176,7 +179,7 @@ impl Machine {
         events
     }
 
-    /// The measurement of the layout in force, once two intervals agree or it has been waited for long enough.
+    /// The progress under the layout in force, once two intervals agree or after `settle_max` intervals.
     fn settled(&mut self, progress: &Progress) -> Option<Progress> {
         self.waited += 1;
         let before = self.last.replace(progress.clone())?;
@@ -196,7 +199,7 @@ impl Machine {
         self.in_force = layout;
     }
 
-    /// A new phase: what was tried says nothing any more. A phase met before begins with what was best then.
+    /// Starts a search for a new phase: earlier trials do not count. For a known phase its best layout is tried first.
     fn begin_search(&mut self, seen: &Interval, events: &mut Vec<Event>) {
         self.tried = BTreeSet::from([self.best.clone()]);
         (self.trials, self.zones_paid) = (0, false);
@@ -217,7 +220,7 @@ impl Machine {
         self.next(events);
     }
 
-    /// A layout that is better than any so far: other steps lie ahead from here.
+    /// Makes a layout the best so far and clears the queue: its next steps are different ones.
     fn found(&mut self, layout: Layout, progress: Progress, seen: &Interval) {
         (self.best, self.best_progress, self.best_seen) = (layout, progress, Some(seen.clone()));
         self.expanded = false;
@@ -235,13 +238,13 @@ impl Machine {
         }
     }
 
-    /// Puts the next layout to the test, or settles.
+    /// Puts the next layout of the queue in force, or settles.
     fn next(&mut self, events: &mut Vec<Event>) {
         while self.trials < self.config.trials_max {
             let Some(next) = self.queue.pop_front() else {
                 let Some(seen) = self.best_seen.as_ref().filter(|_| !self.expanded) else { break };
                 let mut steps = self.scene(seen).steps(&self.best);
-                // An LLC opened for a moment fills rings that take long to drain.
+                // An LLC that was open for one trial fills rings that take long to drain.
                 steps.retain(|step| !(step.to.open && self.zones_paid));
                 (self.queue, self.expanded) = (steps.into(), true);
                 continue;
@@ -268,7 +271,7 @@ impl Machine {
         self.memory.truncate(PHASES_REMEMBERED);
     }
 
-    /// Keeps a layout or drops it, and goes on with the next.
+    /// Keeps or drops a layout, then tries the next.
     fn judge(&mut self, tried: &Move, measured: Progress, seen: &Interval, events: &mut Vec<Event>) {
         let gain = measured.gain(&self.best_progress, &self.groups, &self.config);
         let loss = measured.gain(&self.first_progress, &self.groups, &self.config);
@@ -297,7 +300,7 @@ impl Machine {
             self.found(tried.to.clone(), measured, seen);
         } else {
             events.push(event("drop", format!("drop {what}"), causes));
-            // Nothing happened: a shorter step the same way would not do more.
+            // No effect: a shorter step in the same direction would have none either.
             if gain.all.abs() <= needed && tried.way != Way::Other {
                 self.fruitless.insert(tried.way);
             }
@@ -305,11 +308,11 @@ impl Machine {
         self.next(events);
     }
 
-    /// True if the programs' or the devices' own traffic is another than when the phase began, or an HPW lost what it
-    /// had: then everything is measured anew.
+    /// True if the traffic of programs or devices differs from that at the start of the phase, or an HPW lost progress.
+    /// The policy then measures again.
     fn is_another_phase(&mut self, progress: &Progress, seen: &Interval, events: &mut Vec<Event>) -> bool {
         let now = Signature::of(&self.groups, seen, &self.inventory);
-        // What changes from interval to interval anyway is no phase.
+        // A change as large as the usual one between intervals is no new phase.
         let limit = self.config.phase_change.max(JITTER_MARGIN * self.jitter);
         let jump = self.last_signature.as_ref().map_or(0.0, |before| now.distance(before, &self.groups).0);
         self.jitter += NOISE_WEIGHT * (jump.min(1.0) - self.jitter);
@@ -320,7 +323,7 @@ impl Machine {
         }
         let mut name = "phase_change";
         let mut sudden = 2.0 * limit;
-        // Where its traffic is what it was, an HPW's loss is another's doing.
+        // If the traffic is the same, another workload causes the HPW's loss.
         if self.state == State::Stable && by <= self.config.phase_change {
             let loss = 1.0 - progress.gain(&self.best_progress, &self.groups, &self.config).worst_hpw;
             if loss > self.config.hpw_loss_max {
@@ -346,7 +349,8 @@ impl Machine {
         true
     }
 
-    /// Tries what a counter newly asks for, and now and then gives back what was taken to see what it is worth.
+    /// In Stable: tries layouts that a counter newly asks for; at growing intervals undoes one restriction to see
+    /// whether it still helps.
     fn watch(&mut self, measured: &Progress, seen: &Interval, events: &mut Vec<Event>) {
         self.best_progress = self.best_progress.mixed(measured);
         let mut asked_for = self.scene(seen).asked_for(&self.best);
@@ -362,7 +366,7 @@ impl Machine {
         if self.stable_for < self.recheck {
             return;
         }
-        // Next time later, unless this one finds something.
+        // The next recheck comes later, unless this one finds something.
         self.recheck = self.recheck.saturating_mul(2);
         self.stable_for = 0;
         let releases = self.scene(seen).releases(&self.best);
@@ -375,14 +379,15 @@ impl Machine {
         }
     }
 
-    /// Measures what is in force anew.
+    /// Measures the layout in force again.
     fn look(&mut self) {
         (self.state, self.last, self.waited, self.strange) = (State::Look, None, 0, 0);
         self.best = self.in_force.clone();
         self.recheck = self.config.recheck;
     }
 
-    /// Workloads came, went or changed class: those that stayed keep what was found out about them.
+    /// Workloads started, ended or changed class: the best layout is kept, without trash entries of ended ones.
+    /// Remembered phases are forgotten.
     fn groups_changed(&mut self, groups: &[Group], events: &mut Vec<Event>) {
         let names = |all: &[Group], not_in: &[Group]| {
             let new = all.iter().filter(|group| !not_in.contains(group));
@@ -403,8 +408,8 @@ impl Machine {
         self.look();
     }
 
-    /// A knob that goes on reading back as something else, or does not act, is not tried any more. DCA ways that
-    /// somebody set before they were ever turned from here are what there is to go on from.
+    /// Stops setting a knob that keeps reading back as another value. Adopts DCA ways that another program set before
+    /// the policy first set them.
     fn give_up_dead_knobs(&mut self, seen: &Interval, events: &mut Vec<Event>) {
         if let Some(found) = seen.knobs.dca_ways
             && self.shape.adopt_dca(found)
@@ -436,7 +441,7 @@ impl Machine {
         self.start_over();
     }
 
-    /// What can be chosen is not what it was.
+    /// The limits of the chip changed: fits the best layout to them and measures again.
     fn start_over(&mut self) {
         self.best = self.shape.fitted(self.best.clone());
         self.put_in_force(self.best.clone());

@@ -1,9 +1,10 @@
-//! Waykeeper's own policy: A4's and IAT's cures, each tried, measured and remembered.
+//! Waykeeper's own policy: A4's and IAT's measures, each tried, measured and remembered.
 //!
-//! A4 walks to its zones in fixed steps of two seconds and walks back every ten; IAT turns one knob at a time by the
-//! sign of a change. Both trust that a cure helps. This policy goes at once to the layout the counters speak for, keeps
-//! what measurably helps HPWs (and does not cost LPWs more), drops the rest, and remembers what it found for each
-//! phase. It sees counters and turns CAT masks, DDIO ways and DCA per port; `docs/policy-waykeeper.md` says why.
+//! A4 moves to its zones in fixed steps of two seconds and reverts every ten; IAT changes one knob at a time by the
+//! sign of a change. Both assume that a measure helps. This policy starts with the layout that the counters suggest,
+//! keeps what measurably helps HPWs (and does not cost LPWs more), drops the rest, and remembers the result for each
+//! phase. It reads counters and sets CAT masks, DDIO ways and DCA per port; it must not know the host.
+//! `docs/policy-waykeeper.md` gives the reasons.
 
 mod config;
 mod describe;
@@ -23,7 +24,7 @@ use waykeeper_host::{Group, Interval, Inventory};
 pub(crate) const IDEA: &str =
     "ours: A4's and IAT's measures combined, each kept only if HPWs measurably gain, remembered per phase";
 
-/// Builds it; settings as [`Config`] names them.
+/// Builds it; settings as in [`Config`].
 pub(crate) fn build(settings: &Table) -> Result<Box<dyn Policy>, PolicyError> {
     Ok(Box::new(Waykeeper { config: Config::read(settings)?, machine: None }))
 }

@@ -1,7 +1,7 @@
-//! Which layouts are worth trying next, the likeliest to help first, each with its reason.
+//! The layouts to try next, the likeliest to help first, each with its reason.
 //!
-//! A4's and IAT's cures as single steps from the layout in force: zones, selective DCA, trash ways, DDIO ways by demand.
-//! Knows layouts and evidence; must not know what was tried before or what came of it.
+//! A4's and IAT's measures as single steps from the layout in force: zones, selective DCA, trash ways, DDIO ways by
+//! demand. It must not know earlier trials or their results.
 
 use super::config::Config;
 use super::evidence::{Leak, antagonists, dca_miss, leaking_ports, llc_miss};
@@ -9,10 +9,10 @@ use super::layout::{Layout, Shape, has_io_hpw};
 use crate::Cause;
 use waykeeper_host::{Group, Interval, Inventory, Priority, WorkloadKind};
 
-/// Which way a step goes: two that go the same way differ in length only.
+/// Direction of a step: two steps in one direction differ in length only.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Way {
-    /// More workloads into the trash way, and nothing else.
+    /// More workloads in the trash way, and no other change.
     Trash,
     LpSmaller,
     LpLarger,
@@ -29,7 +29,7 @@ pub(super) struct Move {
     pub causes: Vec<Cause>,
 }
 
-/// Steps from a layout as they are found.
+/// Collects the steps from a layout.
 struct Steps<'a> {
     shape: &'a Shape,
     best: &'a Layout,
@@ -48,7 +48,7 @@ fn number(what: &str, value: f64) -> Cause {
     Cause { what: what.to_owned(), value, limit: None }
 }
 
-/// Everything known about the server now.
+/// Counters, workloads and limits of the server now.
 pub(super) struct Scene<'a> {
     pub groups: &'a [Group],
     pub seen: &'a Interval,
@@ -62,7 +62,7 @@ impl Scene<'_> {
         self.groups.iter().any(|g| g.priority == priority && (g.kind != WorkloadKind::NonIo) == io)
     }
 
-    /// The layout that what is seen speaks for, all at once: what A4 finds at the end of its search, without one.
+    /// The layout that the counters suggest, in one step: what A4 finds at the end of its search.
     pub fn guess(&self, from: &Layout) -> Move {
         let (mut to, mut causes) = (from.clone(), Vec::new());
         for reason in leaking_ports(self.groups, self.seen, self.inventory, Leak::sure(self.config)) {
@@ -91,7 +91,7 @@ impl Scene<'_> {
         Move { to, way: if trash_alone { Way::Trash } else { Way::Other }, why, causes }
     }
 
-    /// LPWs on ports without DCA: their blocks come from memory and go back there.
+    /// LPWs whose ports all have DCA off: their blocks come from memory and return there.
     fn storage_behind(&self, layout: &Layout) -> Vec<waykeeper_units::GroupId> {
         let off = |group: &Group| {
             let devices = group.devices.iter().filter_map(|id| self.inventory.devices.get(id.index()));
@@ -102,7 +102,7 @@ impl Scene<'_> {
         low.map(|group| group.id).collect()
     }
 
-    /// Steps that a counter beyond its limit asks for.
+    /// Steps that a counter above its limit asks for.
     pub fn asked_for(&self, best: &Layout) -> Vec<Move> {
         let mut steps = self.steps(best);
         steps.retain(|step| step.causes.iter().any(|cause| cause.limit.is_some()));
@@ -132,13 +132,13 @@ impl Scene<'_> {
         steps.moves
     }
 
-    /// The open LLC is tried where no HPW's rings can fill in it: full ones stay full when the zones are back.
+    /// The open LLC is tried only where no HPW uses a device: rings that fill in it stay full when the zones are back.
     fn may_open(&self, best: &Layout) -> bool {
         !best.open && !has_io_hpw(self.groups)
     }
 
     fn against_leaks_and_antagonists(&self, steps: &mut Steps<'_>) {
-        // Where the outcome is measured, suspicion is enough.
+        // The result is measured, so the lower limits suffice.
         for reason in leaking_ports(self.groups, self.seen, self.inventory, Leak::suspected(self.config)) {
             let port = reason.of;
             if self.shape.switches.contains(&port) && !steps.best.dca_off.contains(&port) {
@@ -163,7 +163,7 @@ impl Scene<'_> {
         let limit = self.config.ddio_miss;
         let Some(miss) = miss.filter(|miss| *miss > limit) else { return };
         let room = self.shape.dca_most() - steps.best.dca_ways;
-        // Many misses ask for more than one way. Assumption: three times the limit are many.
+        // With many misses a step of two ways comes first. Assumption: three times the limit are many.
         let longest = if miss > 3.0 * limit { 2 } else { 1 };
         for by in (1..=longest.min(room)).rev() {
             let limit = Some(("ddio_miss".to_owned(), limit));
@@ -186,7 +186,7 @@ impl Scene<'_> {
             let why = "HPWs without I/O may gain more from devices' ways than devices lose";
             steps.add(Way::Other, why, Vec::new(), |l| l.hp_clear = !l.hp_clear);
         }
-        // HPWs first: what they could use is taken from LPWs before LPWs are given any.
+        // HPWs first: steps that take ways from LPWs come before steps that give them any.
         for by in [2, 1].into_iter().filter(|by| best.lp_ways >= self.shape.lp_least() + by) {
             steps.add(Way::LpSmaller, "HPWs may need the room", causes(), |l| l.lp_ways -= by);
         }
@@ -196,7 +196,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Single steps that give back what was taken: what nobody can see the worth of from where things are.
+    /// Single steps that undo one restriction each: its present value does not show in the counters.
     pub fn releases(&self, best: &Layout) -> Vec<Move> {
         let mut steps = Steps { shape: self.shape, best, moves: Vec::new() };
         for group in &best.trash {

@@ -1,9 +1,9 @@
-//! How well workloads get on, from counters alone, and whether they get on better than before.
+//! Progress of workloads, from counters alone, and its change between two measurements.
 //!
-//! No counter shows latency or the work of a polling loop. What is compared is what the LLC can change: instructions
-//! per cycle of a workload that computes, packet lines per second weighed by what fetching them costs, bytes per
-//! second of storage. Ratios of the same workload's progress under two layouts, never of two workloads. Knows
-//! counters; must not know layouts.
+//! No counter shows latency or the work of a polling loop. The measure is what the LLC can change: instructions per
+//! cycle of a workload without I/O, packet lines per second weighted by the cost of fetching them, bytes per second of
+//! storage. Only ratios of one workload's progress under two layouts are formed, never of two workloads. It must not
+//! know layouts.
 
 use super::config::Config;
 use std::collections::BTreeMap;
@@ -17,21 +17,21 @@ pub(super) struct Progress {
     memory_bytes: Option<f64>,
 }
 
-/// What became better or worse between two measurements.
+/// The change between two measurements.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Gain {
-    /// Logarithm of the weighed mean ratio: 0.01 is one per cent better.
+    /// Weighted sum of logarithms of the mean ratios: 0.01 is one per cent better.
     pub all: f64,
     /// Mean over HPWs, by cores, as a ratio.
     pub hpw: f64,
-    /// Mean over LPWs.
+    /// Mean over LPWs, by cores, as a ratio.
     pub lpw: f64,
     /// The worst HPW, as a ratio.
     pub worst_hpw: f64,
 }
 
 impl Progress {
-    /// What an interval shows. Workloads whose counters are missing, or that do nothing, have no number.
+    /// Progress in an interval. Workloads whose counters are missing, or that do nothing, have no number.
     pub fn of(groups: &[Group], seen: &Interval, inventory: &Inventory, config: &Config) -> Progress {
         let of = groups.iter().filter_map(|group| {
             let value = progress(group, seen, inventory, config)?;
@@ -40,12 +40,12 @@ impl Progress {
         Progress { of: of.collect(), memory_bytes: seen.socket.memory_bytes() }
     }
 
-    /// True if nothing is known of anybody.
+    /// True if no workload has a number.
     pub fn is_empty(&self) -> bool {
         self.of.is_empty()
     }
 
-    /// The mean of two, where both know something.
+    /// The mean of both; a workload that `other` lacks keeps its value.
     pub fn mixed(&self, other: &Progress) -> Progress {
         let mean = |(id, a): (&GroupId, &f64)| (*id, other.of.get(id).map_or(*a, |b| f64::midpoint(*a, *b)));
         let memory = match (self.memory_bytes, other.memory_bytes) {
@@ -75,7 +75,7 @@ impl Progress {
         };
         let (hpw, lpw) = (mean(Priority::High), mean(Priority::Low));
         let memory = match (self.memory_bytes, before.memory_bytes) {
-            // 1 GB/s more on either side: hardly any traffic is no reason for anything.
+            // 1 GB/s is added on both sides, so that changes of very small traffic do not count.
             (Some(now), Some(then)) => ((now + 1e9) / (then + 1e9)).ln(),
             _ => 0.0,
         };
@@ -96,7 +96,7 @@ fn progress(group: &Group, seen: &Interval, inventory: &Inventory, config: &Conf
         WorkloadKind::NonIo => rates.ipc(),
         WorkloadKind::StorageIo => lines(&group.devices, seen, inventory),
         WorkloadKind::NetworkIo => {
-            // Behind a switch it has no port of its own, and a polling loop's IPC says nothing.
+            // Behind a virtual switch a workload has no port of its own, and the IPC of a polling loop says nothing.
             let lines = lines(&group.devices, seen, inventory)?;
             let (hits, misses) = (rates.llc_hits.value()?, rates.llc_misses.value()?);
             let fetching = (config.llc_cost * hits + config.memory_cost * misses) / lines;
@@ -105,7 +105,7 @@ fn progress(group: &Group, seen: &Interval, inventory: &Inventory, config: &Conf
     }
 }
 
-/// Lines per second that devices move, both ways. `None` if nothing moves.
+/// Lines per second that devices move, both ways. `None` if nothing moves or a port cannot be read.
 pub(super) fn lines(devices: &[DeviceId], seen: &Interval, inventory: &Inventory) -> Option<f64> {
     let ports =
         devices.iter().filter_map(|id| inventory.devices.get(id.index())).flat_map(|device| &device.ports);

@@ -1,10 +1,10 @@
-//! What must hold for A4 whatever the counters say, missing ones and nonsense included.
+//! Properties of A4 for arbitrary counters, including missing and nonsensical ones.
 //!
-//! * Every mask in every plan is one the chip takes.
-//! * From A4-b on no LPW is ever given a DCA way; nor an inclusive way while an I/O HPW is active or with
+//! * The chip accepts every mask of every plan.
+//! * From A4-b on no LPW ever has a DCA way; nor an inclusive way while an I/O HPW is active or with
 //!   `lpw_never_inclusive` (algorithms.md 3.3: without I/O HPWs the paper's LP zone starts at way\[9:10\]).
-//! * DCA is only ever asked of storage ports, and only A4-c and A4-d ask it off.
-//! * The same numbers give the same answers.
+//! * Plans contain DCA for storage ports only, and only A4-c and A4-d turn it off.
+//! * Equal counters give equal plans.
 
 use crate::common;
 
@@ -34,8 +34,7 @@ fn workload() -> impl Strategy<Value = (Priority, WorkloadKind, u8)> {
     (prop_oneof![Just(High), Just(Low)], kind).prop_map(|(priority, (kind, device))| (priority, kind, device))
 }
 
-/// A rate: mostly plausible, and so far apart that ratios near 0 and 1 are common; sometimes missing,
-/// sometimes nonsense.
+/// A rate: mostly plausible, so widely spread that ratios near 0 and 1 are common; sometimes missing or nonsensical.
 fn rate() -> impl Strategy<Value = Reading<f64>> {
     prop_oneof![
         24 => prop_oneof![Just(1e5), Just(1e7), Just(1e8), 0.0..1e8f64].prop_map(Reading::Value),
@@ -45,15 +44,15 @@ fn rate() -> impl Strategy<Value = Reading<f64>> {
     ]
 }
 
-/// A stretch of equal steps: their length in ms, how many, who is alive (bit mask), and raw counter values
-/// to draw from. Long enough stretches bring the policy into every state.
+/// A row of equal steps: their length in ms, their number, the workloads alive (bit mask), and raw counter values. Long
+/// rows bring the policy into every state.
 fn stretch() -> impl Strategy<Value = (u64, usize, u8, Vec<Reading<f64>>)> {
     let alive = prop_oneof![6 => Just(0xffu8), 1 => any::<u8>()];
     let length_ms = prop_oneof![8 => Just(1000u64), 1 => 1u64..20_000];
     (length_ms, prop_oneof![1usize..4, 4usize..30], alive, proptest::collection::vec(rate(), 12))
 }
 
-/// The numbers of a step, spread over the workloads.
+/// The counters of a step, distributed over the workloads.
 fn interval(bench: &Bench, length_ms: u64, raw: &[Reading<f64>]) -> Interval {
     let mut seen = bench.interval();
     seen.to_ns = seen.from_ns + length_ms * SECOND / 1000;
@@ -90,7 +89,7 @@ fn check(bench: &Bench, policy: &str, never_inclusive: bool) -> Result<(), TestC
                 mask,
                 id
             );
-            // An I/O HPW that is not an antagonist has all ways and is there to see.
+            // An I/O HPW that is not an antagonist has all ways, which shows in the plan.
             let io_high = bench.groups.iter().any(|other| {
                 other.priority == High
                     && other.kind != NonIo

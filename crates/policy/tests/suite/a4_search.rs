@@ -16,7 +16,7 @@ fn zones_of_the_micro_runs_at_the_start() {
         assert_eq!(bench.dca(SSD), Some(true));
         assert_eq!(bench.dca(NIC), None, "DCA of a NIC is not A4's to switch");
     }
-    // A4-a does as if no I/O workload existed: HPWs everything, LPWs way[9:10] = 0x003.
+    // A4-a ignores I/O: HPWs get all ways, LPWs way[9:10] = 0x003.
     let bench = Bench::new("a4-a", "", micro());
     assert_eq!((0..5).map(|id| bench.mask(id)).collect::<Vec<_>>(), [0x7ff, 0x003, 0x7ff, 0x003, 0x003]);
     assert_eq!(bench.text("initial-partitions"), "initial partitions: HP zone 0x7ff, LP zone 0x003");
@@ -72,8 +72,8 @@ fn growth_goes_one_way_every_two_seconds_up_to_way_2() {
 
 #[test]
 fn growth_stops_at_a_loss_of_twenty_percent_and_steps_back() {
-    // x-mem1 hits 60 % under the initial partitions. 48 % is a loss of exactly 20 %: not more than it.
-    // With five ways it hits 47 %: 21.7 %, 13 points.
+    // x-mem1 hits 60 % under the initial partitions. 48 % is a loss of exactly 20 %, which is not more than 20 %. With
+    // five ways it hits 47 %: 21.7 %, 13 points.
     let mut bench = Bench::new("a4", "", micro());
     while bench.mask(3) != 0x03c {
         bench.step();
@@ -104,7 +104,7 @@ fn the_io_hpw_counts_like_any_other_hpw() {
 
 #[test]
 fn a_small_hit_ratio_does_not_stop_the_search_by_noise() {
-    // 8 % to 4 %: half of it gone, but four points only.
+    // 8 % to 4 %: half of it lost, but only four points.
     let mut bench = Bench::new("a4", "", pair());
     bench.load(0).llc_hit = 0.08;
     bench.until("Expand");
@@ -134,7 +134,7 @@ fn the_first_sample_after_a_change_is_discarded() {
 
 #[test]
 fn time_is_read_off_the_intervals() {
-    // Quarter-second steps: the same zone at the same time as with whole seconds.
+    // Quarter-second steps: the zone changes at the same times as with whole seconds.
     let mut bench = Bench::new("a4-b", "", micro());
     bench.step_ns = SECOND / 4;
     bench.run(4);
@@ -148,7 +148,7 @@ fn time_is_read_off_the_intervals() {
     assert_eq!(bench.mask(3), 0x01c);
     bench.step();
     assert_eq!(bench.mask(3), 0x03c);
-    // A loop that is always a millisecond early loses no step.
+    // A loop that always steps a millisecond early loses no step.
     let mut bench = Bench::new("a4-b", "", micro());
     bench.step_ns = SECOND - 1_000_000;
     for _ in 0..12 {
@@ -172,7 +172,7 @@ fn a_missing_number_makes_the_search_wait_and_nothing_else() {
     bench.load(0).llc_readable = true;
     bench.step();
     assert_eq!(bench.mask(1), 0x00f);
-    // The same for a reading that is no number.
+    // The same for NaN.
     bench.load(0).llc_hit = f64::NAN;
     bench.run(10);
     assert_eq!(bench.mask(1), 0x00f);
@@ -313,7 +313,7 @@ fn a_missing_number_makes_the_trash_wait() {
     bench.load(4).llc_readable = false;
     bench.run(20);
     assert_eq!((bench.last.state.as_str(), bench.mask(4)), ("Trash", 0x1fc));
-    // Memory bandwidth is one test among several; without it the others go on.
+    // Memory bandwidth is one test among several; without it the others still run.
     bench.load(4).llc_readable = true;
     bench.memory = None;
     bench.run(6);

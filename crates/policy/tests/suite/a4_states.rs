@@ -78,7 +78,7 @@ fn expand_to_init_measure_when_settling_finds_an_hpw_antagonist() {
 
 #[test]
 fn expand_to_stable_when_the_antagonist_cannot_be_squeezed_further() {
-    // The zone steps back to its first size, which the artifact profile takes for the smallest trash.
+    // The zone steps back to its first size, which is the minimum of the trash ways in the artifact profile.
     let mut bench = Bench::new("a4", "trash_min_ways = 2", micro());
     *bench.load(4) = common::Load { llc_hit: 0.05, mlc_miss: 0.95, ..Default::default() };
     bench.until("Expand");

@@ -59,7 +59,7 @@ fn storage_launched_as_hpw_becomes_lpw() {
     leak(&mut bench);
     bench.run(2);
     assert_eq!((bench.mask(1), bench.dca(SSD)), (0x00c, Some(false)));
-    // In full A4 it goes on to the trash ways.
+    // In full A4 it gets the trash ways next.
     bench.until("Stable");
     assert_eq!(bench.mask(1), 0x004);
 }
@@ -96,7 +96,7 @@ fn two_samples_must_be_in_a_row() {
         bench.dca_miss = Some(0.1);
         bench.step();
     }
-    // A sample without the number breaks the row as well.
+    // A sample without the counter restarts the count as well.
     leak(&mut bench);
     bench.step();
     bench.dca_miss = None;
@@ -152,7 +152,7 @@ fn workloads_behind_one_port_share_the_fate() {
             .contains("fio, neighbour leaks (DCA write miss 52 % > 40 %, LLC miss 60 %")
     );
     assert_eq!((bench.mask(1), bench.mask(5), bench.dca(SSD)), (0x00c, 0x00c, Some(false)));
-    // Whoever joins later shares it too, and DCA comes back when the last one leaves.
+    // A workload that joins later shares it too, and DCA is on again after the last one ends.
     bench.groups.push(group(6, "third", High, StorageIo, 1, &[SSD]));
     bench.step();
     assert_eq!(bench.mask(6), 0x00c);
@@ -265,7 +265,7 @@ fn an_lpw_antagonist_that_changes_goes_back_to_the_lp_zone_and_nothing_else() {
     bench.until("Stable");
     bench.run(2);
     assert_eq!(bench.mask(4), 0x004);
-    // 95 % to 80 %: 16 % away.
+    // 95 % to 80 %: a change of 16 %.
     bench.load(4).llc_hit = 0.20;
     bench.step();
     assert_eq!(bench.mask(4), 0x004);
@@ -382,7 +382,7 @@ fn more_to_be_had_under_the_initial_partitions_restarts_the_search() {
 
 #[test]
 fn another_attainable_than_on_record_restarts_the_search() {
-    // Has 55 %, could have 45 % (not more than it has), and the record said 60 %: 25 %, 15 points.
+    // Has 55 %, could have 45 % (less than it has), and the record said 60 %: 25 %, 15 points.
     let mut bench = Bench::new("a4", "", micro());
     bench.until("Expand");
     bench.load(2).llc_hit = 0.55;

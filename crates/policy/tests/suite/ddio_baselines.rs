@@ -21,7 +21,7 @@ fn refusal(name: &str, settings: &str, chip: &Inventory) -> String {
     policy.check(chip, &names).unwrap_err().to_string()
 }
 
-/// An interval in which knobs read back as the last plan wanted, but for what `change` does to them.
+/// An interval in which knobs read back as the last plan wanted, except for what `change` does to them.
 fn reads_back(bench: &Bench, change: impl FnOnce(&mut KnobValues)) -> Interval {
     let Plan { masks, dca_ways, dca, rx_ring, rx_burst } = bench.last.plan.clone();
     let mut seen = bench.interval();
@@ -77,7 +77,7 @@ fn fixed_refuses_unknown_names_and_illegal_masks_in_one_line() {
         refusal("fixed", "dca_ways = \"0xf00\"", &chip).contains("`dca_ways` cannot be set on this server")
     );
     assert!(refusal("fixed", "dca = { nic0 = 1 }", &chip).contains("`dca.nic0` must be true or false"));
-    // A host that nobody asked beforehand: the rest still stands, and the event says why.
+    // Without a check before the start: the rest of the plan is kept, and the event says why.
     let bench = Bench::new("fixed", "masks = { fio = \"0x005\", dpdk-t = \"0x600\" }", micro());
     assert_eq!((bench.last.plan.masks.len(), bench.mask(0)), (1, 0x600));
     assert!(bench.text("setting-refused").contains("has holes"));
@@ -135,7 +135,7 @@ fn ddio_off_switches_all_devices_or_those_named() {
         refusal("ddio-off", "devices = [\"ssd0\"]", &chip),
         "ddio-off: `devices` cannot be set on this server: another socket"
     );
-    // For all: those that can be switched.
+    // All devices: only ports that can be switched.
     let bench = Bench::on(chip, "ddio-off", "", micro());
     assert_eq!([bench.dca(NIC), bench.dca(SSD)], [Some(false), None]);
 }
@@ -193,7 +193,7 @@ fn resq_without_a_ring_knob_keeps_its_slices_and_says_so() {
     let bench = Bench::on(chip, "resq", "", micro());
     assert_eq!((ring(&bench), bench.mask(4)), (None, 0x001));
     assert!(bench.text("ring-unavailable").ends_with("a DPDK program owns it"));
-    // A ring that reads back as it was is given up, once.
+    // A ring that reads back as it was is given up, with one event.
     let mut bench = Bench::new("resq", "", micro());
     let seen = reads_back(&bench, |knobs| *knobs.rx_ring.get_mut(&PortId(NIC)).unwrap() = 2048);
     bench.feed(&seen);
@@ -225,7 +225,7 @@ fn dmadynamic_cuts_the_burst_for_one_interval_by_what_misses_rose() {
     assert_eq!(step(value(2.2e6)).0, 32);
     assert_eq!(step(value(2.6e6)).0, 27); // 32 x 2.2 / 2.6 = 27.08
     assert_eq!(step(value(1e9)).0, 1, "one packet is the least");
-    // Without a reading nothing is decided, nor right after it.
+    // Without a reading there is no decision, nor in the interval after it.
     assert_eq!(step(Reading::Unavailable).0, 32);
     assert_eq!(step(value(2e9)).0, 32);
     // Below the floor of 1e5 per second a rise is noise.

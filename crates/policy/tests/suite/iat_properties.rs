@@ -1,9 +1,9 @@
-//! What must hold for IAT and its baselines whatever the counters say, missing ones and nonsense included.
+//! Properties of IAT and its baselines for arbitrary counters, including missing and nonsensical ones.
 //!
-//! * Every mask and every set of DDIO ways in every plan is one the chip takes: contiguous, wide enough.
-//! * Everybody alive has a mask; no two slots overlap; IAT leaves nobody below the ways first granted.
-//! * DDIO ways stay within their limits, one way an interval.
-//! * The same numbers give the same answers, and guarded IAT comes to rest when its server is steady.
+//! * The chip accepts every mask and every set of DDIO ways in every plan: contiguous, wide enough.
+//! * Every workload alive has a mask; no two slots overlap; no tenant of IAT has fewer ways than its grant.
+//! * DDIO ways stay within their limits and change by one way per interval.
+//! * Equal counters give equal plans, and guarded IAT settles on a steady server.
 
 use crate::common;
 
@@ -23,7 +23,7 @@ fn chips() -> impl Strategy<Value = Inventory> {
     })
 }
 
-/// Priority, kind, stack and a declared mask (which may be one that no chip takes).
+/// Priority, kind, stack and a declared mask (which may be one that no chip accepts).
 fn tenant() -> impl Strategy<Value = (bool, u8, bool, Option<u32>)> {
     let mask = prop_oneof![
         3 => (0u32..18, 1u32..4).prop_map(|(low, count)| Some(WayMask::span(low, count).bits())),
@@ -122,7 +122,7 @@ proptest! {
         check(&bench, policy, &granted)?;
         let mut ddio = chip.dca_ways_default;
         for (raw, repeats, alive) in steps {
-            // One step in eight changes who is alive.
+            // One step in eight changes the workloads alive.
             let groups: Vec<Group> = match alive & 7 {
                 0 => all.iter().filter(|group| alive >> (group.id.0 % 5 + 3) & 1 == 1).cloned().collect(),
                 _ => bench.groups.clone(),
@@ -147,7 +147,7 @@ proptest! {
         }
     }
 
-    /// A server whose counters depend on nothing but the knobs: guarded IAT stops turning them.
+    /// A server whose counters depend only on the knobs: guarded IAT stops changing them.
     #[test]
     fn a_guarded_policy_comes_to_rest_on_a_steady_server(
         needed in 2u32..8,
@@ -162,7 +162,7 @@ proptest! {
         for second in 0..400u32 {
             let mut seen = bench.interval();
             let short = f64::from(needed.saturating_sub(ddio.count()));
-            // A pulse on the hits keeps the states awake; it is the misses that the ways decide.
+            // The hits pulse, so that intervals never look stable; the ways determine the misses.
             let hits = 1e8 * (1.0 + if second % 2 == 0 { pulse } else { 0.0 });
             seen.socket.dca_write_hits = Reading::Value(hits);
             seen.socket.dca_write_misses = Reading::Value(base + per_way * short);

@@ -1,4 +1,4 @@
-//! The three cases in which IAT does not ask its states (IAT s4.B, algorithms.md 2.3), and what it does instead.
+//! The three cases in which IAT does not run its state machine (IAT s4.B, algorithms.md 2.3), and its actions there.
 
 use crate::common;
 
@@ -6,7 +6,7 @@ use common::iat::{Drive, Prof, actions, aggregation, containers, edge};
 
 #[test]
 fn skip_1_only_ipc_changed() {
-    // 1 -> 0.5 IPC with the same LLC and DDIO counts: neither cache nor I/O. Said once, not every second.
+    // 1 -> 0.5 IPC with equal LLC and DDIO counts: neither cache nor I/O is the cause. Logged once, not every second.
     let mut drive = Drive::new("iat", "", containers());
     let plan = drive.bench.last.plan.clone();
     drive.prof(4).ipc = 0.5;
@@ -28,8 +28,8 @@ fn skip_1_hides_nothing_that_came_with_a_change_of_ddio() {
 
 #[test]
 fn skip_2_a_tenant_without_io_and_without_overlap_is_fed_way_by_way() {
-    // Figs. 10 and 11 at 5 s: container 4 goes from 2 to 3 to 4 ways, and container 3, BE with the fewest
-    // references, takes over DDIO's ways from it. 8 -> 5 M misses: the way helped.
+    // Figs. 10 and 11 at 5 s: container 4 grows from 2 to 3 to 4 ways, and container 3, BE with the fewest references,
+    // takes over DDIO's ways from it. 8 -> 5 M misses: the way helped.
     let mut drive = Drive::new("iat", "", containers());
     drive.prof(3).refs = 5.0;
     drive.step();
@@ -43,7 +43,7 @@ fn skip_2_a_tenant_without_io_and_without_overlap_is_fed_way_by_way() {
     drive.step();
     assert_eq!([drive.mask(4), drive.mask(3), drive.mask(2)], [0x1e0, 0x600, 0x018]);
     assert_eq!(drive.state(), "LowKeep", "the states were not asked");
-    // All eleven ways are given out now, and nobody goes below the grant.
+    // All eleven ways have an owner now, and no slot may fall below its grant.
     *drive.prof(4) = Prof { ipc: 0.8, refs: 20.0, misses: 3.0 };
     assert_eq!(drive.step(), []);
     assert_eq!(drive.ways(4), 4);
@@ -58,7 +58,7 @@ fn skip_2_ends_when_a_way_did_not_help_or_the_misses_are_back() {
     assert_eq!(drive.ways(1), 3);
     *drive.prof(1) = Prof { ipc: 0.6, refs: 11.0, misses: 1.99 };
     assert_eq!(drive.step(), []);
-    // Back at 1 M, where they were before the rise: served, although 2 -> 1 M is a fall.
+    // Back at 1 M, the value before the rise: it has enough, although 2 -> 1 M is a fall.
     let mut drive = Drive::new("iat", "", aggregation());
     *drive.prof(1) = Prof { ipc: 0.5, refs: 10.0, misses: 2.0 };
     drive.step();
@@ -79,16 +79,16 @@ fn skip_2_prefers_the_largest_rise_of_the_miss_ratio() {
 
 #[test]
 fn skip_2_needs_ipc_and_llc_of_the_same_tenant_and_steady_ddio() {
-    // Only references changed: the states are asked, and LowKeep moves nothing.
+    // Only references changed: the state machine runs, and LowKeep moves nothing.
     let mut drive = Drive::new("iat", "", containers());
     drive.prof(4).misses = 8.0;
     assert_eq!(drive.step(), []);
-    // DDIO changed too: theirs is the decision.
+    // DDIO changed too: the state machine decides.
     let mut drive = Drive::new("iat", "", containers());
     *drive.prof(4) = Prof { ipc: 0.4, refs: 20.0, misses: 8.0 };
     assert_eq!(edge(&drive.ddio(110.0, 2.0)), Some(1));
     assert_eq!(drive.ways(4), 2);
-    // An I/O tenant is not for the core-side allocator.
+    // The core-side allocator ignores I/O tenants.
     let mut drive = Drive::new("iat", "", containers());
     *drive.prof(0) = Prof { ipc: 0.4, refs: 20.0, misses: 8.0 };
     assert_eq!(drive.step(), []);
@@ -121,8 +121,8 @@ fn overlapping() -> Drive {
 
 #[test]
 fn skip_3_an_overlapping_tenant_is_shuffled_first_and_the_states_come_next() {
-    // Fig. 7b at t2: container 3 enters a hungry phase while DDIO misses grow. Container 2 with 10 M
-    // references takes its place; the rise of DDIO misses is for the next interval.
+    // Fig. 7b at t2: container 3 needs more LLC while DDIO misses grow. Container 2 with 10 M references overlaps DDIO
+    // instead; IAT reacts to the DDIO misses in the next interval.
     let mut drive = overlapping();
     *drive.prof(3) = Prof { ipc: 0.5, refs: 30.0, misses: 9.0 };
     let events = drive.ddio(110.0, 2.0);
@@ -133,13 +133,13 @@ fn skip_3_an_overlapping_tenant_is_shuffled_first_and_the_states_come_next() {
     assert_eq!(skipped.group.as_deref(), Some("c3"));
     assert_eq!(skipped.causes[0].value, 5.0, "5 -> 30 M references");
     assert_eq!(skipped.causes[2].value, 3.0, "0.5 -> 2 M DDIO misses");
-    // It persists.
+    // The change persists.
     assert_eq!(edge(&drive.ddio(120.0, 2.2)), Some(1));
 }
 
 #[test]
 fn skip_3_does_not_hold_the_states_up_twice() {
-    // The newcomer changes as well in the next interval; now the states are asked.
+    // The newcomer changes as well in the next interval; now the state machine runs.
     let mut drive = overlapping();
     *drive.prof(3) = Prof { ipc: 0.5, refs: 30.0, misses: 9.0 };
     drive.ddio(110.0, 2.0);
@@ -157,17 +157,17 @@ fn skip_3_without_anything_to_shuffle_goes_on_to_the_states() {
 
 #[test]
 fn a_stack_whose_tables_grow_is_fed_while_devices_press_nobody() {
-    // Fig. 9: OVS looks up more flows, hence fewer packets and fewer DDIO hits; 0.5 M DDIO misses press nobody.
+    // Fig. 9: OVS looks up more flows, hence fewer packets and fewer DDIO hits; 0.5 M DDIO misses are few.
     let mut drive = Drive::new("iat", "", aggregation());
     *drive.prof(0) = Prof { ipc: 0.8, refs: 12.0, misses: 4.0 };
     let events = drive.ddio(70.0, 0.5);
     assert_eq!(actions(&events)[0], "tenant-grow");
     assert_eq!((events[0].group.as_deref(), drive.ways(0), drive.state()), (Some("ovs"), 3, "LowKeep"));
-    // With as many misses as ask for a state it is the states' business.
+    // With enough DDIO misses the state machine decides.
     let mut drive = Drive::new("iat", "", aggregation());
     *drive.prof(0) = Prof { ipc: 0.8, refs: 12.0, misses: 4.0 };
     assert_eq!(edge(&drive.ddio(70.0, 2.0)), Some(3));
-    // Without tenant sizing nobody is fed.
+    // Without tenant sizing no tenant gains ways.
     let mut drive = Drive::new("iat", "tenant_sizing = false", aggregation());
     *drive.prof(0) = Prof { ipc: 0.8, refs: 12.0, misses: 4.0 };
     drive.ddio(70.0, 0.5);

@@ -74,7 +74,7 @@ fn transition_1_also_when_hits_fall_without_more_references() {
 
 #[test]
 fn transition_2_reclaim_to_low_keep_at_the_fewest_ways() {
-    // DDIO is back at two ways and nobody is above its grant; 0.9 -> 0.8 M is a change that asks for nothing.
+    // DDIO is back at two ways and no tenant is above its grant; 0.9 -> 0.8 M is a change without need for an action.
     let mut drive = reclaim();
     assert_eq!(drive.ddio_ways(), 2);
     assert_eq!(edge(&drive.ddio(110.0, 0.8)), Some(2));
@@ -116,7 +116,7 @@ fn transition_5_reclaim_to_io_demand_on_many_misses_again() {
     let mut drive = reclaim();
     assert_eq!(edge(&drive.ddio(110.0, 1.1)), Some(5));
     assert_eq!((drive.state(), drive.ddio_ways()), ("IODemand", 3));
-    // Misses that stay many are no new demand: 4 M of 8 M led to Reclaim, 3.95 M keep it there.
+    // Misses that stay high are no new demand: 4 M of 8 M led to Reclaim, 3.95 M keep it there.
     let mut drive = high_keep();
     assert_eq!(edge(&drive.ddio(115.0, 4.0)), Some(11));
     assert_eq!((edge(&drive.ddio(120.0, 3.95)), drive.state()), (None, "Reclaim"));
@@ -159,7 +159,7 @@ fn transition_9_reclaim_to_core_demand_when_hits_fall_too() {
     let mut drive = reclaim();
     assert_eq!(edge(&drive.ddio(100.0, 1.1)), Some(9));
     assert_eq!((drive.state(), drive.ddio_ways(), drive.ways(0)), ("CoreDemand", 2, 3));
-    // Rising misses that are still few, 0.95 M, are nobody's demand, whatever hits do.
+    // Rising misses that are still few, 0.95 M, are no demand, however the hits change.
     let mut drive = reclaim();
     assert_eq!(edge(&drive.ddio(100.0, 0.95)), Some(2));
 }
@@ -168,7 +168,7 @@ fn transition_9_reclaim_to_core_demand_when_hits_fall_too() {
 fn transition_10_io_demand_to_high_keep_after_the_last_way() {
     let mut drive = high_keep();
     assert_eq!((drive.state(), drive.ddio_ways(), drive.ddio), ("HighKeep", 6, 0x7e0));
-    // ... and there whatever hits and misses do (s4.C).
+    // ... and it stays there however hits and misses change (s4.C).
     assert_eq!(edge(&drive.ddio(120.0, 20.0)), None);
     assert_eq!((drive.state(), drive.ddio_ways()), ("HighKeep", 6));
 }
@@ -187,7 +187,7 @@ fn transition_12_high_keep_to_core_demand_on_fewer_hits_and_no_fewer_misses() {
     let mut drive = high_keep();
     assert_eq!(edge(&drive.ddio(100.0, 8.0)), Some(12));
     assert_eq!(drive.state(), "CoreDemand");
-    // With fewer misses too, 6 M of 8 M, there is less traffic and no quarrel.
+    // With fewer misses too, 6 M of 8 M, there is less traffic and no contention.
     let mut drive = high_keep();
     assert_eq!((edge(&drive.ddio(100.0, 6.0)), drive.state()), (None, "HighKeep"));
 }
@@ -198,11 +198,11 @@ fn self_loops_repeat_the_action_of_their_state() {
     let mut drive = io_demand();
     drive.ddio(110.0, 5.0);
     assert_eq!((drive.state(), drive.ddio_ways()), ("IODemand", 4));
-    // CoreDemand: fewer hits, misses steady; the switch takes another.
+    // CoreDemand: fewer hits, misses steady; the switch gains another way.
     let mut drive = core_demand();
     drive.ddio(80.0, 4.0);
     assert_eq!((drive.state(), drive.ways(0)), ("CoreDemand", 4));
-    // CoreDemand: more misses with fewer hits is still the cores' doing.
+    // CoreDemand: more misses with fewer hits is still caused by the cores.
     assert_eq!(edge(&drive.ddio(70.0, 5.0)), None);
     // Reclaim from four ways: one back an interval.
     let mut drive = io_demand();

@@ -1,5 +1,5 @@
-//! IAT's ways: growth and reclaim with their limits, who overlaps DDIO, and what stands when others change
-//! something (IAT s4.D, s6.B, algorithms.md 2.4 to 2.6).
+//! IAT's ways: growth and reclaim with their limits, which slot overlaps DDIO, and which values are kept when others
+//! change knobs (IAT s4.D, s6.B, algorithms.md 2.4 to 2.6).
 
 use crate::common;
 
@@ -49,7 +49,7 @@ fn ddio_ways_are_left_alone_when_their_sizing_is_off_or_impossible() {
 
 #[test]
 fn the_knob_is_not_named_before_iat_turns_it() {
-    // What an operator set before the start stays, and is what IAT goes on from.
+    // What an operator set before the start stays, and IAT continues from there.
     let mut drive = Drive::new("iat", "", slicing());
     assert_eq!(drive.bench.last.plan.dca_ways, None);
     drive.ddio = 0x700;
@@ -75,7 +75,7 @@ fn core_demand_ends_with_the_idle_pool_and_nobody_goes_below_the_grant() {
 
 #[test]
 fn a_best_effort_tenant_above_its_grant_lends_when_the_pool_is_empty() {
-    // nf1 (BE) outgrows its grant to six ways, then nf0 asks: five ways are the pool of slicing().
+    // nf1 (BE) grows beyond its grant to six ways, then nf0 needs one: five ways are the pool of slicing().
     let mut drive = Drive::new("iat", "", slicing());
     drive.prof(1).refs = 12.0;
     for misses in [2.0, 3.0, 4.0, 5.0, 6.0] {
@@ -92,8 +92,8 @@ fn a_best_effort_tenant_above_its_grant_lends_when_the_pool_is_empty() {
 
 #[test]
 fn reclaim_takes_first_from_a_tenant_above_its_grant_whose_references_fell() {
-    // CoreDemand gave the switch a way at 12 M references; IODemand gave DDIO one. At 6 M references the
-    // switch gives back first, DDIO next (s4.D: the stack before others).
+    // CoreDemand gave the switch a way at 12 M references; IODemand gave DDIO one. At 6 M references the switch gives
+    // its way back first, DDIO next (s4.D: the stack before others).
     let mut drive = Drive::new("iat", "", aggregation());
     drive.prof(0).refs = 12.0;
     drive.ddio(90.0, 4.0);
@@ -127,8 +127,8 @@ fn a_be_tenant_leaves_ddios_ways_when_idle_ways_suffice() {
 
 #[test]
 fn a_shuffle_needs_a_difference_of_more_than_the_threshold() {
-    // All eleven ways taken; be1 overlaps with 10 M references. be2 at 9.8 M stays where it is, at 9.6 M it
-    // takes over: 10 x 0.97 = 9.7.
+    // All eleven ways taken; be1 overlaps with 10 M references. be2 at 9.8 M stays where it is, at 9.6 M it moves
+    // there: 10 x 0.97 = 9.7.
     let groups = vec![
         at(group(0, "pc", High, NonIo, 1, &[]), 0x00f),
         at(group(1, "be1", Low, NonIo, 1, &[]), 0x700),
@@ -147,8 +147,8 @@ fn a_shuffle_needs_a_difference_of_more_than_the_threshold() {
 
 #[test]
 fn two_more_ddio_ways_by_hand_move_container_4_within_the_interval() {
-    // Fig. 11 at 15 s: after the growth at 5 s container 3 lies on DDIO's two ways and container 4 beside
-    // them. Four ways then cover two of container 4's, and its misses rise: container 2 comes over.
+    // Fig. 11 at 15 s: after the growth at 5 s container 3 lies on DDIO's two ways and container 4 beside them. Four
+    // ways then cover two of container 4's, and its misses rise: container 2 moves there.
     let mut drive = Drive::new("iat", "", containers());
     drive.prof(3).refs = 5.0;
     drive.step();
@@ -200,14 +200,14 @@ fn masks_that_cannot_be_used_are_told_and_tenants_without_room_roam() {
 
 #[test]
 fn the_guard_does_not_repeat_a_reclaim_that_had_to_be_undone() {
-    // Three ways are needed: at two, misses are 2 M, at three 0.9 M. Faithful IAT goes to and fro for ever;
-    // guarded it keeps three ways for 10 intervals after the first wrong reclaim, 20 after the second.
+    // Three ways are needed: at two, misses are 2 M, at three 0.9 M. Faithful IAT alternates for ever; guarded IAT
+    // keeps three ways for 10 intervals after the first wrong reclaim, 20 after the second.
     let changes = |settings: &str| {
         let mut drive = Drive::new("iat", settings, slicing());
         let mut changes = 0;
         for second in 0..100 {
             let before = drive.ddio;
-            // References that never rest keep the states awake.
+            // References keep changing, so that no interval looks stable.
             drive.prof(0).refs = if second % 2 == 0 { 11.0 } else { 10.0 };
             drive.ddio(110.0, if drive.ddio_ways() < 3 { 2.0 } else { 0.9 });
             changes += u32::from(drive.ddio != before);

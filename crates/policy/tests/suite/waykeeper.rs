@@ -1,5 +1,5 @@
-//! Waykeeper's own policy, driven by hand-worked worlds: what a server would do under the layout in force is a function
-//! of the plan, and what the policy makes of it must follow.
+//! Waykeeper's own policy on simple simulated servers: a function gives the counters for the plan in force, and the
+//! test checks the policy's reaction. Numbers are worked by hand.
 
 use crate::common;
 
@@ -12,12 +12,12 @@ fn ways(plan: &Plan, id: u32) -> u32 {
     plan.masks[&GroupId(id)].count()
 }
 
-/// True if everybody has all ways.
+/// True if every workload has all ways.
 fn open(plan: &Plan) -> bool {
     plan.masks.values().all(|mask| mask.bits() == 0x7ff)
 }
 
-/// Steps for so many seconds in a world that answers to the plan in force. Knobs read back as they were set.
+/// Runs so many seconds; `world` sets the counters for the plan in force. Knobs read back as they were set.
 fn live(bench: &mut Bench, seconds: u64, world: impl Fn(&Plan, &mut Bench)) {
     for _ in 0..seconds {
         let plan = bench.last.plan.clone();
@@ -52,7 +52,7 @@ fn leaking() -> Bench {
 #[test]
 fn it_goes_at_once_to_the_layout_the_counters_speak_for() {
     let mut bench = leaking();
-    // To begin with: zones, so that no ring fills in an open LLC. Nothing is known of anybody yet.
+    // The first layout has zones, so that no ring fills in an open LLC. No counter was read yet.
     assert_eq!([0, 1, 2, 3, 4].map(|id| bench.mask(id)), [0x7ff, 0x03c, 0x1ff, 0x03c, 0x03c]);
     assert_eq!((bench.last.state.as_str(), bench.dca(SSD)), ("Look", Some(true)));
     live(&mut bench, 2, |_, _| {});
@@ -102,7 +102,7 @@ fn what_costs_is_dropped_and_the_last_layout_stays() {
 fn a_gain_that_could_be_noise_is_none() {
     let mut bench = leaking();
     let first = bench.last.plan.masks.clone();
-    // One HPW core of five 2 % better: 0.4 % in the mean, and min_gain is 1 %.
+    // One HPW core of five 2 % better: 0.4 % in the mean, less than min_gain, 1 %.
     live(&mut bench, 60, |plan, bench| bench.load(2).ipc = if plan.masks == first { 1.0 } else { 1.02 });
     assert_eq!((&bench.last.plan.masks, count(&bench, "keep")), (&first, 0), "{:#?}", bench.texts());
 }
@@ -126,7 +126,7 @@ fn no_hpw_pays_for_the_others() {
     groups.push(common::group(2, "low", Priority::Low, groups[0].kind, 1, &[]));
     let mut bench = Bench::new("waykeeper", "", groups);
     let first = bench.last.plan.masks.clone();
-    // One HPW gains half, the other loses 15 %: well worth it in the mean, and not allowed.
+    // One HPW gains half, the other loses 15 %: a gain in the mean, but not allowed.
     live(&mut bench, 40, |plan, bench| {
         let other = plan.masks != first;
         bench.load(0).ipc = if other { 1.5 } else { 1.0 };
@@ -148,12 +148,12 @@ fn devices_get_ways_while_writes_miss_and_only_as_many_as_pay() {
     });
     assert_eq!(bench.last.plan.dca_ways, Some(WayMask::from_bits(0x780)));
     assert_eq!(bench.last.state, "Stable");
-    // Somebody else's hand, put back by the loop before the next reading, is no dead knob.
+    // Another program's value, reset by the control loop before the next reading, is no dead knob.
     let mut seen = bench.interval();
     seen.knobs.dca_ways = Some(WayMask::from_bits(0x600));
     bench.feed(&seen);
     assert!(!bench.happened("dead-knob") && bench.last.plan.dca_ways == Some(WayMask::from_bits(0x780)));
-    // And where they do not help, devices do not keep them.
+    // If more ways do not help, the policy takes them back.
     let mut bench = Bench::new("waykeeper", "", vec![micro().remove(0)]);
     live(&mut bench, 60, |_, bench| bench.dca_miss = Some(0.5));
     assert_eq!(bench.last.plan.dca_ways, Some(WayMask::from_bits(0x600)));
@@ -205,7 +205,7 @@ fn what_was_taken_is_given_back_for_a_look_at_doubling_distances() {
         .map(|(at, _)| at / common::SECOND)
         .collect();
     let pauses: Vec<u64> = settled.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    // 30, 60 and 120 intervals of rest, and a few for the look itself.
+    // Rechecks after 30, 60 and 120 intervals, plus a few for the measurement itself.
     let pauses: Vec<u64> = pauses.into_iter().filter(|pause| *pause >= 30).collect();
     assert!(pauses.len() >= 3, "{settled:?}");
     for (pause, rest) in pauses.iter().zip([30, 60, 120]) {
@@ -224,7 +224,8 @@ fn traffic_that_never_rests_is_no_reason_to_search_for_ever() {
     });
     let searches = count(&bench, "phase");
     assert!(searches <= 8, "{searches} searches in ten minutes");
-    // Traffic that doubles and halves every six intervals is another phase each time, and answered ever more rarely.
+    // Traffic that doubles and halves every six intervals is another phase each time; the policy reacts at growing
+    // intervals.
     let mut bench = Bench::new("waykeeper", "", micro());
     flip.set(0);
     live(&mut bench, 600, |_, bench| {

@@ -1,6 +1,6 @@
-//! A `waykeeper daemon` of the real program on a mounted host, alone or with strace between it and the kernel.
+//! A `waykeeper daemon` of the real program on a mounted host, alone or under strace.
 //!
-//! Must not know what is tried on it.
+//! Must not know what a test does with it.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use serde_json::{Value, json};
@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use waykeeper_host::{Priority, WorkloadKind};
 use waykeeper_stand::Machine;
 
-/// Longer than anything here takes on a machine that has other things to do, too.
+/// Timeout of every step, for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What it is started with: a configuration beside the host.
+/// The daemon's configuration, journal and socket.
 pub struct Setup {
     pub config: PathBuf,
     pub journal: PathBuf,
@@ -26,13 +26,13 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// A policy that turns masks and DCA ways. The journal is in `state`.
+    /// A policy that sets masks and DCA ways. The journal is in `state`.
     pub fn new(machine: &Machine, state: &Path) -> Setup {
         let socket = machine.folder().join("socket");
         Setup::with(machine, state.join("journal"), socket, "[metrics]\nlisten = \"off\"\n")
     }
 
-    /// The same with places of its own, and `more` at the end of the section of the socket.
+    /// The same with given paths, and `more` at the end of the section of the socket.
     pub fn with(machine: &Machine, journal: PathBuf, socket: PathBuf, more: &str) -> Setup {
         let mut text = format!(
             "{more}[policy]\nname = \"fixed\"\n[policy.settings]\ndca_ways = \"0x700\"\n\
@@ -54,12 +54,13 @@ impl Setup {
         setup
     }
 
-    /// Another configuration for the same host.
+    /// Writes another configuration for the same host.
     pub fn write(&self, machine: &Machine, more: &str) {
         std::fs::write(&self.config, self.text(machine, more)).expect("a file beside the tree");
     }
 
-    /// Where the host is, then `more` behind the section of the socket, then the machine's tenants.
+    /// The text of a configuration: the host's paths, `more` after the section of the socket, then the machine's
+    /// tenants.
     pub fn text(&self, machine: &Machine, more: &str) -> String {
         let mut text = format!(
             "[daemon]\nperiod_s = 0.05\nroot = {:?}\njournal = {:?}\n[socket]\npath = {:?}\n{more}\n",
@@ -106,18 +107,18 @@ impl Setup {
         self.spawn(&self.words(), &[])
     }
 
-    /// Starts it with more words.
+    /// Starts it with more arguments.
     pub fn start_with(&self, args: &[&str]) -> Daemon {
         let args: Vec<String> = args.iter().map(|word| (*word).to_owned()).collect();
         self.spawn(&[self.words(), args].concat(), &[])
     }
 
-    /// Starts it by way of another command, which becomes it.
+    /// Starts it through another command, which executes it.
     pub fn start_through(&self, command: &[String], environment: &[(&str, &Path)]) -> Daemon {
         self.spawn(&[command, &self.words()].concat(), environment)
     }
 
-    /// Starts it with strace at its side, which is told these words. The daemon is the child, strace the grandchild.
+    /// Starts it under strace with these arguments. The daemon is the child, strace the grandchild.
     pub fn start_traced(&self, told: &[&str]) -> Daemon {
         let mut words: Vec<String> = ["strace", "-D", "-f", "-qq"].map(ToOwned::to_owned).to_vec();
         words.extend(told.iter().map(|word| (*word).to_owned()));
@@ -140,7 +141,7 @@ impl Setup {
         let stderr = child.stderr.take().expect("it is piped");
         let log = Arc::new(Mutex::new(String::new()));
         let lines = log.clone();
-        // Read to the end, so that nobody waits for a full pipe.
+        // Read to the end, so that no process blocks on a full pipe.
         let reader = std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 lines.lock().expect("nobody panics with it").push_str(&(line + "\n"));
@@ -149,7 +150,7 @@ impl Setup {
         Daemon { child, log, reader: Some(reader), socket: self.socket.clone() }
     }
 
-    /// What `waykeeper restore` does, by the program itself, which is told the configuration and nothing else.
+    /// Runs `waykeeper restore` of the real program with only the configuration as argument.
     pub fn restore(&self) {
         let done = Command::new(env!("CARGO_BIN_EXE_waykeeper"))
             .args(["restore", "--config"])
@@ -160,7 +161,7 @@ impl Setup {
     }
 }
 
-/// A running one, and what it told so far. It does not outlive its test.
+/// A running daemon and its log so far. It is killed at the end of its test.
 pub struct Daemon {
     child: Child,
     log: Arc<Mutex<String>>,
@@ -169,18 +170,18 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// One whose standard error is somebody else's.
+    /// A daemon whose standard error the caller handles.
     pub fn of(mut command: Command, setup: &Setup) -> Daemon {
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("the program is built");
         Daemon { child, log: Arc::default(), reader: None, socket: setup.socket.clone() }
     }
 
-    /// What it told so far.
+    /// Its log so far.
     pub fn log(&self) -> String {
         self.log.lock().expect("nobody panics with it").clone()
     }
 
-    /// Asks through its socket; `None` if it does not serve.
+    /// Sends a request to its socket; `None` if it does not serve.
     pub fn ask(&self, mut words: Value) -> Option<Value> {
         words["version"] = json!(1);
         let mut stream = UnixStream::connect(&self.socket).ok()?;
@@ -196,19 +197,19 @@ impl Daemon {
         self.ask(json!({"do": "status"}))?["ok"]["step"].as_u64()
     }
 
-    /// Waits until it has turned its knobs, or ended; true if it is in charge.
+    /// Waits until it has set its knobs, or ended; true if it is in charge.
     pub fn in_charge(&mut self) -> bool {
         self.until(|daemon| daemon.step().is_some_and(|step| step > 0))
     }
 
-    /// Asks it to end.
+    /// Sends it a signal.
     pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
-        // It may have ended by itself just now.
+        // It may have ended already.
         let _ = rustix::process::kill_process(pid, signal);
     }
 
-    /// Waits for its end: how, and what it said.
+    /// Waits for its end; returns its status and its log.
     pub fn end(mut self) -> (ExitStatus, String) {
         self.until(|_| false);
         let status = self.child.wait().expect("waited for");
@@ -218,17 +219,17 @@ impl Daemon {
         (status, self.log())
     }
 
-    /// Waits until something is so; the daemon must not end meanwhile.
+    /// Waits until a condition holds; the daemon must not end meanwhile.
     pub fn comes(&mut self, what: &str, so: impl FnMut(&Daemon) -> bool) {
         assert!(self.until(so), "{what}: the daemon ended\n{}", self.log());
     }
 
-    /// Waits until it has told something.
+    /// Waits until its log contains `words`.
     pub fn tells(&mut self, words: &str) {
         self.comes(words, |daemon| daemon.log().contains(words));
     }
 
-    /// Asks as soon as it serves.
+    /// Sends a request as soon as it serves.
     pub fn answer(&mut self, words: Value) -> Value {
         let mut answer = None;
         self.comes("an answer", |daemon| {
@@ -238,14 +239,14 @@ impl Daemon {
         answer.unwrap_or_default()
     }
 
-    /// Ends it by a signal; it must end well.
+    /// Ends it by a signal; it must exit with success.
     pub fn ends_by(self, signal: rustix::process::Signal) {
         self.signal(signal);
         let (status, said) = self.end();
         assert!(status.success(), "{status}\n{said}");
     }
 
-    /// Waits until something is so, or it has ended; true for the former.
+    /// Waits until a condition holds, or it has ended; true for the former.
     pub fn until(&mut self, mut so: impl FnMut(&Daemon) -> bool) -> bool {
         let start = Instant::now();
         loop {
@@ -263,7 +264,6 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // It is gone already if all went well.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

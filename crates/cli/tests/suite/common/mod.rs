@@ -1,4 +1,4 @@
-//! What the end-to-end tests share: the binary, a small scenario, and what an error must look like.
+//! Shared by the end-to-end tests: the binary, a small scenario, and the form of an error.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 pub mod daemon;
@@ -6,7 +6,7 @@ pub mod daemon;
 use assert_cmd::Command;
 use std::path::{Path, PathBuf};
 
-/// A mix that simulates in a blink: 20 ms a policy.
+/// A small mix: simulating it takes 20 ms per policy.
 pub const TINY: &str = r#"name = "tiny"
 about = "a small mix"
 duration_s = 2
@@ -63,19 +63,19 @@ pub fn tiny() -> (tempfile::TempDir, PathBuf) {
     folder_with("tiny", "tiny")
 }
 
-/// Standard output of a call that must go well.
+/// Standard output of a call that must succeed.
 pub fn output(arguments: &[&str]) -> String {
     let done = waykeeper().args(arguments).assert().success();
     String::from_utf8(done.get_output().stdout.clone()).unwrap()
 }
 
-/// The one line of an error: exit code `code`, nothing on standard output, one line that starts with
-/// `error: ` and holds all of `parts`.
+/// The one line of an error: exit code `code`, nothing on standard output, one line that starts with `error: ` and
+/// contains all of `parts`.
 pub fn refused(arguments: &[&str], code: i32, parts: &[&str]) {
     let done = waykeeper().args(arguments).assert().code(code);
     let stderr = String::from_utf8(done.get_output().stderr.clone()).unwrap();
     assert!(done.get_output().stdout.is_empty(), "{arguments:?}");
-    // clap adds a blank line and a pointer to --help; what is said is the first line.
+    // clap adds a blank line and a pointer to --help; the error is the first line.
     let lines: Vec<&str> =
         stderr.lines().filter(|line| !line.is_empty() && !line.starts_with("For more")).collect();
     assert_eq!(lines.len(), 1, "{arguments:?}: {stderr}");

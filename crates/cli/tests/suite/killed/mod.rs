@@ -1,8 +1,8 @@
-//! A daemon that ends anywhere between journal, writes and restore: every knob comes back, to the byte.
+//! A daemon that ends at any point between journal, writes and restore: every knob is restored exactly.
 //!
-//! strace tells which calls of the control thread change something, and then strikes at each in turn: it kills the daemon
-//! as it enters the call (so between the call before and this one), or sends it a signal, or makes the call fail. Nothing
-//! is found by waiting. Needs root, /dev/fuse and Debian's strace.
+//! strace lists the calls of the control thread that change something. In further runs it acts at each of them: it
+//! kills the daemon as it enters the call (so between the call before and this one), or sends a signal, or makes the
+//! call fail. No test depends on timing. Needs root, /dev/fuse and Debian's strace.
 
 use crate::common::daemon;
 
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::Command;
 use waykeeper_stand::{Machine, State, same};
 
-/// Calls that change a file, a directory or what is on disk.
+/// Calls that change a file, a directory or the disk.
 const CHANGING: [&str; 9] =
     ["write", "pwrite64", "fsync", "ftruncate", "mkdir", "rmdir", "unlink", "unlinkat", "rename"];
 
@@ -23,11 +23,11 @@ const CHANGING: [&str; 9] =
 struct Point {
     call: String,
     nth: usize,
-    /// What it is done to, as strace writes it.
+    /// Its target, as strace writes it.
     on: String,
 }
 
-/// A host, and what it was before any daemon.
+/// A host, and its state before any daemon.
 struct Field {
     machine: Machine,
     setup: Setup,
@@ -49,7 +49,7 @@ impl Field {
         assert!(!self.setup.journal.exists(), "{after}: the journal is empty and gone");
     }
 
-    /// A whole life: in charge, every knob turned, ended by a signal.
+    /// A whole run of a daemon: in charge, every knob set, ended by a signal.
     fn live(&self, mut daemon: Daemon) -> (std::process::ExitStatus, String) {
         if daemon.in_charge() {
             daemon.signal(Signal::TERM);
@@ -57,7 +57,7 @@ impl Field {
         daemon.end()
     }
 
-    /// The changing calls of a whole life that touch the host or the journal, in order.
+    /// The changing calls of a whole run that touch the host or the journal, in order.
     fn points(&self) -> Vec<Point> {
         let log = self.machine.folder().join("strace.log");
         let trace = format!("trace={}", CHANGING.join(","));
@@ -72,7 +72,7 @@ impl Field {
     }
 }
 
-/// The calls of the thread that makes most directories, as far as they touch something under `folder`.
+/// The calls of the thread that makes most directories (the control thread), if they touch a file under `folder`.
 fn points(log: &str, folder: &str) -> Vec<Point> {
     let lines = log.lines().filter_map(|line| {
         let (thread, rest) = line.trim_start().split_once(' ')?;
@@ -101,7 +101,7 @@ fn points(log: &str, folder: &str) -> Vec<Point> {
     points
 }
 
-/// At most so many of them, the first and the last among them, evenly.
+/// At most `count` points, evenly distributed, with the first and the last.
 fn some(points: &[Point], count: usize) -> Vec<&Point> {
     let last = points.len() - 1;
     let mut all: Vec<usize> = (0..count).map(|index| index * last / (count - 1)).collect();
@@ -109,7 +109,7 @@ fn some(points: &[Point], count: usize) -> Vec<&Point> {
     all.into_iter().map(|index| &points[index]).collect()
 }
 
-/// Those that make or end a state that others see: directories and the journal; the rest is registers.
+/// Points at directories and the journal, whose state other programs see; the others are registers.
 fn milestones(points: &[Point]) -> Vec<Point> {
     points.iter().filter(|point| point.call != "pwrite64" || point.on.contains("/journal")).cloned().collect()
 }
@@ -129,7 +129,7 @@ fn a_daemon_that_is_killed_anywhere_leaves_its_originals() {
         let (status, said) =
             field.live(field.setup.start_traced(&["-o", "/dev/null", "-e", &trace, "-e", &inject]));
         let was_killed = status.signal() == Some(9);
-        // Where the host's answers take another turn, there may be a call less than in the first life.
+        // If the host answers differently, there may be one call fewer than in the first run.
         assert!(was_killed || status.success(), "{point:?}: {status}: {said}");
         killed += usize::from(was_killed);
         journals += usize::from(field.setup.journal.exists());
@@ -182,7 +182,7 @@ fn a_journal_that_cannot_be_written_turns_nothing() {
     }
 }
 
-/// A file system of so many KiB, gone with its owner.
+/// A file system of so many KiB, unmounted on drop.
 struct SmallDisk(std::path::PathBuf);
 
 impl SmallDisk {

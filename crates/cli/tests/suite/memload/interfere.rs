@@ -1,4 +1,4 @@
-//! What load costs a command beside it: cycles, refusals, and Ctrl-C.
+//! `memload interfere`: cycles, refusals, and Ctrl-C.
 
 use super::common::{refused, waykeeper};
 use super::{ended, folder, under_way};
@@ -46,7 +46,7 @@ fn what_cannot_be_measured_beside_a_load_is_refused() {
     refuse(&["--warmup", "0", "--cycles", "2"], &failing, 1, &["sh failed in cycle 1 ("]);
     let metric = ["--cycles", "2", "--metric", "x=([0-9]+)"];
     refuse(&metric, &["echo", "y=1"], 1, &["echo printed no number that matches --metric"]);
-    // The last match is taken, behind however much: 2 MiB here.
+    // The last match is used, after any amount of output: 2 MiB here.
     let long = "echo x=7; head -c 2097152 /dev/zero; echo; echo x=0";
     refuse(
         &metric,
@@ -58,7 +58,7 @@ fn what_cannot_be_measured_beside_a_load_is_refused() {
     refused(&all, 2, &["simulated time", "name a device or a file"]);
 }
 
-/// A metric that is always the same has no slowdown, and an interval of no width; every cycle has its order from the seed.
+/// A constant metric has no slowdown and a confidence interval of width 0; the seed determines the order of each cycle.
 #[test]
 fn a_command_is_measured_in_cycles_of_a_seeded_order() {
     let folder = folder();
@@ -66,7 +66,7 @@ fn a_command_is_measured_in_cycles_of_a_seeded_order() {
     let file = file.to_str().unwrap();
     std::fs::write(file, vec![7; 1 << 20]).unwrap();
     let words = ["memload", "interfere", file, "--cycles", "4", "--warmup", "0", "--workers", "2"];
-    // What a run leaves in the background does not stay beside the next.
+    // Background processes of one run are ended before the next.
     let left = folder.path().join("left");
     let script = format!("sleep 600 & echo $$ >> {}; echo rps=1.0; echo rps=2.5", left.display());
     let metric = ["--metric", "rps=([0-9.]+)", "--rate", "--json", "--", "sh", "-c", &script];
@@ -101,7 +101,7 @@ fn an_interrupt_ends_the_command_too() {
     let file = folder.path().join("load.img");
     std::fs::write(&file, vec![7; 1 << 20]).unwrap();
     let mark = folder.path().join("mark");
-    // A child that does not want to end outlives the first of them.
+    // A child that ignores SIGTERM outlives the first process.
     let stubborn = "sh -c 'trap \"\" TERM; sleep 600; sleep 600' &";
     let script = format!("{stubborn} sleep 600 & echo $$ > {0}.new; mv {0}.new {0}; wait", mark.display());
     let mut child = Command::new(assert_cmd::cargo::cargo_bin("waykeeper"))
@@ -129,7 +129,7 @@ fn an_interrupt_ends_the_command_too() {
     assert_eq!(alive(group), Vec::<String>::new(), "no child of the command is left");
 }
 
-/// Before anything is measured as well, and then nothing stays of the file that was to be made.
+/// Ctrl-C before the first measurement; the incomplete file is removed.
 #[test]
 fn an_interrupt_while_the_file_is_made_leaves_nothing_of_it() {
     let folder = folder();
@@ -143,7 +143,7 @@ fn an_interrupt_while_the_file_is_made_leaves_nothing_of_it() {
     assert_eq!(folder.path().read_dir().unwrap().count(), 0);
 }
 
-/// The command itself puts another file in the place of the one that was made.
+/// The command replaces the created file by another one.
 #[test]
 fn what_takes_the_place_of_the_file_that_was_made_is_not_written() {
     let folder = folder();
@@ -159,7 +159,7 @@ fn what_takes_the_place_of_the_file_that_was_made_is_not_written() {
     assert!(std::fs::read(&file).unwrap() == [7; 1 << 20], "it is as it was");
 }
 
-/// A command that runs for hours beside nothing would show nothing.
+/// A long run without the load would show nothing.
 #[test]
 fn a_load_that_fails_ends_the_command() {
     let folder = folder();
@@ -175,12 +175,12 @@ fn a_load_that_fails_ends_the_command() {
     assert_eq!(done.status.code(), Some(1), "{said}");
     let last = said.lines().last().unwrap();
     assert!(last.contains(" failed: ") && last.ends_with("; no result"), "{said}");
-    // Had it been waited for, it would have ended by itself.
+    // If the test had waited for the command, it would have ended by itself.
     let group: i32 = std::fs::read_to_string(groups).unwrap().trim().parse().unwrap();
     assert_eq!(alive(group), Vec::<String>::new());
 }
 
-/// Processes of a group that still run when who was killed has had time to go. What nobody has reaped does not run.
+/// Processes of a group that still run after killed ones had time to end. A zombie does not run.
 fn alive(group: i32) -> Vec<String> {
     let until = Instant::now() + Duration::from_secs(10);
     loop {

@@ -1,4 +1,4 @@
-//! `waykeeper memload` as a program: what it says, what it leaves, how it ends.
+//! `waykeeper memload` as a program: output, files, exit codes.
 
 use crate::common;
 mod interfere;
@@ -8,7 +8,7 @@ mod simulated;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, Command, Stdio};
 
-/// A run of `memload`, under way until a line that holds this.
+/// A run of `memload` that has printed a line that contains `until`.
 fn under_way(words: &[&str], until: &str) -> (Child, BufReader<ChildStderr>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_waykeeper"));
     command.arg("memload").args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -22,7 +22,7 @@ fn under_way(words: &[&str], until: &str) -> (Child, BufReader<ChildStderr>) {
     (child, said)
 }
 
-/// Its exit code, what it printed, and what it said from then on, when it has had this signal, if any.
+/// Sends a signal, if any; returns the exit code, standard output and the rest of standard error.
 fn ended(run: (Child, BufReader<ChildStderr>), signal: Option<&str>) -> (Option<i32>, Vec<u8>, String) {
     let (child, mut said) = run;
     if let Some(signal) = signal {
@@ -35,7 +35,7 @@ fn ended(run: (Child, BufReader<ChildStderr>), signal: Option<&str>) -> (Option<
     (done.status.code(), done.stdout, rest)
 }
 
-/// A folder on a disk: past the page cache nothing goes to a tmpfs.
+/// A folder on a disk, because a tmpfs has no O_DIRECT.
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }

@@ -1,4 +1,5 @@
-//! On files of this machine: totals, faults, signals. Needs root for a file system of its own that is full or read-only.
+//! Load on files of this machine: totals, faults, signals. Needs root for a file system of its own that is full or
+//! read-only.
 
 use crate::common::{refused, waykeeper};
 use crate::memload::{ended, under_way};
@@ -18,7 +19,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Exit code, the summary, and what was said on standard error.
+/// Exit code, the summary, and standard error.
 fn run(arguments: &[&str]) -> (i32, Value, String) {
     let done = waykeeper().arg("memload").args(arguments).arg("--json").output().unwrap();
     let said = String::from_utf8(done.stderr).unwrap();
@@ -116,7 +117,7 @@ fn what_cannot_be_is_one_line_and_changes_nothing() {
     };
     make(&missing, &missing, &["this file is the target"]);
     make(&folder.path().join("missing.partial"), &missing, &["the name of its partial file is the target"]);
-    // What has the name under which the log is written first is somebody's, and stays.
+    // An existing file with the partial log's name belongs to another program and stays.
     let (log, partial) = (folder.path().join("log"), folder.path().join("log.partial"));
     std::os::unix::fs::symlink(&path, &partial).unwrap();
     on(&["--log", text(&log)], &["log.partial exists already"]);
@@ -136,7 +137,7 @@ fn what_cannot_be_is_one_line_and_changes_nothing() {
     assert_eq!(folder.path().read_dir().unwrap().count(), 1);
 }
 
-/// A file system of its own, gone with the test.
+/// A separate file system, unmounted after the test.
 struct Mounted(tempfile::TempDir);
 
 impl Mounted {
@@ -168,7 +169,7 @@ fn a_full_disk_is_told_before_the_run_or_ends_it() {
     let path = full.file();
     refused(&["memload", text(&path), "--create", "4MiB"], 1, &["no room for 4194304 B on this disk"]);
     assert_eq!(full.0.path().read_dir().unwrap().count(), 0, "nothing is left of it");
-    // A file with holes has promised more than there is.
+    // A file with holes is larger than the free space.
     std::fs::File::create(&path).unwrap().set_len(64 << 20).unwrap();
     let (code, summary, said) = run(&[text(&path), "--op", "read", "--overwrite", "--seed", "3"]);
     let told = errors(&said);
@@ -182,7 +183,8 @@ fn a_full_disk_is_told_before_the_run_or_ends_it() {
 
 #[test]
 fn a_file_that_may_not_be_written_is_left_alone() {
-    // A read-only view of it: what another test has just forked may hold a file of the whole open for a moment.
+    // A read-only bind mount, because a process that another test just forked may briefly hold a file of the folder
+    // open.
     let (folder, path) = file();
     let only = Mounted(tempfile::tempdir().unwrap());
     mount(&["--bind", text(folder.path()), text(only.0.path())]);
@@ -198,7 +200,7 @@ fn a_file_that_may_not_be_written_is_left_alone() {
     );
     let (code, summary, _) = run(&[text(&only_read), "--commands", "10"]);
     assert_eq!((code, &summary["commands"]), (0, &10.into()), "it may be read");
-    // And one that belongs to somebody else.
+    // And a file of another user.
     use std::os::unix::fs::PermissionsExt;
     for (path, mode) in [(folder.path(), 0o755), (&path, 0o600)] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
@@ -225,7 +227,7 @@ fn a_signal_ends_a_run_with_the_totals_until_then() {
     for (signal, words) in
         [("INT", &limited[..]), ("TERM", &["--depth", "32"]), ("INT", &["--pattern", "noop"])]
     {
-        // The first line that comes every second: it has sent something.
+        // The first line of the progress per second: the load has sent commands.
         let run = under_way(&[&[text(&path), "--json"], words].concat(), "1 s: ");
         let (code, summary, rest) = ended(run, Some(signal));
         assert_eq!(code, Some(130), "{words:?}: {rest}");
@@ -238,7 +240,7 @@ fn a_signal_ends_a_run_with_the_totals_until_then() {
     }
 }
 
-/// As on a disk that is full: neither a command nor the log can be written, and the run is what is told of.
+/// As on a full disk: neither a command nor the log can be written, and the run's result is still reported.
 #[test]
 fn a_run_that_failed_is_told_of_also_where_its_log_cannot_be_written() {
     let (folder, path) = file();

@@ -1,4 +1,4 @@
-//! Load on the virtual server and by job files: what is told, and what is refused.
+//! Load on the virtual server and by job files: results and refusals.
 
 use super::common::{refused, waykeeper};
 use super::{ended, folder, under_way};
@@ -12,9 +12,8 @@ fn json(arguments: &[&str]) -> Value {
     serde_json::from_slice(&done.stdout).unwrap()
 }
 
-/// Thesis Figs. 5.5 and 5.6 from the command line: what is measured is what is expected of the blocks that moved,
-/// and the
-/// profile of the thesis moves twice what it counts.
+/// Thesis Figs. 5.5 and 5.6 from the command line: the counts equal the expected values of the moved blocks, and the
+/// thesis's profile moves twice what it counts.
 #[test]
 fn a_virtual_run_measures_what_the_formulas_expect() {
     for (profile, factor) in [("exact", 1), ("thesis", 2)] {
@@ -60,7 +59,7 @@ fn virtual_runs_have_the_shape_of_the_thesis() {
     assert!(big.2 > 0.5 && always.2 < 0.1 && always.2 > four.2, "{big:?} {always:?}");
 }
 
-/// One form, whoever carries the commands; and a file that is read says why nothing is counted, or counts.
+/// Results have one form on a file and on a virtual server; a load on a file has counts or the reason why it has none.
 #[test]
 fn a_file_and_a_virtual_server_are_told_in_one_form() {
     let folder = folder();
@@ -99,7 +98,7 @@ fn a_job_file_says_what_to_send() {
         let of = |key: &str| runs[index][key].clone();
         (of("job"), of("commands"), of("blocks"), of("block_bytes"))
     };
-    // 256 KiB in blocks of 16 KiB are 16, of each of two copies.
+    // 256 KiB in blocks of 16 KiB are 16 commands in each of two copies.
     assert_eq!(told(0), ("first".into(), 32.into(), 32.into(), 16384.into()));
     assert_eq!(told(1), ("second".into(), 9.into(), 9.into(), 4096.into()));
     let runs = json(&["memload", HASWELL, "--jobs", jobs, "--job", "first"]);
@@ -115,14 +114,14 @@ fn a_job_file_says_what_to_send() {
         2,
         &["--overwrite: this load only reads the target"],
     );
-    // A line a second says which job it is; and what a virtual server has not is told of a job too.
+    // The line per second names the job; options that a virtual server lacks are reported for a job too.
     std::fs::write(jobs, format!("[slow]\nfilename={file}\nruntime=1500ms\nrate_iops=10\n")).unwrap();
     let done = waykeeper().args(["memload", "--jobs", jobs]).output().unwrap();
     let said = String::from_utf8(done.stderr).unwrap();
     assert!(said.contains("\njob 1 of 1, `slow`: 1 s: "), "{said}");
     let wrong = ["memload", HASWELL, "--jobs", jobs, "--numa", "0"];
     refused(&wrong, 2, &["error: job `slow`: --numa on a virtual server: it has one NUMA node"]);
-    // A job with one command in flight, as most are; and one that cannot be is told before those above it have run.
+    // A job with one command in flight, the usual case; an impossible job is reported before the jobs above it run.
     let text = "[usual]\nnumber_ios=5\nioengine=io_uring\n[many]\niodepth=60000\nnumjobs=8\nnumber_ios=1\n";
     std::fs::write(jobs, text).unwrap();
     let runs = json(&["memload", HASWELL, "--jobs", jobs, "--job", "usual"]);
@@ -134,7 +133,7 @@ fn a_job_file_says_what_to_send() {
             &["job `many`: --depth is 60000; with --workers 8 that makes 480000 outstanding commands"],
         );
     }
-    // Both ways, by the lot of the seed; each has lines of its own.
+    // Reads and writes, chosen by the seed; each has its own counters.
     std::fs::write(jobs, "[both]\nrw=randrw\nrwmixread=75\nnumber_ios=200\n").unwrap();
     let runs = json(&["memload", file, "--jobs", jobs, "--overwrite"]);
     let expected = |name: &str| runs[0]["counters"][name]["expected"].as_u64().unwrap();
@@ -162,7 +161,7 @@ fn jobs_share_the_file_that_is_made() {
     assert_eq!(counts, [(Some("read"), Some(16)), (Some("write"), Some(8))]);
 }
 
-/// Targets, consent and engines too: an early job may run for hours.
+/// Targets, consent and engines are checked too, because an early job may run for hours.
 #[test]
 fn what_is_wrong_with_a_late_job_is_told_before_the_first() {
     let folder = folder();
@@ -172,7 +171,7 @@ fn what_is_wrong_with_a_late_job_is_told_before_the_first() {
     let refuse = |late: &str, words: &[&str], code: i32, parts: &[&str]| {
         let text = format!("[global]\nnumber_ios=5\n[early]\nfilename={file}\n[late]\n{late}\n");
         std::fs::write(&jobs, text).unwrap();
-        // The one line that is said is of the late one, and no table of the early one comes.
+        // The only line on standard error is about the late job, and no table of the early one is printed.
         refused(
             &[&["memload", "--jobs", &jobs], words].concat(),
             code,
@@ -184,7 +183,7 @@ fn what_is_wrong_with_a_late_job_is_told_before_the_first() {
     refuse(&format!("filename={file}\nbs=2m"), &[], 2, &["the size of the target is 1048576"]);
     refuse(&format!("filename={file}\nioengine=io_uring_cmd"), &[], 3, &["nvme-uring cannot load a file"]);
     refuse("filename=/dev/null", &[], 2, &["a character device of another kind"]);
-    // What is made is looked through as well, and nothing is before that.
+    // The plan on a file to be created is checked as well, before it exists.
     let text =
         format!("[early]\nfilename={other}\nsize=4k\n[late]\nfilename={other}\nrw=write\nbs=2m\nsize=2m\n");
     std::fs::write(&jobs, text).unwrap();
@@ -193,9 +192,8 @@ fn what_is_wrong_with_a_late_job_is_told_before_the_first() {
     assert!(!std::path::Path::new(&other).exists());
 }
 
-/// Consent to write what was made is to that file, and not to what has its name later; and a job that is refused
-/// loses
-/// nothing of those before it.
+/// Consent to write a created file holds for that file, not for a later one of the same name; and a refused job does
+/// not lose the results of those before it.
 #[test]
 fn what_takes_the_place_of_the_file_that_was_made_is_not_written() {
     let folder = folder();
@@ -216,14 +214,14 @@ fn what_takes_the_place_of_the_file_that_was_made_is_not_written() {
     assert!(std::fs::read(&file).unwrap() == [7; 1 << 20], "it is as it was");
 }
 
-/// While a later job is made ready there is something to tell already, but nothing to wait for.
+/// During the preparation of a later job there are results to print, but no command to wait for.
 #[test]
 fn an_interrupt_while_a_later_job_is_made_ready_is_heeded_at_once() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (file, jobs) = (at("load.img"), at("j.fio"));
     std::fs::write(&file, vec![7; 4 << 20]).unwrap();
-    // Its buffer is of 4 GiB, which takes seconds.
+    // Its buffer of 4 GiB takes seconds to fill.
     let text = "[first]\nnumber_ios=5\n[large]\nbs=4m\niodepth=1024\nruntime=600\ntime_based\n[last]\nnumber_ios=1\n";
     std::fs::write(&jobs, text).unwrap();
     let run = under_way(&[&file, "--json", "--jobs", &jobs], "filling the buffer first");
@@ -263,7 +261,7 @@ fn what_a_virtual_server_has_not_is_refused() {
         (&["--overwrite"], &["--overwrite on a virtual server: its drives store no data"]),
         (&["--destroy-data-on", "S1"], &["--destroy-data-on on a virtual server"]),
         (&["--shared"], &["--shared on a virtual server"]),
-        // What would say nothing on a real target says nothing here.
+        // Options that have no meaning on a real target have none here.
         (&["--slots", "10"], &["--slots is 10", "neither is given"]),
         (&["--catch-up"], &["--catch-up is given", "neither is given"]),
         (

@@ -1,9 +1,8 @@
-//! The unit's filter of system calls, and of their arguments, as BPF in the kernel: what systemd would load.
+//! The unit's filter of system calls, and of their arguments, as BPF in the kernel, as systemd would load them.
 //!
-//! seccompiler, because it makes BPF of names and masks without a C library. Two things differ from systemd's filter,
-//! so that a refusal cannot go unnoticed: a call that is not let through kills the process instead of failing with
-//! EPERM, and no library may fall back on another call but where systemd itself says ENOSYS. Must not know what is run
-//! under it.
+//! seccompiler makes BPF of names and masks without a C library. Two things differ from systemd's filter, so that a
+//! refusal is always noticed: a forbidden call kills the process instead of failing with EPERM, and a library can fall
+//! back on another call only where systemd itself returns ENOSYS. Must not know what runs under it.
 
 use super::unit::Unit;
 use seccompiler::{BpfMap, TargetArch, apply_filter, compile_from_json};
@@ -22,12 +21,12 @@ const SET_ID: u64 = 0o6000;
 /// O_CREAT and, as one bit of it, O_TMPFILE (asm-generic/fcntl.h).
 const CREATES: u64 = 0o20000100;
 
-/// One argument is, under a mask, a value.
+/// A condition: an argument, masked, equals a value.
 fn is(index: u64, mask: u64, value: u64) -> Value {
     json!({ "index": index, "type": "dword", "op": { "masked_eq": mask }, "val": value })
 }
 
-/// A call with conditions, of which all must hold; the same call may be there again with others.
+/// A rule for a call: all its conditions must hold. A call may have several rules.
 fn rule(call: &str, conditions: &[Value]) -> Value {
     match conditions {
         [] => json!({ "syscall": call }),
@@ -35,7 +34,7 @@ fn rule(call: &str, conditions: &[Value]) -> Value {
     }
 }
 
-/// How a call may be made, where the unit says more of it than its name (systemd 252, seccomp-util.c).
+/// The allowed arguments of a call, where settings of the unit restrict them (systemd 252, seccomp-util.c).
 fn rules(unit: &Unit, call: &str) -> Vec<Value> {
     let any_of = |all: &[Value]| all.iter().map(|one| rule(call, std::slice::from_ref(one))).collect();
     const WHOLE: u64 = 0xffff_ffff;
@@ -70,8 +69,7 @@ fn compile(filters: &Value) -> Result<BpfMap, seccompiler::Error> {
     compile_from_json(filters.to_string().as_bytes(), arch)
 }
 
-/// The unit's filters. The kernel asks both and does the worst that one says, so calls that are not there are let through by
-/// the other.
+/// The unit's filters. The kernel applies both and takes the stricter result, so each allows the calls of the other.
 fn filters(unit: &Unit) -> Value {
     for key in [
         "MemoryDenyWriteExecute",
@@ -88,7 +86,7 @@ fn filters(unit: &Unit) -> Value {
         let one = filter(vec![rule(name, &[])], json!("allow"), json!("log"));
         compile(&json!({ "one": one })).is_ok()
     };
-    // As systemd does: what another processor has for a call is not there.
+    // As systemd does: calls of other architectures are left out.
     let here: Vec<String> = unit.calls().into_iter().filter(exists).collect();
     assert!(here.len() > 200, "{here:?}");
     let let_through = here.iter().flat_map(|call| rules(unit, call)).collect();
@@ -100,7 +98,7 @@ fn filters(unit: &Unit) -> Value {
     })
 }
 
-/// The words before a command that put the unit's filters on it: this very program, told to be
+/// The prefix of a command that runs it under the unit's filters: this test program, running
 /// [`becomes_a_command_under_a_filter`]. The filters are in `folder`.
 pub fn under(unit: &Unit, folder: &Path) -> Vec<String> {
     let file = folder.join("filters.json");
@@ -116,7 +114,7 @@ pub fn under(unit: &Unit, folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Where the filters are.
+/// The variable with the path of the filters.
 const FILTERS: &str = "WAYKEEPER_TEST_FILTERS";
 
 #[test]
@@ -133,6 +131,6 @@ fn becomes_a_command_under_a_filter() {
     for (_, filter) in &filters {
         apply_filter(filter).expect("no new privileges, so anybody may");
     }
-    // A program takes the filters of the thread that started it.
+    // A process inherits the filters of the thread that started it.
     panic!("{}: {}", command[0], next.exec());
 }

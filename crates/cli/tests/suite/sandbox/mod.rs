@@ -1,9 +1,9 @@
-//! A whole life of the daemon with the rights that `dist/waykeeper.service` gives it, and no others: its capabilities,
-//! no new privileges, a file system of which nothing but the named paths can be written, and the system calls it names.
+//! A whole run of the daemon with only the rights that `dist/waykeeper.service` gives it: its capabilities, no new
+//! privileges, a file system in which only the named paths are writable, and the system calls that it names.
 //!
-//! systemd itself is not asked; what it would do is done by setpriv, unshare, mount and seccomp. The drivers' own
-//! questions (may this process open an MSR, or read PCI configuration beyond byte 64) are the kernel's and do not come
-//! up on files of a virtual host. Needs root, /dev/fuse, and Debian's util-linux and systemd.
+//! systemd itself does not run; setpriv, unshare, mount and seccomp do its work. The kernel drivers' own checks
+//! (whether a process may open an MSR, or read PCI configuration beyond byte 64) do not happen on files of a virtual
+//! host. Needs root, /dev/fuse, and Debian's util-linux and systemd.
 
 use crate::common::daemon;
 mod filter;
@@ -23,7 +23,7 @@ use std::time::Duration;
 use unit::{Places, Unit, enter};
 use waykeeper_stand::{Machine, State, same};
 
-/// A host, systemd's directories beside it, and what it was before any daemon.
+/// A host, systemd's directories beside it, and its state before any daemon.
 struct Field {
     unit: Unit,
     machine: Machine,
@@ -39,12 +39,12 @@ impl Field {
     fn new() -> Field {
         let unit = Unit::shipped();
         let machine = Machine::new("gold-6140");
-        // Others must come as far as the socket.
+        // Other users need access to the socket.
         let open = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(machine.folder(), open).expect("the folder is ours");
         let places = Places::make(&unit, machine.folder());
         let group = a_group();
-        // Free a moment ago; whoever takes it now fails the test with the daemon's own words.
+        // The port was free just now; if another program takes it, the test fails with the daemon's error.
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
         let metrics = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free.expect("loopback").port());
         let more = format!(
@@ -61,19 +61,19 @@ impl Field {
         Field { unit, machine, places, setup, group, metrics, systemd: (path, systemd), found }
     }
 
-    /// The words before a command that is to have the unit's rights.
+    /// The prefix of a command that runs it with the unit's rights.
     fn enter(&self, capabilities: &[String]) -> Vec<String> {
         enter(&self.unit, capabilities, self.machine.root().prefix(), &self.places, self.group.1)
     }
 
-    /// Runs something else with the same rights.
+    /// Runs another command with the same rights.
     fn within(&self, command: &[&str]) -> Output {
         let words = self.enter(&self.unit.capabilities());
         let done = Command::new(&words[0]).args(&words[1..]).args(command).output();
         done.unwrap_or_else(|error| panic!("{}: {error}", words[0]))
     }
 
-    /// Waits until systemd hears a word.
+    /// Waits until systemd's socket receives a notification.
     fn hears(&self, wanted: &str) {
         let mut word = [0; 4096];
         loop {
@@ -84,7 +84,7 @@ impl Field {
         }
     }
 
-    /// Everything that a daemon does, one after the other, and its end.
+    /// All actions of a daemon, one after the other, and its end.
     fn live(&self, mut daemon: Daemon) {
         let asked = |daemon: &Daemon, words: Value| daemon.ask(words).expect("it serves");
         if !daemon.in_charge() {
@@ -97,7 +97,7 @@ impl Field {
         let first = mask(0);
         assert_ne!(turned, self.found);
         assert_eq!(self.machine.msr(0, 0xc8b), 0x700);
-        // Another one, which also switches DCA of a port.
+        // Another policy, which also switches DCA of a port.
         let settings = json!({"masks": {"l2fwd": "0x00c"}, "dca": {"nic0": false}});
         let set = asked(&daemon, json!({"do": "set-policy", "name": "fixed", "settings": settings}));
         assert_eq!(set["ok"]["text"], "policy fixed replaces fixed", "{set}");
@@ -108,7 +108,6 @@ impl Field {
         assert_ne!(mask(0), held);
         assert!(asked(&daemon, json!({"do": "resume"}))["ok"].is_object());
         assert_eq!(mask(0), held);
-        // A reload, as systemd asks for one.
         let text = std::fs::read_to_string(&self.setup.config).expect("we wrote it");
         std::fs::write(&self.setup.config, text.replace("period_s = 0.05", "period_s = 0.04")).expect("ours");
         daemon.signal(Signal::HUP);
@@ -118,7 +117,7 @@ impl Field {
         assert_eq!(status["ok"]["period_s"], 0.04, "{status}");
         assert_eq!(status["ok"]["tenants"].as_array().map(Vec::len), Some(self.machine.tenants.len()));
         std::fs::write(&self.setup.config, text).expect("ours");
-        // A member of the group reads, and orders nothing.
+        // A member of the group may read, but not send orders.
         let socket = self.setup.socket.to_str().expect("ASCII");
         let member = |words: &[&str]| {
             let group = format!("--regid={}", self.group.1);
@@ -146,7 +145,7 @@ impl Field {
         self.recorded();
     }
 
-    /// The recording has what happened between steps, too.
+    /// The recording includes events between steps.
     fn recorded(&self) {
         let folder = self.places.state.join("recorder");
         let replay = Command::new(env!("CARGO_BIN_EXE_waykeeper")).arg("replay").arg(&folder).output();
@@ -163,7 +162,7 @@ impl Field {
     }
 }
 
-/// A group of this system that is not root's, for the one that sysusers.d makes.
+/// A group of this system other than root's, instead of the one that sysusers.d makes.
 fn a_group() -> (String, u32) {
     let groups = std::fs::read_to_string("/etc/group").expect("every system has /etc/group");
     let group = groups.lines().find_map(|line| {
@@ -224,7 +223,7 @@ fn everything_works_with_the_units_rights() {
     let notify = [("NOTIFY_SOCKET", field.systemd.0.as_path())];
     let words = field.enter(&field.unit.capabilities());
     field.live(field.setup.start_through(&words, &notify));
-    // What ExecStopPost= does after a kill, with the same rights.
+    // Runs what ExecStopPost= does after a kill, with the same rights.
     let mut daemon = field.setup.start_through(&words, &notify);
     assert!(daemon.in_charge(), "{:?}", daemon.end());
     daemon.signal(Signal::KILL);
@@ -240,8 +239,8 @@ fn everything_works_with_the_units_rights() {
     field.nothing_is_left("after restore");
 }
 
-/// The virtual host's files ask for one capability only. So nothing of what the daemon does besides takes another one, to
-/// give files away (CAP_CHOWN) or whatever else.
+/// The virtual host's files need only one capability. So no other action of the daemon needs another one, such as
+/// CAP_CHOWN to give files away.
 #[test]
 fn only_drivers_ask_for_more_than_passing_over_modes() {
     let field = Field::new();
@@ -249,7 +248,7 @@ fn only_drivers_ask_for_more_than_passing_over_modes() {
     field.live(field.setup.start_through(&field.enter(&["dac_override".to_owned()]), &notify));
 }
 
-/// The group of the configuration must be one that the unit has.
+/// The configured group must be one of the unit's groups.
 #[test]
 fn a_group_that_the_daemon_is_not_in_is_refused_with_what_it_takes() {
     let field = Field::new();
@@ -282,7 +281,7 @@ fn without_passing_over_modes_there_are_no_groups_and_that_is_told() {
     field.nothing_is_left("after a life without groups");
 }
 
-/// Forbidden calls kill here, so that the daemon cannot get round one of them unnoticed.
+/// Forbidden calls kill the daemon here, so that none remains unnoticed.
 #[test]
 fn a_whole_life_under_the_filter_of_system_calls() {
     let field = Field::new();
@@ -292,14 +291,14 @@ fn a_whole_life_under_the_filter_of_system_calls() {
         let done = Command::new(&words[0]).args(&words[1..]).args(command).output();
         done.unwrap_or_else(|error| panic!("{}: {error}", words[0]))
     };
-    // It is there: two filters, and calls that root could make otherwise.
+    // Proof that the filters work: two are listed, and calls that root could otherwise make kill the process.
     let told = under(&["cat", "/proc/self/status"]);
     let told = String::from_utf8_lossy(&told.stdout).into_owned();
     assert!(told.contains("Seccomp:\t2\n") && told.contains("Seccomp_filters:\t2\n"), "{told}");
     let place = field.places.runtime.to_str().expect("ASCII");
     for forbidden in [&["mount", "-t", "tmpfs", "x", place][..], &["unshare", "--net", "true"]] {
         let killed = under(forbidden).status;
-        // The test program reports a command that it became: SIGSYS is 31.
+        // The status is that of the executed command: SIGSYS is 31.
         assert_eq!(killed.signal(), Some(31), "{forbidden:?}: {killed}");
     }
     field.live(field.setup.start_through(&words, &[("NOTIFY_SOCKET", field.systemd.0.as_path())]));

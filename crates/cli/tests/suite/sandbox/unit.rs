@@ -1,16 +1,16 @@
-//! `dist/waykeeper.service` as far as it takes rights away, and the same done by hand: capabilities, a file system that
-//! cannot be written, and which system calls there are.
+//! The settings of `dist/waykeeper.service` that remove rights, and the same done by hand: capabilities, a read-only
+//! file system, and the allowed system calls.
 //!
-//! Must not know what is tried under it.
+//! Must not know what runs under it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Settings of the unit's `[Service]` that are not done by hand here, and why not. One that is in neither list fails the
-/// tests: it may take something away that the daemon needs.
+/// Settings of the unit's `[Service]` that are not done by hand here, and why not. A setting in neither list fails the
+/// tests: it may remove a right that the daemon needs.
 const NOT_DONE: [&str; 30] = [
-    // How it is started and ended, not what it may do.
+    // Start and end of the service, not its rights.
     "Type",
     "NotifyAccess",
     "ExecStart",
@@ -30,15 +30,15 @@ const NOT_DONE: [&str; 30] = [
     "ConfigurationDirectory",
     "RemoveIPC",
     "KeyringMode",
-    // The devices' group, and the firewall of one, take systemd. The virtual host's MSRs are files.
+    // The device cgroup and the firewall of a service need systemd. The virtual host's MSRs are files.
     "DevicePolicy",
     "DeviceAllow",
     "IPAddressDeny",
     "IPAddressAllow",
-    // The virtual host lies below /tmp, the program may lie in a home.
+    // The virtual host is below /tmp, the program may be below a home folder.
     "ProtectHome",
     "PrivateTmp",
-    // Done by the file system that is read-only as a whole, or by capabilities that are gone.
+    // Covered by the read-only file system or by removed capabilities.
     "ProtectControlGroups",
     "ProtectKernelModules",
     "ProtectKernelLogs",
@@ -69,11 +69,11 @@ const DONE: [&str; 19] = [
     "SystemCallErrorNumber",
 ];
 
-/// The unit's `[Service]`: each setting's values, those of repeated lines together.
+/// The unit's `[Service]`: the values of each setting, with those of repeated lines joined.
 pub struct Unit(BTreeMap<String, Vec<String>>);
 
 impl Unit {
-    /// Reads the one that is shipped.
+    /// Reads the shipped unit.
     pub fn shipped() -> Unit {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/waykeeper.service");
         let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -98,13 +98,13 @@ impl Unit {
         assert_eq!(self.values(key), [value.to_owned()], "{key}");
     }
 
-    /// Its capabilities, as setpriv calls them.
+    /// Its capabilities, with setpriv's names.
     pub fn capabilities(&self) -> Vec<String> {
         let names = self.values("CapabilityBoundingSet").iter();
         names.map(|name| name.strip_prefix("CAP_").expect("a capability").to_lowercase()).collect()
     }
 
-    /// Every system call it lets through, groups taken apart as systemd does.
+    /// Every allowed system call, with groups expanded as systemd does.
     pub fn calls(&self) -> BTreeSet<String> {
         let told = Command::new("systemd-analyze").args(["--no-pager", "syscall-filter"]).output();
         let told = told.unwrap_or_else(|error| panic!("not run: needs systemd-analyze: {error}"));
@@ -133,14 +133,14 @@ impl Unit {
     }
 }
 
-/// Places that stand for systemd's, below a folder of the test.
+/// Folders in place of systemd's, below a folder of the test.
 pub struct Places {
     pub runtime: PathBuf,
     pub state: PathBuf,
 }
 
 impl Places {
-    /// Makes them, as systemd makes them before a start.
+    /// Creates them, as systemd does before a start.
     pub fn make(unit: &Unit, below: &Path) -> Places {
         let make = |key: &str, top: &str| {
             let path = below.join(top).join(&unit.values(key)[0]);
@@ -151,7 +151,8 @@ impl Places {
     }
 }
 
-/// Makes what is named writable, all else read-only but for the tops of /dev and /proc, and becomes the command.
+/// Makes the named paths writable and all others read-only, except /dev and /proc themselves, and then executes the
+/// command.
 const ENTER: &str = r#"
 set -eu
 writable=
@@ -166,7 +167,7 @@ umask "$UMASK"
 exec "$@"
 "#;
 
-/// The words before a command that give it the unit's rights on a host whose tree begins at `root`, and no others.
+/// The prefix of a command that gives it only the unit's rights, on a host whose tree begins at `root`.
 pub fn enter(unit: &Unit, capabilities: &[String], root: &Path, places: &Places, group: u32) -> Vec<String> {
     unit.says("NoNewPrivileges", "yes");
     unit.says("ProtectSystem", "strict");
@@ -176,7 +177,7 @@ pub fn enter(unit: &Unit, capabilities: &[String], root: &Path, places: &Places,
         let path = path.strip_prefix("-/").expect("a path that need not be there");
         root.join(path)
     });
-    // ProtectSystem=strict leaves out /dev, /proc and /sys; ProtectKernelTunables takes /sys and /proc/sys in again.
+    // ProtectSystem=strict leaves out /dev, /proc and /sys; ProtectKernelTunables adds /sys and /proc/sys.
     let left = ["dev", "proc"].map(|top| root.join(top));
     let own = [places.runtime.clone(), places.state.clone()];
     let writable = named.chain(left).chain(own).filter(|path| path.exists());

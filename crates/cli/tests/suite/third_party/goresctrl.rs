@@ -1,4 +1,4 @@
-//! goresctrl's `rdt`, which container runtimes build on. `.ci/run` builds it into target/tools; Debian has no package.
+//! goresctrl's `rdt`, which container runtimes use. `.ci/run` builds it into target/tools; Debian has no package.
 
 use crate::third_party::host::{Host, has};
 use std::fs;

@@ -1,6 +1,6 @@
 //! The virtual host that the tools run on: `waykeeper vhost`, mounted once for all tests that run at a time.
 //!
-//! The tests take turns: what one turns another would see.
+//! The tests take turns, because one would see the knobs that another sets.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long anything may take on a machine with much else to do.
+/// Timeout of every step, for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Held by the test whose turn it is.
+/// Held by the running test.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A mounted host, a Gold 6140 with a NIC and four disks unless a chip is named; gone when dropped.
+/// A mounted host, a Gold 6140 with a NIC and four disks unless a chip is named; unmounted when dropped.
 pub struct Host {
     server: Child,
     // Dropped after the server has unmounted.
@@ -33,7 +33,7 @@ impl Host {
         assert!(rustix::process::geteuid().is_root(), "not run: needs root and /dev/fuse");
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new(program());
-        // Few sets and a slow clock: the tools are to be judged here, not the model.
+        // Few sets and a slow clock: the tools are tested here, not the model.
         command.arg("vhost").arg(folder.path()).args(["--sets", "1/128", "--speed", "0.2"]).args(more);
         let server = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
         let mut host = Host { server, folder, _turn: turn };
@@ -53,7 +53,7 @@ impl Host {
         self.folder.path().join(path)
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub fn root(&self) -> &Path {
         self.folder.path()
     }
@@ -64,7 +64,7 @@ impl Host {
         text.trim().to_owned()
     }
 
-    /// Runs a tool where the tree stands at its usual places.
+    /// Runs a tool that sees the tree's files at their usual paths.
     pub fn run(&self, tool: &[&str]) -> Output {
         let mut command = Command::new("timeout");
         command.arg(PATIENCE.as_secs().to_string()).arg(program());
@@ -72,7 +72,7 @@ impl Host {
         command.output().unwrap()
     }
 
-    /// Standard output and standard error of a tool that must end well.
+    /// Standard output and standard error of a tool that must succeed.
     pub fn good(&self, tool: &[&str]) -> String {
         let done = self.run(tool);
         let told = told(&done);
@@ -98,12 +98,13 @@ impl Drop for Host {
     }
 }
 
-/// All that a program said.
+/// All output of a program.
 pub fn told(done: &Output) -> String {
     String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr)
 }
 
-/// The place of a program, looked for where administrators' tools are too; else the failure that names its package.
+/// The path of a program, also searched in the folders of administrators' tools; a missing one fails with the name of
+/// its package.
 #[track_caller]
 pub fn needed(program: &str, package: &str) -> String {
     let path = std::env::var_os("PATH").unwrap_or_default();

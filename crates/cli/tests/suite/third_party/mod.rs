@@ -1,7 +1,7 @@
-//! Tools that other people wrote, unmodified, on the virtual host: what they say of it, and that what they turn is
-//! turned. They know nothing of us, so they are judges that we cannot fool.
+//! Unmodified tools of other projects on the virtual host: their output, and that the knobs they set take effect. They
+//! know nothing of this project, so they check it independently.
 //!
-//! None is skipped: a test whose tool is not here fails with the name of the package (`.ci/run` installs them all).
+//! None is skipped: a test whose tool is missing fails with the name of the package (`.ci/run` installs them all).
 
 mod goresctrl;
 pub mod host;

@@ -1,6 +1,6 @@
 //! Intel's pqos (Debian's intel-cmt-cat), through resctrl and through MSRs.
 //!
-//! It asks the CPU by its instruction, which no file can answer, so it runs under qemu-user as a Skylake.
+//! It executes the CPUID instruction, which no file can replace, so it runs under qemu-user as a Skylake.
 
 use crate::third_party::host::{Host, has, needed};
 
@@ -12,7 +12,7 @@ fn pqos(arguments: &[&str]) -> Vec<String> {
     fixed.into_iter().chain(arguments.iter().map(|argument| (*argument).to_owned())).collect()
 }
 
-/// What it says, the emulator's warnings left out.
+/// Its output, without the emulator's warnings.
 #[track_caller]
 fn told(host: &Host, arguments: &[&str]) -> String {
     let tool = pqos(arguments);
@@ -37,7 +37,7 @@ fn it_sees_what_the_host_has() {
         ],
     );
     let said = told(&host, &["-I", "-D"]);
-    // What it says of the cache itself is the emulated instruction's word, not the host's.
+    // Its values about the cache come from the emulated CPUID, not from the host.
     has(&said, &["max rmid: 128", "Num COS: 8", "Ways contention bit-mask: 0x600", "Max CBM bits: 11"]);
 }
 
@@ -69,7 +69,7 @@ fn a_mask_that_the_kernel_refuses_is_refused_to_it() {
 #[test]
 fn it_monitors_cores() {
     let host = Host::start(&[]);
-    // No perf events on a virtual host: the two columns that need them are switched off.
+    // No perf events on a virtual host: the two columns that need them are turned off.
     let events = ["--disable-mon-ipc", "--disable-mon-llc_miss"];
     let said = told(&host, &[&["-I"], &events[..], &["-m", "all:0-3", "-t", "2", "-i", "5"]].concat());
     has(&said, &["CORE", "LLC[KB]", "MBL[MB/s]", "MBR[MB/s]"]);
@@ -89,6 +89,6 @@ fn through_msrs_it_sets_the_same_masks() {
     has(&told(&host, &["--iface=msr", "-e", "llc:1=0x0f"]), &["SOCKET 0 L3CA COS1 => MASK 0xf"]);
     let rdmsr = needed("rdmsr", "msr-tools");
     assert_eq!(host.good(&[&rdmsr, "-p", "5", "0xc91"]).trim(), "f");
-    // The class has no group; the kernel, too, would not know of it.
+    // The class has no group; a real kernel would not know it either.
     assert!(!host.path("sys/fs/resctrl/COS1").exists());
 }

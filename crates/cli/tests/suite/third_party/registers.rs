@@ -12,7 +12,7 @@ fn the_ddio_ways_are_read_and_written_for_the_whole_package() {
     assert_eq!(host.good(&[&rdmsr(), "-p", "0", "0xc8b"]).trim(), "600");
     host.good(&[&needed("wrmsr", "msr-tools"), "-p", "0", "0xc8b", "0x780"]);
     assert_eq!(host.good(&[&rdmsr(), "-a", "0xc8b"]), "780\n".repeat(18));
-    // And back by all CPUs at once.
+    // And back on all CPUs at once.
     host.good(&[&needed("wrmsr", "msr-tools"), "-a", "0xc8b", "0x600"]);
     assert_eq!(host.good(&[&rdmsr(), "-p", "17", "0xc8b"]).trim(), "600");
 }

@@ -59,8 +59,8 @@ pub fn pcap(big: bool, nanos: bool, link: u32, packets: &[TestPacket]) -> Vec<u8
     bytes.out
 }
 
-/// A pcapng file with one Ethernet interface whose time stamps have the given if_tsresol, which `units`
-/// turns nanoseconds into.
+/// A pcapng file with one Ethernet interface whose time stamps have the given if_tsresol; `units` converts nanoseconds
+/// to it.
 pub fn pcapng(big: bool, resolution: u8, units: impl Fn(u64) -> u64, packets: &[TestPacket]) -> Vec<u8> {
     let mut bytes = Bytes { big, out: Vec::new() };
     // Section header: no options, length unknown.
@@ -83,7 +83,7 @@ pub fn pcapng(big: bool, resolution: u8, units: impl Fn(u64) -> u64, packets: &[
     bytes.out.extend([resolution, 0, 0, 0]);
     bytes.u32(0);
     bytes.u32(32);
-    // A block of a kind that nobody knows.
+    // A block of an unknown type.
     for word in [0x0bad_cafe & 0x7fff_ffff, 16, 7, 16] {
         bytes.u32(word);
     }

@@ -1,5 +1,5 @@
-//! A result that could have come out of the flagship scenario: 11 workloads, 6 policies. Made up, with
-//! the shape of A4's HPW-heavy experiment, so that tables and reports are tested on what they are for.
+//! A made-up result of the flagship scenario with the shape of A4's HPW-heavy experiment: 11 workloads, 6 policies.
+//! Tables and reports are tested with it.
 
 #![allow(dead_code, reason = "every test binary uses its own part of the fixture")]
 
@@ -140,7 +140,7 @@ fn specs() -> Vec<Spec> {
     ]
 }
 
-/// A small repeatable wobble in -1..1, so that curves look measured.
+/// A small repeatable variation in -1..1, so that curves look measured.
 fn wobble(a: usize, b: usize, seed: u64) -> f64 {
     let mut x =
         (a as u64 * 0x9e37 + b as u64 * 0x85eb + seed * 0xc2b2 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -233,7 +233,7 @@ fn evictions(policy: usize, seed: u64) -> Vec<Evictions> {
 }
 
 fn zone(policy: usize, at_s: f64) -> WayMask {
-    // A4's LP zone grows one way a second once it has measured, from the right of the DCA zone.
+    // A4's LP zone grows one way a second after its measurement, from the right of the DCA zone.
     let grown = if policy >= 2 { (at_s - 2.0).clamp(0.0, 4.0) as u32 } else { 0 };
     WayMask::span(2, 2 + grown.min(3))
 }
@@ -460,10 +460,10 @@ pub fn sweep(two_keys: bool) -> SweepSummary {
     }
 }
 
-/// Text that breaks whatever forgets to escape it.
+/// Text that breaks output without escaping.
 pub const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\"'&$\\alpha$\x1b[2J,\n=cmd";
 
-/// The flagship with hostile names wherever a name from a scenario can stand.
+/// The flagship with hostile names in every field that contains a name of the scenario.
 pub fn hostile() -> RunSummary {
     let mut summary = flagship(1);
     summary.scenario = HOSTILE.into();

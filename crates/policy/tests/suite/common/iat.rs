@@ -1,4 +1,4 @@
-//! IAT on the fake server: DDIO and tenant counters set by hand, in millions per second. Knows no rule.
+//! IAT on the fake server: DDIO and tenant counters set by hand, in millions per second. It must not know IAT's rules.
 
 use super::{Bench, group};
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// `policy` on the Gold 6140 after its first reading: 100 M hits, 0.5 M misses, everybody at 1 IPC, 10 M
+    /// `policy` on the Gold 6140 after its first reading: 100 M hits, 0.5 M misses, every tenant at 1 IPC, 10 M
     /// references and 1 M misses a second.
     pub fn new(policy: &str, settings: &str, groups: Vec<Group>) -> Drive {
         let prof = Prof { ipc: 1.0, refs: 10.0, misses: 1.0 };
@@ -43,7 +43,7 @@ impl Drive {
         self.profs.get_mut(&id).unwrap()
     }
 
-    /// The numbers as they stand.
+    /// The present counters as an interval.
     pub fn interval(&self) -> Interval {
         let mut seen = self.bench.interval();
         seen.socket.dca_write_hits = Reading::Value(self.hits * 1e6);
@@ -59,7 +59,7 @@ impl Drive {
         seen
     }
 
-    /// One interval with the numbers as they stand; the events it brought.
+    /// One interval with the present counters; returns its events.
     pub fn step(&mut self) -> Vec<Event> {
         let seen = self.interval();
         self.bench.now_ns = seen.to_ns;
@@ -80,7 +80,7 @@ impl Drive {
         &self.bench.last.state
     }
 
-    /// DDIO ways that the plan leaves standing.
+    /// Number of DDIO ways in force.
     pub fn ddio_ways(&self) -> u32 {
         self.ddio.count_ones()
     }

@@ -1,4 +1,4 @@
-//! A fake server for policies: hand-set numbers become Intervals. Knows no policy.
+//! A fake server for policies: counters set by hand become Intervals. It must not know any policy.
 
 #![allow(dead_code, reason = "every test file uses its own part of the harness")]
 
@@ -156,14 +156,14 @@ impl Bench {
         self.loads.entry(id).or_default()
     }
 
-    /// One interval with the numbers as they stand.
+    /// One interval with the present counters.
     pub fn step(&mut self) -> &Decision {
         let seen = self.interval();
         self.now_ns = seen.to_ns;
         self.feed(&seen)
     }
 
-    /// One interval made elsewhere.
+    /// One interval that the caller built.
     pub fn feed(&mut self, seen: &Interval) -> &Decision {
         self.last = self.policy.step(&self.groups, seen);
         self.log.extend(self.last.events.iter().map(|event| (seen.to_ns, event.clone())));
@@ -228,7 +228,7 @@ impl Bench {
         self.log.iter().map(line).collect()
     }
 
-    /// The numbers as they stand, as an interval.
+    /// The present counters as an interval.
     pub fn interval(&self) -> Interval {
         let value = |known: Option<f64>| known.map_or(Reading::Unavailable, Reading::Value);
         let rates = |group: &Group| {
